@@ -1,0 +1,53 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+let strict: [SwiftSetting] = [
+  .swiftLanguageMode(.v6),
+  .enableUpcomingFeature("ExistentialAny"),
+  .treatAllWarnings(as: .error),
+]
+
+func system(_ name: String, _ pkgConfig: String, _ apt: String) -> Target {
+  .systemLibrary(
+    name: name, path: "Sources/C/\(name)", pkgConfig: pkgConfig, providers: [.apt([apt])])
+}
+
+func module(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .target(name: name, dependencies: dependencies, swiftSettings: strict)
+}
+
+func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
+  .testTarget(name: name, dependencies: dependencies, swiftSettings: strict)
+}
+
+let package = Package(
+  name: "Cairn",
+  products: [.executable(name: "cairn", targets: ["cairn"])],
+  targets: [
+    system("CSQLite", "sqlite3", "libsqlite3-dev"),
+    system("CZstd", "libzstd", "libzstd-dev"),
+    system("CCrypto", "libcrypto", "libssl-dev"),
+    .target(name: "CShims", dependencies: ["CSQLite"], path: "Sources/C/CShims"),
+
+    module("Changes", []),
+    module("SystemKit", ["CShims", "Changes"]),
+    module("CodecKit", ["CShims", "CZstd", "CCrypto", "Changes"]),
+    module("SQLiteKit", ["CSQLite", "CShims", "Changes"]),
+    module("Trails", ["Changes", "SystemKit", "CodecKit"]),
+    module("Capturing", ["Changes", "SystemKit", "CodecKit", "SQLiteKit", "Trails"]),
+    module("Applying", ["Changes", "SystemKit", "SQLiteKit", "Trails"]),
+    module("Operating", ["Changes", "SystemKit", "SQLiteKit", "Trails", "Capturing", "Applying"]),
+    .executableTarget(
+      name: "cairn",
+      dependencies: ["Changes", "SystemKit", "SQLiteKit", "Trails", "Capturing", "Applying", "Operating"],
+      swiftSettings: strict),
+
+    tests("ChangesTests", ["Changes"]),
+    .testTarget(
+      name: "TrailsTests", dependencies: ["Trails", "Changes", "SystemKit", "CodecKit"],
+      resources: [.copy("Golden")], swiftSettings: strict),
+    tests("CapturingTests", ["Capturing", "SQLiteKit"]),
+    tests("ApplyingTests", ["Applying", "SQLiteKit"]),
+    tests("ScenarioTests", ["Operating"]),
+  ]
+)

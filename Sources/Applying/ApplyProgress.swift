@@ -1,0 +1,24 @@
+import Changes
+import Synchronization
+
+/// What an apply tells people while it runs; read from another thread.
+package final class ApplyProgress: Sendable {
+  package struct Snapshot: Sendable {
+    package var rows: UInt64 = 0
+    package var transactions: UInt64 = 0
+    /// Commit time of the last transaction applied, µs since 1970 UTC.
+    package var lastCommitTime: Int64 = 0
+    /// How long it took from there to the commit in the target, µs.
+    package var lagMicroseconds: Int64 = 0
+    package var position = Position.start
+    /// The table that is being copied, its rows so far, and how many the source had when it began.
+    package var copying: (table: String, rows: UInt64, estimated: UInt64)?
+    package var tablesCopied = 0
+    package var isCaughtUp = false
+    package var isWaitingForLock = false
+  }
+  private let state = Mutex(Snapshot())
+  package init() {}
+  package var snapshot: Snapshot { state.withLock { $0 } }
+  func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
+}

@@ -1,0 +1,390 @@
+import Changes
+import SQLiteKit
+import SystemKit
+import Trails
+
+/// Applies a trail to an SQLite file: whole transactions, in order, with the checkpoint in the same commit.
+///
+/// One blocking worker on one thread. Small transactions share a commit. A row that is not as the trail says it must be
+/// stops apply with an error that names it; nothing of its transaction stays.
+package final class SQLiteApply {
+  package struct Options: Sendable {
+    /// What becomes of rows that a table holds before its first copy.
+    package var existing = ExistingRows.overwrite
+    /// Rows after which a commit is due when more transactions are waiting.
+    package var commitRows = 5000
+    /// Milliseconds after which one is due.
+    package var commitMilliseconds: Int64 = 200
+    /// Deletes segments of the trail that this target has behind it: where nobody else reads the trail.
+    package var purgesTrail = false
+    package init() {}
+  }
+
+  private let folder: String
+  private let name: TrailName
+  private let options: Options
+  private let clock: Clock
+  private let progress: ApplyProgress
+  private let database: Database
+  private let state: TargetState
+  private let shape: TargetShape
+  private let reader: TrailReader
+
+  private var checkpoint: Checkpoint?
+  private var number: UInt64
+  private var tables: [String: TargetState.Table] = [:]
+  private var bySchema: [UInt64: TargetTable] = [:]
+  private var segment: UInt64 = 0
+  /// The table and range into which refresh rows go.
+  private var copying: TargetTable?
+  private var copied: UInt64 = 0
+  private var purgedBelow: UInt64 = 0
+  private var before: [ColumnView] = []
+  private var after: [ColumnView] = []
+
+  /// Opens target and trail; creates the target's file when there is none. Errors: what ``SQLiteError`` maps to;
+  /// `checkpoint-foreign` when the target was fed from another trail, or needs what the trail no longer has.
+  package init(
+    path: String, trail folder: String, name: TrailName, options: Options, clock: Clock = .system,
+    progress: ApplyProgress = .init()
+  ) throws {
+    (self.folder, self.name, self.options, self.clock, self.progress) = (folder, name, options, clock, progress)
+    let isNew = !Folder.exists(path)
+    database = try Database(path: path, mode: .create)
+    if isNew { try database.execute("PRAGMA journal_mode = WAL") }
+    // The checkpoint must never be less durable than the trail's purge believes.
+    let isWAL = try database.text("PRAGMA journal_mode") == "wal"
+    try database.execute(
+      "PRAGMA synchronous = \(isWAL ? "FULL" : "EXTRA"); PRAGMA foreign_keys = OFF; PRAGMA recursive_triggers = OFF; "
+        + "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000")
+    database.setTriggersEnabled(false)
+    state = TargetState(database)
+    shape = TargetShape(database: database)
+    let (state, database) = (state, database)
+    if try !state.isInstalled() { try database.transaction { try state.install() } }
+    let stored = try state.checkpoint(of: name)
+    checkpoint = stored?.checkpoint
+    number = stored?.number ?? 0
+    reader = try TrailReader.open(folder: folder, at: checkpoint)
+    tables = try state.tables()
+  }
+
+  // MARK: The loop
+
+  /// Applies until `stop` is set; once `drain` is set too, until the trail's end is reached.
+  package func run(stop: StopSignal, drain: StopSignal) throws {
+    while !stop.isSet {
+      // Asked before the trail is read: what was appended before `drain` was set is still found.
+      let isLast = drain.isSet
+      if try applyAvailable(stop) { continue }
+      progress.update { $0.isCaughtUp = true }
+      if isLast { return }
+      _ = try reader.wait(milliseconds: drain.isSet ? 0 : 200, also: stop.descriptor)
+    }
+  }
+
+  /// Applies what is there as one commit; false when nothing is.
+  private func applyAvailable(_ stop: StopSignal) throws -> Bool {
+    guard var record = try reader.next() else { return false }
+    guard try beginPatiently(stop) else { return true }
+    let begun = Clock.monotonicMilliseconds
+    var rows = 0
+    var last = TransactionHeader(commitTime: 0)
+    do {
+      while true {
+        switch record {
+        case .begin(let header): last = header
+        case .commit(let number, let changes):
+          rows += Int(changes)
+          self.number = number
+          let isDue = rows >= options.commitRows || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
+          if !isDue, let following = try reader.next() {
+            record = following
+            continue
+          }
+          try commit(last, rows: rows)
+          return true
+        default: try apply(record)
+        }
+        guard let following = try reader.next() else {
+          throw CairnError(
+            .trailDamaged, "trail \(name) ends inside of transaction \(last.number)",
+            hint: "run 'cairn trail verify \(name)'", remedy: .bug)
+        }
+        record = following
+      }
+    } catch {
+      if database.isInTransaction { try? database.execute("ROLLBACK") }
+      throw error
+    }
+  }
+
+  private func beginPatiently(_ stop: StopSignal) throws -> Bool {
+    while true {
+      do {
+        try database.execute("BEGIN IMMEDIATE")
+        progress.update { $0.isWaitingForLock = false }
+        return true
+      } catch let error as SQLiteError where error.isBusy {
+        // Somebody's long transaction; the busy timeout has passed. It is told, and waited for.
+        progress.update { $0.isWaitingForLock = true }
+        if stop.isSet { throw error }
+      }
+    }
+  }
+
+  private func commit(_ last: TransactionHeader, rows: Int) throws {
+    let reached = reader.checkpoint
+    let now = clock.microseconds()
+    try state.move(name, from: checkpoint, to: reached, number: number, now: now)
+    try database.execute("COMMIT")
+    checkpoint = reached
+    progress.update {
+      $0.rows += UInt64(rows)
+      $0.transactions = number
+      $0.lastCommitTime = last.commitTime
+      $0.lagMicroseconds = clock.microseconds() - last.commitTime
+      $0.position = reached.position
+      $0.copying = copying.map { ($0.schema.name, copied, estimated) }
+      $0.tablesCopied = tablesCopied
+      $0.isCaughtUp = false
+    }
+    if options.purgesTrail, reached.position.segment > purgedBelow {
+      purgedBelow = reached.position.segment
+      _ = try Trail.purge(folder: folder, below: reached.position)
+    }
+  }
+
+  private var estimated: UInt64 = 0
+  private var tablesCopied = 0
+
+  // MARK: Records
+
+  private func apply(_ record: Record) throws {
+    switch record {
+    case .change(let change): try apply(change)
+    case .refreshRow(let id, let image):
+      let table = try table(id)
+      before.removeAll(keepingCapacity: true)
+      try decode(image, into: &after, table)
+      _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
+      copied += 1
+    case .refresh(let refresh): try apply(refresh)
+    case .ddl(let ddl): try apply(ddl)
+    case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
+    case .begin, .commit, .progress, .marker: break
+    case .reserved(let kind, _):
+      throw CairnError(
+        .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) cannot be applied by this version",
+        hint: "use a newer cairn")
+    }
+  }
+
+  /// The table for a schema id, which counts within a segment.
+  private func table(_ id: UInt64) throws -> TargetTable {
+    if reader.position.segment != segment {
+      segment = reader.position.segment
+      bySchema.removeAll(keepingCapacity: true)
+    }
+    if let table = bySchema[id] { return table }
+    let schema = try schema(id)
+    let table = TargetTable(schema: schema, state: tables[schema.name.lowercased()] ?? .init(), database: database)
+    bySchema[id] = table
+    return table
+  }
+
+  private func schema(_ id: UInt64) throws -> TableSchema {
+    guard let schema = reader.schema(id) else {
+      throw CairnError(
+        .trailDamaged, "schema \(id) at \(reader.position) of trail \(name) is not in its segment",
+        hint: "run 'cairn trail verify \(name)'")
+    }
+    return schema
+  }
+
+  private func decode(_ image: ImageView, into columns: inout [ColumnView], _ table: TargetTable) throws {
+    columns.removeAll(keepingCapacity: true)
+    var reader = ByteReader(image.bytes)
+    while !reader.isAtEnd { columns.append(try reader.readColumn()) }
+    guard columns.count == table.schema.columns.count else {
+      throw CairnError(
+        .trailDamaged, "an image at \(self.reader.position) of trail \(name) has \(columns.count) columns, not \(table.schema.columns.count)",
+        hint: "run 'cairn trail verify \(name)'")
+    }
+  }
+
+  private func insertion(of table: TargetTable, isCopy: Bool) -> TargetTable.Insertion {
+    if table.state.existing == .keep { return .ignoring }
+    if table.schema.flags.contains(.wholeRow) { return .strict }
+    return isCopy || isLenient(table) ? .replacing : .strict
+  }
+
+  private func isLenient(_ table: TargetTable) -> Bool {
+    table.state.refreshing != nil || table.state.existing != .overwrite
+  }
+
+  private func apply(_ change: ChangeView) throws {
+    let table = try table(change.schemaID)
+    before.removeAll(keepingCapacity: true)
+    after.removeAll(keepingCapacity: true)
+    if let image = change.before { try decode(image, into: &before, table) }
+    if let image = change.after { try decode(image, into: &after, table) }
+    let isLenient = isLenient(table)
+    switch change.operation {
+    case .insert: _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: false)) }
+    case .delete:
+      let isExpected = !isLenient && !change.flags.contains(.implied)
+      let touched = try write(table) { try table.delete(before, isChecked: isExpected) }
+      if touched != 1, isExpected { throw unexpected(table, "deleted") }
+    case .update:
+      let touched = try write(table) { try table.update(before, after, isChecked: !isLenient) }
+      if touched == 1 { return }
+      guard isLenient else { throw unexpected(table, "updated") }
+      for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
+      _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
+    case .truncate: try table.deleteAll()
+    }
+  }
+
+  /// Runs a write; a constraint that refuses it becomes an error that names the row.
+  private func write(_ table: TargetTable, _ body: () throws -> Int64) throws -> Int64 {
+    do { return try body() } catch let error as SQLiteError where error.isConstraint {
+      throw refused(table, error)
+    }
+  }
+
+  // MARK: Refresh
+
+  private func apply(_ refresh: Refresh) throws {
+    let table = try table(refresh.schemaID)
+    let name = table.schema.name
+    switch refresh.event {
+    case .start(let reason, let method, let rows):
+      var known = tables[name.lowercased()] ?? .init()
+      if reason == .firstCopy, !known.isCreated { known.existing = options.existing }
+      if reason == .asked { known.existing = .overwrite }
+      known.refreshing = method
+      try save(name, known)
+      let table = try self.table(refresh.schemaID)
+      if method == .whole {
+        if known.existing != .overwrite, try database.integer("SELECT 1 FROM \(name.quotedName) LIMIT 1") != nil {
+          throw CairnError(
+            .targetDiffers, "table \(name) has no key, so its rows cannot be told apart to \(known.existing.rawValue) them",
+            hint: "empty it at the target, or use --existing overwrite", context: ["table": name])
+        }
+        try table.deleteAll()
+      }
+      (copying, copied, estimated) = (table, 0, rows)
+    case .chunk(let range):
+      if copying?.schema != table.schema { (copying, copied, estimated) = (table, 0, 0) }
+      if table.state.existing == .overwrite { try table.delete(range) }
+    case .end:
+      var known = tables[name.lowercased()] ?? .init()
+      known.refreshing = nil
+      try save(name, known)
+      tablesCopied += 1
+      copying = nil
+    }
+  }
+
+  private func save(_ name: String, _ table: TargetState.Table) throws {
+    try state.save(name, table)
+    tables[name.lowercased()] = table
+    bySchema.removeAll(keepingCapacity: true)
+  }
+
+  // MARK: Schema
+
+  private func apply(_ ddl: DDL) throws {
+    let before = ddl.before == 0 ? nil : try schema(ddl.before)
+    let after = ddl.after == 0 ? nil : try schema(ddl.after)
+    let isCreated = before.flatMap { tables[$0.name.lowercased()]?.isCreated } ?? false
+    switch (ddl.action, before, after) {
+    case (.create, _, let after?):
+      var known = TargetState.Table()
+      known.isCreated = try shape.create(after)
+      // A table that Cairn made at its first copy is still its own at a later one.
+      if !known.isCreated, let was = tables[after.name.lowercased()] { known = was }
+      try save(after.name, known)
+    case (.drop, let before?, _):
+      try shape.drop(before, isCreated: isCreated)
+      try forget(before.name)
+    case (.rename, let before?, let after?):
+      try shape.rename(before, after, isCreated: isCreated)
+      try move(before.name, after.name)
+    case (.reshape, let before?, let after?):
+      try shape.reshape(before, after, isCreated: isCreated)
+      if before.name != after.name { try move(before.name, after.name) }
+    default: break
+    }
+    bySchema.removeAll(keepingCapacity: true)
+  }
+
+  private func move(_ old: String, _ new: String) throws {
+    let known = tables[old.lowercased()] ?? .init()
+    try forget(old)
+    try save(new, known)
+  }
+
+  private func forget(_ name: String) throws {
+    try state.forget(name)
+    tables[name.lowercased()] = nil
+    bySchema.removeAll(keepingCapacity: true)
+  }
+
+  // MARK: What is not as expected
+
+  private func unexpected(_ table: TargetTable, _ what: String) -> CairnError {
+    let key = describeKey(table, before)
+    let context = ["table": table.schema.name, "key": key, "position": reader.position.description]
+    let hint =
+      "the target was written to by something else; run again with --existing overwrite to copy the source's rows again"
+    guard let found = try? table.probe(before) else {
+      return CairnError(
+        .rowMissing, "table \(table.schema.name), row \(key): the source \(what) it, but the target \(database.path) does not have it (trail \(name) at \(reader.position))",
+        hint: hint, context: context)
+    }
+    let index = zip(before, found).enumerated().first { $0.element.0.value != $0.element.1 }?.offset
+    let column = index.map { table.schema.columns[$0].name } ?? "?"
+    return CairnError(
+      .rowDiffers, "table \(table.schema.name), row \(key): the source \(what) it, but in the target \(database.path) its column \(column) is not what it was at the source (trail \(name) at \(reader.position))",
+      hint: hint, context: context)
+  }
+
+  private func refused(_ table: TargetTable, _ error: SQLiteError) -> CairnError {
+    let row = after.isEmpty ? before : after.enumerated().map { $1.isUnchanged && $0 < before.count ? before[$0] : $1 }
+    let key = describeKey(table, row)
+    let context = ["table": table.schema.name, "key": key, "position": reader.position.description]
+    let place = "(trail \(name) at \(reader.position))"
+    if error.isUniqueness {
+      return CairnError(
+        .rowExists, "table \(table.schema.name), row \(key): the target \(database.path) has a row with the same \(error.message.hasPrefix("UNIQUE constraint failed: ") ? String(error.message.dropFirst(26)) : "key") already \(place)",
+        hint: "the target was written to by something else; run again with --existing overwrite to copy the source's rows again",
+        context: context)
+    }
+    return CairnError(
+      .constraintFailed, "table \(table.schema.name), row \(key): the target \(database.path) refuses it: \(error.message) \(place)",
+      hint: "make the target's constraints those of the source, then run again", context: context)
+  }
+
+  private func describeKey(_ table: TargetTable, _ row: [ColumnView]) -> String {
+    let shown = table.schema.key.isEmpty ? Array(table.schema.columns.indices.prefix(3)) : table.schema.key
+    let parts = shown.filter { $0 < row.count }.map { index in
+      "\(table.schema.columns[index].name)=\(row[index].value?.shown ?? "?")"
+    }
+    return parts.joined(separator: ", ") + (table.schema.key.isEmpty ? ", …" : "")
+  }
+}
+
+extension Value {
+  /// Short, for messages.
+  fileprivate var shown: String {
+    switch self {
+    case .null: "NULL"
+    case .integer(let n): String(n)
+    case .real(let r): String(r)
+    case .text(let b), .exact(let b): "'" + String(decoding: b.prefix(40), as: UTF8.self) + (b.count > 40 ? "…'" : "'")
+    case .blob(let b): "x'" + b.prefix(20).hex + (b.count > 20 ? "…'" : "'")
+    }
+  }
+}

@@ -1,0 +1,164 @@
+import Changes
+import SQLiteKit
+
+/// Makes the tables of an SQLite target follow those of an SQLite source: create, drop, rename, reshape.
+///
+/// Tables that Cairn made follow. A table that was there before is left alone: apply stops until a person has changed
+/// it, and goes on when its shape is the one that is wanted.
+struct TargetShape {
+  let database: Database
+
+  /// The table's own statement, as the target has it; nil when there is no such table.
+  private func text(_ name: String) throws -> String? {
+    try database.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", [.text(name)])
+  }
+
+  func exists(_ name: String) throws -> Bool { try text(name) != nil }
+
+  // MARK: Create and drop
+
+  /// Creates the table with its indexes. False when it was there: then its columns have been looked at.
+  func create(_ schema: TableSchema) throws -> Bool {
+    if try exists(schema.name) {
+      try checkColumns(schema)
+      return false
+    }
+    try run(schema.createText, schema)
+    try createIndexes(schema)
+    return true
+  }
+
+  func drop(_ schema: TableSchema, isCreated: Bool) throws {
+    guard try exists(schema.name) else { return }
+    guard isCreated else { throw stopped("drop", schema, nil) }
+    try database.execute("DROP TABLE \(schema.name.quotedName)")
+  }
+
+  /// The target must have every column, and must not refuse NULLs that the source allows.
+  private func checkColumns(_ schema: TableSchema) throws {
+    guard let table = try database.userTables().first(where: { $0.name.lowercased() == schema.name.lowercased() }) else {
+      throw stopped("write to", schema, "it is not an ordinary table")
+    }
+    for column in schema.columns {
+      let theirs = table.schema.columns.first { $0.name.lowercased() == column.name.lowercased() }
+      guard let theirs else { throw stopped("write to", schema, "it has no column \(column.name)") }
+      let isKey = column.keyOrdinal > 0
+      if theirs.isNotNull, !column.isNotNull, !isKey {
+        throw stopped("write to", schema, "its column \(column.name) is NOT NULL, which the source's is not")
+      }
+    }
+  }
+
+  // MARK: Rename and reshape
+
+  func rename(_ before: TableSchema, _ after: TableSchema, isCreated: Bool) throws {
+    if try !exists(before.name), try exists(after.name) { return }
+    guard isCreated else { throw stopped("rename", before, nil) }
+    try database.execute("ALTER TABLE \(before.name.quotedName) RENAME TO \(after.name.quotedName)")
+  }
+
+  func reshape(_ before: TableSchema, _ after: TableSchema, isCreated: Bool) throws {
+    if before.name != after.name, try exists(before.name), try !exists(after.name) {
+      try rename(before, after, isCreated: isCreated)
+    }
+    guard isCreated else {
+      do { try checkColumns(after) } catch { throw stopped("change the shape of", after, nil) }
+      return
+    }
+    guard try exists(after.name) else {
+      _ = try create(after)
+      return
+    }
+    if let renamed = Self.renamedColumns(before, after) {
+      for (old, new) in renamed {
+        try database.execute(
+          "ALTER TABLE \(after.name.quotedName) RENAME COLUMN \(old.quotedName) TO \(new.quotedName)")
+      }
+    }
+    if try text(after.name) == after.createText {
+      try syncIndexes(after)
+    } else {
+      try rebuild(after, mustCopy: Self.hasEqualValues(before, after))
+    }
+  }
+
+  /// Pairs of names when nothing but names of columns differs, none of which was the name of another before.
+  private static func renamedColumns(_ before: TableSchema, _ after: TableSchema) -> [(String, String)]? {
+    guard hasEqualValues(before, after) else { return nil }
+    let pairs = zip(before.columns, after.columns).filter { $0.name != $1.name }.map { ($0.name, $1.name) }
+    let old = Set(before.columns.map { $0.name.lowercased() })
+    return pairs.allSatisfy { !old.contains($1.lowercased()) } ? pairs : nil
+  }
+
+  private static func hasEqualValues(_ before: TableSchema, _ after: TableSchema) -> Bool {
+    before.columns.count == after.columns.count
+      && zip(before.columns, after.columns).allSatisfy { $0.declaredType == $1.declaredType }
+  }
+
+  /// The table under the new statement, with the rows in the columns that both have. Where that cannot be, because a
+  /// constraint is new, the table is left empty for the refresh that follows (never when none follows).
+  private func rebuild(_ after: TableSchema, mustCopy: Bool) throws {
+    let name = after.name.quotedName
+    let aside = "cairn_aside"
+    let old = try database.userTables().first { $0.name.lowercased() == after.name.lowercased() }?.schema.columns ?? []
+    let objects = try database.query(
+      "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = ? COLLATE NOCASE AND type IN ('index', 'trigger') AND sql NOT NULL",
+      [.text(after.name)])
+    for row in objects { try database.execute("DROP \(row[0].string) \(row[1].string.quotedName)") }
+    // With the legacy rules, references of other tables to this one stay as they are.
+    try database.execute("PRAGMA legacy_alter_table = ON; ALTER TABLE \(name) RENAME TO \(aside)")
+    try database.execute("PRAGMA legacy_alter_table = OFF")
+    try run(after.createText, after)
+    let common = after.columns.map(\.name).filter { column in
+      old.contains { $0.name.lowercased() == column.lowercased() }
+    }.map(\.quotedName).joined(separator: ",")
+    if !common.isEmpty {
+      try database.execute("SAVEPOINT cairn_copy")
+      do {
+        try database.execute("INSERT INTO \(name)(\(common)) SELECT \(common) FROM \(aside)")
+      } catch let error as SQLiteError where error.isConstraint && !mustCopy {
+        try database.execute("ROLLBACK TO cairn_copy")
+      }
+      try database.execute("RELEASE cairn_copy")
+    }
+    try database.execute("DROP TABLE \(aside)")
+    try createIndexes(after)
+    for row in objects where row[0].string == "trigger" { try run(row[2].string, after) }
+  }
+
+  private func createIndexes(_ schema: TableSchema) throws { for object in schema.objects { try run(object.text, schema) } }
+
+  private func syncIndexes(_ schema: TableSchema) throws {
+    let there = try database.query(
+      "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? COLLATE NOCASE AND sql NOT NULL",
+      [.text(schema.name)])
+    for row in there where !schema.objects.contains(where: { $0.name == row[0].string && $0.text == row[1].string }) {
+      try database.execute("DROP INDEX \(row[0].string.quotedName)")
+    }
+    for object in schema.objects where !there.contains(where: { $0[0].string == object.name && $0[1].string == object.text }) {
+      try run(object.text, schema)
+    }
+  }
+
+  private func run(_ text: String, _ schema: TableSchema) throws {
+    do { try database.execute(text) } catch let error as SQLiteError where error.primary == 1 || error.isConstraint {
+      throw CairnError(
+        .schemaStopped, "the target \(database.path) refuses the shape of table \(schema.name): \(error.message)",
+        hint: "run this at the target once it is possible, then run again: \(text)", context: ["table": schema.name])
+    }
+  }
+
+  private func stopped(_ what: String, _ schema: TableSchema, _ why: String?) -> CairnError {
+    CairnError(
+      .schemaStopped,
+      "cannot \(what) table \(schema.name) of \(database.path)"
+        + (why ?? "").prefixed(with: ": ") + (why == nil ? ": Cairn did not create it" : ""),
+      hint: what == "drop"
+        ? "drop or rename it by hand, then run again"
+        : "make it so by hand and run again; wanted is: \(schema.createText)", context: ["table": schema.name])
+  }
+}
+
+extension String {
+  fileprivate func prefixed(with prefix: String) -> String { isEmpty ? "" : prefix + self }
+}

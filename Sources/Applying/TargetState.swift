@@ -1,0 +1,136 @@
+import Changes
+import SQLiteKit
+
+/// Cairn's own tables in an SQLite target: the checkpoint of each trail, and what is known of each table.
+///
+/// ```
+/// cairn_checkpoint(trail, trail_id, segment, offset, chain, number, applied_at)
+/// cairn_table(name, created, refreshing, existing)
+/// ```
+/// They are written in the transaction that applies the changes, so they are true after any crash.
+package struct TargetState {
+  static let version: Int64 = 1
+
+  /// What apply knows of a table beyond its shape.
+  struct Table {
+    /// Cairn made it, so its shape follows the source.
+    var isCreated = false
+    /// Between the start and the end of a refresh.
+    var refreshing: Refresh.Method?
+    /// The rows that were there before Cairn came are dealt with this way for good.
+    var existing: ExistingRows = .overwrite
+  }
+
+  let database: Database
+  package init(_ database: Database) { self.database = database }
+
+  package func isInstalled() throws -> Bool {
+    try database.integer("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") == 1
+  }
+
+  func install() throws {
+    try database.execute(
+      """
+      CREATE TABLE IF NOT EXISTS cairn_checkpoint(trail TEXT PRIMARY KEY, trail_id BLOB, segment INTEGER, offset INTEGER,
+        chain BLOB, number INTEGER, applied_at INTEGER, version INTEGER) WITHOUT ROWID;
+      CREATE TABLE IF NOT EXISTS cairn_table(name TEXT PRIMARY KEY COLLATE NOCASE, created INTEGER, refreshing INTEGER,
+        existing TEXT) WITHOUT ROWID;
+      """)
+  }
+
+  /// Where the trail stands in this target; nil when nothing of it was applied yet.
+  package func checkpoint(of trail: TrailName) throws -> (checkpoint: Checkpoint, number: UInt64)? {
+    guard try isInstalled() else { return nil }
+    let rows = try database.query(
+      "SELECT trail_id, segment, offset, chain, number, version FROM cairn_checkpoint WHERE trail = ?",
+      [.text(trail.description)])
+    guard let row = rows.first else { return nil }
+    guard case .blob(let id) = row[0], let trailID = TrailID(id), case .integer(let segment) = row[1],
+      case .integer(let offset) = row[2], case .blob(let bytes) = row[3], let chain = ChainHash(bytes),
+      case .integer(let number) = row[4], row[5] == .integer(Self.version)
+    else {
+      throw CairnError(
+        .databaseDamaged, "table cairn_checkpoint of \(database.path) holds a row that this cairn did not write",
+        hint: "use the cairn that wrote it, or run 'cairn detach' on the target and replicate again")
+    }
+    let position = Position(segment: UInt64(bitPattern: segment), offset: UInt64(bitPattern: offset))
+    return (Checkpoint(trail: trailID, position: position, chain: chain), UInt64(bitPattern: number))
+  }
+
+  /// Moves the checkpoint by compare-and-swap: throws `checkpoint-moved` when it is not at `from`.
+  func move(_ trail: TrailName, from: Checkpoint?, to: Checkpoint, number: UInt64, now: Int64) throws {
+    let values: [Value] = [
+      .blob(to.trail.bytes), .integer(Int64(bitPattern: to.position.segment)),
+      .integer(Int64(bitPattern: to.position.offset)), .blob(to.chain.bytes), .integer(Int64(bitPattern: number)),
+      .integer(now), .text(trail.description),
+    ]
+    if let from {
+      try database.run(
+        """
+        UPDATE cairn_checkpoint SET trail_id = ?, segment = ?, offset = ?, chain = ?, number = ?, applied_at = ?
+        WHERE trail = ? AND trail_id = ? AND segment = ? AND offset = ? AND chain = ?
+        """,
+        values + [
+          .blob(from.trail.bytes), .integer(Int64(bitPattern: from.position.segment)),
+          .integer(Int64(bitPattern: from.position.offset)), .blob(from.chain.bytes),
+        ])
+    } else {
+      try database.run(
+        """
+        INSERT OR IGNORE INTO cairn_checkpoint(trail_id, segment, offset, chain, number, applied_at, trail, version)
+        VALUES (?, ?, ?, ?, ?, ?, ?, \(Self.version))
+        """, values)
+    }
+    guard database.changes == 1 else {
+      throw CairnError(
+        .checkpointMoved, "the checkpoint of trail \(trail) in \(database.path) was moved by another apply",
+        hint: "let only one cairn apply this trail to this target, then run again; nothing was applied twice")
+    }
+  }
+
+  func tables() throws -> [String: Table] {
+    var tables: [String: Table] = [:]
+    for row in try database.query("SELECT name, created, refreshing, existing FROM cairn_table") {
+      var table = Table()
+      table.isCreated = row[1] == .integer(1)
+      if case .integer(let method) = row[2] { table.refreshing = Refresh.Method(rawValue: UInt8(clamping: method)) }
+      table.existing = ExistingRows(rawValue: row[3].string) ?? .overwrite
+      tables[row[0].string.lowercased()] = table
+    }
+    return tables
+  }
+
+  func save(_ name: String, _ table: Table) throws {
+    try database.run(
+      "INSERT OR REPLACE INTO cairn_table VALUES (?, ?, ?, ?)",
+      [
+        .text(name), .integer(table.isCreated ? 1 : 0), .integer(Int64(table.refreshing?.rawValue ?? 0)),
+        .text(table.existing.rawValue),
+      ])
+  }
+
+  func forget(_ name: String) throws { try database.run("DELETE FROM cairn_table WHERE name = ?", [.text(name)]) }
+
+  /// Every table takes changes leniently until it has been copied again.
+  package func expectRefreshOfAll() throws {
+    guard try isInstalled() else { return }
+    try database.run("UPDATE cairn_table SET refreshing = \(Refresh.Method.byKey.rawValue), existing = 'overwrite'")
+  }
+
+  /// Removes Cairn's tables; user tables and rows stay.
+  package func detach() throws {
+    try database.transaction {
+      try database.execute("DROP TABLE IF EXISTS cairn_checkpoint; DROP TABLE IF EXISTS cairn_table")
+    }
+  }
+}
+
+/// What becomes of rows that are in a target table before Cairn copies into it.
+package enum ExistingRows: String, Sendable, CaseIterable {
+  /// The target's rows stay as they are; missing ones are added.
+  case keep
+  /// The target becomes equal to the source.
+  case overwrite
+  /// The source's rows win; rows that only the target has stay.
+  case merge
+}

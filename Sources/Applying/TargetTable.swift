@@ -1,0 +1,183 @@
+import Changes
+import SQLiteKit
+
+/// The statements that write the rows of one table, for one epoch of its schema. Prepared when first needed.
+///
+/// Parameters are numbered by column: `?1…?n` the row before, `?n+1…?2n` the row after.
+final class TargetTable {
+  enum Insertion: Hashable {
+    case strict
+    case replacing
+    case ignoring
+  }
+
+  private enum Shape: Hashable {
+    case insert(Insertion)
+    /// By the key alone (`isChecked` false), or also by every other value of the row before.
+    case delete(isChecked: Bool)
+    case update(columns: UInt64, isChecked: Bool)
+    case probe
+  }
+
+  let schema: TableSchema
+  var state: TargetState.Table
+  private let database: Database
+  private var statements: [Shape: Statement] = [:]
+  private let names: [String]
+  private let table: String
+
+  init(schema: TableSchema, state: TargetState.Table, database: Database) {
+    self.schema = schema
+    self.state = state
+    self.database = database
+    table = schema.name.quotedName
+    names = schema.columns.map(\.name.quotedName)
+  }
+
+  /// True when a row is told from others by all its values.
+  func isWholeRow(_ before: [ColumnView]) -> Bool {
+    if schema.flags.contains(.wholeRow) { return true }
+    guard schema.flags.contains(.nullableKey) else { return false }
+    return schema.key.contains { if case .null = before[$0] { true } else { false } }
+  }
+
+  // MARK: Writing; each returns the number of rows that it touched
+
+  func insert(_ row: [ColumnView], _ insertion: Insertion) throws -> Int64 {
+    let statement = try prepared(.insert(insertion), isWholeRow: false)
+    for (index, column) in row.enumerated() { try statement.bind(column, at: names.count + index + 1) }
+    return try run(statement)
+  }
+
+  func delete(_ before: [ColumnView], isChecked: Bool) throws -> Int64 {
+    let whole = isWholeRow(before)
+    let isFull = !before.contains { $0.isUnchanged }
+    let statement = try prepared(.delete(isChecked: (isChecked && isFull) || whole), isWholeRow: whole)
+    try bind(before, to: statement, all: (isChecked && isFull) || whole)
+    return try run(statement)
+  }
+
+  /// `after` holds values for the columns that change; the others are unchanged.
+  func update(_ before: [ColumnView], _ after: [ColumnView], isChecked: Bool) throws -> Int64 {
+    let whole = isWholeRow(before)
+    var mask: UInt64 = 0
+    if names.count > 64 {
+      mask = .max
+    } else {
+      for (index, column) in after.enumerated() where !column.isUnchanged { mask |= 1 << UInt64(index) }
+    }
+    let isFull = !before.contains { $0.isUnchanged }
+    let checks = (isChecked && isFull) || whole
+    let statement = try prepared(.update(columns: mask, isChecked: checks), isWholeRow: whole)
+    try bind(before, to: statement, all: checks)
+    for (index, column) in after.enumerated() where names.count > 64 || mask & (1 << UInt64(index)) != 0 {
+      try statement.bind(column.isUnchanged ? before[index] : column, at: names.count + index + 1)
+    }
+    return try run(statement)
+  }
+
+  /// The row with the key of `before`, as the target has it; nil when there is none.
+  func probe(_ before: [ColumnView]) throws -> [Value]? {
+    guard !isWholeRow(before) else { return nil }
+    let statement = try prepared(.probe, isWholeRow: false)
+    try bind(before, to: statement, all: false)
+    defer { statement.reset() }
+    guard try statement.step() else { return nil }
+    return (0..<names.count).map { statement.value($0) }
+  }
+
+  private func bind(_ before: [ColumnView], to statement: Statement, all: Bool) throws {
+    if all {
+      for (index, column) in before.enumerated() { try statement.bind(column, at: index + 1) }
+    } else {
+      for index in schema.key { try statement.bind(before[index], at: index + 1) }
+    }
+  }
+
+  private func run(_ statement: Statement) throws -> Int64 {
+    while try statement.step() {}
+    return database.changes
+  }
+
+  // MARK: SQL
+
+  private func prepared(_ shape: Shape, isWholeRow: Bool) throws -> Statement {
+    // A row with NULL in its key has statements of its own, which are rare: they are not kept.
+    let isKept = isWholeRow == schema.flags.contains(.wholeRow)
+    if isKept, let statement = statements[shape] { return statement }
+    let statement = try database.prepare(sql(shape, isWholeRow))
+    if isKept {
+      if statements.count > 100 { statements.removeAll() }
+      statements[shape] = statement
+    }
+    return statement
+  }
+
+  private func sql(_ shape: Shape, _ isWholeRow: Bool) -> String {
+    let after = names.indices.map { "?\(names.count + $0 + 1)" }
+    switch shape {
+    case .insert(let insertion):
+      let clause =
+        switch insertion {
+        case .strict: ""
+        case .replacing: " OR REPLACE"
+        case .ignoring: " OR IGNORE"
+        }
+      return "INSERT\(clause) INTO \(table)(\(names.joined(separator: ","))) VALUES (\(after.joined(separator: ",")))"
+    case .delete(let isChecked):
+      return "DELETE FROM \(table) WHERE \(condition(isChecked, isWholeRow))"
+    case .update(let mask, let isChecked):
+      let set = names.indices.filter { names.count > 64 || mask & (1 << UInt64($0)) != 0 }
+        .map { "\(names[$0]) = \(after[$0])" }
+      let clause = isChecked ? "" : " OR REPLACE"
+      return "UPDATE\(clause) \(table) SET \(set.joined(separator: ",")) WHERE \(condition(isChecked, isWholeRow))"
+    case .probe:
+      return "SELECT \(names.joined(separator: ",")) FROM \(table) WHERE \(condition(false, false))"
+    }
+  }
+
+  private func condition(_ isChecked: Bool, _ isWholeRow: Bool) -> String {
+    let all = names.indices.map { "\(names[$0]) COLLATE BINARY IS ?\($0 + 1)" }
+    if isWholeRow {
+      // Of equal rows exactly one is meant.
+      return "\(rowid) = (SELECT \(rowid) FROM \(table) WHERE \(all.joined(separator: " AND ")) LIMIT 1)"
+    }
+    let key = schema.key.map { "\(names[$0]) = ?\($0 + 1)" }
+    return (key + (isChecked ? all : [])).joined(separator: " AND ")
+  }
+
+  private var rowid: String {
+    let taken = Set(schema.columns.map { $0.name.lowercased() })
+    return ["rowid", "_rowid_", "oid"].first { !taken.contains($0) } ?? "rowid"
+  }
+
+  // MARK: Refresh
+
+  func deleteAll() throws { try database.execute("DELETE FROM \(table)") }
+
+  /// Deletes what the target has in the range of a chunk.
+  func delete(_ range: Refresh.Range) throws {
+    switch range {
+    case .unkeyed: break
+    case .nullKeys:
+      let terms = schema.key.map { "\(names[$0]) IS NULL" }
+      try database.execute("DELETE FROM \(table) WHERE \(terms.joined(separator: " OR "))")
+    case .keys(let after, let through):
+      let columns = schema.key.map { index in
+        let collation = schema.columns[index].collation
+        return names[index] + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")
+      }
+      var terms = schema.flags.contains(.nullableKey) ? schema.key.map { "\(names[$0]) IS NOT NULL" } : []
+      var values: [Value] = []
+      for (sign, bound) in [(">", after), ("<=", through)] {
+        guard let bound else { continue }
+        let marks = columns.map { _ in "?" }.joined(separator: ",")
+        terms.append(
+          columns.count == 1 ? "\(columns[0]) \(sign) ?" : "(\(columns.joined(separator: ","))) \(sign) (\(marks))")
+        values += schema.key.map { bound[$0] ?? .null }
+      }
+      let condition = terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND ")
+      try database.run("DELETE FROM \(table)\(condition)", values)
+    }
+  }
+}

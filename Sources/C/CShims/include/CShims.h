@@ -1,0 +1,24 @@
+// What Swift cannot import by itself: variadic functions, macros, and one CPU instruction.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <sqlite3.h>
+
+/// CRC-32C (Castagnoli) of `length` bytes, continuing from `crc` (0 to begin).
+uint32_t cairn_crc32c(uint32_t crc, const void *bytes, size_t length);
+
+/// sqlite3_db_config for the options that take an int and give one back.
+int cairn_db_config_int(sqlite3 *db, int option, int value);
+
+/// Binds bytes that SQLite copies (SQLITE_TRANSIENT) or that outlive the step (SQLITE_STATIC).
+static inline int cairn_bind_text(sqlite3_stmt *s, int i, const void *p, size_t n, int copy) {
+  return sqlite3_bind_text64(s, i, (const char *)p, n, copy ? SQLITE_TRANSIENT : SQLITE_STATIC, SQLITE_UTF8);
+}
+static inline int cairn_bind_blob(sqlite3_stmt *s, int i, const void *p, size_t n, int copy) {
+  return sqlite3_bind_blob64(s, i, p, n, copy ? SQLITE_TRANSIENT : SQLITE_STATIC);
+}
+
+enum {
+  CAIRN_DBCONFIG_ENABLE_TRIGGER = SQLITE_DBCONFIG_ENABLE_TRIGGER,
+  CAIRN_DBCONFIG_ENABLE_FKEY = SQLITE_DBCONFIG_ENABLE_FKEY,
+};

@@ -1,0 +1,103 @@
+import Changes
+import SQLiteKit
+
+/// Writes layouts and triggers for shapes that have changed, all under one marker row of the journal.
+struct Adoption {
+  private let database: Database
+  private var marker: Int64?
+  private(set) var didChange = false
+
+  init(_ database: Database) { self.database = database }
+
+  /// The sequence number of the marker row, which is made at the first call.
+  private mutating func place() throws -> Int64 {
+    didChange = true
+    if let marker { return marker }
+    try database.run("INSERT INTO cairn_journal(code) VALUES (?)", [.integer(JournalKind.marker.rawValue)])
+    let made = try database.integer("SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1") ?? 0
+    marker = made
+    return made
+  }
+
+  /// A table that has not been captured yet.
+  mutating func add(_ table: SQLiteTable) throws {
+    try insert(table, previous: nil, epoch: 1, action: .create, refresh: .firstCopy)
+  }
+
+  /// The table of `layout` as it is now. Without its triggers, changes have been missed.
+  mutating func update(_ layout: Layout, to table: SQLiteTable, isHooked: Bool, hooks: Hooks) throws {
+    var now = table.schema
+    now.epoch = layout.schema.epoch
+    if isHooked, now == layout.schema {
+      guard !hooks.areFirst(layout: layout.id) else { return }
+      didChange = true
+      try dropTriggers(layout.id)
+      for text in CaptureTriggers(table: table, layout: layout.id).statements { try database.execute(text) }
+      return
+    }
+    if isHooked { try dropTriggers(layout.id) }
+    let action: DDL.Action? = now == layout.schema ? nil : (Self.isRename(layout.schema, now) ? .rename : .reshape)
+    let isWhole = isHooked && Self.hasEqualValues(layout.schema, now)
+    try database.run(
+      "UPDATE cairn_layout SET ended = ? WHERE id = ?", [.integer(try place()), .integer(layout.id)])
+    try insert(
+      table, previous: layout.id, epoch: layout.schema.epoch + 1, action: action,
+      refresh: layout.refresh ?? (isWhole ? nil : (action == nil ? .lostChanges : .schemaChange)))
+  }
+
+  /// A table that was dropped, or is no longer to be captured: then the number is negative.
+  mutating func end(_ layout: Layout, isDropped: Bool) throws {
+    let place = try place()
+    try database.run(
+      "UPDATE cairn_layout SET ended = ? WHERE id = ?", [.integer(isDropped ? place : -place), .integer(layout.id)])
+  }
+
+  private mutating func insert(
+    _ table: SQLiteTable, previous: Int64?, epoch: UInt64, action: DDL.Action?, refresh: Refresh.Reason?
+  ) throws {
+    let place = try place()
+    var schema = table.schema
+    schema.epoch = epoch
+    var bytes = ByteWriter()
+    bytes.append(schema)
+    try database.run(
+      "INSERT INTO cairn_layout(previous, since, action, refresh, schema) VALUES (?, ?, ?, ?, ?)",
+      [
+        previous.map { .integer($0) } ?? .null, .integer(place),
+        action.map { .integer(Int64($0.rawValue)) } ?? .null,
+        refresh.map { .integer(Int64($0.rawValue)) } ?? .null, .blob(Array(bytes.bytes)),
+      ])
+    let id = try database.integer("SELECT max(id) FROM cairn_layout") ?? 0
+    try widen(to: schema.columns.count + 1)
+    for text in CaptureTriggers(table: table, layout: id).statements { try database.execute(text) }
+  }
+
+  /// Gives the journal and the stage as many value columns as the widest table needs.
+  private func widen(to count: Int) throws {
+    for name in ["cairn_journal", "cairn_stage"] {
+      let rows = try database.query("SELECT name FROM pragma_table_info(?) WHERE name LIKE 'v%'", [.text(name)])
+      for index in rows.count..<max(rows.count, count) { try database.execute("ALTER TABLE \(name) ADD COLUMN v\(index)") }
+    }
+  }
+
+  private func dropTriggers(_ layout: Int64) throws {
+    let rows = try database.query("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+    for row in rows where CaptureTriggers.layout(ofTrigger: row[0].string) == layout {
+      try database.execute("DROP TRIGGER \(row[0].string.quotedName)")
+    }
+  }
+
+  /// Nothing but the table's name (and the text that holds it) differs.
+  static func isRename(_ old: TableSchema, _ new: TableSchema) -> Bool {
+    old.name != new.name && old.columns == new.columns && old.flags == new.flags && old.uniques == new.uniques
+  }
+
+  /// The triggers of the old shape have logged every value that the new shape has: only names, keys, indexes or
+  /// defaults differ.
+  static func hasEqualValues(_ old: TableSchema, _ new: TableSchema) -> Bool {
+    old.columns.count == new.columns.count
+      && zip(old.columns, new.columns).allSatisfy {
+        $0.declaredType == $1.declaredType && $0.isNotNull == $1.isNotNull
+      } && old.flags.intersection([.strict, .withoutRowid]) == new.flags.intersection([.strict, .withoutRowid])
+  }
+}

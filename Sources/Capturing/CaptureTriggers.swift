@@ -1,0 +1,190 @@
+import Changes
+import SQLiteKit
+
+/// What a journal row says; its code is `layout id * 8 + kind`.
+enum JournalKind: Int64 {
+  /// The shape of a table changed here; the layouts with this sequence number say how. Layout id 0.
+  case marker = 0
+  /// The row as inserted.
+  case insert = 1
+  /// The row before an update; the next journal row is its ``updateNew``.
+  case updateOld = 2
+  case updateNew = 3
+  /// The row as deleted.
+  case delete = 4
+  /// A row with the rowid of a row that is about to be written: gone if that write succeeds. See ``JournalReader``.
+  case replaceCandidate = 5
+  /// A row that a REPLACE has deleted.
+  case vanished = 6
+}
+
+/// Writes the triggers that capture one table, as SQL. Pure text: what they do and why is in `docs/sqlite-capture.md`.
+///
+/// No trigger calls a function: SQLite would then open a statement journal for every statement of the program, which
+/// costs more than all the rest of the capture.
+struct CaptureTriggers {
+  let table: SQLiteTable
+  let layout: Int64
+
+  /// Journal rows of this table carry the rowid behind the columns.
+  static func carriesRowid(_ schema: TableSchema) -> Bool { schema.flags.contains(.wholeRow) }
+
+  static let namePrefix = "cairn_"
+  static func name(_ layout: Int64, _ role: String) -> String {
+    "cairn_\(layout)_\(role) (to drop a column: cairn unhook, ALTER TABLE, cairn rehook)"
+  }
+
+  /// The layout id in a trigger's name; nil when it is none of ours.
+  static func layout(ofTrigger name: String) -> Int64? {
+    let parts = name.split(separator: "_", maxSplits: 2)
+    guard parts.count == 3, parts[0] == "cairn", name.hasPrefix(namePrefix) else { return nil }
+    return Int64(parts[1])
+  }
+
+  private var target: String { table.name.quotedName }
+  private var columns: [String] { table.schema.columns.map(\.name.quotedName) }
+  private var rowid: String { table.rowidColumn.map { columns[$0] } ?? table.rowidName ?? "rowid" }
+  private var carriesRowid: Bool { Self.carriesRowid(table.schema) }
+  /// The rowid is the only thing two rows may not share: a REPLACE can then be told by the rowid alone.
+  private var isRowidOnly: Bool {
+    table.uniqueKeys.isEmpty && !table.schema.flags.contains(.withoutRowid)
+  }
+
+  private var valueNames: String {
+    (0..<columns.count + (carriesRowid ? 1 : 0)).map { "v\($0)" }.joined(separator: ",")
+  }
+
+  private func values(_ row: String) -> String {
+    (columns + (carriesRowid ? [rowid] : [])).map { "\(row)\($0)" }.joined(separator: ",")
+  }
+
+  private func code(_ kind: JournalKind) -> Int64 { layout * 8 + kind.rawValue }
+
+  private func log(_ kind: JournalKind, _ row: String) -> String {
+    "INSERT INTO cairn_journal(code,\(valueNames)) VALUES (\(code(kind)),\(values(row)));"
+  }
+
+  /// Once in some 128 rows, lets the program's own transaction remove journal rows that have been taken, or that are
+  /// past the cap: then nobody waits for a purge of ours, and the journal is bounded when nobody takes from it.
+  private func maintenance(_ guardText: String) -> String {
+    """
+    DELETE FROM cairn_journal WHERE \(guardText) \
+    AND seq < (SELECT seq FROM cairn_journal ORDER BY seq LIMIT 1) + 1024 \
+    AND (seq < (SELECT taken FROM cairn_control WHERE id = 0) \
+    OR seq <= (SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1) - (SELECT cap FROM cairn_control WHERE id = 0));
+    """
+  }
+
+  private var sometimes: String {
+    maintenance("((SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1) & 127) < 2")
+  }
+
+  /// Cheaper than ``sometimes`` where rowids differ from row to row.
+  private var sometimesByRowid: String {
+    table.rowidName == nil && table.rowidColumn == nil
+      ? sometimes : maintenance("((((NEW.\(rowid) & 16777215) * 40503) >> 8) & 127) = 0")
+  }
+
+  /// The CREATE TRIGGER statements, in the order in which they are to be run.
+  ///
+  /// SQLite fires the newest trigger first. Ours must be newer than the program's own, so that a row stands in the
+  /// journal before the effects of the program's triggers on it.
+  var statements: [String] { isRowidOnly ? rowidOnly : staged }
+
+  private func trigger(_ role: String, _ event: String, when: String? = nil, _ body: [String]) -> String {
+    """
+    CREATE TRIGGER \(Self.name(layout, role).quotedName) \(event) ON \(target)\
+    \(when.map { " WHEN \($0)" } ?? "") BEGIN \(body.joined(separator: " ")) END
+    """
+  }
+
+  // MARK: Tables whose rowid is their only unique key
+
+  private var rowidOnly: [String] {
+    let candidate =
+      "INSERT INTO cairn_journal(code,\(valueNames)) SELECT \(code(.replaceCandidate)),\(values("")) FROM \(target) WHERE \(rowid) = NEW.\(rowid);"
+    let exists = "EXISTS (SELECT 1 FROM \(target) WHERE \(rowid) = NEW.\(rowid))"
+    // A rowid that SQLite is still to choose reads -1 here. A row that is really -1 is seen to by the reader.
+    let given = table.rowidColumn == nil ? "" : "NEW.\(rowid) <> -1 AND "
+    return [
+      trigger("replace", "BEFORE INSERT", when: given + exists, [candidate, sometimes]),
+      trigger("move", "BEFORE UPDATE", when: "NEW.\(rowid) <> OLD.\(rowid) AND \(exists)", [candidate]),
+      trigger("insert", "AFTER INSERT", [log(.insert, "NEW."), sometimesByRowid]),
+      trigger("update", "AFTER UPDATE", [log(.updateOld, "OLD."), log(.updateNew, "NEW."), sometimes]),
+      trigger("delete", "AFTER DELETE", [log(.delete, "OLD."), sometimes]),
+    ]
+  }
+
+  // MARK: Tables with other unique keys
+
+  /// Terms of equality by which `left` and `right` are one row: the key, or every column where the key may be NULL.
+  private func identity(_ left: String, _ right: String, rightNames: [String]) -> String {
+    let key = table.schema.key
+    let compared =
+      table.schema.flags.contains(.nullableKey)
+      ? key + columns.indices.filter { !key.contains($0) } : key
+    return compared.map { index in
+      let collation = table.schema.columns[index].collation
+      let suffix = collation.isEmpty ? "" : " COLLATE \(collation.quotedName)"
+      return "\(left)\(columns[index])\(suffix) IS \(right)\(rightNames[index])"
+    }.joined(separator: " AND ")
+  }
+
+  private var stageNames: [String] { columns.indices.map { "v\($0)" } }
+
+  /// True for rows of the table, under the name `o`, that share a unique key with NEW.
+  private var conflicts: String {
+    var keys = table.uniqueKeys.map { key in
+      var terms = key.terms.map { term -> String in
+        let collation = " COLLATE \(term.collation.quotedName)"
+        guard let column = term.column else {
+          // The value of an expression for the new row: evaluated over a one-row table with the new row's columns.
+          let all = columns.map { "NEW.\($0) AS \($0)" } + table.generated.map { "NEW.\($0.quotedName) AS \($0.quotedName)" }
+          return "(\(term.text))\(collation) = (SELECT \(term.text) FROM (SELECT \(all.joined(separator: ","))))"
+        }
+        return "\(columns[column])\(collation) = NEW.\(columns[column])"
+      }
+      if let predicate = key.predicate { terms.append("(\(predicate))") }
+      return "(" + terms.joined(separator: " AND ") + ")"
+    }
+    if !table.schema.flags.contains(.withoutRowid), table.rowidName != nil || table.rowidColumn != nil {
+      keys.append("(\(rowid) = NEW.\(rowid))")
+    }
+    return keys.joined(separator: " OR ")
+  }
+
+  private var staged: [String] {
+    let names = (["layout"] + stageNames).joined(separator: ",")
+    let images = columns.joined(separator: ",")
+    let alreadyStaged =
+      "EXISTS (SELECT 1 FROM cairn_stage WHERE cairn_stage.layout = \(layout) AND \(identity("\(target).", "cairn_stage.", rightNames: stageNames)))"
+    func stage(_ condition: String) -> [String] {
+      [
+        // What an OR IGNORE or an upsert left behind; deeper nesting of triggers than 64 on one table is not expected.
+        "DELETE FROM cairn_stage WHERE layout = \(layout) AND rowid < (SELECT rowid FROM cairn_stage ORDER BY rowid DESC LIMIT 1) - 64;",
+        "INSERT INTO cairn_stage(\(names)) SELECT \(layout),\(images) FROM \(target) WHERE (\(condition)) AND NOT \(alreadyStaged);",
+      ]
+    }
+    // Staged rows that are gone now, or whose key the new row has taken over.
+    let gone =
+      "cairn_stage.layout = \(layout) AND (NOT EXISTS (SELECT 1 FROM \(target) WHERE \(identity("\(target).", "cairn_stage.", rightNames: stageNames))) OR (\(identity("NEW.", "cairn_stage.", rightNames: stageNames))))"
+    let emit = [
+      "INSERT INTO cairn_journal(code,\(stageNames.joined(separator: ","))) SELECT \(code(.vanished)),\(stageNames.joined(separator: ",")) FROM cairn_stage WHERE \(gone);",
+      "DELETE FROM cairn_stage WHERE \(gone);",
+    ]
+    let unstage =
+      "DELETE FROM cairn_stage WHERE cairn_stage.layout = \(layout) AND \(identity("OLD.", "cairn_stage.", rightNames: stageNames));"
+    let another = "NOT (\(identity("", "OLD.", rightNames: columns)))"
+    return [
+      trigger(
+        "replace", "BEFORE INSERT", when: "EXISTS (SELECT 1 FROM \(target) WHERE \(conflicts))",
+        stage(conflicts) + [sometimes]),
+      trigger(
+        "move", "BEFORE UPDATE", when: "EXISTS (SELECT 1 FROM \(target) WHERE (\(conflicts)) AND \(another))",
+        stage("(\(conflicts)) AND \(another)")),
+      trigger("insert", "AFTER INSERT", emit + [log(.insert, "NEW."), sometimesByRowid]),
+      trigger("update", "AFTER UPDATE", [unstage] + emit + [log(.updateOld, "OLD."), log(.updateNew, "NEW."), sometimes]),
+      trigger("delete", "AFTER DELETE", [unstage, log(.delete, "OLD."), sometimes]),
+    ]
+  }
+}

@@ -1,0 +1,230 @@
+import Changes
+import SQLiteKit
+
+/// Cairn's tables and triggers in an SQLite source: put there, kept in step with the program's schema, taken away.
+///
+/// Every change to them is one transaction of the source, so capture is either wholly there or not at all. The tables
+/// are described in `docs/sqlite-capture.md`.
+package struct Journal {
+  static let version: Int64 = 1
+  /// Rows in the journal that nobody has taken, past which the oldest are dropped and a refresh is needed.
+  package static let defaultCapRows: Int64 = 5_000_000
+
+  let database: Database
+
+  package init(_ database: Database) { self.database = database }
+
+  // MARK: Who captures
+
+  /// The trail for which the source is captured, and where that trail's state is; nil when nobody captures it.
+  package func owner() throws -> (trail: TrailID, place: String)? {
+    guard try isInstalled() else { return nil }
+    let rows = try database.query("SELECT version, trail, place FROM cairn_control WHERE id = 0")
+    guard let row = rows.first, case .integer(let version) = row[0], case .blob(let bytes) = row[1],
+      let trail = TrailID(bytes)
+    else { return nil }
+    guard version == Self.version else {
+      throw CairnError(
+        .trailVersion, "the journal in \(database.path) has version \(version), this cairn writes \(Self.version)",
+        hint: "use the newer cairn, or run 'cairn detach' and replicate again")
+    }
+    return (trail, row[2].string)
+  }
+
+  func isInstalled() throws -> Bool {
+    try database.integer("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'cairn_control'") == 1
+  }
+
+  // MARK: Coming and going
+
+  /// Makes the tables; the caller adds the triggers with ``adopt(_:)`` in the same transaction.
+  func install(trail: TrailID, place: String, capRows: Int64, mark: SourcePosition.Mark) throws {
+    try database.execute(
+      """
+      CREATE TABLE cairn_journal(seq INTEGER PRIMARY KEY, code, at, v0);
+      CREATE TABLE cairn_stage(layout, v0);
+      CREATE TABLE cairn_layout(id INTEGER PRIMARY KEY, previous, since, ended, action, refresh, schema);
+      CREATE TABLE cairn_unhooked(name TEXT PRIMARY KEY COLLATE NOCASE) WITHOUT ROWID;
+      CREATE TABLE cairn_control(id INTEGER PRIMARY KEY, version, trail, place, taken, nonce, cap);
+      """)
+    try database.run(
+      "INSERT INTO cairn_control VALUES (0, ?, ?, ?, ?, ?, ?)",
+      [
+        .integer(Self.version), .blob(trail.bytes), .text(place), .integer(mark.taken), .integer(mark.nonce),
+        .integer(capRows),
+      ])
+  }
+
+  /// Removes all that Cairn added: afterwards the schema is what it was. Returns false when there was nothing.
+  @discardableResult
+  package func detach() throws -> Bool {
+    try database.transaction {
+      let names = try database.query(
+        "SELECT type, name FROM sqlite_master WHERE name LIKE 'cairn\\_%' ESCAPE '\\' AND type IN ('trigger', 'table')")
+      let triggers = names.filter { $0[0].string == "trigger" && CaptureTriggers.layout(ofTrigger: $0[1].string) != nil }
+      for row in triggers { try database.execute("DROP TRIGGER \(row[1].string.quotedName)") }
+      let tables = names.filter { $0[0].string == "table" }
+      for row in tables { try database.execute("DROP TABLE \(row[1].string.quotedName)") }
+      return !tables.isEmpty
+    }
+  }
+
+  /// Takes capture off a table, or off all, until ``rehook(_:)``. Returns the tables.
+  package func unhook(_ table: String?) throws -> [String] {
+    try database.transaction {
+      let names = try hookedNames(table)
+      for name in names {
+        try database.run("INSERT OR IGNORE INTO cairn_unhooked VALUES (?)", [.text(name)])
+        try dropTriggers(onTable: name)
+      }
+      return names
+    }
+  }
+
+  /// Puts capture back, with a refresh of what was missed. Returns the tables.
+  package func rehook(_ table: String?, patterns: TablePatterns) throws -> [String] {
+    try database.transaction {
+      var names = try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string }
+      if let table {
+        names = names.filter { $0.lowercased() == table.lowercased() }
+        guard !names.isEmpty else { throw missing(table, "is not unhooked") }
+      }
+      for name in names { try database.run("DELETE FROM cairn_unhooked WHERE name = ?", [.text(name)]) }
+      try adopt(patterns)
+      return names
+    }
+  }
+
+  private func hookedNames(_ table: String?) throws -> [String] {
+    let names = try activeLayouts().map(\.schema.name)
+    guard let table else { return names }
+    guard let name = names.first(where: { $0.lowercased() == table.lowercased() }) else {
+      throw missing(table, "is not captured")
+    }
+    return [name]
+  }
+
+  private func missing(_ table: String, _ what: String) -> CairnError {
+    CairnError(
+      .tableMissing, "table \(table) of \(database.path) \(what)",
+      hint: "see the captured tables with 'cairn check --from'", remedy: .badInput)
+  }
+
+  // MARK: Layouts
+
+  /// Which tables are captured, as the capture was told.
+  package func patterns() throws -> TablePatterns {
+    let text = try database.text("SELECT place FROM cairn_control WHERE id = 1") ?? "*"
+    return TablePatterns(text.split(separator: ",").map(String.init))
+  }
+
+  /// Remembers which tables are captured, for `rehook` from another process.
+  func remember(_ patterns: TablePatterns) throws {
+    let text = patterns.patterns.joined(separator: ",")
+    guard try database.text("SELECT place FROM cairn_control WHERE id = 1") != text else { return }
+    try database.run("INSERT OR REPLACE INTO cairn_control(id, place) VALUES (1, ?)", [.text(text)])
+  }
+
+  func layouts() throws -> [Layout] {
+    try database.query("SELECT \(Layout.columns) FROM cairn_layout ORDER BY id").map(Layout.init(row:))
+  }
+
+  func activeLayouts() throws -> [Layout] { try layouts().filter { $0.ended == nil } }
+
+  func setRefresh(_ reason: Refresh.Reason?, layout: Int64) throws {
+    try database.run(
+      "UPDATE cairn_layout SET refresh = ? WHERE id = ?",
+      [reason.map { .integer(Int64($0.rawValue)) } ?? .null, .integer(layout)])
+  }
+
+  // MARK: Schema
+
+  /// Brings triggers and layouts in step with the schema as it is; inside a write transaction. What changed is told to
+  /// the reader of the journal by a marker row. Returns true when something had to be done.
+  @discardableResult
+  func adopt(_ patterns: TablePatterns) throws -> Bool {
+    let tables = try database.userTables()
+    let unhooked = Set(try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string.lowercased() })
+    let captured = tables.filter {
+      $0.refusal == nil && patterns.includes($0.name) && !unhooked.contains($0.name.lowercased())
+    }
+    var free = Dictionary(uniqueKeysWithValues: captured.map { ($0.name.lowercased(), $0) })
+    let hooks = try Hooks(database)
+    var adoption = Adoption(database)
+
+    // Triggers follow their table through a rename, so those that are in place tell which table is which.
+    let active = try activeLayouts().filter { !unhooked.contains($0.schema.name.lowercased()) }
+    let claims = active.map { layout in hooks.table(of: layout.id).flatMap { free.removeValue(forKey: $0) } }
+    for (layout, hooked) in zip(active, claims) {
+      if let table = hooked {
+        try adoption.update(layout, to: table, isHooked: true, hooks: hooks)
+      } else if let table = free.removeValue(forKey: layout.schema.name.lowercased()) {
+        try adoption.update(layout, to: table, isHooked: false, hooks: hooks)
+      } else {
+        let isDropped = !tables.contains { $0.name.lowercased() == layout.schema.name.lowercased() }
+        try adoption.end(layout, isDropped: isDropped)
+        try dropTriggers(layout: layout.id)
+      }
+    }
+    for table in captured where free[table.name.lowercased()] != nil { try adoption.add(table) }
+    return adoption.didChange
+  }
+
+  /// Has every captured table copied again, by whoever captures next.
+  package func askForRefresh() throws {
+    guard try isInstalled() else { return }
+    try database.transaction { try refreshAll(.asked) }
+  }
+
+  /// Journal rows were lost (the cap): every table has to be copied again.
+  func refreshAll(_ reason: Refresh.Reason) throws {
+    try database.run(
+      "UPDATE cairn_layout SET refresh = ? WHERE ended IS NULL", [.integer(Int64(reason.rawValue))])
+  }
+
+  private func dropTriggers(onTable table: String) throws {
+    let rows = try database.query(
+      "SELECT name FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower(?)", [.text(table)])
+    for row in rows where CaptureTriggers.layout(ofTrigger: row[0].string) != nil {
+      try database.execute("DROP TRIGGER \(row[0].string.quotedName)")
+    }
+  }
+
+  private func dropTriggers(layout: Int64) throws {
+    let rows = try database.query("SELECT name FROM sqlite_master WHERE type = 'trigger'")
+    for row in rows where CaptureTriggers.layout(ofTrigger: row[0].string) == layout {
+      try database.execute("DROP TRIGGER \(row[0].string.quotedName)")
+    }
+  }
+}
+
+/// The triggers that are in the database: ours by layout, and how they stand to the program's own.
+struct Hooks {
+  private var tables: [Int64: String] = [:]
+  private var oldest: [Int64: Int64] = [:]
+  private var counts: [Int64: Int] = [:]
+  private var newestOfProgram: [String: Int64] = [:]
+
+  init(_ database: Database) throws {
+    for row in try database.query("SELECT name, tbl_name, rowid FROM sqlite_master WHERE type = 'trigger'") {
+      guard case .integer(let rowid) = row[2] else { continue }
+      let table = row[1].string.lowercased()
+      if let layout = CaptureTriggers.layout(ofTrigger: row[0].string) {
+        tables[layout] = table
+        oldest[layout] = min(oldest[layout] ?? rowid, rowid)
+        counts[layout, default: 0] += 1
+      } else {
+        newestOfProgram[table] = max(newestOfProgram[table] ?? rowid, rowid)
+      }
+    }
+  }
+
+  /// The table that carries all five triggers of a layout, in lower case.
+  func table(of layout: Int64) -> String? { counts[layout] == 5 ? tables[layout] : nil }
+
+  /// SQLite fires the newest trigger first, and ours have to be first.
+  func areFirst(layout: Int64) -> Bool {
+    guard let table = tables[layout], let theirs = newestOfProgram[table] else { return true }
+    return (oldest[layout] ?? 0) > theirs
+  }
+}

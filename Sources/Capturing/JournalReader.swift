@@ -1,0 +1,214 @@
+import Changes
+import CodecKit
+import Glibc
+import SQLiteKit
+import Trails
+
+/// Turns journal rows into change records of the trail, in their order.
+///
+/// The only thing that is decided here is what became of rows that a REPLACE may have deleted. A trigger logs a row
+/// with the same rowid *before* the write, as a candidate; SQLite does not say whether the write then replaced it, was
+/// ignored, or became an upsert. What the journal says next of that rowid tells: an insert means that the old row was
+/// gone by then, an update or delete that it was still there.
+struct JournalReader: ~Copyable {
+  private static let candidatesMax = 4096
+
+  private struct Key: Hashable {
+    let layout: Int64
+    let rowid: Int64
+  }
+
+  /// CRC-32C of every journal row since the last mark.
+  var checksum: UInt32 = 0
+
+  private var candidates: [Key: [UInt8]] = [:]
+  private var candidateOrder: [Key] = []
+  private var row = ByteWriter()
+  private var old = ByteWriter()
+  private var oldEnds: [Int] = []
+  private var rowEnds: [Int] = []
+  private var after = ByteWriter()
+  private var record = ByteWriter()
+
+  /// Takes candidates to be settled by the end of a snapshot: what is left then was not replaced.
+  mutating func endSnapshot() {
+    candidates.removeAll(keepingCapacity: true)
+    candidateOrder.removeAll(keepingCapacity: true)
+  }
+
+  /// Reads the values of the current journal row (columns from `first`) and adds them to the checksum.
+  mutating func read(_ statement: Statement, seq: Int64, code: Int64, first: Int, count: Int) {
+    row.removeAll()
+    rowEnds.removeAll(keepingCapacity: true)
+    for index in 0..<count {
+      statement.encode(first + index, into: &row)
+      rowEnds.append(row.count)
+    }
+    var frame = (seq.littleEndian, code.littleEndian)
+    checksum = withUnsafeBytes(of: &frame) { CRC32C.of($0, continuing: checksum) }
+    checksum = CRC32C.of(row.bytes, continuing: checksum)
+  }
+
+  /// Appends what the row that was just read says. `isWanted` is asked with the rowid (where the layout has one) of
+  /// every row that a change speaks of.
+  mutating func emit(
+    _ kind: JournalKind, _ layout: Layout, to trail: TrailWriter, isWanted: (Int64?) -> Bool
+  ) throws {
+    let columns = layout.schema.columns.count
+    switch kind {
+    case .marker: break
+    case .replaceCandidate:
+      guard let rowid = rowid(layout, row, rowEnds) else { break }
+      remember(Key(layout: layout.id, rowid: rowid), Array(row.bytes))
+    case .delete, .vanished:
+      let rowid = rowid(layout, row, rowEnds)
+      forget(layout, rowid)
+      guard isWanted(rowid) else { break }
+      try delete(layout, image: slice(row, rowEnds, columns), isImplied: kind == .vanished, to: trail)
+    case .insert:
+      let rowid = rowid(layout, row, rowEnds)
+      if let rowid, let replaced = take(Key(layout: layout.id, rowid: rowid)) {
+        guard isWanted(rowid) else { break }
+        try replaced.withUnsafeBytes { try setOld($0, count: rowEnds.count) }
+        try update(layout, columns, to: trail)
+        break
+      }
+      guard isWanted(rowid) else { break }
+      if rowid == -1, layout.rowidIndex != nil, !layout.carriesRowid {
+        // A row that was explicitly given rowid -1 looks to the trigger like one that has none yet.
+        try deleteByKey(layout, to: trail)
+      }
+      try insert(layout, image: slice(row, rowEnds, columns), to: trail)
+    case .updateOld:
+      try setOld(row.bytes, count: rowEnds.count)
+    case .updateNew:
+      let before = rowid(layout, old, oldEnds)
+      let now = rowid(layout, row, rowEnds)
+      forget(layout, before)
+      if let now, now != before, let replaced = take(Key(layout: layout.id, rowid: now)), isWanted(now) {
+        try replaced.withUnsafeBytes {
+          try delete(layout, image: try Self.prefix(of: $0, columns: columns), isImplied: false, to: trail)
+        }
+      }
+      switch (isWanted(before), isWanted(now)) {
+      case (true, true): try update(layout, columns, to: trail)
+      case (true, false): try delete(layout, image: slice(old, oldEnds, columns), isImplied: false, to: trail)
+      case (false, true): try insert(layout, image: slice(row, rowEnds, columns), to: trail)
+      case (false, false): break
+      }
+    }
+  }
+
+  // MARK: Records
+
+  private func slice(_ writer: borrowing ByteWriter, _ ends: [Int], _ columns: Int) -> UnsafeRawBufferPointer {
+    UnsafeRawBufferPointer(rebasing: writer.bytes[0..<(columns == 0 ? 0 : ends[columns - 1])])
+  }
+
+  private mutating func begin(_ operation: Operation, _ flags: ChangeFlags, _ layout: Layout, _ trail: TrailWriter) throws {
+    let id = try trail.schemaID(layout.schema, token: layout.token)
+    record.removeAll()
+    record.append(operation.rawValue)
+    record.append(flags.rawValue)
+    record.appendVarint(id)
+  }
+
+  private mutating func insert(_ layout: Layout, image: UnsafeRawBufferPointer, to trail: TrailWriter) throws {
+    try begin(.insert, .after, layout, trail)
+    record.appendCounted(image)
+    try trail.append(kind: RecordKind.change, record.bytes)
+  }
+
+  private mutating func delete(
+    _ layout: Layout, image: UnsafeRawBufferPointer, isImplied: Bool, to trail: TrailWriter
+  ) throws {
+    try begin(.delete, isImplied ? [.before, .implied] : .before, layout, trail)
+    record.appendCounted(image)
+    try trail.append(kind: RecordKind.change, record.bytes)
+  }
+
+  private mutating func deleteByKey(_ layout: Layout, to trail: TrailWriter) throws {
+    try begin(.delete, [.before, .implied], layout, trail)
+    record.appendImage(layout.schema.columns.indices.map { layout.schema.key.contains($0) ? .integer(-1) : nil })
+    try trail.append(kind: RecordKind.change, record.bytes)
+  }
+
+  /// From the old image to the row at hand; columns that are equal byte for byte are *unchanged*.
+  private mutating func update(_ layout: Layout, _ columns: Int, to trail: TrailWriter) throws {
+    after.removeAll()
+    var isChanged = false
+    var (oldStart, newStart) = (0, 0)
+    for index in 0..<columns {
+      let was = UnsafeRawBufferPointer(rebasing: old.bytes[oldStart..<oldEnds[index]])
+      let now = UnsafeRawBufferPointer(rebasing: row.bytes[newStart..<rowEnds[index]])
+      if was.isEqual(to: now) {
+        after.appendUnchanged()
+      } else {
+        isChanged = true
+        after.append(now)
+      }
+      (oldStart, newStart) = (oldEnds[index], rowEnds[index])
+    }
+    guard isChanged else { return }
+    try begin(.update, [.before, .after], layout, trail)
+    record.appendCounted(slice(old, oldEnds, columns))
+    record.appendCounted(after.bytes)
+    try trail.append(kind: RecordKind.change, record.bytes)
+  }
+
+  // MARK: Images
+
+  private mutating func setOld(_ bytes: UnsafeRawBufferPointer, count: Int) throws {
+    old.removeAll()
+    old.append(bytes)
+    oldEnds.removeAll(keepingCapacity: true)
+    var reader = ByteReader(bytes)
+    for _ in 0..<count {
+      _ = try reader.readColumn()
+      oldEnds.append(reader.offset)
+    }
+  }
+
+  private static func prefix(of bytes: UnsafeRawBufferPointer, columns: Int) throws -> UnsafeRawBufferPointer {
+    var reader = ByteReader(bytes)
+    for _ in 0..<columns { _ = try reader.readColumn() }
+    return UnsafeRawBufferPointer(rebasing: bytes[0..<reader.offset])
+  }
+
+  private func rowid(_ layout: Layout, _ writer: borrowing ByteWriter, _ ends: [Int]) -> Int64? {
+    guard let index = layout.rowidIndex else { return nil }
+    let start = index == 0 ? 0 : ends[index - 1]
+    var reader = ByteReader(UnsafeRawBufferPointer(rebasing: writer.bytes[start..<ends[index]]))
+    guard case .integer(let rowid)? = try? reader.readColumn() else { return nil }
+    return rowid
+  }
+
+  // MARK: Candidates
+
+  private mutating func remember(_ key: Key, _ image: [UInt8]) {
+    if candidates.updateValue(image, forKey: key) == nil { candidateOrder.append(key) }
+    if candidateOrder.count > Self.candidatesMax {
+      for stale in candidateOrder.prefix(Self.candidatesMax / 2) { candidates[stale] = nil }
+      candidateOrder.removeFirst(Self.candidatesMax / 2)
+    }
+  }
+
+  private mutating func take(_ key: Key) -> [UInt8]? {
+    guard !candidates.isEmpty, let image = candidates.removeValue(forKey: key) else { return nil }
+    if let index = candidateOrder.lastIndex(of: key) { candidateOrder.remove(at: index) }
+    return image
+  }
+
+  private mutating func forget(_ layout: Layout, _ rowid: Int64?) {
+    guard !candidates.isEmpty, let rowid else { return }
+    _ = take(Key(layout: layout.id, rowid: rowid))
+  }
+}
+
+extension UnsafeRawBufferPointer {
+  fileprivate func isEqual(to other: UnsafeRawBufferPointer) -> Bool {
+    guard count == other.count else { return false }
+    guard count > 0, let a = baseAddress, let b = other.baseAddress else { return true }
+    return memcmp(a, b, count) == 0
+  }
+}

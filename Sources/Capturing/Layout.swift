@@ -1,0 +1,56 @@
+import Changes
+import SQLiteKit
+
+/// One generation of the triggers of one table: how the values of its journal rows are to be read. A row of
+/// `cairn_layout`.
+struct Layout {
+  let id: Int64
+  /// The layout of the same table that this one takes over from.
+  let previous: Int64?
+  /// Sequence number of the journal's marker row at which it came into force.
+  let since: Int64
+  /// That at which its table was dropped, or another layout took over.
+  var ended: Int64?
+  /// How the trail is told of it; nil when the shape is as before (capture was off, and is on again).
+  let action: DDL.Action?
+  /// Why its rows have to be copied; nil once they have been.
+  var refresh: Refresh.Reason?
+  let schema: TableSchema
+
+  var token: UInt64 { UInt64(id) }
+  var carriesRowid: Bool { CaptureTriggers.carriesRowid(schema) }
+  var valueCount: Int { schema.columns.count + (carriesRowid ? 1 : 0) }
+  /// Index among the values of a journal row of what identifies the row while the journal is read: the rowid.
+  var rowidIndex: Int? {
+    if carriesRowid { return schema.columns.count }
+    guard schema.uniques.isEmpty, !schema.flags.contains(.withoutRowid), schema.key.count == 1 else { return nil }
+    return schema.key[0]
+  }
+  /// A name of the rowid that no column hides.
+  var rowidName: String? {
+    let names = Set(schema.columns.map { $0.name.lowercased() })
+    return ["rowid", "_rowid_", "oid"].first { !names.contains($0) }
+  }
+  var refreshMethod: Refresh.Method { schema.flags.contains(.wholeRow) ? .whole : .byKey }
+
+  init(row: [Value]) throws {
+    func integer(_ i: Int) -> Int64? { if case .integer(let n) = row[i] { n } else { nil } }
+    guard let id = integer(0), let since = integer(2), case .blob(let bytes) = row[6] else {
+      throw CairnError(
+        .databaseDamaged, "table cairn_layout of the source holds a row that Cairn did not write",
+        hint: "run 'cairn detach' on the source and replicate again")
+    }
+    self.id = id
+    previous = integer(1)
+    self.since = since
+    ended = integer(3)
+    action = integer(4).flatMap { DDL.Action(rawValue: UInt8(clamping: $0)) }
+    refresh = integer(5).flatMap { Refresh.Reason(rawValue: UInt8(clamping: $0)) }
+    schema = try bytes.withUnsafeBytes {
+      var reader = ByteReader($0)
+      return try reader.readSchema()
+    }
+  }
+
+  static let columns = "id, previous, since, ended, action, refresh, schema"
+}

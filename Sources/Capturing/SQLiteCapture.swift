@@ -1,0 +1,484 @@
+import Changes
+import CodecKit
+import Glibc
+import SQLiteKit
+import SystemKit
+import Trails
+
+/// Captures one SQLite file into a trail: by triggers, journal and refresh (`docs/sqlite-capture.md`).
+///
+/// One blocking worker on one thread. The seam to the trail is ``TrailWriter``; another way of finding the changes of
+/// an SQLite file takes the place of this type and of the journal behind it.
+package final class SQLiteCapture {
+  package struct Options: Sendable {
+    package var tables = TablePatterns()
+    package var journalCapRows = Journal.defaultCapRows
+    /// Where the trail is: told to whoever wants to capture the same source.
+    package var place = ""
+    package init() {}
+  }
+
+  private let path: String
+  private let options: Options
+  private let trail: TrailWriter
+  private let clock: Clock
+  private let progress: CaptureProgress
+  private let source: Database
+  private let journal: Journal
+  private let sourceSync: SourceSync
+  private var reader = JournalReader()
+  private var refresher = TableRefresher()
+
+  private var layouts: [Int64: Layout] = [:]
+  /// What is in the trail, synced.
+  private var position: SourcePosition
+  /// What the source is marked with.
+  private var marked: SourcePosition.Mark
+  private var schemaVersion: Int64 = -1
+  private var isWAL = true
+  private var inode: UInt64 = 0
+  private var markedAt = Clock.monotonicMilliseconds
+  private var takenAt = Clock.monotonicMilliseconds
+
+  private var statements: Statements
+
+  /// Statements that are run at every look.
+  private struct Statements {
+    let begin, commit, schemaVersion, lastRow, firstRow, mark: Statement
+    init(_ source: Database) throws {
+      begin = try source.prepare("BEGIN")
+      commit = try source.prepare("COMMIT")
+      schemaVersion = try source.prepare("PRAGMA schema_version")
+      lastRow = try source.prepare("SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1")
+      firstRow = try source.prepare("SELECT seq FROM cairn_journal ORDER BY seq LIMIT 1")
+      mark = try source.prepare("SELECT taken, nonce FROM cairn_control WHERE id = 0")
+    }
+  }
+
+  // MARK: Opening
+
+  /// Opens the source, puts capture into it where it is not, and proves that it is where the trail ends.
+  ///
+  /// Errors: everything that ``SQLiteError`` maps to; `source-captured`, `source-went-back`, `table-refused`.
+  package init(
+    path: String, trail: TrailWriter, options: Options, clock: Clock = .system, progress: CaptureProgress = .init()
+  ) throws {
+    (self.path, self.trail, self.options, self.clock, self.progress) = (path, trail, options, clock, progress)
+    source = try Database(path: path)
+    journal = Journal(source)
+    sourceSync = SourceSync(path: path)
+    try source.execute("PRAGMA recursive_triggers = OFF; PRAGMA foreign_keys = OFF")
+    isWAL = try source.text("PRAGMA journal_mode") == "wal"
+    // In WAL mode a commit of ours need not be synced: what must be durable is synced by itself.
+    try source.execute("PRAGMA synchronous = \(isWAL ? "NORMAL" : "FULL")")
+    source.setTriggersEnabled(false)
+
+    let stored = try trail.lastHeader.map { try SourcePosition(decoding: $0.sourcePosition) }
+    position = stored ?? Self.fresh()
+    marked = position.mark
+    try Self.checkOwner(journal, trail: trail, options: options)
+    let (journal, source) = (journal, source)
+    let (position, isFirst) = (position, stored == nil)
+    try source.transaction {
+      if try !journal.isInstalled() {
+        guard isFirst else { throw Self.wentBack(path, "it has no journal any more") }
+        try journal.install(
+          trail: trail.id, place: options.place, capRows: options.journalCapRows, mark: position.mark)
+      }
+      try source.run("UPDATE cairn_control SET cap = ? WHERE id = 0", [.integer(options.journalCapRows)])
+      try journal.remember(options.tables)
+      try journal.adopt(options.tables)
+    }
+    statements = try Statements(source)
+    try resume(isFirst: isFirst)
+    try reloadLayouts()
+    try forgetFinishedRefresh()
+    schemaVersion = try Self.scalar(statements.schemaVersion)
+    inode = Self.inode(of: path)
+    for table in try source.userTables() where options.tables.includes(table.name) {
+      if let refusal = table.refusal { progress.tell("table \(table.name) is not captured: \(refusal)") }
+    }
+    guard layouts.values.contains(where: { $0.ended == nil }) else {
+      throw CairnError(
+        .noTables, "\(path) has no table that could be captured",
+        hint: "create a table first, or look at --tables", remedy: .badInput)
+    }
+  }
+
+  private static func fresh() -> SourcePosition {
+    let mark = SourcePosition.Mark(taken: 0, nonce: nonce())
+    return SourcePosition(mark: mark, previous: mark, checksum: 0)
+  }
+
+  private static func nonce() -> Int64 {
+    randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) }
+  }
+
+  private static func checkOwner(_ journal: Journal, trail: TrailWriter, options: Options) throws {
+    guard let owner = try journal.owner(), owner.trail != trail.id else { return }
+    throw CairnError(
+      .sourceCaptured, "\(journal.database.path) is already captured into another trail, kept in \(owner.place)",
+      hint: "run with --state \(owner.place), or end that capture with 'cairn detach sqlite:\(journal.database.path)'")
+  }
+
+  private static func wentBack(_ path: String, _ how: String) -> CairnError {
+    CairnError(
+      .sourceWentBack, "the source \(path) is not where the trail ends: \(how)",
+      hint: "it was restored or replaced; run 'cairn detach' on it and replicate into a new --state with --existing overwrite"
+    )
+  }
+
+  /// Proves that the rows behind the source's mark are those that the trail has.
+  private func resume(isFirst: Bool) throws {
+    let row = try source.query("SELECT taken, nonce FROM cairn_control WHERE id = 0").first ?? []
+    guard row.count == 2, case .integer(let taken) = row[0], case .integer(let nonce) = row[1] else {
+      throw Self.wentBack(path, "its table cairn_control is empty")
+    }
+    marked = .init(taken: taken, nonce: nonce)
+    if isFirst {
+      // Installed by a run that ended before its first transaction was in the trail.
+      position = SourcePosition(mark: marked, previous: marked, checksum: 0)
+      return
+    }
+    if marked == position.mark { return }
+    guard marked == position.previous else {
+      throw Self.wentBack(path, "it is marked at row \(taken), which the trail does not know")
+    }
+    let statement = try source.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND seq <= ? ORDER BY seq")
+    try statement.bind([.integer(marked.taken), .integer(position.mark.taken)])
+    let all = Dictionary(uniqueKeysWithValues: try journal.layouts().map { ($0.id, $0) })
+    var check = JournalReader()
+    var next = marked.taken + 1
+    while try statement.step() {
+      guard statement.integer(0) == next else { break }
+      let code = statement.integer(1)
+      check.read(statement, seq: next, code: code, first: 3, count: all[code / 8]?.valueCount ?? 0)
+      next += 1
+    }
+    statement.reset()
+    guard next == position.mark.taken + 1, check.checksum == position.checksum else {
+      throw Self.wentBack(path, "its journal rows \(marked.taken + 1) to \(position.mark.taken) are others")
+    }
+    reader.checksum = check.checksum
+  }
+
+  private func reloadLayouts() throws {
+    layouts = Dictionary(uniqueKeysWithValues: try journal.layouts().map { ($0.id, $0) })
+    let waiting = layouts.values.filter { $0.ended == nil && $0.refresh != nil }.count
+    progress.update { $0.tablesToCopy = waiting }
+  }
+
+  /// A refresh of a table without key cannot go on after a restart: a VACUUM may have given rows other numbers. One
+  /// that was asked for begins anew.
+  private func forgetFinishedRefresh() throws {
+    guard let refresh = position.refresh else { return }
+    if refresh.isDone {
+      if layouts[refresh.layout]?.refresh != nil { try finishRefresh(refresh.layout) }
+      position.refresh = nil
+    } else if layouts[refresh.layout].map({ $0.ended != nil || $0.refreshMethod == .whole || $0.refresh == .asked })
+      ?? true
+    {
+      position.refresh = nil
+    }
+  }
+
+  private func finishRefresh(_ layout: Int64) throws {
+    try journal.setRefresh(nil, layout: layout)
+    layouts[layout]?.refresh = nil
+    try reloadLayouts()
+  }
+
+  // MARK: Running
+
+  /// Takes what the source commits until `stop` is set; with `untilCaughtUp`, until everything that was committed
+  /// before the call is in the trail and every table is copied.
+  package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
+    var watch = try SourceWatch(database: path)
+    while !stop.isSet {
+      let found = try take()
+      progress.update { $0.isCaughtUp = !found }
+      if found { continue }
+      if untilCaughtUp { break }
+      try checkIdentity()
+      try markIfQuiet()
+      watch.wait(found: false, atMost: marked == position.mark ? .max : 100, stop: stop)
+      try lookUntilFound(&watch, stop)
+    }
+    try markSource(waitMilliseconds: 2000)
+  }
+
+  /// Looks, as long as an event's ladder lasts, without beginning a transaction.
+  private func lookUntilFound(_ watch: inout SourceWatch, _ stop: StopSignal) throws {
+    while !stop.isSet {
+      if try Self.scalar(statements.lastRow) > position.mark.taken { return }
+      if try Self.scalar(statements.schemaVersion) != schemaVersion { return }
+      guard watch.isClimbing else { return }
+      watch.wait(found: false, atMost: .max, stop: stop)
+    }
+  }
+
+  private static func scalar(_ statement: Statement) throws -> Int64 {
+    defer { statement.reset() }
+    return try statement.step() ? statement.integer(0) : 0
+  }
+
+  /// Takes one snapshot: all journal rows behind what is in the trail, and a chunk of a refresh. False when there was
+  /// nothing.
+  private func take() throws -> Bool {
+    _ = try statements.begin.step()
+    var isOpen = true
+    defer { if isOpen { try? source.execute("ROLLBACK") } }
+    let version = try Self.scalar(statements.schemaVersion)
+    let last = try Self.scalar(statements.lastRow)
+    try checkMark(last: last)
+    let refresh = version == schemaVersion ? nextRefresh(last: last) : nil
+    let from = position.mark.taken
+    guard last > from || refresh != nil else {
+      isOpen = false
+      _ = try statements.commit.step()
+      return try adoptSchema(version)
+    }
+    if last > from, try Self.scalar(statements.firstRow) > from + 1 {
+      isOpen = false
+      _ = try statements.commit.step()
+      try recoverFromLoss()
+      return true
+    }
+    try sourceSync.sync(isWAL: isWAL)
+
+    var next = position
+    next.previous = marked
+    next.mark = .init(taken: last, nonce: Self.nonce())
+    if version != schemaVersion, next.refresh.map({ layouts[$0.layout]?.refreshMethod == .whole }) ?? false {
+      next.refresh = nil
+    }
+    _ = try trail.begin(TransactionHeader(commitTime: clock.microseconds(), flags: [.group, .late]))
+    do {
+      try appendJournal(from: from, through: last, &next)
+      if let layout = refresh ?? (version == schemaVersion ? nextRefresh(last: last) : nil), let reason = layout.refresh {
+        let state = next.refresh?.layout == layout.id ? next.refresh : nil
+        next.refresh = try refresher.appendChunk(of: layout, reason: reason, state: state, from: source, to: trail)
+      }
+      next.checksum = reader.checksum
+      try appendProgress(next)
+      try trail.commit()
+    } catch {
+      try? trail.abandon()
+      throw error
+    }
+    isOpen = false
+    _ = try statements.commit.step()
+    _ = try trail.sync()
+    position = next
+    takenAt = Clock.monotonicMilliseconds
+    report(last: last)
+    if let refresh = position.refresh, refresh.isDone {
+      try finishRefresh(refresh.layout)
+      position.refresh = nil
+    }
+    if takenAt - markedAt > 5000 { try markSource(waitMilliseconds: 5) }
+    _ = try adoptSchema(version)
+    return true
+  }
+
+  private func report(last: Int64) {
+    let name = position.refresh.flatMap { layouts[$0.layout]?.schema.name }
+    progress.update {
+      $0.taken = last
+      $0.transactions += 1
+      $0.copying = position.refresh.flatMap { state in name.map { ($0, state.rows, 0) } }
+    }
+  }
+
+  /// The source must still bear the mark that we gave it: a restore in place takes it back.
+  private func checkMark(last: Int64) throws {
+    defer { statements.mark.reset() }
+    guard try statements.mark.step(), statements.mark.integer(0) == marked.taken,
+      statements.mark.integer(1) == marked.nonce, last >= position.mark.taken
+    else {
+      throw Self.wentBack(path, "its mark or its journal changed behind our back")
+    }
+  }
+
+  private func checkIdentity() throws {
+    guard Self.inode(of: path) == inode else {
+      throw Self.wentBack(path, "another file has taken its place")
+    }
+  }
+
+  private static func inode(of path: String) -> UInt64 {
+    var info = stat()
+    return stat(path, &info) == 0 ? UInt64(info.st_ino) : 0
+  }
+
+  /// The table whose turn it is to be copied; its layout must be in force already.
+  private func nextRefresh(last: Int64) -> Layout? {
+    if let current = position.refresh, let layout = layouts[current.layout], layout.ended == nil, layout.refresh != nil {
+      return layout
+    }
+    return layouts.values.filter { $0.ended == nil && $0.refresh != nil && $0.since <= last }.min { $0.id < $1.id }
+  }
+
+  private func appendJournal(from: Int64, through last: Int64, _ next: inout SourcePosition) throws {
+    guard last > from else { return }
+    let statement = try source.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND seq <= ? ORDER BY seq")
+    try statement.bind([.integer(from), .integer(last)])
+    var expected = from + 1
+    var count: UInt64 = 0
+    while try statement.step() {
+      let seq = statement.integer(0)
+      let code = statement.integer(1)
+      guard seq == expected else { throw Self.wentBack(path, "journal row \(expected) is missing") }
+      expected += 1
+      guard let kind = JournalKind(rawValue: code % 8), kind == .marker || layouts[code / 8] != nil else {
+        throw CairnError(
+          .databaseDamaged, "journal row \(seq) of \(path) has code \(code), which no layout explains",
+          hint: "run 'cairn detach' on the source and replicate again")
+      }
+      guard kind != .marker, let layout = layouts[code / 8] else {
+        reader.read(statement, seq: seq, code: code, first: 3, count: 0)
+        try reloadLayouts()
+        try announce(markers: seq...seq)
+        continue
+      }
+      reader.read(statement, seq: seq, code: code, first: 3, count: layout.valueCount)
+      try reader.emit(kind, layout, to: trail) { rowid in Self.isWanted(layout, rowid, next.refresh) }
+      count += 1
+    }
+    reader.endSnapshot()
+    progress.update { $0.changes += count }
+  }
+
+  /// A change is left out when a chunk that is still to come will show it.
+  private static func isWanted(_ layout: Layout, _ rowid: Int64?, _ refresh: SourcePosition.RefreshState?) -> Bool {
+    guard layout.refresh != nil else { return true }
+    guard let refresh, refresh.layout == layout.id else { return false }
+    if refresh.isDone || layout.refreshMethod == .byKey { return true }
+    guard let rowid, case .integer(let cursor)? = refresh.cursor?.first else { return false }
+    return rowid <= cursor
+  }
+
+  /// Tells the trail of the shapes that came, went and changed at these places of the journal.
+  private func announce(markers: ClosedRange<Int64>) throws {
+    let all = layouts.values.sorted { $0.id < $1.id }
+    let succeeded = Set(all.compactMap(\.previous))
+    for layout in all {
+      if let ended = layout.ended, markers.contains(ended), !succeeded.contains(layout.id) {
+        try append(DDL(action: .drop, before: try schemaID(layout), after: 0))
+      }
+    }
+    for layout in all where markers.contains(layout.since) {
+      guard let action = layout.action else { continue }
+      let before = try layout.previous.flatMap { layouts[$0] }.map { try schemaID($0) } ?? 0
+      try append(DDL(action: action, before: before, after: try schemaID(layout)))
+    }
+  }
+
+  private func schemaID(_ layout: Layout) throws -> UInt64 { try trail.schemaID(layout.schema, token: layout.token) }
+
+  private func append(_ ddl: DDL) throws {
+    var writer = ByteWriter(capacity: 64)
+    writer.append(ddl)
+    try trail.append(kind: RecordKind.ddl, writer.bytes)
+  }
+
+  private func appendProgress(_ position: SourcePosition) throws {
+    var writer = ByteWriter(capacity: 128)
+    writer.appendCounted(position.encoded)
+    writer.appendZigzag(clock.microseconds())
+    try trail.append(kind: RecordKind.progress, writer.bytes)
+  }
+
+  // MARK: Schema, loss, mark
+
+  /// Brings the triggers in step when the schema is not the one we know. True when that left something in the journal.
+  private func adoptSchema(_ version: Int64) throws -> Bool {
+    guard version != schemaVersion else { return false }
+    var changed = false
+    try source.transaction {
+      changed = try journal.adopt(options.tables)
+      schemaVersion = try Self.scalar(statements.schemaVersion)
+    }
+    schemaVersion = try Self.scalar(statements.schemaVersion)
+    if let refresh = position.refresh, layouts[refresh.layout]?.refreshMethod == .whole { position.refresh = nil }
+    if changed { try reloadLayouts() }
+    return changed
+  }
+
+  /// The journal reached its cap and dropped rows that had not been taken.
+  private func recoverFromLoss() throws {
+    let from = position.mark.taken
+    progress.tell("the journal of \(path) reached its cap of \(options.journalCapRows) rows: copying all tables again")
+    var next = position
+    try source.transaction {
+      try journal.refreshAll(.lostChanges)
+      let last = try Self.scalar(statements.lastRow)
+      next.mark = .init(taken: last, nonce: Self.nonce())
+      try source.run(
+        "UPDATE cairn_control SET taken = ?, nonce = ? WHERE id = 0",
+        [.integer(next.mark.taken), .integer(next.mark.nonce)])
+    }
+    next.previous = marked
+    next.refresh = nil
+    try reloadLayouts()
+    try sourceSync.sync(isWAL: isWAL)
+    _ = try trail.begin(TransactionHeader(commitTime: clock.microseconds(), flags: [.group, .late]))
+    do {
+      try announce(markers: from + 1...next.mark.taken)
+      reader.checksum = 0
+      next.checksum = 0
+      next.previous = next.mark
+      try appendProgress(next)
+      try trail.commit()
+    } catch {
+      try? trail.abandon()
+      throw error
+    }
+    _ = try trail.sync()
+    position = next
+    marked = next.mark
+  }
+
+  /// Writes the mark when the program seems to pause, so that no program that writes all the time finds our lock; and
+  /// purges then. A program that writes all the time purges by itself, in its triggers.
+  private func markIfQuiet() throws {
+    guard Clock.monotonicMilliseconds - takenAt >= 100 else { return }
+    try markSource(waitMilliseconds: 0)
+    try purgeSlice()
+  }
+
+  private func markSource(waitMilliseconds: Int32) throws {
+    guard marked != position.mark else { return }
+    try writePatiently(waitMilliseconds) {
+      try source.run(
+        "UPDATE cairn_control SET taken = ?, nonce = ? WHERE id = 0",
+        [.integer(position.mark.taken), .integer(position.mark.nonce)])
+      if try source.integer("SELECT 1 FROM cairn_stage LIMIT 1") != nil { try source.execute("DELETE FROM cairn_stage") }
+      marked = position.mark
+      reader.checksum = 0
+    }
+    markedAt = Clock.monotonicMilliseconds
+  }
+
+  /// Deletes some 2,000 rows at most, which takes a millisecond or two; the rest follows at the next quiet moment.
+  private func purgeSlice() throws {
+    let first = try Self.scalar(statements.firstRow)
+    guard first > 0, first < marked.taken else { return }
+    try writePatiently(0) {
+      try source.run(
+        "DELETE FROM cairn_journal WHERE seq < ?", [.integer(min(first + 2000, marked.taken))])
+    }
+  }
+
+  /// A short write transaction; a program that holds the lock goes first.
+  private func writePatiently(_ waitMilliseconds: Int32, _ body: () throws -> Void) throws {
+    source.setBusyTimeout(milliseconds: waitMilliseconds)
+    defer { source.setBusyTimeout(milliseconds: 10_000) }
+    let before = (marked, reader.checksum)
+    do {
+      try source.transaction { try body() }
+    } catch let error as SQLiteError where error.isBusy {
+      (marked, reader.checksum) = before
+    }
+  }
+}

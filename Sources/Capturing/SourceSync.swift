@@ -1,0 +1,38 @@
+import Changes
+import Glibc
+import SystemKit
+
+/// Makes what can be read in an SQLite file durable, before any of it goes into the trail.
+///
+/// A program at `synchronous=NORMAL` commits without a sync; after a power cut its last commits are gone and their
+/// sequence numbers come again. So: whatever we take, we sync first.
+final class SourceSync {
+  private let path: String
+  /// Open as long as the process lives: closing a descriptor of the database file would drop the POSIX locks that
+  /// SQLite holds on it in this process (https://sqlite.org/howtocorrupt.html, section 2.2).
+  private var databaseDescriptor: Int32 = -1
+
+  init(path: String) { self.path = path }
+
+  /// WAL mode: `fdatasync` of the -wal file. Otherwise of the database file, and `fsync` of its folder, since a commit
+  /// is the removal of the -journal file.
+  func sync(isWAL: Bool) throws {
+    if isWAL {
+      let descriptor = open(path + "-wal", O_RDONLY | O_CLOEXEC)
+      // Without a -wal file everything has been checkpointed, and with it synced.
+      guard descriptor >= 0 else { return }
+      defer { close(descriptor) }
+      guard fdatasync(descriptor) == 0 else { throw failed("-wal", errno) }
+      return
+    }
+    if databaseDescriptor < 0 { databaseDescriptor = open(path, O_RDONLY | O_CLOEXEC) }
+    guard databaseDescriptor >= 0, fdatasync(databaseDescriptor) == 0 else { throw failed("", errno) }
+    do { try Folder.sync(Folder.parent(of: path)) } catch { throw failed(" (its folder)", error.code) }
+  }
+
+  private func failed(_ suffix: String, _ code: Int32) -> CairnError {
+    CairnError(
+      .ioFailed, "cannot sync \(path)\(suffix): \(String(cString: strerror(code)))",
+      hint: "check the disk and the kernel log; nothing was taken from the source that is not durable there")
+  }
+}

@@ -1,0 +1,49 @@
+import Changes
+import Glibc
+import SystemKit
+
+/// Waits until there may be something new in an SQLite file.
+///
+/// The event of a write to `-wal` comes before the commit can be read (the wal-index is updated after it, perhaps a
+/// sync later), so an event begins a short ladder of looks; a write through mmap makes no event at all, so there is a
+/// slow look every second besides.
+struct SourceWatch {
+  private static let ladderMilliseconds: [Int32] = [0, 1, 1, 2, 4, 8, 16, 32, 64]
+  private static let slowMilliseconds: Int32 = 1000
+
+  private let watch: FolderWatch
+  private let names: Set<String>
+  private var rung: Int?
+
+  init(database path: String) throws {
+    watch = try FolderWatch(Folder.parent(of: path))
+    let name = Folder.lastName(of: path)
+    names = [name, name + "-wal", name + "-journal"]
+  }
+
+  /// After an event, until the last rung of its ladder.
+  var isClimbing: Bool { rung != nil }
+
+  /// Blocks until it is time to look, or `stop` is set, or `milliseconds` have passed; say with `found` whether the last
+  /// look found something, which ends a ladder.
+  mutating func wait(found: Bool, atMost milliseconds: Int32, stop: StopSignal) {
+    if found { rung = nil }
+    var delay = min(Self.slowMilliseconds, max(0, milliseconds))
+    if let rung { delay = min(delay, Self.ladderMilliseconds[rung]) }
+    var entries = [
+      pollfd(fd: watch.descriptor, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0),
+    ]
+    let limit = Clock.monotonicMilliseconds + Int64(delay)
+    while true {
+      let left = Int32(clamping: max(0, limit - Clock.monotonicMilliseconds))
+      let ready = poll(&entries, 2, left)
+      if ready > 0, entries[0].revents != 0, watch.drain(where: names.contains) {
+        rung = 0
+        return
+      }
+      if stop.isSet || ready == 0 { break }
+    }
+    if let rung { self.rung = rung + 1 < Self.ladderMilliseconds.count ? rung + 1 : nil }
+  }
+}

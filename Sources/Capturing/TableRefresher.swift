@@ -1,0 +1,135 @@
+import Changes
+import SQLiteKit
+import SystemKit
+import Trails
+
+/// Reads a table in key order, a chunk at a time, into the trail.
+///
+/// A chunk is read in the same snapshot as the journal rows before it, so it stands in the trail exactly where it is
+/// true. Its size follows the time it takes, so that a snapshot is held for some 50 ms.
+struct TableRefresher {
+  private static let chunkMillisecondsGoal: Int64 = 50
+  private var chunkRows = 1000
+
+  /// Appends the start record (when nothing was sent yet), one chunk, and the end record when it was the last.
+  mutating func appendChunk(
+    of layout: Layout, reason: Refresh.Reason, state: SourcePosition.RefreshState?, from source: Database,
+    to trail: TrailWriter
+  ) throws -> SourcePosition.RefreshState {
+    let begun = Clock.monotonicMilliseconds
+    let id = try trail.schemaID(layout.schema, token: layout.token)
+    var state = state ?? .init(layout: layout.id, rows: 0, cursor: nil, isDone: false)
+    if state.cursor == nil, state.rows == 0 {
+      let estimate = try source.integer("SELECT count(*) FROM \(layout.schema.name.quotedName)") ?? 0
+      try append(Refresh(schemaID: id, event: .start(reason, layout.refreshMethod, estimatedRows: UInt64(estimate))), trail)
+    }
+    switch layout.refreshMethod {
+    case .byKey: try appendByKey(layout, id, &state, source, trail)
+    case .whole: try appendWhole(layout, id, &state, source, trail)
+    }
+    if state.isDone { try append(Refresh(schemaID: id, event: .end(rows: state.rows)), trail) }
+    let took = Clock.monotonicMilliseconds - begun
+    if took < Self.chunkMillisecondsGoal / 2 { chunkRows = min(chunkRows * 2, 50_000) }
+    if took > Self.chunkMillisecondsGoal * 2 { chunkRows = max(chunkRows / 2, 50) }
+    return state
+  }
+
+  private func append(_ refresh: Refresh, _ trail: TrailWriter) throws {
+    var writer = ByteWriter(capacity: 256)
+    writer.append(refresh)
+    try trail.append(kind: RecordKind.refresh, writer.bytes)
+  }
+
+  private func appendByKey(
+    _ layout: Layout, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database, _ trail: TrailWriter
+  ) throws {
+    let schema = layout.schema
+    let names = schema.key.map { schema.columns[$0].name.quotedName }
+    let sorted = schema.key.map { index in
+      schema.columns[index].name.quotedName + " COLLATE " + schema.columns[index].collation.quotedName
+    }
+    let table = schema.name.quotedName
+    let isNullable = schema.flags.contains(.nullableKey)
+    let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
+    let keyed = isNullable ? names.map { "\($0) IS NOT NULL" } : []
+
+    if isNullable, state.cursor == nil {
+      // Rows with NULL in the key are few; they are one chunk of their own.
+      try append(Refresh(schemaID: id, event: .chunk(.nullKeys)), trail)
+      let condition = names.map { "\($0) IS NULL" }.joined(separator: " OR ")
+      state.rows += try appendRows(
+        "SELECT \(columns) FROM \(table) WHERE \(condition)", [], id, schema.columns.count, source, trail)
+    }
+
+    func bound(_ sign: String) -> String {
+      sorted.count == 1
+        ? "\(sorted[0]) \(sign) ?"
+        : "(\(sorted.joined(separator: ","))) \(sign) (\(names.map { _ in "?" }.joined(separator: ",")))"
+    }
+    let after = state.cursor.flatMap { $0.isEmpty ? nil : $0 }
+    let lower = after == nil ? [] : [bound(">")]
+    func condition(_ terms: [String]) -> String { terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND ") }
+    let order = " ORDER BY " + sorted.joined(separator: ",")
+    let through = try source.query(
+      "SELECT \(names.joined(separator: ",")) FROM \(table)\(condition(keyed + lower))\(order) LIMIT 1 OFFSET \(chunkRows - 1)",
+      after ?? []
+    ).first
+    try append(
+      Refresh(schemaID: id, event: .chunk(.keys(after: after.map(spread(schema)), through: through.map(spread(schema))))),
+      trail)
+    let upper = through == nil ? [] : [bound("<=")]
+    state.rows += try appendRows(
+      "SELECT \(columns) FROM \(table)\(condition(keyed + lower + upper))\(order)", (after ?? []) + (through ?? []), id,
+      schema.columns.count, source, trail)
+    state.cursor = through ?? after ?? []
+    state.isDone = through == nil
+  }
+
+  /// Key values as an image of the whole row.
+  private func spread(_ schema: TableSchema) -> ([Value]) -> [Value?] {
+    { key in
+      var image: [Value?] = schema.columns.map { _ in nil }
+      for (index, value) in zip(schema.key, key) { image[index] = value }
+      return image
+    }
+  }
+
+  private func appendWhole(
+    _ layout: Layout, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database, _ trail: TrailWriter
+  ) throws {
+    let schema = layout.schema
+    try append(Refresh(schemaID: id, event: .chunk(.unkeyed)), trail)
+    let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
+    let table = schema.name.quotedName
+    guard let rowid = layout.rowidName else { return }
+    let after = state.cursor?.first ?? .integer(.min)
+    let lower = "\(rowid) \(state.cursor == nil ? ">=" : ">") ?"
+    let through = try source.first(
+      "SELECT \(rowid) FROM \(table) WHERE \(lower) ORDER BY \(rowid) LIMIT 1 OFFSET \(chunkRows - 1)", [after])
+    state.rows += try appendRows(
+      "SELECT \(columns) FROM \(table) WHERE \(lower) AND \(rowid) <= ? ORDER BY \(rowid)",
+      [after, through ?? .integer(.max)], id, schema.columns.count, source, trail)
+    state.cursor = [through ?? .integer(.max)]
+    state.isDone = through == nil
+  }
+
+  private func appendRows(
+    _ sql: String, _ parameters: [Value], _ id: UInt64, _ count: Int, _ source: Database, _ trail: TrailWriter
+  ) throws -> UInt64 {
+    let statement = try source.prepare(sql)
+    try statement.bind(parameters)
+    var image = ByteWriter()
+    var record = ByteWriter()
+    var rows: UInt64 = 0
+    while try statement.step() {
+      image.removeAll()
+      for index in 0..<count { statement.encode(index, into: &image) }
+      record.removeAll()
+      record.appendVarint(id)
+      record.appendCounted(image.bytes)
+      try trail.append(kind: RecordKind.refreshRow, record.bytes)
+      rows += 1
+    }
+    return rows
+  }
+}

@@ -1,0 +1,63 @@
+/// Every code that Cairn prints. The raw value is the contract: it is listed in `docs/errors.md`, explained by
+/// `cairn explain CODE`, and never given another meaning.
+package enum ErrorCode: String, CaseIterable, Sendable {
+  // The command line and the ends
+  case usage = "usage"
+  case badURL = "bad-url"
+  case unsupported = "unsupported"
+  case databaseMissing = "database-missing"
+  case databaseNotADatabase = "not-a-database"
+  case databaseReadOnly = "database-read-only"
+  case databaseBusy = "database-busy"
+  case databaseFull = "database-full"
+  case databaseFailed = "database-failed"
+  case databaseDamaged = "database-damaged"
+  case sameDatabase = "same-database"
+  case noTables = "no-tables"
+  case tableMissing = "table-missing"
+  // State and trails
+  case stateLocked = "state-locked"
+  case stateUnwritable = "state-unwritable"
+  case stateForeign = "state-foreign"
+  case diskFull = "disk-full"
+  case ioFailed = "io-failed"
+  case trailMissing = "trail-missing"
+  case trailBusy = "trail-busy"
+  case trailDamaged = "trail-damaged"
+  case trailVersion = "trail-version"
+  case checkpointForeign = "checkpoint-foreign"
+  case checkpointMoved = "checkpoint-moved"
+  // Capture
+  case sourceCaptured = "source-captured"
+  case sourceWentBack = "source-went-back"
+  case tableRefused = "table-refused"
+  case triggersOff = "triggers-off"
+  // Apply
+  case targetDiffers = "target-differs"
+  case rowMissing = "row-missing"
+  case rowDiffers = "row-differs"
+  case rowExists = "row-exists"
+  case constraintFailed = "constraint-failed"
+  case schemaStopped = "schema-stopped"
+  // Us
+  case bug = "bug"
+
+  /// As in sysexits.h.
+  package var exitStatus: Int32 {
+    switch self {
+    case .usage, .badURL: 64
+    case .databaseNotADatabase, .databaseDamaged, .trailDamaged, .trailVersion, .targetDiffers, .rowMissing,
+      .rowDiffers, .rowExists, .constraintFailed, .schemaStopped, .sourceWentBack, .checkpointForeign,
+      .tableRefused, .noTables, .tableMissing:
+      65
+    case .databaseMissing, .trailMissing: 66
+    case .unsupported, .databaseFailed, .triggersOff: 69
+    case .bug: 70
+    case .stateUnwritable: 73
+    case .diskFull, .ioFailed, .databaseFull: 74
+    case .databaseBusy, .stateLocked, .trailBusy, .checkpointMoved, .sourceCaptured: 75
+    case .databaseReadOnly: 77
+    case .sameDatabase, .stateForeign: 78
+    }
+  }
+}

@@ -1,0 +1,90 @@
+/// A place in a trail: segment number and offset in that segment's uncompressed content. Printed `00000003:0001a2c0`.
+package struct Position: Comparable, Hashable, Sendable, CustomStringConvertible {
+  package var segment: UInt64
+  package var offset: UInt64
+
+  package init(segment: UInt64, offset: UInt64) {
+    self.segment = segment
+    self.offset = offset
+  }
+
+  /// Reads the printed form; nil when `text` is not one.
+  package init?(_ text: String) {
+    let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+    guard parts.count == 2, let segment = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1], radix: 16) else {
+      return nil
+    }
+    self.init(segment: segment, offset: offset)
+  }
+
+  package static let start = Position(segment: 1, offset: 0)
+
+  package static func < (a: Position, b: Position) -> Bool {
+    (a.segment, a.offset) < (b.segment, b.offset)
+  }
+
+  package var description: String { "\(segment.hex(8)):\(offset.hex(8))" }
+}
+
+/// The random identity of one trail, drawn when it is created: 16 bytes.
+package struct TrailID: Hashable, Sendable, CustomStringConvertible {
+  package let bytes: [UInt8]
+  package init?(_ bytes: some Collection<UInt8>) {
+    guard bytes.count == 16 else { return nil }
+    self.bytes = Array(bytes)
+  }
+  package var description: String { bytes.hex }
+}
+
+/// SHA-256 over everything that stands before a position (`docs/trail-format.md`, Chain hash): 32 bytes.
+package struct ChainHash: Hashable, Sendable, CustomStringConvertible {
+  package let bytes: [UInt8]
+  package init?(_ bytes: some Collection<UInt8>) {
+    guard bytes.count == 32 else { return nil }
+    self.bytes = Array(bytes)
+  }
+  package static let zero = ChainHash(Array(repeating: 0, count: 32)).unsafelyUnwrapped
+  package var description: String { bytes.hex }
+}
+
+/// What a reader has finished with, durably: position after a commit, in which trail, and the chain hash there.
+package struct Checkpoint: Hashable, Sendable {
+  package var trail: TrailID
+  package var position: Position
+  package var chain: ChainHash
+  package init(trail: TrailID, position: Position, chain: ChainHash) {
+    self.trail = trail
+    self.position = position
+    self.chain = chain
+  }
+}
+
+/// The name of a trail: the node where its transactions started, and the capture there. Printed `NODE.NAME`.
+package struct TrailName: Hashable, Sendable, CustomStringConvertible {
+  package let origin: String
+  package let name: String
+
+  package init(origin: String, name: String) {
+    self.origin = origin
+    self.name = name
+  }
+
+  /// Reads `NODE.NAME`; the node ends at the first dot. Letters, digits, `-` and `_` only.
+  package init?(_ text: String) {
+    guard let dot = text.firstIndex(of: ".") else { return nil }
+    let origin = String(text[..<dot])
+    let name = String(text[text.index(after: dot)...])
+    guard Self.isValid(origin), Self.isValid(name) else { return nil }
+    self.init(origin: origin, name: name)
+  }
+
+  package static func isValid(_ part: String) -> Bool {
+    !part.isEmpty && part.utf8.count <= 200
+      && part.utf8.allSatisfy {
+        (0x30...0x39).contains($0) || (0x41...0x5a).contains($0) || (0x61...0x7a).contains($0) || $0 == 0x2d
+          || $0 == 0x5f
+      }
+  }
+
+  package var description: String { "\(origin).\(name)" }
+}

@@ -1,0 +1,291 @@
+/// Kinds of record (`docs/trail-format.md`, Records). From 0x80 on a reader skips what it does not know.
+package enum RecordKind {
+  package static let begin: UInt8 = 0x01
+  package static let commit: UInt8 = 0x02
+  package static let schema: UInt8 = 0x03
+  package static let change: UInt8 = 0x04
+  package static let refresh: UInt8 = 0x05
+  package static let refreshRow: UInt8 = 0x06
+  package static let statement: UInt8 = 0x07
+  package static let ddl: UInt8 = 0x08
+  package static let decision: UInt8 = 0x09
+  package static let progress: UInt8 = 0x8a
+  package static let marker: UInt8 = 0x8b
+  package static let optional: UInt8 = 0x80
+}
+
+/// The begin record of a transaction.
+package struct TransactionHeader: Equatable, Sendable {
+  package struct Flags: OptionSet, Sendable {
+    package let rawValue: UInt8
+    package init(rawValue: UInt8) { self.rawValue = rawValue }
+    /// Whole transactions whose borders the source does not give.
+    package static let group = Flags(rawValue: 1)
+    /// The commit time is when the capture saw it.
+    package static let late = Flags(rawValue: 2)
+  }
+  package struct Dependency: Equatable, Sendable {
+    package var origin: String
+    package var number: UInt64
+    package init(origin: String, number: UInt64) {
+      self.origin = origin
+      self.number = number
+    }
+  }
+  /// Of this origin, from 1, without gaps; given by the trail's writer.
+  package var number: UInt64
+  /// µs since 1970 UTC.
+  package var commitTime: Int64
+  /// Hybrid logical time, µs; given by the trail's writer so that it rises strictly.
+  package var clock: UInt64
+  package var flags: Flags
+  /// Opaque to all but the capture.
+  package var sourcePosition: [UInt8]
+  package var dependencies: [Dependency]
+
+  package init(
+    number: UInt64 = 0, commitTime: Int64, clock: UInt64 = 0, flags: Flags = [], sourcePosition: [UInt8] = [],
+    dependencies: [Dependency] = []
+  ) {
+    self.number = number
+    self.commitTime = commitTime
+    self.clock = clock
+    self.flags = flags
+    self.sourcePosition = sourcePosition
+    self.dependencies = dependencies
+  }
+}
+
+package enum Operation: UInt8, Sendable {
+  case insert = 1
+  case update = 2
+  case delete = 3
+  case truncate = 4
+}
+
+package struct ChangeFlags: OptionSet, Sendable {
+  package let rawValue: UInt8
+  package init(rawValue: UInt8) { self.rawValue = rawValue }
+  package static let before = ChangeFlags(rawValue: 1)
+  package static let after = ChangeFlags(rawValue: 2)
+  /// A delete that the engine made for a REPLACE: the row may be gone already.
+  package static let implied = ChangeFlags(rawValue: 4)
+  package static let replacedVersion = ChangeFlags(rawValue: 8)
+}
+
+/// (origin, clock) of the transaction that last wrote a row.
+package struct Version: Equatable, Sendable {
+  package var origin: String
+  package var clock: UInt64
+  package init(origin: String, clock: UInt64) {
+    self.origin = origin
+    self.clock = clock
+  }
+}
+
+/// One row change, read in place.
+package struct ChangeView {
+  package var operation: Operation
+  package var flags: ChangeFlags
+  package var schemaID: UInt64
+  package var replaced: Version?
+  package var before: ImageView?
+  package var after: ImageView?
+}
+
+package struct Refresh: Equatable, Sendable {
+  package enum Phase: UInt8, Sendable {
+    case start = 1
+    case chunk = 2
+    case end = 3
+  }
+  package enum Reason: UInt8, Sendable {
+    case firstCopy = 1
+    case lostChanges = 2
+    case schemaChange = 3
+    case asked = 4
+  }
+  package enum Method: UInt8, Sendable {
+    case byKey = 1
+    case whole = 2
+  }
+  package enum Range: Equatable, Sendable {
+    case nullKeys
+    /// Rows behind `after`, up to and with `through`; nil: open. Values of all columns, nil where not part of the key.
+    case keys(after: [Value?]?, through: [Value?]?)
+    case unkeyed
+  }
+  package enum Event: Equatable, Sendable {
+    case start(Reason, Method, estimatedRows: UInt64)
+    case chunk(Range)
+    case end(rows: UInt64)
+  }
+  package var schemaID: UInt64
+  package var event: Event
+  package init(schemaID: UInt64, event: Event) {
+    self.schemaID = schemaID
+    self.event = event
+  }
+}
+
+package struct DDL: Equatable, Sendable {
+  package enum Action: UInt8, Sendable {
+    case create = 1
+    case drop = 2
+    case rename = 3
+    case reshape = 4
+  }
+  package var action: Action
+  /// Schema ids in the segment; 0: none.
+  package var before: UInt64
+  package var after: UInt64
+  package var text: String
+  package init(action: Action, before: UInt64, after: UInt64, text: String = "") {
+    self.action = action
+    self.before = before
+    self.after = after
+    self.text = text
+  }
+}
+
+/// A decoded record. Images and payloads point into the reader's block.
+package enum Record {
+  case begin(TransactionHeader)
+  case commit(number: UInt64, changes: UInt64)
+  case schema(id: UInt64, TableSchema)
+  case change(ChangeView)
+  case refresh(Refresh)
+  case refreshRow(schemaID: UInt64, ImageView)
+  case ddl(DDL)
+  case progress(sourcePosition: [UInt8], time: Int64)
+  case marker(kind: UInt8, text: String)
+  /// Reserved in format 1: known by kind, not yet by content.
+  case reserved(kind: UInt8, UnsafeRawBufferPointer)
+
+  /// Decodes a payload; nil for an optional kind that this version does not know.
+  package static func decode(kind: UInt8, _ payload: UnsafeRawBufferPointer) throws -> Record? {
+    var r = ByteReader(payload)
+    switch kind {
+    case RecordKind.change: return .change(try r.readChange())
+    case RecordKind.refreshRow:
+      return .refreshRow(schemaID: try r.readVarint(), try r.readImage())
+    case RecordKind.begin: return .begin(try r.readHeader())
+    case RecordKind.commit: return .commit(number: try r.readVarint(), changes: try r.readVarint())
+    case RecordKind.schema: return .schema(id: try r.readVarint(), try r.readSchema())
+    case RecordKind.refresh: return .refresh(try r.readRefresh())
+    case RecordKind.ddl:
+      guard let action = DDL.Action(rawValue: try r.readByte()) else {
+        throw DecodingError(offset: 0, problem: "DDL action is unknown")
+      }
+      return .ddl(
+        DDL(action: action, before: try r.readVarint(), after: try r.readVarint(), text: try r.readString()))
+    case RecordKind.progress:
+      return .progress(sourcePosition: Array(try r.readCounted()), time: try r.readZigzag())
+    case RecordKind.marker: return .marker(kind: try r.readByte(), text: try r.readString())
+    case RecordKind.statement, RecordKind.decision: return .reserved(kind: kind, payload)
+    default:
+      if kind >= RecordKind.optional { return nil }
+      throw DecodingError(offset: 0, problem: "record kind \(kind) is unknown")
+    }
+  }
+}
+
+extension ByteWriter {
+  package mutating func append(_ header: TransactionHeader) {
+    appendVarint(header.number)
+    appendZigzag(header.commitTime)
+    appendVarint(header.clock)
+    append(header.flags.rawValue)
+    appendCounted(header.sourcePosition)
+    appendVarint(UInt64(header.dependencies.count))
+    for dependency in header.dependencies {
+      appendString(dependency.origin)
+      appendVarint(dependency.number)
+    }
+  }
+
+  package mutating func append(_ refresh: Refresh) {
+    switch refresh.event {
+    case .start(let reason, let method, let rows):
+      append(Refresh.Phase.start.rawValue)
+      appendVarint(refresh.schemaID)
+      append(reason.rawValue)
+      append(method.rawValue)
+      appendVarint(rows)
+    case .chunk(let range):
+      append(Refresh.Phase.chunk.rawValue)
+      appendVarint(refresh.schemaID)
+      switch range {
+      case .nullKeys: append(1)
+      case .keys(let after, let through):
+        append(2)
+        for bound in [after, through] {
+          append(bound == nil ? 0 : 1)
+          if let bound { appendImage(bound) }
+        }
+      case .unkeyed: append(3)
+      }
+    case .end(let rows):
+      append(Refresh.Phase.end.rawValue)
+      appendVarint(refresh.schemaID)
+      appendVarint(rows)
+    }
+  }
+
+  package mutating func append(_ ddl: DDL) {
+    append(ddl.action.rawValue)
+    appendVarint(ddl.before)
+    appendVarint(ddl.after)
+    appendString(ddl.text)
+  }
+}
+
+extension ByteReader {
+  mutating func readHeader() throws -> TransactionHeader {
+    var header = TransactionHeader(
+      number: try readVarint(), commitTime: try readZigzag(), clock: try readVarint(),
+      flags: .init(rawValue: try readByte()), sourcePosition: Array(try readCounted()))
+    for _ in 0..<(try readCount()) {
+      header.dependencies.append(.init(origin: try readString(), number: try readVarint()))
+    }
+    return header
+  }
+
+  mutating func readChange() throws -> ChangeView {
+    let byte = try readByte()
+    guard let operation = Operation(rawValue: byte) else {
+      throw DecodingError(offset: 0, problem: "operation \(byte) is unknown")
+    }
+    let flags = ChangeFlags(rawValue: try readByte())
+    var change = ChangeView(operation: operation, flags: flags, schemaID: try readVarint())
+    if flags.contains(.replacedVersion) {
+      change.replaced = Version(origin: try readString(), clock: try readVarint())
+    }
+    if flags.contains(.before) { change.before = try readImage() }
+    if flags.contains(.after) { change.after = try readImage() }
+    return change
+  }
+
+  mutating func readRefresh() throws -> Refresh {
+    func unknown(_ what: String) -> DecodingError { DecodingError(offset: offset, problem: "\(what) is unknown") }
+    guard let phase = Refresh.Phase(rawValue: try readByte()) else { throw unknown("refresh phase") }
+    let id = try readVarint()
+    switch phase {
+    case .start:
+      guard let reason = Refresh.Reason(rawValue: try readByte()) else { throw unknown("refresh reason") }
+      guard let method = Refresh.Method(rawValue: try readByte()) else { throw unknown("refresh method") }
+      return Refresh(schemaID: id, event: .start(reason, method, estimatedRows: try readVarint()))
+    case .chunk:
+      switch try readByte() {
+      case 1: return Refresh(schemaID: id, event: .chunk(.nullKeys))
+      case 2:
+        let after = try readByte() == 1 ? try readImage().values() : nil
+        let through = try readByte() == 1 ? try readImage().values() : nil
+        return Refresh(schemaID: id, event: .chunk(.keys(after: after, through: through)))
+      case 3: return Refresh(schemaID: id, event: .chunk(.unkeyed))
+      default: throw unknown("refresh range")
+      }
+    case .end: return Refresh(schemaID: id, event: .end(rows: try readVarint()))
+    }
+  }
+}

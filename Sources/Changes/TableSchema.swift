@@ -1,0 +1,194 @@
+package enum Engine: UInt8, Sendable {
+  case sqlite = 1
+  case postgres = 2
+}
+
+/// The shape of a table at one epoch: what names, orders and explains the values of its images.
+package struct TableSchema: Equatable, Sendable {
+  package struct Column: Equatable, Sendable {
+    package var name: String
+    /// As declared in the engine's language; may be empty in SQLite.
+    package var declaredType: String
+    package var isNotNull: Bool
+    /// Place in the identity key, from 1; 0 where the column is not part of it.
+    package var keyOrdinal: Int
+    /// Empty: the engine's default.
+    package var collation: String
+    package var defaultText: String?
+
+    package init(
+      name: String, declaredType: String = "", isNotNull: Bool = false, keyOrdinal: Int = 0, collation: String = "",
+      defaultText: String? = nil
+    ) {
+      self.name = name
+      self.declaredType = declaredType
+      self.isNotNull = isNotNull
+      self.keyOrdinal = keyOrdinal
+      self.collation = collation
+      self.defaultText = defaultText
+    }
+  }
+
+  package struct ForeignKey: Equatable, Sendable {
+    package var columns: [Int]
+    package var table: String
+    package var references: [String]
+    package var onUpdate: String
+    package var onDelete: String
+    package init(columns: [Int], table: String, references: [String], onUpdate: String, onDelete: String) {
+      self.columns = columns
+      self.table = table
+      self.references = references
+      self.onUpdate = onUpdate
+      self.onDelete = onDelete
+    }
+  }
+
+  /// An index, as the statement that makes it.
+  package struct Object: Equatable, Sendable {
+    package var name: String
+    package var text: String
+    package init(name: String, text: String) {
+      self.name = name
+      self.text = text
+    }
+  }
+
+  package struct Flags: OptionSet, Sendable {
+    package let rawValue: UInt64
+    package init(rawValue: UInt64) { self.rawValue = rawValue }
+    package static let withoutRowid = Flags(rawValue: 1)
+    package static let strict = Flags(rawValue: 2)
+    /// No usable key: the whole row is its identity.
+    package static let wholeRow = Flags(rawValue: 4)
+    /// A key column may hold NULL; such rows are told apart by the whole row.
+    package static let nullableKey = Flags(rawValue: 8)
+    package static let autoincrement = Flags(rawValue: 16)
+  }
+
+  package var epoch: UInt64
+  package var engine: Engine
+  package var namespace: String
+  package var name: String
+  package var flags: Flags
+  package var columns: [Column]
+  package var uniques: [[Int]]
+  package var foreignKeys: [ForeignKey]
+  package var createText: String
+  package var objects: [Object]
+
+  package init(
+    epoch: UInt64, engine: Engine, namespace: String = "", name: String, flags: Flags = [], columns: [Column],
+    uniques: [[Int]] = [], foreignKeys: [ForeignKey] = [], createText: String = "", objects: [Object] = []
+  ) {
+    self.epoch = epoch
+    self.engine = engine
+    self.namespace = namespace
+    self.name = name
+    self.flags = flags
+    self.columns = columns
+    self.uniques = uniques
+    self.foreignKeys = foreignKeys
+    self.createText = createText
+    self.objects = objects
+  }
+
+  /// Indexes of the key columns, in key order; empty when the whole row is the identity.
+  package var key: [Int] {
+    columns.indices.filter { columns[$0].keyOrdinal > 0 }.sorted { columns[$0].keyOrdinal < columns[$1].keyOrdinal }
+  }
+}
+
+extension ByteWriter {
+  /// The payload of a schema record, after its id.
+  package mutating func append(_ schema: TableSchema) {
+    appendVarint(schema.epoch)
+    append(schema.engine.rawValue)
+    appendString(schema.namespace)
+    appendString(schema.name)
+    appendVarint(schema.flags.rawValue)
+    appendVarint(UInt64(schema.columns.count))
+    for column in schema.columns {
+      appendString(column.name)
+      appendString(column.declaredType)
+      append((column.isNotNull ? 1 : 0) | (column.defaultText != nil ? 2 : 0))
+      appendVarint(UInt64(column.keyOrdinal))
+      appendString(column.collation)
+      appendString(column.defaultText ?? "")
+    }
+    appendVarint(UInt64(schema.uniques.count))
+    for unique in schema.uniques { append(indexes: unique) }
+    appendVarint(UInt64(schema.foreignKeys.count))
+    for key in schema.foreignKeys {
+      append(indexes: key.columns)
+      appendString(key.table)
+      appendVarint(UInt64(key.references.count))
+      for name in key.references { appendString(name) }
+      appendString(key.onUpdate)
+      appendString(key.onDelete)
+    }
+    appendString(schema.createText)
+    appendVarint(UInt64(schema.objects.count))
+    for object in schema.objects {
+      appendString(object.name)
+      appendString(object.text)
+    }
+  }
+
+  private mutating func append(indexes: [Int]) {
+    appendVarint(UInt64(indexes.count))
+    for index in indexes { appendVarint(UInt64(index)) }
+  }
+}
+
+extension ByteReader {
+  package mutating func readSchema() throws -> TableSchema {
+    let epoch = try readVarint()
+    let at = offset
+    guard let engine = Engine(rawValue: try readByte()) else {
+      throw DecodingError(offset: at, problem: "engine is unknown")
+    }
+    var schema = TableSchema(
+      epoch: epoch, engine: engine, namespace: try readString(), name: try readString(),
+      flags: .init(rawValue: try readVarint()), columns: [])
+    for _ in 0..<(try readCount()) {
+      let name = try readString()
+      let type = try readString()
+      let flags = try readByte()
+      let ordinal = Int(clamping: try readVarint())
+      let collation = try readString()
+      let text = try readString()
+      schema.columns.append(
+        .init(
+          name: name, declaredType: type, isNotNull: flags & 1 != 0, keyOrdinal: ordinal, collation: collation,
+          defaultText: flags & 2 != 0 ? text : nil))
+    }
+    for _ in 0..<(try readCount()) { schema.uniques.append(try readIndexes(below: schema.columns.count)) }
+    for _ in 0..<(try readCount()) {
+      let columns = try readIndexes(below: schema.columns.count)
+      let table = try readString()
+      var references: [String] = []
+      for _ in 0..<(try readCount()) { references.append(try readString()) }
+      schema.foreignKeys.append(
+        .init(
+          columns: columns, table: table, references: references, onUpdate: try readString(),
+          onDelete: try readString()))
+    }
+    schema.createText = try readString()
+    for _ in 0..<(try readCount()) {
+      schema.objects.append(.init(name: try readString(), text: try readString()))
+    }
+    return schema
+  }
+
+  private mutating func readIndexes(below limit: Int) throws -> [Int] {
+    var indexes: [Int] = []
+    for _ in 0..<(try readCount()) {
+      let at = offset
+      let index = try readVarint()
+      guard index < UInt64(limit) else { throw DecodingError(offset: at, problem: "column index \(index) is too high") }
+      indexes.append(Int(index))
+    }
+    return indexes
+  }
+}

@@ -1,0 +1,124 @@
+/// One value as the engines have it. The hot path works on encoded bytes (``ImageView``); this is for places that look
+/// at single values.
+package enum Value: Hashable, Sendable {
+  case null
+  case integer(Int64)
+  case real(Double)
+  case text([UInt8])
+  case blob([UInt8])
+  /// The engine's exact text form of a value of the column's declared type (PostgreSQL).
+  case exact([UInt8])
+
+  package static func text(_ text: String) -> Value { .text(Array(text.utf8)) }
+}
+
+/// One column of an image, read in place: pointers are valid only as long as the record's bytes.
+package enum ColumnView {
+  case unchanged
+  case null
+  case integer(Int64)
+  case real(Double)
+  case text(UnsafeRawBufferPointer)
+  case blob(UnsafeRawBufferPointer)
+  case exact(UnsafeRawBufferPointer)
+
+  /// A copy that outlives the record; nil for an unchanged column.
+  package var value: Value? {
+    switch self {
+    case .unchanged: nil
+    case .null: .null
+    case .integer(let n): .integer(n)
+    case .real(let r): .real(r)
+    case .text(let b): .text(Array(b))
+    case .blob(let b): .blob(Array(b))
+    case .exact(let b): .exact(Array(b))
+    }
+  }
+
+  @inlinable package var isUnchanged: Bool { if case .unchanged = self { true } else { false } }
+}
+
+/// Tags of values in images (`docs/trail-format.md`, change).
+package enum ValueTag {
+  package static let unchanged: UInt8 = 0
+  package static let null: UInt8 = 1
+  package static let integer: UInt8 = 2
+  package static let real: UInt8 = 3
+  package static let text: UInt8 = 4
+  package static let blob: UInt8 = 5
+  package static let exact: UInt8 = 6
+}
+
+extension ByteWriter {
+  @inlinable package mutating func appendUnchanged() { append(0) }
+  @inlinable package mutating func appendNull() { append(1) }
+  @inlinable package mutating func appendInteger(_ value: Int64) {
+    append(2)
+    appendZigzag(value)
+  }
+  @inlinable package mutating func appendReal(_ value: Double) {
+    append(3)
+    appendFixed(value.bitPattern)
+  }
+  @inlinable package mutating func appendText(_ bytes: UnsafeRawBufferPointer) {
+    append(4)
+    appendCounted(bytes)
+  }
+  @inlinable package mutating func appendBlob(_ bytes: UnsafeRawBufferPointer) {
+    append(5)
+    appendCounted(bytes)
+  }
+
+  package mutating func append(_ value: Value?) {
+    switch value {
+    case nil: appendUnchanged()
+    case .null: appendNull()
+    case .integer(let n): appendInteger(n)
+    case .real(let r): appendReal(r)
+    case .text(let b): b.withUnsafeBytes { appendText($0) }
+    case .blob(let b): b.withUnsafeBytes { appendBlob($0) }
+    case .exact(let b):
+      append(ValueTag.exact)
+      appendCounted(b)
+    }
+  }
+
+  /// An image: its length in bytes, then `values` (one for each column; nil: unchanged).
+  package mutating func appendImage(_ values: [Value?]) {
+    var inner = ByteWriter(capacity: 256)
+    for value in values { inner.append(value) }
+    appendCounted(inner.bytes)
+  }
+}
+
+extension ByteReader {
+  @inlinable package mutating func readColumn() throws -> ColumnView {
+    let at = _offset
+    switch try readByte() {
+    case 0: return .unchanged
+    case 1: return .null
+    case 2: return .integer(try readZigzag())
+    case 3: return .real(Double(bitPattern: try readFixed(UInt64.self)))
+    case 4: return .text(try readCounted())
+    case 5: return .blob(try readCounted())
+    case 6: return .exact(try readCounted())
+    case let tag: throw DecodingError(offset: at, problem: "value tag \(tag) is unknown")
+    }
+  }
+
+  @inlinable package mutating func readImage() throws -> ImageView { ImageView(bytes: try readCounted()) }
+}
+
+/// The encoded values of one row, in the order of its schema's columns. Valid only as long as the record's bytes.
+package struct ImageView {
+  package let bytes: UnsafeRawBufferPointer
+  @inlinable package init(bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
+
+  /// All values, copied; nil stands for unchanged.
+  package func values() throws -> [Value?] {
+    var reader = ByteReader(bytes)
+    var all: [Value?] = []
+    while !reader.isAtEnd { all.append(try reader.readColumn().value) }
+    return all
+  }
+}

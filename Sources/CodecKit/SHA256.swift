@@ -1,0 +1,69 @@
+import CCrypto
+import Changes
+
+/// A SHA-256 hasher over libcrypto that is used again and again. Not Sendable.
+package final class SHA256 {
+  private let context: OpaquePointer
+  private let copy: OpaquePointer
+
+  /// Throws `.unsupported` when libcrypto is configured not to give SHA-256.
+  package init() throws {
+    guard let context = EVP_MD_CTX_new() else { throw Self.unavailable }
+    guard let copy = EVP_MD_CTX_new() else {
+      EVP_MD_CTX_free(context)
+      throw Self.unavailable
+    }
+    self.context = context
+    self.copy = copy
+    guard EVP_DigestInit_ex(context, EVP_sha256(), nil) == 1 else { throw Self.unavailable }
+  }
+
+  deinit {
+    EVP_MD_CTX_free(context)
+    EVP_MD_CTX_free(copy)
+  }
+
+  package func update(_ bytes: UnsafeRawBufferPointer) {
+    guard bytes.count > 0 else { return }
+    must(EVP_DigestUpdate(context, bytes.baseAddress, bytes.count))
+  }
+
+  package func update(_ bytes: [UInt8]) { bytes.withUnsafeBytes { update($0) } }
+
+  /// The hash of everything since the last call, 32 bytes; the hasher begins anew.
+  package func finalize() -> [UInt8] {
+    let result = digest(context)
+    must(EVP_DigestInit_ex2(context, nil, nil))
+    return result
+  }
+
+  /// The hash of everything so far, 32 bytes; more can be added afterwards.
+  package func peek() -> [UInt8] {
+    must(EVP_MD_CTX_copy_ex(copy, context))
+    return digest(copy)
+  }
+
+  /// SHA-256(before ‖ content): the chain hash behind a block (`docs/trail-format.md`, Chain hash). The hasher must be
+  /// at its beginning.
+  package func chain(before: ChainHash, content: UnsafeRawBufferPointer) -> ChainHash {
+    update(before.bytes)
+    update(content)
+    return ChainHash(finalize()) ?? .zero
+  }
+
+  private func digest(_ context: OpaquePointer) -> [UInt8] {
+    [UInt8](unsafeUninitializedCapacity: Int(EVP_MAX_MD_SIZE)) { buffer, count in
+      var length: UInt32 = 0
+      must(EVP_DigestFinal_ex(context, buffer.baseAddress, &length))
+      count = Int(length)
+    }
+  }
+
+  /// After a successful init these calls fail only where memory has run out or the context is misused.
+  private func must(_ result: Int32) { precondition(result == 1, "libcrypto failed to compute SHA-256") }
+
+  private static var unavailable: CairnError {
+    CairnError(
+      .unsupported, "libcrypto gives no SHA-256", hint: "check the OpenSSL configuration (openssl.cnf, OPENSSL_CONF)")
+  }
+}

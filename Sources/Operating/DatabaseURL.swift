@@ -1,0 +1,93 @@
+import Changes
+import Glibc
+
+/// Where a database is: `sqlite:relative.db`, `sqlite:///absolute.db`, or a libpq URI.
+package enum DatabaseURL: Equatable, Sendable {
+  /// An absolute path.
+  case sqlite(path: String)
+  case postgres(uri: String)
+
+  /// Errors: `bad-url`, with what is allowed.
+  package init(_ text: String) throws {
+    if text.hasPrefix("postgresql://") || text.hasPrefix("postgres://") {
+      self = .postgres(uri: text)
+      return
+    }
+    guard text.hasPrefix("sqlite:") else {
+      throw Self.bad(text, text.contains(":") ? "its kind is unknown" : "it does not say of which kind the database is")
+    }
+    var path = String(text.dropFirst("sqlite:".count))
+    if path.hasPrefix("//") {
+      guard path.hasPrefix("///") else { throw Self.bad(text, "a host has no meaning for a file") }
+      path = String(path.dropFirst(2))
+    }
+    guard !path.isEmpty, !path.hasSuffix("/") else { throw Self.bad(text, "the path of the file is missing") }
+    self = .sqlite(path: path.hasPrefix("/") ? path : Self.workingFolder + "/" + path)
+  }
+
+  private static func bad(_ text: String, _ why: String) -> CairnError {
+    CairnError(
+      .badURL, "'\(Self.withoutPassword(text))' is not a database: \(why)",
+      hint: "write sqlite:relative.db, sqlite:///absolute.db or postgresql://user@host/db", remedy: .badInput)
+  }
+
+  /// A password is never shown.
+  package static func withoutPassword(_ text: String) -> String {
+    guard let scheme = text.range(of: "://"), let at = text.lastIndex(of: "@"),
+      let colon = text[scheme.upperBound...].firstIndex(of: ":"), colon < at
+    else { return text }
+    return text[..<colon] + ":…" + text[at...]
+  }
+
+  private static var workingFolder: String {
+    guard let buffer = getcwd(nil, 0) else { return "." }
+    defer { free(buffer) }
+    return String(cString: buffer)
+  }
+
+  /// The path of an SQLite file; PostgreSQL is refused by name.
+  package func sqlitePath() throws -> String {
+    switch self {
+    case .sqlite(let path): return path
+    case .postgres:
+      throw CairnError(
+        .unsupported, "this version of cairn replicates between SQLite files only",
+        hint: "use sqlite: at both ends", remedy: .badInput)
+    }
+  }
+}
+
+extension String {
+  fileprivate func range(of part: String) -> Range<String.Index>? {
+    var start = startIndex
+    while start < endIndex {
+      if self[start...].hasPrefix(part) { return start..<index(start, offsetBy: part.count) }
+      start = index(after: start)
+    }
+    return nil
+  }
+}
+
+/// The file behind a path: two paths with one identity are one file, by whatever links.
+package struct FileIdentity: Equatable, Sendable {
+  let device: UInt64
+  let inode: UInt64
+
+  /// Nil when there is no such file.
+  package init?(path: String) {
+    var info = stat()
+    guard stat(path, &info) == 0 else { return nil }
+    device = UInt64(info.st_dev)
+    inode = UInt64(info.st_ino)
+  }
+
+  /// The path without links and dots, as far as it exists.
+  package static func canonical(_ path: String) -> String {
+    if let buffer = realpath(path, nil) {
+      defer { free(buffer) }
+      return String(cString: buffer)
+    }
+    guard let slash = path.lastIndex(of: "/"), slash > path.startIndex else { return path }
+    return canonical(String(path[..<slash])) + path[slash...]
+  }
+}

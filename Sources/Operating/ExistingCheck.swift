@@ -1,0 +1,62 @@
+import Changes
+import SQLiteKit
+
+/// Compares the tables that both ends have before anything is written: a target that holds other rows is not to be
+/// overwritten unasked.
+struct ExistingCheck {
+  let source: Database
+  let target: Database
+  let patterns: TablePatterns
+
+  /// Throws `target-differs` with the first table and row that differs. Tables that are empty at the target are fine.
+  func run() throws {
+    try source.execute("BEGIN")
+    try target.execute("BEGIN")
+    defer {
+      try? source.execute("ROLLBACK")
+      try? target.execute("ROLLBACK")
+    }
+    let theirs = try target.userTables()
+    for table in try source.userTables() where table.refusal == nil && patterns.includes(table.name) {
+      guard let other = theirs.first(where: { $0.name.lowercased() == table.name.lowercased() }) else { continue }
+      try compare(table, other)
+    }
+  }
+
+  private func compare(_ table: SQLiteTable, _ other: SQLiteTable) throws {
+    let name = table.name.quotedName
+    guard try target.integer("SELECT 1 FROM \(name) LIMIT 1") != nil else { return }
+    let names = Set(other.schema.columns.map { $0.name.lowercased() })
+    guard let missing = table.schema.columns.first(where: { !names.contains($0.name.lowercased()) }) else {
+      return try compareRows(table)
+    }
+    throw differs(table, "has rows, but no column \(missing.name)")
+  }
+
+  private func compareRows(_ table: SQLiteTable) throws {
+    let columns = table.schema.columns.map(\.name.quotedName)
+    let order = (table.schema.key + table.schema.columns.indices.filter { !table.schema.key.contains($0) })
+      .map { "\(columns[$0]) COLLATE BINARY" }.joined(separator: ",")
+    let sql = "SELECT \(columns.joined(separator: ",")) FROM \(table.name.quotedName) ORDER BY \(order)"
+    let (a, b) = (try source.prepare(sql), try target.prepare(sql))
+    var rows = 0
+    while true {
+      let (hasA, hasB) = (try a.step(), try b.step())
+      if !hasA && !hasB { return }
+      guard hasA == hasB else {
+        throw differs(table, hasA ? "has only \(rows) rows, fewer than the source" : "has more rows than the source")
+      }
+      for index in columns.indices where a.value(index) != b.value(index) {
+        throw differs(table, "differs at row \(rows + 1) in key order, column \(table.schema.columns[index].name)")
+      }
+      rows += 1
+    }
+  }
+
+  private func differs(_ table: SQLiteTable, _ how: String) -> CairnError {
+    CairnError(
+      .targetDiffers, "the target \(target.path) already holds other rows: table \(table.name) \(how)",
+      hint: "say what is to become of them: --existing keep (they stay), overwrite (the target becomes equal) or merge (the source's rows win)",
+      remedy: .badInput, context: ["table": table.name])
+  }
+}

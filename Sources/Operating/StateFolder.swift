@@ -1,0 +1,78 @@
+import Changes
+import CodecKit
+import Glibc
+import SystemKit
+
+/// The folder in which one replication keeps its trail, its lock, and for what it is.
+package final class StateFolder {
+  package let path: String
+  private let lock: File
+
+  /// `$XDG_STATE_HOME/cairn/` and a name made of both ends.
+  package static func defaultPath(from: String, to: String) -> String {
+    func stem(_ path: String) -> String { sanitized(Folder.lastName(of: path)) }
+    let digest = CRC32C.of(Array((from + "\n" + to).utf8))
+    return "\(StateFolders.base())/\(stem(from))-to-\(stem(to))-\(UInt64(digest).hex(8))"
+  }
+
+  /// The last part of a path without its ending, as part of a trail's name.
+  package static func sanitized(_ file: String) -> String {
+    let stem = file.lastIndex(of: ".").map { $0 > file.startIndex ? String(file[..<$0]) : file } ?? file
+    let text = String(
+      decoding: stem.utf8.prefix(60).map { TrailName.isValid(String(UnicodeScalar($0))) && $0 < 0x80 ? $0 : 0x2d },
+      as: UTF8.self)
+    return text.isEmpty ? "db" : text
+  }
+
+  /// Opens or creates the folder and locks it for this process.
+  ///
+  /// Errors: `state-unwritable`, `disk-full`, `state-locked` when another cairn runs on it, `state-foreign` when it
+  /// belongs to another pair of databases.
+  package init(_ path: String, from: String, to: String) throws {
+    self.path = path
+    do {
+      try Folder.create(path)
+      lock = try File(path + "/lock", .openOrCreate)
+      guard try lock.tryLock() else {
+        throw CairnError(
+          .stateLocked, "another cairn is running on the state folder \(path)",
+          hint: "stop it first, or give this one its own --state", remedy: .retry)
+      }
+      try Self.claim(path, "from \(from)\nto \(to)\n")
+    } catch let error as FileError { throw Self.envelope(error, path) }
+  }
+
+  private static func claim(_ path: String, _ text: String) throws {
+    let name = path + "/replication"
+    if Folder.exists(name) {
+      let there = String(decoding: try Self.contents(name), as: UTF8.self)
+      guard there == text || there.isEmpty else {
+        let ends = there.split(separator: "\n").joined(separator: " ")
+        throw CairnError(
+          .stateForeign, "the state folder \(path) belongs to the replication \(ends)",
+          hint: "give each pair of databases its own --state", remedy: .badInput)
+      }
+      if !there.isEmpty { return }
+    }
+    let file = try File(name, .openOrCreate)
+    let bytes = Array(text.utf8)
+    try bytes.withUnsafeBytes { try file.write($0, at: 0) }
+    try file.sync()
+    try file.close()
+    try Folder.sync(path)
+  }
+
+  private static func contents(_ path: String) throws -> [UInt8] {
+    let file = try File(path, .read)
+    var bytes = [UInt8](repeating: 0, count: Int(min(try file.size, 65536)))
+    let count = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
+    return Array(bytes.prefix(count))
+  }
+
+  private static func envelope(_ error: FileError, _ path: String) -> CairnError {
+    if error.code == ENOSPC || error.code == EDQUOT { return error.asCairnError(doing: "write the state") }
+    return CairnError(
+      .stateUnwritable, "the state folder \(path) cannot be used: \(error)",
+      hint: "make it writable for this user, or choose another one with --state")
+  }
+}

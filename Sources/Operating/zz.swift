@@ -1,0 +1,1 @@
+enum StateFolders { static func base() -> String { "/tmp/cairn-state" } }

@@ -1,0 +1,119 @@
+import CSQLite
+import CShims
+import Changes
+
+/// A connection to one SQLite file. Owns the `sqlite3*`; for one thread.
+///
+/// Source: https://sqlite.org/c3ref/intro.html
+package final class Database {
+  package enum Mode: Sendable {
+    case readOnly
+    case readWrite
+    case create
+  }
+
+  /// Of the SQLite library that is loaded, such as `3.40.1`.
+  package static var libraryVersion: String { String(cString: sqlite3_libversion()) }
+
+  package let path: String
+  let handle: OpaquePointer
+
+  /// Opens the file. Calls `sqlite3_open_v2`; a missing file or folder is ``SQLiteError`` with SQLITE_CANTOPEN.
+  ///
+  /// That the file is a database is seen at the first statement.
+  package init(path: String, mode: Mode = .readWrite, busyTimeoutMilliseconds: Int32 = 10_000) throws {
+    self.path = path
+    var flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE
+    switch mode {
+    case .readOnly: flags |= SQLITE_OPEN_READONLY
+    case .readWrite: flags |= SQLITE_OPEN_READWRITE
+    case .create: flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+    }
+    var opened: OpaquePointer?
+    let code = sqlite3_open_v2(path, &opened, flags, nil)
+    guard code == SQLITE_OK, let opened else {
+      let message = opened.map { String(cString: sqlite3_errmsg($0)) } ?? "out of memory"
+      sqlite3_close_v2(opened)
+      throw SQLiteError(code: code, message: message, sql: "", path: path)
+    }
+    handle = opened
+    sqlite3_busy_timeout(handle, busyTimeoutMilliseconds)
+  }
+
+  deinit { sqlite3_close_v2(handle) }
+
+  package func setBusyTimeout(milliseconds: Int32) { sqlite3_busy_timeout(handle, milliseconds) }
+
+  /// Switches the triggers of this connection on or off (`SQLITE_DBCONFIG_ENABLE_TRIGGER`).
+  package func setTriggersEnabled(_ enabled: Bool) {
+    _ = cairn_db_config_int(handle, Int32(CAIRN_DBCONFIG_ENABLE_TRIGGER), enabled ? 1 : 0)
+  }
+
+  /// Rows changed by the last INSERT, UPDATE or DELETE, without those of triggers (`sqlite3_changes64`).
+  package var changes: Int64 { sqlite3_changes64(handle) }
+
+  package var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
+
+  func error(_ code: Int32, _ sql: String) -> SQLiteError {
+    SQLiteError(
+      code: sqlite3_extended_errcode(handle) == SQLITE_OK ? code : sqlite3_extended_errcode(handle),
+      message: String(cString: sqlite3_errmsg(handle)), sql: sql, path: path)
+  }
+
+  package func prepare(_ sql: String) throws -> Statement { try Statement(self, sql) }
+
+  /// Runs one or more statements without parameters (`sqlite3_exec`).
+  package func execute(_ sql: String) throws {
+    let code = sqlite3_exec(handle, sql, nil, nil, nil)
+    guard code == SQLITE_OK else { throw error(code, sql) }
+  }
+
+  /// Runs one statement with parameters to its end.
+  package func run(_ sql: String, _ parameters: [Value] = []) throws {
+    let statement = try prepare(sql)
+    try statement.bind(parameters)
+    while try statement.step() {}
+  }
+
+  /// All rows of a query, as values.
+  package func query(_ sql: String, _ parameters: [Value] = []) throws -> [[Value]] {
+    let statement = try prepare(sql)
+    try statement.bind(parameters)
+    var rows: [[Value]] = []
+    while try statement.step() { rows.append((0..<statement.columnCount).map { statement.value($0) }) }
+    return rows
+  }
+
+  /// The first column of the first row; nil when there is none.
+  package func first(_ sql: String, _ parameters: [Value] = []) throws -> Value? {
+    try query(sql, parameters).first?.first
+  }
+
+  package func integer(_ sql: String, _ parameters: [Value] = []) throws -> Int64? {
+    if case .integer(let n)? = try first(sql, parameters) { n } else { nil }
+  }
+
+  package func text(_ sql: String, _ parameters: [Value] = []) throws -> String? {
+    if case .text(let bytes)? = try first(sql, parameters) { String(decoding: bytes, as: UTF8.self) } else { nil }
+  }
+
+  /// Runs `body` between BEGIN and COMMIT; any error rolls back.
+  package func transaction<T>(_ begin: String = "BEGIN IMMEDIATE", _ body: () throws -> T) throws -> T {
+    try execute(begin)
+    do {
+      let result = try body()
+      try execute("COMMIT")
+      return result
+    } catch {
+      if isInTransaction { try? execute("ROLLBACK") }
+      throw error
+    }
+  }
+}
+
+extension String {
+  /// As an SQL identifier in double quotes.
+  package var quotedName: String { "\"" + split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\"" }
+  /// As an SQL string literal.
+  package var quotedText: String { "'" + split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''") + "'" }
+}

@@ -1,0 +1,88 @@
+/// Reads just enough of SQL text to take statements apart at commas, parentheses and keywords, with quotes and
+/// comments respected.
+package enum SQLText {
+  package struct Token: Equatable {
+    package let range: Range<Int>
+    /// Upper case for bare words; empty for quoted names, literals and everything else.
+    package let word: String
+    package let symbol: UInt8
+  }
+
+  /// Source: https://sqlite.org/lang.html (tokens as SQLite's own tokenizer sees them).
+  package static func tokens(_ sql: [UInt8]) -> [Token] {
+    var tokens: [Token] = []
+    var i = 0
+    func isWord(_ b: UInt8) -> Bool {
+      (0x30...0x39).contains(b) || (0x41...0x5a).contains(b) || (0x61...0x7a).contains(b) || b == 0x5f || b == 0x24
+        || b >= 0x80
+    }
+    while i < sql.count {
+      let start = i
+      switch sql[i] {
+      case 0x20, 0x09, 0x0a, 0x0c, 0x0d: i += 1
+      case UInt8(ascii: "-") where i + 1 < sql.count && sql[i + 1] == UInt8(ascii: "-"):
+        while i < sql.count, sql[i] != 0x0a { i += 1 }
+      case UInt8(ascii: "/") where i + 1 < sql.count && sql[i + 1] == UInt8(ascii: "*"):
+        i += 2
+        while i < sql.count, !(sql[i - 1] == UInt8(ascii: "*") && sql[i] == UInt8(ascii: "/") && i > start + 2) {
+          i += 1
+        }
+        i = min(i + 1, sql.count)
+      case let quote where [UInt8(ascii: "'"), UInt8(ascii: "\""), UInt8(ascii: "`"), UInt8(ascii: "[")].contains(quote):
+        let end = quote == UInt8(ascii: "[") ? UInt8(ascii: "]") : quote
+        i += 1
+        while i < sql.count {
+          if sql[i] == end {
+            if end != UInt8(ascii: "]"), i + 1 < sql.count, sql[i + 1] == end { i += 1 } else { break }
+          }
+          i += 1
+        }
+        i = min(i + 1, sql.count)
+        tokens.append(Token(range: start..<i, word: "", symbol: quote))
+      case let byte where isWord(byte):
+        while i < sql.count, isWord(sql[i]) { i += 1 }
+        tokens.append(
+          Token(range: start..<i, word: String(decoding: sql[start..<i], as: UTF8.self).uppercased(), symbol: 0))
+      case let byte:
+        i += 1
+        tokens.append(Token(range: start..<i, word: "", symbol: byte))
+      }
+    }
+    return tokens
+  }
+
+  /// The expressions and the WHERE clause of a CREATE INDEX statement, as text; ASC and DESC are taken off.
+  package static func indexParts(_ sql: String) -> (terms: [String], predicate: String?)? {
+    let bytes = Array(sql.utf8)
+    let tokens = tokens(bytes)
+    guard let on = tokens.firstIndex(where: { $0.word == "ON" }),
+      let open = tokens[on...].firstIndex(where: { $0.symbol == UInt8(ascii: "(") })
+    else { return nil }
+    var depth = 0
+    var terms: [String] = []
+    var first = open + 1
+    for i in open..<tokens.count {
+      let symbol = tokens[i].symbol
+      if symbol == UInt8(ascii: "(") { depth += 1 }
+      let closes = symbol == UInt8(ascii: ")") && depth == 1
+      if closes || (symbol == UInt8(ascii: ",") && depth == 1) {
+        var last = i - 1
+        if last >= first, ["ASC", "DESC"].contains(tokens[last].word) { last -= 1 }
+        guard last >= first else { return nil }
+        terms.append(text(bytes, tokens[first], tokens[last]))
+        first = i + 1
+      }
+      if symbol == UInt8(ascii: ")") { depth -= 1 }
+      if closes {
+        guard i + 1 < tokens.count else { return (terms, nil) }
+        guard tokens[i + 1].word == "WHERE", i + 2 < tokens.count, let end = tokens.last else { return nil }
+        return (terms, text(bytes, tokens[i + 2], end))
+      }
+    }
+    return nil
+  }
+
+  private static func text(_ bytes: [UInt8], _ first: Token, _ last: Token) -> String {
+    String(decoding: bytes[first.range.lowerBound..<last.range.upperBound], as: UTF8.self)
+  }
+}

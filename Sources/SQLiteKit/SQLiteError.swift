@@ -1,0 +1,64 @@
+import CSQLite
+import Changes
+
+/// What SQLite said: its extended result code and message, with the statement but never its values.
+///
+/// Source: https://sqlite.org/rescode.html
+package struct SQLiteError: Error, CustomStringConvertible {
+  package let code: Int32
+  package let message: String
+  package let sql: String
+  package let path: String
+
+  package var primary: Int32 { code & 0xff }
+  package var isBusy: Bool { primary == SQLITE_BUSY || primary == SQLITE_LOCKED }
+  package var isConstraint: Bool { primary == SQLITE_CONSTRAINT }
+  /// A PRIMARY KEY, UNIQUE or rowid constraint.
+  package var isUniqueness: Bool {
+    [SQLITE_CONSTRAINT | 6 << 8, SQLITE_CONSTRAINT | 8 << 8, SQLITE_CONSTRAINT | 10 << 8].contains(code)
+  }
+
+  package var description: String {
+    "\(message) (SQLite \(code)\(sql.isEmpty ? "" : ", in: \(sql.prefix(300))"))"
+  }
+
+  /// The envelope for a person: which database, what, and what to do about it.
+  package var asCairnError: CairnError {
+    switch primary {
+    case SQLITE_BUSY, SQLITE_LOCKED:
+      CairnError(
+        .databaseBusy, "database \(path) is locked by another program: \(message)",
+        hint: "end the long transaction, or the connection with locking_mode=EXCLUSIVE, and run again", remedy: .retry)
+    case SQLITE_NOTADB:
+      CairnError(
+        .databaseNotADatabase, "\(path) is not an SQLite database (or it is encrypted)",
+        hint: "check the path; 'sqlite3 FILE .schema' must be able to read it", remedy: .badInput)
+    case SQLITE_READONLY, SQLITE_PERM, SQLITE_AUTH:
+      CairnError(
+        .databaseReadOnly, "database \(path) cannot be written: \(message)",
+        hint: "give this user write access to the file and to its folder (for -wal and -shm)", remedy: .stop)
+    case SQLITE_CANTOPEN:
+      CairnError(
+        .databaseMissing, "database \(path) cannot be opened: \(message)",
+        hint: "check that the file exists and that this user may read and write it and its folder", remedy: .badInput)
+    case SQLITE_FULL:
+      CairnError(
+        .databaseFull, "database \(path) is full: \(message)",
+        hint: "make space on its disk (or raise max_page_count) and run again; nothing is lost")
+    case SQLITE_CORRUPT:
+      CairnError(
+        .databaseDamaged, "database \(path) is damaged: \(self)",
+        hint: "run 'sqlite3 FILE \"PRAGMA integrity_check\"' and restore it from a backup")
+    case SQLITE_IOERR:
+      CairnError(.ioFailed, "cannot read or write \(path): \(self)", hint: "check the disk and the kernel log")
+    case SQLITE_CONSTRAINT:
+      CairnError(
+        .constraintFailed, "a constraint of \(path) refused a row: \(self)",
+        hint: "compare the constraints of both tables")
+    default:
+      CairnError(
+        .databaseFailed, "database \(path) failed: \(self)", hint: "see the message of SQLite; run again when it is mended"
+      )
+    }
+  }
+}

@@ -1,0 +1,181 @@
+import Changes
+
+/// A table of an SQLite file as it stands: its schema, and what capture and apply must know beyond it.
+package struct SQLiteTable: Sendable {
+  /// A unique key: what two rows may not share. Terms are SQL over the table's columns.
+  package struct UniqueKey: Equatable, Sendable {
+    package struct Term: Equatable, Sendable {
+      package var text: String
+      package var collation: String
+      /// Index among the schema's columns; nil for an expression (or a generated column).
+      package var column: Int?
+    }
+    package var terms: [Term]
+    package var predicate: String?
+  }
+
+  /// Epoch 0; whoever captures the table counts epochs.
+  package var schema: TableSchema
+  /// Generated columns, which images leave out.
+  package var generated: [String]
+  /// A name under which the rowid can be reached; nil for WITHOUT ROWID, or where columns hide all three names.
+  package var rowidName: String?
+  /// Index of the INTEGER PRIMARY KEY column, which is the rowid.
+  package var rowidColumn: Int?
+  /// All unique indexes, the primary key's included; not the rowid.
+  package var uniqueKeys: [UniqueKey]
+  /// Why the table cannot be captured; nil when it can.
+  package var refusal: String?
+
+  package var name: String { schema.name }
+}
+
+extension Database {
+  /// The user's tables in order of creation: without SQLite's own, Cairn's own and shadow tables. Virtual tables come
+  /// with a refusal.
+  ///
+  /// Call it in a transaction, so that all of it is of one moment.
+  package func userTables() throws -> [SQLiteTable] {
+    let list = try query(
+      """
+      SELECT m.name, l.type, l.wr, l.strict, m.sql FROM sqlite_master AS m JOIN pragma_table_list AS l
+      ON l.name = m.name AND l.schema = 'main' WHERE m.type = 'table' AND l.type IN ('table', 'virtual')
+      AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND m.name NOT LIKE 'cairn\\_%' ESCAPE '\\' ORDER BY m.rowid
+      """)
+    return try list.map { row in
+      let name = row[0].string
+      guard row[1].string == "table" else {
+        return SQLiteTable(
+          schema: TableSchema(epoch: 0, engine: .sqlite, name: name, columns: [], createText: row[4].string),
+          generated: [], uniqueKeys: [], refusal: "it is a virtual table, which cannot have triggers")
+      }
+      return try table(name, withoutRowid: row[2] == .integer(1), strict: row[3] == .integer(1), text: row[4].string)
+    }
+  }
+
+  private func table(_ name: String, withoutRowid: Bool, strict: Bool, text: String) throws -> SQLiteTable {
+    var schema = TableSchema(epoch: 0, engine: .sqlite, name: name, columns: [], createText: text)
+    if withoutRowid { schema.flags.insert(.withoutRowid) }
+    if strict { schema.flags.insert(.strict) }
+    if SQLText.tokens(Array(text.utf8)).contains(where: { $0.word == "AUTOINCREMENT" }) {
+      schema.flags.insert(.autoincrement)
+    }
+    var generated: [String] = []
+    var primary: [(ordinal: Int64, column: Int)] = []
+    for row in try query("SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)", [.text(name)])
+    {
+      guard case .integer(let hidden) = row[5], case .integer(let ordinal) = row[4] else { continue }
+      if hidden != 0 {
+        generated.append(row[0].string)
+        continue
+      }
+      if ordinal > 0 { primary.append((ordinal, schema.columns.count)) }
+      schema.columns.append(
+        .init(
+          name: row[0].string, declaredType: row[1].string, isNotNull: row[2] != .integer(0),
+          defaultText: row[3] == .null ? nil : row[3].string))
+    }
+    primary.sort { $0.ordinal < $1.ordinal }
+    var table = SQLiteTable(schema: schema, generated: generated, uniqueKeys: [])
+
+    let names = Set(schema.columns.map { $0.name.lowercased() } + generated.map { $0.lowercased() })
+    if !withoutRowid { table.rowidName = ["rowid", "_rowid_", "oid"].first { !names.contains($0) } }
+    var primaryKey: [(column: Int, collation: String)] = []
+    var uniques: [[(column: Int, collation: String)]] = []
+    let indexes = try query(
+      """
+      SELECT i.name, i."unique", i.origin, i.partial, m.sql FROM pragma_index_list(?) AS i
+      LEFT JOIN sqlite_master AS m ON m.type = 'index' AND m.name = i.name ORDER BY m.rowid, i.seq DESC
+      """, [.text(name)])
+    for index in indexes {
+      if index[4] != .null, index[2].string == "c" {
+        table.schema.objects.append(.init(name: index[0].string, text: index[4].string))
+      }
+      guard index[1] == .integer(1) else { continue }
+      let key = try uniqueKey(index[0].string, text: index[4] == .null ? nil : index[4].string, columns: schema.columns)
+      table.uniqueKeys.append(key)
+      let plain = key.terms.compactMap { term in term.column.map { (column: $0, collation: term.collation) } }
+      guard plain.count == key.terms.count, key.predicate == nil else { continue }
+      if index[2].string == "pk" { primaryKey = plain } else { uniques.append(plain) }
+    }
+    if !withoutRowid, primary.count == 1, primaryKey.isEmpty { table.rowidColumn = primary[0].column }
+    table.schema.uniques = uniques.map { $0.map(\.column) }
+    table.schema.foreignKeys = try foreignKeys(name, columns: schema.columns)
+    chooseKey(&table, primary: primary.map(\.column), primaryKey: primaryKey, uniques: uniques)
+    if schema.columns.count > 1900 { table.refusal = "it has more than 1900 columns" }
+    if !withoutRowid, table.schema.flags.contains(.wholeRow), table.rowidName == nil {
+      table.refusal = "it has no key, and its columns hide rowid, _rowid_ and oid"
+    }
+    return table
+  }
+
+  /// INTEGER PRIMARY KEY, else a primary key, else a unique key without NULLs, else the whole row.
+  private func chooseKey(
+    _ table: inout SQLiteTable, primary: [Int], primaryKey: [(column: Int, collation: String)],
+    uniques: [[(column: Int, collation: String)]]
+  ) {
+    func hasNulls(_ key: [(column: Int, collation: String)]) -> Bool {
+      !table.schema.flags.contains(.withoutRowid) && key.contains { !table.schema.columns[$0.column].isNotNull }
+    }
+    var chosen: [(column: Int, collation: String)] = []
+    if let rowid = table.rowidColumn {
+      chosen = [(rowid, "BINARY")]
+    } else if !primaryKey.isEmpty, !hasNulls(primaryKey) {
+      chosen = primaryKey
+    } else if let unique = uniques.first(where: { !hasNulls($0) }) {
+      chosen = unique
+    } else if !primaryKey.isEmpty {
+      chosen = primaryKey
+      table.schema.flags.insert(.nullableKey)
+    } else {
+      table.schema.flags.insert(.wholeRow)
+    }
+    for (ordinal, part) in chosen.enumerated() {
+      table.schema.columns[part.column].keyOrdinal = ordinal + 1
+      table.schema.columns[part.column].collation = part.collation
+    }
+  }
+
+  private func uniqueKey(_ index: String, text: String?, columns: [TableSchema.Column]) throws -> SQLiteTable.UniqueKey {
+    let parts = text.flatMap(SQLText.indexParts)
+    if let text, parts == nil {
+      throw SQLiteError(code: 1, message: "cannot take index \(index) apart", sql: text, path: path)
+    }
+    var terms: [SQLiteTable.UniqueKey.Term] = []
+    for row in try query("SELECT cid, name, coll, key, seqno FROM pragma_index_xinfo(?)", [.text(index)]) {
+      guard row[3] == .integer(1), case .integer(let place) = row[4] else { continue }
+      let name = row[1] == .null ? nil : row[1].string
+      let expression = parts.flatMap { Int(place) < $0.terms.count ? $0.terms[Int(place)] : nil }
+      terms.append(
+        .init(
+          text: name?.quotedName ?? expression ?? "NULL", collation: row[2] == .null ? "BINARY" : row[2].string,
+          column: name.flatMap { name in columns.firstIndex { $0.name == name } }))
+    }
+    return .init(terms: terms, predicate: parts?.predicate)
+  }
+
+  private func foreignKeys(_ table: String, columns: [TableSchema.Column]) throws -> [TableSchema.ForeignKey] {
+    var keys: [Int64: TableSchema.ForeignKey] = [:]
+    let rows = try query(
+      "SELECT id, \"table\", \"from\", \"to\", on_update, on_delete FROM pragma_foreign_key_list(?) ORDER BY id, seq",
+      [.text(table)])
+    for row in rows {
+      guard case .integer(let id) = row[0] else { continue }
+      var key =
+        keys[id]
+        ?? .init(
+          columns: [], table: row[1].string, references: [], onUpdate: row[4].string, onDelete: row[5].string)
+      if let column = columns.firstIndex(where: { $0.name.lowercased() == row[2].string.lowercased() }) {
+        key.columns.append(column)
+      }
+      if row[3] != .null { key.references.append(row[3].string) }
+      keys[id] = key
+    }
+    return keys.keys.sorted(by: >).compactMap { keys[$0] }
+  }
+}
+
+extension Value {
+  /// Text as a string; empty for anything else.
+  package var string: String { if case .text(let bytes) = self { String(decoding: bytes, as: UTF8.self) } else { "" } }
+}

@@ -1,0 +1,136 @@
+import CSQLite
+import CShims
+import Changes
+
+/// A prepared statement; for the thread of its ``Database``, which it keeps open.
+package final class Statement {
+  package let database: Database
+  package let sql: String
+  let handle: OpaquePointer
+  package let columnCount: Int
+  package let parameterCount: Int
+
+  init(_ database: Database, _ sql: String) throws {
+    self.database = database
+    self.sql = sql
+    var prepared: OpaquePointer?
+    let code = sqlite3_prepare_v3(database.handle, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, nil)
+    guard code == SQLITE_OK, let prepared else {
+      throw code == SQLITE_OK
+        ? SQLiteError(code: SQLITE_MISUSE, message: "the statement is empty", sql: sql, path: database.path)
+        : database.error(code, sql)
+    }
+    handle = prepared
+    columnCount = Int(sqlite3_column_count(prepared))
+    parameterCount = Int(sqlite3_bind_parameter_count(prepared))
+  }
+
+  deinit { sqlite3_finalize(handle) }
+
+  /// True while there is a row. An error, and the end, reset the statement, so that it holds no lock.
+  package func step() throws -> Bool {
+    let code = sqlite3_step(handle)
+    switch code {
+    case SQLITE_ROW: return true
+    case SQLITE_DONE:
+      sqlite3_reset(handle)
+      return false
+    default:
+      let failure = database.error(code, sql)
+      sqlite3_reset(handle)
+      throw failure
+    }
+  }
+
+  package func reset() { sqlite3_reset(handle) }
+
+  package func bind(_ values: [Value]) throws {
+    for (index, value) in values.enumerated() { try bind(value, at: index + 1) }
+  }
+
+  /// Binds a copy of the value; parameters count from 1.
+  package func bind(_ value: Value, at index: Int) throws {
+    let i = Int32(index)
+    let code: Int32
+    switch value {
+    case .null: code = sqlite3_bind_null(handle, i)
+    case .integer(let n): code = sqlite3_bind_int64(handle, i, n)
+    case .real(let r): code = sqlite3_bind_double(handle, i, r)
+    case .text(let b), .exact(let b): code = b.withUnsafeBytes { bindText($0, i, copy: true) }
+    case .blob(let b): code = b.withUnsafeBytes { bindBlob($0, i, copy: true) }
+    }
+    guard code == SQLITE_OK else { throw database.error(code, sql) }
+  }
+
+  /// Binds without copying: the bytes must stay until the statement was reset. `unchanged` binds NULL.
+  package func bind(_ view: ColumnView, at index: Int) throws {
+    let i = Int32(index)
+    let code: Int32
+    switch view {
+    case .unchanged, .null: code = sqlite3_bind_null(handle, i)
+    case .integer(let n): code = sqlite3_bind_int64(handle, i, n)
+    case .real(let r): code = sqlite3_bind_double(handle, i, r)
+    case .text(let b), .exact(let b): code = bindText(b, i, copy: false)
+    case .blob(let b): code = bindBlob(b, i, copy: false)
+    }
+    guard code == SQLITE_OK else { throw database.error(code, sql) }
+  }
+
+  package func bind(_ value: Int64, at index: Int) throws {
+    let code = sqlite3_bind_int64(handle, Int32(index), value)
+    guard code == SQLITE_OK else { throw database.error(code, sql) }
+  }
+
+  private func bindText(_ bytes: UnsafeRawBufferPointer, _ index: Int32, copy: Bool) -> Int32 {
+    // An empty buffer may have no address, which SQLite would take for NULL.
+    guard let start = bytes.baseAddress else { return cairn_bind_text(handle, index, "", 0, 1) }
+    return cairn_bind_text(handle, index, start, bytes.count, copy ? 1 : 0)
+  }
+
+  private func bindBlob(_ bytes: UnsafeRawBufferPointer, _ index: Int32, copy: Bool) -> Int32 {
+    guard let start = bytes.baseAddress, !bytes.isEmpty else { return sqlite3_bind_zeroblob(handle, index, 0) }
+    return cairn_bind_blob(handle, index, start, bytes.count, copy ? 1 : 0)
+  }
+
+  package func integer(_ column: Int) -> Int64 { sqlite3_column_int64(handle, Int32(column)) }
+
+  package func isNull(_ column: Int) -> Bool { sqlite3_column_type(handle, Int32(column)) == SQLITE_NULL }
+
+  package func text(_ column: Int) -> String { String(decoding: textBytes(Int32(column)), as: UTF8.self) }
+
+  package func columnName(_ column: Int) -> String { String(cString: sqlite3_column_name(handle, Int32(column))) }
+
+  /// A copy of the value in the current row, in its storage class.
+  package func value(_ column: Int) -> Value {
+    let i = Int32(column)
+    switch sqlite3_column_type(handle, i) {
+    case SQLITE_INTEGER: return .integer(sqlite3_column_int64(handle, i))
+    case SQLITE_FLOAT: return .real(sqlite3_column_double(handle, i))
+    case SQLITE_TEXT: return .text(Array(textBytes(i)))
+    case SQLITE_BLOB: return .blob(Array(blobBytes(i)))
+    default: return .null
+    }
+  }
+
+  /// Appends the value of the current row to an image.
+  package func encode(_ column: Int, into writer: inout ByteWriter) {
+    let i = Int32(column)
+    switch sqlite3_column_type(handle, i) {
+    case SQLITE_INTEGER: writer.appendInteger(sqlite3_column_int64(handle, i))
+    case SQLITE_FLOAT: writer.appendReal(sqlite3_column_double(handle, i))
+    case SQLITE_TEXT: writer.appendText(textBytes(i))
+    case SQLITE_BLOB: writer.appendBlob(blobBytes(i))
+    default: writer.appendNull()
+    }
+  }
+
+  private func textBytes(_ i: Int32) -> UnsafeRawBufferPointer {
+    let start = sqlite3_column_text(handle, i)
+    return UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, i)))
+  }
+
+  private func blobBytes(_ i: Int32) -> UnsafeRawBufferPointer {
+    let start = sqlite3_column_blob(handle, i)
+    return UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes(handle, i)))
+  }
+}

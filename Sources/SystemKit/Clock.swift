@@ -1,0 +1,21 @@
+import Glibc
+
+/// The time, as everything that needs it is given it: a test hands over another one.
+package struct Clock: Sendable {
+  /// µs since 1970 UTC.
+  package var microseconds: @Sendable () -> Int64
+  package init(microseconds: @escaping @Sendable () -> Int64) { self.microseconds = microseconds }
+
+  package static let system = Clock {
+    var time = timespec()
+    clock_gettime(CLOCK_REALTIME, &time)
+    return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
+  }
+
+  /// ms on a clock that never jumps; only differences mean something.
+  package static var monotonicMilliseconds: Int64 {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return Int64(time.tv_sec) * 1000 + Int64(time.tv_nsec) / 1_000_000
+  }
+}

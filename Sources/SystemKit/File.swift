@@ -1,0 +1,128 @@
+import Glibc
+
+/// An open file that is read and written at offsets. It owns the descriptor, which is closed at the latest in `deinit`.
+///
+/// Calls that the kernel interrupts are made again. Not Sendable: a file belongs to one thread.
+package final class File {
+  package enum Mode: Sendable {
+    case read
+    /// The file must exist.
+    case readWrite
+    /// The file must not exist: EEXIST otherwise.
+    case create
+    case openOrCreate
+
+    fileprivate var flags: Int32 {
+      switch self {
+      case .read: O_RDONLY
+      case .readWrite: O_RDWR
+      case .create: O_RDWR | O_CREAT | O_EXCL
+      case .openOrCreate: O_RDWR | O_CREAT
+      }
+    }
+  }
+
+  package let path: String
+  private var descriptor: Int32
+
+  /// open(2). A new file gets the mode 0640, less the umask; its entry in the folder is not synced.
+  package init(_ path: String, _ mode: Mode) throws(FileError) {
+    self.path = path
+    descriptor = open(path, mode.flags | O_CLOEXEC, 0o640)
+    if descriptor < 0 { throw FileError(code: errno, operation: "open", path: path) }
+  }
+
+  deinit { if descriptor >= 0 { _ = Glibc.close(descriptor) } }
+
+  /// The size in bytes: fstat(2).
+  package var size: UInt64 {
+    get throws(FileError) { UInt64(clamping: try status().st_size) }
+  }
+
+  /// Whether the file still has a name in some folder: fstat(2).
+  package var isLinked: Bool {
+    get throws(FileError) { try status().st_nlink > 0 }
+  }
+
+  /// Fills `buffer` from `offset`: pread(2). Returns how many bytes there were; fewer only at the end of the file.
+  package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(FileError) -> Int {
+    guard let base = buffer.baseAddress else { return 0 }
+    var done = 0
+    while done < buffer.count {
+      let n = pread(descriptor, base + done, buffer.count - done, off_t(clamping: offset + UInt64(done)))
+      if n < 0 {
+        if errno == EINTR { continue }
+        throw failure("pread")
+      }
+      if n == 0 { break }
+      done += n
+    }
+    return done
+  }
+
+  /// Writes all of `bytes` at `offset`: pwrite(2). After an error an unknown part of them has been written.
+  package func write(_ bytes: UnsafeRawBufferPointer, at offset: UInt64) throws(FileError) {
+    guard let base = bytes.baseAddress else { return }
+    var done = 0
+    while done < bytes.count {
+      let n = pwrite(descriptor, base + done, bytes.count - done, off_t(clamping: offset + UInt64(done)))
+      if n < 0 {
+        if errno == EINTR { continue }
+        throw failure("pwrite")
+      }
+      done += n
+    }
+  }
+
+  /// fdatasync(2): contents and size are on the disk afterwards. After an error nobody knows what is: do not try again.
+  package func syncData() throws(FileError) {
+    while fdatasync(descriptor) < 0 { if errno != EINTR { throw failure("fdatasync") } }
+  }
+
+  /// fsync(2): as ``syncData()``, with all of the file's attributes.
+  package func sync() throws(FileError) {
+    while fsync(descriptor) < 0 { if errno != EINTR { throw failure("fsync") } }
+  }
+
+  /// ftruncate(2). A longer file reads as zeros behind its old end.
+  package func truncate(to size: UInt64) throws(FileError) {
+    while ftruncate(descriptor, off_t(clamping: size)) < 0 { if errno != EINTR { throw failure("ftruncate") } }
+  }
+
+  /// posix_fallocate(3): makes room for the range, so that writing to it cannot fail for lack of space. New bytes are
+  /// zero; existing ones stay.
+  package func allocate(from offset: UInt64, count: UInt64) throws(FileError) {
+    while true {
+      let code = posix_fallocate(descriptor, off_t(clamping: offset), off_t(clamping: count))
+      if code == 0 { return }
+      if code != EINTR { throw FileError(code: code, operation: "posix_fallocate", path: path) }
+    }
+  }
+
+  /// flock(2), exclusive, without waiting: false when another open file has the lock. It goes with the descriptor.
+  package func tryLock() throws(FileError) -> Bool {
+    while flock(descriptor, LOCK_EX | LOCK_NB) < 0 {
+      if errno == EWOULDBLOCK { return false }
+      if errno != EINTR { throw failure("flock") }
+    }
+    return true
+  }
+
+  /// close(2), with its error. The descriptor is gone in any case; later calls fail with EBADF.
+  package func close() throws(FileError) {
+    guard descriptor >= 0 else { return }
+    let result = Glibc.close(descriptor)
+    let code = errno
+    descriptor = -1
+    // Linux releases the descriptor even when it reports EINTR.
+    if result < 0, code != EINTR { throw FileError(code: code, operation: "close", path: path) }
+  }
+
+  private func status() throws(FileError) -> stat {
+    var result = stat()
+    if fstat(descriptor, &result) < 0 { throw failure("fstat") }
+    return result
+  }
+
+  private func failure(_ operation: String) -> FileError { FileError(code: errno, operation: operation, path: path) }
+}

@@ -1,0 +1,38 @@
+import Changes
+import Glibc
+
+/// What a system call on a file or folder said when it failed.
+package struct FileError: Error, Sendable, CustomStringConvertible {
+  /// The error number, as in errno(3).
+  package let code: Int32
+  /// The system call, for example `pwrite`.
+  package let operation: String
+  package let path: String
+
+  package init(code: Int32, operation: String, path: String) {
+    self.code = code
+    self.operation = operation
+    self.path = path
+  }
+
+  package var isMissing: Bool { code == ENOENT || code == ENOTDIR }
+
+  package var description: String { "\(operation) \(path): \(String(cString: strerror(code)))" }
+
+  /// The error as it crosses module borders.
+  ///
+  /// `doing` completes "cannot …"; `missing` is the code for a file or folder that is not there.
+  package func asCairnError(doing: String, missing: ErrorCode = .ioFailed) -> CairnError {
+    let (code, hint): (ErrorCode, String) =
+      switch self.code {
+      case ENOSPC, EDQUOT:
+        (.diskFull, "make space on the file system of \(path) (df shows it), or raise the quota")
+      case EROFS, EACCES, EPERM:
+        (.stateUnwritable, "check the owner and the mode of \(path), and that its file system is mounted read-write")
+      case ENOENT, ENOTDIR: (missing, "check that \(path) exists and that the path is spelled right")
+      case EMFILE, ENFILE: (.ioFailed, "raise the limit of open files (ulimit -n, or LimitNOFILE= of the service)")
+      default: (.ioFailed, "look into the kernel log (dmesg) for errors of the disk that holds \(path)")
+      }
+    return CairnError(code, "cannot \(doing): \(self)", hint: hint, context: ["path": path])
+  }
+}

@@ -1,0 +1,86 @@
+import Glibc
+
+/// Whole folders, and the names in them.
+package enum Folder {
+  /// Creates the folder and the parents that are missing, mode 0750 less the umask: mkdir(2). Every new entry is synced.
+  /// It is no error when the folder is there.
+  package static func create(_ path: String) throws(FileError) {
+    if isFolder(path) { return }
+    let parent = parent(of: path)
+    if parent != path { try create(parent) }
+    if mkdir(path, 0o750) < 0 {
+      let code = errno
+      if code == EEXIST, isFolder(path) { return }
+      throw FileError(code: code, operation: "mkdir", path: path)
+    }
+    try sync(parent)
+  }
+
+  /// The names in a folder, sorted by their bytes, without `.` and `..`: readdir(3).
+  package static func names(_ path: String) throws(FileError) -> [String] {
+    guard let stream = opendir(path) else { throw FileError(code: errno, operation: "opendir", path: path) }
+    defer { closedir(stream) }
+    var names: [String] = []
+    while true {
+      errno = 0
+      guard let entry = readdir(stream) else { break }
+      let name = withUnsafePointer(to: &entry.pointee.d_name) {
+        $0.withMemoryRebound(to: CChar.self, capacity: MemoryLayout.size(ofValue: entry.pointee.d_name)) {
+          String(cString: $0)
+        }
+      }
+      if name != ".", name != ".." { names.append(name) }
+    }
+    if errno != 0 { throw FileError(code: errno, operation: "readdir", path: path) }
+    return names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
+  }
+
+  /// Whether there is a file or folder of this path that we may look at: stat(2).
+  package static func exists(_ path: String) -> Bool {
+    var status = stat()
+    return stat(path, &status) == 0
+  }
+
+  package static func isFolder(_ path: String) -> Bool {
+    var status = stat()
+    return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
+  }
+
+  /// Removes a file or an empty folder: remove(3). The change of the folder is not synced.
+  package static func remove(_ path: String) throws(FileError) {
+    if Glibc.remove(path) < 0 { throw FileError(code: errno, operation: "remove", path: path) }
+  }
+
+  /// Gives a file another name in place of any file that has it: rename(2). The change of the folder is not synced.
+  package static func rename(_ path: String, to other: String) throws(FileError) {
+    if Glibc.rename(path, other) < 0 { throw FileError(code: errno, operation: "rename", path: path) }
+  }
+
+  /// Syncs the entries of a folder, so that files which were created, renamed or removed stay so: fsync(2).
+  package static func sync(_ path: String) throws(FileError) {
+    let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
+    if descriptor < 0 { throw FileError(code: errno, operation: "open", path: path) }
+    defer { close(descriptor) }
+    while fsync(descriptor) < 0 {
+      if errno != EINTR { throw FileError(code: errno, operation: "fsync", path: path) }
+    }
+  }
+
+  /// The path without its last part: `.` for a single name, `/` for the root.
+  package static func parent(of path: String) -> String {
+    var bytes = Array(path.utf8)
+    while bytes.count > 1, bytes.last == UInt8(ascii: "/") { bytes.removeLast() }
+    guard let slash = bytes.lastIndex(of: UInt8(ascii: "/")) else { return "." }
+    return slash == 0 ? "/" : String(decoding: bytes[..<slash], as: UTF8.self)
+  }
+
+  /// The last part of a path.
+  package static func lastName(of path: String) -> String {
+    var bytes = Array(path.utf8)
+    while bytes.count > 1, bytes.last == UInt8(ascii: "/") { bytes.removeLast() }
+    guard let slash = bytes.lastIndex(of: UInt8(ascii: "/")), bytes.count > 1 else {
+      return String(decoding: bytes, as: UTF8.self)
+    }
+    return String(decoding: bytes[(slash + 1)...], as: UTF8.self)
+  }
+}

@@ -1,0 +1,37 @@
+import Glibc
+
+/// Says when a file, or anything in a folder, changes: inotify(7). For Linux file systems; changes that another host
+/// makes through a network file system are not seen.
+package final class FolderWatch {
+  package let path: String
+  /// Becomes readable when something has changed since the last ``drain()``: for poll(2). Owned by the watch.
+  package let descriptor: Int32
+
+  /// Begins to watch. Changes from now on are seen, so look at the state once more after this.
+  package init(_ path: String) throws(FileError) {
+    self.path = path
+    descriptor = inotify_init1(Int32(IN_NONBLOCK | IN_CLOEXEC))
+    if descriptor < 0 { throw FileError(code: errno, operation: "inotify_init1", path: path) }
+    let events =
+      IN_MODIFY | IN_CREATE | IN_DELETE | IN_MOVED_FROM | IN_MOVED_TO | IN_ATTRIB | IN_DELETE_SELF | IN_MOVE_SELF
+    if inotify_add_watch(descriptor, path, UInt32(events)) < 0 {
+      throw FileError(code: errno, operation: "inotify_add_watch", path: path)
+    }
+  }
+
+  deinit { close(descriptor) }
+
+  /// Forgets the changes so far; true when there were any. Never waits. What changes afterwards makes ``descriptor``
+  /// readable again.
+  @discardableResult
+  package func drain() -> Bool {
+    var seen = false
+    withUnsafeTemporaryAllocation(byteCount: 4096, alignment: 8) { buffer in
+      while true {
+        let n = read(descriptor, buffer.baseAddress, buffer.count)
+        if n > 0 { seen = true } else if n == 0 || errno != EINTR { break }
+      }
+    }
+    return seen
+  }
+}

@@ -1,0 +1,42 @@
+import Glibc
+import Synchronization
+
+/// Says to any number of threads that they should end. It is pollable: the descriptor stays readable once it was set.
+package final class StopSignal: Sendable {
+  private let flag = Atomic<Bool>(false)
+  /// The reading end of a pipe; readable after ``set()``.
+  package let descriptor: Int32
+  private let writing: Int32
+
+  package init() {
+    var ends: [Int32] = [-1, -1]
+    let code = pipe(&ends)
+    precondition(code == 0, "no file descriptor is left for a pipe")
+    for end in ends {
+      _ = fcntl(end, F_SETFD, FD_CLOEXEC)
+      _ = fcntl(end, F_SETFL, O_NONBLOCK)
+    }
+    (descriptor, writing) = (ends[0], ends[1])
+  }
+
+  deinit {
+    Glibc.close(descriptor)
+    Glibc.close(writing)
+  }
+
+  package var isSet: Bool { flag.load(ordering: .acquiring) }
+
+  package func set() {
+    flag.store(true, ordering: .releasing)
+    // Safe in a signal handler. A full pipe is readable already, so a failed write changes nothing.
+    var one: UInt8 = 1
+    _ = write(writing, &one, 1)
+  }
+
+  /// Sleeps; true when the signal was set meanwhile.
+  package func wait(milliseconds: Int32) -> Bool {
+    var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
+    _ = poll(&entry, 1, milliseconds)
+    return isSet
+  }
+}

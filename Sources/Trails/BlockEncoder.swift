@@ -1,0 +1,47 @@
+import Changes
+import CodecKit
+
+/// Makes blocks of contents, with buffers and contexts that are used for every block of a writer.
+final class BlockEncoder {
+  /// Below it, compression costs more than it saves.
+  private static let compressedBytesMin = 1024
+  private static let usualBytes = 1 << 20
+
+  private let compress: Bool
+  private let zstd = Zstd()
+  private let hasher: SHA256
+  private var buffer = Scratch(capacity: 128 << 10)
+
+  init(compress: Bool) throws {
+    self.compress = compress
+    hasher = try SHA256()
+  }
+
+  /// A whole block as it stands in the file; valid until the next call.
+  func block(
+    _ content: UnsafeRawBufferPointer, flags: BlockHeader.Flags, contentOffset: UInt64, durable: UInt64,
+    chain: ChainHash
+  ) -> UnsafeRawBufferPointer {
+    if content.count <= Self.usualBytes { buffer.shrink(above: Self.usualBytes + BlockHeader.size) }
+    let out = buffer.bytes(BlockHeader.size + content.count)
+    let room = UnsafeMutableRawBufferPointer(rebasing: out[BlockHeader.size...])
+    var header = BlockHeader(
+      storedLength: UInt32(content.count), contentLength: UInt32(content.count), codec: BlockHeader.Codec.none,
+      flags: flags, contentOffset: contentOffset, durable: durable, chain: chain)
+    if compress, content.count >= Self.compressedBytesMin, let length = zstd.compress(content, into: room),
+      length < content.count
+    {
+      header.codec = BlockHeader.Codec.zstd
+      header.storedLength = UInt32(length)
+    } else {
+      room.copyMemory(from: content)
+    }
+    let block = UnsafeMutableRawBufferPointer(rebasing: out[..<(BlockHeader.size + Int(header.storedLength))])
+    header.encode(before: block)
+    return UnsafeRawBufferPointer(block)
+  }
+
+  func chain(before: ChainHash, content: UnsafeRawBufferPointer) -> ChainHash {
+    content.isEmpty ? before : hasher.chain(before: before, content: content)
+  }
+}

@@ -1,0 +1,92 @@
+import Changes
+import SystemKit
+
+/// The segment at the end of a trail, to which its writer adds blocks.
+final class LiveSegment {
+  /// A place between two blocks.
+  struct Place {
+    var fileOffset: UInt64
+    var contentOffset: UInt64
+    var chain: ChainHash
+  }
+
+  let number: UInt64
+  private(set) var place: Place
+  /// The file offset up to which the segment has been synced.
+  private(set) var durable: UInt64
+  private let file: File
+  private let encoder: BlockEncoder
+  private let allocateBytes: UInt64
+  private var allocated: UInt64
+
+  /// Creates the segment with its header and syncs it and its entry in the folder.
+  init(_ folder: TrailFolder, _ header: SegmentHeader, _ encoder: BlockEncoder, allocateBytes: Int) throws {
+    guard let bytes = header.encoded() else {
+      throw folder.bug("the name \(header.name) is too long")
+    }
+    number = header.number
+    self.encoder = encoder
+    self.allocateBytes = UInt64(max(allocateBytes, 4096))
+    file = try File(folder.segmentPath(header.number), .create)
+    place = Place(fileOffset: header.length, contentOffset: 0, chain: header.chain)
+    durable = header.length
+    allocated = 0
+    try allocate(to: header.length)
+    try bytes.withUnsafeBytes { buffer throws in try file.write(buffer, at: 0) }
+    try file.sync()
+    try Folder.sync(folder.path)
+  }
+
+  /// Goes on behind a recovered end, which has been synced.
+  init(_ folder: TrailFolder, _ end: Recovery.End, _ encoder: BlockEncoder, allocateBytes: Int) throws {
+    number = end.segment
+    self.encoder = encoder
+    self.allocateBytes = UInt64(max(allocateBytes, 4096))
+    file = try File(folder.segmentPath(end.segment), .readWrite)
+    place = Place(fileOffset: end.fileOffset, contentOffset: end.contentOffset, chain: end.chain)
+    durable = end.fileOffset
+    allocated = try file.size
+  }
+
+  var isSynced: Bool { durable == place.fileOffset }
+
+  /// Adds a block. It is not synced.
+  func append(_ content: UnsafeRawBufferPointer, _ flags: BlockHeader.Flags) throws {
+    let block = encoder.block(
+      content, flags: flags, contentOffset: place.contentOffset, durable: durable, chain: place.chain)
+    try allocate(to: place.fileOffset + UInt64(block.count))
+    try file.write(block, at: place.fileOffset)
+    place.chain = encoder.chain(before: place.chain, content: content)
+    place.contentOffset += UInt64(content.count)
+    place.fileOffset += UInt64(block.count)
+  }
+
+  func sync() throws {
+    try file.syncData()
+    durable = place.fileOffset
+  }
+
+  /// Forgets the blocks behind an earlier place.
+  func cut(to place: Place) throws {
+    try file.truncate(to: place.fileOffset)
+    allocated = place.fileOffset
+    self.place = place
+  }
+
+  /// Adds the seal, gives back what was allocated ahead, and syncs: the segment never changes again.
+  func seal() throws {
+    try append(UnsafeRawBufferPointer(start: nil, count: 0), [.border, .sync, .seal])
+    try file.truncate(to: place.fileOffset)
+    try file.sync()
+    durable = place.fileOffset
+  }
+
+  func close() throws { try file.close() }
+
+  private func allocate(to end: UInt64) throws {
+    guard end > allocated else { return }
+    let wanted = max(end, allocated + allocateBytes)
+    try file.allocate(from: allocated, count: wanted - allocated)
+    allocated = wanted
+  }
+}

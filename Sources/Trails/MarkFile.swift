@@ -1,0 +1,36 @@
+import Changes
+import Glibc
+import SystemKit
+
+/// The file `durable` of a trail: two slots, of which the valid one with the higher generation counts.
+final class MarkFile {
+  private static let slotOffsets: [UInt64] = [0, 512]
+  private static let readLength = 640
+
+  let file: File
+
+  init(_ path: String, _ mode: File.Mode) throws(FileError) { file = try File(path, mode) }
+
+  /// The newest valid slot; nil when there is none. A slot that is being written meanwhile may look broken: then the
+  /// other one counts, and if both look broken, the file is read again.
+  func newest() throws -> DurableMark? {
+    for attempt in 0..<20 {
+      if attempt > 0 { usleep(1000) }
+      if let mark = try slots().compactMap({ $0 }).max(by: { $0.generation < $1.generation }) { return mark }
+    }
+    return nil
+  }
+
+  /// Writes the mark to the slot of its generation. It is not synced.
+  func write(_ mark: DurableMark) throws {
+    let bytes = mark.encoded()
+    let offset = Self.slotOffsets[Int(mark.generation % 2)]
+    try bytes.withUnsafeBytes { buffer throws in try file.write(buffer, at: offset) }
+  }
+
+  private func slots() throws -> [DurableMark?] {
+    var bytes = [UInt8](repeating: 0, count: Self.readLength)
+    _ = try bytes.withUnsafeMutableBytes { buffer throws in try file.read(into: buffer, at: 0) }
+    return Self.slotOffsets.map { DurableMark(bytes[Int($0)..<Int($0) + DurableMark.size]) }
+  }
+}

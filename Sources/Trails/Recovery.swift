@@ -1,0 +1,178 @@
+import Changes
+import CodecKit
+import SystemKit
+
+/// Finds the end of a trail for its writer: checks what stands before the durable mark, keeps the whole transactions
+/// behind it, cuts the rest off (`docs/trail-format.md`, Recovery). The caller has the lock.
+struct Recovery {
+  /// A border between transactions: where the writer goes on.
+  struct End {
+    var segment: UInt64
+    var fileOffset: UInt64
+    var contentOffset: UInt64
+    var chain: ChainHash
+    var lastNumber: UInt64
+    var lastHeader: TransactionHeader?
+    var lastSchemaID: UInt64
+    var isSealed: Bool
+  }
+
+  let folder: TrailFolder
+  let mark: DurableMark
+  let name: TrailName
+  private(set) var cut: TrailRecovery?
+
+  init(_ folder: TrailFolder, _ mark: DurableMark, _ name: TrailName) {
+    self.folder = folder
+    self.mark = mark
+    self.name = name
+  }
+
+  /// Everything up to the end is synced afterwards; the mark is not moved.
+  mutating func run() throws -> End {
+    let segments = try folder.segments()
+    var cursor = try open(mark.segment, lastHeader: nil)
+    try readToMark(cursor)
+    var end = try recoverBehindMark(cursor, hasLater: segments.contains { $0 > mark.segment })
+    while end.isSealed, segments.contains(end.segment + 1) {
+      do {
+        cursor = try open(end.segment + 1, lastHeader: end.lastHeader)
+      } catch let fault as SegmentFault where fault.kind == .torn {
+        try dropUnfinished(end.segment + 1, fault, hasLater: segments.contains { $0 > end.segment + 1 })
+        return try withHeader(end)
+      }
+      try check(cursor.header, follows: end)
+      end = try recoverBehindMark(cursor, hasLater: segments.contains { $0 > end.segment + 1 })
+    }
+    return try withHeader(end)
+  }
+
+  private func open(_ number: UInt64, lastHeader: TransactionHeader?) throws -> SegmentCursor {
+    let cursor: SegmentCursor
+    do { cursor = try SegmentCursor(folder, number, lastHeader: lastHeader) } catch let error as FileError
+      where error.isMissing
+    {
+      throw folder.damaged(Position(segment: number, offset: 0), "segment \(number.hex(8)) is missing")
+    }
+    guard cursor.header.trail == mark.trail else {
+      throw cursor.fault(.content, 0, "segment is of trail \(cursor.header.trail), the durable mark of \(mark.trail)")
+    }
+    guard cursor.header.name == name else {
+      throw CairnError(
+        .stateForeign, "folder \(folder.path) holds the trail \(cursor.header.name), not \(name)",
+        hint: "give each capture a state folder and a name of its own", context: ["trail": folder.label])
+    }
+    return cursor
+  }
+
+  private func check(_ header: SegmentHeader, follows end: End) throws {
+    guard header.chain == end.chain, header.firstTransaction == end.lastNumber + 1 else {
+      throw folder.damaged(
+        Position(segment: header.number, offset: 0), "the segment does not follow segment \(end.segment.hex(8))")
+    }
+  }
+
+  private func readToMark(_ cursor: SegmentCursor) throws {
+    while cursor.fileOffset < mark.fileOffset {
+      try cursor.loadBlock(limit: mark.fileOffset)
+      while try cursor.nextRecord() != nil {}
+    }
+    if mark.fileOffset < cursor.fileOffset {
+      throw cursor.fault(.content, 0, "the durable mark stands inside of the segment header")
+    }
+    if let problem = cursor.problem(at: mark) { throw cursor.fault(.content, cursor.contentEnd, problem) }
+  }
+
+  /// Reads the whole blocks behind the cursor's place and cuts the segment behind the last border.
+  private mutating func recoverBehindMark(_ cursor: SegmentCursor, hasLater: Bool) throws -> End {
+    let start = cursor.number == mark.segment ? cursor.fileOffset : 0
+    let size = try cursor.file.size
+    var end = Self.end(cursor)
+    var tear: SegmentFault?
+    while !end.isSealed, cursor.fileOffset < size {
+      do { try cursor.loadBlock(limit: size) } catch let fault as SegmentFault where fault.kind == .torn {
+        tear = fault
+        break
+      }
+      while try cursor.nextRecord() != nil {}
+      if cursor.isAtBorder { end = Self.end(cursor) }
+    }
+    if !end.isSealed {
+      // The next segment is created only when the seal of this one has been synced.
+      if hasLater {
+        throw tear ?? cursor.fault(.torn, cursor.contentEnd, "the seal is missing, but there is a later segment")
+      }
+      let search = TailSearch(
+        file: cursor.file, size: size, breakOffset: cursor.fileOffset, contentOffset: cursor.contentEnd)
+      if let tear, let later = try search.laterSyncedBlock() {
+        throw folder.damaged(
+          tear.position, "\(tear.problem); a block behind it, at file offset \(later), proves that it was synced")
+      }
+    }
+    try cutAndSync(cursor, start: start, end: end, size: size)
+    return end
+  }
+
+  private static func end(_ cursor: SegmentCursor) -> End {
+    End(
+      segment: cursor.number, fileOffset: cursor.fileOffset, contentOffset: cursor.contentEnd,
+      chain: cursor.chainAtEnd(), lastNumber: cursor.transactions.lastNumber,
+      lastHeader: cursor.transactions.lastHeader, lastSchemaID: cursor.lastSchemaID, isSealed: cursor.isSealed)
+  }
+
+  private mutating func cutAndSync(_ cursor: SegmentCursor, start: UInt64, end: End, size: UInt64) throws {
+    let search = TailSearch(
+      file: cursor.file, size: size, breakOffset: end.fileOffset, contentOffset: end.contentOffset)
+    let torn = try search.usedBytes()
+    guard torn > 0 || end.fileOffset > start || end.isSealed else { return }
+    let file = try File(cursor.file.path, .readWrite)
+    try rewrite(file, from: start, to: end.fileOffset)
+    if torn > 0 || end.isSealed { try file.truncate(to: end.fileOffset) }
+    try file.sync()
+    try file.close()
+    if torn > 0 {
+      cut = TrailRecovery(
+        bytes: torn + (cut?.bytes ?? 0), position: Position(segment: end.segment, offset: end.contentOffset))
+    }
+  }
+
+  /// Writes bytes again as they are: after a failed sync they may be in memory only, and taken for clean.
+  private func rewrite(_ file: File, from start: UInt64, to end: UInt64) throws {
+    var window = Scratch(capacity: 1 << 20)
+    var offset = start
+    while offset < end {
+      let piece = window.bytes(Int(min(1 << 20, end - offset)))
+      guard try file.read(into: piece, at: offset) == piece.count else {
+        throw folder.damaged(nil, "\(file.path) became shorter while it was recovered")
+      }
+      try file.write(UnsafeRawBufferPointer(piece), at: offset)
+      offset += UInt64(piece.count)
+    }
+  }
+
+  /// Removes a segment whose creation was cut short: its header is not whole and no block stands in it.
+  private mutating func dropUnfinished(_ number: UInt64, _ fault: SegmentFault, hasLater: Bool) throws {
+    let file = try File(folder.segmentPath(number), .read)
+    let search = TailSearch(file: file, size: try file.size, breakOffset: 0, contentOffset: 0)
+    if try hasLater || search.laterSyncedBlock() != nil { throw fault }
+    cut = TrailRecovery(bytes: try search.usedBytes() + (cut?.bytes ?? 0), position: fault.position)
+    try Folder.remove(folder.segmentPath(number))
+    try Folder.sync(folder.path)
+  }
+
+  /// The header of the last transaction stands in the segment before when the last one has none yet.
+  private func withHeader(_ end: End) throws -> End {
+    guard end.lastHeader == nil, end.lastNumber > 0 else { return end }
+    var end = end
+    let cursor = try open(end.segment - 1, lastHeader: nil)
+    while !cursor.isSealed {
+      try cursor.loadBlock(limit: cursor.file.size)
+      while try cursor.nextRecord() != nil {}
+    }
+    guard cursor.transactions.lastNumber == end.lastNumber, let header = cursor.transactions.lastHeader else {
+      throw cursor.fault(.content, cursor.contentEnd, "transaction \(end.lastNumber) is missing")
+    }
+    end.lastHeader = header
+    return end
+  }
+}

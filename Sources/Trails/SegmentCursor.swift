@@ -1,0 +1,216 @@
+import Changes
+import CodecKit
+import SystemKit
+
+/// Reads one segment from its first block on, one block at a time, and checks everything that can be checked.
+///
+/// Throws ``SegmentFault`` and `FileError`. After an error the cursor is of no use.
+final class SegmentCursor {
+  let header: SegmentHeader
+  let file: File
+  /// Behind the loaded block, in the file.
+  private(set) var fileOffset: UInt64
+  private var flags: BlockHeader.Flags = []
+  private(set) var transactions: TransactionTracker
+  private(set) var schemas: [UInt64: TableSchema] = [:]
+  private(set) var lastSchemaID: UInt64 = 0
+  /// Content offset of the record that was returned last.
+  private(set) var recordOffset: UInt64 = 0
+  /// Content offset behind the last commit that was returned.
+  private(set) var commitOffset: UInt64 = 0
+
+  /// Memory above it is kept only for a block that needs it.
+  private let usualBytes = 1 << 20
+  private var stored = Scratch(capacity: 64 << 10)
+  private var unpacked = Scratch(capacity: 128 << 10)
+  private let zstd = Zstd()
+  private let hasher: SHA256
+  /// Of the loaded block; empty before the first.
+  private var content = UnsafeRawBufferPointer(start: nil, count: 0)
+  private var contentStart: UInt64 = 0
+  private var records = ByteReader(UnsafeRawBufferPointer(start: nil, count: 0))
+  /// How much of the content the hasher has seen.
+  private var hashedCount = 0
+  private var isHashed = true
+  /// Behind the last block that was left.
+  private var chain: ChainHash
+  private var knownCommitChain: ChainHash?
+
+  /// Opens a segment and checks its header. `lastHeader` is that of the last transaction before it, where it is known.
+  init(_ folder: TrailFolder, _ number: UInt64, lastHeader: TransactionHeader? = nil) throws {
+    file = try File(folder.segmentPath(number), .read)
+    header = try SegmentHeader.read(file, number: number)
+    hasher = try SHA256()
+    fileOffset = header.length
+    chain = header.chain
+    knownCommitChain = chain
+    transactions = TransactionTracker(lastNumber: header.firstTransaction - 1, lastHeader: lastHeader)
+  }
+
+  var number: UInt64 { header.number }
+  var isSealed: Bool { flags.contains(.seal) }
+  /// Whether the loaded block ends between two transactions.
+  var isAtBorder: Bool { !flags.isDisjoint(with: [.border, .seal]) }
+  /// Content offset behind the loaded block.
+  var contentEnd: UInt64 { contentStart + UInt64(content.count) }
+  var isAtBlockEnd: Bool { records.isAtEnd }
+
+  /// The chain hash behind the last commit that was returned, or before the segment.
+  var commitChain: ChainHash {
+    if let knownCommitChain { return knownCommitChain }
+    hash(to: Int(commitOffset - contentStart))
+    let result = ChainHash(hasher.peek()) ?? .zero
+    knownCommitChain = result
+    return result
+  }
+
+  /// The chain hash behind the loaded block, all of whose records have been read.
+  func chainAtEnd() -> ChainHash {
+    if !isHashed {
+      _ = commitChain
+      hash(to: content.count)
+      chain = ChainHash(hasher.finalize()) ?? .zero
+      isHashed = true
+    }
+    return chain
+  }
+
+  /// What does not agree with a mark that stands at the end of the loaded block, all of whose records have been read.
+  func problem(at mark: DurableMark) -> String? {
+    if mark.contentOffset != contentEnd { return "the durable mark says that this is \(mark.position)" }
+    if transactions.isOpen { return "the durable mark stands inside of transaction \(transactions.lastNumber + 1)" }
+    if mark.lastTransaction != transactions.lastNumber {
+      return "the last transaction is \(transactions.lastNumber), the durable mark says \(mark.lastTransaction)"
+    }
+    let chain = chainAtEnd()
+    return chain == mark.chain ? nil : "chain hash is \(chain), the durable mark says \(mark.chain)"
+  }
+
+  private func hash(to count: Int) {
+    hasher.update(UnsafeRawBufferPointer(rebasing: content[hashedCount..<count]))
+    hashedCount = count
+  }
+
+  /// The next record of the loaded block; nil at its end. Views into it are valid until the next block is loaded.
+  func nextRecord() throws -> Record? {
+    while !records.isAtEnd {
+      let start = records.offset
+      recordOffset = contentStart + UInt64(start)
+      let decoded: Record?
+      do {
+        let kind = try records.readByte()
+        let payload = try records.readCounted()
+        guard kind >= RecordKind.optional || (RecordKind.begin...RecordKind.decision).contains(kind) else {
+          throw fault(.version, recordOffset, "record kind \(kind) is unknown")
+        }
+        decoded = try Record.decode(kind: kind, payload)
+      } catch let error as DecodingError {
+        throw fault(.content, recordOffset, "record: \(error.problem)")
+      }
+      guard let record = decoded else {
+        if transactions.isOpen { continue }
+        throw fault(.content, recordOffset, "a record outside of a transaction")
+      }
+      if let problem = transactions.follow(record) { throw fault(.content, recordOffset, problem) }
+      switch record {
+      case .commit:
+        commitOffset = contentStart + UInt64(records.offset)
+        knownCommitChain = nil
+      case .schema(let id, let schema):
+        guard id == lastSchemaID + 1 else {
+          throw fault(.content, recordOffset, "schema id \(id) follows \(lastSchemaID)")
+        }
+        schemas[id] = schema
+        lastSchemaID = id
+      default: break
+      }
+      return record
+    }
+    guard !isAtBorder || !transactions.isOpen else {
+      throw fault(.content, contentEnd, "a border block ends inside of a transaction")
+    }
+    return nil
+  }
+
+  /// Loads the next block, which must end at the file offset `limit` or before; the loaded one must be read to its end.
+  func loadBlock(limit: UInt64) throws {
+    let before = chainAtEnd()
+    let start = contentEnd
+    var checksum: UInt32 = 0
+    let block = try readHeader(at: start, limit: limit, checksum: &checksum)
+    let length = Int(block.storedLength)
+    if length <= usualBytes { stored.shrink(above: usualBytes) }
+    let bytes = stored.bytes(length)
+    let found = try file.read(into: bytes, at: fileOffset + UInt64(BlockHeader.size))
+    guard found == length else { throw fault(.torn, start, "the file ends in a block") }
+    checksum = CRC32C.of(UnsafeRawBufferPointer(bytes), continuing: checksum)
+    guard checksum == block.checksum else {
+      throw fault(
+        .torn, start,
+        "block checksum is 0x\(UInt64(block.checksum).hex(8)), expected 0x\(UInt64(checksum).hex(8))")
+    }
+    guard block.contentOffset == start else {
+      throw fault(.torn, start, "the block says that it stands at \(block.contentOffset.hex(8))")
+    }
+    guard block.chain == before else {
+      throw fault(.torn, start, "chain hash before the block is \(block.chain), expected \(before)")
+    }
+    content = try unpack(block, UnsafeRawBufferPointer(bytes))
+    contentStart = start
+    records = ByteReader(content)
+    fileOffset += UInt64(BlockHeader.size + length)
+    flags = block.flags
+    hashedCount = 0
+    isHashed = content.isEmpty
+    if !isHashed { hasher.update(before.bytes) }
+  }
+
+  private func readHeader(at start: UInt64, limit: UInt64, checksum: inout UInt32) throws -> BlockHeader {
+    guard limit >= fileOffset, limit - fileOffset >= UInt64(BlockHeader.size) else {
+      throw fault(.torn, start, "the segment ends where a block should stand")
+    }
+    let room = limit - fileOffset - UInt64(BlockHeader.size)
+    let (block, sum) = try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in
+      guard try file.read(into: buffer, at: fileOffset) == buffer.count else {
+        throw fault(.torn, start, "the file ends in a block header")
+      }
+      let bytes = UnsafeRawBufferPointer(buffer)
+      return (BlockHeader(bytes), BlockHeader.checksumStart(bytes))
+    }
+    guard let block else { throw fault(.torn, start, "no block stands here") }
+    guard UInt64(block.storedLength) <= room else {
+      throw fault(.torn, start, "the block has \(block.storedLength) bytes, there is room for \(room)")
+    }
+    checksum = sum
+    return block
+  }
+
+  private func unpack(_ block: BlockHeader, _ bytes: UnsafeRawBufferPointer) throws -> UnsafeRawBufferPointer {
+    let length = Int(block.contentLength)
+    guard block.contentLength <= BlockHeader.contentLengthMax else {
+      throw fault(.content, block.contentOffset, "block content of \(length) bytes is too large")
+    }
+    guard !block.flags.contains(.seal) || length == 0 else {
+      throw fault(.content, block.contentOffset, "the seal has content")
+    }
+    switch block.codec {
+    case BlockHeader.Codec.none:
+      guard length == bytes.count else {
+        throw fault(.content, block.contentOffset, "content length is \(length), there are \(bytes.count) bytes")
+      }
+      return bytes
+    case BlockHeader.Codec.zstd:
+      if length <= usualBytes { unpacked.shrink(above: usualBytes) }
+      let target = unpacked.bytes(length)
+      guard zstd.decompress(bytes, into: target) else {
+        throw fault(.content, block.contentOffset, "the block does not decompress to \(length) bytes")
+      }
+      return UnsafeRawBufferPointer(target)
+    default: throw fault(.version, block.contentOffset, "codec \(block.codec) is unknown")
+    }
+  }
+
+  func fault(_ kind: SegmentFault.Kind, _ offset: UInt64, _ problem: String) -> SegmentFault {
+    SegmentFault(kind, Position(segment: number, offset: offset), problem)
+  }
+}

@@ -1,0 +1,96 @@
+import Changes
+import CodecKit
+import SystemKit
+
+/// The header of a segment (`docs/trail-format.md`, Segment).
+struct SegmentHeader: Equatable {
+  static let magic: UInt64 = 0x4c52_544e_5249_4143  // CAIRNTRL
+  static let version: UInt16 = 1
+  /// What this version writes: room for two names of 200 bytes. A reader takes any length.
+  static let usualLength = 512
+  /// Bytes before the names.
+  private static let fixedLength = 88
+
+  var trail: TrailID
+  var number: UInt64
+  /// µs since 1970 UTC.
+  var created: Int64
+  var firstTransaction: UInt64
+  var chain: ChainHash
+  var name: TrailName
+  /// In bytes: where the first block stands.
+  var length = UInt64(usualLength)
+
+  /// The header's bytes; nil when a name is too long for it.
+  func encoded() -> [UInt8]? {
+    let length = Int(length)
+    var out = ByteWriter(capacity: length)
+    out.appendFixed(Self.magic)
+    out.appendFixed(Self.version)
+    out.appendFixed(UInt16(length))
+    out.appendFixed(UInt32(0))
+    out.append(trail.bytes)
+    out.appendFixed(number)
+    out.appendFixed(created)
+    out.appendFixed(firstTransaction)
+    out.append(chain.bytes)
+    for part in [name.origin, name.name] {
+      guard part.utf8.count + 2 <= length - 4 - out.count else { return nil }
+      out.appendFixed(UInt16(part.utf8.count))
+      out.append(Array(part.utf8))
+    }
+    while out.count < length - 4 { out.append(0) }
+    out.appendFixed(CRC32C.of(out.bytes))
+    return Array(out.bytes)
+  }
+
+  /// Reads and checks the header of segment `number`.
+  static func read(_ file: File, number: UInt64) throws -> SegmentHeader {
+    func fault(_ problem: String, _ kind: SegmentFault.Kind = .torn) -> SegmentFault {
+      SegmentFault(kind, Position(segment: number, offset: 0), problem)
+    }
+    var start = [UInt8](repeating: 0, count: 16)
+    let found = try start.withUnsafeMutableBytes { buffer throws in try file.read(into: buffer, at: 0) }
+    guard found == 16 else { throw fault("the file ends in the segment header, after \(found) bytes") }
+    var fixed = Fields(start)
+    let magic: UInt64 = fixed.next()
+    let version: UInt16 = fixed.next()
+    let length: UInt16 = fixed.next()
+    let features: UInt32 = fixed.next()
+    guard magic == Self.magic else { throw fault("segment magic is 0x\(magic.hex(16)), expected 0x\(Self.magic.hex(16))") }
+    guard version == Self.version else {
+      throw fault("format version is \(version), this program knows \(Self.version)", .version)
+    }
+    guard Int(length) >= fixedLength + 8 else { throw fault("segment header length is \(length)") }
+
+    var bytes = [UInt8](repeating: 0, count: Int(length))
+    let whole = try bytes.withUnsafeMutableBytes { buffer throws in try file.read(into: buffer, at: 0) }
+    guard whole == bytes.count else { throw fault("the file ends in the segment header, after \(whole) bytes") }
+    let expected = CRC32C.of(Array(bytes.dropLast(4)))
+    var tail = Fields(Array(bytes.suffix(4)))
+    let checksum: UInt32 = tail.next()
+    guard checksum == expected else {
+      throw fault("segment header checksum is 0x\(UInt64(checksum).hex(8)), expected 0x\(UInt64(expected).hex(8))")
+    }
+    guard features & 0xffff == 0 else { throw fault("feature bits are 0x\(UInt64(features).hex(8))", .version) }
+    return try bytes.withUnsafeBytes { buffer throws in
+      var r = ByteReader(UnsafeRawBufferPointer(rebasing: buffer[16..<buffer.count - 4]))
+      do {
+        guard let trail = TrailID(try r.read(16)) else { throw fault("no trail id") }
+        let written: UInt64 = try r.readFixed()
+        let created: Int64 = try r.readFixed()
+        let first: UInt64 = try r.readFixed()
+        guard let chain = ChainHash(try r.read(32)) else { throw fault("no chain hash") }
+        let origin = String(decoding: try r.read(Int(try r.readFixed(UInt16.self))), as: UTF8.self)
+        let name = String(decoding: try r.read(Int(try r.readFixed(UInt16.self))), as: UTF8.self)
+        guard written == number else { throw fault("segment number is \(written), expected \(number)", .content) }
+        guard first > 0 else { throw fault("number of the first transaction is 0", .content) }
+        return SegmentHeader(
+          trail: trail, number: number, created: created, firstTransaction: first, chain: chain,
+          name: TrailName(origin: origin, name: name), length: UInt64(length))
+      } catch let error as DecodingError {
+        throw fault("segment header: \(error.problem)", .content)
+      }
+    }
+  }
+}

@@ -1,0 +1,81 @@
+import CodecKit
+import Glibc
+import SystemKit
+
+/// Looks through what stands in a segment's file behind a place where its chain of blocks breaks.
+struct TailSearch {
+  private static let windowBytes = 1 << 20
+
+  let file: File
+  let size: UInt64
+  /// File offset where no whole block stands.
+  let breakOffset: UInt64
+  /// Content offset there.
+  let contentOffset: UInt64
+
+  /// The file offset of a whole block that was written when the segment had been synced beyond the break: it proves
+  /// that the break is damage. Nil: a torn tail.
+  func laterSyncedBlock() throws -> UInt64? {
+    var window = Scratch(capacity: Self.windowBytes)
+    var offset = breakOffset + 1
+    while offset < size {
+      let buffer = window.bytes(Self.windowBytes)
+      let found = try file.read(into: buffer, at: offset)
+      var at = 0
+      while found - at >= 4, let base = buffer.baseAddress, let hit = memchr(base + at, 0x43, found - at - 3) {
+        at = UnsafeRawPointer(hit) - UnsafeRawPointer(base)
+        let magic = UInt32(littleEndian: buffer.loadUnaligned(fromByteOffset: at, as: UInt32.self))
+        if magic == BlockHeader.magic, try isLaterSyncedBlock(offset + UInt64(at)) { return offset + UInt64(at) }
+        at += 1
+      }
+      if found < buffer.count { break }
+      // A magic may stand across the border of two windows.
+      offset += UInt64(found - 3)
+    }
+    return nil
+  }
+
+  /// How many bytes behind the break are not just allocated: up to the last one that is not zero.
+  func usedBytes() throws -> UInt64 {
+    var window = Scratch(capacity: Self.windowBytes)
+    var offset = breakOffset
+    var end = breakOffset
+    while offset < size {
+      let buffer = window.bytes(Self.windowBytes)
+      let found = try file.read(into: buffer, at: offset)
+      if found == 0 { break }
+      if !isZero(UnsafeRawBufferPointer(rebasing: buffer[..<found])) {
+        var last = found - 1
+        while buffer[last] == 0 { last -= 1 }
+        end = offset + UInt64(last) + 1
+      }
+      offset += UInt64(found)
+    }
+    return end - breakOffset
+  }
+
+  private func isZero(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    guard let base = bytes.baseAddress, bytes.count > 1 else { return bytes.allSatisfy { $0 == 0 } }
+    return bytes[0] == 0 && memcmp(base, base + 1, bytes.count - 1) == 0
+  }
+
+  private func isLaterSyncedBlock(_ offset: UInt64) throws -> Bool {
+    var window = Scratch(capacity: 64 << 10)
+    let bytes = window.bytes(BlockHeader.size)
+    guard try file.read(into: bytes, at: offset) == bytes.count, let block = BlockHeader(UnsafeRawBufferPointer(bytes))
+    else { return false }
+    let start = offset + UInt64(BlockHeader.size)
+    guard block.durable > breakOffset, block.durable <= offset, block.contentOffset >= contentOffset,
+      UInt64(block.storedLength) <= size - min(size, start)
+    else { return false }
+    var checksum = BlockHeader.checksumStart(UnsafeRawBufferPointer(bytes))
+    var done: UInt64 = 0
+    while done < UInt64(block.storedLength) {
+      let piece = window.bytes(min(64 << 10, Int(UInt64(block.storedLength) - done)))
+      guard try file.read(into: piece, at: start + done) == piece.count else { return false }
+      checksum = CRC32C.of(UnsafeRawBufferPointer(piece), continuing: checksum)
+      done += UInt64(piece.count)
+    }
+    return checksum == block.checksum
+  }
+}

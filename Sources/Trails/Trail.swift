@@ -1,0 +1,93 @@
+import Changes
+import SystemKit
+
+/// What can be done with whole trails. Nothing here needs the writer's lock; a writer may go on meanwhile.
+package enum Trail {
+  /// The names of the trails below a state folder: its folders `NODE.NAME` that hold a durable mark, in order. Empty
+  /// when there is no such folder.
+  package static func names(state: String) throws -> [TrailName] {
+    let entries: [String]
+    do throws(FileError) { entries = try Folder.names(state) } catch {
+      if error.isMissing { return [] }
+      throw error.asCairnError(doing: "list the trails")
+    }
+    return entries.compactMap { TrailName($0) }
+      .filter { Folder.exists(TrailFolder("\(state)/\($0)").markPath) }
+  }
+
+  /// What is known of each trail below a state folder. Throws the first error.
+  package static func list(state: String) throws -> [TrailInfo] {
+    try names(state: state).map { try info(folder: "\(state)/\($0)") }
+  }
+
+  /// Reads the durable mark and the header of each segment.
+  package static func info(folder path: String) throws -> TrailInfo {
+    let folder = TrailFolder(path)
+    do { return try info(folder) } catch { throw folder.outward(error) }
+  }
+
+  /// Reads everything from the oldest segment to the durable end as it is now and checks all that can be checked:
+  /// checksums, chain, segment headers, every record, and every value of every image. Throws at the first fault.
+  ///
+  /// `progress` gets bytes of files, now and then.
+  package static func verify(
+    folder path: String, progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
+  ) throws -> TrailSummary {
+    let folder = TrailFolder(path)
+    do {
+      let info = try info(folder)
+      let reader = try TrailReader.open(folder: path, at: nil)
+      var verification = Verification(reader: reader, folder: folder)
+      try verification.run(info, progress)
+      progress(info.bytes, info.bytes)
+      return verification.summary
+    } catch { throw folder.outward(error) }
+  }
+
+  /// Deletes the sealed segments before the one in which `below` stands, oldest first, and returns their numbers. What
+  /// is deleted cannot be read again: `below` must be no further than every reader's durable checkpoint.
+  ///
+  /// The live segment stays, and so does the one before it as long as the live one holds no transaction: the writer
+  /// finds its last transaction there.
+  package static func purge(folder path: String, below: Position) throws -> [UInt64] {
+    let folder = TrailFolder(path)
+    do {
+      let (_, mark) = try folder.openMark()
+      let kept = mark.contentOffset > 0 ? mark.segment : mark.segment - min(mark.segment, 1)
+      let deleted = try folder.segments().filter { $0 < min(below.segment, kept) }
+      for number in deleted { try Folder.remove(folder.segmentPath(number)) }
+      if !deleted.isEmpty { try Folder.sync(path) }
+      return deleted
+    } catch { throw folder.outward(error, "purge") }
+  }
+
+  private static func info(_ folder: TrailFolder) throws -> TrailInfo {
+    let (_, mark) = try folder.openMark()
+    var segments: [TrailInfo.Segment] = []
+    var name: TrailName?
+    for number in try folder.segments() where number <= mark.segment {
+      guard let (header, size) = try header(folder, number) else { continue }
+      let isLive = number == mark.segment
+      segments.append(
+        .init(
+          number: number, bytes: isLive ? mark.fileOffset : size, isSealed: !isLive,
+          firstTransaction: header.firstTransaction, created: header.created))
+      name = header.name
+    }
+    guard let first = segments.first, segments.last?.number == mark.segment, let name else {
+      throw folder.damaged(mark.position, "segment \(mark.segment.hex(8)) is missing")
+    }
+    return TrailInfo(
+      folder: folder.path, name: name, id: mark.trail, segments: segments,
+      firstPosition: Position(segment: first.number, offset: 0), end: mark.checkpoint,
+      lastTransaction: mark.lastTransaction, bytes: segments.reduce(0) { $0 + $1.bytes })
+  }
+
+  /// Nil when the segment has just been purged.
+  private static func header(_ folder: TrailFolder, _ number: UInt64) throws -> (SegmentHeader, UInt64)? {
+    do {
+      let file = try File(folder.segmentPath(number), .read)
+      return (try SegmentHeader.read(file, number: number), try file.size)
+    } catch let error as FileError where error.isMissing { return nil }
+  }
+}

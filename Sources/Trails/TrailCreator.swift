@@ -1,0 +1,45 @@
+import Changes
+import CodecKit
+import SystemKit
+
+/// Makes a new trail: its first segment, then its durable mark, each synced. A trail exists when it has a mark.
+struct TrailCreator {
+  let folder: TrailFolder
+  let name: TrailName
+  let options: TrailOptions
+  let encoder: BlockEncoder
+
+  /// Whether the folder holds no trail: nothing, or what a creation that was cut short has left, which is removed.
+  /// Throws `.trailDamaged` when it holds a trail that has lost its mark.
+  func isNeeded() throws -> Bool {
+    if Folder.exists(folder.markPath) { return false }
+    for number in try folder.segments() {
+      let file = try File(folder.segmentPath(number), .read)
+      let search = TailSearch(file: file, size: try file.size, breakOffset: 0, contentOffset: 0)
+      guard number == 1, try search.laterSyncedBlock() == nil else {
+        throw folder.damaged(nil, "there are segments, but the file durable is missing")
+      }
+      try Folder.remove(folder.segmentPath(number))
+    }
+    return true
+  }
+
+  /// `now`: µs since 1970 UTC.
+  func create(_ now: Int64) throws {
+    guard let id = TrailID(randomBytes(16)) else { throw folder.bug("no random bytes") }
+    let header = SegmentHeader(
+      trail: id, number: 1, created: now, firstTransaction: 1, chain: .zero, name: name)
+    let segment = try LiveSegment(folder, header, encoder, allocateBytes: options.allocateBytes)
+    try segment.close()
+    let mark = DurableMark(
+      generation: 1, segment: 1, fileOffset: segment.place.fileOffset, contentOffset: 0, chain: .zero,
+      lastTransaction: 0, trail: id)
+    if Folder.exists(folder.newMarkPath) { try Folder.remove(folder.newMarkPath) }
+    let marks = try MarkFile(folder.newMarkPath, .create)
+    try marks.write(mark)
+    try marks.file.sync()
+    try marks.file.close()
+    try Folder.rename(folder.newMarkPath, to: folder.markPath)
+    try Folder.sync(folder.path)
+  }
+}

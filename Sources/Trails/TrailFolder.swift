@@ -1,0 +1,83 @@
+import Changes
+import SystemKit
+
+/// The folder of a trail: which files are in it, and errors that name it.
+struct TrailFolder {
+  let path: String
+  /// As printed: the folder's own name.
+  let label: String
+
+  init(_ path: String) {
+    self.path = path
+    label = Folder.lastName(of: path)
+  }
+
+  var markPath: String { path + "/durable" }
+  var newMarkPath: String { path + "/durable.new" }
+  var lockPath: String { path + "/lock" }
+  func segmentPath(_ number: UInt64) -> String { "\(path)/\(number.hex(8)).seg" }
+
+  /// The numbers of the segments that are there, in order.
+  func segments() throws(FileError) -> [UInt64] {
+    var numbers: [UInt64] = []
+    for name in try Folder.names(path) {
+      guard let dot = name.utf8.firstIndex(of: UInt8(ascii: ".")), let number = UInt64(name[..<dot], radix: 16),
+        number > 0, name == number.hex(8) + ".seg"
+      else { continue }
+      numbers.append(number)
+    }
+    return numbers.sorted()
+  }
+
+  /// The mark as it stands now. Throws `.trailMissing` when there is none, `.trailDamaged` when it cannot be read.
+  func openMark() throws -> (MarkFile, DurableMark) {
+    let file: MarkFile
+    do throws(FileError) { file = try MarkFile(markPath, .read) } catch {
+      if error.isMissing { throw missing() }
+      throw error.asCairnError(doing: "read trail \(label)")
+    }
+    guard let mark = try file.newest() else { throw damaged(nil, "both slots of the durable mark are broken") }
+    return (file, mark)
+  }
+
+  func missing() -> CairnError {
+    CairnError(
+      .trailMissing, "there is no trail \(label): \(markPath) does not exist",
+      hint: "start the capture that writes it, or check the name and the state folder", context: ["trail": label])
+  }
+
+  func damaged(_ position: Position?, _ problem: String) -> CairnError {
+    var context = ["trail": label]
+    context["position"] = position?.description
+    return CairnError(
+      .trailDamaged, "cannot read trail \(label)\(position.map { " at \($0)" } ?? ""): \(problem)",
+      hint: "run 'cairn trail verify \(label)'; put back a good copy of the segment, or begin anew with a refresh",
+      context: context)
+  }
+
+  func foreign(_ checkpoint: Checkpoint, _ problem: String) -> CairnError {
+    CairnError(
+      .checkpointForeign, "cannot go on reading trail \(label) at \(checkpoint.position): \(problem)",
+      hint: "the changes between are not in this trail: refresh the tables of the target",
+      context: ["trail": label, "position": checkpoint.position.description])
+  }
+
+  func bug(_ problem: String) -> CairnError {
+    CairnError(.bug, "trail \(label): \(problem)", hint: "report this as a bug", remedy: .bug, context: ["trail": label])
+  }
+
+  /// Any error of this module as it crosses its border; `doing` completes "cannot … trail NODE.NAME".
+  func outward(_ error: any Error, _ doing: String = "read") -> CairnError {
+    switch error {
+    case let error as CairnError: return error
+    case let error as FileError: return error.asCairnError(doing: "\(doing) trail \(label)")
+    case let fault as SegmentFault:
+      if fault.kind != .version { return damaged(fault.position, fault.problem) }
+      return CairnError(
+        .trailVersion, "cannot read trail \(label) at \(fault.position): \(fault.problem)",
+        hint: "the trail was written by a later version: upgrade this program",
+        context: ["trail": label, "position": fault.position.description])
+    default: return bug("\(error)")
+    }
+  }
+}

@@ -1,0 +1,309 @@
+import Changes
+import CodecKit
+import SystemKit
+
+/// Appends transactions to a trail. There is one writer per trail, which holds the lock of the folder.
+///
+/// One thread uses a writer. Every error is a `CairnError`. When writing or syncing fails, the writer is poisoned: every
+/// later call throws the same error, and nothing is tried again. What to do then is to close it, mend the cause, and
+/// open another, which keeps all whole transactions. Memory is bounded by a few blocks, however large a transaction is.
+package final class TrailWriter {
+  package let name: TrailName
+  /// Random, drawn when the trail was created.
+  package let id: TrailID
+  /// What was cut off when the trail was opened; nil if nothing was.
+  package let recovery: TrailRecovery?
+  /// Of the last complete transaction, synced or not; nil in an empty trail.
+  package private(set) var lastHeader: TransactionHeader?
+
+  private let folder: TrailFolder
+  private let options: TrailOptions
+  private let now: () -> Int64
+  private let lock: File
+  private let marks: MarkFile
+  private let encoder: BlockEncoder
+  private var mark: DurableMark
+  private var segment: LiveSegment
+  private var failure: CairnError?
+
+  /// Whole transactions that have not been written yet.
+  private var pending: ByteWriter
+  /// Records of the open transaction that have not been written yet.
+  private var current: ByteWriter
+  private var payload = ByteWriter()
+  private var header: TransactionHeader?
+  private var changes: UInt64 = 0
+  /// Where the first block of the open transaction stands, once it has one.
+  private var spilledFrom: LiveSegment.Place?
+  private var schemaIDs: [UInt64: UInt64] = [:]
+  private var lastSchemaID: UInt64
+  /// Tokens that were first used in the open transaction.
+  private var newTokens: [UInt64] = []
+
+  /// Opens the trail in `folder`, or creates it and its folder.
+  ///
+  /// A trail that is there is read from the beginning of its last segment; all whole transactions in it are synced
+  /// afterwards. `now` gives µs since 1970 UTC and dates segments. Throws `.trailBusy` when another writer has the
+  /// lock, `.trailDamaged`, `.trailVersion`, `.stateForeign` for a trail of another name, `.diskFull`.
+  package static func open(
+    folder path: String, name: TrailName, options: TrailOptions = .init(), now: @escaping () -> Int64
+  ) throws -> TrailWriter {
+    let folder = TrailFolder(path)
+    do { return try TrailWriter(folder, name, options, now) } catch { throw folder.outward(error, "open") }
+  }
+
+  private init(_ folder: TrailFolder, _ name: TrailName, _ options: TrailOptions, _ now: @escaping () -> Int64) throws {
+    guard TrailName.isValid(name.origin), TrailName.isValid(name.name) else {
+      throw CairnError(
+        .usage, "\(name) is no name for a trail", hint: "use letters, digits, '-' and '_', as in till-7.pos",
+        remedy: .badInput)
+    }
+    self.folder = folder
+    self.name = name
+    self.options = options
+    self.now = now
+    encoder = try BlockEncoder(compress: options.compress)
+    pending = ByteWriter(capacity: options.blockBytes + 4096)
+    current = ByteWriter(capacity: options.blockBytes + 4096)
+    lock = try Self.lock(folder)
+    let creator = TrailCreator(folder: folder, name: name, options: options, encoder: encoder)
+    if try creator.isNeeded() { try creator.create(now()) }
+
+    var newest: DurableMark
+    (_, newest) = try folder.openMark()
+    marks = try MarkFile(folder.markPath, .readWrite)
+    var recovered = Recovery(folder, newest, name)
+    let end = try recovered.run()
+    recovery = recovered.cut
+    id = newest.trail
+    lastHeader = end.lastHeader
+    if end.isSealed {
+      let next = Self.header(newest.trail, after: end, name, now())
+      segment = try LiveSegment(folder, next, encoder, allocateBytes: options.allocateBytes)
+      lastSchemaID = 0
+    } else {
+      segment = try LiveSegment(folder, end, encoder, allocateBytes: options.allocateBytes)
+      lastSchemaID = end.lastSchemaID
+    }
+    newest = newest.moved(to: segment, lastTransaction: end.lastNumber)
+    mark = newest
+    try Folder.sync(folder.path)
+    try marks.write(newest)
+    try marks.file.sync()
+  }
+
+  /// The place up to which the trail is synced.
+  package var end: Checkpoint { mark.checkpoint }
+
+  /// Begins a transaction. Returns its header with the number and the clock filled in: the number is the last one plus
+  /// one; the clock is the greatest of the commit time, the last clock plus one, and the clock that was given.
+  package func begin(_ given: TransactionHeader) throws -> TransactionHeader {
+    try check(isOpen: false)
+    var header = given
+    let clock = (lastHeader?.clock ?? 0).addingReportingOverflow(1)
+    let number = lastNumber.addingReportingOverflow(1)
+    guard !clock.overflow, !number.overflow else { throw folder.bug("clock or transaction number is at its end") }
+    header.number = number.partialValue
+    header.clock = max(UInt64(clamping: given.commitTime), clock.partialValue, given.clock)
+    self.header = header
+    changes = 0
+    payload.removeAll()
+    payload.append(header)
+    try add(RecordKind.begin, payload.bytes)
+    return header
+  }
+
+  /// The id of a schema in the segment that is being written. Writes the schema record when the segment does not have
+  /// it yet. `token` is the caller's own number for this table and epoch; a token always stands for the same schema.
+  package func schemaID(_ schema: TableSchema, token: UInt64) throws -> UInt64 {
+    if failure == nil, header != nil, let id = schemaIDs[token] { return id }
+    try check(isOpen: true)
+    payload.removeAll()
+    payload.appendVarint(lastSchemaID + 1)
+    payload.append(schema)
+    try add(RecordKind.schema, payload.bytes)
+    lastSchemaID += 1
+    schemaIDs[token] = lastSchemaID
+    newTokens.append(token)
+    return lastSchemaID
+  }
+
+  /// Adds a record to the open transaction. Begin, commit and schema records have calls of their own.
+  package func append(kind: UInt8, _ payload: UnsafeRawBufferPointer) throws {
+    try check(isOpen: true)
+    switch kind {
+    case RecordKind.change, RecordKind.refreshRow:
+      try add(kind, payload)
+      changes += 1
+    case RecordKind.begin, RecordKind.commit, RecordKind.schema:
+      throw folder.bug("a record of kind \(kind) is not the caller's to write")
+    default: try add(kind, payload)
+    }
+  }
+
+  /// Ends the transaction. It is whole, but not durable before the next ``sync()``.
+  package func commit() throws {
+    try check(isOpen: true)
+    guard let header else { return }
+    payload.removeAll()
+    payload.appendVarint(header.number)
+    payload.appendVarint(changes)
+    try add(RecordKind.commit, payload.bytes)
+    try poisoning {
+      if pending.count + current.count > options.blockBytes { try flush(&pending, .border) }
+      pending.append(current.bytes)
+    }
+    lastHeader = header
+    close(transaction: header)
+  }
+
+  /// Makes every commit so far durable: writes it, calls fdatasync, moves the durable mark. Begins another segment when
+  /// this one is large. Does nothing when all is durable already. Not to be called inside of a transaction.
+  ///
+  /// When this throws, the last transactions may or may not be in the trail; the next writer's `lastHeader` tells.
+  @discardableResult
+  package func sync() throws -> Checkpoint {
+    try check(isOpen: false)
+    return try poisoning {
+      try flush(&pending, [.border, .sync])
+      if !segment.isSynced {
+        try segment.sync()
+        mark = mark.moved(to: segment, lastTransaction: lastNumber)
+        try marks.write(mark)
+      }
+      if segment.place.fileOffset >= UInt64(options.segmentBytes), segment.place.contentOffset > 0 { try rotate() }
+      return end
+    }
+  }
+
+  /// Drops the open transaction, as if it had not begun. Does nothing when there is none.
+  package func abandon() throws {
+    if let failure { throw failure }
+    guard let header else { return }
+    try poisoning { if let place = spilledFrom { try segment.cut(to: place) } }
+    for token in newTokens { schemaIDs[token] = nil }
+    lastSchemaID -= UInt64(newTokens.count)
+    close(transaction: header)
+  }
+
+  /// Drops an open transaction, syncs everything and the mark, and gives the lock back. Also a poisoned writer gives
+  /// the lock back, and throws the error that poisoned it. No call may follow.
+  package func close() throws {
+    defer {
+      failure = failure ?? folder.bug("a writer is used after it was closed")
+      try? lock.close()
+    }
+    try abandon()
+    try sync()
+    try poisoning {
+      try marks.file.sync()
+      try segment.close()
+    }
+  }
+}
+
+// MARK: - Writing
+
+extension TrailWriter {
+  private var lastNumber: UInt64 { lastHeader?.number ?? 0 }
+
+  private func check(isOpen: Bool) throws {
+    if let failure { throw failure }
+    if (header != nil) != isOpen { throw folder.bug(isOpen ? "no transaction is open" : "a transaction is open") }
+  }
+
+  private func poisoning<T>(_ body: () throws -> T) throws -> T {
+    do { return try body() } catch {
+      let error = folder.outward(error, "write")
+      failure = error
+      throw error
+    }
+  }
+
+  private func add(_ kind: UInt8, _ payload: UnsafeRawBufferPointer) throws {
+    guard payload.count <= 1 << 30 else {
+      throw CairnError(
+        .unsupported, "a record of \(payload.count) bytes is larger than 1 GiB",
+        hint: "leave the table with this row out of the capture", context: ["trail": folder.label])
+    }
+    if current.count > 0, current.count + payload.count + 11 > options.blockBytes { try spill() }
+    current.append(kind)
+    current.appendCounted(payload)
+  }
+
+  /// Writes the records of the open transaction so far. They are cut off again if it is not committed. Blocks of whole
+  /// transactions come first, so a block never holds both.
+  private func spill() throws {
+    try poisoning {
+      try flush(&pending, .border)
+      if spilledFrom == nil { spilledFrom = segment.place }
+      try flush(&current, [])
+    }
+  }
+
+  private func flush(_ buffer: inout ByteWriter, _ flags: BlockHeader.Flags) throws {
+    guard buffer.count > 0 else { return }
+    try segment.append(buffer.bytes, flags)
+    empty(&buffer)
+  }
+
+  private func empty(_ buffer: inout ByteWriter) {
+    buffer.removeAll()
+    buffer.shrink(above: max(options.blockBytes * 2, 1 << 20))
+  }
+
+  private func close(transaction: TransactionHeader) {
+    header = nil
+    spilledFrom = nil
+    newTokens.removeAll(keepingCapacity: true)
+    empty(&current)
+  }
+
+  /// Seals the segment and begins the next. All is durable before: a crash at any point leaves a whole trail.
+  private func rotate() throws {
+    try segment.seal()
+    let place = segment.place
+    let header = SegmentHeader(
+      trail: id, number: segment.number + 1, created: now(), firstTransaction: lastNumber + 1, chain: place.chain,
+      name: name)
+    let next = try LiveSegment(folder, header, encoder, allocateBytes: options.allocateBytes)
+    let moved = mark.moved(to: next, lastTransaction: lastNumber)
+    try marks.write(moved)
+    try marks.file.sync()
+    mark = moved
+    try segment.close()
+    segment = next
+    schemaIDs.removeAll(keepingCapacity: true)
+    lastSchemaID = 0
+  }
+
+  private static func header(
+    _ trail: TrailID, after end: Recovery.End, _ name: TrailName, _ now: Int64
+  ) -> SegmentHeader {
+    SegmentHeader(
+      trail: trail, number: end.segment + 1, created: now, firstTransaction: end.lastNumber + 1, chain: end.chain,
+      name: name)
+  }
+
+  private static func lock(_ folder: TrailFolder) throws -> File {
+    try Folder.create(folder.path)
+    let lock = try File(folder.lockPath, .openOrCreate)
+    guard try lock.tryLock() else {
+      throw CairnError(
+        .trailBusy, "trail \(folder.label) has a writer already: \(folder.lockPath) is locked",
+        hint: "stop the other process ('fuser \(folder.lockPath)' names it)", remedy: .retry,
+        context: ["trail": folder.label])
+    }
+    return lock
+  }
+}
+
+extension DurableMark {
+  /// The next generation, at the end of what has been written and synced of a segment.
+  func moved(to segment: LiveSegment, lastTransaction: UInt64) -> DurableMark {
+    DurableMark(
+      generation: generation + 1, segment: segment.number, fileOffset: segment.durable,
+      contentOffset: segment.place.contentOffset, chain: segment.place.chain, lastTransaction: lastTransaction,
+      trail: trail)
+  }
+}

@@ -1,0 +1,48 @@
+import Changes
+
+/// Follows the structure of a trail's records: every record stands between a begin and its commit, numbers have no
+/// gaps, the commit counts the rows.
+struct TransactionTracker {
+  private(set) var lastNumber: UInt64
+  /// Of the last complete transaction that was seen, with the source position of its last progress record.
+  private(set) var lastHeader: TransactionHeader?
+  private var current: TransactionHeader?
+  private var changes: UInt64 = 0
+
+  /// `lastNumber`: of the transaction before the first record, 0 for none.
+  init(lastNumber: UInt64, lastHeader: TransactionHeader? = nil) {
+    self.lastNumber = lastNumber
+    self.lastHeader = lastHeader
+  }
+
+  var isOpen: Bool { current != nil }
+
+  /// What is wrong with a record at this place; nil when it is right.
+  mutating func follow(_ record: Record) -> String? {
+    switch record {
+    case .begin(let header):
+      if let current { return "transaction \(header.number) begins inside of transaction \(current.number)" }
+      guard lastNumber < .max, header.number == lastNumber + 1 else {
+        return "transaction \(header.number) follows transaction \(lastNumber)"
+      }
+      current = header
+      changes = 0
+    case .commit(let number, let counted):
+      guard let current else { return "a commit without a begin" }
+      guard number == current.number else { return "commit \(number) ends transaction \(current.number)" }
+      guard counted == changes else { return "commit \(number) counts \(counted) changes, there are \(changes)" }
+      lastNumber = number
+      lastHeader = current
+      self.current = nil
+    case .change, .refreshRow:
+      guard current != nil else { return "a row outside of a transaction" }
+      changes += 1
+    case .progress(let sourcePosition, _):
+      guard current != nil else { return "a record outside of a transaction" }
+      current?.sourcePosition = sourcePosition
+    default:
+      guard current != nil else { return "a record outside of a transaction" }
+    }
+    return nil
+  }
+}

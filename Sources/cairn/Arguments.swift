@@ -1,0 +1,83 @@
+import Changes
+
+/// The words behind a command, checked against its options.
+struct Arguments {
+  private(set) var operands: [String] = []
+  private var values: [String: String] = [:]
+  private var switches: Set<String> = []
+  private let command: String
+
+  /// Takes `--name value` and `--name=value`; `--` ends the options. An unknown option is refused with the nearest one.
+  init(_ words: [String], of command: any Command.Type) throws {
+    self.command = command.name
+    var rest = words[...]
+    while let word = rest.popFirst() {
+      guard word.hasPrefix("-"), word != "-" else {
+        operands.append(word)
+        continue
+      }
+      if word == "--" {
+        operands += rest
+        return
+      }
+      let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
+      let name = String(parts[0])
+      guard let option = command.options.first(where: { $0.name == name }) else {
+        let near = Self.nearest(name, in: command.options.map(\.name))
+        throw usage("option \(name) is unknown", near.map { "did you mean \($0)?" })
+      }
+      if let value = option.value {
+        guard let given = parts.count == 2 ? String(parts[1]) : rest.popFirst() else {
+          throw usage("option \(name) needs a value (\(value))", nil)
+        }
+        guard values.updateValue(given, forKey: name) == nil else { throw usage("option \(name) is given twice", nil) }
+      } else {
+        guard parts.count == 1 else { throw usage("option \(name) takes no value", nil) }
+        switches.insert(name)
+      }
+    }
+  }
+
+  func has(_ name: String) -> Bool { switches.contains(name) }
+  func value(_ name: String) -> String? { values[name] }
+
+  func required(_ name: String) throws -> String {
+    guard let value = values[name] else { throw usage("option \(name) is missing", nil) }
+    return value
+  }
+
+  /// The operands, when there are as many as `range` says.
+  func operands(_ range: ClosedRange<Int>) throws -> [String] {
+    guard range.contains(operands.count) else {
+      throw usage(
+        operands.count > range.upperBound
+          ? "'\(operands[range.upperBound])' is one word too many" : "something is missing behind the command", nil)
+    }
+    return operands
+  }
+
+  func usage(_ message: String, _ hint: String?) -> CairnError {
+    CairnError(
+      .usage, message, hint: (hint.map { $0 + " " } ?? "") + "see 'cairn \(command) --help'", remedy: .badInput)
+  }
+
+  /// The word that is fewest edits away, if it is near.
+  static func nearest(_ word: String, in words: [String]) -> String? {
+    let scored = words.map { ($0, distance(Array(word), Array($0))) }
+    return scored.filter { $0.1 <= max(2, word.count / 3) }.min { $0.1 < $1.1 }?.0
+  }
+
+  private static func distance(_ a: [Character], _ b: [Character]) -> Int {
+    var row = Array(0...b.count)
+    for (i, x) in a.enumerated() {
+      var diagonal = row[0]
+      row[0] = i + 1
+      for (j, y) in b.enumerated() {
+        let above = row[j + 1]
+        row[j + 1] = min(above + 1, row[j] + 1, diagonal + (x == y ? 0 : 1))
+        diagonal = above
+      }
+    }
+    return row[b.count]
+  }
+}

@@ -1,0 +1,83 @@
+import Changes
+import Glibc
+import SQLiteKit
+import SystemKit
+
+/// The command line: finds the command, runs it, turns its error into a message and an exit status (sysexits.h).
+@main
+struct Cairn {
+  static let version = "0.1.0"
+
+  static var commands: [any Command.Type] {
+    [
+      ReplicateCommand.self, CheckCommand.self, TrailCommand.self, UnhookCommand.self, RehookCommand.self,
+      DetachCommand.self, ExplainCommand.self,
+    ]
+  }
+
+  static func main() {
+    // A reader that went away (`cairn trail show | head`) ends us quietly, as it ends other filters.
+    signal(SIGPIPE, SIG_DFL)
+    exit(run(Array(CommandLine.arguments.dropFirst())))
+  }
+
+  static func run(_ words: [String]) -> Int32 {
+    let isJSON = words.contains("--json")
+    do {
+      guard let name = words.first, name != "--help", name != "-h", name != "help" else {
+        Terminal.print(help)
+        return words.isEmpty ? ErrorCode.usage.exitStatus : 0
+      }
+      if name == "--version" || name == "version" {
+        Terminal.print("cairn \(version) (trail format 1, SQLite \(Database.libraryVersion))")
+        return 0
+      }
+      guard let command = commands.first(where: { $0.name == name }) else {
+        let near = Arguments.nearest(name, in: commands.map { $0.name })
+        throw CairnError(
+          .usage, "there is no command '\(name)'",
+          hint: near.map { "did you mean '\($0)'? " } ?? "" + "see 'cairn --help'", remedy: .badInput)
+      }
+      let rest = Array(words.dropFirst())
+      if rest.contains("--help") || rest.contains("-h") {
+        Terminal.print(command.help)
+        return 0
+      }
+      return try command.run(Arguments(rest, of: command))
+    } catch {
+      let error = Self.envelope(error)
+      Terminal.report(error, asJSON: isJSON)
+      return error.code.exitStatus
+    }
+  }
+
+  /// Every error as the one that people see.
+  static func envelope(_ error: any Error) -> CairnError {
+    switch error {
+    case let error as CairnError: error
+    case let error as SQLiteError: error.asCairnError
+    case let error as FileError: error.asCairnError(doing: "run")
+    case let error as DecodingError:
+      CairnError(.trailDamaged, "cannot decode a record: \(error)", hint: "run 'cairn trail verify'")
+    default: CairnError(.bug, "unexpected: \(error)", hint: "please report this", remedy: .bug)
+    }
+  }
+
+  static var help: String {
+    let width = commands.map { $0.name.count }.max() ?? 0
+    let list = commands.map { command in
+      "  " + command.name + String(repeating: " ", count: width - command.name.count) + "  " + command.summary
+    }
+    return """
+      cairn: log-replay replication between SQLite files (PostgreSQL is to follow)
+
+      usage: cairn COMMAND [OPTION ...]
+
+      \(list.joined(separator: "\n"))
+
+      example: cairn replicate --from sqlite:shop.db --to sqlite:copy.db
+
+      'cairn COMMAND --help' says more, 'cairn explain CODE' what an error means, 'cairn --version' what this is.
+      """
+  }
+}

@@ -1,0 +1,50 @@
+import Changes
+
+/// One word of the command line, with what it takes. The table of options feeds the parser and the help.
+protocol Command {
+  static var name: String { get }
+  /// One line for the list of commands.
+  static var summary: String { get }
+  /// What stands behind the name, such as `list|show|verify [TRAIL]`.
+  static var operands: String { get }
+  static var options: [Option] { get }
+  /// Paragraphs below the options: what it does, with an example.
+  static var details: String { get }
+  /// Returns the exit status.
+  static func run(_ arguments: Arguments) throws -> Int32
+}
+
+struct Option {
+  let name: String
+  /// What its value is called; nil for a switch.
+  let value: String?
+  let help: String
+
+  init(_ name: String, _ value: String? = nil, _ help: String) {
+    self.name = name
+    self.value = value
+    self.help = help
+  }
+
+  static let json = Option("--json", nil, "print facts as JSON, one object a line")
+  static let state = Option("--state", "DIR", "folder with trails and locks; otherwise below $XDG_STATE_HOME/cairn")
+}
+
+extension Command {
+  static var help: String {
+    let rows = (options + [Option("--help", nil, "print this")]).map { option in
+      (option.name + (option.value.map { " " + $0 } ?? ""), option.help)
+    }
+    let width = rows.map { $0.0.count }.max() ?? 0
+    let list = rows.map { "  " + $0.0 + String(repeating: " ", count: width - $0.0.count) + "  " + $0.1 }
+    return """
+      cairn \(name): \(summary)
+
+      usage: cairn \(name)\(operands.isEmpty ? "" : " " + operands) [OPTION ...]
+
+      \(list.joined(separator: "\n"))
+
+      \(details)
+      """
+  }
+}

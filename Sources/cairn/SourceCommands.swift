@@ -1,0 +1,91 @@
+import Applying
+import Capturing
+import Changes
+import Operating
+import SQLiteKit
+
+/// `cairn detach`: leaves a database as it was before Cairn came.
+struct DetachCommand: Command {
+  static let name = "detach"
+  static let summary = "take everything of Cairn's out of a database; user tables and rows stay"
+  static let operands = "URL"
+  static let options = [Option.json]
+  static let details = """
+    Removes triggers, journal and side tables of Cairn's. Afterwards the schema is what it was. Changes that were not
+    replicated yet stay in the user's tables, but are no longer known as changes.
+
+    example: cairn detach sqlite:shop.db
+    """
+
+  static func run(_ arguments: Arguments) throws -> Int32 {
+    let path = try DatabaseURL(arguments.operands(1...1)[0]).sqlitePath()
+    let database = try Ends.open(path, mode: .readWrite)
+    let found = try Journal(database).detach()
+    if arguments.has("--json") {
+      Terminal.print(JSONObject([("event", .text("detached")), ("database", .text(path)), ("found", .bool(found))]).line)
+    } else {
+      Terminal.print(found ? "detached \(path)" : "\(path) has nothing of Cairn's")
+    }
+    return 0
+  }
+}
+
+/// `cairn unhook`: capture off a table for a schema change that its triggers would refuse.
+struct UnhookCommand: Command {
+  static let name = "unhook"
+  static let summary = "take capture off for a schema change such as DROP COLUMN"
+  static let operands = "URL [TABLE]"
+  static let options = [Option.json]
+  static let details = """
+    Without TABLE, off all tables. Changes made until 'cairn rehook' are found by copying the table again then; a
+    replication may go on meanwhile.
+
+    example: cairn unhook sqlite:shop.db item
+             sqlite3 shop.db 'ALTER TABLE item DROP COLUMN note'
+             cairn rehook sqlite:shop.db item
+    """
+
+  static func run(_ arguments: Arguments) throws -> Int32 {
+    try Hooking.run(arguments, done: "unhooked") { journal, table in try journal.unhook(table) }
+  }
+}
+
+/// `cairn rehook`: puts capture back, with a refresh of what was missed.
+struct RehookCommand: Command {
+  static let name = "rehook"
+  static let summary = "put capture back after 'unhook', and copy again what was missed"
+  static let operands = "URL [TABLE]"
+  static let options = [Option.json]
+  static let details = """
+    Without TABLE, on all tables that were unhooked. The copy is made by the replication, when it runs.
+
+    example: cairn rehook sqlite:shop.db item
+    """
+
+  static func run(_ arguments: Arguments) throws -> Int32 {
+    try Hooking.run(arguments, done: "rehooked") { journal, table in
+      try journal.rehook(table, patterns: try journal.patterns())
+    }
+  }
+}
+
+private enum Hooking {
+  static func run(
+    _ arguments: Arguments, done: String, _ body: (Journal, String?) throws -> [String]
+  ) throws -> Int32 {
+    let operands = try arguments.operands(1...2)
+    let path = try DatabaseURL(operands[0]).sqlitePath()
+    let journal = Journal(try Ends.open(path, mode: .readWrite))
+    guard try journal.owner() != nil else {
+      throw CairnError(
+        .tableMissing, "\(path) is not captured", hint: "start 'cairn replicate' on it first", remedy: .badInput)
+    }
+    let tables = try body(journal, operands.count == 2 ? operands[1] : nil)
+    if arguments.has("--json") {
+      Terminal.print(JSONObject([("event", .text(done)), ("tables", .list(tables.map { .text($0) }))]).line)
+    } else {
+      Terminal.print(tables.isEmpty ? "no table was \(done)" : "\(done) \(tables.joined(separator: ", "))")
+    }
+    return 0
+  }
+}
