@@ -126,7 +126,18 @@ struct TargetShape {
     for row in objects where row[0].string == "trigger" { try run(row[2].string, after) }
   }
 
-  private func createIndexes(_ schema: TableSchema) throws { for object in schema.objects { try run(object.text, schema) } }
+  private func createIndexes(_ schema: TableSchema) throws { for object in schema.objects { try create(object, schema) } }
+
+  /// An index of that name on another table of ours is one that the source has dropped already: it goes first.
+  private func create(_ object: TableSchema.Object, _ schema: TableSchema) throws {
+    let stale = try database.integer(
+      """
+      SELECT 1 FROM sqlite_master AS m JOIN cairn_table AS t ON t.name = m.tbl_name COLLATE NOCASE AND t.created = 1
+      WHERE m.type = 'index' AND m.name = ? COLLATE NOCASE AND m.sql NOT NULL
+      """, [.text(object.name)])
+    if stale != nil { try database.execute("DROP INDEX \(object.name.quotedName)") }
+    try run(object.text, schema)
+  }
 
   private func syncIndexes(_ schema: TableSchema) throws {
     let there = try database.query(
@@ -136,7 +147,7 @@ struct TargetShape {
       try database.execute("DROP INDEX \(row[0].string.quotedName)")
     }
     for object in schema.objects where !there.contains(where: { $0[0].string == object.name && $0[1].string == object.text }) {
-      try run(object.text, schema)
+      try create(object, schema)
     }
   }
 

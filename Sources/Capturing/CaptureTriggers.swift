@@ -121,7 +121,7 @@ struct CaptureTriggers {
   private func identity(_ left: String, _ right: String, rightNames: [String]) -> String {
     let key = table.schema.key
     let compared =
-      table.schema.flags.contains(.nullableKey)
+      !table.schema.flags.isDisjoint(with: [.nullableKey, .wholeRow])
       ? key + columns.indices.filter { !key.contains($0) } : key
     return compared.map { index in
       let collation = table.schema.columns[index].collation
@@ -130,7 +130,7 @@ struct CaptureTriggers {
     }.joined(separator: " AND ")
   }
 
-  private var stageNames: [String] { columns.indices.map { "v\($0)" } }
+  private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }
 
   /// True for rows of the table, under the name `o`, that share a unique key with NEW.
   private var conflicts: String {
@@ -155,7 +155,7 @@ struct CaptureTriggers {
 
   private var staged: [String] {
     let names = (["layout"] + stageNames).joined(separator: ",")
-    let images = columns.joined(separator: ",")
+    let images = values("")
     let alreadyStaged =
       "EXISTS (SELECT 1 FROM cairn_stage WHERE cairn_stage.layout = \(layout) AND \(identity("\(target).", "cairn_stage.", rightNames: stageNames)))"
     func stage(_ condition: String) -> [String] {
@@ -175,16 +175,21 @@ struct CaptureTriggers {
     let unstage =
       "DELETE FROM cairn_stage WHERE cairn_stage.layout = \(layout) AND \(identity("OLD.", "cairn_stage.", rightNames: stageNames));"
     let another = "NOT (\(identity("", "OLD.", rightNames: columns)))"
+    let isStaged = "EXISTS (SELECT 1 FROM cairn_stage)"
     return [
       trigger(
         "replace", "BEFORE INSERT", when: "EXISTS (SELECT 1 FROM \(target) WHERE \(conflicts))",
         stage(conflicts) + [sometimes]),
+      // A row that is about to change is taken off the stage first: foreign key actions run before AFTER triggers, and
+      // the triggers that they fire would take the row for vanished.
       trigger(
-        "move", "BEFORE UPDATE", when: "EXISTS (SELECT 1 FROM \(target) WHERE (\(conflicts)) AND \(another))",
-        stage("(\(conflicts)) AND \(another)")),
+        "move", "BEFORE UPDATE",
+        when: "\(isStaged) OR EXISTS (SELECT 1 FROM \(target) WHERE (\(conflicts)) AND \(another))",
+        [unstage] + stage("(\(conflicts)) AND \(another)")),
+      trigger("remove", "BEFORE DELETE", when: isStaged, [unstage]),
       trigger("insert", "AFTER INSERT", emit + [log(.insert, "NEW."), sometimesByRowid]),
-      trigger("update", "AFTER UPDATE", [unstage] + emit + [log(.updateOld, "OLD."), log(.updateNew, "NEW."), sometimes]),
-      trigger("delete", "AFTER DELETE", [unstage, log(.delete, "OLD."), sometimes]),
+      trigger("update", "AFTER UPDATE", emit + [log(.updateOld, "OLD."), log(.updateNew, "NEW."), sometimes]),
+      trigger("delete", "AFTER DELETE", [log(.delete, "OLD."), sometimes]),
     ]
   }
 }

@@ -219,8 +219,8 @@ struct Hooks {
     }
   }
 
-  /// The table that carries all five triggers of a layout, in lower case.
-  func table(of layout: Int64) -> String? { counts[layout] == 5 ? tables[layout] : nil }
+  /// The table that carries the triggers of a layout (five, or six), in lower case.
+  func table(of layout: Int64) -> String? { (counts[layout] ?? 0) >= 5 ? tables[layout] : nil }
 
   /// SQLite fires the newest trigger first, and ours have to be first.
   func areFirst(layout: Int64) -> Bool {

@@ -2,7 +2,7 @@ import Glibc
 
 /// Whole folders, and the names in them.
 package enum Folder {
-  /// Creates the folder and the parents that are missing, mode 0750 less the umask: mkdir(2). Every new entry is synced.
+  /// Creates the folder and the parents that are missing, mode 0750 less the umask: mkdir(2). New entries are synced.
   /// It is no error when the folder is there.
   package static func create(_ path: String) throws(FileError) {
     if isFolder(path) { return }

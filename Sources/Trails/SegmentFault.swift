@@ -3,7 +3,7 @@ import Changes
 /// What is wrong with the bytes of a segment, and where.
 struct SegmentFault: Error {
   enum Kind {
-    /// The header or a block is not whole or does not fit to what stands before it: behind the durable mark a torn tail.
+    /// The header or a block is not whole or does not fit what stands before it: behind the durable mark a torn tail.
     case torn
     /// A whole block says what cannot be: never a torn tail.
     case content

@@ -57,7 +57,9 @@ struct SegmentHeader: Equatable {
     let version: UInt16 = fixed.next()
     let length: UInt16 = fixed.next()
     let features: UInt32 = fixed.next()
-    guard magic == Self.magic else { throw fault("segment magic is 0x\(magic.hex(16)), expected 0x\(Self.magic.hex(16))") }
+    guard magic == Self.magic else {
+      throw fault("segment magic is 0x\(magic.hex(16)), expected 0x\(Self.magic.hex(16))")
+    }
     guard version == Self.version else {
       throw fault("format version is \(version), this program knows \(Self.version)", .version)
     }

@@ -62,8 +62,22 @@ struct TrailFolder {
       context: ["trail": label, "position": checkpoint.position.description])
   }
 
+  /// A segment is not there: a reader's loss when it has been purged, damage otherwise.
+  func missingSegment(_ number: UInt64) throws -> CairnError {
+    let position = Position(segment: number, offset: 0)
+    guard let oldest = try segments().first, oldest > number else {
+      return damaged(position, "segment \(number.hex(8)) is missing")
+    }
+    return CairnError(
+      .checkpointForeign,
+      "cannot read trail \(label) at \(position): it has been purged, the oldest segment is \(oldest.hex(8))",
+      hint: "verify or show the trail again; a target that read it must be refreshed",
+      context: ["trail": label, "position": position.description])
+  }
+
   func bug(_ problem: String) -> CairnError {
-    CairnError(.bug, "trail \(label): \(problem)", hint: "report this as a bug", remedy: .bug, context: ["trail": label])
+    CairnError(
+      .bug, "trail \(label): \(problem)", hint: "report this as a bug", remedy: .bug, context: ["trail": label])
   }
 
   /// Any error of this module as it crosses its border; `doing` completes "cannot … trail NODE.NAME".

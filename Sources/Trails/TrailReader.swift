@@ -104,7 +104,7 @@ extension TrailReader {
   private static func openCursor(_ folder: TrailFolder, _ number: UInt64, trail: TrailID) throws -> SegmentCursor {
     let cursor: SegmentCursor
     do { cursor = try SegmentCursor(folder, number) } catch let error as FileError where error.isMissing {
-      throw folder.damaged(Position(segment: number, offset: 0), "segment \(number.hex(8)) is missing")
+      throw try folder.missingSegment(number)
     }
     let header = cursor.header
     guard header.trail == trail else {

@@ -4,9 +4,10 @@ import SystemKit
 
 /// Appends transactions to a trail. There is one writer per trail, which holds the lock of the folder.
 ///
-/// One thread uses a writer. Every error is a `CairnError`. When writing or syncing fails, the writer is poisoned: every
-/// later call throws the same error, and nothing is tried again. What to do then is to close it, mend the cause, and
-/// open another, which keeps all whole transactions. Memory is bounded by a few blocks, however large a transaction is.
+/// One thread uses a writer. Every error is a `CairnError`. When writing or syncing fails, the writer is poisoned:
+/// every later call throws the same error, and nothing is tried again. What to do then is to close it, mend the cause,
+/// and open another, which keeps all whole transactions that reached the file. Memory is bounded by a few blocks,
+/// however large a transaction is.
 package final class TrailWriter {
   package let name: TrailName
   /// Random, drawn when the trail was created.

@@ -80,7 +80,7 @@ struct ReplicateCommand: Command {
         display.stopping()
         replication.stop()
         // A second signal ends us at once: nothing is lost by that either.
-        signal(number, SIG_DFL)
+        sigdelset(&signals, SIGUSR1)
         pthread_sigmask(SIG_UNBLOCK, &signals, nil)
         break
       }

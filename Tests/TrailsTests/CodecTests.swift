@@ -41,7 +41,8 @@ import Testing
     var room = [UInt8](repeating: 0, count: 200)
     let length = bytes.withUnsafeBytes { bytes in room.withUnsafeMutableBytes { zstd.compress(bytes, into: $0) } }
     let frame = Array(room.prefix(try #require(length)))
-    #expect(bytes.withUnsafeBytes { bytes in room[..<10].withUnsafeMutableBytes { zstd.compress(bytes, into: $0) } } == nil)
+    var small = [UInt8](repeating: 0, count: 10)
+    #expect(bytes.withUnsafeBytes { bytes in small.withUnsafeMutableBytes { zstd.compress(bytes, into: $0) } } == nil)
     for (count, isRight) in [(bytes.count, true), (bytes.count - 1, false), (bytes.count + 1, false), (0, false)] {
       var out = [UInt8](repeating: 0, count: count)
       let result = frame.withUnsafeBytes { frame in out.withUnsafeMutableBytes { zstd.decompress(frame, into: $0) } }

@@ -42,12 +42,11 @@ import Testing
     let (seen, error) = readUntilError(folder)
     #expect(Array(committed.prefix(seen.count)) == seen, "\(what) at \(offset)")
     let isVersion = (offset == 8 || offset == 9) && what != "cut"
-    #expect(error?.code == (isVersion ? .trailVersion : .trailDamaged), "\(what) at \(offset): \(String(describing: error))")
-    let content = places.first { offset < $0.file.upperBound }?.content ?? places.last.map {
-      $0.content + UInt64($0.header.contentLength)
-    }
-    let expected = Position(segment: UInt64(number), offset: offset < BlockPlace.headerLength ? 0 : content ?? 0)
-    #expect(error?.context["position"] == "\(expected)", "\(what) at \(offset): \(String(describing: error))")
+    let comment: Comment = "\(what) at \(offset): \(String(describing: error))"
+    #expect(error?.code == (isVersion ? .trailVersion : .trailDamaged), comment)
+    let content = places.first { offset < $0.file.upperBound }?.content ?? 0
+    let expected = Position(segment: UInt64(number), offset: offset < BlockPlace.headerLength ? 0 : content)
+    #expect(error?.context["position"] == "\(expected)", comment)
     #expect(error?.message.contains("\(expected)") == true)
   }
 
@@ -202,4 +201,3 @@ import Testing
 }
 
 extension BlockPlace { static let headerLength = 512 }
-

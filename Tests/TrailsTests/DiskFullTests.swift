@@ -40,7 +40,7 @@ struct DiskFullTests {
         let script = Script(try openWriter(folder, options))
         for _ in 0..<30 {
           defer { committed = script.committed }
-          try script.transaction(rows: 20, bytes: 40)
+          try script.transaction(rows: 20, bytes: 150)
           try script.writer.sync()
           synced = script.committed.count
         }

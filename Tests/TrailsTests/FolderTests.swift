@@ -84,4 +84,16 @@ import Testing
     #expect(seen == script.committed)
     #expect(try Trail.info(folder: folder).segments.count <= 2)
   }
+
+  @Test func `a reader whose next segment has been purged says so`() throws {
+    let script = Script(try openWriter(folder, .small(segment: 1)))
+    for _ in 0..<4 {
+      try script.transaction()
+      try script.writer.sync()
+    }
+    let reader = try TrailReader.open(folder: folder, at: nil)
+    _ = try reader.next()
+    _ = try Trail.purge(folder: folder, below: Position(segment: 4, offset: 0))
+    #expect(reader.untilError().1?.code == .checkpointForeign)
+  }
 }

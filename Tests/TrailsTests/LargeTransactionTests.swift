@@ -29,7 +29,8 @@ import Testing
         row.append(Operation.insert.rawValue)
         row.append(ChangeFlags.after.rawValue)
         row.appendVarint(id)
-        row.appendImage([.integer(Int64(number)), .integer(Int64(bitPattern: random.next())), .text("some words of a row")])
+        let noise = Int64(bitPattern: random.next())
+        row.appendImage([.integer(Int64(number)), .integer(noise), .text("some words of a row")])
         try writer.append(kind: RecordKind.change, row.bytes)
         if number % 10_000 == 0 { highest = max(highest, try Self.anonymousBytes()) }
       }
@@ -43,7 +44,8 @@ import Testing
       let reader = try TrailReader.open(folder: folder, at: nil)
       var next: Int64 = 0
       while let record = try reader.next() {
-        guard case .change(let change) = record, var values = change.after.map({ ByteReader($0.bytes) }) else { continue }
+        guard case .change(let change) = record, let image = change.after else { continue }
+        var values = ByteReader(image.bytes)
         guard case .integer(next) = try values.readColumn() else { exit(3) }
         next += 1
         if next % 10_000 == 0 { highest = max(highest, try Self.anonymousBytes()) }

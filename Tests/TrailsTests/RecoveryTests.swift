@@ -215,7 +215,9 @@ import Testing
       let writer = try openWriter(temp("copy"), small)
       let seen = try readAll(temp("copy"))
       #expect(seen.count >= synced && Array(script.committed.prefix(seen.count)) == seen, "seed \(seed)")
-      if seen.isEmpty { #expect(writer.lastHeader == nil) } else {
+      if seen.isEmpty {
+        #expect(writer.lastHeader == nil)
+      } else {
         guard case .commit(writer.lastHeader?.number ?? 0, _) = seen.last else {
           Issue.record("seed \(seed): the trail does not end with its last commit")
           return

@@ -46,8 +46,8 @@ import Testing
   }
 
   private func write(_ random: inout SeededRandom, _ script: Script) throws {
-    try script.begin(
-      time: Int64.random(in: -5 ... 1 << 50, using: &random), position: random.bytes(Int.random(in: 0...30, using: &random)))
+    let position = random.bytes(Int.random(in: 0...30, using: &random))
+    try script.begin(time: Int64.random(in: -5...(1 << 50), using: &random), position: position)
     for _ in 0..<Int.random(in: 0...12, using: &random) {
       let id = try script.schema(token: UInt64.random(in: 1...5, using: &random))
       let values = [random.value(), random.value()]

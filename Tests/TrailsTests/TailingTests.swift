@@ -116,7 +116,7 @@ import Testing
 
     var pipes: [Int32] = [0, 0]
     #expect(pipe(&pipes) == 0)
-    defer { pipes.forEach { close($0) } }
+    defer { for end in pipes { close(end) } }
     #expect(write(pipes[1], "x", 1) == 1)
     #expect(try !reader.wait(milliseconds: 60_000, also: pipes[0]))
 

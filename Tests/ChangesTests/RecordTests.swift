@@ -1,0 +1,217 @@
+import Changes
+import Testing
+
+@Suite struct RecordTests {
+  // MARK: Numbers
+
+  @Test(arguments: [
+    (UInt64(0), [UInt8(0)]), (1, [1]), (127, [0x7f]), (128, [0x80, 1]), (16383, [0xff, 0x7f]), (16384, [0x80, 0x80, 1]),
+    (UInt64(Int64.max), [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f]),
+    (.max, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
+  ])
+  func `a varint is unsigned LEB128`(value: UInt64, expected: [UInt8]) throws {
+    var writer = ByteWriter(capacity: 1)
+    writer.appendVarint(value)
+    #expect(Array(writer.bytes) == expected)
+    var reader = ByteReader(writer.bytes)
+    #expect(try reader.readVarint() == value)
+    #expect(reader.isAtEnd)
+  }
+
+  @Test(arguments: [
+    (Int64(0), [UInt8(0)]), (-1, [1]), (1, [2]), (-2, [3]), (63, [126]), (-64, [127]), (64, [0x80, 1]),
+    (.max, [0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
+    (.min, [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]),
+  ])
+  func `a zigzag puts small numbers of both signs into few bytes`(value: Int64, expected: [UInt8]) throws {
+    var writer = ByteWriter(capacity: 1)
+    writer.appendZigzag(value)
+    #expect(Array(writer.bytes) == expected)
+    var reader = ByteReader(writer.bytes)
+    #expect(try reader.readZigzag() == value)
+  }
+
+  @Test(arguments: [
+    [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2], [UInt8](repeating: 0x80, count: 11),
+    [UInt8](repeating: 0xff, count: 20), [0x80], [],
+  ])
+  func `a varint that is too long or cut off is refused`(bytes: [UInt8]) {
+    bytes.withUnsafeBytes { bytes in
+      #expect(throws: DecodingError.self) {
+        var reader = ByteReader(bytes)
+        _ = try reader.readVarint()
+      }
+    }
+  }
+
+  @Test func `a count of more than what follows is refused before memory is taken`() {
+    var writer = ByteWriter()
+    writer.appendVarint(.max)
+    #expect(throws: DecodingError.self) {
+      var reader = ByteReader(writer.bytes)
+      _ = try reader.readCounted()
+    }
+  }
+
+  // MARK: Round trips
+
+  @Test func `numbers of all sizes are read as they were written`() throws {
+    var random = Samples()
+    var writer = ByteWriter(capacity: 1)
+    let numbers = (0..<2000).map { _ in random.number() }
+    for number in numbers {
+      writer.appendVarint(number)
+      writer.appendZigzag(Int64(bitPattern: number))
+      writer.appendFixed(number)
+    }
+    var reader = ByteReader(writer.bytes)
+    for number in numbers {
+      try #require(try reader.readVarint() == number, "\(random)")
+      try #require(try reader.readZigzag() == Int64(bitPattern: number), "\(random)")
+      try #require(try reader.readFixed(UInt64.self) == number, "\(random)")
+    }
+    #expect(reader.isAtEnd)
+  }
+
+  @Test func `values are read as they were written, in one image`() throws {
+    var random = Samples()
+    for _ in 0..<300 {
+      let values = (0..<Int.random(in: 0...20, using: &random.generator)).map { _ in random.value() }
+      var writer = ByteWriter(capacity: 1)
+      writer.appendImage(values)
+      var reader = ByteReader(writer.bytes)
+      try #require(try reader.readImage().values() == values, "\(random)")
+      try #require(reader.isAtEnd)
+    }
+  }
+
+  @Test func `a real keeps its bits`() throws {
+    for bits in [Double.nan.bitPattern, (-0.0).bitPattern, 0x7ff0_0000_0000_0001, 1] {
+      var writer = ByteWriter()
+      writer.append(Value.real(Double(bitPattern: bits)))
+      var reader = ByteReader(writer.bytes)
+      guard case .real(let read) = try reader.readColumn() else {
+        Issue.record("not a real")
+        continue
+      }
+      #expect(read.bitPattern == bits)
+    }
+  }
+
+  @Test func `every kind of record is read as it was written, with or without bytes behind it`() throws {
+    var random = Samples()
+    for _ in 0..<300 {
+      let sample = random.record()
+      for more in [[], [UInt8(1), 2, 3]] {
+        let read = try (sample.payload + more).withUnsafeBytes { bytes in
+          try Record.decode(kind: sample.kind, bytes).map { try describe($0) }
+        }
+        try #require(read == sample.text, "\(random)")
+      }
+    }
+  }
+
+  // MARK: Damage
+
+  @Test func `a record that is cut off anywhere is refused`() throws {
+    var random = Samples()
+    for _ in 0..<60 {
+      let sample = random.record()
+      for count in 0..<sample.payload.count {
+        sample.payload.prefix(count).withUnsafeBytes { bytes in
+          _ = #expect(throws: DecodingError.self, "kind \(sample.kind), \(count) bytes, \(random)") {
+            if let record = try Record.decode(kind: sample.kind, bytes) { _ = try describe(record) }
+          }
+        }
+      }
+    }
+  }
+
+  @Test func `a record with any byte changed is read or refused, and never traps`() throws {
+    var random = Samples()
+    for _ in 0..<60 {
+      let sample = random.record()
+      for index in sample.payload.indices {
+        var bytes = sample.payload
+        bytes[index] ^= UInt8.random(in: 1...255, using: &random.generator)
+        bytes.withUnsafeBytes { bytes in
+          do {
+            if let record = try Record.decode(kind: sample.kind, bytes) { _ = try describe(record) }
+          } catch { #expect(error is DecodingError, "\(error), \(random)") }
+        }
+      }
+    }
+  }
+
+  @Test func `noise is read or refused as any kind, and never traps`() {
+    var random = Samples()
+    for _ in 0..<5000 {
+      let kind = UInt8.random(in: 0...0x0a, using: &random.generator)
+      let bytes = random.bytes(Int.random(in: 0...60, using: &random.generator))
+      bytes.withUnsafeBytes { bytes in
+        do {
+          if let record = try Record.decode(kind: kind, bytes) { _ = try describe(record) }
+        } catch { #expect(error is DecodingError, "\(error), \(random)") }
+      }
+    }
+  }
+
+  @Test func `an unknown kind is refused, unless it is optional`() throws {
+    try [UInt8(1), 2].withUnsafeBytes { bytes in
+      #expect(throws: DecodingError.self) { _ = try Record.decode(kind: 0x0a, bytes) }
+      #expect(throws: DecodingError.self) { _ = try Record.decode(kind: 0x00, bytes) }
+      #expect(try Record.decode(kind: 0x8c, bytes) == nil)
+      #expect(try Record.decode(kind: 0xff, bytes) == nil)
+    }
+  }
+
+  @Test func `an unknown value tag is refused with its offset`() {
+    [UInt8(1), 7].withUnsafeBytes { bytes in
+      let error = #expect(throws: DecodingError.self) { _ = try ImageView(bytes: bytes).values() }
+      #expect(error?.offset == 1)
+    }
+  }
+}
+
+@Suite struct PositionTests {
+  @Test(arguments: [
+    (UInt64(1), UInt64(0), "00000001:00000000"), (3, 0x1a2c0, "00000003:0001a2c0"),
+    (0xffff_ffff, 0x1_2345_6789, "ffffffff:123456789"), (.max, .max, "ffffffffffffffff:ffffffffffffffff"),
+  ])
+  func `a position is read as it is printed`(segment: UInt64, offset: UInt64, text: String) {
+    let position = Position(segment: segment, offset: offset)
+    #expect(position.description == text)
+    #expect(Position(text) == position)
+  }
+
+  @Test(arguments: ["", ":", "1", "1:", ":1", "1:2:3", "x:1", "1:-", "1:10000000000000000", "1 :2"])
+  func `other text is no position`(text: String) { #expect(Position(text) == nil) }
+
+  @Test func `positions are ordered by segment, then by offset`() {
+    #expect(Position(segment: 1, offset: 9) < Position(segment: 2, offset: 0))
+    #expect(Position(segment: 2, offset: 1) < Position(segment: 2, offset: 2))
+  }
+
+  @Test(arguments: [("till-7.pos", "till-7", "pos"), ("A_1.b-2", "A_1", "b-2")])
+  func `the name of a trail is read as it is printed`(text: String, origin: String, name: String) {
+    #expect(TrailName(text) == TrailName(origin: origin, name: name))
+    #expect(TrailName(text)?.description == text)
+  }
+
+  @Test(arguments: ["", "x", ".x", "x.", "a.b.c", "a/b.c", "ä.b", "a b.c", ".."])
+  func `other text names no trail`(text: String) { #expect(TrailName(text) == nil) }
+}
+
+@Suite struct TablePatternsTests {
+  @Test(arguments: [
+    (["*"], "item", true), ([], "item", true), (["item"], "ITEM", true), (["Item"], "items", false),
+    (["it?m"], "item", true), (["it?m"], "itm", false), (["*m"], "item", true), (["*x*"], "item", false),
+    (["i*e*"], "item", true), (["**"], "", true), (["!tmp_*"], "tmp_1", false), (["!tmp_*"], "item", true),
+    (["*", "!tmp_*", "tmp_keep"], "tmp_keep", true), (["*", "!tmp_*", "tmp_keep"], "tmp_x", false),
+    (["item", "!*"], "item", false), (["order*"], "order_line", true), (["a*b*c"], "aXbXbXc", true),
+    (["ä?"], "Äx", true),
+  ])
+  func `the last pattern that matches decides`(patterns: [String], table: String, expected: Bool) {
+    #expect(TablePatterns(patterns).includes(table) == expected)
+  }
+}

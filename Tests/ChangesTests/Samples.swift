@@ -1,0 +1,191 @@
+import Changes
+
+/// Random records with their payloads, from a seed that is drawn anew each time and shown by every failure.
+struct Samples: CustomStringConvertible {
+  struct Generator: RandomNumberGenerator {
+    var state: UInt64
+
+    /// SplitMix64.
+    mutating func next() -> UInt64 {
+      state &+= 0x9e37_79b9_7f4a_7c15
+      var z = state
+      z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
+      z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
+      return z ^ (z >> 31)
+    }
+  }
+
+  struct Sample {
+    var kind: UInt8
+    var payload: [UInt8]
+    /// As ``describe(_:)`` gives it.
+    var text: String
+  }
+
+  let seed: UInt64
+  var generator: Generator
+
+  init(seed: UInt64 = .random(in: 0 ... .max)) {
+    self.seed = seed
+    generator = Generator(state: seed)
+    print("random records of seed \(seed)")
+  }
+
+  var description: String { "seed \(seed)" }
+
+  private mutating func int(_ range: ClosedRange<Int>) -> Int { Int.random(in: range, using: &generator) }
+  private mutating func bool() -> Bool { Bool.random(using: &generator) }
+
+  mutating func bytes(_ count: Int) -> [UInt8] { (0..<count).map { _ in UInt8.random(in: 0...255, using: &generator) } }
+
+  /// Of all lengths in bits alike.
+  mutating func number() -> UInt64 { generator.next() >> UInt64(int(0...63)) }
+
+  mutating func text() -> String {
+    String((0..<int(0...12)).map { _ in "aZ9 _\"'é€😀\n".randomElement(using: &generator) ?? "a" })
+  }
+
+  mutating func value() -> Value? {
+    switch int(0...6) {
+    case 0: nil
+    case 1: .null
+    case 2: .integer(Int64(bitPattern: number()))
+    case 3: .real([0.1, 2, -0.5, .infinity, -.infinity, 5e-324, 1e300].randomElement(using: &generator) ?? 0)
+    case 4: .text(bytes(int(0...20)))
+    case 5: .blob(bytes(int(0...200)))
+    default: .exact(Array("1.50".utf8))
+    }
+  }
+
+  mutating func values(_ count: Int) -> [Value?] { (0..<count).map { _ in value() } }
+
+  mutating func header() -> TransactionHeader {
+    TransactionHeader(
+      number: number(), commitTime: Int64(bitPattern: number()), clock: number(),
+      flags: .init(rawValue: UInt8(int(0...3))), sourcePosition: bytes(int(0...30)),
+      dependencies: (0..<int(0...3)).map { _ in .init(origin: text(), number: number()) })
+  }
+
+  mutating func schema() -> TableSchema {
+    let columns = (0..<int(1...6)).map { index in
+      TableSchema.Column(
+        name: "c\(index)" + text(), declaredType: text(), isNotNull: bool(), keyOrdinal: int(0...3),
+        collation: bool() ? "" : "NOCASE", defaultText: bool() ? nil : text())
+    }
+    return TableSchema(
+      epoch: number(), engine: bool() ? .sqlite : .postgres, namespace: bool() ? "" : text(), name: text(),
+      flags: .init(rawValue: UInt64(int(0...31))), columns: columns,
+      uniques: (0..<int(0...2)).map { _ in (0..<int(1...3)).map { _ in int(0...columns.count - 1) } },
+      foreignKeys: (0..<int(0...2)).map { _ in
+        .init(
+          columns: [int(0...columns.count - 1)], table: text(), references: bool() ? [] : [text()],
+          onUpdate: "NO ACTION", onDelete: "CASCADE")
+      },
+      createText: text(), objects: (0..<int(0...2)).map { _ in .init(name: text(), text: text()) })
+  }
+
+  mutating func refresh() -> Refresh {
+    switch int(0...4) {
+    case 0:
+      Refresh(
+        schemaID: number(),
+        event: .start(
+          .init(rawValue: UInt8(int(1...4))) ?? .asked, bool() ? .byKey : .whole, estimatedRows: number()))
+    case 1: Refresh(schemaID: number(), event: .chunk(.nullKeys))
+    case 2: Refresh(schemaID: number(), event: .chunk(.unkeyed))
+    case 3:
+      Refresh(
+        schemaID: number(), event: .chunk(.keys(after: bool() ? nil : values(3), through: bool() ? nil : values(3))))
+    default: Refresh(schemaID: number(), event: .end(rows: number()))
+    }
+  }
+
+  mutating func record() -> Sample {
+    var writer = ByteWriter(capacity: 1)
+    switch int(0...8) {
+    case 0:
+      let header = header()
+      writer.append(header)
+      return sample(RecordKind.begin, writer, "begin \(header)")
+    case 1:
+      let (number, changes) = (number(), number())
+      writer.appendVarint(number)
+      writer.appendVarint(changes)
+      return sample(RecordKind.commit, writer, "commit \(number) \(changes)")
+    case 2:
+      let (id, schema) = (number(), schema())
+      writer.appendVarint(id)
+      writer.append(schema)
+      return sample(RecordKind.schema, writer, "schema \(id) \(schema)")
+    case 3: return change()
+    case 4:
+      let refresh = refresh()
+      writer.append(refresh)
+      return sample(RecordKind.refresh, writer, "refresh \(refresh)")
+    case 5:
+      let (id, row) = (number(), values(int(0...8)))
+      writer.appendVarint(id)
+      writer.appendImage(row)
+      return sample(RecordKind.refreshRow, writer, "row \(id) \(row)")
+    case 6:
+      let action = DDL.Action(rawValue: UInt8(int(1...4))) ?? .create
+      let ddl = DDL(action: action, before: number(), after: number(), text: text())
+      writer.append(ddl)
+      return sample(RecordKind.ddl, writer, "ddl \(ddl)")
+    case 7:
+      let (position, time) = (bytes(int(0...30)), Int64(bitPattern: number()))
+      writer.appendCounted(position)
+      writer.appendZigzag(time)
+      return sample(RecordKind.progress, writer, "progress \(position) \(time)")
+    default:
+      let text = text()
+      writer.append(UInt8(1))
+      writer.appendString(text)
+      return sample(RecordKind.marker, writer, "marker 1 \(text)")
+    }
+  }
+
+  private mutating func change() -> Sample {
+    var writer = ByteWriter(capacity: 1)
+    let operation = Operation(rawValue: UInt8(int(1...4))) ?? .insert
+    let flags = ChangeFlags(rawValue: UInt8(int(0...15)))
+    let (id, origin, clock) = (number(), text(), number())
+    let (before, after) = (values(int(0...5)), values(int(0...5)))
+    writer.append(operation.rawValue)
+    writer.append(flags.rawValue)
+    writer.appendVarint(id)
+    if flags.contains(.replacedVersion) {
+      writer.appendString(origin)
+      writer.appendVarint(clock)
+    }
+    if flags.contains(.before) { writer.appendImage(before) }
+    if flags.contains(.after) { writer.appendImage(after) }
+    let replaced = flags.contains(.replacedVersion) ? "\(Version(origin: origin, clock: clock))" : "-"
+    return sample(
+      RecordKind.change, writer,
+      "change \(operation) \(flags.rawValue) \(id) \(replaced) "
+        + "\(flags.contains(.before) ? "\(before)" : "-") \(flags.contains(.after) ? "\(after)" : "-")")
+  }
+
+  private func sample(_ kind: UInt8, _ writer: borrowing ByteWriter, _ text: String) -> Sample {
+    Sample(kind: kind, payload: Array(writer.bytes), text: text)
+  }
+}
+
+/// All that a record holds, as text that can be compared. Decodes its images.
+func describe(_ record: Record) throws -> String {
+  switch record {
+  case .begin(let header): "begin \(header)"
+  case .commit(let number, let changes): "commit \(number) \(changes)"
+  case .schema(let id, let schema): "schema \(id) \(schema)"
+  case .change(let change):
+    "change \(change.operation) \(change.flags.rawValue) \(change.schemaID) \(change.replaced.map { "\($0)" } ?? "-") "
+      + "\(try change.before.map { "\(try $0.values())" } ?? "-") \(try change.after.map { "\(try $0.values())" } ?? "-")"
+  case .refresh(let refresh): "refresh \(refresh)"
+  case .refreshRow(let id, let image): "row \(id) \(try image.values())"
+  case .ddl(let ddl): "ddl \(ddl)"
+  case .progress(let position, let time): "progress \(position) \(time)"
+  case .marker(let kind, let text): "marker \(kind) \(text)"
+  case .reserved(let kind, let bytes): "reserved \(kind) \(bytes.count)"
+  }
+}
