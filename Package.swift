@@ -46,8 +46,9 @@ let package = Package(
     .testTarget(
       name: "TrailsTests", dependencies: ["Trails", "Changes", "SystemKit", "CodecKit"],
       resources: [.copy("Golden")], swiftSettings: strict),
-    tests("CapturingTests", ["Capturing", "SQLiteKit"]),
-    tests("ApplyingTests", ["Applying", "SQLiteKit"]),
-    tests("ScenarioTests", ["Operating"]),
+    tests("SQLiteKitTests", ["SQLiteKit", "Changes"]),
+    tests("CapturingTests", ["Capturing", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
+    tests("ApplyingTests", ["Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
+    tests("ScenarioTests", ["SQLiteKit"]),
   ]
 )

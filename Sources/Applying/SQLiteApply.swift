@@ -313,7 +313,7 @@ package final class SQLiteApply {
       try shape.rename(before, after, isCreated: isCreated)
       try move(before.name, after.name)
     case (.reshape, let before?, let after?):
-      try shape.reshape(before, after, isCreated: isCreated)
+      try shape.reshape(before, after, isCreated: isCreated, isRefreshed: ddl.isRefreshed)
       if before.name != after.name { try move(before.name, after.name) }
     default: break
     }

@@ -24,7 +24,7 @@ struct TargetShape {
       return false
     }
     try run(schema.createText, schema)
-    try createIndexes(schema)
+    try createIndexes(schema, isRefreshed: false)
     return true
   }
 
@@ -54,10 +54,16 @@ struct TargetShape {
   func rename(_ before: TableSchema, _ after: TableSchema, isCreated: Bool) throws {
     if try !exists(before.name), try exists(after.name) { return }
     guard isCreated else { throw stopped("rename", before, nil) }
-    try database.execute("ALTER TABLE \(before.name.quotedName) RENAME TO \(after.name.quotedName)")
+    if before.name.lowercased() == after.name.lowercased() {
+      // SQLite refuses a rename that changes nothing but the case.
+      try database.execute("ALTER TABLE \(before.name.quotedName) RENAME TO cairn_aside")
+      try database.execute("ALTER TABLE cairn_aside RENAME TO \(after.name.quotedName)")
+    } else {
+      try database.execute("ALTER TABLE \(before.name.quotedName) RENAME TO \(after.name.quotedName)")
+    }
   }
 
-  func reshape(_ before: TableSchema, _ after: TableSchema, isCreated: Bool) throws {
+  func reshape(_ before: TableSchema, _ after: TableSchema, isCreated: Bool, isRefreshed: Bool) throws {
     if before.name != after.name, try exists(before.name), try !exists(after.name) {
       try rename(before, after, isCreated: isCreated)
     }
@@ -69,16 +75,14 @@ struct TargetShape {
       _ = try create(after)
       return
     }
-    if let renamed = Self.renamedColumns(before, after) {
-      for (old, new) in renamed {
-        try database.execute(
-          "ALTER TABLE \(after.name.quotedName) RENAME COLUMN \(old.quotedName) TO \(new.quotedName)")
-      }
+    for (old, new) in Self.renamedColumns(before, after) ?? [] {
+      try database.execute(
+        "ALTER TABLE \(after.name.quotedName) RENAME COLUMN \(old.quotedName) TO \(new.quotedName)")
     }
     if try text(after.name) == after.createText {
-      try syncIndexes(after)
+      try syncIndexes(after, isRefreshed: isRefreshed)
     } else {
-      try rebuild(after, mustCopy: Self.hasEqualValues(before, after))
+      try rebuild(before, after, isRefreshed: isRefreshed)
     }
   }
 
@@ -95,12 +99,12 @@ struct TargetShape {
       && zip(before.columns, after.columns).allSatisfy { $0.declaredType == $1.declaredType }
   }
 
-  /// The table under the new statement, with the rows in the columns that both have. Where that cannot be, because a
-  /// constraint is new, the table is left empty for the refresh that follows (never when none follows).
-  private func rebuild(_ after: TableSchema, mustCopy: Bool) throws {
+  /// The table under the new statement, with its rows. Where no refresh follows, the columns are those before, in their
+  /// order, perhaps under other names. Where one follows, the rows are kept as far as they can be, so that programs at
+  /// the target see some meanwhile; a new constraint may refuse them.
+  private func rebuild(_ before: TableSchema, _ after: TableSchema, isRefreshed: Bool) throws {
     let name = after.name.quotedName
     let aside = "cairn_aside"
-    let old = try database.userTables().first { $0.name.lowercased() == after.name.lowercased() }?.schema.columns ?? []
     let objects = try database.query(
       "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = ? COLLATE NOCASE AND type IN ('index', 'trigger') AND sql NOT NULL",
       [.text(after.name)])
@@ -109,37 +113,52 @@ struct TargetShape {
     try database.execute("PRAGMA legacy_alter_table = ON; ALTER TABLE \(name) RENAME TO \(aside)")
     try database.execute("PRAGMA legacy_alter_table = OFF")
     try run(after.createText, after)
-    let common = after.columns.map(\.name).filter { column in
-      old.contains { $0.name.lowercased() == column.lowercased() }
-    }.map(\.quotedName).joined(separator: ",")
-    if !common.isEmpty {
+    let was = try database.query("SELECT name FROM pragma_table_info(?)", [.text(aside)]).map { $0[0].string }
+    let pairs: [(new: String, old: String)] =
+      Self.hasEqualValues(before, after)
+      ? zip(after.columns, before.columns).map { new, old in
+        // Columns that could be renamed one by one have their new names already.
+        (new.name, was.contains(old.name) ? old.name : new.name)
+      }
+      : after.columns.compactMap { new in
+        was.first { $0.lowercased() == new.name.lowercased() }.map { (new.name, $0) }
+      }
+    if !pairs.isEmpty {
+      let into = pairs.map(\.new.quotedName).joined(separator: ",")
+      let from = pairs.map(\.old.quotedName).joined(separator: ",")
       try database.execute("SAVEPOINT cairn_copy")
       do {
-        try database.execute("INSERT INTO \(name)(\(common)) SELECT \(common) FROM \(aside)")
-      } catch let error as SQLiteError where error.isConstraint && !mustCopy {
+        try database.execute("INSERT INTO \(name)(\(into)) SELECT \(from) FROM \(aside)")
+      } catch let error as SQLiteError where error.isConstraint && isRefreshed {
         try database.execute("ROLLBACK TO cairn_copy")
       }
       try database.execute("RELEASE cairn_copy")
     }
     try database.execute("DROP TABLE \(aside)")
-    try createIndexes(after)
+    try createIndexes(after, isRefreshed: isRefreshed)
     for row in objects where row[0].string == "trigger" { try run(row[2].string, after) }
   }
 
-  private func createIndexes(_ schema: TableSchema) throws { for object in schema.objects { try create(object, schema) } }
+  private func createIndexes(_ schema: TableSchema, isRefreshed: Bool) throws {
+    for object in schema.objects { try create(object, schema, isRefreshed: isRefreshed) }
+  }
 
   /// An index of that name on another table of ours is one that the source has dropped already: it goes first.
-  private func create(_ object: TableSchema.Object, _ schema: TableSchema) throws {
+  private func create(_ object: TableSchema.Object, _ schema: TableSchema, isRefreshed: Bool) throws {
     let stale = try database.integer(
       """
       SELECT 1 FROM sqlite_master AS m JOIN cairn_table AS t ON t.name = m.tbl_name COLLATE NOCASE AND t.created = 1
       WHERE m.type = 'index' AND m.name = ? COLLATE NOCASE AND m.sql NOT NULL
       """, [.text(object.name)])
     if stale != nil { try database.execute("DROP INDEX \(object.name.quotedName)") }
-    try run(object.text, schema)
+    do { try run(object.text, schema) } catch where isRefreshed {
+      // Rows that the source no longer has stand in the way of a unique index; all of them are about to come again.
+      try database.execute("DELETE FROM \(schema.name.quotedName)")
+      try run(object.text, schema)
+    }
   }
 
-  private func syncIndexes(_ schema: TableSchema) throws {
+  private func syncIndexes(_ schema: TableSchema, isRefreshed: Bool) throws {
     let there = try database.query(
       "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? COLLATE NOCASE AND sql NOT NULL",
       [.text(schema.name)])
@@ -147,7 +166,7 @@ struct TargetShape {
       try database.execute("DROP INDEX \(row[0].string.quotedName)")
     }
     for object in schema.objects where !there.contains(where: { $0[0].string == object.name && $0[1].string == object.text }) {
-      try create(object, schema)
+      try create(object, schema, isRefreshed: isRefreshed)
     }
   }
 

@@ -92,10 +92,12 @@ struct Adoption {
     old.name != new.name && old.columns == new.columns && old.flags == new.flags && old.uniques == new.uniques
   }
 
-  /// The triggers of the old shape have logged every value that the new shape has: only names, keys, indexes or
-  /// defaults differ.
+  /// The triggers of the old shape have logged every change to the new shape, with all its values: only names, plain
+  /// indexes or defaults differ. A unique index that is new may have made a REPLACE delete rows unseen.
   static func hasEqualValues(_ old: TableSchema, _ new: TableSchema) -> Bool {
-    old.columns.count == new.columns.count
+    let fresh = new.objects.filter { !old.objects.contains($0) }
+    return !fresh.contains { SQLText.tokens(Array($0.text.utf8)).dropFirst().first?.word == "UNIQUE" }
+      && old.columns.count == new.columns.count
       && zip(old.columns, new.columns).allSatisfy {
         $0.declaredType == $1.declaredType && $0.isNotNull == $1.isNotNull
       } && old.flags.intersection([.strict, .withoutRowid]) == new.flags.intersection([.strict, .withoutRowid])

@@ -229,14 +229,20 @@ package final class SQLiteCapture {
     var isOpen = true
     defer { if isOpen { try? source.execute("ROLLBACK") } }
     let version = try Self.scalar(statements.schemaVersion)
-    let last = try Self.scalar(statements.lastRow)
-    try checkMark(last: last)
-    let refresh = version == schemaVersion ? nextRefresh(last: last) : nil
-    let from = position.mark.taken
-    guard last > from || refresh != nil else {
+    guard version == schemaVersion else {
+      // First the triggers, then the rows: the rows of this snapshot may already be of another shape.
       isOpen = false
       _ = try statements.commit.step()
-      return try adoptSchema(version)
+      try adoptSchema()
+      return true
+    }
+    let last = try Self.scalar(statements.lastRow)
+    try checkMark(last: last)
+    let from = position.mark.taken
+    guard last > from || nextRefresh(last: last) != nil else {
+      isOpen = false
+      _ = try statements.commit.step()
+      return false
     }
     if last > from, try Self.scalar(statements.firstRow) > from + 1 {
       isOpen = false
@@ -249,13 +255,10 @@ package final class SQLiteCapture {
     var next = position
     next.previous = marked
     next.mark = .init(taken: last, nonce: Self.nonce())
-    if version != schemaVersion, next.refresh.map({ layouts[$0.layout]?.refreshMethod == .whole }) ?? false {
-      next.refresh = nil
-    }
     _ = try trail.begin(TransactionHeader(commitTime: clock.microseconds(), flags: [.group, .late]))
     do {
       try appendJournal(from: from, through: last, &next)
-      if let layout = refresh ?? (version == schemaVersion ? nextRefresh(last: last) : nil), let reason = layout.refresh {
+      if let layout = nextRefresh(last: last), let reason = layout.refresh {
         let state = next.refresh?.layout == layout.id ? next.refresh : nil
         next.refresh = try refresher.appendChunk(of: layout, reason: reason, state: state, from: source, to: trail)
       }
@@ -277,7 +280,6 @@ package final class SQLiteCapture {
       position.refresh = nil
     }
     if takenAt - markedAt > 5000 { try markSource(waitMilliseconds: 5) }
-    _ = try adoptSchema(version)
     return true
   }
 
@@ -321,6 +323,7 @@ package final class SQLiteCapture {
 
   private func appendJournal(from: Int64, through last: Int64, _ next: inout SourcePosition) throws {
     guard last > from else { return }
+    try announceRelaxations(behind: from)
     let statement = try source.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND seq <= ? ORDER BY seq")
     try statement.bind([.integer(from), .integer(last)])
     var expected = from + 1
@@ -370,8 +373,28 @@ package final class SQLiteCapture {
     for layout in all where markers.contains(layout.since) {
       guard let action = layout.action else { continue }
       let before = try layout.previous.flatMap { layouts[$0] }.map { try schemaID($0) } ?? 0
-      try append(DDL(action: action, before: before, after: try schemaID(layout)))
+      try append(
+        DDL(action: action, before: before, after: try schemaID(layout), isRefreshed: layout.refresh != nil))
     }
+  }
+
+  /// An index that the program dropped no longer held for rows that stand before the marker of that change. So the
+  /// target has to drop it before them; to drop it again at the marker does no harm.
+  private func announceRelaxations(behind from: Int64) throws {
+    for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.since > from {
+      guard let before = layout.previous.flatMap({ layouts[$0] }), layout.action == .reshape,
+        Self.isRelaxation(before.schema, layout.schema)
+      else { continue }
+      try append(DDL(action: .reshape, before: try schemaID(before), after: try schemaID(layout)))
+    }
+  }
+
+  private static func isRelaxation(_ before: TableSchema, _ after: TableSchema) -> Bool {
+    var (before, after) = (before, after)
+    guard after.objects.allSatisfy(before.objects.contains) else { return false }
+    for index in before.columns.indices { before.columns[index].keyOrdinal = 0; before.columns[index].collation = "" }
+    for index in after.columns.indices { after.columns[index].keyOrdinal = 0; after.columns[index].collation = "" }
+    return before.name == after.name && before.columns == after.columns
   }
 
   private func schemaID(_ layout: Layout) throws -> UInt64 { try trail.schemaID(layout.schema, token: layout.token) }
@@ -391,18 +414,15 @@ package final class SQLiteCapture {
 
   // MARK: Schema, loss, mark
 
-  /// Brings the triggers in step when the schema is not the one we know. True when that left something in the journal.
-  private func adoptSchema(_ version: Int64) throws -> Bool {
-    guard version != schemaVersion else { return false }
-    var changed = false
+  /// Brings the triggers in step with a schema that is not the one we know.
+  private func adoptSchema() throws {
     try source.transaction {
-      changed = try journal.adopt(options.tables)
+      try journal.adopt(options.tables)
       schemaVersion = try Self.scalar(statements.schemaVersion)
     }
-    schemaVersion = try Self.scalar(statements.schemaVersion)
+    // Whatever changed, it may have been a VACUUM, which gives rows without key other numbers.
     if let refresh = position.refresh, layouts[refresh.layout]?.refreshMethod == .whole { position.refresh = nil }
-    if changed { try reloadLayouts() }
-    return changed
+    try reloadLayouts()
   }
 
   /// The journal reached its cap and dropped rows that had not been taken.

@@ -140,11 +140,14 @@ package struct DDL: Equatable, Sendable {
   package var before: UInt64
   package var after: UInt64
   package var text: String
-  package init(action: Action, before: UInt64, after: UInt64, text: String = "") {
+  /// A refresh of the table follows: what is done to its rows meanwhile need not be exact.
+  package var isRefreshed: Bool
+  package init(action: Action, before: UInt64, after: UInt64, text: String = "", isRefreshed: Bool = false) {
     self.action = action
     self.before = before
     self.after = after
     self.text = text
+    self.isRefreshed = isRefreshed
   }
 }
 
@@ -177,8 +180,9 @@ package enum Record {
       guard let action = DDL.Action(rawValue: try r.readByte()) else {
         throw DecodingError(offset: 0, problem: "DDL action is unknown")
       }
-      return .ddl(
-        DDL(action: action, before: try r.readVarint(), after: try r.readVarint(), text: try r.readString()))
+      var ddl = DDL(action: action, before: try r.readVarint(), after: try r.readVarint(), text: try r.readString())
+      if !r.isAtEnd { ddl.isRefreshed = try r.readByte() & 1 != 0 }
+      return .ddl(ddl)
     case RecordKind.progress:
       return .progress(sourcePosition: Array(try r.readCounted()), time: try r.readZigzag())
     case RecordKind.marker: return .marker(kind: try r.readByte(), text: try r.readString())
@@ -237,6 +241,7 @@ extension ByteWriter {
     appendVarint(ddl.before)
     appendVarint(ddl.after)
     appendString(ddl.text)
+    append(ddl.isRefreshed ? 1 : 0)
   }
 }
 

@@ -24,6 +24,7 @@ package final class File {
 
   package let path: String
   private var descriptor: Int32
+  private var isLocked = false
 
   /// open(2). A new file gets the mode 0640, less the umask; its entry in the folder is not synced.
   package init(_ path: String, _ mode: Mode) throws(FileError) {
@@ -32,7 +33,11 @@ package final class File {
     if descriptor < 0 { throw FileError(code: errno, operation: "open", path: path) }
   }
 
-  deinit { if descriptor >= 0 { _ = Glibc.close(descriptor) } }
+  deinit {
+    guard descriptor >= 0 else { return }
+    unlock()
+    _ = Glibc.close(descriptor)
+  }
 
   /// The size in bytes: fstat(2).
   package var size: UInt64 {
@@ -99,23 +104,31 @@ package final class File {
     }
   }
 
-  /// flock(2), exclusive, without waiting: false when another open file has the lock. It goes with the descriptor.
+  /// flock(2), exclusive, without waiting: false when another open file has the lock. Given back when this is closed.
   package func tryLock() throws(FileError) -> Bool {
     while flock(descriptor, LOCK_EX | LOCK_NB) < 0 {
       if errno == EWOULDBLOCK { return false }
       if errno != EINTR { throw failure("flock") }
     }
+    isLocked = true
     return true
   }
 
   /// close(2), with its error. The descriptor is gone in any case; later calls fail with EBADF.
   package func close() throws(FileError) {
     guard descriptor >= 0 else { return }
+    unlock()
     let result = Glibc.close(descriptor)
     let code = errno
     descriptor = -1
     // Linux releases the descriptor even when it reports EINTR.
     if result < 0, code != EINTR { throw FileError(code: code, operation: "close", path: path) }
+  }
+
+  /// Closing alone does not give the lock back at once while a child process has the descriptor, between fork and exec.
+  private func unlock() {
+    if isLocked { _ = flock(descriptor, LOCK_UN) }
+    isLocked = false
   }
 
   private func status() throws(FileError) -> stat {

@@ -298,13 +298,3 @@ extension TrailWriter {
     return lock
   }
 }
-
-extension DurableMark {
-  /// The next generation, at the end of what has been written and synced of a segment.
-  func moved(to segment: LiveSegment, lastTransaction: UInt64) -> DurableMark {
-    DurableMark(
-      generation: generation + 1, segment: segment.number, fileOffset: segment.durable,
-      contentOffset: segment.place.contentOffset, chain: segment.place.chain, lastTransaction: lastTransaction,
-      trail: trail)
-  }
-}

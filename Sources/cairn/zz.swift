@@ -1,2 +1,1 @@
 struct TrailCommand: Command { static let name = "trail"; static let summary = ""; static let operands = ""; static let options: [Option] = []; static let details = ""; static func run(_ a: Arguments) throws -> Int32 { 0 } }
-struct ExplainCommand: Command { static let name = "explain"; static let summary = ""; static let operands = ""; static let options: [Option] = []; static let details = ""; static func run(_ a: Arguments) throws -> Int32 { 0 } }

@@ -14,7 +14,8 @@ private final class SmallDisk {
     guard mount("cairn-test", path, "tmpfs", 0, "size=\(pages * 4096)") == 0 else { return nil }
   }
 
-  deinit { umount(path) }
+  /// Files in it may still be open.
+  deinit { umount2(path, Int32(MNT_DETACH)) }
 
   func grow(pages: Int) -> Bool { mount("cairn-test", path, "tmpfs", UInt(MS_REMOUNT), "size=\(pages * 4096)") == 0 }
 
@@ -33,6 +34,7 @@ struct DiskFullTests {
     var failures = 0
     for pages in 2...200 {
       let disk = try #require(SmallDisk(temp("disk\(pages)"), pages: pages))
+      defer { withExtendedLifetime(disk) {} }
       let folder = disk.path + "/state/till-7.pos"
       var committed: [Seen] = []
       var synced = 0

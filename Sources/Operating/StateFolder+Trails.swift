@@ -1,0 +1,57 @@
+import Changes
+import Glibc
+import SystemKit
+import Trails
+
+/// Where state folders are, and which trails are in them. A state folder holds trail folders `NODE.NAME`.
+package enum StateFolders {
+  /// A trail by name; what it holds has not been looked at.
+  package struct Entry: Equatable, Sendable {
+    package let name: TrailName
+    /// Of the trail itself.
+    package let folder: String
+  }
+
+  /// The folder below which state folders are made when none is given: `$XDG_STATE_HOME/cairn`, or
+  /// `~/.local/state/cairn`. It need not exist.
+  ///
+  /// Source: XDG Base Directory Specification; a relative `$XDG_STATE_HOME` counts as none.
+  package static func base() -> String {
+    if let given = environment("XDG_STATE_HOME"), given.hasPrefix("/") { return given + "/cairn" }
+    return (environment("HOME") ?? accountHome ?? "") + "/.local/state/cairn"
+  }
+
+  /// The trails in a state folder, or in every one below ``base()``: by folder, then by name. Empty where there is no
+  /// such folder.
+  package static func entries(in state: String?) throws -> [Entry] {
+    try folders(state).flatMap { folder in
+      try Trail.names(state: folder).map { Entry(name: $0, folder: "\(folder)/\($0)") }
+    }
+  }
+
+  /// As ``entries(in:)``, with what is known of each. Throws the first error.
+  package static func trails(in state: String?) throws -> [TrailInfo] {
+    try entries(in: state).map { try Trail.info(folder: $0.folder) }
+  }
+
+  private static func folders(_ state: String?) throws -> [String] {
+    if let state { return [state] }
+    let base = base()
+    do throws(FileError) {
+      return try Folder.names(base).map { "\(base)/\($0)" }.filter(Folder.isFolder)
+    } catch {
+      if error.isMissing { return [] }
+      throw error.asCairnError(doing: "list the state folders")
+    }
+  }
+
+  private static func environment(_ name: String) -> String? {
+    guard let value = getenv(name), value.pointee != 0 else { return nil }
+    return String(cString: value)
+  }
+
+  private static var accountHome: String? {
+    guard let account = getpwuid(getuid()), let home = account.pointee.pw_dir else { return nil }
+    return String(cString: home)
+  }
+}

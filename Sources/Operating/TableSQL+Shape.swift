@@ -1,0 +1,189 @@
+import Changes
+import SQLiteKit
+
+// Statements that make, change and drop a table.
+extension TableSQL {
+  private static let aside = "cairn_aside"
+
+  /// The table and its indexes, where there is none of that name yet.
+  var create: [String] {
+    switch dialect {
+    case .sqlite: [sqliteTable] + schema.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
+    case .postgres: postgresComments + [postgresTable]
+    }
+  }
+
+  var drop: String { "DROP TABLE IF EXISTS \(name);" }
+
+  func rename(to after: TableSchema) -> [String] {
+    let new = TableSQL(schema: after, dialect: dialect)
+    let target = dialect == .postgres ? after.name.postgresName : new.name
+    if new.name == name { return [] }
+    // SQLite takes a name that differs in case only for one that is taken.
+    guard dialect == .postgres || schema.sqliteName.lowercased() != after.sqliteName.lowercased() else {
+      return ["ALTER TABLE \(name) RENAME TO \(Self.aside);", "ALTER TABLE \(Self.aside) RENAME TO \(target);"]
+    }
+    return ["ALTER TABLE \(name) RENAME TO \(target);"]
+  }
+
+  /// Gives the table the shape `after`, with the rows in the columns that both have. Where values changed their
+  /// types a refresh follows in the trail, so that rows which do not fit may be left out.
+  func reshape(to after: TableSchema) -> [String] {
+    let new = TableSQL(schema: after, dialect: dialect)
+    switch dialect {
+    case .sqlite: return rename(to: after) + reshapeSQLite(new)
+    case .postgres: return rename(to: after) + reshapePostgres(new)
+    }
+  }
+
+  // MARK: What stays
+
+  /// Whether a row of one shape is, value by value, a row of the other.
+  private func hasEqualValues(_ after: TableSchema) -> Bool {
+    schema.columns.count == after.columns.count
+      && zip(schema.columns, after.columns).allSatisfy { $0.declaredType == $1.declaredType }
+  }
+
+  /// Columns, before and after, that are the same: by place when only names changed, otherwise by name.
+  private func kept(_ after: TableSchema) -> [(before: Int, after: Int)] {
+    let old = Dictionary(schema.columns.enumerated().map { ($1.name.lowercased(), $0) }) { first, _ in first }
+    if hasEqualValues(after) {
+      let renamed = zip(schema.columns, after.columns).filter { $0.name.lowercased() != $1.name.lowercased() }
+      if renamed.allSatisfy({ old[$1.name.lowercased()] == nil }) { return schema.columns.indices.map { ($0, $0) } }
+    }
+    return after.columns.indices.compactMap { index in
+      old[after.columns[index].name.lowercased()].map { ($0, index) }
+    }
+  }
+
+  // MARK: SQLite
+
+  private var sqliteTable: String {
+    if schema.engine == .sqlite, let text = Self.tolerant(schema.createText, after: "TABLE") { return text }
+    var lines = schema.columns.map { column in
+      let type = schema.engine == .sqlite ? column.declaredType : ""
+      return "  \(column.name.quotedName)\(type.isEmpty ? "" : " " + type)\(column.isNotNull ? " NOT NULL" : "")"
+    }
+    if let constraint { lines.append("  \(constraint)") }
+    let tail = schema.flags.contains(.withoutRowid) ? " WITHOUT ROWID" : ""
+    return "CREATE TABLE IF NOT EXISTS \(name) (\n\(lines.joined(separator: ",\n"))\n)\(tail);"
+  }
+
+  /// A CREATE statement with IF NOT EXISTS behind the word TABLE or INDEX; nil when it is none.
+  private static func tolerant(_ text: String, after word: String) -> String? {
+    let bytes = Array(text.utf8)
+    let tokens = SQLText.tokens(bytes)
+    guard let place = tokens.prefix(4).firstIndex(where: { $0.word == word }), let end = tokens.last else { return nil }
+    let hasClause = place + 1 < tokens.count && tokens[place + 1].word == "IF"
+    let head = String(decoding: bytes[..<tokens[place].range.upperBound], as: UTF8.self)
+    let tail = String(
+      decoding: bytes[tokens[place].range.upperBound..<end.range.upperBound], as: UTF8.self)
+    return head + (hasClause ? "" : " IF NOT EXISTS") + tail + ";"
+  }
+
+  private func reshapeSQLite(_ new: TableSQL) -> [String] {
+    let after = new.schema
+    if schema.createText == after.createText, schema.engine == .sqlite {
+      let gone = schema.objects.filter { !after.objects.contains($0) }
+      return gone.map { "DROP INDEX IF EXISTS \($0.name.quotedName);" }
+        + after.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
+    }
+    let pairs = kept(after)
+    var lines = [
+      // With the legacy rules, references of other tables to this one stay as they are.
+      "PRAGMA legacy_alter_table = ON;", "ALTER TABLE \(new.name) RENAME TO \(Self.aside);",
+      "PRAGMA legacy_alter_table = OFF;", new.sqliteTable,
+    ]
+    if !pairs.isEmpty {
+      let clause = hasEqualValues(after) ? "" : " OR IGNORE"
+      lines.append(
+        "INSERT\(clause) INTO \(new.name) (\(pairs.map { new.column($0.after) }.joined(separator: ", "))) "
+          + "SELECT \(pairs.map { column($0.before) }.joined(separator: ", ")) FROM \(Self.aside);")
+    }
+    lines.append("DROP TABLE \(Self.aside);")
+    return lines + after.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
+  }
+
+  // MARK: PostgreSQL
+
+  private var postgresTable: String {
+    var lines = schema.columns.indices.map { index in
+      "  \(column(index)) \(type(index).name)\(schema.columns[index].isNotNull ? " NOT NULL" : "")"
+    }
+    if let constraint { lines.append("  \(constraint)") }
+    return "CREATE TABLE IF NOT EXISTS \(name) (\n\(lines.joined(separator: ",\n"))\n);"
+  }
+
+  private var constraint: String? {
+    guard !schema.key.isEmpty else { return nil }
+    let columns = schema.key.map(column).joined(separator: ", ")
+    return "\(schema.flags.contains(.nullableKey) ? "UNIQUE" : "PRIMARY KEY") (\(columns))"
+  }
+
+  /// What the table in PostgreSQL does not have, or has in another way.
+  private var postgresComments: [String] {
+    var lines: [String] = []
+    for (index, column) in schema.columns.enumerated() where schema.engine == .sqlite {
+      let declared = column.declaredType.isEmpty ? "no type" : "type \(column.declaredType)"
+      switch (ColumnAffinity(column, of: schema), type(index)) {
+      case (.any, _), (.numeric, .text):
+        lines.append("\(schema.name).\(column.name) has \(declared): its values are kept as text")
+      case (.numeric, .numeric):
+        lines.append("\(schema.name).\(column.name) has \(declared): reals are kept as their shortest decimal")
+      case (.blob, _): lines.append("\(schema.name).\(column.name) has \(declared): text in it is kept as its bytes")
+      default: break
+      }
+    }
+    for unique in schema.uniques {
+      let columns = unique.map { schema.columns[$0].name }.joined(separator: ", ")
+      lines.append("the unique key of \(schema.name) over \(columns) is left out: a refresh need not keep to it")
+    }
+    for key in schema.foreignKeys {
+      let columns = key.columns.map { schema.columns[$0].name }.joined(separator: ", ")
+      lines.append(
+        "the foreign key of \(schema.name) from \(columns) to \(key.table) is left out: the order of rows need not keep to it")
+    }
+    for object in schema.objects { lines.append("the index \(object.name) of \(schema.name) is left out") }
+    return lines.map(\.sqlComment)
+  }
+
+  private func reshapePostgres(_ new: TableSQL) -> [String] {
+    let after = new.schema
+    let pairs = kept(after)
+    let isSameKey =
+      schema.flags.intersection([.nullableKey, .wholeRow]) == after.flags.intersection([.nullableKey, .wholeRow])
+      && schema.key.count == after.key.count
+      && zip(schema.key, after.key).allSatisfy { old, new in pairs.contains { $0 == (old, new) } }
+    let isSameType = pairs.allSatisfy { type($0.before) == new.type($0.after) }
+    guard isSameKey, isSameType else { return rebuildPostgres(new, pairs) }
+    var lines: [String] = []
+    for index in schema.columns.indices where !pairs.contains(where: { $0.before == index }) {
+      lines.append("ALTER TABLE \(new.name) DROP COLUMN \(column(index));")
+    }
+    for pair in pairs where column(pair.before) != new.column(pair.after) {
+      lines.append("ALTER TABLE \(new.name) RENAME COLUMN \(column(pair.before)) TO \(new.column(pair.after));")
+    }
+    for pair in pairs where schema.columns[pair.before].isNotNull && !after.columns[pair.after].isNotNull {
+      guard !after.key.contains(pair.after) || after.flags.contains(.nullableKey) else { continue }
+      lines.append("ALTER TABLE \(new.name) ALTER COLUMN \(new.column(pair.after)) DROP NOT NULL;")
+    }
+    for index in after.columns.indices where !pairs.contains(where: { $0.after == index }) {
+      // The rows that are there have no value for it before the refresh, so it cannot be NOT NULL.
+      lines.append("ALTER TABLE \(new.name) ADD COLUMN \(new.column(index)) \(new.type(index).name);")
+    }
+    return lines
+  }
+
+  private func rebuildPostgres(_ new: TableSQL, _ pairs: [(before: Int, after: Int)]) -> [String] {
+    var lines = ["ALTER TABLE \(new.name) RENAME TO \(Self.aside);"] + new.create
+    if hasEqualValues(new.schema), !pairs.isEmpty {
+      lines.append(
+        "INSERT INTO \(new.name) (\(pairs.map { new.column($0.after) }.joined(separator: ", "))) "
+          + "SELECT \(pairs.map { column($0.before) }.joined(separator: ", ")) FROM \(Self.aside);")
+    } else {
+      lines.append("the rows of \(new.schema.name) follow with a refresh".sqlComment)
+    }
+    let prefix = schema.namespace.isEmpty ? "" : schema.namespace.postgresName + "."
+    return lines + ["DROP TABLE \(prefix)\(Self.aside);"]
+  }
+}

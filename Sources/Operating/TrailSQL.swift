@@ -1,0 +1,227 @@
+import Changes
+import SQLiteKit
+
+/// Renders the records of a trail as SQL that replays them: executable statements in commit order, one transaction
+/// each. Pure: it reads and writes nothing.
+///
+/// Start with ``prologue``, then hand over every record in order. A value that the dialect cannot hold becomes a comment
+/// in place of its statement, and is counted in ``problemCount``.
+package struct TrailSQL {
+  package enum Dialect: String, CaseIterable, Sendable {
+    case sqlite
+    case postgres
+  }
+
+  package let dialect: Dialect
+  package private(set) var problemCount = 0
+  /// The first of them, each naming position, table and reason.
+  package private(set) var problems: [String] = []
+
+  private static let problemsMax = 20
+
+  /// Tables that have been created, or are in use, by folded name.
+  private var known: Set<String> = []
+  /// Tables between start and end of a refresh: changes to them may speak of rows that are not there yet.
+  private var refreshing: Set<String> = []
+  /// Tables that were emptied at the start of their refresh, so that chunks need not delete.
+  private var emptied: Set<String> = []
+  /// By schema id, which counts within a segment.
+  private var tables: [UInt64: TableSQL] = [:]
+  private var segment: UInt64 = 0
+  /// BEGIN with its comment, held back until something follows.
+  private var heldBegin: String?
+
+  package init(_ dialect: Dialect) { self.dialect = dialect }
+
+  /// What comes before all transactions.
+  package var prologue: [String] {
+    switch dialect {
+    case .sqlite: ["PRAGMA foreign_keys = OFF;"]
+    case .postgres: ["SET standard_conforming_strings = on;", "SET client_encoding = 'UTF8';"]
+    }
+  }
+
+  /// The statements and comments for one record, each ending without a line feed; none for a transaction that changes
+  /// nothing.
+  ///
+  /// `schema` gives the schema of an id in the record's segment. Throws `trail-damaged` when it has none, or when an
+  /// image is not one of its schema, and `trail-version` for a record that this version does not know.
+  package mutating func render(
+    _ record: Record, at position: Position, schema: (UInt64) -> TableSchema?
+  ) throws -> [String] {
+    if position.segment != segment {
+      segment = position.segment
+      tables.removeAll()
+    }
+    func lookup(_ id: UInt64) throws -> TableSQL {
+      if let table = tables[id] { return table }
+      guard let schema = schema(id) else { throw damaged(position, "schema \(id) is not in the segment") }
+      let table = TableSQL(schema: schema, dialect: dialect)
+      tables[id] = table
+      return table
+    }
+    var lines: [String]
+    switch record {
+    case .begin(let header):
+      heldBegin = "-- transaction \(header.number) at \(position), \(UTCTime(header.commitTime))\nBEGIN;"
+      return []
+    case .commit:
+      defer { heldBegin = nil }
+      return heldBegin == nil ? ["COMMIT;"] : []
+    case .schema, .progress: return []
+    case .marker(_, let text): lines = [comment(text)]
+    case .change(let change): lines = try render(change, lookup(change.schemaID), position)
+    case .refresh(let refresh): lines = render(refresh, try lookup(refresh.schemaID), position)
+    case .refreshRow(let id, let image):
+      let table = try lookup(id)
+      let row = try values(image, table, position)
+      lines = ensured(table) + statement(table, position) { () throws(Unrepresentable) in
+        try [table.insert(row, isTolerant: true)]
+      }
+    case .ddl(let ddl):
+      let before = ddl.before == 0 ? nil : try lookup(ddl.before)
+      let after = ddl.after == 0 ? nil : try lookup(ddl.after)
+      lines = render(ddl.action, before, after)
+    case .reserved(let kind, _):
+      throw CairnError(
+        .trailVersion, "record kind \(kind) at \(position) cannot be rendered by this version", hint: "use a newer cairn")
+    }
+    guard !lines.isEmpty, let begin = heldBegin else { return lines }
+    heldBegin = nil
+    lines.insert(begin, at: 0)
+    return lines
+  }
+
+  // MARK: Changes
+
+  private mutating func render(_ change: ChangeView, _ table: TableSQL, _ position: Position) throws -> [String] {
+    let before = try change.before.map { try values($0, table, position) } ?? []
+    let after = try change.after.map { try values($0, table, position) } ?? []
+    let isTolerant = refreshing.contains(table.schema.foldedName)
+    let needed =
+      switch change.operation {
+      case .insert: (false, true)
+      case .update: (true, true)
+      case .delete: (true, false)
+      case .truncate: (false, false)
+      }
+    guard !needed.0 || change.before != nil, !needed.1 || change.after != nil else {
+      throw damaged(position, "a change has not the images that its operation needs")
+    }
+    return ensured(table) + statement(table, position) { () throws(Unrepresentable) in
+      switch change.operation {
+      case .insert: try [table.insert(after, isTolerant: isTolerant)]
+      case .update: try table.update(before, after, isTolerant: isTolerant)
+      case .delete: try [table.delete(before)]
+      case .truncate: [table.deleteAll]
+      }
+    }
+  }
+
+  // MARK: Refresh
+
+  private mutating func render(_ refresh: Refresh, _ table: TableSQL, _ position: Position) -> [String] {
+    let name = table.schema.foldedName
+    switch refresh.event {
+    case .start(_, let method, _):
+      refreshing.insert(name)
+      guard method == .whole || !table.canDeleteRanges else { return ensured(table) }
+      // Equal in the end: until a chunk brings them back, the rows behind it are missing.
+      emptied.insert(name)
+      return ensured(table) + [table.deleteAll]
+    case .chunk(let range):
+      refreshing.insert(name)
+      guard !emptied.contains(name) else { return ensured(table) }
+      if !table.canDeleteRanges, range != .unkeyed {
+        return ensured(table) + [comment("rows of a range of \(table.schema.name) are not deleted before they are copied")]
+      }
+      return ensured(table) + statement(table, position) { () throws(Unrepresentable) in try table.delete(range) }
+    case .end:
+      refreshing.remove(name)
+      emptied.remove(name)
+      return []
+    }
+  }
+
+  // MARK: Schema
+
+  private mutating func render(_ action: DDL.Action, _ before: TableSQL?, _ after: TableSQL?) -> [String] {
+    switch (action, before, after) {
+    case (.create, _, let after?): return ensured(after)
+    case (.drop, let before?, _):
+      forget(before.schema)
+      return [before.drop]
+    case (.rename, let before?, let after?):
+      let lines = ensured(before) + before.rename(to: after.schema)
+      move(before.schema, after.schema)
+      return lines
+    case (.reshape, let before?, let after?):
+      let lines = ensured(before) + before.reshape(to: after.schema)
+      move(before.schema, after.schema)
+      return lines
+    default: return []
+    }
+  }
+
+  /// Creates a table that has not been seen before: the trail may begin behind its creation.
+  private mutating func ensured(_ table: TableSQL) -> [String] {
+    known.insert(table.schema.foldedName).inserted ? table.create : []
+  }
+
+  private mutating func move(_ before: TableSchema, _ after: TableSchema) {
+    let wasRefreshing = refreshing.contains(before.foldedName)
+    let wasEmptied = emptied.contains(before.foldedName)
+    forget(before)
+    known.insert(after.foldedName)
+    if wasRefreshing { refreshing.insert(after.foldedName) }
+    if wasEmptied { emptied.insert(after.foldedName) }
+  }
+
+  private mutating func forget(_ schema: TableSchema) {
+    known.remove(schema.foldedName)
+    refreshing.remove(schema.foldedName)
+    emptied.remove(schema.foldedName)
+  }
+
+  // MARK: What goes wrong
+
+  /// The statements of `body`, or a comment that says why there are none.
+  private mutating func statement(
+    _ table: TableSQL, _ position: Position, _ body: () throws(Unrepresentable) -> [String]
+  ) -> [String] {
+    do { return try body() } catch {
+      let problem = "\(position), table \(table.schema.name), \(error.reason)"
+      problemCount += 1
+      if problems.count < Self.problemsMax { problems.append(problem) }
+      return [comment("cannot be represented: \(problem)")]
+    }
+  }
+
+  private func values(_ image: ImageView, _ table: TableSQL, _ position: Position) throws -> [Value?] {
+    let values = try image.values()
+    guard values.count == table.schema.columns.count else {
+      throw damaged(position, "an image has \(values.count) columns, not \(table.schema.columns.count)")
+    }
+    return values
+  }
+
+  private func damaged(_ position: Position, _ problem: String) -> CairnError {
+    CairnError(
+      .trailDamaged, "cannot render the record at \(position): \(problem)", hint: "run 'cairn trail verify'",
+      context: ["position": position.description])
+  }
+
+  private func comment(_ text: String) -> String { text.sqlComment }
+}
+
+extension String {
+  /// As a comment of one line.
+  var sqlComment: String {
+    "-- " + String(unicodeScalars.map { $0.value < 0x20 || $0.value == 0x2028 ? " " : Character($0) })
+  }
+}
+
+extension TableSchema {
+  /// The same for two tables that SQLite cannot tell apart.
+  var foldedName: String { (namespace.isEmpty ? "" : namespace + ".") + name.lowercased() }
+}

@@ -1,1 +1,0 @@
-enum StateFolders { static func base() -> String { "/tmp/cairn-state" } }

@@ -1,0 +1,173 @@
+#!/bin/bash
+# What 'make demo' shows: a copy, live changes, kill -9, the trail, and a detach that leaves nothing behind.
+#
+#     docs/demo/run.sh PATH-OF-CAIRN
+#
+# Everything happens in a temporary folder, which is removed at the end. Exits 0 only if all is as it says.
+set -euo pipefail
+export LC_ALL=C
+exec </dev/null
+
+here=$(cd "$(dirname "$0")" && pwd)
+cairn=$(realpath "${1:-$here/../../.build/release/cairn}")
+compare=$(realpath "$here/../../Tests/Tools/compare.py")
+folder=$(mktemp -d "${TMPDIR:-/tmp}/cairn-demo.XXXXXX")
+pid=
+finish() {
+  if [ -n "$pid" ]; then kill -9 "$pid" 2>/dev/null || true; fi
+  rm -rf "$folder"
+}
+trap finish EXIT
+trap 'exit 130' INT TERM
+cd "$folder"
+
+bold= plain= dim=
+if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m' dim=$'\e[2m' plain=$'\e[0m'; fi
+title() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
+command_line() { printf '%s$ %s%s\n' "$dim" "$*" "$plain"; }
+indent() { sed -e "s|$folder/||g" -e 's/^/  /'; }
+die() {
+  printf '\ndemo failed: %s\n' "$*" >&2
+  if [ -s cairn.log ]; then
+    echo "what cairn said:" >&2
+    tail -n 20 cairn.log >&2
+  fi
+  exit 1
+}
+
+source_sql() { sqlite3 -bail -cmd '.timeout 5000' harbour.db "PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL; $1"; }
+target_sql() { sqlite3 -bail -readonly -cmd '.timeout 5000' copy.db "$1"; }
+microseconds() { echo "${EPOCHREALTIME/./}"; }
+milliseconds_since() { echo $((($(microseconds) - $1) / 1000)); }
+
+# until_target_says QUERY ANSWER: asks until it does; fails after 10 seconds.
+until_target_says() {
+  local began answer
+  began=$(microseconds)
+  while true; do
+    answer=$(target_sql "$1" 2>/dev/null || true)
+    if [ "$answer" = "$2" ]; then return 0; fi
+    if [ "$(milliseconds_since "$began")" -gt 10000 ]; then
+      die "the target answers '$answer' to '$1', not '$2'"
+    fi
+    kill -0 "$pid" 2>/dev/null || die "cairn has ended"
+  done
+}
+
+# change WHAT SQL QUERY ANSWER: runs SQL at the source and waits for the answer at the target.
+change() {
+  local began
+  printf '\n%s: %s\n' "$1" "$2"
+  source_sql "$2"
+  began=$(microseconds)
+  until_target_says "$3" "$4"
+  printf '  at the target after %3d ms: %s\n' "$(milliseconds_since "$began")" "$4"
+}
+
+start() {
+  : >cairn.log
+  "$cairn" replicate --from sqlite:harbour.db --to sqlite:copy.db --state state >cairn.log 2>&1 &
+  pid=$!
+}
+
+until_cairn_says() {
+  local began
+  began=$(microseconds)
+  until grep -q "$1" cairn.log; do
+    kill -0 "$pid" 2>/dev/null || die "cairn has ended"
+    if [ "$(milliseconds_since "$began")" -gt 15000 ]; then die "cairn does not say '$1'"; fi
+    sleep 0.02
+  done
+}
+
+until_caught_up() { until_target_says "SELECT count(*) FROM log_entry" "$(source_sql 'SELECT count(*) FROM log_entry')"; }
+
+title "1. A source with rows in it, and an ordinary program's view of it"
+{ echo 'PRAGMA journal_mode = WAL;'; cat "$here/sample.sql"; } | sqlite3 -bail harbour.db >/dev/null
+cp harbour.db untouched.db
+command_line "sqlite3 harbour.db .tables"
+sqlite3 harbour.db .tables | indent
+
+title "2. Copy it, and follow it"
+command_line "cairn replicate --from sqlite:harbour.db --to sqlite:copy.db"
+start
+until_cairn_says following
+indent <cairn.log
+"$compare" harbour.db copy.db | indent || die "the copy differs"
+
+title "3. Changes, as the sqlite3 shell makes them"
+change "insert" \
+  "INSERT INTO crew(badge, ship_id, name, rank) VALUES ('B-9001', 7, 'Inés', 'pilot')" \
+  "SELECT * FROM crew WHERE badge = 'B-9001'" "241|B-9001|7||Inés|pilot|"
+change "update" \
+  "UPDATE ship SET name = 'Stella Maris' WHERE id = 7" \
+  "SELECT id, name, label FROM ship WHERE id = 7" "7|Stella Maris|H78007 Stella Maris"
+change "replace (takes the name of operator 1, whose row SQLite deletes without a delete trigger)" \
+  "REPLACE INTO operator(id, name, country) VALUES (50, 'nordkyst ferger', 'SE')" \
+  "SELECT * FROM operator WHERE id IN (1, 50)" "50|nordkyst ferger|SE|"
+change "delete (with what cascades from it: ships, visits, cargo, crew)" \
+  "DELETE FROM ship WHERE id = 9" \
+  "SELECT (SELECT count(*) FROM ship), (SELECT count(*) FROM visit), (SELECT count(*) FROM cargo), (SELECT count(*) FROM crew)" \
+  "$(sqlite3 untouched.db "
+    SELECT (SELECT count(*) FROM ship) - 1, (SELECT count(*) FROM visit WHERE ship_id <> 9),
+      (SELECT count(*) FROM cargo WHERE visit_id NOT IN (SELECT id FROM visit WHERE ship_id = 9)),
+      (SELECT count(*) FROM crew WHERE ship_id IS NOT 9) + 1")"
+change "rolled back (then a committed row, so that there is something to wait for)" \
+  "BEGIN; DELETE FROM tariff; ROLLBACK; INSERT INTO log_entry(author, body) VALUES ('Watch', 'tariffs stay')" \
+  "SELECT (SELECT count(*) FROM tariff), body FROM log_entry ORDER BY id DESC LIMIT 1" "30|tariffs stay"
+change "new column" \
+  "ALTER TABLE ship ADD COLUMN home_port TEXT DEFAULT 'Bergen'; UPDATE ship SET home_port = 'Tromsø' WHERE id = 7" \
+  "SELECT name, home_port FROM ship WHERE id IN (7, 8) ORDER BY id" $'Stella Maris|Tromsø\nHavørn|Bergen'
+
+title "4. kill -9 in the middle of 2,000 transactions; the program goes on"
+for ((i = 1; i <= 2000; i++)); do
+  echo "INSERT INTO log_entry(author, body) VALUES ('storm', 'wave $i'); UPDATE tide SET level_m = $i WHERE rowid = $i % 200 + 1;"
+done | sed 's/^/BEGIN; /; s/$/ COMMIT;/' >storm.sql
+sqlite3 -bail -cmd '.timeout 5000' -cmd 'PRAGMA synchronous = NORMAL' harbour.db <storm.sql &
+program=$!
+while [ "$(target_sql "SELECT count(*) > 200 FROM log_entry WHERE author = 'storm'")" != 1 ]; do
+  kill -0 "$program" 2>/dev/null || break
+done
+command_line "kill -9 $pid"
+kill -9 "$pid"
+wait "$pid" 2>/dev/null || true
+wait "$program" || die "the program met an error"
+printf '  waves at the source: %s, at the target: %s\n' \
+  "$(source_sql "SELECT count(*) FROM log_entry WHERE author = 'storm'")" \
+  "$(target_sql "SELECT count(*) FROM log_entry WHERE author = 'storm'")"
+command_line "cairn replicate --from sqlite:harbour.db --to sqlite:copy.db"
+began=$(microseconds)
+start
+until_caught_up
+printf '  caught up after %d ms\n' "$(milliseconds_since "$began")"
+until_cairn_says following
+kill -TERM "$pid"
+wait "$pid" || die "cairn did not stop as it should"
+pid=
+indent <cairn.log
+command_line "compare.py harbour.db copy.db      (knows nothing of cairn)"
+"$compare" harbour.db copy.db | indent || die "something was lost or doubled"
+
+title "5. The trail, which holds all of it"
+command_line "cairn trail list --state state"
+"$cairn" trail list --state state >list.txt || die "trail list failed"
+grep -q 'local\.harbour' list.txt || die "the trail is not listed"
+indent <list.txt
+command_line "cairn trail show local.harbour --state state | tail -n 8"
+"$cairn" trail show local.harbour --state state >show.txt || die "trail show failed"
+grep -q 'wave 2000' show.txt || die "the last change is not in the trail"
+tail -n 8 show.txt | cut -c 1-160 | indent
+
+title "6. Leave: the schema is what it would be had cairn never been there"
+command_line "cairn detach sqlite:harbour.db; cairn detach sqlite:copy.db"
+"$cairn" detach sqlite:harbour.db | indent
+"$cairn" detach sqlite:copy.db | indent
+sqlite3 untouched.db "ALTER TABLE ship ADD COLUMN home_port TEXT DEFAULT 'Bergen'"
+sqlite3 untouched.db .schema >before.txt
+sqlite3 harbour.db .schema >after.txt
+cmp before.txt after.txt || die "detach left something behind at the source"
+sqlite3 copy.db .schema | grep -q cairn_ && die "detach left something behind at the target"
+"$compare" harbour.db copy.db >/dev/null || die "detach touched rows"
+printf '  .schema before and after: the same %d bytes\n' "$(wc -c <after.txt)"
+
+printf '\nAll was as it says, in %d s.\n' "$SECONDS"
