@@ -41,6 +41,9 @@ let package = Package(
       name: "cairn",
       dependencies: ["Changes", "SystemKit", "SQLiteKit", "Trails", "Capturing", "Applying", "Operating"],
       swiftSettings: strict),
+    .executableTarget(
+      name: "cairn-bench", dependencies: ["Changes", "SystemKit", "SQLiteKit", "Trails", "Capturing"],
+      swiftSettings: strict),
 
     tests("ChangesTests", ["Changes"]),
     .testTarget(
@@ -49,6 +52,7 @@ let package = Package(
     tests("SQLiteKitTests", ["SQLiteKit", "Changes"]),
     tests("CapturingTests", ["Capturing", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
     tests("ApplyingTests", ["Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
+    tests("OperatingTests", ["Operating", "Changes", "SQLiteKit", "Trails"]),
     tests("ScenarioTests", ["SQLiteKit"]),
   ]
 )

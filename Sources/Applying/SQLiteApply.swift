@@ -39,6 +39,7 @@ package final class SQLiteApply {
   private var copying: TargetTable?
   private var copied: UInt64 = 0
   private var purgedBelow: UInt64 = 0
+  private var early = EarlyUpdates()
   private var before: [ColumnView] = []
   private var after: [ColumnView] = []
 
@@ -97,6 +98,7 @@ package final class SQLiteApply {
         case .commit(let number, let changes):
           rows += Int(changes)
           self.number = number
+          try early.checkEmpty()
           let isDue = rows >= options.commitRows || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
           if !isDue, let following = try reader.next() {
             record = following
@@ -114,6 +116,7 @@ package final class SQLiteApply {
         record = following
       }
     } catch {
+      early.removeAll()
       if database.isInTransaction { try? database.execute("ROLLBACK") }
       throw error
     }
@@ -231,19 +234,49 @@ package final class SQLiteApply {
     if let image = change.after { try decode(image, into: &after, table) }
     let isLenient = isLenient(table)
     switch change.operation {
-    case .insert: _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: false)) }
+    case .insert:
+      _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: false)) }
+      if !early.isEmpty, let image = change.after { try settle(table, image.bytes) }
     case .delete:
       let isExpected = !isLenient && !change.flags.contains(.implied)
       let touched = try write(table) { try table.delete(before, isChecked: isExpected) }
       if touched != 1, isExpected { throw unexpected(table, "deleted") }
     case .update:
       let touched = try write(table) { try table.update(before, after, isChecked: !isLenient) }
-      if touched == 1 { return }
-      guard isLenient else { throw unexpected(table, "updated") }
+      if touched == 1 {
+        if !early.isEmpty { try settleUpdated(table) }
+        return
+      }
+      guard isLenient else {
+        let error = unexpected(table, "updated")
+        guard error.code == .rowMissing, let old = change.before, let new = change.after else { throw error }
+        let update = EarlyUpdates.Update(before: Array(old.bytes), after: Array(new.bytes), error: error)
+        return try early.add(update, table: table.schema.name)
+      }
       for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
     case .truncate: try table.deleteAll()
     }
+  }
+
+  /// Makes the updates that waited for the row that `image` shows.
+  private func settle(_ table: TargetTable, _ image: UnsafeRawBufferPointer) throws {
+    guard let update = early.take(table: table.schema.name, image: image) else { return }
+    try update.before.withUnsafeBytes { old in
+      try update.after.withUnsafeBytes { new in
+        try decode(ImageView(bytes: old), into: &before, table)
+        try decode(ImageView(bytes: new), into: &after, table)
+        guard try write(table, { try table.update(before, after, isChecked: true) }) == 1 else { throw update.error }
+        try settleUpdated(table)
+      }
+    }
+  }
+
+  private func settleUpdated(_ table: TargetTable) throws {
+    guard !early.isEmpty else { return }
+    var image = ByteWriter(capacity: 256)
+    for (old, new) in zip(before, after) { image.append((new.isUnchanged ? old : new).value) }
+    try settle(table, image.bytes)
   }
 
   /// Runs a write; a constraint that refuses it becomes an error that names the row.

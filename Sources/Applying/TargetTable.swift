@@ -17,6 +17,8 @@ final class TargetTable {
     case delete(isChecked: Bool)
     case update(columns: UInt64, isChecked: Bool)
     case probe
+    /// Rows that SQL takes for equal to the row before.
+    case twins
   }
 
   let schema: TableSchema
@@ -51,9 +53,15 @@ final class TargetTable {
 
   func delete(_ before: [ColumnView], isChecked: Bool) throws -> Int64 {
     let whole = isWholeRow(before)
+    if whole {
+      guard let twin = try twin(of: before) else { return 0 }
+      let statement = try prepared(.delete(isChecked: true), isWholeRow: true)
+      try statement.bind(twin, at: 1)
+      return try run(statement)
+    }
     let isFull = !before.contains { $0.isUnchanged }
-    let statement = try prepared(.delete(isChecked: (isChecked && isFull) || whole), isWholeRow: whole)
-    try bind(before, to: statement, all: (isChecked && isFull) || whole)
+    let statement = try prepared(.delete(isChecked: isChecked && isFull), isWholeRow: false)
+    try bind(before, to: statement, all: isChecked && isFull)
     return try run(statement)
   }
 
@@ -68,12 +76,36 @@ final class TargetTable {
     }
     let isFull = !before.contains { $0.isUnchanged }
     let checks = (isChecked && isFull) || whole
+    let twin = whole ? try twin(of: before) : nil
+    if whole, twin == nil { return 0 }
     let statement = try prepared(.update(columns: mask, isChecked: checks), isWholeRow: whole)
-    try bind(before, to: statement, all: checks)
+    if let twin {
+      try statement.bind(twin, at: 1)
+    } else {
+      try bind(before, to: statement, all: checks)
+    }
     for (index, column) in after.enumerated() where names.count > 64 || mask & (1 << UInt64(index)) != 0 {
       try statement.bind(column.isUnchanged ? before[index] : column, at: names.count + index + 1)
     }
     return try run(statement)
+  }
+
+  /// The rowid of one row that is equal to `before` in every value and storage class; SQL's own comparison takes 1 for
+  /// 1.0, and 0.0 for -0.0.
+  private func twin(of before: [ColumnView]) throws -> Int64? {
+    let statement = try prepared(.twins, isWholeRow: true)
+    try bind(before, to: statement, all: true)
+    defer { statement.reset() }
+    while try statement.step() {
+      let isTwin = before.enumerated().allSatisfy { index, column in
+        switch (column.value, statement.value(index + 1)) {
+        case (.real(let a)?, .real(let b)): a.bitPattern == b.bitPattern
+        case (let a, let b): a == b
+        }
+      }
+      if isTwin { return statement.integer(0) }
+    }
+    return nil
   }
 
   /// The row with the key of `before`, as the target has it; nil when there is none.
@@ -131,6 +163,9 @@ final class TargetTable {
         .map { "\(names[$0]) = \(after[$0])" }
       let clause = isChecked ? "" : " OR REPLACE"
       return "UPDATE\(clause) \(table) SET \(set.joined(separator: ",")) WHERE \(condition(isChecked, isWholeRow))"
+    case .twins:
+      let all = names.indices.map { "\(names[$0]) COLLATE BINARY IS ?\($0 + 1)" }
+      return "SELECT \(rowid),\(names.joined(separator: ",")) FROM \(table) WHERE \(all.joined(separator: " AND "))"
     case .probe:
       return "SELECT \(names.joined(separator: ",")) FROM \(table) WHERE \(condition(false, false))"
     }
@@ -138,10 +173,7 @@ final class TargetTable {
 
   private func condition(_ isChecked: Bool, _ isWholeRow: Bool) -> String {
     let all = names.indices.map { "\(names[$0]) COLLATE BINARY IS ?\($0 + 1)" }
-    if isWholeRow {
-      // Of equal rows exactly one is meant.
-      return "\(rowid) = (SELECT \(rowid) FROM \(table) WHERE \(all.joined(separator: " AND ")) LIMIT 1)"
-    }
+    if isWholeRow { return "\(rowid) = ?1" }
     let key = schema.key.map { "\(names[$0]) = ?\($0 + 1)" }
     return (key + (isChecked ? all : [])).joined(separator: " AND ")
   }

@@ -66,17 +66,21 @@ struct CaptureTriggers {
 
   /// Once in some 128 rows, lets the program's own transaction remove journal rows that have been taken, or that are
   /// past the cap: then nobody waits for a purge of ours, and the journal is bounded when nobody takes from it.
+  ///
+  /// Two statements, because they cost next to nothing in the other 127 cases only as long as the DELETE has a single
+  /// subquery over another table.
   private func maintenance(_ guardText: String) -> String {
-    """
-    DELETE FROM cairn_journal WHERE \(guardText) \
-    AND seq < (SELECT seq FROM cairn_journal ORDER BY seq LIMIT 1) + 1024 \
-    AND (seq < (SELECT taken FROM cairn_control WHERE id = 0) \
-    OR seq <= (SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1) - (SELECT cap FROM cairn_control WHERE id = 0));
-    """
+    let last = "(SELECT max(seq) FROM cairn_journal)"
+    return """
+      UPDATE cairn_control SET purged = CASE WHEN taken > \(last) - cap \
+      THEN CASE WHEN taken < purged + 1024 THEN taken ELSE purged + 1024 END ELSE \(last) - cap END \
+      WHERE \(guardText) AND id = 0; \
+      DELETE FROM cairn_journal WHERE \(guardText) AND seq < (SELECT purged FROM cairn_control WHERE id = 0);
+      """
   }
 
   private var sometimes: String {
-    maintenance("((SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1) & 127) < 2")
+    maintenance("((SELECT max(seq) FROM cairn_journal) & 127) < 2")
   }
 
   /// Cheaper than ``sometimes`` where rowids differ from row to row.
@@ -166,29 +170,36 @@ struct CaptureTriggers {
       ]
     }
     // Staged rows that are gone now, or whose key the new row has taken over.
-    let gone =
-      "cairn_stage.layout = \(layout) AND (NOT EXISTS (SELECT 1 FROM \(target) WHERE \(identity("\(target).", "cairn_stage.", rightNames: stageNames))) OR (\(identity("NEW.", "cairn_stage.", rightNames: stageNames))))"
-    let emit = [
-      "INSERT INTO cairn_journal(code,\(stageNames.joined(separator: ","))) SELECT \(code(.vanished)),\(stageNames.joined(separator: ",")) FROM cairn_stage WHERE \(gone);",
-      "DELETE FROM cairn_stage WHERE \(gone);",
-    ]
+    func emit(unless exception: String = "") -> [String] {
+      let gone =
+        "cairn_stage.layout = \(layout) AND (NOT EXISTS (SELECT 1 FROM \(target) WHERE \(identity("\(target).", "cairn_stage.", rightNames: stageNames))) OR (\(identity("NEW.", "cairn_stage.", rightNames: stageNames))\(exception)))"
+      return [
+        "INSERT INTO cairn_journal(code,\(stageNames.joined(separator: ","))) SELECT \(code(.vanished)),\(stageNames.joined(separator: ",")) FROM cairn_stage WHERE \(gone);",
+        "DELETE FROM cairn_stage WHERE \(gone);",
+      ]
+    }
+    let isSame = " AND NOT (\(identity("OLD.", "cairn_stage.", rightNames: stageNames)))"
     let unstage =
       "DELETE FROM cairn_stage WHERE cairn_stage.layout = \(layout) AND \(identity("OLD.", "cairn_stage.", rightNames: stageNames));"
+    // A row that a BEFORE trigger of the program touches stays on the stage, as it is now.
+    let refresh =
+      "UPDATE cairn_stage SET \(zip(stageNames, columns + (carriesRowid ? [rowid] : [])).map { "\($0) = NEW.\($1)" }.joined(separator: ",")) WHERE cairn_stage.layout = \(layout) AND \(identity("OLD.", "cairn_stage.", rightNames: stageNames));"
+    let isMoved = "NOT (\(identity("NEW.", "OLD.", rightNames: columns)))"
     let another = "NOT (\(identity("", "OLD.", rightNames: columns)))"
     let isStaged = "EXISTS (SELECT 1 FROM cairn_stage)"
     return [
       trigger(
         "replace", "BEFORE INSERT", when: "EXISTS (SELECT 1 FROM \(target) WHERE \(conflicts))",
         stage(conflicts) + [sometimes]),
-      // A row that is about to change is taken off the stage first: foreign key actions run before AFTER triggers, and
+      // A row whose key is about to change is taken off the stage first: foreign key actions run before AFTER triggers, and
       // the triggers that they fire would take the row for vanished.
       trigger(
         "move", "BEFORE UPDATE",
         when: "\(isStaged) OR EXISTS (SELECT 1 FROM \(target) WHERE (\(conflicts)) AND \(another))",
-        [unstage] + stage("(\(conflicts)) AND \(another)")),
+        [unstage.dropLast() + " AND \(isMoved);"] + stage("(\(conflicts)) AND \(another)")),
       trigger("remove", "BEFORE DELETE", when: isStaged, [unstage]),
-      trigger("insert", "AFTER INSERT", emit + [log(.insert, "NEW."), sometimesByRowid]),
-      trigger("update", "AFTER UPDATE", emit + [log(.updateOld, "OLD."), log(.updateNew, "NEW."), sometimes]),
+      trigger("insert", "AFTER INSERT", emit() + [log(.insert, "NEW."), sometimesByRowid]),
+      trigger("update", "AFTER UPDATE", [refresh] + emit(unless: isSame) + [log(.updateOld, "OLD."), log(.updateNew, "NEW."), sometimes]),
       trigger("delete", "AFTER DELETE", [log(.delete, "OLD."), sometimes]),
     ]
   }

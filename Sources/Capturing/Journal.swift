@@ -45,10 +45,10 @@ package struct Journal {
       CREATE TABLE cairn_stage(layout, v0);
       CREATE TABLE cairn_layout(id INTEGER PRIMARY KEY, previous, since, ended, action, refresh, schema);
       CREATE TABLE cairn_unhooked(name TEXT PRIMARY KEY COLLATE NOCASE) WITHOUT ROWID;
-      CREATE TABLE cairn_control(id INTEGER PRIMARY KEY, version, trail, place, taken, nonce, cap);
+      CREATE TABLE cairn_control(id INTEGER PRIMARY KEY, version, trail, place, taken, nonce, cap, purged);
       """)
     try database.run(
-      "INSERT INTO cairn_control VALUES (0, ?, ?, ?, ?, ?, ?)",
+      "INSERT INTO cairn_control VALUES (0, ?, ?, ?, ?, ?, ?, 0)",
       [
         .integer(Self.version), .blob(trail.bytes), .text(place), .integer(mark.taken), .integer(mark.nonce),
         .integer(capRows),
@@ -148,6 +148,7 @@ package struct Journal {
     let captured = tables.filter {
       $0.refusal == nil && patterns.includes($0.name) && !unhooked.contains($0.name.lowercased())
     }
+    let capturedNames = Set(captured.map { $0.name.lowercased() })
     var free = Dictionary(uniqueKeysWithValues: captured.map { ($0.name.lowercased(), $0) })
     let hooks = try Hooks(database)
     var adoption = Adoption(database)
@@ -161,7 +162,10 @@ package struct Journal {
       } else if let table = free.removeValue(forKey: layout.schema.name.lowercased()) {
         try adoption.update(layout, to: table, isHooked: false, hooks: hooks)
       } else {
-        let isDropped = !tables.contains { $0.name.lowercased() == layout.schema.name.lowercased() }
+        // A table of that name that is captured has come from another one.
+        let isDropped = !tables.contains {
+          $0.name.lowercased() == layout.schema.name.lowercased() && !capturedNames.contains($0.name.lowercased())
+        }
         try adoption.end(layout, isDropped: isDropped)
         try dropTriggers(layout: layout.id)
       }

@@ -9,7 +9,7 @@ import Trails
 /// The only thing that is decided here is what became of rows that a REPLACE may have deleted. A trigger logs a row
 /// with the same rowid *before* the write, as a candidate; SQLite does not say whether the write then replaced it, was
 /// ignored, or became an upsert. What the journal says next of that rowid tells: an insert means that the old row was
-/// gone by then, an update or delete that it was still there.
+/// gone by then, a delete or a move that it was still there.
 struct JournalReader: ~Copyable {
   private static let candidatesMax = 4096
 
@@ -21,6 +21,11 @@ struct JournalReader: ~Copyable {
   /// CRC-32C of every journal row since the last mark.
   var checksum: UInt32 = 0
 
+  /// Set when a VACUUM may stand among the rows that are read: rowids of tables without key then mean nothing.
+  var mayHaveVacuumed = false
+  /// Layouts of which something was decided by a rowid nevertheless: their tables have to be copied again.
+  private(set) var doubtful: Set<Int64> = []
+
   private var candidates: [Key: [UInt8]] = [:]
   private var candidateOrder: [Key] = []
   private var row = ByteWriter()
@@ -30,10 +35,13 @@ struct JournalReader: ~Copyable {
   private var after = ByteWriter()
   private var record = ByteWriter()
 
-  /// Takes candidates to be settled by the end of a snapshot: what is left then was not replaced.
-  mutating func endSnapshot() {
+  /// Takes candidates to be settled by the end of a snapshot: what is left then was not replaced. Returns ``doubtful``.
+  mutating func endSnapshot() -> Set<Int64> {
+    defer { doubtful = [] }
+    mayHaveVacuumed = false
     candidates.removeAll(keepingCapacity: true)
     candidateOrder.removeAll(keepingCapacity: true)
+    return doubtful
   }
 
   /// Reads the values of the current journal row (columns from `first`) and adds them to the checksum.
@@ -68,6 +76,7 @@ struct JournalReader: ~Copyable {
     case .insert:
       let rowid = rowid(layout, row, rowEnds)
       if let rowid, let replaced = take(Key(layout: layout.id, rowid: rowid)) {
+        if mayHaveVacuumed, layout.carriesRowid { doubtful.insert(layout.id) }
         guard isWanted(rowid) else { break }
         try replaced.withUnsafeBytes { try setOld($0, count: rowEnds.count) }
         try update(layout, columns, to: trail)
@@ -84,7 +93,11 @@ struct JournalReader: ~Copyable {
     case .updateNew:
       let before = rowid(layout, old, oldEnds)
       let now = rowid(layout, row, rowEnds)
-      forget(layout, before)
+      if now == before {
+        retouch(layout, now)
+      } else {
+        forget(layout, before)
+      }
       if let now, now != before, let replaced = take(Key(layout: layout.id, rowid: now)), isWanted(now) {
         try replaced.withUnsafeBytes {
           try delete(layout, image: try Self.prefix(of: $0, columns: columns), isImplied: false, to: trail)
@@ -197,6 +210,13 @@ struct JournalReader: ~Copyable {
     guard !candidates.isEmpty, let image = candidates.removeValue(forKey: key) else { return nil }
     if let index = candidateOrder.lastIndex(of: key) { candidateOrder.remove(at: index) }
     return image
+  }
+
+  /// A candidate that was updated meanwhile is still there, as it is now.
+  private mutating func retouch(_ layout: Layout, _ rowid: Int64?) {
+    guard !candidates.isEmpty, let rowid else { return }
+    let key = Key(layout: layout.id, rowid: rowid)
+    if candidates[key] != nil { candidates[key] = Array(row.bytes) }
   }
 
   private mutating func forget(_ layout: Layout, _ rowid: Int64?) {

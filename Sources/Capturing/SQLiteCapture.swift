@@ -40,6 +40,7 @@ package final class SQLiteCapture {
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
 
+  private var doubtful: Set<Int64> = []
   private var statements: Statements
 
   /// Statements that are run at every look.
@@ -273,6 +274,7 @@ package final class SQLiteCapture {
     _ = try statements.commit.step()
     _ = try trail.sync()
     position = next
+    try refreshDoubtful()
     takenAt = Clock.monotonicMilliseconds
     report(last: last)
     if let refresh = position.refresh, refresh.isDone {
@@ -348,7 +350,7 @@ package final class SQLiteCapture {
       try reader.emit(kind, layout, to: trail) { rowid in Self.isWanted(layout, rowid, next.refresh) }
       count += 1
     }
-    reader.endSnapshot()
+    for layout in reader.endSnapshot() where layouts[layout]?.refresh == nil { doubtful.insert(layout) }
     progress.update { $0.changes += count }
   }
 
@@ -370,9 +372,24 @@ package final class SQLiteCapture {
         try append(DDL(action: .drop, before: try schemaID(layout), after: 0))
       }
     }
-    for layout in all where markers.contains(layout.since) {
+    let fresh = all.filter { markers.contains($0.since) && $0.action != nil }
+    // Tables that take each other's names step aside first.
+    let taken = Set(fresh.filter { $0.previous != nil }.map { $0.schema.name.lowercased() })
+    var aside: [Int64: UInt64] = [:]
+    for layout in fresh {
+      guard let before = layout.previous.flatMap({ layouts[$0] }),
+        before.schema.name.lowercased() != layout.schema.name.lowercased(),
+        taken.contains(before.schema.name.lowercased())
+      else { continue }
+      var schema = before.schema
+      schema.name = "cairn_moving_\(layout.id)"
+      let id = try trail.schemaID(schema, token: layout.token | 1 << 62)
+      try append(DDL(action: .rename, before: try schemaID(before), after: id))
+      aside[layout.id] = id
+    }
+    for layout in fresh {
       guard let action = layout.action else { continue }
-      let before = try layout.previous.flatMap { layouts[$0] }.map { try schemaID($0) } ?? 0
+      let before = try aside[layout.id] ?? layout.previous.flatMap { layouts[$0] }.map { try schemaID($0) } ?? 0
       try append(
         DDL(action: action, before: before, after: try schemaID(layout), isRefreshed: layout.refresh != nil))
     }
@@ -422,6 +439,14 @@ package final class SQLiteCapture {
     }
     // Whatever changed, it may have been a VACUUM, which gives rows without key other numbers.
     if let refresh = position.refresh, layouts[refresh.layout]?.refreshMethod == .whole { position.refresh = nil }
+    reader.mayHaveVacuumed = true
+    try reloadLayouts()
+  }
+
+  private func refreshDoubtful() throws {
+    guard !doubtful.isEmpty else { return }
+    for layout in doubtful { try journal.setRefresh(.lostChanges, layout: layout) }
+    doubtful = []
     try reloadLayouts()
   }
 

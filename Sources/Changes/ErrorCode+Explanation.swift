@@ -484,10 +484,7 @@ extension ErrorCode {
         what: [
           "See what was to be done: `cairn trail show --from POSITION`.",
           "Find what else writes to the target, and stop it.",
-          """
-          Put the row back by hand, or run again with `--existing overwrite` after `cairn detach` to copy the rows \
-          again.
-          """,
+          "Put the row back by hand and run again, or copy the rows again with `--existing overwrite`.",
         ])
     case .rowDiffers:
       Explanation(
@@ -541,7 +538,6 @@ extension ErrorCode {
         what: [
           "Make the change at the target; the hint holds the statement that is wanted.",
           "Run again: apply goes on when the shape is right.",
-          "Or let Cairn have the table: drop it at the target, and run again.",
         ])
     }
   }

@@ -26,13 +26,14 @@ extension TableSQL {
     return ["ALTER TABLE \(name) RENAME TO \(target);"]
   }
 
-  /// Gives the table the shape `after`, with the rows in the columns that both have. Where values changed their
-  /// types a refresh follows in the trail, so that rows which do not fit may be left out.
-  func reshape(to after: TableSchema) -> [String] {
+  /// Gives the table the shape `after`, with its rows. Where a refresh follows, rows that do not fit may be left out.
+  ///
+  /// `indexes` are those of the table that are still its own, by name.
+  func reshape(to after: TableSchema, isRefreshed: Bool, indexes: [String]) -> [String] {
     let new = TableSQL(schema: after, dialect: dialect)
     switch dialect {
-    case .sqlite: return rename(to: after) + reshapeSQLite(new)
-    case .postgres: return rename(to: after) + reshapePostgres(new)
+    case .sqlite: return rename(to: after) + reshapeSQLite(new, isRefreshed, indexes)
+    case .postgres: return rename(to: after) + reshapePostgres(new, isRefreshed)
     }
   }
 
@@ -46,11 +47,8 @@ extension TableSQL {
 
   /// Columns, before and after, that are the same: by place when only names changed, otherwise by name.
   private func kept(_ after: TableSchema) -> [(before: Int, after: Int)] {
+    if hasEqualValues(after) { return schema.columns.indices.map { ($0, $0) } }
     let old = Dictionary(schema.columns.enumerated().map { ($1.name.lowercased(), $0) }) { first, _ in first }
-    if hasEqualValues(after) {
-      let renamed = zip(schema.columns, after.columns).filter { $0.name.lowercased() != $1.name.lowercased() }
-      if renamed.allSatisfy({ old[$1.name.lowercased()] == nil }) { return schema.columns.indices.map { ($0, $0) } }
-    }
     return after.columns.indices.compactMap { index in
       old[after.columns[index].name.lowercased()].map { ($0, index) }
     }
@@ -81,27 +79,29 @@ extension TableSQL {
     return head + (hasClause ? "" : " IF NOT EXISTS") + tail + ";"
   }
 
-  private func reshapeSQLite(_ new: TableSQL) -> [String] {
+  private func reshapeSQLite(_ new: TableSQL, _ isRefreshed: Bool, _ indexes: [String]) -> [String] {
     let after = new.schema
-    if schema.createText == after.createText, schema.engine == .sqlite {
-      let gone = schema.objects.filter { !after.objects.contains($0) }
-      return gone.map { "DROP INDEX IF EXISTS \($0.name.quotedName);" }
-        + after.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
+    let own = schema.objects.filter { indexes.contains($0.name) }
+    func drops(_ objects: [TableSchema.Object]) -> [String] {
+      objects.map { "DROP INDEX IF EXISTS \($0.name.quotedName);" }
     }
+    let creates = after.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
+    if schema.engine == .sqlite, schema.createText == after.createText {
+      // A unique index may not suit the rows that are there; all of them are about to come again.
+      let empties = isRefreshed && after.objects.contains { !schema.objects.contains($0) }
+      return drops(own.filter { !after.objects.contains($0) }) + (empties ? [new.deleteAll] : []) + creates
+    }
+    // With the legacy rules, references of other tables to this one stay as they are.
+    var lines = ["PRAGMA legacy_alter_table = ON;", "ALTER TABLE \(new.name) RENAME TO \(Self.aside);"]
+    lines += ["PRAGMA legacy_alter_table = OFF;"] + drops(own) + [new.sqliteTable] + creates
     let pairs = kept(after)
-    var lines = [
-      // With the legacy rules, references of other tables to this one stay as they are.
-      "PRAGMA legacy_alter_table = ON;", "ALTER TABLE \(new.name) RENAME TO \(Self.aside);",
-      "PRAGMA legacy_alter_table = OFF;", new.sqliteTable,
-    ]
     if !pairs.isEmpty {
-      let clause = hasEqualValues(after) ? "" : " OR IGNORE"
       lines.append(
-        "INSERT\(clause) INTO \(new.name) (\(pairs.map { new.column($0.after) }.joined(separator: ", "))) "
+        "INSERT\(isRefreshed ? " OR IGNORE" : "") INTO \(new.name) "
+          + "(\(pairs.map { new.column($0.after) }.joined(separator: ", "))) "
           + "SELECT \(pairs.map { column($0.before) }.joined(separator: ", ")) FROM \(Self.aside);")
     }
-    lines.append("DROP TABLE \(Self.aside);")
-    return lines + after.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
+    return lines + ["DROP TABLE \(Self.aside);"]
   }
 
   // MARK: PostgreSQL
@@ -141,13 +141,14 @@ extension TableSQL {
     for key in schema.foreignKeys {
       let columns = key.columns.map { schema.columns[$0].name }.joined(separator: ", ")
       lines.append(
-        "the foreign key of \(schema.name) from \(columns) to \(key.table) is left out: the order of rows need not keep to it")
+        "the foreign key of \(schema.name) from \(columns) to \(key.table) is left out: "
+          + "the order of rows need not keep to it")
     }
     for object in schema.objects { lines.append("the index \(object.name) of \(schema.name) is left out") }
     return lines.map(\.sqlComment)
   }
 
-  private func reshapePostgres(_ new: TableSQL) -> [String] {
+  private func reshapePostgres(_ new: TableSQL, _ isRefreshed: Bool) -> [String] {
     let after = new.schema
     let pairs = kept(after)
     let isSameKey =
@@ -155,12 +156,16 @@ extension TableSQL {
       && schema.key.count == after.key.count
       && zip(schema.key, after.key).allSatisfy { old, new in pairs.contains { $0 == (old, new) } }
     let isSameType = pairs.allSatisfy { type($0.before) == new.type($0.after) }
-    guard isSameKey, isSameType else { return rebuildPostgres(new, pairs) }
+    let renamed = pairs.filter { column($0.before) != new.column($0.after) }
+    let old = Set(schema.columns.indices.map(column))
+    guard isSameKey, isSameType, renamed.allSatisfy({ !old.contains(new.column($0.after)) }) else {
+      return rebuildPostgres(new, pairs, isRefreshed)
+    }
     var lines: [String] = []
     for index in schema.columns.indices where !pairs.contains(where: { $0.before == index }) {
       lines.append("ALTER TABLE \(new.name) DROP COLUMN \(column(index));")
     }
-    for pair in pairs where column(pair.before) != new.column(pair.after) {
+    for pair in renamed {
       lines.append("ALTER TABLE \(new.name) RENAME COLUMN \(column(pair.before)) TO \(new.column(pair.after));")
     }
     for pair in pairs where schema.columns[pair.before].isNotNull && !after.columns[pair.after].isNotNull {
@@ -174,9 +179,11 @@ extension TableSQL {
     return lines
   }
 
-  private func rebuildPostgres(_ new: TableSQL, _ pairs: [(before: Int, after: Int)]) -> [String] {
+  private func rebuildPostgres(
+    _ new: TableSQL, _ pairs: [(before: Int, after: Int)], _ isRefreshed: Bool
+  ) -> [String] {
     var lines = ["ALTER TABLE \(new.name) RENAME TO \(Self.aside);"] + new.create
-    if hasEqualValues(new.schema), !pairs.isEmpty {
+    if !isRefreshed, !pairs.isEmpty {
       lines.append(
         "INSERT INTO \(new.name) (\(pairs.map { new.column($0.after) }.joined(separator: ", "))) "
           + "SELECT \(pairs.map { column($0.before) }.joined(separator: ", ")) FROM \(Self.aside);")

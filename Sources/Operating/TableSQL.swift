@@ -54,13 +54,14 @@ struct TableSQL {
     let replaces = isTolerant && !schema.flags.contains(.wholeRow)
     let clause = replaces && dialect == .sqlite ? " OR REPLACE" : ""
     guard !columns.isEmpty else { return "INSERT\(clause) INTO \(name) DEFAULT VALUES;" }
-    let tail = replaces && dialect == .postgres ? try upsert(row) : ""
-    return
-      "INSERT\(clause) INTO \(name) (\(columns.joined(separator: ", "))) VALUES (\(values.joined(separator: ", ")))\(tail);"
+    let tail = replaces && dialect == .postgres ? upsert(row) : ""
+    let (into, given) = (columns.joined(separator: ", "), values.joined(separator: ", "))
+    return "INSERT\(clause) INTO \(name) (\(into)) VALUES (\(given))\(tail);"
   }
 
-  private func upsert(_ row: [Value?]) throws(Unrepresentable) -> String {
-    let rest = row.indices.filter { row[$0] != nil && !key.contains($0) }.map { "\(column($0)) = EXCLUDED.\(column($0))" }
+  private func upsert(_ row: [Value?]) -> String {
+    let rest = row.indices.filter { row[$0] != nil && !key.contains($0) }
+      .map { "\(column($0)) = EXCLUDED.\(column($0))" }
     let target = key.map(column).joined(separator: ", ")
     return " ON CONFLICT (\(target)) DO "
       + (rest.isEmpty ? "NOTHING" : "UPDATE SET \(rest.joined(separator: ", "))")

@@ -4,8 +4,8 @@ import SQLiteKit
 /// Renders the records of a trail as SQL that replays them: executable statements in commit order, one transaction
 /// each. Pure: it reads and writes nothing.
 ///
-/// Start with ``prologue``, then hand over every record in order. A value that the dialect cannot hold becomes a comment
-/// in place of its statement, and is counted in ``problemCount``.
+/// Start with ``prologue``, then hand over every record in order. A value that the dialect cannot hold becomes a
+/// comment in place of its statement, and is counted in ``problemCount``.
 package struct TrailSQL {
   package enum Dialect: String, CaseIterable, Sendable {
     case sqlite
@@ -21,6 +21,8 @@ package struct TrailSQL {
 
   /// Tables that have been created, or are in use, by folded name.
   private var known: Set<String> = []
+  /// The table of each index, by folded names. A name may go to another table before the first is told to be without.
+  private var indexOwners: [String: String] = [:]
   /// Tables between start and end of a refresh: changes to them may speak of rows that are not there yet.
   private var refreshing: Set<String> = []
   /// Tables that were emptied at the start of their refresh, so that chunks need not delete.
@@ -75,16 +77,19 @@ package struct TrailSQL {
     case .refreshRow(let id, let image):
       let table = try lookup(id)
       let row = try values(image, table, position)
-      lines = ensured(table) + statement(table, position) { () throws(Unrepresentable) in
-        try [table.insert(row, isTolerant: true)]
-      }
+      lines =
+        ensured(table)
+        + statement(table, position) { () throws(Unrepresentable) in
+          try [table.insert(row, isTolerant: true)]
+        }
     case .ddl(let ddl):
       let before = ddl.before == 0 ? nil : try lookup(ddl.before)
       let after = ddl.after == 0 ? nil : try lookup(ddl.after)
-      lines = render(ddl.action, before, after)
+      lines = render(ddl, before, after)
     case .reserved(let kind, _):
       throw CairnError(
-        .trailVersion, "record kind \(kind) at \(position) cannot be rendered by this version", hint: "use a newer cairn")
+        .trailVersion, "record kind \(kind) at \(position) cannot be rendered by this version",
+        hint: "use a newer cairn")
     }
     guard !lines.isEmpty, let begin = heldBegin else { return lines }
     heldBegin = nil
@@ -108,14 +113,15 @@ package struct TrailSQL {
     guard !needed.0 || change.before != nil, !needed.1 || change.after != nil else {
       throw damaged(position, "a change has not the images that its operation needs")
     }
-    return ensured(table) + statement(table, position) { () throws(Unrepresentable) in
-      switch change.operation {
-      case .insert: try [table.insert(after, isTolerant: isTolerant)]
-      case .update: try table.update(before, after, isTolerant: isTolerant)
-      case .delete: try [table.delete(before)]
-      case .truncate: [table.deleteAll]
+    return ensured(table)
+      + statement(table, position) { () throws(Unrepresentable) in
+        switch change.operation {
+        case .insert: try [table.insert(after, isTolerant: isTolerant)]
+        case .update: try table.update(before, after, isTolerant: isTolerant)
+        case .delete: try [table.delete(before)]
+        case .truncate: [table.deleteAll]
+        }
       }
-    }
   }
 
   // MARK: Refresh
@@ -133,9 +139,14 @@ package struct TrailSQL {
       refreshing.insert(name)
       guard !emptied.contains(name) else { return ensured(table) }
       if !table.canDeleteRanges, range != .unkeyed {
-        return ensured(table) + [comment("rows of a range of \(table.schema.name) are not deleted before they are copied")]
+        return ensured(table) + [
+          comment("rows of a range of \(table.schema.name) are not deleted before they are copied")
+        ]
       }
-      return ensured(table) + statement(table, position) { () throws(Unrepresentable) in try table.delete(range) }
+      return ensured(table)
+        + statement(table, position) { () throws(Unrepresentable) in
+          try table.delete(range)
+        }
     case .end:
       refreshing.remove(name)
       emptied.remove(name)
@@ -145,8 +156,8 @@ package struct TrailSQL {
 
   // MARK: Schema
 
-  private mutating func render(_ action: DDL.Action, _ before: TableSQL?, _ after: TableSQL?) -> [String] {
-    switch (action, before, after) {
+  private mutating func render(_ ddl: DDL, _ before: TableSQL?, _ after: TableSQL?) -> [String] {
+    switch (ddl.action, before, after) {
     case (.create, _, let after?): return ensured(after)
     case (.drop, let before?, _):
       forget(before.schema)
@@ -156,7 +167,11 @@ package struct TrailSQL {
       move(before.schema, after.schema)
       return lines
     case (.reshape, let before?, let after?):
-      let lines = ensured(before) + before.reshape(to: after.schema)
+      let name = before.schema.foldedName
+      var lines = ensured(before)
+      let own = before.schema.objects.map(\.name).filter { indexOwners[$0.lowercased()] == name }
+      lines += freed(after.schema, from: name)
+      lines += before.reshape(to: after.schema, isRefreshed: ddl.isRefreshed, indexes: own)
       move(before.schema, after.schema)
       return lines
     default: return []
@@ -165,7 +180,21 @@ package struct TrailSQL {
 
   /// Creates a table that has not been seen before: the trail may begin behind its creation.
   private mutating func ensured(_ table: TableSQL) -> [String] {
-    known.insert(table.schema.foldedName).inserted ? table.create : []
+    guard known.insert(table.schema.foldedName).inserted else { return [] }
+    let lines = freed(table.schema, from: table.schema.foldedName) + table.create
+    own(table.schema)
+    return lines
+  }
+
+  /// Takes the names of indexes from other tables, where the source has dropped them already.
+  private func freed(_ schema: TableSchema, from table: String) -> [String] {
+    guard dialect == .sqlite else { return [] }
+    return schema.objects.filter { indexOwners[$0.name.lowercased(), default: table] != table }
+      .map { "DROP INDEX IF EXISTS \($0.name.quotedName);" }
+  }
+
+  private mutating func own(_ schema: TableSchema) {
+    for object in schema.objects { indexOwners[object.name.lowercased()] = schema.foldedName }
   }
 
   private mutating func move(_ before: TableSchema, _ after: TableSchema) {
@@ -173,14 +202,17 @@ package struct TrailSQL {
     let wasEmptied = emptied.contains(before.foldedName)
     forget(before)
     known.insert(after.foldedName)
+    own(after)
     if wasRefreshing { refreshing.insert(after.foldedName) }
     if wasEmptied { emptied.insert(after.foldedName) }
   }
 
   private mutating func forget(_ schema: TableSchema) {
-    known.remove(schema.foldedName)
-    refreshing.remove(schema.foldedName)
-    emptied.remove(schema.foldedName)
+    let name = schema.foldedName
+    known.remove(name)
+    refreshing.remove(name)
+    emptied.remove(name)
+    indexOwners = indexOwners.filter { $0.value != name }
   }
 
   // MARK: What goes wrong

@@ -106,6 +106,11 @@ extension Database {
     if !withoutRowid, table.schema.flags.contains(.wholeRow), table.rowidName == nil {
       table.refusal = "it has no key, and its columns hide rowid, _rowid_ and oid"
     }
+    if table.schema.flags.contains(.wholeRow),
+      generated.contains(where: { ["rowid", "_rowid_", "oid"].contains($0.lowercased()) })
+    {
+      table.refusal = "it has no key, and a generated column hides its rowid"
+    }
     return table
   }
 

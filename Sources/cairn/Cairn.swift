@@ -36,7 +36,7 @@ struct Cairn {
         let near = Arguments.nearest(name, in: commands.map { $0.name })
         throw CairnError(
           .usage, "there is no command '\(name)'",
-          hint: near.map { "did you mean '\($0)'? " } ?? "" + "see 'cairn --help'", remedy: .badInput)
+          hint: (near.map { "did you mean '\($0)'? " } ?? "") + "see 'cairn --help'", remedy: .badInput)
       }
       let rest = Array(words.dropFirst())
       if rest.contains("--help") || rest.contains("-h") {

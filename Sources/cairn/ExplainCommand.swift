@@ -45,7 +45,7 @@ struct ExplainCommand: Command {
     let near = Arguments.nearest(name, in: ErrorCode.allCases.map(\.rawValue))
     throw arguments.usage(
       "there is no error code '\(word)'",
-      near.map { "did you mean \($0)? 'cairn explain' lists them all," } ?? "'cairn explain' lists them all,")
+      (near.map { "did you mean \($0)? " } ?? "") + "'cairn explain' lists them all;")
   }
 
   // MARK: For people

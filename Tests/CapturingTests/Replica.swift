@@ -53,7 +53,7 @@ final class Replica {
   private func open() throws {
     guard capture == nil else { return }
     let clock = clock
-    let writer = try TrailWriter.open(folder: trail, name: Self.name, now: { clock.microseconds() })
+    let writer = try TrailWriter.open(folder: trail, name: Self.name, now: Clock.system.microseconds)
     let said = said
     capture = try SQLiteCapture(
       path: source, trail: writer, options: options, clock: clock,

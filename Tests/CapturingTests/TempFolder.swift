@@ -38,10 +38,14 @@ struct FileImage {
   /// No program may be writing meanwhile.
   init(_ path: String, as saved: String) throws {
     (self.path, self.saved) = (path, saved)
+    for suffix in Self.suffixes { unlink(saved + suffix) }
     for suffix in Self.suffixes where FileManager.default.fileExists(atPath: path + suffix) {
       try copyFiles([(path + suffix, saved + suffix)])
     }
   }
+
+  /// One that was saved before.
+  init(_ path: String, existing saved: String) { (self.path, self.saved) = (path, saved) }
 
   /// No connection may be open.
   func restore() throws {

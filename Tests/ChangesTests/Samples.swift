@@ -20,6 +20,8 @@ struct Samples: CustomStringConvertible {
     var payload: [UInt8]
     /// As ``describe(_:)`` gives it.
     var text: String
+    /// Bytes at the end that older trails do not have.
+    var optionalBytes = 0
   }
 
   let seed: UInt64
@@ -50,7 +52,8 @@ struct Samples: CustomStringConvertible {
     case 0: nil
     case 1: .null
     case 2: .integer(Int64(bitPattern: number()))
-    case 3: .real([0.1, 2, -0.5, .infinity, -.infinity, 5e-324, 1e300].randomElement(using: &generator) ?? 0)
+    case 3:
+      .real([0.1, 2, -0.5, .infinity, -.infinity, .leastNonzeroMagnitude, 1e300].randomElement(using: &generator) ?? 0)
     case 4: .text(bytes(int(0...20)))
     case 5: .blob(bytes(int(0...200)))
     default: .exact(Array("1.50".utf8))
@@ -129,9 +132,11 @@ struct Samples: CustomStringConvertible {
       return sample(RecordKind.refreshRow, writer, "row \(id) \(row)")
     case 6:
       let action = DDL.Action(rawValue: UInt8(int(1...4))) ?? .create
-      let ddl = DDL(action: action, before: number(), after: number(), text: text())
+      let ddl = DDL(action: action, before: number(), after: number(), text: text(), isRefreshed: bool())
       writer.append(ddl)
-      return sample(RecordKind.ddl, writer, "ddl \(ddl)")
+      var result = sample(RecordKind.ddl, writer, "ddl \(ddl)")
+      result.optionalBytes = 1
+      return result
     case 7:
       let (position, time) = (bytes(int(0...30)), Int64(bitPattern: number()))
       writer.appendCounted(position)
@@ -180,7 +185,8 @@ func describe(_ record: Record) throws -> String {
   case .schema(let id, let schema): "schema \(id) \(schema)"
   case .change(let change):
     "change \(change.operation) \(change.flags.rawValue) \(change.schemaID) \(change.replaced.map { "\($0)" } ?? "-") "
-      + "\(try change.before.map { "\(try $0.values())" } ?? "-") \(try change.after.map { "\(try $0.values())" } ?? "-")"
+      + "\(try change.before.map { "\(try $0.values())" } ?? "-") "
+      + "\(try change.after.map { "\(try $0.values())" } ?? "-")"
   case .refresh(let refresh): "refresh \(refresh)"
   case .refreshRow(let id, let image): "row \(id) \(try image.values())"
   case .ddl(let ddl): "ddl \(ddl)"
@@ -188,4 +194,9 @@ func describe(_ record: Record) throws -> String {
   case .marker(let kind, let text): "marker \(kind) \(text)"
   case .reserved(let kind, let bytes): "reserved \(kind) \(bytes.count)"
   }
+}
+
+/// As ``describe(_:)``; nil for an optional record that is not known.
+func decoded(kind: UInt8, _ bytes: [UInt8]) throws -> String? {
+  try bytes.withUnsafeBytes { bytes in try Record.decode(kind: kind, bytes).map { try describe($0) } }
 }

@@ -57,7 +57,7 @@ until_target_says() {
 # change WHAT SQL QUERY ANSWER: runs SQL at the source and waits for the answer at the target.
 change() {
   local began
-  printf '\n%s: %s\n' "$1" "$2"
+  printf '\n%s\n%s  %s%s\n' "$1" "$dim" "$2" "$plain"
   source_sql "$2"
   began=$(microseconds)
   until_target_says "$3" "$4"
@@ -82,7 +82,7 @@ until_cairn_says() {
 
 until_caught_up() { until_target_says "SELECT count(*) FROM log_entry" "$(source_sql 'SELECT count(*) FROM log_entry')"; }
 
-title "1. A source with rows in it, and an ordinary program's view of it"
+title "1. A source with rows in it"
 { echo 'PRAGMA journal_mode = WAL;'; cat "$here/sample.sql"; } | sqlite3 -bail harbour.db >/dev/null
 cp harbour.db untouched.db
 command_line "sqlite3 harbour.db .tables"
@@ -96,45 +96,46 @@ indent <cairn.log
 "$compare" harbour.db copy.db | indent || die "the copy differs"
 
 title "3. Changes, as the sqlite3 shell makes them"
-change "insert" \
+change "an insert" \
   "INSERT INTO crew(badge, ship_id, name, rank) VALUES ('B-9001', 7, 'Inés', 'pilot')" \
   "SELECT * FROM crew WHERE badge = 'B-9001'" "241|B-9001|7||Inés|pilot|"
-change "update" \
+change "an update" \
   "UPDATE ship SET name = 'Stella Maris' WHERE id = 7" \
   "SELECT id, name, label FROM ship WHERE id = 7" "7|Stella Maris|H78007 Stella Maris"
-change "replace (takes the name of operator 1, whose row SQLite deletes without a delete trigger)" \
+change "a REPLACE that takes the name of operator 1, whose row SQLite then deletes without firing a delete trigger" \
   "REPLACE INTO operator(id, name, country) VALUES (50, 'nordkyst ferger', 'SE')" \
   "SELECT * FROM operator WHERE id IN (1, 50)" "50|nordkyst ferger|SE|"
-change "delete (with what cascades from it: ships, visits, cargo, crew)" \
+change "a delete that cascades to visits, cargo and crew" \
   "DELETE FROM ship WHERE id = 9" \
   "SELECT (SELECT count(*) FROM ship), (SELECT count(*) FROM visit), (SELECT count(*) FROM cargo), (SELECT count(*) FROM crew)" \
   "$(sqlite3 untouched.db "
     SELECT (SELECT count(*) FROM ship) - 1, (SELECT count(*) FROM visit WHERE ship_id <> 9),
       (SELECT count(*) FROM cargo WHERE visit_id NOT IN (SELECT id FROM visit WHERE ship_id = 9)),
       (SELECT count(*) FROM crew WHERE ship_id IS NOT 9) + 1")"
-change "rolled back (then a committed row, so that there is something to wait for)" \
+change "a transaction that is rolled back, and one that is not" \
   "BEGIN; DELETE FROM tariff; ROLLBACK; INSERT INTO log_entry(author, body) VALUES ('Watch', 'tariffs stay')" \
   "SELECT (SELECT count(*) FROM tariff), body FROM log_entry ORDER BY id DESC LIMIT 1" "30|tariffs stay"
-change "new column" \
+change "a new column" \
   "ALTER TABLE ship ADD COLUMN home_port TEXT DEFAULT 'Bergen'; UPDATE ship SET home_port = 'Tromsø' WHERE id = 7" \
-  "SELECT name, home_port FROM ship WHERE id IN (7, 8) ORDER BY id" $'Stella Maris|Tromsø\nHavørn|Bergen'
+  "SELECT group_concat(name || ' of ' || home_port, ', ') FROM (SELECT * FROM ship WHERE id IN (7, 8) ORDER BY id)" \
+  "Stella Maris of Tromsø, Havørn of Bergen"
 
-title "4. kill -9 in the middle of 2,000 transactions; the program goes on"
-for ((i = 1; i <= 2000; i++)); do
-  echo "INSERT INTO log_entry(author, body) VALUES ('storm', 'wave $i'); UPDATE tide SET level_m = $i WHERE rowid = $i % 200 + 1;"
-done | sed 's/^/BEGIN; /; s/$/ COMMIT;/' >storm.sql
+title "4. kill -9 while a program runs 10,000 transactions; the program goes on"
+for ((i = 1; i <= 10000; i++)); do
+  echo "BEGIN; INSERT INTO log_entry(author, body) VALUES ('storm', 'wave $i');" \
+    "UPDATE tide SET level_m = $i WHERE rowid = $i % 200 + 1; COMMIT;"
+done >storm.sql
+waves="SELECT count(*) FROM log_entry WHERE author = 'storm'"
 sqlite3 -bail -cmd '.timeout 5000' -cmd 'PRAGMA synchronous = NORMAL' harbour.db <storm.sql &
 program=$!
-while [ "$(target_sql "SELECT count(*) > 200 FROM log_entry WHERE author = 'storm'")" != 1 ]; do
-  kill -0 "$program" 2>/dev/null || break
-done
+while [ "$(target_sql "$waves")" -lt 1000 ] && kill -0 "$program" 2>/dev/null; do :; done
 command_line "kill -9 $pid"
 kill -9 "$pid"
 wait "$pid" 2>/dev/null || true
+printf '  waves at the target: %s\n' "$(target_sql "$waves")"
+printf '  at the source:       %s\n' "$(source_sql "$waves")"
 wait "$program" || die "the program met an error"
-printf '  waves at the source: %s, at the target: %s\n' \
-  "$(source_sql "SELECT count(*) FROM log_entry WHERE author = 'storm'")" \
-  "$(target_sql "SELECT count(*) FROM log_entry WHERE author = 'storm'")"
+printf '  and when it is done: %s\n' "$(source_sql "$waves")"
 command_line "cairn replicate --from sqlite:harbour.db --to sqlite:copy.db"
 began=$(microseconds)
 start
@@ -155,8 +156,11 @@ grep -q 'local\.harbour' list.txt || die "the trail is not listed"
 indent <list.txt
 command_line "cairn trail show local.harbour --state state | tail -n 8"
 "$cairn" trail show local.harbour --state state >show.txt || die "trail show failed"
-grep -q 'wave 2000' show.txt || die "the last change is not in the trail"
-tail -n 8 show.txt | cut -c 1-160 | indent
+grep -q 'wave 10000' show.txt || die "the last change is not in the trail"
+tail -n 8 show.txt | indent
+command_line "cairn trail verify local.harbour --state state"
+"$cairn" trail verify local.harbour --state state >verify.txt || die "the trail is damaged"
+indent <verify.txt
 
 title "6. Leave: the schema is what it would be had cairn never been there"
 command_line "cairn detach sqlite:harbour.db; cairn detach sqlite:copy.db"

@@ -1,0 +1,140 @@
+import Changes
+import Operating
+import SystemKit
+import Trails
+
+/// Looks at trails: which there are, what is in one, whether one is whole. Needs no lock; a writer may go on meanwhile.
+struct TrailCommand: Command {
+  static let name = "trail"
+  static let summary = "list, show and verify trails"
+  static let operands = "list|show|verify [TRAIL]"
+  static let options = [
+    Option.state,
+    Option("--from", "POS", "show: transactions that begin at this position or behind it"),
+    Option("--to", "POS", "show: transactions that end at this position or before it"),
+    Option("--sql", "sqlite|postgres", "show: as statements that can be executed, in commit order"),
+    Option.json,
+  ]
+  static let details = """
+    TRAIL is NODE.NAME as 'cairn trail list' prints it, or the path of a trail's folder. Where there is only one trail
+    it need not be named.
+
+      list     the trails that are there, with their size and range
+      show     every record: transactions with their changes; with --sql, statements that replay them
+      verify   read everything and check every checksum, hash and value; exit status 65 when the trail is damaged
+
+    example: cairn trail show --sql sqlite | sqlite3 copy.db
+
+    To stop at the first statement that fails, use 'sqlite3 -bail' or 'psql -v ON_ERROR_STOP=1'. A value that the
+    dialect cannot hold is left out with a comment that says why, and the exit status is then not 0.
+    """
+
+  static func run(_ arguments: Arguments) throws -> Int32 {
+    let words = try arguments.operands(1...2)
+    let trail = words.count > 1 ? words[1] : nil
+    if words[0] != "show", let option = ["--from", "--to", "--sql"].first(where: { arguments.value($0) != nil }) {
+      throw arguments.usage("option \(option) is for 'cairn trail show'", nil)
+    }
+    switch words[0] {
+    case "list":
+      if let trail { throw arguments.usage("'\(trail)' is one word too many", nil) }
+      return try TrailListing.run(state: arguments.value("--state"), asJSON: arguments.has("--json"))
+    case "show":
+      return try show(folder(trail, arguments), arguments)
+    case "verify":
+      return try verify(folder(trail, arguments), asJSON: arguments.has("--json"))
+    default:
+      let near = Arguments.nearest(words[0], in: ["list", "show", "verify"])
+      throw arguments.usage("there is no 'cairn trail \(words[0])'", near.map { "did you mean '\($0)'?" })
+    }
+  }
+
+  // MARK: Which trail
+
+  /// The folder of the trail that is meant.
+  private static func folder(_ trail: String?, _ arguments: Arguments) throws -> String {
+    if let trail, trail.split(separator: "/", omittingEmptySubsequences: false).count > 1 { return trail }
+    let state = arguments.value("--state")
+    let all = try StateFolders.entries(in: state)
+    let meant = all.filter { trail == nil || $0.name.description == trail }
+    if meant.count == 1 { return meant[0].folder }
+    if let trail, meant.isEmpty, Folder.exists(trail + "/durable") { return trail }
+    let place = state ?? StateFolders.base()
+    let names = all.map { $0.name.description }.joined(separator: ", ")
+    if meant.isEmpty {
+      throw CairnError(
+        .trailMissing, trail.map { "there is no trail \($0) in \(place)" } ?? "there is no trail in \(place)",
+        hint: all.isEmpty
+          ? "start 'cairn replicate', or name the folder with --state" : "there are: \(names)",
+        remedy: .badInput)
+    }
+    guard let trail else { throw arguments.usage("which trail? There are: \(names)", nil) }
+    let folders = meant.map(\.folder).joined(separator: ", ")
+    throw arguments.usage("there are several trails \(trail)", "give the folder of one: \(folders);")
+  }
+
+  // MARK: Show
+
+  private static func show(_ folder: String, _ arguments: Arguments) throws -> Int32 {
+    let from = try position("--from", arguments)
+    let to = try position("--to", arguments)
+    let dialect = try arguments.value("--sql").map { name -> TrailSQL.Dialect in
+      if let dialect = TrailSQL.Dialect(rawValue: name) { return dialect }
+      let known = TrailSQL.Dialect.allCases.map(\.rawValue)
+      let near = Arguments.nearest(name, in: known).map { "did you mean \($0)?" }
+      throw arguments.usage("--sql: '\(name)' is unknown", near ?? "use \(known.joined(separator: " or "));")
+    }
+    if dialect != nil, arguments.has("--json") { throw arguments.usage("--sql and --json exclude each other", nil) }
+    let extract = TrailExtract(folder: folder, from: from, to: to)
+    if let dialect { return try TrailStatements(dialect).run(extract) }
+    return try arguments.has("--json") ? TrailRecordsJSON().run(extract) : TrailRecordsText().run(extract)
+  }
+
+  private static func position(_ option: String, _ arguments: Arguments) throws -> Position? {
+    guard let text = arguments.value(option) else { return nil }
+    if let position = Position(text) { return position }
+    throw arguments.usage("\(option): '\(text)' is no position", "write it as it is printed, as in 00000003:0001a2c0;")
+  }
+
+  // MARK: Verify
+
+  private static func verify(_ folder: String, asJSON: Bool) throws -> Int32 {
+    let bar = TrailProgressBar("verify")
+    let summary: TrailSummary
+    let info: TrailInfo
+    do {
+      summary = try Trail.verify(folder: folder) { bar.update($0, $1) }
+      info = try Trail.info(folder: folder)
+      bar.clear()
+    } catch {
+      bar.clear()
+      throw error
+    }
+    if asJSON {
+      Terminal.print(
+        JSONObject([
+          ("event", .text("verified")), ("trail", .text(info.name.description)), ("id", .text(info.id.description)),
+          ("segments", .integer(Int64(clamping: summary.segments))),
+          ("bytes", .integer(Int64(clamping: summary.bytes))),
+          ("transactions", .integer(Int64(clamping: summary.transactions))),
+          ("changes", .integer(Int64(clamping: summary.changes))),
+        ]).line)
+    } else {
+      Terminal.print(
+        "trail \(info.name) is whole: \(summary.segments) segments, \(byteCount(summary.bytes)), "
+          + "\(summary.transactions) transactions, \(summary.changes) changes")
+    }
+    return 0
+  }
+
+  /// `12.3 MiB`.
+  static func byteCount(_ bytes: UInt64) -> String {
+    if bytes < 1024 { return "\(bytes) B" }
+    var tenths = bytes &* 10 / 1024
+    for unit in ["KiB", "MiB", "GiB"] {
+      if tenths < 10_240 { return "\(tenths / 10).\(tenths % 10) \(unit)" }
+      tenths /= 1024
+    }
+    return "\(tenths / 10).\(tenths % 10) TiB"
+  }
+}

@@ -1,0 +1,70 @@
+import Changes
+import Trails
+
+/// The whole transactions of a trail between two positions, up to its durable end as it is when reading begins.
+struct TrailExtract {
+  let folder: String
+  /// Transactions that begin here or behind it.
+  let from: Position?
+  /// Transactions that end here or before it.
+  let to: Position?
+
+  /// Calls `body` with every record and the reader that has it. Memory is bounded, however large a transaction is.
+  func read(_ body: (Record, TrailReader) throws -> Void) throws {
+    let end = try end()
+    let reader = try TrailReader.open(folder: folder, at: nil)
+    let stop = end ?? reader.durableEnd.position
+    var isWanted = false
+    while let record = try reader.next() {
+      if case .begin = record {
+        if reader.position >= stop { return }
+        isWanted = from.map { reader.position >= $0 } ?? true
+      }
+      if isWanted { try body(record, reader) }
+    }
+  }
+
+  /// Where the first transaction begins that is not wanted. A reader of its own goes ahead for this, since the end of a
+  /// transaction is known only behind it.
+  private func end() throws -> Position? {
+    guard let to else { return nil }
+    let reader = try TrailReader.open(folder: folder, at: nil)
+    var begin = reader.position
+    while let record = try reader.next() {
+      switch record {
+      case .begin:
+        begin = reader.position
+        if begin >= to { return begin }
+      case .commit:
+        if reader.position >= to { return begin }
+        if reader.position.segment == to.segment, reader.checkpoint.position > to { return begin }
+      default: break
+      }
+    }
+    return reader.checkpoint.position
+  }
+}
+
+/// Lines to standard output, in pieces of 64 KiB.
+final class TrailOutput {
+  private static let pieceBytes = 64 << 10
+  private var text = ""
+
+  func line(_ line: String) {
+    text += line
+    text += "\n"
+    if text.utf8.count >= Self.pieceBytes { flush() }
+  }
+
+  func flush() {
+    Terminal.write(text, to: 1)
+    text.removeAll(keepingCapacity: true)
+  }
+
+  /// Runs `body`; what it has printed is written also when it throws.
+  static func printing(_ body: (TrailOutput) throws -> Void) throws {
+    let output = TrailOutput()
+    defer { output.flush() }
+    try body(output)
+  }
+}

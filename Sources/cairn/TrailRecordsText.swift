@@ -1,0 +1,173 @@
+import Changes
+import Operating
+import Trails
+
+/// `cairn trail show` for people: a line for each record, what a transaction holds indented below its begin.
+struct TrailRecordsText {
+  private static let textMax = 200
+  private static let blobMax = 32
+
+  func run(_ extract: TrailExtract) throws -> Int32 {
+    try TrailOutput.printing { output in
+      try extract.read { record, reader in
+        let line = try Self.line(record, reader.schema)
+        output.line("\(reader.position)  \(line)")
+      }
+    }
+    return 0
+  }
+
+  private static func line(_ record: Record, _ schema: (UInt64) -> TableSchema?) throws -> String {
+    switch record {
+    case .begin(let header): return begin(header)
+    case .commit(let number, let changes):
+      return "commit \(number): \(changes) \(changes == 1 ? "change" : "changes")"
+    case .schema(let id, let schema): return "  schema \(id) of \(schema.name): \(columns(schema))"
+    case .change(let change): return "  " + (try self.change(change, schema(change.schemaID)))
+    case .refresh(let refresh): return "  " + self.refresh(refresh, schema(refresh.schemaID))
+    case .refreshRow(let id, let image):
+      let schema = schema(id)
+      return "    row \(name(schema, id)): \(values(try image.values(), schema))"
+    case .ddl(let ddl): return "  " + self.ddl(ddl, schema)
+    case .progress(let source, let time):
+      return "  progress at \(UTCTime(time)), source position of \(source.count) bytes"
+    case .marker(_, let text): return "  marker: \(shown(text))"
+    case .reserved(let kind, let bytes): return "  record of kind \(kind), \(bytes.count) bytes"
+    }
+  }
+
+  private static func begin(_ header: TransactionHeader) -> String {
+    var line = "transaction \(header.number) at \(UTCTime(header.commitTime))"
+    if header.flags.contains(.group) { line += ", a group of whole transactions" }
+    if header.flags.contains(.late) { line += ", time of capture" }
+    for dependency in header.dependencies { line += ", behind \(dependency.origin) \(dependency.number)" }
+    return line
+  }
+
+  private static func columns(_ schema: TableSchema) -> String {
+    let columns = schema.columns.map { column in
+      let type = column.declaredType.isEmpty ? "" : " " + column.declaredType
+      return "\(column.name)\(type)\(column.keyOrdinal > 0 ? " (key)" : "")"
+    }
+    return columns.joined(separator: ", ") + (schema.flags.contains(.wholeRow) ? "; no key" : "")
+  }
+
+  private static func name(_ schema: TableSchema?, _ id: UInt64) -> String { schema?.name ?? "(schema \(id))" }
+
+  // MARK: Changes
+
+  private static func change(_ change: ChangeView, _ schema: TableSchema?) throws -> String {
+    let before = try change.before?.values() ?? []
+    let after = try change.after?.values() ?? []
+    let name = name(schema, change.schemaID)
+    switch change.operation {
+    case .insert: return "insert \(name): \(values(after, schema))"
+    case .delete:
+      let implied = change.flags.contains(.implied) ? " (made by a REPLACE)" : ""
+      return "delete \(name)\(implied): \(values(before, schema))"
+    case .truncate: return "truncate \(name)"
+    case .update:
+      let changes = after.enumerated().compactMap { index, value in
+        value.map { new in
+          let old = index < before.count ? before[index].map { shown($0) } : nil
+          return "\(label(index, schema)) = \(old ?? "?") -> \(shown(new))"
+        }
+      }
+      return "update \(name): \(identity(before, schema)); \(changes.joined(separator: ", "))"
+    }
+  }
+
+  private static func label(_ index: Int, _ schema: TableSchema?) -> String {
+    guard let schema, index < schema.columns.count else { return "#\(index + 1)" }
+    return schema.columns[index].name
+  }
+
+  private static func values(_ row: [Value?], _ schema: TableSchema?) -> String {
+    row.enumerated().compactMap { index, value in value.map { "\(label(index, schema)) = \(shown($0))" } }
+      .joined(separator: ", ")
+  }
+
+  /// The key of a row, or all of it.
+  private static func identity(_ row: [Value?], _ schema: TableSchema?) -> String {
+    guard let schema, !schema.key.isEmpty, !schema.key.contains(where: { $0 >= row.count || row[$0] == .null }) else {
+      return values(row, schema)
+    }
+    return values(row.enumerated().map { schema.key.contains($0) ? $1 : nil }, schema)
+  }
+
+  // MARK: Refresh and schema
+
+  private static func refresh(_ refresh: Refresh, _ schema: TableSchema?) -> String {
+    let name = name(schema, refresh.schemaID)
+    switch refresh.event {
+    case .start(let reason, let method, let rows):
+      let why =
+        switch reason {
+        case .firstCopy: "first copy"
+        case .lostChanges: "changes were lost"
+        case .schemaChange: "schema change"
+        case .asked: "asked for"
+        }
+      return "refresh \(name) begins: \(why), \(method == .byKey ? "by key" : "whole"), some \(rows) rows"
+    case .chunk(.nullKeys): return "refresh \(name): the rows with NULL in the key"
+    case .chunk(.unkeyed): return "refresh \(name): rows without key"
+    case .chunk(.keys(let after, let through)):
+      let lower = after.map { "behind \(values($0, schema))" } ?? "from the start"
+      let upper = through.map { "through \(values($0, schema))" } ?? "to the end"
+      return "refresh \(name): the rows \(lower) \(upper)"
+    case .end(let rows): return "refresh \(name) ends: \(rows) rows"
+    }
+  }
+
+  private static func ddl(_ ddl: DDL, _ schema: (UInt64) -> TableSchema?) -> String {
+    let before = ddl.before == 0 ? "" : name(schema(ddl.before), ddl.before)
+    let after = ddl.after == 0 ? "" : name(schema(ddl.after), ddl.after)
+    let text = ddl.text.isEmpty ? "" : ": \(shown(ddl.text))"
+    switch ddl.action {
+    case .create: return "create \(after)\(text)"
+    case .drop: return "drop \(before)\(text)"
+    case .rename: return "rename \(before) to \(after)\(text)"
+    case .reshape: return "reshape \(before == after ? after : "\(before) to \(after)")\(text)"
+    }
+  }
+
+  // MARK: Values
+
+  private static func shown(_ value: Value) -> String {
+    switch value {
+    case .null: return "NULL"
+    case .integer(let n): return String(n)
+    case .real(let r): return r.description
+    case .text(let bytes): return shown(bytes, "")
+    case .exact(let bytes): return shown(bytes, "exact ")
+    case .blob(let bytes):
+      let rest = bytes.count > blobMax ? "… (\(bytes.count) bytes)" : ""
+      return "x'\(bytes.prefix(blobMax).hex)'\(rest)"
+    }
+  }
+
+  private static func shown(_ bytes: [UInt8], _ prefix: String) -> String {
+    guard let text = String(validating: bytes, as: UTF8.self) else {
+      return prefix + "text x'\(bytes.prefix(blobMax).hex)'\(bytes.count > blobMax ? "… (\(bytes.count) bytes)" : "")"
+    }
+    return prefix + shown(text)
+  }
+
+  /// In quotes, on one line, without anything that a terminal would obey.
+  private static func shown(_ text: String) -> String {
+    var out = "'"
+    for scalar in text.unicodeScalars.prefix(textMax) {
+      switch scalar {
+      case "'": out += "''"
+      case "\\": out += "\\\\"
+      case "\n": out += "\\n"
+      case "\r": out += "\\r"
+      case "\t": out += "\\t"
+      case _ where scalar.value < 0x20 || (0x7f...0x9f).contains(scalar.value):
+        out += "\\x" + UInt64(scalar.value).hex(2)
+      default: out.unicodeScalars.append(scalar)
+      }
+    }
+    return out + (text.unicodeScalars.count > textMax ? "…' (\(text.utf8.count) bytes)" : "'")
+  }
+}

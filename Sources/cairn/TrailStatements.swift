@@ -1,0 +1,27 @@
+import Changes
+import Operating
+import Trails
+
+/// `cairn trail show --sql`: statements that replay a trail.
+struct TrailStatements {
+  private let dialect: TrailSQL.Dialect
+
+  init(_ dialect: TrailSQL.Dialect) { self.dialect = dialect }
+
+  /// Throws `unsupported` at the end when there were values that the dialect cannot hold.
+  func run(_ extract: TrailExtract) throws -> Int32 {
+    var sql = TrailSQL(dialect)
+    try TrailOutput.printing { output in
+      for line in sql.prologue { output.line(line) }
+      try extract.read { record, reader in
+        for line in try sql.render(record, at: reader.position, schema: reader.schema) { output.line(line) }
+      }
+    }
+    guard sql.problemCount > 0 else { return 0 }
+    for problem in sql.problems { Terminal.note("cannot be represented: \(problem)") }
+    throw CairnError(
+      .unsupported,
+      "\(sql.problemCount) changes cannot be represented in the SQL of \(dialect.rawValue) and were left out",
+      hint: "look for '-- cannot be represented' in the output; --sql sqlite holds every value of an SQLite database")
+  }
+}

@@ -1,1 +1,0 @@
-struct TrailCommand: Command { static let name = "trail"; static let summary = ""; static let operands = ""; static let options: [Option] = []; static let details = ""; static func run(_ a: Arguments) throws -> Int32 { 0 } }

@@ -1,0 +1,59 @@
+import Changes
+import SQLiteKit
+import SystemKit
+import Synchronization
+
+/// The moments of a capture at which a test steps in: each look of a capture asks the time twice, once when its
+/// snapshot stands and nothing was read yet, and once when everything was read and nothing is in the trail yet.
+final class Moments: Sendable {
+  enum Moment: Sendable {
+    case snapshotTaken
+    case everythingRead
+  }
+  private let action = Mutex<(@Sendable (Moment) throws -> Void)?>(nil)
+  private let state = Mutex<(asked: Int, failure: (any Error)?)>((0, nil))
+
+  var clock: Clock {
+    Clock { [self] in
+      let count = state.withLock {
+        $0.asked += 1
+        return $0.asked
+      }
+      let action = action.withLock { $0 }
+      do { try action?(count % 2 == 1 ? .snapshotTaken : .everythingRead) } catch {
+        state.withLock { $0.failure = $0.failure ?? error }
+      }
+      return Clock.system.microseconds()
+    }
+  }
+
+  /// From now on, `body` is called at each moment, in the middle of the capture.
+  func at(_ body: @escaping @Sendable (Moment) throws -> Void) {
+    action.withLock { $0 = body }
+    state.withLock { $0.asked = 0 }
+  }
+
+  /// How many looks found something since ``at(_:)``; throws what its body threw.
+  func looks() throws -> Int {
+    let (asked, failure) = state.withLock { ($0.asked, $0.failure) }
+    if let failure { throw failure }
+    return (asked + 1) / 2
+  }
+}
+
+/// Runs statements on a connection of its own, which is closed again.
+func execute(_ path: String, _ sql: String) throws { try Database(path: path, mode: .create).execute(sql) }
+
+/// SplitMix64: the same numbers for the same seed.
+struct SeededRandom: RandomNumberGenerator {
+  private var state: UInt64
+  init(seed: UInt64) { state = seed }
+
+  mutating func next() -> UInt64 {
+    state &+= 0x9e37_79b9_7f4a_7c15
+    var z = state
+    z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
+    z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
+    return z ^ (z >> 31)
+  }
+}
