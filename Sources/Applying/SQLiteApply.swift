@@ -211,7 +211,8 @@ package final class SQLiteApply {
     while !reader.isAtEnd { columns.append(try reader.readColumn()) }
     guard columns.count == table.schema.columns.count else {
       throw CairnError(
-        .trailDamaged, "an image at \(self.reader.position) of trail \(name) has \(columns.count) columns, not \(table.schema.columns.count)",
+        .trailDamaged,
+        "an image at \(self.reader.position) of trail \(name) has \(columns.count) columns, not \(table.schema.columns.count)",
         hint: "run 'cairn trail verify \(name)'")
     }
   }
@@ -302,7 +303,8 @@ package final class SQLiteApply {
       if method == .whole {
         if known.existing != .overwrite, try database.integer("SELECT 1 FROM \(name.quotedName) LIMIT 1") != nil {
           throw CairnError(
-            .targetDiffers, "table \(name) has no key, so its rows cannot be told apart to \(known.existing.rawValue) them",
+            .targetDiffers,
+            "table \(name) has no key, so its rows cannot be told apart to \(known.existing.rawValue) them",
             hint: "empty it at the target, or use --existing overwrite", context: ["table": name])
         }
         try table.deleteAll()
@@ -374,13 +376,15 @@ package final class SQLiteApply {
       "the target was written to by something else; run again with --existing overwrite to copy the source's rows again"
     guard let found = try? table.probe(before) else {
       return CairnError(
-        .rowMissing, "table \(table.schema.name), row \(key): the source \(what) it, but the target \(database.path) does not have it (trail \(name) at \(reader.position))",
+        .rowMissing,
+        "table \(table.schema.name), row \(key): the source \(what) it, but the target \(database.path) does not have it (trail \(name) at \(reader.position))",
         hint: hint, context: context)
     }
     let index = zip(before, found).enumerated().first { $0.element.0.value != $0.element.1 }?.offset
     let column = index.map { table.schema.columns[$0].name } ?? "?"
     return CairnError(
-      .rowDiffers, "table \(table.schema.name), row \(key): the source \(what) it, but in the target \(database.path) its column \(column) is not what it was at the source (trail \(name) at \(reader.position))",
+      .rowDiffers,
+      "table \(table.schema.name), row \(key): the source \(what) it, but in the target \(database.path) its column \(column) is not what it was at the source (trail \(name) at \(reader.position))",
       hint: hint, context: context)
   }
 
@@ -391,12 +395,15 @@ package final class SQLiteApply {
     let place = "(trail \(name) at \(reader.position))"
     if error.isUniqueness {
       return CairnError(
-        .rowExists, "table \(table.schema.name), row \(key): the target \(database.path) has a row with the same \(error.message.hasPrefix("UNIQUE constraint failed: ") ? String(error.message.dropFirst(26)) : "key") already \(place)",
-        hint: "the target was written to by something else; run again with --existing overwrite to copy the source's rows again",
+        .rowExists,
+        "table \(table.schema.name), row \(key): the target \(database.path) has a row with the same \(error.message.hasPrefix("UNIQUE constraint failed: ") ? String(error.message.dropFirst(26)) : "key") already \(place)",
+        hint:
+          "the target was written to by something else; run again with --existing overwrite to copy the source's rows again",
         context: context)
     }
     return CairnError(
-      .constraintFailed, "table \(table.schema.name), row \(key): the target \(database.path) refuses it: \(error.message) \(place)",
+      .constraintFailed,
+      "table \(table.schema.name), row \(key): the target \(database.path) refuses it: \(error.message) \(place)",
       hint: "make the target's constraints those of the source, then run again", context: context)
   }
 

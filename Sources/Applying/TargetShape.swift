@@ -36,7 +36,8 @@ struct TargetShape {
 
   /// The target must have every column, and must not refuse NULLs that the source allows.
   private func checkColumns(_ schema: TableSchema) throws {
-    guard let table = try database.userTables().first(where: { $0.name.lowercased() == schema.name.lowercased() }) else {
+    guard let table = try database.userTables().first(where: { $0.name.lowercased() == schema.name.lowercased() })
+    else {
       throw stopped("write to", schema, "it is not an ordinary table")
     }
     for column in schema.columns {
@@ -151,7 +152,7 @@ struct TargetShape {
       WHERE m.type = 'index' AND m.name = ? COLLATE NOCASE AND m.sql NOT NULL
       """, [.text(object.name)])
     if stale != nil { try database.execute("DROP INDEX \(object.name.quotedName)") }
-    do { try run(object.text, schema) } catch where isRefreshed {
+    do { try run(object.text, schema) } catch  where isRefreshed {
       // Rows that the source no longer has stand in the way of a unique index; all of them are about to come again.
       try database.execute("DELETE FROM \(schema.name.quotedName)")
       try run(object.text, schema)
@@ -165,7 +166,8 @@ struct TargetShape {
     for row in there where !schema.objects.contains(where: { $0.name == row[0].string && $0.text == row[1].string }) {
       try database.execute("DROP INDEX \(row[0].string.quotedName)")
     }
-    for object in schema.objects where !there.contains(where: { $0[0].string == object.name && $0[1].string == object.text }) {
+    for object in schema.objects
+    where !there.contains(where: { $0[0].string == object.name && $0[1].string == object.text }) {
       try create(object, schema, isRefreshed: isRefreshed)
     }
   }

@@ -76,7 +76,9 @@ struct Adoption {
   private func widen(to count: Int) throws {
     for name in ["cairn_journal", "cairn_stage"] {
       let rows = try database.query("SELECT name FROM pragma_table_info(?) WHERE name LIKE 'v%'", [.text(name)])
-      for index in rows.count..<max(rows.count, count) { try database.execute("ALTER TABLE \(name) ADD COLUMN v\(index)") }
+      for index in rows.count..<max(rows.count, count) {
+        try database.execute("ALTER TABLE \(name) ADD COLUMN v\(index)")
+      }
     }
   }
 

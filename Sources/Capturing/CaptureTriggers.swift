@@ -143,7 +143,8 @@ struct CaptureTriggers {
         let collation = " COLLATE \(term.collation.quotedName)"
         guard let column = term.column else {
           // The value of an expression for the new row: evaluated over a one-row table with the new row's columns.
-          let all = columns.map { "NEW.\($0) AS \($0)" } + table.generated.map { "NEW.\($0.quotedName) AS \($0.quotedName)" }
+          let all =
+            columns.map { "NEW.\($0) AS \($0)" } + table.generated.map { "NEW.\($0.quotedName) AS \($0.quotedName)" }
           return "(\(term.text))\(collation) = (SELECT \(term.text) FROM (SELECT \(all.joined(separator: ","))))"
         }
         return "\(columns[column])\(collation) = NEW.\(columns[column])"
@@ -199,7 +200,9 @@ struct CaptureTriggers {
         [unstage.dropLast() + " AND \(isMoved);"] + stage("(\(conflicts)) AND \(another)")),
       trigger("remove", "BEFORE DELETE", when: isStaged, [unstage]),
       trigger("insert", "AFTER INSERT", emit() + [log(.insert, "NEW."), sometimesByRowid]),
-      trigger("update", "AFTER UPDATE", [refresh] + emit(unless: isSame) + [log(.updateOld, "OLD."), log(.updateNew, "NEW."), sometimes]),
+      trigger(
+        "update", "AFTER UPDATE",
+        [refresh] + emit(unless: isSame) + [log(.updateOld, "OLD."), log(.updateNew, "NEW."), sometimes]),
       trigger("delete", "AFTER DELETE", [log(.delete, "OLD."), sometimes]),
     ]
   }

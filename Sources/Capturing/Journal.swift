@@ -61,7 +61,9 @@ package struct Journal {
     try database.transaction {
       let names = try database.query(
         "SELECT type, name FROM sqlite_master WHERE name LIKE 'cairn\\_%' ESCAPE '\\' AND type IN ('trigger', 'table')")
-      let triggers = names.filter { $0[0].string == "trigger" && CaptureTriggers.layout(ofTrigger: $0[1].string) != nil }
+      let triggers = names.filter {
+        $0[0].string == "trigger" && CaptureTriggers.layout(ofTrigger: $0[1].string) != nil
+      }
       for row in triggers { try database.execute("DROP TRIGGER \(row[1].string.quotedName)") }
       let tables = names.filter { $0[0].string == "table" }
       for row in tables { try database.execute("DROP TABLE \(row[1].string.quotedName)") }

@@ -118,7 +118,9 @@ struct JournalReader: ~Copyable {
     UnsafeRawBufferPointer(rebasing: writer.bytes[0..<(columns == 0 ? 0 : ends[columns - 1])])
   }
 
-  private mutating func begin(_ operation: Operation, _ flags: ChangeFlags, _ layout: Layout, _ trail: TrailWriter) throws {
+  private mutating func begin(_ operation: Operation, _ flags: ChangeFlags, _ layout: Layout, _ trail: TrailWriter)
+    throws
+  {
     let id = try trail.schemaID(layout.schema, token: layout.token)
     record.removeAll()
     record.append(operation.rawValue)

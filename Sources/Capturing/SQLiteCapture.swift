@@ -125,7 +125,8 @@ package final class SQLiteCapture {
   private static func wentBack(_ path: String, _ how: String) -> CairnError {
     CairnError(
       .sourceWentBack, "the source \(path) is not where the trail ends: \(how)",
-      hint: "it was restored or replaced; run 'cairn detach' on it and replicate into a new --state with --existing overwrite"
+      hint:
+        "it was restored or replaced; run 'cairn detach' on it and replicate into a new --state with --existing overwrite"
     )
   }
 
@@ -317,7 +318,8 @@ package final class SQLiteCapture {
 
   /// The table whose turn it is to be copied; its layout must be in force already.
   private func nextRefresh(last: Int64) -> Layout? {
-    if let current = position.refresh, let layout = layouts[current.layout], layout.ended == nil, layout.refresh != nil {
+    if let current = position.refresh, let layout = layouts[current.layout], layout.ended == nil, layout.refresh != nil
+    {
       return layout
     }
     return layouts.values.filter { $0.ended == nil && $0.refresh != nil && $0.since <= last }.min { $0.id < $1.id }
@@ -498,7 +500,9 @@ package final class SQLiteCapture {
       try source.run(
         "UPDATE cairn_control SET taken = ?, nonce = ? WHERE id = 0",
         [.integer(position.mark.taken), .integer(position.mark.nonce)])
-      if try source.integer("SELECT 1 FROM cairn_stage LIMIT 1") != nil { try source.execute("DELETE FROM cairn_stage") }
+      if try source.integer("SELECT 1 FROM cairn_stage LIMIT 1") != nil {
+        try source.execute("DELETE FROM cairn_stage")
+      }
       marked = position.mark
       reader.checksum = 0
     }

@@ -21,7 +21,8 @@ struct TableRefresher {
     var state = state ?? .init(layout: layout.id, rows: 0, cursor: nil, isDone: false)
     if state.cursor == nil, state.rows == 0 {
       let estimate = try source.integer("SELECT count(*) FROM \(layout.schema.name.quotedName)") ?? 0
-      try append(Refresh(schemaID: id, event: .start(reason, layout.refreshMethod, estimatedRows: UInt64(estimate))), trail)
+      try append(
+        Refresh(schemaID: id, event: .start(reason, layout.refreshMethod, estimatedRows: UInt64(estimate))), trail)
     }
     switch layout.refreshMethod {
     case .byKey: try appendByKey(layout, id, &state, source, trail)
@@ -75,7 +76,8 @@ struct TableRefresher {
       after ?? []
     ).first
     try append(
-      Refresh(schemaID: id, event: .chunk(.keys(after: after.map(spread(schema)), through: through.map(spread(schema))))),
+      Refresh(
+        schemaID: id, event: .chunk(.keys(after: after.map(spread(schema)), through: through.map(spread(schema))))),
       trail)
     let upper = through == nil ? [] : [bound("<=")]
     state.rows += try appendRows(

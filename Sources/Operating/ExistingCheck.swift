@@ -56,7 +56,8 @@ struct ExistingCheck {
   private func differs(_ table: SQLiteTable, _ how: String) -> CairnError {
     CairnError(
       .targetDiffers, "the target \(target.path) already holds other rows: table \(table.name) \(how)",
-      hint: "say what is to become of them: --existing keep (they stay), overwrite (the target becomes equal) or merge (the source's rows win)",
+      hint:
+        "say what is to become of them: --existing keep (they stay), overwrite (the target becomes equal) or merge (the source's rows win)",
       remedy: .badInput, context: ["table": table.name])
   }
 }

@@ -110,7 +110,8 @@ package final class Replication: Sendable {
 
   private func work(_ body: () throws -> Void) {
     do { try body() } catch {
-      let envelope = (error as? CairnError) ?? (error as? SQLiteError)?.asCairnError
+      let envelope =
+        (error as? CairnError) ?? (error as? SQLiteError)?.asCairnError
         ?? (error as? FileError)?.asCairnError(doing: "replicate")
         ?? CairnError(.bug, "unexpected: \(error)", hint: "please report this", remedy: .bug)
       failure.withLock { $0 = $0 ?? envelope }
@@ -125,7 +126,9 @@ package final class Replication: Sendable {
     }
     let clock = Clock.system
     let writer = try TrailWriter.open(folder: folder, name: trail, now: { clock.microseconds() })
-    if let cut = writer.recovery { captureProgress.tell("cut \(cut.bytes) bytes of an unfinished transaction off the trail at \(cut.position)") }
+    if let cut = writer.recovery {
+      captureProgress.tell("cut \(cut.bytes) bytes of an unfinished transaction off the trail at \(cut.position)")
+    }
     var options = SQLiteCapture.Options()
     options.tables = self.options.tables
     options.journalCapRows = self.options.journalRows
@@ -160,7 +163,8 @@ package enum Ends {
   package static func open(_ path: String, mode: Database.Mode) throws -> Database {
     guard FileIdentity(path: path) != nil else {
       throw CairnError(
-        .databaseMissing, "there is no database \(path)", hint: "check the path; a source must exist", remedy: .badInput)
+        .databaseMissing, "there is no database \(path)", hint: "check the path; a source must exist", remedy: .badInput
+      )
     }
     do {
       let database = try Database(path: path, mode: mode)

@@ -28,7 +28,8 @@ package enum SQLText {
           i += 1
         }
         i = min(i + 1, sql.count)
-      case let quote where [UInt8(ascii: "'"), UInt8(ascii: "\""), UInt8(ascii: "`"), UInt8(ascii: "[")].contains(quote):
+      case let quote
+      where [UInt8(ascii: "'"), UInt8(ascii: "\""), UInt8(ascii: "`"), UInt8(ascii: "[")].contains(quote):
         let end = quote == UInt8(ascii: "[") ? UInt8(ascii: "]") : quote
         i += 1
         while i < sql.count {

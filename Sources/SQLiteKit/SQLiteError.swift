@@ -57,7 +57,8 @@ package struct SQLiteError: Error, CustomStringConvertible {
         hint: "compare the constraints of both tables")
     default:
       CairnError(
-        .databaseFailed, "database \(path) failed: \(self)", hint: "see the message of SQLite; run again when it is mended"
+        .databaseFailed, "database \(path) failed: \(self)",
+        hint: "see the message of SQLite; run again when it is mended"
       )
     }
   }

@@ -62,7 +62,8 @@ extension Database {
     }
     var generated: [String] = []
     var primary: [(ordinal: Int64, column: Int)] = []
-    for row in try query("SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)", [.text(name)])
+    for row in try query(
+      "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)", [.text(name)])
     {
       guard case .integer(let hidden) = row[5], case .integer(let ordinal) = row[4] else { continue }
       if hidden != 0 {
@@ -141,7 +142,8 @@ extension Database {
     }
   }
 
-  private func uniqueKey(_ index: String, text: String?, columns: [TableSchema.Column]) throws -> SQLiteTable.UniqueKey {
+  private func uniqueKey(_ index: String, text: String?, columns: [TableSchema.Column]) throws -> SQLiteTable.UniqueKey
+  {
     let parts = text.flatMap(SQLText.indexParts)
     if let text, parts == nil {
       throw SQLiteError(code: 1, message: "cannot take index \(index) apart", sql: text, path: path)

@@ -14,7 +14,8 @@ extension FolderWatch {
         var offset = 0
         while offset + headerBytes <= n {
           let event = buffer.loadUnaligned(fromByteOffset: offset, as: inotify_event.self)
-          let name = UnsafeRawBufferPointer(rebasing: buffer[offset + headerBytes..<offset + headerBytes + Int(event.len)])
+          let name = UnsafeRawBufferPointer(
+            rebasing: buffer[offset + headerBytes..<offset + headerBytes + Int(event.len)])
           let text = String(decoding: name.prefix { $0 != 0 }, as: UTF8.self)
           if event.len == 0 || isMeant(text) { seen = true }
           offset += headerBytes + Int(event.len)

@@ -21,7 +21,8 @@ struct TriggerCost {
     let ratios = zip(captured, plain).map { $0 / $1 }.sorted()
     func show(_ numbers: [Double]) -> String {
       let sorted = numbers.sorted()
-      return "{\"median\":\(Int(sorted[sorted.count / 2])),\"min\":\(Int(sorted[0])),\"max\":\(Int(sorted[sorted.count - 1]))}"
+      return
+        "{\"median\":\(Int(sorted[sorted.count / 2])),\"min\":\(Int(sorted[0])),\"max\":\(Int(sorted[sorted.count - 1]))}"
     }
     let median = Double(Int(ratios[ratios.count / 2] * 1000)) / 1000
     return """

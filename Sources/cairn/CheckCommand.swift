@@ -29,7 +29,8 @@ struct CheckCommand: Command {
     let isJSON = arguments.has("--json")
     let mode = try source.text("PRAGMA journal_mode") ?? "?"
     say(
-      isJSON, "\(path): journal mode \(mode)\(mode == "wal" ? "" : "; in WAL mode programs would not wait for our reads")",
+      isJSON,
+      "\(path): journal mode \(mode)\(mode == "wal" ? "" : "; in WAL mode programs would not wait for our reads")",
       [("event", .text("source")), ("database", .text(path)), ("journal_mode", .text(mode))])
     if let owner = try Journal(source).owner() {
       say(
@@ -60,7 +61,9 @@ struct CheckCommand: Command {
   }
 
   private static func identity(of table: SQLiteTable) -> String {
-    if table.schema.flags.contains(.wholeRow) { return "no key: rows are told apart by all their columns, which is slow" }
+    if table.schema.flags.contains(.wholeRow) {
+      return "no key: rows are told apart by all their columns, which is slow"
+    }
     let names = table.schema.key.map { table.schema.columns[$0].name }.joined(separator: ", ")
     return table.schema.flags.contains(.nullableKey)
       ? "key \(names), which may be NULL: such rows are told apart by all their columns" : "key \(names)"

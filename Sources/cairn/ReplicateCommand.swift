@@ -135,7 +135,10 @@ struct Display {
       if isJSON {
         emit("copied", [("tables", .integer(Int64(apply.tablesCopied))), ("rows", .integer(Int64(apply.rows)))])
       } else if !once {
-        Terminal.print("copied \(apply.rows) rows of \(apply.tablesCopied) tables; following (Ctrl-C ends)")
+        Terminal.print(
+          (apply.tablesCopied > 0
+            ? "copied \(apply.tablesCopied) tables, \(apply.rows) rows" : "caught up, \(apply.rows) rows")
+            + "; following (Ctrl-C ends)")
       }
     }
     if isJSON {
@@ -175,7 +178,8 @@ struct Display {
     let share = min(1, Double(copying.rows) / Double(copying.estimated))
     let full = Int(share * 24)
     let drawn = String(repeating: "#", count: full) + String(repeating: ".", count: 24 - full)
-    return "[\(drawn)] \(Int(share * 100)) % of \(copying.table), \(capture.tablesToCopy) tables to go, \(Int(rate)) rows/s"
+    return
+      "[\(drawn)] \(Int(share * 100)) % of \(copying.table), \(capture.tablesToCopy) tables to go, \(Int(rate)) rows/s"
   }
 
   private func line(_ apply: ApplyProgress.Snapshot, _ rate: Double) -> String {
@@ -211,7 +215,8 @@ struct Display {
           ("milliseconds", .integer(milliseconds)),
         ])
     } else if error == nil {
-      Terminal.print("\(apply.rows) rows applied in \(milliseconds / 1000).\(milliseconds % 1000 / 100) s, up to \(apply.position)")
+      Terminal.print(
+        "\(apply.rows) rows applied in \(milliseconds / 1000).\(milliseconds % 1000 / 100) s, up to \(apply.position)")
     }
   }
 

@@ -22,7 +22,8 @@ struct DetachCommand: Command {
     let database = try Ends.open(path, mode: .readWrite)
     let found = try Journal(database).detach()
     if arguments.has("--json") {
-      Terminal.print(JSONObject([("event", .text("detached")), ("database", .text(path)), ("found", .bool(found))]).line)
+      Terminal.print(
+        JSONObject([("event", .text("detached")), ("database", .text(path)), ("found", .bool(found))]).line)
     } else {
       Terminal.print(found ? "detached \(path)" : "\(path) has nothing of Cairn's")
     }

@@ -43,7 +43,7 @@ import Testing
     "ALTER TABLE k ADD COLUMN more DEFAULT 5; UPDATE k SET more = 6 WHERE id % 500 = 0", "UPDATE k SET a = a || '!' WHERE id % 1000 = 0",
     "CREATE TABLE late(z); INSERT INTO late VALUES (1),(1)", "ALTER TABLE w RENAME TO w2; DELETE FROM w2 WHERE b = 5", "INSERT OR IGNORE INTO k(id,u) VALUES (20,1),(7777,9)",
     "DELETE FROM k WHERE id = 20; DELETE FROM late WHERE rowid = 1", "DROP TABLE n", "CREATE TABLE n(x INTEGER PRIMARY KEY); INSERT INTO n VALUES (1),(2)", "DELETE FROM f; INSERT INTO f VALUES (1,2)",
-    "UPDATE k SET u = -u; DELETE FROM k WHERE id < 0",
+    "UPDATE k SET u = u + 100000; DELETE FROM k WHERE id < 0",
   ]
 
   @Test(arguments: Loss.allCases)
@@ -86,27 +86,33 @@ import Testing
       let stop = StopSignal()
       let source = replica.source
       let image = folder("image.db")
+      // The copy of a table without key begins anew in every run, so some runs must be long enough for it.
+      let looks = Atomic([1, 2, 1, 6][rounds % 4])
       moments.at { moment in
         switch moment {
         case .snapshotTaken: if let sql = rest.next() { try execute(source, sql) }
         case .everythingRead:
+          guard looks.subtract(1, ordering: .relaxed).newValue <= 0 else { return }
           if loss == .power { _ = try FileImage(source, as: image) }
           stop.set()
         }
       }
       try replica.take(until: stop)
       replica.close()
-      guard try moments.looks() > 0 else { break }
+      if try moments.looks() == 0 {
+        guard let sql = rest.next() else { break }
+        try execute(replica.source, sql)
+        continue
+      }
       switch loss {
       case .nothing: break
       case .mark: if let marks { try execute(replica.source, marks) }
-      case .power: try FileImage(replica.source, existing: image).restore()
+      case .power: if stop.isSet { try FileImage(replica.source, existing: image).restore() }
       }
       if rounds % 3 == 0 { try replica.replay() }
       rounds += 1
       try #require(rounds < 300, "capture does not come to an end")
     }
-    #expect(rest.next() == nil)
     try replica.replay()
     let differences = try replica.differences()
     #expect(differences.isEmpty, "\(differences)")
