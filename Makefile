@@ -69,8 +69,8 @@ build:
 demo: setup build
 	@docs/demo/run.sh $(RELEASE)
 
-# The tests run whole programs: the debug cairn is built with the tests, the release one by 'build'.
-test: setup build
+# The scenarios run the debug cairn, which is built along with the tests.
+test: setup
 	$(SWIFT) build --build-tests
 	$(SWIFT) test --skip-build --disable-xctest
 

@@ -26,6 +26,8 @@ package final class SQLiteApply {
   private let clock: Clock
   private let progress: ApplyProgress
   private let database: Database
+  /// SQLite would alter text that is not valid UTF-8 when it converts it.
+  private let isUTF16: Bool
   private let state: TargetState
   private let shape: TargetShape
   private let reader: TrailReader
@@ -59,6 +61,7 @@ package final class SQLiteApply {
       "PRAGMA synchronous = \(isWAL ? "FULL" : "EXTRA"); PRAGMA foreign_keys = OFF; PRAGMA recursive_triggers = OFF; "
         + "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000")
     database.setTriggersEnabled(false)
+    isUTF16 = try database.text("PRAGMA encoding") != "UTF-8"
     state = TargetState(database)
     shape = TargetShape(database: database)
     let (state, database) = (state, database)
@@ -209,6 +212,7 @@ package final class SQLiteApply {
     columns.removeAll(keepingCapacity: true)
     var reader = ByteReader(image.bytes)
     while !reader.isAtEnd { columns.append(try reader.readColumn()) }
+    if isUTF16 { try checkUTF8(columns, table) }
     guard columns.count == table.schema.columns.count else {
       throw CairnError(
         .trailDamaged,
@@ -217,10 +221,24 @@ package final class SQLiteApply {
     }
   }
 
+  private func checkUTF8(_ columns: [ColumnView], _ table: TargetTable) throws {
+    for (index, column) in columns.enumerated() {
+      guard case .text(let bytes) = column, String(validating: bytes, as: UTF8.self) == nil else { continue }
+      throw CairnError(
+        .constraintFailed,
+        "table \(table.schema.name), row \(describeKey(table, columns)): column \(table.schema.columns[index].name) holds text that is not valid UTF-8, which the UTF-16 database \(database.path) cannot keep (trail \(name) at \(reader.position))",
+        hint: "replicate into a UTF-8 database, or mend the text at the source and copy again",
+        context: ["table": table.schema.name])
+    }
+  }
+
   private func insertion(of table: TargetTable, isCopy: Bool) -> TargetTable.Insertion {
-    if table.state.existing == .keep { return .ignoring }
     if table.schema.flags.contains(.wholeRow) { return .strict }
-    return isCopy || isLenient(table) ? .replacing : .strict
+    switch table.state.existing {
+    case .keep: return .keeping
+    case .merge: return .merging
+    case .overwrite: return isCopy || isLenient(table) ? .replacing : .strict
+    }
   }
 
   private func isLenient(_ table: TargetTable) -> Bool {
@@ -346,6 +364,7 @@ package final class SQLiteApply {
       try forget(before.name)
     case (.rename, let before?, let after?):
       try shape.rename(before, after, isCreated: isCreated)
+      if isCreated { try shape.syncIndexes(after, isRefreshed: false) }
       try move(before.name, after.name)
     case (.reshape, let before?, let after?):
       try shape.reshape(before, after, isCreated: isCreated, isRefreshed: ddl.isRefreshed)

@@ -44,9 +44,24 @@ struct TargetShape {
       let theirs = table.schema.columns.first { $0.name.lowercased() == column.name.lowercased() }
       guard let theirs else { throw stopped("write to", schema, "it has no column \(column.name)") }
       let isKey = column.keyOrdinal > 0
+      guard theirs.affinity == column.affinity else {
+        throw stopped(
+          "write to", schema,
+          "its column \(column.name) has affinity \(theirs.affinity), the source's \(column.affinity): values would change"
+        )
+      }
       if theirs.isNotNull, !column.isNotNull, !isKey {
         throw stopped("write to", schema, "its column \(column.name) is NOT NULL, which the source's is not")
       }
+    }
+    let key = Set(schema.key.map { schema.columns[$0].name.lowercased() })
+    guard !key.isEmpty else { return }
+    let rowid = table.rowidColumn.map { Set([table.schema.columns[$0].name.lowercased()]) }
+    let keys = table.uniqueKeys.filter { $0.predicate == nil }.map { unique in
+      Set(unique.terms.map { $0.column.map { table.schema.columns[$0].name.lowercased() } ?? "" })
+    }
+    guard rowid == key || keys.contains(key) else {
+      throw stopped("write to", schema, "it has no unique key over \(key.sorted().joined(separator: ", "))")
     }
   }
 
@@ -159,7 +174,7 @@ struct TargetShape {
     }
   }
 
-  private func syncIndexes(_ schema: TableSchema, isRefreshed: Bool) throws {
+  func syncIndexes(_ schema: TableSchema, isRefreshed: Bool) throws {
     let there = try database.query(
       "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? COLLATE NOCASE AND sql NOT NULL",
       [.text(schema.name)])

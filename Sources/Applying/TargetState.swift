@@ -117,11 +117,9 @@ package struct TargetState {
     try database.run("UPDATE cairn_table SET refreshing = \(Refresh.Method.byKey.rawValue), existing = 'overwrite'")
   }
 
-  /// Removes Cairn's tables; user tables and rows stay.
-  package func detach() throws {
-    try database.transaction {
-      try database.execute("DROP TABLE IF EXISTS cairn_checkpoint; DROP TABLE IF EXISTS cairn_table")
-    }
+  /// Forgets a trail that is gone; what is known of the tables stays.
+  package func forgetCheckpoint(of trail: TrailName) throws {
+    try database.run("DELETE FROM cairn_checkpoint WHERE trail = ?", [.text(trail.description)])
   }
 }
 

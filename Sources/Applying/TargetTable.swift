@@ -7,8 +7,12 @@ import SQLiteKit
 final class TargetTable {
   enum Insertion: Hashable {
     case strict
+    /// Rows that stand in the way, by any unique key, go.
     case replacing
-    case ignoring
+    /// A row with the same key stays as it is.
+    case keeping
+    /// A row with the same key takes the values; columns that only the target has stay.
+    case merging
   }
 
   private enum Shape: Hashable {
@@ -149,13 +153,18 @@ final class TargetTable {
     let after = names.indices.map { "?\(names.count + $0 + 1)" }
     switch shape {
     case .insert(let insertion):
-      let clause =
+      let clause = insertion == .replacing ? " OR REPLACE" : ""
+      let key = "(\(schema.key.map { names[$0] }.joined(separator: ",")))"
+      let conflict =
         switch insertion {
-        case .strict: ""
-        case .replacing: " OR REPLACE"
-        case .ignoring: " OR IGNORE"
+        case .strict, .replacing: ""
+        case .keeping: " ON CONFLICT\(key) DO NOTHING"
+        case .merging:
+          " ON CONFLICT\(key) DO UPDATE SET "
+            + names.map { "\($0) = excluded.\($0)" }.joined(separator: ",")
         }
-      return "INSERT\(clause) INTO \(table)(\(names.joined(separator: ","))) VALUES (\(after.joined(separator: ",")))"
+      return
+        "INSERT\(clause) INTO \(table)(\(names.joined(separator: ","))) VALUES (\(after.joined(separator: ",")))\(conflict)"
     case .delete(let isChecked):
       return "DELETE FROM \(table) WHERE \(condition(isChecked, isWholeRow))"
     case .update(let mask, let isChecked):
@@ -165,7 +174,7 @@ final class TargetTable {
       return "UPDATE\(clause) \(table) SET \(set.joined(separator: ",")) WHERE \(condition(isChecked, isWholeRow))"
     case .twins:
       let all = names.indices.map { "\(names[$0]) COLLATE BINARY IS ?\($0 + 1)" }
-      return "SELECT \(rowid),\(names.joined(separator: ",")) FROM \(table) WHERE \(all.joined(separator: " AND "))"
+      return "SELECT \(rowid),\(names.joined(separator: ",")) FROM \(table) WHERE \(all.balanced("AND"))"
     case .probe:
       return "SELECT \(names.joined(separator: ",")) FROM \(table) WHERE \(condition(false, false))"
     }
@@ -175,7 +184,7 @@ final class TargetTable {
     let all = names.indices.map { "\(names[$0]) COLLATE BINARY IS ?\($0 + 1)" }
     if isWholeRow { return "\(rowid) = ?1" }
     let key = schema.key.map { "\(names[$0]) = ?\($0 + 1)" }
-    return (key + (isChecked ? all : [])).joined(separator: " AND ")
+    return (key + (isChecked ? all : [])).balanced("AND")
   }
 
   private var rowid: String {

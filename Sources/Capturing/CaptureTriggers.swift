@@ -131,7 +131,7 @@ struct CaptureTriggers {
       let collation = table.schema.columns[index].collation
       let suffix = collation.isEmpty ? "" : " COLLATE \(collation.quotedName)"
       return "\(left)\(columns[index])\(suffix) IS \(right)\(rightNames[index])"
-    }.joined(separator: " AND ")
+    }.balanced("AND")
   }
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }

@@ -59,13 +59,12 @@ package struct Journal {
   @discardableResult
   package func detach() throws -> Bool {
     try database.transaction {
-      let names = try database.query(
-        "SELECT type, name FROM sqlite_master WHERE name LIKE 'cairn\\_%' ESCAPE '\\' AND type IN ('trigger', 'table')")
+      let names = try database.query("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'table')")
       let triggers = names.filter {
         $0[0].string == "trigger" && CaptureTriggers.layout(ofTrigger: $0[1].string) != nil
       }
       for row in triggers { try database.execute("DROP TRIGGER \(row[1].string.quotedName)") }
-      let tables = names.filter { $0[0].string == "table" }
+      let tables = names.filter { $0[0].string == "table" && SQLiteTable.ownNames.contains($0[1].string) }
       for row in tables { try database.execute("DROP TABLE \(row[1].string.quotedName)") }
       return !tables.isEmpty
     }
@@ -160,7 +159,10 @@ package struct Journal {
     let claims = active.map { layout in hooks.table(of: layout.id).flatMap { free.removeValue(forKey: $0) } }
     for (layout, hooked) in zip(active, claims) {
       if let table = hooked {
-        try adoption.update(layout, to: table, isHooked: true, hooks: hooks)
+        // Without all of its triggers a table is not hooked: somebody took one away, and changes have been missed.
+        let isHooked = hooks.count(of: layout.id) == CaptureTriggers(table: table, layout: layout.id).statements.count
+        if !isHooked { try dropTriggers(layout: layout.id) }
+        try adoption.update(layout, to: table, isHooked: isHooked, hooks: hooks)
       } else if let table = free.removeValue(forKey: layout.schema.name.lowercased()) {
         try adoption.update(layout, to: table, isHooked: false, hooks: hooks)
       } else {
@@ -225,8 +227,10 @@ struct Hooks {
     }
   }
 
-  /// The table that carries the triggers of a layout (five, or six), in lower case.
-  func table(of layout: Int64) -> String? { (counts[layout] ?? 0) >= 5 ? tables[layout] : nil }
+  /// The table that carries triggers of a layout, in lower case.
+  func table(of layout: Int64) -> String? { tables[layout] }
+
+  func count(of layout: Int64) -> Int { counts[layout] ?? 0 }
 
   /// SQLite fires the newest trigger first, and ours have to be first.
   func areFirst(layout: Int64) -> Bool {

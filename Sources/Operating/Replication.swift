@@ -54,7 +54,17 @@ package final class Replication: Sendable {
     let (from, to) = try openEnds()
     let state = try StateFolder(statePath, from: source, to: target)
     if let to {
-      let hasCheckpoint = try TargetState(to).checkpoint(of: trail) != nil
+      var hasCheckpoint = try TargetState(to).checkpoint(of: trail) != nil
+      if hasCheckpoint, !Folder.exists(folder) {
+        // The target was fed from a trail that this state does not have.
+        guard options.existing != nil else {
+          throw CairnError(
+            .checkpointForeign, "the target \(target) was fed from a trail \(trail) that is not in \(statePath)",
+            hint: "use the --state of that replication, or copy everything again with --existing overwrite")
+        }
+        try TargetState(to).forgetCheckpoint(of: trail)
+        hasCheckpoint = false
+      }
       if !hasCheckpoint, options.existing == nil {
         try ExistingCheck(source: from, target: to, patterns: options.tables).run()
       }

@@ -28,6 +28,12 @@ package struct SQLiteTable: Sendable {
   package var refusal: String?
 
   package var name: String { schema.name }
+
+  /// The tables that Cairn adds to sources and targets. Other names that begin with `cairn_` are reserved for it.
+  package static let ownNames: Set<String> = [
+    "cairn_journal", "cairn_stage", "cairn_layout", "cairn_unhooked", "cairn_control", "cairn_checkpoint",
+    "cairn_table",
+  ]
 }
 
 extension Database {
@@ -40,10 +46,15 @@ extension Database {
       """
       SELECT m.name, l.type, l.wr, l.strict, m.sql FROM sqlite_master AS m JOIN pragma_table_list AS l
       ON l.name = m.name AND l.schema = 'main' WHERE m.type = 'table' AND l.type IN ('table', 'virtual')
-      AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND m.name NOT LIKE 'cairn\\_%' ESCAPE '\\' ORDER BY m.rowid
+      AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY m.rowid
       """)
-    return try list.map { row in
+    return try list.filter { !SQLiteTable.ownNames.contains($0[0].string) }.map { row in
       let name = row[0].string
+      if name.lowercased().hasPrefix("cairn_") {
+        return SQLiteTable(
+          schema: TableSchema(epoch: 0, engine: .sqlite, name: name, columns: [], createText: row[4].string),
+          generated: [], uniqueKeys: [], refusal: "names that begin with cairn_ are reserved")
+      }
       guard row[1].string == "table" else {
         return SQLiteTable(
           schema: TableSchema(epoch: 0, engine: .sqlite, name: name, columns: [], createText: row[4].string),
@@ -179,6 +190,32 @@ extension Database {
       keys[id] = key
     }
     return keys.keys.sorted(by: >).compactMap { keys[$0] }
+  }
+}
+
+extension TableSchema.Column {
+  /// SQLite's affinity of the declared type. Source: https://sqlite.org/datatype3.html, section 3.1.
+  package var affinity: String {
+    let type = declaredType.uppercased()
+    func has(_ part: String) -> Bool {
+      let (whole, part) = (Array(type.utf8), Array(part.utf8))
+      return whole.count >= part.count
+        && (0...whole.count - part.count).contains { Array(whole[$0..<$0 + part.count]) == part }
+    }
+    if has("INT") { return "INTEGER" }
+    if has("CHAR") || has("CLOB") || has("TEXT") { return "TEXT" }
+    if has("BLOB") || type.isEmpty { return "BLOB" }
+    if has("REAL") || has("FLOA") || has("DOUB") { return "REAL" }
+    return "NUMERIC"
+  }
+}
+
+extension [String] {
+  /// The terms joined by an operator, in balanced parentheses: SQLite limits the depth of an expression to 1000.
+  package func balanced(_ operation: String) -> String {
+    guard count > 2 else { return joined(separator: " \(operation) ") }
+    let (left, right) = (Array(prefix(count / 2)), Array(dropFirst(count / 2)))
+    return "(\(left.balanced(operation))) \(operation) (\(right.balanced(operation)))"
   }
 }
 

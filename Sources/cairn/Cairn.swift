@@ -69,7 +69,7 @@ struct Cairn {
       "  " + command.name + String(repeating: " ", count: width - command.name.count) + "  " + command.summary
     }
     return """
-      cairn: log-replay replication between SQLite files (PostgreSQL is to follow)
+      cairn: log-replay replication between SQLite files
 
       usage: cairn COMMAND [OPTION ...]
 

@@ -44,6 +44,13 @@ final class Moments: Sendable {
 /// Runs statements on a connection of its own, which is closed again.
 func execute(_ path: String, _ sql: String) throws { try Database(path: path, mode: .create).execute(sql) }
 
+/// Statements, handed out one by one.
+final class Script: Sendable {
+  private let rest: Mutex<[String]>
+  init(_ statements: [String]) { rest = Mutex(statements.reversed()) }
+  func next() -> String? { rest.withLock { $0.popLast() } }
+}
+
 /// SplitMix64: the same numbers for the same seed.
 struct SeededRandom: RandomNumberGenerator {
   private var state: UInt64

@@ -50,6 +50,12 @@ final class Replica {
     try capture?.run(stop: stop, untilCaughtUp: true)
   }
 
+  /// Takes what comes, until `stop` is set.
+  func follow(until stop: StopSignal) throws {
+    try open()
+    try capture?.run(stop: stop, untilCaughtUp: false)
+  }
+
   private func open() throws {
     guard capture == nil else { return }
     let clock = clock

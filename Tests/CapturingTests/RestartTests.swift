@@ -79,7 +79,7 @@ import Testing
     let replica = Replica(folder)
     let moments = Moments()
     replica.clock = moments.clock
-    let rest = Rest(script)
+    let rest = Script(script)
     var rounds = 0
     while true {
       let marks = try Self.marks(replica.source)
@@ -124,12 +124,5 @@ import Testing
     guard try database.integer("SELECT count(*) FROM sqlite_master WHERE name = 'cairn_control'") == 1 else { return nil }
     return try database.text(
       "SELECT printf('UPDATE cairn_control SET taken = %d, nonce = %d WHERE id = 0', taken, nonce) FROM cairn_control WHERE id = 0")
-  }
-
-  /// What is left of the script.
-  private final class Rest: Sendable {
-    private let statements: Mutex<[String]>
-    init(_ script: [String]) { statements = Mutex(script.reversed()) }
-    func next() -> String? { statements.withLock { $0.popLast() } }
   }
 }

@@ -15,19 +15,20 @@ final class TempFolder: Sendable {
   func callAsFunction(_ name: String) -> String { path + "/" + name }
 }
 
-/// Copies files in a process of its own: in ours, closing the copied database would drop SQLite's locks on it.
-func copyFiles(_ pairs: [(from: String, to: String)]) throws {
-  for pair in pairs {
-    let process = Process()
-    process.executableURL = URL(fileURLWithPath: "/bin/cp")
-    process.arguments = ["--", pair.from, pair.to]
-    try process.run()
-    process.waitUntilExit()
-    guard process.terminationStatus == 0 else { throw CopyFailed(path: pair.from) }
-  }
+/// Runs a program to its end, in a process of its own; throws when it fails.
+func runTool(_ name: String, _ arguments: [String]) throws {
+  let process = Process()
+  process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+  process.arguments = [name] + arguments
+  try process.run()
+  process.waitUntilExit()
+  guard process.terminationStatus == 0 else { throw ToolFailed(tool: name, arguments: arguments) }
 }
 
-struct CopyFailed: Error { let path: String }
+struct ToolFailed: Error {
+  let tool: String
+  let arguments: [String]
+}
 
 /// A database as it lies on the disk, with its log, so that it can be put back later.
 struct FileImage {
@@ -40,7 +41,8 @@ struct FileImage {
     (self.path, self.saved) = (path, saved)
     for suffix in Self.suffixes { unlink(saved + suffix) }
     for suffix in Self.suffixes where FileManager.default.fileExists(atPath: path + suffix) {
-      try copyFiles([(path + suffix, saved + suffix)])
+      // In our own process, closing the copied file would drop SQLite's locks on it.
+      try runTool("cp", [path + suffix, saved + suffix])
     }
   }
 
@@ -51,7 +53,7 @@ struct FileImage {
   func restore() throws {
     for suffix in ["", "-wal", "-shm", "-journal"] { unlink(path + suffix) }
     for suffix in Self.suffixes where FileManager.default.fileExists(atPath: saved + suffix) {
-      try copyFiles([(saved + suffix, path + suffix)])
+      try runTool("cp", [saved + suffix, path + suffix])
     }
   }
 }

@@ -29,8 +29,10 @@ extension Trap {
       "columns that hide the rowid", "CREATE TABLE t(rowid, a UNIQUE); CREATE TABLE u(rowid, oid, b); CREATE TABLE v(rowid INTEGER PRIMARY KEY, \"_rowid_\"); INSERT INTO t VALUES ('r',1),('r',2); INSERT INTO u VALUES (1,1,1),(1,1,1); INSERT INTO v VALUES (5,1)",
       ["REPLACE INTO t VALUES ('q',1)", "DELETE FROM u WHERE _rowid_ = 1", "UPDATE u SET rowid = 7, oid = 8", "REPLACE INTO v VALUES (5,2),(6,3)", "INSERT INTO u VALUES (1,1,1)"]),
     Trap(
-      "a generated column that hides the rowid", "CREATE TABLE g(a, rowid AS (a + 1)); INSERT INTO g VALUES (1),(1),(2)",
-      ["DELETE FROM g WHERE oid = 1", "UPDATE g SET a = 9 WHERE a = 1", "INSERT INTO g VALUES (2)", "DELETE FROM g WHERE _rowid_ = 3"]),
+      "a generated column that hides the rowid of a table without key",
+      "CREATE TABLE g(a, rowid AS (a + 1)); CREATE TABLE h(a PRIMARY KEY, rowid AS (a + 1)); INSERT INTO g VALUES (1),(1); INSERT INTO h VALUES (1),(2)",
+      ["DELETE FROM g WHERE oid = 1", "REPLACE INTO h VALUES (2),(3)", "UPDATE h SET a = 9 WHERE rowid = 2"],
+      skips: ["g"], notice: "table g is not captured"),
     Trap(
       "AUTOINCREMENT", "CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT, a UNIQUE); INSERT INTO t(a) VALUES (1),(2); DELETE FROM t WHERE a = 2",
       ["INSERT INTO t(a) VALUES (3)", "REPLACE INTO t(a) VALUES (1)", "DELETE FROM t", "INSERT INTO t(a) VALUES (5)"]),
