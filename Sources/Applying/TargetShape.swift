@@ -145,7 +145,7 @@ struct TargetShape {
       try database.execute("SAVEPOINT cairn_copy")
       do {
         try database.execute("INSERT INTO \(name)(\(into)) SELECT \(from) FROM \(aside)")
-      } catch let error as SQLiteError where error.isConstraint && isRefreshed {
+      } catch  where isRefreshed {
         try database.execute("ROLLBACK TO cairn_copy")
       }
       try database.execute("RELEASE cairn_copy")

@@ -5,13 +5,15 @@ import SQLiteKit
 struct Adoption {
   private let database: Database
   private var marker: Int64?
-  private(set) var didChange = false
+  private let doubtful: Set<Int64>
 
-  init(_ database: Database) { self.database = database }
+  init(_ database: Database, doubtful: Set<Int64>) {
+    self.database = database
+    self.doubtful = doubtful
+  }
 
   /// The sequence number of the marker row, which is made at the first call.
   private mutating func place() throws -> Int64 {
-    didChange = true
     if let marker { return marker }
     try database.run("INSERT INTO cairn_journal(code) VALUES (?)", [.integer(JournalKind.marker.rawValue)])
     let made = try database.integer("SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1") ?? 0
@@ -29,15 +31,17 @@ struct Adoption {
     var now = table.schema
     now.epoch = layout.schema.epoch
     if isHooked, now == layout.schema {
+      if doubtful.contains(layout.id), layout.refresh == nil {
+        try Journal(database).setRefresh(.lostChanges, layout: layout.id)
+      }
       guard !hooks.areFirst(layout: layout.id) else { return }
-      didChange = true
       try dropTriggers(layout.id)
       for text in CaptureTriggers(table: table, layout: layout.id).statements { try database.execute(text) }
       return
     }
     if isHooked { try dropTriggers(layout.id) }
     let action: DDL.Action? = now == layout.schema ? nil : (Self.isRename(layout.schema, now) ? .rename : .reshape)
-    let isWhole = isHooked && Self.hasEqualValues(layout.schema, now)
+    let isWhole = isHooked && !doubtful.contains(layout.id) && Self.hasEqualValues(layout.schema, now)
     try database.run(
       "UPDATE cairn_layout SET ended = ? WHERE id = ?", [.integer(try place()), .integer(layout.id)])
     try insert(

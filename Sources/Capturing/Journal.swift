@@ -45,10 +45,11 @@ package struct Journal {
       CREATE TABLE cairn_stage(layout, v0);
       CREATE TABLE cairn_layout(id INTEGER PRIMARY KEY, previous, since, ended, action, refresh, schema);
       CREATE TABLE cairn_unhooked(name TEXT PRIMARY KEY COLLATE NOCASE) WITHOUT ROWID;
-      CREATE TABLE cairn_control(id INTEGER PRIMARY KEY, version, trail, place, taken, nonce, cap, purged);
+      CREATE TABLE cairn_control(id INTEGER PRIMARY KEY, version, trail, place, taken, nonce, cap, purged,
+        schema_version);
       """)
     try database.run(
-      "INSERT INTO cairn_control VALUES (0, ?, ?, ?, ?, ?, ?, 0)",
+      "INSERT INTO cairn_control VALUES (0, ?, ?, ?, ?, ?, ?, 0, NULL)",
       [
         .integer(Self.version), .blob(trail.bytes), .text(place), .integer(mark.taken), .integer(mark.nonce),
         .integer(capRows),
@@ -142,8 +143,41 @@ package struct Journal {
 
   /// Brings triggers and layouts in step with the schema as it is; inside a write transaction. What changed is told to
   /// the reader of the journal by a marker row. Returns true when something had to be done.
+  ///
+  /// Several changes of the schema since the last look may have been a unique index that came and went. A REPLACE that
+  /// it served has deleted rows unseen, so the tables that were written to meanwhile are copied again; `written` is what
+  /// ``writtenLayouts()`` said before the transaction. Returns those layouts.
   @discardableResult
-  func adopt(_ patterns: TablePatterns) throws -> Bool {
+  func adopt(_ patterns: TablePatterns, written: Written? = nil) throws -> Set<Int64> {
+    let version = try database.integer("PRAGMA schema_version") ?? 0
+    let known = try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0")
+    let doubtful = try known.map { version - $0 >= 2 } ?? false ? writtenLayouts(since: written).layouts : []
+    try adopt(patterns, doubtful: doubtful)
+    let now = try database.integer("PRAGMA schema_version") ?? 0
+    if now != known {
+      try database.run("UPDATE cairn_control SET schema_version = ? WHERE id = 0", [.integer(now)])
+    }
+    return doubtful
+  }
+
+  /// Layouts with rows inserted or updated that have not been marked as taken, up to a journal row.
+  struct Written {
+    var through: Int64 = 0
+    var layouts: Set<Int64> = []
+  }
+
+  func writtenLayouts(since before: Written? = nil) throws -> Written {
+    var written = before ?? Written()
+    let from = try before?.through ?? (database.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0)
+    written.through = max(from, try database.integer("SELECT max(seq) FROM cairn_journal") ?? 0)
+    let rows = try database.query(
+      "SELECT DISTINCT code / 8 FROM cairn_journal WHERE seq > ? AND seq <= ? AND code % 8 IN (1, 3)",
+      [.integer(from), .integer(written.through)])
+    for row in rows { if case .integer(let layout) = row[0] { written.layouts.insert(layout) } }
+    return written
+  }
+
+  private func adopt(_ patterns: TablePatterns, doubtful: Set<Int64>) throws {
     let tables = try database.userTables()
     let unhooked = Set(try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string.lowercased() })
     let captured = tables.filter {
@@ -152,7 +186,7 @@ package struct Journal {
     let capturedNames = Set(captured.map { $0.name.lowercased() })
     var free = Dictionary(uniqueKeysWithValues: captured.map { ($0.name.lowercased(), $0) })
     let hooks = try Hooks(database)
-    var adoption = Adoption(database)
+    var adoption = Adoption(database, doubtful: doubtful)
 
     // Triggers follow their table through a rename, so those that are in place tell which table is which.
     let active = try activeLayouts().filter { !unhooked.contains($0.schema.name.lowercased()) }
@@ -175,7 +209,6 @@ package struct Journal {
       }
     }
     for table in captured where free[table.name.lowercased()] != nil { try adoption.add(table) }
-    return adoption.didChange
   }
 
   /// Has every captured table copied again, by whoever captures next.

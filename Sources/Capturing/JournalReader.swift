@@ -63,6 +63,8 @@ struct JournalReader: ~Copyable {
     _ kind: JournalKind, _ layout: Layout, to trail: TrailWriter, isWanted: (Int64?) -> Bool
   ) throws {
     let columns = layout.schema.columns.count
+    // The copy that is to come has it all.
+    if doubtful.contains(layout.id) { return }
     switch kind {
     case .marker: break
     case .replaceCandidate:
@@ -76,7 +78,10 @@ struct JournalReader: ~Copyable {
     case .insert:
       let rowid = rowid(layout, row, rowEnds)
       if let rowid, let replaced = take(Key(layout: layout.id, rowid: rowid)) {
-        if mayHaveVacuumed, layout.carriesRowid { doubtful.insert(layout.id) }
+        if mayHaveVacuumed, layout.carriesRowid {
+          doubtful.insert(layout.id)
+          break
+        }
         guard isWanted(rowid) else { break }
         try replaced.withUnsafeBytes { try setOld($0, count: rowEnds.count) }
         try update(layout, columns, to: trail)

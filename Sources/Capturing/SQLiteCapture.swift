@@ -41,6 +41,8 @@ package final class SQLiteCapture {
   private var takenAt = Clock.monotonicMilliseconds
 
   private var doubtful: Set<Int64> = []
+  /// Found at the start: the journal dropped rows that had not been marked as taken.
+  private var hasLostRows = false
   private var statements: Statements
 
   /// Statements that are run at every look.
@@ -80,6 +82,8 @@ package final class SQLiteCapture {
     try Self.checkOwner(journal, trail: trail, options: options)
     let (journal, source) = (journal, source)
     let (position, isFirst) = (position, stored == nil)
+    let written = try journal.isInstalled() ? journal.writtenLayouts() : nil
+    var doubtful: Set<Int64> = []
     try source.transaction {
       if try !journal.isInstalled() {
         guard isFirst else { throw Self.wentBack(path, "it has no journal any more") }
@@ -88,21 +92,23 @@ package final class SQLiteCapture {
       }
       try source.run("UPDATE cairn_control SET cap = ? WHERE id = 0", [.integer(options.journalCapRows)])
       try journal.remember(options.tables)
-      try journal.adopt(options.tables)
+      doubtful = try journal.adopt(options.tables, written: written)
+      guard try !journal.activeLayouts().isEmpty else {
+        throw CairnError(
+          .noTables, "\(path) has no table that could be captured",
+          hint: "create a table first, or look at --tables", remedy: .badInput)
+      }
     }
     statements = try Statements(source)
     try resume(isFirst: isFirst)
     try reloadLayouts()
     try forgetFinishedRefresh()
+    if let refresh = self.position.refresh, doubtful.contains(refresh.layout) { self.position.refresh = nil }
+    reader.mayHaveVacuumed = true
     schemaVersion = try Self.scalar(statements.schemaVersion)
     inode = Self.inode(of: path)
     for table in try source.userTables() where options.tables.includes(table.name) {
       if let refusal = table.refusal { progress.tell("table \(table.name) is not captured: \(refusal)") }
-    }
-    guard layouts.values.contains(where: { $0.ended == nil }) else {
-      throw CairnError(
-        .noTables, "\(path) has no table that could be captured",
-        hint: "create a table first, or look at --tables", remedy: .badInput)
     }
   }
 
@@ -115,8 +121,13 @@ package final class SQLiteCapture {
     randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) }
   }
 
+  /// One capture per source. A capture whose state was kept where ours is, is gone: its journal is made anew.
   private static func checkOwner(_ journal: Journal, trail: TrailWriter, options: Options) throws {
     guard let owner = try journal.owner(), owner.trail != trail.id else { return }
+    if owner.place == options.place, !owner.place.isEmpty, trail.lastHeader == nil {
+      try journal.detach()
+      return
+    }
     throw CairnError(
       .sourceCaptured, "\(journal.database.path) is already captured into another trail, kept in \(owner.place)",
       hint: "run with --state \(owner.place), or end that capture with 'cairn detach sqlite:\(journal.database.path)'")
@@ -143,6 +154,11 @@ package final class SQLiteCapture {
       return
     }
     if marked == position.mark { return }
+    if try source.integer("SELECT min(seq) FROM cairn_journal") ?? 0 > marked.taken + 1 {
+      // Past the cap: what would prove the rows is gone, and with it perhaps rows that were never taken.
+      hasLostRows = true
+      return
+    }
     guard marked == position.previous else {
       throw Self.wentBack(path, "it is marked at row \(taken), which the trail does not know")
     }
@@ -196,8 +212,15 @@ package final class SQLiteCapture {
   /// before the call is in the trail and every table is copied.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
     var watch = try SourceWatch(database: path)
+    if hasLostRows { try recoverFromLoss() }
     while !stop.isSet {
-      let found = try take()
+      let found: Bool
+      do { found = try take() } catch let error as SQLiteError where error.primary == 1 {
+        guard try journal.isInstalled() else {
+          throw Self.wentBack(path, "Cairn was detached from it meanwhile")
+        }
+        throw error
+      }
       progress.update { $0.isCaughtUp = !found }
       if found { continue }
       if untilCaughtUp { break }
@@ -211,7 +234,9 @@ package final class SQLiteCapture {
 
   /// Looks, as long as an event's ladder lasts, without beginning a transaction.
   private func lookUntilFound(_ watch: inout SourceWatch, _ stop: StopSignal) throws {
-    while !stop.isSet {
+    // Other programs' readers make events too; they must not keep us from marking and purging.
+    let limit = Clock.monotonicMilliseconds + 100
+    while !stop.isSet, Clock.monotonicMilliseconds < limit {
       if try Self.scalar(statements.lastRow) > position.mark.taken { return }
       if try Self.scalar(statements.schemaVersion) != schemaVersion { return }
       guard watch.isClimbing else { return }
@@ -257,9 +282,19 @@ package final class SQLiteCapture {
     var next = position
     next.previous = marked
     next.mark = .init(taken: last, nonce: Self.nonce())
+    let checksum = reader.checksum
     _ = try trail.begin(TransactionHeader(commitTime: clock.microseconds(), flags: [.group, .late]))
     do {
       try appendJournal(from: from, through: last, &next)
+      if !doubtful.isEmpty {
+        // Some rows cannot be told apart: they are left out, which may only be when their copy is certain to come.
+        try trail.abandon()
+        reader.checksum = checksum
+        isOpen = false
+        _ = try statements.commit.step()
+        try refreshDoubtful()
+        return true
+      }
       if let layout = nextRefresh(last: last), let reason = layout.refresh {
         let state = next.refresh?.layout == layout.id ? next.refresh : nil
         next.refresh = try refresher.appendChunk(of: layout, reason: reason, state: state, from: source, to: trail)
@@ -275,7 +310,6 @@ package final class SQLiteCapture {
     _ = try statements.commit.step()
     _ = try trail.sync()
     position = next
-    try refreshDoubtful()
     takenAt = Clock.monotonicMilliseconds
     report(last: last)
     if let refresh = position.refresh, refresh.isDone {
@@ -327,7 +361,7 @@ package final class SQLiteCapture {
 
   private func appendJournal(from: Int64, through last: Int64, _ next: inout SourcePosition) throws {
     guard last > from else { return }
-    try announceRelaxations(behind: from)
+    try announceDroppedIndexes(behind: from)
     let statement = try source.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND seq <= ? ORDER BY seq")
     try statement.bind([.integer(from), .integer(last)])
     var expected = from + 1
@@ -398,22 +432,16 @@ package final class SQLiteCapture {
   }
 
   /// An index that the program dropped no longer held for rows that stand before the marker of that change. So the
-  /// target has to drop it before them; to drop it again at the marker does no harm.
-  private func announceRelaxations(behind from: Int64) throws {
+  /// target has to drop it before them; what else changed follows at the marker.
+  private func announceDroppedIndexes(behind from: Int64) throws {
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.since > from {
-      guard let before = layout.previous.flatMap({ layouts[$0] }), layout.action == .reshape,
-        Self.isRelaxation(before.schema, layout.schema)
-      else { continue }
-      try append(DDL(action: .reshape, before: try schemaID(before), after: try schemaID(layout)))
+      guard let before = layout.previous.flatMap({ layouts[$0] }) else { continue }
+      var relaxed = before.schema
+      relaxed.objects.removeAll { !layout.schema.objects.contains($0) }
+      guard relaxed != before.schema else { continue }
+      let id = try trail.schemaID(relaxed, token: layout.token | 1 << 61)
+      try append(DDL(action: .reshape, before: try schemaID(before), after: id))
     }
-  }
-
-  private static func isRelaxation(_ before: TableSchema, _ after: TableSchema) -> Bool {
-    var (before, after) = (before, after)
-    guard after.objects.allSatisfy(before.objects.contains) else { return false }
-    for index in before.columns.indices { before.columns[index].keyOrdinal = 0; before.columns[index].collation = "" }
-    for index in after.columns.indices { after.columns[index].keyOrdinal = 0; after.columns[index].collation = "" }
-    return before.name == after.name && before.columns == after.columns
   }
 
   private func schemaID(_ layout: Layout) throws -> UInt64 { try trail.schemaID(layout.schema, token: layout.token) }
@@ -435,12 +463,18 @@ package final class SQLiteCapture {
 
   /// Brings the triggers in step with a schema that is not the one we know.
   private func adoptSchema() throws {
+    let written = try journal.writtenLayouts()
+    var doubtful: Set<Int64> = []
     try source.transaction {
-      try journal.adopt(options.tables)
+      doubtful = try journal.adopt(options.tables, written: written)
       schemaVersion = try Self.scalar(statements.schemaVersion)
     }
     // Whatever changed, it may have been a VACUUM, which gives rows without key other numbers.
-    if let refresh = position.refresh, layouts[refresh.layout]?.refreshMethod == .whole { position.refresh = nil }
+    if let refresh = position.refresh,
+      layouts[refresh.layout]?.refreshMethod == .whole || doubtful.contains(refresh.layout)
+    {
+      position.refresh = nil
+    }
     reader.mayHaveVacuumed = true
     try reloadLayouts()
   }
@@ -471,7 +505,7 @@ package final class SQLiteCapture {
     try sourceSync.sync(isWAL: isWAL)
     _ = try trail.begin(TransactionHeader(commitTime: clock.microseconds(), flags: [.group, .late]))
     do {
-      try announce(markers: from + 1...next.mark.taken)
+      if next.mark.taken > from { try announce(markers: from + 1...next.mark.taken) }
       reader.checksum = 0
       next.checksum = 0
       next.previous = next.mark

@@ -54,8 +54,9 @@ package final class Replication: Sendable {
     let (from, to) = try openEnds()
     let state = try StateFolder(statePath, from: source, to: target)
     if let to {
-      var hasCheckpoint = try TargetState(to).checkpoint(of: trail) != nil
-      if hasCheckpoint, !Folder.exists(folder) {
+      let known = try TargetState(to).checkpoint(of: trail)?.checkpoint.trail
+      var hasCheckpoint = known != nil
+      if let known, try !Folder.exists(folder) || Trail.info(folder: folder).id != known {
         // The target was fed from a trail that this state does not have.
         guard options.existing != nil else {
           throw CairnError(

@@ -51,14 +51,16 @@ struct TrailFolder {
     context["position"] = position?.description
     return CairnError(
       .trailDamaged, "cannot read trail \(label)\(position.map { " at \($0)" } ?? ""): \(problem)",
-      hint: "run 'cairn trail verify \(label)'; put back a good copy of the segment, or begin anew with a refresh",
+      hint:
+        "run 'cairn trail verify \(label)'; put back a good copy of the segment, or remove the folder \(path) and copy again with --existing overwrite",
       context: context)
   }
 
   func foreign(_ checkpoint: Checkpoint, _ problem: String) -> CairnError {
     CairnError(
       .checkpointForeign, "cannot go on reading trail \(label) at \(checkpoint.position): \(problem)",
-      hint: "the changes between are not in this trail: refresh the tables of the target",
+      hint:
+        "the changes between are not in this trail: remove the folder \(path) and copy again with --existing overwrite",
       context: ["trail": label, "position": checkpoint.position.description])
   }
 

@@ -41,7 +41,20 @@ enum Terminal {
       print(object.line)
     }
     let (red, plain) = isErrorInteractive ? ("\u{1b}[31m", "\u{1b}[0m") : ("", "")
-    note("cairn: \(red)error [\(error.code.rawValue)]\(plain): \(error.message)")
-    note("hint: \(error.hint)")
+    note("cairn: \(red)error [\(error.code.rawValue)]\(plain): \(oneLine(error.message))")
+    note("hint: \(oneLine(error.hint))")
+  }
+
+  /// Names and keys come from databases: nothing in them may break the line or reach the terminal as a command.
+  private static func oneLine(_ text: String) -> String {
+    var line = ""
+    for scalar in text.unicodeScalars {
+      switch scalar.value {
+      case 0x0a, 0x0d, 0x09: line += " "
+      case 0..<0x20, 0x7f..<0xa0: line += "\\x" + UInt64(scalar.value).hex(2)
+      default: line.unicodeScalars.append(scalar)
+      }
+    }
+    return line
   }
 }

@@ -18,12 +18,14 @@ struct Contents: Equatable {
       AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' AND name NOT LIKE 'cairn\\_%' ESCAPE '\\'
       """)
     for name in names.map({ $0[0].string }) {
-      let columns = try database.query("SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)", [.text(name)])
+      let columns = try database.query(
+        "SELECT name, type, \"notnull\", dflt_value, pk, hidden FROM pragma_table_xinfo(?)", [.text(name)])
       let list = columns.map { $0[0].string.quotedName }.joined(separator: ",")
       rows[name] = try database.query("SELECT \(list) FROM \(name.quotedName)")
         .map { $0.map(Self.show).joined(separator: " | ") }.sorted()
       let texts = try database.query(
-        "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('table', 'index') AND sql NOT NULL", [.text(name)])
+        "SELECT sql FROM sqlite_master WHERE tbl_name = ? AND type IN ('table', 'index') AND sql NOT NULL",
+        [.text(name)])
       shapes[name] = columns.map { $0.map(Self.show).joined(separator: " ") } + texts.map { $0[0].string }.sorted()
     }
     try database.execute("COMMIT")

@@ -10,7 +10,8 @@ import Testing
     replica.options.tables = TablePatterns(tables)
     try execute(
       replica.source,
-      "PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, a); CREATE TABLE note(a); INSERT INTO item VALUES (1,1),(2,2); INSERT INTO note VALUES (1)")
+      "PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, a); CREATE TABLE note(a); INSERT INTO item VALUES (1,1),(2,2); INSERT INTO note VALUES (1)"
+    )
     try replica.takeAndReplay()
     return replica
   }
@@ -23,8 +24,10 @@ import Testing
     let replica = try started(folder)
     if !isRunning { replica.close() }
     #expect(try journal(replica).unhook(nil).sorted() == ["item", "note"])
-    #expect(try Database(path: replica.source).integer("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'") == 0)
-    try execute(replica.source, "ALTER TABLE item DROP COLUMN a; DELETE FROM item WHERE id = 1; INSERT INTO note VALUES (2)")
+    #expect(
+      try Database(path: replica.source).integer("SELECT count(*) FROM sqlite_master WHERE type = 'trigger'") == 0)
+    try execute(
+      replica.source, "ALTER TABLE item DROP COLUMN a; DELETE FROM item WHERE id = 1; INSERT INTO note VALUES (2)")
     if isRunning { try replica.takeAndReplay() }
     #expect(try journal(replica).rehook(nil, patterns: .init()).sorted() == ["item", "note"])
     try execute(replica.source, "INSERT INTO item VALUES (3)")
@@ -55,7 +58,9 @@ import Testing
     #expect(code { _ = try journal(replica).rehook("item", patterns: .init()) } == .tableMissing)
   }
 
-  @Test func `DROP COLUMN of a hooked table fails with a word that says what to do, and leaves everything as it was`() throws {
+  @Test func `DROP COLUMN of a hooked table fails with a word that says what to do, and leaves everything as it was`()
+    throws
+  {
     let folder = try TempFolder()
     let replica = try started(folder)
     do {
@@ -72,11 +77,15 @@ import Testing
   @Test func `only the tables that match are taken`() throws {
     let folder = try TempFolder()
     let replica = try started(folder, tables: ["*", "!NOTE"])
-    try execute(replica.source, "INSERT INTO note VALUES (2); INSERT INTO item VALUES (7,7); CREATE TABLE notes(a); INSERT INTO notes VALUES (1)")
+    try execute(
+      replica.source,
+      "INSERT INTO note VALUES (2); INSERT INTO item VALUES (7,7); CREATE TABLE notes(a); INSERT INTO notes VALUES (1)")
     try replica.takeAndReplay()
     let found = try Contents(replica.target)
     #expect(found.rows["note"] == nil && found.rows["notes"]?.count == 1 && found.rows["item"]?.count == 3)
-    #expect(try Database(path: replica.source).integer("SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'note'") == 0)
+    #expect(
+      try Database(path: replica.source).integer(
+        "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'note'") == 0)
   }
 
   @Test func `tables that come under another pattern at a later start are taken or left`() throws {
@@ -105,14 +114,19 @@ import Testing
     let wide = (0..<1950).map { "c\($0)" }.joined(separator: ",")
     try execute(
       replica.source,
-      "CREATE TABLE ok(a); CREATE TABLE wide(\(wide)); CREATE TABLE hidden(rowid, _rowid_, oid); CREATE VIRTUAL TABLE ft USING fts5(x); INSERT INTO ok VALUES (1); INSERT INTO hidden VALUES (1,2,3)")
+      "CREATE TABLE ok(a); CREATE TABLE wide(\(wide)); CREATE TABLE hidden(rowid, _rowid_, oid); CREATE VIRTUAL TABLE ft USING fts5(x); INSERT INTO ok VALUES (1); INSERT INTO hidden VALUES (1,2,3)"
+    )
     try replica.takeAndReplay()
-    for name in ["wide", "hidden", "ft"] { #expect(replica.notices.contains { $0.hasPrefix("table \(name) is not captured: ") }, "\(name)") }
+    for name in ["wide", "hidden", "ft"] {
+      #expect(replica.notices.contains { $0.hasPrefix("table \(name) is not captured: ") }, "\(name)")
+    }
     #expect(try Contents(replica.target).rows == ["ok": ["int 1"]])
   }
 
   @Test(arguments: ["", "CREATE VIRTUAL TABLE ft USING fts5(x);", "CREATE TABLE hidden(rowid, _rowid_, oid);"])
-  func `a source without a table that could be captured is refused, and nothing of ours stays in it`(setup: String) throws {
+  func `a source without a table that could be captured is refused, and nothing of ours stays in it`(setup: String)
+    throws
+  {
     let folder = try TempFolder()
     let replica = Replica(folder)
     try execute(replica.source, "PRAGMA journal_mode = WAL; PRAGMA user_version = 1; " + setup)
@@ -121,16 +135,34 @@ import Testing
     #expect(try schemaText(replica.source) == schema)
   }
 
+  @Test func `a pattern that matches nothing is refused, and capture stays as it was`() throws {
+    let folder = try TempFolder()
+    let replica = try started(folder)
+    replica.close()
+    let schema = try schemaText(replica.source)
+    replica.options.tables = TablePatterns(["itme"])
+    #expect(code { try replica.take() } == .noTables)
+    #expect(try schemaText(replica.source) == schema)
+    replica.options.tables = TablePatterns()
+    try execute(replica.source, "DELETE FROM item WHERE id = 1")
+    try replica.takeAndReplay()
+    #expect(try replica.differences() == [])
+  }
+
   @Test func `everything that is added to the source begins with cairn_`() throws {
     let folder = try TempFolder()
     let replica = try started(folder)
     let database = try Database(path: replica.source)
-    let names = try database.query("SELECT name FROM sqlite_master WHERE name NOT IN ('item', 'note')").map { $0[0].string }
+    let names = try database.query("SELECT name FROM sqlite_master WHERE name NOT IN ('item', 'note')").map {
+      $0[0].string
+    }
     #expect(!names.isEmpty)
     for name in names { #expect(name.hasPrefix("cairn_") || name.hasPrefix("sqlite_autoindex_cairn_"), "\(name)") }
   }
 
-  @Test func `the counters that a program sees inside of its transactions are its own, apart from total_changes`() throws {
+  @Test func `the counters that a program sees inside of its transactions are its own, apart from total_changes`()
+    throws
+  {
     let folder = try TempFolder()
     let replica = try started(folder)
     let database = try Database(path: replica.source)

@@ -49,7 +49,8 @@ import Testing
   @Test func `one transaction larger than the cap is copied`() throws {
     let folder = try TempFolder()
     let replica = try started(folder, cap: 1000)
-    try execute(replica.source, "BEGIN; " + rows(10..<8000) + "INSERT INTO u SELECT 'k' || i, i FROM s; DELETE FROM t; COMMIT")
+    try execute(
+      replica.source, "BEGIN; " + rows(10..<8000) + "INSERT INTO u SELECT 'k' || i, i FROM s; DELETE FROM t; COMMIT")
     #expect(try count(replica) < 1000 + 1024 + 256)
     try replica.takeAndReplay()
     #expect(replica.notices.contains { $0.contains("cap") })
@@ -60,11 +61,16 @@ import Testing
     let folder = try TempFolder()
     let replica = Replica(folder)
     replica.options.journalCapRows = 1000
-    try execute(replica.source, "PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE TABLE f(a);" + rows(0..<4000) + "INSERT INTO t SELECT i, i FROM s;" + rows(0..<3000) + "INSERT INTO f SELECT i FROM s")
+    try execute(
+      replica.source,
+      "PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE TABLE f(a);" + rows(0..<4000)
+        + "INSERT INTO t SELECT i, i FROM s;" + rows(0..<3000) + "INSERT INTO f SELECT i FROM s")
     let moments = Moments()
     replica.clock = moments.clock
     let source = replica.source
-    let flood = rows(0..<3000) + "INSERT OR REPLACE INTO t SELECT i, 'flood' FROM s; DELETE FROM t WHERE id % 1000 = 7; DELETE FROM f WHERE rowid % 500 = 1"
+    let flood =
+      rows(0..<3000)
+      + "INSERT OR REPLACE INTO t SELECT i, 'flood' FROM s; DELETE FROM t WHERE id % 1000 = 7; DELETE FROM f WHERE rowid % 500 = 1"
     for _ in 0..<2 {
       let stop = StopSignal()
       moments.at { moment in
@@ -87,7 +93,8 @@ import Testing
     let replica = try started(folder, cap: 1000)
     let journal = Journal(try Database(path: replica.source))
     _ = try journal.unhook("t")
-    try execute(replica.source, "ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN b DEFAULT 'b'; DELETE FROM t WHERE id = 1")
+    try execute(
+      replica.source, "ALTER TABLE t DROP COLUMN a; ALTER TABLE t ADD COLUMN b DEFAULT 'b'; DELETE FROM t WHERE id = 1")
     _ = try journal.rehook("t", patterns: .init())
     try execute(replica.source, rows(10..<8000) + "INSERT INTO t(id) SELECT i FROM s")
     try replica.takeAndReplay()

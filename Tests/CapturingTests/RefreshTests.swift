@@ -6,7 +6,8 @@ import Testing
 
 /// Changes that come while tables are copied.
 @Suite struct RefreshTests {
-  private static let rows = "CREATE TABLE seq AS WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 2500) SELECT i FROM s;"
+  private static let rows =
+    "CREATE TABLE seq AS WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 2500) SELECT i FROM s;"
 
   private func started(_ folder: TempFolder, _ tables: String) throws -> (Replica, Moments) {
     let replica = Replica(folder)
@@ -31,22 +32,31 @@ import Testing
     #expect(differences.isEmpty, "\(differences)")
   }
 
-  @Test(arguments: ["CREATE VIEW v AS SELECT 1", "VACUUM", "PRAGMA user_version = 5", "CREATE INDEX ki ON k(a)", "CREATE TEMP TABLE x(y)", "ANALYZE"])
+  @Test(arguments: [
+    "CREATE VIEW v AS SELECT 1", "VACUUM", "PRAGMA user_version = 5", "CREATE INDEX ki ON k(a)",
+    "CREATE TEMP TABLE x(y)", "ANALYZE",
+  ])
   func `a schema change of no concern during the copy does not end it`(change: String) throws {
-    try check("CREATE TABLE k(id INTEGER PRIMARY KEY, a); INSERT INTO k SELECT i, i FROM seq; CREATE TABLE f(a); INSERT INTO f SELECT i % 3 FROM seq", [change])
+    try check(
+      "CREATE TABLE k(id INTEGER PRIMARY KEY, a); INSERT INTO k SELECT i, i FROM seq; CREATE TABLE f(a); INSERT INTO f SELECT i % 3 FROM seq",
+      [change])
   }
 
   @Test func `VACUUM in the middle of the copy of a table without key`() throws {
     try check(
       "CREATE TABLE f(a); INSERT INTO f SELECT i FROM seq; DELETE FROM f WHERE rowid % 3 = 0",
-      ["DELETE FROM f WHERE rowid < 500", "VACUUM; DELETE FROM f WHERE rowid % 7 = 0", "INSERT INTO f VALUES ('x'); UPDATE f SET a = 'y' WHERE rowid % 50 = 1"])
+      [
+        "DELETE FROM f WHERE rowid < 500", "VACUUM; DELETE FROM f WHERE rowid % 7 = 0",
+        "INSERT INTO f VALUES ('x'); UPDATE f SET a = 'y' WHERE rowid % 50 = 1",
+      ])
   }
 
   @Test func `rows that move over the place up to which was copied`() throws {
     try check(
       "CREATE TABLE k(id INTEGER PRIMARY KEY, u UNIQUE, a); INSERT INTO k SELECT i, i, 'x' FROM seq; CREATE TABLE f(a); INSERT INTO f SELECT i FROM seq",
       [
-        "UPDATE k SET id = id + 5000 WHERE id IN (1,2,999,1000)", "UPDATE k SET id = id - 5001 WHERE id IN (1001,2400,2500)",
+        "UPDATE k SET id = id + 5000 WHERE id IN (1,2,999,1000)",
+        "UPDATE k SET id = id - 5001 WHERE id IN (1001,2400,2500)",
         "UPDATE OR REPLACE k SET id = 2450 WHERE id = 3; REPLACE INTO k VALUES (4,2300,'r'),(2301,5,'r')",
         "UPDATE f SET rowid = rowid + 9000 WHERE rowid IN (1,2,1000); UPDATE OR REPLACE f SET rowid = 7 WHERE rowid = 2499",
         "UPDATE f SET rowid = -rowid WHERE rowid IN (2400,2401)",
@@ -57,8 +67,11 @@ import Testing
     try check(
       "CREATE TABLE k(id INTEGER PRIMARY KEY, a); INSERT INTO k SELECT i, i FROM seq; CREATE TABLE f(a); INSERT INTO f SELECT i FROM seq; CREATE TABLE g(a, b); INSERT INTO g SELECT i, i FROM seq",
       [
-        "ALTER TABLE k ADD COLUMN b DEFAULT 3", "ALTER TABLE k RENAME COLUMN a TO aa; INSERT INTO k VALUES (9000,1,1)", "ALTER TABLE f RENAME TO f2; DELETE FROM f2 WHERE rowid % 2",
-        "DROP TABLE g; CREATE TABLE g(b PRIMARY KEY); INSERT INTO g VALUES (1)", "ALTER TABLE k RENAME TO kk; UPDATE kk SET b = 9 WHERE id % 100 = 0", "ALTER TABLE f2 ADD COLUMN z", "DROP TABLE f2", "INSERT INTO g VALUES (2)",
+        "ALTER TABLE k ADD COLUMN b DEFAULT 3", "ALTER TABLE k RENAME COLUMN a TO aa; INSERT INTO k VALUES (9000,1,1)",
+        "ALTER TABLE f RENAME TO f2; DELETE FROM f2 WHERE rowid % 2",
+        "DROP TABLE g; CREATE TABLE g(b PRIMARY KEY); INSERT INTO g VALUES (1)",
+        "ALTER TABLE k RENAME TO kk; UPDATE kk SET b = 9 WHERE id % 100 = 0", "ALTER TABLE f2 ADD COLUMN z",
+        "DROP TABLE f2", "INSERT INTO g VALUES (2)",
       ])
   }
 
@@ -71,14 +84,17 @@ import Testing
       INSERT INTO d SELECT i / 100, CASE WHEN i % 2 THEN i ELSE 'x' || i END FROM seq
       """,
       [
-        "UPDATE t SET a = NULL WHERE b % 400 = 0; UPDATE t SET a = b || 'was null' WHERE a IS NULL AND b % 3 = 0", "DELETE FROM p WHERE c % 13 = 0; UPDATE p SET a = 'SAME' WHERE c % 14 = 1",
-        "INSERT INTO d VALUES (x'00',1),('',2),(1e300,3),(-9e999,4)", "UPDATE d SET a = 'z' || a WHERE b < 200", "UPDATE p SET b = NULL WHERE c % 100 = 1; UPDATE p SET b = c WHERE b IS NULL AND c % 200 = 90",
+        "UPDATE t SET a = NULL WHERE b % 400 = 0; UPDATE t SET a = b || 'was null' WHERE a IS NULL AND b % 3 = 0",
+        "DELETE FROM p WHERE c % 13 = 0; UPDATE p SET a = 'SAME' WHERE c % 14 = 1",
+        "INSERT INTO d VALUES (x'00',1),('',2),(1e300,3),(-9e999,4)", "UPDATE d SET a = 'z' || a WHERE b < 200",
+        "UPDATE p SET b = NULL WHERE c % 100 = 1; UPDATE p SET b = c WHERE b IS NULL AND c % 200 = 90",
       ])
   }
 
   @Test func `an interrupted copy does not send again what was sent`() throws {
     let folder = try TempFolder()
-    let (replica, moments) = try started(folder, "CREATE TABLE k(id INTEGER PRIMARY KEY, a); INSERT INTO k SELECT i, i FROM seq")
+    let (replica, moments) = try started(
+      folder, "CREATE TABLE k(id INTEGER PRIMARY KEY, a); INSERT INTO k SELECT i, i FROM seq")
     let stop = StopSignal()
     moments.at { if $0 == .everythingRead { stop.set() } }
     try replica.take(until: stop)
@@ -89,6 +105,9 @@ import Testing
     moments.at { _ in }
     replica.close()
     try replica.takeAndReplay()
-    #expect(try Database(path: replica.target).query("SELECT count(*), sum(a = 'mark') FROM k") == [[.integer(2500), .integer(1000)]])
+    #expect(
+      try Database(path: replica.target).query("SELECT count(*), sum(a = 'mark') FROM k") == [
+        [.integer(2500), .integer(1000)]
+      ])
   }
 }

@@ -35,14 +35,19 @@ import Testing
     "INSERT INTO k VALUES (1,'new',-1),(4999,'new',-2),(6001,'new',-3)", "DELETE FROM k WHERE id IN (2,4000,5000)",
     "UPDATE k SET id = id + 3001 WHERE id IN (10,12,14)", "UPDATE k SET id = 5 - id WHERE id > 4900 AND id < 4910",
     "UPDATE OR REPLACE k SET u = 700 WHERE id IN (100,2400,4800)", "REPLACE INTO k VALUES (20,'r',2000),(4100,'r',15)",
-    "DELETE FROM f WHERE rowid IN (1,2,1999,2400)", "UPDATE f SET a = 'u' WHERE rowid % 400 = 0", "INSERT INTO f VALUES (0,0),(0,0)",
-    "UPDATE f SET rowid = rowid + 2600 WHERE rowid IN (5,6)", "UPDATE w SET a = upper(a) WHERE b < 60; DELETE FROM w WHERE b % 77 = 0",
+    "DELETE FROM f WHERE rowid IN (1,2,1999,2400)", "UPDATE f SET a = 'u' WHERE rowid % 400 = 0",
+    "INSERT INTO f VALUES (0,0),(0,0)",
+    "UPDATE f SET rowid = rowid + 2600 WHERE rowid IN (5,6)",
+    "UPDATE w SET a = upper(a) WHERE b < 60; DELETE FROM w WHERE b % 77 = 0",
     "UPDATE n SET x = NULL WHERE x IN ('x1','x2401'); UPDATE n SET x = 'was null' || rowid WHERE x IS NULL AND rowid < 800",
     "DELETE FROM n WHERE x IS NULL AND rowid > 2000; INSERT INTO n VALUES (NULL,1),(NULL,1),('zz',2)",
     "VACUUM", "DELETE FROM f WHERE rowid IN (3,4,2300); INSERT INTO f VALUES ('after vacuum',1)",
-    "ALTER TABLE k ADD COLUMN more DEFAULT 5; UPDATE k SET more = 6 WHERE id % 500 = 0", "UPDATE k SET a = a || '!' WHERE id % 1000 = 0",
-    "CREATE TABLE late(z); INSERT INTO late VALUES (1),(1)", "ALTER TABLE w RENAME TO w2; DELETE FROM w2 WHERE b = 5", "INSERT OR IGNORE INTO k(id,u) VALUES (20,1),(7777,9)",
-    "DELETE FROM k WHERE id = 20; DELETE FROM late WHERE rowid = 1", "DROP TABLE n", "CREATE TABLE n(x INTEGER PRIMARY KEY); INSERT INTO n VALUES (1),(2)", "DELETE FROM f; INSERT INTO f VALUES (1,2)",
+    "ALTER TABLE k ADD COLUMN more DEFAULT 5; UPDATE k SET more = 6 WHERE id % 500 = 0",
+    "UPDATE k SET a = a || '!' WHERE id % 1000 = 0",
+    "CREATE TABLE late(z); INSERT INTO late VALUES (1),(1)", "ALTER TABLE w RENAME TO w2; DELETE FROM w2 WHERE b = 5",
+    "INSERT OR IGNORE INTO k(id,u) VALUES (20,1),(7777,9)",
+    "DELETE FROM k WHERE id = 20; DELETE FROM late WHERE rowid = 1", "DROP TABLE n",
+    "CREATE TABLE n(x INTEGER PRIMARY KEY); INSERT INTO n VALUES (1),(2)", "DELETE FROM f; INSERT INTO f VALUES (1,2)",
     "UPDATE k SET u = u + 100000; DELETE FROM k WHERE id < 0",
   ]
 
@@ -65,12 +70,18 @@ import Testing
     func any(_ limit: Int) -> Int { Int.random(in: 0..<limit, using: &random) }
     let choices = [
       "INSERT OR REPLACE INTO k(id,a,u) VALUES (\(any(6000)),'i',\(any(3000))),(\(any(6000)),'i',\(any(3000)))",
-      "DELETE FROM k WHERE id % \(7 + any(90)) = 3", "UPDATE OR REPLACE k SET id = id + \(any(2000) - 1000) WHERE id % 97 = \(any(97))",
-      "UPDATE OR IGNORE k SET u = u + \(any(9)) WHERE id % 11 = 1", "UPDATE k SET a = '\(any(99))' WHERE id BETWEEN \(any(2500)) AND \(2500 + any(2500))",
-      "UPDATE OR REPLACE w SET b = b + \(any(2000) - 1000), a = lower(a) WHERE b % 31 = \(any(31))", "REPLACE INTO w VALUES ('KEY\(any(50))',\(any(2500)),'r')",
-      "DELETE FROM f WHERE rowid % 61 = \(any(61))", "UPDATE OR REPLACE f SET rowid = rowid + \(any(3000) - 1500) WHERE rowid % 101 = \(any(101))",
-      "INSERT INTO f SELECT a, b FROM f WHERE rowid % 37 = \(any(37))", "UPDATE OR REPLACE n SET x = CASE WHEN rowid % 3 THEN x || 'q' END WHERE rowid % 43 = \(any(43))",
-      "DELETE FROM n WHERE x IS NULL AND rowid % 3 = \(any(3))", "VACUUM", "BEGIN; DELETE FROM k WHERE id < 1000; DELETE FROM f; ROLLBACK",
+      "DELETE FROM k WHERE id % \(7 + any(90)) = 3",
+      "UPDATE OR REPLACE k SET id = id + \(any(2000) - 1000) WHERE id % 97 = \(any(97))",
+      "UPDATE OR IGNORE k SET u = u + \(any(9)) WHERE id % 11 = 1",
+      "UPDATE k SET a = '\(any(99))' WHERE id BETWEEN \(any(2500)) AND \(2500 + any(2500))",
+      "UPDATE OR REPLACE w SET b = b + \(any(2000) - 1000), a = lower(a) WHERE b % 31 = \(any(31))",
+      "REPLACE INTO w VALUES ('KEY\(any(50))',\(any(2500)),'r')",
+      "DELETE FROM f WHERE rowid % 61 = \(any(61))",
+      "UPDATE OR REPLACE f SET rowid = rowid + \(any(3000) - 1500) WHERE rowid % 101 = \(any(101))",
+      "INSERT INTO f SELECT a, b FROM f WHERE rowid % 37 = \(any(37))",
+      "UPDATE OR REPLACE n SET x = CASE WHEN rowid % 3 THEN x || 'q' END WHERE rowid % 43 = \(any(43))",
+      "DELETE FROM n WHERE x IS NULL AND rowid % 3 = \(any(3))", "VACUUM",
+      "BEGIN; DELETE FROM k WHERE id < 1000; DELETE FROM f; ROLLBACK",
     ]
     return choices[any(choices.count)]
   }
@@ -121,8 +132,11 @@ import Testing
   /// A statement that puts the source's mark back to what it is now.
   private static func marks(_ path: String) throws -> String? {
     let database = try Database(path: path)
-    guard try database.integer("SELECT count(*) FROM sqlite_master WHERE name = 'cairn_control'") == 1 else { return nil }
+    guard try database.integer("SELECT count(*) FROM sqlite_master WHERE name = 'cairn_control'") == 1 else {
+      return nil
+    }
     return try database.text(
-      "SELECT printf('UPDATE cairn_control SET taken = %d, nonce = %d WHERE id = 0', taken, nonce) FROM cairn_control WHERE id = 0")
+      "SELECT printf('UPDATE cairn_control SET taken = %d, nonce = %d WHERE id = 0', taken, nonce) FROM cairn_control WHERE id = 0"
+    )
   }
 }

@@ -72,7 +72,9 @@ import Testing
     #expect(code { try replica.take() } == .sourceWentBack)
   }
 
-  @Test func `a source that is restored in place between two runs and then writes as many other rows is refused`() throws {
+  @Test func `a source that is restored in place between two runs and then writes as many other rows is refused`()
+    throws
+  {
     let folder = try TempFolder()
     let replica = try started(folder)
     try runTool("sqlite3", [replica.source, ".backup \(folder("backup.db"))"])

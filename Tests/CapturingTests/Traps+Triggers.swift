@@ -10,7 +10,8 @@ extension Trap {
       INSERT INTO p VALUES (1,'a'),(2,'b'),(3,'c'); INSERT INTO c VALUES (1,1,'a'),(2,1,'b'),(3,2,'c'),(4,3,'a'); INSERT INTO g VALUES (1,1),(1,1),(3,3),(4,4)
       """,
       [
-        "DELETE FROM p WHERE id = 1", "UPDATE p SET id = id + 10", "UPDATE p SET k = k || '!'", "REPLACE INTO p VALUES (12,'new')",
+        "DELETE FROM p WHERE id = 1", "UPDATE p SET id = id + 10", "UPDATE p SET k = k || '!'",
+        "REPLACE INTO p VALUES (12,'new')",
         "DELETE FROM p",
       ]),
     Trap(
@@ -21,8 +22,10 @@ extension Trap {
       INSERT INTO p VALUES (1,'a'),(2,'b'),(3,'c'); INSERT INTO c VALUES (1,'a',1),(2,'b',2),(3,'c',3)
       """,
       [
-        "REPLACE INTO p VALUES (1,'a')", "REPLACE INTO p VALUES (4,'b')", "INSERT INTO c VALUES (5,'a',5); UPDATE OR REPLACE c SET v = 3 WHERE id = 5",
-        "UPDATE OR REPLACE p SET u = 'c' WHERE id = 1", "INSERT OR IGNORE INTO p VALUES (9,'c'); DELETE FROM p WHERE u = 'c'",
+        "REPLACE INTO p VALUES (1,'a')", "REPLACE INTO p VALUES (4,'b')",
+        "INSERT INTO c VALUES (5,'a',5); UPDATE OR REPLACE c SET v = 3 WHERE id = 5",
+        "UPDATE OR REPLACE p SET u = 'c' WHERE id = 1",
+        "INSERT OR IGNORE INTO p VALUES (9,'c'); DELETE FROM p WHERE u = 'c'",
       ]),
     Trap(
       "foreign keys that set NULL and default", pragmas: "PRAGMA foreign_keys = 1",
@@ -30,7 +33,11 @@ extension Trap {
       CREATE TABLE p(id INTEGER PRIMARY KEY);
       CREATE TABLE c(id INTEGER PRIMARY KEY, p REFERENCES p ON DELETE SET NULL ON UPDATE CASCADE, d DEFAULT 1 REFERENCES p ON DELETE SET DEFAULT);
       INSERT INTO p VALUES (1),(2),(3); INSERT INTO c VALUES (1,2,2),(2,3,3),(3,2,3)
-      """, ["DELETE FROM p WHERE id = 2", "UPDATE p SET id = 30 WHERE id = 3", "BEGIN; DELETE FROM p WHERE id > 3; ROLLBACK"]),
+      """,
+      [
+        "DELETE FROM p WHERE id = 2", "UPDATE p SET id = 30 WHERE id = 3",
+        "BEGIN; DELETE FROM p WHERE id > 3; ROLLBACK",
+      ]),
     Trap(
       "a table that references itself", pragmas: "PRAGMA foreign_keys = 1",
       """
@@ -39,20 +46,29 @@ extension Trap {
       """,
       [
         "UPDATE n SET id = 20 WHERE id = 2", "REPLACE INTO n VALUES (4,20,'aa')", "DELETE FROM n WHERE id = 5",
-        "UPDATE n SET name = 'b' WHERE id = 20; UPDATE OR REPLACE n SET name = 'b' WHERE id = 20", "DELETE FROM n WHERE id = 1",
+        "UPDATE n SET name = 'b' WHERE id = 20; UPDATE OR REPLACE n SET name = 'b' WHERE id = 20",
+        "DELETE FROM n WHERE id = 1",
       ]),
     Trap(
       "cascades with recursive triggers on", pragmas: "PRAGMA foreign_keys = 1; PRAGMA recursive_triggers = 1",
       """
       CREATE TABLE p(k TEXT PRIMARY KEY, n); CREATE TABLE c(k TEXT REFERENCES p ON DELETE CASCADE ON UPDATE CASCADE, n UNIQUE);
       INSERT INTO p VALUES ('a',1),('b',2); INSERT INTO c VALUES ('a',1),('a',2),('b',3),(NULL,4)
-      """, ["REPLACE INTO p VALUES ('a',9)", "UPDATE p SET k = 'c'  WHERE k = 'b'", "REPLACE INTO c VALUES ('c',4)", "DELETE FROM p"]),
+      """,
+      [
+        "REPLACE INTO p VALUES ('a',9)", "UPDATE p SET k = 'c'  WHERE k = 'b'", "REPLACE INTO c VALUES ('c',4)",
+        "DELETE FROM p",
+      ]),
     Trap(
       "deferred foreign keys that do not hold", pragmas: "PRAGMA foreign_keys = 1",
       "CREATE TABLE p(id INTEGER PRIMARY KEY); CREATE TABLE c(p REFERENCES p DEFERRABLE INITIALLY DEFERRED); INSERT INTO p VALUES (1); INSERT INTO c VALUES (1)",
-      ["BEGIN; DELETE FROM p; INSERT INTO p VALUES (2); COMMIT", "ROLLBACK", "BEGIN; INSERT INTO c VALUES (7); INSERT INTO p VALUES (7); COMMIT"]),
+      [
+        "BEGIN; DELETE FROM p; INSERT INTO p VALUES (2); COMMIT", "ROLLBACK",
+        "BEGIN; INSERT INTO c VALUES (7); INSERT INTO p VALUES (7); COMMIT",
+      ]),
     Trap(
-      "rows that break foreign keys", "CREATE TABLE p(id INTEGER PRIMARY KEY); CREATE TABLE c(p NOT NULL REFERENCES p ON DELETE CASCADE); INSERT INTO c VALUES (99)",
+      "rows that break foreign keys",
+      "CREATE TABLE p(id INTEGER PRIMARY KEY); CREATE TABLE c(p NOT NULL REFERENCES p ON DELETE CASCADE); INSERT INTO c VALUES (99)",
       ["INSERT INTO c VALUES (5)", "INSERT INTO p VALUES (5)", "DELETE FROM p", "DROP TABLE p"]),
   ]
 
@@ -61,12 +77,16 @@ extension Trap {
     Trap(
       "a trigger that sets updated_at, made before capture",
       "CREATE TABLE t(id INTEGER PRIMARY KEY, a, at); CREATE TRIGGER tt AFTER INSERT ON t BEGIN UPDATE t SET at = 'now' WHERE id = NEW.id; END; CREATE TRIGGER tu AFTER UPDATE OF a ON t BEGIN UPDATE t SET at = 'then' WHERE id = NEW.id; END; INSERT INTO t(a) VALUES (1)",
-      ["INSERT INTO t(a) VALUES (2)", "UPDATE t SET a = a + 1", "REPLACE INTO t VALUES (1,7,NULL)", "DELETE FROM t WHERE id = 2; INSERT INTO t(id,a) VALUES (2,3)"]),
+      [
+        "INSERT INTO t(a) VALUES (2)", "UPDATE t SET a = a + 1", "REPLACE INTO t VALUES (1,7,NULL)",
+        "DELETE FROM t WHERE id = 2; INSERT INTO t(id,a) VALUES (2,3)",
+      ]),
     Trap(
       "a trigger that sets updated_at, made after capture began",
       "CREATE TABLE t(k TEXT PRIMARY KEY, a, at); INSERT INTO t(k,a) VALUES ('a',1)",
       [
-        "CREATE TRIGGER tt AFTER INSERT ON t BEGIN UPDATE t SET at = 'now' WHERE k = NEW.k; END", "INSERT INTO t(k,a) VALUES ('b',2)",
+        "CREATE TRIGGER tt AFTER INSERT ON t BEGIN UPDATE t SET at = 'now' WHERE k = NEW.k; END",
+        "INSERT INTO t(k,a) VALUES ('b',2)",
         "CREATE TRIGGER td AFTER DELETE ON t BEGIN INSERT INTO t VALUES ('x' || OLD.k, OLD.a, NULL); END; DELETE FROM t WHERE k = 'a'",
         "DROP TRIGGER tt; REPLACE INTO t VALUES ('b',3,4)",
       ]),
@@ -80,7 +100,10 @@ extension Trap {
     Trap(
       "a trigger of a connection's own, in temp",
       "CREATE TABLE t(id INTEGER PRIMARY KEY, a, at); INSERT INTO t(a) VALUES (1)",
-      ["CREATE TEMP TRIGGER tt AFTER INSERT ON t BEGIN UPDATE t SET at = 'now' WHERE id = NEW.id; END", "INSERT INTO t(a) VALUES (2)"]),
+      [
+        "CREATE TEMP TRIGGER tt AFTER INSERT ON t BEGIN UPDATE t SET at = 'now' WHERE id = NEW.id; END",
+        "INSERT INTO t(a) VALUES (2)",
+      ]),
     Trap(
       "triggers that write to other tables, before and after",
       """
@@ -89,11 +112,17 @@ extension Trap {
       CREATE TRIGGER t1 BEFORE INSERT ON t BEGIN INSERT INTO log VALUES ('before', NEW.id); END;
       CREATE TRIGGER t2 AFTER INSERT ON t BEGIN INSERT INTO log VALUES ('after', NEW.id); UPDATE sums SET n = n + NEW.a; END;
       CREATE TRIGGER t3 BEFORE DELETE ON t BEGIN DELETE FROM log WHERE id = OLD.id; REPLACE INTO sums VALUES ('all', -1); END;
-      """, ["INSERT INTO t VALUES (1,1),(2,2)", "REPLACE INTO t VALUES (2,5)", "DELETE FROM t", "INSERT INTO t(a) VALUES (9)"]),
-    Trap(
-      "triggers that raise", "CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE); INSERT INTO t VALUES (1,1),(2,2); CREATE TRIGGER ti BEFORE INSERT ON t WHEN NEW.u > 50 BEGIN SELECT RAISE(IGNORE); END; CREATE TRIGGER tf AFTER UPDATE ON t WHEN NEW.u > 50 BEGIN SELECT RAISE(ABORT, 'no'); END; CREATE TRIGGER td BEFORE DELETE ON t WHEN OLD.id = 1 BEGIN SELECT RAISE(ROLLBACK, 'never'); END",
+      """,
       [
-        "INSERT INTO t VALUES (3,60),(4,4)", "REPLACE INTO t VALUES (1,70)", "UPDATE t SET u = 80 WHERE id = 2", "BEGIN; INSERT INTO t VALUES (5,5); DELETE FROM t WHERE id = 1",
+        "INSERT INTO t VALUES (1,1),(2,2)", "REPLACE INTO t VALUES (2,5)", "DELETE FROM t",
+        "INSERT INTO t(a) VALUES (9)",
+      ]),
+    Trap(
+      "triggers that raise",
+      "CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE); INSERT INTO t VALUES (1,1),(2,2); CREATE TRIGGER ti BEFORE INSERT ON t WHEN NEW.u > 50 BEGIN SELECT RAISE(IGNORE); END; CREATE TRIGGER tf AFTER UPDATE ON t WHEN NEW.u > 50 BEGIN SELECT RAISE(ABORT, 'no'); END; CREATE TRIGGER td BEFORE DELETE ON t WHEN OLD.id = 1 BEGIN SELECT RAISE(ROLLBACK, 'never'); END",
+      [
+        "INSERT INTO t VALUES (3,60),(4,4)", "REPLACE INTO t VALUES (1,70)", "UPDATE t SET u = 80 WHERE id = 2",
+        "BEGIN; INSERT INTO t VALUES (5,5); DELETE FROM t WHERE id = 1",
         "REPLACE INTO t VALUES (1,7)",
       ]),
     Trap(
@@ -117,30 +146,51 @@ extension Trap {
         "BEGIN; REPLACE INTO t VALUES (7,-2); ROLLBACK; INSERT INTO t VALUES (8,8)",
       ]),
     Trap(
-      "two connections that write in turn", "CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE); INSERT INTO t VALUES (1,1),(2,2)",
+      "two connections that write in turn",
+      "CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE); INSERT INTO t VALUES (1,1),(2,2)",
       [
-        "INSERT INTO t VALUES (3,3)", .other("REPLACE INTO t VALUES (4,3)"), "BEGIN; DELETE FROM t WHERE id = 4", .other("SELECT * FROM t"), "COMMIT",
-        .other("PRAGMA recursive_triggers = 1; REPLACE INTO t VALUES (1,2)"), "INSERT OR IGNORE INTO t VALUES (6,2)", .other("DELETE FROM t WHERE u = 2"),
+        "INSERT INTO t VALUES (3,3)", .other("REPLACE INTO t VALUES (4,3)"), "BEGIN; DELETE FROM t WHERE id = 4",
+        .other("SELECT * FROM t"), "COMMIT",
+        .other("PRAGMA recursive_triggers = 1; REPLACE INTO t VALUES (1,2)"), "INSERT OR IGNORE INTO t VALUES (6,2)",
+        .other("DELETE FROM t WHERE u = 2"),
         "INSERT INTO t VALUES (1,2)", .other("PRAGMA foreign_keys = 1; UPDATE t SET u = u * 2"),
       ]),
     Trap(
       "a database in rollback-journal mode", journalMode: "DELETE",
       "CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE); CREATE TABLE f(a); INSERT INTO t VALUES (1,1),(2,2)",
-      ["REPLACE INTO t VALUES (3,1)", "INSERT INTO f VALUES (1),(1),(2)", "DELETE FROM f WHERE rowid = 2", .other("UPDATE t SET u = u + 5"), "VACUUM", "DELETE FROM f"]),
+      [
+        "REPLACE INTO t VALUES (3,1)", "INSERT INTO f VALUES (1),(1),(2)", "DELETE FROM f WHERE rowid = 2",
+        .other("UPDATE t SET u = u + 5"), "VACUUM", "DELETE FROM f",
+      ]),
     Trap(
-      "a journal that is truncated instead of deleted", journalMode: "TRUNCATE", "CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE); INSERT INTO t VALUES (1,1)",
-      ["INSERT INTO t VALUES (2,2)", .other("DELETE FROM t WHERE id = 1"), "PRAGMA journal_mode = PERSIST; INSERT INTO t VALUES (3,3)", "BEGIN EXCLUSIVE; REPLACE INTO t VALUES (4,3); COMMIT"]),
+      "a journal that is truncated instead of deleted", journalMode: "TRUNCATE",
+      "CREATE TABLE t(id INTEGER PRIMARY KEY, u UNIQUE); INSERT INTO t VALUES (1,1)",
+      [
+        "INSERT INTO t VALUES (2,2)", .other("DELETE FROM t WHERE id = 1"),
+        "PRAGMA journal_mode = PERSIST; INSERT INTO t VALUES (3,3)",
+        "BEGIN EXCLUSIVE; REPLACE INTO t VALUES (4,3); COMMIT",
+      ]),
     Trap(
-      "a database in UTF-16", "PRAGMA encoding = 'UTF-16le'; CREATE TABLE t(k TEXT PRIMARY KEY, a); INSERT INTO t VALUES ('Łódź','港'),('🚢','x')",
-      ["INSERT INTO t VALUES ('é','e\u{301}')", "REPLACE INTO t VALUES ('🚢','y')", "ALTER TABLE t ADD COLUMN \"naïve\" DEFAULT 'ü'", "UPDATE t SET a = a || 'Ω'"]),
+      "a database in UTF-16",
+      "PRAGMA encoding = 'UTF-16le'; CREATE TABLE t(k TEXT PRIMARY KEY, a); INSERT INTO t VALUES ('Łódź','港'),('🚢','x')",
+      [
+        "INSERT INTO t VALUES ('é','e\u{301}')", "REPLACE INTO t VALUES ('🚢','y')",
+        "ALTER TABLE t ADD COLUMN \"naïve\" DEFAULT 'ü'", "UPDATE t SET a = a || 'Ω'",
+      ]),
     Trap(
-      "a database in UTF-16 big endian with a collated key", "PRAGMA encoding = 'UTF-16be'; CREATE TABLE t(k TEXT COLLATE NOCASE PRIMARY KEY, a) WITHOUT ROWID; INSERT INTO t VALUES ('Abc',1)",
+      "a database in UTF-16 big endian with a collated key",
+      "PRAGMA encoding = 'UTF-16be'; CREATE TABLE t(k TEXT COLLATE NOCASE PRIMARY KEY, a) WITHOUT ROWID; INSERT INTO t VALUES ('Abc',1)",
       ["REPLACE INTO t VALUES ('aBC',2)", "UPDATE t SET k = 'ABC'"]),
     Trap(
-      "auto_vacuum, freelists and a dropped index", "PRAGMA auto_vacuum = FULL; CREATE TABLE t(id INTEGER PRIMARY KEY, b); CREATE INDEX ti ON t(b); INSERT INTO t SELECT value, zeroblob(3000) FROM json_each('[1,2,3,4,5,6]')",
-      ["DELETE FROM t WHERE id < 4", "DROP INDEX ti", "PRAGMA incremental_vacuum; INSERT INTO t VALUES (1, zeroblob(20000))"]),
+      "auto_vacuum, freelists and a dropped index",
+      "PRAGMA auto_vacuum = FULL; CREATE TABLE t(id INTEGER PRIMARY KEY, b); CREATE INDEX ti ON t(b); INSERT INTO t SELECT value, zeroblob(3000) FROM json_each('[1,2,3,4,5,6]')",
+      [
+        "DELETE FROM t WHERE id < 4", "DROP INDEX ti",
+        "PRAGMA incremental_vacuum; INSERT INTO t VALUES (1, zeroblob(20000))",
+      ]),
     Trap(
-      "DELETE without WHERE", "CREATE TABLE t(id INTEGER PRIMARY KEY); CREATE TABLE w(k PRIMARY KEY) WITHOUT ROWID; CREATE TABLE f(a); INSERT INTO t VALUES (1),(2); INSERT INTO w VALUES (1),(2); INSERT INTO f VALUES (1),(1)",
+      "DELETE without WHERE",
+      "CREATE TABLE t(id INTEGER PRIMARY KEY); CREATE TABLE w(k PRIMARY KEY) WITHOUT ROWID; CREATE TABLE f(a); INSERT INTO t VALUES (1),(2); INSERT INTO w VALUES (1),(2); INSERT INTO f VALUES (1),(1)",
       ["DELETE FROM t", "DELETE FROM w", "DELETE FROM f", "INSERT INTO f VALUES (1)"]),
   ]
 }

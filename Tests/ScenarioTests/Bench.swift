@@ -1,7 +1,11 @@
 import Foundation
+import Testing
 
 /// Full size with CAIRN_SOAK=1, otherwise reduced.
 let isSoak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] == "1"
+
+/// Whole programs, one scenario after the other: they measure time, and the machine may be small.
+@Suite(.serialized) enum Scenarios {}
 
 /// What a child process said.
 struct Outcome {

@@ -10,7 +10,8 @@ final class Child {
 
   /// Starts `program` in `folder`; output and errors go to files.
   init(
-    _ program: String, _ arguments: [String], folder: String, environment: [String: String], output: String, errors: String
+    _ program: String, _ arguments: [String], folder: String, environment: [String: String], output: String,
+    errors: String
   ) throws {
     var actions = posix_spawn_file_actions_t()
     var attributes = posix_spawnattr_t()
@@ -23,8 +24,6 @@ final class Child {
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
     posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0o644)
     posix_spawn_file_actions_addopen(&actions, 2, errors, O_WRONLY | O_CREAT | O_TRUNC, 0o644)
-    posix_spawn_file_actions_addclosefrom_np(&actions, 3)
-    posix_spawn_file_actions_addchdir_np(&actions, folder)
     // The threads that run tests block signals, and a child would inherit that.
     var (none, all) = (sigset_t(), sigset_t())
     sigemptyset(&none)
@@ -33,9 +32,10 @@ final class Child {
     posix_spawnattr_setsigdefault(&attributes, &all)
     posix_spawnattr_setflags(&attributes, Int16(POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF))
     var process: pid_t = 0
-    let code = Self.withArray([program] + arguments) { words in
+    // env becomes the program, in the folder.
+    let code = Self.withArray(["env", "-C", folder, program] + arguments) { words in
       Self.withArray(environment.map { "\($0.key)=\($0.value)" }) { variables in
-        posix_spawn(&process, program, &actions, &attributes, words, variables)
+        posix_spawn(&process, "/usr/bin/env", &actions, &attributes, words, variables)
       }
     }
     guard code == 0 else { throw Bench.Failed("cannot start \(program): \(String(cString: strerror(code)))") }
