@@ -93,7 +93,7 @@ package final class SQLiteCapture {
       try source.run("UPDATE cairn_control SET cap = ? WHERE id = 0", [.integer(options.journalCapRows)])
       try journal.remember(options.tables)
       doubtful = try journal.adopt(options.tables, written: written)
-      guard try !journal.activeLayouts().isEmpty else {
+      guard try !isFirst || !journal.activeLayouts().isEmpty else {
         throw CairnError(
           .noTables, "\(path) has no table that could be captured",
           hint: "create a table first, or look at --tables", remedy: .badInput)

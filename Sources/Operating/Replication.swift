@@ -54,6 +54,9 @@ package final class Replication: Sendable {
     let (from, to) = try openEnds()
     let state = try StateFolder(statePath, from: source, to: target)
     if let to {
+      if try Journal(to).owner() != nil {
+        captureProgress.tell("the target is captured itself; rows that are applied to it do not go into that trail")
+      }
       let known = try TargetState(to).checkpoint(of: trail)?.checkpoint.trail
       var hasCheckpoint = known != nil
       if let known, try !Folder.exists(folder) || Trail.info(folder: folder).id != known {

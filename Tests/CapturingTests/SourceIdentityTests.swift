@@ -138,6 +138,7 @@ import Testing
     replica.close()
     try runTool("sqlite3", [replica.source, ".backup \(folder("copy.db"))"])
     let second = Replica(folder, source: "copy.db", target: "target2.db", trail: "second")
+    second.options.place = folder("elsewhere")
     #expect(code { try second.take() } == .sourceCaptured)
     #expect(try Journal(try Database(path: second.source)).detach())
     try second.takeAndReplay()
