@@ -38,11 +38,18 @@ package struct Journal {
   // MARK: Coming and going
 
   /// Makes the tables; the caller adds the triggers with ``adopt(_:)`` in the same transaction.
-  func install(trail: TrailID, place: String, capRows: Int64, mark: SourcePosition.Mark) throws {
+  func install(
+    trail: TrailID, place: String, capRows: Int64, mark: SourcePosition.Mark, tables: TablePatterns
+  ) throws {
+    // As wide as is needed now: each column that is added later makes SQLite read its whole schema again.
+    let width =
+      try database.userTables().filter { $0.refusal == nil && tables.includes($0.name) }
+      .map { $0.schema.columns.count + 1 }.max() ?? 1
+    let values = (0..<width).map { "v\($0)" }.joined(separator: ",")
     try database.execute(
       """
-      CREATE TABLE cairn_journal(seq INTEGER PRIMARY KEY, code, at, v0);
-      CREATE TABLE cairn_stage(layout, v0);
+      CREATE TABLE cairn_journal(seq INTEGER PRIMARY KEY, code, at, \(values));
+      CREATE TABLE cairn_stage(layout, \(values));
       CREATE TABLE cairn_layout(id INTEGER PRIMARY KEY, previous, since, ended, action, refresh, schema);
       CREATE TABLE cairn_unhooked(name TEXT PRIMARY KEY COLLATE NOCASE) WITHOUT ROWID;
       CREATE TABLE cairn_control(id INTEGER PRIMARY KEY, version, trail, place, taken, nonce, cap, purged,
@@ -151,8 +158,15 @@ package struct Journal {
   func adopt(_ patterns: TablePatterns, written: Written? = nil) throws -> Set<Int64> {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     let known = try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0")
-    let doubtful = try known.map { version - $0 >= 2 } ?? false ? writtenLayouts(since: written).layouts : []
-    try adopt(patterns, doubtful: doubtful)
+    guard version != known else {
+      try adopt(patterns, doubtful: [], hooks: Hooks(database))
+      return []
+    }
+    let touched = try writtenLayouts(since: written).layouts
+    let hooks = try Hooks(database)
+    // Where a trigger of the program's has come before ours, rows stand in the journal behind their own effects.
+    let doubtful = touched.filter { !hooks.areFirst(layout: $0) || known.map { version - $0 >= 2 } ?? false }
+    try adopt(patterns, doubtful: doubtful, hooks: hooks)
     let now = try database.integer("PRAGMA schema_version") ?? 0
     if now != known {
       try database.run("UPDATE cairn_control SET schema_version = ? WHERE id = 0", [.integer(now)])
@@ -177,7 +191,7 @@ package struct Journal {
     return written
   }
 
-  private func adopt(_ patterns: TablePatterns, doubtful: Set<Int64>) throws {
+  private func adopt(_ patterns: TablePatterns, doubtful: Set<Int64>, hooks: Hooks) throws {
     let tables = try database.userTables()
     let unhooked = Set(try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string.lowercased() })
     let captured = tables.filter {
@@ -185,7 +199,6 @@ package struct Journal {
     }
     let capturedNames = Set(captured.map { $0.name.lowercased() })
     var free = Dictionary(uniqueKeysWithValues: captured.map { ($0.name.lowercased(), $0) })
-    let hooks = try Hooks(database)
     var adoption = Adoption(database, doubtful: doubtful)
 
     // Triggers follow their table through a rename, so those that are in place tell which table is which.

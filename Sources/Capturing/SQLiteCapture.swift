@@ -88,7 +88,8 @@ package final class SQLiteCapture {
       if try !journal.isInstalled() {
         guard isFirst else { throw Self.wentBack(path, "it has no journal any more") }
         try journal.install(
-          trail: trail.id, place: options.place, capRows: options.journalCapRows, mark: position.mark)
+          trail: trail.id, place: options.place, capRows: options.journalCapRows, mark: position.mark,
+          tables: options.tables)
       }
       try source.run("UPDATE cairn_control SET cap = ? WHERE id = 0", [.integer(options.journalCapRows)])
       try journal.remember(options.tables)

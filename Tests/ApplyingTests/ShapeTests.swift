@@ -1,0 +1,129 @@
+import Applying
+import Changes
+import SQLiteKit
+import Testing
+
+/// Tables that Cairn made follow the source; tables that it did not make are left to their owner.
+@Suite struct ShapeTests {
+  private static let before = "CREATE TABLE t(id INTEGER PRIMARY KEY, a)"
+  private static let after = "CREATE TABLE t(id INTEGER PRIMARY KEY, a, b DEFAULT 7)"
+
+  /// With `isOwn`, the table was at the target before Cairn came.
+  private func started(isOwn: Bool) throws -> Handmade {
+    let made = try Handmade(TempFolder())
+    if isOwn { try made.run(Self.before) }
+    try made.begin(Self.before, "t", [[1, 1], [2, 2]])
+    return made
+  }
+
+  private func change(_ made: Handmade, _ action: String) throws {
+    try made.transaction {
+      switch action {
+      case "reshape":
+        try made.reshape("t", Self.after)
+        try made.insert("t", [3, 3, 3])
+      case "rename":
+        try made.reshape("t", "CREATE TABLE u(id INTEGER PRIMARY KEY, a)", as: .rename, to: "u")
+        try made.insert("u", [3, 3])
+      default: try made.drop("t")
+      }
+    }
+  }
+
+  @Test(arguments: ["reshape", "rename", "drop"])
+  func `a table that Cairn made follows`(action: String) throws {
+    let made = try started(isOwn: false)
+    try change(made, action)
+    try made.replay()
+    switch action {
+    case "reshape": #expect(try made.rows("SELECT * FROM t") == [[1, 1, 7], [2, 2, 7], [3, 3, 3]])
+    case "rename": #expect(try made.rows("SELECT * FROM u") == [[1, 1], [2, 2], [3, 3]])
+    default: #expect(try made.rows("SELECT 1 FROM sqlite_master WHERE name = 't'") == [])
+    }
+  }
+
+  @Test(arguments: [
+    (
+      "reshape", "ALTER TABLE t ADD COLUMN b DEFAULT 7", "SELECT * FROM t",
+      [[1, 1, 7], [2, 2, 7], [3, 3, 3]] as [[Value]]
+    ),
+    ("rename", "ALTER TABLE t RENAME TO u", "SELECT * FROM u", [[1, 1], [2, 2], [3, 3]]),
+    ("drop", "ALTER TABLE t RENAME TO mine", "SELECT * FROM mine", [[1, 1], [2, 2]]),
+  ])
+  func `a table that Cairn did not make stops apply until it was changed by hand`(
+    action: String, byHand: String, query: String, expected: [[Value]]
+  ) throws {
+    let made = try started(isOwn: true)
+    try change(made, action)
+    for _ in 0..<2 {
+      let error = try #require(failure { try made.replay() })
+      #expect(error.code == .schemaStopped && error.message.contains("table t"), "\(error)")
+      #expect(error.context["table"] != nil)
+      #expect(try made.rows("SELECT * FROM t") == [[1, 1], [2, 2]])
+    }
+    try made.run(byHand)
+    try made.replay()
+    #expect(try made.rows(query) == expected)
+  }
+
+  @Test func `the hint of a stop is the statement that is wanted`() throws {
+    let made = try started(isOwn: true)
+    try change(made, "reshape")
+    #expect(try #require(failure { try made.replay() }).hint.contains(Self.after))
+  }
+
+  @Test func `a rebuild keeps rows, indexes, triggers and references of other tables`() throws {
+    let made = try Handmade(TempFolder())
+    try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b); CREATE INDEX ti ON t(a)", "t", [[1, "5", 2]])
+    try made.run(
+      "CREATE TABLE own(t REFERENCES t(id)); INSERT INTO own VALUES (1); CREATE TRIGGER tt AFTER DELETE ON t BEGIN DELETE FROM own; END; CREATE INDEX mine ON t(b)"
+    )
+    try made.transaction {
+      try made.reshape(
+        "t", "CREATE TABLE t(b, id INTEGER PRIMARY KEY, a INTEGER NOT NULL); CREATE UNIQUE INDEX ti ON t(a) WHERE a > 0"
+      )
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM t") == [[2, 1, 5]])
+    #expect(
+      try made.rows("SELECT sql FROM sqlite_master WHERE name = 'ti'") == [
+        ["CREATE UNIQUE INDEX ti ON t(a) WHERE a > 0"]
+      ])
+    #expect(try made.rows("SELECT name FROM sqlite_master WHERE name = 'tt'") == [["tt"]])
+    #expect(try made.rows("SELECT \"table\" FROM pragma_foreign_key_list('own')") == [["t"]])
+    #expect(try made.rows("SELECT name FROM sqlite_master WHERE name LIKE 'cairn_aside%'") == [])
+  }
+
+  @Test func `rows that do not fit the new shape are left to the refresh that follows`() throws {
+    let made = try Handmade(TempFolder())
+    try made.begin("CREATE TABLE t(k TEXT PRIMARY KEY, a)", "t", [["x", .null], ["y", 2]])
+    try made.transaction {
+      try made.reshape("t", "CREATE TABLE t(k INTEGER PRIMARY KEY, a NOT NULL)", isRefreshed: true)
+      try made.copy("t", [[1, 1], [2, 2]], reason: .schemaChange)
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM t") == [[1, 1], [2, 2]])
+  }
+
+  @Test func `an index moves from one table to another`() throws {
+    let made = try Handmade(TempFolder())
+    try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE INDEX i ON t(a)", "t", [])
+    try made.begin("CREATE TABLE u(id INTEGER PRIMARY KEY, a)", "u", [])
+    try made.transaction { try made.reshape("u", "CREATE TABLE u(id INTEGER PRIMARY KEY, a); CREATE INDEX i ON u(a)") }
+    try made.transaction { try made.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a)") }
+    try made.replay()
+    #expect(try made.rows("SELECT tbl_name FROM sqlite_master WHERE name = 'i'") == [["u"]])
+  }
+
+  @Test func `a table that is dropped and made anew starts empty`() throws {
+    let made = try started(isOwn: false)
+    try made.transaction { try made.drop("t") }
+    try made.shape("CREATE TABLE t(x)")
+    try made.transaction {
+      try made.create("t")
+      try made.copy("t", [[5], [5]], .whole)
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM t") == [[5], [5]])
+  }
+}

@@ -1,0 +1,164 @@
+import Applying
+import Changes
+import SQLiteKit
+import Testing
+
+/// Targets that were there before, with a life of their own.
+@Suite struct TargetTests {
+  @Test func `triggers and foreign keys of the target do not fire`() throws {
+    let made = try Handmade(TempFolder())
+    try made.run(
+      """
+      PRAGMA foreign_keys = 1; CREATE TABLE p(id INTEGER PRIMARY KEY); CREATE TABLE log(what);
+      CREATE TABLE c(id INTEGER PRIMARY KEY, p REFERENCES p ON DELETE CASCADE ON UPDATE CASCADE);
+      CREATE TRIGGER a AFTER INSERT ON p BEGIN INSERT INTO log VALUES ('insert'); END;
+      CREATE TRIGGER b BEFORE DELETE ON p BEGIN SELECT RAISE(ABORT, 'never'); END;
+      CREATE TRIGGER u AFTER UPDATE ON c BEGIN DELETE FROM p; END;
+      """)
+    try made.shape("CREATE TABLE p(id INTEGER PRIMARY KEY); CREATE TABLE c(id INTEGER PRIMARY KEY, p REFERENCES p)")
+    try made.transaction {
+      for id in 1...3 as ClosedRange<Int64> { try made.insert("p", [.integer(id)]) }
+      for id in 1...3 as ClosedRange<Int64> { try made.insert("c", [.integer(id), .integer(id)]) }
+      try made.insert("c", [4, 99])
+      try made.delete("p", [1])
+      try made.update("p", [2], [20])
+      try made.update("c", [3, 3], [nil, 2])
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT count(*) FROM log") == [[0]])
+    #expect(try made.rows("SELECT id FROM p ORDER BY id") == [[3], [20]])
+    #expect(try made.rows("SELECT id, p FROM c ORDER BY id") == [[1, 1], [2, 2], [3, 2], [4, 99]])
+  }
+
+  @Test func `the target may order columns in another way, and have more of them`() throws {
+    let made = try Handmade(TempFolder())
+    try made.run("CREATE TABLE T(extra DEFAULT 'own', B TEXT, \"Id\" INTEGER PRIMARY KEY, more DEFAULT (1 + 1))")
+    try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, b TEXT)", "t", [[1, "x"], [2, "y"]])
+    try made.transaction {
+      try made.update("t", [1, "x"], [nil, "z"])
+      try made.insert("t", [3, "w"])
+      try made.delete("t", [2, "y"])
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM t ORDER BY id") == [["own", "z", 1, 2], ["own", "w", 3, 2]])
+  }
+
+  @Test(arguments: [
+    ("CREATE TABLE t(id INTEGER PRIMARY KEY)", "no column b"),
+    ("CREATE TABLE t(id INTEGER PRIMARY KEY, b TEXT NOT NULL)", "column b is NOT NULL"),
+    ("CREATE VIRTUAL TABLE t USING fts5(id, b)", "not an ordinary table"),
+  ])
+  func `a target table that cannot hold the rows is refused before the first of them`(sql: String, word: String) throws
+  {
+    let made = try Handmade(TempFolder())
+    try made.run(sql)
+    let error = try #require(
+      failure { try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, b TEXT)", "t", [[1, "x"]]) })
+    #expect(error.code == .schemaStopped)
+    #expect(error.message.contains(word) && error.message.contains("table t"), "\(error.message)")
+    #expect(error.hint.contains("CREATE TABLE t(id INTEGER PRIMARY KEY, b TEXT)"), "\(error.hint)")
+  }
+
+  @Test func `a target in UTF-16 refuses text that it cannot keep, by table, row and column`() throws {
+    let made = try Handmade(TempFolder())
+    try made.run("PRAGMA encoding = 'UTF-16le'; CREATE TABLE t(id INTEGER PRIMARY KEY, b TEXT)")
+    try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, b TEXT)", "t", [[1, "Łódź 🚢"]])
+    #expect(try made.rows("SELECT b FROM t") == [["Łódź 🚢"]])
+    try made.transaction { try made.insert("t", [2, .text([0xc3, 0x28])]) }
+    let error = try #require(failure { try made.replay() })
+    for word in ["table t", "id=2", "column b", "UTF-8"] { #expect(error.message.contains(word), "\(error.message)") }
+  }
+
+  // MARK: Rows that were there: --existing
+
+  private static let own: [[Value]] = [[1, "mine"], [9, "extra"]]
+
+  private func existing(_ existing: ExistingRows, _ keyed: Bool = true) throws -> Handmade {
+    let made = try Handmade(TempFolder())
+    made.options.existing = existing
+    let key = keyed ? " PRIMARY KEY" : ""
+    try made.run(
+      "CREATE TABLE t(id INTEGER\(key), v, own DEFAULT 'o'); INSERT INTO t(id,v) VALUES (1,'mine'),(9,'extra')")
+    try made.begin("CREATE TABLE t(id INTEGER\(key), v)", "t", [[1, "one"], [2, "two"]], keyed ? .byKey : .whole)
+    return made
+  }
+
+  @Test(arguments: [
+    (ExistingRows.keep, [[1, "mine"], [2, "two"], [9, "extra"]] as [[Value]]),
+    (.merge, [[1, "one"], [2, "two"], [9, "extra"]]),
+    (.overwrite, [[1, "one"], [2, "two"]]),
+  ])
+  func `each answer about other rows does what it says`(existing: ExistingRows, expected: [[Value]]) throws {
+    let made = try self.existing(existing)
+    #expect(try made.rows("SELECT id, v FROM t ORDER BY id") == expected)
+  }
+
+  @Test func `keep goes on to keep rows of the target's own, and takes others`() throws {
+    let made = try existing(.keep)
+    try made.run("INSERT INTO t(id,v) VALUES (5,'own five')")
+    try made.transaction {
+      try made.insert("t", [5, "five"])
+      try made.insert("t", [6, "six"])
+      try made.update("t", [2, "two"], [nil, "zwei"])
+      try made.delete("t", [77, "never there"])
+    }
+    try made.replay()
+    #expect(
+      try made.rows("SELECT id, v FROM t ORDER BY id") == [
+        [1, "mine"], [2, "zwei"], [5, "own five"], [6, "six"], [9, "extra"],
+      ])
+  }
+
+  @Test func `merge lets the source win, and leaves columns that only the target has`() throws {
+    let made = try existing(.merge)
+    try made.run("UPDATE t SET own = 'kept'; INSERT INTO t(id,v,own) VALUES (5,'own five','kept')")
+    try made.transaction {
+      try made.insert("t", [5, "five"])
+      try made.update("t", [1, "one"], [nil, "eins"])
+    }
+    try made.replay()
+    #expect(
+      try made.rows("SELECT id, v, own FROM t WHERE id IN (1, 5) ORDER BY id") == [
+        [1, "eins", "kept"], [5, "five", "kept"],
+      ])
+  }
+
+  @Test(arguments: [ExistingRows.keep, .merge])
+  func `rows without key cannot be kept or merged, which is said`(existing: ExistingRows) throws {
+    let error = try #require(failure { _ = try self.existing(existing, false) })
+    #expect(error.code == .targetDiffers && error.message.contains("table t"))
+  }
+
+  @Test func `rows without key are overwritten`() throws {
+    #expect(try existing(.overwrite, false).rows("SELECT id, v FROM t ORDER BY id") == [[1, "one"], [2, "two"]])
+  }
+
+  @Test func `between the start and the end of a refresh changes are taken leniently, and strictly afterwards`() throws
+  {
+    let made = try Handmade(TempFolder())
+    try made.shape("CREATE TABLE t(id INTEGER PRIMARY KEY, v UNIQUE)")
+    try made.transaction {
+      try made.create("t")
+      try made.refresh("t", .start(.firstCopy, .byKey, estimatedRows: 3))
+      try made.refresh("t", .chunk(.keys(after: nil, through: [1, nil])))
+      try made.row("t", [1, "one"])
+    }
+    try made.transaction {
+      try made.update("t", [5, "five"], [nil, "FIVE"])
+      try made.delete("t", [6, "six"])
+      try made.insert("t", [5, "again"])
+      try made.update("t", [1, "other"], [nil, "uno"])
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM t ORDER BY id") == [[1, "uno"], [5, "again"]])
+    try made.transaction {
+      try made.refresh("t", .chunk(.keys(after: [1, nil], through: nil)))
+      try made.row("t", [5, "fifth"])
+      try made.refresh("t", .end(rows: 2))
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM t ORDER BY id") == [[1, "uno"], [5, "fifth"]])
+    try made.transaction { try made.delete("t", [6, "six"]) }
+    #expect(failure { try made.replay() }?.code == .rowMissing)
+  }
+}
