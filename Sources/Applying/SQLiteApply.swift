@@ -125,18 +125,21 @@ package final class SQLiteApply {
     }
   }
 
+  /// False when `stop` was set before the lock was ours.
   private func beginPatiently(_ stop: StopSignal) throws -> Bool {
-    while true {
+    database.setBusyTimeout(milliseconds: 200)
+    defer { database.setBusyTimeout(milliseconds: 10_000) }
+    while !stop.isSet {
       do {
         try database.execute("BEGIN IMMEDIATE")
         progress.update { $0.isWaitingForLock = false }
         return true
       } catch let error as SQLiteError where error.isBusy {
-        // Somebody's long transaction; the busy timeout has passed. It is told, and waited for.
+        // Somebody's long transaction: it is told, and waited for.
         progress.update { $0.isWaitingForLock = true }
-        if stop.isSet { throw error }
       }
     }
+    return false
   }
 
   private func commit(_ last: TransactionHeader, rows: Int) throws {

@@ -36,7 +36,8 @@ struct TargetShape {
 
   /// The target must have every column, and must not refuse NULLs that the source allows.
   private func checkColumns(_ schema: TableSchema) throws {
-    guard let table = try database.userTables().first(where: { $0.name.lowercased() == schema.name.lowercased() })
+    guard let table = try database.userTables().first(where: { $0.name.lowercased() == schema.name.lowercased() }),
+      !table.schema.columns.isEmpty
     else {
       throw stopped("write to", schema, "it is not an ordinary table")
     }

@@ -181,7 +181,12 @@ final class TargetTable {
   }
 
   private func condition(_ isChecked: Bool, _ isWholeRow: Bool) -> String {
-    let all = names.indices.map { "\(names[$0]) COLLATE BINARY IS ?\($0 + 1)" }
+    let all = names.indices.map { index in
+      // Where the affinity leaves numbers as they are, 7 and 7.0 are two values.
+      let isTyped = schema.columns[index].affinity != "BLOB"
+      let value = "\(names[index]) COLLATE BINARY IS ?\(index + 1)"
+      return isTyped ? value : "(\(value) AND typeof(\(names[index])) = typeof(?\(index + 1)))"
+    }
     if isWholeRow { return "\(rowid) = ?1" }
     let key = schema.key.map { "\(names[$0]) = ?\($0 + 1)" }
     return (key + (isChecked ? all : [])).balanced("AND")

@@ -94,7 +94,9 @@ package final class SQLiteCapture {
       try source.run("UPDATE cairn_control SET cap = ? WHERE id = 0", [.integer(options.journalCapRows)])
       try journal.remember(options.tables)
       doubtful = try journal.adopt(options.tables, written: written)
-      guard try !isFirst || !journal.activeLayouts().isEmpty else {
+      // When all tables were dropped, that is still to be told; when none is meant, that is a mistake.
+      let isEmptied = try !isFirst && !source.userTables().contains { $0.refusal == nil }
+      guard try isEmptied || !journal.activeLayouts().isEmpty else {
         throw CairnError(
           .noTables, "\(path) has no table that could be captured",
           hint: "create a table first, or look at --tables", remedy: .badInput)

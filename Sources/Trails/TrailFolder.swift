@@ -60,7 +60,7 @@ struct TrailFolder {
     CairnError(
       .checkpointForeign, "cannot go on reading trail \(label) at \(checkpoint.position): \(problem)",
       hint:
-        "the changes between are not in this trail: remove the folder \(path) and copy again with --existing overwrite",
+        "the changes between are not in this trail, so a refresh is needed: remove the folder \(path) and run again with --existing overwrite",
       context: ["trail": label, "position": checkpoint.position.description])
   }
 

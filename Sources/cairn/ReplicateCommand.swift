@@ -57,17 +57,25 @@ struct ReplicateCommand: Command {
     let replication = try Replication(from: from, to: to, options: options) { notice in
       Terminal.note("cairn: \(notice.text)")
     }
+    // From here on a signal waits until it can be answered.
+    let signals = blockSignals()
     let state = try replication.prepare()
-    return try withExtendedLifetime(state) { try follow(replication, isJSON: isJSON, once: options.once) }
+    return try withExtendedLifetime(state) { try follow(replication, signals, isJSON: isJSON, once: options.once) }
   }
 
-  /// Runs both workers; signals become events on this thread.
-  private static func follow(_ replication: Replication, isJSON: Bool, once: Bool) throws -> Int32 {
+  private static func blockSignals() -> sigset_t {
     var signals = sigset_t()
     sigemptyset(&signals)
     for number in [SIGINT, SIGTERM, SIGHUP, SIGUSR1] { sigaddset(&signals, number) }
     pthread_sigmask(SIG_BLOCK, &signals, nil)
+    return signals
+  }
 
+  /// Runs both workers; signals become events on this thread.
+  private static func follow(
+    _ replication: Replication, _ blocked: sigset_t, isJSON: Bool, once: Bool
+  ) throws -> Int32 {
+    var signals = blocked
     var display = Display(replication, isJSON: isJSON, once: once)
     display.begin()
     let process = getpid()

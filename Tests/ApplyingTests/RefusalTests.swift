@@ -92,7 +92,9 @@ import Testing
   @Test func `rows without key are shown by their first columns, and long values are cut`() throws {
     let made = try Handmade(TempFolder())
     try made.begin("CREATE TABLE f(a, b, c, d)", "f", [[1, 2, 3, 4]], .whole)
-    try made.transaction { try made.delete("f", [.text(String(repeating: "x", count: 500)), .blob([1, 2]), .null, 4]) }
+    try made.transaction {
+      try made.delete("f", [.text(String(repeating: "x", count: 500)), .blob([1, 2]), .null, 4])
+    }
     let error = try #require(failure { try made.replay() })
     #expect(error.code == .rowMissing)
     #expect(error.message.contains("b=x'0102', c=NULL, …") && error.message.count < 400, "\(error.message)")

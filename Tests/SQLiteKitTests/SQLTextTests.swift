@@ -1,1 +1,60 @@
+import SQLiteKit
 import Testing
+
+/// Statements are taken apart as SQLite's own tokenizer would.
+@Suite struct SQLTextTests {
+  @Test(
+    arguments: [
+      ("CREATE INDEX i ON t(a)", ["a"], nil), ("CREATE UNIQUE INDEX i ON t(a, b DESC,c ASC)", ["a", "b", "c"], nil),
+      ("CREATE INDEX i ON t (lower(a), b || ',' || c)", ["lower(a)", "b || ',' || c"], nil),
+      ("CREATE INDEX i ON t(a COLLATE NOCASE DESC)", ["a COLLATE NOCASE"], nil),
+      ("CREATE INDEX i ON t(a) WHERE b > 0", ["a"], "b > 0"),
+      ("CREATE INDEX i ON t((a + 1)) WHERE (b) IN (1, 2)", ["(a + 1)"], "(b) IN (1, 2)"),
+      ("create index i on t(a)where b is not null", ["a"], "b is not null"),
+      ("CREATE INDEX \"on (x, y\" ON t(a)", ["a"], nil),
+      ("CREATE INDEX [where (] ON `t (`(\"a,b)\", 'c')", ["\"a,b)\"", "'c'"], nil),
+      ("CREATE INDEX i ON t(a /* ) , ( */, b -- ) ,\n, c)", ["a", "b", "c"], nil),
+      (
+        "CREATE INDEX i ON t(substr(a, 1, instr(a, ')')), 'it''s' || b)",
+        ["substr(a, 1, instr(a, ')'))", "'it''s' || b"], nil
+      ),
+      ("CREATE INDEX IF NOT EXISTS main.i ON t(\"desc\" DESC, \"x\"\"y\")", ["\"desc\"", "\"x\"\"y\""], nil),
+      ("CREATE INDEX i ON t(a) WHERE b = 'x' -- the end", ["a"], "b = 'x'"),
+      ("CREATE INDEX ключ ON море(соль) WHERE соль > 0", ["соль"], "соль > 0"),
+    ] as [(String, [String], String?)])
+  func `an index is taken apart`(sql: String, terms: [String], predicate: String?) throws {
+    let database = try Database(path: ":memory:", mode: .create)
+    // What SQLite itself keeps of the statement is what is taken apart.
+    try database.execute(
+      "CREATE TABLE t(a, b, c, \"desc\", \"x\"\"y\", \"a,b)\"); CREATE TABLE \"t (\"(\"a,b)\", c); CREATE TABLE море(соль)"
+    )
+    try database.execute(sql)
+    let parts = try #require(SQLText.indexParts(sql))
+    #expect(parts.terms == terms)
+    #expect(parts.predicate == predicate)
+  }
+
+  @Test(arguments: [
+    "", "CREATE INDEX", "CREATE INDEX i ON t", "CREATE INDEX i ON t(", "CREATE INDEX i ON t(a",
+    "CREATE INDEX i ON t(a,)", "CREATE INDEX i ON t(a) b",
+  ])
+  func `what is no index is refused`(sql: String) { #expect(SQLText.indexParts(sql) == nil) }
+
+  @Test func `tokens keep their places, and open quotes and comments end with the text`() {
+    #expect(SQLText.tokens(Array("a 'b".utf8)).map(\.range) == [0..<1, 2..<4])
+    #expect(SQLText.tokens(Array("x /* y".utf8)).map(\.word) == ["X"])
+    #expect(SQLText.tokens(Array("/*/ x */ y".utf8)).map(\.word) == ["Y"])
+    #expect(SQLText.tokens(Array("/**/z".utf8)).map(\.word) == ["Z"])
+    #expect(SQLText.tokens(Array("a--b\nc".utf8)).map(\.word) == ["A", "C"])
+    #expect(SQLText.tokens(Array("a-b/c".utf8)).map(\.word) == ["A", "", "B", "", "C"])
+    #expect(SQLText.tokens([]).isEmpty)
+  }
+
+  @Test(arguments: ["plain", "with \"quotes\"", "\"", "it's", "", "two words"])
+  func `quoted names and texts are read back by SQLite`(text: String) throws {
+    let database = try Database(path: ":memory:", mode: .create)
+    #expect(try database.text("SELECT \(text.quotedText)") == text)
+    try database.execute("CREATE TABLE t(\(text.quotedName))")
+    #expect(try database.text("SELECT name FROM pragma_table_info('t')") == text)
+  }
+}
