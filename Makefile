@@ -10,7 +10,7 @@ SOURCES = Sources Tests Package.swift
 RELEASE_FLAGS = -c release --static-swift-stdlib
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test soak lint format install clean
+.PHONY: help setup build demo test soak bench lint format install clean
 
 help:
 	@echo 'make setup     install the libraries and tools that are missing (Debian packages; needs root or sudo)'
@@ -18,6 +18,7 @@ help:
 	@echo 'make demo      see it work: copy, follow, kill -9, detach; all in a temporary folder'
 	@echo 'make test      run the tests (long ones reduced)'
 	@echo 'make soak      run the tests, the long ones in full'
+	@echo 'make bench     measure what being captured costs a program, as a JSON line'
 	@echo 'make lint      check the format of all Swift files'
 	@echo 'make format    format all Swift files in place'
 	@echo 'make install   copy cairn and its docs below PREFIX (now $(PREFIX)); DESTDIR is put in front'
@@ -76,6 +77,10 @@ test: setup
 
 soak: export CAIRN_SOAK = 1
 soak: test
+
+bench: setup
+	$(SWIFT) build $(RELEASE_FLAGS) --product cairn-bench
+	.build/release/cairn-bench
 
 lint:
 	$(SWIFT) format lint --strict --parallel --recursive $(SOURCES)

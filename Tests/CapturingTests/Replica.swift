@@ -102,6 +102,22 @@ private final class Notices: Sendable {
   func add(_ text: String) { texts.withLock { $0.append(text) } }
 }
 
+/// The journal of a replica's source, as another process has it.
+func hooks(_ replica: Replica) throws -> Journal { Journal(try Database(path: replica.source)) }
+
+/// The records of a replica's trail, without those that hold pointers.
+func records(_ replica: Replica) throws -> [Record] {
+  let reader = try TrailReader.open(folder: replica.trail, at: nil)
+  var found: [Record] = []
+  while let record = try reader.next() {
+    switch record {
+    case .begin, .commit, .ddl, .refresh: found.append(record)
+    default: break
+    }
+  }
+  return found
+}
+
 /// The code of a thrown error; nil when none is thrown, `bug` when it is no ``CairnError``.
 func code(of body: () throws -> Void) -> ErrorCode? {
   do {

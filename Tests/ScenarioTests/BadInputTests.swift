@@ -86,6 +86,36 @@ extension Scenarios {
       #expect(try bench.differences() == "")
     }
 
+    @Test func `a folder as source, a damaged file and another program's lock are told, and the next run succeeds`()
+      throws
+    {
+      let bench = try Bench()
+      try bench.makeSample()
+      try FileManager.default.createDirectory(atPath: bench.path("folder"), withIntermediateDirectories: true)
+      let folder = try bench.run(Bench.cairn, replicate("sqlite:folder", "sqlite:target.db"))
+      #expect(folder.status == 65 || folder.status == 66, "\(folder.errors)")
+      #expect(folder.errors.contains("folder") && folder.errors.contains("hint: "))
+      var bytes = try Data(contentsOf: URL(fileURLWithPath: bench.path("source.db")))
+      try #require(bytes.count > 8192)
+      for index in 0..<bytes.count where index % 4096 > 4000 || index > 4096 { bytes[index] = 0x41 }
+      try bytes.write(to: URL(fileURLWithPath: bench.path("damaged.db")))
+      let damaged = try bench.run(Bench.cairn, replicate("sqlite:damaged.db", "sqlite:target.db"))
+      #expect(damaged.status == 65, "\(damaged.errors)")
+      #expect(damaged.errors.contains("[database-damaged]") || damaged.errors.contains("[not-a-database]"))
+      let lock = try bench.start(
+        "lock", Bench.python,
+        [
+          "-c",
+          "import sqlite3,time\nc=sqlite3.connect('source.db',isolation_level=None)\nc.execute('PRAGMA locking_mode=EXCLUSIVE')\nc.execute('BEGIN IMMEDIATE')\ntime.sleep(100)",
+        ])
+      usleep(400_000)
+      try refuse(bench, replicate("sqlite:source.db", "sqlite:target.db"), "database-busy", 75)
+      lock.signal(SIGKILL)
+      lock.waitUntilExit()
+      #expect(try bench.replicateOnce().status == 0)
+      #expect(try bench.differences() == "")
+    }
+
     @Test func `a full disk under the state is told, and the next run carries on`() throws {
       guard getuid() == 0 else { return print("skipped: only root can mount a small file system") }
       let bench = try Bench()

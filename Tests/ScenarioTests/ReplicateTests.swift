@@ -30,6 +30,43 @@ extension Scenarios {
       #expect(try bench.differences() == "")
     }
 
+    @Test func `nobody who reads the target ever sees half of a transaction`() throws {
+      let bench = try Bench()
+      _ = try bench.sqlite(
+        "source.db",
+        "PRAGMA journal_mode = WAL; CREATE TABLE a(id INTEGER PRIMARY KEY, n); CREATE TABLE b(n); INSERT INTO a VALUES (0, 0)"
+      )
+      #expect(try bench.replicateOnce().status == 0)
+      let cairn = try bench.startReplicating()
+      let writer = """
+        import sqlite3, random
+        c = sqlite3.connect('source.db', isolation_level=None, timeout=20); c.execute('PRAGMA synchronous = NORMAL')
+        for n in range(1, \(isSoak ? 5000 : 600)):
+            c.execute('BEGIN')
+            for _ in range(random.choice((1, 1, 30))):
+                c.execute('INSERT INTO b VALUES (1)'); c.execute('UPDATE a SET n = n + 1')
+            c.execute(random.choice(('COMMIT', 'COMMIT', 'ROLLBACK')))
+        """
+      let program = try bench.start("writer", Bench.python, ["-c", writer])
+      let reader = """
+        import sqlite3, time
+        c = sqlite3.connect('target.db', isolation_level=None); seen = set(); stop = time.monotonic() + \(isSoak ? 30 : 4)
+        while time.monotonic() < stop:
+            n, m = c.execute('SELECT (SELECT n FROM a), (SELECT count(*) FROM b)').fetchone()
+            assert n == m, (n, m)
+            seen.add(n)
+        print(len(seen))
+        """
+      let outcome = try bench.run(Bench.python, ["-c", reader])
+      #expect(outcome.status == 0, "\(outcome.errors)")
+      print("\(outcome.output.dropLast()) states of the target were seen")
+      bench.wait(program)
+      #expect(program.terminationStatus == 0)
+      #expect(bench.stop(cairn) == 0)
+      #expect(try bench.replicateOnce().status == 0)
+      #expect(try bench.differences() == "")
+    }
+
     @Test(arguments: [0, 25])
     func `every schema change arrives, with rows in the gap after it`(settleMilliseconds: Int) throws {
       let bench = try Bench()
