@@ -35,11 +35,11 @@ struct Adoption {
         try Journal(database).setRefresh(.lostChanges, layout: layout.id)
       }
       guard !hooks.areFirst(layout: layout.id) else { return }
-      try dropTriggers(layout.id)
+      try Journal(database).dropTriggers(layout: layout.id)
       for text in CaptureTriggers(table: table, layout: layout.id).statements { try database.execute(text) }
       return
     }
-    if isHooked { try dropTriggers(layout.id) }
+    if isHooked { try Journal(database).dropTriggers(layout: layout.id) }
     let action: DDL.Action? = now == layout.schema ? nil : (Self.isRename(layout.schema, now) ? .rename : .reshape)
     let isWhole = isHooked && !doubtful.contains(layout.id) && Self.hasEqualValues(layout.schema, now)
     try database.run(
@@ -83,13 +83,6 @@ struct Adoption {
       for index in rows.count..<max(rows.count, count) {
         try database.execute("ALTER TABLE \(name) ADD COLUMN v\(index)")
       }
-    }
-  }
-
-  private func dropTriggers(_ layout: Int64) throws {
-    let rows = try database.query("SELECT name FROM sqlite_master WHERE type = 'trigger'")
-    for row in rows where CaptureTriggers.layout(ofTrigger: row[0].string) == layout {
-      try database.execute("DROP TRIGGER \(row[0].string.quotedName)")
     }
   }
 

@@ -244,7 +244,7 @@ package struct Journal {
     }
   }
 
-  private func dropTriggers(layout: Int64) throws {
+  func dropTriggers(layout: Int64) throws {
     let rows = try database.query("SELECT name FROM sqlite_master WHERE type = 'trigger'")
     for row in rows where CaptureTriggers.layout(ofTrigger: row[0].string) == layout {
       try database.execute("DROP TRIGGER \(row[0].string.quotedName)")

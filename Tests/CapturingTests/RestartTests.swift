@@ -1,5 +1,6 @@
 import Capturing
 import Changes
+import Foundation
 import SQLiteKit
 import SystemKit
 import Synchronization
@@ -15,6 +16,10 @@ import Testing
     case power = "the source is as it was when the last look was over"
     var testDescription: String { rawValue }
   }
+
+  /// More of them with CAIRN_SOAK=1.
+  static let seeds = (1...(ProcessInfo.processInfo.environment["CAIRN_SOAK"] == "1" ? 40 : 3) as ClosedRange<UInt64>)
+    .map { $0 }
 
   /// Tables of several chunks each, told apart in each of the ways that there are.
   static let tables = """
@@ -58,7 +63,7 @@ import Testing
     try run(folder, Self.script, loss)
   }
 
-  @Test(arguments: Loss.allCases, [1, 2, 3] as [UInt64])
+  @Test(arguments: Loss.allCases, RestartTests.seeds)
   func `random changes during a refresh that is ended after every look arrive`(loss: Loss, seed: UInt64) throws {
     let folder = try TempFolder()
     try execute(folder("source.db"), "PRAGMA journal_mode = WAL; " + Self.tables)
