@@ -75,7 +75,8 @@ package final class SQLiteApply {
 
   // MARK: The loop
 
-  /// Applies until `stop` is set; once `drain` is set too, until the trail's end is reached.
+  /// Applies until `stop` is set, which is seen within a second, or at once when `drain` is set with it; once `drain` is
+  /// set, until the trail's end is reached.
   package func run(stop: StopSignal, drain: StopSignal) throws {
     while !stop.isSet {
       // Asked before the trail is read: what was appended before `drain` was set is still found.
@@ -83,7 +84,7 @@ package final class SQLiteApply {
       if try applyAvailable(stop) { continue }
       progress.update { $0.isCaughtUp = true }
       if isLast { return }
-      _ = try reader.wait(milliseconds: drain.isSet ? 0 : 200, also: stop.descriptor)
+      _ = try reader.wait(milliseconds: drain.isSet ? 0 : 1000, also: drain.descriptor)
     }
   }
 

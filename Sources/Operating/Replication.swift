@@ -115,7 +115,11 @@ package final class Replication: Sendable {
   package var error: CairnError? { failure.withLock { $0 } }
 
   /// Ends both at the next transaction border.
-  package func stop() { stopSignal.set() }
+  package func stop() {
+    stopSignal.set()
+    // Apply waits for this one.
+    drainSignal.set()
+  }
 
   private func end(_ ended: @Sendable () -> Void) {
     running.subtract(1, ordering: .acquiringAndReleasing)
@@ -129,7 +133,7 @@ package final class Replication: Sendable {
         ?? (error as? FileError)?.asCairnError(doing: "replicate")
         ?? CairnError(.bug, "unexpected: \(error)", hint: "please report this", remedy: .bug)
       failure.withLock { $0 = $0 ?? envelope }
-      stopSignal.set()
+      stop()
     }
   }
 
