@@ -34,6 +34,7 @@ test -x /usr/bin/python3    python3
 pkg-config --exists sqlite3      libsqlite3-dev
 pkg-config --exists libzstd      libzstd-dev
 pkg-config --exists libcrypto    libssl-dev
+pkg-config --exists libpq        libpq-dev
 test -e /usr/include/stdlib.h    libc6-dev
 endef
 export NEEDS

@@ -182,7 +182,7 @@ package final class SQLiteApply {
     case .refresh(let refresh): try apply(refresh)
     case .ddl(let ddl): try apply(ddl)
     case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
-    case .begin, .commit, .progress, .marker: break
+    case .begin, .commit, .progress, .marker, .sequence: break
     case .reserved(let kind, _):
       throw CairnError(
         .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) cannot be applied by this version",

@@ -27,6 +27,9 @@ extension ErrorCode {
       trailExplanation
     case .sourceCaptured, .sourceWentBack, .tableRefused, .triggersOff: captureExplanation
     case .targetDiffers, .rowMissing, .rowDiffers, .rowExists, .constraintFailed, .schemaStopped: applyExplanation
+    case .databaseUnreachable, .loginRefused, .privilegeMissing, .serverSetting, .slotLost, .slotMissing, .valueMisfit,
+      .nameCollision:
+      serverExplanation
     case .bug: Self.bugExplanation
     }
   }

@@ -12,6 +12,10 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case databaseFull = "database-full"
   case databaseFailed = "database-failed"
   case databaseDamaged = "database-damaged"
+  case databaseUnreachable = "database-unreachable"
+  case loginRefused = "login-refused"
+  case privilegeMissing = "privilege-missing"
+  case serverSetting = "server-setting"
   case sameDatabase = "same-database"
   case noTables = "no-tables"
   case tableMissing = "table-missing"
@@ -31,6 +35,8 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case sourceCaptured = "source-captured"
   case sourceWentBack = "source-went-back"
   case tableRefused = "table-refused"
+  case slotLost = "slot-lost"
+  case slotMissing = "slot-missing"
   case triggersOff = "triggers-off"
   // Apply
   case targetDiffers = "target-differs"
@@ -38,6 +44,8 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case rowDiffers = "row-differs"
   case rowExists = "row-exists"
   case constraintFailed = "constraint-failed"
+  case valueMisfit = "value-misfit"
+  case nameCollision = "name-collision"
   case schemaStopped = "schema-stopped"
   // Us
   case bug = "bug"
@@ -48,16 +56,16 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .usage, .badURL: 64
     case .databaseNotADatabase, .databaseDamaged, .trailDamaged, .trailVersion, .targetDiffers, .rowMissing,
       .rowDiffers, .rowExists, .constraintFailed, .schemaStopped, .sourceWentBack, .checkpointForeign,
-      .tableRefused, .noTables, .tableMissing:
+      .tableRefused, .noTables, .tableMissing, .slotLost, .valueMisfit, .nameCollision:
       65
     case .databaseMissing, .trailMissing: 66
-    case .unsupported, .databaseFailed, .triggersOff: 69
+    case .unsupported, .databaseFailed, .databaseUnreachable, .slotMissing, .triggersOff: 69
     case .bug: 70
     case .stateUnwritable: 73
     case .diskFull, .ioFailed, .databaseFull: 74
     case .databaseBusy, .stateLocked, .trailBusy, .checkpointMoved, .sourceCaptured: 75
-    case .databaseReadOnly: 77
-    case .sameDatabase, .stateForeign: 78
+    case .databaseReadOnly, .loginRefused, .privilegeMissing: 77
+    case .sameDatabase, .stateForeign, .serverSetting: 78
     }
   }
 }

@@ -11,6 +11,7 @@ package enum RecordKind {
   package static let decision: UInt8 = 0x09
   package static let progress: UInt8 = 0x8a
   package static let marker: UInt8 = 0x8b
+  package static let sequence: UInt8 = 0x8c
   package static let optional: UInt8 = 0x80
 }
 
@@ -151,6 +152,21 @@ package struct DDL: Equatable, Sendable {
   }
 }
 
+/// How far a sequence of the source has counted: it gave out `last`, and no value behind it.
+package struct SequenceState: Equatable, Sendable {
+  package var namespace: String
+  package var name: String
+  package var last: Int64
+  /// Negative for one that counts down.
+  package var increment: Int64
+  package init(namespace: String, name: String, last: Int64, increment: Int64) {
+    self.namespace = namespace
+    self.name = name
+    self.last = last
+    self.increment = increment
+  }
+}
+
 /// A decoded record. Images and payloads point into the reader's block.
 package enum Record {
   case begin(TransactionHeader)
@@ -162,6 +178,7 @@ package enum Record {
   case ddl(DDL)
   case progress(sourcePosition: [UInt8], time: Int64)
   case marker(kind: UInt8, text: String)
+  case sequence(SequenceState)
   /// Reserved in format 1: known by kind, not yet by content.
   case reserved(kind: UInt8, UnsafeRawBufferPointer)
 
@@ -186,6 +203,11 @@ package enum Record {
     case RecordKind.progress:
       return .progress(sourcePosition: Array(try r.readCounted()), time: try r.readZigzag())
     case RecordKind.marker: return .marker(kind: try r.readByte(), text: try r.readString())
+    case RecordKind.sequence:
+      return .sequence(
+        SequenceState(
+          namespace: try r.readString(), name: try r.readString(), last: try r.readZigzag(),
+          increment: try r.readZigzag()))
     case RecordKind.statement, RecordKind.decision: return .reserved(kind: kind, payload)
     default:
       if kind >= RecordKind.optional { return nil }
@@ -242,6 +264,13 @@ extension ByteWriter {
     appendVarint(ddl.after)
     appendString(ddl.text)
     append(ddl.isRefreshed ? 1 : 0)
+  }
+
+  package mutating func append(_ sequence: SequenceState) {
+    appendString(sequence.namespace)
+    appendString(sequence.name)
+    appendZigzag(sequence.last)
+    appendZigzag(sequence.increment)
   }
 }
 

@@ -15,10 +15,14 @@ package struct TableSchema: Equatable, Sendable {
     /// Empty: the engine's default.
     package var collation: String
     package var defaultText: String?
+    /// PostgreSQL: what a type that is not built in rests on: the base type of a domain, `enum`, `record`, `range`,
+    /// `multirange`, `array`; empty for a built-in type.
+    package var baseType: String
+    package var identity: Identity
 
     package init(
       name: String, declaredType: String = "", isNotNull: Bool = false, keyOrdinal: Int = 0, collation: String = "",
-      defaultText: String? = nil
+      defaultText: String? = nil, baseType: String = "", identity: Identity = .none
     ) {
       self.name = name
       self.declaredType = declaredType
@@ -26,17 +30,31 @@ package struct TableSchema: Equatable, Sendable {
       self.keyOrdinal = keyOrdinal
       self.collation = collation
       self.defaultText = defaultText
+      self.baseType = baseType
+      self.identity = identity
     }
+  }
+
+  /// PostgreSQL's GENERATED … AS IDENTITY.
+  package enum Identity: UInt8, Sendable {
+    case none = 0
+    case byDefault = 1
+    case always = 2
   }
 
   package struct ForeignKey: Equatable, Sendable {
     package var columns: [Int]
+    /// PostgreSQL: the schema of the table that is referenced.
+    package var namespace: String
     package var table: String
     package var references: [String]
     package var onUpdate: String
     package var onDelete: String
-    package init(columns: [Int], table: String, references: [String], onUpdate: String, onDelete: String) {
+    package init(
+      columns: [Int], namespace: String = "", table: String, references: [String], onUpdate: String, onDelete: String
+    ) {
       self.columns = columns
+      self.namespace = namespace
       self.table = table
       self.references = references
       self.onUpdate = onUpdate
@@ -74,8 +92,16 @@ package struct TableSchema: Equatable, Sendable {
   package var columns: [Column]
   package var uniques: [[Int]]
   package var foreignKeys: [ForeignKey]
+  /// The statement, or statements, that create it in the engine's language, with what it needs (types, sequences).
   package var createText: String
   package var objects: [Object]
+  private var originals: [TableSchema] = []
+
+  /// The shape that the table has in the other engine from which Cairn brought it here; nil where it was born here.
+  package var original: TableSchema? {
+    get { originals.first }
+    set { originals = newValue.map { [$0] } ?? [] }
+  }
 
   package init(
     epoch: UInt64, engine: Engine, namespace: String = "", name: String, flags: Flags = [], columns: [Column],
@@ -133,6 +159,13 @@ extension ByteWriter {
       appendString(object.name)
       appendString(object.text)
     }
+    for column in schema.columns {
+      appendString(column.baseType)
+      append(column.identity.rawValue)
+    }
+    for key in schema.foreignKeys { appendString(key.namespace) }
+    append(schema.original == nil ? 0 : 1)
+    if let original = schema.original { append(original) }
   }
 
   private mutating func append(indexes: [Int]) {
@@ -178,6 +211,18 @@ extension ByteReader {
     for _ in 0..<(try readCount()) {
       schema.objects.append(.init(name: try readString(), text: try readString()))
     }
+    // What follows was added after the first trails were written.
+    guard !isAtEnd else { return schema }
+    for index in schema.columns.indices {
+      schema.columns[index].baseType = try readString()
+      let at = offset
+      guard let identity = TableSchema.Identity(rawValue: try readByte()) else {
+        throw DecodingError(offset: at, problem: "kind of identity column is unknown")
+      }
+      schema.columns[index].identity = identity
+    }
+    for index in schema.foreignKeys.indices { schema.foreignKeys[index].namespace = try readString() }
+    if try readByte() == 1 { schema.original = try readSchema() }
     return schema
   }
 

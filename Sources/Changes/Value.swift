@@ -122,3 +122,8 @@ package struct ImageView {
     return all
   }
 }
+
+extension Value {
+  /// Text as a string; empty for anything else.
+  package var string: String { if case .text(let bytes) = self { String(decoding: bytes, as: UTF8.self) } else { "" } }
+}

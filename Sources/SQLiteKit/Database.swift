@@ -110,14 +110,3 @@ package final class Database {
     }
   }
 }
-
-extension String {
-  /// As an SQL identifier in double quotes.
-  package var quotedName: String {
-    "\"" + split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
-  }
-  /// As an SQL string literal.
-  package var quotedText: String {
-    "'" + split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''") + "'"
-  }
-}

@@ -193,23 +193,6 @@ extension Database {
   }
 }
 
-extension TableSchema.Column {
-  /// SQLite's affinity of the declared type. Source: https://sqlite.org/datatype3.html, section 3.1.
-  package var affinity: String {
-    let type = declaredType.uppercased()
-    func has(_ part: String) -> Bool {
-      let (whole, part) = (Array(type.utf8), Array(part.utf8))
-      return whole.count >= part.count
-        && (0...whole.count - part.count).contains { Array(whole[$0..<$0 + part.count]) == part }
-    }
-    if has("INT") { return "INTEGER" }
-    if has("CHAR") || has("CLOB") || has("TEXT") { return "TEXT" }
-    if has("BLOB") || type.isEmpty { return "BLOB" }
-    if has("REAL") || has("FLOA") || has("DOUB") { return "REAL" }
-    return "NUMERIC"
-  }
-}
-
 extension [String] {
   /// The terms joined by an operator, in balanced parentheses: SQLite limits the depth of an expression to 1000.
   package func balanced(_ operation: String) -> String {
@@ -217,9 +200,4 @@ extension [String] {
     let (left, right) = (Array(prefix(count / 2)), Array(dropFirst(count / 2)))
     return "(\(left.balanced(operation))) \(operation) (\(right.balanced(operation)))"
   }
-}
-
-extension Value {
-  /// Text as a string; empty for anything else.
-  package var string: String { if case .text(let bytes) = self { String(decoding: bytes, as: UTF8.self) } else { "" } }
 }

@@ -50,7 +50,7 @@ struct Verification {
     case .refreshRow(let id, let image): try check(image, schema(id))
     case .refresh(let refresh): _ = try schema(refresh.schemaID)
     case .ddl(let ddl): for id in [ddl.before, ddl.after] where id > 0 { _ = try schema(id) }
-    case .schema, .progress, .marker, .reserved: break
+    case .schema, .progress, .marker, .sequence, .reserved: break
     }
   }
 

@@ -56,6 +56,11 @@ struct TrailRecordsJSON {
       ]
     case .marker(let kind, let text):
       return [("record", .text("marker")), ("kind", .integer(Int64(kind))), ("text", .text(text))]
+    case .sequence(let sequence):
+      return [
+        ("record", .text("sequence")), ("namespace", .text(sequence.namespace)), ("name", .text(sequence.name)),
+        ("last", .integer(sequence.last)), ("increment", .integer(sequence.increment)),
+      ]
     case .reserved(let kind, let bytes):
       return [("record", .text("reserved")), ("kind", .integer(Int64(kind))), ("payload", .text(bytes.hex))]
     }

@@ -32,6 +32,8 @@ struct TrailRecordsText {
     case .progress(let source, let time):
       return "  progress at \(UTCTime(time)), source position of \(source.count) bytes"
     case .marker(_, let text): return "  marker: \(shown(text))"
+    case .sequence(let sequence):
+      return "  sequence \(shown(sequence.namespace)).\(shown(sequence.name)): \(sequence.last)"
     case .reserved(let kind, let bytes): return "  record of kind \(kind), \(bytes.count) bytes"
     }
   }

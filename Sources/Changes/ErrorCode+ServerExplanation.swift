@@ -1,0 +1,114 @@
+// MARK: - PostgreSQL servers, and values between the engines
+
+extension ErrorCode {
+  var serverExplanation: Explanation {
+    switch self {
+    case .databaseUnreachable:
+      Explanation(
+        "the PostgreSQL server cannot be reached",
+        why: """
+          No server answers at the host and port of the URL, or it ended the connection: it is stopped, restarting, \
+          behind a firewall, or its name cannot be resolved. A replication that was running waits and connects again \
+          by itself; only one that is starting, or `--once`, gives up with this error.
+          """,
+        what: [
+          "Try the same URL with `psql`.",
+          "Check host and port in the URL, `listen_addresses` of the server, and the firewall.",
+          "Run again: it goes on where it stopped.",
+        ])
+    case .loginRefused:
+      Explanation(
+        "the PostgreSQL server refuses the login",
+        why: """
+          The role does not exist, its password is wrong or missing, or `pg_hba.conf` has no line that lets it in from \
+          here. A password is taken from the URL, from `PGPASSWORD`, the passfile (`~/.pgpass`) or a service file, as \
+          libpq does it.
+          """,
+        what: [
+          "Try the same URL with `psql`.",
+          "Check the user in the URL, and the line of the passfile for this host, port, database and user.",
+          "For capture, `pg_hba.conf` needs a line for the database itself; `replication` lines are not used.",
+        ])
+    case .privilegeMissing:
+      Explanation(
+        "the PostgreSQL role lacks a right",
+        why: """
+          The source needs a role with REPLICATION that owns the tables (for the publication) or finds one prepared. \
+          The target needs a role that may write the tables, create the schema `cairn`, and set \
+          `session_replication_role`. The message names what is missing; nothing was half done.
+          """,
+        what: [
+          "Run the statement in the hint, as the role that it names.",
+          "For capture: `ALTER ROLE name REPLICATION`, as a superuser.",
+          "For apply: `GRANT SET ON PARAMETER session_replication_role TO name`, as a superuser.",
+          "Run `cairn check --from URL --to URL`: it proves all rights at once.",
+        ])
+    case .serverSetting:
+      Explanation(
+        "a setting of the PostgreSQL server does not allow it",
+        why: """
+          Capture needs `wal_level = logical`, a free replication slot and a free WAL sender, a primary and not a \
+          standby; both ends need a database in UTF8 (a source may use another encoding, but not SQL_ASCII). The \
+          message names the setting and its value.
+          """,
+        what: [
+          "Run the statement in the hint as a superuser; `wal_level` and the limits need a restart of the server.",
+          "For a slot: drop one that nobody uses (`SELECT * FROM pg_replication_slots`), or raise the limit.",
+          "For the encoding: create a database with `TEMPLATE template0 ENCODING 'UTF8'`, and use that one.",
+        ])
+    case .slotLost:
+      Explanation(
+        "the replication slot is no longer where the trail ends",
+        why: """
+          The server no longer has the changes that come after the end of the trail: the slot was dropped, was \
+          invalidated by `max_slot_wal_keep_size`, was moved on by somebody else, or did not come along at a failover. \
+          To go on would silently lose what is in between.
+          """,
+        what: [
+          """
+          Run again with `--existing overwrite`: a new slot is made and every table is copied again, while changes \
+          are followed.
+          """,
+          "Raise `max_slot_wal_keep_size` if the slot was invalidated, or keep the replication running.",
+        ])
+    case .slotMissing:
+      Explanation(
+        "the replication slot is in use, or cannot be made",
+        why: """
+          Another process streams from the slot, or its creation waits for transactions that were open before: a slot \
+          begins at a moment when all of them have ended.
+          """,
+        what: [
+          "See who uses it: `SELECT * FROM pg_replication_slots`, `SELECT * FROM pg_stat_activity`.",
+          "End the long transaction that the message names, then run again.",
+        ])
+    case .valueMisfit:
+      Explanation(
+        "a value does not fit the type of its column at the target",
+        why: """
+          SQLite keeps any value in any column; PostgreSQL does not. The message names table, row, column, value and \
+          type. Nothing is altered in silence: the transaction was rolled back and apply stopped there. The same holds \
+          for text with a NUL character, or that is not UTF-8.
+          """,
+        what: [
+          "Mend the value at the source, or run again with `--misfit`:",
+          "`--misfit null` writes NULL in place of such values, and counts them.",
+          "`--misfit widen` makes the column `text` at the target (only in tables that Cairn created).",
+          "`--misfit 'stop,orders.note=null'` sets it for single columns.",
+        ])
+    default:
+      Explanation(
+        "two names of the source become one at the target",
+        why: """
+          SQLite to PostgreSQL folds names to lower case; PostgreSQL to SQLite drops `public.` and joins other schemas \
+          with `_`. Two tables, or two columns of one table, would then have the same name, so it is refused, with both \
+          names.
+          """,
+        what: [
+          "Rename one of them at the source.",
+          "Or leave one table out: `--tables '*,!NAME'`.",
+          "From SQLite, `--names keep` keeps names as they are.",
+        ])
+    }
+  }
+}

@@ -1,0 +1,58 @@
+import CPostgres
+import Changes
+import Glibc
+
+extension PostgresConnection {
+  /// Runs a `COPY … TO STDOUT`; `line` gets each row as the server sends it, without copying: with COPY's text format a
+  /// line and its line feed. Valid only during the call. An error of `line` cancels the COPY.
+  package func copyOut(_ sql: String, _ line: (UnsafeRawBufferPointer) throws -> Void) throws {
+    guard PQsendQuery(handle, sql) == 1 else { throw failure(sql) }
+    try beginCopy(sql, PGRES_COPY_OUT)
+    var buffer: UnsafeMutablePointer<CChar>?
+    while true {
+      let count = PQgetCopyData(handle, &buffer, 0)
+      guard count > 0 else {
+        if count == -2 { throw failure(sql) }
+        break
+      }
+      defer { PQfreemem(buffer) }
+      do { try line(UnsafeRawBufferPointer(start: buffer, count: Int(count))) } catch {
+        cancel()
+        while PQgetCopyData(handle, &buffer, 0) > 0 { PQfreemem(buffer) }
+        _ = try? finish(sql)
+        throw error
+      }
+    }
+    _ = try finish(sql)
+  }
+
+  /// Begins a `COPY … FROM STDIN`; then ``sendCopy(_:)``, then ``endCopy(error:)``.
+  package func beginCopyIn(_ sql: String) throws {
+    guard PQsendQuery(handle, sql) == 1 else { throw failure(sql) }
+    try beginCopy(sql, PGRES_COPY_IN)
+  }
+
+  private func beginCopy(_ sql: String, _ wanted: ExecStatusType) throws {
+    guard let result = try nextResult(sql) else { throw failure(sql) }
+    defer { PQclear(result) }
+    guard PQresultStatus(result) == wanted else {
+      let error = error(of: result, sql)
+      _ = try? finish(sql)
+      throw error
+    }
+  }
+
+  /// Sends bytes of COPY's text format; row borders need not be kept. What the server thinks of them is told at the end.
+  package func sendCopy(_ bytes: UnsafeRawBufferPointer) throws {
+    guard !bytes.isEmpty else { return }
+    guard PQputCopyData(handle, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), Int32(bytes.count)) == 1 else {
+      throw failure("COPY")
+    }
+  }
+
+  /// Ends a COPY FROM; with a reason, the server throws it away. Returns the rows that were copied.
+  @discardableResult package func endCopy(giveUp reason: String? = nil) throws -> Int64 {
+    guard PQputCopyEnd(handle, reason) == 1 else { throw failure("COPY") }
+    return try finish("COPY").touched
+  }
+}

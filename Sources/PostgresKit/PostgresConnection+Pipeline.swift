@@ -1,0 +1,107 @@
+import CPostgres
+import Changes
+import Glibc
+
+/// A value of a statement that is sent without copying it first: text as PostgreSQL reads it; nil for NULL.
+///
+/// The bytes must end with a NUL that is not counted.
+package typealias PostgresParameter = UnsafePointer<CChar>?
+
+extension PostgresConnection {
+  /// Sends many statements before the first answer is read (`PQenterPipelineMode`): a round trip for all of them.
+  ///
+  /// Queue with ``pipe(_:_:)`` and ``pipe(prepared:_:)``, then ``drain(_:)``. In one explicit transaction, a statement
+  /// that fails makes the server skip the rest of the batch.
+  ///
+  /// Source: https://www.postgresql.org/docs/15/libpq-pipeline-mode.html
+  package func enterPipeline() throws {
+    guard PQenterPipelineMode(handle) == 1 else { throw failure("pipeline") }
+    _ = PQsetnonblocking(handle, 1)
+  }
+
+  package func exitPipeline() throws {
+    _ = PQsetnonblocking(handle, 0)
+    guard PQexitPipelineMode(handle) == 1 else { throw failure("pipeline") }
+  }
+
+  /// Queues the preparation of a statement.
+  package func pipe(prepare name: String, _ sql: String) throws {
+    guard PQsendPrepare(handle, name, sql, 0, nil) == 1 else { throw failure(sql) }
+  }
+
+  /// Queues a statement.
+  package func pipe(_ sql: String, _ parameters: [PostgresParameter]) throws {
+    guard PQsendQueryParams(handle, sql, Int32(parameters.count), nil, parameters, nil, nil, 0) == 1 else {
+      throw failure(sql)
+    }
+  }
+
+  /// Queues a run of a prepared statement.
+  package func pipe(prepared name: String, _ parameters: [PostgresParameter]) throws {
+    guard PQsendQueryPrepared(handle, name, Int32(parameters.count), parameters, nil, nil, 0) == 1 else {
+      throw failure(name)
+    }
+  }
+
+  /// Ends the batch and reads the answers, in order: `answer` gets the number of the statement and the rows that it
+  /// touched; preparations count. Throws the first error, with the number of its statement, after everything is read.
+  package func drain(_ answer: (Int, Int64) throws -> Void) throws {
+    guard PQpipelineSync(handle) == 1 else { throw failure("pipeline") }
+    var index = 0
+    var failed: (any Error)?
+    while true {
+      try pump()
+      guard let result = PQgetResult(handle) else {
+        // The end of one statement's results.
+        index += 1
+        if PQstatus(handle) != CONNECTION_OK { throw failed ?? failure("pipeline") }
+        continue
+      }
+      defer { PQclear(result) }
+      switch PQresultStatus(result) {
+      case PGRES_PIPELINE_SYNC:
+        if let failed { throw failed }
+        return
+      case PGRES_PIPELINE_ABORTED: break
+      case PGRES_COMMAND_OK, PGRES_TUPLES_OK:
+        do { if failed == nil { try answer(index, Self.touched(result)) } } catch { failed = error }
+      default:
+        if failed == nil { failed = PostgresBatchError(index: index, error: error(of: result, "")) }
+      }
+    }
+  }
+
+  /// Sends what is queued as far as the server takes it, and reads what it has answered: neither side may wait for the
+  /// other with full buffers.
+  package func pump() throws {
+    while true {
+      let rest = PQflush(handle)
+      if rest < 0 { throw failure("pipeline") }
+      guard rest == 1 || PQisBusy(handle) == 1 else { return }
+      var entry = pollfd(
+        fd: PQsocket(handle), events: Int16(POLLIN) | (rest == 1 ? Int16(POLLOUT) : 0), revents: 0)
+      guard entry.fd >= 0 else { throw failure("pipeline") }
+      _ = poll(&entry, 1, 1000)
+      guard PQconsumeInput(handle) == 1 else { throw failure("pipeline") }
+    }
+  }
+
+  /// Pushes queued statements towards the server without waiting for answers.
+  package func flushPipeline() throws {
+    while true {
+      let rest = PQflush(handle)
+      if rest < 0 { throw failure("pipeline") }
+      if rest == 0 { return }
+      var entry = pollfd(fd: PQsocket(handle), events: Int16(POLLIN) | Int16(POLLOUT), revents: 0)
+      guard entry.fd >= 0 else { throw failure("pipeline") }
+      _ = poll(&entry, 1, 1000)
+      guard PQconsumeInput(handle) == 1 else { throw failure("pipeline") }
+    }
+  }
+}
+
+/// The first statement of a batch that failed, by its number in the batch, from 0.
+package struct PostgresBatchError: Error {
+  package let index: Int
+  package let error: PostgresError
+}

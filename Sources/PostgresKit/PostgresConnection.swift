@@ -1,0 +1,277 @@
+import CPostgres
+import Changes
+import Glibc
+
+/// A connection to one PostgreSQL database. Owns the `PGconn*`; for one thread.
+///
+/// Settings that change how values print are pinned: ISO dates in UTC, `postgres` intervals, exact floats, hexadecimal
+/// bytea, UTF-8, money without locale. So what is read in one session means the same in another.
+///
+/// Source: https://www.postgresql.org/docs/15/libpq.html
+package final class PostgresConnection {
+  package enum Purpose: Sendable {
+    case sql
+    /// For the streaming replication protocol, in one database.
+    case replication
+  }
+
+  /// Host and database, for people; never the password.
+  package let place: String
+  let handle: OpaquePointer
+  /// Once readable, a statement that is waited for is cancelled. Of a ``StopSignal``.
+  package var interrupt: Int32 = -1
+
+  /// The settings under which values are read and written.
+  private static let settings = [
+    "DateStyle=ISO,MDY", "IntervalStyle=postgres", "TimeZone=UTC", "extra_float_digits=3", "bytea_output=hex",
+    "lc_monetary=C", "search_path=pg_catalog", "xmloption=content", "standard_conforming_strings=on",
+    "default_transaction_isolation=read\\ committed", "default_transaction_deferrable=off",
+  ]
+
+  /// Connects (`PQconnectdbParams`). `uri` is anything libpq takes; passfile and service work as libpq has them.
+  ///
+  /// Errors: ``PostgresError``; without SQLSTATE where no server answered.
+  package init(_ uri: String, purpose: Purpose = .sql, application: String = "cairn") throws {
+    place = Self.place(of: uri)
+    var given = Self.options(of: uri)
+    let own = Self.settings.map { "-c \($0)" }.joined(separator: " ")
+    // Ours come last: of two, the last one counts.
+    given["options"] = (given["options"].map { $0 + " " } ?? "") + own
+    given["client_encoding"] = "UTF8"
+    given["application_name"] = application
+    given["connect_timeout"] = given["connect_timeout"] ?? "10"
+    given["keepalives_idle"] = given["keepalives_idle"] ?? "30"
+    given["tcp_user_timeout"] = given["tcp_user_timeout"] ?? "60000"
+    if purpose == .replication { given["replication"] = "database" }
+
+    let keys = given.keys.sorted()
+    let words = (keys + keys.compactMap { given[$0] }).map { strdup($0) }
+    defer { for word in words { free(word) } }
+    let names = words.prefix(keys.count).map { UnsafePointer($0) } + [nil]
+    let values = words.suffix(keys.count).map { UnsafePointer($0) } + [nil]
+    guard let opened = PQconnectdbParams(names, values, 0) else {
+      throw PostgresError(sqlState: "", message: "out of memory", place: place, isConnectionLost: true)
+    }
+    guard PQstatus(opened) == CONNECTION_OK else {
+      let message = Self.line(PQerrorMessage(opened))
+      PQfinish(opened)
+      throw Self.refusal(message, place)
+    }
+    handle = opened
+    _ = PQsetNoticeProcessor(opened, { _, _ in }, nil)
+  }
+
+  deinit { PQfinish(handle) }
+
+  /// libpq gives no SQLSTATE for a login that failed.
+  private static func refusal(_ message: String, _ place: String) -> PostgresError {
+    let known = [
+      ("password authentication failed", "28P01"), ("no password supplied", "28P01"), ("no pg_hba.conf entry", "28000"),
+      ("authentication failed", "28000"), ("is not permitted to log in", "28000"),
+      ("must be superuser or replication role to start walsender", "42501"), ("starting up", "57P03"),
+      ("shutting down", "57P03"), ("recovery mode", "57P03"), ("not yet accepting connections", "57P03"),
+      ("too many clients", "53300"), ("remaining connection slots", "53300"), ("too many connections", "53300"),
+      ("max_wal_senders", "53300"),
+    ]
+    var state = known.first { message.contains($0.0) }?.1 ?? ""
+    if state.isEmpty, message.contains("role \""), message.contains("does not exist") { state = "28000" }
+    if state.isEmpty, message.contains("database \""), message.contains("does not exist") { state = "3D000" }
+    return PostgresError(
+      sqlState: state, message: message, place: place, isConnectionLost: state.isEmpty || state == "57P03")
+  }
+
+  private static func options(of uri: String) -> [String: String] {
+    var error: UnsafeMutablePointer<CChar>?
+    guard let list = PQconninfoParse(uri, &error) else {
+      PQfreemem(error)
+      return ["dbname": uri]
+    }
+    defer { PQconninfoFree(list) }
+    var options: [String: String] = [:]
+    var next = list
+    while let key = next.pointee.keyword {
+      if let value = next.pointee.val { options[String(cString: key)] = String(cString: value) }
+      next += 1
+    }
+    return options
+  }
+
+  /// What is wrong with a connection URI; nil when libpq can read it. (`PQconninfoParse`)
+  package static func problem(with uri: String) -> String? {
+    var error: UnsafeMutablePointer<CChar>?
+    if let list = PQconninfoParse(uri, &error) {
+      PQconninfoFree(list)
+      return nil
+    }
+    defer { PQfreemem(error) }
+    return error.map { line($0) } ?? "it cannot be read"
+  }
+
+  /// Host and database of a URI as people name them.
+  package static func place(of uri: String) -> String {
+    let given = options(of: uri)
+    let user = given["user"].map { "\($0)@" } ?? ""
+    let host = given["host"] ?? given["hostaddr"] ?? given["service"].map { "service \($0)" } ?? "local"
+    let port = given["port"].map { ":\($0)" } ?? ""
+    return "postgresql://\(user)\(host)\(port)/\(given["dbname"] ?? given["user"] ?? "")"
+  }
+
+  // MARK: Statements
+
+  /// Of the server, such as 150018.
+  package var serverVersion: Int { Int(PQserverVersion(handle)) }
+  package var backendPID: Int32 { PQbackendPID(handle) }
+  package var isInTransaction: Bool { [PQTRANS_INTRANS, PQTRANS_INERROR].contains(PQtransactionStatus(handle)) }
+  package var isUsable: Bool { PQstatus(handle) == CONNECTION_OK }
+
+  /// Runs one or more statements without parameters; rows are dropped. Returns the rows that the last one touched.
+  @discardableResult package func execute(_ sql: String) throws -> Int64 {
+    guard PQsendQuery(handle, sql) == 1 else { throw failure(sql) }
+    return try finish(sql).touched
+  }
+
+  /// All rows of one statement, as text; nil stands for NULL. Parameters are text, `$1…`; their types are inferred.
+  @discardableResult package func query(_ sql: String, _ parameters: [String?] = []) throws -> [[String?]] {
+    try sendParameters(sql, parameters)
+    return try finish(sql).rows
+  }
+
+  /// The first column of the first row; nil when there is none, or it is NULL.
+  package func first(_ sql: String, _ parameters: [String?] = []) throws -> String? {
+    try query(sql, parameters).first?.first ?? nil
+  }
+
+  /// Runs one statement with parameters; returns the rows that it touched.
+  @discardableResult package func run(_ sql: String, _ parameters: [String?]) throws -> Int64 {
+    try sendParameters(sql, parameters)
+    return try finish(sql).touched
+  }
+
+  /// Runs `body` between BEGIN and COMMIT; any error rolls back.
+  package func transaction<T>(_ begin: String = "BEGIN", _ body: () throws -> T) throws -> T {
+    try execute(begin)
+    do {
+      let result = try body()
+      try execute("COMMIT")
+      return result
+    } catch {
+      rollback()
+      throw error
+    }
+  }
+
+  /// Ends an open transaction, whatever state it is in; a lost connection has none.
+  package func rollback() {
+    if isUsable, isInTransaction { _ = try? execute("ROLLBACK") }
+  }
+
+  private func sendParameters(_ sql: String, _ parameters: [String?]) throws {
+    let words = parameters.map { $0.map { strdup($0) } ?? nil }
+    defer { for word in words { free(word) } }
+    let values = words.map { UnsafePointer<CChar>($0) }
+    guard PQsendQueryParams(handle, sql, Int32(parameters.count), nil, values, nil, nil, 0) == 1 else {
+      throw failure(sql)
+    }
+  }
+
+  /// Takes all results of what was sent; throws the first error.
+  func finish(_ sql: String) throws -> (rows: [[String?]], touched: Int64) {
+    var rows: [[String?]] = []
+    var touched: Int64 = 0
+    var error: PostgresError?
+    while let result = try nextResult(sql) {
+      defer { PQclear(result) }
+      switch PQresultStatus(result) {
+      case PGRES_TUPLES_OK, PGRES_SINGLE_TUPLE: rows += Self.rows(result)
+      case PGRES_COMMAND_OK, PGRES_EMPTY_QUERY: break
+      case PGRES_COPY_IN, PGRES_COPY_OUT, PGRES_COPY_BOTH: return (rows, 0)
+      default: error = error ?? self.error(of: result, sql)
+      }
+      touched = Self.touched(result)
+    }
+    if let error { throw error }
+    return (rows, touched)
+  }
+
+  /// Waits for the next result without blocking in libpq, so that ``interrupt`` is heard.
+  func nextResult(_ sql: String) throws -> OpaquePointer? {
+    var isCancelled = false
+    while PQisBusy(handle) == 1 {
+      if PQflush(handle) < 0 { throw failure(sql) }
+      try waitForInput(sql, &isCancelled)
+      guard PQconsumeInput(handle) == 1 else { throw failure(sql) }
+    }
+    return PQgetResult(handle)
+  }
+
+  private func waitForInput(_ sql: String, _ isCancelled: inout Bool) throws {
+    var entries = [
+      pollfd(fd: PQsocket(handle), events: Int16(POLLIN), revents: 0),
+      pollfd(fd: isCancelled ? -1 : interrupt, events: Int16(POLLIN), revents: 0),
+    ]
+    guard PQsocket(handle) >= 0 else { throw failure(sql) }
+    _ = poll(&entries, 2, 1000)
+    guard entries[1].revents != 0 else { return }
+    isCancelled = true
+    cancel()
+  }
+
+  /// Asks the server to cancel what runs on this connection (`PQcancel`).
+  package func cancel() {
+    guard let request = PQgetCancel(handle) else { return }
+    defer { PQfreeCancel(request) }
+    var message = [CChar](repeating: 0, count: 256)
+    _ = PQcancel(request, &message, 256)
+  }
+
+  static func rows(_ result: OpaquePointer) -> [[String?]] {
+    let columns = PQnfields(result)
+    return (0..<PQntuples(result)).map { row in
+      (0..<columns).map { column in
+        PQgetisnull(result, row, column) == 1 ? nil : PQgetvalue(result, row, column).map { String(cString: $0) }
+      }
+    }
+  }
+
+  static func touched(_ result: OpaquePointer) -> Int64 {
+    PQcmdTuples(result).flatMap { Int64(String(cString: $0)) } ?? 0
+  }
+
+  // MARK: Errors
+
+  func failure(_ sql: String) -> PostgresError {
+    var error = PostgresError(
+      sqlState: "", message: Self.line(PQerrorMessage(handle)), place: place,
+      isConnectionLost: PQstatus(handle) != CONNECTION_OK)
+    if error.message.isEmpty { error.message = "the connection was lost" }
+    error.sql = sql
+    return error
+  }
+
+  func error(of result: OpaquePointer, _ sql: String) -> PostgresError {
+    // Values of PG_DIAG_…, which are characters in C.
+    func field(_ code: Character) -> String {
+      code.asciiValue.flatMap { PQresultErrorField(result, Int32($0)) }.map { String(cString: $0) } ?? ""
+    }
+    var error = PostgresError(
+      sqlState: field("C"), message: field("M"), place: place, isConnectionLost: PQstatus(handle) != CONNECTION_OK)
+    if error.message.isEmpty { error.message = Self.line(PQresultErrorMessage(result)) }
+    if error.message.isEmpty { error.message = "the connection was lost" }
+    (error.detail, error.hint) = (field("D"), field("H"))
+    (error.table, error.column, error.constraint) = (field("t"), field("c"), field("n"))
+    error.sql = sql
+    return error
+  }
+
+  /// A message of libpq in one line.
+  static func line(_ text: UnsafePointer<CChar>?) -> String {
+    guard let text else { return "" }
+    let lines = String(cString: text).split(separator: "\n").map { $0.drop { $0 == "\t" || $0 == " " } }
+    return lines.joined(separator: " ")
+  }
+}
+
+extension String {
+  /// As a literal of PostgreSQL, with standard_conforming_strings.
+  package var postgresLiteral: String { quotedText }
+}
