@@ -35,6 +35,8 @@ pkg-config --exists sqlite3      libsqlite3-dev
 pkg-config --exists libzstd      libzstd-dev
 pkg-config --exists libcrypto    libssl-dev
 pkg-config --exists libpq        libpq-dev
+/usr/bin/psql --version          postgresql-client
+ls /usr/lib/postgresql/*/bin/initdb   postgresql
 test -e /usr/include/stdlib.h    libc6-dev
 endef
 export NEEDS
@@ -57,7 +59,14 @@ setup:
 	    sudo=sudo; \
 	  fi; \
 	  echo "setup: installing$$missing"; \
-	  install="$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends$$missing"; \
+	  case "$$missing" in *" postgresql"*) \
+	    if [ ! -e /etc/postgresql-common/createcluster.conf ]; then \
+	      $$sudo mkdir -p /etc/postgresql-common; \
+	      echo 'create_main_cluster = false' | $$sudo tee /etc/postgresql-common/createcluster.conf >/dev/null; \
+	    fi;; \
+	  esac; \
+	  install="$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends \
+	    -o Dpkg::Options::=--force-confold$$missing"; \
 	  $$install </dev/null || { $$sudo apt-get update -q </dev/null && $$install </dev/null; }; \
 	fi
 	@if ! command -v $(SWIFT) >/dev/null; then \

@@ -52,16 +52,18 @@ let package = Package(
       name: "cairn-bench", dependencies: ["Changes", "SystemKit", "SQLiteKit", "Trails", "Capturing"],
       swiftSettings: strict),
 
+    .target(name: "TestServers", path: "Tests/TestServers", swiftSettings: strict),
+    tests("TestServersTests", ["TestServers"]),
     tests("ChangesTests", ["Changes"]),
     .testTarget(
       name: "TrailsTests", dependencies: ["Trails", "Changes", "SystemKit", "CodecKit"],
       resources: [.copy("Golden")], swiftSettings: strict),
     tests("SQLiteKitTests", ["SQLiteKit", "Changes"]),
-    tests("PostgresKitTests", ["PostgresKit", "Changes"]),
+    tests("PostgresKitTests", ["TestServers", "PostgresKit", "Changes"]),
     tests("MappingTests", ["Mapping", "Changes", "SQLiteKit"]),
-    tests("CapturingTests", ["Capturing", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
-    tests("ApplyingTests", ["Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
-    tests("OperatingTests", ["Operating", "Changes", "SQLiteKit", "Trails"]),
-    tests("ScenarioTests", ["SQLiteKit"]),
+    tests("CapturingTests", ["TestServers", "Capturing", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
+    tests("ApplyingTests", ["TestServers", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
+    tests("OperatingTests", ["TestServers", "Operating", "Changes", "SQLiteKit", "Trails"]),
+    tests("ScenarioTests", ["TestServers", "SQLiteKit"]),
   ]
 )

@@ -191,6 +191,7 @@ func describe(_ record: Record) throws -> String {
   case .refreshRow(let id, let image): "row \(id) \(try image.values())"
   case .ddl(let ddl): "ddl \(ddl)"
   case .progress(let position, let time): "progress \(position) \(time)"
+  case .sequence(let sequence): "sequence \(sequence)"
   case .marker(let kind, let text): "marker \(kind) \(text)"
   case .reserved(let kind, let bytes): "reserved \(kind) \(bytes.count)"
   }

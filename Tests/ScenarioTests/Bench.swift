@@ -1,4 +1,5 @@
 import Foundation
+import TestServers
 import Testing
 
 /// Full size with CAIRN_SOAK=1, otherwise reduced.
@@ -84,18 +85,13 @@ final class Bench {
     return Outcome(status: process.terminationStatus, output: text(name + ".out"), errors: text(name + ".err"))
   }
 
-  func wait(_ process: Child, seconds: Double = 120) {
-    let limit = Date().addingTimeInterval(seconds)
-    while process.isRunning, Date() < limit { usleep(5000) }
-    process.signal(SIGKILL)
-    process.waitUntilExit()
-  }
+  func wait(_ process: Child, seconds: Double = 120) { process.wait(seconds: seconds) }
 
   // MARK: The programs
 
   func sqlite(_ database: String, _ sql: String) throws -> String {
     let outcome = try run("/usr/bin/sqlite3", ["-bail", "-cmd", ".timeout 10000", database, sql])
-    guard outcome.status == 0 else { throw Failed("sqlite3 \(database): \(outcome.errors)") }
+    guard outcome.status == 0 else { throw TestFailure("sqlite3 \(database): \(outcome.errors)") }
     return outcome.output
   }
 
@@ -103,7 +99,7 @@ final class Bench {
   func makeSample(_ name: String = "source.db", mode: String = "wal") throws {
     _ = try sqlite(name, "PRAGMA journal_mode = \(mode)")
     let outcome = try run("/usr/bin/sqlite3", ["-bail", name, ".read '\(Self.root)/docs/demo/sample.sql'"])
-    guard outcome.status == 0 else { throw Failed(outcome.errors) }
+    guard outcome.status == 0 else { throw TestFailure(outcome.errors) }
   }
 
   var replicateArguments: [String] {
@@ -146,11 +142,6 @@ final class Bench {
       usleep(20_000)
     }
     return false
-  }
-
-  struct Failed: Error, CustomStringConvertible {
-    let description: String
-    init(_ description: String) { self.description = description }
   }
 }
 

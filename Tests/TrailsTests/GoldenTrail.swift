@@ -144,6 +144,9 @@ enum GoldenTrail {
       payload.appendCounted(position)
       payload.appendZigzag(time)
       try writer.append(kind: RecordKind.progress, payload.bytes)
+    case .sequence(let sequence):
+      payload.append(sequence)
+      try writer.append(kind: RecordKind.sequence, payload.bytes)
     case .marker(let kind, let text):
       payload.append(kind)
       payload.appendString(text)

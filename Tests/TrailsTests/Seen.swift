@@ -11,6 +11,7 @@ enum Seen: Equatable {
   case row(schema: UInt64, [Value?])
   case ddl(DDL)
   case progress([UInt8], Int64)
+  case sequence(SequenceState)
   case marker(UInt8, String)
   case reserved(UInt8, [UInt8])
 
@@ -27,6 +28,7 @@ enum Seen: Equatable {
     case .refreshRow(let id, let image): self = .row(schema: id, try image.values())
     case .ddl(let ddl): self = .ddl(ddl)
     case .progress(let position, let time): self = .progress(position, time)
+    case .sequence(let sequence): self = .sequence(sequence)
     case .marker(let kind, let text): self = .marker(kind, text)
     case .reserved(let kind, let payload): self = .reserved(kind, Array(payload))
     }

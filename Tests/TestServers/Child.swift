@@ -3,15 +3,16 @@ import Glibc
 
 /// A child process, without a thread or a descriptor of its own: Foundation's Process keeps some of both, and hundreds of
 /// children are started here. For one thread.
-final class Child {
-  let processIdentifier: pid_t
+package final class Child {
+  package let processIdentifier: pid_t
   /// The wait status, once it has ended.
   private var ended: Int32?
 
-  /// Starts `program` in `folder`; output and errors go to files.
-  init(
-    _ program: String, _ arguments: [String], folder: String, environment: [String: String], output: String,
-    errors: String
+  /// Starts `program` in `folder`; its input comes from a file, output and errors go to files.
+  package init(
+    _ program: String, _ arguments: [String], folder: String, environment: [String: String],
+    input: String = "/dev/null",
+    output: String, errors: String
   ) throws {
     var actions = posix_spawn_file_actions_t()
     var attributes = posix_spawnattr_t()
@@ -21,7 +22,7 @@ final class Child {
       posix_spawn_file_actions_destroy(&actions)
       posix_spawnattr_destroy(&attributes)
     }
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0)
+    posix_spawn_file_actions_addopen(&actions, 0, input, O_RDONLY, 0)
     posix_spawn_file_actions_addopen(&actions, 1, output, O_WRONLY | O_CREAT | O_TRUNC, 0o644)
     posix_spawn_file_actions_addopen(&actions, 2, errors, O_WRONLY | O_CREAT | O_TRUNC, 0o644)
     // The threads that run tests block signals, and a child would inherit that.
@@ -38,7 +39,7 @@ final class Child {
         posix_spawn(&process, "/usr/bin/env", &actions, &attributes, words, variables)
       }
     }
-    guard code == 0 else { throw Bench.Failed("cannot start \(program): \(String(cString: strerror(code)))") }
+    guard code == 0 else { throw TestFailure("cannot start \(program): \(String(cString: strerror(code)))") }
     processIdentifier = process
   }
 
@@ -60,7 +61,7 @@ final class Child {
     return body(array)
   }
 
-  var isRunning: Bool {
+  package var isRunning: Bool {
     guard ended == nil else { return false }
     var status: Int32 = 0
     guard waitpid(processIdentifier, &status, WNOHANG) != 0 else { return true }
@@ -68,17 +69,25 @@ final class Child {
     return false
   }
 
-  func signal(_ number: Int32) { if isRunning { kill(processIdentifier, number) } }
+  package func signal(_ number: Int32) { if isRunning { kill(processIdentifier, number) } }
 
-  func waitUntilExit() {
+  package func waitUntilExit() {
     guard ended == nil else { return }
     var status: Int32 = 0
     while waitpid(processIdentifier, &status, 0) < 0, errno == EINTR {}
     ended = status
   }
 
+  /// Waits for its end; one that takes longer than `seconds` is killed, which shows as its status.
+  package func wait(seconds: Double) {
+    let limit = Date().addingTimeInterval(seconds)
+    while isRunning, Date() < limit { usleep(5000) }
+    signal(SIGKILL)
+    waitUntilExit()
+  }
+
   /// The exit status, or 128 and the number of the signal that ended it.
-  var terminationStatus: Int32 {
+  package var terminationStatus: Int32 {
     guard let ended else { return -1 }
     return ended & 0x7f == 0 ? ended >> 8 & 0xff : 128 + ended & 0x7f
   }

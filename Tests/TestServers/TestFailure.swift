@@ -1,0 +1,5 @@
+/// What went wrong in a program that tests need, for people.
+package struct TestFailure: Error, CustomStringConvertible {
+  package let description: String
+  package init(_ description: String) { self.description = description }
+}
