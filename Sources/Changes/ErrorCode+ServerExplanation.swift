@@ -91,7 +91,7 @@ extension ErrorCode {
           for text with a NUL character, or that is not UTF-8.
           """,
         what: [
-          "Mend the value at the source, or run again with `--misfit`:",
+          "Mend the value at the source, or run again with `--misfit`.",
           "`--misfit null` writes NULL in place of such values, and counts them.",
           "`--misfit widen` makes the column `text` at the target (only in tables that Cairn created).",
           "`--misfit 'stop,orders.note=null'` sets it for single columns.",

@@ -20,8 +20,8 @@ struct Samples: CustomStringConvertible {
     var payload: [UInt8]
     /// As ``describe(_:)`` gives it.
     var text: String
-    /// Bytes at the end that older trails do not have.
-    var optionalBytes = 0
+    /// Where the record ended in older trails, in bytes.
+    var olderEnds: [Int] = []
   }
 
   let seed: UInt64
@@ -69,22 +69,41 @@ struct Samples: CustomStringConvertible {
       dependencies: (0..<int(0...3)).map { _ in .init(origin: text(), number: number()) })
   }
 
-  mutating func schema() -> TableSchema {
+  mutating func schema(canHaveOriginal: Bool = true) -> TableSchema {
     let columns = (0..<int(1...6)).map { index in
       TableSchema.Column(
         name: "c\(index)" + text(), declaredType: text(), isNotNull: bool(), keyOrdinal: int(0...3),
-        collation: bool() ? "" : "NOCASE", defaultText: bool() ? nil : text())
+        collation: bool() ? "" : "NOCASE", defaultText: bool() ? nil : text(), baseType: bool() ? "" : text(),
+        identity: .init(rawValue: UInt8(int(0...2))) ?? .none)
     }
-    return TableSchema(
+    var schema = TableSchema(
       epoch: number(), engine: bool() ? .sqlite : .postgres, namespace: bool() ? "" : text(), name: text(),
       flags: .init(rawValue: UInt64(int(0...31))), columns: columns,
       uniques: (0..<int(0...2)).map { _ in (0..<int(1...3)).map { _ in int(0...columns.count - 1) } },
       foreignKeys: (0..<int(0...2)).map { _ in
         .init(
-          columns: [int(0...columns.count - 1)], table: text(), references: bool() ? [] : [text()],
+          columns: [int(0...columns.count - 1)], namespace: bool() ? "" : text(), table: text(),
+          references: bool() ? [] : [text()],
           onUpdate: "NO ACTION", onDelete: "CASCADE")
       },
       createText: text(), objects: (0..<int(0...2)).map { _ in .init(name: text(), text: text()) })
+    if canHaveOriginal, int(0...3) == 0 { schema.original = self.schema(canHaveOriginal: false) }
+    return schema
+  }
+
+  /// How many bytes at the end of a schema older trails do not have; of its original, which comes last, as well.
+  private func bytesOfLater(_ schema: TableSchema) -> [Int] {
+    var writer = ByteWriter(capacity: 1)
+    for column in schema.columns {
+      writer.appendString(column.baseType)
+      writer.append(column.identity.rawValue)
+    }
+    for key in schema.foreignKeys { writer.appendString(key.namespace) }
+    writer.append(UInt8(0))
+    guard let original = schema.original else { return [writer.bytes.count] }
+    var whole = ByteWriter(capacity: 1)
+    whole.append(original)
+    return [writer.bytes.count + whole.bytes.count] + bytesOfLater(original)
   }
 
   mutating func refresh() -> Refresh {
@@ -105,7 +124,7 @@ struct Samples: CustomStringConvertible {
 
   mutating func record() -> Sample {
     var writer = ByteWriter(capacity: 1)
-    switch int(0...8) {
+    switch int(0...9) {
     case 0:
       let header = header()
       writer.append(header)
@@ -119,7 +138,9 @@ struct Samples: CustomStringConvertible {
       let (id, schema) = (number(), schema())
       writer.appendVarint(id)
       writer.append(schema)
-      return sample(RecordKind.schema, writer, "schema \(id) \(schema)")
+      var result = sample(RecordKind.schema, writer, "schema \(id) \(schema)")
+      result.olderEnds = bytesOfLater(schema).map { result.payload.count - $0 }
+      return result
     case 3: return change()
     case 4:
       let refresh = refresh()
@@ -135,13 +156,18 @@ struct Samples: CustomStringConvertible {
       let ddl = DDL(action: action, before: number(), after: number(), text: text(), isRefreshed: bool())
       writer.append(ddl)
       var result = sample(RecordKind.ddl, writer, "ddl \(ddl)")
-      result.optionalBytes = 1
+      result.olderEnds = [result.payload.count - 1]
       return result
     case 7:
       let (position, time) = (bytes(int(0...30)), Int64(bitPattern: number()))
       writer.appendCounted(position)
       writer.appendZigzag(time)
       return sample(RecordKind.progress, writer, "progress \(position) \(time)")
+    case 8:
+      let sequence = SequenceState(
+        namespace: text(), name: text(), last: Int64(bitPattern: number()), increment: Int64(bitPattern: number()))
+      writer.append(sequence)
+      return sample(RecordKind.sequence, writer, "sequence \(sequence)")
     default:
       let text = text()
       writer.append(UInt8(1))
