@@ -438,16 +438,3 @@ package final class SQLiteApply {
     return parts.joined(separator: ", ") + (table.schema.key.isEmpty ? ", …" : "")
   }
 }
-
-extension Value {
-  /// Short, for messages.
-  fileprivate var shown: String {
-    switch self {
-    case .null: "NULL"
-    case .integer(let n): String(n)
-    case .real(let r): String(r)
-    case .text(let b), .exact(let b): "'" + String(decoding: b.prefix(40), as: UTF8.self) + (b.count > 40 ? "…'" : "'")
-    case .blob(let b): "x'" + b.prefix(20).hex + (b.count > 20 ? "…'" : "'")
-    }
-  }
-}

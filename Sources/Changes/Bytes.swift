@@ -49,7 +49,8 @@ package struct ByteWriter: ~Copyable {
     capacity = wanted
   }
 
-  @inlinable mutating func reserve(_ more: Int) {
+  /// Makes room, so that what is appended next does not move what is there.
+  @inlinable package mutating func reserve(_ more: Int) {
     if _count + more > capacity { grow(to: _count + more) }
   }
 

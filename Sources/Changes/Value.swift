@@ -127,3 +127,28 @@ extension Value {
   /// Text as a string; empty for anything else.
   package var string: String { if case .text(let bytes) = self { String(decoding: bytes, as: UTF8.self) } else { "" } }
 }
+
+extension Value {
+  /// Calls `body` with the value as images have it.
+  package func withView<T>(_ body: (ColumnView) -> T) -> T {
+    switch self {
+    case .null: body(.null)
+    case .integer(let n): body(.integer(n))
+    case .real(let r): body(.real(r))
+    case .text(let b): b.withUnsafeBytes { body(.text($0)) }
+    case .blob(let b): b.withUnsafeBytes { body(.blob($0)) }
+    case .exact(let b): b.withUnsafeBytes { body(.exact($0)) }
+    }
+  }
+
+  /// Short, for messages.
+  package var shown: String {
+    switch self {
+    case .null: "NULL"
+    case .integer(let n): String(n)
+    case .real(let r): String(r)
+    case .text(let b), .exact(let b): "'" + String(decoding: b.prefix(40), as: UTF8.self) + (b.count > 40 ? "…'" : "'")
+    case .blob(let b): "x'" + b.prefix(20).hex + (b.count > 20 ? "…'" : "'")
+    }
+  }
+}

@@ -1,7 +1,77 @@
+import Changes
+
 /// How names of one engine become names of the other (`names` in conf).
 package enum NamePolicy: String, Sendable, CaseIterable {
   /// SQLite to PostgreSQL folds to lower case.
   case fold
   /// As they are.
   case keep
+
+  /// The longest name that PostgreSQL keeps whole, in bytes.
+  package static let postgresNameBytesMax = 63
+
+  /// The name in PostgreSQL of a table, column or index of SQLite. A longer one than PostgreSQL keeps ends in a hash of
+  /// the whole, so that two of them stay two.
+  package func postgresName(_ name: String) -> String {
+    let whole = self == .fold ? name.asciiLowercased : name
+    guard whole.utf8.count > Self.postgresNameBytesMax else { return whole }
+    var hash: UInt32 = 0x811c_9dc5
+    for byte in whole.utf8 { hash = (hash ^ UInt32(byte)) &* 0x0100_0193 }
+    var head = ""
+    for letter in whole.unicodeScalars {
+      guard head.utf8.count + String(letter).utf8.count <= Self.postgresNameBytesMax - 9 else { break }
+      head.unicodeScalars.append(letter)
+    }
+    return head + "_" + UInt64(hash).hex(8)
+  }
+
+  /// The name in SQLite of a table or index of PostgreSQL: schemas other than `public` become part of it.
+  package static func sqliteName(namespace: String, name: String) -> String {
+    namespace.isEmpty || namespace == "public" ? name : "\(namespace)_\(name)"
+  }
+}
+
+extension String {
+  /// Letters outside of ASCII stay: neither engine folds them.
+  package var asciiLowercased: String {
+    String(decoding: utf8.map { (0x41...0x5a).contains($0) ? $0 + 0x20 : $0 }, as: UTF8.self)
+  }
+
+  /// As an identifier of PostgreSQL, in quotes where they are needed.
+  package var postgresIdentifier: String {
+    let isPlain =
+      utf8.enumerated().allSatisfy { index, byte in
+        (0x61...0x7a).contains(byte) || byte == 0x5f || (index > 0 && (0x30...0x39).contains(byte))
+      } && !isEmpty && !Self.postgresReserved.contains(self)
+    return isPlain ? self : quotedName
+  }
+
+  /// Words that cannot be the name of a column or table without quotes.
+  ///
+  /// Source: https://www.postgresql.org/docs/current/sql-keywords-appendix.html
+  private static let postgresReserved: Set<String> = Set(
+    """
+    all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation
+    column concurrently constraint create cross current_catalog current_date current_role current_schema current_time
+    current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign freeze
+    from full grant group having ilike in initially inner intersect into is isnull join lateral leading left like limit
+    localtime localtimestamp natural not notnull null offset on only or order outer overlaps placing primary references
+    returning right select session_user similar some symmetric system_user table tablesample then to trailing true
+    union unique user using variadic verbose when where window with
+    between bigint bit boolean char character coalesce dec decimal exists extract float greatest grouping inout int
+    integer interval json_array json_arrayagg json_object json_objectagg json_scalar json_serialize least merge_action
+    national nchar none normalize nullif numeric out overlay position precision real row setof smallint substring time
+    timestamp treat trim values varchar xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse
+    xmlpi xmlroot xmlserialize xmltable
+    """.split { $0 == " " || $0 == "\n" }.map(String.init))
+}
+
+extension TableSchema {
+  /// The table with its schema, as PostgreSQL takes it in a statement.
+  package var postgresIdentifier: String {
+    (namespace.isEmpty ? "" : namespace.postgresIdentifier + ".") + name.postgresIdentifier
+  }
+
+  /// As people call it: `sales.orders`, `orders`.
+  package var fullName: String { namespace.isEmpty ? name : "\(namespace).\(name)" }
 }

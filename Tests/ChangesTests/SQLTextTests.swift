@@ -1,4 +1,4 @@
-import SQLiteKit
+import Changes
 import Testing
 
 /// Statements are taken apart as SQLite's own tokenizer would.

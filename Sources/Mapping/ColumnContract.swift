@@ -1,0 +1,101 @@
+import Changes
+
+/// What becomes of the values of one column on their way: told before anything starts.
+package struct ColumnContract: Equatable, Sendable {
+  package enum Verdict: Equatable, Sendable {
+    /// Every value that the target takes is equal to the source's.
+    case lossless
+    /// In this way it is not.
+    case lossy(String)
+    /// No value of the source's type has a place in the target's.
+    case refused(String)
+  }
+
+  package let column: String
+  package let sourceType: String
+  package let targetType: String
+  package let verdict: Verdict
+  /// Values for which the policy is asked since the target's type does not hold them; empty where there are none.
+  package let misfits: String
+
+  package init(column: String, sourceType: String, targetType: String, verdict: Verdict, misfits: String = "") {
+    self.column = column
+    self.sourceType = sourceType
+    self.targetType = targetType
+    self.verdict = verdict
+    self.misfits = misfits
+  }
+
+  /// Of a PostgreSQL column that is kept in SQLite.
+  package init(toSQLite column: TableSchema.Column) {
+    let declared = SQLiteValue(from: column).declaredType
+    self.init(
+      column: column.name, sourceType: column.declaredType, targetType: declared.isEmpty ? "no type" : declared,
+      verdict: .lossless)
+  }
+
+  /// Of any column that goes into a column of PostgreSQL. `original`: it came from there, and keeps that type's texts.
+  package init(_ column: TableSchema.Column, of engine: Engine, to type: PostgresType, original: Bool = false) {
+    let declared = column.declaredType.isEmpty ? "no type" : column.declaredType
+    guard engine == .sqlite else {
+      let isSame = column.declaredType == type.name
+      self.init(
+        column: column.name, sourceType: declared, targetType: type.name,
+        verdict: isSame ? .lossless : Self.change(type), misfits: isSame ? "" : Self.misfits(type))
+      return
+    }
+    self.init(
+      column: column.name, sourceType: declared, targetType: type.name, verdict: Self.verdict(column, type, original),
+      misfits: Self.misfits(type))
+  }
+
+  private static func verdict(_ column: TableSchema.Column, _ type: PostgresType, _ original: Bool) -> Verdict {
+    if original { return .lossless }
+    let declared = column.declaredType.uppercased()
+    let isOpen = declared.isEmpty || declared == "ANY"
+    if column.affinity == "BLOB", !isOpen, type.kind != .bytea { return .refused("a blob is not \(type.name)") }
+    if type.kind == .bytea, !isOpen, PostgresType(declaration: declared).kind != .bytea {
+      return .refused("only blobs are bytea")
+    }
+    if type.isCollatable {
+      if isOpen || ["INTEGER", "REAL", "NUMERIC"].contains(column.affinity) {
+        return .lossy("numbers become their text: 5 and '5' are one")
+      }
+    }
+    return change(type)
+  }
+
+  /// What the type does to values that it takes.
+  private static func change(_ type: PostgresType) -> Verdict {
+    switch type.kind {
+    case .bpchar: .lossy("padded with spaces to its length")
+    case .jsonb: .lossy("order of keys, duplicate keys and spaces are not kept")
+    case .money: .lossy("rounded and spelled as lc_monetary says")
+    default: .lossless
+    }
+  }
+
+  private static func misfits(_ type: PostgresType) -> String {
+    switch type.kind {
+    case .bool: "all but 0, 1, t, f, true, false"
+    case .int2, .int4, .int8, .oid: "all but integers in its range"
+    case .numeric(nil): "all but numbers"
+    case .numeric(let digits?):
+      "all but numbers with \(digits.scale) digits after the point, \(digits.precision) in all"
+    case .float4: "all but numbers that 32 bits hold exactly"
+    case .float8: "all but numbers; integers that 64 bits of floating point do not hold exactly"
+    case .text: "blobs; text with NUL or that is not UTF-8"
+    case .varchar(let length), .bpchar(let length):
+      "blobs; text with NUL or that is not UTF-8" + (length.map { "; more than \($0) characters" } ?? "")
+    case .bytea: "all but blobs"
+    case .date: "all but dates such as 2024-05-31"
+    case .time, .timetz: "all but times such as 09:30:00"
+    case .timestamp(let digits), .timestamptz(let digits):
+      "all but times such as 2024-05-31 09:30:00, with at most \(digits) digits after the seconds"
+    case .uuid: "all but UUIDs in lower case"
+    case .json, .jsonb: "all but JSON"
+    case .interval, .xml, .money, .bit, .inet, .array, .range, .enumeration, .record, .other:
+      "all but what PostgreSQL reads as \(type.name)"
+    }
+  }
+}

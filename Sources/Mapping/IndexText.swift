@@ -1,0 +1,57 @@
+import Changes
+
+/// A CREATE INDEX statement over plain columns, taken apart.
+struct IndexText {
+  struct Term: Equatable {
+    /// Index among the table's columns.
+    let column: Int
+    let isDescending: Bool
+  }
+  let isUnique: Bool
+  let terms: [Term]
+
+  /// Nil for an index over expressions, over part of the rows, under a collation or operators of its own, or of another
+  /// method than btree.
+  init?(_ text: String, columns: [String], engine: Engine) {
+    let bytes = Array(text.utf8)
+    let tokens = SQLText.tokens(bytes)
+    guard let on = tokens.firstIndex(where: { $0.word == "ON" }),
+      let open = tokens[on...].firstIndex(where: { $0.symbol == UInt8(ascii: "(") }),
+      let close = tokens[open...].firstIndex(where: { $0.symbol == UInt8(ascii: ")") })
+    else { return nil }
+    if let using = tokens[on..<open].firstIndex(where: { $0.word == "USING" }), tokens[using + 1].word != "BTREE" {
+      return nil
+    }
+    // Before the WHERE clause there may be columns that are included, which do no more than save reads.
+    guard !tokens[close...].contains(where: { $0.word == "WHERE" }) else { return nil }
+    isUnique = tokens[..<on].contains { $0.word == "UNIQUE" }
+    var terms: [Term] = []
+    for part in tokens[(open + 1)..<close].split(separator: UInt8(ascii: ","), on: \.symbol) {
+      guard let first = part.first else { return nil }
+      let name = Self.name(String(decoding: bytes[first.range], as: UTF8.self))
+      let column = columns.firstIndex { column in
+        engine == .postgres ? column == name : column.asciiLowercased == name.asciiLowercased
+      }
+      let rest = part.dropFirst().map(\.word)
+      guard let column, rest.allSatisfy(["ASC", "DESC", "NULLS", "FIRST", "LAST"].contains) else { return nil }
+      terms.append(Term(column: column, isDescending: rest.contains("DESC")))
+    }
+    guard !terms.isEmpty else { return nil }
+    self.terms = terms
+  }
+
+  /// Without its quotes.
+  private static func name(_ token: String) -> String {
+    guard let first = token.first, let end = ["\"": "\"", "`": "`", "[": "]"][first] as Character? else { return token }
+    let inner = String(token.dropFirst().dropLast())
+    return end == "]"
+      ? inner
+      : inner.split(separator: String([end, end]), omittingEmptySubsequences: false).joined(separator: String(end))
+  }
+}
+
+extension ArraySlice {
+  fileprivate func split<V: Equatable>(separator: V, on path: KeyPath<Element, V>) -> [ArraySlice<Element>] {
+    split(omittingEmptySubsequences: false) { $0[keyPath: path] == separator }
+  }
+}

@@ -1,0 +1,61 @@
+import Changes
+
+/// Why a value has no place in the type of its column at the target. The reason follows a colon in a message:
+/// `it is not a date`.
+package struct Misfit: Error, Equatable {
+  package let reason: String
+  package init(_ reason: String) { self.reason = reason }
+}
+
+/// What becomes of a value that has no place in its column at the target.
+package enum MisfitPolicy: String, Sendable, CaseIterable {
+  /// Apply stops and names it.
+  case stop
+  /// It becomes NULL, and is counted.
+  case null
+  /// The column becomes text, where Cairn created the table.
+  case widen
+}
+
+/// The policies of all columns: `stop`, or `stop,orders.note=null,items.*=widen`.
+///
+/// A list of patterns of columns with their policies; one without a pattern is for all others. The last that matches
+/// counts. Names are matched without regard to case, with `*` and `?`.
+package struct MisfitPolicies: Equatable, Sendable {
+  private struct Rule: Equatable {
+    let columns: TablePatterns
+    let policy: MisfitPolicy
+  }
+  private var general = MisfitPolicy.stop
+  private var rules: [Rule] = []
+
+  package init() {}
+
+  /// Throws `usage` for anything else than a list of policies.
+  package init(parsing text: String) throws(CairnError) {
+    for part in text.split(separator: ",", omittingEmptySubsequences: false) {
+      let sides = part.split(separator: "=", omittingEmptySubsequences: false).map { side in
+        String(side.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed())
+      }
+      guard let last = sides.last, let policy = MisfitPolicy(rawValue: last), sides.count <= 2 else {
+        throw CairnError(
+          .usage, "'\(part)' is no policy for values that do not fit",
+          hint: "give stop, null or widen, for a column as table.column=null, separated by commas", remedy: .badInput)
+      }
+      guard sides.count == 2 else {
+        general = policy
+        continue
+      }
+      guard sides[0].contains("."), !sides[0].hasPrefix("!") else {
+        throw CairnError(
+          .usage, "'\(sides[0])' in '\(part)' does not name a column",
+          hint: "give table.column, or table.* for all columns of a table", remedy: .badInput)
+      }
+      rules.append(Rule(columns: TablePatterns([sides[0]]), policy: policy))
+    }
+  }
+
+  package func policy(table: String, column: String) -> MisfitPolicy {
+    rules.last { $0.columns.includes("\(table).\(column)") }?.policy ?? general
+  }
+}

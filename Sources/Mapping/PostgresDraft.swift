@@ -1,0 +1,229 @@
+import Changes
+
+/// The table that Cairn creates in PostgreSQL for one of SQLite.
+///
+/// Where the table came from PostgreSQL once (``TableSchema/original``), and nobody has changed its shape since, it is
+/// what it was there; where its shape was changed, columns that are still the same keep the types that they had.
+struct PostgresDraft {
+  private let source: TableSchema
+  private let names: NamePolicy
+  /// The columns of the original by name, where they are as Cairn created them.
+  private let originals: [String: TableSchema.Column]
+  private(set) var notices: [String] = []
+
+  init(_ source: TableSchema, names: NamePolicy) {
+    self.source = source
+    self.names = names
+    var originals: [String: TableSchema.Column] = [:]
+    for column in source.original?.columns ?? [] where source.original?.engine == .postgres {
+      originals[column.name.asciiLowercased] = column
+    }
+    for column in source.columns {
+      let name = column.name.asciiLowercased
+      guard let original = originals[name] else { continue }
+      let declared = SQLiteValue(from: original).declaredType
+      if declared != column.declaredType.uppercased() { originals[name] = nil }
+    }
+    self.originals = originals
+  }
+
+  /// The column keeps the values of a PostgreSQL column, in the form in which Cairn brought them.
+  func isWayBack(_ column: TableSchema.Column) -> Bool { originals[column.name.asciiLowercased] != nil }
+
+  private var original: TableSchema? {
+    guard let original = source.original, original.engine == .postgres,
+      NamePolicy.sqliteName(namespace: original.namespace, name: original.name).asciiLowercased
+        == source.name.asciiLowercased
+    else { return nil }
+    return original
+  }
+
+  /// The whole of it, where the table is still what Cairn made of it.
+  private var unchangedOriginal: TableSchema? {
+    guard let original, original.columns.count == source.columns.count, original.key == source.key,
+      zip(original.columns, source.columns).allSatisfy({
+        $0.name.asciiLowercased == $1.name.asciiLowercased && isWayBack($1)
+          && ($0.isNotNull || $0.keyOrdinal > 0) == ($1.isNotNull || $1.keyOrdinal > 0)
+      })
+    else { return nil }
+    return original
+  }
+
+  private var namespace: String { original?.namespace ?? "public" }
+  private var name: String { original?.name ?? names.postgresName(source.name) }
+  var fullName: String { "\(namespace).\(name)" }
+
+  mutating func schema() throws(CairnError) -> TableSchema {
+    if var original = unchangedOriginal {
+      original.epoch = source.epoch
+      return original
+    }
+    try TableMapping.checkColumns(source, names.postgresName)
+    try checkLimits()
+    var target = TableSchema(
+      epoch: source.epoch, engine: .postgres, namespace: namespace, name: name,
+      flags: source.flags.intersection([.wholeRow, .nullableKey]), columns: [])
+    let identity = identityColumn
+    for (index, column) in source.columns.enumerated() {
+      let type = type(of: column)
+      let isKey = column.keyOrdinal > 0
+      target.columns.append(
+        .init(
+          name: originals[column.name.asciiLowercased]?.name ?? names.postgresName(column.name),
+          declaredType: type.name,
+          isNotNull: column.isNotNull || (isKey && !source.flags.contains(.nullableKey)),
+          keyOrdinal: column.keyOrdinal, collation: isKey && type.isCollatable ? "C" : "",
+          defaultText: defaultText(column, type), identity: index == identity ? .byDefault : .none))
+      if names.postgresName(column.name).utf8.count < column.name.utf8.count {
+        notices.append("column \(source.name).\(column.name) is shortened to \(target.columns[index].name)")
+      }
+    }
+    if name.utf8.count < source.name.utf8.count, original == nil {
+      notices.append("table \(source.name) is shortened to \(name)")
+    }
+    target.foreignKeys = foreignKeys()
+    let indexes = indexes(target)
+    target.uniques = source.uniques
+    target.createText = createText(target, uniques: indexes.constraints)
+    target.objects = indexes.objects
+    noteWhatIsLeft()
+    return target
+  }
+
+  // MARK: Columns
+
+  /// Types that users defined are created with the table they came with: without it, what they rest on takes their place.
+  private func type(of column: TableSchema.Column) -> PostgresType {
+    guard let original = originals[column.name.asciiLowercased] else {
+      return PostgresType(declaration: column.declaredType)
+    }
+    let type = PostgresType(original)
+    guard type.isUserDefined || original.baseType == "array" else { return type }
+    return type.isDomain && !original.baseType.contains(".") ? PostgresType(original.baseType) : .text
+  }
+
+  /// The INTEGER PRIMARY KEY, which counts by itself.
+  private var identityColumn: Int? {
+    guard source.key.count == 1, let index = source.key.first, !source.flags.contains(.withoutRowid),
+      source.columns[index].declaredType.uppercased() == "INTEGER",
+      SQLText.tokens(Array(source.createText.utf8)).contains(where: { $0.word == "PRIMARY" })
+    else { return nil }
+    return type(of: source.columns[index]).kind == .int8 ? index : nil
+  }
+
+  private mutating func defaultText(_ column: TableSchema.Column, _ type: PostgresType) -> String? {
+    guard let text = column.defaultText else { return nil }
+    if let mapped = DefaultText.postgres(text, of: column, type) { return mapped.isEmpty ? nil : mapped }
+    notices.append("the default of \(source.name).\(column.name) is left out: \(text)")
+    return nil
+  }
+
+  private func checkLimits() throws(CairnError) {
+    func refused(_ why: String) -> CairnError {
+      CairnError(
+        .tableRefused, "table \(source.name) cannot be in PostgreSQL: \(why)",
+        hint: "change the table, or leave it out with --tables", context: ["table": source.name])
+    }
+    if source.columns.count > 1600 { throw refused("it has \(source.columns.count) columns, more than 1600") }
+    let reserved: Set<String> = ["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"]
+    for column in source.columns where reserved.contains(names.postgresName(column.name)) {
+      throw refused("\(column.name) is the name of a system column there")
+    }
+  }
+
+  // MARK: Keys and indexes
+
+  private func foreignKeys() -> [TableSchema.ForeignKey] {
+    source.foreignKeys.filter { key in
+      !key.columns.isEmpty && (key.references.isEmpty || key.references.count == key.columns.count)
+    }.map { key in
+      .init(
+        columns: key.columns, namespace: "public", table: names.postgresName(key.table),
+        references: key.references.map(names.postgresName), onUpdate: key.onUpdate, onDelete: key.onDelete)
+    }
+  }
+
+  /// Unique keys become constraints, unique indexes stay indexes.
+  private mutating func indexes(_ target: TableSchema) -> (constraints: [[Int]], objects: [TableSchema.Object]) {
+    var constraints = source.uniques.filter { Set($0) != Set(source.key) || source.flags.contains(.wholeRow) }
+    var objects: [TableSchema.Object] = []
+    for object in source.objects {
+      guard let index = IndexText(object.text, columns: source.columns.map(\.name), engine: .sqlite) else {
+        notices.append("the index \(object.name) of \(source.name) is left out: \(object.text)")
+        continue
+      }
+      let columns = index.terms.map(\.column)
+      if index.isUnique {
+        constraints.removeAll { $0 == columns }
+        guard isUnambiguous(columns) else {
+          note(unique: columns)
+          continue
+        }
+        if Set(columns) == Set(source.key) { continue }
+      }
+      let terms = index.terms.map {
+        target.columns[$0.column].name.postgresIdentifier + ($0.isDescending ? " DESC" : "")
+      }
+      let name = names.postgresName(object.name)
+      objects.append(
+        .init(
+          name: name,
+          text: "CREATE \(index.isUnique ? "UNIQUE " : "")INDEX \(name.postgresIdentifier) ON "
+            + "\(target.postgresIdentifier) (\(terms.joined(separator: ", ")))"))
+    }
+    for columns in constraints where !isUnambiguous(columns) { note(unique: columns) }
+    return (constraints.filter(isUnambiguous), objects)
+  }
+
+  /// Whether values that SQLite tells apart stay apart: 5 and '5' of a column without type are one text.
+  private func isUnambiguous(_ columns: [Int]) -> Bool {
+    columns.allSatisfy { source.columns[$0].affinity != "BLOB" || type(of: source.columns[$0]).kind == .bytea }
+  }
+
+  private mutating func note(unique columns: [Int]) {
+    let list = columns.map { source.columns[$0].name }.joined(separator: ", ")
+    notices.append("the unique key of \(source.name) over \(list) is left out: numbers and text become one there")
+  }
+
+  private mutating func noteWhatIsLeft() {
+    let words = Set(SQLText.tokens(Array(source.createText.utf8)).map(\.word))
+    if words.contains("CHECK") { notices.append("the CHECK constraints of \(source.name) are left out") }
+    if words.contains("AS") { notices.append("the generated columns of \(source.name) are left out") }
+    if !words.isDisjoint(with: ["NOCASE", "RTRIM"]) {
+      notices.append("the collations of \(source.name) are left out: PostgreSQL tells A from a")
+    }
+    if source.flags.contains(.nullableKey) {
+      notices.append("the key of \(source.name) may be NULL: it becomes a unique key, and the whole row its identity")
+    }
+  }
+
+  // MARK: The statement
+
+  private func createText(_ table: TableSchema, uniques: [[Int]]) -> String {
+    func list(_ columns: [Int]) -> String {
+      "(" + columns.map { table.columns[$0].name.postgresIdentifier }.joined(separator: ", ") + ")"
+    }
+    var lines = table.columns.map { column in
+      column.name.postgresIdentifier + " " + column.declaredType
+        + (column.collation.isEmpty ? "" : " COLLATE \(column.collation.quotedName)")
+        + (column.isNotNull ? " NOT NULL" : "")
+        + (column.identity == .byDefault ? " GENERATED BY DEFAULT AS IDENTITY" : "")
+        + (column.defaultText.map { " DEFAULT \($0)" } ?? "")
+    }
+    let key = table.key
+    let isNullable = table.flags.contains(.nullableKey)
+    if !key.isEmpty, !isNullable || isUnambiguous(key) {
+      lines.append((isNullable ? "UNIQUE " : "PRIMARY KEY ") + list(key))
+    }
+    lines += uniques.map { "UNIQUE " + list($0) }
+    let name = table.postgresIdentifier
+    var statements: [String] = []
+    if table.namespace != "public" {
+      statements.append("CREATE SCHEMA IF NOT EXISTS \(table.namespace.postgresIdentifier);")
+    }
+    statements.append("CREATE TABLE IF NOT EXISTS \(name) (\n  \(lines.joined(separator: ",\n  "))\n);")
+    // Without it, PostgreSQL would refuse updates and deletes of the table once somebody replicates it from there.
+    if key.isEmpty || isNullable { statements.append("ALTER TABLE \(name) REPLICA IDENTITY FULL;") }
+    return statements.joined(separator: "\n")
+  }
+}

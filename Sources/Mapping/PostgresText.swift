@@ -1,0 +1,236 @@
+import Changes
+
+/// Turns values of one column into the text that PostgreSQL's input function reads, and judges whether the column of
+/// the target keeps them as they are. What it would round, cut, pad or read in another way is a ``Misfit``.
+///
+/// The text is meant for a session with `TimeZone = UTC`, `DateStyle = ISO`, `IntervalStyle = postgres`. Types whose
+/// input only PostgreSQL knows (arrays, ranges, enums, inet, …) are left to its judgement.
+package struct PostgresText: Sendable {
+  package let type: PostgresType
+  /// The source's values are of this very type.
+  private let isSame: Bool
+
+  /// `engine` is that of the schema which `column` stands in.
+  package init(from column: TableSchema.Column, of engine: Engine, to type: PostgresType) {
+    self.type = type
+    isSame = engine == .postgres && column.declaredType == type.name
+  }
+
+  /// Appends the text of a value. NULL and unchanged values have none: the caller looks for them first. What was
+  /// appended before a ``Misfit`` was found stays: the caller cuts it off.
+  package func append(_ value: ColumnView, to text: inout ByteWriter) throws(Misfit) {
+    switch value {
+    case .unchanged, .null: preconditionFailure("NULL has no text")
+    case .exact(let bytes):
+      if !isSame { try check(bytes, isExact: true) }
+      text.append(bytes)
+    case .text(let bytes):
+      try Self.checkEncoding(bytes)
+      try check(bytes, isExact: false)
+      text.append(bytes)
+    case .integer(let number): try append(number, to: &text)
+    case .real(let number): try append(number, to: &text)
+    case .blob(let bytes):
+      guard type.kind == .bytea else { throw Misfit("it is a blob") }
+      text.appendHex(bytes)
+    }
+  }
+
+  // MARK: Text
+
+  private static func checkEncoding(_ bytes: UnsafeRawBufferPointer) throws(Misfit) {
+    if bytes.contains(0) { throw Misfit("it holds the character NUL") }
+    if bytes.contains(where: { $0 >= 0x80 }), String(validating: bytes, as: UTF8.self) == nil {
+      throw Misfit("it is not valid UTF-8")
+    }
+  }
+
+  /// `isExact`: as PostgreSQL printed it for another type.
+  private func check(_ bytes: UnsafeRawBufferPointer, isExact: Bool) throws(Misfit) {
+    func require(_ condition: Bool, _ reason: @autoclosure () -> String) throws(Misfit) {
+      if !condition { throw Misfit(reason()) }
+    }
+    switch type.kind {
+    case .text, .interval, .xml, .money, .bit, .inet, .array, .range, .enumeration, .record, .other: break
+    case .bool:
+      let isBoolean = ["t", "f", "true", "false", "0", "1"].contains { bytes.elementsEqual($0.utf8) }
+      try require(isBoolean, "it is not a boolean")
+    case .int2, .int4, .int8, .oid:
+      guard let number = DecimalText.integer(bytes) else { throw Misfit("it is not an integer") }
+      try checkRange(number)
+    case .numeric(let digits):
+      if bytes.elementsEqual("NaN".utf8) { return }
+      if digits == nil, ["Infinity", "-Infinity"].contains(where: { bytes.elementsEqual($0.utf8) }) { return }
+      guard let decimal = DecimalText(bytes, hasExponent: isExact), !decimal.isNegative || decimal.powers != nil else {
+        throw Misfit("it is not a number")
+      }
+      if let digits, !decimal.fits(digits) { throw tooManyDigits }
+    case .float4, .float8:
+      if bytes.elementsEqual("NaN".utf8) { return }
+      guard let number = DecimalText.double(bytes) else { throw Misfit("it is not a number") }
+      if isExact, type.kind == .float8 { return }
+      if type.kind == .float4, let single = DecimalText.single(bytes) {
+        try require(Self.isShortest(bytes, single.description), "it has more digits than \(type.name) keeps")
+      } else {
+        try require(Self.isShortest(bytes, number.description), "it has more digits than \(type.name) keeps")
+      }
+    case .varchar(let length):
+      guard let length, bytes.count > length else { return }
+      let count = bytes.reduce(0) { $0 + ($1 & 0xc0 == 0x80 ? 0 : 1) }
+      try require(count <= length, "it has \(count) characters")
+    case .bpchar(let length):
+      let count = bytes.reduce(0) { $0 + ($1 & 0xc0 == 0x80 ? 0 : 1) }
+      guard let length else { return }
+      try require(count <= length, "it has \(count) characters")
+    case .bytea: throw Misfit("it is text")
+    case .date: try require(TimeText.isDate(bytes), "it is not a date such as 2024-05-31")
+    case .time(let digits):
+      try require(
+        TimeText.isTime(bytes, digits: digits, zone: .none), "it is not a time such as 09:30:00\(kept(digits))")
+    case .timetz(let digits):
+      try require(
+        TimeText.isTime(bytes, digits: digits, zone: .any), "it is not a time such as 09:30:00+00\(kept(digits))")
+    case .timestamp(let digits):
+      let isTime = TimeText.isTimestamp(bytes, digits: digits, zone: .utc)
+      try require(isTime, "it is not a time such as 2024-05-31 09:30:00\(kept(digits))")
+    case .timestamptz(let digits):
+      let isTime = TimeText.isTimestamp(bytes, digits: digits, zone: .any)
+      try require(isTime, "it is not a time such as 2024-05-31 09:30:00+00\(kept(digits))")
+    case .uuid: try require(Self.isUUID(bytes), "it is not a UUID in lower case")
+    case .json: try require(JSONText.isValid(bytes), "it is not JSON")
+    case .jsonb: try require(JSONText.isValid(bytes, allowsNUL: false), "it is not JSON that jsonb keeps")
+    }
+  }
+
+  private func kept(_ digits: Int) -> String { " with at most \(digits) digits after the seconds" }
+
+  private var tooManyDigits: Misfit { Misfit("it has more digits than \(type.name) keeps") }
+
+  /// Whether `bytes` are the shortest decimal of a number: with or without the `.0` that Swift puts behind it.
+  private static func isShortest(_ bytes: UnsafeRawBufferPointer, _ shortest: String) -> Bool {
+    if bytes.elementsEqual(shortest.utf8) || bytes.elementsEqual("Infinity".utf8) { return true }
+    if bytes.elementsEqual("-Infinity".utf8) { return true }
+    return shortest.hasSuffix(".0") && bytes.elementsEqual(shortest.utf8.dropLast(2))
+  }
+
+  private static func isUUID(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    bytes.count == 36
+      && bytes.enumerated().allSatisfy { index, byte in
+        [8, 13, 18, 23].contains(index)
+          ? byte == UInt8(ascii: "-") : (0x30...0x39).contains(byte) || (0x61...0x66).contains(byte)
+      }
+  }
+
+  // MARK: Numbers
+
+  private func checkRange(_ number: Int64) throws(Misfit) {
+    let fits =
+      switch type.kind {
+      case .int2: Int16(exactly: number) != nil
+      case .int4: Int32(exactly: number) != nil
+      case .oid: UInt32(exactly: number) != nil
+      default: true
+      }
+    if !fits { throw Misfit("it is out of the range of \(type.name)") }
+  }
+
+  private func append(_ number: Int64, to text: inout ByteWriter) throws(Misfit) {
+    switch type.kind {
+    case .bool:
+      guard number == 0 || number == 1 else { throw Misfit("it is not a boolean") }
+      text.append(number == 1 ? UInt8(ascii: "t") : UInt8(ascii: "f"))
+      return
+    case .int2, .int4, .int8, .oid: try checkRange(number)
+    case .float8: if Double(exactly: number) == nil { throw tooManyDigits }
+    case .float4: if Float(exactly: number) == nil { throw tooManyDigits }
+    case .numeric, .text, .varchar, .bpchar, .json, .jsonb: break
+    default: throw Misfit("it is an integer")
+    }
+    let start = text.count
+    text.appendDecimal(number)
+    try checkNumber(UnsafeRawBufferPointer(rebasing: text.bytes[start...]))
+  }
+
+  private func append(_ number: Double, to text: inout ByteWriter) throws(Misfit) {
+    let start = text.count
+    switch type.kind {
+    case .float8, .text, .varchar, .bpchar: text.appendShortest(number)
+    case .float4:
+      guard let single = Float(exactly: number) ?? (number.isNaN ? .nan : nil) else { throw tooManyDigits }
+      text.appendShortest(single)
+    case .numeric(let digits):
+      guard number.isFinite || digits == nil || number.isNaN else { throw tooManyDigits }
+      text.appendShortest(number == 0 ? 0 : number)
+      if !number.isFinite { return }
+    case .json, .jsonb:
+      guard number.isFinite else { throw Misfit("it is not a number that JSON knows") }
+      text.appendShortest(number)
+    default: throw Misfit("it is a real")
+    }
+    try checkNumber(UnsafeRawBufferPointer(rebasing: text.bytes[start...]))
+  }
+
+  /// What is left to see of a number that was written as a decimal.
+  private func checkNumber(_ bytes: UnsafeRawBufferPointer) throws(Misfit) {
+    switch type.kind {
+    case .numeric(let digits?):
+      if let decimal = DecimalText(bytes, hasExponent: true), !decimal.fits(digits) { throw tooManyDigits }
+    case .varchar(let length?), .bpchar(let length?):
+      if bytes.count > length { throw Misfit("it has \(bytes.count) characters") }
+    default: break
+    }
+  }
+}
+
+extension ByteWriter {
+  fileprivate mutating func appendDecimal(_ number: Int64) {
+    if number < 0 { append(UInt8(ascii: "-")) }
+    var rest = number.magnitude
+    let start = count
+    var digits = 1
+    var limit: UInt64 = 10
+    while digits < 20, rest >= limit {
+      digits += 1
+      let (next, isOver) = limit.multipliedReportingOverflow(by: 10)
+      if isOver { break }
+      limit = next
+    }
+    withUnsafeTemporaryAllocation(byteCount: 20, alignment: 1) { text in
+      for index in stride(from: digits - 1, through: 0, by: -1) {
+        text[index] = 0x30 + UInt8(rest % 10)
+        rest /= 10
+      }
+      append(UnsafeRawBufferPointer(rebasing: text[..<digits]))
+    }
+    precondition(count == start + digits)
+  }
+
+  /// The shortest decimal that reads as the same number; without a point where there is nothing behind it.
+  fileprivate mutating func appendShortest(_ number: some BinaryFloatingPoint & CustomStringConvertible) {
+    if number.isNaN { return append("NaN") }
+    if number.isInfinite { return append(number < 0 ? "-Infinity" : "Infinity") }
+    append(number.description)
+    let end = bytes
+    guard end.count >= 2, end[end.count - 1] == UInt8(ascii: "0"), end[end.count - 2] == UInt8(ascii: ".") else {
+      return
+    }
+    truncate(to: end.count - 2)
+  }
+
+  private mutating func append(_ text: String) {
+    var text = text
+    text.withUTF8 { append(UnsafeRawBufferPointer($0)) }
+  }
+
+  fileprivate mutating func appendHex(_ bytes: UnsafeRawBufferPointer) {
+    reserve(2 + bytes.count * 2)
+    append(UInt8(ascii: "\\"))
+    append(UInt8(ascii: "x"))
+    for byte in bytes {
+      append(Self.digit(byte >> 4))
+      append(Self.digit(byte & 15))
+    }
+  }
+
+  private static func digit(_ value: UInt8) -> UInt8 { value < 10 ? 0x30 + value : 0x57 + value }
+}

@@ -1,0 +1,149 @@
+import Changes
+
+/// A type of PostgreSQL, as far as values must be judged by it.
+///
+/// Taken from the text that `format_type()` gives under `search_path = pg_catalog`, and from what the type rests on.
+package struct PostgresType: Hashable, Sendable {
+  package enum Kind: Hashable, Sendable {
+    case bool, int2, int4, int8, oid
+    /// Nil: any number of digits.
+    case numeric(Digits?)
+    case float4, float8
+    case text
+    /// Characters; nil: any number.
+    case varchar(Int?)
+    case bpchar(Int?)
+    case bytea
+    case date
+    /// Digits after the seconds' point, 0 to 6.
+    case time(Int)
+    case timetz(Int)
+    case timestamp(Int)
+    case timestamptz(Int)
+    case interval, uuid, json, jsonb, xml, money, bit, inet
+    case array, range, enumeration, record
+    case other
+  }
+
+  package struct Digits: Hashable, Sendable {
+    package let precision: Int
+    package let scale: Int
+    package init(precision: Int, scale: Int) { (self.precision, self.scale) = (precision, scale) }
+  }
+
+  /// As `format_type()` gives it: what a cast or a column takes.
+  package let name: String
+  /// Of a domain: that of its base type.
+  package let kind: Kind
+  package let isDomain: Bool
+
+  /// `base` is what `name` rests on (``TableSchema/Column/baseType``); empty for a type that is built in.
+  package init(_ name: String, base: String = "") {
+    self.name = name
+    isDomain = !base.isEmpty && !Self.constructors.contains(base) && !name.hasSuffix("[]")
+    if name.hasSuffix("[]") {
+      kind = .array
+    } else {
+      switch base {
+      case "": kind = Self.builtIn(name)
+      case "enum": kind = .enumeration
+      case "record": kind = .record
+      case "range", "multirange": kind = .range
+      case "array": kind = .array
+      default: kind = base.hasSuffix("[]") ? .array : Self.builtIn(base)
+      }
+    }
+  }
+
+  /// The type of a column of a PostgreSQL table.
+  package init(_ column: TableSchema.Column) { self.init(column.declaredType, base: column.baseType) }
+
+  package static let text = PostgresType("text")
+
+  private static let constructors: Set<String> = ["enum", "record", "range", "multirange", "array"]
+
+  /// Whether it sorts by a collation.
+  package var isCollatable: Bool {
+    switch kind {
+    case .text, .varchar, .bpchar: true
+    default: false
+    }
+  }
+
+  /// Whether `=` may be missing for it, so that two values are compared as their texts.
+  package var comparesAsText: Bool {
+    switch kind {
+    case .json, .xml, .other, .array, .record, .range: true
+    default: false
+    }
+  }
+
+  /// Whether the values that SQLite keeps for it sort as they do in PostgreSQL, text under the collation `C`.
+  package var keepsOrderInSQLite: Bool {
+    switch kind {
+    case .bool, .int2, .int4, .int8, .oid, .float4, .float8, .text, .varchar, .bytea, .uuid: true
+    default: false
+    }
+  }
+
+  /// Whether the values of an SQLite column that have a place in this type sort as they do in SQLite, text under the
+  /// collation `C`: for NOCASE its `lower()`, for RTRIM its `rtrim()`.
+  package func keepsOrder(of column: TableSchema.Column) -> Bool {
+    switch kind {
+    case .int2, .int4, .int8, .oid, .numeric, .float4, .float8, .bytea, .uuid: true
+    case .text, .varchar:
+      column.affinity == "TEXT" && ["", "BINARY", "NOCASE", "RTRIM"].contains(column.collation.uppercased())
+    default: false
+    }
+  }
+
+  /// Defined by the database's users: a column of it needs the type to be there.
+  package var isUserDefined: Bool {
+    isDomain || kind == .enumeration || kind == .record || name.contains(".")
+  }
+
+  private static func builtIn(_ name: String) -> Kind {
+    let (word, numbers) = parts(name)
+    func seconds(_ make: (Int) -> Kind) -> Kind { make(numbers.first ?? 6) }
+    switch word {
+    case "boolean": return .bool
+    case "smallint": return .int2
+    case "integer": return .int4
+    case "bigint": return .int8
+    case "oid": return .oid
+    case "numeric":
+      return .numeric(numbers.first.map { Digits(precision: $0, scale: numbers.count > 1 ? numbers[1] : 0) })
+    case "real": return .float4
+    case "double precision": return .float8
+    case "text", "name": return .text
+    case "character varying": return .varchar(numbers.first)
+    case "character", "bpchar": return .bpchar(numbers.first)
+    case "bytea": return .bytea
+    case "date": return .date
+    case "time without time zone", "time": return seconds(Kind.time)
+    case "time with time zone": return seconds(Kind.timetz)
+    case "timestamp without time zone", "timestamp": return seconds(Kind.timestamp)
+    case "timestamp with time zone": return seconds(Kind.timestamptz)
+    case "uuid": return .uuid
+    case "json": return .json
+    case "jsonb": return .jsonb
+    case "xml": return .xml
+    case "money": return .money
+    case "bit", "bit varying": return .bit
+    case "inet", "cidr": return .inet
+    case "int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange", "int4multirange",
+      "int8multirange", "nummultirange", "tsmultirange", "tstzmultirange", "datemultirange":
+      return .range
+    default: return word.hasPrefix("interval") ? .interval : .other
+    }
+  }
+
+  /// `timestamp(3) without time zone` as `timestamp without time zone` and [3].
+  private static func parts(_ name: String) -> (word: String, numbers: [Int]) {
+    guard let open = name.firstIndex(of: "("), let close = name[open...].firstIndex(of: ")") else { return (name, []) }
+    let numbers = name[name.index(after: open)..<close].split(separator: ",").compactMap { part in
+      Int(part.filter { $0 != " " })
+    }
+    return (String(name[..<open]) + String(name[name.index(after: close)...]), numbers)
+  }
+}

@@ -1,0 +1,92 @@
+import Changes
+
+#if canImport(Glibc)
+  import Glibc
+#endif
+
+/// Turns values of one PostgreSQL column into what SQLite keeps for them.
+///
+/// Numbers that SQLite has exactly become numbers, `bytea` becomes a blob, all else stays PostgreSQL's own text. NaN is
+/// the text `NaN`, since SQLite takes the number for NULL.
+package struct SQLiteValue: Sendable {
+  /// The affinity under which the value is kept.
+  package enum Storage: Sendable {
+    case integer
+    case boolean
+    case real
+    case single
+    case blob
+    case text
+  }
+
+  package let storage: Storage
+
+  package init(_ type: PostgresType) {
+    storage =
+      switch type.kind {
+      case .bool: .boolean
+      case .int2, .int4, .int8, .oid: .integer
+      case .float4: .single
+      case .float8: .real
+      case .bytea: .blob
+      default: .text
+      }
+  }
+
+  /// For a column of a PostgreSQL schema.
+  package init(from column: TableSchema.Column) { self.init(PostgresType(column)) }
+
+  /// The declared type of a column that Cairn creates; none for floats, since -0.0 survives nowhere else.
+  package var declaredType: String {
+    switch storage {
+    case .integer, .boolean: "INTEGER"
+    case .real, .single: ""
+    case .blob: "BLOB"
+    case .text: "TEXT"
+    }
+  }
+
+  /// The value for SQLite. It points into `value` or `scratch`, to which at most as many bytes are appended as `value`
+  /// has: reserve so many for a whole row before its first value, or what was returned before moves.
+  package func convert(_ value: ColumnView, scratch: inout ByteWriter) throws(Misfit) -> ColumnView {
+    guard case .exact(let bytes) = value else { return value }
+    switch storage {
+    case .text: return .text(bytes)
+    case .integer:
+      guard let number = DecimalText.integer(bytes) else { throw Misfit("it is not an integer") }
+      return .integer(number)
+    case .boolean:
+      guard bytes.count == 1, bytes[0] == UInt8(ascii: "t") || bytes[0] == UInt8(ascii: "f") else {
+        throw Misfit("it is not a boolean")
+      }
+      return .integer(bytes[0] == UInt8(ascii: "t") ? 1 : 0)
+    case .real, .single:
+      if bytes.elementsEqual("NaN".utf8) { return .text(bytes) }
+      guard let number = storage == .single ? DecimalText.single(bytes).map(Double.init) : DecimalText.double(bytes)
+      else { throw Misfit("it is not a number") }
+      return .real(number)
+    case .blob:
+      let start = scratch.count
+      guard bytes.count >= 2, bytes.count % 2 == 0, bytes[0] == UInt8(ascii: "\\"), bytes[1] == UInt8(ascii: "x") else {
+        throw Misfit("it is not bytea in hexadecimal")
+      }
+      scratch.reserve(bytes.count)
+      for index in stride(from: 2, to: bytes.count, by: 2) {
+        guard let high = Self.digit(bytes[index]), let low = Self.digit(bytes[index + 1]) else {
+          throw Misfit("it is not bytea in hexadecimal")
+        }
+        scratch.append(high << 4 | low)
+      }
+      return .blob(UnsafeRawBufferPointer(rebasing: scratch.bytes[start...]))
+    }
+  }
+
+  private static func digit(_ byte: UInt8) -> UInt8? {
+    switch byte {
+    case 0x30...0x39: byte - 0x30
+    case 0x61...0x66: byte - 0x57
+    case 0x41...0x46: byte - 0x37
+    default: nil
+    }
+  }
+}

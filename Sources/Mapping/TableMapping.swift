@@ -1,0 +1,87 @@
+import Changes
+
+/// How one table of a source stands in the other engine: its name, columns, types, keys, and the statements that create
+/// it. Of an engine in itself it is the same table.
+///
+/// Pure: it looks at nothing but the schema. Columns of source and target stand in the same order.
+package struct TableMapping: Sendable {
+  package let source: TableSchema
+  /// In the target engine's language. `createText` creates the table and what it needs, one statement behind the other,
+  /// without foreign keys in PostgreSQL and with them in SQLite; `objects` are indexes to be created behind it.
+  package let target: TableSchema
+  package let contracts: [ColumnContract]
+  /// What the source's table has and the target's has not, or not in the same way, for people.
+  package let notices: [String]
+
+  /// Throws `name-collision` when two columns fold to one name, `table-refused` when the target cannot have such a table.
+  package init(_ source: TableSchema, to engine: Engine, names: NamePolicy = .fold) throws(CairnError) {
+    self.source = source
+    switch (source.engine, engine) {
+    case (.sqlite, .sqlite), (.postgres, .postgres):
+      target = source
+      notices = []
+      contracts = source.columns.map { column in
+        let type = column.declaredType.isEmpty ? "no type" : column.declaredType
+        return ColumnContract(column: column.name, sourceType: type, targetType: type, verdict: .lossless)
+      }
+    case (.postgres, .sqlite):
+      var draft = SQLiteDraft(source)
+      target = try draft.schema()
+      notices = draft.notices
+      contracts = source.columns.map(ColumnContract.init(toSQLite:))
+    case (.sqlite, .postgres):
+      var draft = PostgresDraft(source, names: names)
+      let target = try draft.schema()
+      self.target = target
+      notices = draft.notices
+      contracts = zip(source.columns, target.columns).map { column, mapped in
+        ColumnContract(column, of: .sqlite, to: PostgresType(mapped), original: draft.isWayBack(column))
+      }
+    }
+  }
+
+  /// The types of the target's columns, where it is PostgreSQL.
+  package var postgresTypes: [PostgresType] { target.columns.map { PostgresType($0) } }
+
+  /// The name of the source's table as the target has it.
+  package static func targetName(of source: TableSchema, in engine: Engine, names: NamePolicy = .fold) -> String {
+    switch (source.engine, engine) {
+    case (.postgres, .sqlite): NamePolicy.sqliteName(namespace: source.namespace, name: source.name)
+    case (.sqlite, .postgres): PostgresDraft(source, names: names).fullName
+    default: source.fullName
+    }
+  }
+
+  /// The error for two tables of a source that have one name at the target.
+  package static func collision(_ one: TableSchema, _ other: TableSchema, at target: String) -> CairnError {
+    CairnError(
+      .nameCollision,
+      "tables \(one.fullName) and \(other.fullName) of the source would both be \(target) at the target",
+      hint: "rename one of them, or leave one out with --tables", context: ["table": other.fullName])
+  }
+
+  /// Throws when two columns of a table would have one name.
+  static func checkColumns(_ table: TableSchema, _ key: (String) -> String) throws(CairnError) {
+    var seen: [String: String] = [:]
+    for column in table.columns {
+      let name = key(column.name)
+      if let other = seen[name] {
+        throw CairnError(
+          .nameCollision,
+          "columns \(other) and \(column.name) of table \(table.fullName) would both be \(name) at the target",
+          hint: table.engine == .sqlite
+            ? "use names = \"keep\", or rename one of them" : "rename one of them: SQLite knows no case in names",
+          context: ["table": table.fullName])
+      }
+      seen[name] = column.name
+    }
+  }
+
+  static let actions: Set<String> = ["CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT"]
+
+  /// ` ON UPDATE … ON DELETE …`, as far as it is not the default.
+  static func actions(of key: TableSchema.ForeignKey) -> String {
+    (actions.contains(key.onUpdate) ? " ON UPDATE \(key.onUpdate)" : "")
+      + (actions.contains(key.onDelete) ? " ON DELETE \(key.onDelete)" : "")
+  }
+}
