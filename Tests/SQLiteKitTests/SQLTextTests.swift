@@ -1,4 +1,5 @@
 import Changes
+import SQLiteKit
 import Testing
 
 /// Statements are taken apart as SQLite's own tokenizer would.
