@@ -69,6 +69,11 @@ extension ByteWriter {
     appendCounted(bytes)
   }
 
+  @inlinable package mutating func appendExact(_ bytes: UnsafeRawBufferPointer) {
+    append(6)
+    appendCounted(bytes)
+  }
+
   package mutating func append(_ value: Value?) {
     switch value {
     case nil: appendUnchanged()
@@ -77,9 +82,7 @@ extension ByteWriter {
     case .real(let r): appendReal(r)
     case .text(let b): b.withUnsafeBytes { appendText($0) }
     case .blob(let b): b.withUnsafeBytes { appendBlob($0) }
-    case .exact(let b):
-      append(ValueTag.exact)
-      appendCounted(b)
+    case .exact(let b): b.withUnsafeBytes { appendExact($0) }
     }
   }
 

@@ -20,6 +20,8 @@ package final class PostgresConnection {
   let handle: OpaquePointer
   /// Once readable, a statement that is waited for is cancelled. Of a ``StopSignal``.
   package var interrupt: Int32 = -1
+  /// Called about once a second while a statement is waited for; false cancels it.
+  package var onWait: (() -> Bool)?
 
   /// The settings under which values are read and written.
   private static let settings = [
@@ -210,8 +212,9 @@ package final class PostgresConnection {
       pollfd(fd: isCancelled ? -1 : interrupt, events: Int16(POLLIN), revents: 0),
     ]
     guard PQsocket(handle) >= 0 else { throw failure(sql) }
-    _ = poll(&entries, 2, 1000)
-    guard entries[1].revents != 0 else { return }
+    let isQuiet = poll(&entries, 2, 1000) == 0
+    let isUnwanted = isQuiet && !isCancelled && !(onWait?() ?? true)
+    guard entries[1].revents != 0 || isUnwanted else { return }
     isCancelled = true
     cancel()
   }

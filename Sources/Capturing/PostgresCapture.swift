@@ -1,0 +1,721 @@
+import Changes
+import PostgresKit
+import SystemKit
+import Trails
+
+/// Captures one PostgreSQL database into a trail: by logical slot, `pgoutput` and refresh (`docs/postgres-capture.md`).
+///
+/// One blocking worker on one thread. A transaction of the source is one of the trail. The slot is confirmed only up to
+/// what the trail has synced, and only to positions that stand in the trail.
+package final class PostgresCapture {
+  package struct Options: Sendable {
+    package var tables = TablePatterns()
+    /// The state folder: what is known of the tables is kept there.
+    package var place = ""
+    /// Every table is copied again, and a lost slot is made anew.
+    package var copiesAgain = false
+    package init() {}
+  }
+
+  /// The transaction whose messages are coming in.
+  struct Incoming {
+    var transaction: PostgresPosition.Transaction
+    /// In the trail already, or ours.
+    var isSkipped: Bool
+    /// Nothing of it was seen but its begin, and messages.
+    var isFresh = true
+    /// What a barrier of ours says; nil for all others.
+    var barrier: String?
+  }
+
+  let uri: String
+  let options: Options
+  let trail: TrailWriter
+  let clock: Clock
+  let progress: CaptureProgress
+  let slotName: String
+  var source: PostgresSource
+  private var replication: PostgresConnection
+  private var stream: ReplicationStream?
+  var registry: PostgresRegistry
+  /// As the trail's last whole transaction left it.
+  private var committedRegistry: PostgresRegistry
+  private var isRegistrySaved = true
+  var position: PostgresPosition
+
+  // Of one connection
+  var relations: [UInt32: PgOutput.Relation] = [:]
+  var captured: [UInt32: Captured] = [:]
+  private var incoming: Incoming?
+  private var isTrailOpen = false
+  private var hasUnsynced = false
+  /// Every transaction that committed before has been dealt with.
+  private(set) var received = LSN(0)
+  private var confirmed = LSN(0)
+  /// Must come again before anything newer does.
+  private var expected: PostgresPosition.Transaction?
+  private var reportedAt: Int64 = 0
+  private var syncedAt: Int64 = 0
+  private var progressAt: Int64 = 0
+
+  // Copying
+  private var copier: PostgresCopier?
+  private var chunk: PostgresChunk?
+  private var wantedRows: [(relation: UInt32, key: [String])] = []
+  private var copyNotBefore: Int64 = 0
+  private var barrierNumber = 0
+  /// What the barrier says behind which everything was committed before the run began.
+  private var goal: String?
+  var look = SchemaLook()
+  private var isConnected = true
+  private var sequences: [String: Int64] = [:]
+  private var sequencesAt: Int64 = 0
+  private var hasChangedSinceSequences = true
+
+  private var image = ByteWriter()
+  private var record = ByteWriter()
+
+  // MARK: Opening
+
+  /// Connects, makes publication and slot where there are none, and proves that the server is where the trail ends.
+  ///
+  /// Errors: what ``PostgresError`` maps to; `server-setting`, `privilege-missing`, `table-refused`, `slot-lost`,
+  /// `source-went-back`.
+  package init(
+    uri: String, trail: TrailWriter, options: Options, clock: Clock = .system, progress: CaptureProgress = .init()
+  ) throws {
+    (self.uri, self.trail, self.options, self.clock, self.progress) = (uri, trail, options, clock, progress)
+    slotName = PostgresSource.name(of: trail.id)
+    let application = PostgresSource.application(slotName)
+    let connection = try PostgresConnection(uri, application: application)
+    source = PostgresSource(connection, uri: uri, trail: trail.id)
+    let stored = try trail.lastHeader.map { try PostgresPosition(decoding: $0.sourcePosition) }
+    try PostgresSource.check(connection, needsSlot: stored == nil)
+    replication = try PostgresConnection(uri, purpose: .replication, application: application)
+    registry = try PostgresRegistry(folder: options.place)
+    committedRegistry = registry
+    let identity = try PostgresSource.identity(replication)
+    position = stored ?? PostgresPosition(system: identity.system, timeline: identity.timeline, reached: LSN(0))
+    if stored == nil {
+      try beginAnew(.firstCopy)
+    } else {
+      try resume(identity.system, copiesAgain: options.copiesAgain)
+      forgetUnfinishedCopy()
+    }
+    try tellOfRefusals()
+  }
+
+  /// Publication first, then the slot: a slot does not know publications that came after it.
+  private func beginAnew(_ reason: Refresh.Reason) throws {
+    let identity = try PostgresSource.identity(replication)
+    let tables = try wantedTables()
+    guard !tables.isEmpty else {
+      throw CairnError(
+        .noTables, "\(source.connection.place) has no table that could be captured",
+        hint: "create a table first, or look at --tables", remedy: .badInput)
+    }
+    _ = try source.publish(tables)
+    try source.dropSlot()
+    let start = try source.createSlot(replication, tell: progress.tell)
+    position = PostgresPosition(system: identity.system, timeline: identity.timeline, reached: start)
+    received = start
+    _ = try trail.begin(TransactionHeader(commitTime: clock.microseconds(), flags: [.late]))
+    isTrailOpen = true
+    try announce(tables, reason)
+    try endTransaction()
+    try sync()
+  }
+
+  /// Ends what ``announce(_:_:copiesAll:)`` began, if it had anything to tell.
+  func endAnnouncement() throws {
+    guard isTrailOpen else { return }
+    try endTransaction()
+    try sync()
+  }
+
+  private func resume(_ system: UInt64, copiesAgain: Bool) throws {
+    let place = source.connection.place
+    guard system == position.system else {
+      throw Self.wentBack(place, "it is another cluster, \(system)")
+    }
+    guard let slot = try source.slot(), !slot.isLost else {
+      if copiesAgain { return try beginAnew(.asked) }
+      throw CairnError(
+        .slotLost,
+        "\(place): slot \(slotName) \(try source.slot() == nil ? "is gone" : "was invalidated by the server")",
+        hint: "run again with --existing overwrite: a new slot is made and every table is copied again")
+    }
+    let here = try source.connection.first("SELECT current_database()") ?? ""
+    guard slot.database == here, slot.plugin == "pgoutput" else {
+      throw CairnError(
+        .slotLost, "\(place): slot \(slotName) is one of database \(slot.database) with plugin \(slot.plugin)",
+        hint: "look who made it; run again with --existing overwrite once it is gone")
+    }
+    guard slot.confirmed <= position.reached else {
+      if copiesAgain { return try beginAnew(.asked) }
+      throw CairnError(
+        .slotLost,
+        "\(place): slot \(slotName) was moved on to \(slot.confirmed), the trail ends at \(position.reached)",
+        hint: "run again with --existing overwrite: a new slot is made and every table is copied again")
+    }
+    let current = try source.connection.first("SELECT pg_current_wal_lsn()").flatMap { LSN($0) } ?? LSN(0)
+    guard current >= position.reached else {
+      throw Self.wentBack(place, "its WAL ends at \(current), the trail at \(position.reached)")
+    }
+    expected = position.last.flatMap { slot.confirmed <= $0.commit ? $0 : nil }
+    received = position.reached
+    confirmed = slot.confirmed
+    if copiesAgain { try askForCopies() }
+  }
+
+  private static func wentBack(_ place: String, _ how: String) -> CairnError {
+    CairnError(
+      .sourceWentBack, "the source \(place) is not where the trail ends: \(how)",
+      hint: "it was restored or replaced; replicate into a new --state with --existing overwrite")
+  }
+
+  /// A copy goes on by its cursor; one of a table without key, or that wants rows that nobody remembers, begins anew.
+  private func forgetUnfinishedCopy() {
+    guard let refresh = position.refresh else { return }
+    let table = registry.tables[refresh.relation]
+    if refresh.isDone, !refresh.wantsRows, table?.epoch == refresh.epoch {
+      finishCopy(of: refresh.relation)
+      position.refresh = nil
+    } else if table?.epoch != refresh.epoch || table?.isKeyed != true || refresh.wantsRows || table?.refresh == nil {
+      position.refresh = nil
+    }
+  }
+
+  private func askForCopies() throws {
+    for var table in registry.tables.values {
+      table.refresh = .asked
+      registry.set(table)
+    }
+    position.refresh = nil
+    isRegistrySaved = false
+    try saveRegistry()
+  }
+
+  // MARK: Running
+
+  /// Takes what the source commits until `stop` is set; with `untilCaughtUp`, until everything that was committed
+  /// before the call is in the trail and every table is copied. A server that goes away is waited for; with
+  /// `untilCaughtUp`, for a minute.
+  package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
+    var failures = 0
+    var goneSince: Int64 = 0
+    while !stop.isSet {
+      do {
+        if !isConnected { try reconnect(stop) }
+        if failures > 0 { progress.tell("connected to \(source.connection.place) again") }
+        failures = 0
+        try follow(stop, untilCaughtUp: untilCaughtUp)
+        return
+      } catch let error as PostgresError where error.isServerGone || (error.isCancelled && stop.isSet) {
+        try disconnect()
+        if stop.isSet { return }
+        let now = Clock.monotonicMilliseconds
+        if failures == 0 {
+          goneSince = now
+          progress.tell("lost \(error.place) (\(error.message)): connecting again")
+        }
+        failures += 1
+        if untilCaughtUp, now - goneSince > 60_000 { throw error }
+        let most = min(100 << min(failures, 6), 5000)
+        _ = stop.wait(milliseconds: Int32(most / 2 + Int(clock.microseconds() % Int64(most / 2 + 1))))
+      }
+    }
+  }
+
+  /// Drops what was under way; the trail keeps whole transactions only.
+  private func disconnect() throws {
+    stream = nil
+    try abandon()
+    if hasUnsynced { try sync() }
+    copier = nil
+    chunk = nil
+    incoming = nil
+    isConnected = false
+    wantedRows = []
+    if position.refresh?.wantsRows == true { position.refresh = nil }
+    if let refresh = position.refresh, registry.tables[refresh.relation]?.isKeyed != true { position.refresh = nil }
+  }
+
+  private func abandon() throws {
+    guard isTrailOpen else { return }
+    try trail.abandon()
+    isTrailOpen = false
+    // What the dropped transaction would have told of the tables is still to be told.
+    registry = committedRegistry
+    captured = [:]
+  }
+
+  private func reconnect(_ stop: StopSignal) throws {
+    let application = PostgresSource.application(slotName)
+    let connection = try PostgresConnection(uri, application: application)
+    connection.interrupt = stop.descriptor
+    source = PostgresSource(connection, uri: uri, trail: trail.id)
+    replication = try PostgresConnection(uri, purpose: .replication, application: application)
+    replication.interrupt = stop.descriptor
+    try resume(PostgresSource.identity(replication).system, copiesAgain: false)
+    isConnected = true
+  }
+
+  /// One connection's life.
+  private func follow(_ stop: StopSignal, untilCaughtUp: Bool) throws {
+    source.connection.interrupt = stop.descriptor
+    replication.interrupt = stop.descriptor
+    try source.connection.execute(
+      "SET statement_timeout = 0; SET lock_timeout = 0; SET synchronous_commit = on; SET row_security = off")
+    try source.endOwnStream()
+    relations = [:]
+    captured = [:]
+    let stream = try ReplicationStream(replication, slot: slotName, publication: slotName)
+    self.stream = stream
+    look = SchemaLook()
+    goal = try emitBarrier()
+    while !stop.isSet {
+      switch try stream.next(milliseconds: hasUnsynced ? 0 : idleMilliseconds, interrupt: stop.descriptor) {
+      case .data(let bytes): try take(PgOutput(bytes))
+      case .keepalive(let end, let wantsReply):
+        if incoming == nil { try reach(end) }
+        if wantsReply { try report() }
+      case .nothing:
+        if hasUnsynced { try sync() }
+        if incoming == nil, try rest(), untilCaughtUp, isFinished { break }
+      }
+      if untilCaughtUp, isFinished { break }
+      try reportInTime()
+    }
+    try finish()
+  }
+
+  private var idleMilliseconds: Int32 {
+    chunk == nil && hasCopies ? 20 : 1000
+  }
+
+  private var hasCopies: Bool { !wantedRows.isEmpty || registry.tables.values.contains { $0.refresh != nil } }
+
+  private var isFinished: Bool {
+    goal == nil && chunk == nil && incoming == nil && !hasUnsynced && !hasCopies && look.isDone
+  }
+
+  private func finish() throws {
+    try abandon()
+    incoming = nil
+    chunk = nil
+    copier?.close()
+    try appendSequences(isLast: true)
+    if received > position.reached { try appendProgress() }
+    try sync()
+    try saveRegistry()
+    try report()
+    stream = nil
+    isConnected = false
+  }
+
+  /// In a quiet moment: begins a chunk, looks at the catalog, moves the slot on. True when there was nothing to do.
+  private func rest() throws -> Bool {
+    if chunk == nil, hasCopies {
+      try beginChunk()
+      if chunk != nil { return false }
+    }
+    if try lookAtCatalog() { return false }
+    if chunk == nil {
+      try appendSequences(isLast: false)
+      let now = Clock.monotonicMilliseconds
+      let distance = received.value - min(received.value, position.reached.value)
+      if distance > 16 << 20 || (distance > 0 && now - progressAt > 10_000) {
+        try appendProgress()
+        try sync()
+      }
+    }
+    progress.update { $0.isCaughtUp = self.isFinished }
+    return true
+  }
+
+  // MARK: The stream
+
+  private func take(_ message: PgOutput) throws {
+    switch message {
+    case .begin(let commit, let time, let xid):
+      if let chunk, !chunk.isPlaced, !chunk.snapshot.shows(xid) { try placeChunk() }
+      if let chunk, chunk.isPlaced, chunk.snapshot.shows(xid) { self.chunk?.isRaced = true }
+      let transaction = PostgresPosition.Transaction(commit: commit, xid: xid, time: time)
+      try checkExpected(transaction)
+      let isSkipped = position.last.map { commit <= $0.commit } ?? false
+      incoming = Incoming(transaction: transaction, isSkipped: isSkipped)
+    case .origin(let name):
+      // What our apply writes here started elsewhere.
+      if name.hasPrefix("cairn_") { incoming?.isSkipped = true }
+    case .message(let isTransactional, let prefix, let content):
+      guard isTransactional else { return }
+      if prefix == Self.barrierPrefix { incoming?.barrier = String(decoding: content, as: UTF8.self) }
+      if prefix == "cairn", incoming?.isFresh == true { incoming?.isSkipped = true }
+    case .relation(let relation):
+      relations[relation.id] = relation
+      captured[relation.id] = nil
+    case .type: break
+    case .insert(let id, let new):
+      guard let table = try table(id) else { return }
+      image.removeAll()
+      try new.appendImage(to: &image, scratch: &record)
+      try append(.insert, [.after], table)
+    case .update(let id, let old, let new):
+      guard let table = try table(id) else { return }
+      image.removeAll()
+      if let old { try appendOld(old, table) }
+      try new.appendImage(to: &image, scratch: &record)
+      try append(.update, old == nil ? [.after] : [.before, .after], table)
+      if case .key? = old, try new.hasUnchanged() { try wantRow(of: table, new) }
+    case .delete(let id, let old):
+      guard let table = try table(id) else { return }
+      image.removeAll()
+      try appendOld(old, table)
+      try append(.delete, [.before], table)
+    case .truncate(let ids):
+      for id in ids {
+        guard let table = try table(id) else { continue }
+        image.removeAll()
+        try append(.truncate, [], table)
+      }
+    case .commit(_, let end, _): try endIncoming(end)
+    }
+  }
+
+  /// A server that was restored from a backup does not send again what it no longer has.
+  private func checkExpected(_ transaction: PostgresPosition.Transaction) throws {
+    guard let expected, transaction.commit >= expected.commit else { return }
+    guard transaction == expected else {
+      throw Self.wentBack(
+        source.connection.place, "its transaction at \(expected.commit) is not the one that the trail has")
+    }
+    self.expected = nil
+  }
+
+  private func appendOld(_ old: PgOutput.OldTuple, _ table: Captured) throws {
+    switch old {
+    case .key(let tuple): try tuple.appendImage(to: &image, scratch: &record, given: table.isKey)
+    case .full(let tuple): try tuple.appendImage(to: &image, scratch: &record)
+    }
+  }
+
+  /// The table of a change that belongs into the trail; nil for one that does not.
+  private func table(_ id: UInt32) throws -> Captured? {
+    guard let incoming, !incoming.isSkipped else { return nil }
+    self.incoming?.isFresh = false
+    if let known = captured[id] { return known.isWanted ? known : nil }
+    guard let relation = relations[id] else {
+      throw DecodingError(offset: 0, problem: "a change of relation \(id), which was not described")
+    }
+    let made = try capture(relation)
+    captured[id] = made
+    return made.isWanted ? made : nil
+  }
+
+  private func append(_ operation: Operation, _ flags: ChangeFlags, _ table: Captured) throws {
+    try openTransaction()
+    let id = try trail.schemaID(table.schema, token: table.epoch)
+    record.removeAll()
+    record.append(operation.rawValue)
+    record.append(flags.rawValue)
+    record.appendVarint(id)
+    record.append(image.bytes)
+    try trail.append(kind: RecordKind.change, record.bytes)
+    progress.update { $0.changes += 1 }
+  }
+
+  /// Begins the trail's transaction when something of the incoming one belongs into it.
+  func openTransaction() throws {
+    guard !isTrailOpen else { return }
+    var header = TransactionHeader(commitTime: clock.microseconds(), flags: [.late])
+    if let incoming { header = TransactionHeader(commitTime: incoming.transaction.time) }
+    _ = try trail.begin(header)
+    isTrailOpen = true
+  }
+
+  private func endIncoming(_ end: LSN) throws {
+    guard let transaction = incoming?.transaction else { return }
+    let barrier = incoming?.barrier
+    incoming = nil
+    if isTrailOpen {
+      position.last = transaction
+      position.reached = end
+      hasChangedSinceSequences = true
+      try endTransaction()
+    }
+    if let barrier, barrier == goal { goal = nil }
+    if let barrier { look.reached(barrier) }
+    try reach(end)
+    if hasUnsynced, Clock.monotonicMilliseconds - syncedAt > 50 { try sync() }
+  }
+
+  /// Every transaction that committed before `end` has been dealt with.
+  private func reach(_ end: LSN) throws {
+    if end > received { received = end }
+    guard let chunk, received >= chunk.end else { return }
+    if !chunk.isPlaced { try placeChunk() }
+    try endChunk()
+  }
+
+  private func endTransaction() throws {
+    if let refresh = position.refresh {
+      position.refresh?.wantsRows = wantedRows.contains { $0.relation == refresh.relation }
+    }
+    record.removeAll()
+    record.appendCounted(position.encoded)
+    record.appendZigzag(clock.microseconds())
+    try trail.append(kind: RecordKind.progress, record.bytes)
+    try trail.commit()
+    isTrailOpen = false
+    hasUnsynced = true
+    committedRegistry = registry
+    progress.update { $0.transactions += 1 }
+  }
+
+  private func appendProgress() throws {
+    position.reached = received
+    try openTransaction()
+    try endTransaction()
+  }
+
+  private func sync() throws {
+    try trail.sync()
+    hasUnsynced = false
+    syncedAt = Clock.monotonicMilliseconds
+    progressAt = syncedAt
+    try saveRegistry()
+    confirmed = max(confirmed, position.reached)
+    if stream != nil { try report() }
+  }
+
+  func saveRegistry() throws {
+    guard !isRegistrySaved else { return }
+    try registry.save()
+    isRegistrySaved = true
+  }
+
+  func registryChanged() { isRegistrySaved = false }
+
+  /// Tells the server what it may forget.
+  private func report() throws {
+    try stream?.report(received: max(received, confirmed), flushed: confirmed)
+    reportedAt = Clock.monotonicMilliseconds
+  }
+
+  private func reportInTime() throws {
+    let now = Clock.monotonicMilliseconds
+    guard now - reportedAt > 5000 else { return }
+    // An answer tells us how far an otherwise idle server has come.
+    try stream?.report(received: max(received, confirmed), flushed: confirmed, wantsReply: incoming == nil)
+    reportedAt = now
+  }
+
+  // MARK: Barriers
+
+  private static let barrierPrefix = "cairn.barrier"
+
+  /// Commits a message of ours: what comes before it in the stream committed before this call.
+  func emitBarrier() throws -> String {
+    barrierNumber += 1
+    let text = "\(slotName) \(source.connection.backendPID) \(barrierNumber) \(clock.microseconds())"
+    try source.connection.query("SELECT pg_logical_emit_message(true, $1, $2)", [Self.barrierPrefix, text])
+    return text
+  }
+
+  // MARK: Copying
+
+  private func beginChunk() throws {
+    guard Clock.monotonicMilliseconds >= copyNotBefore else { return }
+    let copier = try self.copier ?? openCopier()
+    let part: PostgresChunk.Part
+    let table: PostgresRegistry.Table
+    wantedRows.removeAll { $0.relation != position.refresh?.relation }
+    if let wanted = wantedRows.first, let its = registry.tables[wanted.relation], its.refresh != nil {
+      (table, part) = (its, .row(wanted.key))
+    } else if let next = nextCopy() {
+      (table, part) = (next, .next)
+    } else {
+      return
+    }
+    let (snapshot, end) = try copier.open()
+    guard snapshot.xmin >= table.copyNotBefore else {
+      copier.close()
+      copyNotBefore = Clock.monotonicMilliseconds + 200
+      return
+    }
+    chunk = PostgresChunk(table: table, part: part, snapshot: snapshot, end: end)
+    _ = try emitBarrier()
+  }
+
+  private func openCopier() throws -> PostgresCopier {
+    let connection = try PostgresConnection(uri, application: PostgresSource.application(slotName))
+    connection.interrupt = source.connection.interrupt
+    let made = try PostgresCopier(connection)
+    copier = made
+    return made
+  }
+
+  private func nextCopy() -> PostgresRegistry.Table? {
+    if let refresh = position.refresh, let table = registry.tables[refresh.relation], table.refresh != nil {
+      return table
+    }
+    return registry.tables.values.filter { $0.refresh != nil }.min { $0.epoch < $1.epoch }
+  }
+
+  /// Reads the chunk into the trail, here, where its snapshot is true.
+  private func placeChunk() throws {
+    guard var chunk, var copier, let table = registry.tables[chunk.table.relation], table.epoch == chunk.table.epoch,
+      let reason = table.refresh
+    else {
+      // The table changed its shape meanwhile; it is copied again from the start.
+      dropChunk()
+      return
+    }
+    if hasUnsynced { try sync() }
+    let id: UInt64
+    var state =
+      position.refresh?.relation == table.relation
+      ? position.refresh : nil
+    do {
+      try openTransaction()
+      id = try trail.schemaID(table.schema, token: table.epoch)
+      if state == nil {
+        let method: Refresh.Method = table.isKeyed ? .byKey : .whole
+        let rows = try copier.estimate(table)
+        try PostgresCopier.append(
+          Refresh(schemaID: id, event: .start(reason, method, estimatedRows: rows)), trail)
+        state = .init(relation: table.relation, epoch: table.epoch, rows: 0, cursor: nil, isDone: false)
+        captured[table.relation] = nil
+      }
+      if table.isKeyed {
+        try copier.append(&chunk, after: state?.cursor, schemaID: id, to: trail, paused: keepStream)
+      } else {
+        try copier.appendWhole(&chunk, schemaID: id, to: trail, paused: keepStream)
+      }
+    } catch let error as PostgresError where error.sqlState.hasPrefix("42") {
+      // The table is not what it was: the catalog, or the stream, will tell how.
+      try abandon()
+      dropChunk()
+      copyNotBefore = Clock.monotonicMilliseconds + 500
+      look.isWanted = true
+      return
+    }
+    self.copier = copier
+    state?.rows += chunk.rows
+    position.refresh = state
+    try endTransaction()
+    copier.close()
+    chunk.isPlaced = true
+    self.chunk = chunk
+    let rows = chunk.rows
+    progress.update {
+      $0.rowsCopied += rows
+      $0.copying = (table.schema.name, state?.rows ?? 0, 0)
+    }
+  }
+
+  /// The server ends a stream that is silent for too long.
+  private func keepStream() throws {
+    if Clock.monotonicMilliseconds - reportedAt > 5000 { try report() }
+  }
+
+  private func dropChunk() {
+    copier?.close()
+    chunk = nil
+  }
+
+  /// The stream has passed the snapshot: either the chunk stands right, or it is read again.
+  private func endChunk() throws {
+    guard let chunk else { return }
+    self.chunk = nil
+    guard var state = position.refresh, state.relation == chunk.table.relation else { return }
+    if chunk.isRaced {
+      // A table without key begins anew; a range comes again and heals itself.
+      if !chunk.table.isKeyed {
+        position.refresh = nil
+        captured[chunk.table.relation] = nil
+      }
+      return
+    }
+    switch chunk.part {
+    case .row: wantedRows.removeAll { $0.relation == chunk.table.relation && .row($0.key) == chunk.part }
+    case .next:
+      if let through = chunk.through {
+        state.cursor = through
+      } else {
+        state.isDone = true
+      }
+    }
+    position.refresh = state
+    if state.isDone, !wantedRows.contains(where: { $0.relation == state.relation }) { try endCopy(state) }
+  }
+
+  private func endCopy(_ state: PostgresPosition.RefreshState) throws {
+    guard let table = registry.tables[state.relation] else { return }
+    try openTransaction()
+    let id = try trail.schemaID(table.schema, token: table.epoch)
+    try PostgresCopier.append(Refresh(schemaID: id, event: .end(rows: state.rows)), trail)
+    try endTransaction()
+    finishCopy(of: state.relation)
+    position.refresh = nil
+    hasChangedSinceSequences = true
+    if !hasCopies { copier = nil }
+  }
+
+  private func finishCopy(of relation: UInt32) {
+    guard var table = registry.tables[relation] else { return }
+    table.refresh = nil
+    registry.set(table)
+    captured[relation] = nil
+    isRegistrySaved = false
+    let waiting = registry.tables.values.filter { $0.refresh != nil }.count
+    progress.update {
+      $0.tablesToCopy = waiting
+      $0.copying = nil
+    }
+  }
+
+  /// An update that moved a row to another key, and left out of line what it did not change: behind the cursor no chunk
+  /// would bring the rest of it.
+  private func wantRow(of table: Captured, _ new: PgOutput.Tuple) throws {
+    guard let refresh = position.refresh, refresh.relation == table.relation, table.isKeyed else { return }
+    let texts = try new.texts()
+    let key = table.schema.key.compactMap { $0 < texts.count ? texts[$0] : nil }
+    guard key.count == table.schema.key.count else { return }
+    if !wantedRows.contains(where: { $0.relation == table.relation && $0.key == key }) {
+      wantedRows.append((table.relation, key))
+    }
+  }
+
+  // MARK: Sequences
+
+  /// Tells how far the sequences of the captured tables have counted.
+  private func appendSequences(isLast: Bool) throws {
+    let now = Clock.monotonicMilliseconds
+    guard hasChangedSinceSequences, isLast || now - sequencesAt > 5000, source.connection.isUsable else { return }
+    sequencesAt = now
+    hasChangedSinceSequences = false
+    let wanted = Set(registry.tables.values.flatMap { $0.sequences.map { "\($0.namespace).\($0.name)" } })
+    guard !wanted.isEmpty else { return }
+    let rows = try source.connection.query(
+      "SELECT schemaname, sequencename, last_value, increment_by FROM pg_sequences WHERE last_value IS NOT NULL")
+    var moved: [SequenceState] = []
+    for row in rows {
+      guard let namespace = row[0], let name = row[1], let last = Int64(row[2] ?? ""),
+        wanted.contains("\(namespace).\(name)"), sequences["\(namespace).\(name)"] != last
+      else { continue }
+      sequences["\(namespace).\(name)"] = last
+      moved.append(.init(namespace: namespace, name: name, last: last, increment: Int64(row[3] ?? "") ?? 1))
+    }
+    guard !moved.isEmpty else { return }
+    try openTransaction()
+    for sequence in moved {
+      record.removeAll()
+      record.append(sequence)
+      try trail.append(kind: RecordKind.sequence, record.bytes)
+    }
+    try endTransaction()
+    try sync()
+  }
+}

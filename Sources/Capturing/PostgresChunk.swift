@@ -1,0 +1,194 @@
+import Changes
+import PostgresKit
+import SystemKit
+import Trails
+
+/// Part of a table, read in a snapshot that is held open until the stream has reached it.
+///
+/// The snapshot shows some transactions and not others. The chunk belongs into the trail right before the first
+/// transaction of the stream that it does not show; there it is exact. Transactions become visible in nearly, but not
+/// quite, the order of their commit records: when one that the snapshot shows comes behind the chunk's place, before
+/// `end`, the chunk was `raced` and the same range is read again.
+struct PostgresChunk {
+  enum Part: Equatable {
+    /// Rows behind the cursor.
+    case next
+    /// The row with this key: an update moved it to where chunks have been, without telling all of it.
+    case row([String])
+  }
+
+  let table: PostgresRegistry.Table
+  let part: Part
+  let snapshot: PostgresSnapshot
+  /// Whatever the snapshot shows committed before.
+  let end: LSN
+  var isPlaced = false
+  var isRaced = false
+  /// Key of the last row; nil when there are no more.
+  var through: [String]?
+  var rows: UInt64 = 0
+}
+
+/// Reads chunks in a connection of its own.
+struct PostgresCopier {
+  private static let chunkMillisecondsGoal: Int64 = 200
+  /// A sort by printed text cannot use an index, so its chunks are larger.
+  private static let sortedRowsMin = 100_000
+  private var rowsGoal = 5000
+  let connection: PostgresConnection
+  /// Text sorts by bytes as it is.
+  private let isC: Bool
+
+  init(_ connection: PostgresConnection) throws {
+    self.connection = connection
+    isC =
+      try connection.first(
+        "SELECT datcollate IN ('C', 'POSIX') AND datlocprovider = 'c' FROM pg_database WHERE datname = current_database()"
+      )
+      == "t"
+    try connection.execute("SET row_security = off; SET statement_timeout = 0; SET lock_timeout = 0")
+    try connection.execute("SET idle_in_transaction_session_timeout = 0")
+  }
+
+  /// Opens the snapshot; keep it until ``close()``.
+  func open() throws -> (snapshot: PostgresSnapshot, end: LSN) {
+    try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+    let row = try connection.query("SELECT pg_current_snapshot(), pg_current_wal_insert_lsn()").first ?? []
+    guard row.count == 2, let snapshot = row[0].flatMap(PostgresSnapshot.init), let end = row[1].flatMap({ LSN($0) })
+    else {
+      throw PostgresError(
+        sqlState: "08P01", message: "the server gave no snapshot", place: connection.place, isConnectionLost: true)
+    }
+    return (snapshot, end)
+  }
+
+  func close() { connection.rollback() }
+
+  /// Rows as the planner believes, for progress bars.
+  func estimate(_ table: PostgresRegistry.Table) throws -> UInt64 {
+    let rows = try connection.first(
+      "SELECT greatest(sum(c.reltuples), 0)::bigint FROM pg_class AS c WHERE c.oid = $1::oid OR c.oid IN (SELECT relid FROM pg_partition_tree($1::oid::regclass) WHERE isleaf)",
+      [String(table.relation)])
+    return rows.flatMap { UInt64($0) } ?? 0
+  }
+
+  // MARK: Keyed tables
+
+  /// Appends one chunk record and its rows to the open transaction of the trail; `paused` is called now and then.
+  mutating func append(
+    _ chunk: inout PostgresChunk, after cursor: [String]?, schemaID id: UInt64, to trail: TrailWriter,
+    paused: () throws -> Void
+  ) throws {
+    let begun = Clock.monotonicMilliseconds
+    let schema = chunk.table.schema
+    let key = schema.key.map { schema.columns[$0] }
+    let terms = key.map(term)
+    let names = key.map(\.name.quotedName).joined(separator: ",")
+    let from = chunk.table.sqlName
+    let order = " ORDER BY " + terms.joined(separator: ",")
+    var conditions: [String] = []
+    var after = cursor
+    switch chunk.part {
+    case .next:
+      if let cursor { conditions.append(comparison(key, terms, ">", cursor)) }
+      let isSorted = key.contains { ChunkOrder($0) == .printed || (ChunkOrder($0) == .text && !isC) }
+      let limit = isSorted ? max(rowsGoal, Self.sortedRowsMin) : rowsGoal
+      chunk.through = try keyRow(
+        "SELECT \(names) FROM \(from)\(clause(conditions))\(order) LIMIT 1 OFFSET \(limit - 1)")
+    case .row(let wanted):
+      let backwards = " ORDER BY " + terms.map { $0 + " DESC" }.joined(separator: ",")
+      after = try keyRow(
+        "SELECT \(names) FROM \(from)\(clause([comparison(key, terms, "<", wanted)]))\(backwards) LIMIT 1")
+      chunk.through = wanted
+      if let after { conditions.append(comparison(key, terms, ">", after)) }
+    }
+    if let through = chunk.through { conditions.append(comparison(key, terms, "<=", through)) }
+    try Self.append(
+      Refresh(schemaID: id, event: .chunk(.keys(after: image(after, schema), through: image(chunk.through, schema)))),
+      trail)
+    let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
+    chunk.rows = try copyRows(
+      "COPY (SELECT \(columns) FROM \(from)\(clause(conditions))\(order)) TO STDOUT", id, trail, paused)
+    let took = Clock.monotonicMilliseconds - begun
+    guard chunk.part == .next else { return }
+    if took < Self.chunkMillisecondsGoal / 2 { rowsGoal = min(rowsGoal * 2, 100_000) }
+    if took > Self.chunkMillisecondsGoal * 2 { rowsGoal = max(rowsGoal / 2, 100) }
+  }
+
+  private func term(_ column: TableSchema.Column) -> String {
+    let order = ChunkOrder(column)
+    if order == .text, isC, column.collation.isEmpty { return column.name.quotedName }
+    return order.postgresTerm(column.name.quotedName)
+  }
+
+  private func comparison(_ key: [TableSchema.Column], _ terms: [String], _ sign: String, _ values: [String]) -> String
+  {
+    let literals = zip(key, values).map { column, value in
+      let typed = "\(value.postgresLiteral)::\(column.declaredType)"
+      return ChunkOrder(column) == .native ? typed : "\(value.postgresLiteral)::text COLLATE \"C\""
+    }
+    return terms.count == 1
+      ? "\(terms[0]) \(sign) \(literals[0])"
+      : "(\(terms.joined(separator: ","))) \(sign) (\(literals.joined(separator: ",")))"
+  }
+
+  private func clause(_ conditions: [String]) -> String {
+    conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND ")
+  }
+
+  private func keyRow(_ sql: String) throws -> [String]? {
+    // Printed as pgoutput prints it, which a cast to text would not do for every type.
+    var found: [String]?
+    try connection.copyOut("COPY (\(sql)) TO STDOUT") { found = CopyText.fields($0).map { $0 ?? "" } }
+    return found
+  }
+
+  /// Key values as an image of the whole row.
+  private func image(_ key: [String]?, _ schema: TableSchema) -> [Value?]? {
+    guard let key else { return nil }
+    var image: [Value?] = schema.columns.map { _ in nil }
+    for (index, value) in zip(schema.key, key) { image[index] = .exact(Array(value.utf8)) }
+    return image
+  }
+
+  // MARK: Tables without key
+
+  /// Appends one chunk record and all rows to the open transaction of the trail.
+  func appendWhole(
+    _ chunk: inout PostgresChunk, schemaID id: UInt64, to trail: TrailWriter, paused: () throws -> Void
+  ) throws {
+    try Self.append(Refresh(schemaID: id, event: .chunk(.unkeyed)), trail)
+    let columns = chunk.table.schema.columns.map(\.name.quotedName).joined(separator: ",")
+    chunk.rows = try copyRows(
+      "COPY (SELECT \(columns) FROM \(chunk.table.sqlName)) TO STDOUT", id, trail, paused)
+  }
+
+  private func copyRows(
+    _ sql: String, _ id: UInt64, _ trail: TrailWriter, _ paused: () throws -> Void
+  ) throws -> UInt64 {
+    var record = ByteWriter()
+    var scratch = ByteWriter()
+    var field = ByteWriter()
+    var rows: UInt64 = 0
+    try connection.copyOut(sql) { line in
+      if rows % 1000 == 999 { try paused() }
+      record.removeAll()
+      record.appendVarint(id)
+      CopyText.appendImage(line, to: &record, scratch: &scratch, field: &field)
+      try trail.append(kind: RecordKind.refreshRow, record.bytes)
+      rows += 1
+    }
+    return rows
+  }
+
+  static func append(_ refresh: Refresh, _ trail: TrailWriter) throws {
+    var writer = ByteWriter(capacity: 256)
+    writer.append(refresh)
+    try trail.append(kind: RecordKind.refresh, writer.bytes)
+  }
+}
+
+extension PostgresRegistry.Table {
+  /// For SQL; children of inheritance have rows of their own, partitions have not.
+  var sqlName: String { (isPartitioned ? "" : "ONLY ") + schema.qualifiedName }
+}

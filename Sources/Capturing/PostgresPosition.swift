@@ -1,0 +1,127 @@
+import Changes
+import PostgresKit
+
+/// Where in a PostgreSQL source a trail stands: what the progress record at the end of each of our transactions carries.
+///
+/// A transaction is known by the place of its commit record. `reached` is what the slot may be confirmed to; the last
+/// transaction proves, when the server sends it again, that the server is where we left it.
+struct PostgresPosition: Equatable {
+  /// A refresh that is under way or has just ended.
+  struct RefreshState: Equatable {
+    var relation: UInt32
+    var epoch: UInt64
+    var rows: UInt64
+    /// Key values up to which chunks are in the trail; nil: none yet.
+    var cursor: [String]?
+    var isDone: Bool
+    /// Rows are still to be read again by their keys, which are not kept here.
+    var wantsRows = false
+  }
+  struct Transaction: Equatable {
+    var commit: LSN
+    var xid: UInt32
+    var time: Int64
+  }
+
+  /// `system_identifier` of the cluster.
+  var system: UInt64
+  var timeline: UInt32
+  /// Everything that committed before is in the trail.
+  var reached: LSN
+  var last: Transaction?
+  var refresh: RefreshState?
+
+  private static let magic: UInt8 = 0x50
+  static let version: UInt8 = 1
+
+  init(system: UInt64, timeline: UInt32, reached: LSN) {
+    self.system = system
+    self.timeline = timeline
+    self.reached = reached
+  }
+
+  var encoded: [UInt8] {
+    var writer = ByteWriter(capacity: 128)
+    writer.append(Self.magic)
+    writer.append(Self.version)
+    writer.appendFixed(system)
+    writer.appendFixed(timeline)
+    writer.appendFixed(reached.value)
+    writer.append(last == nil ? 0 : 1)
+    if let last {
+      writer.appendFixed(last.commit.value)
+      writer.appendFixed(last.xid)
+      writer.appendFixed(last.time)
+    }
+    writer.append(refresh == nil ? 0 : 1)
+    if let refresh {
+      writer.appendFixed(refresh.relation)
+      writer.appendVarint(refresh.epoch)
+      writer.appendVarint(refresh.rows)
+      writer.append((refresh.isDone ? 1 : 0) | (refresh.wantsRows ? 2 : 0))
+      writer.append(refresh.cursor == nil ? 0 : 1)
+      if let cursor = refresh.cursor {
+        writer.appendVarint(UInt64(cursor.count))
+        for value in cursor { writer.appendString(value) }
+      }
+    }
+    return Array(writer.bytes)
+  }
+
+  init(decoding bytes: [UInt8]) throws {
+    self = try bytes.withUnsafeBytes { raw in
+      var r = ByteReader(raw)
+      guard try r.readByte() == Self.magic else {
+        throw DecodingError(offset: 0, problem: "source position is not one of PostgreSQL")
+      }
+      let version = try r.readByte()
+      guard version == Self.version else {
+        throw DecodingError(offset: 1, problem: "source position has version \(version)")
+      }
+      var position = PostgresPosition(
+        system: try r.readFixed(), timeline: try r.readFixed(), reached: LSN(try r.readFixed()))
+      if try r.readByte() == 1 {
+        position.last = Transaction(commit: LSN(try r.readFixed()), xid: try r.readFixed(), time: try r.readFixed())
+      }
+      if try r.readByte() == 1 {
+        var state = RefreshState(
+          relation: try r.readFixed(), epoch: try r.readVarint(), rows: try r.readVarint(), isDone: false)
+        let flags = try r.readByte()
+        (state.isDone, state.wantsRows) = (flags & 1 != 0, flags & 2 != 0)
+        if try r.readByte() == 1 {
+          var cursor: [String] = []
+          for _ in 0..<(try r.readCount()) { cursor.append(try r.readString()) }
+          state.cursor = cursor
+        }
+        position.refresh = state
+      }
+      return position
+    }
+  }
+}
+
+/// Which transactions a snapshot of the server shows.
+///
+/// Source: https://www.postgresql.org/docs/15/functions-info.html#FUNCTIONS-PG-SNAPSHOT
+struct PostgresSnapshot: Equatable {
+  let xmin: UInt64
+  let xmax: UInt64
+  let running: Set<UInt64>
+
+  /// Reads `xmin:xmax:xip,…`.
+  init?(_ text: String) {
+    let parts = text.split(separator: ":", omittingEmptySubsequences: false)
+    guard parts.count == 3, let xmin = UInt64(parts[0]), let xmax = UInt64(parts[1]) else { return nil }
+    (self.xmin, self.xmax) = (xmin, xmax)
+    running = Set(parts[2].split(separator: ",").compactMap { UInt64($0) })
+  }
+
+  /// Whether what this transaction has committed is seen. The stream gives the lower half of its number.
+  func shows(_ xid: UInt32) -> Bool {
+    var full = xmax & ~0xffff_ffff | UInt64(xid)
+    // The nearest of the numbers with this lower half.
+    if full > xmax, full - xmax > 1 << 31, full >= 1 << 32 { full -= 1 << 32 }
+    if full < xmax, xmax - full > 1 << 31 { full += 1 << 32 }
+    return full < xmax && !running.contains(full)
+  }
+}

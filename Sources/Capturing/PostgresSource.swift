@@ -1,0 +1,216 @@
+import Changes
+import PostgresKit
+import SystemKit
+
+/// What capture keeps at a PostgreSQL source: a publication and a logical slot, both named after the trail.
+package struct PostgresSource {
+  let connection: PostgresConnection
+  let uri: String
+  /// Of slot and publication.
+  let name: String
+
+  init(_ connection: PostgresConnection, uri: String, trail: TrailID) {
+    (self.connection, self.uri) = (connection, uri)
+    name = Self.name(of: trail)
+  }
+
+  package static func name(of trail: TrailID) -> String { "cairn_" + trail.bytes.prefix(8).hex }
+
+  // MARK: What the server must be
+
+  /// Proves that the server and the role can be captured from. Writes nothing. `needsSlot`: one is still to be made.
+  package static func check(_ connection: PostgresConnection, needsSlot: Bool) throws {
+    let place = connection.place
+    func refuse(_ message: String, _ hint: String) -> CairnError {
+      CairnError(.serverSetting, "\(place): \(message)", hint: hint)
+    }
+    guard connection.serverVersion >= 140000 else {
+      throw CairnError(
+        .unsupported, "\(place) is PostgreSQL \(connection.serverVersion / 10000), capture needs 14 or newer",
+        hint: "upgrade the server", remedy: .badInput)
+    }
+    let row =
+      try connection.query(
+        """
+        SELECT pg_is_in_recovery(), current_setting('wal_level'), current_setting('server_encoding'),
+          rolreplication OR rolsuper, rolname, current_setting('max_replication_slots')::int,
+          (SELECT count(*) FROM pg_replication_slots), current_database()
+        FROM pg_roles WHERE rolname = current_user
+        """
+      ).first ?? []
+    guard row.count == 8 else { throw refuse("the role of this session is unknown", "connect as another role") }
+    let role = (row[4] ?? "").quotedName
+    if row[0] == "t" {
+      throw refuse("it is a standby, from which nothing can be captured", "connect to the primary")
+    }
+    guard row[3] == "t" else {
+      throw CairnError(
+        .privilegeMissing, "\(place): role \(role) may not replicate",
+        hint: "run as a superuser: ALTER ROLE \(role) REPLICATION")
+    }
+    guard row[1] == "logical" else {
+      throw refuse(
+        "wal_level is \(row[1] ?? "?"), capture needs logical",
+        "run as a superuser: ALTER SYSTEM SET wal_level = logical; then restart the server")
+    }
+    guard row[2] != "SQL_ASCII" else {
+      throw refuse(
+        "database \(row[7] ?? "") has the encoding SQL_ASCII, so its text has no known meaning",
+        "create a database with ENCODING 'UTF8' and move the rows there")
+    }
+    if needsSlot, let most = Int(row[5] ?? ""), let used = Int(row[6] ?? ""), used >= most {
+      throw refuse(
+        "all \(most) replication slots are in use (max_replication_slots)",
+        "drop one that nobody needs (SELECT pg_drop_replication_slot('NAME')), or raise the limit and restart the server"
+      )
+    }
+  }
+
+  // MARK: Publication
+
+  /// Makes the publication, or adds what is missing in it. Where the role may not, somebody else can have made it.
+  /// Returns true when tables were added.
+  func publish(_ tables: [PostgresTable]) throws -> Bool {
+    let exists = try connection.first("SELECT 1 FROM pg_publication WHERE pubname = $1", [name]) != nil
+    let published = try connection.query(
+      "SELECT prrelid FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = $1",
+      [name])
+    let isForAll = try connection.first("SELECT puballtables FROM pg_publication WHERE pubname = $1", [name]) == "t"
+    let there = Set(published.compactMap { $0[0].flatMap { UInt32($0) } })
+    let missing = tables.filter { !there.contains($0.oid) }
+    guard !isForAll, !exists || !missing.isEmpty else { return false }
+    let list = missing.map(\.schema.qualifiedName).joined(separator: ", ")
+    let make =
+      "CREATE PUBLICATION \(name.quotedName)\(list.isEmpty ? "" : " FOR TABLE \(list)") WITH (publish_via_partition_root = true)"
+    let statement = exists ? "ALTER PUBLICATION \(name.quotedName) ADD TABLE \(list)" : make
+    do { try connection.execute(statement) } catch let error as PostgresError where error.isPrivilege {
+      let foreign = missing.first { !$0.isOwned }
+      let why = foreign.map { ": table \($0.displayName) belongs to \($0.owner)" } ?? ""
+      throw CairnError(
+        .privilegeMissing,
+        "\(connection.place): the publication cannot be made: \(error.message)\(why)",
+        hint: "run as the owner of the tables, with CREATE on the database, or as a superuser: \(statement)")
+    }
+    return exists
+  }
+
+  // MARK: Slot
+
+  struct Slot {
+    var isActive: Bool
+    var activePID: Int32
+    var confirmed: LSN
+    var isLost: Bool
+    var database: String
+    var plugin: String
+  }
+
+  func slot() throws -> Slot? {
+    let rows = try connection.query(
+      "SELECT active, active_pid, confirmed_flush_lsn, wal_status, database, plugin FROM pg_replication_slots WHERE slot_name = $1",
+      [name])
+    return rows.first.map { row in
+      Slot(
+        isActive: row[0] == "t", activePID: Int32(row[1] ?? "") ?? 0, confirmed: row[2].flatMap { LSN($0) } ?? LSN(0),
+        isLost: row[3] == "lost", database: row[4] ?? "", plugin: row[5] ?? "")
+    }
+  }
+
+  /// Makes the slot. Waits until all transactions that are open now have ended; says so, and gives up after a minute.
+  func createSlot(_ replication: PostgresConnection, tell: @escaping (String) -> Void) throws -> LSN {
+    let connection = self.connection
+    let begun = Clock.monotonicMilliseconds
+    var hasTold = false
+    var blocker = ""
+    replication.onWait = {
+      let waited = Clock.monotonicMilliseconds - begun
+      guard waited > 3000 else { return true }
+      blocker = (try? Self.oldestTransaction(connection, besides: replication.backendPID)) ?? blocker
+      if !hasTold, !blocker.isEmpty {
+        hasTold = true
+        tell("the slot waits for a transaction that was open before: \(blocker)")
+      }
+      return waited < 60_000
+    }
+    defer { replication.onWait = nil }
+    do {
+      let row = try replication.query("CREATE_REPLICATION_SLOT \(name.quotedName) LOGICAL pgoutput NOEXPORT_SNAPSHOT")
+      return row.first.flatMap { $0[1] }.flatMap { LSN($0) } ?? LSN(0)
+    } catch let error as PostgresError where error.isCancelled && !blocker.isEmpty {
+      throw CairnError(
+        .slotMissing, "\(connection.place): the slot cannot begin before a transaction ends: \(blocker)",
+        hint: "end that transaction, then run again", remedy: .retry)
+    } catch let error as PostgresError where error.sqlState == "53400" {
+      throw CairnError(
+        .serverSetting, "\(connection.place): \(error.message)",
+        hint: "drop a slot that nobody needs, or raise max_replication_slots and restart the server")
+    }
+  }
+
+  private static func oldestTransaction(_ connection: PostgresConnection, besides pid: Int32) throws -> String? {
+    let rows = try connection.query(
+      """
+      SELECT pid, coalesce(usename, ''), coalesce(application_name, ''), date_trunc('second', now() - xact_start)
+      FROM pg_stat_activity WHERE backend_xid IS NOT NULL AND pid NOT IN ($1::int, pg_backend_pid())
+      ORDER BY xact_start LIMIT 1
+      """, [String(pid)])
+    guard let row = rows.first else {
+      return try connection.first(
+        "SELECT 'prepared transaction ' || gid FROM pg_prepared_xacts ORDER BY prepared LIMIT 1")
+    }
+    return "process \(row[0] ?? "?") of \(row[1] ?? "?") (\(row[2] ?? "")), open for \(row[3] ?? "?")"
+  }
+
+  func dropSlot() throws {
+    try endOwnStream()
+    if try slot() != nil { try connection.query("SELECT pg_drop_replication_slot($1)", [name]) }
+  }
+
+  /// Ends a stream that a killed cairn has left behind: the state folder's lock proves that it is not in use.
+  func endOwnStream() throws {
+    let limit = Clock.monotonicMilliseconds + 15_000
+    while let slot = try slot(), slot.isActive {
+      let owner = try connection.first(
+        "SELECT application_name FROM pg_stat_activity WHERE pid = $1::int", [String(slot.activePID)])
+      guard owner == nil || owner == Self.application(name), Clock.monotonicMilliseconds < limit else {
+        throw CairnError(
+          .slotMissing, "\(connection.place): slot \(name) is in use by process \(slot.activePID) (\(owner ?? "?"))",
+          hint: "end that process, then run again", remedy: .retry)
+      }
+      _ = try? connection.query("SELECT pg_terminate_backend($1::int)", [String(slot.activePID)])
+      Clock.sleep(milliseconds: 50)
+    }
+  }
+
+  static func application(_ name: String) -> String { "cairn \(name)" }
+
+  /// `system_identifier` and timeline of the cluster.
+  static func identity(_ replication: PostgresConnection) throws -> (system: UInt64, timeline: UInt32) {
+    let row = try replication.query("IDENTIFY_SYSTEM").first ?? []
+    guard row.count > 1, let system = UInt64(row[0] ?? ""), let timeline = UInt32(row[1] ?? "") else {
+      throw PostgresError(
+        sqlState: "08P01", message: "IDENTIFY_SYSTEM gave no answer", place: replication.place, isConnectionLost: true)
+    }
+    return (system, timeline)
+  }
+
+  // MARK: Detach
+
+  /// Takes slots and publications of Cairn's out of the database. True when there were any.
+  package static func detach(_ connection: PostgresConnection) throws -> Bool {
+    let slots = try connection.query(
+      "SELECT slot_name, active, active_pid FROM pg_replication_slots WHERE slot_name ~ '^cairn_' AND database = current_database()"
+    )
+    for slot in slots where slot[1] == "t" {
+      throw CairnError(
+        .slotMissing, "\(connection.place): slot \(slot[0] ?? "") is in use by process \(slot[2] ?? "?")",
+        hint: "stop the replication first, then run again", remedy: .retry)
+    }
+    for slot in slots { try connection.query("SELECT pg_drop_replication_slot($1)", [slot[0]]) }
+    let publications = try connection.query("SELECT pubname FROM pg_publication WHERE pubname ~ '^cairn_'")
+    for publication in publications {
+      try connection.execute("DROP PUBLICATION IF EXISTS \((publication[0] ?? "").quotedName)")
+    }
+    return !slots.isEmpty || !publications.isEmpty
+  }
+}

@@ -1,0 +1,76 @@
+import Changes
+
+/// The statements that create a table with all that it needs, so that they do no harm where some of it exists.
+struct TableScript {
+  let table: PostgresTable
+  /// As the catalog query gives them, generated columns included.
+  let columns: [[String?]]
+  /// PRIMARY KEY, UNIQUE and EXCLUDE constraints; empty where an index stands alone.
+  let indexes: [String]
+
+  func text(
+    _ connection: PostgresConnection, _ types: inout PostgresTypes, _ sequences: [[String?]]
+  ) throws -> String {
+    let schema = table.schema
+    var statements: [String] = []
+    if schema.namespace != "public" { statements.append("CREATE SCHEMA IF NOT EXISTS \(schema.namespace.quotedName)") }
+    for column in columns { statements += try types.script(of: column[5] ?? "") }
+    let free = sequences.filter { $0[3] != "i" }
+    for sequence in free {
+      let namespace = sequence[0] ?? ""
+      if namespace != "public", namespace != schema.namespace {
+        statements.append("CREATE SCHEMA IF NOT EXISTS \(namespace.quotedName)")
+      }
+      statements.append("CREATE SEQUENCE IF NOT EXISTS \(name(of: sequence)) \(sequence[4] ?? "")")
+    }
+    var parts = columns.map { line($0, sequences) }
+    parts += indexes.filter { !$0.isEmpty }
+    parts += try checks(connection)
+    statements.append("CREATE TABLE IF NOT EXISTS \(schema.qualifiedName) (\n  \(parts.joined(separator: ",\n  "))\n)")
+    for sequence in free where sequence[3] == "a" {
+      guard let owner = columns.first(where: { $0[0] == sequence[2] })?[1] else { continue }
+      statements.append(
+        "ALTER SEQUENCE \(name(of: sequence)) OWNED BY \(schema.qualifiedName).\(owner.quotedName)")
+    }
+    if schema.flags.contains(.wholeRow) {
+      statements.append("ALTER TABLE \(schema.qualifiedName) REPLICA IDENTITY FULL")
+    }
+    return statements.map { $0 + ";" }.joined(separator: "\n")
+  }
+
+  private func name(of sequence: [String?]) -> String {
+    "\((sequence[0] ?? "").quotedName).\((sequence[1] ?? "").quotedName)"
+  }
+
+  private func line(_ column: [String?], _ sequences: [[String?]]) -> String {
+    var line = "\((column[1] ?? "").quotedName) \(column[2] ?? "")"
+    if let collation = column[7], !collation.isEmpty { line += " COLLATE \(collation)" }
+    if column[4] == "s" {
+      line += " GENERATED ALWAYS AS (\(column[8] ?? "NULL")) STORED"
+    } else if let kind = column[10], !kind.isEmpty {
+      let sequence = sequences.first { $0[2] == column[0] && $0[3] == "i" }
+      let options = sequence.map { " (SEQUENCE NAME \(name(of: $0)) \(Self.withoutType($0[4] ?? "")))" } ?? ""
+      line += " GENERATED \(kind == "a" ? "ALWAYS" : "BY DEFAULT") AS IDENTITY\(options)"
+    } else if let expression = column[8] {
+      line += " DEFAULT \(expression)"
+    }
+    return line + (column[3] == "t" ? " NOT NULL" : "")
+  }
+
+  /// An identity column has its type already.
+  private static func withoutType(_ options: String) -> String {
+    let words = options.split(separator: " ")
+    return words.drop { $0 != "INCREMENT" }.joined(separator: " ")
+  }
+
+  private func checks(_ connection: PostgresConnection) throws -> [String] {
+    try connection.query(
+      """
+      SELECT 'CONSTRAINT ' || quote_ident(co.conname) || ' ' || pg_get_constraintdef(co.oid) FROM pg_constraint AS co
+      WHERE co.conrelid = $1::oid AND co.contype = 'c' AND NOT EXISTS (SELECT 1 FROM pg_depend AS d
+        WHERE d.classid = 'pg_constraint'::regclass AND d.objid = co.oid AND d.refclassid = 'pg_proc'::regclass)
+      ORDER BY co.conname
+      """, [String(table.oid)]
+    ).compactMap(\.first).compactMap { $0 }
+  }
+}
