@@ -11,6 +11,10 @@ only columns left to a default like CURRENT_TIMESTAMP then hold other values.
 Constraint errors are part of the game: the statement fails, the transaction
 goes on. A busy error rolls the transaction back and draws a new one.
 
+With --fitting, values are such that the declared type means them (dates in a
+DATE column, 0 and 1 in BOOLEAN, no more digits than DECIMAL(10,2) has, valid
+text): temporary triggers of its own refuse all others.
+
 Unless --no-schema is given, about one transaction in fifty is a small schema
 change, on objects of its own only: an index workload_ix_<process>_<n> on a
 user table, a table workload_t_<process>. User tables keep their shape.
@@ -24,6 +28,7 @@ import fnmatch
 import json
 import os
 import random
+import re
 import signal
 import sqlite3
 import sys
@@ -48,6 +53,47 @@ def quote(name):
     return '"' + name.replace('"', '""') + '"'
 
 
+def fits_text(content, length):
+    """Whether the bytes of a text are valid, without NUL, and not too long."""
+    try:
+        text = bytes(content).decode()
+    except UnicodeDecodeError:
+        return False
+    return "\0" not in text and (length is None or len(text) <= length)
+
+
+def fitting(value, declared):
+    """SQL that holds when the value is one that the declared type means."""
+    declared = (declared or "").upper()
+    numbers = [int(n) for n in re.findall(r"\d+", declared)]
+    word = declared.split("(")[0].strip()
+    text = "typeof(%s) = 'text' AND fits_text(CAST(%s AS BLOB), %%s)" % (value, value)
+    if word.startswith("BOOL"):
+        rule = "typeof(%s) = 'integer' AND %s IN (0, 1)" % (value, value)
+    elif "INT" in word:
+        rule = "typeof(%s) = 'integer'" % value
+    elif word in ("DATETIME", "TIMESTAMP"):
+        rule = "typeof(%s) = 'text' AND datetime(%s) IS %s AND %s >= '0001'" % ((value,) * 4)
+    elif word == "DATE":
+        rule = "typeof(%s) = 'text' AND date(%s) IS %s AND %s >= '0001'" % ((value,) * 4)
+    elif word == "TIME":
+        rule = "typeof(%s) = 'text' AND time(%s) IS %s" % (value, value, value)
+    elif word in ("DECIMAL", "NUMERIC"):
+        rule = "typeof(%s) IN ('integer', 'real') AND abs(%s) < 1e300" % (value, value)
+        if numbers:
+            scale = numbers[1] if len(numbers) > 1 else 0
+            rule += " AND abs(%s) < 1e%d AND round(%s, %d) = %s" % (value, numbers[0] - scale, value, scale, value)
+    elif any(w in word for w in ("REAL", "FLOA", "DOUB")):
+        rule = "typeof(%s) = 'real'" % value
+    elif word == "BLOB":
+        rule = "typeof(%s) = 'blob'" % value
+    elif word:
+        rule = text % (numbers[0] if numbers else "NULL")
+    else:
+        rule = "(typeof(%s) IN ('integer', 'real') AND abs(%s) < 1e300 OR %s)" % (value, value, text % "NULL")
+    return "(%s IS NULL OR %s)" % (value, rule)
+
+
 class Busy(Exception):
     """The transaction cannot go on: another process holds a lock."""
 
@@ -66,7 +112,7 @@ class Unexpected(Exception):
 
 class Column:
     def __init__(self, name, declared, notnull, default, pk, generated):
-        self.name, self.q = name, quote(name)
+        self.name, self.q, self.declared = name, quote(name), (declared or "").upper()
         self.notnull, self.default, self.pk, self.generated = notnull, default, pk, generated
         t = (declared or "").upper()
         # The affinity rules of sqlite.org/datatype3.html, section 3.1.
@@ -169,6 +215,8 @@ class Program:
         self.db.text_factory = lambda b: b.decode("utf-8", "replace")
         self.db.execute("PRAGMA recursive_triggers = %d" % (self.rng.random() < 0.4))
         self.db.execute("PRAGMA foreign_keys = %d" % (self.rng.random() < 0.6))
+        if self.args.fitting:
+            self.refuse_misfits()
 
     def read_schema(self):
         self.stale = False
@@ -190,11 +238,24 @@ class Program:
                     if table.writable:
                         found.append(table)
                 self.tables = found
+                if self.args.fitting:
+                    self.refuse_misfits()
                 return
             except sqlite3.OperationalError as error:
                 if not is_busy(error):
                     raise
                 self.busy += 1
+
+    def refuse_misfits(self):
+        """Temporary triggers: other programs, and the file, do not see them."""
+        self.db.create_function("fits_text", 2, fits_text)
+        for number, table in enumerate(self.tables):
+            rule = " AND ".join(fitting("new." + c.q, c.declared) for c in table.writable)
+            for event in ("INSERT", "UPDATE"):
+                name = "fit_%d_%s" % (number, event.lower())
+                self.db.execute("DROP TRIGGER IF EXISTS temp." + name)
+                self.db.execute("CREATE TEMP TRIGGER %s AFTER %s ON main.%s WHEN NOT (%s) BEGIN "
+                                "SELECT RAISE(ABORT, 'does not fit'); END" % (name, event, table.q, rule))
 
     # ---- running statements
 
@@ -261,8 +322,31 @@ class Program:
     def odd(self):
         return self.rng.choice(ODD)
 
+    def fitting_value(self, column):
+        """A value that the declared type means."""
+        r, word = self.rng, column.declared.split("(")[0].strip()
+        if word.startswith("BOOL"):
+            return str(r.randrange(2))
+        if word in ("DATE", "DATETIME", "TIMESTAMP"):
+            day = "%04d-%02d-%02d" % (r.randrange(1, 10000), r.randrange(1, 13), r.randrange(1, 29))
+            return self.literal(day if word == "DATE" else "%s %02d:%02d:%02d" % (
+                day, r.randrange(24), r.randrange(60), r.randrange(60)))
+        if word == "TIME":
+            return self.literal("%02d:%02d:%02d" % (r.randrange(24), r.randrange(60), r.randrange(60)))
+        if word == "BLOB":
+            return self.literal(r.getrandbits(64).to_bytes(8, "big") * r.choice((0, 1, 1, 40, 800)))
+        if word in ("DECIMAL", "NUMERIC"):
+            return repr(r.randrange(1000) / 10)
+        if column.affinity == "text" or word and column.affinity in ("numeric", "blob"):
+            return self.literal(r.choice([n for n in NAMES if "\0" not in n]) + str(r.randrange(1000)))
+        return None
+
     def typical(self, column):
         r = self.rng
+        if self.args.fitting and r.random() < 0.95:
+            value = self.fitting_value(column)
+            if value is not None:
+                return value
         if column.affinity in ("integer", "numeric"):
             if column.affinity == "numeric" and r.random() < 0.5:
                 return repr(r.randrange(100000) / 100)
@@ -300,7 +384,7 @@ class Program:
         if not column.notnull and r.random() < 0.1:
             return "NULL"
         choice = r.random()
-        if choice < 0.12:
+        if choice < (0.02 if self.args.fitting else 0.12):
             return self.odd()
         # Values of the same column satisfy whatever CHECK there is.
         if choice < 0.35:
@@ -735,6 +819,7 @@ def main():
     parser.add_argument("--transactions", type=int, help="stop after this many (rolled back ones too)")
     parser.add_argument("--seconds", type=float, help="stop after this time")
     parser.add_argument("--tables", metavar="P,...", help="only tables matching these patterns")
+    parser.add_argument("--fitting", action="store_true", help="only values that the declared types mean")
     parser.add_argument("--no-schema", action="store_true", help="no schema changes at all")
     parser.add_argument("--pause-ms", type=float, default=0, help="wait after each transaction")
     parser.add_argument("--timeout-ms", type=int, default=5000, help="busy timeout")

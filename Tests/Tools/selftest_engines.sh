@@ -1,0 +1,148 @@
+#!/bin/bash
+# Tests compare_engines.py and workload_pg.py: each planted difference is found, and nothing on equal pairs.
+#
+#     Tests/Tools/selftest_engines.sh
+#
+# Starts a PostgreSQL server of its own. Exit status 0 if everything passed, or if there is no server to be had.
+set -u
+python=${PYTHON:-/usr/bin/python3}
+here=$(cd "$(dirname "$0")" && pwd)
+scratch=$(mktemp -d /tmp/cairn-selftest.XXXXXX)
+trap '"$here/pgserver.sh" stop "$scratch/pg" 2>/dev/null; rm -rf "$scratch"' EXIT
+trap 'exit 130' INT TERM
+passed=0
+failed=0
+pass() { passed=$((passed + 1)); echo "ok    $1"; }
+fail() { failed=$((failed + 1)); echo "FAIL  $1"; }
+
+chmod 711 "$scratch"
+if ! why=$("$here/pgserver.sh" start "$scratch/pg" --while $$ 2>&1); then
+    echo "skipped: $why"
+    exit 0
+fi
+url() { echo "postgresql:///$1?host=$scratch/pg&user=postgres"; }
+psql() { command psql -XAtq -v ON_ERROR_STOP=1 -d "$(url "$1")" "${@:2}"; }
+fresh() { psql postgres -c "SET client_min_messages = error" -c "DROP DATABASE IF EXISTS $1" -c "CREATE DATABASE $1 TEMPLATE ${2:-template0}"; }
+compare() { "$python" "$here/compare_engines.py" "$@" >"$scratch/out" 2>&1; }
+
+# judge STATUS NAME WORD: the last comparison ended so, and named that.
+judge() {
+    if [ "$status" -ne "$1" ]; then
+        fail "$2: status $status: $(head -c 300 "$scratch/out")"
+    elif [ -n "$3" ] && ! grep -qF -- "$3" "$scratch/out"; then
+        fail "$2: does not say '$3': $(head -c 300 "$scratch/out")"
+    else
+        pass "$2"
+    fi
+}
+
+# ---- two PostgreSQL databases
+
+psql postgres -c "CREATE DATABASE base TEMPLATE template0"
+psql base -f "$here/../../docs/demo/sample-postgres.sql"
+two() { # STATUS NAME WORD SQL_B [options]
+    fresh b base
+    psql b -c "SET session_replication_role = replica; $4"
+    compare "$(url base)" "$(url b)" "${@:5}"
+    status=$?
+    judge "$1" "$2" "$3"
+}
+two 0 "two copies" "equal: 9 tables" "" --exact
+two 0 "other order of rows" "" "CREATE TEMP TABLE x AS SELECT * FROM tide ORDER BY level_m; TRUNCATE tide; INSERT INTO tide SELECT * FROM x"
+two 0 "tables in schema cairn" "" "CREATE SCHEMA cairn; CREATE TABLE cairn.c(a int)"
+two 1 "a missing row" "crew: only in A: row: id='200'" "DELETE FROM crew WHERE id = 200"
+two 1 "an extra row" "berth: only in B: row: quay='Z'" "INSERT INTO berth VALUES ('Z', 1, 1)"
+two 1 "how often equal rows occur" "tide: " "DELETE FROM tide WHERE ctid = (SELECT max(ctid) FROM tide)"
+two 1 "NULL against empty text" "column note: A '', B NULL" "UPDATE berth SET note = NULL WHERE note = '' AND number = 4"
+two 1 "a trailing blank" "column note" "UPDATE berth SET note = 'crane 0 ' WHERE note = 'crane 0'"
+two 1 "one microsecond" "column registered" "UPDATE ship SET registered = registered + '1 microsecond' WHERE id = 5"
+two 1 "-0 against 0" "tide: " "UPDATE tide SET level_m = '-0' WHERE level_m = 0"
+two 1 "NaN against NULL" "tide: " "UPDATE tide SET level_m = NULL WHERE level_m = 'NaN'"
+two 1 "1.10 against 1.1" "column amount" "UPDATE office.invoice SET amount = amount + 0.000000000000000000000000000 WHERE number = 5005"
+two 1 "the bounds of an array" "column tags" "UPDATE ship SET tags = '[0:2]={mail,\"NULL\",NULL}' WHERE id = 1"
+two 1 "NULL against \"NULL\" in an array" "column tags" "UPDATE ship SET tags = '{mail,NULL,NULL}' WHERE id = 1"
+two 1 "blanks in json" "column facts" "UPDATE log_entry SET facts = '{\"wind\": 2, \"wind\": 2.50}' WHERE id = 2"
+two 1 "the last byte of a large text" "column body" "UPDATE log_entry SET body = left(body, -1) || 'Z' WHERE id = 5"
+two 1 "a column more" "column: only on this side: extra" "ALTER TABLE tide ADD COLUMN extra int"
+two 1 "a table only in B" "more: table only in B" "CREATE TABLE more(a int)"
+two 1 "exact: a type" "ship: only in" "ALTER TABLE ship ALTER registered TYPE timestamptz(6)" --exact
+two 1 "exact: an identity" "operator: only in" "ALTER TABLE operator ALTER id DROP IDENTITY" --exact
+two 1 "exact: a default" "operator: only in" "ALTER TABLE operator ALTER country SET DEFAULT 'SE'" --exact
+two 1 "exact: a CHECK" "ship: only in A: constraint" "ALTER TABLE ship DROP CONSTRAINT ship_beam_m_check" --exact
+two 1 "exact: an index" "log_entry: only in A: index" "DROP INDEX log_by_author" --exact
+two 1 "exact: the labels of an enum" "ship: only in" "ALTER TYPE ship_class ADD VALUE 'raft'" --exact
+two 1 "exact: a foreign key that is not valid" "cargo: only in" \
+    "ALTER TABLE cargo DROP CONSTRAINT cargo_visit_id_fkey; ALTER TABLE cargo ADD FOREIGN KEY (visit_id) REFERENCES visit(id) ON UPDATE CASCADE ON DELETE CASCADE NOT VALID" --exact
+
+# ---- PostgreSQL and SQLite, both ways: one row of each, the same but for what is planted
+
+pg_table="CREATE TABLE t(id int PRIMARY KEY, b bool, i bigint, n numeric, f float8, r float4, x bytea, v text,
+    d timestamp, z timestamptz, c char(5), j jsonb, a text[])"
+pg_row="INSERT INTO t VALUES (1, true, 9007199254740993, 1.10, '-0', 0.1, '\x00ff', E'a\tb\\\\n', '2024-01-02 03:04:05',
+    '2024-01-02 03:04:05.5+02', 'ab', '{\"a\": 2.50}', '{x,\"a\\\\b\"}')"
+lite_table="CREATE TABLE T(id INTEGER PRIMARY KEY, b INTEGER, i INTEGER, n TEXT, f, r, x BLOB, v TEXT,
+    d TEXT, z TEXT, c TEXT, j TEXT, a TEXT)"
+lite_row="INSERT INTO t VALUES (1, 1, 9007199254740993, '1.10', CAST('-0.0' AS REAL), 0.1, x'00ff', 'a' || char(9) || 'b\\n', '2024-01-02 03:04:05',
+    '2024-01-02 01:04:05.5+00', 'ab   ', '{\"a\": 2.50}', '{x,\"a\\\\b\"}')"
+fresh mixed
+mixed() { # DIRECTION STATUS NAME WORD SQL_SQLITE SQL_PG
+    rm -f "$scratch/l.db"
+    sqlite3 -bail "$scratch/l.db" "$lite_table; $lite_row; UPDATE t SET f = -0.0; $5"
+    psql mixed -c "SET client_min_messages = error; DROP TABLE IF EXISTS t; $pg_table; $pg_row; $6"
+    if [ "$1" = to ]; then compare "$(url mixed)" "sqlite:$scratch/l.db"; else compare "sqlite:$scratch/l.db" "$(url mixed)"; fi
+    status=$?
+    judge "$2" "$1 SQLite: $3" "$4"
+}
+mixed to 0 "equal" "equal: 1 tables, 1 rows" "" ""
+mixed from 0 "equal" "" "UPDATE t SET r = 0.5" "UPDATE t SET r = 0.5"
+mixed from 0 "numbers by value, instants in any spelling" "" \
+    "UPDATE t SET n = 1.1, z = '2024-01-02T03:04:05.500+02:00', d = '2024-01-02T03:04:05', j = '{\"a\":2.5}', r = 1" "UPDATE t SET r = 1"
+mixed to 1 "numbers by their text" "column n" "UPDATE t SET n = '1.1'" ""
+mixed to 1 "booleans as text" "column b" "UPDATE t SET b = 't'" ""
+mixed to 1 "integers as reals" "column i" "UPDATE t SET i = 9007199254740992.0" ""
+mixed to 1 "neighbours beyond 2^53" "column i" "UPDATE t SET i = 9007199254740992" ""
+mixed from 1 "neighbours beyond 2^53" "column i" "UPDATE t SET i = 9007199254740992" ""
+mixed to 1 "0 against -0" "column f" "UPDATE t SET f = 0.0" ""
+mixed to 0 "NaN as text" "" "UPDATE t SET f = 'NaN'" "UPDATE t SET f = 'NaN'"
+mixed to 1 "NaN as NULL" "column f" "UPDATE t SET f = NULL" "UPDATE t SET f = 'NaN'"
+mixed to 0 "Infinity" "" "UPDATE t SET f = 9e999" "UPDATE t SET f = 'Infinity'"
+mixed to 1 "bytea as text" "column x" "UPDATE t SET x = CAST(x AS TEXT)" ""
+mixed to 1 "a padded text" "column c" "UPDATE t SET c = 'ab'" ""
+mixed to 1 "NULL against empty text" "column v" "UPDATE t SET v = NULL" "UPDATE t SET v = ''"
+mixed from 1 "NULL against empty text" "column v" "UPDATE t SET v = NULL" "UPDATE t SET v = ''"
+mixed from 1 "a text that is no date" "column d" "UPDATE t SET d = 'soon'" ""
+mixed from 1 "one microsecond" "column z" "UPDATE t SET z = '2024-01-02 01:04:05.500001'" ""
+mixed from 1 "a real that is no float4" "column r" "" ""
+mixed from 1 "a missing row" "only in A" "INSERT INTO t(id) VALUES (2)" ""
+mixed to 1 "an extra row" "only in B" "INSERT INTO t(id) VALUES (2)" ""
+mixed to 1 "an escape of COPY" "column v" "UPDATE t SET v = replace(v, '\\n', char(10))" ""
+
+compare "$(url nowhere)" "sqlite:$scratch/l.db"
+status=$?
+judge 2 "a database that is not there" "cannot compare"
+
+# ---- the workload
+
+fresh one base
+pids=()
+for process in 1 2; do
+    "$python" "$here/workload_pg.py" "$(url one)" --seed 7 --process $process --transactions 100 --mark --truncate \
+        --log "$scratch/log$process" >"$scratch/summary$process" &
+    pids+=($!)
+done
+good=1
+for pid in "${pids[@]}"; do wait "$pid" || good=0; done
+[ $good -eq 1 ] && pass "workload, 2 processes" || fail "workload: $(cat "$scratch"/summary*)"
+compare "$(url base)" "$(url one)"
+[ $? -eq 1 ] && pass "workload changes something" || fail "workload changes something"
+for process in 1 2; do
+    marks=$(psql one -c "SELECT seq FROM workload_marks WHERE process = $process ORDER BY seq")
+    [ -n "$marks" ] && [ "$marks" = "$(cat "$scratch/log$process")" ] && pass "log and marks agree" || fail "log and marks agree"
+done
+pg_dump "$(url one)" >"$scratch/one.sql" && fresh two && psql two -f "$scratch/one.sql" >/dev/null
+compare "$(url one)" "$(url two)" --exact
+status=$?
+judge 0 "dump and restore after the workload" "equal"
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]
