@@ -7,13 +7,13 @@ import Changes
 /// input only PostgreSQL knows (arrays, ranges, enums, inet, …) are left to its judgement.
 package struct PostgresText: Sendable {
   package let type: PostgresType
-  /// The source's values are of this very type.
+  /// The source's values are what this very type printed.
   private let isSame: Bool
 
   /// `engine` is that of the schema which `column` stands in.
   package init(from column: TableSchema.Column, of engine: Engine, to type: PostgresType) {
     self.type = type
-    isSame = engine == .postgres && column.declaredType == type.name
+    isSame = engine == .postgres && PostgresType(column).kind == type.kind
   }
 
   /// Appends the text of a value. NULL and unchanged values have none: the caller looks for them first. What was
@@ -67,12 +67,12 @@ package struct PostgresText: Sendable {
       if let digits, !decimal.fits(digits) { throw tooManyDigits }
     case .float4, .float8:
       if bytes.elementsEqual("NaN".utf8) { return }
-      guard let number = DecimalText.double(bytes) else { throw Misfit("it is not a number") }
-      if isExact, type.kind == .float8 { return }
-      if type.kind == .float4, let single = DecimalText.single(bytes) {
-        try require(Self.isShortest(bytes, single.description), "it has more digits than \(type.name) keeps")
-      } else {
-        try require(Self.isShortest(bytes, number.description), "it has more digits than \(type.name) keeps")
+      guard let number = DecimalText.double(bytes), number.isFinite || isExact else {
+        throw Misfit("it is not a number")
+      }
+      let shortest = type.kind == .float4 ? DecimalText.single(bytes)?.description : number.description
+      guard number.isInfinite || (isExact && type.kind == .float8) || Self.isShortest(bytes, shortest ?? "") else {
+        throw tooManyDigits
       }
     case .varchar(let length):
       guard let length, bytes.count > length else { return }
@@ -108,8 +108,7 @@ package struct PostgresText: Sendable {
 
   /// Whether `bytes` are the shortest decimal of a number: with or without the `.0` that Swift puts behind it.
   private static func isShortest(_ bytes: UnsafeRawBufferPointer, _ shortest: String) -> Bool {
-    if bytes.elementsEqual(shortest.utf8) || bytes.elementsEqual("Infinity".utf8) { return true }
-    if bytes.elementsEqual("-Infinity".utf8) { return true }
+    if bytes.elementsEqual(shortest.utf8) { return true }
     return shortest.hasSuffix(".0") && bytes.elementsEqual(shortest.utf8.dropLast(2))
   }
 

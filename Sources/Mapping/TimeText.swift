@@ -14,7 +14,7 @@ enum TimeText {
   /// The largest years that PostgreSQL's types have.
   private static let dateYearMax = 5_874_897
   private static let timestampYearMax = 294_276
-  private static let yearMaxBC = 4713
+  private static let yearMaxBC = 4714
 
   static func isDate(_ bytes: UnsafeRawBufferPointer) -> Bool {
     if isInfinity(bytes) { return true }
