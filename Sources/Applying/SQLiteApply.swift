@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 import SQLiteKit
 import SystemKit
 import Trails
@@ -42,8 +43,12 @@ package final class SQLiteApply {
   private var copied: UInt64 = 0
   private var purgedBelow: UInt64 = 0
   private var early = EarlyUpdates()
+  private var held = HeldRows()
   private var before: [ColumnView] = []
   private var after: [ColumnView] = []
+  /// Values that were made from those of another engine, of the row before and the row after.
+  private var madeBefore = ByteWriter(capacity: 256)
+  private var madeAfter = ByteWriter(capacity: 256)
 
   /// Opens target and trail; creates the target's file when there is none. Errors: what ``SQLiteError`` maps to;
   /// `checkpoint-foreign` when the target was fed from another trail, or needs what the trail no longer has.
@@ -65,7 +70,7 @@ package final class SQLiteApply {
     state = TargetState(database)
     shape = TargetShape(database: database)
     let (state, database) = (state, database)
-    if try !state.isInstalled() { try database.transaction { try state.install() } }
+    try database.transaction { try state.isInstalled() ? state.upgrade() : state.install() }
     let stored = try state.checkpoint(of: name)
     checkpoint = stored?.checkpoint
     number = stored?.number ?? 0
@@ -103,6 +108,7 @@ package final class SQLiteApply {
           rows += Int(changes)
           self.number = number
           try early.checkEmpty()
+          if !held.isEmpty { try settleHeld() }
           let isDue = rows >= options.commitRows || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
           if !isDue, let following = try reader.next() {
             record = following
@@ -121,6 +127,7 @@ package final class SQLiteApply {
       }
     } catch {
       early.removeAll()
+      held.removeAll()
       if database.isInTransaction { try? database.execute("ROLLBACK") }
       throw error
     }
@@ -176,7 +183,7 @@ package final class SQLiteApply {
     case .refreshRow(let id, let image):
       let table = try table(id)
       before.removeAll(keepingCapacity: true)
-      try decode(image, into: &after, table)
+      try decode(image, into: &after, &madeAfter, table)
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
       copied += 1
     case .refresh(let refresh): try apply(refresh)
@@ -197,10 +204,24 @@ package final class SQLiteApply {
       bySchema.removeAll(keepingCapacity: true)
     }
     if let table = bySchema[id] { return table }
-    let schema = try schema(id)
-    let table = TargetTable(schema: schema, state: tables[schema.name.lowercased()] ?? .init(), database: database)
+    let mapping = try mapping(id)
+    var known = tables[mapping.target.name.lowercased()] ?? .init()
+    try claim(&known, for: mapping)
+    let table = TargetTable(mapping, state: known, database: database)
     bySchema[id] = table
     return table
+  }
+
+  private func mapping(_ id: UInt64) throws -> TableMapping { try TableMapping(try schema(id), to: .sqlite) }
+
+  /// Two tables of PostgreSQL may have one name here: it belongs to the first.
+  private func claim(_ known: inout TargetState.Table, for mapping: TableMapping) throws {
+    guard mapping.source.engine == .postgres else { return }
+    let name = mapping.source.fullName
+    guard known.source.isEmpty || known.source == name else {
+      throw TableMapping.collision(known.source, name, at: mapping.target.name)
+    }
+    known.source = name
   }
 
   private func schema(_ id: UInt64) throws -> TableSchema {
@@ -212,7 +233,9 @@ package final class SQLiteApply {
     return schema
   }
 
-  private func decode(_ image: ImageView, into columns: inout [ColumnView], _ table: TargetTable) throws {
+  private func decode(
+    _ image: ImageView, into columns: inout [ColumnView], _ made: inout ByteWriter, _ table: TargetTable
+  ) throws {
     columns.removeAll(keepingCapacity: true)
     var reader = ByteReader(image.bytes)
     while !reader.isAtEnd { columns.append(try reader.readColumn()) }
@@ -222,6 +245,26 @@ package final class SQLiteApply {
         .trailDamaged,
         "an image at \(self.reader.position) of trail \(name) has \(columns.count) columns, not \(table.schema.columns.count)",
         hint: "run 'cairn trail verify \(name)'")
+    }
+    if let converters = table.converters { try convert(&columns, converters, &made, image.bytes.count, table) }
+  }
+
+  /// Turns the values of another engine into those that SQLite keeps.
+  private func convert(
+    _ columns: inout [ColumnView], _ converters: [SQLiteValue], _ made: inout ByteWriter, _ bytes: Int,
+    _ table: TargetTable
+  ) throws {
+    made.removeAll()
+    made.shrink(above: 1 << 20)
+    made.reserve(bytes)
+    for (index, converter) in converters.enumerated() {
+      do throws(Misfit) { columns[index] = try converter.convert(columns[index], scratch: &made) } catch {
+        let shown = columns[index].value?.shown ?? "?"
+        throw CairnError(
+          .valueMisfit,
+          "table \(table.schema.name), column \(table.schema.columns[index].name): \(shown) cannot be kept: \(error.reason) (trail \(name) at \(reader.position))",
+          hint: "run 'cairn trail verify \(name)'", context: ["table": table.schema.name])
+      }
     }
   }
 
@@ -253,9 +296,10 @@ package final class SQLiteApply {
     let table = try table(change.schemaID)
     before.removeAll(keepingCapacity: true)
     after.removeAll(keepingCapacity: true)
-    if let image = change.before { try decode(image, into: &before, table) }
-    if let image = change.after { try decode(image, into: &after, table) }
+    if let image = change.before { try decode(image, into: &before, &madeBefore, table) }
+    if let image = change.after { try decode(image, into: &after, &madeAfter, table) }
     let isLenient = isLenient(table)
+    if table.converters != nil { return try applyMapped(change, table, isLenient: isLenient) }
     switch change.operation {
     case .insert:
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: false)) }
@@ -282,13 +326,89 @@ package final class SQLiteApply {
     }
   }
 
+  // MARK: Changes of PostgreSQL
+
+  /// A change as PostgreSQL gives it: perhaps without the row before, perhaps with columns that it does not repeat, and
+  /// in an order of which only the end keeps to unique keys.
+  private func applyMapped(_ change: ChangeView, _ table: TargetTable, isLenient: Bool) throws {
+    switch change.operation {
+    case .insert:
+      let insertion = insertion(of: table, isCopy: false)
+      try writeOrHold(table, after: { after.map { $0.value ?? .null } }) { try table.insert(after, insertion) }
+    case .delete:
+      let touched = try write(table) { try table.delete(before, isChecked: !isLenient) }
+      guard touched != 1, !isLenient, held.take(before, of: table) == nil else { return }
+      throw unexpected(table, "deleted")
+    case .update:
+      if before.isEmpty { before = Array(repeating: .unchanged, count: after.count) }
+      for index in table.schema.key where before[index].isUnchanged { before[index] = after[index] }
+      let touched = try writeOrHold(table, after: { try takeOut(table) }) {
+        try table.update(before, after, isChecked: !isLenient)
+      }
+      guard touched == 0 else { return }
+      if !isLenient {
+        guard let row = held.take(before, of: table) else { throw unexpected(table, "updated") }
+        return try write(held: .init(table: table, values: merged(row.values), error: row.error))
+      }
+      for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
+      // What the source did not repeat is not known here: the chunk that holds the row brings it.
+      if after.contains(where: \.isUnchanged) { return }
+      _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
+    case .truncate:
+      held.forget(table)
+      try table.deleteAll()
+    }
+  }
+
+  /// Runs a write; where a unique key of the target is in its way, the row that it should have made waits.
+  @discardableResult
+  private func writeOrHold(_ table: TargetTable, after row: () throws -> [Value], _ body: () throws -> Int64) throws
+    -> Int64
+  {
+    do { return try write(table, body) } catch let error as CairnError where error.code == .rowExists {
+      guard !table.schema.flags.contains(.wholeRow) else { throw error }
+      try hold(.init(table: table, values: try row(), error: error))
+      return 1
+    }
+  }
+
+  /// Takes the row that is to be updated out of the target; what it becomes.
+  private func takeOut(_ table: TargetTable) throws -> [Value] {
+    guard let found = try table.probe(before), try table.delete(before, isChecked: false) == 1 else {
+      throw unexpected(table, "updated")
+    }
+    return merged(found)
+  }
+
+  private func merged(_ row: [Value]) -> [Value] { zip(row, after).map { $1.value ?? $0 } }
+
+  private func hold(_ row: HeldRows.Row) throws {
+    if held.isFull { try held.settle(insertHeld) }
+    try held.add(row)
+  }
+
+  private func write(held row: HeldRows.Row) throws { if try !insertHeld(row) { try hold(row) } }
+
+  private func insertHeld(_ row: HeldRows.Row) throws -> Bool {
+    do { return try row.table.insert(row.values) == 1 } catch let error as SQLiteError where error.isUniqueness {
+      return false
+    }
+  }
+
+  private func settleHeld() throws {
+    try held.settle(insertHeld)
+    try held.checkEmpty()
+  }
+
+  // MARK: Changes out of order
+
   /// Makes the updates that waited for the row that `image` shows.
   private func settle(_ table: TargetTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.schema.name, image: image) else { return }
     try update.before.withUnsafeBytes { old in
       try update.after.withUnsafeBytes { new in
-        try decode(ImageView(bytes: old), into: &before, table)
-        try decode(ImageView(bytes: new), into: &after, table)
+        try decode(ImageView(bytes: old), into: &before, &madeBefore, table)
+        try decode(ImageView(bytes: new), into: &after, &madeAfter, table)
         guard try write(table, { try table.update(before, after, isChecked: true) }) == 1 else { throw update.error }
         try settleUpdated(table)
       }
@@ -320,6 +440,7 @@ package final class SQLiteApply {
       if reason == .firstCopy, !known.isCreated { known.existing = options.existing }
       if reason == .asked { known.existing = .overwrite }
       known.refreshing = method
+      known.source = table.state.source
       try save(name, known)
       let table = try self.table(refresh.schemaID)
       if method == .whole {
@@ -331,10 +452,12 @@ package final class SQLiteApply {
         }
         try table.deleteAll()
       }
+      // Ranges of keys that sort in another way here cannot be emptied one by one.
+      if method == .byKey, known.existing == .overwrite, !table.sortsAsSource { try table.deleteAll() }
       (copying, copied, estimated) = (table, 0, rows)
     case .chunk(let range):
       if copying?.schema != table.schema { (copying, copied, estimated) = (table, 0, 0) }
-      if table.state.existing == .overwrite { try table.delete(range) }
+      if table.state.existing == .overwrite, table.sortsAsSource { try table.delete(range) }
     case .end:
       var known = tables[name.lowercased()] ?? .init()
       known.refreshing = nil
@@ -353,35 +476,55 @@ package final class SQLiteApply {
   // MARK: Schema
 
   private func apply(_ ddl: DDL) throws {
-    let before = ddl.before == 0 ? nil : try schema(ddl.before)
-    let after = ddl.after == 0 ? nil : try schema(ddl.after)
-    let isCreated = before.flatMap { tables[$0.name.lowercased()]?.isCreated } ?? false
+    if !held.isEmpty { try settleHeld() }
+    let before = ddl.before == 0 ? nil : try mapping(ddl.before)
+    let after = ddl.after == 0 ? nil : try mapping(ddl.after)
+    let isCreated = before.flatMap { tables[$0.target.name.lowercased()]?.isCreated } ?? false
     switch (ddl.action, before, after) {
     case (.create, _, let after?):
       var known = TargetState.Table()
+      let was = tables[after.target.name.lowercased()]
+      known.source = was?.source ?? ""
+      try claim(&known, for: after)
       known.isCreated = try shape.create(after)
       // A table that Cairn made at its first copy is still its own at a later one.
-      if !known.isCreated, let was = tables[after.name.lowercased()] { known = was }
-      try save(after.name, known)
+      if !known.isCreated, let was { known = was }
+      try claim(&known, for: after)
+      try save(after.target.name, known)
+      try saveOrigin(after)
     case (.drop, let before?, _):
-      try shape.drop(before, isCreated: isCreated)
-      try forget(before.name)
+      try shape.drop(before.target, isCreated: isCreated)
+      try state.saveOrigin(before.target.name, nil)
+      try forget(before.target.name)
     case (.rename, let before?, let after?):
-      try shape.rename(before, after, isCreated: isCreated)
-      if isCreated { try shape.syncIndexes(after, isRefreshed: false) }
-      try move(before.name, after.name)
+      try shape.rename(before.target, after.target, isCreated: isCreated)
+      if isCreated { try shape.syncIndexes(after.target, isRefreshed: false) }
+      try move(before, after)
     case (.reshape, let before?, let after?):
       try shape.reshape(before, after, isCreated: isCreated, isRefreshed: ddl.isRefreshed)
-      if before.name != after.name { try move(before.name, after.name) }
+      try move(before, after)
     default: break
     }
     bySchema.removeAll(keepingCapacity: true)
   }
 
-  private func move(_ old: String, _ new: String) throws {
-    let known = tables[old.lowercased()] ?? .init()
-    try forget(old)
-    try save(new, known)
+  private func move(_ before: TableMapping, _ after: TableMapping) throws {
+    if before.source.fullName != after.source.fullName {
+      var known = tables[before.target.name.lowercased()] ?? .init()
+      try state.saveOrigin(before.target.name, nil)
+      try forget(before.target.name)
+      known.source = ""
+      try claim(&known, for: after)
+      try save(after.target.name, known)
+    }
+    try saveOrigin(after)
+  }
+
+  /// Keeps what a table of ours was in PostgreSQL.
+  private func saveOrigin(_ mapping: TableMapping) throws {
+    guard tables[mapping.target.name.lowercased()]?.isCreated ?? false else { return }
+    let source = mapping.source
+    try state.saveOrigin(mapping.target.name, source.engine == .postgres ? source : source.original)
   }
 
   private func forget(_ name: String) throws {
@@ -403,7 +546,9 @@ package final class SQLiteApply {
         "table \(table.schema.name), row \(key): the source \(what) it, but the target \(database.path) does not have it (trail \(name) at \(reader.position))",
         hint: hint, context: context)
     }
-    let index = zip(before, found).enumerated().first { $0.element.0.value != $0.element.1 }?.offset
+    let index = zip(before, found).enumerated().first { pair in
+      !pair.element.0.isUnchanged && pair.element.0.value != pair.element.1
+    }?.offset
     let column = index.map { table.schema.columns[$0].name } ?? "?"
     return CairnError(
       .rowDiffers,

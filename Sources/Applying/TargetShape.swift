@@ -1,7 +1,8 @@
 import Changes
+import Mapping
 import SQLiteKit
 
-/// Makes the tables of an SQLite target follow those of an SQLite source: create, drop, rename, reshape.
+/// Makes the tables of an SQLite target follow those of a source: create, drop, rename, reshape.
 ///
 /// Tables that Cairn made follow. A table that was there before is left alone: apply stops until a person has changed
 /// it, and goes on when its shape is the one that is wanted.
@@ -18,9 +19,10 @@ struct TargetShape {
   // MARK: Create and drop
 
   /// Creates the table with its indexes. False when it was there: then its columns have been looked at.
-  func create(_ schema: TableSchema) throws -> Bool {
+  func create(_ mapping: TableMapping) throws -> Bool {
+    let schema = mapping.target
     if try exists(schema.name) {
-      try checkColumns(schema)
+      try checkColumns(mapping)
       return false
     }
     try run(schema.createText, schema)
@@ -34,21 +36,25 @@ struct TargetShape {
     try database.execute("DROP TABLE \(schema.name.quotedName)")
   }
 
-  /// The target must have every column, and must not refuse NULLs that the source allows.
-  private func checkColumns(_ schema: TableSchema) throws {
+  /// The target must have every column, keep its values, and not refuse NULLs that the source allows.
+  private func checkColumns(_ mapping: TableMapping) throws {
+    let schema = mapping.target
     guard let table = try database.userTables().first(where: { $0.name.lowercased() == schema.name.lowercased() }),
       !table.schema.columns.isEmpty
     else {
       throw stopped("write to", schema, "it is not an ordinary table")
     }
-    for column in schema.columns {
+    for (source, column) in zip(mapping.source.columns, schema.columns) {
       let theirs = table.schema.columns.first { $0.name.lowercased() == column.name.lowercased() }
       guard let theirs else { throw stopped("write to", schema, "it has no column \(column.name)") }
       let isKey = column.keyOrdinal > 0
-      guard theirs.affinity == column.affinity else {
+      let isKept =
+        mapping.source.engine == .sqlite
+        ? theirs.affinity == column.affinity : PostgresType(source).isKept(under: theirs.affinity)
+      guard isKept else {
         throw stopped(
           "write to", schema,
-          "its column \(column.name) has affinity \(theirs.affinity), the source's \(column.affinity): values would change"
+          "its column \(column.name) has affinity \(theirs.affinity), the source's \(mapping.source.engine == .sqlite ? column.affinity : "type \(source.declaredType)"): values would change"
         )
       }
       if theirs.isNotNull, !column.isNotNull, !isKey {
@@ -80,16 +86,17 @@ struct TargetShape {
     }
   }
 
-  func reshape(_ before: TableSchema, _ after: TableSchema, isCreated: Bool, isRefreshed: Bool) throws {
+  func reshape(_ old: TableMapping, _ new: TableMapping, isCreated: Bool, isRefreshed: Bool) throws {
+    let (before, after) = (old.target, new.target)
     if before.name != after.name, try exists(before.name), try !exists(after.name) {
       try rename(before, after, isCreated: isCreated)
     }
     guard isCreated else {
-      do { try checkColumns(after) } catch { throw stopped("change the shape of", after, nil) }
+      do { try checkColumns(new) } catch { throw stopped("change the shape of", after, nil) }
       return
     }
     guard try exists(after.name) else {
-      _ = try create(after)
+      _ = try create(new)
       return
     }
     for (old, new) in Self.renamedColumns(before, after) ?? [] {

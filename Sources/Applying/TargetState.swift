@@ -5,7 +5,8 @@ import SQLiteKit
 ///
 /// ```
 /// cairn_checkpoint(trail, trail_id, segment, offset, chain, number, applied_at)
-/// cairn_table(name, created, refreshing, existing)
+/// cairn_table(name, created, refreshing, existing, source)
+/// cairn_origin(name, shape): what tables were in the engine from which Cairn brought them
 /// ```
 /// They are written in the transaction that applies the changes, so they are true after any crash.
 package struct TargetState {
@@ -19,6 +20,8 @@ package struct TargetState {
     var refreshing: Refresh.Method?
     /// The rows that were there before Cairn came are dealt with this way for good.
     var existing: ExistingRows = .overwrite
+    /// The table of a PostgreSQL source that is kept in this one; empty for one of SQLite, where names are as they are.
+    var source = ""
   }
 
   let database: Database
@@ -34,8 +37,16 @@ package struct TargetState {
       CREATE TABLE IF NOT EXISTS cairn_checkpoint(trail TEXT PRIMARY KEY, trail_id BLOB, segment INTEGER, offset INTEGER,
         chain BLOB, number INTEGER, applied_at INTEGER, version INTEGER) WITHOUT ROWID;
       CREATE TABLE IF NOT EXISTS cairn_table(name TEXT PRIMARY KEY COLLATE NOCASE, created INTEGER, refreshing INTEGER,
-        existing TEXT) WITHOUT ROWID;
+        existing TEXT, source TEXT DEFAULT '') WITHOUT ROWID;
       """)
+  }
+
+  /// Brings tables that an older version made up to date.
+  func upgrade() throws {
+    guard try database.integer("SELECT 1 FROM pragma_table_info('cairn_table') WHERE name = 'source'") == nil else {
+      return
+    }
+    try database.execute("ALTER TABLE cairn_table ADD COLUMN source TEXT DEFAULT ''")
   }
 
   /// Where the trail stands in this target; nil when nothing of it was applied yet.
@@ -90,11 +101,12 @@ package struct TargetState {
 
   func tables() throws -> [String: Table] {
     var tables: [String: Table] = [:]
-    for row in try database.query("SELECT name, created, refreshing, existing FROM cairn_table") {
+    for row in try database.query("SELECT name, created, refreshing, existing, source FROM cairn_table") {
       var table = Table()
       table.isCreated = row[1] == .integer(1)
       if case .integer(let method) = row[2] { table.refreshing = Refresh.Method(rawValue: UInt8(clamping: method)) }
       table.existing = ExistingRows(rawValue: row[3].string) ?? .overwrite
+      table.source = row[4].string
       tables[row[0].string.lowercased()] = table
     }
     return tables
@@ -102,14 +114,34 @@ package struct TargetState {
 
   func save(_ name: String, _ table: Table) throws {
     try database.run(
-      "INSERT OR REPLACE INTO cairn_table VALUES (?, ?, ?, ?)",
+      "INSERT OR REPLACE INTO cairn_table(name, created, refreshing, existing, source) VALUES (?, ?, ?, ?, ?)",
       [
         .text(name), .integer(table.isCreated ? 1 : 0), .integer(Int64(table.refreshing?.rawValue ?? 0)),
-        .text(table.existing.rawValue),
+        .text(table.existing.rawValue), .text(table.source),
       ])
   }
 
   func forget(_ name: String) throws { try database.run("DELETE FROM cairn_table WHERE name = ?", [.text(name)]) }
+
+  // MARK: Where tables came from
+
+  private func hasOrigins() throws -> Bool {
+    try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil
+  }
+
+  /// Keeps the shape that a table has in the other engine, so that it can go back there as it was; nil: it has none.
+  func saveOrigin(_ name: String, _ shape: TableSchema?) throws {
+    guard let shape else {
+      if try hasOrigins() { try database.run("DELETE FROM cairn_origin WHERE name = ?", [.text(name)]) }
+      return
+    }
+    try database.execute(
+      "CREATE TABLE IF NOT EXISTS cairn_origin(name TEXT PRIMARY KEY COLLATE NOCASE, shape BLOB) WITHOUT ROWID")
+    var bytes = ByteWriter()
+    bytes.append(shape)
+    try database.run(
+      "INSERT OR REPLACE INTO cairn_origin VALUES (?, ?)", [.text(name), .blob(Array(bytes.bytes))])
+  }
 
   /// Every table takes changes leniently until it has been copied again.
   package func expectRefreshOfAll() throws {

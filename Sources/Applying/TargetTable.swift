@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 import SQLiteKit
 
 /// The statements that write the rows of one table, for one epoch of its schema. Prepared when first needed.
@@ -19,21 +20,30 @@ final class TargetTable {
     case insert(Insertion)
     /// By the key alone (`isChecked` false), or also by every other value of the row before.
     case delete(isChecked: Bool)
-    case update(columns: UInt64, isChecked: Bool)
+    case update(columns: UInt64, isChecked: Bool, replaces: Bool)
     case probe
     /// Rows that SQL takes for equal to the row before.
     case twins
   }
 
+  /// As the target has it.
   let schema: TableSchema
+  /// What turns the values of another engine into those of the target, by column; nil where they are the same.
+  let converters: [SQLiteValue]?
+  /// Whether the target sorts keys as the source does, so that a range of them is the same there.
+  let sortsAsSource: Bool
   var state: TargetState.Table
   private let database: Database
   private var statements: [Shape: Statement] = [:]
   private let names: [String]
   private let table: String
 
-  init(schema: TableSchema, state: TargetState.Table, database: Database) {
-    self.schema = schema
+  init(_ mapping: TableMapping, state: TargetState.Table, database: Database) {
+    schema = mapping.target
+    let source = mapping.source
+    converters = source.engine == .sqlite ? nil : source.columns.map(SQLiteValue.init(from:))
+    sortsAsSource =
+      source.engine == .sqlite || source.key.allSatisfy { PostgresType(source.columns[$0]).keepsOrderInSQLite }
     self.state = state
     self.database = database
     table = schema.name.quotedName
@@ -52,6 +62,13 @@ final class TargetTable {
   func insert(_ row: [ColumnView], _ insertion: Insertion) throws -> Int64 {
     let statement = try prepared(.insert(insertion), isWholeRow: false)
     for (index, column) in row.enumerated() { try statement.bind(column, at: names.count + index + 1) }
+    return try run(statement)
+  }
+
+  /// A row that had to wait.
+  func insert(_ row: [Value]) throws -> Int64 {
+    let statement = try prepared(.insert(.strict), isWholeRow: false)
+    for (index, value) in row.enumerated() { try statement.bind(value, at: names.count + index + 1) }
     return try run(statement)
   }
 
@@ -82,7 +99,8 @@ final class TargetTable {
     let checks = (isChecked && isFull) || whole
     let twin = whole ? try twin(of: before) : nil
     if whole, twin == nil { return 0 }
-    let statement = try prepared(.update(columns: mask, isChecked: checks), isWholeRow: whole)
+    let statement = try prepared(
+      .update(columns: mask, isChecked: checks, replaces: !isChecked && !checks), isWholeRow: whole)
     if let twin {
       try statement.bind(twin, at: 1)
     } else {
@@ -135,6 +153,13 @@ final class TargetTable {
     return database.changes
   }
 
+  /// A value of the source as the target has it.
+  private func value(_ value: Value, _ index: Int) -> Value {
+    guard let converters else { return value }
+    var made = ByteWriter(capacity: 64)
+    return value.withView { view in (try? converters[index].convert(view, scratch: &made))?.value } ?? value
+  }
+
   // MARK: SQL
 
   private func prepared(_ shape: Shape, isWholeRow: Bool) throws -> Statement {
@@ -167,10 +192,10 @@ final class TargetTable {
         "INSERT\(clause) INTO \(table)(\(names.joined(separator: ","))) VALUES (\(after.joined(separator: ",")))\(conflict)"
     case .delete(let isChecked):
       return "DELETE FROM \(table) WHERE \(condition(isChecked, isWholeRow))"
-    case .update(let mask, let isChecked):
+    case .update(let mask, let isChecked, let replaces):
       let set = names.indices.filter { names.count > 64 || mask & (1 << UInt64($0)) != 0 }
         .map { "\(names[$0]) = \(after[$0])" }
-      let clause = isChecked ? "" : " OR REPLACE"
+      let clause = replaces ? " OR REPLACE" : ""
       return "UPDATE\(clause) \(table) SET \(set.joined(separator: ",")) WHERE \(condition(isChecked, isWholeRow))"
     case .twins:
       let all = names.indices.map { "\(names[$0]) COLLATE BINARY IS ?\($0 + 1)" }
@@ -220,7 +245,7 @@ final class TargetTable {
         let marks = columns.map { _ in "?" }.joined(separator: ",")
         terms.append(
           columns.count == 1 ? "\(columns[0]) \(sign) ?" : "(\(columns.joined(separator: ","))) \(sign) (\(marks))")
-        values += schema.key.map { bound[$0] ?? .null }
+        values += schema.key.map { value(bound[$0] ?? .null, $0) }
       }
       let condition = terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND ")
       try database.run("DELETE FROM \(table)\(condition)", values)

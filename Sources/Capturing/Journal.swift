@@ -63,16 +63,27 @@ package struct Journal {
       ])
   }
 
-  /// Removes all that Cairn added: afterwards the schema is what it was. Returns false when there was nothing.
+  /// The tables of the capture; others of Cairn's are those of an apply into the same file.
+  private static let tables: Set<String> = [
+    "cairn_journal", "cairn_stage", "cairn_layout", "cairn_unhooked", "cairn_control",
+  ]
+
+  /// Removes all that Cairn added, to source and target: afterwards the schema is what it was. Returns false when there
+  /// was nothing.
   @discardableResult
-  package func detach() throws -> Bool {
+  package func detach() throws -> Bool { try remove(SQLiteTable.ownNames) }
+
+  /// Removes the capture; what an apply into the same file keeps stays.
+  func uninstall() throws { _ = try remove(Self.tables) }
+
+  private func remove(_ own: Set<String>) throws -> Bool {
     try database.transaction {
       let names = try database.query("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'table')")
       let triggers = names.filter {
         $0[0].string == "trigger" && CaptureTriggers.layout(ofTrigger: $0[1].string) != nil
       }
       for row in triggers { try database.execute("DROP TRIGGER \(row[1].string.quotedName)") }
-      let tables = names.filter { $0[0].string == "table" && SQLiteTable.ownNames.contains($0[1].string) }
+      let tables = names.filter { $0[0].string == "table" && own.contains($0[1].string) }
       for row in tables { try database.execute("DROP TABLE \(row[1].string.quotedName)") }
       return !tables.isEmpty
     }

@@ -128,7 +128,7 @@ package final class SQLiteCapture {
   private static func checkOwner(_ journal: Journal, trail: TrailWriter, options: Options) throws {
     guard let owner = try journal.owner(), owner.trail != trail.id else { return }
     if owner.place == options.place, !owner.place.isEmpty, trail.lastHeader == nil {
-      try journal.detach()
+      try journal.uninstall()
       return
     }
     throw CairnError(

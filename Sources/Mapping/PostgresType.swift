@@ -86,6 +86,20 @@ package struct PostgresType: Hashable, Sendable {
     }
   }
 
+  /// Whether a column of SQLite that somebody else declared keeps the values that ``SQLiteValue`` makes, as they are or
+  /// as equal numbers.
+  package func isKept(under affinity: String) -> Bool {
+    switch kind {
+    case .bytea: true
+    case .bool, .int2, .int4, .int8, .oid: ["INTEGER", "NUMERIC", "BLOB"].contains(affinity)
+    case .float4, .float8: ["REAL", "BLOB"].contains(affinity)
+    case .numeric(let digits?) where digits.precision <= 15 && (0...digits.precision).contains(digits.scale): true
+    // None of their texts looks like a number, which such an affinity would make of it.
+    case .date, .time, .timetz, .timestamp, .timestamptz, .interval, .uuid, .array, .range: true
+    default: ["TEXT", "BLOB"].contains(affinity)
+    }
+  }
+
   /// Whether the values of an SQLite column that have a place in this type sort as they do in SQLite, text under the
   /// collation `C`: for NOCASE its `lower()`, for RTRIM its `rtrim()`.
   package func keepsOrder(of column: TableSchema.Column) -> Bool {

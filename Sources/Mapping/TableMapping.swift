@@ -53,11 +53,11 @@ package struct TableMapping: Sendable {
   }
 
   /// The error for two tables of a source that have one name at the target.
-  package static func collision(_ one: TableSchema, _ other: TableSchema, at target: String) -> CairnError {
+  package static func collision(_ one: String, _ other: String, at target: String) -> CairnError {
     CairnError(
       .nameCollision,
-      "tables \(one.fullName) and \(other.fullName) of the source would both be \(target) at the target",
-      hint: "rename one of them, or leave one out with --tables", context: ["table": other.fullName])
+      "tables \(one) and \(other) of the source would both be \(target) at the target",
+      hint: "rename one of them, or leave one out with --tables", context: ["table": other])
   }
 
   /// Throws when two columns of a table would have one name.

@@ -32,7 +32,7 @@ package struct SQLiteTable: Sendable {
   /// The tables that Cairn adds to sources and targets. Other names that begin with `cairn_` are reserved for it.
   package static let ownNames: Set<String> = [
     "cairn_journal", "cairn_stage", "cairn_layout", "cairn_unhooked", "cairn_control", "cairn_checkpoint",
-    "cairn_table",
+    "cairn_table", "cairn_origin",
   ]
 }
 
@@ -48,6 +48,7 @@ extension Database {
       ON l.name = m.name AND l.schema = 'main' WHERE m.type = 'table' AND l.type IN ('table', 'virtual')
       AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY m.rowid
       """)
+    let originals = try originalShapes()
     return try list.filter { !SQLiteTable.ownNames.contains($0[0].string) }.map { row in
       let name = row[0].string
       if name.lowercased().hasPrefix("cairn_") {
@@ -60,8 +61,27 @@ extension Database {
           schema: TableSchema(epoch: 0, engine: .sqlite, name: name, columns: [], createText: row[4].string),
           generated: [], uniqueKeys: [], refusal: "it is a virtual table, which cannot have triggers")
       }
-      return try table(name, withoutRowid: row[2] == .integer(1), strict: row[3] == .integer(1), text: row[4].string)
+      var found = try table(
+        name, withoutRowid: row[2] == .integer(1), strict: row[3] == .integer(1), text: row[4].string)
+      found.schema.original = originals[name.lowercased()]
+      return found
     }
+  }
+
+  /// The shapes that tables had in the engine from which Cairn brought them here, by name in lower case.
+  private func originalShapes() throws -> [String: TableSchema] {
+    guard try integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil else {
+      return [:]
+    }
+    var shapes: [String: TableSchema] = [:]
+    for row in try query("SELECT name, shape FROM cairn_origin") {
+      guard case .blob(let bytes) = row[1] else { continue }
+      shapes[row[0].string.lowercased()] = try bytes.withUnsafeBytes {
+        var reader = ByteReader($0)
+        return try reader.readSchema()
+      }
+    }
+    return shapes
   }
 
   private func table(_ name: String, withoutRowid: Bool, strict: Bool, text: String) throws -> SQLiteTable {
