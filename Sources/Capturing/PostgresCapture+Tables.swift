@@ -29,6 +29,9 @@ struct SchemaLook {
   private var isReached = false
   private var dueAt: Int64 = 0
 
+  /// Something is to be done as soon as the stream rests.
+  var isPending: Bool { isReached || (isWanted && barrier == nil) }
+
   enum Step { case nothing, compare, emitBarrier, adopt }
 
   mutating func next(now: Int64) -> Step {
@@ -50,7 +53,7 @@ struct SchemaLook {
   mutating func reached(_ barrier: String) { if barrier == self.barrier { isReached = true } }
 
   mutating func adopted(_ found: String, now: Int64) {
-    (fingerprint, barrier, isDone) = (found, nil, true)
+    (fingerprint, barrier, isReached, isDone) = (found, nil, false, true)
     dueAt = now + Self.intervalMilliseconds
   }
 }
@@ -64,6 +67,7 @@ extension PostgresCapture {
     try meantTables().filter { table in
       guard let refusal = table.refusal else { return true }
       guard !refusal.isHarmless else { return false }
+      if registry.tables[table.oid] != nil { throw refused(table, refusal) }
       throw CairnError(
         .tableRefused, "\(source.connection.place): table \(table.displayName) cannot be captured: \(refusal.reason)",
         hint: "run: \(refusal.mend); or leave the table out: --tables '*,!\(table.displayName)'",
@@ -188,7 +192,7 @@ extension PostgresCapture {
       let current = table.map(shape)
       var shape = try current ?? Self.shape(of: relation, source.connection)
       if !Self.describes(relation, shape) { shape = try Self.shape(of: relation, source.connection) }
-      if let table, let refusal = table.refusal, !refusal.isHarmless { throw try refused(table, refusal) }
+      if let table, let refusal = table.refusal, !refusal.isHarmless { throw refused(table, refusal) }
       try update(known, to: shape, isPartitioned: table?.isPartitioned ?? known.isPartitioned)
     }
     guard let table = registry.tables[relation.id] else { return ignored(relation) }
@@ -248,7 +252,7 @@ extension PostgresCapture {
   }
 
   /// A table that lost its identity: as long as it is published, the server refuses the program's own updates.
-  private func refused(_ table: PostgresTable, _ refusal: PostgresTable.Refusal) throws -> CairnError {
+  private func refused(_ table: PostgresTable, _ refusal: PostgresTable.Refusal) -> CairnError {
     let name = table.schema.qualifiedName
     _ = try? source.connection.execute("ALTER PUBLICATION \(slotName.quotedName) DROP TABLE \(name)")
     return CairnError(
@@ -303,7 +307,7 @@ extension PostgresCapture {
     for table in try meantTables() {
       if let refusal = table.refusal {
         guard !refusal.isHarmless else { continue }
-        if registry.tables[table.oid] != nil { throw try refused(table, refusal) }
+        if registry.tables[table.oid] != nil { throw refused(table, refusal) }
         progress.tell("table \(table.displayName) is not captured: \(refusal.reason); run: \(refusal.mend)")
       } else {
         tables.append(table)

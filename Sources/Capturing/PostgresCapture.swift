@@ -291,7 +291,7 @@ package final class PostgresCapture {
   }
 
   private var idleMilliseconds: Int32 {
-    chunk == nil && hasCopies ? 20 : 1000
+    chunk == nil && hasCopies || look.isPending ? 5 : 1000
   }
 
   private var hasCopies: Bool { !wantedRows.isEmpty || registry.tables.values.contains { $0.refresh != nil } }

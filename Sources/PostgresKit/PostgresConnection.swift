@@ -168,6 +168,11 @@ package final class PostgresConnection {
   }
 
   private func sendParameters(_ sql: String, _ parameters: [String?]) throws {
+    if parameters.isEmpty {
+      // A replication connection knows the simple protocol only.
+      guard PQsendQuery(handle, sql) == 1 else { throw failure(sql) }
+      return
+    }
     let words = parameters.map { $0.map { strdup($0) } ?? nil }
     defer { for word in words { free(word) } }
     let values = words.map { UnsafePointer<CChar>($0) }

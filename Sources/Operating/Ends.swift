@@ -1,0 +1,52 @@
+import Changes
+import Glibc
+import SQLiteKit
+import SystemKit
+
+/// Opens ends so that what is wrong with them is said in one line, before anything is written.
+package enum Ends {
+  /// Proves that the file is there, is a database, and can be written where `mode` asks for it.
+  package static func open(_ path: String, mode: Database.Mode) throws -> Database {
+    guard FileIdentity(path: path) != nil else {
+      throw CairnError(
+        .databaseMissing, "there is no database \(path)", hint: "check the path; a source must exist", remedy: .badInput
+      )
+    }
+    do {
+      let database = try Database(path: path, mode: mode)
+      _ = try database.integer("SELECT count(*) FROM sqlite_master")
+      if mode == .readWrite {
+        guard access(path, W_OK) == 0, access(Folder.parent(of: path), W_OK) == 0 else { throw readOnly(path) }
+        try database.execute("BEGIN IMMEDIATE; ROLLBACK")
+      }
+      return database
+    } catch let error as SQLiteError {
+      if error.primary == 14, access(path, R_OK) != 0 { throw readOnly(path) }
+      throw error.asCairnError
+    }
+  }
+
+  /// A target may be missing, its folder may not.
+  package static func checkTarget(_ path: String) throws {
+    if FileIdentity(path: path) != nil {
+      if Folder.isFolder(path) {
+        throw CairnError(
+          .databaseNotADatabase, "\(path) is a folder", hint: "name the database file", remedy: .badInput)
+      }
+      return
+    }
+    let parent = Folder.parent(of: path)
+    guard Folder.isFolder(parent) else {
+      throw CairnError(
+        .databaseMissing, "the folder of the target does not exist: \(parent)", hint: "create it first",
+        remedy: .badInput)
+    }
+    guard access(parent, W_OK) == 0 else { throw readOnly(path) }
+  }
+
+  private static func readOnly(_ path: String) -> CairnError {
+    CairnError(
+      .databaseReadOnly, "database \(path) cannot be written by this user",
+      hint: "give this user write access to the file and to its folder (for -wal and -shm)")
+  }
+}

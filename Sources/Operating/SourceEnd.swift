@@ -1,0 +1,57 @@
+import Capturing
+import Changes
+import PostgresKit
+import SQLiteKit
+
+/// The database that a replication reads from, open, and what is asked of it before anything is written.
+package struct SourceEnd {
+  package enum Handle {
+    case sqlite(Database)
+    case postgres(PostgresConnection)
+  }
+  package let url: DatabaseURL
+  package let handle: Handle
+
+  /// A table as `check` tells of it.
+  package struct Table {
+    package let name: String
+    package let schema: TableSchema
+    /// Why it cannot be captured, with what mends it; nil when it can.
+    package let refusal: String?
+  }
+
+  /// Proves that the database is there and can be captured from, as far as that can be seen without writing.
+  package init(_ url: DatabaseURL) throws {
+    self.url = url
+    switch url {
+    case .sqlite(let path): handle = .sqlite(try Ends.open(path, mode: .readWrite))
+    case .postgres(let uri):
+      let connection = try PostgresConnection(uri)
+      try PostgresSource.check(connection, needsSlot: false)
+      handle = .postgres(connection)
+    }
+  }
+
+  /// The tables that the patterns mean, with those that cannot be captured.
+  package func tables(_ patterns: TablePatterns) throws -> [Table] {
+    switch handle {
+    case .sqlite(let database):
+      return try database.transaction("BEGIN") { try database.userTables() }
+        .filter { patterns.includes($0.name) }
+        .map { Table(name: $0.name, schema: $0.schema, refusal: $0.refusal) }
+    case .postgres(let connection):
+      return try connection.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") {
+        try connection.userTables()
+      }.filter(patterns.includes).map { table in
+        let mend = table.refusal.map { $0.mend.isEmpty ? "" : "; run: \($0.mend)" } ?? ""
+        return Table(name: table.displayName, schema: table.schema, refusal: table.refusal.map { $0.reason + mend })
+      }
+    }
+  }
+
+  /// `--existing overwrite` for a replication that has begun: everything is copied once more. A PostgreSQL capture is
+  /// told when it starts.
+  func askForRefresh() throws {
+    if case .sqlite(let database) = handle { try Journal(database).askForRefresh() }
+  }
+}

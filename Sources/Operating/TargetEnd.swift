@@ -1,0 +1,84 @@
+import Applying
+import Capturing
+import Changes
+import PostgresKit
+import SQLiteKit
+
+/// The database that a replication writes to, and what is asked of it before anything is written.
+package struct TargetEnd {
+  package enum Handle {
+    /// Nil: the file is still to be made.
+    case sqlite(Database?)
+    case postgres(PostgresConnection)
+  }
+  package let url: DatabaseURL
+  package let handle: Handle
+
+  /// Proves that the database is there, or can be made, and can be written.
+  package init(_ url: DatabaseURL) throws {
+    self.url = url
+    switch url {
+    case .sqlite(let path):
+      try Ends.checkTarget(path)
+      handle = .sqlite(FileIdentity(path: path) == nil ? nil : try Ends.open(path, mode: .readWrite))
+    case .postgres(let uri): handle = .postgres(try PostgresApply.prove(uri))
+    }
+  }
+
+  /// Whether capture is at work in it too.
+  func isCaptured() throws -> Bool {
+    switch handle {
+    case .sqlite(let database): try database.map { try Journal($0).owner() != nil } ?? false
+    case .postgres(let connection):
+      try connection.first(
+        "SELECT 1 FROM pg_replication_slots WHERE slot_name ~ '^cairn_' AND database = current_database()") != nil
+    }
+  }
+
+  func checkpoint(of trail: TrailName) throws -> Checkpoint? {
+    switch handle {
+    case .sqlite(let database): try database.map { try TargetState($0).checkpoint(of: trail) }??.checkpoint
+    case .postgres(let connection): try PostgresTargetState(connection).checkpoint(of: trail)?.checkpoint
+    }
+  }
+
+  func forgetCheckpoint(of trail: TrailName) throws {
+    switch handle {
+    case .sqlite(let database): try database.map { try TargetState($0).forgetCheckpoint(of: trail) }
+    case .postgres(let connection): try PostgresTargetState(connection).forgetCheckpoint(of: trail)
+    }
+  }
+
+  func expectRefreshOfAll() throws {
+    switch handle {
+    case .sqlite(let database): try database.map { try TargetState($0).expectRefreshOfAll() }
+    case .postgres(let connection): try PostgresTargetState(connection).expectRefreshOfAll()
+    }
+  }
+
+  /// Whether a table of the target, as the mapping names it, is there and holds a row.
+  func holdsRows(_ table: TableSchema) throws -> Bool {
+    switch handle {
+    case .sqlite(let database):
+      guard let database,
+        try database.integer(
+          "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", [.text(table.name)]) != nil
+      else { return false }
+      return try database.integer("SELECT 1 FROM \(table.name.quotedName) LIMIT 1") != nil
+    case .postgres(let connection):
+      guard try connection.first("SELECT to_regclass($1)", [table.qualifiedName]) != nil else { return false }
+      return try connection.first("SELECT 1 FROM \(table.qualifiedName) LIMIT 1") != nil
+    }
+  }
+
+  /// True when both URLs lead to one database, by whatever way.
+  func isSame(as source: SourceEnd) throws -> Bool {
+    switch (source.handle, handle) {
+    case (.sqlite(let one), .sqlite(let other?)): return FileIdentity(path: one.path) == FileIdentity(path: other.path)
+    case (.postgres(let one), .postgres(let other)):
+      let sql = "SELECT system_identifier, current_database() FROM pg_control_system()"
+      return try one.query(sql) == other.query(sql)
+    default: return source.url == url
+    }
+  }
+}
