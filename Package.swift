@@ -62,7 +62,9 @@ let package = Package(
     tests("PostgresKitTests", ["TestServers", "PostgresKit", "Changes"]),
     tests("MappingTests", ["Mapping", "Changes", "SQLiteKit"]),
     tests("CapturingTests", ["TestServers", "Capturing", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
-    tests("ApplyingTests", ["TestServers", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
+    tests(
+      "ApplyingTests",
+      ["TestServers", "Applying", "Changes", "Mapping", "SQLiteKit", "PostgresKit", "SystemKit", "Trails"]),
     tests("OperatingTests", ["TestServers", "Operating", "Changes", "SQLiteKit", "Trails"]),
     tests("ScenarioTests", ["TestServers", "SQLiteKit"]),
   ]

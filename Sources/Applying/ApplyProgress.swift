@@ -16,9 +16,18 @@ package final class ApplyProgress: Sendable {
     package var tablesCopied = 0
     package var isCaughtUp = false
     package var isWaitingForLock = false
+    /// The server is away; apply waits for it.
+    package var isReconnecting = false
+    /// Values that did not fit their columns and became NULL, as the policy says.
+    package var misfitsNulled: UInt64 = 0
+    /// What people should know and need not act on at once; the first hundred.
+    package var notices: [String] = []
   }
   private let state = Mutex(Snapshot())
   package init() {}
   package var snapshot: Snapshot { state.withLock { $0 } }
+  func note(_ notice: String) {
+    update { if $0.notices.count < 100, !$0.notices.contains(notice) { $0.notices.append(notice) } }
+  }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
 }

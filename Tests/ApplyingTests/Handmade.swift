@@ -29,12 +29,15 @@ final class Handmade {
   func shape(_ sql: String) throws {
     let database = try Database(path: ":memory:", mode: .create)
     try database.execute(sql)
-    for table in try database.userTables() {
-      tokens += 1
-      var schema = table.schema
-      schema.epoch = (schemas[schema.name]?.schema.epoch ?? 0) + 1
-      schemas[schema.name] = (schema, tokens)
-    }
+    for table in try database.userTables() { shape(table.schema) }
+  }
+
+  /// The table's schema from here on.
+  func shape(_ schema: TableSchema) {
+    tokens += 1
+    var schema = schema
+    schema.epoch = (schemas[schema.name]?.schema.epoch ?? 0) + 1
+    schemas[schema.name] = (schema, tokens)
   }
 
   /// One transaction of the trail, synced.
@@ -52,7 +55,7 @@ final class Handmade {
     return try writer.schemaID(known.schema, token: known.token)
   }
 
-  private func change(_ operation: Operation, _ flags: ChangeFlags, _ table: String, _ images: [[Value?]]) throws {
+  func change(_ operation: Operation, _ flags: ChangeFlags, _ table: String, _ images: [[Value?]]) throws {
     let id = try id(table)
     var record = ByteWriter()
     record.append(operation.rawValue)

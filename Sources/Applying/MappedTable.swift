@@ -1,0 +1,276 @@
+import Changes
+import Mapping
+import PostgresKit
+
+/// A table of the trail and the one that it is written to: values, and the statements that write rows.
+final class MappedTable {
+  enum Insertion: Hashable {
+    case strict
+    /// A row with the same key stays as it is.
+    case keeping
+    /// A row with the same key takes the values; columns that only the target has stay.
+    case merging
+  }
+
+  enum Shape: Hashable {
+    case insert(Insertion)
+    case delete(checks: ColumnMask)
+    case update(set: ColumnMask, checks: ColumnMask)
+    /// An update that SQL does not allow: of a column that is GENERATED ALWAYS AS IDENTITY.
+    case replace(set: ColumnMask, checks: ColumnMask)
+    /// One of the rows that are equal in all columns.
+    case deleteTwin(nulls: ColumnMask)
+    case updateTwin(set: ColumnMask, nulls: ColumnMask)
+    /// Deletes what stands in the way of the new row by a unique index; rows with this key stay.
+    case clear(index: Int, sparing: Sparing)
+    /// A row where there are several with the new row's values in a unique index that is not checked at once.
+    case doubled(index: Int)
+    /// As ``doubled``, of the whole table.
+    case anyDoubled(index: Int)
+    /// Of the row with the key: for each column that is checked, whether it is as it was.
+    case probe(checks: ColumnMask)
+    /// As ``delete``, but returns the row.
+    case take(checks: ColumnMask)
+  }
+
+  enum Sparing: Hashable { case old, new }
+
+  let source: TableSchema
+  let mapped: TableSchema
+  let target: PostgresTargetTable
+  var state: PostgresTargetState.Table
+  /// The target's columns, in the order of the trail's images.
+  let columns: [PostgresTargetTable.Column]
+  let converters: [PostgresText]
+  let key: [Int]
+  /// The unique index over the key.
+  let keyIndex: PostgresTargetTable.UniqueIndex?
+  /// Unique indexes that PostgreSQL does not check for us, as their triggers stay quiet.
+  let uncheckedIndexes: [Int]
+  /// GENERATED ALWAYS AS IDENTITY.
+  let alwaysIdentity: ColumnMask
+  /// Made text for values that did not fit: older rows are not spelled as the source spells them.
+  let widened: ColumnMask
+  private let names: [String]
+  private var statements: [Shape: PostgresStatement] = [:]
+  private let number: Int
+  private var statementCount = 0
+
+  /// `number` tells its statements from those of other tables on the connection. The target has been checked.
+  init(
+    source: TableSchema, mapped: TableSchema, target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int
+  ) {
+    (self.source, self.mapped, self.target, self.state, self.number) = (source, mapped, target, state, number)
+    columns = mapped.columns.compactMap { target.column($0.name) }
+    let columns = columns
+    converters = zip(source.columns, columns).map { PostgresText(from: $0, of: source.engine, to: $1.type) }
+    names = columns.map(\.name.quotedName)
+    let keyed = source.flags.contains(.wholeRow) ? [] : source.key
+    keyIndex = keyed.isEmpty ? nil : target.key(over: keyed.map { columns[$0].name })
+    // Where values that SQLite tells apart become one text, there is no unique key.
+    key = keyIndex == nil ? [] : keyed
+    widened = ColumnMask(
+      columns.indices.filter {
+        state.isCreated && columns[$0].type.kind == .text && mapped.columns[$0].declaredType != columns[$0].type.name
+      })
+    uncheckedIndexes = target.uniqueIndexes.indices.filter { !target.uniqueIndexes[$0].isImmediate }
+    alwaysIdentity = ColumnMask(columns.indices.filter { columns[$0].identity == .always })
+  }
+
+  var isWholeRow: Bool { key.isEmpty }
+  var columnList: String { names.joined(separator: ",") }
+
+  /// All indexes that a new row may collide with, besides the key's, whose columns the trail knows.
+  var otherIndexes: [Int] {
+    target.uniqueIndexes.indices.filter { index in
+      let unique = target.uniqueIndexes[index]
+      guard unique.name != keyIndex?.name else { return false }
+      return unique.columns?.allSatisfy { name in columns.contains { $0.name == name } } ?? true
+    }
+  }
+
+  /// The columns of a unique index, where it has nothing but columns that the trail knows.
+  func positions(of index: Int) -> [Int]? {
+    guard let names = target.uniqueIndexes[index].columns else { return nil }
+    let found = names.compactMap { name in columns.firstIndex { $0.name == name } }
+    return found.count == names.count ? found : nil
+  }
+
+  // MARK: Statements
+
+  func statement(_ shape: Shape) -> PostgresStatement {
+    if let statement = statements[shape] { return statement }
+    var builder = Builder(table: self)
+    let sql = builder.sql(shape)
+    statementCount += 1
+    let statement = PostgresStatement(
+      name: "c\(number)_\(statementCount)", sql: sql, parameters: builder.parameters)
+    statements[shape] = statement
+    return statement
+  }
+
+  func forgetStatements() { statements.removeAll() }
+
+  /// Puts a statement together, numbering its parameters.
+  private struct Builder {
+    let table: MappedTable
+    var parameters: [PostgresStatement.Parameter] = []
+
+    var qualified: String { table.target.qualifiedName }
+    var rows: String { table.target.rowsName }
+
+    mutating func mark(_ parameter: PostgresStatement.Parameter) -> String {
+      let index = parameters.firstIndex(of: parameter) ?? parameters.count
+      if index == parameters.count { parameters.append(parameter) }
+      let column =
+        switch parameter {
+        case .old(let column), .new(let column): column
+        }
+      return "$\(index + 1)::\(table.columns[column].castType)"
+    }
+
+    mutating func list(_ columns: some Sequence<Int>) -> String {
+      columns.map { mark(.new($0)) }.joined(separator: ",")
+    }
+
+    mutating func assignments(_ set: ColumnMask) -> String {
+      table.names.indices.filter { set.contains($0) }.map { "\(table.names[$0]) = \(mark(.new($0)))" }
+        .joined(separator: ", ")
+    }
+
+    mutating func keyCondition(_ of: Sparing = .old, alias: String = "") -> String {
+      table.key.map { index in
+        let value = mark(of == .old ? .old(index) : .new(index))
+        return "\(alias)\(table.names[index]) \(table.columns[index].equality) \(value)"
+      }.joined(separator: " AND ")
+    }
+
+    mutating func condition(_ checks: ColumnMask) -> String {
+      var terms = [keyCondition()]
+      for index in table.names.indices where checks.contains(index) && !table.key.contains(index) {
+        terms.append(check(index))
+      }
+      return terms.joined(separator: " AND ")
+    }
+
+    private mutating func check(_ index: Int) -> String {
+      let (name, value) = (table.names[index], mark(.old(index)))
+      return table.columns[index].hasEquality
+        ? "\(name) IS NOT DISTINCT FROM \(value)" : "\(name)::text IS NOT DISTINCT FROM (\(value))::text"
+    }
+
+    mutating func twin(_ nulls: ColumnMask) -> String {
+      var terms: [String] = []
+      for index in table.names.indices {
+        let name = table.names[index]
+        if nulls.contains(index) {
+          terms.append("\(name) IS NULL")
+        } else {
+          let value = mark(.old(index))
+          if table.columns[index].hasEquality { terms.append("\(name) = \(value)") }
+          terms.append("\(name)::text = (\(value))::text")
+        }
+      }
+      let place = table.target.isPartitioned ? "tableoid, ctid" : "ctid"
+      let found = "SELECT \(place) FROM \(rows) WHERE \(terms.joined(separator: " AND ")) LIMIT 1"
+      return table.target.isPartitioned ? "(tableoid, ctid) IN (\(found))" : "ctid = (\(found))"
+    }
+
+    mutating func sql(_ shape: Shape) -> String {
+      let all = table.names.indices
+      switch shape {
+      case .insert(let insertion): return insert(insertion)
+      case .delete(let checks): return "DELETE FROM \(rows) WHERE \(condition(checks))"
+      case .take(let checks):
+        let texts = table.names.map { "\($0)::text" }.joined(separator: ",")
+        return "DELETE FROM \(rows) WHERE \(condition(checks)) RETURNING \(texts)"
+      case .update(let set, let checks):
+        let assignments = assignments(set)
+        return "UPDATE \(rows) SET \(assignments) WHERE \(condition(checks))"
+      case .replace(let set, let checks):
+        let known = table.target.columns.filter { !$0.isGenerated }
+        let values = known.map { column -> String in
+          if let index = all.first(where: { table.columns[$0].name == column.name }), set.contains(index) {
+            return mark(.new(index))
+          }
+          return "o.\(column.name.quotedName)"
+        }
+        let list = known.map(\.name.quotedName).joined(separator: ",")
+        return """
+          WITH o AS (DELETE FROM \(rows) WHERE \(condition(checks)) RETURNING *)
+          INSERT INTO \(qualified)(\(list)) OVERRIDING SYSTEM VALUE SELECT \(values.joined(separator: ",")) FROM o
+          """
+      case .deleteTwin(let nulls): return "DELETE FROM \(rows) WHERE \(twin(nulls))"
+      case .updateTwin(let set, let nulls):
+        let assignments = assignments(set)
+        return "UPDATE \(rows) SET \(assignments) WHERE \(twin(nulls))"
+      case .clear(let index, let sparing): return clear(table.target.uniqueIndexes[index], sparing)
+      case .doubled(let index):
+        let terms = (table.positions(of: index) ?? []).map {
+          "\(table.names[$0]) \(table.columns[$0].equality) \(mark(.new($0)))"
+        }
+        return "SELECT 1 FROM \(rows) WHERE \(terms.joined(separator: " AND ")) HAVING count(*) > 1"
+      case .anyDoubled(let index):
+        let names = (table.positions(of: index) ?? []).map { table.names[$0] }
+        let given = names.map { "\($0) IS NOT NULL" }.joined(separator: " AND ")
+        let list = names.joined(separator: ",")
+        return "SELECT \(list) FROM \(rows) WHERE \(given) GROUP BY \(list) HAVING count(*) > 1 LIMIT 1"
+      case .probe(let checks):
+        let key = keyCondition()
+        let terms = all.filter { checks.contains($0) && !table.key.contains($0) }.map { check($0) }
+        return "SELECT \(terms.isEmpty ? "true" : terms.joined(separator: ",")) FROM \(rows) WHERE \(key)"
+      }
+    }
+
+    private mutating func insert(_ insertion: Insertion) -> String {
+      let always = table.columns.contains { $0.identity == .always } ? " OVERRIDING SYSTEM VALUE" : ""
+      let values = list(table.names.indices)
+      let head = "INSERT INTO \(qualified)(\(table.columnList))\(always)"
+      guard insertion != .strict, let index = table.keyIndex else { return "\(head) VALUES (\(values))" }
+      let settable = table.names.indices.filter {
+        !table.key.contains($0) && table.columns[$0].identity != .always
+      }
+      if index.isImmediate {
+        let target = "(\(table.key.map { table.names[$0] }.joined(separator: ",")))"
+        let set = settable.map { "\(table.names[$0]) = excluded.\(table.names[$0])" }.joined(separator: ", ")
+        let action = insertion == .keeping || set.isEmpty ? "DO NOTHING" : "DO UPDATE SET \(set)"
+        return "\(head) VALUES (\(values)) ON CONFLICT \(target) \(action)"
+      }
+      // A deferrable constraint cannot decide a conflict.
+      let key = keyCondition(.new)
+      guard insertion == .merging, !settable.isEmpty else {
+        return "\(head) SELECT \(values) WHERE NOT EXISTS (SELECT 1 FROM \(rows) WHERE \(key))"
+      }
+      let set = settable.map { "\(table.names[$0]) = \(mark(.new($0)))" }.joined(separator: ", ")
+      return """
+        WITH u AS (UPDATE \(rows) SET \(set) WHERE \(key) RETURNING 1)
+        \(head) SELECT \(values) WHERE NOT EXISTS (SELECT 1 FROM u)
+        """
+    }
+
+    private mutating func clear(_ unique: PostgresTargetTable.UniqueIndex, _ sparing: Sparing) -> String {
+      var terms: [String] = []
+      let row = "(SELECT \(newRow())) AS v"
+      for (position, term) in unique.terms.enumerated() {
+        let index = unique.columns.flatMap { names in table.columns.firstIndex { $0.name == names[position] } }
+        let value = index.map { mark(.new($0)) } ?? "(SELECT \(term) FROM \(row))"
+        let left = index == nil ? term : "x.\(term)"
+        terms.append(unique.areNullsDistinct ? "\(left) = \(value)" : "\(left) IS NOT DISTINCT FROM \(value)")
+      }
+      if let predicate = unique.predicate {
+        terms += ["(\(predicate))", "(SELECT \(predicate) FROM \(row))"]
+      }
+      if !table.key.isEmpty { terms.append("NOT (\(keyCondition(sparing, alias: "x.")))") }
+      return "DELETE FROM \(rows) AS x WHERE \(terms.joined(separator: " AND "))"
+    }
+
+    /// The new row as a select list with the target's column names, for expressions over it.
+    private mutating func newRow() -> String {
+      table.target.columns.map { column in
+        let index = table.columns.firstIndex { $0.name == column.name }
+        let value = index.map { mark(.new($0)) } ?? "NULL::\(column.castType)"
+        return "\(value) AS \(column.name.quotedName)"
+      }.joined(separator: ",")
+    }
+  }
+}

@@ -1,0 +1,75 @@
+import Changes
+import PostgresKit
+
+/// A connection that is ready to apply a trail: its settings, its rights, its replication origin.
+enum PostgresApplySession {
+  /// Errors: ``PostgresError`` as the server gives it; `privilege-missing`, `server-setting`, `database-read-only`.
+  static func open(_ uri: String, trail: TrailName) throws -> PostgresConnection {
+    let connection = try PostgresConnection(uri, application: "cairn apply \(trail)")
+    try check(connection)
+    try adopt(connection)
+    let state = PostgresTargetState(connection)
+    try setUpOrigin(connection, try state.originPrefix() + trail.description, trail)
+    if try !state.isInstalled() { try connection.transaction { try state.install() } }
+    return connection
+  }
+
+  private static func check(_ connection: PostgresConnection) throws {
+    let encoding = try connection.first("SHOW server_encoding") ?? ""
+    guard encoding == "UTF8" else {
+      throw CairnError(
+        .serverSetting, "\(connection.place) has the encoding \(encoding), which cannot hold every text",
+        hint: "replicate into a database that was made with TEMPLATE template0 ENCODING 'UTF8'")
+    }
+    guard try connection.first("SELECT pg_is_in_recovery()") == "f" else {
+      throw CairnError(
+        .databaseReadOnly, "\(connection.place) is a standby and cannot be written",
+        hint: "connect to the primary")
+    }
+  }
+
+  /// Triggers of the target stay quiet, its foreign keys are not checked row by row, a commit is on the disk when it is
+  /// answered, and nothing but us ends a statement. Tables grow while statements are kept prepared, so a plan that was
+  /// good for an empty one must not be one that reads it all.
+  private static func adopt(_ connection: PostgresConnection) throws {
+    do { try connection.execute("SET session_replication_role = replica") } catch let error as PostgresError
+      where error.isPrivilege
+    {
+      let role = try connection.first("SELECT current_user") ?? ""
+      throw CairnError(
+        .privilegeMissing,
+        "\(connection.place): role \(role) may not set session_replication_role, which keeps the target's triggers from firing",
+        hint: connection.serverVersion >= 150_000
+          ? "as a superuser: GRANT SET ON PARAMETER session_replication_role TO \(role.quotedName)"
+          : "before PostgreSQL 15 only a superuser may: use such a role")
+    }
+    try connection.execute(
+      """
+      SET synchronous_commit = on; SET lock_timeout = 0; SET statement_timeout = 0;
+      SET idle_in_transaction_session_timeout = 0; SET row_security = off; SET jit = off; SET enable_seqscan = off;
+      SET check_function_bodies = off; SET client_min_messages = warning
+      """)
+  }
+
+  /// Where the role may: what is replicated here is then marked in the write-ahead log as not born here. Capture knows
+  /// our transactions by their message in any case.
+  private static func setUpOrigin(_ connection: PostgresConnection, _ origin: String, _ trail: TrailName) throws {
+    do {
+      if try connection.first("SELECT 1 FROM pg_replication_origin WHERE roname = $1", [origin]) == nil {
+        try connection.run("SELECT pg_replication_origin_create($1)", [origin])
+      }
+      try connection.run("SELECT pg_replication_origin_session_setup($1)", [origin])
+    } catch let error as PostgresError where error.isPrivilege {
+      return
+    } catch let error as PostgresError where error.sqlState == "55006" {
+      throw CairnError(
+        .databaseBusy, "another session applies trail \(trail) to \(connection.place): \(error.message)",
+        hint: "let only one cairn apply this trail; a session that was cut off ends by itself after a while",
+        remedy: .retry)
+    } catch let error as PostgresError where error.sqlState == "53400" || error.sqlState == "55000" {
+      throw CairnError(
+        .serverSetting, "\(connection.place) has no room for a replication origin: \(error.message)",
+        hint: "raise max_replication_slots (PostgreSQL 18: max_active_replication_origins) and restart the server")
+    }
+  }
+}

@@ -1,0 +1,46 @@
+import Changes
+
+/// Rows that the target cannot take yet, as another row with the same unique value is still to be changed in the same
+/// transaction: where the source checks a constraint at the end, and the target at once. Each is kept whole, and is put
+/// in at the end of its transaction.
+struct PostgresHeldRows {
+  struct Row {
+    let table: MappedTable
+    var values: [String?]
+    /// What is wrong if it cannot be put in then.
+    let error: CairnError
+  }
+  private static let countMax = 10_000
+  private static let bytesMax = 64 << 20
+  private var bytes = 0
+  private(set) var rows: [Row] = []
+
+  mutating func add(_ table: MappedTable, _ values: [String?], _ error: CairnError) throws {
+    guard rows.count < Self.countMax, bytes < Self.bytesMax else { throw error }
+    bytes += values.reduce(0) { $0 + ($1?.utf8.count ?? 0) }
+    rows.append(Row(table: table, values: values, error: error))
+  }
+
+  private func index(_ table: MappedTable, _ key: [String?]) -> Int? {
+    guard !key.isEmpty else { return nil }
+    return rows.lastIndex { row in row.table === table && table.key.map { row.values[$0] } == key }
+  }
+
+  /// Deletes a row that is held; false when there is none with this key.
+  mutating func remove(_ table: MappedTable, _ key: [String?]) -> Bool {
+    guard let index = index(table, key) else { return false }
+    rows.remove(at: index)
+    return true
+  }
+
+  mutating func update(_ table: MappedTable, _ key: [String?], _ values: [Int: String?]) -> Bool {
+    guard let index = index(table, key) else { return false }
+    for (column, value) in values { rows[index].values[column] = value }
+    return true
+  }
+
+  mutating func takeAll() -> [Row] {
+    defer { (rows, bytes) = ([], 0) }
+    return rows
+  }
+}

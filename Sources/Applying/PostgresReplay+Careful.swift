@@ -1,0 +1,189 @@
+import Changes
+import Mapping
+import PostgresKit
+
+// Rows that wait for others, and what is not as expected. Only a careful replay comes here.
+extension PostgresReplay {
+  // MARK: Rows that wait
+
+  /// Takes a row whose new values are still another's out, until the end of the transaction.
+  func hold(_ table: MappedTable, _ error: PostgresError) throws {
+    let rows = try sink.rows(table.statement(.take(checks: checks(table))), before, after)
+    guard var values = rows.first, rows.count == 1 else { throw unexpected(table, "updated") }
+    for column in table.columns.indices where after.gives(column) { values[column] = after.string(column) }
+    try held.add(table, values, refused(table, error))
+  }
+
+  func putBackHeldRows() throws {
+    for row in held.takeAll() {
+      before.removeAll()
+      after.assign(row.values)
+      do {
+        guard try write(row.table, .insert(.strict), expecting: 1) == 1 else { throw swallowed(row.table) }
+      } catch let error as PostgresError {
+        if error.isUniqueness { throw row.error }
+        throw refusal(row.table, error)
+      }
+      unchecked.note(row.table, after)
+    }
+  }
+
+  /// Makes the updates that waited for the row that `image` shows.
+  func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
+    guard let update = early.take(table: table.source.sourceKey, image: image) else { return }
+    try update.before.withUnsafeBytes { old in
+      try update.after.withUnsafeBytes { new in
+        let (old, new) = (ImageView(bytes: old), ImageView(bytes: new))
+        try encode(old, into: &before, table, isNew: false)
+        try encode(new, into: &after, table, isNew: true)
+        do {
+          let touched =
+            isTwin(table)
+            ? try write(table, .updateTwin(set: given(), nulls: nulls(table)), expecting: 1)
+            : try write(table, .update(set: given(), checks: checks(table)), expecting: 1)
+          guard touched == 1 else { throw update.error }
+        } catch let error as PostgresError { throw refusal(table, error) }
+        try settleUpdated(table, old, new)
+      }
+    }
+  }
+
+  private func given() -> ColumnMask { ColumnMask((0..<after.count).filter { after.gives($0) }) }
+
+  func settleUpdated(_ table: MappedTable, _ old: ImageView?, _ new: ImageView?) throws {
+    guard !early.isEmpty, let old, let new else { return }
+    var image = ByteWriter(capacity: 256)
+    for (was, is_) in zip(try old.values(), try new.values()) { image.append(is_ ?? was) }
+    try settle(table, image.bytes)
+  }
+
+  // MARK: Deferrable constraints
+
+  /// Throws when a row shares a unique value with another one, by a constraint that nobody else checks.
+  func checkUncheckedRows() throws {
+    defer { unchecked.removeAll() }
+    for row in unchecked.rows {
+      before.removeAll()
+      after.assign(row.values)
+      for index in row.table.uncheckedIndexes {
+        guard let positions = row.table.positions(of: index), positions.allSatisfy({ !after.isNull($0) }) else {
+          continue
+        }
+        let statement = row.table.statement(.doubled(index: index))
+        if !isCareful {
+          try sink.queue(statement, before, after, expecting: 0)
+        } else if try !sink.rows(statement, before, after).isEmpty {
+          throw doubled(row.table, index, positions.map { "\(row.table.columns[$0].name)=\(row.values[$0] ?? "NULL")" })
+        }
+      }
+    }
+    for table in unchecked.tables {
+      for index in table.uncheckedIndexes where table.positions(of: index) != nil {
+        before.removeAll()
+        after.removeAll()
+        if let row = try sink.rows(table.statement(.anyDoubled(index: index)), before, after).first {
+          throw doubled(table, index, row.map { $0 ?? "NULL" })
+        }
+      }
+    }
+  }
+
+  private func doubled(_ table: MappedTable, _ index: Int, _ values: [String]) -> CairnError {
+    CairnError(
+      .rowExists,
+      "table \(table.source.fullName), row \(values.joined(separator: ", ")): the target \(connection.place) would have two rows with the same value of \(table.target.uniqueIndexes[index].name) (trail \(name) at \(reader.position))",
+      hint: Self.foreignWrites, context: ["table": table.source.fullName, "position": reader.position.description])
+  }
+
+  // MARK: Errors
+
+  static let foreignWrites =
+    "the target was written to by something else; run again with --existing overwrite to copy the source's rows again"
+
+  func describeKey(_ table: MappedTable, _ row: borrowing RowText, upTo count: Int = .max) -> String {
+    let shown = table.key.isEmpty ? Array(table.columns.indices.prefix(3)) : table.key
+    var parts: [String] = []
+    for index in shown where index < min(count, row.count) {
+      let value = row.gives(index) ? row.string(index).map { Value.text($0).shown } ?? "NULL" : "?"
+      parts.append("\(table.source.columns[index].name)=\(value)")
+    }
+    return parts.joined(separator: ", ") + (table.key.isEmpty ? ", …" : "")
+  }
+
+  /// The key of the row that is being written.
+  private func describeRow(_ table: MappedTable, isNew: Bool) -> String {
+    if isNew ? after.count > 0 && table.key.allSatisfy({ after.gives($0) }) : before.count == 0 {
+      return describeKey(table, after)
+    }
+    return describeKey(table, before)
+  }
+
+  private func context(_ table: MappedTable, _ key: String) -> [String: String] {
+    ["table": table.source.fullName, "key": key, "position": reader.position.description]
+  }
+
+  func unexpected(_ table: MappedTable, _ what: String) -> CairnError {
+    let key = describeRow(table, isNew: false)
+    let subject = "table \(table.source.fullName), row \(key): the source \(what) it, but"
+    let place = "(trail \(name) at \(reader.position))"
+    let mask = checks(table)
+    let found = isTwin(table) ? nil : (try? sink.rows(table.statement(.probe(checks: mask)), before, after))?.first
+    guard let found else {
+      return CairnError(
+        .rowMissing, "\(subject) the target \(connection.place) does not have it \(place)", hint: Self.foreignWrites,
+        context: context(table, key))
+    }
+    let checked = table.columns.indices.filter { mask.contains($0) && !table.key.contains($0) }
+    let index = zip(checked, found).first { $0.1 != "t" }?.0
+    let column = index.map { table.source.columns[$0].name } ?? "?"
+    return CairnError(
+      .rowDiffers,
+      "\(subject) in the target \(connection.place) its column \(column) is not what it was at the source \(place)",
+      hint: Self.foreignWrites, context: context(table, key))
+  }
+
+  /// An insert that the server took and did not make.
+  func swallowed(_ table: MappedTable) -> CairnError {
+    let key = describeRow(table, isNew: true)
+    return CairnError(
+      .constraintFailed,
+      "table \(table.source.fullName), row \(key): a trigger or rule of \(connection.place) kept it from being inserted (trail \(name) at \(reader.position))",
+      hint: "triggers that are ENABLE ALWAYS or ENABLE REPLICA fire here too: see \\d \(table.target.qualifiedName)",
+      context: context(table, key))
+  }
+
+  /// What the server refused: ours to explain when it is the row, theirs when it is the server.
+  func refusal(_ table: MappedTable, _ error: PostgresError) -> any Error {
+    error.isServerGone || error.isTransient || error.isCancelled ? error : refused(table, error)
+  }
+
+  func refused(_ table: MappedTable, _ error: PostgresError) -> CairnError {
+    let key = describeRow(table, isNew: true)
+    let subject = "table \(table.source.fullName), row \(key)"
+    let place = "(trail \(name) at \(reader.position))"
+    let text = error.message + (error.detail.isEmpty ? "" : ": \(error.detail)")
+    if error.isUniqueness {
+      return CairnError(
+        .rowExists, "\(subject): the target \(connection.place) has such a row already: \(text) \(place)",
+        hint: Self.foreignWrites, context: context(table, key))
+    }
+    if error.isConstraint {
+      return CairnError(
+        .constraintFailed, "\(subject): the target \(connection.place) refuses it: \(text) \(place)",
+        hint: "make the target's constraints those of the source, then run again", context: context(table, key))
+    }
+    if error.isBadValue {
+      return CairnError(
+        .valueMisfit, "\(subject): the target \(connection.place) does not take a value: \(text) \(place)",
+        hint: "make the target's columns such that they hold the source's values, then run again",
+        context: context(table, key))
+    }
+    if ["42P01", "42703", "42804", "42P10", "428C9", "0A000"].contains(error.sqlState) {
+      return CairnError(
+        .schemaStopped,
+        "\(subject): table \(table.target.qualifiedName) of \(connection.place) is not as it should be: \(text) \(place)",
+        hint: "make its columns and keys those of the source, then run again", context: context(table, key))
+    }
+    return error.asCairnError
+  }
+}

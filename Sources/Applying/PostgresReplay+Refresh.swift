@@ -1,0 +1,177 @@
+import Changes
+import Mapping
+import PostgresKit
+
+// Rows of a table that are read anew at the source, in chunks.
+extension PostgresReplay {
+  /// Bytes of rows that are sent by COPY before their outcome is asked for.
+  private static let pieceBytesMax = 4 << 20
+
+  func apply(_ refresh: Refresh) throws {
+    let table = try table(refresh.schemaID)
+    let key = table.source.sourceKey
+    var known = tables[key] ?? table.state
+    try sink.settle()
+    switch refresh.event {
+    case .start(let reason, let method, let rows):
+      if reason == .firstCopy, !known.isCreated { known.existing = options.existing }
+      if reason == .asked { known.existing = .overwrite }
+      known.refreshing = method
+      known.isEmptied = try prepareForRows(table, method, known.existing)
+      try save(key, known)
+      (copying, copied, estimated) = (table, 0, rows)
+    case .chunk(let range):
+      if copying !== table { (copying, copied, estimated) = (table, 0, 0) }
+      if table.state.existing == .overwrite, !table.state.isEmptied { try delete(range, table) }
+    case .end:
+      (known.refreshing, known.isEmptied) = (nil, false)
+      let isFirst = !known.isLoaded
+      known.isLoaded = true
+      try save(key, known)
+      copying = nil
+      tablesCopied += 1
+      try makeWhatWaited(table, isFirst: isFirst)
+    }
+  }
+
+  /// Ranges of keys are of use only where both ends order keys alike and an index finds them. Elsewhere what is there
+  /// goes first, as every row comes again. True when the table is empty now: then no chunk has anything to replace.
+  private func prepareForRows(_ table: MappedTable, _ method: Refresh.Method, _ existing: ExistingRows) throws -> Bool {
+    let isEmpty = try connection.first("SELECT 1 FROM \(table.target.rowsName) LIMIT 1") == nil
+    if isEmpty { return existing == .overwrite }
+    if method == .whole, existing != .overwrite {
+      throw CairnError(
+        .targetDiffers,
+        "table \(table.source.fullName) has no key, so its rows cannot be told apart to \(existing.rawValue) them",
+        hint: "empty it at the target, or use --existing overwrite", context: ["table": table.source.fullName])
+    }
+    guard method == .whole || (existing == .overwrite && !table.hasRanges) else { return false }
+    try connection.execute("DELETE FROM \(table.target.rowsName)")
+    return true
+  }
+
+  private func delete(_ range: Refresh.Range, _ table: MappedTable) throws {
+    let name = table.target.rowsName
+    switch range {
+    case .unkeyed: break
+    case .nullKeys:
+      let terms = table.source.key.map { "\(table.columns[$0].name.quotedName) IS NULL" }
+      guard !terms.isEmpty else { return }
+      try connection.execute("DELETE FROM \(name) WHERE \(terms.joined(separator: " OR "))")
+    case .keys(let from, let through):
+      let columns = table.key.map { table.ordered($0, table.columns[$0].name.quotedName) }
+      var terms =
+        table.source.flags.contains(.nullableKey)
+        ? table.key.map { "\(table.columns[$0].name.quotedName) IS NOT NULL" } : []
+      var values: [String?] = []
+      for (sign, bound) in [(">", from), ("<=", through)] {
+        guard let bound else { continue }
+        let texts = try keyTexts(bound, table)
+        let marks = zip(table.key, texts.indices).map {
+          table.ordered($0, "$\(values.count + $1 + 1)::\(table.columns[$0].castType)")
+        }
+        terms.append("(\(columns.joined(separator: ","))) \(sign) (\(marks.joined(separator: ",")))")
+        values += texts
+      }
+      let condition = terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND ")
+      try connection.run("DELETE FROM \(name)\(condition)", values)
+    }
+  }
+
+  private func keyTexts(_ bound: [Value?], _ table: MappedTable) throws -> [String?] {
+    var image = ByteWriter(capacity: 256)
+    for value in bound { image.append(value) }
+    before.removeAll()
+    try encode(ImageView(bytes: image.bytes), into: &before, table, isNew: false)
+    return key(of: before, table)
+  }
+
+  // MARK: Rows
+
+  func apply(row image: ImageView, of table: MappedTable) throws {
+    let isAlone = isCareful || (table.state.existing != .overwrite && !table.isWholeRow)
+    if let other = pieceTable, other !== table || isAlone { try endPiece() }
+    before.removeAll()
+    try encode(image, into: &after, table, isNew: true)
+    copied += 1
+    guard !isAlone else { return try insert(table) }
+    if pieceTable == nil {
+      try sink.settle()
+      try connection.execute("SAVEPOINT cairn_piece")
+      pieceTable = table
+    }
+    try sink.copy(after, into: table)
+    piece.appendCounted(image.bytes)
+    if piece.count > Self.pieceBytesMax { try endPiece() }
+  }
+
+  /// Takes the answer to the rows that were sent by COPY. Where one of them stands in the way of another or of a row
+  /// that is there, all of them go again, each in place of what is in its way.
+  func endPiece() throws {
+    guard let table = pieceTable else { return }
+    pieceTable = nil
+    defer {
+      piece.removeAll()
+      piece.shrink(above: 8 << 20)
+    }
+    do {
+      try sink.settle()
+      try connection.execute("RELEASE cairn_piece")
+    } catch let fault as PostgresSink.Fault where fault.error?.isUniqueness == true && !table.isWholeRow {
+      try connection.execute("ROLLBACK TO cairn_piece; RELEASE cairn_piece")
+      let counted = misfitsNulled
+      defer { misfitsNulled = counted }
+      var rows = ByteReader(piece.bytes)
+      while !rows.isAtEnd {
+        before.removeAll()
+        try encode(try rows.readImage(), into: &after, table, isNew: true)
+        try insertInPlace(table)
+      }
+    }
+  }
+
+  // MARK: After the rows
+
+  /// Indexes once the rows are there; foreign keys once those of both tables are.
+  private func makeWhatWaited(_ table: MappedTable, isFirst: Bool) throws {
+    let shape = PostgresShape(connection: connection, state: state, progress: progress)
+    try shape.makeIndexes(table.state, sink)
+    if isFirst, table.state.isCreated { try connection.execute("ANALYZE \(table.target.qualifiedName)") }
+    try shape.makeForeignKeys(tables, sink)
+    // Its unique indexes are others now.
+    forgetShape(table.source.sourceKey)
+  }
+}
+
+extension MappedTable {
+  /// Whether ranges of keys mean the same in source and target, and the target finds them by an index.
+  var hasRanges: Bool {
+    !key.isEmpty
+      && key.allSatisfy { index in
+        let (column, theirs) = (source.columns[index], columns[index])
+        switch theirs.type.kind {
+        case _ where source.engine == .postgres:
+          guard PostgresType(column) == theirs.type else { return false }
+          switch ChunkOrder(column) {
+          case .native: return true
+          case .text: return theirs.sortsByBytes
+          case .printed: return false
+          }
+        case .int2, .int4, .int8, .numeric, .float4, .float8:
+          return ["INTEGER", "REAL", "NUMERIC"].contains(column.affinity)
+        case .text, .varchar:
+          return column.affinity == "TEXT" && theirs.sortsByBytes
+            && ["", "BINARY"].contains(column.collation.uppercased())
+        case .bytea: return column.affinity == "BLOB"
+        default: return false
+        }
+      }
+  }
+
+  /// An expression over a key column that sorts as the chunks of the source do.
+  func ordered(_ index: Int, _ expression: String) -> String {
+    source.engine == .postgres
+      ? ChunkOrder(source.columns[index]).postgresTerm(expression)
+      : columns[index].type.isCollatable ? "\(expression) COLLATE \"C\"" : expression
+  }
+}

@@ -1,0 +1,239 @@
+import Changes
+import Mapping
+import PostgresKit
+
+// Changes of rows, as statements.
+extension PostgresReplay {
+  func isLenient(_ table: MappedTable) -> Bool {
+    table.state.refreshing != nil || table.state.existing != .overwrite
+  }
+
+  func apply(_ change: ChangeView) throws {
+    let table = try table(change.schemaID)
+    before.removeAll()
+    after.removeAll()
+    if let image = change.before { try encode(image, into: &before, table, isNew: false) }
+    if let image = change.after { try encode(image, into: &after, table, isNew: true) }
+    switch change.operation {
+    case .insert:
+      try insert(table)
+      if !early.isEmpty, let image = change.after { try settle(table, image.bytes) }
+    case .delete: try delete(table, isExpected: !isLenient(table) && !change.flags.contains(.implied))
+    case .update: try isLenient(table) ? updateLeniently(table) : update(table, change)
+    case .truncate:
+      try sink.settle()
+      try connection.execute("DELETE FROM \(table.target.rowsName)")
+    }
+  }
+
+  // MARK: Statements
+
+  /// Sends a statement; in a careful replay its answer is known at once, otherwise what is expected is returned.
+  @discardableResult func write(_ table: MappedTable, _ shape: MappedTable.Shape, expecting count: Int64?) throws
+    -> Int64
+  {
+    let statement = table.statement(shape)
+    guard isCareful else {
+      try sink.queue(statement, before, after, expecting: count)
+      return count ?? 1
+    }
+    while true {
+      do { return try sink.run(statement, before, after) } catch let error as PostgresError
+        where error.isBadValue || error.sqlState == "23514"
+      {
+        // What only the server can judge.
+        guard try mendRefusedValues(table) else { throw refused(table, error) }
+      }
+    }
+  }
+
+  func insert(_ table: MappedTable) throws {
+    if table.isWholeRow || !isLenient(table) { return try insertStrictly(table) }
+    switch table.state.existing {
+    case .keep: try write(table, .insert(.keeping), expecting: nil)
+    case .merge: try write(table, .insert(.merging), expecting: nil)
+    case .overwrite: try insertInPlace(table)
+    }
+  }
+
+  private func insertStrictly(_ table: MappedTable) throws {
+    if !isCareful {
+      try sink.insert(after, into: table)
+    } else {
+      do {
+        guard try write(table, .insert(.strict), expecting: 1) == 1 else { throw swallowed(table) }
+      } catch let error as PostgresError where error.isUniqueness {
+        try held.add(table, after.strings, refused(table, error))
+      } catch let error as PostgresError { throw refusal(table, error) }
+    }
+    unchecked.note(table, after)
+  }
+
+  /// The row as it is to be, whatever stands in its way.
+  func insertInPlace(_ table: MappedTable) throws {
+    for index in table.otherIndexes { try writeLeniently(table, .clear(index: index, sparing: .new)) }
+    if table.alwaysIdentity.isEmpty || table.key.contains(where: { table.alwaysIdentity.contains($0) }) {
+      try writeLeniently(table, .insert(.merging))
+    } else {
+      // A conflict could not be settled by setting such a column.
+      try writeLeniently(table, .delete(checks: .init()))
+      try writeLeniently(table, .insert(.strict))
+    }
+  }
+
+  private func writeLeniently(_ table: MappedTable, _ shape: MappedTable.Shape) throws {
+    do { try write(table, shape, expecting: nil) } catch let error as PostgresError { throw refusal(table, error) }
+  }
+
+  // MARK: Delete
+
+  private func delete(_ table: MappedTable, isExpected: Bool) throws {
+    let touched: Int64
+    do {
+      touched =
+        isTwin(table)
+        ? try write(table, .deleteTwin(nulls: nulls(table)), expecting: isExpected ? 1 : nil)
+        : try write(table, .delete(checks: isExpected ? checks(table) : .init()), expecting: isExpected ? 1 : nil)
+    } catch let error as PostgresError { throw refusal(table, error) }
+    guard isCareful, touched != 1 else { return }
+    if held.remove(table, key(of: before, table)) { return }
+    if isExpected { throw unexpected(table, "deleted") }
+  }
+
+  /// Whether the row is told from others by all its values.
+  func isTwin(_ table: MappedTable) -> Bool {
+    table.isWholeRow || table.key.contains { $0 < before.count && before.isNull($0) }
+  }
+
+  func nulls(_ table: MappedTable) -> ColumnMask {
+    ColumnMask(table.columns.indices.filter { $0 < before.count && before.isNull($0) })
+  }
+
+  /// The columns of which the trail says what they were.
+  func checks(_ table: MappedTable) -> ColumnMask {
+    var mask = ColumnMask()
+    for column in table.columns.indices where before.gives(column) && !table.widened.contains(column) {
+      mask.insert(column)
+    }
+    return mask
+  }
+
+  // MARK: Update
+
+  private func update(_ table: MappedTable, _ change: ChangeView) throws {
+    do {
+      if try updateStrictly(table) == 1 {
+        if table.uncheckedIndexes.isEmpty == false { unchecked.note(table, after, before) }
+        if !early.isEmpty { try settleUpdated(table, change.before, change.after) }
+        return
+      }
+    } catch let error as PostgresError where error.isUniqueness && !isTwin(table) {
+      return try hold(table, error)
+    } catch let error as PostgresError { throw refusal(table, error) }
+    if held.update(table, before.count > 0 ? key(of: before, table) : key(of: after, table), after.given) { return }
+    let error = unexpected(table, "updated")
+    guard error.code == .rowMissing, let old = change.before, let new = change.after, table.source.engine == .sqlite
+    else { throw error }
+    let update = EarlyUpdates.Update(before: Array(old.bytes), after: Array(new.bytes), error: error)
+    try early.add(update, table: table.source.sourceKey)
+  }
+
+  private func updateStrictly(_ table: MappedTable) throws -> Int64 {
+    let set = changed(table)
+    if isTwin(table) { return try write(table, .updateTwin(set: set, nulls: nulls(table)), expecting: 1) }
+    return try write(table, shape(table, set, checks(table)), expecting: 1)
+  }
+
+  private func shape(_ table: MappedTable, _ set: ColumnMask, _ checks: ColumnMask) -> MappedTable.Shape {
+    let isReplaced =
+      !table.alwaysIdentity.isEmpty
+      && table.columns.indices.contains { set.contains($0) && table.alwaysIdentity.contains($0) }
+    return isReplaced ? .replace(set: set, checks: checks) : .update(set: set, checks: checks)
+  }
+
+  /// The columns to be set: those of which the trail says what they are, and not that they were so before.
+  private func changed(_ table: MappedTable) -> ColumnMask {
+    var mask = ColumnMask()
+    for column in table.columns.indices where after.gives(column) {
+      if before.gives(column) {
+        if before.isEqual(column, to: after) { continue }
+      } else if table.key.contains(column) {
+        // Without an image before, the key is what it was.
+        continue
+      }
+      mask.insert(column)
+    }
+    guard mask.isEmpty else { return mask }
+    // An update that changes nothing still says that the row is there.
+    let given = table.columns.indices.filter { after.gives($0) || before.gives($0) }
+    mask.insert(given.first { !table.alwaysIdentity.contains($0) } ?? 0)
+    return mask
+  }
+
+  /// As far as the row is there; where all of it is known, it is put there.
+  private func updateLeniently(_ table: MappedTable) throws {
+    let isWhole = table.columns.indices.allSatisfy { after.gives($0) || before.gives($0) }
+    if isTwin(table) {
+      let touched =
+        try write(table, .updateTwin(set: changed(table), nulls: nulls(table)), expecting: nil)
+      if isCareful, touched == 1 || !isWhole { return }
+      // Whether the row is there cannot be told before the answer: only a careful replay may go on from here.
+      guard isCareful else { throw PostgresSink.Fault(error: nil) }
+      fillAfter(table)
+      return try insertStrictly(table)
+    }
+    let isOverwritten = table.state.existing == .overwrite
+    let isMoved =
+      before.count > 0 && table.key.contains { before.gives($0) && !before.isEqual($0, to: after) && after.gives($0) }
+    if isOverwritten {
+      for index in table.target.uniqueIndexes.indices {
+        let isKey = table.target.uniqueIndexes[index].name == table.keyIndex?.name
+        guard isKey ? isMoved : table.otherIndexes.contains(index), isKnown(index, table) else { continue }
+        try writeLeniently(table, .clear(index: index, sparing: .old))
+      }
+    }
+    do { try write(table, shape(table, changed(table), .init()), expecting: nil) } catch let error as PostgresError {
+      throw refusal(table, error)
+    }
+    guard isWhole else { return }
+    fillAfter(table)
+    switch table.state.existing {
+    case .keep: try writeLeniently(table, .insert(.keeping))
+    case .merge: try writeLeniently(table, .insert(.merging))
+    case .overwrite:
+      before.removeAll()
+      try insertInPlace(table)
+    }
+  }
+
+  /// Whether the trail says what the row's values in this index are.
+  private func isKnown(_ index: Int, _ table: MappedTable) -> Bool {
+    let unique = table.target.uniqueIndexes[index]
+    guard unique.predicate == nil, let positions = table.positions(of: index) else {
+      return table.columns.indices.allSatisfy { after.gives($0) || before.gives($0) }
+    }
+    return positions.allSatisfy { after.gives($0) || before.gives($0) }
+  }
+
+  /// Gives the image after what only the image before has.
+  private func fillAfter(_ table: MappedTable) {
+    guard table.columns.indices.contains(where: { !after.gives($0) }) else { return }
+    let values = table.columns.indices.map { after.gives($0) ? after.string($0) : before.string($0) }
+    after.assign(values)
+  }
+
+  func key(of row: borrowing RowText, _ table: MappedTable) -> [String?] {
+    table.key.map { $0 < row.count ? row.string($0) : nil }
+  }
+}
+
+extension RowText {
+  /// Copies of all values; NULL is nil.
+  var strings: [String?] { (0..<count).map { string($0) } }
+  /// Copies of the values that are given.
+  var given: [Int: String?] {
+    var values: [Int: String?] = [:]
+    for column in 0..<count where gives(column) { values.updateValue(string(column), forKey: column) }
+    return values
+  }
+}

@@ -1,0 +1,147 @@
+import Changes
+import Mapping
+import PostgresKit
+
+// Values on their way into rows, and those that do not fit.
+extension PostgresReplay {
+  /// Turns an image into texts. A value that has no place in its column is dealt with as its policy says; in an image of
+  /// what was (`isNew` false) it is what the policy made of it then.
+  func encode(_ image: ImageView, into row: inout RowText, _ table: MappedTable, isNew: Bool) throws {
+    row.removeAll()
+    var reader = ByteReader(image.bytes)
+    for index in table.columns.indices {
+      guard !reader.isAtEnd else { throw wrongCount(table) }
+      let value = try reader.readColumn()
+      switch value {
+      case .null: row.appendNull()
+      case .unchanged: row.appendUnchanged()
+      default:
+        do throws(Misfit) {
+          try row.append { (text: inout ByteWriter) throws(Misfit) in
+            try table.converters[index].append(value, to: &text)
+          }
+        } catch {
+          try substitute(value, error, index, table, isNew: isNew, row: &row)
+        }
+      }
+    }
+    guard reader.isAtEnd else { throw wrongCount(table) }
+  }
+
+  private func wrongCount(_ table: MappedTable) -> CairnError {
+    CairnError(
+      .trailDamaged,
+      "an image at \(reader.position) of trail \(name) does not have the \(table.columns.count) columns of table \(table.source.fullName)",
+      hint: "run 'cairn trail verify \(name)'")
+  }
+
+  private func substitute(
+    _ value: ColumnView, _ misfit: Misfit, _ index: Int, _ table: MappedTable, isNew: Bool, row: inout RowText
+  ) throws {
+    let column = table.source.columns[index].name
+    switch options.misfits.policy(table: table.source.name, column: column) {
+    case .null where !table.key.contains(index) && !table.columns[index].isNotNull:
+      row.appendNull()
+      if isNew { misfitsNulled += 1 }
+    case .widen where table.state.isCreated && table.columns[index].type.kind != .text:
+      throw Widening(table: table.source.sourceKey, index: index)
+    default:
+      // What cannot be in the target is not compared; whether the row is there is found by the rest of it.
+      guard isNew || table.key.contains(index) else { return row.appendUnchanged() }
+      throw misfitError(table, index, value.value?.shown ?? "?", misfit.reason, row: row)
+    }
+  }
+
+  func misfitError(
+    _ table: MappedTable, _ index: Int, _ value: String, _ reason: String, row: borrowing RowText
+  ) -> CairnError {
+    let column = table.source.columns[index].name
+    let key = describeKey(table, row, upTo: row.count)
+    let policy = options.misfits.policy(table: table.source.name, column: column)
+    let why: String =
+      switch policy {
+      case .stop: ""
+      case .null: "; it cannot be NULL there"
+      case .widen: table.state.isCreated ? "" : "; Cairn did not create the table, so it does not make the column text"
+      }
+    return CairnError(
+      .valueMisfit,
+      "table \(table.source.fullName), row \(key): value \(value) of column \(column) has no place in \(table.columns[index].type.name): \(reason)\(why) (trail \(name) at \(reader.position))",
+      hint:
+        "mend it at the source and copy again, or say what becomes of such values: --misfit \(table.source.name).\(column)=null or =widen",
+      context: ["table": table.source.fullName, "column": column, "position": reader.position.description])
+  }
+
+  /// Makes a column text, with what it holds.
+  func widen(_ index: Int, _ table: MappedTable) throws {
+    try endPiece()
+    try sink.settle()
+    let column = table.columns[index]
+    let name = column.name.quotedName
+    // The values of the source, spelled as it spells them.
+    let text = column.type.kind == .bool ? "\(name)::integer::text" : "\(name)::text"
+    do {
+      _ = try sink.attempt {
+        try connection.execute(
+          """
+          ALTER TABLE \(table.target.qualifiedName) ALTER COLUMN \(name) DROP DEFAULT,
+            ALTER COLUMN \(name) TYPE text USING \(text)
+          """)
+      }
+    } catch let error as PostgresError where !error.isServerGone && !error.isTransient {
+      throw CairnError(
+        .valueMisfit,
+        "column \(column.name) of \(table.target.qualifiedName) cannot be made text for a value that does not fit \(column.type.name): \(error.message)",
+        hint: "drop at the target what depends on the column, or use --misfit \(table.source.name).\(column.name)=null",
+        context: ["table": table.source.fullName])
+    }
+    progress.note(
+      "column \(column.name) of \(table.target.qualifiedName) was made text for a value that is no \(column.type.name)")
+    forgetShape(table.source.sourceKey)
+    if copying === table { copying = nil }
+  }
+
+  /// In a careful replay: finds the values of the new row that the server refuses, and does with them as their policies
+  /// say. False when there are none, or one is to stop apply; throws when it has been said which.
+  func mendRefusedValues(_ table: MappedTable) throws -> Bool {
+    var values = after.strings
+    var isMended = false
+    for index in values.indices where after.gives(index) {
+      guard let value = values[index] else { continue }
+      let type = table.columns[index].type.name
+      do {
+        _ = try sink.attempt { try connection.query("SELECT $1::text::\(type) IS NULL", [value]) }
+      } catch let error as PostgresError where error.isBadValue || error.isConstraint {
+        switch options.misfits.policy(table: table.source.name, column: table.source.columns[index].name) {
+        case .null where !table.key.contains(index) && !table.columns[index].isNotNull:
+          values[index] = nil
+          isMended = true
+          misfitsNulled += 1
+        case .widen where table.state.isCreated && table.columns[index].type.kind != .text:
+          throw Widening(table: table.source.sourceKey, index: index)
+        default:
+          throw misfitError(table, index, Value.text(value).shown, error.message, row: after)
+        }
+      }
+    }
+    guard isMended else { return false }
+    var row = RowText()
+    for index in values.indices {
+      if !after.gives(index) {
+        row.appendUnchanged()
+      } else if let value = values[index] {
+        row.append { (text: inout ByteWriter) in text.append(Array(value.utf8)) }
+      } else {
+        row.appendNull()
+      }
+    }
+    after.assign(row)
+    return true
+  }
+}
+
+/// A column is to be made text; then the record is taken from its beginning.
+struct Widening: Error {
+  let table: String
+  let index: Int
+}

@@ -1,0 +1,45 @@
+import PostgresKit
+
+/// A statement for rows of one table, prepared on the connection when it is first sent.
+final class PostgresStatement {
+  enum Parameter: Hashable {
+    /// The column as it was: of the image before, where there is one.
+    case old(Int)
+    /// The column as it is to be: of the image after, where that gives it.
+    case new(Int)
+  }
+
+  let name: String
+  let sql: String
+  let parameters: [Parameter]
+  var isPrepared = false
+
+  init(name: String, sql: String, parameters: [Parameter]) {
+    (self.name, self.sql, self.parameters) = (name, sql, parameters)
+  }
+
+  /// The values for one run, in order; valid as long as both rows are.
+  func fill(_ values: inout [PostgresParameter], _ before: borrowing RowText, _ after: borrowing RowText) {
+    values.removeAll(keepingCapacity: true)
+    for parameter in parameters {
+      switch parameter {
+      case .old(let column): values.append(before.gives(column) ? before.parameter(column) : after.parameter(column))
+      case .new(let column): values.append(after.gives(column) ? after.parameter(column) : before.parameter(column))
+      }
+    }
+  }
+
+  func strings(_ before: borrowing RowText, _ after: borrowing RowText) -> [String?] {
+    parameters.map { parameter in
+      switch parameter {
+      case .old(let column): before.gives(column) ? before.string(column) : after.string(column)
+      case .new(let column): after.gives(column) ? after.string(column) : before.string(column)
+      }
+    }
+  }
+}
+
+extension RowText {
+  /// Whether the column has a value here, be it NULL.
+  func gives(_ column: Int) -> Bool { column < count && !isUnchanged(column) }
+}

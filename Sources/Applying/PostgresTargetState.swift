@@ -1,0 +1,258 @@
+import Changes
+import PostgresKit
+
+/// Cairn's own tables in a PostgreSQL target, in the schema `cairn`.
+///
+/// ```
+/// cairn.checkpoint(trail, trail_id, segment, content_offset, chain, number, applied_at, version)
+/// cairn.table_state(source, schema_name, table_name, created, loaded, refreshing, emptied,
+///   existing)
+/// cairn.pending(schema_name, table_name, kind, name, statement, needs_schema, needs_table)
+/// ```
+/// They are written in the transaction that applies the changes, so they are true after any crash. `pending` holds the
+/// indexes and foreign keys of tables whose rows are still to come.
+package struct PostgresTargetState {
+  static let version = 1
+
+  /// What apply knows of a table beyond its shape.
+  struct Table {
+    /// Schema and name in the target.
+    var schema: String
+    var name: String
+    /// Cairn made it, so its shape follows the source.
+    var isCreated = false
+    /// It has been copied whole once.
+    var isLoaded = false
+    /// Between the start and the end of a refresh.
+    var refreshing: Refresh.Method?
+    /// It was empty when that refresh began, so its chunks have nothing to replace.
+    var isEmptied = false
+    /// The rows that were there before Cairn came are dealt with this way for good.
+    var existing: ExistingRows = .overwrite
+  }
+
+  /// Something that is made once the rows are there.
+  struct Pending {
+    enum Kind: String {
+      case index
+      case foreignKey = "foreign key"
+    }
+    var schema: String
+    var table: String
+    var kind: Kind
+    var name: String
+    var statement: String
+    /// The table that a foreign key references.
+    var needsSchema = ""
+    var needsTable = ""
+  }
+
+  let connection: PostgresConnection
+  package init(_ connection: PostgresConnection) { self.connection = connection }
+
+  package func isInstalled() throws -> Bool {
+    try connection.first("SELECT to_regclass('cairn.checkpoint') IS NOT NULL") == "t"
+  }
+
+  func install() throws {
+    if try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = 'cairn'") == nil {
+      do { try connection.execute("CREATE SCHEMA cairn") } catch let error as PostgresError where error.isPrivilege {
+        let row = try connection.query("SELECT current_database(), current_user").first ?? []
+        let (database, role) = ((row.first ?? nil) ?? "", (row.last ?? nil) ?? "")
+        throw CairnError(
+          .privilegeMissing,
+          "\(connection.place): role \(role) may not create the schema cairn, which keeps the checkpoint",
+          hint: "as a superuser: GRANT CREATE ON DATABASE \(database.quotedName) TO \(role.quotedName)")
+      }
+    }
+    try connection.execute(
+      """
+      CREATE TABLE IF NOT EXISTS cairn.checkpoint(trail text PRIMARY KEY, trail_id bytea NOT NULL, segment bigint NOT NULL,
+        content_offset bigint NOT NULL, chain bytea NOT NULL, number bigint NOT NULL, applied_at timestamptz NOT NULL,
+        version integer NOT NULL);
+      CREATE TABLE IF NOT EXISTS cairn.table_state(source text PRIMARY KEY, schema_name text NOT NULL,
+        table_name text NOT NULL, created boolean NOT NULL, loaded boolean NOT NULL, refreshing integer NOT NULL,
+        emptied boolean NOT NULL, existing text NOT NULL, UNIQUE (schema_name, table_name));
+      CREATE TABLE IF NOT EXISTS cairn.pending(schema_name text, table_name text, kind text, name text,
+        statement text NOT NULL, needs_schema text NOT NULL, needs_table text NOT NULL,
+        PRIMARY KEY (schema_name, table_name, kind, name));
+      """)
+  }
+
+  // MARK: Checkpoint
+
+  /// Where the trail stands in this target; nil when nothing of it was applied yet.
+  package func checkpoint(of trail: TrailName) throws -> (checkpoint: Checkpoint, number: UInt64)? {
+    guard try isInstalled() else { return nil }
+    let rows = try connection.query(
+      """
+      SELECT encode(trail_id, 'hex'), segment, content_offset, encode(chain, 'hex'), number, version
+      FROM cairn.checkpoint WHERE trail = $1
+      """, [trail.description])
+    guard let row = rows.first?.map({ $0 ?? "" }) else { return nil }
+    guard let id = TrailID(Self.bytes(row[0])), let segment = Int64(row[1]), let offset = Int64(row[2]),
+      let chain = ChainHash(Self.bytes(row[3])), let number = Int64(row[4]), row[5] == String(Self.version)
+    else {
+      throw CairnError(
+        .databaseDamaged, "table cairn.checkpoint of \(connection.place) holds a row that this cairn did not write",
+        hint: "use the cairn that wrote it, or run 'cairn detach' on the target and replicate again")
+    }
+    let position = Position(segment: UInt64(bitPattern: segment), offset: UInt64(bitPattern: offset))
+    return (Checkpoint(trail: id, position: position, chain: chain), UInt64(bitPattern: number))
+  }
+
+  private static func bytes(_ hex: String) -> [UInt8] {
+    let digits = Array(hex.utf8)
+    return stride(from: 0, to: digits.count - 1, by: 2).compactMap {
+      UInt8(String(decoding: digits[$0...$0 + 1], as: UTF8.self), radix: 16)
+    }
+  }
+
+  /// Moves the checkpoint by compare-and-swap: throws `checkpoint-moved` when it is not at `from`.
+  func move(_ trail: TrailName, from: Checkpoint?, to: Checkpoint, number: UInt64, now: Int64) throws {
+    func fields(_ checkpoint: Checkpoint) -> [String?] {
+      [
+        "\\x" + checkpoint.trail.bytes.hex, String(Int64(bitPattern: checkpoint.position.segment)),
+        String(Int64(bitPattern: checkpoint.position.offset)), "\\x" + checkpoint.chain.bytes.hex,
+      ]
+    }
+    let values = fields(to) + [String(Int64(bitPattern: number)), String(now), trail.description]
+    let moved =
+      if let from {
+        try connection.run(
+          """
+          UPDATE cairn.checkpoint SET trail_id = $1, segment = $2, content_offset = $3, chain = $4, number = $5,
+            applied_at = timestamptz 'epoch' + $6::bigint * interval '1 microsecond'
+          WHERE trail = $7 AND trail_id = $8 AND segment = $9 AND content_offset = $10 AND chain = $11
+          """, values + fields(from))
+      } else {
+        try connection.run(
+          """
+          INSERT INTO cairn.checkpoint(trail_id, segment, content_offset, chain, number, applied_at, trail, version)
+          VALUES ($1, $2, $3, $4, $5, timestamptz 'epoch' + $6::bigint * interval '1 microsecond', $7, \(Self.version))
+          ON CONFLICT DO NOTHING
+          """, values)
+      }
+    guard moved == 1 else {
+      throw CairnError(
+        .checkpointMoved, "the checkpoint of trail \(trail) in \(connection.place) was moved by another apply",
+        hint: "let only one cairn apply this trail to this target, then run again; nothing was applied twice")
+    }
+  }
+
+  /// Forgets a trail that is gone; what is known of the tables stays.
+  package func forgetCheckpoint(of trail: TrailName) throws {
+    guard try isInstalled() else { return }
+    try connection.run("DELETE FROM cairn.checkpoint WHERE trail = $1", [trail.description])
+  }
+
+  /// Every table takes changes leniently until it has been copied again.
+  package func expectRefreshOfAll() throws {
+    guard try isInstalled() else { return }
+    try connection.execute(
+      "UPDATE cairn.table_state SET refreshing = \(Refresh.Method.byKey.rawValue), emptied = false, existing = 'overwrite'"
+    )
+  }
+
+  // MARK: Tables
+
+  /// What is known of each table, by ``TableSchema/sourceKey``.
+  func tables() throws -> [String: Table] {
+    var tables: [String: Table] = [:]
+    let rows = try connection.query(
+      "SELECT source, schema_name, table_name, created, loaded, refreshing, emptied, existing FROM cairn.table_state")
+    for row in rows.map({ $0.map { $0 ?? "" } }) {
+      tables[row[0]] = Table(
+        schema: row[1], name: row[2], isCreated: row[3] == "t", isLoaded: row[4] == "t",
+        refreshing: UInt8(row[5]).flatMap { Refresh.Method(rawValue: $0) },
+        isEmptied: row[6] == "t", existing: ExistingRows(rawValue: row[7]) ?? .overwrite)
+    }
+    return tables
+  }
+
+  func save(_ source: String, _ table: Table) throws {
+    try connection.run(
+      """
+      INSERT INTO cairn.table_state VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (source) DO UPDATE SET
+        schema_name = excluded.schema_name, table_name = excluded.table_name, created = excluded.created,
+        loaded = excluded.loaded, refreshing = excluded.refreshing, emptied = excluded.emptied,
+        existing = excluded.existing
+      """,
+      [
+        source, table.schema, table.name, table.isCreated ? "t" : "f", table.isLoaded ? "t" : "f",
+        String(table.refreshing?.rawValue ?? 0), table.isEmptied ? "t" : "f", table.existing.rawValue,
+      ])
+  }
+
+  func forget(_ source: String) throws {
+    try connection.run("DELETE FROM cairn.table_state WHERE source = $1", [source])
+  }
+
+  // MARK: Indexes and foreign keys that wait for rows
+
+  func add(_ pending: Pending) throws {
+    try connection.run(
+      """
+      INSERT INTO cairn.pending VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (schema_name, table_name, kind, name)
+      DO UPDATE SET statement = excluded.statement, needs_schema = excluded.needs_schema,
+        needs_table = excluded.needs_table
+      """,
+      [
+        pending.schema, pending.table, pending.kind.rawValue, pending.name, pending.statement, pending.needsSchema,
+        pending.needsTable,
+      ])
+  }
+
+  func pending(_ kind: Pending.Kind) throws -> [Pending] {
+    let rows = try connection.query(
+      """
+      SELECT schema_name, table_name, name, statement, needs_schema, needs_table FROM cairn.pending WHERE kind = $1
+      ORDER BY schema_name, table_name, name
+      """, [kind.rawValue])
+    return rows.map { $0.map { $0 ?? "" } }.map {
+      Pending(
+        schema: $0[0], table: $0[1], kind: kind, name: $0[2], statement: $0[3], needsSchema: $0[4], needsTable: $0[5])
+    }
+  }
+
+  func remove(_ pending: Pending) throws {
+    try connection.run(
+      "DELETE FROM cairn.pending WHERE schema_name = $1 AND table_name = $2 AND kind = $3 AND name = $4",
+      [pending.schema, pending.table, pending.kind.rawValue, pending.name])
+  }
+
+  func removePending(of table: Table) throws {
+    try connection.run(
+      "DELETE FROM cairn.pending WHERE schema_name = $1 AND table_name = $2", [table.schema, table.name])
+  }
+
+  // MARK: Detach
+
+  /// The names of the replication origins of applies to this database begin with this; the server's other databases
+  /// may have some of their own.
+  func originPrefix() throws -> String {
+    "cairn_" + (try connection.first("SELECT oid FROM pg_database WHERE datname = current_database()") ?? "0") + "_"
+  }
+
+  /// Removes all that applies put into this database but user tables and their rows: the schema `cairn` and the
+  /// replication origins. False when there was nothing.
+  package func detach() throws -> Bool {
+    let prefix = try originPrefix()
+    let origins = try connection.query(
+      "SELECT roname FROM pg_replication_origin WHERE starts_with(roname, $1)", [prefix])
+    for row in origins { try connection.run("SELECT pg_replication_origin_drop($1)", [row.first ?? nil]) }
+    let isThere = try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = 'cairn'") != nil
+    if isThere { try connection.execute("DROP SCHEMA cairn CASCADE") }
+    return isThere || !origins.isEmpty
+  }
+}
+
+extension TableSchema {
+  /// What tells the tables of one source apart.
+  var sourceKey: String {
+    switch engine {
+    case .sqlite: name.lowercased()
+    case .postgres: "\(namespace).\(name)"
+    }
+  }
+}

@@ -1,0 +1,146 @@
+import Changes
+import Mapping
+import PostgresKit
+
+/// What a table of the target is, as its catalog says.
+struct PostgresTargetTable {
+  struct Column {
+    var name: String
+    /// As `format_type()` gives it, with its length or precision.
+    var type: PostgresType
+    /// What a parameter is cast to: without length or precision, so that nothing is cut or rounded by the cast.
+    var castType: String
+    var isNotNull: Bool
+    var hasDefault: Bool
+    var isGenerated: Bool
+    var identity: TableSchema.Identity
+    /// Whether `IS NOT DISTINCT FROM` knows it; else values are compared as texts.
+    var hasEquality: Bool
+    /// The operator that a key is looked up by.
+    var equality: String
+    /// Its indexes sort it by its bytes.
+    var sortsByBytes: Bool
+  }
+
+  struct UniqueIndex {
+    var name: String
+    var isPrimary: Bool
+    /// Not deferrable: checked at once, also for us.
+    var isImmediate: Bool
+    var areNullsDistinct: Bool
+    /// Column names or expressions, as PostgreSQL reads them.
+    var terms: [String]
+    /// Names of its columns; nil where a term is an expression.
+    var columns: [String]?
+    var predicate: String?
+  }
+
+  let schema: String
+  let name: String
+  let isPartitioned: Bool
+  let columns: [Column]
+  let uniqueIndexes: [UniqueIndex]
+
+  var qualifiedName: String { "\(schema.quotedName).\(name.quotedName)" }
+  /// For anything but inserts: without tables that inherit from it, which are tables of their own.
+  var rowsName: String { (isPartitioned ? "" : "ONLY ") + qualifiedName }
+
+  func column(_ name: String) -> Column? { columns.first { $0.name == name } }
+
+  /// The unique key over exactly these columns, one that is checked at once before one that is not.
+  func key(over names: [String]) -> UniqueIndex? {
+    let wanted = Set(names)
+    let found = uniqueIndexes.filter { $0.predicate == nil && $0.columns.map { Set($0) == wanted } ?? false }
+    return found.first { $0.isImmediate } ?? found.first
+  }
+
+  /// Nil when there is no such table. Throws `schema-stopped` when it is a view or anything else that is not a table.
+  static func read(_ schema: String, _ name: String, _ connection: PostgresConnection) throws -> PostgresTargetTable? {
+    let found = try connection.query(
+      """
+      SELECT c.oid, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+      WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind NOT IN ('i', 'I', 'S', 't', 'c')
+      """, [schema, name])
+    guard let oid = found.first?[0], let kind = found.first?[1] else { return nil }
+    guard kind == "r" || kind == "p" else {
+      throw CairnError(
+        .schemaStopped, "\(schema).\(name) of \(connection.place) is not an ordinary table",
+        hint: "rename it, or leave the table out with --tables", context: ["table": "\(schema).\(name)"])
+    }
+    return PostgresTargetTable(
+      schema: schema, name: name, isPartitioned: kind == "p", columns: try columns(oid, connection),
+      uniqueIndexes: try uniqueIndexes(oid, connection))
+  }
+
+  private static func columns(_ oid: String, _ connection: PostgresConnection) throws -> [Column] {
+    let rows = try connection.query(
+      """
+      WITH RECURSIVE types(start, oid, typmod, typtype, typelem, typcategory, typbasetype, typnamespace) AS (
+        SELECT t.oid, t.oid, t.typtypmod, t.typtype, t.typelem, t.typcategory, t.typbasetype, t.typnamespace
+        FROM pg_type t WHERE t.oid IN (SELECT atttypid FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0)
+        UNION ALL
+        SELECT d.start, t.oid, CASE WHEN t.typtype = 'd' THEN t.typtypmod ELSE d.typmod END, t.typtype, t.typelem,
+          t.typcategory, t.typbasetype, t.typnamespace
+        FROM types d JOIN pg_type t ON t.oid = d.typbasetype WHERE d.typtype = 'd'
+      ), keyed(oid, family, type) AS (
+        SELECT o.opcintype, o.opcfamily, o.opcintype FROM pg_opclass o JOIN pg_am m ON m.oid = o.opcmethod
+        WHERE m.amname = 'btree' AND o.opcdefault
+      )
+      SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(a.atttypid, -1), a.attnotnull,
+        a.atthasdef, a.attgenerated, a.attidentity,
+        CASE WHEN t.oid <> a.atttypid THEN format_type(t.oid, t.typmod) WHEN t.typtype = 'e' THEN 'enum'
+          WHEN t.typtype = 'c' THEN 'record' WHEN t.typtype = 'r' THEN 'range' WHEN t.typtype = 'm' THEN 'multirange'
+          ELSE '' END,
+        t.typtype IN ('e', 'r', 'm') OR t.oid IN ('varchar'::regtype, 'cidr'::regtype)
+          OR (t.typnamespace = 'pg_catalog'::regnamespace AND EXISTS (SELECT 1 FROM keyed k WHERE k.oid = t.oid))
+          OR (t.typcategory = 'A' AND EXISTS (SELECT 1 FROM pg_type e WHERE e.oid = t.typelem
+            AND (e.typtype = 'e' OR e.oid = 'varchar'::regtype OR (e.typnamespace = 'pg_catalog'::regnamespace
+              AND e.typtype = 'b' AND EXISTS (SELECT 1 FROM keyed k WHERE k.oid = e.oid))))),
+        (SELECT format('OPERATOR(%I.%s)', n.nspname, p.oprname) FROM keyed k
+          JOIN pg_amop x ON x.amopfamily = k.family AND x.amoplefttype = k.type AND x.amoprighttype = k.type
+            AND x.amopstrategy = 3
+          JOIN pg_operator p ON p.oid = x.amopopr JOIN pg_namespace n ON n.oid = p.oprnamespace
+          WHERE k.oid = t.oid AND t.typnamespace <> 'pg_catalog'::regnamespace LIMIT 1),
+        a.attcollation = 'pg_catalog."C"'::regcollation
+      FROM pg_attribute a JOIN types t ON t.start = a.atttypid AND t.typtype <> 'd'
+      WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+      """, [oid])
+    return rows.map { row in
+      let field = row.map { $0 ?? "" }
+      return Column(
+        name: field[0], type: PostgresType(field[1], base: field[7]), castType: field[2], isNotNull: field[3] == "t",
+        hasDefault: field[4] == "t", isGenerated: !field[5].isEmpty,
+        identity: field[6] == "a" ? .always : field[6] == "d" ? .byDefault : .none, hasEquality: field[8] == "t",
+        equality: field[9].isEmpty ? "=" : field[9], sortsByBytes: field[10] == "t")
+    }
+  }
+
+  private static func uniqueIndexes(_ oid: String, _ connection: PostgresConnection) throws -> [UniqueIndex] {
+    let rows = try connection.query(
+      """
+      SELECT c.relname, i.indisprimary, i.indimmediate,
+        coalesce(to_jsonb(i) ->> 'indnullsnotdistinct', 'false'), pg_get_expr(i.indpred, i.indrelid),
+        k.n, pg_get_indexdef(i.indexrelid, k.n, true), a.attname
+      FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
+      CROSS JOIN LATERAL generate_series(1, i.indnkeyatts) AS k(n)
+      LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k.n - 1] AND a.attnum > 0
+      WHERE i.indrelid = $1::oid AND i.indisunique AND i.indislive ORDER BY i.indisprimary DESC, c.relname, k.n
+      """, [oid])
+    var indexes: [UniqueIndex] = []
+    for row in rows {
+      if row[5] == "1" {
+        indexes.append(
+          UniqueIndex(
+            name: row[0] ?? "", isPrimary: row[1] == "t", isImmediate: row[2] == "t",
+            areNullsDistinct: row[3] != "true", terms: [], columns: [], predicate: row[4]))
+      }
+      indexes[indexes.count - 1].terms.append(row[7].map(\.quotedName) ?? "(\(row[6] ?? ""))")
+      if let column = row[7] {
+        indexes[indexes.count - 1].columns?.append(column)
+      } else {
+        indexes[indexes.count - 1].columns = nil
+      }
+    }
+    return indexes
+  }
+}

@@ -1,0 +1,78 @@
+import Changes
+import PostgresKit
+import SystemKit
+
+/// Keeps the sequences of the target ahead of the values that its rows have, so that a program which goes on there does
+/// not meet a number twice. Never moves one back.
+struct SequenceUpkeep {
+  /// How far a sequence is put ahead of what its source had given out, in steps.
+  private static let margin: Int64 = 32
+  private static let intervalMilliseconds: Int64 = 2000
+
+  private struct Identity {
+    let table: String
+    let column: String
+  }
+  private var carried: [String: SequenceState] = [:]
+  private var identities: [String: Identity] = [:]
+  private var keptUpAt: Int64 = 0
+
+  mutating func note(_ sequence: SequenceState) {
+    carried["\(sequence.namespace.quotedName).\(sequence.name.quotedName)"] = sequence
+  }
+
+  /// The column that counts by itself, in a table of an SQLite source.
+  mutating func note(_ table: MappedTable) {
+    guard table.source.engine == .sqlite, table.key.count == 1, let index = table.key.first,
+      table.columns[index].identity != .none
+    else { return }
+    let column = table.columns[index].name
+    identities[table.target.qualifiedName] = Identity(table: table.target.qualifiedName, column: column)
+  }
+
+  /// Before the commit: a sequence that is ahead of a transaction which is rolled back harms nobody.
+  mutating func carry(_ sink: PostgresSink, _ progress: ApplyProgress) throws {
+    guard !carried.isEmpty else { return }
+    for (name, sequence) in carried.sorted(by: { $0.key < $1.key }) {
+      let (step, isTooFar) = sequence.increment.multipliedReportingOverflow(by: Self.margin)
+      let (ahead, isOver) = sequence.last.addingReportingOverflow(isTooFar ? 0 : step)
+      let wanted = isOver ? sequence.last : ahead
+      do {
+        _ = try sink.attempt {
+          try sink.connection.query(
+            """
+            SELECT setval(s.seqrelid, w.value) FROM pg_sequence s CROSS JOIN LATERAL (SELECT CASE
+              WHEN $2::bigint > s.seqmax THEN s.seqmax WHEN $2::bigint < s.seqmin THEN s.seqmin ELSE $2::bigint END
+              AS value) w
+            WHERE s.seqrelid = to_regclass($1) AND CASE WHEN s.seqincrement > 0
+              THEN w.value > coalesce(pg_sequence_last_value(s.seqrelid), s.seqmin - 1)
+              ELSE w.value < coalesce(pg_sequence_last_value(s.seqrelid), s.seqmax + 1) END
+            """, [name, String(wanted)])
+        }
+      } catch let error as PostgresError where !error.isServerGone && !error.isTransient {
+        progress.note("sequence \(name) of \(sink.connection.place) is not kept up: \(error.message)")
+      }
+    }
+    carried.removeAll()
+  }
+
+  /// Outside of any transaction: puts the sequences of identity columns behind the highest key that is there.
+  mutating func keepUp(_ connection: PostgresConnection, isLast: Bool) throws {
+    let now = Clock.monotonicMilliseconds
+    guard !identities.isEmpty, isLast || now - keptUpAt > Self.intervalMilliseconds else { return }
+    keptUpAt = now
+    for identity in identities.values {
+      do {
+        try connection.query(
+          """
+          SELECT setval(s.name, m.value) FROM (SELECT pg_get_serial_sequence($1, $2)::regclass AS name) s,
+            (SELECT max(\(identity.column.quotedName)) AS value FROM \(identity.table)) m
+          WHERE m.value > coalesce(pg_sequence_last_value(s.name), 0)
+          """, [identity.table, identity.column])
+      } catch let error as PostgresError where !error.isServerGone && !error.isCancelled {
+        // Dropped or renamed since: nothing depends on it any more.
+        continue
+      }
+    }
+  }
+}

@@ -1,0 +1,41 @@
+/// Rows that were written to tables with deferrable unique constraints, which PostgreSQL checks by triggers, and those
+/// stay quiet for us: they are looked up before the commit.
+struct UncheckedRows {
+  struct Row {
+    let table: MappedTable
+    let values: [String?]
+  }
+  private static let countMax = 2000
+  private(set) var rows: [Row] = []
+  /// Tables of which there were too many rows to keep them.
+  private(set) var tables: [MappedTable] = []
+
+  mutating func note(_ table: MappedTable, _ row: borrowing RowText) {
+    guard !table.uncheckedIndexes.isEmpty, !tables.contains(where: { $0 === table }) else { return }
+    add(table, row.strings)
+  }
+
+  /// After an update: what is not in `row` is as it was before.
+  mutating func note(_ table: MappedTable, _ row: borrowing RowText, _ before: borrowing RowText) {
+    guard !table.uncheckedIndexes.isEmpty, !tables.contains(where: { $0 === table }) else { return }
+    var values: [String?] = []
+    for column in table.columns.indices {
+      values.append(row.gives(column) ? row.string(column) : before.gives(column) ? before.string(column) : nil)
+    }
+    add(table, values)
+  }
+
+  private mutating func add(_ table: MappedTable, _ values: [String?]) {
+    guard rows.count < Self.countMax else {
+      tables.append(table)
+      rows.removeAll { $0.table === table }
+      return
+    }
+    rows.append(Row(table: table, values: values))
+  }
+
+  mutating func removeAll() {
+    rows.removeAll()
+    tables.removeAll()
+  }
+}
