@@ -40,6 +40,15 @@ final class Handmade {
     schemas[schema.name] = (schema, tokens)
   }
 
+  /// A table of PostgreSQL is this from here on; it is called `name`, or `schema.name` outside of `public`.
+  func shape(_ schema: TableSchema) {
+    let name = schema.namespace == "public" ? schema.name : "\(schema.namespace).\(schema.name)"
+    tokens += 1
+    var schema = schema
+    schema.epoch = (schemas[name]?.schema.epoch ?? 0) + 1
+    schemas[name] = (schema, tokens)
+  }
+
   /// One transaction of the trail, synced.
   func transaction(_ body: () throws -> Void) throws {
     _ = try writer.begin(TransactionHeader(commitTime: Clock.system.microseconds()))
@@ -72,6 +81,8 @@ final class Handmade {
   func update(_ table: String, _ before: [Value?], _ after: [Value?]) throws {
     try change(.update, [.before, .after], table, [before, after])
   }
+  /// As PostgreSQL gives it where the key stays as it is.
+  func update(_ table: String, to after: [Value?]) throws { try change(.update, .after, table, [after]) }
   func truncate(_ table: String) throws { try change(.truncate, [], table, []) }
 
   func refresh(_ table: String, _ event: Refresh.Event) throws {
@@ -99,6 +110,16 @@ final class Handmade {
 
   func create(_ table: String) throws { try ddl(.create, nil, id(table)) }
   func drop(_ table: String) throws { try ddl(.drop, id(table), nil) }
+
+  /// The change from the table's shape to another one of PostgreSQL.
+  func reshape(
+    _ old: String, _ schema: TableSchema, as action: DDL.Action = .reshape, to new: String? = nil,
+    isRefreshed: Bool = false
+  ) throws {
+    let before = try id(old)
+    shape(schema)
+    try ddl(action, before, id(new ?? old), isRefreshed: isRefreshed)
+  }
 
   /// The change from the table's shape to the one that `sql` makes.
   func reshape(

@@ -1,0 +1,280 @@
+import Applying
+import Changes
+import SQLiteKit
+import Testing
+
+/// Trails of PostgreSQL, applied to SQLite.
+@Suite struct PostgresTrailTests {
+  private func table(
+    _ name: String, _ columns: [(name: String, type: String)], key: [String], namespace: String = "public",
+    uniques: [[Int]] = []
+  ) -> TableSchema {
+    TableSchema(
+      epoch: 1, engine: .postgres, namespace: namespace, name: name, flags: key.isEmpty ? .wholeRow : [],
+      columns: columns.map { column in
+        .init(
+          name: column.name, declaredType: column.type, isNotNull: key.contains(column.name),
+          keyOrdinal: (key.firstIndex(of: column.name) ?? -1) + 1)
+      }, uniques: uniques, createText: "CREATE TABLE …")
+  }
+
+  private func row(_ texts: String?...) -> [Value] { texts.map { $0.map { .exact(Array($0.utf8)) } ?? .null } }
+
+  /// As ``row(_:)``; `-` stands for a column that is not given.
+  private func part(_ texts: String?...) -> [Value?] {
+    texts.map { text in
+      if text == "-" { nil } else { text.map { .exact(Array($0.utf8)) } ?? .null }
+    }
+  }
+
+  private func begin(_ made: Handmade, _ schema: TableSchema, _ rows: [[Value]] = []) throws {
+    let name = schema.namespace == "public" ? schema.name : "\(schema.namespace).\(schema.name)"
+    made.shape(schema)
+    try made.transaction {
+      try made.create(name)
+      try made.copy(name, rows, schema.flags.contains(.wholeRow) ? .whole : .byKey)
+    }
+    try made.replay()
+  }
+
+  @Test func `values arrive in the storage class that keeps them`() throws {
+    let made = try Handmade(TempFolder())
+    let schema = table(
+      "t",
+      [
+        ("id", "bigint"), ("b", "boolean"), ("n", "numeric"), ("f", "double precision"), ("r", "real"), ("x", "bytea"),
+        ("j", "jsonb"), ("d", "timestamp with time zone"),
+      ], key: ["id"])
+    try begin(
+      made, schema,
+      [
+        row("9223372036854775807", "t", "1.10", "-0", "0.1", "\\x00ff", "{\"a\": 1}", "infinity"),
+        row("2", "f", "NaN", "NaN", "NaN", "\\x", nil, "0044-03-15 12:00:00+00 BC"),
+      ])
+    #expect(
+      try made.rows("SELECT * FROM t ORDER BY id") == [
+        [
+          2, 0, "NaN", "NaN", "NaN", .blob([]), .null, "0044-03-15 12:00:00+00 BC",
+        ],
+        [
+          .integer(.max), 1, "1.10", .real(-0.0), .real(Double(Float(0.1))), .blob([0, 0xff]), "{\"a\": 1}", "infinity",
+        ],
+      ])
+    let zero = try #require(try made.rows("SELECT f FROM t ORDER BY id DESC").first?.first)
+    guard case .real(let real) = zero else { return #expect(Bool(false)) }
+    #expect(real.sign == .minus)
+    let origin = try Database(path: made.target).userTables().first?.schema.original
+    #expect(origin?.columns == schema.columns)
+    #expect(origin?.engine == .postgres)
+  }
+
+  @Test func `updates without a row before, with one key before, and with columns that are not repeated`() throws {
+    let made = try Handmade(TempFolder())
+    try begin(
+      made, table("t", [("id", "integer"), ("a", "text"), ("big", "text")], key: ["id"]),
+      [row("1", "x", "long"), row("2", "y", "long")])
+    try made.transaction {
+      try made.update("t", to: part("1", "changed", "-"))
+      try made.update("t", part("2", "-", "-"), part("3", "moved", "-"))
+      try made.insert("t", row("4", "new", nil))
+      try made.delete("t", part("1", "-", "-"))
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM t ORDER BY id") == [[3, "moved", "long"], [4, "new", .null]])
+  }
+
+  @Test func `a row before that is given whole is compared`() throws {
+    let made = try Handmade(TempFolder())
+    let schema = table("t", [("id", "integer"), ("n", "numeric"), ("f", "double precision")], key: ["id"])
+    try begin(made, schema, [row("1", "1.10", "0.1")])
+    try made.transaction { try made.update("t", row("1", "1.10", "0.1"), row("1", "1.10", "NaN")) }
+    try made.replay()
+    #expect(try made.rows("SELECT f FROM t") == [["NaN"]])
+    try made.transaction { try made.update("t", row("1", "1.1", "NaN"), row("1", "2", "2")) }
+    let error = try #require(failure { try made.replay() })
+    #expect(error.code == .rowDiffers)
+    #expect(error.message.contains("column n"), "\(error.message)")
+  }
+
+  @Test func `outside of a refresh a row that is missing or there already stops apply`() throws {
+    for body in [
+      { made in try made.update("t", to: [.exact([0x39]), .null]) },
+      { made in try made.delete("t", [.exact([0x39]), nil]) },
+      { made in try made.insert("t", [.exact([0x31]), .null]) },
+    ] as [(Handmade) throws -> Void] {
+      let made = try Handmade(TempFolder())
+      try begin(made, table("t", [("id", "integer"), ("a", "text")], key: ["id"]), [row("1", "x")])
+      try made.transaction { try body(made) }
+      let error = try #require(failure { try made.replay() })
+      #expect([.rowMissing, .rowExists].contains(error.code), "\(error)")
+      #expect(try made.rows("SELECT * FROM t") == [[1, "x"]])
+    }
+  }
+
+  @Test func `during a refresh an update that cannot be completed is left to the chunk`() throws {
+    let made = try Handmade(TempFolder())
+    made.shape(table("t", [("id", "integer"), ("a", "text"), ("big", "text")], key: ["id"]))
+    try made.transaction {
+      try made.create("t")
+      try made.refresh("t", .start(.firstCopy, .byKey, estimatedRows: 2))
+      try made.update("t", to: part("7", "new", "-"))
+      try made.update("t", to: part("8", "new", "whole"))
+      try made.delete("t", part("9", "-", "-"))
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT id FROM t") == [[8]])
+    try made.transaction {
+      try made.refresh("t", .chunk(.keys(after: nil, through: nil)))
+      for id in ["7", "8"] { try made.row("t", row(id, "new", "whole")) }
+      try made.refresh("t", .end(rows: 2))
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM t ORDER BY id") == [[7, "new", "whole"], [8, "new", "whole"]])
+  }
+
+  @Test func `rows that swap a unique value within a transaction`() throws {
+    let made = try Handmade(TempFolder())
+    let schema = table("t", [("id", "integer"), ("place", "integer"), ("a", "text")], key: ["id"], uniques: [[1]])
+    try begin(made, schema, [row("1", "1", "x"), row("2", "2", "y"), row("3", "3", "z")])
+    try made.transaction {
+      try made.update("t", to: part("1", "2", "-"))
+      try made.update("t", to: part("1", "-", "again"))
+      try made.update("t", to: part("2", "3", "-"))
+      try made.update("t", to: part("3", "1", "-"))
+      try made.insert("t", row("4", "1", "w"))
+      try made.update("t", part("4", "-", "-"), part("5", "9", "-"))
+      try made.insert("t", row("6", "9", "v"))
+      try made.delete("t", part("6", "-", "-"))
+    }
+    try made.replay()
+    #expect(
+      try made.rows("SELECT * FROM t ORDER BY id") == [
+        [1, 2, "again"], [2, 3, "y"], [3, 1, "z"], [5, 9, "w"],
+      ])
+    try made.transaction { try made.update("t", to: part("1", "3", "-")) }
+    let error = try #require(failure { try made.replay() })
+    #expect(error.code == .rowExists)
+    #expect(error.message.contains("id=1"), "\(error.message)")
+    #expect(try made.rows("SELECT place FROM t WHERE id = 1") == [[2]])
+  }
+
+  @Test func `keys that change places`() throws {
+    let made = try Handmade(TempFolder())
+    try begin(made, table("t", [("id", "integer"), ("a", "text")], key: ["id"]), [row("1", "x"), row("2", "y")])
+    try made.transaction {
+      try made.update("t", part("1", "-"), part("2", "-"))
+      try made.update("t", part("2", "-"), part("1", "-"))
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM t ORDER BY id") == [[1, "y"], [2, "x"]])
+  }
+
+  @Test func `a table without a key is told by its whole rows`() throws {
+    let made = try Handmade(TempFolder())
+    let schema = table("t", [("a", "numeric"), ("f", "double precision")], key: [])
+    try begin(made, schema, [row("1.0", "1"), row("1.0", "1"), row("1", "-0"), row("1", "0")])
+    try made.transaction {
+      try made.delete("t", row("1.0", "1"))
+      try made.update("t", row("1", "0"), row("1", "5"))
+    }
+    try made.replay()
+    #expect(
+      try made.rows("SELECT a, f FROM t ORDER BY a, f") == [["1", .real(-0.0)], ["1", .real(5)], ["1.0", .real(1)]])
+    try made.transaction { try made.truncate("t") }
+    try made.replay()
+    #expect(try made.rows("SELECT count(*) FROM t") == [[0]])
+  }
+
+  @Test func `two tables of the source that would be one are refused with both names`() throws {
+    let made = try Handmade(TempFolder())
+    try begin(made, table("b", [("id", "integer")], key: ["id"], namespace: "a"))
+    made.shape(table("a_b", [("id", "integer")], key: ["id"]))
+    try made.transaction { try made.create("a_b") }
+    let error = try #require(failure { try made.replay() })
+    #expect(error.code == .nameCollision)
+    #expect(error.message.contains("a.b") && error.message.contains("a_b"), "\(error.message)")
+  }
+
+  @Test func `keys that sort in another way here are copied again as a whole`() throws {
+    let made = try Handmade(TempFolder())
+    let schema = table("t", [("n", "numeric"), ("a", "text")], key: ["n"])
+    try begin(made, schema, [row("9", "x"), row("10", "y"), row("100", "gone")])
+    try made.transaction {
+      try made.refresh("t", .start(.asked, .byKey, estimatedRows: 2))
+      try made.refresh("t", .chunk(.keys(after: nil, through: part("9", "-"))))
+      try made.row("t", row("9", "x2"))
+      try made.insert("t", row("11", "new"))
+      try made.refresh("t", .chunk(.keys(after: part("9", "-"), through: nil)))
+      for (key, text) in [("10", "y2"), ("11", "new")] { try made.row("t", row(key, text)) }
+      try made.refresh("t", .end(rows: 3))
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM t ORDER BY length(n), n") == [["9", "x2"], ["10", "y2"], ["11", "new"]])
+  }
+
+  @Test func `the shape follows, and what it was in PostgreSQL with it`() throws {
+    let made = try Handmade(TempFolder())
+    let schema = table("t", [("id", "integer"), ("a", "text")], key: ["id"])
+    try begin(made, schema, [row("1", "x")])
+    let wider = table("t", [("id", "integer"), ("a", "text"), ("n", "numeric(5,1)")], key: ["id"])
+    try made.transaction {
+      try made.reshape("t", wider)
+      try made.update("t", to: part("1", "-", "2.5"))
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM t") == [[1, "x", "2.5"]])
+    var moved = wider
+    (moved.namespace, moved.name) = ("sales", "orders")
+    try made.transaction { try made.reshape("t", moved, as: .rename, to: "sales.orders") }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM sales_orders") == [[1, "x", "2.5"]])
+    let original = try Database(path: made.target).userTables().first?.schema.original
+    #expect(original?.columns.last?.declaredType == "numeric(5,1)")
+    #expect(original?.namespace == "sales")
+    try made.transaction { try made.drop("sales.orders") }
+    try made.replay()
+    #expect(try made.rows("SELECT count(*) FROM cairn_origin") == [[0]])
+    #expect(try Database(path: made.target).userTables().isEmpty)
+  }
+
+  @Test(
+    arguments: [
+      ("CREATE TABLE t(id INTEGER PRIMARY KEY, n DECIMAL(10,2), d DATETIME, f REAL, b BOOLEAN)", nil),
+      ("CREATE TABLE t(id INTEGER PRIMARY KEY, n TEXT, d TEXT, f, b INT)", nil),
+      ("CREATE TABLE t(id INTEGER PRIMARY KEY, n TEXT, d TEXT, f TEXT, b INT)", "column f"),
+      ("CREATE TABLE t(id INTEGER PRIMARY KEY, n TEXT, d TEXT, f, b TEXT)", "column b"),
+      ("CREATE TABLE t(id TEXT PRIMARY KEY, n TEXT, d TEXT, f, b)", "column id"),
+    ] as [(String, String?)])
+  func `a table that is there must keep the values`(sql: String, word: String?) throws {
+    let made = try Handmade(TempFolder())
+    try made.run(sql)
+    let schema = table(
+      "t",
+      [
+        ("id", "integer"), ("n", "numeric(10,2)"), ("d", "timestamp without time zone"), ("f", "double precision"),
+        ("b", "boolean"),
+      ], key: ["id"])
+    let error = failure { try begin(made, schema, [row("1", "1.10", "2024-01-01 00:00:00", "0.5", "t")]) }
+    guard let word else {
+      #expect(error == nil)
+      #expect(try made.rows("SELECT d, f, b FROM t") == [["2024-01-01 00:00:00", .real(0.5), 1]])
+      return
+    }
+    #expect(error?.code == .schemaStopped)
+    #expect(error?.message.contains(word) ?? false, "\(error?.message ?? "")")
+  }
+
+  @Test func `sequences and truncation of several tables`() throws {
+    let made = try Handmade(TempFolder())
+    try begin(made, table("t", [("id", "integer")], key: ["id"]), [row("1")])
+    var record = ByteWriter()
+    record.append(SequenceState(namespace: "public", name: "t_id_seq", last: 7, increment: 1))
+    try made.transaction {
+      try made.raw(kind: RecordKind.sequence, Array(record.bytes))
+      try made.truncate("t")
+      try made.insert("t", row("2"))
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT id FROM t") == [[2]])
+  }
+}
