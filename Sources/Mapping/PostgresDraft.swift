@@ -177,7 +177,11 @@ struct PostgresDraft {
 
   /// Whether values that SQLite tells apart stay apart: 5 and '5' of a column without type are one text.
   private func isUnambiguous(_ columns: [Int]) -> Bool {
-    columns.allSatisfy { source.columns[$0].affinity != "BLOB" || type(of: source.columns[$0]).kind == .bytea }
+    columns.allSatisfy { index in
+      let column = source.columns[index]
+      let isOpen = column.affinity == "BLOB" || column.declaredType.uppercased() == "ANY"
+      return !isOpen || type(of: column).kind == .bytea || isWayBack(column)
+    }
   }
 
   private mutating func note(unique columns: [Int]) {

@@ -1,5 +1,5 @@
 import Changes
-import SQLiteKit
+import Mapping
 
 // Statements that make, change and drop a table.
 extension TableSQL {
@@ -9,31 +9,42 @@ extension TableSQL {
   var create: [String] {
     switch dialect {
     case .sqlite: [sqliteTable] + schema.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
-    case .postgres: postgresComments + [postgresTable]
+    case .postgres:
+      postgresComments + [schema.createText + (schema.createText.hasSuffix(";") ? "" : ";")]
+        + schema.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
     }
   }
 
   var drop: String { "DROP TABLE IF EXISTS \(name);" }
 
-  func rename(to after: TableSchema) -> [String] {
-    let new = TableSQL(schema: after, dialect: dialect)
-    let target = dialect == .postgres ? after.name.postgresName : new.name
+  func rename(to new: TableSQL) -> [String] {
     if new.name == name { return [] }
+    let target = dialect == .postgres ? new.schema.name.postgresIdentifier : new.name
+    if schema.namespace != new.schema.namespace {
+      return [
+        "CREATE SCHEMA IF NOT EXISTS \(new.schema.namespace.postgresIdentifier);",
+        "ALTER TABLE \(name) SET SCHEMA \(new.schema.namespace.postgresIdentifier);",
+      ]
+        + (schema.name == new.schema.name
+          ? []
+          : [
+            "ALTER TABLE \(new.schema.namespace.postgresIdentifier).\(schema.name.postgresIdentifier) RENAME TO \(target);"
+          ])
+    }
     // SQLite takes a name that differs in case only for one that is taken.
-    guard dialect == .postgres || schema.sqliteName.lowercased() != after.sqliteName.lowercased() else {
+    guard dialect == .postgres || schema.name.lowercased() != new.schema.name.lowercased() else {
       return ["ALTER TABLE \(name) RENAME TO \(Self.aside);", "ALTER TABLE \(Self.aside) RENAME TO \(target);"]
     }
     return ["ALTER TABLE \(name) RENAME TO \(target);"]
   }
 
-  /// Gives the table the shape `after`, with its rows. Where a refresh follows, rows that do not fit may be left out.
+  /// Gives the table the shape of `new`, with its rows. Where a refresh follows, rows that do not fit may be left out.
   ///
   /// `indexes` are those of the table that are still its own, by name.
-  func reshape(to after: TableSchema, isRefreshed: Bool, indexes: [String]) -> [String] {
-    let new = TableSQL(schema: after, dialect: dialect)
+  func reshape(to new: TableSQL, isRefreshed: Bool, indexes: [String]) -> [String] {
     switch dialect {
-    case .sqlite: return rename(to: after) + reshapeSQLite(new, isRefreshed, indexes)
-    case .postgres: return rename(to: after) + reshapePostgres(new, isRefreshed)
+    case .sqlite: return rename(to: new) + reshapeSQLite(new, isRefreshed, indexes)
+    case .postgres: return rename(to: new) + reshapePostgres(new, isRefreshed)
     }
   }
 
@@ -56,16 +67,7 @@ extension TableSQL {
 
   // MARK: SQLite
 
-  private var sqliteTable: String {
-    if schema.engine == .sqlite, let text = Self.tolerant(schema.createText, after: "TABLE") { return text }
-    var lines = schema.columns.map { column in
-      let type = schema.engine == .sqlite ? column.declaredType : ""
-      return "  \(column.name.quotedName)\(type.isEmpty ? "" : " " + type)\(column.isNotNull ? " NOT NULL" : "")"
-    }
-    if let constraint { lines.append("  \(constraint)") }
-    let tail = schema.flags.contains(.withoutRowid) ? " WITHOUT ROWID" : ""
-    return "CREATE TABLE IF NOT EXISTS \(name) (\n\(lines.joined(separator: ",\n"))\n)\(tail);"
-  }
+  private var sqliteTable: String { Self.tolerant(schema.createText, after: "TABLE") ?? schema.createText + ";" }
 
   /// A CREATE statement with IF NOT EXISTS behind the word TABLE or INDEX; nil when it is none.
   private static func tolerant(_ text: String, after word: String) -> String? {
@@ -86,7 +88,7 @@ extension TableSQL {
       objects.map { "DROP INDEX IF EXISTS \($0.name.quotedName);" }
     }
     let creates = after.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
-    if schema.engine == .sqlite, schema.createText == after.createText {
+    if schema.createText == after.createText {
       // A unique index may not suit the rows that are there; all of them are about to come again.
       let empties = isRefreshed && after.objects.contains { !schema.objects.contains($0) }
       return drops(own.filter { !after.objects.contains($0) }) + (empties ? [new.deleteAll] : []) + creates
@@ -106,45 +108,15 @@ extension TableSQL {
 
   // MARK: PostgreSQL
 
-  private var postgresTable: String {
-    var lines = schema.columns.indices.map { index in
-      "  \(column(index)) \(type(index).name)\(schema.columns[index].isNotNull ? " NOT NULL" : "")"
-    }
-    if let constraint { lines.append("  \(constraint)") }
-    return "CREATE TABLE IF NOT EXISTS \(name) (\n\(lines.joined(separator: ",\n"))\n);"
-  }
-
-  private var constraint: String? {
-    guard !schema.key.isEmpty else { return nil }
-    let columns = schema.key.map(column).joined(separator: ", ")
-    return "\(schema.flags.contains(.nullableKey) ? "UNIQUE" : "PRIMARY KEY") (\(columns))"
-  }
-
   /// What the table in PostgreSQL does not have, or has in another way.
   private var postgresComments: [String] {
-    var lines: [String] = []
-    for (index, column) in schema.columns.enumerated() where schema.engine == .sqlite {
-      let declared = column.declaredType.isEmpty ? "no type" : "type \(column.declaredType)"
-      switch (ColumnAffinity(column, of: schema), type(index)) {
-      case (.any, _), (.numeric, .text):
-        lines.append("\(schema.name).\(column.name) has \(declared): its values are kept as text")
-      case (.numeric, .numeric):
-        lines.append("\(schema.name).\(column.name) has \(declared): reals are kept as their shortest decimal")
-      case (.blob, _): lines.append("\(schema.name).\(column.name) has \(declared): text in it is kept as its bytes")
-      default: break
-      }
-    }
-    for unique in schema.uniques {
-      let columns = unique.map { schema.columns[$0].name }.joined(separator: ", ")
-      lines.append("the unique key of \(schema.name) over \(columns) is left out: a refresh need not keep to it")
-    }
+    var lines = notices
     for key in schema.foreignKeys {
       let columns = key.columns.map { schema.columns[$0].name }.joined(separator: ", ")
       lines.append(
-        "the foreign key of \(schema.name) from \(columns) to \(key.table) is left out: "
+        "the foreign key of \(source.name) from \(columns) to \(key.table) is left out: "
           + "the order of rows need not keep to it")
     }
-    for object in schema.objects { lines.append("the index \(object.name) of \(schema.name) is left out") }
     return lines.map(\.sqlComment)
   }
 
@@ -190,7 +162,7 @@ extension TableSQL {
     } else {
       lines.append("the rows of \(new.schema.name) follow with a refresh".sqlComment)
     }
-    let prefix = schema.namespace.isEmpty ? "" : schema.namespace.postgresName + "."
+    let prefix = schema.namespace.isEmpty ? "" : schema.namespace.postgresIdentifier + "."
     return lines + ["DROP TABLE \(prefix)\(Self.aside);"]
   }
 }

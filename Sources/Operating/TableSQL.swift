@@ -1,41 +1,69 @@
 import Changes
+import Mapping
 import SQLiteKit
 
 /// The statements of one table in one dialect. Rows are given with a value for each column; nil: not known, or
 /// unchanged.
 struct TableSQL {
+  /// As the dialect has the table.
   let schema: TableSchema
+  let source: TableSchema
   let dialect: TrailSQL.Dialect
   let name: String
+  /// What the table has in another way than at the source, or has not.
+  let notices: [String]
   private let columns: [String]
   private let types: [PostgresType]
   private let key: [Int]
   private let namesCollation: Bool
 
-  init(schema: TableSchema, dialect: TrailSQL.Dialect) {
-    self.schema = schema
+  init(schema given: TableSchema, dialect: TrailSQL.Dialect) throws {
+    let mapping = try TableMapping(given, to: dialect == .sqlite ? .sqlite : .postgres)
+    (source, schema) = (mapping.source, mapping.target)
+    notices =
+      mapping.notices
+      + mapping.contracts.compactMap { contract in
+        guard case .lossy(let how) = contract.verdict else { return nil }
+        return "\(given.name).\(contract.column) has \(contract.sourceType), \(contract.targetType) here: \(how)"
+      }
     self.dialect = dialect
     key = schema.key
-    columns = schema.columns.map { dialect == .sqlite ? $0.name.quotedName : $0.name.postgresName }
-    types = schema.columns.map { PostgresType($0, of: schema) }
-    namesCollation = schema.namesCollation
-    switch dialect {
-    case .sqlite: name = schema.sqliteName.quotedName
-    case .postgres:
-      name = (schema.namespace.isEmpty ? "" : schema.namespace.postgresName + ".") + schema.name.postgresName
-    }
+    columns = schema.columns.map { dialect == .sqlite ? $0.name.quotedName : $0.name.postgresIdentifier }
+    types = dialect == .sqlite ? [] : mapping.postgresTypes
+    namesCollation = dialect == .sqlite && schema.namesCollation
+    name = dialect == .sqlite ? schema.name.quotedName : schema.postgresIdentifier
   }
 
   func column(_ index: Int) -> String { columns[index] }
   func type(_ index: Int) -> PostgresType { types[index] }
 
   func literal(_ value: Value, _ index: Int) throws(Unrepresentable) -> String {
+    if value == .null { return "NULL" }
+    var written = ByteWriter(capacity: 64)
     do throws(Unrepresentable) {
       switch dialect {
-      case .sqlite: return try SQLLiteral.sqlite(value)
-      case .postgres: return try SQLLiteral.postgres(value, types[index])
+      case .sqlite:
+        guard source.engine == .postgres else { return try SQLLiteral.sqlite(value) }
+        let converter = SQLiteValue(from: source.columns[index])
+        return try SQLLiteral.sqlite(
+          try Self.fitting(value) { view throws(Misfit) in try converter.convert(view, scratch: &written).value ?? .null
+          })
+      case .postgres:
+        let converter = PostgresText(from: source.columns[index], of: source.engine, to: types[index])
+        try Self.fitting(value) { view throws(Misfit) in try converter.append(view, to: &written) }
+        return try SQLLiteral.postgres(written.bytes, types[index])
       }
     } catch { throw Unrepresentable(reason: "column \(schema.columns[index].name): \(error.reason)") }
+  }
+
+  private static func fitting<T>(
+    _ value: Value, _ convert: (ColumnView) throws(Misfit) -> T
+  ) throws(Unrepresentable) -> T {
+    let result = value.withView { view in Result { () throws(Misfit) in try convert(view) } }
+    switch result {
+    case .success(let made): return made
+    case .failure(let misfit): throw Unrepresentable(reason: "\(value.shown) cannot be kept: \(misfit.reason)")
+    }
   }
 
   // MARK: Rows
@@ -56,7 +84,24 @@ struct TableSQL {
     guard !columns.isEmpty else { return "INSERT\(clause) INTO \(name) DEFAULT VALUES;" }
     let tail = replaces && dialect == .postgres ? upsert(row) : ""
     let (into, given) = (columns.joined(separator: ", "), values.joined(separator: ", "))
-    return "INSERT\(clause) INTO \(name) (\(into)) VALUES (\(given))\(tail);"
+    let overriding = schema.columns.contains { $0.identity == .always } ? " OVERRIDING SYSTEM VALUE" : ""
+    return "INSERT\(clause) INTO \(name) (\(into))\(overriding) VALUES (\(given))\(tail);"
+  }
+
+  /// Takes rows away that stand in the way of a row by another unique key than the identity.
+  func clear(for row: [Value?]) throws(Unrepresentable) -> [String] {
+    guard dialect == .postgres, !key.isEmpty, !isWholeRow(row) else { return [] }
+    var lines: [String] = []
+    for unique in schema.uniques where Set(unique) != Set(key) {
+      var terms: [String] = []
+      for index in unique {
+        guard let value = row[index], value != .null else { break }
+        terms.append("\(column(index)) = \(try literal(value, index))")
+      }
+      guard terms.count == unique.count else { continue }
+      lines.append("DELETE FROM \(name) WHERE \(terms.joined(separator: " AND ")) AND NOT (\(try identity(row)));")
+    }
+    return lines
   }
 
   private func upsert(_ row: [Value?]) -> String {
@@ -71,17 +116,20 @@ struct TableSQL {
     "DELETE FROM \(name) WHERE \(try identity(before));"
   }
 
-  /// `isTolerant`: the row may be missing, or be in an older form.
-  func update(_ before: [Value?], _ after: [Value?], isTolerant: Bool) throws(Unrepresentable) -> [String] {
+  /// `isTolerant`: the row may be missing, or be in an older form. Where the row before has no key, the key stays.
+  func update(_ given: [Value?], _ after: [Value?], isTolerant: Bool) throws(Unrepresentable) -> [String] {
+    var before = given.isEmpty ? Array(repeating: nil, count: after.count) : given
+    for index in key where before[index] == nil { before[index] = after[index] }
     let merged = zip(before, after).map { $1 ?? $0 }
     if isTolerant, !schema.flags.contains(.wholeRow), !merged.contains(nil) {
       let row = try insert(merged, isTolerant: true)
       let isMoved = key.contains { before[$0] != merged[$0] }
-      return isMoved || isWholeRow(before) ? [try delete(before), row] : [row]
+      let clears = try clear(for: merged)
+      return isMoved || isWholeRow(before) ? [try delete(before)] + clears + [row] : clears + [row]
     }
     var assignments: [String] = []
     for (index, value) in after.enumerated() {
-      guard let value else { continue }
+      guard let value, source.engine == .sqlite || !key.contains(index) || before[index] != value else { continue }
       assignments.append("\(column(index)) = \(try literal(value, index))")
     }
     guard !assignments.isEmpty else { return [] }
@@ -121,13 +169,17 @@ struct TableSQL {
   private func equality(_ index: Int, _ value: Value) throws(Unrepresentable) -> String {
     if value == .null { return "\(column(index)) IS NULL" }
     let literal = try literal(value, index)
-    guard dialect == .sqlite else { return "\(column(index)) = \(literal)" }
+    guard dialect == .sqlite else {
+      return types[index].comparesAsText ? "\(column(index))::text = \(literal)" : "\(column(index)) = \(literal)"
+    }
     let term = "\(compared(index, value, "BINARY")) IS \(literal)"
     // Where no affinity has made them one, 1 and 1.0 are two values that compare as equal.
-    let affinity = ColumnAffinity(schema.columns[index], of: schema)
+    let column = schema.columns[index]
+    let isOpen =
+      column.affinity == "BLOB" || (schema.flags.contains(.strict) && column.declaredType.uppercased() == "ANY")
     switch value {
-    case .integer where affinity == .any || affinity == .blob: return "\(term) AND typeof(\(column(index))) = 'integer'"
-    case .real where affinity == .any || affinity == .blob: return "\(term) AND typeof(\(column(index))) = 'real'"
+    case .integer where isOpen: return "\(term) AND typeof(\(self.column(index))) = 'integer'"
+    case .real where isOpen: return "\(term) AND typeof(\(self.column(index))) = 'real'"
     default: return term
     }
   }
@@ -145,17 +197,13 @@ struct TableSQL {
 
   // MARK: Ranges
 
-  /// Whether the dialect orders keys as SQLite did when it cut the table into ranges.
+  /// Whether the dialect orders keys as the source did when it cut the table into ranges.
   var canDeleteRanges: Bool {
-    guard dialect == .postgres, schema.engine == .sqlite else { return true }
-    return key.allSatisfy { index in
-      switch types[index] {
-      case .text:
-        let column = schema.columns[index]
-        guard case .text = ColumnAffinity(column, of: schema) else { return false }
-        return ["", "BINARY", "NOCASE", "RTRIM"].contains(column.collation.uppercased())
-      case .bytea: return false
-      default: return true
+    key.allSatisfy { index in
+      switch (source.engine, dialect) {
+      case (.sqlite, .sqlite), (.postgres, .postgres): true
+      case (.sqlite, .postgres): types[index].keepsOrder(of: source.columns[index])
+      case (.postgres, .sqlite): PostgresType(source.columns[index]).keepsOrderInSQLite
       }
     }
   }
@@ -189,13 +237,14 @@ struct TableSQL {
 
   /// A key column, or a value for it, so that it sorts as in the source.
   private func sorted(_ term: String, _ index: Int, isColumn: Bool) -> String {
-    let collation = schema.columns[index].collation
+    let collation = source.columns[index].collation
     switch dialect {
+    case .sqlite where source.engine == .postgres: return term
     case .sqlite:
       return isColumn && namesCollation && !collation.isEmpty ? "\(term) COLLATE \(collation.quotedName)" : term
     case .postgres:
-      guard schema.engine == .sqlite, types[index] == .text else { return term }
-      switch collation.uppercased() {
+      guard types[index].isCollatable else { return term }
+      switch source.engine == .sqlite ? collation.uppercased() : "" {
       case "NOCASE": return "lower(\(term) COLLATE \"C\")"
       case "RTRIM": return "rtrim(\(term), ' ') COLLATE \"C\""
       default: return "\(term) COLLATE \"C\""
@@ -205,45 +254,10 @@ struct TableSQL {
 }
 
 extension TableSchema {
-  /// In SQLite, where a namespace becomes part of the name.
-  var sqliteName: String { namespace.isEmpty || namespace == "public" ? name : "\(namespace)_\(name)" }
-
   /// Whether a collation other than SQLite's default can be at work in the table or its indexes.
   var namesCollation: Bool {
-    engine != .sqlite
-      || ([createText] + objects.map(\.text)).contains { text in
-        SQLText.tokens(Array(text.utf8)).contains { $0.word == "COLLATE" }
-      }
+    ([createText] + objects.map(\.text)).contains { text in
+      SQLText.tokens(Array(text.utf8)).contains { $0.word == "COLLATE" }
+    }
   }
-}
-
-extension String {
-  /// As an SQL identifier of PostgreSQL: ASCII letters in lower case, in quotes where they are needed.
-  var postgresName: String {
-    let folded = String(decoding: utf8.map { (0x41...0x5a).contains($0) ? $0 + 0x20 : $0 }, as: UTF8.self)
-    let isPlain =
-      folded.utf8.enumerated().allSatisfy { index, byte in
-        (0x61...0x7a).contains(byte) || byte == 0x5f || (index > 0 && (0x30...0x39).contains(byte))
-      } && !folded.isEmpty && !Self.postgresReserved.contains(folded)
-    return isPlain ? folded : folded.quotedName
-  }
-
-  /// Words that cannot be the name of a column or table without quotes.
-  ///
-  /// Source: https://www.postgresql.org/docs/current/sql-keywords-appendix.html
-  private static let postgresReserved: Set<String> = Set(
-    """
-    all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation
-    column concurrently constraint create cross current_catalog current_date current_role current_schema current_time
-    current_timestamp current_user default deferrable desc distinct do else end except false fetch for foreign freeze
-    from full grant group having ilike in initially inner intersect into is isnull join lateral leading left like limit
-    localtime localtimestamp natural not notnull null offset on only or order outer overlaps placing primary references
-    returning right select session_user similar some symmetric system_user table tablesample then to trailing true
-    union unique user using variadic verbose when where window with
-    between bigint bit boolean char character coalesce dec decimal exists extract float greatest grouping inout int
-    integer interval json_array json_arrayagg json_object json_objectagg json_scalar json_serialize least merge_action
-    national nchar none normalize nullif numeric out overlay position precision real row setof smallint substring time
-    timestamp treat trim values varchar xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse
-    xmlpi xmlroot xmlserialize xmltable
-    """.split { $0 == " " || $0 == "\n" }.map(String.init))
 }

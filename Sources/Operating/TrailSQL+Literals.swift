@@ -1,5 +1,5 @@
 import Changes
-import SQLiteKit
+import Mapping
 
 /// Why a value cannot be written in a dialect.
 struct Unrepresentable: Error {
@@ -100,39 +100,14 @@ enum SQLLiteral {
 
   // MARK: PostgreSQL
 
-  /// Evaluates to the value when it is assigned to, or compared with, a column of `type`.
-  static func postgres(_ value: Value, _ type: PostgresType) throws(Unrepresentable) -> String {
-    switch (value, type) {
-    case (.null, _): return "NULL"
-    case (.exact(let bytes), _): return try postgresText(bytes)
-    case (.integer(let n), .bigint), (.integer(let n), .numeric): return String(n)
-    case (.integer(let n), .double):
-      guard n.magnitude <= 1 << 53 else {
-        throw Unrepresentable(reason: "an integer that double precision would round")
-      }
-      return "\(n).0"
-    case (.integer(let n), .text): return "'\(n)'"
-    case (.real(let r), .double):
-      guard r.isFinite, r != 0 || r.sign == .plus else { return "'\(postgresReal(r))'::float8" }
-      let short = r.description
-      return short.contains("e") ? "'\(short)'::float8" : short
-    case (.real(let r), .numeric): return r.isFinite ? r.description : "'\(postgresReal(r))'::numeric"
-    case (.real(let r), .text): return "'\(postgresReal(r))'"
-    case (.text(let bytes), .text): return try postgresText(bytes)
-    case (.text(let bytes), .bytea), (.blob(let bytes), .bytea): return "'\\x\(hex(bytes))'::bytea"
-    case (.text(let bytes), .declared): return try postgresText(bytes)
-    case (.blob(let bytes), .declared): return "'\\x\(hex(bytes))'"
-    case (.integer(let n), .declared): return String(n)
-    case (.real(let r), .declared): return "'\(postgresReal(r))'"
-    case (.integer, .bytea), (.real, .bytea), (.real, .bigint), (.text, .bigint), (.text, .double), (.text, .numeric),
-      (.blob, .bigint), (.blob, .double), (.blob, .numeric), (.blob, .text):
-      throw Unrepresentable(reason: "\(kind(value)) in a column of type \(type.name)")
+  /// Evaluates to the value that `text` is read as when it is assigned to, or compared with, a column of `type`.
+  static func postgres(_ text: UnsafeRawBufferPointer, _ type: PostgresType) throws(Unrepresentable) -> String {
+    switch type.kind {
+    case .int2, .int4, .int8, .oid, .numeric:
+      if text.allSatisfy({ (0x2d...0x39).contains($0) }) { return String(decoding: text, as: UTF8.self) }
+    default: break
     }
-  }
-
-  private static func postgresReal(_ real: Double) -> String {
-    if real.isNaN { return "NaN" }
-    return real.isInfinite ? (real < 0 ? "-Infinity" : "Infinity") : real.description
+    return try postgresText(Array(text))
   }
 
   private static func postgresText(_ bytes: [UInt8]) throws(Unrepresentable) -> String {
@@ -156,16 +131,6 @@ enum SQLLiteral {
     return out + "'"
   }
 
-  private static func kind(_ value: Value) -> String {
-    switch value {
-    case .null: "NULL"
-    case .integer: "an integer"
-    case .real: "a real"
-    case .text, .exact: "text"
-    case .blob: "a blob"
-    }
-  }
-
   /// As ``Swift/Sequence/hex``, for many bytes.
   static func hex(_ bytes: [UInt8]) -> String {
     let digits = Array("0123456789abcdef".utf8)
@@ -176,92 +141,5 @@ enum SQLLiteral {
       }
       return bytes.count * 2
     }
-  }
-}
-
-/// The type that a column of a trail has in PostgreSQL.
-enum PostgresType: Equatable {
-  case bigint
-  case double
-  case numeric
-  case text
-  case bytea
-  /// Of a trail from PostgreSQL: as it is there.
-  case declared(String)
-
-  var name: String {
-    switch self {
-    case .bigint: "bigint"
-    case .double: "double precision"
-    case .numeric: "numeric"
-    case .text: "text"
-    case .bytea: "bytea"
-    case .declared(let name): name
-    }
-  }
-
-  /// By SQLite's rules of affinity; what they leave open, and what SQLite programs use for something else, is text.
-  ///
-  /// Source: https://sqlite.org/datatype3.html, section 3.1
-  init(_ column: TableSchema.Column, of schema: TableSchema) {
-    if schema.engine == .postgres {
-      self = .declared(column.declaredType)
-      return
-    }
-    let type = column.declaredType.uppercased()
-    self =
-      switch ColumnAffinity(column, of: schema) {
-      case .integer: .bigint
-      case .text: .text
-      case .real: .double
-      case .blob: .bytea
-      case .any: .text
-      case .numeric:
-        if type.hasPrefix("BOOL") {
-          .bigint
-        } else if ["NUM", "DEC", "MONEY"].contains(where: type.hasPrefix) {
-          .numeric
-        } else {
-          .text
-        }
-      }
-  }
-}
-
-/// What SQLite makes of a declared type. `any` holds values of all kinds as they are; so does `blob`, which is told
-/// apart since it was declared so.
-enum ColumnAffinity {
-  case integer
-  case text
-  case real
-  case numeric
-  case blob
-  case any
-
-  init(_ column: TableSchema.Column, of schema: TableSchema) {
-    let type = column.declaredType.uppercased()
-    func has(_ parts: String...) -> Bool { parts.contains { type.contains(substring: $0) } }
-    self =
-      if type.isEmpty || (schema.flags.contains(.strict) && type == "ANY") {
-        .any
-      } else if has("INT") {
-        .integer
-      } else if has("CHAR", "CLOB", "TEXT") {
-        .text
-      } else if has("BLOB") {
-        .blob
-      } else if has("REAL", "FLOA", "DOUB") {
-        .real
-      } else {
-        .numeric
-      }
-  }
-}
-
-extension String {
-  fileprivate func contains(substring part: String) -> Bool {
-    let (text, part) = (Array(utf8), Array(part.utf8))
-    guard text.count >= part.count else { return false }
-    return (0...text.count - part.count).contains { text[$0..<$0 + part.count].elementsEqual(part) }
   }
 }

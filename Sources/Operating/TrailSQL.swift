@@ -39,7 +39,11 @@ package struct TrailSQL {
   package var prologue: [String] {
     switch dialect {
     case .sqlite: ["PRAGMA foreign_keys = OFF;"]
-    case .postgres: ["SET standard_conforming_strings = on;", "SET client_encoding = 'UTF8';"]
+    case .postgres:
+      [
+        "SET standard_conforming_strings = on;", "SET client_encoding = 'UTF8';", "SET TimeZone = 'UTC';",
+        "SET DateStyle = 'ISO';", "SET IntervalStyle = 'postgres';",
+      ]
     }
   }
 
@@ -58,7 +62,7 @@ package struct TrailSQL {
     func lookup(_ id: UInt64) throws -> TableSQL {
       if let table = tables[id] { return table }
       guard let schema = schema(id) else { throw damaged(position, "schema \(id) is not in the segment") }
-      let table = TableSQL(schema: schema, dialect: dialect)
+      let table = try TableSQL(schema: schema, dialect: dialect)
       tables[id] = table
       return table
     }
@@ -80,7 +84,7 @@ package struct TrailSQL {
       lines =
         ensured(table)
         + statement(table, position) { () throws(Unrepresentable) in
-          try [table.insert(row, isTolerant: true)]
+          try table.clear(for: row) + [table.insert(row, isTolerant: true)]
         }
     case .ddl(let ddl):
       let before = ddl.before == 0 ? nil : try lookup(ddl.before)
@@ -106,7 +110,7 @@ package struct TrailSQL {
     let needed =
       switch change.operation {
       case .insert: (false, true)
-      case .update: (true, true)
+      case .update: (table.source.engine == .sqlite, true)
       case .delete: (true, false)
       case .truncate: (false, false)
       }
@@ -116,7 +120,7 @@ package struct TrailSQL {
     return ensured(table)
       + statement(table, position) { () throws(Unrepresentable) in
         switch change.operation {
-        case .insert: try [table.insert(after, isTolerant: isTolerant)]
+        case .insert: try (isTolerant ? table.clear(for: after) : []) + [table.insert(after, isTolerant: isTolerant)]
         case .update: try table.update(before, after, isTolerant: isTolerant)
         case .delete: try [table.delete(before)]
         case .truncate: [table.deleteAll]
@@ -163,7 +167,7 @@ package struct TrailSQL {
       forget(before.schema)
       return [before.drop]
     case (.rename, let before?, let after?):
-      let lines = ensured(before) + before.rename(to: after.schema)
+      let lines = ensured(before) + before.rename(to: after)
       move(before.schema, after.schema)
       return lines
     case (.reshape, let before?, let after?):
@@ -171,7 +175,7 @@ package struct TrailSQL {
       var lines = ensured(before)
       let own = before.schema.objects.map(\.name).filter { indexOwners[$0.lowercased()] == name }
       lines += freed(after.schema, from: name)
-      lines += before.reshape(to: after.schema, isRefreshed: ddl.isRefreshed, indexes: own)
+      lines += before.reshape(to: after, isRefreshed: ddl.isRefreshed, indexes: own)
       move(before.schema, after.schema)
       return lines
     default: return []
