@@ -45,6 +45,11 @@ package final class PostgresApply {
   private var carefulThrough: UInt64 = 0
   private var purgedBelow: UInt64 = 0
 
+  /// Connects to a target and proves that apply could write to it, without a trace; the connection is the caller's.
+  package static func prove(_ uri: String) throws -> PostgresConnection {
+    do { return try PostgresApplySession.prove(uri) } catch let error as PostgresError { throw error.asCairnError }
+  }
+
   /// Connects and opens the trail. Errors: what ``PostgresError`` maps to; `checkpoint-foreign` when the target was fed
   /// from another trail, or needs what the trail no longer has.
   package init(

@@ -14,6 +14,18 @@ enum PostgresApplySession {
     return connection
   }
 
+  /// Whether apply could begin: encoding, primary, rights. Leaves nothing behind, and the session as it was.
+  static func prove(_ uri: String) throws -> PostgresConnection {
+    let connection = try PostgresConnection(uri, application: "cairn")
+    try check(connection)
+    try connection.execute("BEGIN")
+    defer { connection.rollback() }
+    try adopt(connection)
+    let state = PostgresTargetState(connection)
+    if try !state.isInstalled() { try state.install() }
+    return connection
+  }
+
   private static func check(_ connection: PostgresConnection) throws {
     let encoding = try connection.first("SHOW server_encoding") ?? ""
     guard encoding == "UTF8" else {
