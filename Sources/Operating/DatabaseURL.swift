@@ -1,5 +1,7 @@
 import Changes
 import Glibc
+import PostgresKit
+import SystemKit
 
 /// Where a database is: `sqlite:relative.db`, `sqlite:///absolute.db`, or a libpq URI.
 package enum DatabaseURL: Equatable, Sendable {
@@ -10,6 +12,7 @@ package enum DatabaseURL: Equatable, Sendable {
   /// Errors: `bad-url`, with what is allowed.
   package init(_ text: String) throws {
     if text.hasPrefix("postgresql://") || text.hasPrefix("postgres://") {
+      if let problem = PostgresConnection.problem(with: text) { throw Self.bad(text, problem) }
       self = .postgres(uri: text)
       return
     }
@@ -45,14 +48,48 @@ package enum DatabaseURL: Equatable, Sendable {
     return String(cString: buffer)
   }
 
-  /// The path of an SQLite file; PostgreSQL is refused by name.
-  package func sqlitePath() throws -> String {
+  package var engine: Engine {
+    switch self {
+    case .sqlite: .sqlite
+    case .postgres: .postgres
+    }
+  }
+
+  /// The same for all ways to write it, as far as that can be told without opening it.
+  package var canonical: DatabaseURL {
+    switch self {
+    case .sqlite(let path): .sqlite(path: FileIdentity.canonical(path))
+    case .postgres: self
+    }
+  }
+
+  /// For people, and to tell replications apart: a path, or server, user and database without a password.
+  package var place: String {
+    switch self {
+    case .sqlite(let path): path
+    case .postgres(let uri): PostgresConnection.place(of: uri)
+    }
+  }
+
+  /// As it could be typed again, without a password.
+  package var shown: String {
+    switch self {
+    case .sqlite(let path): "sqlite:\(path)"
+    case .postgres(let uri): Self.withoutPassword(uri)
+    }
+  }
+
+  /// A short name for the database, fit to be part of a trail's.
+  package var stem: String { StateFolder.sanitized(Folder.lastName(of: place)) }
+
+  /// The path of an SQLite file; PostgreSQL is refused by name. `use` completes "… is for SQLite files only".
+  package func sqlitePath(for use: String) throws -> String {
     switch self {
     case .sqlite(let path): return path
     case .postgres:
       throw CairnError(
-        .unsupported, "this version of cairn replicates between SQLite files only",
-        hint: "use sqlite: at both ends", remedy: .badInput)
+        .unsupported, "\(use) is for SQLite files only",
+        hint: "PostgreSQL needs no such thing: capture reads its log, and is in nobody's way", remedy: .badInput)
     }
   }
 }

@@ -9,10 +9,9 @@ package final class StateFolder {
   private let lock: File
 
   /// `$XDG_STATE_HOME/cairn/` and a name made of both ends.
-  package static func defaultPath(from: String, to: String) -> String {
-    func stem(_ path: String) -> String { sanitized(Folder.lastName(of: path)) }
-    let digest = CRC32C.of(Array((from + "\n" + to).utf8))
-    return "\(StateFolders.base())/\(stem(from))-to-\(stem(to))-\(UInt64(digest).hex(8))"
+  package static func defaultPath(from: DatabaseURL, to: DatabaseURL) -> String {
+    let digest = CRC32C.of(Array((from.place + "\n" + to.place).utf8))
+    return "\(StateFolders.base())/\(from.stem)-to-\(to.stem)-\(UInt64(digest).hex(8))"
   }
 
   /// The last part of a path without its ending, as part of a trail's name.

@@ -1,5 +1,6 @@
 import Changes
 import Glibc
+import PostgresKit
 import SQLiteKit
 import SystemKit
 
@@ -56,6 +57,7 @@ struct Cairn {
     switch error {
     case let error as CairnError: error
     case let error as SQLiteError: error.asCairnError
+    case let error as PostgresError: error.asCairnError
     case let error as FileError: error.asCairnError(doing: "run")
     case let error as DecodingError:
       CairnError(.trailDamaged, "cannot decode a record: \(error)", hint: "run 'cairn trail verify'")
@@ -69,7 +71,7 @@ struct Cairn {
       "  " + command.name + String(repeating: " ", count: width - command.name.count) + "  " + command.summary
     }
     return """
-      cairn: log-replay replication between SQLite files
+      cairn: log-replay replication between SQLite and PostgreSQL
 
       usage: cairn COMMAND [OPTION ...]
 

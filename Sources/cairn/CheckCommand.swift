@@ -1,5 +1,6 @@
 import Capturing
 import Changes
+import Mapping
 import Operating
 import SQLiteKit
 
@@ -12,21 +13,51 @@ struct CheckCommand: Command {
     Option("--from", "URL", "the source"),
     Option("--to", "URL", "the target"),
     Option("--tables", "PATTERN,...", "tables to take (default: all)"),
+    Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
     Option.json,
   ]
   static let details = """
-    Says of every table by what its rows are told apart, whether it can be captured, and why not. Writes nothing.
-    Exits 0 when replication can start, else with the status of the first error.
+    Says of every table by what its rows are told apart, whether it can be captured, and why not; with --to also the
+    type contract of every column, proven by a round trip of edge values where a PostgreSQL server is at hand. Writes
+    nothing. Exits 0 when replication can start, else with the status of the first error.
 
     example: cairn check --from sqlite:shop.db --to sqlite:copy.db
+    example: cairn check --from sqlite:shop.db --to postgresql://cairn@db.example/erp
     """
 
   static func run(_ arguments: Arguments) throws -> Int32 {
     _ = try arguments.operands(0...0)
-    let path = try DatabaseURL(arguments.required("--from")).sqlitePath()
+    let from = try DatabaseURL(arguments.required("--from"))
     let patterns = TablePatterns((arguments.value("--tables") ?? "*").split(separator: ",").map(String.init))
-    let source = try Ends.open(path, mode: .readWrite)
+    let names = NamePolicy(rawValue: arguments.value("--names") ?? "fold") ?? .fold
+    let source = try SourceEnd(from)
     let isJSON = arguments.has("--json")
+    if case .sqlite(let database) = source.handle { try tellOfFile(database, from.place, isJSON) }
+    let tables = try source.tables(patterns)
+    for table in tables {
+      say(
+        isJSON, "table \(table.name): \(table.refusal.map { "not captured: \($0)" } ?? identity(of: table.schema))",
+        [
+          ("event", .text("table")), ("table", .text(table.name)), ("captured", .bool(table.refusal == nil)),
+          ("identity", .text(table.refusal ?? identity(of: table.schema))),
+        ])
+    }
+    guard tables.contains(where: { $0.refusal == nil }) else {
+      throw CairnError(
+        .noTables, "\(from.place) has no table that could be captured",
+        hint: "create a table first, or look at --tables", remedy: .badInput)
+    }
+    if let to = arguments.value("--to") {
+      let target = try DatabaseURL(to)
+      var options = Replication.Options()
+      options.names = names
+      try Replication(from: from, to: target, options: options, notice: { _ in }).checkTarget(patterns)
+      say(isJSON, "\(target.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
+    }
+    return 0
+  }
+
+  private static func tellOfFile(_ source: Database, _ path: String, _ isJSON: Bool) throws {
     let mode = try source.text("PRAGMA journal_mode") ?? "?"
     say(
       isJSON,
@@ -37,35 +68,14 @@ struct CheckCommand: Command {
         isJSON, "\(path): captured already, state in \(owner.place)",
         [("event", .text("captured")), ("state", .text(owner.place)), ("trail_id", .text(owner.trail.description))])
     }
-    var count = 0
-    for table in try source.userTables() where patterns.includes(table.name) {
-      if table.refusal == nil { count += 1 }
-      say(
-        isJSON, "table \(table.name): \(table.refusal.map { "not captured: \($0)" } ?? identity(of: table))",
-        [
-          ("event", .text("table")), ("table", .text(table.name)), ("captured", .bool(table.refusal == nil)),
-          ("identity", .text(table.refusal ?? identity(of: table))),
-        ])
-    }
-    guard count > 0 else {
-      throw CairnError(
-        .noTables, "\(path) has no table that could be captured", hint: "create a table first, or look at --tables",
-        remedy: .badInput)
-    }
-    if let to = arguments.value("--to") {
-      let target = try DatabaseURL(to)
-      try Replication(from: .sqlite(path: path), to: target, options: .init(), notice: { _ in }).checkTarget(patterns)
-      say(isJSON, "\(try target.sqlitePath()): can be written", [("event", .text("target")), ("ok", .bool(true))])
-    }
-    return 0
   }
 
-  private static func identity(of table: SQLiteTable) -> String {
-    if table.schema.flags.contains(.wholeRow) {
+  private static func identity(of schema: TableSchema) -> String {
+    if schema.flags.contains(.wholeRow) {
       return "no key: rows are told apart by all their columns, which is slow"
     }
-    let names = table.schema.key.map { table.schema.columns[$0].name }.joined(separator: ", ")
-    return table.schema.flags.contains(.nullableKey)
+    let names = schema.key.map { schema.columns[$0].name }.joined(separator: ", ")
+    return schema.flags.contains(.nullableKey)
       ? "key \(names), which may be NULL: such rows are told apart by all their columns" : "key \(names)"
   }
 

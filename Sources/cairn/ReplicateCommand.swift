@@ -2,6 +2,7 @@ import Applying
 import Capturing
 import Changes
 import Glibc
+import Mapping
 import Operating
 import SystemKit
 
@@ -10,25 +11,29 @@ struct ReplicateCommand: Command {
   static let summary = "copy a database to another and follow its changes, live"
   static let operands = "--from URL --to URL"
   static let options = [
-    Option("--from", "URL", "the source: sqlite:relative.db or sqlite:///absolute.db"),
-    Option("--to", "URL", "the target; a missing file is created"),
+    Option("--from", "URL", "the source: sqlite:relative.db, sqlite:///absolute.db or postgresql://user@host/db"),
+    Option("--to", "URL", "the target; a missing SQLite file is created"),
     Option("--once", nil, "apply everything committed up to now, then exit 0"),
     Option("--tables", "PATTERN,...", "tables to take, such as 'order*,!tmp_*' (default: all)"),
     Option("--existing", "keep|overwrite|merge", "what becomes of other rows that the target holds already"),
+    Option("--misfit", "stop|null|widen", "values that do not fit the target's column; also TABLE.COLUMN=POLICY,..."),
+    Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
     Option.state,
-    Option("--journal-rows", "N", "rows the source keeps for us before it drops them (default 5000000)"),
+    Option("--journal-rows", "N", "rows an SQLite source keeps for us before it drops them (default 5000000)"),
     Option.json,
   ]
   static let details = """
     Creates the tables that are missing at the target, copies the rows that are there, then follows changes until
-    Ctrl-C. Run again, it goes on where it stopped. The source gets triggers and tables named cairn_…, which
-    'cairn detach' takes away. Programs that use the source go on as before.
+    Ctrl-C. Run again, it goes on where it stopped. An SQLite source gets triggers and tables named cairn_…, a
+    PostgreSQL source a publication and a replication slot of that name; 'cairn detach' takes them away. Programs that
+    use the source go on as before.
 
     --existing keep: rows of the target stay, missing ones are added. merge: the source's rows win, others stay.
     overwrite: the target becomes equal to the source; given again later, everything is copied once more.
 
     example: cairn replicate --from sqlite:shop.db --to sqlite:///backup/shop.db
     example: cairn replicate --from sqlite:shop.db --to sqlite:copy.db --tables 'item,order*' --once
+    example: cairn replicate --from postgresql://cairn@db.example/erp --to sqlite:erp.db
     """
 
   static func run(_ arguments: Arguments) throws -> Int32 {
@@ -44,6 +49,13 @@ struct ReplicateCommand: Command {
         throw arguments.usage("--existing is '\(text)'", "allowed are keep, overwrite and merge;")
       }
       options.existing = existing
+    }
+    if let text = arguments.value("--misfit") { options.misfits = try MisfitPolicies(parsing: text) }
+    if let text = arguments.value("--names") {
+      guard let names = NamePolicy(rawValue: text) else {
+        throw arguments.usage("--names is '\(text)'", "allowed are fold and keep;")
+      }
+      options.names = names
     }
     if let text = arguments.value("--journal-rows") {
       guard let rows = Int64(text), rows >= 1000 else {
@@ -122,11 +134,11 @@ struct Display {
       emit(
         "started",
         [
-          ("from", .text(replication.source)), ("to", .text(replication.target)),
+          ("from", .text(replication.source.place)), ("to", .text(replication.target.place)),
           ("state", .text(replication.statePath)), ("trail", .text(replication.trail.description)),
         ])
     } else {
-      Terminal.print("\(replication.source) -> \(replication.target)")
+      Terminal.print("\(replication.source.place) -> \(replication.target.place)")
       Terminal.print("state in \(replication.statePath), trail \(replication.trail)")
     }
   }

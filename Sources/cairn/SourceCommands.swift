@@ -11,16 +11,18 @@ struct DetachCommand: Command {
   static let operands = "URL"
   static let options = [Option.json]
   static let details = """
-    Removes triggers, journal and side tables of Cairn's. Afterwards the schema is what it was. Changes that were not
-    replicated yet stay in the user's tables, but are no longer known as changes.
+    From SQLite: triggers, journal and side tables. From PostgreSQL: slots, publications, replication origins and the
+    schema cairn. Afterwards the schema is what it was. Changes that were not replicated yet stay in the user's tables,
+    but are no longer known as changes.
 
     example: cairn detach sqlite:shop.db
+    example: cairn detach postgresql://cairn@db.example/erp
     """
 
   static func run(_ arguments: Arguments) throws -> Int32 {
-    let path = try DatabaseURL(arguments.operands(1...1)[0]).sqlitePath()
-    let database = try Ends.open(path, mode: .readWrite)
-    let found = try Journal(database).detach()
+    let url = try DatabaseURL(arguments.operands(1...1)[0])
+    let path = url.place
+    let found = try Detaching.run(url)
     if arguments.has("--json") {
       Terminal.print(
         JSONObject([("event", .text("detached")), ("database", .text(path)), ("found", .bool(found))]).line)
@@ -75,7 +77,7 @@ private enum Hooking {
     _ arguments: Arguments, done: String, _ body: (Journal, String?) throws -> [String]
   ) throws -> Int32 {
     let operands = try arguments.operands(1...2)
-    let path = try DatabaseURL(operands[0]).sqlitePath()
+    let path = try DatabaseURL(operands[0]).sqlitePath(for: "cairn " + (done == "unhooked" ? "unhook" : "rehook"))
     let journal = Journal(try Ends.open(path, mode: .readWrite))
     guard try journal.owner() != nil else {
       throw CairnError(
