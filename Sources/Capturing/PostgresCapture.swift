@@ -275,13 +275,13 @@ package final class PostgresCapture {
     look = SchemaLook()
     goal = try emitBarrier()
     while !stop.isSet {
-      switch try stream.next(milliseconds: hasUnsynced ? 0 : idleMilliseconds, interrupt: stop.descriptor) {
+      switch try stream.next(milliseconds: canSync ? 0 : idleMilliseconds, interrupt: stop.descriptor) {
       case .data(let bytes): try take(PgOutput(bytes))
       case .keepalive(let end, let wantsReply):
         if incoming == nil { try reach(end) }
         if wantsReply { try report() }
       case .nothing:
-        if hasUnsynced { try sync() }
+        if canSync { try sync() }
         if incoming == nil, try rest(), untilCaughtUp, isFinished { break }
       }
       if untilCaughtUp, isFinished { break }
@@ -289,6 +289,8 @@ package final class PostgresCapture {
     }
     try finish()
   }
+
+  private var canSync: Bool { hasUnsynced && !isTrailOpen }
 
   private var idleMilliseconds: Int32 {
     chunk == nil && hasCopies || look.isPending ? 5 : 1000
