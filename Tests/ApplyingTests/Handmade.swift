@@ -32,17 +32,9 @@ final class Handmade {
     for table in try database.userTables() { shape(table.schema) }
   }
 
-  /// The table's schema from here on.
+  /// The table's schema from here on; outside of `public` it is called `schema.name`.
   func shape(_ schema: TableSchema) {
-    tokens += 1
-    var schema = schema
-    schema.epoch = (schemas[schema.name]?.schema.epoch ?? 0) + 1
-    schemas[schema.name] = (schema, tokens)
-  }
-
-  /// A table of PostgreSQL is this from here on; it is called `name`, or `schema.name` outside of `public`.
-  func shape(_ schema: TableSchema) {
-    let name = schema.namespace == "public" ? schema.name : "\(schema.namespace).\(schema.name)"
+    let name = ["", "public"].contains(schema.namespace) ? schema.name : "\(schema.namespace).\(schema.name)"
     tokens += 1
     var schema = schema
     schema.epoch = (schemas[name]?.schema.epoch ?? 0) + 1

@@ -14,7 +14,9 @@ extension PostgresCapturing {
       try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY); INSERT INTO t VALUES (1)")
     }
 
-    private var slot: String { "(SELECT slot_name::text FROM pg_replication_slots WHERE database = current_database())" }
+    private var slot: String {
+      "(SELECT slot_name::text FROM pg_replication_slots WHERE database = current_database())"
+    }
 
     @Test func `a slot that is gone is told, and a copy of everything is the way back`() throws {
       let origin = try origin()
