@@ -175,11 +175,13 @@ extension ByteWriter {
 }
 
 extension ByteReader {
-  package mutating func readSchema() throws -> TableSchema {
+  package mutating func readSchema() throws -> TableSchema { try readSchema(isOriginal: false) }
+
+  private mutating func readSchema(isOriginal: Bool) throws -> TableSchema {
     let epoch = try readVarint()
-    let at = offset
+    let engineAt = offset
     guard let engine = Engine(rawValue: try readByte()) else {
-      throw DecodingError(offset: at, problem: "engine is unknown")
+      throw DecodingError(offset: engineAt, problem: "engine is unknown")
     }
     var schema = TableSchema(
       epoch: epoch, engine: engine, namespace: try readString(), name: try readString(),
@@ -222,7 +224,11 @@ extension ByteReader {
       schema.columns[index].identity = identity
     }
     for index in schema.foreignKeys.indices { schema.foreignKeys[index].namespace = try readString() }
-    if try readByte() == 1 { schema.original = try readSchema() }
+    let at = offset
+    if try readByte() == 1 {
+      guard !isOriginal else { throw DecodingError(offset: at, problem: "an original has an original") }
+      schema.original = try readSchema(isOriginal: true)
+    }
     return schema
   }
 

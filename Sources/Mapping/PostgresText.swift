@@ -153,7 +153,12 @@ package struct PostgresText: Sendable {
   private func append(_ number: Double, to text: inout ByteWriter) throws(Misfit) {
     let start = text.count
     switch type.kind {
-    case .float8, .text, .varchar, .bpchar: text.appendShortest(number)
+    case .float8: text.appendShortest(number)
+    case .text, .varchar, .bpchar:
+      text.appendShortest(number)
+      // As SQLite prints it: 1.0 is another value than 1.
+      let isPlain = text.bytes[start...].allSatisfy { (0x30...0x39).contains($0) || $0 == UInt8(ascii: "-") }
+      if isPlain { text.append([UInt8(ascii: "."), UInt8(ascii: "0")]) }
     case .float4:
       guard let single = Float(exactly: number) ?? (number.isNaN ? .nan : nil) else { throw tooManyDigits }
       text.appendShortest(single)
