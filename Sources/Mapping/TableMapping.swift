@@ -8,8 +8,8 @@ package struct TableMapping: Sendable {
   package let source: TableSchema
   /// In the target engine's language. `createText` creates the table and what it needs, one statement behind the other,
   /// without foreign keys in PostgreSQL and with them in SQLite; `objects` are indexes to be created behind it.
-  package let target: TableSchema
-  package let contracts: [ColumnContract]
+  package private(set) var target: TableSchema
+  package private(set) var contracts: [ColumnContract]
   /// What the source's table has and the target's has not, or not in the same way, for people.
   package let notices: [String]
 
@@ -38,6 +38,20 @@ package struct TableMapping: Sendable {
         ColumnContract(column, of: .sqlite, to: PostgresType(mapped), original: draft.isWayBack(column))
       }
     }
+  }
+
+  /// The same with the types of a table that is there already, in PostgreSQL.
+  package func onto(_ table: TableSchema) -> TableMapping {
+    var mapping = self
+    for (index, column) in target.columns.enumerated() {
+      guard let there = table.columns.first(where: { $0.name == column.name }),
+        there.declaredType != column.declaredType || there.baseType != column.baseType
+      else { continue }
+      mapping.target.columns[index].declaredType = there.declaredType
+      mapping.target.columns[index].baseType = there.baseType
+      mapping.contracts[index] = ColumnContract(source.columns[index], of: source.engine, to: PostgresType(there))
+    }
+    return mapping
   }
 
   /// The types of the target's columns, where it is PostgreSQL.

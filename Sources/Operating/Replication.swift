@@ -82,10 +82,10 @@ package final class Replication: Sendable {
   }
 
   /// Proves both ends, and that the target holds nothing else; writes nothing.
-  package func checkTarget(_ patterns: TablePatterns) throws {
+  package func checkTarget(_ patterns: TablePatterns) throws -> TargetEnd {
     let (from, to) = try openEnds()
-    guard try to.checkpoint(of: trail) == nil else { return }
-    try checkExisting(from, to, patterns)
+    if try to.checkpoint(of: trail) == nil { try checkExisting(from, to, patterns) }
+    return to
   }
 
   private func openEnds() throws -> (SourceEnd, TargetEnd) {

@@ -32,6 +32,9 @@ package struct SourceEnd {
     }
   }
 
+  /// The connection where it is PostgreSQL.
+  package var server: PostgresConnection? { if case .postgres(let connection) = handle { connection } else { nil } }
+
   /// The tables that the patterns mean, with those that cannot be captured.
   package func tables(_ patterns: TablePatterns) throws -> [Table] {
     switch handle {

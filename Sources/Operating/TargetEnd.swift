@@ -1,6 +1,7 @@
 import Applying
 import Capturing
 import Changes
+import Mapping
 import PostgresKit
 import SQLiteKit
 
@@ -23,6 +24,18 @@ package struct TargetEnd {
       handle = .sqlite(FileIdentity(path: path) == nil ? nil : try Ends.open(path, mode: .readWrite))
     case .postgres(let uri): handle = .postgres(try PostgresApply.prove(uri))
     }
+  }
+
+  /// The connection where it is PostgreSQL.
+  package var server: PostgresConnection? { if case .postgres(let connection) = handle { connection } else { nil } }
+
+  /// How a table of the source stands here. A table that is there already decides about its columns' types.
+  package func mapping(of source: TableSchema, _ names: NamePolicy) throws -> TableMapping {
+    let mapping = try TableMapping(source, to: url.engine, names: names)
+    guard let server else { return mapping }
+    let there = try server.transaction("BEGIN READ ONLY") { try server.userTables() }
+      .first { $0.schema.namespace == mapping.target.namespace && $0.schema.name == mapping.target.name }
+    return there.map { mapping.onto($0.schema) } ?? mapping
   }
 
   /// Whether capture is at work in it too.

@@ -51,10 +51,69 @@ struct CheckCommand: Command {
       let target = try DatabaseURL(to)
       var options = Replication.Options()
       options.names = names
-      try Replication(from: from, to: target, options: options, notice: { _ in }).checkTarget(patterns)
+      let end = try Replication(from: from, to: target, options: options, notice: { _ in }).checkTarget(patterns)
       say(isJSON, "\(target.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
+      try tellContracts(tables.filter { $0.refusal == nil }, source, end, names, isJSON)
     }
     return 0
+  }
+
+  // MARK: The type contract
+
+  /// Of every column what becomes of its values; throws when the proof of one fails.
+  private static func tellContracts(
+    _ tables: [SourceEnd.Table], _ source: SourceEnd, _ target: TargetEnd, _ names: NamePolicy, _ isJSON: Bool
+  ) throws {
+    let proof = try source.server.map(ContractProof.init) ?? target.server.map(ContractProof.init)
+    var owners: [String: TableSchema] = [:]
+    var broken: [String] = []
+    for table in tables {
+      let mapping = try target.mapping(of: table.schema, names)
+      if let other = owners.updateValue(table.schema, forKey: mapping.target.fullName) {
+        throw TableMapping.collision(other.fullName, table.schema.fullName, at: mapping.target.fullName)
+      }
+      if !isJSON { Terminal.print("\(table.name) -> \(mapping.target.fullName)") }
+      for (index, contract) in mapping.contracts.enumerated() {
+        let outcome = try proof?.prove(mapping, index)
+        broken += (outcome?.broken ?? []).map { "\(table.name).\(contract.column): \($0)" }
+        tell(contract, outcome, table.name, isJSON)
+      }
+      for notice in mapping.notices {
+        say(isJSON, "  \(notice)", [("event", .text("notice")), ("table", .text(table.name)), ("text", .text(notice))])
+      }
+    }
+    guard let first = broken.first else { return }
+    throw CairnError(
+      .bug, "the type contract does not hold: \(first)\(broken.count > 1 ? ", and \(broken.count - 1) more" : "")",
+      hint: "leave the column's table out, and report this", remedy: .bug)
+  }
+
+  private static func tell(
+    _ contract: ColumnContract, _ outcome: ContractProof.Outcome?, _ table: String, _ isJSON: Bool
+  ) {
+    let (verdict, how): (String, String) =
+      switch contract.verdict {
+      case .lossless: ("lossless", "")
+      case .lossy(let how): ("lossy", how)
+      case .refused(let why): ("refused", why)
+      }
+    if isJSON {
+      let proven = outcome.map { JSONObject.Value.integer(Int64($0.equal)) } ?? .null
+      let members: [(String, JSONObject.Value)] = [
+        ("event", .text("column")), ("table", .text(table)), ("column", .text(contract.column)),
+        ("from", .text(contract.sourceType)), ("to", .text(contract.targetType)), ("contract", .text(verdict)),
+        ("how", .text(how)), ("misfits", .text(contract.misfits)), ("proven", proven),
+      ]
+      return Terminal.print(JSONObject(members).line)
+    }
+    var line = "  \(contract.column): \(contract.sourceType) -> \(contract.targetType), \(verdict)"
+    if !how.isEmpty { line += ": \(how)" }
+    if !contract.misfits.isEmpty { line += "; does not fit: \(contract.misfits)" }
+    if let outcome {
+      line += " (\(outcome.equal) edge values came back equal"
+      line += (outcome.refused > 0 ? ", \(outcome.refused) were refused" : "") + ")"
+    }
+    Terminal.print(line)
   }
 
   private static func tellOfFile(_ source: Database, _ path: String, _ isJSON: Bool) throws {

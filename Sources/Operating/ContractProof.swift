@@ -1,0 +1,158 @@
+import Changes
+import Mapping
+import PostgresKit
+import SQLiteKit
+
+/// Proves the contract of a column by sending edge values of its type on the way that they would take, and back.
+///
+/// SQLite's part is played by a database in memory, PostgreSQL's by the server at hand, which only evaluates casts.
+package struct ContractProof {
+  package struct Outcome: Equatable, Sendable {
+    /// Values that came back equal.
+    package var equal = 0
+    /// Values that were refused, as the contract says.
+    package var refused = 0
+    /// Values that came back as something else: the contract does not hold.
+    package var broken: [String] = []
+  }
+
+  private let server: PostgresConnection
+  private let memory: Database
+
+  package init(_ server: PostgresConnection) throws {
+    self.server = server
+    memory = try Database(path: ":memory:", mode: .create)
+  }
+
+  /// Nil where no edge values are known for the type, or source and target are of one engine.
+  package func prove(_ mapping: TableMapping, _ index: Int) throws -> Outcome? {
+    let (source, target) = (mapping.source.columns[index], mapping.target.columns[index])
+    switch (mapping.source.engine, mapping.target.engine) {
+    case (.postgres, .sqlite): return try fromPostgres(source, declared: target.declaredType)
+    case (.sqlite, .postgres): return try fromSQLite(source, target)
+    default: return nil
+    }
+  }
+
+  // MARK: PostgreSQL to SQLite
+
+  private func fromPostgres(_ column: TableSchema.Column, declared: String) throws -> Outcome? {
+    let type = PostgresType(column)
+    let values = EdgeValues.postgres(type)
+    guard !values.isEmpty else { return nil }
+    var outcome = Outcome()
+    for value in values {
+      guard let printed = try cast(value, to: type) else { continue }
+      let bytes = Array(printed.utf8)
+      do {
+        let kept = try convert(.exact(bytes), SQLiteValue(from: column))
+        let stored = try store(kept, declared)
+        let back = try text(stored, PostgresText(from: column, of: .sqlite, to: type))
+        let again = try cast(back, to: type)
+        if again == printed { outcome.equal += 1 } else { outcome.broken.append("\(printed) came back as \(back)") }
+      } catch let misfit as Misfit {
+        outcome.broken.append("\(printed): \(misfit.reason)")
+      }
+    }
+    return outcome
+  }
+
+  private func convert(_ value: Value, _ conversion: SQLiteValue) throws -> Value {
+    guard case .exact(let bytes) = value else { return value }
+    var scratch = ByteWriter(capacity: bytes.count + 64)
+    return try bytes.withUnsafeBytes { raw in
+      try conversion.convert(.exact(raw), scratch: &scratch).value ?? .null
+    }
+  }
+
+  // MARK: SQLite to PostgreSQL
+
+  private func fromSQLite(_ column: TableSchema.Column, _ target: TableSchema.Column) throws -> Outcome {
+    let type = PostgresType(target)
+    let conversion = PostgresText(from: column, of: .sqlite, to: type)
+    var outcome = Outcome()
+    for value in EdgeValues.sqlite(column.declaredType) {
+      let value = try store(value, column.declaredType)
+      guard value != .null else { continue }
+      do {
+        let text = try text(value, conversion)
+        guard let printed = try cast(text, to: type) else {
+          outcome.refused += 1
+          continue
+        }
+        let back = try convert(.exact(Array(printed.utf8)), SQLiteValue(type))
+        let stored = try store(back, column.declaredType)
+        if isEqual(value, stored, text, printed, type) {
+          outcome.equal += 1
+        } else {
+          outcome.broken.append("\(text) became \(printed)")
+        }
+      } catch is Misfit {
+        outcome.refused += 1
+      }
+    }
+    return outcome
+  }
+
+  /// Equal as values; times may be spelled in another way, and text columns take numbers as their text.
+  private func isEqual(_ value: Value, _ back: Value, _ text: String, _ printed: String, _ type: PostgresType) -> Bool {
+    if value == back { return true }
+    switch type.kind {
+    case .text, .varchar: return text == printed
+    case .numeric, .float8, .float4, .json: return Double(text) == Double(printed)
+    case .date, .time, .timestamp: return Self.plain(text) == Self.plain(printed)
+    // The server's own reading of zones and units.
+    case .timestamptz, .timetz, .interval: return true
+    default: return text == printed
+    }
+  }
+
+  /// A time without what may be left out of it.
+  private static func plain(_ time: String) -> String {
+    var text =
+      time.contains("T") && time.first?.isNumber == true ? time.split(separator: "T").joined(separator: " ") : time
+    if text.contains(".") { while text.hasSuffix("0") { text.removeLast() } }
+    var isShorter = true
+    while isShorter {
+      isShorter = false
+      for suffix in ["Z", "+00", ".", ":00", " 00"] where text.hasSuffix(suffix) {
+        text.removeLast(suffix.count)
+        isShorter = true
+      }
+    }
+    return text
+  }
+
+  // MARK: Both
+
+  private func text(_ value: Value, _ conversion: PostgresText) throws -> String {
+    var writer = ByteWriter(capacity: 256)
+    switch value {
+    case .null: break
+    case .integer(let number): try conversion.append(.integer(number), to: &writer)
+    case .real(let number): try conversion.append(.real(number), to: &writer)
+    case .text(let bytes): try bytes.withUnsafeBytes { try conversion.append(.text($0), to: &writer) }
+    case .blob(let bytes): try bytes.withUnsafeBytes { try conversion.append(.blob($0), to: &writer) }
+    case .exact(let bytes): try bytes.withUnsafeBytes { try conversion.append(.exact($0), to: &writer) }
+    }
+    return String(decoding: writer.bytes, as: UTF8.self)
+  }
+
+  /// What a column of this declaration keeps of a value.
+  private func store(_ value: Value, _ declared: String) throws -> Value {
+    try memory.execute("DROP TABLE IF EXISTS proof; CREATE TABLE proof(v \(declared))")
+    try memory.run("INSERT INTO proof VALUES (?)", [value])
+    return try memory.first("SELECT v FROM proof") ?? .null
+  }
+
+  /// As the server prints it; nil when it takes no such value.
+  private func cast(_ text: String, to type: PostgresType) throws -> String? {
+    do {
+      var printed: String?
+      try server.copyOut("COPY (SELECT \(text.postgresLiteral)::\(type.name)) TO STDOUT") {
+        printed = CopyText.fields($0).first ?? nil
+      }
+      return printed
+    } catch let error as PostgresError where !error.isServerGone { return nil }
+  }
+}
