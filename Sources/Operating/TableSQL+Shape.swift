@@ -8,7 +8,8 @@ extension TableSQL {
   /// The table and its indexes, where there is none of that name yet.
   var create: [String] {
     switch dialect {
-    case .sqlite: [sqliteTable] + schema.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
+    case .sqlite:
+      notices.map(\.sqlComment) + [sqliteTable] + schema.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
     case .postgres:
       postgresComments + [schema.createText + (schema.createText.hasSuffix(";") ? "" : ";")]
         + schema.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }

@@ -17,21 +17,30 @@ struct TableSQL {
   private let key: [Int]
   private let namesCollation: Bool
 
-  init(schema given: TableSchema, dialect: TrailSQL.Dialect) throws {
+  init(schema: TableSchema, dialect: TrailSQL.Dialect) throws {
+    var given = schema
+    var left: [String] = []
+    if dialect == .sqlite, schema.engine == .postgres, !schema.uniques.isEmpty,
+      SQLText.tokens(Array(schema.createText.utf8)).contains(where: { $0.word == "DEFERRABLE" })
+    {
+      given.uniques = []
+      left.append("unique keys of \(schema.name) are left out: they can be deferred, which SQLite does not know")
+    }
     let mapping = try TableMapping(given, to: dialect == .sqlite ? .sqlite : .postgres)
-    (source, schema) = (mapping.source, mapping.target)
+    source = mapping.source
+    self.schema = mapping.target
     notices =
-      mapping.notices
+      left + mapping.notices
       + mapping.contracts.compactMap { contract in
         guard case .lossy(let how) = contract.verdict else { return nil }
         return "\(given.name).\(contract.column) has \(contract.sourceType), \(contract.targetType) here: \(how)"
       }
     self.dialect = dialect
-    key = schema.key
-    columns = schema.columns.map { dialect == .sqlite ? $0.name.quotedName : $0.name.postgresIdentifier }
+    key = mapping.target.key
+    columns = mapping.target.columns.map { dialect == .sqlite ? $0.name.quotedName : $0.name.postgresIdentifier }
     types = dialect == .sqlite ? [] : mapping.postgresTypes
-    namesCollation = dialect == .sqlite && schema.namesCollation
-    name = dialect == .sqlite ? schema.name.quotedName : schema.postgresIdentifier
+    namesCollation = dialect == .sqlite && mapping.target.namesCollation
+    name = dialect == .sqlite ? mapping.target.name.quotedName : mapping.target.postgresIdentifier
   }
 
   func column(_ index: Int) -> String { columns[index] }
