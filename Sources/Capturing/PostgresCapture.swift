@@ -174,14 +174,14 @@ package final class PostgresCapture {
       hint: "it was restored or replaced; replicate into a new --state with --existing overwrite")
   }
 
-  /// A copy goes on by its cursor; one of a table without key, or that wants rows that nobody remembers, begins anew.
+  /// A copy goes on by its cursor; one of a table without key, or that wants rows that nobody remembers, begins anew. So
+  /// does one that is done and yet wanted.
   private func forgetUnfinishedCopy() {
     guard let refresh = position.refresh else { return }
     let table = registry.tables[refresh.relation]
-    if refresh.isDone, !refresh.wantsRows, table?.epoch == refresh.epoch {
-      finishCopy(of: refresh.relation)
-      position.refresh = nil
-    } else if table?.epoch != refresh.epoch || table?.isKeyed != true || refresh.wantsRows || table?.refresh == nil {
+    if refresh.isDone || table?.epoch != refresh.epoch || table?.isKeyed != true || refresh.wantsRows
+      || table?.refresh == nil
+    {
       position.refresh = nil
     }
   }

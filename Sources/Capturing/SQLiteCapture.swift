@@ -105,7 +105,7 @@ package final class SQLiteCapture {
     statements = try Statements(source)
     try resume(isFirst: isFirst)
     try reloadLayouts()
-    try forgetFinishedRefresh()
+    forgetFinishedRefresh()
     if let refresh = self.position.refresh, doubtful.contains(refresh.layout) { self.position.refresh = nil }
     reader.mayHaveVacuumed = true
     schemaVersion = try Self.scalar(statements.schemaVersion)
@@ -191,10 +191,10 @@ package final class SQLiteCapture {
 
   /// A refresh of a table without key cannot go on after a restart: a VACUUM may have given rows other numbers. One
   /// that was asked for begins anew.
-  private func forgetFinishedRefresh() throws {
+  private func forgetFinishedRefresh() {
     guard let refresh = position.refresh else { return }
+    // One that is done and yet wanted was asked for again; or we ended before that was noted, and it is made once more.
     if refresh.isDone {
-      if layouts[refresh.layout]?.refresh != nil { try finishRefresh(refresh.layout) }
       position.refresh = nil
     } else if layouts[refresh.layout].map({ $0.ended != nil || $0.refreshMethod == .whole || $0.refresh == .asked })
       ?? true
