@@ -5,6 +5,7 @@ package enum EdgeValues {
   /// Types of PostgreSQL for which there are edge values, as `format_type()` names them.
   package static let postgresTypes = [
     "boolean", "smallint", "integer", "bigint", "oid", "numeric", "numeric(10,2)", "numeric(5,0)", "numeric(3,5)",
+    "numeric(3,-2)",
     "real", "double precision", "text", "name", "character varying", "character varying(20)", "character(5)", "bpchar",
     "bytea", "date", "time without time zone", "time(3) without time zone", "time with time zone",
     "timestamp without time zone", "timestamp(0) without time zone", "timestamp with time zone",
@@ -55,7 +56,8 @@ package enum EdgeValues {
     case .jsonb: ["null", "{\"a\": 2, \"b\": 3}", "2.50", "[]", "\"ü\"", "12345678901234567890123.45"]
     case .xml: ["<a>b</a>", "<a b=\"c\"/>", "text &amp; more"]
     case .money: ["$0.00", "-$1.50", "$92,233,720,368,547,758.07"]
-    case .bit: type.name.hasPrefix("bit varying") ? ["", "1", "10101"] : bits(type)
+    case .bit(let length): [String(repeating: "0", count: length), String(repeating: "1", count: length)]
+    case .varbit(let length): ["", "1", String("10101".prefix(length ?? 5))]
     case .inet:
       type.name == "cidr"
         ? ["192.168.0.0/24", "::/0", "10.0.0.0/8"]
@@ -95,6 +97,10 @@ package enum EdgeValues {
 
   private static func decimals(_ digits: PostgresType.Digits) -> [String] {
     guard digits.scale <= digits.precision else { return ["0." + String(repeating: "0", count: digits.scale), "NaN"] }
+    guard digits.scale >= 0 else {
+      let nines = String(repeating: "9", count: digits.precision) + String(repeating: "0", count: -digits.scale)
+      return ["0", "NaN", nines, "-" + nines]
+    }
     let (whole, scale) = (digits.precision - digits.scale, digits.scale)
     let fraction = scale > 0 ? "." + String(repeating: "0", count: scale - 1) + "1" : ""
     let zeros = scale > 0 ? "." + String(repeating: "0", count: scale) : ""
@@ -110,11 +116,6 @@ package enum EdgeValues {
       let cut = String(text.prefix(length))
       return cut + String(repeating: " ", count: length - cut.unicodeScalars.count)
     }
-  }
-
-  private static func bits(_ type: PostgresType) -> [String] {
-    let count = type.name.split(separator: "(").last.flatMap { Int($0.dropLast()) } ?? 1
-    return [String(repeating: "0", count: count), String(repeating: "1", count: count)]
   }
 
   private static func times(_ digits: Int) -> [String] {
@@ -155,9 +156,11 @@ package enum EdgeValues {
 
   /// Values that a column of SQLite with this declaration may hold: those that it is meant for, and the odd ones that
   /// SQLite takes without complaint, as its affinity leaves them.
-  package static func sqlite(_ declared: String) -> [Value] {
+  ///
+  /// `type`: what the values are of, where it is not what the declaration means.
+  package static func sqlite(_ declared: String, of type: PostgresType? = nil) -> [Value] {
     let column = TableSchema.Column(name: "", declaredType: declared)
-    let type = PostgresType(declaration: declared)
+    let type = type ?? PostgresType(declaration: declared)
     var values: [Value] = [
       .integer(0), .integer(1), .integer(-1), .integer(.max), .integer(.min), .integer(9_007_199_254_740_993),
       .real(0.5), .real(0.1), .real(-1e300), .real(.leastNonzeroMagnitude), .real(.infinity), .real(-.infinity),
@@ -165,7 +168,15 @@ package enum EdgeValues {
       .text(""), .text("abc"), .text("1e3x"), .text("ends with space "), .text("ü€😀"), .text([0x61, 0, 0x62]),
       .text([0xff, 0xfe]), .text(String(repeating: "long ", count: 60)), .blob([]), .blob([0, 0xff, 0x10]),
     ]
-    values += postgres(type).map { Value.text($0) }
+    let converter = SQLiteValue(type)
+    var scratch = ByteWriter(capacity: 1024)
+    for text in postgres(type) {
+      values.append(.text(text))
+      let kept = Value.exact(Array(text.utf8)).withView { view in
+        (try? converter.convert(view, scratch: &scratch))?.value
+      }
+      if let kept, kept != values.last { values.append(kept) }
+    }
     return values.map { kept($0, column.affinity) }
   }
 

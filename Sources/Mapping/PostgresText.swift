@@ -22,11 +22,11 @@ package struct PostgresText: Sendable {
     switch value {
     case .unchanged, .null: preconditionFailure("NULL has no text")
     case .exact(let bytes):
-      if !isSame { try check(bytes, isExact: true) }
+      if !isSame { try type.check(bytes, isExact: true) }
       text.append(bytes)
     case .text(let bytes):
       try Self.checkEncoding(bytes)
-      try check(bytes, isExact: false)
+      try type.check(bytes, isExact: false)
       text.append(bytes)
     case .integer(let number): try append(number, to: &text)
     case .real(let number): try append(number, to: &text)
@@ -45,93 +45,7 @@ package struct PostgresText: Sendable {
     }
   }
 
-  /// `isExact`: as PostgreSQL printed it for another type.
-  private func check(_ bytes: UnsafeRawBufferPointer, isExact: Bool) throws(Misfit) {
-    func require(_ condition: Bool, _ reason: @autoclosure () -> String) throws(Misfit) {
-      if !condition { throw Misfit(reason()) }
-    }
-    switch type.kind {
-    case .text, .interval, .xml, .money, .bit, .inet, .array, .range, .enumeration, .record, .other: break
-    case .bool:
-      let isBoolean = ["t", "f", "true", "false", "0", "1"].contains { bytes.elementsEqual($0.utf8) }
-      try require(isBoolean, "it is not a boolean")
-    case .int2, .int4, .int8, .oid:
-      guard let number = DecimalText.integer(bytes) else { throw Misfit("it is not an integer") }
-      try checkRange(number)
-    case .numeric(let digits):
-      if bytes.elementsEqual("NaN".utf8) { return }
-      if digits == nil, ["Infinity", "-Infinity"].contains(where: { bytes.elementsEqual($0.utf8) }) { return }
-      guard let decimal = DecimalText(bytes, hasExponent: isExact), !decimal.isNegative || decimal.powers != nil else {
-        throw Misfit("it is not a number")
-      }
-      if let digits, !decimal.fits(digits) { throw tooManyDigits }
-    case .float4, .float8:
-      if bytes.elementsEqual("NaN".utf8) { return }
-      guard let number = DecimalText.double(bytes), number.isFinite || isExact else {
-        throw Misfit("it is not a number")
-      }
-      let shortest = type.kind == .float4 ? DecimalText.single(bytes)?.description : number.description
-      guard number.isInfinite || (isExact && type.kind == .float8) || Self.isShortest(bytes, shortest ?? "") else {
-        throw tooManyDigits
-      }
-    case .varchar(let length):
-      guard let length, bytes.count > length else { return }
-      let count = bytes.reduce(0) { $0 + ($1 & 0xc0 == 0x80 ? 0 : 1) }
-      try require(count <= length, "it has \(count) characters")
-    case .bpchar(let length):
-      let count = bytes.reduce(0) { $0 + ($1 & 0xc0 == 0x80 ? 0 : 1) }
-      guard let length else { return }
-      try require(count <= length, "it has \(count) characters")
-    case .bytea: throw Misfit("it is text")
-    case .date: try require(TimeText.isDate(bytes), "it is not a date such as 2024-05-31")
-    case .time(let digits):
-      try require(
-        TimeText.isTime(bytes, digits: digits, zone: .none), "it is not a time such as 09:30:00\(kept(digits))")
-    case .timetz(let digits):
-      try require(
-        TimeText.isTime(bytes, digits: digits, zone: .any), "it is not a time such as 09:30:00+00\(kept(digits))")
-    case .timestamp(let digits):
-      let isTime = TimeText.isTimestamp(bytes, digits: digits, zone: .utc)
-      try require(isTime, "it is not a time such as 2024-05-31 09:30:00\(kept(digits))")
-    case .timestamptz(let digits):
-      let isTime = TimeText.isTimestamp(bytes, digits: digits, zone: .any)
-      try require(isTime, "it is not a time such as 2024-05-31 09:30:00+00\(kept(digits))")
-    case .uuid: try require(Self.isUUID(bytes), "it is not a UUID in lower case")
-    case .json: try require(JSONText.isValid(bytes), "it is not JSON")
-    case .jsonb: try require(JSONText.isValid(bytes, allowsNUL: false), "it is not JSON that jsonb keeps")
-    }
-  }
-
-  private func kept(_ digits: Int) -> String { " with at most \(digits) digits after the seconds" }
-
-  private var tooManyDigits: Misfit { Misfit("it has more digits than \(type.name) keeps") }
-
-  /// Whether `bytes` are the shortest decimal of a number: with or without the `.0` that Swift puts behind it.
-  private static func isShortest(_ bytes: UnsafeRawBufferPointer, _ shortest: String) -> Bool {
-    if bytes.elementsEqual(shortest.utf8) { return true }
-    return shortest.hasSuffix(".0") && bytes.elementsEqual(shortest.utf8.dropLast(2))
-  }
-
-  private static func isUUID(_ bytes: UnsafeRawBufferPointer) -> Bool {
-    bytes.count == 36
-      && bytes.enumerated().allSatisfy { index, byte in
-        [8, 13, 18, 23].contains(index)
-          ? byte == UInt8(ascii: "-") : (0x30...0x39).contains(byte) || (0x61...0x66).contains(byte)
-      }
-  }
-
   // MARK: Numbers
-
-  private func checkRange(_ number: Int64) throws(Misfit) {
-    let fits =
-      switch type.kind {
-      case .int2: Int16(exactly: number) != nil
-      case .int4: Int32(exactly: number) != nil
-      case .oid: UInt32(exactly: number) != nil
-      default: true
-      }
-    if !fits { throw Misfit("it is out of the range of \(type.name)") }
-  }
 
   private func append(_ number: Int64, to text: inout ByteWriter) throws(Misfit) {
     switch type.kind {
@@ -139,9 +53,9 @@ package struct PostgresText: Sendable {
       guard number == 0 || number == 1 else { throw Misfit("it is not a boolean") }
       text.append(number == 1 ? UInt8(ascii: "t") : UInt8(ascii: "f"))
       return
-    case .int2, .int4, .int8, .oid: try checkRange(number)
-    case .float8: if Double(exactly: number) == nil { throw tooManyDigits }
-    case .float4: if Float(exactly: number) == nil { throw tooManyDigits }
+    case .int2, .int4, .int8, .oid: try type.checkRange(number)
+    case .float8: if Double(exactly: number) == nil { throw type.tooManyDigits }
+    case .float4: if Float(exactly: number) == nil { throw type.tooManyDigits }
     case .numeric, .text, .varchar, .bpchar, .json, .jsonb: break
     default: throw Misfit("it is an integer")
     }
@@ -160,10 +74,10 @@ package struct PostgresText: Sendable {
       let isPlain = text.bytes[start...].allSatisfy { (0x30...0x39).contains($0) || $0 == UInt8(ascii: "-") }
       if isPlain { text.append([UInt8(ascii: "."), UInt8(ascii: "0")]) }
     case .float4:
-      guard let single = Float(exactly: number) ?? (number.isNaN ? .nan : nil) else { throw tooManyDigits }
+      guard let single = Float(exactly: number) ?? (number.isNaN ? .nan : nil) else { throw type.tooManyDigits }
       text.appendShortest(single)
     case .numeric(let digits):
-      guard number.isFinite || digits == nil || number.isNaN else { throw tooManyDigits }
+      guard number.isFinite || digits == nil || number.isNaN else { throw type.tooManyDigits }
       text.appendShortest(number == 0 ? 0 : number)
       if !number.isFinite { return }
     case .json, .jsonb:
@@ -178,7 +92,7 @@ package struct PostgresText: Sendable {
   private func checkNumber(_ bytes: UnsafeRawBufferPointer) throws(Misfit) {
     switch type.kind {
     case .numeric(let digits?):
-      if let decimal = DecimalText(bytes, hasExponent: true), !decimal.fits(digits) { throw tooManyDigits }
+      if let decimal = DecimalText(bytes, hasExponent: true), !decimal.fits(digits) { throw type.tooManyDigits }
     case .varchar(let length?), .bpchar(let length?):
       if bytes.count > length { throw Misfit("it has \(bytes.count) characters") }
     default: break

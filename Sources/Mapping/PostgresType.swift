@@ -20,7 +20,12 @@ package struct PostgresType: Hashable, Sendable {
     case timetz(Int)
     case timestamp(Int)
     case timestamptz(Int)
-    case interval, uuid, json, jsonb, xml, money, bit, inet
+    /// Digits after the seconds' point.
+    case interval(Int)
+    /// Digits.
+    case bit(Int)
+    case varbit(Int?)
+    case uuid, json, jsonb, xml, money, inet
     case array, range, enumeration, record
     case other
   }
@@ -36,10 +41,17 @@ package struct PostgresType: Hashable, Sendable {
   /// Of a domain: that of its base type.
   package let kind: Kind
   package let isDomain: Bool
+  /// Of an array over built-in types, or a domain over one: the name of its elements' type.
+  private let elementName: String?
+
+  /// The type of an array's elements, where it is built in.
+  var element: PostgresType? { elementName.map { PostgresType($0) } }
 
   /// `base` is what `name` rests on (``TableSchema/Column/baseType``); empty for a type that is built in.
   package init(_ name: String, base: String = "") {
     self.name = name
+    let array = name.hasSuffix("[]") ? name : base
+    elementName = array.hasSuffix("[]") ? String(array.dropLast(2)) : nil
     isDomain = !base.isEmpty && !Self.constructors.contains(base) && !name.hasSuffix("[]")
     if name.hasSuffix("[]") {
       kind = .array
@@ -143,12 +155,13 @@ package struct PostgresType: Hashable, Sendable {
     case "jsonb": return .jsonb
     case "xml": return .xml
     case "money": return .money
-    case "bit", "bit varying": return .bit
+    case "bit": return .bit(numbers.first ?? 1)
+    case "bit varying": return .varbit(numbers.first)
     case "inet", "cidr": return .inet
     case "int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange", "int4multirange",
       "int8multirange", "nummultirange", "tsmultirange", "tstzmultirange", "datemultirange":
       return .range
-    default: return word.hasPrefix("interval") ? .interval : .other
+    default: return word.hasPrefix("interval") ? .interval(numbers.first ?? 6) : .other
     }
   }
 

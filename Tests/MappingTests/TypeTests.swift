@@ -44,8 +44,8 @@ import Testing
     #expect(PostgresType("timestamp(0) without time zone").kind == .timestamp(0))
     #expect(PostgresType("timestamp with time zone").kind == .timestamptz(6))
     #expect(PostgresType("time(3) with time zone").kind == .timetz(3))
-    #expect(PostgresType("interval day to second(3)").kind == .interval)
-    #expect(PostgresType("bit varying(5)").kind == .bit)
+    #expect(PostgresType("interval day to second(3)").kind == .interval(3))
+    #expect(PostgresType("bit varying(5)").kind == .varbit(5))
     #expect(PostgresType("public.money", base: "numeric(10,2)").kind == .numeric(.init(precision: 10, scale: 2)))
     #expect(PostgresType("public.money", base: "numeric(10,2)").isDomain)
     #expect(!PostgresType("public.mood", base: "enum").isDomain)
@@ -98,6 +98,10 @@ import Testing
       ("uuid", .text("a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"), "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
       ("json", .text(" {\"a\":[1,2.5e3,\"\\u0000\"]} "), " {\"a\":[1,2.5e3,\"\\u0000\"]} "), ("json", .integer(5), "5"),
       ("integer[]", .text("[0:1]={7,8}"), "[0:1]={7,8}"),
+      ("numeric(5,1)[]", .text("{1.5,NULL,{-2}}"), "{1.5,NULL,{-2}}"),
+      ("character varying(3)[]", .text("{\"a,b\",\"NUL\"}"), "{\"a,b\",\"NUL\"}"), ("bit(3)", .text("101"), "101"),
+      ("interval(3)", .text("00:00:00.123"), "00:00:00.123"), ("money", .text("$1.50"), "$1.50"),
+      ("\"char\"", .text("a"), "a"),
     ] as [(String, Value, String)])
   func `what fits is written as PostgreSQL reads it`(type: String, value: Value, written: String) {
     #expect(text(value, "", type) == .success(written))
