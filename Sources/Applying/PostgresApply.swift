@@ -19,6 +19,8 @@ package final class PostgresApply {
     package var commitMilliseconds: Int64 = 200
     /// Deletes segments of the trail that this target has behind it: where nobody else reads the trail.
     package var purgesTrail = false
+    /// A copy of everything was asked for when this was the trail's last transaction: copies that began before are none.
+    package var askedBehind: UInt64 = 0
     package var names = NamePolicy.fold
     /// What becomes of values that have no place in their column.
     package var misfits = MisfitPolicies()

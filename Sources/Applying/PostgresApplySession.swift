@@ -44,10 +44,11 @@ enum PostgresApplySession {
   /// answered, and nothing but us ends a statement. Tables grow while statements are kept prepared, so a plan that was
   /// good for an empty one must not be one that reads it all.
   private static func adopt(_ connection: PostgresConnection) throws {
+    // Asked before: in a transaction, a statement that was refused ends all others.
+    let role = try connection.first("SELECT current_user") ?? ""
     do { try connection.execute("SET session_replication_role = replica") } catch let error as PostgresError
       where error.isPrivilege
     {
-      let role = try connection.first("SELECT current_user") ?? ""
       throw CairnError(
         .privilegeMissing,
         "\(connection.place): role \(role) may not set session_replication_role, which keeps the target's triggers from firing",

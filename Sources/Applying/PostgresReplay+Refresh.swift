@@ -13,10 +13,12 @@ extension PostgresReplay {
     var known = tables[key] ?? table.state
     try sink.settle()
     switch refresh.event {
+    // Of a copy that was given up for the one that is awaited.
+    case _ where known.isAwaited && !refresh.isStart(behind: options.askedBehind, in: number): break
     case .start(let reason, let method, let rows):
       if reason == .firstCopy, !known.isCreated { known.existing = options.existing }
       if reason == .asked { known.existing = .overwrite }
-      known.refreshing = method
+      (known.refreshing, known.isAwaited) = (method, false)
       known.isEmptied = try prepareForRows(table, method, known.existing)
       try save(key, known)
       (copying, copied, estimated) = (table, 0, rows)
@@ -89,6 +91,7 @@ extension PostgresReplay {
   // MARK: Rows
 
   func apply(row image: ImageView, of table: MappedTable) throws {
+    if table.state.isAwaited { return }
     let isAlone = isCareful || (table.state.existing != .overwrite && !table.isWholeRow)
     if let other = pieceTable, other !== table || isAlone { try endPiece() }
     before.removeAll()

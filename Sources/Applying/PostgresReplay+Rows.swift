@@ -10,6 +10,7 @@ extension PostgresReplay {
 
   func apply(_ change: ChangeView) throws {
     let table = try table(change.schemaID)
+    if table.state.isAwaited { return }
     before.removeAll()
     after.removeAll()
     if let image = change.before { try encode(image, into: &before, table, isNew: false) }

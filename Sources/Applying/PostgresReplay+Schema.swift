@@ -19,6 +19,7 @@ extension PostgresReplay {
       known.isCreated = try shape.create(after, target)
       // A table that Cairn made at its first copy is still its own at a later one.
       if !known.isCreated, let was = tables[after.sourceKey] { known = was }
+      if number <= options.askedBehind { (known.refreshing, known.isAwaited) = (.byKey, true) }
       try save(after.sourceKey, known)
       forgetShape(after.sourceKey)
     case (.drop, let before?, _):

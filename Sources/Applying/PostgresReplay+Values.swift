@@ -68,7 +68,7 @@ extension PostgresReplay {
       .valueMisfit,
       "table \(table.source.fullName), row \(key): value \(value) of column \(column) has no place in \(table.columns[index].type.name): \(reason)\(why) (trail \(name) at \(reader.position))",
       hint:
-        "mend it at the source and copy again, or say what becomes of such values: --misfit \(table.source.name).\(column)=null or =widen",
+        "mend it at the source and run again with --existing overwrite, or say what becomes of such values: --misfit \(table.source.name).\(column)=null or =widen",
       context: ["table": table.source.fullName, "column": column, "position": reader.position.description])
   }
 

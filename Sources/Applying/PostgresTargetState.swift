@@ -25,6 +25,8 @@ package struct PostgresTargetState {
     var isLoaded = false
     /// Between the start and the end of a refresh.
     var refreshing: Refresh.Method?
+    /// A copy was asked for that has not begun: it will show whatever comes until then.
+    var isAwaited = false
     /// It was empty when that refresh began, so its chunks have nothing to replace.
     var isEmptied = false
     /// The rows that were there before Cairn came are dealt with this way for good.
@@ -56,8 +58,8 @@ package struct PostgresTargetState {
 
   func install() throws {
     if try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = 'cairn'") == nil {
+      let row = try connection.query("SELECT current_database(), current_user").first ?? []
       do { try connection.execute("CREATE SCHEMA cairn") } catch let error as PostgresError where error.isPrivilege {
-        let row = try connection.query("SELECT current_database(), current_user").first ?? []
         let (database, role) = ((row.first ?? nil) ?? "", (row.last ?? nil) ?? "")
         throw CairnError(
           .privilegeMissing,
@@ -150,7 +152,7 @@ package struct PostgresTargetState {
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
     try connection.execute(
-      "UPDATE cairn.table_state SET refreshing = \(Refresh.Method.byKey.rawValue), emptied = false, existing = 'overwrite'"
+      "UPDATE cairn.table_state SET refreshing = \(Refresh.awaited), emptied = false, existing = 'overwrite'"
     )
   }
 
@@ -164,7 +166,7 @@ package struct PostgresTargetState {
     for row in rows.map({ $0.map { $0 ?? "" } }) {
       tables[row[0]] = Table(
         schema: row[1], name: row[2], isCreated: row[3] == "t", isLoaded: row[4] == "t",
-        refreshing: UInt8(row[5]).flatMap { Refresh.Method(rawValue: $0) },
+        refreshing: Refresh.method(UInt8(row[5]) ?? 0), isAwaited: UInt8(row[5]) == Refresh.awaited,
         isEmptied: row[6] == "t", existing: ExistingRows(rawValue: row[7]) ?? .overwrite)
     }
     return tables
@@ -180,7 +182,8 @@ package struct PostgresTargetState {
       """,
       [
         source, table.schema, table.name, table.isCreated ? "t" : "f", table.isLoaded ? "t" : "f",
-        String(table.refreshing?.rawValue ?? 0), table.isEmptied ? "t" : "f", table.existing.rawValue,
+        String(Refresh.code(table.refreshing, isAwaited: table.isAwaited)), table.isEmptied ? "t" : "f",
+        table.existing.rawValue,
       ])
   }
 

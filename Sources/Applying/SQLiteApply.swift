@@ -18,6 +18,8 @@ package final class SQLiteApply {
     package var commitMilliseconds: Int64 = 200
     /// Deletes segments of the trail that this target has behind it: where nobody else reads the trail.
     package var purgesTrail = false
+    /// A copy of everything was asked for when this was the trail's last transaction: copies that began before are none.
+    package var askedBehind: UInt64 = 0
     package init() {}
   }
 
@@ -182,6 +184,7 @@ package final class SQLiteApply {
     case .change(let change): try apply(change)
     case .refreshRow(let id, let image):
       let table = try table(id)
+      if table.state.isAwaited { return }
       before.removeAll(keepingCapacity: true)
       try decode(image, into: &after, &madeAfter, table)
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
@@ -294,6 +297,7 @@ package final class SQLiteApply {
 
   private func apply(_ change: ChangeView) throws {
     let table = try table(change.schemaID)
+    if table.state.isAwaited { return }
     before.removeAll(keepingCapacity: true)
     after.removeAll(keepingCapacity: true)
     if let image = change.before { try decode(image, into: &before, &madeBefore, table) }
@@ -435,11 +439,13 @@ package final class SQLiteApply {
     let table = try table(refresh.schemaID)
     let name = table.schema.name
     switch refresh.event {
+    // Of a copy that was given up for the one that is awaited.
+    case _ where table.state.isAwaited && !refresh.isStart(behind: options.askedBehind, in: number + 1): break
     case .start(let reason, let method, let rows):
       var known = tables[name.lowercased()] ?? .init()
       if reason == .firstCopy, !known.isCreated { known.existing = options.existing }
       if reason == .asked { known.existing = .overwrite }
-      known.refreshing = method
+      (known.refreshing, known.isAwaited) = (method, false)
       known.source = table.state.source
       try save(name, known)
       let table = try self.table(refresh.schemaID)
@@ -489,6 +495,7 @@ package final class SQLiteApply {
       known.isCreated = try shape.create(after)
       // A table that Cairn made at its first copy is still its own at a later one.
       if !known.isCreated, let was { known = was }
+      if number < options.askedBehind { (known.refreshing, known.isAwaited) = (.byKey, true) }
       try claim(&known, for: after)
       try save(after.target.name, known)
       try saveOrigin(after)

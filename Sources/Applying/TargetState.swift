@@ -18,6 +18,8 @@ package struct TargetState {
     var isCreated = false
     /// Between the start and the end of a refresh.
     var refreshing: Refresh.Method?
+    /// A copy was asked for that has not begun: it will show whatever comes until then.
+    var isAwaited = false
     /// The rows that were there before Cairn came are dealt with this way for good.
     var existing: ExistingRows = .overwrite
     /// The table of a PostgreSQL source that is kept in this one; empty for one of SQLite, where names are as they are.
@@ -104,7 +106,10 @@ package struct TargetState {
     for row in try database.query("SELECT name, created, refreshing, existing, source FROM cairn_table") {
       var table = Table()
       table.isCreated = row[1] == .integer(1)
-      if case .integer(let method) = row[2] { table.refreshing = Refresh.Method(rawValue: UInt8(clamping: method)) }
+      if case .integer(let code) = row[2] {
+        table.refreshing = Refresh.method(UInt8(clamping: code))
+        table.isAwaited = code == Refresh.awaited
+      }
       table.existing = ExistingRows(rawValue: row[3].string) ?? .overwrite
       table.source = row[4].string
       tables[row[0].string.lowercased()] = table
@@ -116,7 +121,8 @@ package struct TargetState {
     try database.run(
       "INSERT OR REPLACE INTO cairn_table(name, created, refreshing, existing, source) VALUES (?, ?, ?, ?, ?)",
       [
-        .text(name), .integer(table.isCreated ? 1 : 0), .integer(Int64(table.refreshing?.rawValue ?? 0)),
+        .text(name), .integer(table.isCreated ? 1 : 0),
+        .integer(Int64(Refresh.code(table.refreshing, isAwaited: table.isAwaited))),
         .text(table.existing.rawValue), .text(table.source),
       ])
   }
@@ -143,10 +149,10 @@ package struct TargetState {
       "INSERT OR REPLACE INTO cairn_origin VALUES (?, ?)", [.text(name), .blob(Array(bytes.bytes))])
   }
 
-  /// Every table takes changes leniently until it has been copied again.
+  /// Every table waits for its next copy, and takes nothing until that begins.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
-    try database.run("UPDATE cairn_table SET refreshing = \(Refresh.Method.byKey.rawValue), existing = 'overwrite'")
+    try database.run("UPDATE cairn_table SET refreshing = \(Refresh.awaited), existing = 'overwrite'")
   }
 
   /// Forgets a trail that is gone; what is known of the tables stays.
@@ -163,4 +169,18 @@ package enum ExistingRows: String, Sendable, CaseIterable {
   case overwrite
   /// The source's rows win; rows that only the target has stay.
   case merge
+}
+
+extension Refresh {
+  /// How the tables of apply's state tell that a copy is awaited, where otherwise the number of its method stands.
+  static let awaited: UInt8 = 255
+
+  static func code(_ method: Method?, isAwaited: Bool) -> UInt8 { isAwaited ? awaited : method?.rawValue ?? 0 }
+
+  /// Whether a copy begins here, in transaction `number`, that was asked for when the trail ended with `last`.
+  func isStart(behind last: UInt64, in number: UInt64) -> Bool {
+    if case .start = event { number > last } else { false }
+  }
+
+  static func method(_ code: UInt8) -> Method? { code == awaited ? .byKey : Method(rawValue: code) }
 }

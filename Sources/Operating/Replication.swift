@@ -36,6 +36,7 @@ package final class Replication: Sendable {
   private let failure = Mutex<CairnError?>(nil)
   private let running = Atomic<Int>(2)
   private let copiesAgain = Atomic<Bool>(false)
+  private let askedBehind = Atomic<UInt64>(0)
 
   package init(
     from: DatabaseURL, to: DatabaseURL, options: Options,
@@ -73,12 +74,19 @@ package final class Replication: Sendable {
       hasCheckpoint = false
     }
     if !hasCheckpoint, options.existing == nil { try checkExisting(from, to, options.tables) }
-    if hasCheckpoint, options.existing == .overwrite {
-      try from.askForRefresh()
-      try to.expectRefreshOfAll()
-      copiesAgain.store(true, ordering: .releasing)
-    }
+    if options.existing == .overwrite { try askForCopies(from) }
     return state
+  }
+
+  /// `--existing overwrite` for a replication that has begun: everything is copied once more, and what the trail holds
+  /// already is moot.
+  private func askForCopies(_ from: SourceEnd) throws {
+    guard Folder.exists(folder) else { return }
+    let last = try Trail.info(folder: folder).lastTransaction
+    guard last > 0 else { return }
+    try from.askForRefresh()
+    askedBehind.store(last, ordering: .releasing)
+    copiesAgain.store(true, ordering: .releasing)
   }
 
   /// Proves both ends, and that the target holds nothing else; writes nothing.
@@ -199,17 +207,21 @@ package final class Replication: Sendable {
   private func apply() throws {
     while !readySignal.isSet { _ = readySignal.wait(milliseconds: 1000) }
     if stopSignal.isSet { return }
+    // Only now is it certain that the copies will come.
+    if copiesAgain.load(ordering: .acquiring) { try TargetEnd(target).expectRefreshOfAll() }
     switch target {
     case .sqlite(let path):
       var options = SQLiteApply.Options()
       options.existing = self.options.existing ?? .overwrite
       options.purgesTrail = true
+      options.askedBehind = askedBehind.load(ordering: .acquiring)
       let apply = try SQLiteApply(path: path, trail: folder, name: trail, options: options, progress: applyProgress)
       try apply.run(stop: stopSignal, drain: drainSignal)
     case .postgres(let uri):
       var options = PostgresApply.Options()
       options.existing = self.options.existing ?? .overwrite
       options.purgesTrail = true
+      options.askedBehind = askedBehind.load(ordering: .acquiring)
       options.names = self.options.names
       options.misfits = self.options.misfits
       let apply = try PostgresApply(uri: uri, trail: folder, name: trail, options: options, progress: applyProgress)
