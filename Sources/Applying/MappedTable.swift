@@ -250,7 +250,7 @@ final class MappedTable {
 
     private mutating func clear(_ unique: PostgresTargetTable.UniqueIndex, _ sparing: Sparing) -> String {
       var terms: [String] = []
-      let row = "(SELECT \(newRow())) AS v"
+      let row = unique.columns == nil || unique.predicate != nil ? "(SELECT \(newRow())) AS v" : ""
       for (position, term) in unique.terms.enumerated() {
         let index = unique.columns.flatMap { names in table.columns.firstIndex { $0.name == names[position] } }
         let value = index.map { mark(.new($0)) } ?? "(SELECT \(term) FROM \(row))"

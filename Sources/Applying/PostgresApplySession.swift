@@ -1,8 +1,11 @@
 import Changes
 import PostgresKit
+import SystemKit
 
 /// A connection that is ready to apply a trail: its settings, its rights, its replication origin.
 enum PostgresApplySession {
+  private static let patienceMilliseconds: Int64 = 5000
+
   /// Errors: ``PostgresError`` as the server gives it; `privilege-missing`, `server-setting`, `database-read-only`.
   static func open(_ uri: String, trail: TrailName) throws -> PostgresConnection {
     let connection = try PostgresConnection(uri, application: "cairn apply \(trail)")
@@ -67,22 +70,46 @@ enum PostgresApplySession {
   /// Where the role may: what is replicated here is then marked in the write-ahead log as not born here. Capture knows
   /// our transactions by their message in any case.
   private static func setUpOrigin(_ connection: PostgresConnection, _ origin: String, _ trail: TrailName) throws {
-    do {
-      if try connection.first("SELECT 1 FROM pg_replication_origin WHERE roname = $1", [origin]) == nil {
-        try connection.run("SELECT pg_replication_origin_create($1)", [origin])
+    let limit = Clock.monotonicMilliseconds + patienceMilliseconds
+    var isTidied = false
+    while true {
+      do {
+        if try connection.first("SELECT 1 FROM pg_replication_origin WHERE roname = $1", [origin]) == nil {
+          try connection.run("SELECT pg_replication_origin_create($1)", [origin])
+        }
+        try connection.run("SELECT pg_replication_origin_session_setup($1)", [origin])
+        return
+      } catch let error as PostgresError where error.isPrivilege {
+        return
+      } catch let error as PostgresError where error.sqlState == "55006" {
+        // The session of a cairn that was killed ends a moment after it.
+        guard Clock.monotonicMilliseconds < limit else {
+          throw CairnError(
+            .databaseBusy, "another session applies trail \(trail) to \(connection.place): \(error.message)",
+            hint: "let only one cairn apply this trail; a session that was cut off ends by itself after a while",
+            remedy: .retry)
+        }
+        Clock.sleep(milliseconds: 50)
+      } catch let error as PostgresError where error.sqlState == "53400" || error.sqlState == "55000" {
+        guard !isTidied else {
+          throw CairnError(
+            .serverSetting, "\(connection.place) has no room for a replication origin: \(error.message)",
+            hint:
+              "raise max_replication_slots (PostgreSQL 18: max_active_replication_origins) and restart the server")
+        }
+        isTidied = true
+        try dropOrphans(connection)
       }
-      try connection.run("SELECT pg_replication_origin_session_setup($1)", [origin])
-    } catch let error as PostgresError where error.isPrivilege {
-      return
-    } catch let error as PostgresError where error.sqlState == "55006" {
-      throw CairnError(
-        .databaseBusy, "another session applies trail \(trail) to \(connection.place): \(error.message)",
-        hint: "let only one cairn apply this trail; a session that was cut off ends by itself after a while",
-        remedy: .retry)
-    } catch let error as PostgresError where error.sqlState == "53400" || error.sqlState == "55000" {
-      throw CairnError(
-        .serverSetting, "\(connection.place) has no room for a replication origin: \(error.message)",
-        hint: "raise max_replication_slots (PostgreSQL 18: max_active_replication_origins) and restart the server")
     }
+  }
+
+  /// Origins of databases that were dropped keep their place on the server.
+  private static func dropOrphans(_ connection: PostgresConnection) throws {
+    let rows = try connection.query(
+      """
+      SELECT roname FROM pg_replication_origin WHERE roname ~ '^cairn_[0-9]+_'
+        AND split_part(roname, '_', 2) NOT IN (SELECT oid::text FROM pg_database)
+      """)
+    for row in rows { _ = try? connection.run("SELECT pg_replication_origin_drop($1)", [row.first ?? nil]) }
   }
 }

@@ -1,0 +1,201 @@
+import Applying
+import Changes
+import Mapping
+import TestServers
+import Testing
+
+@Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+struct PostgresRefreshTests {
+  @Test func `between start and end of a refresh changes are taken leniently`() throws {
+    let target = try PostgresTarget()
+    try target.trail.shape("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT, u TEXT UNIQUE)")
+    try target.trail.transaction {
+      try target.trail.create("t")
+      try target.trail.refresh("t", .start(.firstCopy, .byKey, estimatedRows: 4))
+      try target.trail.refresh("t", .chunk(.keys(after: nil, through: [2, nil, nil])))
+      try target.trail.row("t", [1, "a", "x"])
+      try target.trail.row("t", [2, "b", "y"])
+    }
+    try target.replay()
+    try target.trail.transaction {
+      try target.trail.insert("t", [2, "again", "z"])
+      try target.trail.insert("t", [3, "c", "x"])
+      try target.trail.update("t", [4, "d", "w"], [nil, "e", nil])
+      try target.trail.update("t", [2, "again", "z"], [5, nil, nil])
+      try target.trail.delete("t", [99, "none", .null])
+    }
+    try target.replay()
+    #expect(try target.psql("SELECT * FROM t ORDER BY id") == "3|c|x\n4|e|w\n5|again|z")
+    try target.trail.transaction {
+      try target.trail.refresh("t", .chunk(.keys(after: [2, nil, nil], through: nil)))
+      try target.trail.row("t", [3, "c", "x"])
+      try target.trail.row("t", [4, "f", "z"])
+      try target.trail.refresh("t", .end(rows: 4))
+    }
+    try target.replay()
+    #expect(try target.psql("SELECT * FROM t ORDER BY id") == "3|c|x\n4|f|z")
+    try target.trail.transaction { try target.trail.delete("t", [99, "none", .null]) }
+    #expect(failure { try target.replay() }?.code == .rowMissing)
+  }
+
+  @Test func `a chunk replaces what is in its range, by the source's order of texts`() throws {
+    let target = try PostgresTarget()
+    try target.begin(
+      "CREATE TABLE t(k TEXT PRIMARY KEY, v TEXT)", "t", [["A", "1"], ["B", "1"], ["a", "1"], ["é", "1"]])
+    try target.trail.transaction {
+      try target.trail.refresh("t", .start(.asked, .byKey, estimatedRows: 3))
+      try target.trail.refresh("t", .chunk(.keys(after: nil, through: ["B", nil])))
+      try target.trail.row("t", ["A", "2"])
+      try target.trail.row("t", ["B", "2"])
+    }
+    try target.replay()
+    #expect(try target.psql("SELECT string_agg(k || v, ' ' ORDER BY k) FROM t") == "A2 B2 a1 é1")
+    try target.trail.transaction {
+      try target.trail.refresh("t", .chunk(.keys(after: ["B", nil], through: nil)))
+      try target.trail.row("t", ["é", "2"])
+      try target.trail.refresh("t", .end(rows: 3))
+    }
+    try target.replay()
+    #expect(try target.psql("SELECT string_agg(k || v, ' ' ORDER BY k) FROM t") == "A2 B2 é2")
+  }
+
+  @Test func `keys that sort otherwise at the target are copied again whole`() throws {
+    let target = try PostgresTarget()
+    let rows = (1...30).map { n -> [Value] in [.integer(Int64(n)), "old"] }
+    try target.begin("CREATE TABLE t(k PRIMARY KEY NOT NULL, v TEXT)", "t", rows)
+    try target.trail.transaction {
+      try target.trail.refresh("t", .start(.asked, .byKey, estimatedRows: 29))
+      try target.trail.refresh("t", .chunk(.keys(after: nil, through: [15, nil])))
+      for n in 1...15 { try target.trail.row("t", [.integer(Int64(n)), "new"]) }
+      try target.trail.refresh("t", .chunk(.keys(after: [15, nil], through: nil)))
+      for n in 16...29 { try target.trail.row("t", [.integer(Int64(n)), "new"]) }
+      try target.trail.refresh("t", .end(rows: 29))
+    }
+    try target.replay()
+    #expect(try target.psql("SELECT count(*), count(*) FILTER (WHERE v = 'new') FROM t") == "29|29")
+  }
+
+  @Test func `what a table held before is kept, merged or overwritten`() throws {
+    let cases: [(ExistingRows, String)] = [
+      (.keep, "1|mine\n2|new\n9|only"), (.merge, "1|new\n2|new\n9|only"), (.overwrite, "1|new\n2|new"),
+    ]
+    for (existing, rows) in cases {
+      let target = try PostgresTarget()
+      target.options.existing = existing
+      try target.psql("CREATE TABLE t(id bigint PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'mine'), (9, 'only')")
+      try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "t", [[1, "new"], [2, "new"]])
+      #expect(try target.psql("SELECT * FROM t ORDER BY id") == rows)
+    }
+  }
+
+  @Test func `updates that do not tell the whole row wait for its chunk`() throws {
+    let target = try PostgresTarget()
+    try target.shape(postgres: "CREATE TABLE t(id int PRIMARY KEY, v text, big text)")
+    try target.trail.transaction {
+      try target.trail.create("t")
+      try target.trail.refresh("t", .start(.firstCopy, .byKey, estimatedRows: 1))
+      try target.trail.change(.update, .after, "t", [[.exact("1"), .exact("new"), nil]])
+      try target.trail.refresh("t", .chunk(.keys(after: nil, through: nil)))
+      try target.trail.row("t", [.exact("1"), .exact("new"), .exact("long")])
+      try target.trail.refresh("t", .end(rows: 1))
+    }
+    try target.replay()
+    #expect(try target.psql("SELECT * FROM t") == "1|new|long")
+  }
+
+  @Test func `rows in the way by partial and expression indexes go`() throws {
+    let target = try PostgresTarget()
+    let sql = """
+      CREATE TABLE t(id int PRIMARY KEY, v text, isOn boolean);
+      CREATE UNIQUE INDEX t_lower ON t(lower(v)) WHERE isOn
+      """
+    try target.shape(postgres: sql)
+    try target.psql(sql + "; INSERT INTO t VALUES (7, 'A', true), (8, 'A', false)")
+    try target.trail.transaction {
+      try target.trail.create("t")
+      try target.trail.refresh("t", .start(.firstCopy, .byKey, estimatedRows: 1))
+      try target.trail.insert("t", [.exact("1"), .exact("a"), .exact("t")])
+    }
+    try target.replay()
+    #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|a|t\n8|A|f")
+  }
+
+  @Test func `indexes and foreign keys come after the rows, not valid where the rows break them`() throws {
+    let target = try PostgresTarget()
+    try target.trail.shape(
+      """
+      CREATE TABLE child(id INTEGER PRIMARY KEY, up INTEGER REFERENCES parent(id) ON DELETE CASCADE);
+      CREATE INDEX child_up ON child(up);
+      CREATE TABLE parent(id INTEGER PRIMARY KEY);
+      CREATE TABLE good(id INTEGER PRIMARY KEY, up INTEGER REFERENCES parent)
+      """)
+    try target.trail.transaction {
+      for table in ["child", "parent", "good"] { try target.trail.create(table) }
+      try target.trail.copy("child", [[1, 1], [2, 77]])
+      try target.trail.copy("good", [[1, 1]])
+    }
+    try target.replay()
+    #expect(
+      try target.psql("SELECT indexname FROM pg_indexes WHERE tablename = 'child' ORDER BY 1") == "child_pkey\nchild_up"
+    )
+    #expect(try target.psql("SELECT count(*) FROM pg_constraint WHERE contype = 'f'") == "0")
+    try target.trail.transaction { try target.trail.copy("parent", [[1]]) }
+    try target.replay()
+    #expect(
+      try target.psql("SELECT conname, convalidated, confdeltype FROM pg_constraint WHERE contype = 'f' ORDER BY 1")
+        == "child_up_fkey|f|c\ngood_up_fkey|t|a")
+    #expect(target.progress.snapshot.notices.contains { $0.contains("child_up_fkey") })
+    // Deletes of parents arrive on their own, with those of their children.
+    try target.trail.transaction {
+      try target.trail.delete("parent", [1])
+      try target.trail.delete("child", [1, 1])
+    }
+    try target.replay()
+    #expect(try target.psql("SELECT id FROM child") == "2")
+  }
+
+  @Test func `values that do not fit are dealt with by policy, in copies and changes`() throws {
+    let sql = "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER, d DATE, j INET)"
+    let rows: [[Value]] = [[1, 5, "2024-05-31", .null], [2, "many", "soon", .null]]
+    func begin(_ policy: String) throws -> PostgresTarget {
+      let target = try PostgresTarget()
+      target.options.misfits = try MisfitPolicies(parsing: policy)
+      try target.begin(sql, "t", rows)
+      return target
+    }
+    let stop = failure { _ = try begin("stop") }
+    #expect(stop?.code == .valueMisfit)
+    #expect(stop?.message.contains("table t, row id='2': value 'many' of column n") == true)
+
+    let null = try begin("null")
+    #expect(try null.psql("SELECT * FROM t ORDER BY id") == "1|5|2024-05-31|\n2|||")
+    #expect(null.progress.snapshot.misfitsNulled == 2)
+    try null.trail.transaction { try null.trail.update("t", rows[1], [nil, 7, "never", nil]) }
+    try null.replay()
+    #expect(try null.psql("SELECT * FROM t ORDER BY id") == "1|5|2024-05-31|\n2|7||")
+
+    let widen = try begin("stop,t.n=widen,t.d=widen")
+    #expect(try widen.psql("SELECT * FROM t ORDER BY id") == "1|5|2024-05-31|\n2|many|soon|")
+    try widen.trail.transaction {
+      try widen.trail.update("t", rows[0], [nil, "few", "now", nil])
+      try widen.trail.insert("t", [3, 12, "2024-06-01", .null])
+    }
+    try widen.replay()
+    #expect(try widen.psql("SELECT * FROM t ORDER BY id") == "1|few|now|\n2|many|soon|\n3|12|2024-06-01|")
+  }
+
+  @Test func `values that only the server can judge follow the policies too`() throws {
+    let target = try PostgresTarget()
+    target.options.misfits = try MisfitPolicies(parsing: "null")
+    try target.psql("CREATE TABLE t(id bigint PRIMARY KEY, a inet)")
+    try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT)", "t", [[1, "10.0.0.1"], [2, "nowhere"]])
+    try target.trail.transaction { try target.trail.insert("t", [3, "there"]) }
+    try target.replay()
+    #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|10.0.0.1\n2|\n3|")
+    target.options.misfits = MisfitPolicies()
+    try target.trail.transaction { try target.trail.insert("t", [4, "there"]) }
+    let error = failure { try target.replay() }
+    #expect(error?.code == .valueMisfit)
+    #expect(error?.message.contains("row id='4'") == true && error?.message.contains("column a") == true)
+  }
+}
