@@ -83,7 +83,7 @@ struct PostgresDraft {
     }
     target.foreignKeys = foreignKeys()
     let indexes = indexes(target)
-    target.uniques = source.uniques
+    target.uniques = source.uniques.filter { isUnambiguous($0) && Set($0) != Set(source.key) }
     target.createText = createText(target, uniques: indexes.constraints)
     target.objects = indexes.objects
     noteWhatIsLeft()

@@ -277,4 +277,32 @@ import Testing
     try made.replay()
     #expect(try made.rows("SELECT id FROM t") == [[2]])
   }
+
+  @Test func `side tables of an older version are brought up to date`() throws {
+    let made = try Handmade(TempFolder())
+    try made.run(
+      """
+      CREATE TABLE cairn_checkpoint(trail TEXT PRIMARY KEY, trail_id BLOB, segment INTEGER, offset INTEGER,
+        chain BLOB, number INTEGER, applied_at INTEGER, version INTEGER) WITHOUT ROWID;
+      CREATE TABLE cairn_table(name TEXT PRIMARY KEY COLLATE NOCASE, created INTEGER, refreshing INTEGER,
+        existing TEXT) WITHOUT ROWID;
+      INSERT INTO cairn_table VALUES ('old', 1, 0, 'overwrite');
+      """)
+    try begin(made, table("t", [("id", "integer")], key: ["id"]), [row("1")])
+    #expect(try made.rows("SELECT name, source FROM cairn_table ORDER BY name") == [["old", ""], ["t", "public.t"]])
+  }
+
+  @Test func `more rows than can wait go by each other as they come`() throws {
+    let made = try Handmade(TempFolder())
+    let schema = table("t", [("id", "integer"), ("place", "integer")], key: ["id"], uniques: [[1]])
+    let count = 12_000
+    try begin(made, schema, (1...count).map { row(String($0), String($0)) })
+    try made.transaction {
+      for id in 1...count { try made.update("t", to: part(String(id), String(id + 1))) }
+    }
+    try made.replay()
+    #expect(
+      try made.rows("SELECT count(*), min(place), max(place), sum(place - id) FROM t")
+        == [[.integer(Int64(count)), 2, .integer(Int64(count + 1)), .integer(Int64(count))]])
+  }
 }
