@@ -67,6 +67,7 @@ package final class PostgresApply {
   /// set, until the trail's end is reached.
   package func run(stop: StopSignal, drain: StopSignal) throws {
     connection?.interrupt = stop.descriptor
+    defer { close() }
     var conflicts = 0
     var awaySince: Int64?
     var wait: Int64 = 100
@@ -86,7 +87,7 @@ package final class PostgresApply {
         if isLast { return }
         _ = try replay.reader.wait(milliseconds: drain.isSet ? 0 : 1000, also: drain.descriptor)
       } catch is Stopped {
-        return forget()
+        return
       } catch let error as PostgresError {
         forget()
         if stop.isSet { return }
@@ -112,12 +113,8 @@ package final class PostgresApply {
         if stop.wait(milliseconds: Int32(wait)) { return }
         wait = min(wait * 2, Self.waitMillisecondsMax)
         if Clock.monotonicMilliseconds - (awaySince ?? 0) > Self.awayMillisecondsMax { throw error }
-      } catch {
-        forget()
-        throw error
       }
     }
-    forget()
   }
 
   /// One group; carefully again where it was not taken as a whole.
@@ -138,6 +135,12 @@ package final class PostgresApply {
     guard options.purgesTrail, replay.position.segment > purgedBelow else { return }
     purgedBelow = replay.position.segment
     _ = try Trail.purge(folder: folder, below: replay.position)
+  }
+
+  /// The replication origin is free for another session then.
+  private func close() {
+    forget()
+    connection = nil
   }
 
   private func forget() {

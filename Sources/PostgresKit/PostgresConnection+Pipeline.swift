@@ -74,14 +74,12 @@ extension PostgresConnection {
   /// Sends what is queued as far as the server takes it, and reads what it has answered: neither side may wait for the
   /// other with full buffers.
   package func pump() throws {
+    var isCancelled = false
     while true {
       let rest = PQflush(handle)
       if rest < 0 { throw failure("pipeline") }
       guard rest == 1 || PQisBusy(handle) == 1 else { return }
-      var entry = pollfd(
-        fd: PQsocket(handle), events: Int16(POLLIN) | (rest == 1 ? Int16(POLLOUT) : 0), revents: 0)
-      guard entry.fd >= 0 else { throw failure("pipeline") }
-      _ = poll(&entry, 1, 1000)
+      try waitForServer("pipeline", sending: rest == 1, &isCancelled)
       guard PQconsumeInput(handle) == 1 else { throw failure("pipeline") }
     }
   }

@@ -205,20 +205,22 @@ package final class PostgresConnection {
     var isCancelled = false
     while PQisBusy(handle) == 1 {
       if PQflush(handle) < 0 { throw failure(sql) }
-      try waitForInput(sql, &isCancelled)
+      try waitForServer(sql, &isCancelled)
       guard PQconsumeInput(handle) == 1 else { throw failure(sql) }
     }
     return PQgetResult(handle)
   }
 
-  private func waitForInput(_ sql: String, _ isCancelled: inout Bool) throws {
+  /// Waits until the socket is ready, a second at most. Where the wait is to end, what runs is cancelled, and again a
+  /// moment later: the first request may have come before the statement began.
+  func waitForServer(_ sql: String, sending: Bool = false, _ isCancelled: inout Bool) throws {
     var entries = [
-      pollfd(fd: PQsocket(handle), events: Int16(POLLIN), revents: 0),
+      pollfd(fd: PQsocket(handle), events: Int16(POLLIN) | (sending ? Int16(POLLOUT) : 0), revents: 0),
       pollfd(fd: isCancelled ? -1 : interrupt, events: Int16(POLLIN), revents: 0),
     ]
     guard PQsocket(handle) >= 0 else { throw failure(sql) }
-    let isQuiet = poll(&entries, 2, 1000) == 0
-    let isUnwanted = isQuiet && !isCancelled && !(onWait?() ?? true)
+    let isQuiet = poll(&entries, 2, isCancelled ? 200 : 1000) == 0
+    let isUnwanted = isQuiet && (isCancelled || !(onWait?() ?? true))
     guard entries[1].revents != 0 || isUnwanted else { return }
     isCancelled = true
     cancel()
