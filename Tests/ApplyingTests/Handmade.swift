@@ -42,11 +42,11 @@ final class Handmade {
   }
 
   /// One transaction of the trail, synced.
-  func transaction(_ body: () throws -> Void) throws {
+  func transaction(isSynced: Bool = true, _ body: () throws -> Void) throws {
     _ = try writer.begin(TransactionHeader(commitTime: Clock.system.microseconds()))
     try body()
     try writer.commit()
-    _ = try writer.sync()
+    if isSynced { _ = try writer.sync() }
   }
 
   // MARK: Records, inside of a transaction
