@@ -51,6 +51,8 @@ final class MappedTable {
   let alwaysIdentity: ColumnMask
   /// Made text for values that did not fit: older rows are not spelled as the source spells them.
   let widened: ColumnMask
+  /// Rows came since the sequence of its identity column was looked after.
+  var hasNewKeys = true
   private let names: [String]
   private var statements: [Shape: PostgresStatement] = [:]
   private let number: Int

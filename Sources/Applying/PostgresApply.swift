@@ -107,9 +107,11 @@ package final class PostgresApply {
         // Others may be waiting for the same: not all of them come back at once.
         if stop.wait(milliseconds: Int32(wait + Int64.random(in: 0...wait / 2))) { return }
         wait = min(wait * 2, Self.waitMillisecondsMax)
-      } catch let error as CairnError where error.code == .databaseBusy && awaySince != nil {
-        // The session that was cut off still holds the replication origin.
-        connection = nil
+      } catch let error as CairnError
+        where awaySince != nil && [.databaseBusy, .databaseReadOnly].contains(error.code)
+      {
+        // The session that was cut off still holds the replication origin, or a standby is not yet promoted.
+        close()
         if stop.wait(milliseconds: Int32(wait)) { return }
         wait = min(wait * 2, Self.waitMillisecondsMax)
         if Clock.monotonicMilliseconds - (awaySince ?? 0) > Self.awayMillisecondsMax { throw error }
@@ -121,7 +123,13 @@ package final class PostgresApply {
   private func step(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     do {
       guard try replay.applyAvailable(stop) else { return false }
-    } catch is PostgresSink.Fault {
+    } catch let fault as PostgresSink.Fault {
+      guard !replay.isCareful else {
+        throw fault.error
+          ?? PostgresError(
+            sqlState: "", message: "a statement of cairn touched no row", place: replay.connection.place,
+            isConnectionLost: false)
+      }
       carefulThrough = max(replay.number, 1)
       forget()
       return true
@@ -152,6 +160,12 @@ package final class PostgresApply {
     if let replay { return replay }
     let connection = try self.connection ?? PostgresApplySession.open(uri, trail: name)
     connection.interrupt = stop?.descriptor ?? -1
+    let progress = self.progress
+    connection.onWait = {
+      // Somebody's long transaction: it is told, and waited for.
+      progress.update { $0.isWaitingForLock = true }
+      return true
+    }
     self.connection = connection
     let applied = try PostgresTargetState(connection).checkpoint(of: name)?.number ?? 0
     let made = try PostgresReplay(

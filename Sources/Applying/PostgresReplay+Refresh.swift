@@ -97,6 +97,7 @@ extension PostgresReplay {
     before.removeAll()
     try encode(image, into: &after, table, isNew: true)
     copied += 1
+    table.hasNewKeys = true
     guard !isAlone else { return try insert(table) }
     if pieceTable == nil {
       try sink.settle()

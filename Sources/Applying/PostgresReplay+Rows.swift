@@ -49,6 +49,7 @@ extension PostgresReplay {
   }
 
   func insert(_ table: MappedTable) throws {
+    table.hasNewKeys = true
     if table.isWholeRow || !isLenient(table) { return try insertStrictly(table) }
     switch table.state.existing {
     case .keep: try write(table, .insert(.keeping), expecting: nil)
@@ -175,11 +176,9 @@ extension PostgresReplay {
   private func updateLeniently(_ table: MappedTable) throws {
     let isWhole = table.columns.indices.allSatisfy { after.gives($0) || before.gives($0) }
     if isTwin(table) {
-      let touched =
-        try write(table, .updateTwin(set: changed(table), nulls: nulls(table)), expecting: nil)
-      if isCareful, touched == 1 || !isWhole { return }
-      // Whether the row is there cannot be told before the answer: only a careful replay may go on from here.
-      guard isCareful else { throw PostgresSink.Fault(error: nil) }
+      // Whether the row is there cannot be told before the answer: only a careful replay goes on from there.
+      let touched = try write(table, .updateTwin(set: changed(table), nulls: nulls(table)), expecting: 1)
+      if touched == 1 || !isWhole { return }
       fillAfter(table)
       return try insertStrictly(table)
     }

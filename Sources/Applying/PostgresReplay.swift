@@ -133,6 +133,7 @@ final class PostgresReplay {
       $0.tablesCopied += tablesCopied
       $0.misfitsNulled += misfitsNulled
       $0.isCaughtUp = false
+      $0.isWaitingForLock = false
     }
     (tablesCopied, misfitsNulled) = (0, 0)
   }

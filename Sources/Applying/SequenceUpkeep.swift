@@ -9,12 +9,8 @@ struct SequenceUpkeep {
   private static let margin: Int64 = 32
   private static let intervalMilliseconds: Int64 = 2000
 
-  private struct Identity {
-    let table: String
-    let column: String
-  }
   private var carried: [String: SequenceState] = [:]
-  private var identities: [String: Identity] = [:]
+  private var identities: [String: MappedTable] = [:]
   private var keptUpAt: Int64 = 0
 
   mutating func note(_ sequence: SequenceState) {
@@ -26,8 +22,7 @@ struct SequenceUpkeep {
     guard table.source.engine == .sqlite, table.key.count == 1, let index = table.key.first,
       table.columns[index].identity != .none
     else { return }
-    let column = table.columns[index].name
-    identities[table.target.qualifiedName] = Identity(table: table.target.qualifiedName, column: column)
+    identities[table.target.qualifiedName] = table
   }
 
   /// Before the commit: a sequence that is ahead of a transaction which is rolled back harms nobody.
@@ -61,14 +56,16 @@ struct SequenceUpkeep {
     let now = Clock.monotonicMilliseconds
     guard !identities.isEmpty, isLast || now - keptUpAt > Self.intervalMilliseconds else { return }
     keptUpAt = now
-    for identity in identities.values {
+    for (name, table) in identities {
+      guard table.hasNewKeys, let column = table.key.first.map({ table.columns[$0].name }) else { continue }
+      table.hasNewKeys = false
       do {
         try connection.query(
           """
           SELECT setval(s.name, m.value) FROM (SELECT pg_get_serial_sequence($1, $2)::regclass AS name) s,
-            (SELECT max(\(identity.column.quotedName)) AS value FROM \(identity.table)) m
+            (SELECT max(\(column.quotedName)) AS value FROM \(name)) m
           WHERE m.value > coalesce(pg_sequence_last_value(s.name), 0)
-          """, [identity.table, identity.column])
+          """, [name, column])
       } catch let error as PostgresError where !error.isServerGone && !error.isCancelled {
         // Dropped or renamed since: nothing depends on it any more.
         continue

@@ -3,6 +3,9 @@ import Changes
 import Glibc
 
 extension PostgresConnection {
+  /// Of what COPY sends, so much is in libpq's hands at a time.
+  private static let sliceBytes = 1 << 20
+
   /// Runs a `COPY … TO STDOUT`; `line` gets each row as the server sends it, without copying: with COPY's text format a
   /// line and its line feed. Valid only during the call. An error of `line` cancels the COPY.
   package func copyOut(_ sql: String, _ line: (UnsafeRawBufferPointer) throws -> Void) throws {
@@ -45,8 +48,21 @@ extension PostgresConnection {
   /// Sends bytes of COPY's text format; row borders need not be kept. What the server thinks of them is told at the end.
   package func sendCopy(_ bytes: UnsafeRawBufferPointer) throws {
     guard !bytes.isEmpty else { return }
-    guard PQputCopyData(handle, bytes.baseAddress?.assumingMemoryBound(to: CChar.self), Int32(bytes.count)) == 1 else {
-      throw failure("COPY")
+    // Nonblocking, so that a wait for a lock on the way can be ended.
+    _ = PQsetnonblocking(handle, 1)
+    defer { _ = PQsetnonblocking(handle, 0) }
+    var isCancelled = false
+    for start in stride(from: 0, to: bytes.count, by: Self.sliceBytes) {
+      let slice = UnsafeRawBufferPointer(rebasing: bytes[start..<min(bytes.count, start + Self.sliceBytes)])
+      guard PQputCopyData(handle, slice.baseAddress?.assumingMemoryBound(to: CChar.self), Int32(slice.count)) == 1
+      else { throw failure("COPY") }
+      while true {
+        let rest = PQflush(handle)
+        if rest < 0 { throw failure("COPY") }
+        if rest == 0 { break }
+        try waitForServer("COPY", sending: true, &isCancelled)
+        guard PQconsumeInput(handle) == 1 else { throw failure("COPY") }
+      }
     }
   }
 

@@ -54,6 +54,18 @@ struct PostgresRowTests {
     #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|b\n5|good")
   }
 
+  @Test func `a long COPY that is refused at its beginning names the row`() throws {
+    let target = try PostgresTarget()
+    try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "t", [[1, "a"]])
+    let text = Value.text(String(repeating: "long ", count: 400))
+    try target.trail.transaction { for n in 1...6000 { try target.trail.insert("t", [.integer(Int64(n)), text]) } }
+    let error = failure { try target.replay() }
+    #expect(error?.code == .rowExists && error?.message.contains("row id='1'") == true)
+    try target.psql("DELETE FROM t")
+    try target.replay()
+    #expect(try target.psql("SELECT count(*) FROM t") == "6000")
+  }
+
   @Test func `updates and deletes of rows that are missing or differ stop and name them`() throws {
     let target = try PostgresTarget()
     try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT, w TEXT)", "t", [[1, "a", "x"]])
