@@ -120,6 +120,7 @@ extension PostgresCapture {
 
   private func introduce(_ table: PostgresTable, _ reason: Refresh.Reason) throws {
     try openTransaction()
+    try free(table.schema, for: table.oid)
     var entry = shape(of: table)
     entry.refresh = reason
     entry.epoch = registry.nextEpoch()
@@ -127,6 +128,21 @@ extension PostgresCapture {
     registry.set(entry)
     try append(DDL(action: .create, before: 0, after: try id(of: entry), isRefreshed: true))
     relationChanged(table.oid)
+  }
+
+  /// Another table that had this name has not yet been told to have a new one: it steps aside.
+  private func free(_ name: TableSchema, for relation: UInt32) throws {
+    let holder = registry.tables.values.first {
+      $0.relation != relation && $0.schema.namespace == name.namespace && $0.schema.name == name.name
+    }
+    guard var holder else { return }
+    let before = try id(of: holder)
+    holder.epoch = registry.nextEpoch()
+    holder.schema.epoch = holder.epoch
+    holder.schema.name = "moving_\(holder.relation)_cairn"
+    registry.set(holder)
+    try append(DDL(action: .rename, before: before, after: try id(of: holder)))
+    relationChanged(holder.relation)
   }
 
   private func shape(of table: PostgresTable) -> PostgresRegistry.Table {
@@ -148,6 +164,7 @@ extension PostgresCapture {
     guard fresh != known else { return }
     guard fresh.schema != known.schema || fresh.types != known.types else { return registry.set(fresh) }
     try openTransaction()
+    try free(fresh.schema, for: fresh.relation)
     fresh.epoch = registry.nextEpoch()
     fresh.schema.epoch = fresh.epoch
     var before = try id(of: known)
