@@ -5,7 +5,7 @@ import PostgresKit
 // Changes of rows, as statements.
 extension PostgresReplay {
   func isLenient(_ table: MappedTable) -> Bool {
-    table.state.refreshing != nil || table.state.existing != .overwrite
+    table.state.refreshing != nil || table.state.existing != .overwrite || table.source.flags.contains(.partitioned)
   }
 
   func apply(_ change: ChangeView) throws {

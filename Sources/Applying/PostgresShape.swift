@@ -130,14 +130,18 @@ struct PostgresShape {
   }
 
   func foreignKeys(of mapped: TableSchema) -> [PostgresTargetState.Pending] {
-    mapped.foreignKeys.map { key in
+    var taken: Set<[Int]> = []
+    return mapped.foreignKeys.map { key in
       let columns = key.columns.map { mapped.columns[$0].name }
-      let name = Self.constraintName([mapped.name] + columns + ["fkey"])
+      // The same columns may reference two tables.
+      let more = taken.insert(key.columns).inserted ? [] : [key.table]
+      let name = Self.constraintName([mapped.name] + columns + more + ["fkey"])
       let references = key.references.isEmpty ? "" : "(\(key.references.map(\.quotedName).joined(separator: ",")))"
-      let actions = [("ON UPDATE", key.onUpdate), ("ON DELETE", key.onDelete)].filter {
-        !$0.1.isEmpty && $0.1 != "NO ACTION"
-      }
-      .map { " \($0.0) \($0.1)" }.joined()
+      let actions =
+        [("ON UPDATE", key.onUpdate), ("ON DELETE", key.onDelete)].filter {
+          !$0.1.isEmpty && $0.1 != "NO ACTION"
+        }
+        .map { " \($0.0) \($0.1)" }.joined() + key.timing.clause
       return .init(
         schema: mapped.namespace, table: mapped.name, kind: .foreignKey, name: name,
         statement:

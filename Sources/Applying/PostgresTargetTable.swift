@@ -14,6 +14,9 @@ struct PostgresTargetTable {
     var hasDefault: Bool
     var isGenerated: Bool
     var identity: TableSchema.Identity
+    /// Its default is the next value of a sequence of its own.
+    var isSerial: Bool
+    var isCounting: Bool { isSerial || identity != .none }
     /// Whether `IS NOT DISTINCT FROM` knows it; else values are compared as texts.
     var hasEquality: Bool
     /// The operator that a key is looked up by.
@@ -101,7 +104,8 @@ struct PostgresTargetTable {
             AND x.amopstrategy = 3
           JOIN pg_operator p ON p.oid = x.amopopr JOIN pg_namespace n ON n.oid = p.oprnamespace
           WHERE k.oid = t.oid AND t.typnamespace <> 'pg_catalog'::regnamespace LIMIT 1),
-        a.attcollation = 'pg_catalog."C"'::regcollation
+        a.attcollation = 'pg_catalog."C"'::regcollation,
+        a.atthasdef AND a.attgenerated = '' AND pg_get_serial_sequence(a.attrelid::regclass::text, a.attname) IS NOT NULL
       FROM pg_attribute a JOIN types t ON t.start = a.atttypid AND t.typtype <> 'd'
       WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
       """, [oid])
@@ -110,8 +114,9 @@ struct PostgresTargetTable {
       return Column(
         name: field[0], type: PostgresType(field[1], base: field[7]), castType: field[2], isNotNull: field[3] == "t",
         hasDefault: field[4] == "t", isGenerated: !field[5].isEmpty,
-        identity: field[6] == "a" ? .always : field[6] == "d" ? .byDefault : .none, hasEquality: field[8] == "t",
-        equality: field[9].isEmpty ? "=" : field[9], sortsByBytes: field[10] == "t")
+        identity: field[6] == "a" ? .always : field[6] == "d" ? .byDefault : .none,
+        isSerial: field[11] == "t", hasEquality: field[8] == "t", equality: field[9].isEmpty ? "=" : field[9],
+        sortsByBytes: field[10] == "t")
     }
   }
 

@@ -292,7 +292,7 @@ package final class SQLiteApply {
   }
 
   private func isLenient(_ table: TargetTable) -> Bool {
-    table.state.refreshing != nil || table.state.existing != .overwrite
+    table.state.refreshing != nil || table.state.existing != .overwrite || table.schema.flags.contains(.partitioned)
   }
 
   private func apply(_ change: ChangeView) throws {

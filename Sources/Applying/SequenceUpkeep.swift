@@ -17,11 +17,9 @@ struct SequenceUpkeep {
     carried["\(sequence.namespace.quotedName).\(sequence.name.quotedName)"] = sequence
   }
 
-  /// The column that counts by itself, in a table of an SQLite source.
+  /// A table of an SQLite source with columns that count by themselves.
   mutating func note(_ table: MappedTable) {
-    guard table.source.engine == .sqlite, table.key.count == 1, let index = table.key.first,
-      table.columns[index].identity != .none
-    else { return }
+    guard table.source.engine == .sqlite, table.columns.contains(where: \.isCounting) else { return }
     identities[table.target.qualifiedName] = table
   }
 
@@ -56,20 +54,25 @@ struct SequenceUpkeep {
     let now = Clock.monotonicMilliseconds
     guard !identities.isEmpty, isLast || now - keptUpAt > Self.intervalMilliseconds else { return }
     keptUpAt = now
-    for (name, table) in identities {
-      guard table.hasNewKeys, let column = table.key.first.map({ table.columns[$0].name }) else { continue }
-      table.hasNewKeys = false
-      do {
-        try connection.query(
-          """
-          SELECT setval(s.name, m.value) FROM (SELECT pg_get_serial_sequence($1, $2)::regclass AS name) s,
-            (SELECT max(\(column.quotedName)) AS value FROM \(name)) m
-          WHERE m.value > coalesce(pg_sequence_last_value(s.name), 0)
-          """, [name, column])
-      } catch let error as PostgresError where !error.isServerGone && !error.isCancelled {
-        // Dropped or renamed since: nothing depends on it any more.
-        continue
-      }
+    for (name, table) in identities where table.hasNewKeys {
+      // The highest value of a column that is no key is found by reading the table.
+      let key = table.key.count == 1 ? table.key.first : nil
+      let columns = table.columns.indices.filter { table.columns[$0].isCounting && (isLast || $0 == key) }
+      table.hasNewKeys = columns.count < table.columns.count(where: \.isCounting)
+      for column in columns { try keepUp(name, table.columns[column].name, connection) }
+    }
+  }
+
+  private func keepUp(_ table: String, _ column: String, _ connection: PostgresConnection) throws {
+    do {
+      try connection.query(
+        """
+        SELECT setval(s.name, m.value) FROM (SELECT pg_get_serial_sequence($1, $2)::regclass AS name) s,
+          (SELECT max(\(column.quotedName)) AS value FROM \(table)) m
+        WHERE m.value > coalesce(pg_sequence_last_value(s.name), 0)
+        """, [table, column])
+    } catch let error as PostgresError where !error.isServerGone && !error.isCancelled {
+      // Dropped or renamed since: nothing depends on it any more.
     }
   }
 }

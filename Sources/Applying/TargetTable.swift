@@ -20,7 +20,7 @@ final class TargetTable {
     case insert(Insertion)
     /// By the key alone (`isChecked` false), or also by every other value of the row before.
     case delete(isChecked: Bool)
-    case update(columns: UInt64, isChecked: Bool, replaces: Bool)
+    case update(columns: ColumnMask, isChecked: Bool, replaces: Bool)
     case probe
     /// Rows that SQL takes for equal to the row before.
     case twins
@@ -89,12 +89,10 @@ final class TargetTable {
   /// `after` holds values for the columns that change; the others are unchanged.
   func update(_ before: [ColumnView], _ after: [ColumnView], isChecked: Bool) throws -> Int64 {
     let whole = isWholeRow(before)
-    var mask: UInt64 = 0
-    if names.count > 64 {
-      mask = .max
-    } else {
-      for (index, column) in after.enumerated() where !column.isUnchanged { mask |= 1 << UInt64(index) }
-    }
+    var mask = ColumnMask()
+    for (index, column) in after.enumerated() where !column.isUnchanged { mask.insert(index) }
+    // Nothing changed that is told: the row is only looked for.
+    if mask.isEmpty, let given = before.indices.first(where: { !before[$0].isUnchanged }) { mask.insert(given) }
     let isFull = !before.contains { $0.isUnchanged }
     let checks = (isChecked && isFull) || whole
     let twin = whole ? try twin(of: before) : nil
@@ -106,7 +104,7 @@ final class TargetTable {
     } else {
       try bind(before, to: statement, all: checks)
     }
-    for (index, column) in after.enumerated() where names.count > 64 || mask & (1 << UInt64(index)) != 0 {
+    for (index, column) in after.enumerated() where mask.contains(index) {
       try statement.bind(column.isUnchanged ? before[index] : column, at: names.count + index + 1)
     }
     return try run(statement)
@@ -193,7 +191,7 @@ final class TargetTable {
     case .delete(let isChecked):
       return "DELETE FROM \(table) WHERE \(condition(isChecked, isWholeRow))"
     case .update(let mask, let isChecked, let replaces):
-      let set = names.indices.filter { names.count > 64 || mask & (1 << UInt64($0)) != 0 }
+      let set = names.indices.filter { mask.contains($0) }
         .map { "\(names[$0]) = \(after[$0])" }
       let clause = replaces ? " OR REPLACE" : ""
       return "UPDATE\(clause) \(table) SET \(set.joined(separator: ",")) WHERE \(condition(isChecked, isWholeRow))"

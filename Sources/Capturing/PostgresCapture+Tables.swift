@@ -149,6 +149,7 @@ extension PostgresCapture {
     PostgresRegistry.Table(
       relation: table.oid, epoch: 0, schema: table.schema,
       types: table.types.map { .init(oid: $0.oid, modifier: $0.modifier) }, isPartitioned: table.isPartitioned,
+      partitions: table.partitions,
       sequences: table.sequences.map { .init(namespace: $0.namespace, name: $0.name) })
   }
 
@@ -162,7 +163,15 @@ extension PostgresCapture {
     fresh.refresh = known.refresh
     fresh.copyNotBefore = known.copyNotBefore
     guard fresh != known else { return }
-    guard fresh.schema != known.schema || fresh.types != known.types else { return registry.set(fresh) }
+    // Rows came or went with a partition, or with its TRUNCATE, of which the stream says nothing.
+    if fresh.partitions != known.partitions, fresh.refresh == nil {
+      fresh.refresh = .lostChanges
+      relationChanged(fresh.relation)
+    }
+    guard fresh.schema != known.schema || fresh.types != known.types else {
+      registryChanged()
+      return registry.set(fresh)
+    }
     try openTransaction()
     try free(fresh.schema, for: fresh.relation)
     fresh.epoch = registry.nextEpoch()
@@ -312,6 +321,8 @@ extension PostgresCapture {
         UNION ALL SELECT concat_ws(' ', a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, a.attnotnull,
           a.attidentity, a.attgenerated, a.atthasdef) FROM pg_attribute AS a JOIN t ON t.oid = a.attrelid
           WHERE a.attnum > 0 AND NOT a.attisdropped
+        UNION ALL SELECT 'p' || p.relid || ':' || pg_relation_filenode(p.relid) FROM t,
+          pg_partition_tree(t.oid::regclass) AS p WHERE t.relkind = 'p' AND p.isleaf
         UNION ALL SELECT 'i' || i.indexrelid || i.indisvalid FROM pg_index AS i JOIN t ON t.oid = i.indrelid
         UNION ALL SELECT 'd' || d.oid || d.xmin FROM pg_attrdef AS d JOIN t ON t.oid = d.adrelid
         UNION ALL SELECT 'c' || c.oid || c.conname FROM pg_constraint AS c JOIN t ON t.oid = c.conrelid) AS all_of_it(x)

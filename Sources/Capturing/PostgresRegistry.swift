@@ -16,6 +16,8 @@ struct PostgresRegistry {
     var schema: TableSchema
     var types: [ColumnType]
     var isPartitioned = false
+    /// As in ``PostgresTable/partitions``.
+    var partitions: [String] = []
     /// Why it is to be copied; nil when it has been.
     var refresh: Refresh.Reason?
     /// Transactions before this one may have changed it without being told: wait for their end before copying.
@@ -73,6 +75,8 @@ struct PostgresRegistry {
       writer.append(table.refresh?.rawValue ?? 0)
       writer.appendFixed(table.copyNotBefore)
       writer.append(table.isPartitioned ? 1 : 0)
+      writer.appendVarint(UInt64(table.partitions.count))
+      for partition in table.partitions { writer.appendString(partition) }
       writer.append(table.schema)
       writer.appendVarint(UInt64(table.types.count))
       for type in table.types {
@@ -106,9 +110,11 @@ struct PostgresRegistry {
       let refresh = Refresh.Reason(rawValue: try r.readByte())
       let notBefore: UInt64 = try r.readFixed()
       let isPartitioned = try r.readByte() == 1
+      var partitions: [String] = []
+      for _ in 0..<(try r.readCount()) { partitions.append(try r.readString()) }
       var table = Table(
         relation: relation, epoch: epoch, schema: try r.readSchema(), types: [], isPartitioned: isPartitioned,
-        refresh: refresh, copyNotBefore: notBefore)
+        partitions: partitions, refresh: refresh, copyNotBefore: notBefore)
       for _ in 0..<(try r.readCount()) {
         table.types.append(.init(oid: try r.readFixed(), modifier: try r.readFixed()))
       }

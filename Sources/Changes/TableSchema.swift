@@ -50,8 +50,10 @@ package struct TableSchema: Equatable, Sendable {
     package var references: [String]
     package var onUpdate: String
     package var onDelete: String
+    package var timing: Timing
     package init(
-      columns: [Int], namespace: String = "", table: String, references: [String], onUpdate: String, onDelete: String
+      columns: [Int], namespace: String = "", table: String, references: [String], onUpdate: String, onDelete: String,
+      timing: Timing = .immediate
     ) {
       self.columns = columns
       self.namespace = namespace
@@ -59,6 +61,23 @@ package struct TableSchema: Equatable, Sendable {
       self.references = references
       self.onUpdate = onUpdate
       self.onDelete = onDelete
+      self.timing = timing
+    }
+
+    /// When it is checked.
+    package enum Timing: UInt8, Sendable {
+      case immediate = 0
+      case deferrable = 1
+      case deferred = 2
+
+      /// As a clause of PostgreSQL, with a space before it.
+      package var clause: String {
+        switch self {
+        case .immediate: ""
+        case .deferrable: " DEFERRABLE"
+        case .deferred: " DEFERRABLE INITIALLY DEFERRED"
+        }
+      }
     }
   }
 
@@ -82,6 +101,8 @@ package struct TableSchema: Equatable, Sendable {
     /// A key column may hold NULL; such rows are told apart by the whole row.
     package static let nullableKey = Flags(rawValue: 8)
     package static let autoincrement = Flags(rawValue: 16)
+    /// PostgreSQL: rows may come and go with partitions, without a change of their own; a copy follows then.
+    package static let partitioned = Flags(rawValue: 32)
   }
 
   package var epoch: UInt64
@@ -163,7 +184,10 @@ extension ByteWriter {
       appendString(column.baseType)
       append(column.identity.rawValue)
     }
-    for key in schema.foreignKeys { appendString(key.namespace) }
+    for key in schema.foreignKeys {
+      appendString(key.namespace)
+      append(key.timing.rawValue)
+    }
     append(schema.original == nil ? 0 : 1)
     if let original = schema.original { append(original) }
   }
@@ -223,7 +247,14 @@ extension ByteReader {
       }
       schema.columns[index].identity = identity
     }
-    for index in schema.foreignKeys.indices { schema.foreignKeys[index].namespace = try readString() }
+    for index in schema.foreignKeys.indices {
+      schema.foreignKeys[index].namespace = try readString()
+      let at = offset
+      guard let timing = TableSchema.ForeignKey.Timing(rawValue: try readByte()) else {
+        throw DecodingError(offset: at, problem: "timing of foreign key is unknown")
+      }
+      schema.foreignKeys[index].timing = timing
+    }
     let at = offset
     if try readByte() == 1 {
       guard !isOriginal else { throw DecodingError(offset: at, problem: "an original has an original") }

@@ -50,6 +50,8 @@ package struct ColumnContract: Equatable, Sendable {
   }
 
   private static func verdict(_ column: TableSchema.Column, _ type: PostgresType, _ original: Bool) -> Verdict {
+    // What came from there has its spaces already; what a program writes here has not.
+    if original, case .bpchar = type.kind { return change(type) }
     if original { return .lossless }
     let declared = column.declaredType.uppercased()
     let isOpen = declared.isEmpty || declared == "ANY"

@@ -21,7 +21,8 @@ struct SQLiteDraft {
     try TableMapping.checkColumns(source) { $0.asciiLowercased }
     let key = source.key
     var target = TableSchema(
-      epoch: source.epoch, engine: .sqlite, name: name, flags: source.flags.intersection([.wholeRow, .nullableKey]),
+      epoch: source.epoch, engine: .sqlite, name: name,
+      flags: source.flags.intersection([.wholeRow, .nullableKey, .partitioned]),
       columns: [])
     for column in source.columns {
       target.columns.append(
@@ -34,7 +35,7 @@ struct SQLiteDraft {
     target.foreignKeys = source.foreignKeys.map { key in
       .init(
         columns: key.columns, table: NamePolicy.sqliteName(namespace: key.namespace, name: key.table),
-        references: key.references, onUpdate: key.onUpdate, onDelete: key.onDelete)
+        references: key.references, onUpdate: key.onUpdate, onDelete: key.onDelete, timing: key.timing)
     }
     target.createText = createText(target)
     target.objects = indexes(uniques: target.uniques + [key])

@@ -93,9 +93,9 @@ package struct TableMapping: Sendable {
 
   static let actions: Set<String> = ["CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT"]
 
-  /// ` ON UPDATE … ON DELETE …`, as far as it is not the default.
+  /// ` ON UPDATE … ON DELETE … DEFERRABLE …`, as far as it is not the default.
   static func actions(of key: TableSchema.ForeignKey) -> String {
     (actions.contains(key.onUpdate) ? " ON UPDATE \(key.onUpdate)" : "")
-      + (actions.contains(key.onDelete) ? " ON DELETE \(key.onDelete)" : "")
+      + (actions.contains(key.onDelete) ? " ON DELETE \(key.onDelete)" : "") + key.timing.clause
   }
 }

@@ -8,6 +8,8 @@ package struct PostgresTable: Sendable {
   /// Type and modifier of each of the schema's columns, as a relation message gives them.
   package var types: [(oid: UInt32, modifier: Int32)]
   package var isPartitioned: Bool
+  /// Its partitions that hold rows, each with the file that holds them: another file means that rows came or went.
+  package var partitions: [String] = []
   /// Rows as the planner believes; 0 where it never looked.
   package var estimatedRows: UInt64
   /// What the owner can do, this role can.
@@ -134,6 +136,10 @@ private struct CatalogReader {
     }
     let sequences = try connection.query(Self.sequencesSQL, [oid])
     table.sequences = sequences.map { ($0[0] ?? "", $0[1] ?? "") }
+    if table.isPartitioned { try readPartitions(of: &table, oid) }
+    if numbers.isEmpty {
+      table.refusal = .init(reason: "it has no column that could be captured", mend: "", isHarmless: true)
+    }
     if text(3) == "f" {
       table.refusal = .init(reason: "it is a foreign table, whose changes are not logged", mend: "", isHarmless: true)
     }
@@ -151,6 +157,29 @@ private struct CatalogReader {
     let script = TableScript(table: table, columns: columns, indexes: indexes.map(\.constraint))
     table.schema.createText = try script.text(connection, &types, sequences)
     return table
+  }
+
+  /// Updates of a partition need an identity of its own.
+  private func readPartitions(of table: inout PostgresTable, _ oid: String) throws {
+    table.schema.flags.insert(.partitioned)
+    let leaves = try connection.query(
+      """
+      SELECT c.oid || ':' || pg_relation_filenode(c.oid), n.nspname, c.relname,
+        CASE c.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (SELECT 1 FROM pg_index AS i
+          WHERE i.indrelid = c.oid AND i.indisvalid
+            AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END
+      FROM pg_partition_tree($1::oid::regclass) AS p JOIN pg_class AS c ON c.oid = p.relid
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE p.isleaf AND c.relkind IN ('r', 'f') ORDER BY c.oid
+      """, [oid])
+    table.partitions = leaves.map { $0[0] ?? $0[2] ?? "" }
+    if let leaf = leaves.first(where: { $0[3] == "f" }) {
+      let name = "\((leaf[1] ?? "").quotedName).\((leaf[2] ?? "").quotedName)"
+      table.refusal = .init(
+        reason:
+          "its partition \(leaf[2] ?? "") has no replica identity, so PostgreSQL would refuse the program's own UPDATE and DELETE",
+        mend: "ALTER TABLE \(name) REPLICA IDENTITY FULL", isHarmless: false)
+    }
   }
 
   /// The replica identity: by which columns an update or delete names its row.
@@ -191,7 +220,8 @@ private struct CatalogReader {
       return .init(
         columns: columns, namespace: row[1] ?? "", table: row[2] ?? "",
         references: (row[3] ?? "").split(separator: "\u{1f}").map(String.init),
-        onUpdate: actions[row[4] ?? ""] ?? "NO ACTION", onDelete: actions[row[5] ?? ""] ?? "NO ACTION")
+        onUpdate: actions[row[4] ?? ""] ?? "NO ACTION", onDelete: actions[row[5] ?? ""] ?? "NO ACTION",
+        timing: row[6] == "t" ? .deferred : row[7] == "t" ? .deferrable : .immediate)
     }
   }
 
@@ -246,7 +276,7 @@ private struct CatalogReader {
     SELECT array_to_string(co.conkey, ' '), n.nspname, c.relname,
       (SELECT string_agg(a.attname, E'\\x1f' ORDER BY k.place) FROM unnest(co.confkey) WITH ORDINALITY AS k(n, place)
         JOIN pg_attribute AS a ON a.attrelid = co.confrelid AND a.attnum = k.n),
-      co.confupdtype, co.confdeltype
+      co.confupdtype, co.confdeltype, co.condeferred, co.condeferrable
     FROM pg_constraint AS co JOIN pg_class AS c ON c.oid = co.confrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE co.conrelid = $1::oid AND co.contype = 'f' AND co.conparentid = 0 ORDER BY co.conname
     """

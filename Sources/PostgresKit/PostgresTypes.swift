@@ -69,12 +69,15 @@ package struct PostgresTypes {
       return needed + place + [Self.guarded("CREATE TYPE \(type) AS (\(list))")]
     case "r", "m":
       let ranges = try connection.query(
-        "SELECT r.rngsubtype, format_type(r.rngsubtype, NULL), quote_ident(n.nspname) || '.' || quote_ident(t.typname), quote_ident(m.typname), m.typnamespace::regnamespace FROM pg_range AS r JOIN pg_type AS t ON t.oid = r.rngtypid JOIN pg_namespace AS n ON n.oid = t.typnamespace JOIN pg_type AS m ON m.oid = r.rngmultitypid WHERE r.rngtypid = $1::oid OR r.rngmultitypid = $1::oid",
+        "SELECT r.rngsubtype, format_type(r.rngsubtype, NULL), quote_ident(n.nspname) || '.' || quote_ident(t.typname), quote_ident(m.typname), m.typnamespace::regnamespace, CASE WHEN r.rngcollation <> s.typcollation THEN quote_ident(cn.nspname) || '.' || quote_ident(co.collname) END, CASE WHEN pn.nspname = 'pg_catalog' THEN quote_ident(pr.proname) END FROM pg_range AS r JOIN pg_type AS t ON t.oid = r.rngtypid JOIN pg_namespace AS n ON n.oid = t.typnamespace JOIN pg_type AS m ON m.oid = r.rngmultitypid JOIN pg_type AS s ON s.oid = r.rngsubtype LEFT JOIN pg_collation AS co ON co.oid = r.rngcollation LEFT JOIN pg_namespace AS cn ON cn.oid = co.collnamespace LEFT JOIN pg_proc AS pr ON pr.oid = r.rngsubdiff LEFT JOIN pg_namespace AS pn ON pn.oid = pr.pronamespace WHERE r.rngtypid = $1::oid OR r.rngmultitypid = $1::oid",
         [oid])
       guard let range = ranges.first else { return [] }
+      let options = [("COLLATION", range[5]), ("SUBTYPE_DIFF", range[6])].compactMap { name, value in
+        value.map { ", \(name) = \($0)" }
+      }.joined()
       let multirange = "MULTIRANGE_TYPE_NAME = \(range[4] ?? "").\(range[3] ?? "")"
       return try script(of: range[0] ?? "") + place + [
-        Self.guarded("CREATE TYPE \(range[2] ?? "") AS RANGE (SUBTYPE = \(range[1] ?? ""), \(multirange))")
+        Self.guarded("CREATE TYPE \(range[2] ?? "") AS RANGE (SUBTYPE = \(range[1] ?? ""), \(multirange)\(options))")
       ]
     default: return place
     }

@@ -70,7 +70,8 @@ extension PostgresCapturing {
       try origin.take()
       let known = try origin.lastNumber
       try origin.run(
-        "ALTER TABLE a RENAME TO c; ALTER TABLE b RENAME TO a; ALTER TABLE c RENAME TO b; CREATE TABLE c(id int PRIMARY KEY)")
+        "ALTER TABLE a RENAME TO c; ALTER TABLE b RENAME TO a; ALTER TABLE c RENAME TO b; CREATE TABLE c(id int PRIMARY KEY)"
+      )
       try origin.take()
       var names: Set = ["a", "b"]
       for line in try origin.lines(from: known) {

@@ -98,7 +98,10 @@ struct Samples: CustomStringConvertible {
       writer.appendString(column.baseType)
       writer.append(column.identity.rawValue)
     }
-    for key in schema.foreignKeys { writer.appendString(key.namespace) }
+    for key in schema.foreignKeys {
+      writer.appendString(key.namespace)
+      writer.append(key.timing.rawValue)
+    }
     writer.append(UInt8(0))
     guard let original = schema.original else { return [writer.bytes.count] }
     var whole = ByteWriter(capacity: 1)
