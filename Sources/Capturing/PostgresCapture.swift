@@ -43,6 +43,9 @@ package final class PostgresCapture {
   private var isRegistrySaved = true
   var position: PostgresPosition
 
+  /// Of log that the server keeps for us without need.
+  private static let distanceBytesMax: UInt64 = 16 << 20
+
   // Of one connection
   var relations: [UInt32: PgOutput.Relation] = [:]
   var captured: [UInt32: Captured] = [:]
@@ -278,7 +281,11 @@ package final class PostgresCapture {
       switch try stream.next(milliseconds: canSync ? 0 : idleMilliseconds, interrupt: stop.descriptor) {
       case .data(let bytes): try take(PgOutput(bytes))
       case .keepalive(let end, let wantsReply):
-        if incoming == nil { try reach(end) }
+        if incoming == nil {
+          try reach(end)
+          // A server that shuts down asks until everything that it sent has been confirmed.
+          try appendProgressInTime(isDue: wantsReply)
+        }
         if wantsReply { try report() }
       case .nothing:
         if canSync { try sync() }
@@ -325,12 +332,7 @@ package final class PostgresCapture {
     if try lookAtCatalog() { return false }
     if chunk == nil {
       try appendSequences(isLast: false)
-      let now = Clock.monotonicMilliseconds
-      let distance = received.value - min(received.value, position.reached.value)
-      if distance > 16 << 20 || (distance > 0 && now - progressAt > 10_000) {
-        try appendProgress()
-        try sync()
-      }
+      try appendProgressInTime(isDue: false)
     }
     progress.update { $0.isCaughtUp = self.isFinished }
     return true
@@ -473,6 +475,15 @@ package final class PostgresCapture {
     hasUnsynced = true
     committedRegistry = registry
     progress.update { $0.transactions += 1 }
+  }
+
+  /// Keeps the slot moving where nothing of what the server logs is ours.
+  private func appendProgressInTime(isDue: Bool) throws {
+    guard received > position.reached, incoming == nil, !isTrailOpen else { return }
+    let isFar = received.value - position.reached.value > Self.distanceBytesMax
+    guard isDue || isFar || Clock.monotonicMilliseconds - progressAt > 10_000 else { return }
+    try appendProgress()
+    try sync()
   }
 
   private func appendProgress() throws {
