@@ -266,6 +266,8 @@ package final class PostgresConnection {
     var error = PostgresError(
       sqlState: field("C"), message: field("M"), place: place, isConnectionLost: PQstatus(handle) != CONNECTION_OK)
     if error.message.isEmpty { error.message = Self.line(PQresultErrorMessage(result)) }
+    // What has no SQLSTATE was not said by the server, but by libpq of its connection.
+    if error.sqlState.isEmpty { error.isConnectionLost = true }
     if error.message.isEmpty { error.message = "the connection was lost" }
     (error.detail, error.hint) = (field("D"), field("H"))
     (error.table, error.column, error.constraint) = (field("t"), field("c"), field("n"))
