@@ -347,7 +347,7 @@ package final class PostgresCapture {
       if let chunk, chunk.isPlaced, chunk.snapshot.shows(xid) { self.chunk?.isRaced = true }
       let transaction = PostgresPosition.Transaction(commit: commit, xid: xid, time: time)
       try checkExpected(transaction)
-      let isSkipped = position.last.map { commit <= $0.commit } ?? false
+      let isSkipped = commit < position.reached
       incoming = Incoming(transaction: transaction, isSkipped: isSkipped)
     case .origin(let name):
       // What our apply writes here started elsewhere.
@@ -463,6 +463,8 @@ package final class PostgresCapture {
   }
 
   private func endTransaction() throws {
+    // Also what was left out, since a chunk shows it, is not to come again behind that chunk.
+    if incoming == nil { position.reached = max(position.reached, received) }
     if let refresh = position.refresh {
       position.refresh?.wantsRows = wantedRows.contains { $0.relation == refresh.relation }
     }
@@ -487,7 +489,6 @@ package final class PostgresCapture {
   }
 
   private func appendProgress() throws {
-    position.reached = received
     try openTransaction()
     try endTransaction()
   }

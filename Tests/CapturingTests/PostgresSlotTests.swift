@@ -4,6 +4,7 @@ import PostgresKit
 import SystemKit
 import TestServers
 import Testing
+import Trails
 
 @testable import Capturing
 
@@ -153,6 +154,25 @@ extension PostgresCapturing {
         .split(separator: "\n").map(String.init)
       #expect(Set(found.values).symmetricDifference(expected).prefix(5).sorted() == [])
       #expect(found.count == expected.count)
+    }
+
+    @Test func `what a chunk shows does not come again behind it, whatever happens after it`() throws {
+      let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY)")
+      var inserted = LSN(0)
+      try origin.with { capture in
+        // In the stream, and left out of the trail: the copy is still to come.
+        inserted = try #require(LSN(origin.run("INSERT INTO t VALUES (1); SELECT pg_current_wal_insert_lsn()")))
+        try capture.run(stop: StopSignal(), untilCaughtUp: true)
+      }
+      let reader = try TrailReader.open(folder: origin.trailFolder, at: nil)
+      var (hasChunk, chunks) = (false, 0)
+      while let record = try reader.next() {
+        if case .refresh(let refresh) = record, case .chunk = refresh.event { hasChunk = true }
+        guard case .progress(let bytes, _) = record, hasChunk else { continue }
+        #expect(try PostgresPosition(decoding: bytes).reached >= inserted)
+        chunks += 1
+      }
+      #expect(chunks > 0)
     }
 
     @Test func `a copy that is cut goes on by its cursor`() throws {
