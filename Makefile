@@ -15,7 +15,7 @@ RELEASE_FLAGS = -c release --static-swift-stdlib
 help:
 	@echo 'make setup     install the libraries and tools that are missing (Debian packages; needs root or sudo)'
 	@echo 'make build     build $(RELEASE)'
-	@echo 'make demo      see it work: copy, follow, kill -9, detach; all in a temporary folder'
+	@echo 'make demo      see it work, SQLite and PostgreSQL: copy, follow, kill -9, detach; all in a temporary folder'
 	@echo 'make test      run the tests (long ones reduced)'
 	@echo 'make soak      run the tests, the long ones in full'
 	@echo 'make bench     measure what being captured costs a program, as a JSON line'

@@ -2,6 +2,7 @@
 # A private PostgreSQL server on a Unix socket, for tests and demos.
 #
 #     pgserver.sh start FOLDER [--while PID] [NAME=VALUE...]   makes a server in the empty or new FOLDER and starts it
+#     pgserver.sh restart FOLDER                               has it crash, and starts it again
 #     pgserver.sh stop FOLDER                                  ends it, and removes FOLDER
 #
 # The socket is in FOLDER, whose path must be short (a socket's path has at most 107 bytes); the superuser is
@@ -12,7 +13,7 @@
 set -euo pipefail
 export LC_ALL=C.UTF-8
 
-usage() { sed -n '4,5s/^# *//p' "$0" >&2; exit 64; }
+usage() { sed -n '4,6s/^# *//p' "$0" >&2; exit 64; }
 [ $# -ge 2 ] || usage
 what=$1 folder=$2
 shift 2
@@ -59,6 +60,9 @@ case $what in
       setsid sh -c 'while kill -0 "$1" 2>/dev/null && [ -d "$2" ]; do sleep 1; done; [ ! -d "$2" ] || exec "$0" stop "$2"' \
         "$(realpath "$0")" "$keeper" "$folder" >/dev/null 2>&1 </dev/null &
     fi
+    ;;
+  restart)
+    pg pg_ctl -D "$folder/data" -l "$folder/log" -m immediate -w -t 60 restart >/dev/null
     ;;
   stop)
     [ ! -d "$folder/data" ] || pg pg_ctl -D "$folder/data" -m immediate -w stop >/dev/null 2>&1 || true

@@ -1,84 +1,16 @@
 #!/bin/bash
-# What 'make demo' shows: a copy, live changes, kill -9, the trail, and a detach that leaves nothing behind.
+# What 'make demo' shows: a copy, live changes, kill -9, the trail, and a detach that leaves nothing behind; then the same
+# between SQLite and PostgreSQL (engines.sh).
 #
 #     docs/demo/run.sh PATH-OF-CAIRN
 #
 # Everything happens in a temporary folder, which is removed at the end. Exits 0 only if all is as it says.
-set -euo pipefail
-export LC_ALL=C
-exec </dev/null
-
 here=$(cd "$(dirname "$0")" && pwd)
-cairn=$(realpath "${1:-$here/../../.build/release/cairn}")
-compare=$(realpath "$here/../../Tests/Tools/compare.py")
-folder=$(mktemp -d "${TMPDIR:-/tmp}/cairn-demo.XXXXXX")
-pid=
-finish() {
-  if [ -n "$pid" ]; then kill -9 "$pid" 2>/dev/null || true; fi
-  rm -rf "$folder"
-}
-trap finish EXIT
-trap 'exit 130' INT TERM
-cd "$folder"
-
-bold= plain= dim=
-if [ -t 1 ] && [ -z "${NO_COLOR:-}" ]; then bold=$'\e[1m' dim=$'\e[2m' plain=$'\e[0m'; fi
-title() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
-command_line() { printf '%s$ %s%s\n' "$dim" "$*" "$plain"; }
-indent() { sed -e "s|$folder/||g" -e 's/^/  /'; }
-die() {
-  printf '\ndemo failed: %s\n' "$*" >&2
-  if [ -s cairn.log ]; then
-    echo "what cairn said:" >&2
-    tail -n 20 cairn.log >&2
-  fi
-  exit 1
-}
+. "$here/stage.sh"
 
 source_sql() { sqlite3 -bail -cmd '.timeout 5000' harbour.db "PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL; $1"; }
 target_sql() { sqlite3 -bail -readonly -cmd '.timeout 5000' copy.db "$1"; }
-microseconds() { echo "${EPOCHREALTIME/./}"; }
-milliseconds_since() { echo $((($(microseconds) - $1) / 1000)); }
-
-# until_target_says QUERY ANSWER: asks until it does; fails after 10 seconds.
-until_target_says() {
-  local began answer
-  began=$(microseconds)
-  while true; do
-    answer=$(target_sql "$1" 2>/dev/null || true)
-    if [ "$answer" = "$2" ]; then return 0; fi
-    if [ "$(milliseconds_since "$began")" -gt 10000 ]; then
-      die "the target answers '$answer' to '$1', not '$2'"
-    fi
-    kill -0 "$pid" 2>/dev/null || die "cairn has ended"
-  done
-}
-
-# change WHAT SQL QUERY ANSWER: runs SQL at the source and waits for the answer at the target.
-change() {
-  local began
-  printf '\n%s\n%s  %s%s\n' "$1" "$dim" "$2" "$plain"
-  source_sql "$2"
-  began=$(microseconds)
-  until_target_says "$3" "$4"
-  printf '  at the target after %3d ms: %s\n' "$(milliseconds_since "$began")" "$4"
-}
-
-start() {
-  : >cairn.log
-  "$cairn" replicate --from sqlite:harbour.db --to sqlite:copy.db --state state >cairn.log 2>&1 &
-  pid=$!
-}
-
-until_cairn_says() {
-  local began
-  began=$(microseconds)
-  until grep -q "$1" cairn.log; do
-    kill -0 "$pid" 2>/dev/null || die "cairn has ended"
-    if [ "$(milliseconds_since "$began")" -gt 15000 ]; then die "cairn does not say '$1'"; fi
-    sleep 0.02
-  done
-}
+start() { follow cairn sqlite:harbour.db sqlite:copy.db state; }
 
 until_caught_up() { until_target_says "SELECT count(*) FROM log_entry" "$(source_sql 'SELECT count(*) FROM log_entry')"; }
 
@@ -91,8 +23,8 @@ sqlite3 harbour.db .tables | indent
 title "2. Copy it, and follow it"
 command_line "cairn replicate --from sqlite:harbour.db --to sqlite:copy.db"
 start
-until_cairn_says following
-indent <cairn.log
+until_says cairn following
+said cairn | indent
 "$compare" harbour.db copy.db | indent || die "the copy differs"
 
 title "3. Changes, as the sqlite3 shell makes them"
@@ -129,9 +61,7 @@ waves="SELECT count(*) FROM log_entry WHERE author = 'storm'"
 sqlite3 -bail -cmd '.timeout 5000' -cmd 'PRAGMA synchronous = NORMAL' harbour.db <storm.sql &
 program=$!
 while [ "$(target_sql "$waves")" -lt 1000 ] && kill -0 "$program" 2>/dev/null; do :; done
-command_line "kill -9 $pid"
-kill -9 "$pid"
-wait "$pid" 2>/dev/null || true
+crash cairn
 printf '  waves at the target: %s\n' "$(target_sql "$waves")"
 printf '  at the source:       %s\n' "$(source_sql "$waves")"
 wait "$program" || die "the program met an error"
@@ -141,11 +71,9 @@ began=$(microseconds)
 start
 until_caught_up
 printf '  caught up after %d ms\n' "$(milliseconds_since "$began")"
-until_cairn_says following
-kill -TERM "$pid"
-wait "$pid" || die "cairn did not stop as it should"
-pid=
-indent <cairn.log
+until_says cairn following
+stop cairn
+said cairn | indent
 command_line "compare.py harbour.db copy.db      (knows nothing of cairn)"
 "$compare" harbour.db copy.db | indent || die "something was lost or doubled"
 
@@ -173,5 +101,7 @@ cmp before.txt after.txt || die "detach left something behind at the source"
 sqlite3 copy.db .schema | grep -q cairn_ && die "detach left something behind at the target"
 "$compare" harbour.db copy.db >/dev/null || die "detach touched rows"
 printf '  .schema before and after: the same %d bytes\n' "$(wc -c <after.txt)"
+
+. "$here/engines.sh"
 
 printf '\nAll was as it says, in %d s.\n' "$SECONDS"
