@@ -43,9 +43,14 @@ final class Bench {
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
   }
 
-  deinit {
+  /// Ends all that were started here.
+  func killAll() {
     for process in running { process.signal(SIGKILL) }
     running = []
+  }
+
+  deinit {
+    killAll()
     try? FileManager.default.removeItem(atPath: folder)
   }
 

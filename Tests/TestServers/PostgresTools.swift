@@ -64,6 +64,7 @@ struct PostgresTools: Sendable {
     // What the operator's environment says of servers, and of languages, is not meant for these.
     var environment = ProcessInfo.processInfo.environment.filter { !$0.key.hasPrefix("PG") && !$0.key.hasPrefix("LC_") }
     environment["LC_ALL"] = "C.UTF-8"
+    environment["PGCLIENTENCODING"] = "UTF8"
     let child = try Child(
       program, arguments, folder: folder, environment: environment, output: base + ".out", errors: base + ".err")
     child.wait(seconds: 300)

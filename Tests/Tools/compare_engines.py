@@ -369,7 +369,7 @@ def compare_rows(a, b, name, tables, pairs, report):
 
 def spelling_free(one, two):
     """Two texts that are one real in two spellings (text columns print reals as the writer does)."""
-    if one is None or two is None or one[0] != "text" or two[0] != "text":
+    if not (isinstance(one, tuple) and isinstance(two, tuple) and one[0] == two[0] == "text"):
         return False
     try:
         return b"e" in one[1] + two[1] and struct.pack(">d", float(one[1])) == struct.pack(">d", float(two[1]))

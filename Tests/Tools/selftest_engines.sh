@@ -54,6 +54,7 @@ two 1 "a missing row" "crew: only in A: row: id='200'" "DELETE FROM crew WHERE i
 two 1 "an extra row" "berth: only in B: row: quay='Z'" "INSERT INTO berth VALUES ('Z', 1, 1)"
 two 1 "how often equal rows occur" "tide: " "DELETE FROM tide WHERE ctid = (SELECT max(ctid) FROM tide)"
 two 1 "NULL against empty text" "column note: A '', B NULL" "UPDATE berth SET note = NULL WHERE note = '' AND number = 4"
+two 1 "empty text against another" "column note: A '', B 'x'" "UPDATE berth SET note = 'x' WHERE note = ''"
 two 1 "a trailing blank" "column note" "UPDATE berth SET note = 'crane 0 ' WHERE note = 'crane 0'"
 two 1 "one microsecond" "column registered" "UPDATE ship SET registered = registered + '1 microsecond' WHERE id = 5"
 two 1 "-0 against 0" "tide: " "UPDATE tide SET level_m = '-0' WHERE level_m = 0"
