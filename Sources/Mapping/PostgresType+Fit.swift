@@ -13,7 +13,10 @@ extension PostgresType {
     case .other: try require(name != "\"char\"" || bytes.count <= 1, "it has \(bytes.count) bytes")
     case .interval(let digits):
       try require(Self.fraction(bytes) <= digits, "it has more than \(digits) digits after the point")
-    case .money: try require(isExact || Self.fraction(bytes) <= 2, "it has more than 2 digits after the point")
+      try require(isExact || keepsFields(bytes), "it has fields that \(name) leaves out")
+    case .money:
+      try require(isExact || Self.fraction(bytes) <= 2, "it has more than 2 digits after the point")
+      try require(isExact || Self.hasThousands(bytes), "it has commas that do not part thousands")
     case .bit(let length):
       try require(bytes.count == length || isExact, "it has \(bytes.count) digits")
     case .varbit(let length): try require(bytes.count <= length ?? .max, "it has \(bytes.count) digits")
@@ -66,6 +69,28 @@ extension PostgresType {
     case .json: try require(JSONText.isValid(bytes), "it is not JSON")
     case .jsonb: try require(JSONText.isValid(bytes, allowsNUL: false), "it is not JSON that jsonb keeps")
     }
+  }
+
+  /// Of `interval year` to `interval minute`: whether a text has nothing below the last field.
+  private func keepsFields(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    let fields = name.split(separator: " ").dropFirst()
+    guard let last = fields.last, !last.hasPrefix("second"), !bytes.elementsEqual("00:00:00".utf8) else { return true }
+    let text = String(decoding: bytes, as: UTF8.self)
+    let units = text.split(separator: " ").filter { $0.first?.isLetter == true }
+    let known = ["year", "years", "mon", "mons", "day", "days"]
+    let order = ["year": 2, "month": 4, "day": 6]
+    guard units.allSatisfy({ known.contains(String($0)) }) else { return false }
+    if let most = order[String(last)] {
+      return !text.contains(":") && units.allSatisfy { known.prefix(most).contains(String($0)) }
+    }
+    return !text.contains(":") || text.hasSuffix(last == "hour" ? ":00:00" : ":00")
+  }
+
+  /// Whether the commas of a sum stand where they part thousands.
+  private static func hasThousands(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    let whole = bytes.prefix { $0 != UInt8(ascii: ".") }.filter { (0x30...0x39).contains($0) || $0 == UInt8(ascii: ",") }
+    let groups = whole.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false)
+    return groups.count < 2 || ((1...3).contains(groups[0].count) && groups.dropFirst().allSatisfy { $0.count == 3 })
   }
 
   private func kept(_ digits: Int) -> String { " with at most \(digits) digits after the seconds" }

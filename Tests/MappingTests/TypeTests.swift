@@ -101,7 +101,10 @@ import Testing
       ("numeric(5,1)[]", .text("{1.5,NULL,{-2}}"), "{1.5,NULL,{-2}}"),
       ("character varying(3)[]", .text("{\"a,b\",\"NUL\"}"), "{\"a,b\",\"NUL\"}"), ("bit(3)", .text("101"), "101"),
       ("interval(3)", .text("00:00:00.123"), "00:00:00.123"), ("money", .text("$1.50"), "$1.50"),
-      ("\"char\"", .text("a"), "a"),
+      ("\"char\"", .text("a"), "a"), ("money", .text("-$1,234,567.89"), "-$1,234,567.89"),
+      ("interval year", .text("-3 years"), "-3 years"), ("interval year", .text("00:00:00"), "00:00:00"),
+      ("interval year to month", .text("1 year 2 mons"), "1 year 2 mons"),
+      ("interval day to minute", .text("1 day 02:03:00"), "1 day 02:03:00"),
     ] as [(String, Value, String)])
   func `what fits is written as PostgreSQL reads it`(type: String, value: Value, written: String) {
     #expect(text(value, "", type) == .success(written))
@@ -109,6 +112,8 @@ import Testing
 
   @Test(
     arguments: [
+      ("money", .text("$1,2")), ("interval year", .text("1 year 2 mons")), ("interval year", .text("14 months")),
+      ("interval day", .text("1 day 02:00:00")), ("interval day to minute", .text("1 day 02:03:04")),
       ("boolean", .integer(2)), ("boolean", .real(1)), ("boolean", .text("yes")), ("bigint", .real(7)),
       ("bigint", .text("abc")), ("bigint", .text(" 7")), ("bigint", .text("007")), ("bigint", .text("1e3")),
       ("bigint", .text("9223372036854775808")), ("smallint", .integer(32768)), ("oid", .integer(-1)),
