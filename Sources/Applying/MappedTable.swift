@@ -65,7 +65,11 @@ final class MappedTable {
     (self.source, self.mapped, self.target, self.state, self.number) = (source, mapped, target, state, number)
     columns = mapped.columns.compactMap { target.column($0.name) }
     let columns = columns
-    converters = zip(source.columns, columns).map { PostgresText(from: $0, of: source.engine, to: $1.type) }
+    let unique = Set(source.key + source.uniques.joined())
+    converters = source.columns.indices.map { [columns] in
+      PostgresText(
+        from: source.columns[$0], of: source.engine, to: columns[$0].type, isUnique: unique.contains($0))
+    }
     names = columns.map(\.name.quotedName)
     let keyed = source.flags.contains(.wholeRow) ? [] : source.key
     keyIndex = keyed.isEmpty ? nil : target.key(over: keyed.map { columns[$0].name })

@@ -43,13 +43,18 @@ extension PostgresReplay {
     case .null where !table.key.contains(index) && !table.columns[index].isNotNull:
       row.appendNull()
       if isNew { misfitsNulled += 1 }
-    case .widen where table.state.isCreated && table.columns[index].type.kind != .text:
+    case .widen where canWiden(index, table):
       throw Widening(table: table.source.sourceKey, index: index)
     default:
       // What cannot be in the target is not compared; whether the row is there is found by the rest of it.
       guard isNew || table.key.contains(index) else { return row.appendUnchanged() }
       throw misfitError(table, index, value.value?.shown ?? "?", misfit.reason, row: row)
     }
+  }
+
+  /// Rows that are there keep the text that PostgreSQL gives them, so that a key would no longer find them.
+  private func canWiden(_ index: Int, _ table: MappedTable) -> Bool {
+    table.state.isCreated && table.columns[index].type.kind != .text && !table.isWholeRow && !table.key.contains(index)
   }
 
   func misfitError(
@@ -62,7 +67,11 @@ extension PostgresReplay {
       switch policy {
       case .stop: ""
       case .null: "; it cannot be NULL there"
-      case .widen: table.state.isCreated ? "" : "; Cairn did not create the table, so it does not make the column text"
+      case .widen:
+        !table.state.isCreated
+          ? "; Cairn did not create the table, so it does not make the column text"
+          : table.isWholeRow || table.key.contains(index)
+            ? "; rows are told apart by the column, so it keeps its type" : ""
       }
     return CairnError(
       .valueMisfit,
@@ -96,7 +105,8 @@ extension PostgresReplay {
         context: ["table": table.source.fullName])
     }
     progress.note(
-      "column \(column.name) of \(table.target.qualifiedName) was made text for a value that is no \(column.type.name)")
+      "column \(column.name) of \(table.target.qualifiedName) was made text for a value that is no \(column.type.name); rows that were there are spelled as PostgreSQL prints them, until a copy (--existing overwrite)"
+    )
     forgetShape(table.source.sourceKey)
     if copying === table { copying = nil }
   }
@@ -117,7 +127,7 @@ extension PostgresReplay {
           values[index] = nil
           isMended = true
           misfitsNulled += 1
-        case .widen where table.state.isCreated && table.columns[index].type.kind != .text:
+        case .widen where canWiden(index, table):
           throw Widening(table: table.source.sourceKey, index: index)
         default:
           throw misfitError(table, index, Value.text(value).shown, error.message, row: after)

@@ -9,11 +9,16 @@ package struct PostgresText: Sendable {
   package let type: PostgresType
   /// The source's values are what this very type printed.
   private let isSame: Bool
+  /// Two values that SQLite tells apart must not become one.
+  private let isUnique: Bool
+  private let isUntyped: Bool
 
-  /// `engine` is that of the schema which `column` stands in.
-  package init(from column: TableSchema.Column, of engine: Engine, to type: PostgresType) {
+  /// `engine` is that of the schema which `column` stands in; `isUnique` says that it is part of a unique key.
+  package init(from column: TableSchema.Column, of engine: Engine, to type: PostgresType, isUnique: Bool = false) {
     self.type = type
     isSame = engine == .postgres && PostgresType(column).kind == type.kind
+    self.isUnique = engine == .sqlite && isUnique
+    isUntyped = column.affinity == "BLOB"
   }
 
   /// Appends the text of a value. NULL and unchanged values have none: the caller looks for them first. What was
@@ -27,6 +32,7 @@ package struct PostgresText: Sendable {
     case .text(let bytes):
       try Self.checkEncoding(bytes)
       try type.check(bytes, isExact: false)
+      if isUnique { try checkSpelling(bytes) }
       text.append(bytes)
     case .integer(let number): try append(number, to: &text)
     case .real(let number): try append(number, to: &text)
@@ -43,6 +49,18 @@ package struct PostgresText: Sendable {
     if bytes.contains(where: { $0 >= 0x80 }), String(validating: bytes, as: UTF8.self) == nil {
       throw Misfit("it is not valid UTF-8")
     }
+  }
+
+  /// In a unique key only one spelling of a value is taken: the one that PostgreSQL prints.
+  private func checkSpelling(_ bytes: UnsafeRawBufferPointer) throws(Misfit) {
+    let isPrinted =
+      switch type.kind {
+      case .bool: false
+      case .time, .timestamp, .timestamptz: TimeText.isPrinted(bytes, type.kind)
+      case .text, .varchar: !isUntyped || DecimalText.double(bytes) == nil
+      default: true
+      }
+    guard isPrinted else { throw Misfit("in a unique key, it could be taken for another spelling of the same value") }
   }
 
   // MARK: Numbers

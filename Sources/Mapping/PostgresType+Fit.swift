@@ -88,7 +88,9 @@ extension PostgresType {
 
   /// Whether the commas of a sum stand where they part thousands.
   private static func hasThousands(_ bytes: UnsafeRawBufferPointer) -> Bool {
-    let whole = bytes.prefix { $0 != UInt8(ascii: ".") }.filter { (0x30...0x39).contains($0) || $0 == UInt8(ascii: ",") }
+    let whole = bytes.prefix { $0 != UInt8(ascii: ".") }.filter {
+      (0x30...0x39).contains($0) || $0 == UInt8(ascii: ",")
+    }
     let groups = whole.split(separator: UInt8(ascii: ","), omittingEmptySubsequences: false)
     return groups.count < 2 || ((1...3).contains(groups[0].count) && groups.dropFirst().allSatisfy { $0.count == 3 })
   }

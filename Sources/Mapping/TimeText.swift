@@ -118,4 +118,23 @@ enum TimeText {
       return seconds < 60
     }
   }
+
+  /// Whether a time that is valid is spelled as PostgreSQL prints it, in UTC.
+  static func isPrinted(_ bytes: UnsafeRawBufferPointer, _ kind: PostgresType.Kind) -> Bool {
+    var text = String(decoding: bytes, as: UTF8.self)
+    if text.hasSuffix("infinity") { return true }
+    if text.hasSuffix(" BC") { text.removeLast(3) }
+    if case .timestamptz = kind {
+      guard text.hasSuffix("+00") else { return false }
+      text.removeLast(3)
+    }
+    let parts = text.split(separator: " ", omittingEmptySubsequences: false)
+    if case .time = kind {
+      guard parts.count == 1 else { return false }
+    } else {
+      guard parts.count == 2 else { return false }
+    }
+    guard let time = parts.last, time.count >= 8 else { return false }
+    return time.count == 8 || (!time.hasSuffix("0") && !time.hasSuffix("."))
+  }
 }

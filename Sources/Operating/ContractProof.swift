@@ -143,7 +143,8 @@ package struct ContractProof {
 
   /// What a column of this declaration keeps of a value.
   private func store(_ value: Value, _ declared: String) throws -> Value {
-    try memory.execute("DROP TABLE IF EXISTS proof; CREATE TABLE proof(v \(declared.isEmpty ? "" : declared.quotedName))")
+    try memory.execute(
+      "DROP TABLE IF EXISTS proof; CREATE TABLE proof(v \(declared.isEmpty ? "" : declared.quotedName))")
     try memory.run("INSERT INTO proof VALUES (?)", [value])
     return try memory.first("SELECT v FROM proof") ?? .null
   }

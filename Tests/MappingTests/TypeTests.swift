@@ -112,6 +112,22 @@ import Testing
 
   @Test(
     arguments: [
+      ("DATETIME", "2024-01-01 10:00:00", true), ("DATETIME", "2024-01-01T10:00:00Z", false),
+      ("DATETIME", "2024-01-01", false), ("DATETIME", "2024-01-01 10:00:00.50", false), ("BOOLEAN", "t", false),
+      ("TIME", "09:30:00", true), ("TIME", "09:30", false), ("", "5", false), ("", "five", true), ("TEXT", "5", true),
+    ])
+  func `in a unique key only one spelling is taken`(declared: String, text: String, isTaken: Bool) {
+    let column = TableSchema.Column(name: "c", declaredType: declared)
+    let conversion = PostgresText(
+      from: column, of: .sqlite, to: PostgresType(declaration: declared), isUnique: true)
+    var writer = ByteWriter()
+    let bytes = Array(text.utf8)
+    let taken = bytes.withUnsafeBytes { raw in (try? conversion.append(.text(raw), to: &writer)) != nil }
+    #expect(taken == isTaken)
+  }
+
+  @Test(
+    arguments: [
       ("money", .text("$1,2")), ("interval year", .text("1 year 2 mons")), ("interval year", .text("14 months")),
       ("interval day", .text("1 day 02:00:00")), ("interval day to minute", .text("1 day 02:03:04")),
       ("boolean", .integer(2)), ("boolean", .real(1)), ("boolean", .text("yes")), ("bigint", .real(7)),
