@@ -267,6 +267,8 @@ final class MappedTable {
         terms += ["(\(predicate))", "(SELECT \(predicate) FROM \(row))"]
       }
       if !table.key.isEmpty { terms.append("NOT (\(keyCondition(sparing, alias: "x.")))") }
+      // What this transaction wrote is true: if it stands in the way, the target takes for one what the source does not.
+      terms.append("age(x.xmin) > age(pg_current_xact_id()::xid)")
       return "DELETE FROM \(rows) AS x WHERE \(terms.joined(separator: " AND "))"
     }
 

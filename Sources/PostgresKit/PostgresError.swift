@@ -38,7 +38,8 @@ package struct PostgresError: Error, CustomStringConvertible {
   /// The server is shutting down, starting up, or ended this connection; or it cannot be reached: trying again later
   /// may work.
   package var isServerGone: Bool {
-    isConnectionLost || ["57P01", "57P02", "57P03", "57P05", "53300"].contains(sqlState) || sqlState.hasPrefix("08")
+    isConnectionLost
+      || ["57P01", "57P02", "57P03", "57P05", "53300", "08000", "08001", "08003", "08004", "08006"].contains(sqlState)
   }
 
   package var description: String {
