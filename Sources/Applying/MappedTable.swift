@@ -174,7 +174,8 @@ final class MappedTable {
         } else {
           let value = mark(.old(index))
           if table.columns[index].hasEquality { terms.append("\(name) = \(value)") }
-          terms.append("\(name)::text = (\(value))::text")
+          // What it prints, byte by byte: equality may be wider, and a cast to text may cut.
+          terms.append("concat(\(name)) COLLATE \"C\" = concat(\(value)) COLLATE \"C\"")
         }
       }
       let place = table.target.isPartitioned ? "tableoid, ctid" : "ctid"

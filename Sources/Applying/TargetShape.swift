@@ -62,6 +62,7 @@ struct TargetShape {
       }
     }
     let key = Set(schema.key.map { schema.columns[$0].name.lowercased() })
+    try checkUniqueKeys(of: table, mapping, key)
     guard !key.isEmpty else { return }
     let rowid = table.rowidColumn.map { Set([table.schema.columns[$0].name.lowercased()]) }
     let keys = table.uniqueKeys.filter { $0.predicate == nil }.map { unique in
@@ -69,6 +70,27 @@ struct TargetShape {
     }
     guard rowid == key || keys.contains(key) else {
       throw stopped("write to", schema, "it has no unique key over \(key.sorted().joined(separator: ", "))")
+    }
+  }
+
+  /// A key that only the target has would make one row of two: in a copy, the second would push the first aside.
+  private func checkUniqueKeys(of table: SQLiteTable, _ mapping: TableMapping, _ key: Set<String>) throws {
+    let schema = mapping.target
+    let known = [key] + schema.uniques.map { Set($0.map { schema.columns[$0].name.lowercased() }) }
+    for unique in table.uniqueKeys {
+      let names = unique.terms.map { $0.column.map { table.schema.columns[$0].name.lowercased() } ?? $0.text }
+      let isPlain = unique.predicate == nil && unique.terms.allSatisfy { $0.column != nil }
+      // How SQLite compares in a key of its own is not in a schema.
+      let isOwn = mapping.source.engine == .sqlite && !isPlain
+      let isBinary =
+        mapping.source.engine == .sqlite || unique.terms.allSatisfy { $0.collation.uppercased() == "BINARY" }
+      let isImplied = isPlain && isBinary && known.contains { !$0.isEmpty && $0.isSubset(of: names) }
+      guard isOwn || isImplied else {
+        throw stopped(
+          "write to", schema,
+          "its unique key over \(names.joined(separator: ", ")) is stricter than any of the source's: two rows could become one"
+        )
+      }
     }
   }
 

@@ -40,16 +40,22 @@ package struct TableMapping: Sendable {
     }
   }
 
-  /// The same with the types of a table that is there already, in PostgreSQL.
+  /// The same with the types of a table that is there already.
   package func onto(_ table: TableSchema) -> TableMapping {
     var mapping = self
     for (index, column) in target.columns.enumerated() {
-      guard let there = table.columns.first(where: { $0.name == column.name }),
+      guard let there = table.columns.first(where: { $0.name.lowercased() == column.name.lowercased() }),
         there.declaredType != column.declaredType || there.baseType != column.baseType
       else { continue }
       mapping.target.columns[index].declaredType = there.declaredType
       mapping.target.columns[index].baseType = there.baseType
-      mapping.contracts[index] = ColumnContract(source.columns[index], of: source.engine, to: PostgresType(there))
+      let was = contracts[index]
+      mapping.contracts[index] =
+        target.engine == .postgres
+        ? ColumnContract(source.columns[index], of: source.engine, to: PostgresType(there))
+        : ColumnContract(
+          column: was.column, sourceType: was.sourceType,
+          targetType: there.declaredType.isEmpty ? "no type" : there.declaredType, verdict: was.verdict)
     }
     return mapping
   }

@@ -12,7 +12,7 @@ package struct ContractProof {
     package var equal = 0
     /// Values that were refused, as the contract says.
     package var refused = 0
-    /// Values that came back as something else: the contract does not hold.
+    /// Values that came back as something else, with what they became.
     package var broken: [String] = []
   }
 

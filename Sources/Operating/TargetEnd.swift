@@ -32,10 +32,16 @@ package struct TargetEnd {
   /// How a table of the source stands here. A table that is there already decides about its columns' types.
   package func mapping(of source: TableSchema, _ names: NamePolicy) throws -> TableMapping {
     let mapping = try TableMapping(source, to: url.engine, names: names)
-    guard let server else { return mapping }
-    let there = try server.transaction("BEGIN READ ONLY") { try server.userTables() }
-      .first { $0.schema.namespace == mapping.target.namespace && $0.schema.name == mapping.target.name }
-    return there.map { mapping.onto($0.schema) } ?? mapping
+    switch handle {
+    case .sqlite(let database):
+      let there = try database?.transaction("BEGIN") { try database?.userTables() ?? [] }
+        .first { $0.name.lowercased() == mapping.target.name.lowercased() }
+      return there.map { mapping.onto($0.schema) } ?? mapping
+    case .postgres(let server):
+      let there = try server.transaction("BEGIN READ ONLY") { try server.userTables() }
+        .first { $0.schema.namespace == mapping.target.namespace && $0.schema.name == mapping.target.name }
+      return there.map { mapping.onto($0.schema) } ?? mapping
+    }
   }
 
   /// Whether capture is at work in it too.

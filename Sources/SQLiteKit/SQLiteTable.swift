@@ -49,7 +49,7 @@ extension Database {
       AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY m.rowid
       """)
     let originals = try originalShapes()
-    return try list.filter { !SQLiteTable.ownNames.contains($0[0].string) }.map { row in
+    var tables = try list.filter { !SQLiteTable.ownNames.contains($0[0].string) }.map { row in
       let name = row[0].string
       if name.lowercased().hasPrefix("cairn_") {
         return SQLiteTable(
@@ -65,6 +65,20 @@ extension Database {
         name, withoutRowid: row[2] == .integer(1), strict: row[3] == .integer(1), text: row[4].string)
       found.schema.original = originals[name.lowercased()]
       return found
+    }
+    Self.refuseAmbiguousNames(&tables)
+    return tables
+  }
+
+  /// SQLite folds the letters of ASCII only; elsewhere such names would be one.
+  private static func refuseAmbiguousNames(_ tables: inout [SQLiteTable]) {
+    let names = Dictionary(grouping: tables.indices, by: { tables[$0].name.lowercased() })
+    for index in names.values.filter({ $0.count > 1 }).joined() where tables[index].refusal == nil {
+      tables[index].refusal = "its name differs from that of another table only in case"
+    }
+    for index in tables.indices where tables[index].refusal == nil {
+      let columns = tables[index].schema.columns.map { $0.name.lowercased() }
+      if Set(columns).count < columns.count { tables[index].refusal = "names of its columns differ only in case" }
     }
   }
 

@@ -123,6 +123,7 @@ struct Display {
   private var lastTick = Clock.monotonicMilliseconds
   private var lastRows: UInt64 = 0
   private var isFollowing = false
+  private var noticesTold = 0
   private var lineIsOpen = false
 
   init(_ replication: Replication, isJSON: Bool, once: Bool) {
@@ -143,8 +144,18 @@ struct Display {
     }
   }
 
+  /// What apply has to say once.
+  private mutating func tellNotices(_ apply: ApplyProgress.Snapshot) {
+    for notice in apply.notices.dropFirst(noticesTold) {
+      closeLine()
+      Terminal.note("cairn: \(notice)")
+    }
+    noticesTold = apply.notices.count
+  }
+
   mutating func tick() {
     let apply = replication.applyProgress.snapshot
+    tellNotices(apply)
     let capture = replication.captureProgress.snapshot
     let now = Clock.monotonicMilliseconds
     let rate = Double(apply.rows - lastRows) / (Double(max(1, now - lastTick)) / 1000)
@@ -203,7 +214,9 @@ struct Display {
   }
 
   private func line(_ apply: ApplyProgress.Snapshot, _ rate: Double) -> String {
-    let lock = apply.isWaitingForLock ? ", waiting for a lock on the target" : ""
+    let lock =
+      apply.isReconnecting
+      ? ", waiting for the target's server" : apply.isWaitingForLock ? ", waiting for a lock on the target" : ""
     return "\(Int(rate)) rows/s, lag \(lagMilliseconds(apply)) ms, conflicts 0, \(apply.rows) rows in all\(lock)"
   }
 
@@ -225,6 +238,7 @@ struct Display {
   mutating func end(_ error: CairnError?) {
     closeLine()
     let apply = replication.applyProgress.snapshot
+    tellNotices(apply)
     let milliseconds = Clock.monotonicMilliseconds - begun
     if isJSON {
       emit(
@@ -232,11 +246,12 @@ struct Display {
         [
           ("ok", .bool(error == nil)), ("rows", .integer(Int64(apply.rows))),
           ("transactions", .integer(Int64(apply.transactions))), ("position", .text(apply.position.description)),
-          ("milliseconds", .integer(milliseconds)),
+          ("misfits_nulled", .integer(Int64(apply.misfitsNulled))), ("milliseconds", .integer(milliseconds)),
         ])
     } else if error == nil {
       Terminal.print(
-        "\(apply.rows) rows applied in \(milliseconds / 1000).\(milliseconds % 1000 / 100) s, up to \(apply.position)")
+        "\(apply.rows) rows applied in \(milliseconds / 1000).\(milliseconds % 1000 / 100) s, up to \(apply.position)"
+          + (apply.misfitsNulled > 0 ? "; \(apply.misfitsNulled) values did not fit and became NULL" : ""))
     }
   }
 
