@@ -37,6 +37,23 @@ import Testing
     try made.replay()
   }
 
+  @Test func `what an update leaves out stays as it is, in tables of any width`() throws {
+    for width in [3, 64, 65, 130] {
+      let made = try Handmade(TempFolder())
+      let columns = (0..<width).map { (name: "c\($0)", type: "text") }
+      try begin(made, table("t", columns, key: ["c0"]), [(0..<width).map { .exact(Array("v\($0)".utf8)) }])
+      try made.transaction {
+        var after: [Value?] = (0..<width).map { _ in nil }
+        after[0] = .exact(Array("v0".utf8))
+        after[width - 1] = .exact(Array("new".utf8))
+        try made.update("t", to: after)
+      }
+      try made.replay()
+      let expected: [Value] = (0..<width).map { $0 == width - 1 ? "new" : .text("v\($0)") }
+      #expect(try made.rows("SELECT * FROM t") == [expected], "\(width) columns")
+    }
+  }
+
   @Test func `values arrive in the storage class that keeps them`() throws {
     let made = try Handmade(TempFolder())
     let schema = table(

@@ -31,6 +31,25 @@ import Testing
     #expect(try made.rows("SELECT * FROM item ORDER BY id") == before)
   }
 
+  @Test func `a copy that is asked for makes what comes before it moot`() throws {
+    let made = try started()
+    // Two rows that the target cannot take, and an older copy that was cut short.
+    try made.run("UPDATE item SET name = 'other' WHERE id = 2")
+    try made.transaction { try made.delete("item", [2, "cup", 7]) }
+    try made.transaction {
+      try made.refresh("item", .start(.asked, .byKey, estimatedRows: 2))
+      try made.refresh("item", .chunk(.keys(after: nil, through: [1, nil, nil])))
+      try made.row("item", [1, "stale", 1])
+    }
+    #expect(failure { try made.replay() }?.code == .rowDiffers)
+    try TargetState(Database(path: made.target)).expectRefreshOfAll()
+    made.options.askedBehind = 3
+    try made.transaction { try made.copy("item", [[1, "tea", 6], [4, "jug", 2]], reason: .asked) }
+    try made.transaction { try made.update("item", [1, "tea", 6], [nil, nil, 7]) }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM item ORDER BY id") == [[1, "tea", 7], [4, "jug", 2]])
+  }
+
   @Test func `an update of a row that is missing`() throws {
     try expect(.rowMissing, ["id=2", "updated"], after: "DELETE FROM item WHERE id = 2") {
       try $0.update("item", [2, "cup", 7], [nil, nil, 8])
