@@ -10,22 +10,7 @@ import Trails
 /// stops apply with an error that names it; nothing of its transaction stays. A server that goes away is waited for, and
 /// asked for the checkpoint when it is back: its last answer may have been lost with the connection.
 package final class PostgresApply {
-  package struct Options: Sendable {
-    /// What becomes of rows that a table holds before its first copy.
-    package var existing = ExistingRows.overwrite
-    /// Rows after which a commit is due when more transactions are waiting.
-    package var commitRows = 5000
-    /// Milliseconds after which one is due.
-    package var commitMilliseconds: Int64 = 200
-    /// Deletes segments of the trail that this target has behind it: where nobody else reads the trail.
-    package var purgesTrail = false
-    /// A copy of everything was asked for when this was the trail's last transaction: copies that began before are none.
-    package var askedBehind: UInt64 = 0
-    package var names = NamePolicy.fold
-    /// What becomes of values that have no place in their column.
-    package var misfits = MisfitPolicies()
-    package init() {}
-  }
+  package typealias Options = ApplyOptions
 
   /// `stop` was set in the middle of a group, which was rolled back.
   struct Stopped: Error {}

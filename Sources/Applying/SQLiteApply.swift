@@ -9,19 +9,7 @@ import Trails
 /// One blocking worker on one thread. Small transactions share a commit. A row that is not as the trail says it must be
 /// stops apply with an error that names it; nothing of its transaction stays.
 package final class SQLiteApply {
-  package struct Options: Sendable {
-    /// What becomes of rows that a table holds before its first copy.
-    package var existing = ExistingRows.overwrite
-    /// Rows after which a commit is due when more transactions are waiting.
-    package var commitRows = 5000
-    /// Milliseconds after which one is due.
-    package var commitMilliseconds: Int64 = 200
-    /// Deletes segments of the trail that this target has behind it: where nobody else reads the trail.
-    package var purgesTrail = false
-    /// A copy of everything was asked for when this was the trail's last transaction: copies that began before are none.
-    package var askedBehind: UInt64 = 0
-    package init() {}
-  }
+  package typealias Options = ApplyOptions
 
   private let folder: String
   private let name: TrailName

@@ -209,21 +209,17 @@ package final class Replication: Sendable {
     if stopSignal.isSet { return }
     // Only now is it certain that the copies will come.
     if copiesAgain.load(ordering: .acquiring) { try TargetEnd(target).expectRefreshOfAll() }
+    var options = ApplyOptions()
+    options.existing = self.options.existing ?? .overwrite
+    options.purgesTrail = true
+    options.askedBehind = askedBehind.load(ordering: .acquiring)
+    options.names = self.options.names
+    options.misfits = self.options.misfits
     switch target {
     case .sqlite(let path):
-      var options = SQLiteApply.Options()
-      options.existing = self.options.existing ?? .overwrite
-      options.purgesTrail = true
-      options.askedBehind = askedBehind.load(ordering: .acquiring)
       let apply = try SQLiteApply(path: path, trail: folder, name: trail, options: options, progress: applyProgress)
       try apply.run(stop: stopSignal, drain: drainSignal)
     case .postgres(let uri):
-      var options = PostgresApply.Options()
-      options.existing = self.options.existing ?? .overwrite
-      options.purgesTrail = true
-      options.askedBehind = askedBehind.load(ordering: .acquiring)
-      options.names = self.options.names
-      options.misfits = self.options.misfits
       let apply = try PostgresApply(uri: uri, trail: folder, name: trail, options: options, progress: applyProgress)
       try apply.run(stop: stopSignal, drain: drainSignal)
     }

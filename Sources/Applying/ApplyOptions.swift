@@ -1,0 +1,20 @@
+import Mapping
+
+/// How a trail is applied, whatever the engine of the target.
+package struct ApplyOptions: Sendable {
+  /// What becomes of rows that a table holds before its first copy.
+  package var existing = ExistingRows.overwrite
+  /// Rows after which a commit is due when more transactions are waiting.
+  package var commitRows = 5000
+  /// Milliseconds after which one is due.
+  package var commitMilliseconds: Int64 = 200
+  /// Deletes segments of the trail that this target has behind it: where nobody else reads the trail.
+  package var purgesTrail = false
+  /// A copy of everything was asked for when this was the trail's last transaction: copies that began before are none.
+  package var askedBehind: UInt64 = 0
+  /// How names of SQLite become names of PostgreSQL.
+  package var names = NamePolicy.fold
+  /// What becomes of values that have no place in their column in PostgreSQL.
+  package var misfits = MisfitPolicies()
+  package init() {}
+}
