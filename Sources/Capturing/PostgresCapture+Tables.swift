@@ -323,10 +323,12 @@ extension PostgresCapture {
           WHERE a.attnum > 0 AND NOT a.attisdropped
         UNION ALL SELECT 'p' || p.relid || ':' || pg_relation_filenode(p.relid) FROM t,
           pg_partition_tree(t.oid::regclass) AS p WHERE t.relkind = 'p' AND p.isleaf
+        UNION ALL SELECT 'r' || r.prrelid FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
+          WHERE p.pubname = $1
         UNION ALL SELECT 'i' || i.indexrelid || i.indisvalid FROM pg_index AS i JOIN t ON t.oid = i.indrelid
         UNION ALL SELECT 'd' || d.oid || d.xmin FROM pg_attrdef AS d JOIN t ON t.oid = d.adrelid
         UNION ALL SELECT 'c' || c.oid || c.conname FROM pg_constraint AS c JOIN t ON t.oid = c.conrelid) AS all_of_it(x)
-      """) ?? ""
+      """, [slotName]) ?? ""
   }
 
   /// Brings publication and trail in step with the tables that are there.
@@ -341,9 +343,12 @@ extension PostgresCapture {
         tables.append(table)
       }
     }
+    let published = try source.published() ?? []
     let fresh = tables.filter { registry.tables[$0.oid] == nil }
+    // Somebody took them out: what was written to them since is not known.
+    let missed = tables.filter { registry.tables[$0.oid] != nil && !published.contains($0.oid) }
     var notBefore: UInt64 = 0
-    if !fresh.isEmpty {
+    if !fresh.isEmpty || !missed.isEmpty {
       do { _ = try source.publish(tables) } catch let error as CairnError where error.code == .privilegeMissing {
         progress.tell("\(error.message); \(error.hint)")
         tables.removeAll { table in fresh.contains { $0.oid == table.oid } }
@@ -353,9 +358,15 @@ extension PostgresCapture {
         try source.connection.first("SELECT pg_snapshot_xmax(pg_current_snapshot())").flatMap { UInt64($0) } ?? 0
     }
     try announce(tables, .firstCopy, copiesAll: false)
-    for table in fresh {
+    for table in fresh + missed {
       guard var entry = registry.tables[table.oid] else { continue }
       entry.copyNotBefore = notBefore
+      if entry.refresh == nil {
+        entry.refresh = .lostChanges
+        progress.tell("table \(table.displayName) was not in the publication any more: copying it again")
+        relationChanged(table.oid)
+        registryChanged()
+      }
       registry.set(entry)
     }
     try endAnnouncement()

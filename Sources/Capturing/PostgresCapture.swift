@@ -148,6 +148,10 @@ package final class PostgresCapture {
         "\(place): slot \(slotName) \(try source.slot() == nil ? "is gone" : "was invalidated by the server")",
         hint: "run again with --existing overwrite: a new slot is made and every table is copied again")
     }
+    guard try source.published() != nil else {
+      if copiesAgain { return try beginAnew(.asked) }
+      throw publicationLost()
+    }
     let here = try source.connection.first("SELECT current_database()") ?? ""
     guard slot.database == here, slot.plugin == "pgoutput" else {
       throw CairnError(
@@ -169,6 +173,13 @@ package final class PostgresCapture {
     received = position.reached
     confirmed = slot.confirmed
     if copiesAgain { try askForCopies() }
+  }
+
+  /// A stream looks it up as it was at each moment of the log: one that is made again does not help.
+  private func publicationLost() -> CairnError {
+    CairnError(
+      .slotLost, "\(source.connection.place): publication \(slotName) is gone",
+      hint: "run again with --existing overwrite: publication and slot are made anew and every table is copied again")
   }
 
   private static func wentBack(_ place: String, _ how: String) -> CairnError {
@@ -214,6 +225,8 @@ package final class PostgresCapture {
         failures = 0
         try follow(stop, untilCaughtUp: untilCaughtUp)
         return
+      } catch let error as PostgresError where error.sqlState == "42704" && error.sql.hasPrefix("START_REPLICATION") {
+        throw publicationLost()
       } catch let error as PostgresError where error.isServerGone || (error.isCancelled && stop.isSet) {
         try disconnect()
         if stop.isSet { return }

@@ -71,14 +71,10 @@ package struct PostgresSource {
   /// Makes the publication, or adds what is missing in it. Where the role may not, somebody else can have made it.
   /// Returns true when tables were added.
   func publish(_ tables: [PostgresTable]) throws -> Bool {
-    let exists = try connection.first("SELECT 1 FROM pg_publication WHERE pubname = $1", [name]) != nil
-    let published = try connection.query(
-      "SELECT prrelid FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = $1",
-      [name])
-    let isForAll = try connection.first("SELECT puballtables FROM pg_publication WHERE pubname = $1", [name]) == "t"
-    let there = Set(published.compactMap { $0[0].flatMap { UInt32($0) } })
-    let missing = tables.filter { !there.contains($0.oid) }
-    guard !isForAll, !exists || !missing.isEmpty else { return false }
+    let published = try published()
+    let exists = published != nil
+    let missing = tables.filter { published?.contains($0.oid) != true }
+    guard !exists || !missing.isEmpty else { return false }
     let list = missing.map(\.schema.qualifiedName).joined(separator: ", ")
     let make =
       "CREATE PUBLICATION \(name.quotedName)\(list.isEmpty ? "" : " FOR TABLE \(list)") WITH (publish_via_partition_root = true)"
@@ -92,6 +88,18 @@ package struct PostgresSource {
         hint: "run as the owner of the tables, with CREATE on the database, or as a superuser: \(statement)")
     }
     return exists
+  }
+
+  /// The tables that are in the publication; nil when there is none.
+  func published() throws -> Set<UInt32>? {
+    guard let isForAll = try connection.first("SELECT puballtables FROM pg_publication WHERE pubname = $1", [name])
+    else { return nil }
+    let tables = try connection.query(
+      isForAll == "t"
+        ? "SELECT oid, $1::text FROM pg_class WHERE relkind IN ('r', 'p')"
+        : "SELECT prrelid FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = $1",
+      [name])
+    return Set(tables.compactMap { $0[0].flatMap { UInt32($0) } })
   }
 
   // MARK: Slot

@@ -36,10 +36,14 @@ package enum DatabaseURL: Equatable, Sendable {
 
   /// A password is never shown.
   package static func withoutPassword(_ text: String) -> String {
-    guard let scheme = text.range(of: "://"), let at = text.lastIndex(of: "@"),
+    var shown = text
+    if let scheme = text.range(of: "://"), let at = text.lastIndex(of: "@"),
       let colon = text[scheme.upperBound...].firstIndex(of: ":"), colon < at
-    else { return text }
-    return text[..<colon] + ":…" + text[at...]
+    {
+      shown = text[..<colon] + ":…" + text[at...]
+    }
+    guard let key = shown.range(of: "password=") else { return shown }
+    return shown[..<key.upperBound] + "…" + shown[key.upperBound...].drop { $0 != "&" }
   }
 
   private static var workingFolder: String {

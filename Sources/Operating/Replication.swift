@@ -37,6 +37,7 @@ package final class Replication: Sendable {
   private let running = Atomic<Int>(2)
   private let copiesAgain = Atomic<Bool>(false)
   private let askedBehind = Atomic<UInt64>(0)
+  private let existing = Mutex(ExistingRows.overwrite)
 
   package init(
     from: DatabaseURL, to: DatabaseURL, options: Options,
@@ -73,7 +74,10 @@ package final class Replication: Sendable {
       try to.forgetCheckpoint(of: trail)
       hasCheckpoint = false
     }
-    if !hasCheckpoint, options.existing == nil { try checkExisting(from, to, options.tables) }
+    let remembered = try state.existing
+    if !hasCheckpoint, options.existing == nil, remembered == nil { try checkExisting(from, to, options.tables) }
+    if let given = options.existing, given != remembered { try state.remember(given) }
+    existing.withLock { $0 = options.existing ?? remembered ?? .overwrite }
     if options.existing == .overwrite { try askForCopies(from) }
     return state
   }
@@ -210,7 +214,7 @@ package final class Replication: Sendable {
     // Only now is it certain that the copies will come.
     if copiesAgain.load(ordering: .acquiring) { try TargetEnd(target).expectRefreshOfAll() }
     var options = ApplyOptions()
-    options.existing = self.options.existing ?? .overwrite
+    options.existing = existing.withLock { $0 }
     options.purgesTrail = true
     options.askedBehind = askedBehind.load(ordering: .acquiring)
     options.names = self.options.names

@@ -1,3 +1,4 @@
+import Applying
 import Changes
 import CodecKit
 import Glibc
@@ -59,6 +60,28 @@ package final class StateFolder {
     try file.sync()
     try file.close()
     try Folder.sync(path)
+  }
+
+  /// What was said of rows that the target held already, when the copy began; nil: nothing.
+  package var existing: ExistingRows? {
+    get throws {
+      guard Folder.exists(path + "/existing") else { return nil }
+      return ExistingRows(rawValue: String(decoding: try Self.contents(path + "/existing"), as: UTF8.self))
+    }
+  }
+
+  /// Keeps it for later runs, which go on with the same copies.
+  package func remember(_ existing: ExistingRows) throws {
+    do {
+      let name = path + "/existing"
+      let file = try File(name + ".new", .openOrCreate)
+      try file.truncate(to: 0)
+      try Array(existing.rawValue.utf8).withUnsafeBytes { try file.write($0, at: 0) }
+      try file.sync()
+      try file.close()
+      try Folder.rename(name + ".new", to: name)
+      try Folder.sync(path)
+    } catch let error as FileError { throw Self.envelope(error, path) }
   }
 
   private static func contents(_ path: String) throws -> [UInt8] {

@@ -49,6 +49,30 @@ extension PostgresCapturing {
       #expect(origin.code { try origin.take() } == .slotLost)
     }
 
+    @Test func `a publication that is gone is told, and made anew with a copy of everything`() throws {
+      let origin = try origin()
+      try origin.take()
+      let name = try origin.run("SELECT \(slot)")
+      try origin.run("DROP PUBLICATION \(name)")
+      try origin.run("INSERT INTO t VALUES (2)")
+      #expect(origin.code { try origin.take() } == .slotLost)
+      try origin.take(copiesAgain: true)
+      #expect(try origin.lines().contains("row t id=2"))
+    }
+
+    @Test func `a table that was taken out of the publication is put back and copied again`() throws {
+      let origin = try origin()
+      try origin.take()
+      let known = try origin.lastNumber
+      try origin.run("ALTER PUBLICATION \(try origin.run("SELECT \(slot)")) DROP TABLE t")
+      try origin.run("INSERT INTO t VALUES (2)")
+      try origin.take()
+      #expect(try origin.lines(from: known).filter { $0.hasPrefix("row") } == ["row t id=1", "row t id=2"])
+      try origin.run("INSERT INTO t VALUES (3)")
+      try origin.take()
+      #expect(try origin.lines().last == "insert t id=3")
+    }
+
     @Test func `nothing is confirmed before it is in the trail`() throws {
       let origin = try origin()
       try origin.take()
