@@ -140,6 +140,7 @@ extension PostgresCapture {
     holder.epoch = registry.nextEpoch()
     holder.schema.epoch = holder.epoch
     holder.schema.name = "moving_\(holder.relation)_cairn"
+    holder.schema.createText = ""
     registry.set(holder)
     try append(DDL(action: .rename, before: before, after: try id(of: holder)))
     relationChanged(holder.relation)
@@ -180,6 +181,8 @@ extension PostgresCapture {
     if fresh.schema.name != known.schema.name || fresh.schema.namespace != known.schema.namespace {
       var renamed = known.schema
       (renamed.name, renamed.namespace) = (fresh.schema.name, fresh.schema.namespace)
+      // The statement still has the old name.
+      renamed.createText = ""
       renamed.epoch = fresh.epoch
       let middle = try trail.schemaID(renamed, token: fresh.epoch | 1 << 62)
       try append(DDL(action: .rename, before: before, after: middle))
