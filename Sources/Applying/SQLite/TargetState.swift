@@ -160,27 +160,3 @@ package struct TargetState {
     try database.run("DELETE FROM cairn_checkpoint WHERE trail = ?", [.text(trail.description)])
   }
 }
-
-/// What becomes of rows that are in a target table before Cairn copies into it.
-package enum ExistingRows: String, Sendable, CaseIterable {
-  /// The target's rows stay as they are; missing ones are added.
-  case keep
-  /// The target becomes equal to the source.
-  case overwrite
-  /// The source's rows win; rows that only the target has stay.
-  case merge
-}
-
-extension Refresh {
-  /// How the tables of apply's state tell that a copy is awaited, where otherwise the number of its method stands.
-  static let awaited: UInt8 = 255
-
-  static func code(_ method: Method?, isAwaited: Bool) -> UInt8 { isAwaited ? awaited : method?.rawValue ?? 0 }
-
-  /// Whether a copy begins here, in transaction `number`, that was asked for when the trail ended with `last`.
-  func isStart(behind last: UInt64, in number: UInt64) -> Bool {
-    if case .start = event { number > last } else { false }
-  }
-
-  static func method(_ code: UInt8) -> Method? { code == awaited ? .byKey : Method(rawValue: code) }
-}

@@ -36,11 +36,11 @@ package final class PostgresCapture {
   let slotName: String
   var source: PostgresSource
   private var replication: PostgresConnection
-  private var stream: ReplicationStream?
+  var stream: ReplicationStream?
   var registry: PostgresRegistry
   /// As the trail's last whole transaction left it.
   private var committedRegistry: PostgresRegistry
-  private var isRegistrySaved = true
+  var isRegistrySaved = true
   var position: PostgresPosition
 
   /// Of log that the server keeps for us without need.
@@ -49,34 +49,34 @@ package final class PostgresCapture {
   // Of one connection
   var relations: [UInt32: PgOutput.Relation] = [:]
   var captured: [UInt32: Captured] = [:]
-  private var incoming: Incoming?
-  private var isTrailOpen = false
-  private var hasUnsynced = false
+  var incoming: Incoming?
+  var isTrailOpen = false
+  var hasUnsynced = false
   /// Every transaction that committed before has been dealt with.
   private(set) var received = LSN(0)
   private var confirmed = LSN(0)
   /// Must come again before anything newer does.
   private var expected: PostgresPosition.Transaction?
-  private var reportedAt: Int64 = 0
+  var reportedAt: Int64 = 0
   private var syncedAt: Int64 = 0
   private var progressAt: Int64 = 0
 
   // Copying
-  private var copier: PostgresCopier?
-  private var chunk: PostgresChunk?
-  private var wantedRows: [(relation: UInt32, key: [String])] = []
-  private var copyNotBefore: Int64 = 0
+  var copier: PostgresCopier?
+  var chunk: PostgresChunk?
+  var wantedRows: [(relation: UInt32, key: [String])] = []
+  var copyNotBefore: Int64 = 0
   private var barrierNumber = 0
   /// What the barrier says behind which everything was committed before the run began.
   private var goal: String?
   var look = SchemaLook()
   private var isConnected = true
-  private var sequences: [String: Int64] = [:]
-  private var sequencesAt: Int64 = 0
-  private var hasChangedSinceSequences = true
+  var sequences: [String: Int64] = [:]
+  var sequencesAt: Int64 = 0
+  var hasChangedSinceSequences = true
 
   private var image = ByteWriter()
-  private var record = ByteWriter()
+  var record = ByteWriter()
 
   // MARK: Opening
 
@@ -257,7 +257,7 @@ package final class PostgresCapture {
     if let refresh = position.refresh, registry.tables[refresh.relation]?.isKeyed != true { position.refresh = nil }
   }
 
-  private func abandon() throws {
+  func abandon() throws {
     guard isTrailOpen else { return }
     try trail.abandon()
     isTrailOpen = false
@@ -316,7 +316,7 @@ package final class PostgresCapture {
     chunk == nil && hasCopies || look.isPending ? 5 : 1000
   }
 
-  private var hasCopies: Bool { !wantedRows.isEmpty || registry.tables.values.contains { $0.refresh != nil } }
+  var hasCopies: Bool { !wantedRows.isEmpty || registry.tables.values.contains { $0.refresh != nil } }
 
   private var isFinished: Bool {
     goal == nil && chunk == nil && incoming == nil && !hasUnsynced && !hasCopies && look.isDone
@@ -475,7 +475,7 @@ package final class PostgresCapture {
     try endChunk()
   }
 
-  private func endTransaction() throws {
+  func endTransaction() throws {
     // Also what was left out, since a chunk shows it, is not to come again behind that chunk.
     if incoming == nil { position.reached = max(position.reached, received) }
     if let refresh = position.refresh {
@@ -506,7 +506,7 @@ package final class PostgresCapture {
     try endTransaction()
   }
 
-  private func sync() throws {
+  func sync() throws {
     try trail.sync()
     hasUnsynced = false
     syncedAt = Clock.monotonicMilliseconds
@@ -525,7 +525,7 @@ package final class PostgresCapture {
   func registryChanged() { isRegistrySaved = false }
 
   /// Tells the server what it may forget.
-  private func report() throws {
+  func report() throws {
     try stream?.report(received: max(received, confirmed), flushed: confirmed)
     reportedAt = Clock.monotonicMilliseconds
   }
@@ -548,201 +548,5 @@ package final class PostgresCapture {
     let text = "\(slotName) \(source.connection.backendPID) \(barrierNumber) \(clock.microseconds())"
     try source.connection.query("SELECT pg_logical_emit_message(true, $1, $2)", [Self.barrierPrefix, text])
     return text
-  }
-
-  // MARK: Copying
-
-  private func beginChunk() throws {
-    guard Clock.monotonicMilliseconds >= copyNotBefore else { return }
-    let copier = try self.copier ?? openCopier()
-    let part: PostgresChunk.Part
-    let table: PostgresRegistry.Table
-    wantedRows.removeAll { $0.relation != position.refresh?.relation }
-    if let wanted = wantedRows.first, let its = registry.tables[wanted.relation], its.refresh != nil {
-      (table, part) = (its, .row(wanted.key))
-    } else if let next = nextCopy() {
-      (table, part) = (next, .next)
-    } else {
-      return
-    }
-    let (snapshot, end) = try copier.open()
-    guard snapshot.xmin >= table.copyNotBefore else {
-      copier.close()
-      copyNotBefore = Clock.monotonicMilliseconds + 200
-      return
-    }
-    chunk = PostgresChunk(table: table, part: part, snapshot: snapshot, end: end)
-    _ = try emitBarrier()
-  }
-
-  private func openCopier() throws -> PostgresCopier {
-    let connection = try PostgresConnection(uri, application: PostgresSource.application(slotName))
-    connection.interrupt = source.connection.interrupt
-    let made = try PostgresCopier(connection)
-    copier = made
-    return made
-  }
-
-  private func nextCopy() -> PostgresRegistry.Table? {
-    if let refresh = position.refresh, let table = registry.tables[refresh.relation], table.refresh != nil {
-      return table
-    }
-    return registry.tables.values.filter { $0.refresh != nil }.min { $0.epoch < $1.epoch }
-  }
-
-  /// Reads the chunk into the trail, here, where its snapshot is true.
-  private func placeChunk() throws {
-    guard var chunk, var copier, let table = registry.tables[chunk.table.relation], table.epoch == chunk.table.epoch,
-      let reason = table.refresh
-    else {
-      // The table changed its shape meanwhile; it is copied again from the start.
-      dropChunk()
-      return
-    }
-    if hasUnsynced { try sync() }
-    let id: UInt64
-    var state =
-      position.refresh?.relation == table.relation
-      ? position.refresh : nil
-    do {
-      try openTransaction()
-      id = try trail.schemaID(table.schema, token: table.epoch)
-      if state == nil {
-        let method: Refresh.Method = table.isKeyed ? .byKey : .whole
-        let rows = try copier.estimate(table)
-        try PostgresCopier.append(
-          Refresh(schemaID: id, event: .start(reason, method, estimatedRows: rows)), trail)
-        state = .init(relation: table.relation, epoch: table.epoch, rows: 0, cursor: nil, isDone: false)
-        captured[table.relation] = nil
-      }
-      if table.isKeyed {
-        try copier.append(&chunk, after: state?.cursor, schemaID: id, to: trail, paused: keepStream)
-      } else {
-        try copier.appendWhole(&chunk, schemaID: id, to: trail, paused: keepStream)
-      }
-    } catch let error as PostgresError where error.sqlState.hasPrefix("42") {
-      // The table is not what it was: the catalog, or the stream, will tell how.
-      try abandon()
-      dropChunk()
-      copyNotBefore = Clock.monotonicMilliseconds + 500
-      look.isWanted = true
-      return
-    }
-    self.copier = copier
-    state?.rows += chunk.rows
-    position.refresh = state
-    try endTransaction()
-    copier.close()
-    chunk.isPlaced = true
-    self.chunk = chunk
-    let rows = chunk.rows
-    progress.update {
-      $0.rowsCopied += rows
-      $0.copying = (table.schema.name, state?.rows ?? 0, 0)
-    }
-  }
-
-  /// The server ends a stream that is silent for too long.
-  private func keepStream() throws {
-    if Clock.monotonicMilliseconds - reportedAt > 5000 { try report() }
-  }
-
-  private func dropChunk() {
-    copier?.close()
-    chunk = nil
-  }
-
-  /// The stream has passed the snapshot: either the chunk stands right, or it is read again.
-  private func endChunk() throws {
-    guard let chunk else { return }
-    self.chunk = nil
-    guard var state = position.refresh, state.relation == chunk.table.relation else { return }
-    if chunk.isRaced {
-      // A table without key begins anew; a range comes again and heals itself.
-      if !chunk.table.isKeyed {
-        position.refresh = nil
-        captured[chunk.table.relation] = nil
-      }
-      return
-    }
-    switch chunk.part {
-    case .row: wantedRows.removeAll { $0.relation == chunk.table.relation && .row($0.key) == chunk.part }
-    case .next:
-      if let through = chunk.through {
-        state.cursor = through
-      } else {
-        state.isDone = true
-      }
-    }
-    position.refresh = state
-    if state.isDone, !wantedRows.contains(where: { $0.relation == state.relation }) { try endCopy(state) }
-  }
-
-  private func endCopy(_ state: PostgresPosition.RefreshState) throws {
-    guard let table = registry.tables[state.relation] else { return }
-    try openTransaction()
-    let id = try trail.schemaID(table.schema, token: table.epoch)
-    try PostgresCopier.append(Refresh(schemaID: id, event: .end(rows: state.rows)), trail)
-    try endTransaction()
-    finishCopy(of: state.relation)
-    position.refresh = nil
-    hasChangedSinceSequences = true
-    if !hasCopies { copier = nil }
-  }
-
-  private func finishCopy(of relation: UInt32) {
-    guard var table = registry.tables[relation] else { return }
-    table.refresh = nil
-    registry.set(table)
-    captured[relation] = nil
-    isRegistrySaved = false
-    let waiting = registry.tables.values.filter { $0.refresh != nil }.count
-    progress.update {
-      $0.tablesToCopy = waiting
-      $0.copying = nil
-    }
-  }
-
-  /// An update that moved a row to another key, and left out of line what it did not change: behind the cursor no chunk
-  /// would bring the rest of it.
-  private func wantRow(of table: Captured, _ new: PgOutput.Tuple) throws {
-    guard let refresh = position.refresh, refresh.relation == table.relation, table.isKeyed else { return }
-    let texts = try new.texts()
-    let key = table.schema.key.compactMap { $0 < texts.count ? texts[$0] : nil }
-    guard key.count == table.schema.key.count else { return }
-    if !wantedRows.contains(where: { $0.relation == table.relation && $0.key == key }) {
-      wantedRows.append((table.relation, key))
-    }
-  }
-
-  // MARK: Sequences
-
-  /// Tells how far the sequences of the captured tables have counted.
-  private func appendSequences(isLast: Bool) throws {
-    let now = Clock.monotonicMilliseconds
-    guard hasChangedSinceSequences, isLast || now - sequencesAt > 5000, source.connection.isUsable else { return }
-    sequencesAt = now
-    hasChangedSinceSequences = false
-    let wanted = Set(registry.tables.values.flatMap { $0.sequences.map { "\($0.namespace).\($0.name)" } })
-    guard !wanted.isEmpty else { return }
-    let rows = try source.connection.query(
-      "SELECT schemaname, sequencename, last_value, increment_by FROM pg_sequences WHERE last_value IS NOT NULL")
-    var moved: [SequenceState] = []
-    for row in rows {
-      guard let namespace = row[0], let name = row[1], let last = Int64(row[2] ?? ""),
-        wanted.contains("\(namespace).\(name)"), sequences["\(namespace).\(name)"] != last
-      else { continue }
-      sequences["\(namespace).\(name)"] = last
-      moved.append(.init(namespace: namespace, name: name, last: last, increment: Int64(row[3] ?? "") ?? 1))
-    }
-    guard !moved.isEmpty else { return }
-    try openTransaction()
-    for sequence in moved {
-      record.removeAll()
-      record.append(sequence)
-      try trail.append(kind: RecordKind.sequence, record.bytes)
-    }
-    try endTransaction()
-    try sync()
   }
 }

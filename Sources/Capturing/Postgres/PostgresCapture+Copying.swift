@@ -1,0 +1,170 @@
+import Changes
+import PostgresKit
+import SystemKit
+import Trails
+
+// Tables are copied in chunks, each placed where its snapshot is true in the stream.
+extension PostgresCapture {
+  func beginChunk() throws {
+    guard Clock.monotonicMilliseconds >= copyNotBefore else { return }
+    let copier = try self.copier ?? openCopier()
+    let part: PostgresChunk.Part
+    let table: PostgresRegistry.Table
+    wantedRows.removeAll { $0.relation != position.refresh?.relation }
+    if let wanted = wantedRows.first, let its = registry.tables[wanted.relation], its.refresh != nil {
+      (table, part) = (its, .row(wanted.key))
+    } else if let next = nextCopy() {
+      (table, part) = (next, .next)
+    } else {
+      return
+    }
+    let (snapshot, end) = try copier.open()
+    guard snapshot.xmin >= table.copyNotBefore else {
+      copier.close()
+      copyNotBefore = Clock.monotonicMilliseconds + 200
+      return
+    }
+    chunk = PostgresChunk(table: table, part: part, snapshot: snapshot, end: end)
+    _ = try emitBarrier()
+  }
+
+  func openCopier() throws -> PostgresCopier {
+    let connection = try PostgresConnection(uri, application: PostgresSource.application(slotName))
+    connection.interrupt = source.connection.interrupt
+    let made = try PostgresCopier(connection)
+    copier = made
+    return made
+  }
+
+  func nextCopy() -> PostgresRegistry.Table? {
+    if let refresh = position.refresh, let table = registry.tables[refresh.relation], table.refresh != nil {
+      return table
+    }
+    return registry.tables.values.filter { $0.refresh != nil }.min { $0.epoch < $1.epoch }
+  }
+
+  /// Reads the chunk into the trail, here, where its snapshot is true.
+  func placeChunk() throws {
+    guard var chunk, var copier, let table = registry.tables[chunk.table.relation], table.epoch == chunk.table.epoch,
+      let reason = table.refresh
+    else {
+      // The table changed its shape meanwhile; it is copied again from the start.
+      dropChunk()
+      return
+    }
+    if hasUnsynced { try sync() }
+    let id: UInt64
+    var state =
+      position.refresh?.relation == table.relation
+      ? position.refresh : nil
+    do {
+      try openTransaction()
+      id = try trail.schemaID(table.schema, token: table.epoch)
+      if state == nil {
+        let method: Refresh.Method = table.isKeyed ? .byKey : .whole
+        let rows = try copier.estimate(table)
+        try PostgresCopier.append(
+          Refresh(schemaID: id, event: .start(reason, method, estimatedRows: rows)), trail)
+        state = .init(relation: table.relation, epoch: table.epoch, rows: 0, cursor: nil, isDone: false)
+        captured[table.relation] = nil
+      }
+      if table.isKeyed {
+        try copier.append(&chunk, after: state?.cursor, schemaID: id, to: trail, paused: keepStream)
+      } else {
+        try copier.appendWhole(&chunk, schemaID: id, to: trail, paused: keepStream)
+      }
+    } catch let error as PostgresError where error.sqlState.hasPrefix("42") {
+      // The table is not what it was: the catalog, or the stream, will tell how.
+      try abandon()
+      dropChunk()
+      copyNotBefore = Clock.monotonicMilliseconds + 500
+      look.isWanted = true
+      return
+    }
+    self.copier = copier
+    state?.rows += chunk.rows
+    position.refresh = state
+    try endTransaction()
+    copier.close()
+    chunk.isPlaced = true
+    self.chunk = chunk
+    let rows = chunk.rows
+    progress.update {
+      $0.rowsCopied += rows
+      $0.copying = (table.schema.name, state?.rows ?? 0, 0)
+    }
+  }
+
+  /// The server ends a stream that is silent for too long.
+  func keepStream() throws {
+    if Clock.monotonicMilliseconds - reportedAt > 5000 { try report() }
+  }
+
+  func dropChunk() {
+    copier?.close()
+    chunk = nil
+  }
+
+  /// The stream has passed the snapshot: either the chunk stands right, or it is read again.
+  func endChunk() throws {
+    guard let chunk else { return }
+    self.chunk = nil
+    guard var state = position.refresh, state.relation == chunk.table.relation else { return }
+    if chunk.isRaced {
+      // A table without key begins anew; a range comes again and heals itself.
+      if !chunk.table.isKeyed {
+        position.refresh = nil
+        captured[chunk.table.relation] = nil
+      }
+      return
+    }
+    switch chunk.part {
+    case .row: wantedRows.removeAll { $0.relation == chunk.table.relation && .row($0.key) == chunk.part }
+    case .next:
+      if let through = chunk.through {
+        state.cursor = through
+      } else {
+        state.isDone = true
+      }
+    }
+    position.refresh = state
+    if state.isDone, !wantedRows.contains(where: { $0.relation == state.relation }) { try endCopy(state) }
+  }
+
+  func endCopy(_ state: PostgresPosition.RefreshState) throws {
+    guard let table = registry.tables[state.relation] else { return }
+    try openTransaction()
+    let id = try trail.schemaID(table.schema, token: table.epoch)
+    try PostgresCopier.append(Refresh(schemaID: id, event: .end(rows: state.rows)), trail)
+    try endTransaction()
+    finishCopy(of: state.relation)
+    position.refresh = nil
+    hasChangedSinceSequences = true
+    if !hasCopies { copier = nil }
+  }
+
+  func finishCopy(of relation: UInt32) {
+    guard var table = registry.tables[relation] else { return }
+    table.refresh = nil
+    registry.set(table)
+    captured[relation] = nil
+    isRegistrySaved = false
+    let waiting = registry.tables.values.filter { $0.refresh != nil }.count
+    progress.update {
+      $0.tablesToCopy = waiting
+      $0.copying = nil
+    }
+  }
+
+  /// An update that moved a row to another key, and left out of line what it did not change: behind the cursor no chunk
+  /// would bring the rest of it.
+  func wantRow(of table: Captured, _ new: PgOutput.Tuple) throws {
+    guard let refresh = position.refresh, refresh.relation == table.relation, table.isKeyed else { return }
+    let texts = try new.texts()
+    let key = table.schema.key.compactMap { $0 < texts.count ? texts[$0] : nil }
+    guard key.count == table.schema.key.count else { return }
+    if !wantedRows.contains(where: { $0.relation == table.relation && $0.key == key }) {
+      wantedRows.append((table.relation, key))
+    }
+  }
+}
