@@ -65,6 +65,9 @@ package final class PostgresConnection {
 
   deinit { PQfinish(handle) }
 
+  /// Cuts the connection off at once, so that the server need not wait for us; what follows fails.
+  package func cut() { _ = shutdown(PQsocket(handle), Int32(SHUT_RDWR)) }
+
   /// libpq gives no SQLSTATE for a login that failed.
   private static func refusal(_ message: String, _ place: String) -> PostgresError {
     let known = [

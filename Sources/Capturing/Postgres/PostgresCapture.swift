@@ -246,6 +246,9 @@ package final class PostgresCapture {
   /// Drops what was under way; the trail keeps whole transactions only.
   private func disconnect() throws {
     stream = nil
+    // A server that shuts down waits for a stream that nobody reads.
+    replication.cut()
+    source.connection.cut()
     try abandon()
     if hasUnsynced { try sync() }
     copier = nil
