@@ -37,7 +37,9 @@ extension Scenarios {
       let limit = Date().addingTimeInterval(20)
       func isThere(_ end: End, _ query: String) throws -> Bool { try !end.isPostgres || pairs.sql(end, query) == "t" }
       while Date() < limit {
-        if try isThere(pairs.from, "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE active)"),
+        if try isThere(
+          pairs.from,
+          "SELECT EXISTS (SELECT FROM pg_replication_slots WHERE active AND confirmed_flush_lsn IS NOT NULL)"),
           try isThere(pairs.to, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = 'cairn')")
         {
           return
@@ -96,7 +98,10 @@ extension Scenarios {
       let programs = try startPrograms(pairs, seed: seed, seconds: isSoak ? 600 : 60)
       for round in 0..<(isSoak ? 20 : 3) {
         usleep(UInt32.random(in: 300_000...2_500_000, using: &random))
+        let begun = Date()
         try server.restart(round % 2 == 0 ? .immediate : .fast)
+        // Nobody has to wait for us with a shutdown.
+        #expect(Date().timeIntervalSince(begun) < 25)
         #expect(cairn.isRunning, "round \(round): \(pairs.said("cairn"))")
       }
       usleep(1_000_000)

@@ -146,6 +146,9 @@ class Program:
     def connect(self):
         limit = time.monotonic() + 60
         while True:
+            if self.db is not None:
+                self.db.close()
+            self.db = None
             try:
                 self.db = libpq.Connection(self.args.url, "workload")
                 self.db.run("SET search_path = pg_catalog; SET deadlock_timeout = '200ms'"
@@ -515,6 +518,17 @@ class Program:
             return False
         return True
 
+    def patiently(self, work):
+        """Does it on a connection; on another one where that is lost meanwhile."""
+        while True:
+            try:
+                if self.db is None or self.db.is_lost:
+                    self.connect()
+                return work()
+            except libpq.Error:
+                if self.db is None or not self.db.is_lost or self.stop:
+                    raise
+
     def start_marks(self):
         if not self.args.mark:
             return 0
@@ -532,9 +546,8 @@ class Program:
 
     def main(self):
         args = self.args
-        self.connect()
-        seq = self.start_marks()
-        self.read_catalog()
+        seq = self.patiently(self.start_marks)
+        self.patiently(self.read_catalog)
         if not self.tables:
             print("no tables to write to", file=sys.stderr)
             return 2
@@ -556,13 +569,12 @@ class Program:
                     self.problem = str(error)
                 self.again += 1
             if self.db.is_lost:
-                self.db.close()
-                self.connect()
                 self.reconnected += 1
+                last = self.patiently(self.last_mark) if args.mark else self.patiently(lambda: 0)
                 if self.committing:
                     # Whether it has committed is known only by its mark.
                     self.unknown += 1
-                    if args.mark and self.last_mark() > seq:
+                    if last > seq:
                         outcome = True
             elif self.db.in_transaction:
                 self.db.run("ROLLBACK")
