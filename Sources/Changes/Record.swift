@@ -105,16 +105,24 @@ package struct Refresh: Equatable, Sendable {
     case lostChanges = 2
     case schemaChange = 3
     case asked = 4
+    /// Rows that a comparison found to differ.
+    case repair = 5
   }
   package enum Method: UInt8, Sendable {
     case byKey = 1
     case whole = 2
+    /// Only the rows that its chunks name; all others stay.
+    case rows = 3
   }
   package enum Range: Equatable, Sendable {
     case nullKeys
     /// Rows behind `after`, up to and with `through`; nil: open. Values of all columns, nil where not part of the key.
     case keys(after: [Value?]?, through: [Value?]?)
     case unkeyed
+    /// The row with this key, if there is one, and no other. Values as in `keys`.
+    case row([Value?])
+    /// Some rows, each by its key; what else the reader has stays.
+    case some
   }
   package enum Event: Equatable, Sendable {
     case start(Reason, Method, estimatedRows: UInt64)
@@ -143,12 +151,17 @@ package struct DDL: Equatable, Sendable {
   package var text: String
   /// A refresh of the table follows: what is done to its rows meanwhile need not be exact.
   package var isRefreshed: Bool
-  package init(action: Action, before: UInt64, after: UInt64, text: String = "", isRefreshed: Bool = false) {
+  /// For each column after: which one it was before, nil where it is new. Nil: not told.
+  package var origins: [Int?]?
+  package init(
+    action: Action, before: UInt64, after: UInt64, text: String = "", isRefreshed: Bool = false, origins: [Int?]? = nil
+  ) {
     self.action = action
     self.before = before
     self.after = after
     self.text = text
     self.isRefreshed = isRefreshed
+    self.origins = origins
   }
 }
 
@@ -199,6 +212,10 @@ package enum Record {
       }
       var ddl = DDL(action: action, before: try r.readVarint(), after: try r.readVarint(), text: try r.readString())
       if !r.isAtEnd { ddl.isRefreshed = try r.readByte() & 1 != 0 }
+      if !r.isAtEnd {
+        let origins = try r.readOrigins()
+        ddl.origins = origins.isEmpty ? nil : origins
+      }
       return .ddl(ddl)
     case RecordKind.progress:
       return .progress(sourcePosition: Array(try r.readCounted()), time: try r.readZigzag())
@@ -250,6 +267,10 @@ extension ByteWriter {
           if let bound { appendImage(bound) }
         }
       case .unkeyed: append(3)
+      case .row(let key):
+        append(4)
+        appendImage(key)
+      case .some: append(5)
       }
     case .end(let rows):
       append(Refresh.Phase.end.rawValue)
@@ -264,6 +285,8 @@ extension ByteWriter {
     appendVarint(ddl.after)
     appendString(ddl.text)
     append(ddl.isRefreshed ? 1 : 0)
+    appendVarint(UInt64(ddl.origins?.count ?? 0))
+    for origin in ddl.origins ?? [] { appendVarint(origin.map { UInt64($0) + 1 } ?? 0) }
   }
 
   package mutating func append(_ sequence: SequenceState) {
@@ -300,6 +323,15 @@ extension ByteReader {
     return change
   }
 
+  mutating func readOrigins() throws -> [Int?] {
+    var origins: [Int?] = []
+    for _ in 0..<(try readCount()) {
+      let number = try readVarint()
+      origins.append(number == 0 ? nil : Int(clamping: number - 1))
+    }
+    return origins
+  }
+
   mutating func readRefresh() throws -> Refresh {
     func unknown(_ what: String) -> DecodingError { DecodingError(offset: offset, problem: "\(what) is unknown") }
     guard let phase = Refresh.Phase(rawValue: try readByte()) else { throw unknown("refresh phase") }
@@ -317,6 +349,8 @@ extension ByteReader {
         let through = try readByte() == 1 ? try readImage().values() : nil
         return Refresh(schemaID: id, event: .chunk(.keys(after: after, through: through)))
       case 3: return Refresh(schemaID: id, event: .chunk(.unkeyed))
+      case 4: return Refresh(schemaID: id, event: .chunk(.row(try readImage().values())))
+      case 5: return Refresh(schemaID: id, event: .chunk(.some))
       default: throw unknown("refresh range")
       }
     case .end: return Refresh(schemaID: id, event: .end(rows: try readVarint()))

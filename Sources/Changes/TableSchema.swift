@@ -140,6 +140,9 @@ package struct TableSchema: Equatable, Sendable {
     self.objects = objects
   }
 
+  /// As people call it: `sales.orders`, `orders`.
+  package var fullName: String { namespace.isEmpty ? name : "\(namespace).\(name)" }
+
   /// Indexes of the key columns, in key order; empty when the whole row is the identity.
   package var key: [Int] {
     columns.indices.filter { columns[$0].keyOrdinal > 0 }.sorted { columns[$0].keyOrdinal < columns[$1].keyOrdinal }

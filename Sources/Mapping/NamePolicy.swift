@@ -71,7 +71,4 @@ extension TableSchema {
   package var postgresIdentifier: String {
     (namespace.isEmpty ? "" : namespace.postgresIdentifier + ".") + name.postgresIdentifier
   }
-
-  /// As people call it: `sales.orders`, `orders`.
-  package var fullName: String { namespace.isEmpty ? name : "\(namespace).\(name)" }
 }

@@ -220,7 +220,16 @@ struct TableSQL {
   /// Deletes what stands in the range of a refresh chunk.
   func delete(_ range: Refresh.Range) throws(Unrepresentable) -> [String] {
     switch range {
-    case .unkeyed: return []
+    case .unkeyed, .some: return []
+    case .row(let values):
+      var terms: [String] = []
+      for index in key {
+        guard index < values.count, let value = values[index] else {
+          throw Unrepresentable(reason: "the row of a refresh has no key")
+        }
+        terms.append("\(column(index)) = \(try literal(value, index))")
+      }
+      return ["DELETE FROM \(name) WHERE \(terms.joined(separator: " AND "));"]
     case .nullKeys:
       return ["DELETE FROM \(name) WHERE \(key.map { "\(column($0)) IS NULL" }.joined(separator: " OR "));"]
     case .keys(let after, let through):

@@ -135,14 +135,14 @@ package struct TrailSQL {
     switch refresh.event {
     case .start(_, let method, _):
       refreshing.insert(name)
-      guard method == .whole || !table.canDeleteRanges else { return ensured(table) }
+      guard method == .whole || (method == .byKey && !table.canDeleteRanges) else { return ensured(table) }
       // Equal in the end: until a chunk brings them back, the rows behind it are missing.
       emptied.insert(name)
       return ensured(table) + [table.deleteAll]
     case .chunk(let range):
       refreshing.insert(name)
       guard !emptied.contains(name) else { return ensured(table) }
-      if !table.canDeleteRanges, range != .unkeyed {
+      if !table.canDeleteRanges, range.isOrdered {
         return ensured(table) + [
           comment("rows of a range of \(table.schema.name) are not deleted before they are copied")
         ]
@@ -260,4 +260,14 @@ extension String {
 extension TableSchema {
   /// The same for two tables that SQLite cannot tell apart.
   var foldedName: String { (namespace.isEmpty ? "" : namespace + ".") + name.lowercased() }
+}
+
+extension Refresh.Range {
+  /// Means what it says only where keys sort as at the source.
+  fileprivate var isOrdered: Bool {
+    switch self {
+    case .nullKeys, .keys: true
+    case .unkeyed, .row, .some: false
+    }
+  }
 }

@@ -128,9 +128,16 @@ struct TrailRecordsJSON {
         case .lostChanges: "lost-changes"
         case .schemaChange: "schema-change"
         case .asked: "asked"
+        case .repair: "repair"
+        }
+      let how =
+        switch method {
+        case .byKey: "key"
+        case .whole: "whole"
+        case .rows: "rows"
         }
       members += [
-        ("phase", .text("start")), ("reason", .text(why)), ("method", .text(method == .byKey ? "key" : "whole")),
+        ("phase", .text("start")), ("reason", .text(why)), ("method", .text(how)),
         ("estimated_rows", number(rows)),
       ]
     case .chunk(let range):
@@ -138,6 +145,8 @@ struct TrailRecordsJSON {
       switch range {
       case .nullKeys: members.append(("range", .text("null-keys")))
       case .unkeyed: members.append(("range", .text("unkeyed")))
+      case .row(let key): members += [("range", .text("row")), ("key", row(key, schema))]
+      case .some: members.append(("range", .text("some")))
       case .keys(let after, let through):
         members += [
           ("range", .text("keys")), ("after", after.map { row($0, schema) } ?? .null),

@@ -109,9 +109,18 @@ struct TrailRecordsText {
         case .lostChanges: "changes were lost"
         case .schemaChange: "schema change"
         case .asked: "asked for"
+        case .repair: "repair"
         }
-      return "refresh \(name) begins: \(why), \(method == .byKey ? "by key" : "whole"), some \(rows) rows"
+      let how =
+        switch method {
+        case .byKey: "by key"
+        case .whole: "whole"
+        case .rows: "single rows"
+        }
+      return "refresh \(name) begins: \(why), \(how), some \(rows) rows"
     case .chunk(.nullKeys): return "refresh \(name): the rows with NULL in the key"
+    case .chunk(.row(let key)): return "refresh \(name): the row \(values(key, schema))"
+    case .chunk(.some): return "refresh \(name): some rows"
     case .chunk(.unkeyed): return "refresh \(name): rows without key"
     case .chunk(.keys(let after, let through)):
       let lower = after.map { "behind \(values($0, schema))" } ?? "from the start"
@@ -124,7 +133,11 @@ struct TrailRecordsText {
   private static func ddl(_ ddl: DDL, _ schema: (UInt64) -> TableSchema?) -> String {
     let before = ddl.before == 0 ? "" : name(schema(ddl.before), ddl.before)
     let after = ddl.after == 0 ? "" : name(schema(ddl.after), ddl.after)
-    let text = ddl.text.isEmpty ? "" : ": \(shown(ddl.text))"
+    var text = ddl.text.isEmpty ? "" : ": \(shown(ddl.text))"
+    if let old = schema(ddl.before), let new = schema(ddl.after) {
+      let phrases = TableDifference(old, new, origins: ddl.origins).phrases
+      if !phrases.isEmpty { text = ": " + phrases.joined(separator: ", ") + text }
+    }
     switch ddl.action {
     case .create: return "create \(after)\(text)"
     case .drop: return "drop \(before)\(text)"

@@ -110,14 +110,17 @@ struct Samples: CustomStringConvertible {
   }
 
   mutating func refresh() -> Refresh {
-    switch int(0...4) {
+    switch int(0...6) {
     case 0:
       Refresh(
         schemaID: number(),
         event: .start(
-          .init(rawValue: UInt8(int(1...4))) ?? .asked, bool() ? .byKey : .whole, estimatedRows: number()))
+          .init(rawValue: UInt8(int(1...5))) ?? .asked, .init(rawValue: UInt8(int(1...3))) ?? .byKey,
+          estimatedRows: number()))
     case 1: Refresh(schemaID: number(), event: .chunk(.nullKeys))
     case 2: Refresh(schemaID: number(), event: .chunk(.unkeyed))
+    case 4: Refresh(schemaID: number(), event: .chunk(.row(values(3))))
+    case 5: Refresh(schemaID: number(), event: .chunk(.some))
     case 3:
       Refresh(
         schemaID: number(), event: .chunk(.keys(after: bool() ? nil : values(3), through: bool() ? nil : values(3))))
@@ -156,10 +159,14 @@ struct Samples: CustomStringConvertible {
       return sample(RecordKind.refreshRow, writer, "row \(id) \(row)")
     case 6:
       let action = DDL.Action(rawValue: UInt8(int(1...4))) ?? .create
-      let ddl = DDL(action: action, before: number(), after: number(), text: text(), isRefreshed: bool())
+      var ddl = DDL(action: action, before: number(), after: number(), text: text(), isRefreshed: bool())
+      writer.append(ddl)
+      let older = writer.bytes.count - 1
+      if bool() { ddl.origins = (0..<int(1...5)).map { _ in bool() ? nil : int(0...300) } }
+      writer.removeAll()
       writer.append(ddl)
       var result = sample(RecordKind.ddl, writer, "ddl \(ddl)")
-      result.olderEnds = [result.payload.count - 1]
+      result.olderEnds = [older - 1, older]
       return result
     case 7:
       let (position, time) = (bytes(int(0...30)), Int64(bitPattern: number()))

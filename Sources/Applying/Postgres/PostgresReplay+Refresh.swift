@@ -24,7 +24,16 @@ extension PostgresReplay {
       (copying, copied, estimated) = (table, 0, rows)
     case .chunk(let range):
       if copying !== table { (copying, copied, estimated) = (table, 0, 0) }
-      if table.state.existing == .overwrite, !table.state.isEmptied { try delete(range, table) }
+      switch range {
+      case .row: try delete(range, table)
+      case .some: break
+      case .nullKeys, .keys, .unkeyed:
+        if table.state.existing == .overwrite, !table.state.isEmptied { try delete(range, table) }
+      }
+    case .end where known.refreshing == .rows:
+      known.refreshing = nil
+      try save(key, known)
+      copying = nil
     case .end:
       (known.refreshing, known.isEmptied) = (nil, false)
       let isFirst = !known.isLoaded
@@ -39,6 +48,7 @@ extension PostgresReplay {
   /// Ranges of keys are of use only where both ends order keys alike and an index finds them. Elsewhere what is there
   /// goes first, as every row comes again. True when the table is empty now: then no chunk has anything to replace.
   private func prepareForRows(_ table: MappedTable, _ method: Refresh.Method, _ existing: ExistingRows) throws -> Bool {
+    if method == .rows { return false }
     let isEmpty = try connection.first("SELECT 1 FROM \(table.target.rowsName) LIMIT 1") == nil
     if isEmpty { return existing == .overwrite }
     if method == .whole, existing != .overwrite {
@@ -55,7 +65,14 @@ extension PostgresReplay {
   private func delete(_ range: Refresh.Range, _ table: MappedTable) throws {
     let name = table.target.rowsName
     switch range {
-    case .unkeyed: break
+    case .unkeyed, .some: break
+    case .row(let values):
+      let texts = try keyTexts(values, table)
+      let terms = zip(table.key, texts.indices).map {
+        "\(table.columns[$0].name.quotedName) \(table.columns[$0].equality) $\($1 + 1)::\(table.columns[$0].castType)"
+      }
+      guard !terms.isEmpty else { return }
+      try connection.run("DELETE FROM \(name) WHERE \(terms.joined(separator: " AND "))", texts)
     case .nullKeys:
       let terms = table.source.key.map { "\(table.columns[$0].name.quotedName) IS NULL" }
       guard !terms.isEmpty else { return }
@@ -98,6 +115,8 @@ extension PostgresReplay {
     try encode(image, into: &after, table, isNew: true)
     copied += 1
     table.hasNewKeys = true
+    // What is sent row by row is to be as the source has it.
+    if table.state.refreshing == .rows, !table.isWholeRow { return try insertInPlace(table) }
     guard !isAlone else { return try insert(table) }
     if pieceTable == nil {
       try sink.settle()

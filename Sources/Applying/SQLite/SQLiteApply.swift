@@ -272,6 +272,8 @@ package final class SQLiteApply {
 
   private func insertion(of table: TargetTable, isCopy: Bool) -> TargetTable.Insertion {
     if table.schema.flags.contains(.wholeRow) { return .strict }
+    // What is sent row by row is to be as the source has it.
+    if isCopy, table.state.refreshing == .rows { return .replacing }
     switch table.state.existing {
     case .keep: return .keeping
     case .merge: return .merging
@@ -451,12 +453,17 @@ package final class SQLiteApply {
       (copying, copied, estimated) = (table, 0, rows)
     case .chunk(let range):
       if copying?.schema != table.schema { (copying, copied, estimated) = (table, 0, 0) }
-      if table.state.existing == .overwrite, table.sortsAsSource { try table.delete(range) }
+      switch range {
+      case .row: try table.delete(range)
+      case .some: break
+      case .nullKeys, .keys, .unkeyed:
+        if table.state.existing == .overwrite, table.sortsAsSource { try table.delete(range) }
+      }
     case .end:
       var known = tables[name.lowercased()] ?? .init()
+      if known.refreshing != .rows { tablesCopied += 1 }
       known.refreshing = nil
       try save(name, known)
-      tablesCopied += 1
       copying = nil
     }
   }

@@ -227,7 +227,11 @@ final class TargetTable {
   /// Deletes what the target has in the range of a chunk.
   func delete(_ range: Refresh.Range) throws {
     switch range {
-    case .unkeyed: break
+    case .unkeyed, .some: break
+    case .row(let key):
+      let terms = schema.key.map { "\(names[$0]) = ?" }.joined(separator: " AND ")
+      guard !terms.isEmpty else { return }
+      try database.run("DELETE FROM \(table) WHERE \(terms)", schema.key.map { value(key[$0] ?? .null, $0) })
     case .nullKeys:
       let terms = schema.key.map { "\(names[$0]) IS NULL" }
       try database.execute("DELETE FROM \(table) WHERE \(terms.joined(separator: " OR "))")

@@ -25,7 +25,7 @@ struct TableRefresher {
         Refresh(schemaID: id, event: .start(reason, layout.refreshMethod, estimatedRows: UInt64(estimate))), trail)
     }
     switch layout.refreshMethod {
-    case .byKey: try appendByKey(layout, id, &state, source, trail)
+    case .byKey, .rows: try appendByKey(layout, id, &state, source, trail)
     case .whole: try appendWhole(layout, id, &state, source, trail)
     }
     if state.isDone { try append(Refresh(schemaID: id, event: .end(rows: state.rows)), trail) }

@@ -1,0 +1,144 @@
+/// What became of a table between two of its shapes, in words of no engine.
+///
+/// Pure: it looks at nothing but the schemas. Indexes of columns are those of `before` and `after`.
+package struct TableDifference: Equatable, Sendable {
+  package enum Change: Equatable, Sendable {
+    case renameTable
+    case addColumn(Int)
+    case dropColumn(Int)
+    case renameColumn(Int, to: Int)
+    case retypeColumn(Int, to: Int)
+    case requireColumn(Int, to: Int)
+    case defaultOfColumn(Int, to: Int)
+    case identityOfColumn(Int, to: Int)
+    /// The columns by which rows are told apart, or their order.
+    case key
+    case uniques
+    case addForeignKey(Int)
+    case dropForeignKey(Int)
+    case addIndex(String)
+    case dropIndex(String)
+    /// WITHOUT ROWID, STRICT, AUTOINCREMENT and the like.
+    case kind
+  }
+
+  package let before: TableSchema
+  package let after: TableSchema
+  /// For each column after: which one it was before; nil where it is new.
+  package let origins: [Int?]
+  /// In the order in which they can be made: names first, then what goes, what comes, what changes, keys and indexes.
+  package private(set) var changes: [Change] = []
+
+  /// `origins` as the capture told them; nil: columns are matched by their names, and what is left by its place where
+  /// all else is as it was.
+  package init(_ before: TableSchema, _ after: TableSchema, origins: [Int?]? = nil) {
+    (self.before, self.after) = (before, after)
+    let told = origins.flatMap { given in
+      given.count == after.columns.count && given.allSatisfy { $0 ?? 0 < before.columns.count } ? given : nil
+    }
+    self.origins = told ?? Self.origins(before, after)
+    findChanges()
+  }
+
+  /// Nothing but the text that creates the table differs, if anything: a CHECK, a comment, a space.
+  package var isEmpty: Bool { changes.isEmpty }
+
+  /// Columns that are the same but for their name: (name before, name after).
+  package var renamedColumns: [(String, String)] {
+    changes.compactMap {
+      if case .renameColumn(let old, let new) = $0 { (before.columns[old].name, after.columns[new].name) } else { nil }
+    }
+  }
+
+  private static func fold(_ name: String, _ engine: Engine) -> String { engine == .sqlite ? name.lowercased() : name }
+
+  private static func origins(_ before: TableSchema, _ after: TableSchema) -> [Int?] {
+    let places = Dictionary(
+      before.columns.enumerated().map { (fold($1.name, before.engine), $0) }, uniquingKeysWith: { first, _ in first })
+    var origins = after.columns.map { places[fold($0.name, after.engine)] }
+    let isSameCount = before.columns.count == after.columns.count
+    let taken = Set(origins.compactMap { $0 })
+    for index in origins.indices where isSameCount && origins[index] == nil && !taken.contains(index) {
+      if before.columns[index].declaredType == after.columns[index].declaredType { origins[index] = index }
+    }
+    return origins
+  }
+
+  private mutating func findChanges() {
+    if before.name != after.name || before.namespace != after.namespace { changes.append(.renameTable) }
+    let pairs = origins.enumerated().compactMap { new, old in old.map { (old: $0, new: new) } }
+    for (old, new) in pairs where before.columns[old].name != after.columns[new].name {
+      changes.append(.renameColumn(old, to: new))
+    }
+    for index in before.columns.indices where !origins.contains(index) { changes.append(.dropColumn(index)) }
+    for index in after.columns.indices where origins[index] == nil { changes.append(.addColumn(index)) }
+    for (old, new) in pairs {
+      let (was, now) = (before.columns[old], after.columns[new])
+      if was.declaredType != now.declaredType || was.collation != now.collation || was.baseType != now.baseType {
+        changes.append(.retypeColumn(old, to: new))
+      }
+      if was.isNotNull != now.isNotNull { changes.append(.requireColumn(old, to: new)) }
+      if was.defaultText != now.defaultText { changes.append(.defaultOfColumn(old, to: new)) }
+      if was.identity != now.identity { changes.append(.identityOfColumn(old, to: new)) }
+    }
+    if before.key != moved(after.key) { changes.append(.key) }
+    if Set(before.uniques) != Set(after.uniques.map { moved($0) ?? [] }) { changes.append(.uniques) }
+    for (index, key) in before.foreignKeys.enumerated() where !after.foreignKeys.contains(where: { isSame(key, $0) }) {
+      changes.append(.dropForeignKey(index))
+    }
+    for (index, key) in after.foreignKeys.enumerated() where !before.foreignKeys.contains(where: { isSame($0, key) }) {
+      changes.append(.addForeignKey(index))
+    }
+    for object in before.objects where !after.objects.contains(object) { changes.append(.dropIndex(object.name)) }
+    for object in after.objects where !before.objects.contains(object) { changes.append(.addIndex(object.name)) }
+    let kinds: TableSchema.Flags = [.strict, .withoutRowid, .autoincrement, .partitioned, .wholeRow]
+    if before.flags.intersection(kinds) != after.flags.intersection(kinds) { changes.append(.kind) }
+  }
+
+  /// Columns after, as the columns before that they were; nil where one is new.
+  private func moved(_ columns: [Int]) -> [Int]? {
+    let found = columns.compactMap { origins[$0] }
+    return found.count == columns.count ? found : nil
+  }
+
+  private func isSame(_ was: TableSchema.ForeignKey, _ now: TableSchema.ForeignKey) -> Bool {
+    var now = now
+    guard let columns = moved(now.columns) else { return false }
+    now.columns = columns
+    return was == now
+  }
+
+  // MARK: For people
+
+  /// One short phrase for each change, such as `add column note text`.
+  package var phrases: [String] { changes.map(phrase) }
+
+  private func phrase(_ change: Change) -> String {
+    func old(_ index: Int) -> String { before.columns[index].name }
+    func new(_ index: Int) -> String { after.columns[index].name }
+    func type(_ column: TableSchema.Column) -> String { column.declaredType.isEmpty ? "no type" : column.declaredType }
+    switch change {
+    case .renameTable: return "rename table \(before.fullName) to \(after.fullName)"
+    case .addColumn(let index): return "add column \(new(index)) \(type(after.columns[index]))"
+    case .dropColumn(let index): return "drop column \(old(index))"
+    case .renameColumn(let was, let now): return "rename column \(old(was)) to \(new(now))"
+    case .retypeColumn(let was, let now):
+      return "change column \(new(now)) from \(type(before.columns[was])) to \(type(after.columns[now]))"
+    case .requireColumn(_, let now):
+      return "column \(new(now)) \(after.columns[now].isNotNull ? "set" : "drop") not null"
+    case .defaultOfColumn(_, let now):
+      return "column \(new(now)) " + (after.columns[now].defaultText.map { "default \($0)" } ?? "drop default")
+    case .identityOfColumn(_, let now):
+      return "column \(new(now)) " + (after.columns[now].identity == .none ? "drop identity" : "identity")
+    case .key:
+      let names = after.key.map(new).joined(separator: ", ")
+      return names.isEmpty ? "drop key" : "key (\(names))"
+    case .uniques: return "change unique keys"
+    case .addForeignKey(let index): return "add foreign key to \(after.foreignKeys[index].table)"
+    case .dropForeignKey(let index): return "drop foreign key to \(before.foreignKeys[index].table)"
+    case .addIndex(let name): return "add index \(name)"
+    case .dropIndex(let name): return "drop index \(name)"
+    case .kind: return "change the kind of table"
+    }
+  }
+}

@@ -1,0 +1,62 @@
+import Changes
+import Testing
+
+@Suite struct TableDifferenceTests {
+  static let item = TableSchema(
+    epoch: 1, engine: .sqlite, name: "item",
+    columns: [
+      .init(name: "id", declaredType: "INTEGER", keyOrdinal: 1), .init(name: "name", declaredType: "TEXT"),
+      .init(name: "price", declaredType: "REAL", defaultText: "0"),
+    ], objects: [.init(name: "by_name", text: "CREATE INDEX by_name ON item(name)")])
+
+  private func after(_ change: (inout TableSchema) -> Void) -> TableSchema {
+    var after = Self.item
+    change(&after)
+    return after
+  }
+
+  @Test func `a table is not different from itself`() {
+    #expect(TableDifference(Self.item, Self.item).isEmpty)
+  }
+
+  @Test func `a column of another name in the place of one that went is the same column`() {
+    let difference = TableDifference(Self.item, after { $0.columns[1].name = "title" })
+    #expect(difference.changes == [.renameColumn(1, to: 1)])
+    #expect(difference.phrases == ["rename column name to title"])
+  }
+
+  @Test func `what the capture told goes before names`() {
+    let after = after { $0.columns[1].name = "title" }
+    let difference = TableDifference(Self.item, after, origins: [0, nil, 2])
+    #expect(difference.changes == [.dropColumn(1), .addColumn(1)])
+  }
+
+  @Test func `names that were swapped are two renames when that was told`() {
+    let after = after { ($0.columns[1].name, $0.columns[2].name) = ("price", "name") }
+    #expect(
+      TableDifference(Self.item, after, origins: [0, 1, 2]).changes == [
+        .renameColumn(1, to: 1), .renameColumn(2, to: 2),
+      ])
+  }
+
+  @Test func `what goes comes before what comes, and keys and indexes last`() {
+    let after = after {
+      $0.columns.remove(at: 2)
+      $0.columns.append(.init(name: "sku", declaredType: "TEXT", isNotNull: true, keyOrdinal: 1))
+      $0.columns[0].keyOrdinal = 0
+      $0.objects = [.init(name: "by_sku", text: "CREATE INDEX by_sku ON item(sku)")]
+    }
+    let difference = TableDifference(Self.item, after)
+    #expect(
+      difference.changes == [.dropColumn(2), .addColumn(2), .key, .dropIndex("by_name"), .addIndex("by_sku")])
+    #expect(
+      difference.phrases == [
+        "drop column price", "add column sku TEXT", "key (sku)", "drop index by_name", "add index by_sku",
+      ])
+  }
+
+  @Test func `origins that do not fit the schemas are not believed`() {
+    let difference = TableDifference(Self.item, Self.item, origins: [0, 1, 9])
+    #expect(difference.origins == [0, 1, 2])
+  }
+}
