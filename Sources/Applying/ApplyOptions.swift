@@ -16,5 +16,7 @@ package struct ApplyOptions: Sendable {
   package var names = NamePolicy.fold
   /// What becomes of values that have no place in their column in PostgreSQL.
   package var misfits = MisfitPolicies()
+  /// What schema changes do at the target; nil: it depends on who created the table.
+  package var ddl: DDLPolicy?
   package init() {}
 }

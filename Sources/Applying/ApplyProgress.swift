@@ -22,6 +22,8 @@ package final class ApplyProgress: Sendable {
     package var misfitsNulled: UInt64 = 0
     /// What people should know and need not act on at once; the first hundred.
     package var notices: [String] = []
+    /// Tables that take part in nothing until their schema change is made, by name.
+    package var waiting: [WaitingTable] = []
   }
   private let state = Mutex(Snapshot())
   package init() {}

@@ -1,0 +1,34 @@
+import Changes
+
+/// A table whose schema change could not be made at the target: its part of the trail waits, and no other's.
+///
+/// It is kept beside what apply knows of the table, in the commit in which apply passed its changes over.
+package struct WaitingTable: Equatable, Sendable {
+  /// As the source calls it.
+  package var name: String
+  /// Up to where its part of the trail has been applied: the border before the transaction that it waits with.
+  package var checkpoint: Checkpoint
+  /// The last transaction before that border.
+  package var number: UInt64
+  /// Why it waits: what changed, both shapes, and in the hint what a person may run at the target.
+  package var code: ErrorCode
+  package var message: String
+  package var hint: String
+
+  package init(name: String, checkpoint: Checkpoint, number: UInt64, code: ErrorCode, message: String, hint: String) {
+    (self.name, self.checkpoint, self.number) = (name, checkpoint, number)
+    (self.code, self.message, self.hint) = (code, message, hint)
+  }
+
+  /// With which a run ends that has applied everything else; nil when no table waits.
+  package static func error(_ tables: [WaitingTable]) -> CairnError? {
+    guard let first = tables.first else { return nil }
+    let names = tables.map(\.name)
+    return CairnError(
+      .schemaStopped,
+      tables.count == 1
+        ? "table \(first.name) waits: \(first.message)"
+        : "\(tables.count) tables wait: \(names.joined(separator: ", ")); the first: \(first.message)",
+      hint: first.hint, context: ["table": names.joined(separator: ", ")])
+  }
+}
