@@ -40,12 +40,18 @@ let package = Package(
     module("Capturing", ["Changes", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails"]),
     module("Applying", ["Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails"]),
     module(
+      "Comparing",
+      [
+        "Changes", "Mapping", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying",
+      ]),
+    module(
       "Operating",
-      ["Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying"]),
+      ["Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying", "Comparing"]),
     .executableTarget(
       name: "cairn",
       dependencies: [
-        "Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying", "Operating",
+        "Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying", "Comparing",
+        "Operating",
       ],
       swiftSettings: strict),
     .executableTarget(
@@ -65,6 +71,11 @@ let package = Package(
     tests(
       "ApplyingTests",
       ["TestServers", "Applying", "Changes", "Mapping", "SQLiteKit", "PostgresKit", "SystemKit", "Trails"]),
+    tests(
+      "ComparingTests",
+      [
+        "TestServers", "Comparing", "Changes", "CodecKit", "Mapping", "SQLiteKit", "PostgresKit", "SystemKit", "Trails",
+      ]),
     tests("OperatingTests", ["TestServers", "Operating", "Changes", "SQLiteKit", "Trails"]),
     tests("ScenarioTests", ["TestServers", "SQLiteKit"]),
   ]

@@ -44,6 +44,12 @@ package enum Ends {
     guard access(parent, W_OK) == 0 else { throw readOnly(path) }
   }
 
+  static func same(_ place: String) -> CairnError {
+    CairnError(
+      .sameDatabase, "source and target are the same database, \(place)",
+      hint: "name another one behind --to", remedy: .badInput)
+  }
+
   private static func readOnly(_ path: String) -> CairnError {
     CairnError(
       .databaseReadOnly, "database \(path) cannot be written by this user",

@@ -108,11 +108,7 @@ package final class Replication: Sendable {
     return (from, to)
   }
 
-  private func same() -> CairnError {
-    CairnError(
-      .sameDatabase, "source and target are the same database, \(source.place)",
-      hint: "name another one behind --to", remedy: .badInput)
-  }
+  private func same() -> CairnError { Ends.same(source.place) }
 
   /// A target that holds other rows is not to be overwritten unasked. Between two SQLite files rows are compared; with
   /// PostgreSQL, any row counts as another one.

@@ -25,7 +25,7 @@ package enum CopyText {
 
   /// Calls `body` with each field, unescaped; nil for NULL. `field` is room to unescape in.
   @inline(__always)
-  private static func forEachField(
+  package static func forEachField(
     _ line: UnsafeRawBufferPointer, field: inout ByteWriter, _ body: (UnsafeRawBufferPointer?) -> Void
   ) {
     let end = line.last == UInt8(ascii: "\n") ? line.count - 1 : line.count

@@ -112,6 +112,18 @@ package final class Statement {
     }
   }
 
+  /// The value in the current row, in place: valid until the next step.
+  package func view(_ column: Int) -> ColumnView {
+    let i = Int32(column)
+    switch sqlite3_column_type(handle, i) {
+    case SQLITE_INTEGER: return .integer(sqlite3_column_int64(handle, i))
+    case SQLITE_FLOAT: return .real(sqlite3_column_double(handle, i))
+    case SQLITE_TEXT: return .text(textBytes(i))
+    case SQLITE_BLOB: return .blob(blobBytes(i))
+    default: return .null
+    }
+  }
+
   /// Appends the value of the current row to an image.
   package func encode(_ column: Int, into writer: inout ByteWriter) {
     let i = Int32(column)

@@ -11,7 +11,8 @@ struct Cairn {
 
   static var commands: [any Command.Type] {
     [
-      ReplicateCommand.self, CheckCommand.self, TrailCommand.self, UnhookCommand.self, RehookCommand.self,
+      ReplicateCommand.self, CheckCommand.self, CompareCommand.self, TrailCommand.self, UnhookCommand.self,
+      RehookCommand.self,
       DetachCommand.self, ExplainCommand.self,
     ]
   }

@@ -1,0 +1,99 @@
+import Changes
+import Mapping
+import PostgresKit
+import SQLiteKit
+
+/// One of the two databases, open, and what is in it. For the thread that opened it.
+package final class CompareDatabase {
+  package enum Handle {
+    case sqlite(Database)
+    case postgres(PostgresConnection)
+  }
+
+  struct Table {
+    let name: String
+    let schema: TableSchema
+    let refusal: String?
+    /// The end of a comparison, with these columns.
+    let end: ([Int]) -> TableEnd
+  }
+
+  package let handle: Handle
+  private let sortsByBytes: Bool
+  /// Tables of SQLite, by name, whose key's index sorts backwards in part.
+  private var backwards: Set<String> = []
+
+  package init(_ handle: Handle) throws {
+    self.handle = handle
+    switch handle {
+    case .sqlite: sortsByBytes = true
+    case .postgres(let connection):
+      sortsByBytes =
+        try connection.first(
+          "SELECT datcollate IN ('C', 'POSIX') FROM pg_database WHERE datname = current_database()") == "t"
+        && (connection.serverVersion < 150000
+          || connection.first("SELECT datlocprovider = 'c' FROM pg_database WHERE datname = current_database()") == "t")
+    }
+  }
+
+  var engine: Engine {
+    switch handle {
+    case .sqlite: .sqlite
+    case .postgres: .postgres
+    }
+  }
+
+  func tables(_ patterns: TablePatterns? = nil) throws -> [Table] {
+    switch handle {
+    case .sqlite(let database):
+      return try database.transaction("BEGIN") {
+        let tables = try database.userTables().filter { patterns?.includes($0.name) ?? true }
+        let rows = try database.query(
+          """
+          SELECT m.name FROM sqlite_master AS m JOIN pragma_index_list(m.name) AS l JOIN pragma_index_xinfo(l.name) AS x
+          WHERE m.type = 'table' AND l."unique" = 1 AND x.key = 1 AND x."desc" = 1
+          """)
+        backwards = Set(rows.map { $0[0].string.lowercased() })
+        return tables.map { table in
+          Table(name: table.name, schema: table.schema, refusal: table.refusal) { columns in
+            TableEnd(
+              schema: table.schema, columns: columns, sqlName: table.name.quotedName, rowidName: table.rowidName)
+          }
+        }
+      }
+    case .postgres(let connection):
+      let sortsByBytes = sortsByBytes
+      return try connection.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") {
+        try connection.userTables().filter { patterns?.includes($0) ?? true }.map { table in
+          // What only capture minds does not hinder reading at the target.
+          let refusal =
+            table.schema.columns.isEmpty ? "it has no column" : patterns == nil ? nil : table.refusal?.reason
+          return Table(name: table.displayName, schema: table.schema, refusal: refusal) { columns in
+            TableEnd(
+              schema: table.schema, columns: columns, sqlName: table.sqlName, oid: table.oid,
+              isPartitioned: table.isPartitioned, sortsByBytes: sortsByBytes)
+          }
+        }
+      }
+    }
+  }
+
+  /// Nothing is lost by saying so of a table for nothing.
+  func sortsBackwards(_ end: TableEnd) -> Bool { backwards.contains(end.schema.name.lowercased()) }
+
+  /// Full names of the tables that Cairn made here; nil where it has no state here.
+  func createdTables() throws -> Set<String>? {
+    switch handle {
+    case .sqlite(let database):
+      guard try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_table'") != nil
+      else { return nil }
+      let names = try database.query(
+        "SELECT m.name FROM cairn_table AS t JOIN sqlite_master AS m ON lower(m.name) = lower(t.name) WHERE t.created")
+      return Set(names.map { $0[0].string })
+    case .postgres(let connection):
+      guard try connection.first("SELECT to_regclass('cairn.table_state')") != nil else { return nil }
+      let rows = try connection.query("SELECT schema_name || '.' || table_name FROM cairn.table_state WHERE created")
+      return Set(rows.compactMap { $0[0] })
+    }
+  }
+}

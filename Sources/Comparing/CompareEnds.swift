@@ -1,0 +1,69 @@
+import Changes
+import Mapping
+import PostgresKit
+import SQLiteKit
+import Synchronization
+import SystemKit
+
+/// Where the two databases are, for every thread that opens them.
+package struct CompareEnds: Sendable {
+  package enum Place: Sendable {
+    case sqlite(path: String)
+    case postgres(uri: String)
+  }
+
+  package let source: Place
+  package let target: Place
+  /// Drawn for each comparison, so that nobody can choose rows whose hashes collide.
+  let seed: UInt64
+
+  package init(source: Place, target: Place, seed: UInt64 = .random(in: .min ... .max)) {
+    (self.source, self.target, self.seed) = (source, target, seed)
+  }
+
+  /// Opens an end for reading, for the thread that calls.
+  func reader(_ side: CanonicalColumn.Side) throws -> any RowReader {
+    switch side == .source ? source : target {
+    case .sqlite(let path):
+      // Not as read-only: that could not recover the log of a program that crashed.
+      let database = try Database(path: path)
+      try database.execute("PRAGMA query_only = 1")
+      return SQLiteRowReader(database, side, seed: seed)
+    case .postgres(let uri):
+      return try PostgresRowReader(PostgresConnection(uri, application: "cairn compare"), side, seed: seed)
+    }
+  }
+}
+
+/// How far a comparison has come; read from other threads.
+package final class CompareWatch: Sendable {
+  package struct Snapshot: Sendable {
+    package var table = ""
+    package var tablesDone = 0
+    package var tables = 0
+    /// Of the table that is being read.
+    package var sourceRows = 0
+    package var targetRows = 0
+    package var rows = 0
+    package var bytes = 0
+    package var suspects = 0
+  }
+  private let state = Mutex(Snapshot())
+  package let stop: StopSignal
+  package let rate: RateLimit
+
+  package init(stop: StopSignal = StopSignal(), rate: RateLimit = RateLimit(bytesPerSecond: nil)) {
+    (self.stop, self.rate) = (stop, rate)
+  }
+
+  package var snapshot: Snapshot { state.withLock { $0 } }
+  func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
+
+  func count(_ side: CanonicalColumn.Side, rows: Int, bytes: Int) {
+    state.withLock { state in
+      if side == .source { state.sourceRows += rows } else { state.targetRows += rows }
+      state.rows += rows
+      state.bytes += bytes
+    }
+  }
+}

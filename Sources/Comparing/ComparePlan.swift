@@ -1,0 +1,85 @@
+import Changes
+import Mapping
+import PostgresKit
+import SQLiteKit
+
+/// Which tables are compared with which, and what is different before a row has been read.
+struct ComparePlan {
+  private(set) var tables: [ComparedTable] = []
+  private(set) var differences: [Difference] = []
+  /// Tables of the source that are left out, with the reason.
+  private(set) var notices: [String] = []
+
+  private let source: CompareDatabase
+  private let target: CompareDatabase
+
+  init(_ source: CompareDatabase, _ target: CompareDatabase, _ patterns: TablePatterns, _ names: NamePolicy) throws {
+    (self.source, self.target) = (source, target)
+    let theirs = try target.tables()
+    var claimed: Set<String> = []
+    for table in try source.tables(patterns) {
+      if let refusal = table.refusal {
+        notices.append("table \(table.name) is left out: \(refusal)")
+        continue
+      }
+      let mapping = try TableMapping(table.schema, to: target.engine, names: names)
+      let there = theirs.first { Self.isNamed($0.schema, mapping.target) }
+      guard let there else {
+        differences.append(Difference(table: table.name, kind: .tableMissing))
+        continue
+      }
+      claimed.insert(there.schema.fullName)
+      try add(table, there, mapping)
+    }
+    let created = try target.createdTables()
+    for table in theirs where !claimed.contains(table.schema.fullName) && table.refusal == nil {
+      // A database may hold other tables than those that are replicated to it.
+      guard patterns.includes(table.name), created.map({ $0.contains(table.schema.fullName) }) ?? true else { continue }
+      differences.append(Difference(table: table.name, kind: .tableExtra))
+    }
+  }
+
+  private static func isNamed(_ table: TableSchema, _ wanted: TableSchema) -> Bool {
+    table.engine == .sqlite
+      ? table.name.lowercased() == wanted.name.lowercased()
+      : table.name == wanted.name && table.namespace == wanted.namespace
+  }
+
+  private mutating func add(_ table: CompareDatabase.Table, _ there: CompareDatabase.Table, _ mapping: TableMapping)
+    throws
+  {
+    var here: [Int] = []
+    var others: [Int] = []
+    for (index, column) in mapping.target.columns.enumerated() {
+      let found = there.schema.columns.firstIndex {
+        target.engine == .sqlite ? $0.name.lowercased() == column.name.lowercased() : $0.name == column.name
+      }
+      guard let found else {
+        differences.append(inColumn(table, table.schema.columns[index].name, .columnMissing))
+        continue
+      }
+      here.append(index)
+      others.append(found)
+    }
+    for (index, column) in there.schema.columns.enumerated() where !others.contains(index) {
+      differences.append(inColumn(table, column.name, .columnExtra))
+    }
+    let unique = Set(table.schema.key + table.schema.uniques.joined())
+    let columns = zip(here, others).map { index, other in
+      CanonicalColumn(
+        table.schema.columns[index], of: source.engine, to: there.schema.columns[other], of: target.engine,
+        isUnique: unique.contains(index))
+    }
+    guard !columns.isEmpty else { return }
+    let ends = (table.end(here), there.end(others))
+    var compared = ComparedTable(name: table.name, source: ends.0, target: ends.1, columns: columns, order: .buckets)
+    if KeyOrder(compared, source: source, target: target).isShared { compared.order = .ranges }
+    tables.append(compared)
+  }
+
+  private func inColumn(_ table: CompareDatabase.Table, _ name: String, _ kind: Difference.Kind) -> Difference {
+    var difference = Difference(table: table.name, kind: kind)
+    difference.column = name
+    return difference
+  }
+}

@@ -1,0 +1,174 @@
+import Changes
+import Mapping
+import PostgresKit
+
+/// Reads rows of a PostgreSQL database by COPY. Each slice is one statement, so one short snapshot.
+final class PostgresRowReader: RowReader {
+  let connection: PostgresConnection
+  let side: CanonicalColumn.Side
+  private let seed: UInt64
+  private var fields = CopyFields()
+  private var line = UnsafeRawBufferPointer(start: nil, count: 0)
+
+  private static let pagesInPart: UInt32 = 2048
+
+  init(_ connection: PostgresConnection, _ side: CanonicalColumn.Side, seed: UInt64) throws {
+    (self.connection, self.side, self.seed) = (connection, side, seed)
+    // A range is read by its index, whatever the planner knows of the table.
+    try connection.execute(
+      """
+      SET row_security = off; SET statement_timeout = 0; SET lock_timeout = 0;
+      SET idle_in_transaction_session_timeout = 0; SET jit = off; SET max_parallel_workers_per_gather = 0;
+      SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_sort = off
+      """)
+  }
+
+  func parts(of table: ComparedTable) throws -> PartSequence {
+    let end = table.end(side)
+    guard connection.serverVersion >= 140000 else { return .slices([.all]) }
+    let leaves =
+      end.isPartitioned
+      ? try connection.query(
+        """
+        SELECT p.relid::regclass::text, pg_relation_size(p.relid) / current_setting('block_size')::bigint
+        FROM pg_partition_tree($1::oid::regclass) AS p WHERE p.isleaf
+        """, [String(end.oid)])
+      : [
+        [
+          end.sqlName,
+          try connection.first(
+            "SELECT pg_relation_size($1::oid::regclass) / current_setting('block_size')::bigint", [String(end.oid)]),
+        ]
+      ]
+    var slices: [Slice] = []
+    for leaf in leaves {
+      let pages = leaf[1].flatMap { UInt32($0) } ?? 0
+      var from: UInt32 = 0
+      while true {
+        // The last part has no end: the table grows meanwhile.
+        let isLast = pages < from + Self.pagesInPart
+        slices.append(.pages(table: leaf[0] ?? "", from: from, below: isLast ? nil : from + Self.pagesInPart))
+        if isLast { break }
+        from += Self.pagesInPart
+      }
+    }
+    return .slices(slices)
+  }
+
+  func scan(
+    _ table: ComparedTable, _ slice: Slice, naming: Bool, _ body: (borrowing RowMark) throws -> Void
+  ) throws -> SliceEnd {
+    let end = table.end(side)
+    let (query, limit) = Self.query(table, end, slice)
+    var hasher = RowHasher(table, side, seed: seed)
+    var read = SliceEnd()
+    let namesKey = naming && !table.key.isEmpty
+    let isSame = table.isSame
+    try connection.copyOut("COPY (\(query)) TO STDOUT") { line in
+      self.line = line
+      read.rows += 1
+      let isLast = read.rows == limit
+      if !isSame || namesKey || isLast { fields.take(line) }
+      let row: UInt64
+      if isSame {
+        // Equal values are equal lines.
+        row = hasher.hash(line)
+        read.bytes += line.count
+      } else {
+        hasher.begin()
+        for place in 0..<table.columns.count { hasher.append(place, fields[place]) }
+        row = hasher.hash
+        read.bytes += hasher.bytes
+      }
+      let key = namesKey ? hasher.keyHash { self.fields[$0] } : nil
+      try body(
+        RowMark(
+          keyHash: key ?? (naming ? row : 0), rowHash: row, bytes: line.count,
+          key: key == nil ? UnsafeRawBufferPointer(rebasing: hasher.key[..<0]) : hasher.key))
+      if isLast { read.last = table.key.map { fields[$0].value ?? .null } }
+    }
+    return read
+  }
+
+  func currentRow(_ table: ComparedTable) -> [Value] {
+    fields.take(line)
+    return table.columns.indices.map { fields[$0].value ?? .null }
+  }
+
+  func rows(_ table: ComparedTable, keys: [[Value]], _ body: ([Value]) throws -> Void) throws {
+    guard !keys.isEmpty else { return }
+    let end = table.end(side)
+    let names = table.key.map(end.name)
+    let list = keys.map { Self.literal(table, end, $0) }.joined(separator: ",")
+    let term = names.count == 1 ? names[0] : "(\(names.joined(separator: ",")))"
+    try connection.copyOut(
+      "COPY (SELECT \(end.columnList) FROM \(end.sqlName) WHERE \(term) IN (\(list))) TO STDOUT"
+    ) { line in
+      fields.take(line)
+      try body(table.columns.indices.map { fields[$0].value ?? .null })
+    }
+  }
+
+  // MARK: SQL
+
+  private static func literal(_ table: ComparedTable, _ end: TableEnd, _ key: [Value]) -> String {
+    let literals = zip(table.key, key).map { place, value in
+      guard case .exact(let bytes) = value else { return "NULL" }
+      return "\(String(decoding: bytes, as: UTF8.self).postgresLiteral)::\(end.column(place).castName)"
+    }
+    return literals.count == 1 ? literals[0] : "(\(literals.joined(separator: ",")))"
+  }
+
+  private static func query(_ table: ComparedTable, _ end: TableEnd, _ slice: Slice) -> (String, limit: Int?) {
+    let names = table.key.map(end.name)
+    let list = names.joined(separator: ",")
+    let term = names.count == 1 ? list : "(\(list))"
+    let head = "SELECT \(end.columnList) FROM "
+    func clause(_ conditions: [String]) -> String {
+      conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND ")
+    }
+    switch slice {
+    case .range(let after, let through, let limit):
+      var conditions = table.isNullable ? names.map { "\($0) IS NOT NULL" } : []
+      if let after { conditions.append("\(term) > \(literal(table, end, after))") }
+      if let through { conditions.append("\(term) <= \(literal(table, end, through))") }
+      let order = limit.map { " ORDER BY \(list) LIMIT \($0)" } ?? ""
+      return ("\(head)\(end.sqlName)\(clause(conditions))\(order)", limit)
+    case .nullKeys:
+      return ("\(head)\(end.sqlName) WHERE \(names.map { "\($0) IS NULL" }.joined(separator: " OR "))", nil)
+    case .pages(let name, let from, let below):
+      let upper = below.map { " AND ctid < '(\($0),0)'::tid" } ?? ""
+      return ("\(head)\(name) WHERE ctid >= '(\(from),0)'::tid\(upper)", nil)
+    case .behind, .all: return ("\(head)\(end.sqlName)", nil)
+    }
+  }
+}
+
+extension TableSchema.Column {
+  /// A type for a cast that keeps the value: `character` alone would be one character.
+  var castName: String { declaredType == "character" ? "bpchar" : declaredType }
+}
+
+/// The fields of a line of COPY, unescaped.
+struct CopyFields: ~Copyable {
+  private var bytes = ByteWriter()
+  private var field = ByteWriter(capacity: 256)
+  /// Where each begins and how long it is; -1: NULL.
+  private var slots: [(start: Int, count: Int)] = []
+
+  mutating func take(_ line: UnsafeRawBufferPointer) {
+    bytes.removeAll()
+    bytes.reserve(line.count)
+    slots.removeAll(keepingCapacity: true)
+    CopyText.forEachField(line, field: &field) { text in
+      slots.append((bytes.count, text?.count ?? -1))
+      if let text { bytes.append(text) }
+    }
+  }
+
+  subscript(_ place: Int) -> ColumnView {
+    guard place < slots.count, slots[place].count >= 0 else { return .null }
+    let slot = slots[place]
+    return .exact(UnsafeRawBufferPointer(rebasing: bytes.bytes[slot.start..<slot.start + slot.count]))
+  }
+}

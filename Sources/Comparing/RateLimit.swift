@@ -1,0 +1,36 @@
+import Synchronization
+import SystemKit
+
+/// Keeps what is read at both ends within so many bytes a second, by pauses between slices.
+package final class RateLimit: Sendable {
+  private struct State {
+    var bytes = 0
+    var since: Int64 = 0
+  }
+  package let bytesPerSecond: Int?
+  private let state = Mutex(State())
+
+  /// Nil: no limit.
+  package init(bytesPerSecond: Int?) { self.bytesPerSecond = bytesPerSecond }
+
+  /// Counts bytes that were read, and sleeps for as long as they were too many; a stop ends the sleep.
+  func spend(_ bytes: Int, _ stop: StopSignal) {
+    guard let bytesPerSecond else { return }
+    let now = Clock.monotonicMilliseconds
+    let wait = state.withLock { state -> Int64 in
+      if state.since == 0 { state.since = now }
+      state.bytes += bytes
+      let due = state.since + Int64(Double(state.bytes) * 1000 / Double(bytesPerSecond))
+      // What was not used for a second is gone.
+      if due < now - 1000 { (state.since, state.bytes) = (now, 0) }
+      return due - now
+    }
+    if wait > 0 { _ = stop.wait(milliseconds: Int32(clamping: wait)) }
+  }
+
+  /// Rows that a range may have, so that a pause is never much longer than half a second.
+  func rows(_ rows: Int, of rowBytes: Int) -> Int {
+    guard let bytesPerSecond else { return rows }
+    return max(20, min(rows, bytesPerSecond / 4 / max(1, rowBytes)))
+  }
+}

@@ -1,0 +1,59 @@
+import Changes
+import Mapping
+import PostgresKit
+
+/// Reads single rows at both ends, by the keys of suspects.
+final class RowLook {
+  let table: ComparedTable
+  let source: any RowReader
+  let target: any RowReader
+  private let seed: UInt64
+
+  init(_ table: ComparedTable, source: any RowReader, target: any RowReader, seed: UInt64) {
+    (self.table, self.source, self.target, self.seed) = (table, source, target, seed)
+  }
+
+  /// The rows of suspects with a key that are there at an end, by the hash of the key.
+  func rows(_ side: CanonicalColumn.Side, _ suspects: [Suspect]) throws -> [UInt64: [Value]] {
+    let wanted = Set(suspects.map(\.hash))
+    var keys: [[Value]] = []
+    for suspect in suspects {
+      if let key = side == .source ? suspect.sourceKey : suspect.targetKey {
+        keys.append(key)
+      } else if side == .source, let key = suspect.targetKey {
+        keys += table.sourceKeys(key)
+      } else if let key = suspect.sourceKey, let there = try? table.targetKey(key) {
+        // A key that has no place at the target is not there.
+        keys.append(there)
+      }
+    }
+    var hasher = RowHasher(table, side, seed: seed)
+    var found: [UInt64: [Value]] = [:]
+    for start in stride(from: 0, to: keys.count, by: 200) {
+      try (side == .source ? source : target).rows(table, keys: Array(keys[start..<min(keys.count, start + 200)])) {
+        row in
+        // Keys that only the end itself takes for equal are of other rows.
+        guard let hash = self.keyHash(row, &hasher), wanted.contains(hash) else { return }
+        found[hash] = row
+      }
+    }
+    return found
+  }
+
+  private func keyHash(_ row: [Value], _ hasher: inout RowHasher) -> UInt64? { hasher.keyHash(of: row) }
+
+  /// How often the rows with these hashes of all their values are there, and their values.
+  func counts(_ side: CanonicalColumn.Side, _ hashes: Set<UInt64>) throws -> [UInt64: (count: Int, row: [Value])] {
+    let reader = side == .source ? source : target
+    var found: [UInt64: (count: Int, row: [Value])] = [:]
+    _ = try reader.scan(table, table.key.isEmpty ? .all : .nullKeys, naming: true) { mark in
+      guard hashes.contains(mark.keyHash), mark.key.isEmpty else { return }
+      if let known = found[mark.keyHash] {
+        found[mark.keyHash] = (known.count + 1, known.row)
+      } else {
+        found[mark.keyHash] = (1, reader.currentRow(table))
+      }
+    }
+    return found
+  }
+}

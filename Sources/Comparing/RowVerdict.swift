@@ -1,0 +1,68 @@
+import Changes
+import Mapping
+import PostgresKit
+
+/// Judges two rows by the contract of their columns.
+final class RowVerdict {
+  let table: ComparedTable
+  /// The target's server, asked where only it knows what its type makes of a text.
+  private let server: PostgresConnection?
+  private var given = ByteWriter()
+  private var there = ByteWriter()
+  private var scratch = ByteWriter()
+
+  init(_ table: ComparedTable, server: PostgresConnection?) { (self.table, self.server) = (table, server) }
+
+  /// Places of the columns that differ.
+  func differing(_ source: [Value], _ target: [Value]) throws -> [Int] {
+    try table.columns.indices.filter { try !isEqual($0, source[$0], target[$0]) }
+  }
+
+  func isEqual(_ place: Int, _ source: Value, _ target: Value) throws -> Bool {
+    let column = table.columns[place]
+    given.removeAll()
+    there.removeAll()
+    source.withView { column.append($0, of: .source, to: &given, scratch: &scratch) }
+    target.withView { column.append($0, of: .target, to: &there, scratch: &scratch) }
+    if given.bytes.elementsEqual(there.bytes) { return true }
+    guard column.needsServer, let server, source != .null, case .exact(let printed) = target,
+      let made = try? column.targetValue(source), case .exact(let text) = made
+    else { return false }
+    // The type's own print of what it reads, byte by byte: never trimmed.
+    let type = table.target.column(place).castName
+    var print: Value?
+    let literal = String(decoding: text, as: UTF8.self).postgresLiteral
+    do {
+      try server.copyOut("COPY (SELECT \(literal)::\(type)) TO STDOUT") { line in
+        var fields = CopyFields()
+        fields.take(line)
+        print = fields[0].value
+      }
+    } catch let error as PostgresError where error.isBadValue { return false }
+    return print == .exact(printed)
+  }
+
+  /// The difference between two rows, of which one may be missing; nil where they are equal.
+  func difference(_ source: [Value]?, _ target: [Value]?) throws -> Difference? {
+    var difference: Difference
+    switch (source, target) {
+    case (nil, nil): return nil
+    case (_?, nil): difference = Difference(table: table.name, kind: .missing)
+    case (nil, _?): difference = Difference(table: table.name, kind: .extra)
+    case (let source?, let target?):
+      let places = try differing(source, target)
+      if places.isEmpty { return nil }
+      difference = Difference(table: table.name, kind: .different)
+      difference.columns = places.map {
+        .init(name: table.source.column($0).name, source: source[$0], target: target[$0])
+      }
+    }
+    (difference.source, difference.target) = (source, target)
+    let row = source ?? target ?? []
+    let hasKey = !table.key.isEmpty && !table.key.contains { row[$0] == .null }
+    difference.key = (hasKey ? table.key : Array(table.columns.indices)).map {
+      (table.source.column($0).name, row[$0])
+    }
+    return difference
+  }
+}

@@ -1,0 +1,206 @@
+import Changes
+
+/// Brings the values of one column of a source and of its target into one form of bytes, in which two values are the
+/// same if, and only if, they are equal by the contract of the column.
+///
+/// Where that form cannot be had without a server (``needsServer``), two equal values may have different bytes; two
+/// unequal ones never have the same.
+package struct CanonicalColumn: Sendable {
+  package enum Side: Sendable {
+    case source
+    case target
+  }
+
+  private enum Way {
+    /// One engine, and one type: storage class and bytes, or the text that the server prints.
+    case same
+    case toSQLite
+    case toPostgres
+    /// Two types of PostgreSQL.
+    case retyped
+  }
+
+  /// Tags of forms that are not values of a trail.
+  private static let misfitTag: UInt8 = 9
+
+  private let way: Way
+  /// The type of the column that is PostgreSQL's; of the target's where both are.
+  package let type: PostgresType
+  private let text: PostgresText
+  private let stored: SQLiteValue
+  /// Of the column that is SQLite's.
+  private let affinity: String
+  /// SQLite keeps no -0.0 under the affinity REAL.
+  private let foldsZero: Bool
+
+  /// `source` and `target` are the columns as they are at both ends; `isUnique`: part of a unique key.
+  package init(
+    _ source: TableSchema.Column, of from: Engine, to target: TableSchema.Column, of to: Engine, isUnique: Bool = false
+  ) {
+    let printed = PostgresType(to == .postgres ? target : source)
+    type = printed
+    text = PostgresText(from: source, of: from, to: printed, isUnique: isUnique)
+    stored = SQLiteValue(printed)
+    affinity = (from == .sqlite ? source : target).affinity
+    switch (from, to) {
+    case (.sqlite, .sqlite): way = .same
+    case (.postgres, .sqlite): way = .toSQLite
+    case (.sqlite, .postgres): way = .toPostgres
+    case (.postgres, .postgres):
+      way = source.declaredType == target.declaredType && source.baseType == target.baseType ? .same : .retyped
+    }
+    foldsZero = from == .postgres && to == .sqlite && affinity == "REAL"
+  }
+
+  /// The bytes are those that the column's own engine has, on both sides.
+  package var isSame: Bool { way == .same }
+
+  /// What the type makes of a text, only a server can tell: unequal bytes do not prove unequal values.
+  package var needsServer: Bool {
+    guard way == .toPostgres || way == .retyped else { return false }
+    switch type.kind {
+    case .bool, .int2, .int4, .int8, .oid, .numeric, .float4, .float8, .text, .varchar, .bpchar, .bytea, .date, .uuid,
+      .json:
+      return false
+    default: return true
+    }
+  }
+
+  // MARK: Forms
+
+  /// Appends the form of a value. `scratch` is room to work in.
+  package func append(_ value: ColumnView, of side: Side, to form: inout ByteWriter, scratch: inout ByteWriter) {
+    if case .null = value { return form.appendNull() }
+    switch (way, side) {
+    case (.same, _): Self.appendAsIs(value, to: &form)
+    case (.toSQLite, .source), (.toPostgres, .target), (.retyped, .target):
+      guard case .exact(let bytes) = value else { return Self.appendAsIs(value, to: &form) }
+      appendPrinted(bytes, to: &form)
+    case (.toSQLite, .target): appendStored(value, to: &form)
+    case (.toPostgres, .source), (.retyped, .source): appendGiven(value, to: &form, scratch: &scratch)
+    }
+  }
+
+  private static func appendAsIs(_ value: ColumnView, to form: inout ByteWriter) {
+    switch value {
+    case .unchanged: form.appendUnchanged()
+    case .null: form.appendNull()
+    case .integer(let number): form.appendInteger(number)
+    case .real(let number): form.appendReal(number)
+    case .text(let bytes): form.appendText(bytes)
+    case .blob(let bytes): form.appendBlob(bytes)
+    case .exact(let bytes): form.appendExact(bytes)
+    }
+  }
+
+  /// What PostgreSQL prints, or reads as what it would print.
+  private func appendPrinted(_ bytes: UnsafeRawBufferPointer, to form: inout ByteWriter) {
+    switch type.kind {
+    case .int2, .int4, .int8, .oid:
+      guard let number = DecimalText.integer(bytes) else { return form.appendText(bytes) }
+      form.appendInteger(number)
+    case .bool:
+      guard let first = bytes.first else { return form.appendText(bytes) }
+      form.appendInteger(first == UInt8(ascii: "t") || first == UInt8(ascii: "1") ? 1 : 0)
+    case .float8: append(DecimalText.double(bytes), bytes, to: &form)
+    case .float4: append(DecimalText.single(bytes).map(Double.init), bytes, to: &form)
+    case .numeric: form.appendNumber(bytes)
+    case .time, .timestamp, .timestamptz: form.appendTime(bytes, type.kind)
+    case .bytea: form.appendBlob(printed: bytes)
+    case .bpchar where way != .toSQLite:
+      let end = bytes.lastIndex { $0 != UInt8(ascii: " ") }.map { $0 + 1 } ?? 0
+      form.appendText(UnsafeRawBufferPointer(rebasing: bytes[..<end]))
+    default: form.appendText(bytes)
+    }
+  }
+
+  private func append(_ number: Double?, _ bytes: UnsafeRawBufferPointer, to form: inout ByteWriter) {
+    guard let number, !number.isNaN else { return form.appendText(bytes) }
+    form.appendReal(foldsZero && number == 0 ? 0 : number)
+  }
+
+  /// What SQLite holds for a value of PostgreSQL.
+  private func appendStored(_ value: ColumnView, to form: inout ByteWriter) {
+    switch (type.kind, value) {
+    case (.numeric, .text(let bytes)): form.appendNumber(bytes)
+    case (.numeric, .integer(let number)) where affinity != "TEXT" && affinity != "BLOB":
+      form.appendNumber(String(number))
+    case (.numeric, .real(let number)) where affinity != "TEXT" && affinity != "BLOB":
+      form.appendNumber(number.description)
+    case (.time, .text(let bytes)), (.timestamp, .text(let bytes)), (.timestamptz, .text(let bytes)):
+      form.appendTime(bytes, type.kind)
+    case (.float4, .real(let number)), (.float8, .real(let number)):
+      form.appendReal(foldsZero && number == 0 ? 0 : number)
+    default: Self.appendAsIs(value, to: &form)
+    }
+  }
+
+  /// What a source has that is to become a value of the target's type.
+  private func appendGiven(_ value: ColumnView, to form: inout ByteWriter, scratch: inout ByteWriter) {
+    switch (type.kind, value) {
+    case (.int2, .integer(let number)), (.int4, .integer(let number)), (.int8, .integer(let number)):
+      return form.appendInteger(number)
+    case (.float8, .real(let number)): return form.appendReal(number)
+    case (.text, .text(let bytes)), (.varchar, .text(let bytes)): return form.appendText(bytes)
+    case (.bytea, .blob(let bytes)): return form.appendBlob(bytes)
+    default: break
+    }
+    scratch.removeAll()
+    do throws(Misfit) { try text.append(value, to: &scratch) } catch {
+      form.append(Self.misfitTag)
+      return Self.appendAsIs(value, to: &form)
+    }
+    appendPrinted(scratch.bytes, to: &form)
+  }
+
+  // MARK: Values at the other end
+
+  /// The value as the target has it. Throws ``Misfit`` where it has no place there.
+  package func targetValue(_ value: Value) throws(Misfit) -> Value {
+    if value == .null { return .null }
+    var written = ByteWriter(capacity: 256)
+    let made = value.withView { view in
+      Result { () throws(Misfit) -> Value in
+        switch way {
+        case .same: return value
+        case .toSQLite:
+          if case .exact(let bytes) = value { written.reserve(bytes.count) }
+          return try stored.convert(view, scratch: &written).value ?? .null
+        case .toPostgres, .retyped:
+          try text.append(view, to: &written)
+          return .exact(Array(written.bytes))
+        }
+      }
+    }
+    return try made.get()
+  }
+
+  /// The values of the source that may be one of the target's, to look for the row with this key.
+  package func sourceValues(_ value: Value) -> [Value] {
+    switch way {
+    case .same, .retyped: return [value]
+    case .toSQLite:
+      // As PostgreSQL reads it; what it does not read, it does not have.
+      let back = PostgresText(from: .init(name: ""), of: .sqlite, to: type)
+      var written = ByteWriter(capacity: 256)
+      let reads = value.withView { view in
+        Result { () throws(Misfit) in try back.append(view, to: &written) }
+      }
+      guard case .success = reads else { return [] }
+      return [.exact(Array(written.bytes))]
+    case .toPostgres:
+      guard case .exact(let bytes) = value else { return [value] }
+      let text = Value.text(bytes)
+      guard
+        let converted = bytes.withUnsafeBytes({ raw -> Value? in
+          var scratch = ByteWriter(capacity: raw.count)
+          return try? stored.convert(.exact(raw), scratch: &scratch).value
+        })
+      else { return [text] }
+      let number = bytes.withUnsafeBytes { raw in
+        DecimalText.integer(raw).map(Value.integer) ?? DecimalText.double(raw).map(Value.real)
+      }
+      return Array(Set([converted, text] + (number.map { [$0] } ?? [])))
+    }
+  }
+}

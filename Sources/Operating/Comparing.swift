@@ -1,0 +1,39 @@
+import Comparing
+import Mapping
+import PostgresKit
+import SQLiteKit
+
+extension DatabaseURL {
+  /// Opens it for a comparison; writes nothing.
+  fileprivate func openForComparison() throws -> CompareDatabase {
+    switch self {
+    case .sqlite(let path):
+      let database = try Ends.open(path, mode: .readOnly)
+      return try CompareDatabase(.sqlite(database))
+    case .postgres(let uri):
+      let connection = try PostgresConnection(uri, application: "cairn compare")
+      try connection.execute("SET row_security = off")
+      return try CompareDatabase(.postgres(connection))
+    }
+  }
+
+  fileprivate var comparePlace: CompareEnds.Place {
+    switch self {
+    case .sqlite(let path): .sqlite(path: path)
+    case .postgres(let uri): .postgres(uri: uri)
+    }
+  }
+}
+
+extension Comparison {
+  /// Proves both ends, and opens them.
+  package convenience init(
+    from: DatabaseURL, to: DatabaseURL, options: Options, watch: CompareWatch
+  ) throws {
+    let (source, target) = (from.canonical, to.canonical)
+    guard source != target else { throw Ends.same(source.place) }
+    try self.init(
+      CompareEnds(source: source.comparePlace, target: target.comparePlace), source: source.openForComparison(),
+      target: target.openForComparison(), options: options, watch: watch)
+  }
+}

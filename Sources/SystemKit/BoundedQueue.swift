@@ -1,0 +1,54 @@
+import Glibc
+
+/// Hands values from one thread to another, a few at a time: who is too fast waits.
+package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
+  private let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
+  private let changed = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
+  // All below only under the lock.
+  private var elements: [Element] = []
+  private var isClosed = false
+  private let capacity: Int
+
+  package init(capacity: Int) {
+    self.capacity = capacity
+    pthread_mutex_init(lock, nil)
+    pthread_cond_init(changed, nil)
+  }
+
+  deinit {
+    pthread_cond_destroy(changed)
+    pthread_mutex_destroy(lock)
+    changed.deallocate()
+    lock.deallocate()
+  }
+
+  /// Waits for room. False when the queue was closed: the element is dropped.
+  @discardableResult package func append(_ element: Element) -> Bool {
+    pthread_mutex_lock(lock)
+    defer { pthread_mutex_unlock(lock) }
+    while elements.count >= capacity, !isClosed { pthread_cond_wait(changed, lock) }
+    guard !isClosed else { return false }
+    elements.append(element)
+    pthread_cond_broadcast(changed)
+    return true
+  }
+
+  /// Waits for an element; nil when the queue was closed and is empty.
+  package func next() -> Element? {
+    pthread_mutex_lock(lock)
+    defer { pthread_mutex_unlock(lock) }
+    while elements.isEmpty, !isClosed { pthread_cond_wait(changed, lock) }
+    guard !elements.isEmpty else { return nil }
+    let element = elements.removeFirst()
+    pthread_cond_broadcast(changed)
+    return element
+  }
+
+  /// No more comes; what is there may still be taken.
+  package func close() {
+    pthread_mutex_lock(lock)
+    isClosed = true
+    pthread_cond_broadcast(changed)
+    pthread_mutex_unlock(lock)
+  }
+}

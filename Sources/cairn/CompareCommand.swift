@@ -1,0 +1,70 @@
+import Changes
+import Comparing
+import Glibc
+import Mapping
+import Operating
+import SystemKit
+
+/// `cairn compare`: whether the target is equal to the source, row by row.
+struct CompareCommand: Command {
+  static let name = "compare"
+  static let summary = "compare source and target row by row, also while both are written to"
+  static let operands = "--from URL --to URL"
+  static let options = [
+    Option("--from", "URL", "the source"),
+    Option("--to", "URL", "the target"),
+    Option("--tables", "PATTERN,...", "tables to compare, such as 'order*,!tmp_*' (default: all)"),
+    Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
+    Option("--limit", "N", "differences listed for each table (default 20); all are counted"),
+    Option("--rate", "RATE", "bytes of rows a second, over both ends, such as 10MiB (default: no limit)"),
+    Option.json,
+  ]
+  static let details = """
+    Values are equal by the contract of their column ('cairn check'). Nothing is written to either database. Exits 0
+    when they are equal, 1 when there are differences, 75 when rows were still on their way and nothing else differs.
+
+    example: cairn compare --from sqlite:shop.db --to sqlite:copy.db
+    example: cairn compare --from sqlite:shop.db --to postgresql://cairn@db.example/erp --tables 'item,order*'
+    """
+
+  /// EX_TEMPFAIL: rows were still in flight.
+  private static let inFlightStatus: Int32 = 75
+
+  static func run(_ arguments: Arguments) throws -> Int32 {
+    _ = try arguments.operands(0...0)
+    var options = Comparison.Options()
+    if let text = arguments.value("--tables") {
+      options.tables = TablePatterns(text.split(separator: ",").map(String.init))
+    }
+    if let text = arguments.value("--names") {
+      guard let names = NamePolicy(rawValue: text) else {
+        throw arguments.usage("--names is '\(text)'", "allowed are fold and keep;")
+      }
+      options.names = names
+    }
+    let limit = try limit(arguments)
+    let rate = try arguments.value("--rate").map { text in
+      guard let bytes = ByteRate(text) else {
+        throw arguments.usage("--rate is '\(text)'", "bytes a second are allowed, such as 500KiB or 10MiB;")
+      }
+      return bytes.bytesPerSecond
+    }
+    let watch = CompareWatch(rate: RateLimit(bytesPerSecond: rate))
+    let from = try DatabaseURL(arguments.required("--from"))
+    let to = try DatabaseURL(arguments.required("--to"))
+    let comparison = try Comparison(from: from, to: to, options: options, watch: watch)
+    let report = CompareReport(watch, isJSON: arguments.has("--json"), listed: limit)
+    let summary = try report.follow { tell in try comparison.run(tell) }
+    report.finish(summary)
+    if summary.differences > 0 { return 1 }
+    return summary.inFlight > 0 || summary.isStopped ? inFlightStatus : 0
+  }
+
+  private static func limit(_ arguments: Arguments) throws -> Int {
+    guard let text = arguments.value("--limit") else { return 20 }
+    guard let limit = Int(text), limit >= 0 else {
+      throw arguments.usage("--limit is '\(text)'", "a number from 0 is allowed;")
+    }
+    return limit
+  }
+}

@@ -1,0 +1,158 @@
+import Changes
+import Comparing
+import Glibc
+import Operating
+import SystemKit
+
+/// What a comparison tells: a bar while it runs, a line for each table and difference, or an object a line as JSON.
+final class CompareReport {
+  private let watch: CompareWatch
+  private let isJSON: Bool
+  private let listed: Int
+  private var told: [String: Int] = [:]
+  private var isBarShown = false
+  private let begun = Clock.monotonicMilliseconds
+
+  init(_ watch: CompareWatch, isJSON: Bool, listed: Int) {
+    (self.watch, self.isJSON, self.listed) = (watch, isJSON, listed)
+  }
+
+  /// Runs `body`; a signal stops it at the next range, and the bar moves meanwhile.
+  func follow(_ body: ((Comparison.Event) throws -> Void) throws -> Comparison.Summary) throws -> Comparison.Summary {
+    let (watch, isInteractive) = (watch, Terminal.isErrorInteractive && !isJSON)
+    var signals = sigset_t()
+    sigemptyset(&signals)
+    for number in [SIGINT, SIGTERM, SIGHUP] { sigaddset(&signals, number) }
+    pthread_sigmask(SIG_BLOCK, &signals, nil)
+    let awaited = signals
+    let ended = StopSignal()
+    let begun = begun
+    let ticker = WorkerThread {
+      var awaited = awaited
+      while !ended.isSet {
+        var wait = timespec(tv_sec: 0, tv_nsec: 100_000_000)
+        if sigtimedwait(&awaited, nil, &wait) > 0 {
+          // A second signal ends us at once.
+          pthread_sigmask(SIG_UNBLOCK, &awaited, nil)
+          watch.stop.set()
+        }
+        if isInteractive { Self.showBar(watch.snapshot, since: begun) }
+      }
+    }
+    defer {
+      ended.set()
+      _ = ticker.join()
+      if isInteractive { Terminal.write("\r\u{1b}[K", to: 2) }
+    }
+    return try body { event in self.tell(event) }
+  }
+
+  private static func showBar(_ now: CompareWatch.Snapshot, since begun: Int64) {
+    let seconds = Double(max(1, Clock.monotonicMilliseconds - begun)) / 1000
+    let rate = Int(Double(now.rows) / seconds)
+    let suspects = now.suspects > 0 ? ", \(now.suspects) rows looked at again" : ""
+    Terminal.write(
+      "\r\(now.table): \(now.sourceRows) rows, table \(now.tablesDone + 1) of \(now.tables), \(rate) rows/s\(suspects)\u{1b}[K",
+      to: 2)
+  }
+
+  // MARK: What was found
+
+  private func tell(_ event: Comparison.Event) {
+    switch event {
+    case .notice(let text):
+      if isJSON { emit("notice", [("text", .text(text))]) } else { line("cairn: \(text)", to: 2) }
+    case .difference(let difference): tell(difference)
+    case .table(let result): tell(result)
+    }
+  }
+
+  private func tell(_ difference: Difference) {
+    told[difference.table, default: 0] += 1
+    guard told[difference.table, default: 0] <= listed || !difference.kind.isOfRow else { return }
+    if isJSON {
+      var members: [(String, JSONObject.Value)] = [
+        ("table", .text(difference.table)), ("kind", .text(difference.kind.rawValue)),
+      ]
+      if !difference.column.isEmpty { members.append(("column", .text(difference.column))) }
+      if !difference.key.isEmpty {
+        members.append(("key", .object(JSONObject(difference.key.map { ($0.name, .text($0.value.shown)) }))))
+      }
+      if !difference.columns.isEmpty {
+        let columns = difference.columns.map { column in
+          JSONObject.Value.object(
+            JSONObject([
+              ("name", .text(column.name)), ("source", .text(column.source.shown)),
+              ("target", .text(column.target.shown)),
+            ]))
+        }
+        members.append(("columns", .list(columns)))
+      }
+      return emit("difference", members)
+    }
+    let key = difference.key.map { "\($0.name)=\($0.value.shown)" }.joined(separator: ", ")
+    let columns = difference.columns.map {
+      "\($0.name) is \($0.source.shown) at the source, \($0.target.shown) at the target"
+    }
+    let what =
+      switch difference.kind {
+      case .missing, .extra, .different:
+        "\(difference.kind.rawValue) \(key)" + (columns.isEmpty ? "" : ": " + columns.joined(separator: "; "))
+      case .tableMissing: "the target has no such table"
+      case .tableExtra: "the source has no such table"
+      case .columnMissing: "the target has no column \(difference.column)"
+      case .columnExtra: "the source has no column \(difference.column)"
+      }
+    line("\(difference.table): \(what)", to: 1)
+  }
+
+  private func tell(_ result: Comparison.TableResult) {
+    if isJSON {
+      return emit(
+        "table",
+        [
+          ("table", .text(result.name)), ("rows", .integer(Int64(result.rows))),
+          ("missing", .integer(Int64(result.missing))), ("extra", .integer(Int64(result.extra))),
+          ("different", .integer(Int64(result.different))), ("in_flight", .integer(Int64(result.inFlight))),
+          ("milliseconds", .integer(result.milliseconds)),
+        ])
+    }
+    var text = "\(result.name): \(result.rows) rows"
+    if result.differences == 0, result.inFlight == 0 { text += ", equal" }
+    if result.differences > 0 {
+      text += ", \(result.missing) missing, \(result.extra) extra, \(result.different) different"
+      if result.differences > listed { text += " (\(listed) listed)" }
+    }
+    if result.inFlight > 0 { text += ", \(result.inFlight) still on their way" }
+    line(text, to: 1)
+  }
+
+  func finish(_ summary: Comparison.Summary) {
+    if isJSON {
+      return emit(
+        "summary",
+        [
+          ("equal", .bool(summary.differences == 0 && summary.inFlight == 0 && !summary.isStopped)),
+          ("tables", .integer(Int64(summary.tables))), ("rows", .integer(Int64(summary.rows))),
+          ("differences", .integer(Int64(summary.differences))), ("in_flight", .integer(Int64(summary.inFlight))),
+          ("stopped", .bool(summary.isStopped)), ("milliseconds", .integer(summary.milliseconds)),
+        ])
+    }
+    let rate = summary.rows * 1000 / max(1, Int(summary.milliseconds))
+    let took =
+      "\(summary.tables) tables, \(summary.rows) rows in \(summary.milliseconds / 1000).\(summary.milliseconds % 1000 / 100) s, \(rate) rows/s"
+    if summary.isStopped { return line("stopped: \(took)", to: 1) }
+    if summary.differences == 0, summary.inFlight == 0 { return line("equal: \(took)", to: 1) }
+    let flight = summary.inFlight > 0 ? ", \(summary.inFlight) rows still on their way" : ""
+    line("\(summary.differences) differences\(flight): \(took)", to: 1)
+  }
+
+  private func line(_ text: String, to descriptor: Int32) {
+    if Terminal.isErrorInteractive { Terminal.write("\r\u{1b}[K", to: 2) }
+    Terminal.write(text + "\n", to: descriptor)
+  }
+
+  private func emit(_ event: String, _ members: [(String, JSONObject.Value)]) {
+    Terminal.print(JSONObject([("event", .text(event))] + members).line)
+  }
+}
