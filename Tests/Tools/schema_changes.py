@@ -1,14 +1,15 @@
 #!/usr/bin/python3
 """A program that changes its schema, step by step, while it goes on writing.
 
---init creates its tables (sc_*) with data first; every step has its own tables,
-so steps can run alone or in several calls (--start, --count). Each step writes
+--init creates its tables (sc_*, or what --prefix says) with data first; every step
+has its own tables, so steps can run alone or in several calls (--start, --count). Each step writes
 rows before the change, immediately after it without a pause (through the same
 and through another connection), waits --settle-ms, and writes again.
 
     schema_changes.py DB --init --count 0     create the tables only
     schema_changes.py DB                      run all steps on them
     schema_changes.py DB --init               both
+    schema_changes.py DB --writer             while another connection writes to the same tables without a pause
 
 Triggers that others put on a table can make DROP COLUMN fail with an error that
 names them. If that name contains "cairn", --unhook-command is run, the column
@@ -25,7 +26,10 @@ import shlex
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
+
+from schema_changes_named import NamedSteps
 
 
 def quote(name):
@@ -36,7 +40,7 @@ class Skip(Exception):
     pass
 
 
-class Changer:
+class Changer(NamedSteps):
     def __init__(self, args):
         self.args = args
         self.rng = random.Random(args.seed)
@@ -44,6 +48,7 @@ class Changer:
         self.other = self.connect()
         self.rows = 0
         self.notes = []
+        self.written = []       # tables of this step, in the order of the last writes
 
     def connect(self):
         db = sqlite3.connect(self.args.db, timeout=self.args.timeout_ms / 1000,
@@ -51,11 +56,19 @@ class Changer:
         db.execute("PRAGMA foreign_keys = ON")
         return db
 
+    def named(self, text):
+        """Names as the steps have them, with the prefix that was asked for."""
+        prefix = self.args.prefix
+        if prefix == "sc_":
+            return text
+        return (text.replace("sc_", prefix).replace("SC_", prefix.upper())
+                .replace("sc odd", prefix + "odd"))
+
     def sql(self, text, *values):
-        return self.db.execute(text, values)
+        return self.db.execute(self.named(text), values)
 
     def exists(self, name):
-        return bool(self.sql("SELECT 1 FROM sqlite_master WHERE name = ?", name).fetchone())
+        return bool(self.sql("SELECT 1 FROM sqlite_master WHERE name = ?", self.named(name)).fetchone())
 
     # ---- rows
 
@@ -65,17 +78,26 @@ class Changer:
         if unique:
             number = r.getrandbits(50)     # new in practice, and the same for the same seed
             return number if "INT" in kind else "%s-%d" % (name, number)
+        if "BOOL" in kind:
+            return r.randrange(2)
         if "INT" in kind:
             return r.randrange(10000)
-        if "REAL" in kind or "DEC" in kind:
+        if "REAL" in kind or "DOUB" in kind:
             return r.randrange(100000) / 8
-        if "BLOB" in kind:
+        if "DEC" in kind or "NUM" in kind:
+            return r.randrange(100000) / 4
+        if kind.startswith(("DATE", "TIMESTAMP")):
+            day = "20%02d-%02d-%02d" % (r.randrange(100), r.randrange(1, 13), r.randrange(1, 29))
+            return day if kind == "DATE" else day + " %02d:59:00.%06d" % (r.randrange(24), r.getrandbits(19))
+        if "BLOB" in kind or "BINARY" in kind:
             return r.getrandbits(40).to_bytes(5, "big")
         return r.choice(("ebb", "flood", "Ørsta", "it's", "", "港")) + str(r.randrange(1000))
 
     def write(self, table, rows=3, db=None):
         """Insert rows with every column filled, then change one row and delete one."""
         db = db or self.db
+        table = self.named(table)
+        self.written = [t for t in self.written if t != table] + [table]
         columns = db.execute("SELECT name, type, pk FROM pragma_table_xinfo(?) WHERE hidden = 0 "
                              "ORDER BY cid", (table,)).fetchall()
         unique = {c for (c,) in db.execute(
@@ -204,26 +226,32 @@ class Changer:
 
     def drop_column(self):
         self.write("sc_drop_col")
-        statement = "ALTER TABLE sc_drop_col DROP COLUMN c"
+        self.drop("sc_drop_col", "c")
+        self.gap("sc_drop_col")
+
+    def drop(self, table, *columns):
+        """Drop columns; what captures the table may have to be taken off for it."""
+        def statements():
+            for column in columns:
+                self.sql("ALTER TABLE %s DROP COLUMN %s" % (table, column))
         try:
-            self.sql(statement)
+            return statements()
         except sqlite3.OperationalError as error:
             if "cairn" not in str(error).lower():
                 raise
             self.notes.append(str(error))
             if not self.args.unhook_command:
-                self.gap("sc_drop_col")
+                self.gap(table)
                 raise Skip("no --unhook-command")
-            self.command(self.args.unhook_command, "sc_drop_col")
-            # In between nothing captures the table; whoever hooks it again must see to these rows.
-            if not self.args.quiet_unhooked:
-                self.write("sc_drop_col", rows=1)
-            self.sql(statement)
-            if not self.args.quiet_unhooked:
-                self.gap("sc_drop_col")
-            if self.args.rehook_command:
-                self.command(self.args.rehook_command, "sc_drop_col")
-        self.gap("sc_drop_col")
+        self.command(self.args.unhook_command, self.named(table))
+        # In between nothing captures the table; whoever hooks it again must see to these rows.
+        if not self.args.quiet_unhooked:
+            self.write(table, rows=1)
+        statements()
+        if not self.args.quiet_unhooked:
+            self.gap(table)
+        if self.args.rehook_command:
+            self.command(self.args.rehook_command, self.named(table))
 
     def rebuild(self, table, create, copy, indexes=()):
         """The procedure of sqlite.org/lang_altertable.html, section 7."""
@@ -318,7 +346,7 @@ class Changer:
     def create_table_with_rows(self):
         self.sql("CREATE TABLE sc_new(id INTEGER PRIMARY KEY AUTOINCREMENT, a TEXT UNIQUE, b BLOB)")
         self.gap("sc_new")
-        self.sql("BEGIN")
+        self.sql("BEGIN IMMEDIATE")
         self.sql("CREATE TABLE sc_new_tx(a INT, b INT, PRIMARY KEY (a, b)) WITHOUT ROWID")
         self.write("sc_new_tx", rows=50)
         self.sql("COMMIT")
@@ -411,9 +439,10 @@ class Changer:
                 raise Skip(str(error))
             raise
         for db in (self.db, self.other):
-            db.execute("INSERT INTO sc_fts VALUES ('Tide', 'spring tide at noon'), ('Fog', 'dense')")
-            db.execute("UPDATE sc_fts SET body = 'neap tide' WHERE title = 'Tide'")
-            db.execute("DELETE FROM sc_fts WHERE title = 'Fog'")
+            for statement in ("INSERT INTO sc_fts VALUES ('Tide', 'spring tide at noon'), ('Fog', 'dense')",
+                              "UPDATE sc_fts SET body = 'neap tide' WHERE title = 'Tide'",
+                              "DELETE FROM sc_fts WHERE title = 'Fog'"):
+                db.execute(self.named(statement))
         self.gap("sc_viewed")
         self.sql("INSERT INTO sc_fts(sc_fts) VALUES ('optimize')")
         self.sql("ALTER TABLE sc_fts RENAME TO sc_fts2")
@@ -473,9 +502,15 @@ class Changer:
              "create_table_with_rows", "create_table_as_select", "create_odd_names", "indexes",
              "unique_index", "user_trigger", "view", "vacuum", "alter_without_rowid",
              "alter_without_key", "alter_generated", "virtual_table", "user_version",
-             "rolled_back_change", "change_inside_transaction", "chain"]
+             "rolled_back_change", "change_inside_transaction", "chain"] + NamedSteps.NAMED
 
     # ---- tables
+
+    def tables(self):
+        """All that have the prefix, children last."""
+        return [n for n, in self.db.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE%' AND "
+            "substr(name, 1, ?) = ? ORDER BY name LIKE '%child', name", (len(self.args.prefix), self.args.prefix))]
 
     ORDINARY = ["sc_add_null", "sc_add_notnull", "sc_add_expr", "sc_add_ref", "sc_add_gen",
                 "sc_add_many", "sc_rename_col", "sc_rename_key", "sc_rename_swap", "sc_rename_tab",
@@ -492,6 +527,9 @@ class Changer:
         for prefix in ("sc_rp", "sc_rb", "sc_dp"):
             self.sql("CREATE TABLE {0}_child(id INTEGER PRIMARY KEY, note TEXT, parent_id INTEGER "
                      "REFERENCES {0}_parent(id) ON DELETE CASCADE ON UPDATE CASCADE)".format(prefix))
+        for step in self.NAMED:
+            for table in self.OWN.get(step, ["{t}(id INTEGER PRIMARY KEY, a TEXT, b INTEGER, c REAL)"]):
+                self.sql("CREATE TABLE " + table.replace("{t}", "sc_" + step))
         self.sql("CREATE TABLE sc_add_empty(id INTEGER PRIMARY KEY, a TEXT)")
         self.sql("CREATE TABLE sc_trig_log(seq INTEGER PRIMARY KEY AUTOINCREMENT, what TEXT, who)")
         self.sql("CREATE TABLE sc_nokey(a TEXT, b INTEGER)")
@@ -499,14 +537,13 @@ class Changer:
         self.sql("CREATE TABLE sc_worowid(k TEXT PRIMARY KEY, v BLOB) WITHOUT ROWID")
         self.sql("CREATE TABLE sc_gen(id INTEGER PRIMARY KEY, b INTEGER, "
                  "g1 INTEGER AS (b + 1) VIRTUAL, g2 TEXT AS ('#' || b) STORED)")
-        for name, in self.sql("SELECT name FROM sqlite_master WHERE type = 'table' AND "
-                              "name LIKE 'sc\\_%' ESCAPE '\\' ORDER BY name LIKE '%child'").fetchall():
-            if name not in ("sc_add_empty", "sc_trig_log"):
+        for name in self.tables():
+            if name not in map(self.named, ("sc_add_empty", "sc_trig_log")):
                 self.write(name, rows=25)
         self.sql("COMMIT")
         self.sql("INSERT INTO sc_nokey SELECT 'double', 1 FROM sc_source LIMIT 10")
         # Small keys as well, beside the large ones write() makes.
-        for name in self.ORDINARY:
+        for name in self.ORDINARY + ["sc_" + n for n in self.NAMED if n not in self.OWN]:
             self.sql("INSERT OR IGNORE INTO %s(id, a, b, c) VALUES (1, 'one', 1, 1.5), "
                      "(2, NULL, NULL, NULL), (3, '', 0, 0.0)" % name)
 
@@ -521,7 +558,8 @@ class Changer:
     def step(self, index):
         name = self.STEPS[index]
         self.rng = random.Random("%d:%s" % (self.args.seed, name))
-        self.rows, self.notes = 0, []
+        self.rows, self.notes, self.written = 0, [], []
+        writer = Writer(self) if self.args.writer else None
         line = {"step": name, "index": index, "status": "ok"}
         try:
             getattr(self, name)()
@@ -541,7 +579,14 @@ class Changer:
                     self.write(table)
             except sqlite3.Error as error:
                 line["status"], line["error"] = "error", "after settling: %s" % error
+        if writer:
+            writer.ended.set()
+            writer.join()
+            self.rows += writer.rows
+            if writer.error:
+                line["status"], line["error"] = "error", "the other program: " + writer.error
         line["rows_written"] = self.rows
+        line["tables"] = self.written
         if self.notes:
             line["notes"] = self.notes
         print(json.dumps(line, ensure_ascii=False), flush=True)
@@ -576,7 +621,42 @@ class Changer:
     }
 
     def touched(self, name):
-        return self.LEFT[name]
+        if name in self.LEFT:
+            return self.LEFT[name]
+        return [t for t in ("sc_" + name, "sc_" + name + "_2", "sc_" + name + "_child") if self.exists(t)]
+
+
+class Writer(threading.Thread):
+    """Another program: writes to the tables of the step, and now and then to others, until told to stop."""
+
+    def __init__(self, changer):
+        super().__init__(daemon=True)
+        self.changer, self.rows, self.error = changer, 0, None
+        self.ended = threading.Event()
+        self.start()
+
+    def run(self):
+        program = Changer(self.changer.args)
+        program.rng = random.Random(self.changer.rng.random())
+        while not self.ended.is_set():
+            near = list(self.changer.written)[-3:]
+            try:
+                tables = program.tables()
+                table = program.rng.choice(near if near and program.rng.random() < 0.8 else tables)
+                # The columns must still be the same when the values come.
+                program.sql("BEGIN IMMEDIATE")
+                program.write(table, rows=program.rng.randrange(3))
+                program.sql("COMMIT")
+            except (sqlite3.Error, IndexError) as error:
+                if program.db.in_transaction:
+                    program.sql("ROLLBACK")
+                # Tables and columns that are no longer what they were a moment ago are part of the game.
+                if "cairn" in str(error) or "malformed" in str(error) or "disk" in str(error):
+                    self.error = str(error)
+            self.ended.wait(program.rng.random() * 0.02)
+        self.rows = program.rows
+        program.db.close()
+        program.other.close()
 
 
 def main():
@@ -584,6 +664,9 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("db", metavar="DB", nargs="?")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--prefix", default="sc_", help="of the names of all tables (default sc_)")
+    parser.add_argument("--writer", action="store_true", help="another connection writes meanwhile")
+    parser.add_argument("--only", metavar="STEP,...", help="only these steps")
     parser.add_argument("--init", action="store_true", help="create the tables with data first")
     parser.add_argument("--settle-ms", type=float, default=0, help="pause after each change")
     parser.add_argument("--start", type=int, default=0, metavar="K", help="first step, from 0")
@@ -608,8 +691,14 @@ def main():
     if args.init:
         changer.init()
         print(json.dumps({"step": "init", "status": "ok", "rows_written": changer.rows}), flush=True)
-    end = len(steps) if args.count is None else min(len(steps), args.start + args.count)
-    results = [changer.step(index) for index in range(args.start, end)]
+    chosen = range(len(steps))
+    if args.only:
+        try:
+            chosen = [steps.index(name) for name in args.only.split(",")]
+        except ValueError as error:
+            parser.error(str(error))
+    end = None if args.count is None else args.start + args.count
+    results = [changer.step(index) for index in chosen[args.start:end]]
     return 1 if "error" in results else 0
 
 

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Tests compare_engines.py and workload_pg.py: each planted difference is found, and nothing on equal pairs.
+# Tests compare_engines.py, compare_schemas.py, workload_pg.py and schema_changes_pg.py: each planted difference is
+# found, and nothing on equal pairs.
 #
 #     Tests/Tools/selftest_engines.sh
 #
@@ -144,6 +145,39 @@ pg_dump "$(url one)" >"$scratch/one.sql" && fresh two && psql two -f "$scratch/o
 compare "$(url one)" "$(url two)" --exact
 status=$?
 judge 0 "dump and restore after the workload" "equal"
+
+# ---- schemas
+
+schemas() { # STATUS NAME WORD SQL_SQLITE SQL_PG: a table by the contract, and what is changed in each
+    rm -f "$scratch/s.db"
+    sqlite3 -bail "$scratch/s.db" "CREATE TABLE up(id INTEGER PRIMARY KEY); CREATE TABLE T(id INTEGER PRIMARY KEY, a VARCHAR(20) NOT NULL, b DATETIME,
+        n DECIMAL(8,2), up INTEGER REFERENCES up(id) ON DELETE CASCADE, UNIQUE (a, b)); CREATE INDEX i ON T(b, a); $4"
+    psql mixed -c "SET client_min_messages = error; DROP TABLE IF EXISTS t, up; CREATE TABLE up(id bigint PRIMARY KEY);
+        CREATE TABLE t(id bigint PRIMARY KEY, a varchar(20) NOT NULL, b timestamp, n numeric(8,2), up bigint REFERENCES up(id) ON DELETE CASCADE,
+        UNIQUE (b, a)); CREATE INDEX ON t(b, a); $5"
+    "$python" "$here/compare_schemas.py" "sqlite:$scratch/s.db" "$(url mixed)" >"$scratch/out" 2>&1
+    status=$?
+    judge "$1" "schema: $2" "$3"
+}
+schemas 0 "equal" "equal: 2 tables" "" ""
+schemas 1 "a type" "column n: type numeric(8,3)" "" "ALTER TABLE t ALTER n TYPE numeric(8,3)"
+schemas 1 "NOT NULL" "column a: NOT NULL is missing" "" "ALTER TABLE t ALTER a DROP NOT NULL"
+schemas 1 "a column" "column x is missing" "ALTER TABLE t ADD x" ""
+schemas 1 "a key" "key (a), expected (id)" "" "ALTER TABLE t DROP CONSTRAINT t_pkey, ADD PRIMARY KEY (a)"
+schemas 1 "a unique key" "unique key (a, b) is missing" "" "ALTER TABLE t DROP CONSTRAINT t_b_a_key"
+schemas 1 "an index" "index (b, a) is missing" "" "DROP INDEX t_b_a_idx"
+schemas 1 "an index more" "index (n) is only at the target" "" "CREATE INDEX ON t(n)"
+schemas 1 "an action" "on delete SET NULL" "" "ALTER TABLE t DROP CONSTRAINT t_up_fkey, ADD FOREIGN KEY (up) REFERENCES up ON DELETE SET NULL"
+schemas 1 "a table" "more: table only in A" "CREATE TABLE more(a)" ""
+
+# ---- schema changes
+
+fresh changes
+if "$python" "$here/schema_changes_pg.py" "$(url changes)" --init --seed 4 >"$scratch/changes" 2>&1; then
+    pass "$(wc -l <"$scratch/changes") steps of schema_changes_pg.py"
+else
+    fail "schema_changes_pg.py: $(grep -v '"ok"' "$scratch/changes" | head -c 300)"
+fi
 
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
