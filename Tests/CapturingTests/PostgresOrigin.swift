@@ -38,13 +38,16 @@ final class PostgresOrigin {
   @discardableResult func run(_ sql: String) throws -> String { try server.psql(sql, database) }
 
   /// Takes everything that is committed now.
-  func take(_ tables: TablePatterns = .init(), copiesAgain: Bool = false, said: ((String) -> Void)? = nil) throws {
-    try with(tables, copiesAgain: copiesAgain) { try $0.run(stop: StopSignal(), untilCaughtUp: true) }
+  func take(
+    _ tables: TablePatterns = .init(), copiesAgain: Bool = false, said: @escaping @Sendable (String) -> Void = { _ in }
+  ) throws {
+    try with(tables, copiesAgain: copiesAgain, said: said) { try $0.run(stop: StopSignal(), untilCaughtUp: true) }
   }
 
   /// Opens capture, and closes the trail whatever happens.
   func with(
-    _ tables: TablePatterns = .init(), copiesAgain: Bool = false, _ body: (PostgresCapture) throws -> Void
+    _ tables: TablePatterns = .init(), copiesAgain: Bool = false, said: @escaping @Sendable (String) -> Void = { _ in },
+    _ body: (PostgresCapture) throws -> Void
   ) throws {
     let writer = try TrailWriter.open(folder: trailFolder, name: name, now: { 0 })
     do {
@@ -52,7 +55,9 @@ final class PostgresOrigin {
       options.tables = tables
       options.place = folder("state")
       options.copiesAgain = copiesAgain
-      try body(try PostgresCapture(uri: uri, trail: writer, options: options))
+      try body(
+        try PostgresCapture(
+          uri: uri, trail: writer, options: options, progress: CaptureProgress(notice: { said($0.text) })))
     } catch {
       try? writer.close()
       throw error

@@ -6,7 +6,7 @@ import Trails
 // Tables are copied in chunks, each placed where its snapshot is true in the stream.
 extension PostgresCapture {
   func beginChunk() throws {
-    guard Clock.monotonicMilliseconds >= copyNotBefore else { return }
+    guard Clock.monotonicMilliseconds >= copyNotBefore, try !beginRequested() else { return }
     let copier = try self.copier ?? openCopier()
     let part: PostgresChunk.Part
     let table: PostgresRegistry.Table
@@ -45,6 +45,7 @@ extension PostgresCapture {
 
   /// Reads the chunk into the trail, here, where its snapshot is true.
   func placeChunk() throws {
+    if case .asked(let keys)? = chunk?.part { return try placeRequested(keys) }
     guard var chunk, var copier, let table = registry.tables[chunk.table.relation], table.epoch == chunk.table.epoch,
       let reason = table.refresh
     else {
@@ -109,6 +110,7 @@ extension PostgresCapture {
   func endChunk() throws {
     guard let chunk else { return }
     self.chunk = nil
+    if case .asked(let keys) = chunk.part { return try endRequested(chunk, keys) }
     guard var state = position.refresh, state.relation == chunk.table.relation else { return }
     if chunk.isRaced {
       // A table without key begins anew; a range comes again and heals itself.
@@ -119,6 +121,7 @@ extension PostgresCapture {
       return
     }
     switch chunk.part {
+    case .asked: break
     case .row: wantedRows.removeAll { $0.relation == chunk.table.relation && .row($0.key) == chunk.part }
     case .next:
       if let through = chunk.through {
@@ -159,10 +162,12 @@ extension PostgresCapture {
   /// An update that moved a row to another key, and left out of line what it did not change: behind the cursor no chunk
   /// would bring the rest of it.
   func wantRow(of table: Captured, _ new: PgOutput.Tuple) throws {
-    guard let refresh = position.refresh, refresh.relation == table.relation, table.isKeyed else { return }
+    let isCopied = position.refresh?.relation == table.relation
+    guard isCopied || repairing == table.relation, table.isKeyed else { return }
     let texts = try new.texts()
     let key = table.schema.key.compactMap { $0 < texts.count ? texts[$0] : nil }
     guard key.count == table.schema.key.count else { return }
+    guard isCopied else { return try wantRepaired(table, key) }
     if !wantedRows.contains(where: { $0.relation == table.relation && $0.key == key }) {
       wantedRows.append((table.relation, key))
     }

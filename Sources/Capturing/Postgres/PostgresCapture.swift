@@ -66,6 +66,9 @@ package final class PostgresCapture {
   var chunk: PostgresChunk?
   var wantedRows: [(relation: UInt32, key: [String])] = []
   var copyNotBefore: Int64 = 0
+  var requests: PostgresRequests
+  /// The table of which rows that were asked for are being sent: the end of it is not in the trail yet.
+  var repairing: UInt32?
   private var barrierNumber = 0
   /// What the barrier says behind which everything was committed before the run began.
   private var goal: String?
@@ -96,6 +99,7 @@ package final class PostgresCapture {
     try PostgresSource.check(connection, needsSlot: stored == nil)
     replication = try PostgresConnection(uri, purpose: .replication, application: application)
     registry = try PostgresRegistry(folder: options.place)
+    requests = try PostgresRequests(folder: options.place)
     committedRegistry = registry
     let identity = try PostgresSource.identity(replication)
     position = stored ?? PostgresPosition(system: identity.system, timeline: identity.timeline, reached: LSN(0))
@@ -207,6 +211,7 @@ package final class PostgresCapture {
     }
     position.refresh = nil
     isRegistrySaved = false
+    settleRegistry()
     try saveRegistry()
   }
 
@@ -319,7 +324,9 @@ package final class PostgresCapture {
     chunk == nil && hasCopies || look.isPending ? 5 : 1000
   }
 
-  var hasCopies: Bool { !wantedRows.isEmpty || registry.tables.values.contains { $0.refresh != nil } }
+  var hasCopies: Bool {
+    !wantedRows.isEmpty || !requests.isEmpty || registry.tables.values.contains { $0.refresh != nil }
+  }
 
   private var isFinished: Bool {
     goal == nil && chunk == nil && incoming == nil && !hasUnsynced && !hasCopies && look.isDone
@@ -371,6 +378,7 @@ package final class PostgresCapture {
     case .message(let isTransactional, let prefix, let content):
       guard isTransactional else { return }
       if prefix == Self.barrierPrefix { incoming?.barrier = String(decoding: content, as: UTF8.self) }
+      if prefix == PostgresRequests.prefix, incoming?.isSkipped == false { try takeRequest(content) }
       if prefix == "cairn", incoming?.isFresh == true { incoming?.isSkipped = true }
     case .relation(let relation):
       relations[relation.id] = relation
@@ -526,6 +534,9 @@ package final class PostgresCapture {
   }
 
   func registryChanged() { isRegistrySaved = false }
+
+  /// What is known of the tables holds also when a transaction of the trail is dropped.
+  func settleRegistry() { committedRegistry = registry }
 
   /// Tells the server what it may forget.
   func report() throws {

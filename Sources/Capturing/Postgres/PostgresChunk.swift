@@ -15,6 +15,8 @@ struct PostgresChunk {
     case next
     /// The row with this key: an update moved it to where chunks have been, without telling all of it.
     case row([String])
+    /// Rows that somebody asked for.
+    case asked([[String]])
   }
 
   let table: PostgresRegistry.Table
@@ -101,10 +103,13 @@ struct PostgresCopier {
         "SELECT \(names) FROM \(from)\(clause([comparison(key, terms, "<", wanted)]))\(backwards) LIMIT 1")
       chunk.through = wanted
       if let after { conditions.append(comparison(key, terms, ">", after)) }
+    case .asked: return
     }
     if let through = chunk.through { conditions.append(comparison(key, terms, "<=", through)) }
     try Self.append(
-      Refresh(schemaID: id, event: .chunk(.keys(after: image(after, schema), through: image(chunk.through, schema)))),
+      Refresh(
+        schemaID: id,
+        event: .chunk(.keys(after: after.map { image($0, schema) }, through: chunk.through.map { image($0, schema) }))),
       trail)
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
     chunk.rows = try copyRows(
@@ -144,8 +149,7 @@ struct PostgresCopier {
   }
 
   /// Key values as an image of the whole row.
-  private func image(_ key: [String]?, _ schema: TableSchema) -> [Value?]? {
-    guard let key else { return nil }
+  func image(_ key: [String], _ schema: TableSchema) -> [Value?] {
     var image: [Value?] = schema.columns.map { _ in nil }
     for (index, value) in zip(schema.key, key) { image[index] = .exact(Array(value.utf8)) }
     return image
@@ -163,7 +167,7 @@ struct PostgresCopier {
       "COPY (SELECT \(columns) FROM \(chunk.table.sqlName)) TO STDOUT", id, trail, paused)
   }
 
-  private func copyRows(
+  func copyRows(
     _ sql: String, _ id: UInt64, _ trail: TrailWriter, _ paused: () throws -> Void
   ) throws -> UInt64 {
     var record = ByteWriter()

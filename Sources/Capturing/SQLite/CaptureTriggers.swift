@@ -16,6 +16,8 @@ enum JournalKind: Int64 {
   case replaceCandidate = 5
   /// A row that a REPLACE has deleted.
   case vanished = 6
+  /// Somebody asks for the row with this key (``RequestedRows``); no trigger writes it.
+  case asked = 7
 }
 
 /// Writes the triggers that capture one table, as SQL. Pure text: what they do and why is in `docs/sqlite-capture.md`.

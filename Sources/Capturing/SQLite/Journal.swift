@@ -6,7 +6,8 @@ import SQLiteKit
 /// Every change to them is one transaction of the source, so capture is either wholly there or not at all. The tables
 /// are described in `docs/sqlite-capture.md`.
 package struct Journal {
-  static let version: Int64 = 1
+  /// 2: rows can be asked for. An older cairn refuses such a journal; one of version 1 is brought up to this one.
+  static let version: Int64 = 2
   /// Rows in the journal that nobody has taken, past which the oldest are dropped and a refresh is needed.
   package static let defaultCapRows: Int64 = 5_000_000
 
@@ -23,7 +24,7 @@ package struct Journal {
     guard let row = rows.first, case .integer(let version) = row[0], case .blob(let bytes) = row[1],
       let trail = TrailID(bytes)
     else { return nil }
-    guard version == Self.version else {
+    guard (1...Self.version).contains(version) else {
       throw CairnError(
         .trailVersion, "the journal in \(database.path) has version \(version), this cairn writes \(Self.version)",
         hint: "use the newer cairn, or run 'cairn detach' and replicate again")
@@ -124,7 +125,7 @@ package struct Journal {
     return [name]
   }
 
-  private func missing(_ table: String, _ what: String) -> CairnError {
+  func missing(_ table: String, _ what: String) -> CairnError {
     CairnError(
       .tableMissing, "table \(table) of \(database.path) \(what)",
       hint: "see the captured tables with 'cairn check --from'", remedy: .badInput)

@@ -66,7 +66,7 @@ struct JournalReader: ~Copyable {
     // The copy that is to come has it all.
     if doubtful.contains(layout.id) { return }
     switch kind {
-    case .marker: break
+    case .marker, .asked: break
     case .replaceCandidate:
       guard let rowid = rowid(layout, row, rowEnds) else { break }
       remember(Key(layout: layout.id, rowid: rowid), Array(row.bytes))

@@ -91,7 +91,9 @@ package final class SQLiteCapture {
           trail: trail.id, place: options.place, capRows: options.journalCapRows, mark: position.mark,
           tables: options.tables)
       }
-      try source.run("UPDATE cairn_control SET cap = ? WHERE id = 0", [.integer(options.journalCapRows)])
+      try source.run(
+        "UPDATE cairn_control SET cap = ?, version = ? WHERE id = 0",
+        [.integer(options.journalCapRows), .integer(Journal.version)])
       try journal.remember(options.tables)
       doubtful = try journal.adopt(options.tables, written: written)
       // When all tables were dropped, that is still to be told; when none is meant, that is a mistake.
@@ -369,6 +371,7 @@ package final class SQLiteCapture {
     try statement.bind([.integer(from), .integer(last)])
     var expected = from + 1
     var count: UInt64 = 0
+    var requested = RequestedRows()
     while try statement.step() {
       let seq = statement.integer(0)
       let code = statement.integer(1)
@@ -386,10 +389,12 @@ package final class SQLiteCapture {
         continue
       }
       reader.read(statement, seq: seq, code: code, first: 3, count: layout.valueCount)
+      if kind == .asked { try requested.add(layout, at: seq, to: trail) }
       try reader.emit(kind, layout, to: trail) { rowid in Self.isWanted(layout, rowid, next.refresh) }
       count += 1
     }
     for layout in reader.endSnapshot() where layouts[layout]?.refresh == nil { doubtful.insert(layout) }
+    if doubtful.isEmpty { try requested.append(layouts, from: source, to: trail, tell: progress.tell) }
     progress.update { $0.changes += count }
   }
 

@@ -1,0 +1,251 @@
+import Changes
+import PostgresKit
+import SystemKit
+import Trails
+
+// Rows that somebody asked for are sent by their keys, some in one snapshot, placed like the chunk of a copy.
+extension PostgresCapture {
+  private static let keysPerSnapshot = 500
+
+  /// Takes a message of the stream that may be a request. It is durable before the trail can pass it.
+  func takeRequest(_ content: UnsafeRawBufferPointer) throws {
+    var reader = ByteReader(content)
+    let message: RequestMessage
+    do { message = try RequestMessage(&reader) } catch let error as DecodingError {
+      return progress.tell("a request for rows was not understood: \(error.problem)")
+    }
+    guard message.slot == slotName else { return }
+    requests.add(message)
+    try requests.save()
+  }
+
+  /// Begins to read rows that were asked for; false when there are none to be read.
+  func beginRequested() throws -> Bool {
+    guard !requests.isEmpty, !isTrailOpen else { return false }
+    try beginRequestedCopies()
+    guard let (table, keys) = try nextRequested() else { return false }
+    let copier = try self.copier ?? openCopier()
+    let (snapshot, end) = try copier.open()
+    guard snapshot.xmin >= table.copyNotBefore else {
+      copier.close()
+      copyNotBefore = Clock.monotonicMilliseconds + 200
+      return true
+    }
+    chunk = PostgresChunk(table: table, part: .asked(keys), snapshot: snapshot, end: end)
+    _ = try emitBarrier()
+    return true
+  }
+
+  private func beginRequestedCopies() throws {
+    guard !requests.copies.isEmpty else { return }
+    for name in requests.copies {
+      if let table = capturedTable(name) { askForCopy(of: table) } else { tellMissing(name) }
+    }
+    settleRegistry()
+    try saveRegistry()
+    for name in requests.copies { requests.forgetCopy(name) }
+    try requests.save()
+  }
+
+  private func askForCopy(of table: PostgresRegistry.Table) {
+    guard table.refresh == nil else { return }
+    var table = table
+    table.refresh = .asked
+    registry.set(table)
+    registryChanged()
+    captured[table.relation] = nil
+    if repairing == table.relation { repairing = nil }
+    if position.refresh?.relation == table.relation { position.refresh = nil }
+    let waiting = registry.tables.values.filter { $0.refresh != nil }.count
+    progress.update { $0.tablesToCopy = waiting }
+  }
+
+  private func capturedTable(_ name: PostgresRequests.Name) -> PostgresRegistry.Table? {
+    registry.tables.values.first { $0.schema.namespace == name.namespace && $0.schema.name == name.table }
+  }
+
+  private func tellMissing(_ name: PostgresRequests.Name) {
+    progress.tell(
+      "rows of table \(name.namespace).\(name.table) were asked for, which is not captured: they are not sent")
+  }
+
+  /// The table whose rows are sent next, with their keys; what cannot be sent is dropped.
+  private func nextRequested() throws -> (PostgresRegistry.Table, [[String]])? {
+    var hasDropped = false
+    // One whose refresh is open in the trail goes first.
+    let names = requests.keys.keys.sorted {
+      (capturedTable($0)?.relation == repairing ? 0 : 1, $0.namespace, $0.table)
+        < (capturedTable($1)?.relation == repairing ? 0 : 1, $1.namespace, $1.table)
+    }
+    for name in names {
+      guard let table = capturedTable(name) else {
+        tellMissing(name)
+        requests.forget(name)
+        hasDropped = true
+        continue
+      }
+      if table.refresh == nil, !table.isKeyed { askForCopy(of: table) }
+      guard registry.tables[table.relation]?.refresh == nil else {
+        // The copy brings the rows.
+        if repairing == table.relation { repairing = nil }
+        requests.forget(name)
+        hasDropped = true
+        continue
+      }
+      let count = table.schema.key.count
+      let unfit = requests.keys[name]?.filter { $0.count != count } ?? []
+      if !unfit.isEmpty {
+        progress.tell(
+          "rows of table \(table.schema.fullName) were asked for by a key that it has no more: they are not sent")
+        requests.remove(unfit, of: name)
+        hasDropped = true
+      }
+      let keys = requests.keys[name].map { Array($0.prefix(Self.keysPerSnapshot)) } ?? []
+      guard keys.isEmpty else {
+        if hasDropped { try saveRequests() }
+        return (table, keys)
+      }
+      try endRepair(of: table.relation)
+    }
+    if hasDropped { try saveRequests() }
+    return nil
+  }
+
+  private func saveRequests() throws {
+    settleRegistry()
+    try saveRegistry()
+    try requests.save()
+  }
+
+  /// Reads the rows into the trail, here, where their snapshot is true.
+  func placeRequested(_ keys: [[String]]) throws {
+    guard var chunk, let copier, let table = registry.tables[chunk.table.relation], table.epoch == chunk.table.epoch,
+      table.refresh == nil
+    else { return dropChunk() }
+    if hasUnsynced { try sync() }
+    var sent = 0
+    do {
+      try openTransaction()
+      let id = try trail.schemaID(table.schema, token: table.epoch)
+      if repairing != table.relation {
+        try PostgresCopier.append(
+          Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: UInt64(keys.count))), trail)
+      }
+      sent = try copier.append(keys, of: &chunk, schemaID: id, to: trail, paused: keepStream)
+    } catch let error as UnfitKey {
+      try abandon()
+      dropChunk()
+      let name = PostgresRequests.Name(namespace: table.schema.namespace, table: table.schema.name)
+      progress.tell(
+        "a row of table \(table.schema.fullName) was asked for by a key that is none: \(error.cause.message)")
+      requests.remove([error.key], of: name)
+      // An earlier run may have begun.
+      if requests.keys[name] == nil { try endRepair(of: table.relation) }
+      return try requests.save()
+    } catch let error as PostgresError where error.sqlState.hasPrefix("42") {
+      try abandon()
+      dropChunk()
+      copyNotBefore = Clock.monotonicMilliseconds + 500
+      look.isWanted = true
+      return
+    }
+    try endTransaction()
+    copier.close()
+    repairing = table.relation
+    self.chunk = PostgresChunk(
+      table: table, part: .asked(Array(keys.prefix(sent))), snapshot: chunk.snapshot, end: chunk.end, isPlaced: true,
+      rows: chunk.rows)
+  }
+
+  /// The stream has passed the snapshot: either the rows stand right, or they are read again.
+  func endRequested(_ chunk: PostgresChunk, _ keys: [[String]]) throws {
+    guard !chunk.isRaced, let table = registry.tables[chunk.table.relation], table.refresh == nil,
+      table.epoch == chunk.table.epoch
+    else { return }
+    let name = PostgresRequests.Name(namespace: table.schema.namespace, table: table.schema.name)
+    requests.remove(keys, of: name)
+    guard requests.keys[name] == nil else { return }
+    try endRepair(of: table.relation)
+    try sync()
+    try requests.save()
+    if !hasCopies { copier = nil }
+  }
+
+  /// Ends the refresh of a table's rows, also one that an earlier run may have begun.
+  private func endRepair(of relation: UInt32) throws {
+    guard let table = registry.tables[relation], table.refresh == nil else {
+      if repairing == relation { repairing = nil }
+      return
+    }
+    try openTransaction()
+    let id = try trail.schemaID(table.schema, token: table.epoch)
+    if repairing != relation {
+      try PostgresCopier.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 0)), trail)
+    }
+    try PostgresCopier.append(Refresh(schemaID: id, event: .end(rows: 0)), trail)
+    try endTransaction()
+    repairing = nil
+  }
+
+  /// While rows are sent again, an update that moved one and left out what it did not change may be of a row that the
+  /// reader does not have: then the row is wanted too.
+  func wantRepaired(_ table: Captured, _ key: [String]) throws {
+    requests.add(key, of: .init(namespace: table.schema.namespace, table: table.schema.name))
+    try requests.save()
+  }
+}
+
+/// A key that the server does not take for one.
+struct UnfitKey: Error {
+  let key: [String]
+  let cause: PostgresError
+}
+
+extension PostgresCopier {
+  private static let askedMillisecondsMax: Int64 = 200
+
+  /// Appends, for each key, a chunk record and the row if there is one; stops when it has taken long enough. Returns how
+  /// many keys it did.
+  func append(
+    _ keys: [[String]], of chunk: inout PostgresChunk, schemaID id: UInt64, to trail: TrailWriter,
+    paused: () throws -> Void
+  ) throws -> Int {
+    let begun = Clock.monotonicMilliseconds
+    let schema = chunk.table.schema
+    let key = schema.key.map { schema.columns[$0] }
+    let signs = try key.map(equality)
+    let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
+    for (index, values) in keys.enumerated() {
+      if index > 0, Clock.monotonicMilliseconds - begun > Self.askedMillisecondsMax { return index }
+      let terms = key.indices.map {
+        "\(key[$0].name.quotedName) \(signs[$0]) \(values[$0].postgresLiteral)::\(key[$0].declaredType)"
+      }
+      try Self.append(Refresh(schemaID: id, event: .chunk(.row(image(values, schema)))), trail)
+      do {
+        chunk.rows += try copyRows(
+          "COPY (SELECT \(columns) FROM \(chunk.table.sqlName) WHERE \(terms.joined(separator: " AND "))) TO STDOUT",
+          id,
+          trail, paused)
+      } catch let error as PostgresError where ["22", "23"].contains(error.sqlState.prefix(2)) {
+        throw UnfitKey(key: values, cause: error)
+      }
+    }
+    return keys.count
+  }
+
+  /// The operator by which the key's index finds a value: that of a type of an extension is not in the search path.
+  private func equality(_ column: TableSchema.Column) throws -> String {
+    let found = try connection.first(
+      """
+      WITH RECURSIVE base(id, type) AS (SELECT $1::regtype::oid, $1::regtype::oid
+        UNION ALL SELECT base.id, t.typbasetype FROM base JOIN pg_type AS t ON t.oid = base.type WHERE t.typtype = 'd')
+      SELECT format('OPERATOR(%I.%s)', n.nspname, o.oprname) FROM base
+      JOIN pg_opclass AS c ON c.opcintype = base.type AND c.opcdefault
+      JOIN pg_am AS m ON m.oid = c.opcmethod AND m.amname = 'btree'
+      JOIN pg_amop AS a ON a.amopfamily = c.opcfamily AND a.amopstrategy = 3
+        AND a.amoplefttype = c.opcintype AND a.amoprighttype = c.opcintype
+      JOIN pg_operator AS o ON o.oid = a.amopopr JOIN pg_namespace AS n ON n.oid = o.oprnamespace LIMIT 1
+      """, [column.declaredType])
+    return found ?? "="
+  }
+}

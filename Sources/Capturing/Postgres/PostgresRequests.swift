@@ -1,0 +1,194 @@
+import Changes
+import CodecKit
+import PostgresKit
+import SystemKit
+import Trails
+
+/// What a capture of a PostgreSQL source was asked to send again and has not sent yet. Kept in a file of the state
+/// folder, since the slot forgets a request as soon as the trail has passed it.
+///
+/// The file is written before the trail can pass a request, and once more when nothing is left of a table: after a crash
+/// some rows are sent twice, none is forgotten.
+struct PostgresRequests {
+  /// Of the message by which a row is asked for.
+  static let prefix = "cairn.rows"
+  /// Above, a table is copied instead.
+  static let keysMax = 50_000
+  static let keyBytesMax = 16 << 20
+
+  struct Name: Hashable {
+    var namespace: String
+    var table: String
+  }
+
+  private(set) var keys: [Name: Set<[String]>] = [:]
+  private(set) var copies: Set<Name> = []
+  private var keyBytes: [Name: Int] = [:]
+  private let path: String
+
+  var isEmpty: Bool { keys.isEmpty && copies.isEmpty }
+
+  init(folder: String) throws {
+    path = folder + "/requests"
+    guard Folder.exists(path) else { return }
+    let file = try File(path, .read)
+    var bytes = [UInt8](repeating: 0, count: Int(try file.size))
+    _ = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
+    guard bytes.count > 4 else { return }
+    let (content, sum) = (Array(bytes.dropLast(4)), Array(bytes.suffix(4)))
+    guard CRC32C.of(content) == sum.withUnsafeBytes({ $0.loadUnaligned(as: UInt32.self) }) else { return }
+    try content.withUnsafeBytes {
+      var reader = ByteReader($0)
+      while !reader.isAtEnd { add(try RequestMessage(&reader)) }
+    }
+  }
+
+  /// Adds what a message asks for.
+  mutating func add(_ message: RequestMessage) {
+    let name = Name(namespace: message.namespace, table: message.table)
+    guard !message.isWhole else {
+      copies.insert(name)
+      return forget(name)
+    }
+    for key in message.keys { add(key, of: name) }
+  }
+
+  mutating func add(_ key: [String], of name: Name) {
+    guard !copies.contains(name), keys[name, default: []].insert(key).inserted else { return }
+    keyBytes[name, default: 0] += key.reduce(64) { $0 + $1.utf8.count }
+    guard keys[name]?.count ?? 0 > Self.keysMax || keyBytes[name] ?? 0 > Self.keyBytesMax else { return }
+    copies.insert(name)
+    forget(name)
+  }
+
+  /// Nothing is to be sent of these rows any more.
+  mutating func remove(_ sent: some Sequence<[String]>, of name: Name) {
+    for key in sent where keys[name]?.remove(key) != nil {
+      keyBytes[name, default: 0] -= key.reduce(64) { $0 + $1.utf8.count }
+    }
+    if keys[name]?.isEmpty == true { forget(name) }
+  }
+
+  mutating func forget(_ name: Name) {
+    keys[name] = nil
+    keyBytes[name] = nil
+  }
+
+  mutating func forgetCopy(_ name: Name) { copies.remove(name) }
+
+  /// Writes the file anew: whole and durable, or as it was.
+  func save() throws {
+    var writer = ByteWriter()
+    for name in copies {
+      RequestMessage(slot: "", namespace: name.namespace, table: name.table, isWhole: true, keys: []).encode(
+        to: &writer)
+    }
+    for (name, keys) in keys {
+      RequestMessage(slot: "", namespace: name.namespace, table: name.table, isWhole: false, keys: Array(keys))
+        .encode(to: &writer)
+    }
+    writer.appendFixed(CRC32C.of(Array(writer.bytes)))
+    let fresh = path + ".new"
+    let file = try File(fresh, .openOrCreate)
+    try file.truncate(to: 0)
+    try file.write(writer.bytes, at: 0)
+    try file.sync()
+    try file.close()
+    try Folder.rename(fresh, to: path)
+    try Folder.sync(Folder.parent(of: path))
+  }
+}
+
+/// One request as it is written to the stream, and to the file.
+struct RequestMessage: Equatable {
+  private static let version: UInt8 = 1
+
+  /// Of the capture that is meant.
+  var slot: String
+  var namespace: String
+  var table: String
+  /// The whole table, whatever its keys.
+  var isWhole: Bool
+  var keys: [[String]]
+
+  init(slot: String, namespace: String, table: String, isWhole: Bool, keys: [[String]]) {
+    (self.slot, self.namespace, self.table, self.isWhole, self.keys) = (slot, namespace, table, isWhole, keys)
+  }
+
+  init(_ reader: inout ByteReader) throws {
+    guard try reader.readByte() == Self.version else {
+      throw DecodingError(offset: 0, problem: "a request for rows is of another version of cairn")
+    }
+    slot = try reader.readString()
+    namespace = try reader.readString()
+    table = try reader.readString()
+    isWhole = try reader.readByte() == 1
+    keys = []
+    for _ in 0..<(try reader.readCount()) {
+      var key: [String] = []
+      for _ in 0..<(try reader.readCount()) { key.append(try reader.readString()) }
+      keys.append(key)
+    }
+  }
+
+  func encode(to writer: inout ByteWriter) {
+    writer.append(Self.version)
+    writer.appendString(slot)
+    writer.appendString(namespace)
+    writer.appendString(table)
+    writer.append(isWhole ? 1 : 0)
+    writer.appendVarint(UInt64(keys.count))
+    for key in keys {
+      writer.appendVarint(UInt64(key.count))
+      for value in key { writer.appendString(value) }
+    }
+  }
+
+  /// Commits the message. The role needs no right but to connect.
+  func emit(_ connection: PostgresConnection) throws {
+    var writer = ByteWriter()
+    encode(to: &writer)
+    let content = "\\x" + Array(writer.bytes).hex
+    try connection.transaction {
+      try connection.execute("SET LOCAL synchronous_commit = on")
+      try connection.query("SELECT pg_logical_emit_message(true, $1, $2::bytea)", [PostgresRequests.prefix, content])
+    }
+  }
+}
+
+extension PostgresSource {
+  /// Asks the capture into `trail` to send rows again. Where the table has no key it is copied instead.
+  ///
+  /// The table is looked for when the capture comes to it: one that is not captured is told of there, and nothing is
+  /// sent. Errors: what ``PostgresError`` maps to. What was asked before the error stays asked.
+  package static func ask(_ request: RowRequest, on connection: PostgresConnection, trail: TrailID) throws {
+    for keys in request.portions {
+      let texts = keys.map { $0.map(\.keyText) }
+      try RequestMessage(
+        slot: name(of: trail), namespace: request.namespace, table: request.table,
+        isWhole: texts.contains { $0.contains(nil) }, keys: texts.map { $0.compactMap { $0 } }
+      ).emit(connection)
+    }
+  }
+
+  /// Asks the capture into `trail` to copy a whole table again.
+  package static func askForCopy(
+    of table: String, namespace: String, on connection: PostgresConnection, trail: TrailID
+  ) throws {
+    try RequestMessage(slot: name(of: trail), namespace: namespace, table: table, isWhole: true, keys: [])
+      .emit(connection)
+  }
+}
+
+extension Value {
+  /// As PostgreSQL writes it; nil for what no key holds.
+  fileprivate var keyText: String? {
+    switch self {
+    case .exact(let bytes), .text(let bytes): String(decoding: bytes, as: UTF8.self)
+    case .integer(let n): String(n)
+    case .real(let r): String(r)
+    case .blob(let bytes): "\\x" + bytes.hex
+    case .null: nil
+    }
+  }
+}

@@ -1,0 +1,66 @@
+import Changes
+import SQLiteKit
+
+// Requests are journal rows of their own kind: the layout of the table, and the key's values where the columns are.
+extension Journal {
+  /// Asks the capture of this source to send rows again. Where the table has no key, or a key asked for has a NULL in it,
+  /// the whole table is copied instead.
+  ///
+  /// Errors: `table-missing` when the table is not captured, `usage` when the keys are not those of the table,
+  /// `trail-version` when an older cairn captures the source. What was asked before the error stays asked.
+  package func ask(_ request: RowRequest) throws {
+    for keys in request.portions {
+      try database.transaction {
+        let layout = try requestable(request.table)
+        let key = layout.schema.key
+        if key.isEmpty || keys.contains(where: { $0.contains(.null) }) { return try askForCopy(layout) }
+        if let odd = keys.first(where: { $0.count != key.count }) {
+          throw CairnError(
+            .usage,
+            "a key of \(odd.count) values was asked for, the key of table \(layout.schema.name) has \(key.count)",
+            hint: "ask again: the table was altered meanwhile", remedy: .retry)
+        }
+        let names = key.map { "v\($0)" }.joined(separator: ",")
+        let statement = try database.prepare(
+          "INSERT INTO cairn_journal(code,\(names)) VALUES (?\(key.map { _ in ",?" }.joined()))")
+        let code = Value.integer(layout.id * 8 + JournalKind.asked.rawValue)
+        for values in keys {
+          try statement.bind([code] + values)
+          _ = try statement.step()
+          statement.reset()
+        }
+      }
+    }
+  }
+
+  /// Asks the capture of this source to copy a whole table again. Errors: as ``ask(_:)``.
+  package func askForCopy(of table: String) throws {
+    try database.transaction { try askForCopy(try requestable(table)) }
+  }
+
+  private func askForCopy(_ layout: Layout) throws {
+    guard layout.refresh == nil else { return }
+    try setRefresh(.asked, layout: layout.id)
+    // A capture that runs reads the layouts again at a marker.
+    try database.run("INSERT INTO cairn_journal(code) VALUES (?)", [.integer(JournalKind.marker.rawValue)])
+  }
+
+  private func requestable(_ table: String) throws -> Layout {
+    guard try owner() != nil else {
+      throw CairnError(
+        .tableMissing, "\(database.path) is not captured", hint: "start 'cairn replicate' on it first",
+        remedy: .badInput)
+    }
+    guard try database.integer("SELECT version FROM cairn_control WHERE id = 0") == Self.version else {
+      throw CairnError(
+        .trailVersion, "\(database.path) is captured by an older cairn, which cannot send single rows again",
+        hint: "end its 'cairn replicate' and start it with this cairn; its state goes on working", remedy: .retry)
+    }
+    let isUnhooked = try database.integer("SELECT 1 FROM cairn_unhooked WHERE name = ?", [.text(table)]) != nil
+    if isUnhooked { throw missing(table, "is unhooked: 'cairn rehook' copies it again") }
+    guard let layout = try activeLayouts().first(where: { $0.schema.name.lowercased() == table.lowercased() }) else {
+      throw missing(table, "is not captured")
+    }
+    return layout
+  }
+}

@@ -1,0 +1,112 @@
+import Changes
+import SQLiteKit
+import Trails
+
+/// The rows that were asked for among the journal rows of one look.
+///
+/// They are read in the snapshot of that look, which shows all of its changes; so they stand in the trail behind them.
+/// The refresh begins where they were asked for: what comes behind may speak of rows that the reader does not have.
+struct RequestedRows {
+  private var counts: [Int64: UInt64] = [:]
+  private var places: ClosedRange<Int64>?
+  /// Layouts whose refresh has begun.
+  private var begun: Set<Int64> = []
+
+  /// One request more, which stands in the journal at `seq`.
+  mutating func add(_ layout: Layout, at seq: Int64, to trail: TrailWriter) throws {
+    counts[layout.id, default: 0] += 1
+    places = (places?.lowerBound ?? seq)...seq
+    guard layout.refresh == nil, begun.insert(layout.id).inserted else { return }
+    let id = try trail.schemaID(layout.schema, token: layout.token)
+    try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 1)), trail)
+  }
+
+  /// Appends these rows, and the end of the refresh of each table. Requests that fit no captured table any more are told and dropped.
+  func append(_ layouts: [Int64: Layout], from source: Database, to trail: TrailWriter, tell: (String) -> Void) throws {
+    guard let places else { return }
+    for asked in counts.keys.sorted() {
+      guard let old = layouts[asked] else { continue }
+      let name = old.schema.name
+      guard let now = Self.successor(of: old, layouts) else {
+        tell("rows of table \(name) were asked for, which is not captured any more: they are not sent")
+        continue
+      }
+      guard now.refresh == nil, begun.contains(asked) else { continue }
+      guard try !Self.isUnhooked(now, source) else {
+        tell("rows of table \(name) were asked for, which is unhooked: they are not sent")
+        try Self.append(
+          Refresh(schemaID: try trail.schemaID(now.schema, token: now.token), event: .end(rows: 0)), trail)
+        continue
+      }
+      let names = { (layout: Layout) in layout.schema.key.map { layout.schema.columns[$0].name.lowercased() } }
+      guard now.schema.key.count == old.schema.key.count, !now.schema.key.isEmpty,
+        now.id == old.id || names(now) == names(old) || now.schema.columns.count == old.schema.columns.count
+      else {
+        tell("rows of table \(name) were asked for by a key that it has no more: they are not sent")
+        try Self.append(
+          Refresh(schemaID: try trail.schemaID(now.schema, token: now.token), event: .end(rows: 0)), trail)
+        continue
+      }
+      try Self.append(asked: old, now, places, source, trail)
+    }
+  }
+
+  /// The layout that is in force now for a table that had `layout`.
+  private static func successor(of layout: Layout, _ layouts: [Int64: Layout]) -> Layout? {
+    var current = layout
+    while current.ended != nil {
+      guard let next = layouts.values.first(where: { $0.previous == current.id }) else { return nil }
+      current = next
+    }
+    return current
+  }
+
+  private static func isUnhooked(_ layout: Layout, _ source: Database) throws -> Bool {
+    try source.integer("SELECT 1 FROM cairn_unhooked WHERE name = ?", [.text(layout.schema.name)]) != nil
+  }
+
+  private static func append(
+    asked old: Layout, _ layout: Layout, _ places: ClosedRange<Int64>, _ source: Database,
+    _ trail: TrailWriter
+  ) throws {
+    let schema = layout.schema
+    let id = try trail.schemaID(schema, token: layout.token)
+    let terms = schema.key.map { "\(schema.columns[$0].name.quotedName) = ?" }.joined(separator: " AND ")
+    let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
+    let row = try source.prepare("SELECT \(columns) FROM \(schema.name.quotedName) WHERE \(terms)")
+    let requests = try source.prepare(
+      "SELECT \(old.schema.key.map { "v\($0)" }.joined(separator: ",")) FROM cairn_journal WHERE seq BETWEEN ? AND ? AND code = ? ORDER BY seq"
+    )
+    try requests.bind([
+      .integer(places.lowerBound), .integer(places.upperBound),
+      .integer(old.id * 8 + JournalKind.asked.rawValue),
+    ])
+    var image = ByteWriter()
+    var record = ByteWriter()
+    var rows: UInt64 = 0
+    while try requests.step() {
+      let key = schema.key.indices.map { requests.value($0) }
+      var bounds: [Value?] = schema.columns.map { _ in nil }
+      for (index, value) in zip(schema.key, key) { bounds[index] = value }
+      try append(Refresh(schemaID: id, event: .chunk(.row(bounds))), trail)
+      try row.bind(key)
+      while try row.step() {
+        image.removeAll()
+        for index in schema.columns.indices { row.encode(index, into: &image) }
+        record.removeAll()
+        record.appendVarint(id)
+        record.appendCounted(image.bytes)
+        try trail.append(kind: RecordKind.refreshRow, record.bytes)
+        rows += 1
+      }
+      row.reset()
+    }
+    try append(Refresh(schemaID: id, event: .end(rows: rows)), trail)
+  }
+
+  private static func append(_ refresh: Refresh, _ trail: TrailWriter) throws {
+    var writer = ByteWriter(capacity: 256)
+    writer.append(refresh)
+    try trail.append(kind: RecordKind.refresh, writer.bytes)
+  }
+}

@@ -1,0 +1,154 @@
+import Changes
+import Foundation
+import PostgresKit
+import SystemKit
+import TestServers
+import Testing
+import Trails
+
+@testable import Capturing
+
+extension PostgresCapturing {
+  /// Rows that are asked for by their keys.
+  @Suite struct RequestTests {
+    private func ask(_ origin: PostgresOrigin, _ table: String, _ keys: [[String]]) throws {
+      try PostgresSource.ask(
+        RowRequest(
+          namespace: "public", table: table, keys: keys.map { $0.map { .exact(Array($0.utf8)) } }),
+        on: PostgresConnection(origin.uri), trail: try trail(of: origin))
+    }
+
+    private func trail(of origin: PostgresOrigin) throws -> TrailID {
+      let writer = try TrailWriter.open(folder: origin.trailFolder, name: origin.name, now: { 0 })
+      let id = writer.id
+      try writer.close()
+      return id
+    }
+
+    @Test func `each key is a chunk with the row as it is now, or with none`() throws {
+      let origin = try PostgresOrigin(
+        """
+        CREATE TABLE t(a int, b text, v numeric, PRIMARY KEY (b, a));
+        INSERT INTO t VALUES (1, 'x', 1.10), (2, 'it''s', NULL), (3, 'z', 3)
+        """)
+      try origin.take()
+      let copied = try origin.lastNumber
+      try ask(origin, "t", [["it's", "2"], ["x", "1"], ["gone", "9"]])
+      try origin.run("UPDATE t SET v = 2 WHERE a = 2")
+      try origin.take()
+      let lines = try origin.lines(from: copied)
+      #expect(lines.first == "update t a=2 b=it's v=2")
+      #expect(lines.dropFirst().first == "start t repair")
+      #expect(lines.filter { $0 == "chunk t" }.count == 3)
+      #expect(
+        lines.filter { $0.hasPrefix("row") }.sorted() == ["row t a=1 b=x v=1.10", "row t a=2 b=it's v=2"])
+      #expect(lines.last == "end t")
+      // Done once.
+      let sent = try origin.lastNumber
+      try origin.take()
+      #expect(try origin.lines(from: sent) == [])
+    }
+
+    @Test func `keys of every kind find their row`() throws {
+      let origin = try PostgresOrigin(
+        """
+        CREATE EXTENSION citext; CREATE TYPE mood AS ENUM ('sad', 'glad'); CREATE DOMAIN code AS varchar(5);
+        CREATE TABLE t(e mood, d code, t timestamptz, n numeric(10,2), c char(4), b bytea, u uuid, r int4range, l int[], i citext,
+          PRIMARY KEY (e, d, t, n, c, b, u, r, l, i));
+        INSERT INTO t VALUES ('glad', 'ab', '2024-01-02 03:04:05.678901+00', 1.5, 'xy', '\\x00ff',
+          '11111111-2222-3333-4444-555555555555', '[1,5)', '{1,NULL}', 'Case')
+        """)
+      try origin.take()
+      let copied = try origin.lastNumber
+      try ask(
+        origin, "t",
+        [
+          [
+            "glad", "ab", "2024-01-02 03:04:05.678901+00", "1.50", "xy  ", "\\x00ff",
+            "11111111-2222-3333-4444-555555555555",
+            "[1,5)", "{1,NULL}", "cASE",
+          ]
+        ])
+      try origin.take()
+      #expect(try origin.lines(from: copied).filter { $0.hasPrefix("row") }.count == 1)
+    }
+
+    @Test func `what does not fit is dropped with a word, and ends what it began`() throws {
+      let origin = try PostgresOrigin("CREATE TABLE t(a int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1)")
+      try origin.take()
+      let copied = try origin.lastNumber
+      try ask(origin, "t", [["no number"], ["1"]])
+      try ask(origin, "t", [["1", "2"]])
+      try ask(origin, "nothing", [["1"]])
+      var other = RequestMessage(slot: "cairn_else", namespace: "public", table: "t", isWhole: true, keys: [])
+      try other.emit(try PostgresConnection(origin.uri))
+      other.slot = ""
+      let said = Said()
+      try origin.take(said: said.add)
+      #expect(said.all.count == 3, "\(said.all)")
+      let lines = try origin.lines(from: copied)
+      #expect(lines.filter { $0.hasPrefix("row") } == ["row t a=1 v=1"])
+      #expect(lines.filter { $0.hasPrefix("start") }.count == lines.filter { $0.hasPrefix("end") }.count)
+    }
+
+    @Test func `a table without key is copied whole`() throws {
+      let origin = try PostgresOrigin(
+        "CREATE TABLE t(a int); ALTER TABLE t REPLICA IDENTITY FULL; INSERT INTO t VALUES (1), (1)")
+      try origin.take()
+      let copied = try origin.lastNumber
+      try ask(origin, "t", [["1"]])
+      try origin.take()
+      #expect(try origin.lines(from: copied) == ["start t asked", "chunk t", "row t a=1", "row t a=1", "end t"])
+      let trail = try trail(of: origin)
+      try PostgresSource.askForCopy(of: "t", namespace: "public", on: PostgresConnection(origin.uri), trail: trail)
+      let again = try origin.lastNumber
+      try origin.take()
+      #expect(try origin.lines(from: again).count == 5)
+    }
+
+    @Test func `a role that may only connect can ask`() throws {
+      let origin = try PostgresOrigin("CREATE TABLE t(a int PRIMARY KEY); INSERT INTO t VALUES (1)")
+      try origin.take()
+      let copied = try origin.lastNumber
+      let role = "asker_\(origin.database)"
+      try origin.run("CREATE ROLE \(role) LOGIN")
+      defer { _ = try? origin.run("DROP ROLE \(role)") }
+      let connection = try PostgresConnection(origin.uri)
+      try connection.execute("SET ROLE \(role)")
+      try PostgresSource.ask(
+        RowRequest(namespace: "public", table: "t", keys: [[.exact(Array("1".utf8))]]), on: connection,
+        trail: try trail(of: origin))
+      try origin.take()
+      #expect(try origin.lines(from: copied).contains("row t a=1"))
+    }
+
+    @Test func `a file of requests that were not sent is carried out by the next run`() throws {
+      let origin = try PostgresOrigin("CREATE TABLE t(a int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 1), (2, 2)")
+      try origin.take()
+      let copied = try origin.lastNumber
+      var requests = try PostgresRequests(folder: origin.folder("state"))
+      requests.add(["2"], of: .init(namespace: "public", table: "t"))
+      try requests.save()
+      try origin.take()
+      #expect(try origin.lines(from: copied) == ["start t repair", "chunk t", "row t a=2 v=2", "end t"])
+      #expect(try PostgresRequests(folder: origin.folder("state")).isEmpty)
+    }
+
+    @Test func `too many keys become a copy`() throws {
+      let folder = try TempFolder()
+      var requests = try PostgresRequests(folder: folder.path)
+      let name = PostgresRequests.Name(namespace: "public", table: "t")
+      for number in 0...PostgresRequests.keysMax { requests.add([String(number)], of: name) }
+      #expect(requests.keys.isEmpty && requests.copies == [name])
+      requests.add(["1"], of: name)
+      #expect(requests.keys.isEmpty)
+    }
+  }
+}
+
+private final class Said: @unchecked Sendable {
+  private let lock = NSLock()
+  private var texts: [String] = []
+  var all: [String] { lock.withLock { texts } }
+  func add(_ text: String) { lock.withLock { texts.append(text) } }
+}
