@@ -9,6 +9,8 @@ package final class Comparison {
   package struct Options: Sendable {
     package var tables = TablePatterns()
     package var names = NamePolicy.fold
+    /// Of the replication between both; nil where there is none.
+    package var trail: TrailPlace?
     package init() {}
   }
 
@@ -55,7 +57,9 @@ package final class Comparison {
   /// Compares all tables; `tell` gets what is found as it is found.
   package func run(_ tell: (Event) throws -> Void) throws -> Summary {
     let begun = Clock.monotonicMilliseconds
-    let plan = try ComparePlan(source, target, options.tables, options.names)
+    let looks = (source: try ends.reader(.source), target: try ends.reader(.target))
+    let flight = try flight(looks)
+    let plan = try plan(flight)
     var summary = Summary()
     for notice in plan.notices { try tell(.notice(notice)) }
     for difference in plan.differences {
@@ -63,8 +67,7 @@ package final class Comparison {
       try tell(.difference(difference))
     }
     watch.update { $0.tables = plan.tables.count }
-    let looks = (source: try ends.reader(.source), target: try ends.reader(.target))
-    let settling = SettlingByLooks(stop: watch.stop)
+    let settling: any Settling = flight ?? SettlingByLooks(stop: watch.stop)
     for table in plan.tables where !watch.stop.isSet {
       let result = try withoutActuallyEscaping(tell) { tell in try compare(table, looks, settling, tell) }
       try tell(.table(result))
@@ -75,8 +78,32 @@ package final class Comparison {
       watch.update { $0.tablesDone += 1 }
     }
     summary.isStopped = watch.stop.isSet
+    if summary.inFlight > 0, let flight, !flight.follower.isRunning {
+      try tell(
+        .notice(
+          "nothing is replicated with the state \(flight.follower.place.state) now: what was not applied yet counts as on its way; start 'cairn replicate' and compare again"
+        ))
+    }
     summary.milliseconds = Clock.monotonicMilliseconds - begun
     return summary
+  }
+
+  /// What knows of rows on their way; nil where both ends are not, or not yet, replicated.
+  private func flight(_ looks: (source: any RowReader, target: any RowReader)) throws -> SettlingByTrail? {
+    guard let trail = options.trail, Folder.exists(trail.folder) else { return nil }
+    let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)
+    guard try flightEnds.isCaptured(), try flightEnds.checkpoint() != nil else { return nil }
+    let follower = TrailFollower(trail, stop: watch.stop)
+    return SettlingByTrail(follower: follower, ends: flightEnds, seed: ends.seed, stop: watch.stop)
+  }
+
+  /// A table or column that is new at the source may be on its way to the target.
+  private func plan(_ flight: SettlingByTrail?) throws -> ComparePlan {
+    let plan = try ComparePlan(source, target, options.tables, options.names)
+    guard !plan.differences.isEmpty, let flight, flight.follower.isRunning, try flight.waitUntilNow() else {
+      return plan
+    }
+    return try ComparePlan(source, target, options.tables, options.names)
   }
 
   private func compare(
@@ -85,6 +112,11 @@ package final class Comparison {
   ) throws -> TableResult {
     let begun = Clock.monotonicMilliseconds
     var result = TableResult(name: table.name)
+    if let flight = settling as? SettlingByTrail, try !flight.waitForCopy(of: table) {
+      result.inFlight = 1
+      try tell(.notice("table \(table.name) is being copied: compare it again when that has ended"))
+      return result
+    }
     try TableComparison(table, ends, watch, settling: settling, looks: looks) { settlement in
       for difference in settlement.differences {
         switch difference.kind {

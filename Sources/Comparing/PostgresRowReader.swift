@@ -63,15 +63,15 @@ final class PostgresRowReader: RowReader {
     var hasher = RowHasher(table, side, seed: seed)
     var read = SliceEnd()
     let namesKey = naming && !table.key.isEmpty
-    let isSame = table.isSame
+    // Where only the line counts, equal values are equal lines.
+    let isRaw = table.isSame && !naming
     try connection.copyOut("COPY (\(query)) TO STDOUT") { line in
       self.line = line
       read.rows += 1
       let isLast = read.rows == limit
-      if !isSame || namesKey || isLast { fields.take(line) }
+      if !isRaw || isLast { fields.take(line) }
       let row: UInt64
-      if isSame {
-        // Equal values are equal lines.
+      if isRaw {
         row = hasher.hash(line)
         read.bytes += line.count
       } else {

@@ -117,6 +117,15 @@ struct RowHasher: ~Copyable {
     }
   }
 
+  /// Of all values of a row of this end.
+  mutating func rowHash(of row: [Value]) -> UInt64 {
+    begin()
+    for (place, value) in row.enumerated() {
+      value.withView { view in table.columns[place].append(view, of: side, to: &form, scratch: &scratch) }
+    }
+    return hash
+  }
+
   /// The key that was hashed last, in its end's own values.
   var key: UnsafeRawBufferPointer { native.bytes }
 }

@@ -1,7 +1,9 @@
+import Changes
 import Comparing
 import Mapping
 import PostgresKit
 import SQLiteKit
+import SystemKit
 
 extension DatabaseURL {
   /// Opens it for a comparison; writes nothing.
@@ -26,12 +28,16 @@ extension DatabaseURL {
 }
 
 extension Comparison {
-  /// Proves both ends, and opens them.
+  /// Proves both ends, and opens them. `state` is the folder of the replication between both; nil: where that would be.
   package convenience init(
-    from: DatabaseURL, to: DatabaseURL, options: Options, watch: CompareWatch
+    from: DatabaseURL, to: DatabaseURL, state: String?, options: Options, watch: CompareWatch
   ) throws {
     let (source, target) = (from.canonical, to.canonical)
     guard source != target else { throw Ends.same(source.place) }
+    let folder = state ?? StateFolder.defaultPath(from: source, to: target)
+    if state != nil || Folder.exists(folder) { try StateFolder.check(folder, from: source.place, to: target.place) }
+    var options = options
+    options.trail = TrailPlace(state: folder, name: TrailName(origin: "local", name: source.stem))
     try self.init(
       CompareEnds(source: source.comparePlace, target: target.comparePlace), source: source.openForComparison(),
       target: target.openForComparison(), options: options, watch: watch)

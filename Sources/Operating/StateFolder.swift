@@ -42,16 +42,31 @@ package final class StateFolder {
     } catch let error as FileError { throw Self.envelope(error, path) }
   }
 
+  /// Proves that a folder is the state of the replication between two databases; writes nothing.
+  package static func check(_ path: String, from: String, to: String) throws {
+    do {
+      guard Folder.exists(path + "/replication") else {
+        throw CairnError(
+          .trailMissing, "there is no state of a replication in \(path)",
+          hint: "name the --state with which 'cairn replicate' runs, or none", remedy: .badInput)
+      }
+      let there = String(decoding: try contents(path + "/replication"), as: UTF8.self)
+      guard there == "from \(from)\nto \(to)\n" else { throw foreign(path, there) }
+    } catch let error as FileError { throw envelope(error, path) }
+  }
+
+  private static func foreign(_ path: String, _ there: String) -> CairnError {
+    let ends = there.split(separator: "\n").joined(separator: " ")
+    return CairnError(
+      .stateForeign, "the state folder \(path) belongs to the replication \(ends)",
+      hint: "give each pair of databases its own --state", remedy: .badInput)
+  }
+
   private static func claim(_ path: String, _ text: String) throws {
     let name = path + "/replication"
     if Folder.exists(name) {
       let there = String(decoding: try Self.contents(name), as: UTF8.self)
-      guard there == text || there.isEmpty else {
-        let ends = there.split(separator: "\n").joined(separator: " ")
-        throw CairnError(
-          .stateForeign, "the state folder \(path) belongs to the replication \(ends)",
-          hint: "give each pair of databases its own --state", remedy: .badInput)
-      }
+      guard there == text || there.isEmpty else { throw foreign(path, there) }
       if !there.isEmpty { return }
     }
     let file = try File(name, .openOrCreate)

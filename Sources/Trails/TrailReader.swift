@@ -16,6 +16,9 @@ package final class TrailReader {
   private var awaited: Checkpoint?
   private var watch: FolderWatch?
   private var isFailed = false
+  /// Of the last progress record that was read, also on the way to the place where the reader was opened; nil when that
+  /// is at the start of a segment.
+  package private(set) var lastSourcePosition: [UInt8]?
 
   /// Opens the trail in `folder` behind a checkpoint, or at the start of its oldest segment.
   ///
@@ -99,7 +102,7 @@ extension TrailReader {
   var segmentBytesRead: UInt64 { cursor.fileOffset }
   var segmentNumber: UInt64 { cursor.number }
   /// Behind the last commit that was returned; unlike ``checkpoint`` it costs nothing.
-  var commitPosition: Position { Position(segment: cursor.number, offset: cursor.commitOffset) }
+  package var commitPosition: Position { Position(segment: cursor.number, offset: cursor.commitOffset) }
 
   private static func openCursor(_ folder: TrailFolder, _ number: UInt64, trail: TrailID) throws -> SegmentCursor {
     let cursor: SegmentCursor
@@ -118,7 +121,10 @@ extension TrailReader {
 
   private func advance() throws -> Record? {
     while true {
-      if let record = try cursor.nextRecord() { return record }
+      if let record = try cursor.nextRecord() {
+        if case .progress(let position, _) = record { lastSourcePosition = position }
+        return record
+      }
       if try !loadNext() { return nil }
     }
   }

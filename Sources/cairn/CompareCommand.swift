@@ -15,12 +15,14 @@ struct CompareCommand: Command {
     Option("--to", "URL", "the target"),
     Option("--tables", "PATTERN,...", "tables to compare, such as 'order*,!tmp_*' (default: all)"),
     Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
+    Option.state,
     Option("--limit", "N", "differences listed for each table (default 20); all are counted"),
     Option("--rate", "RATE", "bytes of rows a second, over both ends, such as 10MiB (default: no limit)"),
     Option.json,
   ]
   static let details = """
-    Values are equal by the contract of their column ('cairn check'). Nothing is written to either database. Exits 0
+    Between databases that 'cairn replicate' keeps equal it tells differences from rows on their way, by the trail in the
+    state folder; it may run meanwhile, and both may be written to. Values are equal by the contract of their column ('cairn check'). Nothing is written to either database. Exits 0
     when they are equal, 1 when there are differences, 75 when rows were still on their way and nothing else differs.
 
     example: cairn compare --from sqlite:shop.db --to sqlite:copy.db
@@ -52,7 +54,8 @@ struct CompareCommand: Command {
     let watch = CompareWatch(rate: RateLimit(bytesPerSecond: rate))
     let from = try DatabaseURL(arguments.required("--from"))
     let to = try DatabaseURL(arguments.required("--to"))
-    let comparison = try Comparison(from: from, to: to, options: options, watch: watch)
+    let comparison = try Comparison(
+      from: from, to: to, state: arguments.value("--state"), options: options, watch: watch)
     let report = CompareReport(watch, isJSON: arguments.has("--json"), listed: limit)
     let summary = try report.follow { tell in try comparison.run(tell) }
     report.finish(summary)

@@ -26,6 +26,8 @@ package final class PostgresCapture {
     var isFresh = true
     /// What a barrier of ours says; nil for all others.
     var barrier: String?
+    /// Somebody waits until the trail tells that it has come this far.
+    var wantsProgress = false
   }
 
   let uri: String
@@ -379,6 +381,7 @@ package final class PostgresCapture {
       guard isTransactional else { return }
       if prefix == Self.barrierPrefix { incoming?.barrier = String(decoding: content, as: UTF8.self) }
       if prefix == PostgresRequests.prefix, incoming?.isSkipped == false { try takeRequest(content) }
+      if prefix == Self.progressPrefix { incoming?.wantsProgress = true }
       if prefix == "cairn", incoming?.isFresh == true { incoming?.isSkipped = true }
     case .relation(let relation):
       relations[relation.id] = relation
@@ -465,6 +468,7 @@ package final class PostgresCapture {
   private func endIncoming(_ end: LSN) throws {
     guard let transaction = incoming?.transaction else { return }
     let barrier = incoming?.barrier
+    let wantsProgress = incoming?.wantsProgress == true
     incoming = nil
     if isTrailOpen {
       position.last = transaction
@@ -475,6 +479,7 @@ package final class PostgresCapture {
     if let barrier, barrier == goal { goal = nil }
     if let barrier { look.reached(barrier) }
     try reach(end)
+    if wantsProgress { try appendProgressInTime(isDue: true) }
     if hasUnsynced, Clock.monotonicMilliseconds - syncedAt > 50 { try sync() }
   }
 
@@ -555,6 +560,8 @@ package final class PostgresCapture {
   // MARK: Barriers
 
   private static let barrierPrefix = "cairn.barrier"
+  /// Of a message after which the trail tells at once how far it has come.
+  package static let progressPrefix = "cairn.progress"
 
   /// Commits a message of ours: what comes before it in the stream committed before this call.
   func emitBarrier() throws -> String {

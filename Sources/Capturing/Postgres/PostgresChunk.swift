@@ -55,13 +55,7 @@ struct PostgresCopier {
   /// Opens the snapshot; keep it until ``close()``.
   func open() throws -> (snapshot: PostgresSnapshot, end: LSN) {
     try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    let row = try connection.query("SELECT pg_current_snapshot(), pg_current_wal_insert_lsn()").first ?? []
-    guard row.count == 2, let snapshot = row[0].flatMap(PostgresSnapshot.init), let end = row[1].flatMap({ LSN($0) })
-    else {
-      throw PostgresError(
-        sqlState: "08P01", message: "the server gave no snapshot", place: connection.place, isConnectionLost: true)
-    }
-    return (snapshot, end)
+    return try PostgresSnapshot.current(connection)
   }
 
   func close() { connection.rollback() }

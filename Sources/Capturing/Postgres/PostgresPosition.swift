@@ -103,13 +103,18 @@ struct PostgresPosition: Equatable {
 /// Which transactions a snapshot of the server shows.
 ///
 /// Source: https://www.postgresql.org/docs/15/functions-info.html#FUNCTIONS-PG-SNAPSHOT
-struct PostgresSnapshot: Equatable {
+package struct PostgresSnapshot: Equatable, Sendable {
   let xmin: UInt64
   let xmax: UInt64
   let running: Set<UInt64>
 
+  /// Shows nothing.
+  package static let empty = PostgresSnapshot()
+
+  private init() { (xmin, xmax, running) = (1, 1, []) }
+
   /// Reads `xmin:xmax:xip,…`.
-  init?(_ text: String) {
+  package init?(_ text: String) {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
     guard parts.count == 3, let xmin = UInt64(parts[0]), let xmax = UInt64(parts[1]) else { return nil }
     (self.xmin, self.xmax) = (xmin, xmax)
@@ -117,7 +122,7 @@ struct PostgresSnapshot: Equatable {
   }
 
   /// Whether what this transaction has committed is seen. The stream gives the lower half of its number.
-  func shows(_ xid: UInt32) -> Bool {
+  package func shows(_ xid: UInt32) -> Bool {
     var full = xmax & ~0xffff_ffff | UInt64(xid)
     // The nearest of the numbers with this lower half.
     if full > xmax, full - xmax > 1 << 31, full >= 1 << 32 { full -= 1 << 32 }

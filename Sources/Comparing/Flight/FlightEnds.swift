@@ -1,0 +1,90 @@
+import Applying
+import Capturing
+import Changes
+import Mapping
+import PostgresKit
+import SQLiteKit
+import Trails
+
+/// The positions of both ends, read in the same snapshots as rows.
+struct FlightEnds {
+  let source: any RowReader
+  let target: any RowReader
+  let trail: TrailName
+
+  // MARK: The source
+
+  /// Runs `body` in one snapshot of the source; gives the moment of that.
+  func atSource<T>(_ body: () throws -> T) throws -> (moment: SourceMoment, result: T) {
+    if let reader = source as? SQLiteRowReader {
+      return try reader.database.transaction("BEGIN") {
+        let last = try reader.database.integer(
+          "SELECT max(coalesce((SELECT max(seq) FROM cairn_journal), 0), taken) FROM cairn_control WHERE id = 0")
+        return (.journal(last ?? 0), try body())
+      }
+    }
+    let connection = try Self.connection(source)
+    return try connection.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") {
+      let (snapshot, end) = try PostgresSnapshot.current(connection)
+      return (.log(snapshot, end: end), try body())
+    }
+  }
+
+  /// Has the trail of a PostgreSQL source tell how far it has come, also when nothing else happens there.
+  func askForProgress() throws {
+    guard source is PostgresRowReader else { return }
+    try Self.connection(source).query(
+      "SELECT pg_logical_emit_message(true, $1, '')", [PostgresCapture.progressPrefix])
+  }
+
+  /// How far an SQLite source says that rows are in the trail, durably.
+  func takenAtSource() throws -> SourceReach? {
+    guard let reader = source as? SQLiteRowReader else { return nil }
+    return try reader.database.integer("SELECT taken FROM cairn_control WHERE id = 0").map(SourceReach.journal)
+  }
+
+  /// Whether an SQLite source is captured; of PostgreSQL the trail alone tells.
+  func isCaptured() throws -> Bool {
+    guard let reader = source as? SQLiteRowReader else { return true }
+    return try reader.database.integer(
+      "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_control'") != nil
+  }
+
+  // MARK: The target
+
+  func checkpoint() throws -> Checkpoint? {
+    if let reader = target as? SQLiteRowReader {
+      return try TargetState(reader.database).checkpoint(of: trail)?.checkpoint
+    }
+    return try PostgresTargetState(Self.connection(target)).checkpoint(of: trail)?.checkpoint
+  }
+
+  /// Runs `body` in one snapshot of the target; gives the checkpoint there.
+  func atTarget<T>(_ body: () throws -> T) throws -> (checkpoint: Checkpoint?, result: T) {
+    if let reader = target as? SQLiteRowReader {
+      return try reader.database.transaction("BEGIN") { (try checkpoint(), try body()) }
+    }
+    return try Self.connection(target).transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") {
+      (try checkpoint(), try body())
+    }
+  }
+
+  /// Whether the table is being copied.
+  func isCopied(_ table: ComparedTable) throws -> Bool {
+    let schema = table.target.schema
+    if let reader = target as? SQLiteRowReader {
+      return try reader.database.first(
+        "SELECT 1 FROM cairn_table WHERE name = ? AND refreshing > 0", [.text(schema.name)]) != nil
+    }
+    return try Self.connection(target).first(
+      "SELECT 1 FROM cairn.table_state WHERE schema_name = $1 AND table_name = $2 AND refreshing > 0",
+      [schema.namespace, schema.name]) != nil
+  }
+
+  static func connection(_ reader: any RowReader) throws -> PostgresConnection {
+    guard let reader = reader as? PostgresRowReader else {
+      throw CairnError(.bug, "an end of unknown kind", hint: "please report this", remedy: .bug)
+    }
+    return reader.connection
+  }
+}

@@ -1,0 +1,127 @@
+import Capturing
+import Changes
+import Mapping
+import PostgresKit
+import Trails
+
+// While no cairn replicates, nothing moves: what the source and the trail hold that the target has not got is on its way.
+extension SettlingByTrail {
+  func settleAtRest(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> Settlement {
+    let here = try look.rows(.source, suspects)
+    let (checkpoint, there) = try ends.atTarget { try look.rows(.target, suspects) }
+    let differing = try suspects.compactMap { suspect in
+      try verdict.difference(here[suspect.hash], there[suspect.hash]).map { (suspect.hash, $0) }
+    }
+    guard !differing.isEmpty else { return Settlement() }
+    let rows = Dictionary(suspects.map { ($0.hash, TrailFold.Row.absent) }, uniquingKeysWith: { first, _ in first })
+    let moving = try moving(look.table, checkpoint, rows: rows, counts: [:])
+    var settlement = Settlement()
+    for (hash, difference) in differing {
+      if moving(hash) { settlement.inFlight += 1 } else { settlement.differences.append(difference) }
+    }
+    return settlement
+  }
+
+  func settleAtRest(_ look: RowLook, _ verdict: RowVerdict, whole hashes: Set<UInt64>) throws -> Settlement {
+    let here = try look.counts(.source, hashes)
+    let (checkpoint, there) = try ends.atTarget { try look.counts(.target, hashes) }
+    let counts = Dictionary(
+      hashes.map { ($0, (count: 0, row: [Value]?.none)) }, uniquingKeysWith: { first, _ in first })
+    let moving = try moving(look.table, checkpoint, rows: [:], counts: counts)
+    var settlement = Settlement()
+    for hash in hashes {
+      let balance = (here[hash]?.count ?? 0) - (there[hash]?.count ?? 0)
+      if balance == 0 { continue }
+      if moving(hash) {
+        settlement.inFlight += abs(balance)
+      } else {
+        settlement.differences += try verdict.differences(balance, source: here[hash]?.row, target: there[hash]?.row)
+      }
+    }
+    return settlement
+  }
+
+  /// Tells of which rows the trail or the source has changes that the target has not.
+  private func moving(
+    _ table: ComparedTable, _ checkpoint: Checkpoint?, rows: [UInt64: TrailFold.Row],
+    counts: [UInt64: (count: Int, row: [Value]?)]
+  ) throws -> (UInt64) -> Bool {
+    guard let checkpoint else { return { _ in true } }
+    try follower.go(to: checkpoint)
+    var fold = TrailFold(
+      table, seed: seed, moment: .beforeAll(table.source.engine), rows: rows, counts: counts)
+    _ = try follower.read({ record, reader in try fold.take(record, reader) }, until: { _ in false })
+    if fold.isUnknown { return { _ in true } }
+    var touched = fold.touched
+    switch table.source.engine {
+    case .sqlite:
+      guard case .journal(let taken)? = try follower.reach(.sqlite) ?? ends.takenAtSource() else {
+        return { _ in true }
+      }
+      touched.formUnion(try ends.journalled(table, behind: taken, seed: seed))
+    case .postgres:
+      guard case .log(let reached, _)? = try follower.reach(.postgres),
+        try !ends.hasUncaptured(PostgresSource.name(of: checkpoint.trail), behind: reached)
+      else { return { _ in true } }
+    }
+    return { touched.contains($0) }
+  }
+}
+
+extension SourceMoment {
+  /// Of which nothing in a trail is shown.
+  fileprivate static func beforeAll(_ engine: Engine) -> SourceMoment {
+    switch engine {
+    case .sqlite: .journal(.min)
+    case .postgres: .log(PostgresSnapshot.empty, end: LSN(0))
+    }
+  }
+}
+
+extension FlightEnds {
+  /// Hashes of the rows of a table that stand in the journal behind a place, by key or, without one, as a whole.
+  fileprivate func journalled(_ table: ComparedTable, behind taken: Int64, seed: UInt64) throws -> Set<UInt64> {
+    guard let reader = source as? SQLiteRowReader else { return [] }
+    var hashes: Set<UInt64> = []
+    var hasher = RowHasher(table, .source, seed: seed)
+    for layout in try reader.database.query("SELECT id, schema FROM cairn_layout") {
+      guard case .blob(let bytes) = layout[1] else { continue }
+      let schema = try bytes.withUnsafeBytes { raw in
+        var reader = ByteReader(raw)
+        return try reader.readSchema()
+      }
+      guard schema.name.lowercased() == table.source.schema.name.lowercased() else { continue }
+      let columns = table.columns.indices.map { place in
+        let name = table.source.column(place).name.lowercased()
+        return schema.columns.firstIndex { $0.name.lowercased() == name }.map { "v\($0)" } ?? "NULL"
+      }
+      let statement = try reader.database.prepare(
+        "SELECT \(columns.joined(separator: ",")) FROM cairn_journal WHERE seq > ? AND code / 8 = ? AND code % 8 <> 0")
+      try statement.bind([.integer(taken), layout[0]])
+      while try statement.step() {
+        let row = table.columns.indices.map { statement.value($0) }
+        let key = table.key.isEmpty ? nil : hasher.keyHash(of: row)
+        hashes.insert(key ?? hasher.rowHash(of: row))
+      }
+    }
+    return hashes
+  }
+
+  /// Of a slot, so many changes are looked at; where it holds more, that says enough.
+  private static let slotChangesMax = 100_000
+
+  /// Whether a slot holds changes of rows that committed behind a place.
+  fileprivate func hasUncaptured(_ slot: String, behind reached: LSN) throws -> Bool {
+    do {
+      let row = try Self.connection(source).query(
+        """
+        WITH p AS (SELECT lsn, xid, get_byte(data, 0) AS kind FROM pg_logical_slot_peek_binary_changes($1, NULL,
+          \(Self.slotChangesMax), 'proto_version', '1', 'publication_names', $1))
+        SELECT count(*), count(*) FILTER (WHERE kind IN (68, 73, 84, 85)
+          AND xid::text IN (SELECT xid::text FROM p WHERE kind = 67 AND lsn > $2::pg_lsn)) FROM p
+        """, [slot, reached.description]
+      ).first
+      return row?[1] != "0" || Int(row?[0] ?? "") ?? .max >= Self.slotChangesMax
+    } catch let error as PostgresError where !error.isServerGone { return true }
+  }
+}

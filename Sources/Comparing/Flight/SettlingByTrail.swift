@@ -1,0 +1,171 @@
+import Capturing
+import Changes
+import Mapping
+import SystemKit
+import Trails
+
+/// Tells differences from rows that are on their way, exactly, by the trail between both ends.
+///
+/// The rows are read at the source, at a known moment; the target is waited for until its checkpoint has passed that
+/// moment; there they are read in one snapshot with the checkpoint. What the trail says of them between the moment and
+/// the checkpoint is applied to what was read: the target must have the same. A row that changes all the time is
+/// judged like any other.
+struct SettlingByTrail: Settling {
+  private static let roundsMax = 5
+  private static let patienceMilliseconds: Int64 = 20_000
+
+  let follower: TrailFollower
+  let ends: FlightEnds
+  let seed: UInt64
+  let stop: StopSignal
+
+  func settle(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> Settlement {
+    guard follower.isRunning else { return try settleAtRest(look, verdict, keyed: suspects) }
+    var left = suspects
+    var settlement = Settlement()
+    for _ in 0..<Self.roundsMax where !left.isEmpty && !stop.isSet {
+      let round = try round(look.table) {
+        let found = try look.rows(.source, left)
+        let rows = left.map { ($0.hash, found[$0.hash].map { .values($0) } ?? TrailFold.Row.absent) }
+        return (rows: Dictionary(rows, uniquingKeysWith: { first, _ in first }), counts: [:])
+      } target: {
+        try look.rows(.target, left)
+      }
+      guard let (fold, there) = round else { continue }
+      var unknown: [Suspect] = []
+      for suspect in left {
+        var here: [Value]?
+        if case .values(let values)? = fold.rows[suspect.hash] {
+          guard !values.contains(nil) else {
+            unknown.append(suspect)
+            continue
+          }
+          here = values.compactMap { $0 }
+        }
+        if let difference = try verdict.difference(here, there[suspect.hash]) {
+          settlement.differences.append(difference)
+        }
+      }
+      left = unknown
+    }
+    settlement.inFlight = left.count
+    return settlement
+  }
+
+  func settle(_ look: RowLook, _ verdict: RowVerdict, whole suspects: [Suspect]) throws -> Settlement {
+    let hashes = Set(suspects.map(\.hash))
+    guard follower.isRunning else { return try settleAtRest(look, verdict, whole: hashes) }
+    for _ in 0..<Self.roundsMax where !stop.isSet {
+      let round = try round(look.table) {
+        let found = try look.counts(.source, hashes)
+        let counts = hashes.map { ($0, (count: found[$0]?.count ?? 0, row: found[$0]?.row)) }
+        return (rows: [:], counts: Dictionary(counts, uniquingKeysWith: { first, _ in first }))
+      } target: {
+        try look.counts(.target, hashes)
+      }
+      guard let (fold, there) = round else { continue }
+      var settlement = Settlement()
+      for hash in hashes {
+        let balance = (fold.counts[hash]?.count ?? 0) - (there[hash]?.count ?? 0)
+        settlement.differences += try verdict.differences(
+          balance, source: fold.counts[hash]?.row, target: there[hash]?.row)
+      }
+      return settlement
+    }
+    return Settlement(inFlight: suspects.count)
+  }
+
+  /// What was read at the source.
+  typealias Seen = (rows: [UInt64: TrailFold.Row], counts: [UInt64: (count: Int, row: [Value]?)])
+
+  /// Reads both ends, and what the trail says between; nil when it cannot be told.
+  private func round<T>(
+    _ table: ComparedTable, source: () throws -> Seen, target: () throws -> T
+  ) throws -> (fold: TrailFold, there: T)? {
+    do { return try readBoth(table, source, target) } catch let error as CairnError
+      where error.code == .checkpointForeign || error.code == .trailMissing
+    {
+      // What we stood at was purged while we looked elsewhere.
+      follower.reset()
+      return nil
+    }
+  }
+
+  private func readBoth<T>(
+    _ table: ComparedTable, _ source: () throws -> Seen, _ target: () throws -> T
+  ) throws -> (fold: TrailFold, there: T)? {
+    guard try follower.goToEnd(ends.checkpoint) else { return nil }
+    let (moment, seen) = try ends.atSource(source)
+    var fold = TrailFold(table, seed: seed, moment: moment, rows: seen.rows, counts: seen.counts)
+    let place = try wait(for: moment, table.source.engine) { record, reader in try fold.take(record, reader) }
+    guard let place, try waitForTarget(place) else { return nil }
+    let (checkpoint, there) = try ends.atTarget(target)
+    guard let checkpoint, try read(&fold, to: checkpoint.position), !fold.isUnknown else { return nil }
+    return (fold, there)
+  }
+
+  /// Reads the trail until it has all that was seen; the place behind that.
+  private func wait(
+    for moment: SourceMoment, _ engine: Engine, _ take: (Record, TrailReader) throws -> Void
+  ) throws -> Position? {
+    if let reach = try follower.reach(engine), moment.isBehind(reach) { return try follower.current().commitPosition }
+    try ends.askForProgress()
+    let limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
+    while !stop.isSet, Clock.monotonicMilliseconds < limit {
+      let isThere = try follower.read(take) { reader in
+        guard let bytes = reader.lastSourcePosition else { return false }
+        return moment.isBehind(try SourceReach(decoding: bytes, of: engine))
+      }
+      if isThere { return try follower.current().commitPosition }
+      // What the source calls taken stands in the trail, even where no record in reach says so.
+      if let taken = try ends.takenAtSource(), moment.isBehind(taken) {
+        _ = try follower.read(take) { _ in false }
+        return try follower.current().commitPosition
+      }
+      _ = try follower.current().wait(milliseconds: 100, also: stop.descriptor)
+    }
+    return nil
+  }
+
+  /// Waits as long as the target moves.
+  private func waitForTarget(_ place: Position) throws -> Bool {
+    var seen: Position?
+    var limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
+    while true {
+      let position = try ends.checkpoint()?.position
+      if let position, position >= place { return true }
+      if position != seen { limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds }
+      seen = position
+      if Clock.monotonicMilliseconds > limit || stop.wait(milliseconds: 10) { return false }
+    }
+  }
+
+  // MARK: Before rows are read
+
+  /// Waits until the target has all that is committed at the source now; false when it does not move.
+  func waitUntilNow() throws -> Bool {
+    guard try follower.goToEnd(ends.checkpoint) else { return false }
+    let (moment, _) = try ends.atSource {}
+    let engine: Engine = ends.source is SQLiteRowReader ? .sqlite : .postgres
+    guard let place = try wait(for: moment, engine, { _, _ in }) else { return false }
+    return try waitForTarget(place)
+  }
+
+  /// Waits for the end of a table's copy, as long as it is of use.
+  func waitForCopy(of table: ComparedTable) throws -> Bool {
+    let limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
+    while try ends.isCopied(table) {
+      guard follower.isRunning, Clock.monotonicMilliseconds < limit, !stop.wait(milliseconds: 200) else { return false }
+    }
+    return true
+  }
+
+  private func read(_ fold: inout TrailFold, to place: Position) throws -> Bool {
+    if try follower.current().commitPosition >= place { return true }
+    return try follower.read { record, reader in
+      try fold.take(record, reader)
+    } until: { reader in
+      reader.commitPosition >= place
+    }
+  }
+}

@@ -1,0 +1,181 @@
+import Capturing
+import Changes
+import CodecKit
+import Mapping
+import Trails
+
+/// Follows what a trail says of some rows of one table, from what was read at the source on.
+///
+/// Changes that the read shows already are left out. What is left says what each row must be at the target when its
+/// checkpoint has come to the place up to which the trail was read.
+struct TrailFold {
+  enum Row {
+    case absent
+    /// Values by place; nil where the trail does not say.
+    case values([Value?])
+  }
+
+  private let table: ComparedTable
+  private let seed: UInt64
+  let moment: SourceMoment
+  /// Rows with a key, by its hash.
+  private(set) var rows: [UInt64: Row]
+  /// How often there are rows without a usable key, by their hash; with their values.
+  private(set) var counts: [UInt64: (count: Int, row: [Value]?)]
+  /// The table was copied, emptied of its shape, or changed in a way that says nothing of single rows.
+  private(set) var isUnknown = false
+  /// The rows of which the trail said something.
+  private(set) var touched: Set<UInt64> = []
+
+  // Of the transaction that is being read: what it makes of the rows, until it is known whether the read shows it.
+  private var openRows: [UInt64: Row] = [:]
+  private var openCounts: [UInt64: (step: Int, row: [Value])] = [:]
+  private var isTruncated = false
+  private var openUnknown = false
+
+  // Of the segment that is being read.
+  private var segment: UInt64 = 0
+  private var places: [UInt64: [Int]?] = [:]
+
+  init(
+    _ table: ComparedTable, seed: UInt64, moment: SourceMoment, rows: [UInt64: Row],
+    counts: [UInt64: (count: Int, row: [Value]?)] = [:]
+  ) {
+    (self.table, self.seed, self.moment, self.rows, self.counts) = (table, seed, moment, rows, counts)
+  }
+
+  /// Takes the next record of the trail.
+  mutating func take(_ record: Record, _ reader: TrailReader) throws {
+    switch record {
+    case .begin: begin()
+    case .change(let change): try take(change, reader)
+    case .refresh(let refresh):
+      if try isMine(refresh.schemaID, reader) { openUnknown = true }
+    case .refreshRow: break
+    case .ddl(let ddl):
+      let isBefore = try ddl.before != 0 && isMine(ddl.before, reader)
+      let isAfter = try ddl.after != 0 && isMine(ddl.after, reader)
+      if isBefore || isAfter { openUnknown = true }
+    case .progress(let bytes, _):
+      try end(SourceReach(decoding: bytes, of: table.source.engine))
+    default: break
+    }
+  }
+
+  private mutating func begin() {
+    openRows.removeAll(keepingCapacity: true)
+    openCounts.removeAll(keepingCapacity: true)
+    (isTruncated, openUnknown) = (false, false)
+  }
+
+  /// At the end of a transaction, with its progress.
+  private mutating func end(_ reach: SourceReach) {
+    if openUnknown { isUnknown = true }
+    defer { begin() }
+    guard !moment.shows(reach) else { return }
+    touched.formUnion(openRows.keys)
+    touched.formUnion(openCounts.keys)
+    if isTruncated {
+      touched.formUnion(rows.keys)
+      touched.formUnion(counts.keys)
+      for hash in rows.keys { rows[hash] = .absent }
+      for (hash, entry) in counts { counts[hash] = (0, entry.row) }
+    }
+    for (hash, row) in openRows { rows[hash] = row }
+    for (hash, change) in openCounts {
+      counts[hash] = ((counts[hash]?.count ?? 0) + change.step, counts[hash]?.row ?? change.row)
+    }
+  }
+
+  // MARK: Changes
+
+  private mutating func take(_ change: ChangeView, _ reader: TrailReader) throws {
+    guard let places = try places(change.schemaID, reader) else { return }
+    if change.operation == .truncate {
+      isTruncated = true
+      openRows.removeAll()
+      openCounts.removeAll()
+      return
+    }
+    let before = try change.before.map { try values($0, places) }
+    var after = try change.after.map { try values($0, places) }
+    let hashBefore = try before.map(identity)
+    if let image = after {
+      // What is unchanged is what the row had; with the whole row before at hand, that is known.
+      var known = before
+      if let hash = hashBefore ?? (try? identity(image)), case .values(let there)? = openRows[hash] ?? rows[hash] {
+        known = zip(known ?? there, there).map { $0 ?? $1 }
+      }
+      after = zip(image, known ?? image).map { $0 ?? $1 }
+    }
+    if let before, let hash = hashBefore ?? nil { remove(hash, before) }
+    if let after, let hash = try identity(after) { add(hash, after) }
+  }
+
+  private mutating func remove(_ hash: UInt64, _ row: [Value?]) {
+    if isKeyed(row) {
+      if rows[hash] != nil { openRows[hash] = .absent }
+    } else if counts[hash] != nil {
+      openCounts[hash] = ((openCounts[hash]?.step ?? 0) - 1, row.map { $0 ?? .null })
+    }
+  }
+
+  private mutating func add(_ hash: UInt64, _ row: [Value?]) {
+    if isKeyed(row) {
+      if rows[hash] != nil { openRows[hash] = .values(row) }
+    } else if counts[hash] != nil {
+      openCounts[hash] = ((openCounts[hash]?.step ?? 0) + 1, row.map { $0 ?? .null })
+    }
+  }
+
+  private func isKeyed(_ row: [Value?]) -> Bool { !table.key.isEmpty && !table.key.contains { row[$0] == .null } }
+
+  /// The hash of the key, or of the whole row where there is no usable key; nil where it is not given.
+  private func identity(_ row: [Value?]) throws -> UInt64? {
+    var hasher = RowHasher(table, .source, seed: seed)
+    if isKeyed(row) {
+      guard !table.key.contains(where: { row[$0] == nil }) else { return nil }
+      return hasher.keyHash(of: row.map { $0 ?? .null })
+    }
+    guard !row.contains(nil) else { return nil }
+    return hasher.rowHash(of: row.map { $0 ?? .null })
+  }
+
+  private func values(_ image: ImageView, _ places: [Int]) throws -> [Value?] {
+    let all = try image.values()
+    return places.map { $0 < all.count && $0 >= 0 ? all[$0] : nil }
+  }
+
+  // MARK: The table in the trail
+
+  private mutating func isMine(_ id: UInt64, _ reader: TrailReader) throws -> Bool { try places(id, reader) != nil }
+
+  /// Where the columns that are compared stand in the images of a schema; -1: nowhere. Nil for another table.
+  private mutating func places(_ id: UInt64, _ reader: TrailReader) throws -> [Int]? {
+    if reader.position.segment != segment {
+      segment = reader.position.segment
+      places.removeAll()
+    }
+    if let known = places[id] { return known }
+    guard let schema = reader.schema(id) else { return nil }
+    let found = Self.places(table, schema)
+    places[id] = .some(found)
+    return found
+  }
+
+  private static func places(_ table: ComparedTable, _ schema: TableSchema) -> [Int]? {
+    let mine = table.source.schema
+    let isMine =
+      mine.engine == .sqlite
+      ? schema.name.lowercased() == mine.name.lowercased()
+      : schema.name == mine.name && schema.namespace == mine.namespace
+    guard isMine else { return nil }
+    return table.columns.indices.map { place in
+      let name = table.source.column(place).name
+      return schema.columns.firstIndex {
+        mine.engine == .sqlite ? $0.name.lowercased() == name.lowercased() : $0.name == name
+      }
+        ?? -1
+    }
+  }
+}

@@ -1,0 +1,80 @@
+import Applying
+import Capturing
+import Changes
+import Mapping
+import PostgresKit
+import SQLiteKit
+import SystemKit
+import Trails
+
+/// Where the trail of a replication is.
+package struct TrailPlace: Sendable {
+  /// Of the state, with the lock of the cairn that runs on it.
+  package let state: String
+  package let name: TrailName
+  package var folder: String { state + "/" + name.description }
+  package init(state: String, name: TrailName) { (self.state, self.name) = (state, name) }
+}
+
+/// Follows a trail for those who want to know what was on its way between two reads.
+final class TrailFollower {
+  let place: TrailPlace
+  private let stop: StopSignal
+  private var reader: TrailReader?
+
+  init(_ place: TrailPlace, stop: StopSignal) { (self.place, self.stop) = (place, stop) }
+
+  /// Whether some cairn replicates with this state at this moment.
+  var isRunning: Bool {
+    guard let file = try? File(place.state + "/lock", .read), let isFree = try? file.tryLock() else { return false }
+    try? file.close()
+    return !isFree
+  }
+
+  /// Stands at the durable end of the trail as it is now. `checkpoint` is one that is not purged: the target's.
+  func goToEnd(_ checkpoint: () throws -> Checkpoint?) throws -> Bool {
+    if let reader {
+      do {
+        while try reader.next() != nil {}
+        return true
+      } catch is CairnError {
+        // What we stood at was purged, since we were away for long.
+        self.reader = nil
+      }
+    }
+    guard let checkpoint = try checkpoint() else { return false }
+    let opened = try TrailReader.open(folder: place.folder, at: checkpoint)
+    reader = opened
+    while try opened.next() != nil {}
+    return true
+  }
+
+  /// Stands at a checkpoint.
+  func go(to checkpoint: Checkpoint) throws { reader = try TrailReader.open(folder: place.folder, at: checkpoint) }
+
+  /// The trail in use; to be asked after ``goToEnd(_:)``.
+  func current() throws -> TrailReader {
+    guard let reader else {
+      throw CairnError(.bug, "the trail \(place.name) is not open", hint: "please report this", remedy: .bug)
+    }
+    return reader
+  }
+
+  func reach(_ engine: Engine) throws -> SourceReach? {
+    try reader?.lastSourcePosition.map { try SourceReach(decoding: $0, of: engine) }
+  }
+
+  /// Forgets where it stands, after an error.
+  func reset() { reader = nil }
+
+  /// Hands all records to `take` up to the first end of a transaction for which `isEnough` holds. False when the trail
+  /// ends before that; then a later call goes on.
+  func read(_ take: (Record, TrailReader) throws -> Void, until isEnough: (TrailReader) throws -> Bool) throws -> Bool {
+    let reader = try current()
+    while let record = try reader.next() {
+      try take(record, reader)
+      if case .commit = record, try isEnough(reader) { return true }
+    }
+    return false
+  }
+}
