@@ -17,7 +17,8 @@ for _name, _result, _arguments in (
         ("PQntuples", _i, [_p]), ("PQnfields", _i, [_p]), ("PQgetisnull", _i, [_p, _i, _i]),
         ("PQgetlength", _i, [_p, _i, _i]), ("PQgetvalue", _p, [_p, _i, _i]), ("PQcmdTuples", _s, [_p]),
         ("PQtransactionStatus", _i, [_p]), ("PQgetCopyData", _i, [_p, ctypes.POINTER(_p), _i]),
-        ("PQgetResult", _p, [_p]), ("PQfreemem", None, [_p]),
+        ("PQgetResult", _p, [_p]), ("PQfreemem", None, [_p]), ("PQputCopyData", _i, [_p, _s, _i]),
+        ("PQputCopyEnd", _i, [_p, _s]),
         ("PQsetNoticeProcessor", _p, [_p, _p, _p])):
     _function = getattr(_lib, _name)
     _function.restype, _function.argtypes = _result, _arguments
@@ -137,6 +138,24 @@ class Connection:
             else:
                 yield line.split(b"\t")
         if length == -2:
+            raise Error(_lib.PQerrorMessage(self.handle).decode("utf-8", "replace"))
+        while True:
+            result = _lib.PQgetResult(self.handle)
+            if not result:
+                return
+            self._check(result)
+            _lib.PQclear(result)
+
+    def put(self, sql, lines):
+        """COPY ... FROM STDIN with lines of its text format."""
+        result = _lib.PQexec(self.handle, sql.encode())
+        self._check(result)
+        _lib.PQclear(result)
+        for line in lines:
+            data = line.encode()
+            if _lib.PQputCopyData(self.handle, data, len(data)) != 1:
+                raise Error(_lib.PQerrorMessage(self.handle).decode("utf-8", "replace"))
+        if _lib.PQputCopyEnd(self.handle, None) != 1:
             raise Error(_lib.PQerrorMessage(self.handle).decode("utf-8", "replace"))
         while True:
             result = _lib.PQgetResult(self.handle)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Tests compare_engines.py, compare_schemas.py, workload_pg.py and schema_changes_pg.py: each planted difference is
-# found, and nothing on equal pairs.
+# Tests compare_engines.py, compare_schemas.py, plant.py, check_compare.py, workload_pg.py and schema_changes_pg.py:
+# each planted difference is found, and nothing on equal pairs.
 #
 #     Tests/Tools/selftest_engines.sh
 #
@@ -169,6 +169,49 @@ schemas 1 "an index" "index (b, a) is missing" "" "DROP INDEX t_b_a_idx"
 schemas 1 "an index more" "index (n) is only at the target" "" "CREATE INDEX ON t(n)"
 schemas 1 "an action" "on delete SET NULL" "" "ALTER TABLE t DROP CONSTRAINT t_up_fkey, ADD FOREIGN KEY (up) REFERENCES up ON DELETE SET NULL"
 schemas 1 "a table" "more: table only in A" "CREATE TABLE more(a)" ""
+
+# ---- planted differences: each is one for compare_engines.py too, and check_compare.py wants exactly these
+
+plants() { # NAME URL_A URL_B
+    "$python" "$here/plant.py" "$3" --count 160 --seed 5 >"$scratch/planted" && [ "$(wc -l <"$scratch/planted")" = 160 ] &&
+        pass "plant: 160 in $1" || fail "plant: $(wc -l <"$scratch/planted") in $1"
+    "$python" - "$scratch/planted" "$scratch/found" "$2" "$3" "$here" <<'PY' && pass "plant: all in $1 are differences" || fail "plant: not all in $1 are differences"
+import json, sys
+sys.path.insert(0, sys.argv[5])
+import compare, compare_engines
+planted = [json.loads(line) for line in open(sys.argv[1])]
+compare.SHOWN_PER_TABLE = 10**6
+a, b = compare_engines.open_side("A", sys.argv[3]), compare_engines.open_side("B", sys.argv[4])
+report = compare.compare(a.side, b.side, [], False)[0] if a.engine == "sqlite" else compare_engines.compare_databases(a, b, [], False)[0]
+keyless = sum(line["kind"] == "different" and line["keyless"] for line in planted)
+with open(sys.argv[2], "w") as found:
+    for line in planted:
+        kinds = [("missing", line["key"]), ("extra", line["after"])] if "after" in line else [(line["kind"], line["key"])]
+        for kind, key in kinds:
+            print(json.dumps({"event": "difference", "table": line["table"], "kind": kind, "key": key,
+                              "columns": [line["column"]] if "column" in line else []}), file=found)
+# Two SQLite files are compared row by row: one that changed counts on both sides.
+twice = sum(line["kind"] == "different" for line in planted) if a.engine == "sqlite" else keyless
+sys.exit(sum(report.total.values()) != len(planted) + twice)
+PY
+    "$python" "$here/check_compare.py" "$scratch/planted" "$scratch/found" >"$scratch/out"
+    status=$?
+    judge 0 "check_compare: all found in $1" "160 planted, 0 not found, 0 found and not planted"
+    sed -i 1d "$scratch/found"
+    echo '{"event":"difference","table":"by_int","kind":"extra","key":{"id":"-7"}}' >>"$scratch/found"
+    "$python" "$here/check_compare.py" "$scratch/planted" "$scratch/found" >"$scratch/out"
+    status=$?
+    judge 1 "check_compare: one not found, one not planted in $1" "160 planted, 1 not found"
+}
+fresh sample
+"$python" "$here/make_sample.py" "$(url sample)" --rows 60 && "$python" "$here/make_sample.py" "sqlite:$scratch/one.db" --rows 60
+compare "sqlite:$scratch/one.db" "$(url sample)"
+status=$?
+judge 0 "the sample is the same in both engines" "equal: 8 tables, 480 rows"
+fresh copy sample
+cp "$scratch/one.db" "$scratch/two.db"
+plants PostgreSQL "$(url sample)" "$(url copy)"
+plants SQLite "$scratch/one.db" "$scratch/two.db"
 
 # ---- schema changes
 
