@@ -177,7 +177,7 @@ class SQLiteTarget:
         self.address = ", ".join(map(quote, self.key)) or "rowid"
 
     def pick(self, table, count):
-        return self.db.run("SELECT %s FROM %s ORDER BY random() LIMIT %d" % (self.address, quote(table), count))
+        return self.db.run("SELECT %s FROM %s %s ORDER BY random() LIMIT %d" % (self.address, quote(table), self.only, count))
 
     def where(self):
         return " AND ".join("%s IS ?" % part for part in (map(quote, self.key) if self.key else ["rowid"]))
@@ -297,7 +297,7 @@ class PostgresTarget:
 
     def pick(self, table, count):
         address = ", ".join(map(quote, self.key)) or "tableoid, ctid"
-        return self.db.query("SELECT %s FROM %s ORDER BY random() LIMIT %d" % (address, self.name, count))
+        return self.db.query("SELECT %s FROM %s %s ORDER BY random() LIMIT %d" % (address, self.name, self.only, count))
 
     def where(self, place):
         return " AND ".join("%s = %s" % (name, self.literal(value)) for name, value in
@@ -423,6 +423,7 @@ def main():
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tables", metavar="P,...", help="only tables matching these patterns")
+    parser.add_argument("--where", metavar="CONDITION", help="only rows like these")
     args = parser.parse_args()
     r = random.Random(args.seed)
     path = path_of(args.url)
@@ -430,6 +431,7 @@ def main():
         target = PostgresTarget(args.url) if path is None else SQLiteTarget(path)
         patterns = [p for p in (args.tables or "*").split(",") if p]
         tables = [t for t in sorted(target.tables()) if any(fnmatch.fnmatchcase(t[0], p) for p in patterns)]
+        target.only = "WHERE " + args.where if args.where else ""
         target.begin()
         left = args.count
         for index, (name, table) in enumerate(tables):
