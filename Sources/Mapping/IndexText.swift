@@ -41,7 +41,7 @@ struct IndexText {
   }
 
   /// Without its quotes.
-  private static func name(_ token: String) -> String {
+  static func name(_ token: String) -> String {
     guard let first = token.first, let end = ["\"": "\"", "`": "`", "[": "]"][first] as Character? else { return token }
     let inner = String(token.dropFirst().dropLast())
     return end == "]"

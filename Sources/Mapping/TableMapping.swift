@@ -60,6 +60,13 @@ package struct TableMapping: Sendable {
     return mapping
   }
 
+  /// The same under another name at the target.
+  package func named(_ name: String) -> TableMapping {
+    var mapping = self
+    mapping.target.name = name
+    return mapping
+  }
+
   /// The types of the target's columns, where it is PostgreSQL.
   package var postgresTypes: [PostgresType] { target.columns.map { PostgresType($0) } }
 

@@ -1,0 +1,259 @@
+import Changes
+
+/// The statements that give a table of an SQLite database another shape, with its rows.
+///
+/// Pure: it looks at the shapes and at what is told of the table that is there. ALTER TABLE where SQLite has it, else
+/// the table under a new statement with the rows of the old one. Run them in one transaction, without foreign keys.
+///
+/// Source: https://sqlite.org/lang_altertable.html
+package struct SQLiteAlteration: Sendable {
+  package static let aside = "cairn_aside"
+
+  package let difference: TableDifference
+  /// The table as the target has it; its triggers and indexes are kept.
+  package let there: TableSchema
+  package let triggers: [TableSchema.Object]
+  /// Cairn created it: then it is to be what is told in every point, otherwise only as far as rows need it.
+  package let isOwn: Bool
+  /// Its statement is to be the source's, letter by letter.
+  package let keepsText: Bool
+  /// A copy of the table follows, so rows that do not fit may be left out.
+  package let isRefreshed: Bool
+
+  private let folded: Set<String>
+
+  /// `before` and `after` are those of the difference; `there`, nil where it is not known, is taken to be as before.
+  package init(
+    _ difference: TableDifference, there: TableSchema? = nil, triggers: [TableSchema.Object] = [], isOwn: Bool = true,
+    keepsText: Bool = false, isRefreshed: Bool = false
+  ) {
+    self.difference = difference
+    self.there = there ?? difference.before
+    self.triggers = triggers
+    (self.isOwn, self.keepsText, self.isRefreshed) = (isOwn, keepsText, isRefreshed)
+    folded = Set(self.there.columns.map { $0.name.asciiLowercased })
+  }
+
+  /// Creates a table with its indexes.
+  package static func create(_ table: TableSchema) -> [String] { [table.createText] + table.objects.map(\.text) }
+
+  package static func drop(_ table: TableSchema) -> [String] { ["DROP TABLE \(table.name.quotedName)"] }
+
+  private var before: TableSchema { difference.before }
+  private var after: TableSchema { difference.after }
+  private var name: String { after.name.quotedName }
+
+  /// All of it.
+  package var statements: [String] { rename + (alters.map { $0 + indexes } ?? rebuild) }
+
+  // MARK: The name
+
+  package var rename: [String] { Self.rename(before.name, to: after.name) }
+
+  package static func rename(_ old: String, to new: String) -> [String] {
+    if old == new { return [] }
+    // SQLite takes a name that differs in case only for one that is taken.
+    guard old.asciiLowercased == new.asciiLowercased else {
+      return ["ALTER TABLE \(old.quotedName) RENAME TO \(new.quotedName)"]
+    }
+    return [
+      "ALTER TABLE \(old.quotedName) RENAME TO \(aside)", "ALTER TABLE \(aside) RENAME TO \(new.quotedName)",
+    ]
+  }
+
+  // MARK: ALTER TABLE
+
+  /// Behind ``rename``; nil where ALTER TABLE cannot do it. What it does to the statement that creates the table is
+  /// SQLite's affair: compare afterwards where ``keepsText``.
+  package var alters: [String]? {
+    if keepsText, !isInOrder { return nil }
+    if keepsText, difference.isEmpty, there.createText != after.createText { return nil }
+    guard !difference.changes.contains(where: needsRebuild) else { return nil }
+    guard let added = addedColumns else { return nil }
+    return droppedColumns + renamedColumns + added
+  }
+
+  /// The columns that stay are in their order, and new ones stand behind them.
+  private var isInOrder: Bool {
+    let kept = difference.origins.prefix { $0 != nil }.compactMap { $0 }
+    return kept == kept.sorted() && difference.origins.dropFirst(kept.count).allSatisfy { $0 == nil }
+  }
+
+  private func needsRebuild(_ change: TableDifference.Change) -> Bool {
+    switch change {
+    case .renameTable, .addColumn, .dropColumn, .renameColumn, .identityOfColumn, .addIndex, .dropIndex: return false
+    case .retypeColumn(let old, let new):
+      guard !isOwn else {
+        return before.columns[old].declaredType != after.columns[new].declaredType
+          || before.columns[old].collation != after.columns[new].collation
+      }
+      return theirs(old).map { $0.affinity != after.columns[new].affinity } ?? false
+    case .requireColumn(let old, let new):
+      return isOwn || (theirs(old)?.isNotNull == true && !after.columns[new].isNotNull)
+    case .key: return isOwn || !hasKey
+    case .defaultOfColumn, .kind: return isOwn
+    case .uniques: return isOwn || there.uniques.contains { unique in !isUniqueAfter(unique) }
+    case .addForeignKey(let index):
+      // With a column that is added it comes in the column's definition.
+      return isOwn && !(keepsText && after.foreignKeys[index].columns.allSatisfy { difference.origins[$0] == nil })
+    case .dropForeignKey(let index):
+      return isOwn && !(keepsText && before.foreignKeys[index].columns.allSatisfy { !difference.origins.contains($0) })
+    }
+  }
+
+  /// The column of the target that is this one before.
+  private func theirs(_ old: Int) -> TableSchema.Column? {
+    let name = before.columns[old].name.asciiLowercased
+    return there.columns.first { $0.name.asciiLowercased == name }
+  }
+
+  private func names(_ table: TableSchema, _ columns: [Int]) -> Set<String> {
+    Set(columns.map { table.columns[$0].name.asciiLowercased })
+  }
+
+  private var hasKey: Bool {
+    let key = names(after, after.key)
+    return key.isEmpty || ([there.key] + there.uniques).contains { names(there, $0) == key }
+  }
+
+  private func isUniqueAfter(_ unique: [Int]) -> Bool {
+    let columns = names(there, unique)
+    return ([after.key] + after.uniques).contains { !$0.isEmpty && names(after, $0).isSubset(of: columns) }
+  }
+
+  private var droppedColumns: [String] {
+    difference.changes.compactMap { change in
+      guard case .dropColumn(let index) = change else { return nil }
+      let column = before.columns[index].name
+      return folded.contains(column.asciiLowercased)
+        ? "ALTER TABLE \(name) DROP COLUMN \(column.quotedName)" : nil
+    }
+  }
+
+  private var renamedColumns: [String] {
+    var pairs: [(old: String, new: String)] = []
+    for case .renameColumn(let old, let new) in difference.changes {
+      let (was, now) = (before.columns[old].name, after.columns[new].name)
+      let isMade =
+        !folded.contains(was.asciiLowercased)
+        || (!isOwn && folded.contains(now.asciiLowercased)
+          && !before.columns.contains { $0.name.asciiLowercased == now.asciiLowercased })
+      if !isMade { pairs.append((was, now)) }
+    }
+    let leaving = Set(pairs.map { $0.old.asciiLowercased })
+    var first: [String] = []
+    var second: [String] = []
+    for (index, pair) in pairs.enumerated() {
+      let isTaken = leaving.contains(pair.new.asciiLowercased) && pair.old.asciiLowercased != pair.new.asciiLowercased
+      let third = "cairn_moving_\(index)"
+      if isTaken { first.append("ALTER TABLE \(name) RENAME COLUMN \(pair.old.quotedName) TO \(third)") }
+      second.append(
+        "ALTER TABLE \(name) RENAME COLUMN \(isTaken ? third : pair.old.quotedName) TO \(written(pair.new))")
+    }
+    return first + second.filter { !$0.contains("RENAME COLUMN cairn_moving_") }
+      + second.filter { $0.contains("RENAME COLUMN cairn_moving_") }
+  }
+
+  /// A column's name as the statement that creates the table writes it.
+  private func written(_ column: String) -> String {
+    SQLiteTableText(after.createText)?.definition(of: column)?.name ?? column.quotedName
+  }
+
+  private var addedColumns: [String]? {
+    var lines: [String] = []
+    let text = SQLiteTableText(after.createText)
+    for case .addColumn(let index) in difference.changes {
+      let column = after.columns[index]
+      let isThere =
+        folded.contains(column.name.asciiLowercased)
+        && !before.columns.contains { $0.name.asciiLowercased == column.name.asciiLowercased }
+      if isThere { continue }
+      guard let definition = text?.definition(of: column.name) else { return nil }
+      guard column.keyOrdinal == 0, !after.uniques.contains(where: { $0.contains(index) }) || !isOwn else { return nil }
+      lines.append("ALTER TABLE \(name) ADD COLUMN \(definition.text)")
+    }
+    return lines
+  }
+
+  // MARK: Indexes
+
+  /// The indexes that are no longer, and those that are new; others that the target has stay.
+  package var indexes: [String] {
+    let stale = there.objects.filter { known($0) && !after.objects.contains($0) }
+    let fresh = after.objects.filter { object in
+      !there.objects.contains { isOwn ? $0 == object : $0.name.asciiLowercased == object.name.asciiLowercased }
+    }
+    return stale.map { "DROP INDEX IF EXISTS \($0.name.quotedName)" } + fresh.map(\.text)
+  }
+
+  /// Whether an index of the target is one that the source has or had.
+  private func known(_ object: TableSchema.Object) -> Bool {
+    let name = object.name.asciiLowercased
+    return before.objects.contains { $0.name.asciiLowercased == name && (isOwn || !after.objects.contains($0)) }
+      || (isOwn && after.objects.contains { $0.name.asciiLowercased == name })
+  }
+
+  // MARK: Rebuild
+
+  /// Columns that only the target has.
+  private var extras: [TableSchema.Column] {
+    let theirs = Set((before.columns + after.columns).map { $0.name.asciiLowercased })
+    return there.columns.filter { !theirs.contains($0.name.asciiLowercased) }
+  }
+
+  /// The columns whose values stay: (name after, name that the target has now).
+  package var kept: [(new: String, old: String)] {
+    var pairs: [(new: String, old: String)] = []
+    for (index, column) in after.columns.enumerated() {
+      let name = column.name.asciiLowercased
+      if let old = difference.origins[index], folded.contains(before.columns[old].name.asciiLowercased) {
+        pairs.append((column.name, before.columns[old].name))
+      } else if folded.contains(name), !before.columns.contains(where: { $0.name.asciiLowercased == name }) {
+        pairs.append((column.name, column.name))
+      }
+    }
+    return pairs + extras.map { ($0.name, $0.name) }
+  }
+
+  /// Which of the statements of ``rebuild`` copies the rows; nil where no column stays.
+  package var copy: String? {
+    let pairs = kept
+    guard !pairs.isEmpty else { return nil }
+    return
+      "INSERT\(isRefreshed ? " OR IGNORE" : "") INTO \(name)(\(pairs.map(\.new.quotedName).joined(separator: ","))) "
+      + "SELECT \(pairs.map(\.old.quotedName).joined(separator: ",")) FROM \(Self.aside)"
+  }
+
+  /// Behind ``rename``: the table under its new statement, with its rows, and with the indexes and triggers that the
+  /// target has besides.
+  package var rebuild: [String] {
+    let own = there.objects.filter { object in
+      let name = object.name.asciiLowercased
+      return !before.objects.contains { $0.name.asciiLowercased == name }
+        && !after.objects.contains { $0.name.asciiLowercased == name }
+    }
+    // With the legacy rules, references of other tables to this one stay as they are.
+    return triggers.map { "DROP TRIGGER \($0.name.quotedName)" }
+      + there.objects.map { "DROP INDEX \($0.name.quotedName)" } + [
+        "PRAGMA legacy_alter_table = ON", "ALTER TABLE \(name) RENAME TO \(Self.aside)",
+        "PRAGMA legacy_alter_table = OFF", newText,
+      ] + (copy.map { [$0] } ?? []) + ["DROP TABLE \(Self.aside)"]
+      + (after.objects + own).map(\.text) + triggers.map(\.text)
+  }
+
+  private var newText: String {
+    guard !extras.isEmpty, let text = SQLiteTableText(after.createText), let theirs = SQLiteTableText(there.createText)
+    else { return after.createText }
+    return text.adding(extras.map { theirs.definition(of: $0.name)?.text ?? $0.name.quotedName })
+  }
+}
+
+extension SQLiteAlteration {
+  /// The name in a CREATE INDEX statement.
+  package static func indexName(_ text: String) -> String? {
+    let bytes = Array(text.utf8)
+    let tokens = SQLText.tokens(bytes)
+    guard let on = tokens.firstIndex(where: { $0.word == "ON" }), on > 0 else { return nil }
+    return IndexText.name(String(decoding: bytes[tokens[on - 1].range], as: UTF8.self))
+  }
+}
