@@ -535,12 +535,16 @@ extension ErrorCode {
       Explanation(
         "a change of the schema must be made by hand at the target",
         why: """
-          Tables that Cairn created follow the source. This one was there before, or the target's SQLite refuses the \
-          new shape, so its schema is left to its owner. Apply waits at this place; nothing behind it is applied.
+          A table at the source was created, dropped or changed, and the target's was not: Cairn did not create it, \
+          --ddl stop was given, the target refuses the change (a constraint, a privilege), something that programs made \
+          at the target hangs on it (a view, a trigger), or it cannot be said in the target's language. Only this \
+          table waits: its changes stay in the trail, which is not purged behind it, and all others go on.
           """,
         what: [
-          "Make the change at the target; the hint holds the statement that is wanted.",
-          "Run again: apply goes on when the shape is right.",
+          "Run the statements of the hint at the target, or others that give the table the shape that is wanted.",
+          "A replication that runs goes on with the table by itself, within a minute; otherwise run it again.",
+          "--ddl follow lets Cairn alter tables that it did not create, --ddl ignore leaves out what they lack.",
+          "While a table waits, --once and Ctrl-C end with this code, after everything else was applied.",
         ])
     }
   }

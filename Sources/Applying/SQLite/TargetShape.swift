@@ -2,15 +2,34 @@ import Changes
 import Mapping
 import SQLiteKit
 
-/// Makes the tables of an SQLite target follow those of a source: create, drop, rename, reshape.
+/// Makes the tables of an SQLite target follow those of a source, as far as the policy lets it.
 ///
-/// Tables that Cairn made follow. A table that was there before is left alone: apply stops until a person has changed
-/// it, and goes on when its shape is the one that is wanted.
+/// Throws `schema-stopped` for what is not made: the table waits then. What was done before the error has to be rolled
+/// back.
 struct TargetShape {
   let database: Database
+  let progress: ApplyProgress
+
+  /// What becomes of a table: as the source has it before and after, and as the target should.
+  struct Change {
+    var before: TableMapping?
+    var after: TableMapping?
+    var origins: [Int?]?
+    var isRefreshed = false
+    /// Cairn created the target's table.
+    var isCreated = false
+    var policy = DDLPolicy.follow
+
+    var name: String { (before ?? after)?.target.name ?? "" }
+  }
+
+  /// The table as the target has it; nil when there is none.
+  func table(_ name: String) throws -> SQLiteTable? {
+    try database.userTables().first { $0.name.lowercased() == name.lowercased() }
+  }
 
   /// The table's own statement, as the target has it; nil when there is no such table.
-  private func text(_ name: String) throws -> String? {
+  func text(_ name: String) throws -> String? {
     try database.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", [.text(name)])
   }
 
@@ -18,224 +37,287 @@ struct TargetShape {
 
   // MARK: Create and drop
 
-  /// Creates the table with its indexes. False when it was there: then its columns have been looked at.
-  func create(_ mapping: TableMapping) throws -> Bool {
-    let schema = mapping.target
-    if try exists(schema.name) {
-      try checkColumns(mapping)
-      return false
-    }
-    try run(schema.createText, schema)
-    try createIndexes(schema, isRefreshed: false)
-    return true
-  }
-
-  func drop(_ schema: TableSchema, isCreated: Bool) throws {
-    guard try exists(schema.name) else { return }
-    guard isCreated else { throw stopped("drop", schema, nil) }
-    try database.execute("DROP TABLE \(schema.name.quotedName)")
-  }
-
-  /// The target must have every column, keep its values, and not refuse NULLs that the source allows.
-  private func checkColumns(_ mapping: TableMapping) throws {
-    let schema = mapping.target
-    guard let table = try database.userTables().first(where: { $0.name.lowercased() == schema.name.lowercased() }),
-      !table.schema.columns.isEmpty
-    else {
-      throw stopped("write to", schema, "it is not an ordinary table")
-    }
-    for (source, column) in zip(mapping.source.columns, schema.columns) {
-      let theirs = table.schema.columns.first { $0.name.lowercased() == column.name.lowercased() }
-      guard let theirs else { throw stopped("write to", schema, "it has no column \(column.name)") }
-      let isKey = column.keyOrdinal > 0
-      let isKept =
-        mapping.source.engine == .sqlite
-        ? theirs.affinity == column.affinity : PostgresType(source).isKept(under: theirs.affinity)
-      guard isKept else {
-        throw stopped(
-          "write to", schema,
-          "its column \(column.name) has affinity \(theirs.affinity), the source's \(mapping.source.engine == .sqlite ? column.affinity : "type \(source.declaredType)"): values would change"
-        )
-      }
-      if theirs.isNotNull, !column.isNotNull, !isKey {
-        throw stopped("write to", schema, "its column \(column.name) is NOT NULL, which the source's is not")
+  /// Creates the table with its indexes. False when it was there, or is not to be made. `isOwn`: Cairn created what is
+  /// there, at an earlier copy.
+  func create(_ change: Change, isOwn: Bool = false) throws -> Bool {
+    guard let after = change.after else { return false }
+    let schema = after.target
+    guard try exists(schema.name) else {
+      switch change.policy {
+      case .follow:
+        for statement in SQLiteAlteration.create(schema) { try run(statement, change) }
+        return true
+      case .stop: throw refusal(change).error("the policy is --ddl stop", table: schema.name)
+      case .ignore: return false
       }
     }
-    let key = Set(schema.key.map { schema.columns[$0].name.lowercased() })
-    try checkUniqueKeys(of: table, mapping, key)
-    guard !key.isEmpty else { return }
-    let rowid = table.rowidColumn.map { Set([table.schema.columns[$0].name.lowercased()]) }
-    let keys = table.uniqueKeys.filter { $0.predicate == nil }.map { unique in
-      Set(unique.terms.map { $0.column.map { table.schema.columns[$0].name.lowercased() } ?? "" })
+    do { try check(after, change) } catch let error as CairnError where isOwn && change.policy == .follow {
+      guard let there = try table(schema.name)?.schema else { throw error }
+      // It is of an earlier copy, and its rows come again.
+      var again = change
+      again.isRefreshed = true
+      try alter(TableDifference(there, schema), again)
     }
-    guard rowid == key || keys.contains(key) else {
-      throw stopped("write to", schema, "it has no unique key over \(key.sorted().joined(separator: ", "))")
+    return false
+  }
+
+  func drop(_ change: Change) throws {
+    guard let schema = change.before?.target, try exists(schema.name) else { return }
+    switch change.policy {
+    case .follow where change.isCreated:
+      try keepingDependents(change) { try run(SQLiteAlteration.drop(schema)[0], change) }
+    case .follow:
+      progress.note("table \(schema.name) of the target stays: Cairn did not create it; it is no longer fed")
+    case .stop: throw refusal(change).error(notMade(change), table: schema.name)
+    case .ignore: progress.note("table \(schema.name) of the target stays, as --ddl ignore says; it is no longer fed")
     }
   }
 
-  /// A key that only the target has would make one row of two: in a copy, the second would push the first aside.
-  private func checkUniqueKeys(of table: SQLiteTable, _ mapping: TableMapping, _ key: Set<String>) throws {
-    let schema = mapping.target
-    let known = [key] + schema.uniques.map { Set($0.map { schema.columns[$0].name.lowercased() }) }
-    for unique in table.uniqueKeys {
-      let names = unique.terms.map { $0.column.map { table.schema.columns[$0].name.lowercased() } ?? $0.text }
-      let isPlain = unique.predicate == nil && unique.terms.allSatisfy { $0.column != nil }
-      // How SQLite compares in a key of its own is not in a schema.
-      let isOwn = mapping.source.engine == .sqlite && !isPlain
-      let isBinary =
-        mapping.source.engine == .sqlite || unique.terms.allSatisfy { $0.collation.uppercased() == "BINARY" }
-      let isImplied = isPlain && isBinary && known.contains { !$0.isEmpty && $0.isSubset(of: names) }
-      guard isOwn || isImplied else {
-        throw stopped(
-          "write to", schema,
-          "its unique key over \(names.joined(separator: ", ")) is stricter than any of the source's: two rows could become one"
-        )
-      }
-    }
+  private func notMade(_ change: Change) -> String {
+    change.isCreated ? "the policy is --ddl stop" : "Cairn did not create the table, so it does not change it unasked"
   }
 
   // MARK: Rename and reshape
 
-  func rename(_ before: TableSchema, _ after: TableSchema, isCreated: Bool) throws {
-    if try !exists(before.name), try exists(after.name) { return }
-    guard isCreated else { throw stopped("rename", before, nil) }
-    if before.name.lowercased() == after.name.lowercased() {
-      // SQLite refuses a rename that changes nothing but the case.
-      try database.execute("ALTER TABLE \(before.name.quotedName) RENAME TO cairn_aside")
-      try database.execute("ALTER TABLE cairn_aside RENAME TO \(after.name.quotedName)")
-    } else {
-      try database.execute("ALTER TABLE \(before.name.quotedName) RENAME TO \(after.name.quotedName)")
+  func reshape(_ change: Change) throws {
+    guard let before = change.before, let after = change.after else { return }
+    let (was, now) = (before.target.name, after.target.name)
+    switch change.policy {
+    case .stop:
+      let isRenamed = try was.lowercased() == now.lowercased() || (!exists(was) && exists(now))
+      guard isRenamed, (try? check(after, change)) != nil else {
+        throw refusal(change).error(notMade(change), table: was)
+      }
+    case .ignore:
+      guard try exists(was) || exists(now) else { return }
+      guard try exists(now), try was.lowercased() == now.lowercased() || !exists(was) else {
+        throw refusal(change).error("--ddl ignore leaves its name as it is", table: was)
+      }
+      try check(after, change)
+    case .follow:
+      let difference = TableDifference(before.target, after.target, origins: change.origins)
+      try keepingDependents(change) { try follow(difference, change) }
     }
   }
 
-  func reshape(_ old: TableMapping, _ new: TableMapping, isCreated: Bool, isRefreshed: Bool) throws {
-    let (before, after) = (old.target, new.target)
-    if before.name != after.name, try exists(before.name), try !exists(after.name) {
-      try rename(before, after, isCreated: isCreated)
+  private func follow(_ difference: TableDifference, _ change: Change) throws {
+    guard let before = change.before, let after = change.after else { return }
+    let (was, now) = (before.target.name, after.target.name)
+    if was != now, try exists(was), try was.lowercased() == now.lowercased() || !exists(now) {
+      for statement in SQLiteAlteration.rename(was, to: now) { try run(statement, change) }
     }
-    guard isCreated else {
-      do { try checkColumns(new) } catch { throw stopped("change the shape of", after, nil) }
+    guard try exists(now) else {
+      guard change.isCreated, change.isRefreshed else {
+        throw refusal(change).error("the target has no such table", table: was)
+      }
+      for statement in SQLiteAlteration.create(after.target) { try run(statement, change) }
       return
     }
-    guard try exists(after.name) else {
-      _ = try create(new)
-      return
+    guard try !exists(was) || was.lowercased() == now.lowercased() else {
+      throw refusal(change).error("the target has a table \(now) already", table: was)
     }
-    for (old, new) in Self.renamedColumns(before, after) ?? [] {
-      try database.execute(
-        "ALTER TABLE \(after.name.quotedName) RENAME COLUMN \(old.quotedName) TO \(new.quotedName)")
-    }
-    if try text(after.name) == after.createText {
-      try syncIndexes(after, isRefreshed: isRefreshed)
-    } else {
-      try rebuild(before, after, isRefreshed: isRefreshed)
+    try checkDefaults(difference, change)
+    try alter(difference, change)
+    if !change.isCreated { try check(after, change) }
+  }
+
+  /// Rows that are there have the default of a new column at the source; SQLite knows only what it has the default for.
+  private func checkDefaults(_ difference: TableDifference, _ change: Change) throws {
+    guard !change.isRefreshed, let after = change.after, after.source.engine == .postgres else { return }
+    for case .addColumn(let index) in difference.changes {
+      let (source, column) = (after.source.columns[index], after.target.columns[index])
+      guard let text = source.defaultText, column.defaultText == nil,
+        try database.integer("SELECT 1 FROM \(after.target.name.quotedName) LIMIT 1") != nil,
+        try table(after.target.name)?.schema.columns.contains(where: {
+          $0.name.lowercased() == column.name.lowercased()
+        })
+          == false
+      else { continue }
+      var refusal = refusal(change)
+      refusal.statements.append("UPDATE \(after.target.name.quotedName) SET \(column.name.quotedName) = …")
+      throw refusal.error(
+        "rows that are there have the default \(text) in column \(column.name), which SQLite has no word for",
+        table: change.name)
     }
   }
 
-  /// Pairs of names when nothing but names of columns differs, none of which was the name of another before.
-  private static func renamedColumns(_ before: TableSchema, _ after: TableSchema) -> [(String, String)]? {
-    guard hasEqualValues(before, after) else { return nil }
-    let pairs = zip(before.columns, after.columns).filter { $0.name != $1.name }.map { ($0.name, $1.name) }
-    let old = Set(before.columns.map { $0.name.lowercased() })
-    return pairs.allSatisfy { !old.contains($1.lowercased()) } ? pairs : nil
-  }
-
-  private static func hasEqualValues(_ before: TableSchema, _ after: TableSchema) -> Bool {
-    before.columns.count == after.columns.count
-      && zip(before.columns, after.columns).allSatisfy { $0.declaredType == $1.declaredType }
-  }
-
-  /// The table under the new statement, with its rows. Where no refresh follows, the columns are those before, in their
-  /// order, perhaps under other names. Where one follows, the rows are kept as far as they can be, so that programs at
-  /// the target see some meanwhile; a new constraint may refuse them.
-  private func rebuild(_ before: TableSchema, _ after: TableSchema, isRefreshed: Bool) throws {
-    let name = after.name.quotedName
-    let aside = "cairn_aside"
-    let objects = try database.query(
-      "SELECT type, name, sql FROM sqlite_master WHERE tbl_name = ? COLLATE NOCASE AND type IN ('index', 'trigger') AND sql NOT NULL",
-      [.text(after.name)])
-    for row in objects { try database.execute("DROP \(row[0].string) \(row[1].string.quotedName)") }
-    // With the legacy rules, references of other tables to this one stay as they are.
-    try database.execute("PRAGMA legacy_alter_table = ON; ALTER TABLE \(name) RENAME TO \(aside)")
-    try database.execute("PRAGMA legacy_alter_table = OFF")
-    try run(after.createText, after)
-    let was = try database.query("SELECT name FROM pragma_table_info(?)", [.text(aside)]).map { $0[0].string }
-    let pairs: [(new: String, old: String)] =
-      Self.hasEqualValues(before, after)
-      ? zip(after.columns, before.columns).map { new, old in
-        // Columns that could be renamed one by one have their new names already.
-        (new.name, was.contains(old.name) ? old.name : new.name)
-      }
-      : after.columns.compactMap { new in
-        was.first { $0.lowercased() == new.name.lowercased() }.map { (new.name, $0) }
-      }
-    if !pairs.isEmpty {
-      let into = pairs.map(\.new.quotedName).joined(separator: ",")
-      let from = pairs.map(\.old.quotedName).joined(separator: ",")
-      try database.execute("SAVEPOINT cairn_copy")
+  /// Behind the rename: ALTER TABLE where that gives what is wanted, else a rebuild.
+  private func alter(_ difference: TableDifference, _ change: Change) throws {
+    let name = difference.after.name
+    guard let found = try table(name), !found.schema.columns.isEmpty else {
+      throw refusal(change).error("it is not an ordinary table there", table: name)
+    }
+    let triggers = try database.query(
+      "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? COLLATE NOCASE", [.text(name)])
+    let isOwn = change.isCreated || change.before == nil
+    let alteration = SQLiteAlteration(
+      difference, there: found.schema, triggers: triggers.map { .init(name: $0[0].string, text: $0[1].string) },
+      isOwn: isOwn, keepsText: isOwn && change.after?.source.engine == .sqlite, isRefreshed: change.isRefreshed)
+    if alteration.keepsText, found.schema.createText == difference.after.createText {
+      return try run(indexes: alteration, change)
+    }
+    if let alters = alteration.alters {
+      try database.execute("SAVEPOINT cairn_alter")
       do {
-        try database.execute("INSERT INTO \(name)(\(into)) SELECT \(from) FROM \(aside)")
-      } catch  where isRefreshed {
-        try database.execute("ROLLBACK TO cairn_copy")
+        for statement in alters { try database.execute(statement) }
+        if try !alteration.keepsText || text(name) == difference.after.createText {
+          try database.execute("RELEASE cairn_alter")
+          return try run(indexes: alteration, change)
+        }
+      } catch let error as SQLiteError where error.isSchemaRefusal {
+        if !isOwn { throw refused(change, error) }
       }
-      try database.execute("RELEASE cairn_copy")
+      try database.execute("ROLLBACK TO cairn_alter; RELEASE cairn_alter")
     }
-    try database.execute("DROP TABLE \(aside)")
-    try createIndexes(after, isRefreshed: isRefreshed)
-    for row in objects where row[0].string == "trigger" { try run(row[2].string, after) }
+    guard isOwn else {
+      throw refusal(change).error("ALTER TABLE cannot do it, and Cairn did not create the table", table: name)
+    }
+    try rebuild(alteration, change)
   }
 
-  private func createIndexes(_ schema: TableSchema, isRefreshed: Bool) throws {
-    for object in schema.objects { try create(object, schema, isRefreshed: isRefreshed) }
+  // MARK: Rebuild
+
+  private func rebuild(_ alteration: SQLiteAlteration, _ change: Change) throws {
+    let doubtful = change.isRefreshed ? [] : alteredAffinities(alteration)
+    let counts = try doubtful.map { try storage(alteration.there.name, $0.old) }
+    for statement in alteration.rebuild {
+      let isTrigger = alteration.triggers.contains { $0.text == statement }
+      do {
+        try database.execute(statement)
+      } catch let error as SQLiteError where error.isSchemaRefusal || error.isConstraint || error.isMismatch {
+        try? database.execute("PRAGMA legacy_alter_table = OFF")
+        // The rows come again.
+        if change.isRefreshed, statement == alteration.copy { continue }
+        if change.isRefreshed, alteration.difference.after.objects.contains(where: { $0.text == statement }) {
+          try create(index: statement, change)
+          continue
+        }
+        if isTrigger, statement.contains("cairn_") { continue }
+        throw refused(change, error)
+      }
+    }
+    for (columns, before) in zip(doubtful, counts) {
+      let after = try storage(alteration.difference.after.name, columns.new)
+      guard before == after else {
+        throw refusal(change).error(
+          "values of column \(columns.new) would be altered by its new type, and no copy of the rows follows",
+          table: change.name)
+      }
+    }
+  }
+
+  /// Columns under another affinity: SQLite converts what is copied into them.
+  private func alteredAffinities(_ alteration: SQLiteAlteration) -> [(new: String, old: String)] {
+    let (there, after) = (alteration.there, alteration.difference.after)
+    return alteration.kept.filter { pair in
+      let old = there.columns.first { $0.name.lowercased() == pair.old.lowercased() }
+      let new = after.columns.first { $0.name == pair.new }
+      return new.map { $0.affinity != old?.affinity } ?? false
+    }
+  }
+
+  /// How many values of each storage class a column has, and of -0.0, which REAL does not keep. Every conversion by an
+  /// affinity moves values from one class to another in one direction.
+  private func storage(_ table: String, _ column: String) throws -> [[Value]] {
+    let name = column.quotedName
+    return try database.query(
+      """
+      SELECT typeof(\(name)), typeof(\(name)) = 'real' AND \(name) = 0 AND CAST(\(name) AS TEXT) LIKE '-%', count(*)
+      FROM \(table.quotedName) GROUP BY 1, 2 ORDER BY 1, 2
+      """)
+  }
+
+  // MARK: Indexes
+
+  private func run(indexes alteration: SQLiteAlteration, _ change: Change) throws {
+    for statement in alteration.indexes {
+      if statement.hasPrefix("DROP ") { try run(statement, change) } else { try create(index: statement, change) }
+    }
+  }
+
+  private func create(index text: String, _ change: Change) throws {
+    do { try free(index: text) { try database.execute(text) } } catch let error as SQLiteError
+      where error.isSchemaRefusal || error.isConstraint
+    {
+      guard change.isRefreshed, change.isCreated, let name = change.after?.target.name else {
+        throw refused(change, error)
+      }
+      // Rows that the source no longer has stand in the way of a unique index; all of them are about to come again.
+      try database.execute("DELETE FROM \(name.quotedName)")
+      try run(text, change)
+    }
   }
 
   /// An index of that name on another table of ours is one that the source has dropped already: it goes first.
-  private func create(_ object: TableSchema.Object, _ schema: TableSchema, isRefreshed: Bool) throws {
-    let stale = try database.integer(
+  private func free(index text: String, _ body: () throws -> Void) throws {
+    let stale = try database.query(
       """
-      SELECT 1 FROM sqlite_master AS m JOIN cairn_table AS t ON t.name = m.tbl_name COLLATE NOCASE AND t.created = 1
-      WHERE m.type = 'index' AND m.name = ? COLLATE NOCASE AND m.sql NOT NULL
-      """, [.text(object.name)])
-    if stale != nil { try database.execute("DROP INDEX \(object.name.quotedName)") }
-    do { try run(object.text, schema) } catch  where isRefreshed {
-      // Rows that the source no longer has stand in the way of a unique index; all of them are about to come again.
-      try database.execute("DELETE FROM \(schema.name.quotedName)")
-      try run(object.text, schema)
-    }
-  }
-
-  func syncIndexes(_ schema: TableSchema, isRefreshed: Bool) throws {
-    let there = try database.query(
-      "SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = ? COLLATE NOCASE AND sql NOT NULL",
-      [.text(schema.name)])
-    for row in there where !schema.objects.contains(where: { $0.name == row[0].string && $0.text == row[1].string }) {
+      SELECT m.name, m.sql FROM sqlite_master AS m JOIN cairn_table AS t ON t.name = m.tbl_name COLLATE NOCASE
+      AND t.created = 1 WHERE m.type = 'index' AND m.sql NOT NULL
+      """)
+    let name = SQLiteAlteration.indexName(text)?.lowercased()
+    for row in stale where row[0].string.lowercased() == name {
       try database.execute("DROP INDEX \(row[0].string.quotedName)")
     }
-    for object in schema.objects
-    where !there.contains(where: { $0[0].string == object.name && $0[1].string == object.text }) {
-      try create(object, schema, isRefreshed: isRefreshed)
+    try body()
+  }
+
+  // MARK: Views and triggers
+
+  private func keepingDependents(_ change: Change, _ body: () throws -> Void) throws {
+    let dependents = try TargetDependents(database)
+    try body()
+    if let broken = try dependents.broken(in: database) {
+      throw refusal(change).error(
+        "\(broken) of the target would no longer work; change or drop it first", table: change.name)
     }
   }
 
-  private func run(_ text: String, _ schema: TableSchema) throws {
-    do { try database.execute(text) } catch let error as SQLiteError where error.primary == 1 || error.isConstraint {
-      throw CairnError(
-        .schemaStopped, "the target \(database.path) refuses the shape of table \(schema.name): \(error.message)",
-        hint: "run this at the target once it is possible, then run again: \(text)", context: ["table": schema.name])
-    }
+  // MARK: Refusals
+
+  func run(_ text: String, _ change: Change) throws {
+    do {
+      text.hasPrefix("CREATE ") && text.contains("INDEX")
+        ? try free(index: text) { try database.execute(text) } : try database.execute(text)
+    } catch let error as SQLiteError where error.isSchemaRefusal || error.isConstraint { throw refused(change, error) }
   }
 
-  private func stopped(_ what: String, _ schema: TableSchema, _ why: String?) -> CairnError {
-    CairnError(
-      .schemaStopped,
-      "cannot \(what) table \(schema.name) of \(database.path)"
-        + (why ?? "").prefixed(with: ": ") + (why == nil ? ": Cairn did not create it" : ""),
-      hint: what == "drop"
-        ? "drop or rename it by hand, then run again"
-        : "make it so by hand and run again; wanted is: \(schema.createText)", context: ["table": schema.name])
+  private func refused(_ change: Change, _ error: SQLiteError) -> CairnError {
+    refusal(change).error("SQLite says: \(error.message)", table: change.name)
+  }
+
+  func refusal(_ change: Change) -> SchemaRefusal {
+    let (before, after) = (change.before, change.after)
+    var phrases: [String] = []
+    var statements: [String] = []
+    switch (before, after) {
+    case (nil, let after?):
+      phrases = ["create table \(after.target.name)"]
+      if (try? exists(after.target.name)) != true { statements = SQLiteAlteration.create(after.target) }
+    case (let before?, nil):
+      phrases = ["drop table \(before.target.name)"]
+      statements = SQLiteAlteration.drop(before.target)
+    case (let before?, let after?):
+      phrases = TableDifference(before.source, after.source, origins: change.origins).phrases
+      let difference = TableDifference(before.target, after.target, origins: change.origins)
+      let there = (try? table(before.target.name) ?? table(after.target.name)) ?? nil
+      let alteration = SQLiteAlteration(
+        difference, there: there?.schema, isOwn: change.isCreated, isRefreshed: change.isRefreshed)
+      let isRenamed = there?.name.lowercased() == after.target.name.lowercased()
+      statements = isRenamed ? Array(alteration.statements.dropFirst(alteration.rename.count)) : alteration.statements
+      if statements.count > 1 { statements = ["BEGIN"] + statements + ["COMMIT"] }
+    default: break
+    }
+    if phrases.isEmpty { phrases = ["a change of its constraints"] }
+    return SchemaRefusal(
+      place: database.path, phrases: phrases, before: before?.target.createText, after: after?.target.createText,
+      statements: statements)
   }
 }
 
-extension String {
-  fileprivate func prefixed(with prefix: String) -> String { isEmpty ? "" : prefix + self }
+extension SQLiteError {
+  /// The statement does not suit the schema, or the rows that are there.
+  var isSchemaRefusal: Bool { primary == 1 }
+  /// A value does not have the type that a STRICT table or a rowid needs.
+  var isMismatch: Bool { primary == 20 }
 }

@@ -5,7 +5,7 @@ import SQLiteKit
 ///
 /// ```
 /// cairn_checkpoint(trail, trail_id, segment, offset, chain, number, applied_at)
-/// cairn_table(name, created, refreshing, existing, source)
+/// cairn_table(name, created, refreshing, existing, source, wait_…): see TargetState+Waiting.swift
 /// cairn_origin(name, shape): what tables were in the engine from which Cairn brought them
 /// ```
 /// They are written in the transaction that applies the changes, so they are true after any crash.
@@ -24,6 +24,8 @@ package struct TargetState {
     var existing: ExistingRows = .overwrite
     /// The table of a PostgreSQL source that is kept in this one; empty for one of SQLite, where names are as they are.
     var source = ""
+    /// Its part of the trail waits for a schema change.
+    var waiting: Waiting?
   }
 
   let database: Database
@@ -41,14 +43,15 @@ package struct TargetState {
       CREATE TABLE IF NOT EXISTS cairn_table(name TEXT PRIMARY KEY COLLATE NOCASE, created INTEGER, refreshing INTEGER,
         existing TEXT, source TEXT DEFAULT '') WITHOUT ROWID;
       """)
+    try upgrade()
   }
 
   /// Brings tables that an older version made up to date.
   func upgrade() throws {
-    guard try database.integer("SELECT 1 FROM pragma_table_info('cairn_table') WHERE name = 'source'") == nil else {
-      return
+    let there = Set(try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string })
+    for (name, declaration) in [("source", "TEXT DEFAULT ''")] + Waiting.columns where !there.contains(name) {
+      try database.execute("ALTER TABLE cairn_table ADD COLUMN \(name) \(declaration)")
     }
-    try database.execute("ALTER TABLE cairn_table ADD COLUMN source TEXT DEFAULT ''")
   }
 
   /// Where the trail stands in this target; nil when nothing of it was applied yet.
@@ -94,16 +97,13 @@ package struct TargetState {
         VALUES (?, ?, ?, ?, ?, ?, ?, \(Self.version))
         """, values)
     }
-    guard database.changes == 1 else {
-      throw CairnError(
-        .checkpointMoved, "the checkpoint of trail \(trail) in \(database.path) was moved by another apply",
-        hint: "let only one cairn apply this trail to this target, then run again; nothing was applied twice")
-    }
+    guard database.changes == 1 else { throw moved("the checkpoint of trail \(trail) in \(database.path)") }
   }
 
   func tables() throws -> [String: Table] {
     var tables: [String: Table] = [:]
-    for row in try database.query("SELECT name, created, refreshing, existing, source FROM cairn_table") {
+    let columns = ["name", "created", "refreshing", "existing", "source"] + Waiting.columns.map(\.name)
+    for row in try database.query("SELECT \(columns.joined(separator: ", ")) FROM cairn_table") {
       var table = Table()
       table.isCreated = row[1] == .integer(1)
       if case .integer(let code) = row[2] {
@@ -112,19 +112,22 @@ package struct TargetState {
       }
       table.existing = ExistingRows(rawValue: row[3].string) ?? .overwrite
       table.source = row[4].string
+      table.waiting = Waiting(row[0].string, Array(row[5...]))
       tables[row[0].string.lowercased()] = table
     }
     return tables
   }
 
   func save(_ name: String, _ table: Table) throws {
+    let columns = ["name", "created", "refreshing", "existing", "source"] + Waiting.columns.map(\.name)
+    let marks = columns.map { _ in "?" }.joined(separator: ", ")
     try database.run(
-      "INSERT OR REPLACE INTO cairn_table(name, created, refreshing, existing, source) VALUES (?, ?, ?, ?, ?)",
+      "INSERT OR REPLACE INTO cairn_table(\(columns.joined(separator: ", "))) VALUES (\(marks))",
       [
         .text(name), .integer(table.isCreated ? 1 : 0),
         .integer(Int64(Refresh.code(table.refreshing, isAwaited: table.isAwaited))),
         .text(table.existing.rawValue), .text(table.source),
-      ])
+      ] + (table.waiting?.values ?? Waiting.columns.map { _ in .null }))
   }
 
   func forget(_ name: String) throws { try database.run("DELETE FROM cairn_table WHERE name = ?", [.text(name)]) }
@@ -157,6 +160,7 @@ package struct TargetState {
 
   /// Forgets a trail that is gone; what is known of the tables stays.
   package func forgetCheckpoint(of trail: TrailName) throws {
+    if let id = try checkpoint(of: trail)?.checkpoint.trail { try forgetWaiting(in: id) }
     try database.run("DELETE FROM cairn_checkpoint WHERE trail = ?", [.text(trail.description)])
   }
 }

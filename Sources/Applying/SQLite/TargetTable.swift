@@ -28,6 +28,10 @@ final class TargetTable {
 
   /// As the target has it.
   let schema: TableSchema
+  /// As the trail has it, with columns that the target may lack.
+  let imageSchema: TableSchema
+  /// The columns of an image that the target has; nil: all.
+  let kept: [Int]?
   /// What turns the values of another engine into those of the target, by column; nil where they are the same.
   let converters: [SQLiteValue]?
   /// Whether the target sorts keys as the source does, so that a range of them is the same there.
@@ -38,8 +42,13 @@ final class TargetTable {
   private let names: [String]
   private let table: String
 
-  init(_ mapping: TableMapping, state: TargetState.Table, database: Database) {
-    schema = mapping.target
+  init(_ mapping: TableMapping, state: TargetState.Table, database: Database, kept: [Int]? = nil) {
+    let image = mapping.target
+    let kept = kept?.count == image.columns.count ? nil : kept
+    var schema = image
+    if let kept { schema.columns = kept.map { image.columns[$0] } }
+    (imageSchema, self.kept) = (image, kept)
+    self.schema = schema
     let source = mapping.source
     converters = source.engine == .sqlite ? nil : source.columns.map(SQLiteValue.init(from:))
     sortsAsSource =
@@ -151,8 +160,12 @@ final class TargetTable {
     return database.changes
   }
 
-  /// A value of the source as the target has it.
-  private func value(_ value: Value, _ index: Int) -> Value {
+  private func imageIndex(_ index: Int) -> Int { kept?[index] ?? index }
+
+  /// What an image of the key alone has for a column, as the target has it.
+  private func value(_ image: [Value?], _ column: Int) -> Value {
+    let index = imageIndex(column)
+    let value = image[index] ?? .null
     guard let converters else { return value }
     var made = ByteWriter(capacity: 64)
     return value.withView { view in (try? converters[index].convert(view, scratch: &made))?.value } ?? value
@@ -231,7 +244,7 @@ final class TargetTable {
     case .row(let key):
       let terms = schema.key.map { "\(names[$0]) = ?" }.joined(separator: " AND ")
       guard !terms.isEmpty else { return }
-      try database.run("DELETE FROM \(table) WHERE \(terms)", schema.key.map { value(key[$0] ?? .null, $0) })
+      try database.run("DELETE FROM \(table) WHERE \(terms)", schema.key.map { value(key, $0) })
     case .nullKeys:
       let terms = schema.key.map { "\(names[$0]) IS NULL" }
       try database.execute("DELETE FROM \(table) WHERE \(terms.joined(separator: " OR "))")
@@ -247,7 +260,7 @@ final class TargetTable {
         let marks = columns.map { _ in "?" }.joined(separator: ",")
         terms.append(
           columns.count == 1 ? "\(columns[0]) \(sign) ?" : "(\(columns.joined(separator: ","))) \(sign) (\(marks))")
-        values += schema.key.map { value(bound[$0] ?? .null, $0) }
+        values += schema.key.map { value(bound, $0) }
       }
       let condition = terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND ")
       try database.run("DELETE FROM \(table)\(condition)", values)

@@ -1,0 +1,209 @@
+import Changes
+import SQLiteKit
+import SystemKit
+import Trails
+
+// Tables that wait: each has a checkpoint of its own, from which a lane tries to go on.
+extension SQLiteApply {
+  /// When a table that waits is tried again, and the reader with which it catches up meanwhile.
+  struct Lane {
+    static let delayMin: Int64 = 2_000
+    static let delayMax: Int64 = 60_000
+    /// How long a lane goes on before the other tables have their turn.
+    static let slice: Int64 = 500
+
+    var replay: SQLiteReplay?
+    /// Monotonic milliseconds.
+    var next: Int64
+    var delay = delayMin
+  }
+
+  private enum Progress {
+    case resumed
+    case moved
+    case refused
+  }
+
+  var waiting: [WaitingTable] {
+    target.waiting(in: replay.reader.id).sorted { $0.key < $1.key }.map(\.value.table)
+  }
+
+  func tellWaiting() {
+    let waiting = waiting
+    progress.update { $0.waiting = waiting }
+  }
+
+  // MARK: Beginning to wait
+
+  /// Leaves a table out of the group that was rolled back; the group is done again without it.
+  func wait(for refusal: SQLiteReplay.Refusal) throws {
+    try target.reload()
+    var refusals = replay.refusals
+    switch refusal.table {
+    case .created(let position): refusals[position] = refusal.error
+    case .existing(let table):
+      let key = table.lowercased()
+      var known = target.tables[key] ?? .init()
+      let (error, start, number) = (refusal.error, replay.groupStart, self.number)
+      let waiting = WaitingTable(
+        name: refusal.name, checkpoint: start, number: number, code: error.code, message: error.message,
+        hint: error.hint)
+      known.waiting = .init(table: waiting, names: [table])
+      let (state, name, checkpoint) = (target.state, name, checkpoint)
+      try target.database.transaction {
+        try state.check(name, at: checkpoint)
+        try state.save(table, known)
+      }
+      target.tables[key] = known
+      lanes[key] = Lane(next: Clock.monotonicMilliseconds + Lane.delayMin)
+    }
+    replay = try SQLiteReplay(target, trail: folder, at: checkpoint, number: number, refusals: refusals)
+    tellWaiting()
+  }
+
+  // MARK: Trying again
+
+  /// Lets lanes that are due go on for a while; true when one of them moved. `isLast`: all of them, to their end.
+  func tryLanes(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
+    var isMoved = false
+    let keys = target.waiting(in: replay.reader.id).keys.sorted()
+    for key in lanes.keys where !keys.contains(key) { lanes[key] = nil }
+    for key in keys where !stop.isSet {
+      var lane = lanes[key] ?? Lane(next: 0)
+      guard isLast || lane.replay != nil || Clock.monotonicMilliseconds >= lane.next else { continue }
+      let result = try advance(key, &lane, stop)
+      switch result {
+      case .resumed: lanes[key] = nil
+      case .moved: lanes[key] = lane
+      case .refused:
+        lane.replay = nil
+        lane.next = Clock.monotonicMilliseconds + lane.delay
+        lane.delay = min(lane.delay * 2, Lane.delayMax)
+        lanes[key] = lane
+      }
+      isMoved = isMoved || result != .refused
+    }
+    if isMoved {
+      tellWaiting()
+      try purge()
+    }
+    return isMoved
+  }
+
+  private func advance(_ key: String, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
+    guard let waiting = target.tables[key]?.waiting else { return .resumed }
+    let shape = target.shape
+    let isOver = try waiting.isGone && !waiting.names.contains(where: shape.exists)
+    if isOver || waiting.table.number >= number { return try resume(key, waiting, stop, isKept: !isOver) }
+    let replay =
+      try lane.replay
+      ?? SQLiteReplay(
+        target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key))
+    lane.replay = replay
+    let end = Clock.monotonicMilliseconds + Lane.slice
+    do {
+      while let group = try replay.applyGroup(through: number, stop) {
+        if try commit(group, of: replay, key) { return .resumed }
+        if Clock.monotonicMilliseconds > end || stop.isSet { return .moved }
+      }
+      throw CairnError(
+        .trailDamaged, "trail \(name) ends before transaction \(number), which was applied",
+        hint: "run 'cairn trail verify \(name)'")
+    } catch let refusal as SQLiteReplay.Refusal {
+      target.rollback()
+      try target.reload()
+      try tell(refusal.error, key)
+      try advance(key, through: replay.number, stop)
+      return .refused
+    } catch {
+      target.rollback()
+      throw error
+    }
+  }
+
+  /// What stands before the transaction with the change that was refused is applied for good.
+  private func advance(_ key: String, through last: UInt64, _ stop: StopSignal) throws {
+    guard let waiting = target.tables[key]?.waiting, waiting.table.number < last else { return }
+    let replay = try SQLiteReplay(
+      target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key))
+    do {
+      while let group = try replay.applyGroup(through: last, stop) { _ = try commit(group, of: replay, key) }
+    } catch {
+      target.rollback()
+      throw error
+    }
+  }
+
+  /// A table that has no change between its checkpoint and that of the others takes part in what comes; one that neither
+  /// end has any more is forgotten.
+  private func resume(
+    _ key: String, _ waiting: TargetState.Waiting, _ stop: StopSignal, isKept: Bool
+  ) throws -> Progress {
+    guard try target.begin(stop) else { throw SQLiteReplay.Stopped() }
+    do {
+      try end(key, waiting, isKept: isKept)
+      try target.database.execute("COMMIT")
+    } catch {
+      target.rollback()
+      throw error
+    }
+    replay.forgetShapes()
+    return .resumed
+  }
+
+  /// Commits a group of a lane; true when the table has caught up with the others.
+  private func commit(_ group: SQLiteReplay.Group, of replay: SQLiteReplay, _ key: String) throws -> Bool {
+    guard var known = target.tables[key], var waiting = known.waiting else { return true }
+    let row = waiting.names.last ?? key
+    try target.state.checkWaiting(row, at: replay.groupStart)
+    (waiting.table.checkpoint, waiting.table.number) = (replay.reader.checkpoint, replay.number)
+    if replay.laneName != nil { waiting.from = nil }
+    let hasReached = replay.number >= number
+    if hasReached {
+      try end(key, waiting, isKept: options.ddl == .ignore)
+    } else {
+      known.waiting = waiting
+      try target.state.save(row, known)
+      target.tables[key] = known
+    }
+    try target.database.execute("COMMIT")
+    self.replay.forgetShapes()
+    replay.forgetShapes()
+    let rows = UInt64(group.rows)
+    progress.update {
+      $0.rows += rows
+      $0.tablesCopied += replay.tablesCopied
+    }
+    replay.tablesCopied = 0
+    return hasReached
+  }
+
+  /// In a transaction: from here on the table is one of all; what was dropped meanwhile is forgotten.
+  private func end(_ key: String, _ waiting: TargetState.Waiting, isKept: Bool) throws {
+    try target.state.check(name, at: checkpoint)
+    let row = waiting.names.last ?? key
+    var known = target.tables[key] ?? .init()
+    known.waiting = nil
+    if try isKept || target.shape.exists(row) {
+      try target.state.save(row, known)
+      target.tables[key] = known
+    } else {
+      try target.state.forget(row)
+      target.tables[key] = nil
+    }
+  }
+
+  /// Why it waits may be another reason now.
+  private func tell(_ error: CairnError, _ key: String) throws {
+    guard var known = target.tables[key], let was = known.waiting?.table,
+      was.message != error.message || was.hint != error.hint
+    else { return }
+    known.waiting?.table.code = error.code
+    known.waiting?.table.message = error.message
+    known.waiting?.table.hint = error.hint
+    let (state, row, saved) = (target.state, known.waiting?.names.last ?? key, known)
+    try target.database.transaction { try state.save(row, saved) }
+    target.tables[key] = known
+    tellWaiting()
+  }
+}

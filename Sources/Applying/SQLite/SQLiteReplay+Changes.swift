@@ -1,0 +1,82 @@
+import Changes
+import Mapping
+import SQLiteKit
+
+// Changes of rows.
+extension SQLiteReplay {
+  func apply(_ change: ChangeView, _ table: TargetTable) throws {
+    before.removeAll(keepingCapacity: true)
+    after.removeAll(keepingCapacity: true)
+    if let image = change.before { try decode(image, into: &before, &madeBefore, table) }
+    if let image = change.after { try decode(image, into: &after, &madeAfter, table) }
+    let isLenient = isLenient(table)
+    if table.converters != nil { return try applyMapped(change, table, isLenient: isLenient) }
+    switch change.operation {
+    case .insert:
+      _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: false)) }
+      if !early.isEmpty { try settle(table, Self.image(after)) }
+    case .delete:
+      let isExpected = !isLenient && !change.flags.contains(.implied)
+      let touched = try write(table) { try table.delete(before, isChecked: isExpected) }
+      if touched != 1, isExpected { throw unexpected(table, "deleted") }
+    case .update:
+      let touched = try write(table) { try table.update(before, after, isChecked: !isLenient) }
+      if touched == 1 {
+        if !early.isEmpty { try settleUpdated(table) }
+        return
+      }
+      guard isLenient else {
+        let error = unexpected(table, "updated")
+        guard error.code == .rowMissing else { throw error }
+        let update = EarlyUpdates.Update(
+          before: Self.image(before), after: Self.image(after), error: error)
+        return try early.add(update, table: table.schema.name)
+      }
+      for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
+      _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
+    case .truncate: try table.deleteAll()
+    }
+  }
+
+  func insertion(of table: TargetTable, isCopy: Bool) -> TargetTable.Insertion {
+    if table.schema.flags.contains(.wholeRow) { return .strict }
+    // What is sent row by row is to be as the source has it.
+    if isCopy, table.state.refreshing == .rows { return .replacing }
+    switch table.state.existing {
+    case .keep: return .keeping
+    case .merge: return .merging
+    case .overwrite: return isCopy || isLenient(table) ? .replacing : .strict
+    }
+  }
+
+  func isLenient(_ table: TargetTable) -> Bool {
+    table.state.refreshing != nil || table.state.existing != .overwrite || table.schema.flags.contains(.partitioned)
+  }
+
+  // MARK: Changes out of order
+
+  /// Makes the updates that waited for the row that `image` shows.
+  func settle(_ table: TargetTable, _ image: [UInt8]) throws {
+    guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
+    try update.before.withUnsafeBytes { old in
+      try update.after.withUnsafeBytes { new in
+        try read(ImageView(bytes: old), into: &before)
+        try read(ImageView(bytes: new), into: &after)
+        guard try write(table, { try table.update(before, after, isChecked: true) }) == 1 else { throw update.error }
+        try settleUpdated(table)
+      }
+    }
+  }
+
+  func settleUpdated(_ table: TargetTable) throws {
+    guard !early.isEmpty else { return }
+    try settle(table, Self.image(zip(before, after).map { $1.isUnchanged ? $0 : $1 }))
+  }
+
+  /// Runs a write; a constraint that refuses it becomes an error that names the row.
+  func write(_ table: TargetTable, _ body: () throws -> Int64) throws -> Int64 {
+    do { return try body() } catch let error as SQLiteError where error.isConstraint {
+      throw refused(table, error)
+    }
+  }
+}

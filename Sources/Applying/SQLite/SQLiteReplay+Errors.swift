@@ -1,0 +1,54 @@
+import Changes
+import Mapping
+import SQLiteKit
+
+// What is not as expected.
+extension SQLiteReplay {
+  func unexpected(_ table: TargetTable, _ what: String) -> CairnError {
+    let key = describeKey(table.schema, before)
+    let context = ["table": table.schema.name, "key": key, "position": reader.position.description]
+    let hint =
+      "the target was written to by something else; run again with --existing overwrite to copy the source's rows again"
+    guard let found = try? table.probe(before) else {
+      return CairnError(
+        .rowMissing,
+        "table \(table.schema.name), row \(key): the source \(what) it, but the target \(database.path) does not have it (trail \(name) at \(reader.position))",
+        hint: hint, context: context)
+    }
+    let index = zip(before, found).enumerated().first { pair in
+      !pair.element.0.isUnchanged && pair.element.0.value != pair.element.1
+    }?.offset
+    let column = index.map { table.schema.columns[$0].name } ?? "?"
+    return CairnError(
+      .rowDiffers,
+      "table \(table.schema.name), row \(key): the source \(what) it, but in the target \(database.path) its column \(column) is not what it was at the source (trail \(name) at \(reader.position))",
+      hint: hint, context: context)
+  }
+
+  func refused(_ table: TargetTable, _ error: SQLiteError) -> CairnError {
+    let row = after.isEmpty ? before : after.enumerated().map { $1.isUnchanged && $0 < before.count ? before[$0] : $1 }
+    let key = describeKey(table.schema, row)
+    let context = ["table": table.schema.name, "key": key, "position": reader.position.description]
+    let place = "(trail \(name) at \(reader.position))"
+    if error.isUniqueness {
+      return CairnError(
+        .rowExists,
+        "table \(table.schema.name), row \(key): the target \(database.path) has a row with the same \(error.message.hasPrefix("UNIQUE constraint failed: ") ? String(error.message.dropFirst(26)) : "key") already \(place)",
+        hint:
+          "the target was written to by something else; run again with --existing overwrite to copy the source's rows again",
+        context: context)
+    }
+    return CairnError(
+      .constraintFailed,
+      "table \(table.schema.name), row \(key): the target \(database.path) refuses it: \(error.message) \(place)",
+      hint: "make the target's constraints those of the source, then run again", context: context)
+  }
+
+  func describeKey(_ schema: TableSchema, _ row: [ColumnView]) -> String {
+    let shown = schema.key.isEmpty ? Array(schema.columns.indices.prefix(3)) : schema.key
+    let parts = shown.filter { $0 < row.count }.map { index in
+      "\(schema.columns[index].name)=\(row[index].value?.shown ?? "?")"
+    }
+    return parts.joined(separator: ", ") + (schema.key.isEmpty ? ", …" : "")
+  }
+}

@@ -1,0 +1,78 @@
+import Changes
+import Mapping
+import SQLiteKit
+
+// Changes of rows as PostgreSQL gives them.
+extension SQLiteReplay {
+  /// A change as PostgreSQL gives it: perhaps without the row before, perhaps with columns that it does not repeat, and
+  /// in an order of which only the end keeps to unique keys.
+  func applyMapped(_ change: ChangeView, _ table: TargetTable, isLenient: Bool) throws {
+    switch change.operation {
+    case .insert:
+      let insertion = insertion(of: table, isCopy: false)
+      try writeOrHold(table, after: { after.map { $0.value ?? .null } }) { try table.insert(after, insertion) }
+    case .delete:
+      let touched = try write(table) { try table.delete(before, isChecked: !isLenient) }
+      guard touched != 1, !isLenient, held.take(before, of: table) == nil else { return }
+      throw unexpected(table, "deleted")
+    case .update:
+      if before.isEmpty { before = Array(repeating: .unchanged, count: after.count) }
+      for index in table.schema.key where before[index].isUnchanged { before[index] = after[index] }
+      let touched = try writeOrHold(table, after: { try takeOut(table) }) {
+        try table.update(before, after, isChecked: !isLenient)
+      }
+      guard touched == 0 else { return }
+      if !isLenient {
+        guard let row = held.take(before, of: table) else { throw unexpected(table, "updated") }
+        return try write(held: .init(table: table, values: merged(row.values), error: row.error))
+      }
+      for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
+      // What the source did not repeat is not known here: the chunk that holds the row brings it.
+      if after.contains(where: \.isUnchanged) { return }
+      _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
+    case .truncate:
+      held.forget(table)
+      try table.deleteAll()
+    }
+  }
+
+  /// Runs a write; where a unique key of the target is in its way, the row that it should have made waits.
+  @discardableResult
+  func writeOrHold(_ table: TargetTable, after row: () throws -> [Value], _ body: () throws -> Int64) throws
+    -> Int64
+  {
+    do { return try write(table, body) } catch let error as CairnError where error.code == .rowExists {
+      guard !table.schema.flags.contains(.wholeRow) else { throw error }
+      try hold(.init(table: table, values: try row(), error: error))
+      return 1
+    }
+  }
+
+  /// Takes the row that is to be updated out of the target; what it becomes.
+  func takeOut(_ table: TargetTable) throws -> [Value] {
+    guard let found = try table.probe(before), try table.delete(before, isChecked: false) == 1 else {
+      throw unexpected(table, "updated")
+    }
+    return merged(found)
+  }
+
+  func merged(_ row: [Value]) -> [Value] { zip(row, after).map { $1.value ?? $0 } }
+
+  func hold(_ row: HeldRows.Row) throws {
+    if held.isFull { try held.settle(insertHeld) }
+    try held.add(row)
+  }
+
+  func write(held row: HeldRows.Row) throws { if try !insertHeld(row) { try hold(row) } }
+
+  func insertHeld(_ row: HeldRows.Row) throws -> Bool {
+    do { return try row.table.insert(row.values) == 1 } catch let error as SQLiteError where error.isUniqueness {
+      return false
+    }
+  }
+
+  func settleHeld() throws {
+    try held.settle(insertHeld)
+    try held.checkEmpty()
+  }
+}

@@ -1,0 +1,263 @@
+import Changes
+import Mapping
+import SQLiteKit
+import SystemKit
+import Trails
+
+/// Reads a trail from one place on and writes what is in its scope to an SQLite target, in groups of whole transactions.
+///
+/// It leaves the transaction of a group open: whoever asked for it moves the checkpoint and commits. After an error it
+/// is of no use.
+final class SQLiteReplay {
+  enum Scope: Equatable {
+    /// All tables but those that wait.
+    case main
+    /// One table that waits: its name in apply's state, in lower case.
+    case lane(String)
+  }
+
+  /// What a group was.
+  struct Group {
+    var last = TransactionHeader(commitTime: 0)
+    var rows = 0
+  }
+
+  /// `stop` was set before the target's lock was ours.
+  struct Stopped: Error {}
+
+  let target: SQLiteTarget
+  let scope: Scope
+  let reader: TrailReader
+  /// The border before the group, and the last transaction before it.
+  private(set) var groupStart: Checkpoint
+  private(set) var groupNumber: UInt64
+  /// Creations that are known not to be made, by their place in the trail, with the reason.
+  let refusals: [Position: CairnError]
+  let database: Database
+  let state: TargetState
+  let options: ApplyOptions
+  let name: TrailName
+  let isUTF16: Bool
+
+  /// The last transaction that was applied.
+  private(set) var number: UInt64
+  private var segment: UInt64 = 0
+  private var bySchema: [UInt64: TargetTable?] = [:]
+  /// The lane's table, as the trail calls it here; nil before it was created.
+  var laneName: String?
+  /// Since the group began: what tables with new names were.
+  var arrivals: [String: Arrival] = [:]
+  /// Changes of the group that were left to others, or out.
+  private var skipped = 0
+
+  /// The table and range into which refresh rows go.
+  var copying: TargetTable?
+  var copied: UInt64 = 0
+  var estimated: UInt64 = 0
+  var tablesCopied = 0
+  var early = EarlyUpdates()
+  var held = HeldRows()
+  var before: [ColumnView] = []
+  var after: [ColumnView] = []
+  /// Values that were made from those of another engine, of the row before and the row after.
+  var madeBefore = ByteWriter(capacity: 256)
+  var madeAfter = ByteWriter(capacity: 256)
+
+  /// Opens the trail in `folder`. Errors: `checkpoint-foreign` when the checkpoint is not in it.
+  init(
+    _ target: SQLiteTarget, trail folder: String, at checkpoint: Checkpoint?, number: UInt64, scope: Scope = .main,
+    refusals: [Position: CairnError] = [:]
+  ) throws {
+    (self.target, self.scope, self.number, self.refusals) = (target, scope, number, refusals)
+    (database, state, options) = (target.database, target.state, target.options)
+    (name, isUTF16) = (target.trail, target.isUTF16)
+    reader = try TrailReader.open(folder: folder, at: checkpoint)
+    (groupStart, groupNumber) = (reader.checkpoint, number)
+    if case .lane(let key) = scope, let waiting = target.tables[key]?.waiting {
+      laneName = waiting.from == nil ? waiting.names.first : nil
+    }
+  }
+
+  // MARK: Groups
+
+  /// Applies transactions until a commit is due or transaction `limit` was applied; nil when there is none.
+  func applyGroup(through limit: UInt64 = .max, _ stop: StopSignal) throws -> Group? {
+    guard number < limit else { return nil }
+    (groupStart, groupNumber) = (reader.checkpoint, number)
+    guard var record = try reader.next() else { return nil }
+    guard try target.begin(stop) else { throw Stopped() }
+    if case .lane(let key) = scope, let names = target.tables[key]?.waiting?.names {
+      try state.checkWaiting(names.last ?? key, at: groupStart)
+    }
+    let begun = Clock.monotonicMilliseconds
+    var group = Group()
+    arrivals.removeAll()
+    skipped = 0
+    while true {
+      switch record {
+      case .begin(let header): group.last = header
+      case .commit(let number, let changes):
+        group.rows += Int(changes)
+        self.number = number
+        try early.checkEmpty()
+        if !held.isEmpty { try settleHeld() }
+        let isDue =
+          number >= limit || group.rows - skipped >= options.commitRows
+          || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
+        if !isDue, let following = try reader.next() {
+          record = following
+          continue
+        }
+        group.rows = max(0, group.rows - skipped)
+        return group
+      default: try apply(record)
+      }
+      guard let following = try reader.next() else {
+        throw CairnError(
+          .trailDamaged, "trail \(name) ends inside of transaction \(group.last.number)",
+          hint: "run 'cairn trail verify \(name)'", remedy: .bug)
+      }
+      record = following
+    }
+  }
+
+  // MARK: Records
+
+  private func apply(_ record: Record) throws {
+    switch record {
+    case .change(let change):
+      guard let table = try table(change.schemaID), !table.state.isAwaited else {
+        skipped += 1
+        return
+      }
+      try apply(change, table)
+    case .refreshRow(let id, let image):
+      guard let table = try table(id), !table.state.isAwaited else {
+        skipped += 1
+        return
+      }
+      before.removeAll(keepingCapacity: true)
+      try decode(image, into: &after, &madeAfter, table)
+      _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
+      copied += 1
+    case .refresh(let refresh):
+      if let table = try table(refresh.schemaID) { try apply(refresh, table) }
+    case .ddl(let ddl): try apply(ddl)
+    case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
+    case .begin, .commit, .progress, .marker, .sequence: break
+    case .reserved(let kind, _):
+      throw CairnError(
+        .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) cannot be applied by this version",
+        hint: "use a newer cairn")
+    }
+  }
+
+  // MARK: Tables
+
+  /// The table for a schema id, which counts within a segment; nil when it is not in the scope, or left out.
+  func table(_ id: UInt64) throws -> TargetTable? {
+    if reader.position.segment != segment {
+      segment = reader.position.segment
+      bySchema.removeAll(keepingCapacity: true)
+    }
+    if let table = bySchema[id] { return table }
+    let table = try opened(id)
+    bySchema[id] = .some(table)
+    return table
+  }
+
+  private func opened(_ id: UInt64) throws -> TargetTable? {
+    let targetName = TableMapping.targetName(of: try schema(id), in: .sqlite)
+    guard isInScope(targetName) else { return nil }
+    let mapping = try underNameThere(try mapping(id))
+    var known = target.tables[key(targetName)] ?? .init()
+    try claim(&known, for: mapping)
+    guard options.policy(isCreated: known.isCreated) == .ignore else {
+      return TargetTable(mapping, state: known, database: database)
+    }
+    return try narrowed(mapping, known)
+  }
+
+  /// Under `ignore`: the table with the columns that the target has; nil when it has no such table.
+  private func narrowed(_ mapping: TableMapping, _ known: TargetState.Table) throws -> TargetTable? {
+    let name = mapping.target.name
+    let there = Set(
+      try database.query("SELECT name FROM pragma_table_xinfo(?)", [.text(name)]).map { $0[0].string.lowercased() })
+    guard !there.isEmpty else {
+      target.progress.note("table \(name) is left out: the target has none, and --ddl ignore creates none")
+      return nil
+    }
+    var kept: [Int] = []
+    for (index, column) in mapping.target.columns.enumerated() {
+      if there.contains(column.name.lowercased()) {
+        kept.append(index)
+      } else {
+        target.progress.note(
+          "column \(name).\(column.name) is left out: the target has none, and --ddl ignore adds none")
+      }
+    }
+    return TargetTable(mapping, state: known, database: database, kept: kept)
+  }
+
+  private func isInScope(_ name: String) -> Bool {
+    switch scope {
+    case .main: target.tables[name.lowercased()]?.waiting == nil
+    case .lane: laneName?.lowercased() == name.lowercased()
+    }
+  }
+
+  /// A person may have given a table that waits the name that it is to have later.
+  func underNameThere(_ mapping: TableMapping) throws -> TableMapping {
+    guard case .lane(let key) = scope, let names = target.tables[key]?.waiting?.names,
+      try !target.shape.exists(mapping.target.name), let there = try names.first(where: target.shape.exists)
+    else { return mapping }
+    return mapping.named(there)
+  }
+
+  /// Where apply's state has a table that is called so here.
+  func key(_ name: String) -> String { if case .lane(let key) = scope { key } else { name.lowercased() } }
+
+  func mapping(_ id: UInt64) throws -> TableMapping { try TableMapping(try schema(id), to: .sqlite) }
+
+  func schema(_ id: UInt64) throws -> TableSchema {
+    guard let schema = reader.schema(id) else {
+      throw CairnError(
+        .trailDamaged, "schema \(id) at \(reader.position) of trail \(name) is not in its segment",
+        hint: "run 'cairn trail verify \(name)'")
+    }
+    return schema
+  }
+
+  /// Two tables of PostgreSQL may have one name here: it belongs to the first.
+  func claim(_ known: inout TargetState.Table, for mapping: TableMapping) throws {
+    guard mapping.source.engine == .postgres else { return }
+    let name = mapping.source.fullName
+    guard known.source.isEmpty || known.source == name else {
+      throw TableMapping.collision(known.source, name, at: mapping.target.name)
+    }
+    known.source = name
+  }
+
+  func save(_ name: String, _ table: TargetState.Table) throws {
+    let key = key(name)
+    try state.save(table.waiting?.names.last ?? name, table)
+    target.tables[key] = table
+    bySchema.removeAll(keepingCapacity: true)
+  }
+
+  /// A table that waits is remembered until its lane has reached the others.
+  func forget(_ name: String) throws {
+    let key = key(name)
+    if let waiting = target.tables[key]?.waiting {
+      var known = TargetState.Table()
+      known.waiting = waiting
+      try save(name, known)
+    } else {
+      try state.forget(name)
+      target.tables[key] = nil
+    }
+    bySchema.removeAll(keepingCapacity: true)
+  }
+
+  func forgetShapes() { bySchema.removeAll(keepingCapacity: true) }
+}

@@ -1,0 +1,69 @@
+import Changes
+import Mapping
+import SQLiteKit
+import SystemKit
+import Trails
+
+/// The SQLite file that an apply writes to, and what it knows of the tables there.
+final class SQLiteTarget {
+  let database: Database
+  let trail: TrailName
+  let options: ApplyOptions
+  let progress: ApplyProgress
+  let clock: Clock
+  let state: TargetState
+  let shape: TargetShape
+  /// SQLite would alter text that is not valid UTF-8 when it converts it.
+  let isUTF16: Bool
+  /// As stored, or as the transaction that is open will store it; by name in lower case.
+  var tables: [String: TargetState.Table] = [:]
+
+  /// Opens the file, and creates it when there is none. Errors: ``SQLiteError``.
+  init(path: String, trail: TrailName, options: ApplyOptions, clock: Clock, progress: ApplyProgress) throws {
+    (self.trail, self.options, self.clock, self.progress) = (trail, options, clock, progress)
+    let isNew = !Folder.exists(path)
+    database = try Database(path: path, mode: .create)
+    if isNew { try database.execute("PRAGMA journal_mode = WAL") }
+    // The checkpoint must never be less durable than the trail's purge believes.
+    let isWAL = try database.text("PRAGMA journal_mode") == "wal"
+    try database.execute(
+      "PRAGMA synchronous = \(isWAL ? "FULL" : "EXTRA"); PRAGMA foreign_keys = OFF; PRAGMA recursive_triggers = OFF; "
+        + "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000")
+    database.setTriggersEnabled(false)
+    isUTF16 = try database.text("PRAGMA encoding") != "UTF-8"
+    state = TargetState(database)
+    shape = TargetShape(database: database, progress: progress)
+    let (state, database) = (state, database)
+    try database.transaction { try state.isInstalled() ? state.upgrade() : state.install() }
+    try reload()
+  }
+
+  /// What was not committed is forgotten.
+  func reload() throws { tables = try state.tables() }
+
+  func rollback() {
+    if database.isInTransaction { try? database.execute("ROLLBACK") }
+  }
+
+  /// The tables that wait for something of this trail, by name in lower case.
+  func waiting(in trail: TrailID) -> [String: TargetState.Waiting] {
+    tables.compactMapValues { $0.waiting.flatMap { $0.table.checkpoint.trail == trail ? $0 : nil } }
+  }
+
+  /// Begins a transaction that writes, for which it waits as long as `stop` is not set; false when it was.
+  func begin(_ stop: StopSignal) throws -> Bool {
+    database.setBusyTimeout(milliseconds: 200)
+    defer { database.setBusyTimeout(milliseconds: 10_000) }
+    while !stop.isSet {
+      do {
+        try database.execute("BEGIN IMMEDIATE")
+        progress.update { $0.isWaitingForLock = false }
+        return true
+      } catch let error as SQLiteError where error.isBusy {
+        // Somebody's long transaction: it is told, and waited for.
+        progress.update { $0.isWaitingForLock = true }
+      }
+    }
+    return false
+  }
+}

@@ -1,0 +1,61 @@
+import Changes
+import SQLiteKit
+
+/// Views and triggers of an SQLite target that work: a change of a table must not break them.
+///
+/// SQLite keeps their text and looks at it when it is used, so each is prepared here as its use would prepare it.
+struct TargetDependents {
+  private let works: Set<String>
+
+  /// Those that work now. Cairn's own triggers are not among them: capture makes them anew.
+  init(_ database: Database) throws {
+    var works: Set<String> = []
+    let objects = try database.query(
+      """
+      SELECT type, name, tbl_name, sql FROM sqlite_master WHERE type IN ('view', 'trigger')
+      AND name NOT LIKE 'cairn\\_%' ESCAPE '\\'
+      """)
+    guard !objects.isEmpty else {
+      self.works = []
+      return
+    }
+    database.setTriggersEnabled(true)
+    defer { database.setTriggersEnabled(false) }
+    for row in objects {
+      let statements =
+        try row[0].string == "view"
+        ? ["SELECT * FROM \(row[1].string.quotedName)"] : Self.uses(of: row[2].string, database)
+      if statements.allSatisfy({ (try? database.prepare($0)) != nil }) {
+        works.insert("\(row[0].string) \(row[1].string)")
+      }
+    }
+    self.works = works
+  }
+
+  /// What fires every trigger of a table.
+  private static func uses(of table: String, _ database: Database) throws -> [String] {
+    let columns = try database.query("SELECT name FROM pragma_table_info(?)", [.text(table)]).map { $0[0].string }
+    let set = columns.map { "\($0.quotedName) = \($0.quotedName)" }.joined(separator: ", ")
+    let name = table.quotedName
+    let isView =
+      try database.text("SELECT type FROM sqlite_master WHERE name = ? COLLATE NOCASE", [.text(table)]) == "view"
+    let all = [
+      ("INSERT", "INSERT INTO \(name) DEFAULT VALUES"), ("DELETE", "DELETE FROM \(name)"),
+      ("UPDATE", "UPDATE \(name) SET \(set)"),
+    ]
+    // A view takes only what it has a trigger for.
+    return isView ? all.map(\.1).filter { (try? database.prepare($0)) != nil } : all.map(\.1)
+  }
+
+  /// The first that worked and no longer does, such as `view recent`; nil when there is none. What was dropped with its
+  /// table is not missed.
+  func broken(in database: Database) throws -> String? {
+    guard !works.isEmpty else { return nil }
+    let now = try TargetDependents(database).works
+    let there = Set(
+      try database.query("SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger')").map {
+        "\($0[0].string) \($0[1].string)"
+      })
+    return works.subtracting(now).filter(there.contains).sorted().first
+  }
+}

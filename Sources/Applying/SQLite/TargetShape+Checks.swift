@@ -1,0 +1,90 @@
+import Changes
+import Mapping
+import SQLiteKit
+
+// Whether a table that is there can take the rows of the source's.
+extension TargetShape {
+  /// The target must have every column, keep its values, and not refuse NULLs that the source allows. Under `ignore`
+  /// it may lack columns that are not part of the key.
+  func check(_ mapping: TableMapping, _ change: Change) throws {
+    let schema = mapping.target
+    guard let table = try table(schema.name), !table.schema.columns.isEmpty else {
+      throw unfit("it is not an ordinary table there", schema, change)
+    }
+    for (source, column) in zip(mapping.source.columns, schema.columns) {
+      let isKey = column.keyOrdinal > 0
+      let theirs = table.schema.columns.first { $0.name.lowercased() == column.name.lowercased() }
+      guard let theirs else {
+        if change.policy == .ignore, !isKey { continue }
+        throw unfit("it has no column \(column.name)", schema, change)
+      }
+      let isKept =
+        mapping.source.engine == .sqlite
+        ? theirs.affinity == column.affinity : PostgresType(source).isKept(under: theirs.affinity)
+      guard isKept else {
+        throw unfit(
+          "its column \(column.name) has affinity \(theirs.affinity), the source's \(mapping.source.engine == .sqlite ? column.affinity : "type \(source.declaredType)"): values would change",
+          schema, change)
+      }
+      if theirs.isNotNull, !column.isNotNull, !isKey {
+        throw unfit("its column \(column.name) is NOT NULL, which the source's is not", schema, change)
+      }
+    }
+    try checkOwnColumns(of: table, schema, change)
+    try checkKeys(of: table, mapping, change)
+  }
+
+  /// A column that only the target has must do without a value.
+  private func checkOwnColumns(of table: SQLiteTable, _ schema: TableSchema, _ change: Change) throws {
+    for column in table.schema.columns where column.isNotNull && column.defaultText == nil {
+      let isKnown = schema.columns.contains { $0.name.lowercased() == column.name.lowercased() }
+      let isRowid = table.rowidColumn.map { table.schema.columns[$0].name } == column.name
+      guard isKnown || isRowid else {
+        throw unfit(
+          "its column \(column.name), which the source has not, is NOT NULL and has no default", schema, change)
+      }
+    }
+  }
+
+  private func checkKeys(of table: SQLiteTable, _ mapping: TableMapping, _ change: Change) throws {
+    let schema = mapping.target
+    let key = Set(schema.key.map { schema.columns[$0].name.lowercased() })
+    try checkUniqueKeys(of: table, mapping, key, change)
+    guard !key.isEmpty else { return }
+    let rowid = table.rowidColumn.map { Set([table.schema.columns[$0].name.lowercased()]) }
+    let keys = table.uniqueKeys.filter { $0.predicate == nil }.map { unique in
+      Set(unique.terms.map { $0.column.map { table.schema.columns[$0].name.lowercased() } ?? "" })
+    }
+    guard rowid == key || keys.contains(key) else {
+      throw unfit("it has no unique key over \(key.sorted().joined(separator: ", "))", schema, change)
+    }
+  }
+
+  /// A key that only the target has would make one row of two: in a copy, the second would push the first aside.
+  private func checkUniqueKeys(
+    of table: SQLiteTable, _ mapping: TableMapping, _ key: Set<String>, _ change: Change
+  ) throws {
+    let schema = mapping.target
+    let known = [key] + schema.uniques.map { Set($0.map { schema.columns[$0].name.lowercased() }) }
+    for unique in table.uniqueKeys {
+      let names = unique.terms.map { $0.column.map { table.schema.columns[$0].name.lowercased() } ?? $0.text }
+      let isPlain = unique.predicate == nil && unique.terms.allSatisfy { $0.column != nil }
+      // How SQLite compares in a key of its own is not in a schema.
+      let isOwn = mapping.source.engine == .sqlite && !isPlain
+      let isBinary =
+        mapping.source.engine == .sqlite || unique.terms.allSatisfy { $0.collation.uppercased() == "BINARY" }
+      let isImplied = isPlain && isBinary && known.contains { !$0.isEmpty && $0.isSubset(of: names) }
+      guard isOwn || isImplied else {
+        throw unfit(
+          "its unique key over \(names.joined(separator: ", ")) is stricter than any of the source's: two rows could become one",
+          schema, change)
+      }
+    }
+  }
+
+  private func unfit(_ why: String, _ schema: TableSchema, _ change: Change) -> CairnError {
+    refusal(change).error(
+      "table \(schema.name) is there, and \(why)", table: schema.name,
+      hint: "make it so by hand; wanted is: \(schema.createText)")
+  }
+}

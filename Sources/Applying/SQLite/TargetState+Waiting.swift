@@ -1,0 +1,88 @@
+import Changes
+import SQLiteKit
+
+extension TargetState {
+  /// A table that waits, beside what is known of it.
+  struct Waiting: Equatable {
+    var table: WaitingTable
+    /// The names that it has from its checkpoint on, as the target calls them: the first is the one under which the
+    /// target has it, the last the one that the source has given it since.
+    var names: [String]
+    /// Where it was created, when that is what it waits for: what was of this name before is another table.
+    var from: Position?
+    /// The source has dropped it.
+    var isGone = false
+
+    static let columns: [(name: String, declaration: String)] = [
+      ("wait_trail", "BLOB"), ("wait_segment", "INTEGER"), ("wait_offset", "INTEGER"), ("wait_chain", "BLOB"),
+      ("wait_number", "INTEGER"), ("wait_names", "TEXT"), ("wait_from", "TEXT"), ("wait_source", "TEXT"),
+      ("wait_code", "TEXT"), ("wait_message", "TEXT"), ("wait_hint", "TEXT"),
+      ("wait_gone", "INTEGER"),
+    ]
+    /// Between names: no name holds it.
+    private static let separator: Character = "\u{1f}"
+
+    init(table: WaitingTable, names: [String], from: Position? = nil) {
+      (self.table, self.names, self.from) = (table, names, from)
+    }
+
+    /// Nil for a table that does not wait.
+    init?(_ name: String, _ row: [Value]) {
+      guard case .blob(let id) = row[0], let trail = TrailID(id), case .integer(let segment) = row[1],
+        case .integer(let offset) = row[2], case .blob(let bytes) = row[3], let chain = ChainHash(bytes),
+        case .integer(let number) = row[4]
+      else { return nil }
+      let position = Position(segment: UInt64(bitPattern: segment), offset: UInt64(bitPattern: offset))
+      table = WaitingTable(
+        name: row[7].string, checkpoint: Checkpoint(trail: trail, position: position, chain: chain),
+        number: UInt64(bitPattern: number), code: ErrorCode(rawValue: row[8].string) ?? .schemaStopped,
+        message: row[9].string, hint: row[10].string)
+      names = row[5].string.split(separator: Self.separator).map(String.init)
+      if names.isEmpty { names = [name] }
+      from = row[6] == .null ? nil : Position(row[6].string)
+      isGone = row[11] == .integer(1)
+    }
+
+    var values: [Value] {
+      let checkpoint = table.checkpoint
+      return [
+        .blob(checkpoint.trail.bytes), .integer(Int64(bitPattern: checkpoint.position.segment)),
+        .integer(Int64(bitPattern: checkpoint.position.offset)), .blob(checkpoint.chain.bytes),
+        .integer(Int64(bitPattern: table.number)), .text(names.joined(separator: String(Self.separator))),
+        from.map { .text($0.description) } ?? .null, .text(table.name), .text(table.code.rawValue),
+        .text(table.message), .text(table.hint), .integer(isGone ? 1 : 0),
+      ]
+    }
+
+    /// Whether a name is one of those that it has, or will have.
+    func holds(_ name: String) -> Bool { names.contains { $0.lowercased() == name.lowercased() } }
+  }
+
+  /// Throws `checkpoint-moved` unless the table waits at this place still.
+  func checkWaiting(_ name: String, at expected: Checkpoint) throws {
+    let columns = Waiting.columns.map(\.name).joined(separator: ", ")
+    let row = try database.query("SELECT \(columns) FROM cairn_table WHERE name = ?", [.text(name)]).first
+    guard let found = row.flatMap({ Waiting(name, $0) }), found.table.checkpoint == expected
+    else { throw moved("the place where table \(name) waits in \(database.path)") }
+  }
+
+  /// Throws `checkpoint-moved` unless the trail stands here still.
+  func check(_ trail: TrailName, at expected: Checkpoint?) throws {
+    guard try checkpoint(of: trail)?.checkpoint == expected else {
+      throw moved("the checkpoint of trail \(trail) in \(database.path)")
+    }
+  }
+
+  func moved(_ what: String) -> CairnError {
+    CairnError(
+      .checkpointMoved, "\(what) was moved by another apply",
+      hint: "let only one cairn apply this trail to this target, then run again; nothing was applied twice")
+  }
+
+  /// Tables that waited in a trail that is gone begin anew with what comes.
+  func forgetWaiting(in trail: TrailID) throws {
+    try upgrade()
+    let columns = Waiting.columns.map { "\($0.name) = NULL" }.joined(separator: ", ")
+    try database.run("UPDATE cairn_table SET \(columns) WHERE wait_trail = ?", [.blob(trail.bytes)])
+  }
+}
