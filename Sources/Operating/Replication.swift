@@ -20,6 +20,8 @@ package final class Replication: Sendable {
     package var journalRows = Journal.defaultCapRows
     package var names = NamePolicy.fold
     package var misfits = MisfitPolicies()
+    /// What schema changes do at the target; nil: it depends on who created the table.
+    package var ddl: DDLPolicy?
     package init() {}
   }
 
@@ -215,6 +217,7 @@ package final class Replication: Sendable {
     options.askedBehind = askedBehind.load(ordering: .acquiring)
     options.names = self.options.names
     options.misfits = self.options.misfits
+    options.ddl = self.options.ddl
     switch target {
     case .sqlite(let path):
       let apply = try SQLiteApply(path: path, trail: folder, name: trail, options: options, progress: applyProgress)

@@ -16,6 +16,7 @@ struct ReplicateCommand: Command {
     Option("--once", nil, "apply everything committed up to now, then exit 0"),
     Option("--tables", "PATTERN,...", "tables to take, such as 'order*,!tmp_*' (default: all)"),
     Option("--existing", "keep|overwrite|merge", "what becomes of other rows that the target holds already"),
+    Option("--ddl", "follow|stop|ignore", "what schema changes of the source do at the target (see below)"),
     Option("--misfit", "stop|null|widen", "values that do not fit the target's column; also TABLE.COLUMN=POLICY,..."),
     Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
     Option.state,
@@ -30,6 +31,12 @@ struct ReplicateCommand: Command {
 
     --existing keep: rows of the target stay, missing ones are added. merge: the source's rows win, others stay.
     overwrite: the target becomes equal to the source; given again later, everything is copied once more.
+
+    --ddl follow: tables of the target are created, altered and renamed as at the source; dropped only if Cairn created
+    them. stop: nothing is altered; the table waits, with the statement that is wanted, until a person has run it.
+    ignore: tables of the target stay as they are; columns and tables that it lacks are left out. Without --ddl, tables
+    that Cairn created follow, and others wait. While a table waits all others go on; with --once, or when it is ended,
+    the exit status is 65 then ('cairn explain schema-stopped').
 
     example: cairn replicate --from sqlite:shop.db --to sqlite:///backup/shop.db
     example: cairn replicate --from sqlite:shop.db --to sqlite:copy.db --tables 'item,order*' --once
@@ -49,6 +56,12 @@ struct ReplicateCommand: Command {
         throw arguments.usage("--existing is '\(text)'", "allowed are keep, overwrite and merge;")
       }
       options.existing = existing
+    }
+    if let text = arguments.value("--ddl") {
+      guard let policy = DDLPolicy(rawValue: text) else {
+        throw arguments.usage("--ddl is '\(text)'", "allowed are follow, stop and ignore;")
+      }
+      options.ddl = policy
     }
     if let text = arguments.value("--misfit") { options.misfits = try MisfitPolicies(parsing: text) }
     if let text = arguments.value("--names") {
@@ -110,152 +123,5 @@ struct ReplicateCommand: Command {
     display.end(replication.error)
     if let error = replication.error { throw error }
     return 0
-  }
-}
-
-/// What a replication looks like while it runs: a bar, then one live line, on a terminal; a few lines in a log; an
-/// object a line as JSON.
-struct Display {
-  private let replication: Replication
-  private let isJSON: Bool
-  private let once: Bool
-  private let begun = Clock.monotonicMilliseconds
-  private var lastTick = Clock.monotonicMilliseconds
-  private var lastRows: UInt64 = 0
-  private var isFollowing = false
-  private var noticesTold = 0
-  private var lineIsOpen = false
-
-  init(_ replication: Replication, isJSON: Bool, once: Bool) {
-    (self.replication, self.isJSON, self.once) = (replication, isJSON, once)
-  }
-
-  func begin() {
-    if isJSON {
-      emit(
-        "started",
-        [
-          ("from", .text(replication.source.place)), ("to", .text(replication.target.place)),
-          ("state", .text(replication.statePath)), ("trail", .text(replication.trail.description)),
-        ])
-    } else {
-      Terminal.print("\(replication.source.place) -> \(replication.target.place)")
-      Terminal.print("state in \(replication.statePath), trail \(replication.trail)")
-    }
-  }
-
-  /// What apply has to say once.
-  private mutating func tellNotices(_ apply: ApplyProgress.Snapshot) {
-    for notice in apply.notices.dropFirst(noticesTold) {
-      closeLine()
-      Terminal.note("cairn: \(notice)")
-    }
-    noticesTold = apply.notices.count
-  }
-
-  mutating func tick() {
-    let apply = replication.applyProgress.snapshot
-    tellNotices(apply)
-    let capture = replication.captureProgress.snapshot
-    let now = Clock.monotonicMilliseconds
-    let rate = Double(apply.rows - lastRows) / (Double(max(1, now - lastTick)) / 1000)
-    let isCopying = capture.tablesToCopy > 0 || apply.copying != nil
-    if !isFollowing, !isCopying, apply.isCaughtUp {
-      isFollowing = true
-      closeLine()
-      if isJSON {
-        emit("copied", [("tables", .integer(Int64(apply.tablesCopied))), ("rows", .integer(Int64(apply.rows)))])
-      } else if !once {
-        Terminal.print(
-          (apply.tablesCopied > 0
-            ? "copied \(apply.tablesCopied) tables, \(apply.rows) rows" : "caught up, \(apply.rows) rows")
-            + "; following (Ctrl-C ends)")
-      }
-    }
-    if isJSON {
-      if isFollowing || isCopying { status(apply, rate) }
-    } else if Terminal.isInteractive {
-      show(isCopying ? bar(apply, capture, rate) : line(apply, rate))
-    }
-    (lastTick, lastRows) = (now, apply.rows)
-  }
-
-  private func status(_ apply: ApplyProgress.Snapshot, _ rate: Double) {
-    var members: [(String, JSONObject.Value)] = [
-      ("rows", .integer(Int64(apply.rows))), ("rows_per_second", .integer(Int64(rate))),
-      ("lag_ms", .real(lagMilliseconds(apply))), ("conflicts", .integer(0)),
-      ("position", .text(apply.position.description)), ("caught_up", .bool(apply.isCaughtUp)),
-      ("waiting_for_lock", .bool(apply.isWaitingForLock)),
-    ]
-    if let copying = apply.copying {
-      members.append(("table", .text(copying.table)))
-      members.append(("table_rows", .integer(Int64(copying.rows))))
-      members.append(("table_rows_estimated", .integer(Int64(copying.estimated))))
-    }
-    emit("status", members)
-  }
-
-  private func lagMilliseconds(_ apply: ApplyProgress.Snapshot) -> Double {
-    guard apply.lastCommitTime > 0 else { return 0 }
-    let lag =
-      apply.isCaughtUp ? apply.lagMicroseconds : Clock.system.microseconds() - apply.lastCommitTime
-    return Double(lag / 10) / 100
-  }
-
-  private func bar(_ apply: ApplyProgress.Snapshot, _ capture: CaptureProgress.Snapshot, _ rate: Double) -> String {
-    guard let copying = apply.copying, copying.estimated > 0 else {
-      return "copying, \(capture.tablesToCopy) tables to go, \(apply.rows) rows, \(Int(rate)) rows/s"
-    }
-    let share = min(1, Double(copying.rows) / Double(copying.estimated))
-    let full = Int(share * 24)
-    let drawn = String(repeating: "#", count: full) + String(repeating: ".", count: 24 - full)
-    return
-      "[\(drawn)] \(Int(share * 100)) % of \(copying.table), \(capture.tablesToCopy) tables to go, \(Int(rate)) rows/s"
-  }
-
-  private func line(_ apply: ApplyProgress.Snapshot, _ rate: Double) -> String {
-    let lock =
-      apply.isReconnecting
-      ? ", waiting for the target's server" : apply.isWaitingForLock ? ", waiting for a lock on the target" : ""
-    return "\(Int(rate)) rows/s, lag \(lagMilliseconds(apply)) ms, conflicts 0, \(apply.rows) rows in all\(lock)"
-  }
-
-  private mutating func show(_ text: String) {
-    Terminal.write("\r\u{1b}[K" + text, to: 1)
-    lineIsOpen = true
-  }
-
-  private mutating func closeLine() {
-    if lineIsOpen { Terminal.write("\r\u{1b}[K", to: 1) }
-    lineIsOpen = false
-  }
-
-  mutating func stopping() {
-    closeLine()
-    if !isJSON { Terminal.print("stopping at the next transaction border") }
-  }
-
-  mutating func end(_ error: CairnError?) {
-    closeLine()
-    let apply = replication.applyProgress.snapshot
-    tellNotices(apply)
-    let milliseconds = Clock.monotonicMilliseconds - begun
-    if isJSON {
-      emit(
-        "finished",
-        [
-          ("ok", .bool(error == nil)), ("rows", .integer(Int64(apply.rows))),
-          ("transactions", .integer(Int64(apply.transactions))), ("position", .text(apply.position.description)),
-          ("misfits_nulled", .integer(Int64(apply.misfitsNulled))), ("milliseconds", .integer(milliseconds)),
-        ])
-    } else if error == nil {
-      Terminal.print(
-        "\(apply.rows) rows applied in \(milliseconds / 1000).\(milliseconds % 1000 / 100) s, up to \(apply.position)"
-          + (apply.misfitsNulled > 0 ? "; \(apply.misfitsNulled) values did not fit and became NULL" : ""))
-    }
-  }
-
-  private func emit(_ event: String, _ members: [(String, JSONObject.Value)]) {
-    Terminal.print(JSONObject([("event", .text(event))] + members).line)
   }
 }

@@ -1,0 +1,184 @@
+import Applying
+import Capturing
+import Changes
+import Operating
+import SystemKit
+
+/// What a replication looks like while it runs: a bar, then one live line, on a terminal; a few lines in a log; an
+/// object a line as JSON.
+struct Display {
+  private let replication: Replication
+  private let isJSON: Bool
+  private let once: Bool
+  private let begun = Clock.monotonicMilliseconds
+  private var lastTick = Clock.monotonicMilliseconds
+  private var lastRows: UInt64 = 0
+  private var isFollowing = false
+  private var noticesTold = 0
+  private var waitingTold: [WaitingTable] = []
+  private var lineIsOpen = false
+
+  init(_ replication: Replication, isJSON: Bool, once: Bool) {
+    (self.replication, self.isJSON, self.once) = (replication, isJSON, once)
+  }
+
+  func begin() {
+    if isJSON {
+      emit(
+        "started",
+        [
+          ("from", .text(replication.source.place)), ("to", .text(replication.target.place)),
+          ("state", .text(replication.statePath)), ("trail", .text(replication.trail.description)),
+        ])
+    } else {
+      Terminal.print("\(replication.source.place) -> \(replication.target.place)")
+      Terminal.print("state in \(replication.statePath), trail \(replication.trail)")
+    }
+  }
+
+  /// What apply has to say once.
+  private mutating func tellNotices(_ apply: ApplyProgress.Snapshot) {
+    for notice in apply.notices.dropFirst(noticesTold) {
+      closeLine()
+      Terminal.note("cairn: \(notice)")
+    }
+    noticesTold = apply.notices.count
+    tellWaiting(apply.waiting)
+  }
+
+  /// Tables that began to wait, wait for something else, or go on.
+  private mutating func tellWaiting(_ waiting: [WaitingTable]) {
+    for table in waiting where !waitingTold.contains(where: { $0.name == table.name && $0.message == table.message }) {
+      closeLine()
+      if isJSON {
+        emit(
+          "waiting",
+          [
+            ("table", .text(table.name)), ("code", .text(table.code.rawValue)), ("message", .text(table.message)),
+            ("hint", .text(table.hint)), ("position", .text(table.checkpoint.position.description)),
+          ])
+      } else {
+        Terminal.note("cairn: \(table.notice)")
+      }
+    }
+    for table in waitingTold where !waiting.contains(where: { $0.name == table.name }) {
+      closeLine()
+      if isJSON {
+        emit("resumed", [("table", .text(table.name))])
+      } else {
+        Terminal.note("cairn: \(table.resumedNotice)")
+      }
+    }
+    waitingTold = waiting
+  }
+
+  mutating func tick() {
+    let apply = replication.applyProgress.snapshot
+    tellNotices(apply)
+    let capture = replication.captureProgress.snapshot
+    let now = Clock.monotonicMilliseconds
+    let rate = Double(apply.rows - lastRows) / (Double(max(1, now - lastTick)) / 1000)
+    let isCopying = capture.tablesToCopy > 0 || apply.copying != nil
+    if !isFollowing, !isCopying, apply.isCaughtUp {
+      isFollowing = true
+      closeLine()
+      if isJSON {
+        emit("copied", [("tables", .integer(Int64(apply.tablesCopied))), ("rows", .integer(Int64(apply.rows)))])
+      } else if !once {
+        Terminal.print(
+          (apply.tablesCopied > 0
+            ? "copied \(apply.tablesCopied) tables, \(apply.rows) rows" : "caught up, \(apply.rows) rows")
+            + "; following (Ctrl-C ends)")
+      }
+    }
+    if isJSON {
+      if isFollowing || isCopying { status(apply, rate) }
+    } else if Terminal.isInteractive {
+      show(isCopying ? bar(apply, capture, rate) : line(apply, rate))
+    }
+    (lastTick, lastRows) = (now, apply.rows)
+  }
+
+  private func status(_ apply: ApplyProgress.Snapshot, _ rate: Double) {
+    var members: [(String, JSONObject.Value)] = [
+      ("rows", .integer(Int64(apply.rows))), ("rows_per_second", .integer(Int64(rate))),
+      ("lag_ms", .real(lagMilliseconds(apply))), ("conflicts", .integer(0)),
+      ("position", .text(apply.position.description)), ("caught_up", .bool(apply.isCaughtUp)),
+      ("waiting_for_lock", .bool(apply.isWaitingForLock)), ("tables_waiting", .integer(Int64(apply.waiting.count))),
+    ]
+    if let copying = apply.copying {
+      members.append(("table", .text(copying.table)))
+      members.append(("table_rows", .integer(Int64(copying.rows))))
+      members.append(("table_rows_estimated", .integer(Int64(copying.estimated))))
+    }
+    emit("status", members)
+  }
+
+  private func lagMilliseconds(_ apply: ApplyProgress.Snapshot) -> Double {
+    guard apply.lastCommitTime > 0 else { return 0 }
+    let lag =
+      apply.isCaughtUp ? apply.lagMicroseconds : Clock.system.microseconds() - apply.lastCommitTime
+    return Double(lag / 10) / 100
+  }
+
+  private func bar(_ apply: ApplyProgress.Snapshot, _ capture: CaptureProgress.Snapshot, _ rate: Double) -> String {
+    guard let copying = apply.copying, copying.estimated > 0 else {
+      return "copying, \(capture.tablesToCopy) tables to go, \(apply.rows) rows, \(Int(rate)) rows/s"
+    }
+    let share = min(1, Double(copying.rows) / Double(copying.estimated))
+    let full = Int(share * 24)
+    let drawn = String(repeating: "#", count: full) + String(repeating: ".", count: 24 - full)
+    return
+      "[\(drawn)] \(Int(share * 100)) % of \(copying.table), \(capture.tablesToCopy) tables to go, \(Int(rate)) rows/s"
+  }
+
+  private func line(_ apply: ApplyProgress.Snapshot, _ rate: Double) -> String {
+    let lock =
+      apply.isReconnecting
+      ? ", waiting for the target's server" : apply.isWaitingForLock ? ", waiting for a lock on the target" : ""
+    let count = apply.waiting.count
+    let waiting = count == 0 ? "" : count == 1 ? ", 1 table waits" : ", \(count) tables wait"
+    return
+      "\(Int(rate)) rows/s, lag \(lagMilliseconds(apply)) ms, conflicts 0, \(apply.rows) rows in all\(waiting)\(lock)"
+  }
+
+  private mutating func show(_ text: String) {
+    Terminal.write("\r\u{1b}[K" + text, to: 1)
+    lineIsOpen = true
+  }
+
+  private mutating func closeLine() {
+    if lineIsOpen { Terminal.write("\r\u{1b}[K", to: 1) }
+    lineIsOpen = false
+  }
+
+  mutating func stopping() {
+    closeLine()
+    if !isJSON { Terminal.print("stopping at the next transaction border") }
+  }
+
+  mutating func end(_ error: CairnError?) {
+    closeLine()
+    let apply = replication.applyProgress.snapshot
+    tellNotices(apply)
+    let milliseconds = Clock.monotonicMilliseconds - begun
+    if isJSON {
+      emit(
+        "finished",
+        [
+          ("ok", .bool(error == nil)), ("rows", .integer(Int64(apply.rows))),
+          ("transactions", .integer(Int64(apply.transactions))), ("position", .text(apply.position.description)),
+          ("misfits_nulled", .integer(Int64(apply.misfitsNulled))),
+          ("tables_waiting", .integer(Int64(apply.waiting.count))), ("milliseconds", .integer(milliseconds)),
+        ])
+    } else if error == nil {
+      Terminal.print(
+        "\(apply.rows) rows applied in \(milliseconds / 1000).\(milliseconds % 1000 / 100) s, up to \(apply.position)"
+          + (apply.misfitsNulled > 0 ? "; \(apply.misfitsNulled) values did not fit and became NULL" : ""))
+    }
+  }
+
+  private func emit(_ event: String, _ members: [(String, JSONObject.Value)]) {
+    Terminal.print(JSONObject([("event", .text(event))] + members).line)
+  }
+}
