@@ -30,6 +30,7 @@ extension ErrorCode {
     case .databaseUnreachable, .loginRefused, .privilegeMissing, .serverSetting, .slotLost, .slotMissing, .valueMisfit,
       .nameCollision:
       serverExplanation
+    case .driftFound: Self.driftExplanation
     case .bug: Self.bugExplanation
     }
   }

@@ -47,6 +47,8 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case valueMisfit = "value-misfit"
   case nameCollision = "name-collision"
   case schemaStopped = "schema-stopped"
+  // Comparison
+  case driftFound = "drift-found"
   // Us
   case bug = "bug"
 
@@ -56,7 +58,7 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .usage, .badURL: 64
     case .databaseNotADatabase, .databaseDamaged, .trailDamaged, .trailVersion, .targetDiffers, .rowMissing,
       .rowDiffers, .rowExists, .constraintFailed, .schemaStopped, .sourceWentBack, .checkpointForeign,
-      .tableRefused, .noTables, .tableMissing, .slotLost, .valueMisfit, .nameCollision:
+      .driftFound, .tableRefused, .noTables, .tableMissing, .slotLost, .valueMisfit, .nameCollision:
       65
     case .databaseMissing, .trailMissing: 66
     case .unsupported, .databaseFailed, .databaseUnreachable, .slotMissing, .triggersOff: 69

@@ -11,6 +11,8 @@ package final class Comparison {
     package var names = NamePolicy.fold
     /// Of the replication between both; nil where there is none.
     package var trail: TrailPlace?
+    /// Rows that differ are sent again through the trail.
+    package var repairs = false
     package init() {}
   }
 
@@ -22,13 +24,15 @@ package final class Comparison {
     package var extra = 0
     package var different = 0
     package var inFlight = 0
+    /// Rows that were different, were sent again and are equal now.
+    package var mended = 0
     package var milliseconds: Int64 = 0
     package var differences: Int { missing + extra + different }
   }
 
   package enum Event {
     case notice(String)
-    case difference(Difference)
+    case difference(Difference, ComparedTable?)
     case table(TableResult)
   }
 
@@ -37,6 +41,7 @@ package final class Comparison {
     package var rows = 0
     package var differences = 0
     package var inFlight = 0
+    package var mended = 0
     package var milliseconds: Int64 = 0
     package var isStopped = false
   }
@@ -64,17 +69,19 @@ package final class Comparison {
     for notice in plan.notices { try tell(.notice(notice)) }
     for difference in plan.differences {
       summary.differences += 1
-      try tell(.difference(difference))
+      try tell(.difference(difference, nil))
     }
     watch.update { $0.tables = plan.tables.count }
     let settling: any Settling = flight ?? SettlingByLooks(stop: watch.stop)
+    let repair = try options.repairs ? repair(flight) : nil
     for table in plan.tables where !watch.stop.isSet {
-      let result = try withoutActuallyEscaping(tell) { tell in try compare(table, looks, settling, tell) }
+      let result = try withoutActuallyEscaping(tell) { tell in try compare(table, looks, settling, repair, tell) }
       try tell(.table(result))
       summary.tables += 1
       summary.rows += result.rows
       summary.differences += result.differences
       summary.inFlight += result.inFlight
+      summary.mended += result.mended
       watch.update { $0.tablesDone += 1 }
     }
     summary.isStopped = watch.stop.isSet
@@ -106,9 +113,18 @@ package final class Comparison {
     return try ComparePlan(source, target, options.tables, options.names)
   }
 
+  private func repair(_ flight: SettlingByTrail?) throws -> Repair {
+    guard let flight else {
+      throw CairnError(
+        .trailMissing, "there is no replication between both databases through which rows could be sent",
+        hint: "start 'cairn replicate', name its --state, or print statements with --sql", remedy: .badInput)
+    }
+    return try Repair(ends, flight, stop: watch.stop)
+  }
+
   private func compare(
     _ table: ComparedTable, _ looks: (source: any RowReader, target: any RowReader), _ settling: any Settling,
-    _ tell: @escaping (Event) throws -> Void
+    _ repair: Repair?, _ tell: @escaping (Event) throws -> Void
   ) throws -> TableResult {
     let begun = Clock.monotonicMilliseconds
     var result = TableResult(name: table.name)
@@ -117,17 +133,23 @@ package final class Comparison {
       try tell(.notice("table \(table.name) is being copied: compare it again when that has ended"))
       return result
     }
-    try TableComparison(table, ends, watch, settling: settling, looks: looks) { settlement in
+    let comparison = TableComparison(table, ends, watch, settling: settling, looks: looks) { settlement in
       for difference in settlement.differences {
         switch difference.kind {
         case .missing: result.missing += 1
         case .extra: result.extra += 1
         default: result.different += 1
         }
-        try tell(.difference(difference))
+        try tell(.difference(difference, table))
       }
+      try repair?.ask(table, settlement.differences)
       result.inFlight += settlement.inFlight
-    }.run()
+    }
+    try comparison.run()
+    if let repair, result.differences > 0 {
+      let left = try repair.finish(comparison.look, comparison.verdict)
+      result.mended = max(0, result.differences - left.differences.count - left.inFlight)
+    }
     result.rows = watch.snapshot.sourceRows
     result.milliseconds = Clock.monotonicMilliseconds - begun
     return result

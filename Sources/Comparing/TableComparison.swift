@@ -15,8 +15,8 @@ final class TableComparison {
   private let ends: CompareEnds
   private let watch: CompareWatch
   private let settling: any Settling
-  private let look: RowLook
-  private let verdict: RowVerdict
+  let look: RowLook
+  let verdict: RowVerdict
   private let report: (Settlement) throws -> Void
   private var waiting: [Suspect] = []
   private var waitingSince: Int64 = 0

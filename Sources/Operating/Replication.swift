@@ -22,6 +22,8 @@ package final class Replication: Sendable {
     package var misfits = MisfitPolicies()
     /// What schema changes do at the target; nil: it depends on who created the table.
     package var ddl: DDLPolicy?
+    /// Bytes of rows a second that an audit may read, over both ends; nil: none.
+    package var auditBytesPerSecond: Int?
     package init() {}
   }
 
@@ -31,6 +33,8 @@ package final class Replication: Sendable {
   package let trail: TrailName
   package let captureProgress: CaptureProgress
   package let applyProgress = ApplyProgress()
+  /// Compares both ends while they follow; nil where none was asked for.
+  package let audit: Audit?
   private let options: Options
   private let stopSignal = StopSignal()
   private let drainSignal = StopSignal()
@@ -51,6 +55,11 @@ package final class Replication: Sendable {
     statePath = state ?? StateFolder.defaultPath(from: source, to: target)
     trail = TrailName(origin: "local", name: source.stem)
     captureProgress = CaptureProgress(notice: notice)
+    audit = options.auditBytesPerSecond.map { [source, target, statePath, stopSignal] rate in
+      Audit(
+        from: source, to: target, statePath: statePath, tables: options.tables, names: options.names,
+        bytesPerSecond: rate, stop: stopSignal)
+    }
   }
 
   private var folder: String { statePath + "/" + trail.description }
@@ -138,6 +147,9 @@ package final class Replication: Sendable {
       WorkerThread({ self.work { try self.capture() } }, finished: { self.end(ended) }),
       WorkerThread({ self.work { try self.apply() } }, finished: { self.end(ended) }),
     ]
+      + (audit.map { audit in
+        [WorkerThread({ audit.run { self.applyProgress.snapshot.isCaughtUp } })]
+      } ?? [])
   }
 
   package var isRunning: Bool { running.load(ordering: .acquiring) > 0 }

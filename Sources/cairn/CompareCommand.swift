@@ -16,16 +16,22 @@ struct CompareCommand: Command {
     Option("--tables", "PATTERN,...", "tables to compare, such as 'order*,!tmp_*' (default: all)"),
     Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
     Option.state,
+    Option("--repair", nil, "have the source send rows that differ again, through the trail, and look at them again"),
+    Option("--sql", nil, "print statements that make the target equal; the report goes to standard error"),
     Option("--limit", "N", "differences listed for each table (default 20); all are counted"),
     Option("--rate", "RATE", "bytes of rows a second, over both ends, such as 10MiB (default: no limit)"),
     Option.json,
   ]
   static let details = """
     Between databases that 'cairn replicate' keeps equal it tells differences from rows on their way, by the trail in the
-    state folder; it may run meanwhile, and both may be written to. Values are equal by the contract of their column ('cairn check'). Nothing is written to either database. Exits 0
-    when they are equal, 1 when there are differences, 75 when rows were still on their way and nothing else differs.
+    state folder; it may run meanwhile, and both may be written to. Values are equal by the contract of their column ('cairn check'). Nothing is written to either database, but the request of
+    --repair to the source. Exits 0
+    when they are equal (or all was mended), 1 when there are differences, 75 when rows were still on their way and
+    nothing else differs.
 
     example: cairn compare --from sqlite:shop.db --to sqlite:copy.db
+    example: cairn compare --from sqlite:shop.db --to sqlite:copy.db --repair
+    example: cairn compare --from sqlite:shop.db --to sqlite:copy.db --sql | sqlite3 copy.db
     example: cairn compare --from sqlite:shop.db --to postgresql://cairn@db.example/erp --tables 'item,order*'
     """
 
@@ -44,6 +50,7 @@ struct CompareCommand: Command {
       }
       options.names = names
     }
+    options.repairs = arguments.has("--repair")
     let limit = try limit(arguments)
     let rate = try arguments.value("--rate").map { text in
       guard let bytes = ByteRate(text) else {
@@ -56,10 +63,11 @@ struct CompareCommand: Command {
     let to = try DatabaseURL(arguments.required("--to"))
     let comparison = try Comparison(
       from: from, to: to, state: arguments.value("--state"), options: options, watch: watch)
-    let report = CompareReport(watch, isJSON: arguments.has("--json"), listed: limit)
+    let report = CompareReport(
+      watch, isJSON: arguments.has("--json"), listed: limit, sql: arguments.has("--sql") ? to.engine : nil)
     let summary = try report.follow { tell in try comparison.run(tell) }
     report.finish(summary)
-    if summary.differences > 0 { return 1 }
+    if summary.differences > summary.mended { return 1 }
     return summary.inFlight > 0 || summary.isStopped ? inFlightStatus : 0
   }
 

@@ -9,12 +9,17 @@ final class CompareReport {
   private let watch: CompareWatch
   private let isJSON: Bool
   private let listed: Int
+  /// Of the target, when statements are printed; the report then goes to standard error.
+  private let dialect: Engine?
+  private var sql = CompareSQL()
+  private var report: Int32 { dialect == nil ? 1 : 2 }
   private var told: [String: Int] = [:]
   private var isBarShown = false
   private let begun = Clock.monotonicMilliseconds
 
-  init(_ watch: CompareWatch, isJSON: Bool, listed: Int) {
-    (self.watch, self.isJSON, self.listed) = (watch, isJSON, listed)
+  init(_ watch: CompareWatch, isJSON: Bool, listed: Int, sql dialect: Engine?) {
+    (self.watch, self.isJSON, self.listed, self.dialect) = (watch, isJSON, listed, dialect)
+    if let dialect { for line in CompareSQL.prologue(dialect) { Terminal.print(line) } }
   }
 
   /// Runs `body`; a signal stops it at the next range, and the bar moves meanwhile.
@@ -44,7 +49,7 @@ final class CompareReport {
       _ = ticker.join()
       if isInteractive { Terminal.write("\r\u{1b}[K", to: 2) }
     }
-    return try body { event in self.tell(event) }
+    return try body { event in try self.tell(event) }
   }
 
   private static func showBar(_ now: CompareWatch.Snapshot, since begun: Int64) {
@@ -58,13 +63,20 @@ final class CompareReport {
 
   // MARK: What was found
 
-  private func tell(_ event: Comparison.Event) {
+  private func tell(_ event: Comparison.Event) throws {
     switch event {
     case .notice(let text):
       if isJSON { emit("notice", [("text", .text(text))]) } else { line("cairn: \(text)", to: 2) }
-    case .difference(let difference): tell(difference)
+    case .difference(let difference, let table):
+      tell(difference)
+      try tellSQL(difference, table)
     case .table(let result): tell(result)
     }
+  }
+
+  private func tellSQL(_ difference: Difference, _ table: ComparedTable?) throws {
+    guard dialect != nil else { return }
+    for line in try sql.statements(difference, table) { Terminal.print(line) }
   }
 
   private func tell(_ difference: Difference) {
@@ -103,7 +115,7 @@ final class CompareReport {
       case .columnMissing: "the target has no column \(difference.column)"
       case .columnExtra: "the source has no column \(difference.column)"
       }
-    line("\(difference.table): \(what)", to: 1)
+    line("\(difference.table): \(what)", to: report)
   }
 
   private func tell(_ result: Comparison.TableResult) {
@@ -113,7 +125,8 @@ final class CompareReport {
         [
           ("table", .text(result.name)), ("rows", .integer(Int64(result.rows))),
           ("missing", .integer(Int64(result.missing))), ("extra", .integer(Int64(result.extra))),
-          ("different", .integer(Int64(result.different))), ("in_flight", .integer(Int64(result.inFlight))),
+          ("different", .integer(Int64(result.different))), ("mended", .integer(Int64(result.mended))),
+          ("in_flight", .integer(Int64(result.inFlight))),
           ("milliseconds", .integer(result.milliseconds)),
         ])
     }
@@ -123,28 +136,32 @@ final class CompareReport {
       text += ", \(result.missing) missing, \(result.extra) extra, \(result.different) different"
       if result.differences > listed { text += " (\(listed) listed)" }
     }
+    if result.mended > 0 { text += ", \(result.mended) mended" }
     if result.inFlight > 0 { text += ", \(result.inFlight) still on their way" }
-    line(text, to: 1)
+    line(text, to: report)
   }
 
   func finish(_ summary: Comparison.Summary) {
+    if dialect != nil { Terminal.print("COMMIT;") }
     if isJSON {
       return emit(
         "summary",
         [
           ("equal", .bool(summary.differences == 0 && summary.inFlight == 0 && !summary.isStopped)),
           ("tables", .integer(Int64(summary.tables))), ("rows", .integer(Int64(summary.rows))),
-          ("differences", .integer(Int64(summary.differences))), ("in_flight", .integer(Int64(summary.inFlight))),
+          ("differences", .integer(Int64(summary.differences))), ("mended", .integer(Int64(summary.mended))),
+          ("in_flight", .integer(Int64(summary.inFlight))),
           ("stopped", .bool(summary.isStopped)), ("milliseconds", .integer(summary.milliseconds)),
         ])
     }
     let rate = summary.rows * 1000 / max(1, Int(summary.milliseconds))
     let took =
       "\(summary.tables) tables, \(summary.rows) rows in \(summary.milliseconds / 1000).\(summary.milliseconds % 1000 / 100) s, \(rate) rows/s"
-    if summary.isStopped { return line("stopped: \(took)", to: 1) }
-    if summary.differences == 0, summary.inFlight == 0 { return line("equal: \(took)", to: 1) }
+    if summary.isStopped { return line("stopped: \(took)", to: report) }
+    if summary.differences == 0, summary.inFlight == 0 { return line("equal: \(took)", to: report) }
     let flight = summary.inFlight > 0 ? ", \(summary.inFlight) rows still on their way" : ""
-    line("\(summary.differences) differences\(flight): \(took)", to: 1)
+    let mended = summary.mended > 0 ? ", \(summary.mended) mended" : ""
+    line("\(summary.differences) differences\(mended)\(flight): \(took)", to: report)
   }
 
   private func line(_ text: String, to descriptor: Int32) {
@@ -153,6 +170,6 @@ final class CompareReport {
   }
 
   private func emit(_ event: String, _ members: [(String, JSONObject.Value)]) {
-    Terminal.print(JSONObject([("event", .text(event))] + members).line)
+    Terminal.write(JSONObject([("event", .text(event))] + members).line + "\n", to: report)
   }
 }

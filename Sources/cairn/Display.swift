@@ -15,6 +15,8 @@ struct Display {
   private var lastRows: UInt64 = 0
   private var isFollowing = false
   private var noticesTold = 0
+  private var driftsTold = 0
+  private var roundsTold = 0
   private var waitingTold: [WaitingTable] = []
   private var lineIsOpen = false
 
@@ -136,10 +138,11 @@ struct Display {
     let lock =
       apply.isReconnecting
       ? ", waiting for the target's server" : apply.isWaitingForLock ? ", waiting for a lock on the target" : ""
+    let drift = driftsTold > 0 ? ", drift in \(driftsTold) tables" : ""
     let count = apply.waiting.count
     let waiting = count == 0 ? "" : count == 1 ? ", 1 table waits" : ", \(count) tables wait"
     return
-      "\(Int(rate)) rows/s, lag \(lagMilliseconds(apply)) ms, conflicts 0, \(apply.rows) rows in all\(waiting)\(lock)"
+      "\(Int(rate)) rows/s, lag \(lagMilliseconds(apply)) ms, conflicts 0, \(apply.rows) rows in all\(waiting)\(lock)\(drift)"
   }
 
   private mutating func show(_ text: String) {

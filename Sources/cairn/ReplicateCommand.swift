@@ -20,6 +20,7 @@ struct ReplicateCommand: Command {
     Option("--misfit", "stop|null|widen", "values that do not fit the target's column; also TABLE.COLUMN=POLICY,..."),
     Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
     Option.state,
+    Option("--audit", "RATE", "while following, compare both ends within so many bytes a second, such as 1MiB"),
     Option("--journal-rows", "N", "rows an SQLite source keeps for us before it drops them (default 5000000)"),
     Option.json,
   ]
@@ -69,6 +70,12 @@ struct ReplicateCommand: Command {
         throw arguments.usage("--names is '\(text)'", "allowed are fold and keep;")
       }
       options.names = names
+    }
+    if let text = arguments.value("--audit") {
+      guard let rate = ByteRate(text) else {
+        throw arguments.usage("--audit is '\(text)'", "bytes a second are allowed, such as 500KiB or 10MiB;")
+      }
+      options.auditBytesPerSecond = rate.bytesPerSecond
     }
     if let text = arguments.value("--journal-rows") {
       guard let rows = Int64(text), rows >= 1000 else {

@@ -115,8 +115,8 @@ extension FlightEnds {
     do {
       let row = try Self.connection(source).query(
         """
-        WITH p AS (SELECT lsn, xid, get_byte(data, 0) AS kind FROM pg_logical_slot_peek_binary_changes($1, NULL,
-          \(Self.slotChangesMax), 'proto_version', '1', 'publication_names', $1))
+        WITH p AS (SELECT lsn, xid, get_byte(data, 0) AS kind FROM pg_logical_slot_peek_binary_changes($1::text::name, NULL,
+          \(Self.slotChangesMax), 'proto_version', '1', 'publication_names', $1::text))
         SELECT count(*), count(*) FILTER (WHERE kind IN (68, 73, 84, 85)
           AND xid::text IN (SELECT xid::text FROM p WHERE kind = 67 AND lsn > $2::pg_lsn)) FROM p
         """, [slot, reached.description]

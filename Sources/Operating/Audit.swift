@@ -1,0 +1,90 @@
+import Changes
+import Comparing
+import Glibc
+import Mapping
+import Synchronization
+import SystemKit
+
+/// Compares both ends again and again, within a budget of bytes a second, while a replication follows: what drifts apart
+/// is told, never mended.
+package final class Audit: Sendable {
+  /// The first difference that was found in a table.
+  package struct Drift: Sendable {
+    package let table: String
+    package let kind: Difference.Kind
+    /// `id=5`; empty where it is not about a row.
+    package let key: String
+  }
+
+  package struct Round: Sendable {
+    package let rows: Int
+    package let differences: Int
+    package let milliseconds: Int64
+  }
+
+  package struct Snapshot: Sendable {
+    /// One for each table, in the order in which they were found.
+    package var drifts: [Drift] = []
+    package var rounds = 0
+    package var last: Round?
+    /// What kept the last round from its end.
+    package var problem: String?
+  }
+
+  /// Small databases are not read without end.
+  private static let pauseMilliseconds: Int32 = 60_000
+
+  private let state = Mutex(Snapshot())
+  private let source: DatabaseURL
+  private let target: DatabaseURL
+  private let statePath: String
+  private let tables: TablePatterns
+  private let names: NamePolicy
+  private let watch: CompareWatch
+
+  init(
+    from: DatabaseURL, to: DatabaseURL, statePath: String, tables: TablePatterns, names: NamePolicy,
+    bytesPerSecond: Int, stop: StopSignal
+  ) {
+    (source, target, self.statePath) = (from, to, statePath)
+    (self.tables, self.names) = (tables, names)
+    watch = CompareWatch(stop: stop, rate: RateLimit(bytesPerSecond: bytesPerSecond))
+  }
+
+  package var snapshot: Snapshot { state.withLock { $0 } }
+
+  /// Runs until it is stopped; `isReady` says that the target follows.
+  func run(isReady: () -> Bool) {
+    // Of this thread, and of those that it starts.
+    _ = setpriority(PRIO_PROCESS, 0, 10)
+    while !watch.stop.wait(milliseconds: 1000) {
+      guard isReady() else { continue }
+      do { try round() } catch {
+        // Replication goes on; whatever ails an end is its to tell.
+        let problem = "\(error)"
+        state.withLock { $0.problem = problem }
+      }
+      if watch.stop.wait(milliseconds: Self.pauseMilliseconds) { return }
+    }
+  }
+
+  private func round() throws {
+    var options = Comparison.Options()
+    (options.tables, options.names) = (tables, names)
+    let comparison = try Comparison(from: source, to: target, state: statePath, options: options, watch: watch)
+    let summary = try comparison.run { event in
+      guard case .difference(let difference, _) = event else { return }
+      let key = difference.key.map { "\($0.name)=\($0.value.shown)" }.joined(separator: ", ")
+      let drift = Drift(table: difference.table, kind: difference.kind, key: difference.column + key)
+      state.withLock { state in
+        if !state.drifts.contains(where: { $0.table == drift.table }) { state.drifts.append(drift) }
+      }
+    }
+    guard !summary.isStopped else { return }
+    state.withLock { state in
+      state.rounds += 1
+      state.problem = nil
+      state.last = Round(rows: summary.rows, differences: summary.differences, milliseconds: summary.milliseconds)
+    }
+  }
+}
