@@ -56,7 +56,7 @@ package final class Audit: Sendable {
   /// Runs until it is stopped; `isReady` says that the target follows.
   func run(isReady: () -> Bool) {
     // Of this thread, and of those that it starts.
-    _ = setpriority(PRIO_PROCESS, 0, 10)
+    _ = setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)
     while !watch.stop.wait(milliseconds: 1000) {
       guard isReady() else { continue }
       do { try round() } catch {
