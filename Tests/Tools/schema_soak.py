@@ -84,10 +84,10 @@ class Cairn:
             say(event="hangs", what="cairn does not end within 60 s of SIGTERM")
             self.kill()
 
-    def once(self):
+    def once(self, *more):
         """Status and output of a run that applies all there is."""
         try:
-            done = subprocess.run(self.command("--once"), capture_output=True, text=True, errors="replace", timeout=self.args.timeout)
+            done = subprocess.run(self.command("--once", *more), capture_output=True, text=True, errors="replace", timeout=self.args.timeout)
         except subprocess.TimeoutExpired as error:
             return 124, "--once did not end within %d s: %s" % (self.args.timeout, (error.stderr or b"")[-1000:])
         return done.returncode, done.stdout + done.stderr
@@ -119,6 +119,7 @@ class Soak:
         self.may_stop = set()
         self.counts = collections.Counter()
         self.errors = []
+        self.ends = collections.Counter()
 
     def path(self, name):
         return os.path.join(self.folder, name + ".db")
@@ -148,17 +149,23 @@ class Soak:
             raise SystemExit("cannot make the tables: " + out)
 
     def look(self):
-        """Notices an end of cairn by itself, and starts it again."""
+        """Notices an end of cairn by itself, and starts it again; what ends it three times is copied anew."""
         if self.cairn.child.poll() is None:
-            return True
+            return
         text = self.cairn.said()
         found = ERROR.search(text)
-        say(event="ended", status=self.cairn.child.returncode, what=found.group(0) if found else text[-600:])
-        self.errors.append("ended: " + (found.group(0) if found else text[-300:]))
+        what = found.group(0) if found else text[-300:]
+        self.ends[what] += 1
+        if self.ends[what] == 1:
+            say(event="ended", status=self.cairn.child.returncode, what=what)
+            self.errors.append("ended: " + what)
         self.counts["ended"] += 1
+        if self.ends[what] == 3:
+            status, text = self.cairn.once("--existing", "overwrite")
+            say(event="copied anew", status=status, what=text[-600:] if status else "")
+            self.counts["copied anew"] += 1
         self.cairn.start()
         self.cairn.wait_for('"copied"', 5)
-        return False
 
     def one(self, number, step):
         prefix = "r%d_" % number
@@ -215,7 +222,7 @@ class Soak:
                 self.one(number, step)
                 if self.args.check_every and (index + 1) % self.args.check_every == 0 and not self.check():
                     return self.finish(begun, {})
-                if self.counts["ended"] > 8:
+                if self.counts["ended"] > 30:
                     return self.finish(begun, {})
         self.check()
         return self.finish(begun, self.different)
