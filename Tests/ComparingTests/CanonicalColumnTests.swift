@@ -4,7 +4,8 @@ import Testing
 
 struct CanonicalColumnTests {
   private func form(_ column: CanonicalColumn, _ value: Value, _ side: CanonicalColumn.Side) -> [UInt8] {
-    var (bytes, scratch) = (ByteWriter(), ByteWriter())
+    var bytes = ByteWriter()
+    var scratch = ByteWriter()
     value.withView { column.append($0, of: side, to: &bytes, scratch: &scratch) }
     return Array(bytes.bytes)
   }
