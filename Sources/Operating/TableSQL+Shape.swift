@@ -41,28 +41,20 @@ extension TableSQL {
 
   /// Gives the table the shape of `new`, with its rows. Where a refresh follows, rows that do not fit may be left out.
   ///
-  /// `indexes` are those of the table that are still its own, by name.
-  func reshape(to new: TableSQL, isRefreshed: Bool, indexes: [String]) -> [String] {
+  /// `indexes` are those of the table that are still its own, by name; `origins` which column each was before.
+  func reshape(to new: TableSQL, isRefreshed: Bool, indexes: [String], origins: [Int?]?) -> [String] {
     switch dialect {
-    case .sqlite: return rename(to: new) + reshapeSQLite(new, isRefreshed, indexes)
-    case .postgres: return rename(to: new) + reshapePostgres(new, isRefreshed)
+    case .sqlite: return rename(to: new) + reshapeSQLite(new, isRefreshed, indexes, origins)
+    case .postgres: return rename(to: new) + reshapePostgres(new, isRefreshed, origins)
     }
   }
 
   // MARK: What stays
 
-  /// Whether a row of one shape is, value by value, a row of the other.
-  private func hasEqualValues(_ after: TableSchema) -> Bool {
-    schema.columns.count == after.columns.count
-      && zip(schema.columns, after.columns).allSatisfy { $0.declaredType == $1.declaredType }
-  }
-
-  /// Columns, before and after, that are the same: by place when only names changed, otherwise by name.
-  private func kept(_ after: TableSchema) -> [(before: Int, after: Int)] {
-    if hasEqualValues(after) { return schema.columns.indices.map { ($0, $0) } }
-    let old = Dictionary(schema.columns.enumerated().map { ($1.name.lowercased(), $0) }) { first, _ in first }
-    return after.columns.indices.compactMap { index in
-      old[after.columns[index].name.lowercased()].map { ($0, index) }
+  /// Columns, before and after, that are the same.
+  private func kept(_ after: TableSchema, _ origins: [Int?]?) -> [(before: Int, after: Int)] {
+    TableDifference(schema, after, origins: origins).origins.enumerated().compactMap { new, old in
+      old.map { ($0, new) }
     }
   }
 
@@ -82,7 +74,8 @@ extension TableSQL {
     return head + (hasClause ? "" : " IF NOT EXISTS") + tail + ";"
   }
 
-  private func reshapeSQLite(_ new: TableSQL, _ isRefreshed: Bool, _ indexes: [String]) -> [String] {
+  private func reshapeSQLite(_ new: TableSQL, _ isRefreshed: Bool, _ indexes: [String], _ origins: [Int?]?) -> [String]
+  {
     let after = new.schema
     let own = schema.objects.filter { indexes.contains($0.name) }
     func drops(_ objects: [TableSchema.Object]) -> [String] {
@@ -97,7 +90,7 @@ extension TableSQL {
     // With the legacy rules, references of other tables to this one stay as they are.
     var lines = ["PRAGMA legacy_alter_table = ON;", "ALTER TABLE \(new.name) RENAME TO \(Self.aside);"]
     lines += ["PRAGMA legacy_alter_table = OFF;"] + drops(own) + [new.sqliteTable] + creates
-    let pairs = kept(after)
+    let pairs = kept(after, origins)
     if !pairs.isEmpty {
       lines.append(
         "INSERT\(isRefreshed ? " OR IGNORE" : "") INTO \(new.name) "
@@ -121,9 +114,9 @@ extension TableSQL {
     return lines.map(\.sqlComment)
   }
 
-  private func reshapePostgres(_ new: TableSQL, _ isRefreshed: Bool) -> [String] {
+  private func reshapePostgres(_ new: TableSQL, _ isRefreshed: Bool, _ origins: [Int?]?) -> [String] {
     let after = new.schema
-    let pairs = kept(after)
+    let pairs = kept(after, origins)
     let isSameKey =
       schema.flags.intersection([.nullableKey, .wholeRow]) == after.flags.intersection([.nullableKey, .wholeRow])
       && schema.key.count == after.key.count

@@ -175,7 +175,9 @@ package struct TrailSQL {
       var lines = ensured(before)
       let own = before.schema.objects.map(\.name).filter { indexOwners[$0.lowercased()] == name }
       lines += freed(after.schema, from: name)
-      lines += before.reshape(to: after, isRefreshed: ddl.isRefreshed, indexes: own)
+      lines += before.reshape(
+        to: after, isRefreshed: ddl.isRefreshed, indexes: own,
+        origins: ddl.origins(from: before.source, to: after.source))
       move(before.schema, after.schema)
       return lines
     default: return []

@@ -131,3 +131,87 @@ import Testing
     #expect(try made.rows("SELECT * FROM t") == [[5], [5]])
   }
 }
+
+extension ShapeTests {
+  private func shape(_ name: String) -> TableSchema {
+    TableSchema(
+      epoch: 2, engine: .sqlite, name: name,
+      columns: [.init(name: "id", declaredType: "INTEGER", keyOrdinal: 1, collation: "BINARY"), .init(name: "v")],
+      createText: "CREATE TABLE \"\(name)\"(id INTEGER PRIMARY KEY, v)")
+  }
+
+  @Test func `two tables that take each other's names keep their rows`() throws {
+    let made = try Handmade(TempFolder())
+    for name in ["a", "b"] {
+      try made.begin("CREATE TABLE \(name)(id INTEGER PRIMARY KEY, v)", name, [[1, .text(name)]])
+    }
+    try made.transaction {
+      try made.reshape("a", shape("cairn_moving_1"), as: .rename, to: "cairn_moving_1")
+      try made.reshape("b", shape("cairn_moving_2"), as: .rename, to: "cairn_moving_2")
+      try made.reshape("cairn_moving_1", shape("b"), as: .rename, to: "b")
+      try made.reshape("cairn_moving_2", shape("a"), as: .rename, to: "a")
+      try made.insert("a", [2, "a"])
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT v FROM a") == [["b"], ["a"]])
+    #expect(try made.rows("SELECT v FROM b") == [["a"]])
+  }
+
+  @Test func `a change that would break a view or a trigger of the target waits`() throws {
+    for object in [
+      "CREATE VIEW mine AS SELECT a FROM t", "CREATE TRIGGER mine AFTER INSERT ON u BEGIN UPDATE t SET a = new.id; END",
+    ] {
+      let made = try started(isOwn: false)
+      try made.begin("CREATE TABLE u(id INTEGER PRIMARY KEY)", "u", [])
+      try made.run(object)
+      try made.transaction { try made.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY)") }
+      let error = try #require(failure { try made.replay() })
+      #expect(error.code == .schemaStopped && error.message.contains(" mine "), "\(error.message)")
+      try made.run(object.contains("VIEW") ? "DROP VIEW mine" : "DROP TRIGGER mine")
+      try made.replay()
+      #expect(try made.rows("SELECT * FROM t") == [[1], [2]])
+    }
+  }
+
+  @Test func `a rebuild that would alter a value waits`() throws {
+    for (value, type) in [("5", "INTEGER"), (.real(-0.0), "REAL"), (5, "TEXT")] as [(Value, String)] {
+      let made = try Handmade(TempFolder())
+      try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, a)", "t", [[1, value], [2, .blob([1])]])
+      try made.transaction { try made.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a \(type))") }
+      let error = try #require(failure { try made.replay() })
+      #expect(error.message.contains("values of column a would be altered"), "\(error.message)")
+      #expect(try made.rows("SELECT a FROM t") == [[value], [.blob([1])]])
+      try made.run("DELETE FROM t WHERE id = 1")
+      try made.replay()
+      #expect(try made.rows("SELECT type FROM pragma_table_info('t') WHERE name = 'a'") == [[.text(type)]])
+    }
+  }
+
+  @Test func `columns and indexes that only the target has survive a rebuild`() throws {
+    let made = try started(isOwn: false)
+    try made.run("ALTER TABLE t ADD COLUMN own DEFAULT 'o'; CREATE INDEX mine ON t(own)")
+    try made.transaction { try made.reshape("t", "CREATE TABLE t(a NOT NULL, id INTEGER PRIMARY KEY)") }
+    try made.replay()
+    #expect(try made.rows("SELECT id, a, own FROM t") == [[1, 1, "o"], [2, 2, "o"]])
+    #expect(try made.rows("SELECT tbl_name FROM sqlite_master WHERE name = 'mine'") == [["t"]])
+  }
+
+  @Test func `the text of the table is the source's after every change`() throws {
+    let made = try started(isOwn: false)
+    let steps = [
+      "ALTER TABLE t ADD COLUMN b INT DEFAULT 5", "ALTER TABLE t RENAME COLUMN a TO \"A b\"",
+      "ALTER TABLE t ADD COLUMN c REFERENCES t(id)", "ALTER TABLE t DROP COLUMN b",
+      "ALTER TABLE t RENAME COLUMN c TO d",
+    ]
+    let source = try Database(path: ":memory:", mode: .create)
+    try source.execute(Self.before)
+    for step in steps {
+      try source.execute(step)
+      let text = try #require(try source.text("SELECT sql FROM sqlite_master WHERE name = 't'"))
+      try made.transaction { try made.reshape("t", text) }
+      try made.replay()
+      #expect(try made.rows("SELECT sql FROM sqlite_master WHERE name = 't'") == [[.text(text)]])
+    }
+    #expect(try made.rows("SELECT id, \"A b\", d FROM t") == [[1, 1, .null], [2, 2, .null]])
+  }
+}

@@ -27,7 +27,7 @@ struct End {
   let url: String
 }
 
-/// A source and a target of which at least one is PostgreSQL, the programs that work on them, and nothing left behind.
+/// A source and a target, each of either engine, the programs that work on them, and nothing left behind.
 final class PairBench {
   let bench: Bench
   let server: PostgresServer
@@ -35,7 +35,11 @@ final class PairBench {
   let to: End
   private var databases: [String]
 
-  init(_ pair: Pair, _ server: PostgresServer? = nil) throws {
+  convenience init(_ pair: Pair, _ server: PostgresServer? = nil) throws {
+    try self.init(fromPostgres: pair != .sqliteToPostgres, toPostgres: pair != .postgresToSQLite, server)
+  }
+
+  init(fromPostgres: Bool, toPostgres: Bool, _ server: PostgresServer? = nil) throws {
     bench = try Bench()
     let server = try server ?? PostgresServer.shared
     let id = UUID().uuidString.prefix(8).lowercased()
@@ -45,8 +49,8 @@ final class PairBench {
       return End(name: database, isPostgres: true, url: try server.createDatabase(database))
     }
     self.server = server
-    from = try end(pair != .sqliteToPostgres, "source")
-    to = try end(pair != .postgresToSQLite, "target")
+    from = try end(fromPostgres, "source")
+    to = try end(toPostgres, "target")
     databases = [from, to].filter(\.isPostgres).map(\.name)
   }
 

@@ -36,7 +36,6 @@ package final class SQLiteApply {
     checkpoint = stored?.checkpoint
     number = stored?.number ?? 0
     replay = try SQLiteReplay(target, trail: folder, at: checkpoint, number: number)
-    tellWaiting()
   }
 
   // MARK: The loop
@@ -49,6 +48,7 @@ package final class SQLiteApply {
         // Asked before the trail is read: what was appended before `drain` was set is still found.
         let isLast = drain.isSet
         let isMoved = try tryLanes(stop)
+        tellWaiting()
         if try step(stop) || isMoved { continue }
         progress.update { $0.isCaughtUp = true }
         if isLast {

@@ -42,7 +42,7 @@ extension SQLiteReplay {
     do {
       try checkFree(names)
       try make(ddl)
-    } catch let error as CairnError where error.code == .schemaStopped {
+    } catch let error as CairnError where [.schemaStopped, .tableRefused].contains(error.code) {
       let source = try schema(ddl.before == 0 ? ddl.after : ddl.before)
       throw Refusal(table: arrival(ddl, names), name: source.fullName, error: error)
     }
@@ -132,8 +132,9 @@ extension SQLiteReplay {
     }
     let known = before.flatMap { target.tables[key($0.target.name)] }
     var change = TargetShape.Change(
-      before: before, after: after, origins: ddl.origins, isRefreshed: ddl.isRefreshed,
+      before: before, after: after, isRefreshed: ddl.isRefreshed, isRename: ddl.action == .rename,
       isCreated: known?.isCreated ?? false)
+    if let before, let after { change.origins = ddl.origins(from: before.source, to: after.source) }
     change.policy = options.policy(isCreated: change.isCreated)
     switch (ddl.action, before, after) {
     case (.create, _, let after?): try create(after)

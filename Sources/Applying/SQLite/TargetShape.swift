@@ -16,11 +16,15 @@ struct TargetShape {
     var after: TableMapping?
     var origins: [Int?]?
     var isRefreshed = false
+    /// Nothing but the name, and perhaps indexes: the statement that creates the table need not be the one after.
+    var isRename = false
     /// Cairn created the target's table.
     var isCreated = false
     var policy = DDLPolicy.follow
 
     var name: String { (before ?? after)?.target.name ?? "" }
+    /// Out of the way of another table that takes its name, until it gets the next one.
+    var isMovingAside: Bool { after?.target.name.hasPrefix("cairn_moving_") ?? false }
   }
 
   /// The table as the target has it; nil when there is none.
@@ -85,7 +89,7 @@ struct TargetShape {
     switch change.policy {
     case .stop:
       let isRenamed = try was.lowercased() == now.lowercased() || (!exists(was) && exists(now))
-      guard isRenamed, (try? check(after, change)) != nil else {
+      guard isRenamed, change.isMovingAside || (try? check(after, change)) != nil else {
         throw refusal(change).error(notMade(change), table: was)
       }
     case .ignore:
@@ -93,7 +97,7 @@ struct TargetShape {
       guard try exists(now), try was.lowercased() == now.lowercased() || !exists(was) else {
         throw refusal(change).error("--ddl ignore leaves its name as it is", table: was)
       }
-      try check(after, change)
+      if !change.isMovingAside { try check(after, change) }
     case .follow:
       let difference = TableDifference(before.target, after.target, origins: change.origins)
       try keepingDependents(change) { try follow(difference, change) }
@@ -116,6 +120,7 @@ struct TargetShape {
     guard try !exists(was) || was.lowercased() == now.lowercased() else {
       throw refusal(change).error("the target has a table \(now) already", table: was)
     }
+    if change.isMovingAside { return }
     try checkDefaults(difference, change)
     try alter(difference, change)
     if !change.isCreated { try check(after, change) }
@@ -152,7 +157,8 @@ struct TargetShape {
     let isOwn = change.isCreated || change.before == nil
     let alteration = SQLiteAlteration(
       difference, there: found.schema, triggers: triggers.map { .init(name: $0[0].string, text: $0[1].string) },
-      isOwn: isOwn, keepsText: isOwn && change.after?.source.engine == .sqlite, isRefreshed: change.isRefreshed)
+      isOwn: isOwn, keepsText: isOwn && !change.isRename && change.after?.source.engine == .sqlite,
+      isRefreshed: change.isRefreshed)
     if alteration.keepsText, found.schema.createText == difference.after.createText {
       return try run(indexes: alteration, change)
     }
@@ -179,7 +185,7 @@ struct TargetShape {
 
   private func rebuild(_ alteration: SQLiteAlteration, _ change: Change) throws {
     let doubtful = change.isRefreshed ? [] : alteredAffinities(alteration)
-    let counts = try doubtful.map { try storage(alteration.there.name, $0.old) }
+    let counts = try doubtful.map { try storage(alteration.there.name, $0.old, isBefore: $0.isReal) }
     for statement in alteration.rebuild {
       let isTrigger = alteration.triggers.contains { $0.text == statement }
       do {
@@ -197,7 +203,7 @@ struct TargetShape {
       }
     }
     for (columns, before) in zip(doubtful, counts) {
-      let after = try storage(alteration.difference.after.name, columns.new)
+      let after = try storage(alteration.difference.after.name, columns.new, isBefore: false)
       guard before == after else {
         throw refusal(change).error(
           "values of column \(columns.new) would be altered by its new type, and no copy of the rows follows",
@@ -207,22 +213,22 @@ struct TargetShape {
   }
 
   /// Columns under another affinity: SQLite converts what is copied into them.
-  private func alteredAffinities(_ alteration: SQLiteAlteration) -> [(new: String, old: String)] {
+  private func alteredAffinities(_ alteration: SQLiteAlteration) -> [(new: String, old: String, isReal: Bool)] {
     let (there, after) = (alteration.there, alteration.difference.after)
-    return alteration.kept.filter { pair in
-      let old = there.columns.first { $0.name.lowercased() == pair.old.lowercased() }
-      let new = after.columns.first { $0.name == pair.new }
-      return new.map { $0.affinity != old?.affinity } ?? false
+    return alteration.kept.compactMap { pair in
+      let old = there.columns.first { $0.name.lowercased() == pair.old.lowercased() }?.affinity
+      guard let new = after.columns.first(where: { $0.name == pair.new })?.affinity, new != old else { return nil }
+      return (pair.new, pair.old, new == "REAL")
     }
   }
 
-  /// How many values of each storage class a column has, and of -0.0, which REAL does not keep. Every conversion by an
-  /// affinity moves values from one class to another in one direction.
-  private func storage(_ table: String, _ column: String) throws -> [[Value]] {
+  /// How many values of each storage class a column has. Every conversion by an affinity moves values from one class to
+  /// another in one direction. Of zeros, which may be -0.0, REAL keeps no sign: `isBefore` counts them for another class.
+  private func storage(_ table: String, _ column: String, isBefore: Bool) throws -> [[Value]] {
     let name = column.quotedName
     return try database.query(
       """
-      SELECT typeof(\(name)), typeof(\(name)) = 'real' AND \(name) = 0 AND CAST(\(name) AS TEXT) LIKE '-%', count(*)
+      SELECT typeof(\(name)), \(isBefore ? "typeof(\(name)) = 'real' AND \(name) = 0" : "0"), count(*)
       FROM \(table.quotedName) GROUP BY 1, 2 ORDER BY 1, 2
       """)
   }
