@@ -9,7 +9,8 @@ order, the steps of schema_changes.py or schema_changes_pg.py, each with its liv
 more to do, and compare.py, compare_engines.py and compare_schemas.py judge.
 
 A table may wait with `schema-stopped` for a step that declares so (`stop` in its line); then the statement that cairn
-prints is run at the target, and cairn once more. Every other end of cairn by itself is told as `ended`.
+prints is run at the target, and cairn once more. With --ddl-stop every change waits so, and every statement must be
+right. Every other end of cairn by itself is told as `ended`.
 
 Prints a line per event, and a summary as JSON. Exit status: 0 all equal and nothing else seen, 1 something else, 2
 usage.
@@ -120,6 +121,7 @@ class Soak:
         self.counts = collections.Counter()
         self.errors = []
         self.ends = collections.Counter()
+        self.run_statements = set()
 
     def path(self, name):
         return os.path.join(self.folder, name + ".db")
@@ -212,6 +214,10 @@ class Soak:
         if not self.cairn.wait_for('"copied"', 120):
             say(event="ended", what=self.cairn.said()[-1500:])
             return 1
+        if self.args.ddl_stop:
+            self.cairn.stop()
+            self.args.option += ["--ddl", "stop"]
+            self.cairn.start()
         left = self.args.count
         for number in range(rounds):
             if number:
@@ -231,14 +237,19 @@ class Soak:
         """Stops, drains, compares, and starts again."""
         self.cairn.stop()
         self.different = collections.defaultdict(list)
-        for attempt in range(30):
-            status, text = self.cairn.once()
-            found = ERROR.search(text)
+        for attempt in range(80):
+            status, text = self.cairn.once("--json")
             if status == 0:
                 break
-            say(event="once", status=status, what=text[-3000:])
-            if not found or found.group(1) != "schema-stopped" or not self.mend(text):
-                self.errors.append("--once: status %d: %s" % (status, found.group(0) if found else text[-300:]))
+            events = [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+            last = next((e for e in events if e["event"] == "error"), {})
+            what = "[%s]: %s" % (last.get("code"), last.get("message", text[-1000:]))
+            # Told at the start are all that waited before; in the error are those that still do.
+            names = last.get("table", "").split(", ")
+            waiting = list({e["table"]: e for e in events if e["event"] == "waiting" and e["table"] in names}.values())
+            if last.get("code") != "schema-stopped" or not self.mend(waiting):
+                say(event="once", status=status, what=what, hint=last.get("hint"))
+                self.errors.append("--once: status %d: %s" % (status, what))
                 self.counts["once failed"] += 1
                 break
         self.compare()
@@ -248,31 +259,39 @@ class Soak:
             self.cairn.start()
         return not self.different and not self.counts["once failed"]
 
-    def mend(self, text):
-        """Runs the statement that a table waits for; only where its step said that it may wait."""
-        waits = re.findall(r"table (\S+) waits", text)
-        statements = re.findall(r"((?:ALTER|CREATE|DROP|UPDATE|DELETE|INSERT) [^\n]*;)", text)
-        for table in waits:
+    def mend(self, waiting):
+        """Runs the statements that tables wait for; only where the step said that it may wait."""
+        mended = 0
+        for event in waiting:
+            table, (first, *lines) = event["table"], event["hint"].split("\n")
             self.counts["waited"] += 1
-            if not any((self.owner(table) in step) for step in self.may_stop):
-                self.errors.append("%s waits, though %s can be translated" % (table, self.owner(table)))
-        if not statements:
-            self.errors.append("no statement is printed: " + text[-300:])
-            return False
-        try:
-            if self.engines[1] == "pg":
-                with libpq.Connection(self.target) as db:
-                    for statement in statements:
-                        db.run(statement)
-            else:
-                db = sqlite3.connect(self.path("target"))
-                for statement in statements:
-                    db.executescript(statement)
+            if not self.args.ddl_stop and not any(self.owner(table) in step for step in self.may_stop):
+                self.errors.append("%s waits, though %s can be translated: %s" % (table, self.owner(table), event["message"]))
+            statements = "\n".join(lines).strip()
+            if (table, statements) in self.run_statements or not statements:
+                what = "is not enough" if statements else "is missing"
+                say(event="statement", table=table, step=self.owner(table), what="the statement " + what, waits=event)
+                self.errors.append("%s: the statement %s: %s" % (table, what, statements or event["message"]))
+                continue
+            self.run_statements.add((table, statements))
+            try:
+                self.run_at_target(statements)
+                mended += 1
+            except (libpq.Error, sqlite3.Error) as error:
+                say(event="statement", table=table, step=self.owner(table), what="fails: %s" % error, waits=event)
+                self.errors.append("%s: the statement fails: %s: %s" % (table, statements, error))
+        return mended > 0
+
+    def run_at_target(self, statements):
+        if self.engines[1] == "pg":
+            with libpq.Connection(self.target) as db:
+                db.run(statements)
+        else:
+            db = sqlite3.connect(self.path("target"), isolation_level=None)
+            try:
+                db.executescript(statements)
+            finally:
                 db.close()
-        except (libpq.Error, sqlite3.Error) as error:
-            self.errors.append("the printed statement fails: %s: %s" % (statements, error))
-            return False
-        return True
 
     def compare(self):
         a, b = compare_engines.open_side("A", self.source), compare_engines.open_side("B", self.target)
@@ -316,6 +335,8 @@ def main():
     parser.add_argument("--count", type=int, default=200, help="schema changes (default 200)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--kill", action="store_true", help="kill -9 in the middle of each step")
+    parser.add_argument("--ddl-stop", action="store_true",
+                        help="replicate with --ddl stop: each change waits for the printed statement, which must be right")
     parser.add_argument("--fast", action="store_true", help="no long pauses after a change")
     parser.add_argument("--only", metavar="STEP,...", help="only these steps")
     parser.add_argument("--skip", metavar="STEP,...", help="not these steps")
