@@ -190,17 +190,14 @@ package struct CanonicalColumn: Sendable {
       return [.exact(Array(written.bytes))]
     case .toPostgres:
       guard case .exact(let bytes) = value else { return [value] }
-      let text = Value.text(bytes)
-      guard
-        let converted = bytes.withUnsafeBytes({ raw -> Value? in
-          var scratch = ByteWriter(capacity: raw.count)
-          return try? stored.convert(.exact(raw), scratch: &scratch).value
-        })
-      else { return [text] }
-      let number = bytes.withUnsafeBytes { raw in
-        DecimalText.integer(raw).map(Value.integer) ?? DecimalText.double(raw).map(Value.real)
+      return bytes.withUnsafeBytes { raw in
+        var scratch = ByteWriter(capacity: max(16, raw.count))
+        guard let converted = try? stored.convert(.exact(raw), scratch: &scratch).value else { return [] }
+        guard case .text = converted else { return [converted] }
+        // A number without its column's affinity, or as SQLite has an exact one.
+        let number = DecimalText.integer(raw).map(Value.integer) ?? DecimalText.double(raw).map(Value.real)
+        return [converted] + (number.map { [$0] } ?? [])
       }
-      return Array(Set([converted, text] + (number.map { [$0] } ?? [])))
     }
   }
 }
