@@ -28,7 +28,7 @@ extension Scenarios {
     }
 
     private func twoFiles(_ bench: Bench) throws {
-      try bench.sqlite(
+      _ = try bench.sqlite(
         "source.db",
         "PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); CREATE TABLE loose(a, b); "
           + "INSERT INTO t SELECT value, 'row ' || value FROM generate_series(1, 500); INSERT INTO loose SELECT value % 7, value % 3 FROM generate_series(1, 90)"
@@ -48,14 +48,14 @@ extension Scenarios {
       defer { bench.killAll() }
       try twoFiles(bench)
       #expect(try compare(bench).status == 0)
-      try bench.sqlite(
+      _ = try bench.sqlite(
         "target.db",
         "UPDATE t SET v = CAST(v AS BLOB) WHERE id = 3; DELETE FROM t WHERE id > 490; INSERT INTO t VALUES (-1, NULL); "
           + "DELETE FROM loose WHERE rowid = 5; INSERT INTO loose VALUES ('1', 1)")
       let found = try compare(bench, ["--sql"])
       #expect(found.status == 1)
       #expect(found.errors.contains("different id=3"))
-      try bench.sqlite("target.db", found.output)
+      _ = try bench.sqlite("target.db", found.output)
       let again = try compare(bench)
       #expect(again.status == 0, "\(again.output)")
       #expect(try bench.differences() == "")
@@ -65,11 +65,11 @@ extension Scenarios {
       let bench = try Bench()
       defer { bench.killAll() }
       try twoFiles(bench)
-      try bench.sqlite("source.db", "UPDATE t SET v = 'later' WHERE id = 7; INSERT INTO loose VALUES (100, 100)")
+      _ = try bench.sqlite("source.db", "UPDATE t SET v = 'later' WHERE id = 7; INSERT INTO loose VALUES (100, 100)")
       let outcome = try compare(bench)
       #expect(outcome.status == 75, "\(outcome.output)")
       #expect(outcome.output.contains("still on their way"))
-      try bench.sqlite("target.db", "UPDATE t SET v = 'other' WHERE id = 8")
+      _ = try bench.sqlite("target.db", "UPDATE t SET v = 'other' WHERE id = 8")
       let mixed = try compare(bench)
       #expect(mixed.status == 1)
       #expect(mixed.output.contains("different id=8"))
@@ -101,8 +101,8 @@ extension Scenarios {
     @Test func `tables and columns that one end lacks are told`() throws {
       let bench = try Bench()
       defer { bench.killAll() }
-      try bench.sqlite("source.db", "CREATE TABLE a(x INTEGER PRIMARY KEY, y); CREATE TABLE b(x)")
-      try bench.sqlite("target.db", "CREATE TABLE a(x INTEGER PRIMARY KEY, z); CREATE TABLE c(x)")
+      _ = try bench.sqlite("source.db", "CREATE TABLE a(x INTEGER PRIMARY KEY, y); CREATE TABLE b(x)")
+      _ = try bench.sqlite("target.db", "CREATE TABLE a(x INTEGER PRIMARY KEY, z); CREATE TABLE c(x)")
       let outcome = try bench.run(
         Bench.cairn, ["compare", "--from", "sqlite:source.db", "--to", "sqlite:target.db"], seconds: 60)
       #expect(outcome.status == 1)
