@@ -181,93 +181,6 @@ struct TargetShape {
     try rebuild(alteration, change)
   }
 
-  // MARK: Rebuild
-
-  private func rebuild(_ alteration: SQLiteAlteration, _ change: Change) throws {
-    let doubtful = change.isRefreshed ? [] : alteredAffinities(alteration)
-    let counts = try doubtful.map { try storage(alteration.there.name, $0.old, isBefore: $0.isReal) }
-    for statement in alteration.rebuild {
-      let isTrigger = alteration.triggers.contains { $0.text == statement }
-      do {
-        try database.execute(statement)
-      } catch let error as SQLiteError where error.isSchemaRefusal || error.isConstraint || error.isMismatch {
-        try? database.execute("PRAGMA legacy_alter_table = OFF")
-        // The rows come again.
-        if change.isRefreshed, statement == alteration.copy { continue }
-        if change.isRefreshed, alteration.difference.after.objects.contains(where: { $0.text == statement }) {
-          try create(index: statement, change)
-          continue
-        }
-        if isTrigger, statement.contains("cairn_") { continue }
-        throw refused(change, error)
-      }
-    }
-    for (columns, before) in zip(doubtful, counts) {
-      let after = try storage(alteration.difference.after.name, columns.new, isBefore: false)
-      guard before == after else {
-        throw refusal(change).error(
-          "values of column \(columns.new) would be altered by its new type, and no copy of the rows follows",
-          table: change.name)
-      }
-    }
-  }
-
-  /// Columns under another affinity: SQLite converts what is copied into them.
-  private func alteredAffinities(_ alteration: SQLiteAlteration) -> [(new: String, old: String, isReal: Bool)] {
-    let (there, after) = (alteration.there, alteration.difference.after)
-    return alteration.kept.compactMap { pair in
-      let old = there.columns.first { $0.name.lowercased() == pair.old.lowercased() }?.affinity
-      guard let new = after.columns.first(where: { $0.name == pair.new })?.affinity, new != old else { return nil }
-      return (pair.new, pair.old, new == "REAL")
-    }
-  }
-
-  /// How many values of each storage class a column has. Every conversion by an affinity moves values from one class to
-  /// another in one direction. Of zeros, which may be -0.0, REAL keeps no sign: `isBefore` counts them for another class.
-  private func storage(_ table: String, _ column: String, isBefore: Bool) throws -> [[Value]] {
-    let name = column.quotedName
-    return try database.query(
-      """
-      SELECT typeof(\(name)), \(isBefore ? "typeof(\(name)) = 'real' AND \(name) = 0" : "0"), count(*)
-      FROM \(table.quotedName) GROUP BY 1, 2 ORDER BY 1, 2
-      """)
-  }
-
-  // MARK: Indexes
-
-  private func run(indexes alteration: SQLiteAlteration, _ change: Change) throws {
-    for statement in alteration.indexes {
-      if statement.hasPrefix("DROP ") { try run(statement, change) } else { try create(index: statement, change) }
-    }
-  }
-
-  private func create(index text: String, _ change: Change) throws {
-    do { try free(index: text) { try database.execute(text) } } catch let error as SQLiteError
-      where error.isSchemaRefusal || error.isConstraint
-    {
-      guard change.isRefreshed, change.isCreated, let name = change.after?.target.name else {
-        throw refused(change, error)
-      }
-      // Rows that the source no longer has stand in the way of a unique index; all of them are about to come again.
-      try database.execute("DELETE FROM \(name.quotedName)")
-      try run(text, change)
-    }
-  }
-
-  /// An index of that name on another table of ours is one that the source has dropped already: it goes first.
-  private func free(index text: String, _ body: () throws -> Void) throws {
-    let stale = try database.query(
-      """
-      SELECT m.name, m.sql FROM sqlite_master AS m JOIN cairn_table AS t ON t.name = m.tbl_name COLLATE NOCASE
-      AND t.created = 1 WHERE m.type = 'index' AND m.sql NOT NULL
-      """)
-    let name = SQLiteAlteration.indexName(text)?.lowercased()
-    for row in stale where row[0].string.lowercased() == name {
-      try database.execute("DROP INDEX \(row[0].string.quotedName)")
-    }
-    try body()
-  }
-
   // MARK: Views and triggers
 
   private func keepingDependents(_ change: Change, _ body: () throws -> Void) throws {
@@ -288,7 +201,7 @@ struct TargetShape {
     } catch let error as SQLiteError where error.isSchemaRefusal || error.isConstraint { throw refused(change, error) }
   }
 
-  private func refused(_ change: Change, _ error: SQLiteError) -> CairnError {
+  func refused(_ change: Change, _ error: SQLiteError) -> CairnError {
     refusal(change).error("SQLite says: \(error.message)", table: change.name)
   }
 
