@@ -37,7 +37,7 @@ let package = Package(
     module("PostgresKit", ["CPostgres", "Changes"]),
     module("Mapping", ["Changes"]),
     module("Trails", ["Changes", "SystemKit", "CodecKit"]),
-    module("Capturing", ["Changes", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails"]),
+    module("Capturing", ["Changes", "Mapping", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails"]),
     module("Applying", ["Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails"]),
     module(
       "Comparing",

@@ -162,7 +162,8 @@ enum DefaultText {
     }
   }
 
-  private static func literal(_ value: Value, _ column: TableSchema.Column, _ type: PostgresType) -> String? {
+  /// A value of the column as a literal; nil where it does not fit the type.
+  static func literal(_ value: Value, _ column: TableSchema.Column, _ type: PostgresType) -> String? {
     var value = value
     switch (value, column.affinity) {
     case (.integer(let number), "TEXT"): value = .text(String(number))

@@ -23,7 +23,8 @@ struct Adoption {
 
   /// A table that has not been captured yet.
   mutating func add(_ table: SQLiteTable) throws {
-    try insert(table, previous: nil, epoch: 1, action: .create, refresh: .firstCopy)
+    try insert(
+      table, previous: nil, epoch: 1, action: Layout.code(.create, isSame: false), refresh: Layout.code(.firstCopy))
   }
 
   /// The table of `layout` as it is now. Without its triggers, changes have been missed.
@@ -31,7 +32,7 @@ struct Adoption {
     var now = table.schema
     now.epoch = layout.schema.epoch
     if isHooked, now == layout.schema {
-      if doubtful.contains(layout.id), layout.refresh == nil {
+      if doubtful.contains(layout.id), layout.refresh == nil || layout.isPartial {
         try Journal(database).setRefresh(.lostChanges, layout: layout.id)
       }
       guard !hooks.areFirst(layout: layout.id) else { return }
@@ -41,12 +42,25 @@ struct Adoption {
     }
     if isHooked { try Journal(database).dropTriggers(layout: layout.id) }
     let action: DDL.Action? = now == layout.schema ? nil : (Self.isRename(layout.schema, now) ? .rename : .reshape)
-    let isWhole = isHooked && !doubtful.contains(layout.id) && Self.hasEqualValues(layout.schema, now)
+    let isTrusted = isHooked && !doubtful.contains(layout.id) && !Self.hasNewUniqueIndex(layout.schema, now)
     try database.run(
       "UPDATE cairn_layout SET ended = ? WHERE id = ?", [.integer(try place()), .integer(layout.id)])
     try insert(
-      table, previous: layout.id, epoch: layout.schema.epoch + 1, action: action,
-      refresh: layout.refresh ?? (isWhole ? nil : (action == nil ? .lostChanges : .schemaChange)))
+      table, previous: layout.id, epoch: layout.schema.epoch + 1, action: Layout.code(action, isSame: isHooked),
+      refresh: Self.refresh(layout, now, isTrusted: isTrusted, isShapeSame: action == nil))
+  }
+
+  /// What has to be copied behind the marker: all rows, some, or none.
+  private static func refresh(_ layout: Layout, _ now: TableSchema, isTrusted: Bool, isShapeSame: Bool) -> Value {
+    if let waiting = layout.refresh, !layout.isPartial { return Layout.code(waiting) }
+    if isTrusted, hasEqualValues(layout.schema, now) { return Layout.code(layout.refresh, firstNew: layout.firstNew) }
+    let firstNew = layout.isPartial ? layout.firstNew : layout.schema.columns.count
+    if isTrusted, let firstNew, AddedColumns.areAll(between: layout.schema, and: now),
+      AddedColumns(now, from: firstNew) != nil
+    {
+      return Layout.code(.schemaChange, firstNew: firstNew)
+    }
+    return Layout.code(isShapeSame ? .lostChanges : .schemaChange)
   }
 
   /// A table that was dropped, or is no longer to be captured: then the number is negative.
@@ -57,7 +71,7 @@ struct Adoption {
   }
 
   private mutating func insert(
-    _ table: SQLiteTable, previous: Int64?, epoch: UInt64, action: DDL.Action?, refresh: Refresh.Reason?
+    _ table: SQLiteTable, previous: Int64?, epoch: UInt64, action: Value, refresh: Value
   ) throws {
     let place = try place()
     var schema = table.schema
@@ -67,9 +81,7 @@ struct Adoption {
     try database.run(
       "INSERT INTO cairn_layout(previous, since, action, refresh, schema) VALUES (?, ?, ?, ?, ?)",
       [
-        previous.map { .integer($0) } ?? .null, .integer(place),
-        action.map { .integer(Int64($0.rawValue)) } ?? .null,
-        refresh.map { .integer(Int64($0.rawValue)) } ?? .null, .blob(Array(bytes.bytes)),
+        previous.map { .integer($0) } ?? .null, .integer(place), action, refresh, .blob(Array(bytes.bytes)),
       ])
     let id = try database.integer("SELECT max(id) FROM cairn_layout") ?? 0
     try widen(to: schema.columns.count + 1)
@@ -91,12 +103,17 @@ struct Adoption {
     old.name != new.name && old.columns == new.columns && old.flags == new.flags && old.uniques == new.uniques
   }
 
+  /// A unique index that is new may have made a REPLACE delete rows unseen.
+  private static func hasNewUniqueIndex(_ old: TableSchema, _ new: TableSchema) -> Bool {
+    new.objects.contains {
+      !old.objects.contains($0) && SQLText.tokens(Array($0.text.utf8)).dropFirst().first?.word == "UNIQUE"
+    }
+  }
+
   /// The triggers of the old shape have logged every change to the new shape, with all its values: only names, plain
-  /// indexes or defaults differ. A unique index that is new may have made a REPLACE delete rows unseen.
+  /// indexes or defaults differ.
   static func hasEqualValues(_ old: TableSchema, _ new: TableSchema) -> Bool {
-    let fresh = new.objects.filter { !old.objects.contains($0) }
-    return !fresh.contains { SQLText.tokens(Array($0.text.utf8)).dropFirst().first?.word == "UNIQUE" }
-      && old.columns.count == new.columns.count
+    old.columns.count == new.columns.count
       && zip(old.columns, new.columns).allSatisfy {
         $0.declaredType == $1.declaredType && $0.isNotNull == $1.isNotNull
       } && old.flags.intersection([.strict, .withoutRowid]) == new.flags.intersection([.strict, .withoutRowid])

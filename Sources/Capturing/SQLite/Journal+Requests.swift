@@ -39,7 +39,7 @@ extension Journal {
   }
 
   private func askForCopy(_ layout: Layout) throws {
-    guard layout.refresh == nil else { return }
+    guard layout.refresh == nil || layout.isPartial else { return }
     try setRefresh(.asked, layout: layout.id)
     // A capture that runs reads the layouts again at a marker.
     try database.run("INSERT INTO cairn_journal(code) VALUES (?)", [.integer(JournalKind.marker.rawValue)])

@@ -154,8 +154,14 @@ package struct Journal {
 
   func setRefresh(_ reason: Refresh.Reason?, layout: Int64) throws {
     try database.run(
-      "UPDATE cairn_layout SET refresh = ? WHERE id = ?",
-      [reason.map { .integer(Int64($0.rawValue)) } ?? .null, .integer(layout)])
+      "UPDATE cairn_layout SET refresh = ? WHERE id = ?", [Layout.code(reason), .integer(layout)])
+  }
+
+  /// The rows of `layout` have been copied, for the reason that it had then.
+  func finishRefresh(_ layout: Layout) throws {
+    try database.run(
+      "UPDATE cairn_layout SET refresh = NULL WHERE id = ? AND refresh = ?",
+      [.integer(layout.id), Layout.code(layout.refresh, firstNew: layout.firstNew)])
   }
 
   // MARK: Schema

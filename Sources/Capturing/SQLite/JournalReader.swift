@@ -161,10 +161,12 @@ struct JournalReader: ~Copyable {
     for index in 0..<columns {
       let was = UnsafeRawBufferPointer(rebasing: old.bytes[oldStart..<oldEnds[index]])
       let now = UnsafeRawBufferPointer(rebasing: row.bytes[newStart..<rowEnds[index]])
-      if was.isEqual(to: now) {
+      let isEqual = was.isEqual(to: now)
+      if !isEqual { isChanged = true }
+      // The reader may have the default still, and the row may have come to where rows have been sent already.
+      if isEqual, !layout.isPartial || index < layout.firstNew ?? 0 {
         after.appendUnchanged()
       } else {
-        isChanged = true
         after.append(now)
       }
       (oldStart, newStart) = (oldEnds[index], rowEnds[index])

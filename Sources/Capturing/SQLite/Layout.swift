@@ -13,8 +13,12 @@ struct Layout {
   var ended: Int64?
   /// How the trail is told of it; nil when the shape is as before (capture was off, and is on again).
   let action: DDL.Action?
+  /// Its triggers were in place all the while: each column is the one that stood there before.
+  let isSame: Bool
   /// Why its rows have to be copied; nil once they have been.
-  var refresh: Refresh.Reason?
+  let refresh: Refresh.Reason?
+  /// The first of its new columns, where only rows in which these are not the default have to be sent.
+  let firstNew: Int?
   let schema: TableSchema
 
   var token: UInt64 { UInt64(id) }
@@ -31,7 +35,30 @@ struct Layout {
     let names = Set(schema.columns.map { $0.name.lowercased() })
     return ["rowid", "_rowid_", "oid"].first { !names.contains($0) }
   }
-  var refreshMethod: Refresh.Method { schema.flags.contains(.wholeRow) ? .whole : .byKey }
+  /// Only some of its rows have to be sent; all changes to it go into the trail meanwhile.
+  var isPartial: Bool { refresh != nil && firstNew != nil }
+  var refreshMethod: Refresh.Method {
+    if isPartial { return .rows }
+    return schema.flags.contains(.wholeRow) ? .whole : .byKey
+  }
+  /// For each column, which one of `before` it was; nil where nothing tells.
+  func origins(from before: TableSchema) -> [Int?]? {
+    if isSame { return schema.columns.indices.map { $0 < before.columns.count ? $0 : nil } }
+    // Built anew: then all rows are copied.
+    guard refresh != nil else { return nil }
+    return schema.columns.map { column in
+      before.columns.firstIndex { $0.name.lowercased() == column.name.lowercased() }
+    }
+  }
+
+  /// As in the column `action`.
+  static func code(_ action: DDL.Action?, isSame: Bool) -> Value {
+    action.map { .integer(Int64($0.rawValue) | (isSame ? 16 : 0)) } ?? .null
+  }
+  /// As in the column `refresh`.
+  static func code(_ reason: Refresh.Reason?, firstNew: Int? = nil) -> Value {
+    reason.map { .integer(Int64($0.rawValue) | Int64(firstNew ?? 0) << 4) } ?? .null
+  }
 
   init(row: [Value]) throws {
     func integer(_ i: Int) -> Int64? { if case .integer(let n) = row[i] { n } else { nil } }
@@ -44,8 +71,10 @@ struct Layout {
     previous = integer(1)
     self.since = since
     ended = integer(3)
-    action = integer(4).flatMap { DDL.Action(rawValue: UInt8(clamping: $0)) }
-    refresh = integer(5).flatMap { Refresh.Reason(rawValue: UInt8(clamping: $0)) }
+    action = integer(4).flatMap { DDL.Action(rawValue: UInt8(clamping: $0 & 15)) }
+    isSame = integer(4).map { $0 & 16 != 0 } ?? false
+    refresh = integer(5).flatMap { Refresh.Reason(rawValue: UInt8(clamping: $0 & 15)) }
+    firstNew = integer(5).flatMap { $0 < 16 ? nil : Int($0 >> 4) }
     schema = try bytes.withUnsafeBytes {
       var reader = ByteReader($0)
       return try reader.readSchema()

@@ -16,7 +16,7 @@ struct RequestedRows {
   mutating func add(_ layout: Layout, at seq: Int64, to trail: TrailWriter) throws {
     counts[layout.id, default: 0] += 1
     places = (places?.lowerBound ?? seq)...seq
-    guard layout.refresh == nil, begun.insert(layout.id).inserted else { return }
+    guard layout.refresh == nil || layout.isPartial, begun.insert(layout.id).inserted else { return }
     let id = try trail.schemaID(layout.schema, token: layout.token)
     try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 1)), trail)
   }
@@ -31,11 +31,10 @@ struct RequestedRows {
         tell("rows of table \(name) were asked for, which is not captured any more: they are not sent")
         continue
       }
-      guard now.refresh == nil, begun.contains(asked) else { continue }
+      guard now.refresh == nil || now.isPartial, begun.contains(asked) else { continue }
       guard try !Self.isUnhooked(now, source) else {
         tell("rows of table \(name) were asked for, which is unhooked: they are not sent")
-        try Self.append(
-          Refresh(schemaID: try trail.schemaID(now.schema, token: now.token), event: .end(rows: 0)), trail)
+        try Self.end(now, 0, trail)
         continue
       }
       let names = { (layout: Layout) in layout.schema.key.map { layout.schema.columns[$0].name.lowercased() } }
@@ -43,8 +42,7 @@ struct RequestedRows {
         now.id == old.id || names(now) == names(old) || now.schema.columns.count == old.schema.columns.count
       else {
         tell("rows of table \(name) were asked for by a key that it has no more: they are not sent")
-        try Self.append(
-          Refresh(schemaID: try trail.schemaID(now.schema, token: now.token), event: .end(rows: 0)), trail)
+        try Self.end(now, 0, trail)
         continue
       }
       try Self.append(asked: old, now, places, source, trail)
@@ -101,7 +99,14 @@ struct RequestedRows {
       }
       row.reset()
     }
-    try append(Refresh(schemaID: id, event: .end(rows: rows)), trail)
+    try end(layout, rows, trail)
+  }
+
+  private static func end(_ layout: Layout, _ rows: UInt64, _ trail: TrailWriter) throws {
+    // A refresh of other rows that is under way ends by itself.
+    guard !layout.isPartial else { return }
+    try append(
+      Refresh(schemaID: try trail.schemaID(layout.schema, token: layout.token), event: .end(rows: rows)), trail)
   }
 
   private static func append(_ refresh: Refresh, _ trail: TrailWriter) throws {

@@ -40,6 +40,7 @@ package final class SQLiteCapture {
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
 
+  private var ignored: IgnoredObjects
   private var doubtful: Set<Int64> = []
   /// Found at the start: the journal dropped rows that had not been marked as taken.
   private var hasLostRows = false
@@ -105,6 +106,7 @@ package final class SQLiteCapture {
       }
     }
     statements = try Statements(source)
+    ignored = try IgnoredObjects(source)
     try resume(isFirst: isFirst)
     try reloadLayouts()
     forgetFinishedRefresh()
@@ -206,8 +208,7 @@ package final class SQLiteCapture {
   }
 
   private func finishRefresh(_ layout: Int64) throws {
-    try journal.setRefresh(nil, layout: layout)
-    layouts[layout]?.refresh = nil
+    if let layout = layouts[layout] { try journal.finishRefresh(layout) }
     try reloadLayouts()
   }
 
@@ -301,7 +302,7 @@ package final class SQLiteCapture {
         return true
       }
       if let layout = nextRefresh(last: last), let reason = layout.refresh {
-        let state = next.refresh?.layout == layout.id ? next.refresh : nil
+        let state = next.refresh.flatMap { $0.layout == layout.id && $0.isPartial == layout.isPartial ? $0 : nil }
         next.refresh = try refresher.appendChunk(of: layout, reason: reason, state: state, from: source, to: trail)
       }
       next.checksum = reader.checksum
@@ -400,8 +401,8 @@ package final class SQLiteCapture {
 
   /// A change is left out when a chunk that is still to come will show it.
   private static func isWanted(_ layout: Layout, _ rowid: Int64?, _ refresh: SourcePosition.RefreshState?) -> Bool {
-    guard layout.refresh != nil else { return true }
-    guard let refresh, refresh.layout == layout.id else { return false }
+    guard layout.refresh != nil, !layout.isPartial else { return true }
+    guard let refresh, refresh.layout == layout.id, !refresh.isPartial else { return false }
     if refresh.isDone || layout.refreshMethod == .byKey { return true }
     guard let rowid, case .integer(let cursor)? = refresh.cursor?.first else { return false }
     return rowid <= cursor
@@ -434,8 +435,12 @@ package final class SQLiteCapture {
     for layout in fresh {
       guard let action = layout.action else { continue }
       let before = try aside[layout.id] ?? layout.previous.flatMap { layouts[$0] }.map { try schemaID($0) } ?? 0
+      let isRefreshed = layout.refresh != nil && !layout.isPartial
+      let origins = layout.previous.flatMap { layouts[$0] }.flatMap { layout.origins(from: $0.schema) }
       try append(
-        DDL(action: action, before: before, after: try schemaID(layout), isRefreshed: layout.refresh != nil))
+        DDL(
+          action: action, before: before, after: try schemaID(layout), isRefreshed: isRefreshed, origins: origins))
+      if layout.isPartial { try refresher.begin(layout, trail) }
     }
   }
 
@@ -448,7 +453,8 @@ package final class SQLiteCapture {
       relaxed.objects.removeAll { !layout.schema.objects.contains($0) }
       guard relaxed != before.schema else { continue }
       let id = try trail.schemaID(relaxed, token: layout.token | 1 << 61)
-      try append(DDL(action: .reshape, before: try schemaID(before), after: id))
+      try append(
+        DDL(action: .reshape, before: try schemaID(before), after: id, origins: Array(relaxed.columns.indices)))
     }
   }
 
@@ -485,6 +491,7 @@ package final class SQLiteCapture {
     }
     reader.mayHaveVacuumed = true
     try reloadLayouts()
+    for sentence in try ignored.news(source) { progress.tell(sentence) }
   }
 
   private func refreshDoubtful() throws {

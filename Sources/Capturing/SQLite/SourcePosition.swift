@@ -18,6 +18,8 @@ struct SourcePosition: Equatable {
     /// Key values of the last row sent (for method *whole*: the rowid); nil: none yet.
     var cursor: [Value]?
     var isDone: Bool
+    /// Only some of the rows are sent (``Layout/isPartial``).
+    var isPartial = false
   }
   /// Last journal row in the trail, and the nonce that the source will be marked with for it.
   var mark: Mark
@@ -41,7 +43,7 @@ struct SourcePosition: Equatable {
     if let refresh {
       writer.appendZigzag(refresh.layout)
       writer.appendVarint(refresh.rows)
-      writer.append(refresh.isDone ? 1 : 0)
+      writer.append((refresh.isDone ? 1 : 0) | (refresh.isPartial ? 2 : 0))
       writer.append(refresh.cursor == nil ? 0 : 1)
       if let cursor = refresh.cursor { writer.appendImage(cursor) }
     }
@@ -68,9 +70,10 @@ struct SourcePosition: Equatable {
       if try r.readByte() == 1 {
         let layout = try r.readZigzag()
         let rows = try r.readVarint()
-        let isDone = try r.readByte() == 1
+        let flags = try r.readByte()
         let cursor = try r.readByte() == 1 ? try r.readImage().values().compactMap { $0 } : nil
-        position.refresh = RefreshState(layout: layout, rows: rows, cursor: cursor, isDone: isDone)
+        position.refresh = RefreshState(
+          layout: layout, rows: rows, cursor: cursor, isDone: flags & 1 != 0, isPartial: flags & 2 != 0)
       }
       return position
     }

@@ -18,14 +18,16 @@ struct TableRefresher {
   ) throws -> SourcePosition.RefreshState {
     let begun = Clock.monotonicMilliseconds
     let id = try trail.schemaID(layout.schema, token: layout.token)
-    var state = state ?? .init(layout: layout.id, rows: 0, cursor: nil, isDone: false)
+    var state = state ?? .init(layout: layout.id, rows: 0, cursor: nil, isDone: false, isPartial: layout.isPartial)
     if state.cursor == nil, state.rows == 0 {
-      let estimate = try source.integer("SELECT count(*) FROM \(layout.schema.name.quotedName)") ?? 0
+      let estimate =
+        layout.isPartial ? 0 : try source.integer("SELECT count(*) FROM \(layout.schema.name.quotedName)") ?? 0
       try append(
         Refresh(schemaID: id, event: .start(reason, layout.refreshMethod, estimatedRows: UInt64(estimate))), trail)
     }
     switch layout.refreshMethod {
-    case .byKey, .rows: try appendByKey(layout, id, &state, source, trail)
+    case .rows: try appendSome(layout, id, &state, source, trail)
+    case .byKey: try appendByKey(layout, id, &state, source, trail)
     case .whole: try appendWhole(layout, id, &state, source, trail)
     }
     if state.isDone { try append(Refresh(schemaID: id, event: .end(rows: state.rows)), trail) }
@@ -33,6 +35,13 @@ struct TableRefresher {
     if took < Self.chunkMillisecondsGoal / 2 { chunkRows = min(chunkRows * 2, 50_000) }
     if took > Self.chunkMillisecondsGoal * 2 { chunkRows = max(chunkRows / 2, 50) }
     return state
+  }
+
+  /// Appends the start record of a table of which some rows are sent: what follows may stand on values that they bring.
+  func begin(_ layout: Layout, _ trail: TrailWriter) throws {
+    let id = try trail.schemaID(layout.schema, token: layout.token)
+    try append(
+      Refresh(schemaID: id, event: .start(layout.refresh ?? .schemaChange, .rows, estimatedRows: 0)), trail)
   }
 
   private func append(_ refresh: Refresh, _ trail: TrailWriter) throws {
@@ -45,45 +54,58 @@ struct TableRefresher {
     _ layout: Layout, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database, _ trail: TrailWriter
   ) throws {
     let schema = layout.schema
-    let names = schema.key.map { schema.columns[$0].name.quotedName }
-    let sorted = schema.key.map { index in
-      schema.columns[index].name.quotedName + " COLLATE " + schema.columns[index].collation.quotedName
-    }
     let table = schema.name.quotedName
     let isNullable = schema.flags.contains(.nullableKey)
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
-    let keyed = isNullable ? names.map { "\($0) IS NOT NULL" } : []
-
     if isNullable, state.cursor == nil {
       // Rows with NULL in the key are few; they are one chunk of their own.
       try append(Refresh(schemaID: id, event: .chunk(.nullKeys)), trail)
-      let condition = names.map { "\($0) IS NULL" }.joined(separator: " OR ")
+      let condition = schema.key.map { "\(schema.columns[$0].name.quotedName) IS NULL" }.joined(separator: " OR ")
       state.rows += try appendRows(
         "SELECT \(columns) FROM \(table) WHERE \(condition)", [], id, schema.columns.count, source, trail)
     }
-
-    func bound(_ sign: String) -> String {
-      sorted.count == 1
-        ? "\(sorted[0]) \(sign) ?"
-        : "(\(sorted.joined(separator: ","))) \(sign) (\(names.map { _ in "?" }.joined(separator: ",")))"
-    }
-    let after = state.cursor.flatMap { $0.isEmpty ? nil : $0 }
-    let lower = after == nil ? [] : [bound(">")]
-    func condition(_ terms: [String]) -> String { terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND ") }
-    let order = " ORDER BY " + sorted.joined(separator: ",")
+    let range = KeyRange(schema, after: state.cursor)
     let through = try source.query(
-      "SELECT \(names.joined(separator: ",")) FROM \(table)\(condition(keyed + lower))\(order) LIMIT 1 OFFSET \(chunkRows - 1)",
-      after ?? []
+      "SELECT \(range.names) FROM \(table)\(range.clause())\(range.order) LIMIT 1 OFFSET \(chunkRows - 1)",
+      range.parameters()
     ).first
     try append(
       Refresh(
-        schemaID: id, event: .chunk(.keys(after: after.map(spread(schema)), through: through.map(spread(schema))))),
+        schemaID: id,
+        event: .chunk(.keys(after: range.after.map(spread(schema)), through: through.map(spread(schema))))),
       trail)
-    let upper = through == nil ? [] : [bound("<=")]
     state.rows += try appendRows(
-      "SELECT \(columns) FROM \(table)\(condition(keyed + lower + upper))\(order)", (after ?? []) + (through ?? []), id,
-      schema.columns.count, source, trail)
-    state.cursor = through ?? after ?? []
+      "SELECT \(columns) FROM \(table)\(range.clause(through: through))\(range.order)",
+      range.parameters(through: through), id, schema.columns.count, source, trail)
+    state.cursor = through ?? range.after ?? []
+    state.isDone = through == nil
+  }
+
+  /// The next rows in key order in which new columns are not their default.
+  private func appendSome(
+    _ layout: Layout, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database, _ trail: TrailWriter
+  ) throws {
+    let schema = layout.schema
+    let added = layout.firstNew.flatMap { AddedColumns(schema, from: $0) }
+    let wanted = added?.condition ?? (sql: "1", parameters: [])
+    let range = KeyRange(schema, after: state.cursor)
+    let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
+    let table = schema.name.quotedName
+    let through = try source.query(
+      "SELECT \(range.names) FROM \(table)\(range.clause())\(range.order) LIMIT 1 OFFSET \(chunkRows - 1)",
+      range.parameters()
+    ).first
+    var isBegun = false
+    state.rows += try appendRows(
+      "SELECT \(columns) FROM \(table)\(range.clause(through: through, and: wanted.sql))\(range.order)",
+      range.parameters(through: through) + wanted.parameters, id, schema.columns.count, source, trail
+    ) { row in
+      guard added?.isOther(row) ?? true else { return false }
+      if !isBegun { try append(Refresh(schemaID: id, event: .chunk(.some)), trail) }
+      isBegun = true
+      return true
+    }
+    state.cursor = through ?? state.cursor ?? []
     state.isDone = through == nil
   }
 
@@ -116,7 +138,8 @@ struct TableRefresher {
   }
 
   private func appendRows(
-    _ sql: String, _ parameters: [Value], _ id: UInt64, _ count: Int, _ source: Database, _ trail: TrailWriter
+    _ sql: String, _ parameters: [Value], _ id: UInt64, _ count: Int, _ source: Database, _ trail: TrailWriter,
+    isWanted: (Statement) throws -> Bool = { _ in true }
   ) throws -> UInt64 {
     let statement = try source.prepare(sql)
     try statement.bind(parameters)
@@ -124,6 +147,7 @@ struct TableRefresher {
     var record = ByteWriter()
     var rows: UInt64 = 0
     while try statement.step() {
+      guard try isWanted(statement) else { continue }
       image.removeAll()
       for index in 0..<count { statement.encode(index, into: &image) }
       record.removeAll()
@@ -133,5 +157,43 @@ struct TableRefresher {
       rows += 1
     }
     return rows
+  }
+}
+
+/// The rows of a table behind a cursor, in key order; those with NULL in the key are not among them.
+private struct KeyRange {
+  let names: String
+  let order: String
+  /// The key of the last row sent; nil: none yet.
+  let after: [Value]?
+  private let isNullable: Bool
+  private let key: [String]
+  private let sorted: [String]
+
+  init(_ schema: TableSchema, after cursor: [Value]?) {
+    key = schema.key.map { schema.columns[$0].name.quotedName }
+    sorted = schema.key.map { index in
+      schema.columns[index].name.quotedName + " COLLATE " + schema.columns[index].collation.quotedName
+    }
+    names = key.joined(separator: ",")
+    order = " ORDER BY " + sorted.joined(separator: ",")
+    after = cursor.flatMap { $0.isEmpty ? nil : $0 }
+    isNullable = schema.flags.contains(.nullableKey)
+  }
+
+  func clause(through: [Value]? = nil, and more: String? = nil) -> String {
+    var terms = isNullable ? key.map { "\($0) IS NOT NULL" } : []
+    if after != nil { terms.append(bound(">")) }
+    if through != nil { terms.append(bound("<=")) }
+    if let more { terms.append(more) }
+    return terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND ")
+  }
+
+  func parameters(through: [Value]? = nil) -> [Value] { (after ?? []) + (through ?? []) }
+
+  private func bound(_ sign: String) -> String {
+    sorted.count == 1
+      ? "\(sorted[0]) \(sign) ?"
+      : "(\(sorted.joined(separator: ","))) \(sign) (\(sorted.map { _ in "?" }.joined(separator: ",")))"
   }
 }

@@ -1,0 +1,34 @@
+import Changes
+import SQLiteKit
+
+/// What a program makes in a captured file that is not replicated: it is told once.
+struct IgnoredObjects {
+  private var names: Set<String> = []
+
+  init(_ source: Database) throws { _ = try news(source) }
+
+  /// A sentence for each that is new since the last call.
+  mutating func news(_ source: Database) throws -> [String] {
+    var found: Set<String> = []
+    var sentences: [String] = []
+    let rows = try source.query(
+      """
+      SELECT type, name FROM sqlite_master
+      WHERE type IN ('view', 'trigger') OR (type = 'table' AND sql LIKE 'CREATE VIRTUAL %') ORDER BY rowid
+      """)
+    for row in rows {
+      let (type, name) = (row[0].string, row[1].string)
+      if type == "trigger", CaptureTriggers.layout(ofTrigger: name) != nil { continue }
+      found.insert("\(type) \(name)")
+      guard !names.contains("\(type) \(name)") else { continue }
+      switch type {
+      case "view": sentences.append("view \(name) was created: views are not replicated")
+      case "trigger":
+        sentences.append("trigger \(name) was created: triggers are not replicated, what they write is")
+      default: sentences.append("virtual table \(name) was created: virtual tables are not replicated")
+      }
+    }
+    names = found
+    return sentences
+  }
+}

@@ -1,0 +1,15 @@
+import Changes
+
+extension TableMapping {
+  /// Whether the target's column, added to a table that has rows, gives them what `value` is in the source: its default
+  /// means the same in both engines.
+  package func takesDefault(_ value: Value, column index: Int) -> Bool {
+    guard source.engine == .sqlite, index < target.columns.count else { return false }
+    guard target.engine == .postgres else { return true }
+    let column = target.columns[index]
+    guard column.identity == .none else { return false }
+    if value == .null { return column.defaultText == nil }
+    guard let text = column.defaultText else { return false }
+    return DefaultText.literal(value, source.columns[index], PostgresType(column)) == text
+  }
+}
