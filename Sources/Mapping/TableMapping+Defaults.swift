@@ -10,6 +10,12 @@ extension TableMapping {
     guard column.identity == .none else { return false }
     if value == .null { return column.defaultText == nil }
     guard let text = column.defaultText else { return false }
-    return DefaultText.literal(value, source.columns[index], PostgresType(column)) == text
+    guard let wanted = DefaultText.literal(value, source.columns[index], PostgresType(column)) else { return false }
+    return unquoted(wanted) == unquoted(text)
+  }
+
+  /// The column's type reads `0` and `'0'` alike.
+  private func unquoted(_ literal: String) -> Substring {
+    literal.hasPrefix("'") ? literal.dropFirst().dropLast() : literal[...]
   }
 }
