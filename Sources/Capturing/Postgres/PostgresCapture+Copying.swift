@@ -163,7 +163,7 @@ extension PostgresCapture {
   /// would bring the rest of it.
   func wantRow(of table: Captured, _ new: PgOutput.Tuple) throws {
     let isCopied = position.refresh?.relation == table.relation
-    guard isCopied || repairing == table.relation, table.isKeyed else { return }
+    guard isCopied || repairing.contains(table.relation), table.isKeyed else { return }
     let texts = try new.texts()
     let key = table.schema.key.compactMap { $0 < texts.count ? texts[$0] : nil }
     guard key.count == table.schema.key.count else { return }

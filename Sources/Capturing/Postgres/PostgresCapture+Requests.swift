@@ -7,7 +7,8 @@ import Trails
 extension PostgresCapture {
   private static let keysPerSnapshot = 500
 
-  /// Takes a message of the stream that may be a request. It is durable before the trail can pass it.
+  /// Takes a message of the stream that may be a request. It is durable before the trail can pass it. From here on, what
+  /// the stream says of the table may be of rows that the reader does not have.
   func takeRequest(_ content: UnsafeRawBufferPointer) throws {
     var reader = ByteReader(content)
     let message: RequestMessage
@@ -17,6 +18,18 @@ extension PostgresCapture {
     guard message.slot == slotName else { return }
     requests.add(message)
     try requests.save()
+    let name = PostgresRequests.Name(namespace: message.namespace, table: message.table)
+    guard requests.keys[name] != nil, let table = capturedTable(name), table.refresh == nil, table.isKeyed else {
+      return
+    }
+    try openTransaction()
+    try beginRepair(of: table, rows: message.keys.count)
+  }
+
+  private func beginRepair(of table: PostgresRegistry.Table, rows: Int) throws {
+    guard repairing.insert(table.relation).inserted else { return }
+    let id = try trail.schemaID(table.schema, token: table.epoch)
+    try PostgresCopier.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: UInt64(rows))), trail)
   }
 
   /// Begins to read rows that were asked for; false when there are none to be read.
@@ -54,7 +67,7 @@ extension PostgresCapture {
     registry.set(table)
     registryChanged()
     captured[table.relation] = nil
-    if repairing == table.relation { repairing = nil }
+    repairing.remove(table.relation)
     if position.refresh?.relation == table.relation { position.refresh = nil }
     let waiting = registry.tables.values.filter { $0.refresh != nil }.count
     progress.update { $0.tablesToCopy = waiting }
@@ -72,12 +85,7 @@ extension PostgresCapture {
   /// The table whose rows are sent next, with their keys; what cannot be sent is dropped.
   private func nextRequested() throws -> (PostgresRegistry.Table, [[String]])? {
     var hasDropped = false
-    // One whose refresh is open in the trail goes first.
-    let names = requests.keys.keys.sorted {
-      (capturedTable($0)?.relation == repairing ? 0 : 1, $0.namespace, $0.table)
-        < (capturedTable($1)?.relation == repairing ? 0 : 1, $1.namespace, $1.table)
-    }
-    for name in names {
+    for name in requests.keys.keys.sorted(by: { ($0.namespace, $0.table) < ($1.namespace, $1.table) }) {
       guard let table = capturedTable(name) else {
         tellMissing(name)
         requests.forget(name)
@@ -87,7 +95,7 @@ extension PostgresCapture {
       if table.refresh == nil, !table.isKeyed { askForCopy(of: table) }
       guard registry.tables[table.relation]?.refresh == nil else {
         // The copy brings the rows.
-        if repairing == table.relation { repairing = nil }
+        repairing.remove(table.relation)
         requests.forget(name)
         hasDropped = true
         continue
@@ -127,10 +135,7 @@ extension PostgresCapture {
     do {
       try openTransaction()
       let id = try trail.schemaID(table.schema, token: table.epoch)
-      if repairing != table.relation {
-        try PostgresCopier.append(
-          Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: UInt64(keys.count))), trail)
-      }
+      try beginRepair(of: table, rows: keys.count)
       sent = try copier.append(keys, of: &chunk, schemaID: id, to: trail, paused: keepStream)
     } catch let error as UnfitKey {
       try abandon()
@@ -151,7 +156,6 @@ extension PostgresCapture {
     }
     try endTransaction()
     copier.close()
-    repairing = table.relation
     self.chunk = PostgresChunk(
       table: table, part: .asked(Array(keys.prefix(sent))), snapshot: chunk.snapshot, end: chunk.end, isPlaced: true,
       rows: chunk.rows)
@@ -174,17 +178,15 @@ extension PostgresCapture {
   /// Ends the refresh of a table's rows, also one that an earlier run may have begun.
   private func endRepair(of relation: UInt32) throws {
     guard let table = registry.tables[relation], table.refresh == nil else {
-      if repairing == relation { repairing = nil }
+      repairing.remove(relation)
       return
     }
     try openTransaction()
+    try beginRepair(of: table, rows: 0)
     let id = try trail.schemaID(table.schema, token: table.epoch)
-    if repairing != relation {
-      try PostgresCopier.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 0)), trail)
-    }
     try PostgresCopier.append(Refresh(schemaID: id, event: .end(rows: 0)), trail)
+    repairing.remove(relation)
     try endTransaction()
-    repairing = nil
   }
 
   /// While rows are sent again, an update that moved one and left out what it did not change may be of a row that the

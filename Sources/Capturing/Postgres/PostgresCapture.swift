@@ -69,8 +69,9 @@ package final class PostgresCapture {
   var wantedRows: [(relation: UInt32, key: [String])] = []
   var copyNotBefore: Int64 = 0
   var requests: PostgresRequests
-  /// The table of which rows that were asked for are being sent: the end of it is not in the trail yet.
-  var repairing: UInt32?
+  /// Tables of which rows were asked for: the start is in the trail, the end is not.
+  var repairing: Set<UInt32> = []
+  private var committedRepairing: Set<UInt32> = []
   private var barrierNumber = 0
   /// What the barrier says behind which everything was committed before the run began.
   private var goal: String?
@@ -273,6 +274,7 @@ package final class PostgresCapture {
     isTrailOpen = false
     // What the dropped transaction would have told of the tables is still to be told.
     registry = committedRegistry
+    repairing = committedRepairing
     captured = [:]
   }
 
@@ -504,7 +506,7 @@ package final class PostgresCapture {
     try trail.commit()
     isTrailOpen = false
     hasUnsynced = true
-    committedRegistry = registry
+    settleRegistry()
     progress.update { $0.transactions += 1 }
   }
 
@@ -541,7 +543,7 @@ package final class PostgresCapture {
   func registryChanged() { isRegistrySaved = false }
 
   /// What is known of the tables holds also when a transaction of the trail is dropped.
-  func settleRegistry() { committedRegistry = registry }
+  func settleRegistry() { (committedRegistry, committedRepairing) = (registry, repairing) }
 
   /// Tells the server what it may forget.
   func report() throws {
