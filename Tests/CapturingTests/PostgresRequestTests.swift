@@ -144,16 +144,20 @@ extension PostgresCapturing {
       func apply() throws {
         let drain = StopSignal()
         drain.set()
-        try SQLiteApply(path: target, trail: origin.trailFolder, name: origin.name).run(
+        try SQLiteApply(path: target, trail: origin.trailFolder, name: origin.name, options: ApplyOptions()).run(
           stop: StopSignal(), drain: drain)
       }
       try apply()
       let isOver = StopSignal()
+      // Held while rows are spoilt: a change of one that was made before it was asked for stops apply, and is to.
+      let pause = NSLock()
       let (server, database) = (origin.server, origin.database)
       let writer = Thread {
         var round = 0
         while !isOver.isSet {
           round += 1
+          pause.lock()
+          defer { pause.unlock() }
           _ = try? server.psql(
             """
             UPDATE t SET v = v + 1 WHERE id % 13 = \(round % 13); UPDATE t SET id = id + 1000 WHERE id = \(round % 400 + 1);
@@ -162,22 +166,25 @@ extension PostgresCapturing {
             """, database)
         }
       }
+      pause.lock()
+      writer.start()
       for round in 0..<6 {
         try Database(path: target).execute(
           "DELETE FROM t WHERE id % 5 = \(round % 5); UPDATE t SET v = -7 WHERE id % 5 = \((round + 1) % 5)")
         let keys = (1...1400).filter { $0 % 5 == round % 5 || $0 % 5 == (round + 1) % 5 }
         try ask(origin, "t", keys.map { [String($0)] })
-        if round == 0 { writer.start() }
+        pause.unlock()
         let stop = StopSignal()
         Thread.detachNewThread {
           Clock.sleep(milliseconds: 300 + round * 150)
           stop.set()
         }
         try origin.with { try $0.run(stop: stop, untilCaughtUp: false) }
-        // The rest of the requests is carried out before the next differences are planted.
+        pause.lock()
         try origin.take()
         try apply()
       }
+      pause.unlock()
       isOver.set()
       while !writer.isFinished { Clock.sleep(milliseconds: 10) }
       try origin.take()
