@@ -1,0 +1,192 @@
+import Changes
+
+// Columns that go, come and change.
+extension PostgresAlteration {
+  private func has(_ column: String) -> Bool { target.columns.contains { $0.name == column } }
+
+  /// Generated columns that another expression, or none, takes the place of; those over a column whose type changes are
+  /// made anew.
+  private var staleGenerated: [PostgresScript.Column] {
+    let kept = Set(new.columns.filter(\.isGenerated).map { Words($0.text) })
+    let retyped = difference.changes.compactMap { change -> String? in
+      if case .retypeColumn(let old, _) = change { before.columns[old].name } else { nil }
+    }
+    return old.columns.filter { column in
+      guard column.isGenerated else { return false }
+      let words = PostgresTokens(column.text).tokens.compactMap(\.name)
+      return !kept.contains(Words(column.text, renamed: renamed)) || retyped.contains(where: words.contains)
+    }
+  }
+
+  func drops() -> [String] {
+    var lines = dropsOfKeys()
+    // One whose expression went away keeps its values.
+    let plain = Set(after.columns.map(\.name))
+    for column in staleGenerated where has(column.name) {
+      lines.append(
+        alter(
+          plain.contains(column.name) && !new.columns.contains { $0.name == column.name && $0.isGenerated }
+            ? "ALTER COLUMN \(column.name.postgresIdentifier) DROP EXPRESSION"
+            : "DROP COLUMN \(column.name.postgresIdentifier)"))
+    }
+    for index in before.columns.indices where !difference.origins.contains(index) {
+      let name = before.columns[index].name
+      guard isThere(before: index) else { continue }
+      lines.append(alter("DROP COLUMN \(name.postgresIdentifier)"))
+    }
+    return lines
+  }
+
+  /// Whether the target still has a column under the name that it had before; one of the same name may have come since.
+  private func isThere(before index: Int) -> Bool {
+    let name = before.columns[index].name
+    guard has(name) else { return false }
+    guard isKnown, let fresh = after.columns.firstIndex(where: { $0.name == name }) else { return true }
+    // Where a person has done it, the new column is there, of its type, beside nothing that is still to be renamed.
+    let there = target.columns.first { $0.name == name }
+    let isDone = there?.type == after.columns[fresh].declaredType && isRenamed
+    return !isDone || before.columns[index].declaredType == after.columns[fresh].declaredType
+  }
+
+  /// Whether no renamed column is to be found under its old name only.
+  private var isRenamed: Bool {
+    renamed.allSatisfy { old, new in has(new) && (!has(old) || after.columns.contains { $0.name == old }) }
+      && after.columns.allSatisfy { has($0.name) }
+  }
+
+  /// Each to its new name; where two take each other's, through a third.
+  func renames() -> [String] {
+    if isKnown, !renamed.isEmpty, isRenamed { return [] }
+    var there = Set(target.columns.map(\.name))
+    for index in before.columns.indices where !difference.origins.contains(index) {
+      there.remove(before.columns[index].name)
+    }
+    for column in staleGenerated where !after.columns.contains(where: { $0.name == column.name }) {
+      there.remove(column.name)
+    }
+    var waiting = difference.renamedColumns.filter { there.contains($0.0) }
+    var lines: [String] = []
+    func rename(_ old: String, _ new: String) {
+      lines.append(alter("RENAME COLUMN \(old.postgresIdentifier) TO \(new.postgresIdentifier)"))
+      there.remove(old)
+      there.insert(new)
+    }
+    while let first = waiting.first {
+      if let index = waiting.firstIndex(where: { !there.contains($0.1) }) {
+        rename(waiting[index].0, waiting[index].1)
+        waiting.remove(at: index)
+      } else if waiting.contains(where: { $0.0 == first.1 }) {
+        let aside = "cairn_moving_\(waiting.count)"
+        rename(first.0, aside)
+        waiting[0].0 = aside
+      } else {
+        // The name is taken by a column of the target's own: the statement says so.
+        rename(first.0, first.1)
+        waiting.removeFirst()
+      }
+    }
+    return lines
+  }
+
+  func columnChanges() -> [String] {
+    var actions: [String] = []
+    var identities: [String] = []
+    for (index, column) in after.columns.enumerated() {
+      let quoted = column.name.postgresIdentifier
+      guard let origin = difference.origins[index] else {
+        let wasGenerated = old.columns.contains { $0.name == column.name && $0.isGenerated } && has(column.name)
+        if !wasGenerated, !isAdded(index) { actions.append("ADD COLUMN \(definition(column))") }
+        continue
+      }
+      let was = before.columns[origin]
+      let there = isKnown ? target.columns.first { $0.name == column.name || $0.name == was.name } : nil
+      let isRetyped = was.declaredType != column.declaredType || was.collation != column.collation
+      if isRetyped, there.map({ $0.type != column.declaredType || was.declaredType == $0.type }) ?? true {
+        if was.defaultText != nil { actions.append("ALTER COLUMN \(quoted) DROP DEFAULT") }
+        actions.append(
+          "ALTER COLUMN \(quoted) TYPE \(column.declaredType)\(column.collationClause)\(conversion(was, column))")
+        if let value = column.defaultText { actions.append("ALTER COLUMN \(quoted) SET DEFAULT \(value)") }
+      } else if was.defaultText != column.defaultText {
+        actions.append(
+          "ALTER COLUMN \(quoted) " + (column.defaultText.map { "SET DEFAULT \($0)" } ?? "DROP DEFAULT"))
+      }
+      identities += identity(was, column, there)
+      let isRequired = column.isNotNull
+      if was.isNotNull != isRequired, isRequired || column.keyOrdinal == 0 || after.flags.contains(.nullableKey),
+        there.map({ $0.isNotNull != isRequired }) ?? true
+      {
+        actions.append("ALTER COLUMN \(quoted) \(isRequired ? "SET" : "DROP") NOT NULL")
+      }
+    }
+    let grouped = actions.isEmpty ? [] : [alter(actions.joined(separator: ",\n  "))]
+    return grouped + identities
+  }
+
+  /// A column that is new at the source, and that the target has already.
+  private func isAdded(_ index: Int) -> Bool {
+    guard isKnown, has(after.columns[index].name) else { return false }
+    // Of the same name as one that went, or that has another now: then it is that one.
+    guard let namesake = before.columns.firstIndex(where: { $0.name == after.columns[index].name }) else { return true }
+    return !difference.origins.contains(namesake) ? !isThere(before: namesake) : isRenamed
+  }
+
+  private func definition(_ column: TableSchema.Column) -> String {
+    new.columns.first { $0.name == column.name && !$0.isGenerated }?.text ?? column.postgresDefinition
+  }
+
+  /// Casts that PostgreSQL does by itself keep the values, and often need not write the table anew.
+  private func conversion(_ was: TableSchema.Column, _ now: TableSchema.Column) -> String {
+    let (from, to) = (PostgresType(was), PostgresType(now))
+    if from.name == to.name || (!from.isUserDefined && !to.isUserDefined && from.isHeld(by: to)) { return "" }
+    let name = now.name.postgresIdentifier
+    // As SQLite has them.
+    if from.kind == .bool, to.isNumeric { return " USING \(name)::integer::\(now.declaredType)" }
+    return " USING \(name)::text::\(now.declaredType)"
+  }
+
+  private func identity(_ was: TableSchema.Column, _ now: TableSchema.Column, _ there: Target.Column?) -> [String] {
+    guard was.identity != now.identity else { return [] }
+    let quoted = now.name.postgresIdentifier
+    let kind = now.identity == .always ? "ALWAYS" : "BY DEFAULT"
+    if let there, there.identity == now.identity { return [] }
+    if now.identity == .none { return [alter("ALTER COLUMN \(quoted) DROP IDENTITY IF EXISTS")] }
+    if was.identity != .none { return [alter("ALTER COLUMN \(quoted) SET GENERATED \(kind)")] }
+    let isRequired = there?.isNotNull ?? was.isNotNull || now.isNotNull
+    return (isRequired ? [] : [alter("ALTER COLUMN \(quoted) SET NOT NULL")])
+      + [alter("ALTER COLUMN \(quoted) ADD GENERATED \(kind) AS IDENTITY")]
+  }
+
+  /// Generated columns that are new, or made anew.
+  func newGenerated() -> [String] {
+    let stale = staleGenerated.map(\.name)
+    return new.columns.filter { column in
+      column.isGenerated && (stale.contains(column.name) || !has(column.name))
+    }.map { alter("ADD COLUMN \($0.text)") }
+  }
+}
+
+extension PostgresType {
+  var isNumeric: Bool {
+    switch kind {
+    case .int2, .int4, .int8, .numeric, .float4, .float8: true
+    default: false
+    }
+  }
+
+  /// Whether every value is the same text in the other type, by an assignment.
+  func isHeld(by other: PostgresType) -> Bool {
+    switch (kind, other.kind) {
+    case (.int2, .int4), (.int2, .int8), (.int4, .int8), (.text, .text), (.varchar, .text), (.text, .varchar(nil)),
+      (.varchar, .varchar(nil)):
+      true
+    case (.int2, .numeric(nil)), (.int4, .numeric(nil)), (.int8, .numeric(nil)): true
+    case (.varchar(let few?), .varchar(let more?)): more >= few
+    case (.numeric(let few?), .numeric(let more?)): more.scale == few.scale && more.precision >= few.precision
+    case (.numeric, .numeric(nil)): true
+    case (.timestamp(let few), .timestamp(let more)), (.timestamptz(let few), .timestamptz(let more)),
+      (.time(let few), .time(let more)):
+      more >= few
+    default: false
+    }
+  }
+}

@@ -1,0 +1,194 @@
+import Changes
+
+// Keys, checks and indexes.
+extension PostgresAlteration {
+  /// Whether two constraints are one, under the names that columns have now. The key of a table may be a constraint or
+  /// an index that stands for it.
+  private func isSame(_ was: PostgresScript.Constraint, _ now: PostgresScript.Constraint) -> Bool {
+    was.kind == now.kind && Words(was.text, renamed: renamed) == Words(now.text)
+  }
+
+  private func renamedColumns(_ columns: [String]) -> [String] { columns.map { renamed[$0] ?? $0 } }
+
+  /// The target's constraint that stands for one of the source's shape before.
+  private func found(_ constraint: PostgresScript.Constraint) -> Target.Constraint? {
+    let there = target.constraints.filter { $0.kind == constraint.kind.target }
+    if let name = constraint.name, let same = there.first(where: { $0.name == name }) { return same }
+    if constraint.kind == .primary { return there.first }
+    if constraint.kind == .unique { return there.first { $0.columns == constraint.columns } }
+    return there.first { Words($0.text) == Words(constraint.text) }
+  }
+
+  private var goneConstraints: [PostgresScript.Constraint] {
+    old.constraints.filter { was in !new.constraints.contains { isSame(was, $0) } }
+  }
+
+  func dropsOfKeys() -> [String] {
+    var lines: [String] = []
+    let wanted = PostgresForeignKey.all(of: after)
+    for key in PostgresForeignKey.all(of: before) {
+      guard let there = foreign(key), !wanted.contains(where: { foreign($0)?.name == there.name }) else { continue }
+      lines.append(alter("DROP CONSTRAINT \(there.name.postgresIdentifier)"))
+    }
+    for constraint in goneConstraints {
+      guard let there = found(constraint), !isWanted(there) else { continue }
+      lines.append(alter("DROP CONSTRAINT \(there.name.postgresIdentifier)"))
+    }
+    for object in before.objects where !after.objects.contains(where: { isSame(object, $0) }) {
+      guard target.indexes.contains(where: { $0.name == object.name }) else { continue }
+      // A person has made the new one under this name.
+      if after.objects.contains(where: { $0.name == object.name && isMade($0) }) { continue }
+      lines.append("DROP INDEX \(after.namespace.postgresIdentifier).\(object.name.postgresIdentifier)")
+    }
+    return lines
+  }
+
+  /// A person has made it what the source has now, under the name that it had.
+  private func isWanted(_ there: Target.Constraint) -> Bool {
+    isKnown && new.constraints.contains { $0.kind.target == there.kind && isMade($0, there) }
+  }
+
+  private func isMade(_ wanted: PostgresScript.Constraint, _ there: Target.Constraint) -> Bool {
+    switch wanted.kind {
+    case .primary, .unique: there.columns == wanted.columns && !target.columns.isEmpty && renamed.isEmpty
+    case .check, .exclude: Words(there.text) == Words(wanted.text)
+    }
+  }
+
+  /// Constraints under other names; generated columns, keys, checks; what identifies rows; owners of sequences.
+  func additions() -> [String] {
+    var lines = newGenerated()
+    let gone = goneConstraints.compactMap { found($0)?.name }
+    for constraint in new.constraints {
+      if let was = old.constraints.first(where: { isSame($0, constraint) }) {
+        guard let there = found(was), let name = constraint.name, was.name != nil, there.name != name,
+          there.name == was.name
+        else { continue }
+        lines.append(alter("RENAME CONSTRAINT \(there.name.postgresIdentifier) TO \(name.postgresIdentifier)"))
+        continue
+      }
+      let isThere = target.constraints.contains { there in
+        guard there.kind == constraint.kind.target, !gone.contains(there.name) || isWanted(there) else { return false }
+        switch constraint.kind {
+        case .primary, .unique: return renamedColumns(there.columns) == constraint.columns
+        case .check, .exclude: return Words(there.text, renamed: renamed) == Words(constraint.text)
+        }
+      }
+      if isThere { continue }
+      lines.append(
+        alter("ADD \(constraint.name.map { "CONSTRAINT \($0.postgresIdentifier) " } ?? "")\(constraint.text)"))
+    }
+    for (was, now) in keptIndexes where was.name != now.name && target.indexes.contains(where: { $0.name == was.name })
+    {
+      lines.append(
+        "ALTER INDEX \(after.namespace.postgresIdentifier).\(was.name.postgresIdentifier) RENAME TO \(now.name.postgresIdentifier)"
+      )
+    }
+    return lines + postscript()
+  }
+
+  private func postscript() -> [String] {
+    let known = Set(old.postscript.map { Words($0, renamed: renamedWithTable) })
+    func identifiesByAll(_ lines: [String]) -> Bool {
+      lines.contains { PostgresTokens($0).tokens.map(\.word).suffix(3) == ["replica", "identity", "full"] }
+    }
+    let (was, now) = (identifiesByAll(old.postscript), identifiesByAll(new.postscript))
+    let owners = new.postscript.filter { PostgresTokens($0).tokens.first?.word == "alter" && !identifiesByAll([$0]) }
+    return owners.filter { !known.contains(Words($0)) }
+      + (was == now || new.columns.isEmpty ? [] : [alter("REPLICA IDENTITY \(now ? "FULL" : "DEFAULT")")])
+  }
+
+  // MARK: Indexes
+
+  /// Whether an index is the same one, under the names that its table and its columns have now.
+  private func isSame(_ was: TableSchema.Object, _ now: TableSchema.Object) -> Bool {
+    guard was.name == now.name || !after.objects.contains(where: { $0.name == was.name }) else { return false }
+    var names = renamedWithTable
+    if was.name != now.name { names[was.name] = now.name }
+    return was == now || Words(was.text, renamed: names) == Words(now.text)
+  }
+
+  private var keptIndexes: [(TableSchema.Object, TableSchema.Object)] {
+    before.objects.compactMap { was in after.objects.first { isSame(was, $0) }.map { (was, $0) } }
+  }
+
+  /// Whether somebody has made an index of the new shape.
+  func isMade(_ wanted: TableSchema.Object) -> Bool {
+    guard isKnown, let there = target.indexes.first(where: { $0.name == wanted.name }) else { return false }
+    let columns = after.columns.map(\.name)
+    guard let one = IndexText(wanted.text, columns: columns, engine: .postgres),
+      let other = IndexText(there.text, columns: columns, engine: .postgres)
+    else { return Words(wanted.text) == Words(there.text) }
+    return one.terms == other.terms && one.isUnique == other.isUnique
+  }
+
+  /// Whether an index of the new shape needs not be made: it is there under this name or the one before.
+  func isKept(_ object: TableSchema.Object) -> Bool {
+    keptIndexes.contains { was, now in now == object && target.indexes.contains { $0.name == was.name } }
+  }
+
+  // MARK: Foreign keys
+
+  private func foreign(_ key: PostgresForeignKey) -> Target.Constraint? {
+    let wanted = Words(key.text)
+    return target.constraints.first { there in
+      guard there.kind == .foreign else { return false }
+      let text = key.meansPrimaryKey ? Self.withoutReferences(there.text) : there.text
+      return Words(text) == wanted || Words(text, renamed: renamed) == wanted
+    }
+  }
+
+  /// `REFERENCES t(id)` as `REFERENCES t`.
+  private static func withoutReferences(_ text: String) -> String {
+    let script = PostgresTokens(text)
+    guard let place = script.tokens.firstIndex(where: { $0.word == "references" }),
+      let open = script.tokens[place...].firstIndex(where: { $0.isSymbol("(") }),
+      let close = script.tokens[open...].firstIndex(where: { $0.isSymbol(")") })
+    else { return text }
+    return script.text(script.tokens[..<open]) + " " + script.text(script.tokens[(close + 1)...])
+  }
+
+  /// Whether it is there, or is what it was before.
+  func has(_ key: PostgresForeignKey) -> Bool { foreign(key) != nil }
+}
+
+extension PostgresScript.Constraint.Kind {
+  var target: PostgresAlteration.Target.Constraint.Kind {
+    switch self {
+    case .primary: .primary
+    case .unique: .unique
+    case .check: .check
+    case .exclude: .exclude
+    }
+  }
+}
+
+extension PostgresAlteration.Target {
+  /// What a table is like that was made as `schema` says, with the names that PostgreSQL gives.
+  init(expecting schema: TableSchema, _ script: PostgresScript) {
+    self.init(
+      namespace: schema.namespace, name: schema.name,
+      columns: schema.columns.map {
+        .init(name: $0.name, type: $0.declaredType, isNotNull: $0.isNotNull, identity: $0.identity)
+      }, constraints: [], indexes: schema.objects)
+    columns += script.columns.filter(\.isGenerated).map {
+      .init(name: $0.name, type: "", isNotNull: false, isGenerated: true)
+    }
+    for constraint in script.constraints {
+      let parts =
+        switch constraint.kind {
+        case .primary: [schema.name, "pkey"]
+        case .unique: [schema.name] + constraint.columns + ["key"]
+        case .check: [schema.name, "check"]
+        case .exclude: [schema.name, "excl"]
+        }
+      constraints.append(
+        .init(
+          name: constraint.name ?? PostgresForeignKey.constraintName(parts), kind: constraint.kind.target,
+          columns: constraint.columns, text: constraint.text))
+    }
+    constraints += PostgresForeignKey.all(of: schema).map {
+      .init(name: $0.name, kind: .foreign, columns: $0.columns, text: $0.text)
+    }
+  }
+}

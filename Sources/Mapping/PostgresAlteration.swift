@@ -1,0 +1,233 @@
+import Changes
+
+/// The statements with which a table of a PostgreSQL target becomes what the source's has become.
+///
+/// Pure: it looks at the two shapes, as PostgreSQL has them (``TableMapping/target``), and at what is known of the
+/// target's table. What is as it is to be already is left alone, so that statements which a person has run are not
+/// wanted again. Nothing is dropped with CASCADE: what programs at the target made and what stands in the way is theirs.
+package struct PostgresAlteration {
+  /// A table of the target, as its catalog has it.
+  package struct Target {
+    package struct Constraint: Equatable {
+      package enum Kind: Equatable, Sendable {
+        case primary, unique, check, foreign, exclude
+      }
+      package var name: String
+      package var kind: Kind
+      package var columns: [String]
+      /// As `pg_get_constraintdef()` gives it.
+      package var text: String
+      package init(name: String, kind: Kind, columns: [String], text: String) {
+        (self.name, self.kind, self.columns, self.text) = (name, kind, columns, text)
+      }
+    }
+
+    package struct Column: Equatable {
+      package var name: String
+      package var type: String
+      package var isNotNull: Bool
+      package var isGenerated: Bool
+      package var identity: TableSchema.Identity
+      package init(
+        name: String, type: String, isNotNull: Bool, isGenerated: Bool = false, identity: TableSchema.Identity = .none
+      ) {
+        (self.name, self.type, self.isNotNull) = (name, type, isNotNull)
+        (self.isGenerated, self.identity) = (isGenerated, identity)
+      }
+    }
+
+    package var namespace: String
+    package var name: String
+    package var columns: [Column]
+    package var constraints: [Constraint]
+    /// All indexes that are no constraint's.
+    package var indexes: [TableSchema.Object]
+    package init(
+      namespace: String, name: String, columns: [Column], constraints: [Constraint], indexes: [TableSchema.Object]
+    ) {
+      (self.namespace, self.name, self.columns) = (namespace, name, columns)
+      (self.constraints, self.indexes) = (constraints, indexes)
+    }
+  }
+
+  package let before: TableSchema
+  package let after: TableSchema
+  package let difference: TableDifference
+  let target: Target
+  /// Whether the target was looked at, or is taken to be as `before` says.
+  let isKnown: Bool
+  let old: PostgresScript
+  let new: PostgresScript
+
+  /// Labels of enums, one statement each: a label cannot be used in the transaction that adds it.
+  package private(set) var labels: [String] = []
+  /// Everything up to the table's columns, keys and checks, in this order.
+  package private(set) var statements: [String] = []
+  /// Indexes that go, with ``statements``; and that come, once the rows are what they are to be.
+  package private(set) var newIndexes: [TableSchema.Object] = []
+  package private(set) var newForeignKeys: [PostgresForeignKey] = []
+
+  /// `origins` as the trail tells them (``DDL/origins``). `target`: nil where nobody looked.
+  package init(_ before: TableSchema, _ after: TableSchema, origins: [Int?]? = nil, target: Target? = nil) {
+    (self.before, self.after) = (before, after)
+    difference = TableDifference(before, after, origins: origins)
+    (old, new) = (PostgresScript(before), PostgresScript(after))
+    isKnown = target != nil
+    self.target = target ?? Target(expecting: before, old)
+    labels = labelStatements()
+    var lines = moves()
+    lines += preamble()
+    lines += drops()
+    lines += renames()
+    lines += columnChanges()
+    lines += additions()
+    statements = lines
+    newIndexes = after.objects.filter { !isKept($0) && !isMade($0) }
+    newForeignKeys = PostgresForeignKey.all(of: after).filter { !has($0) }
+  }
+
+  /// All of it, for a person who makes it by hand or a file.
+  package var all: [String] { labels + statements + newIndexes.map(\.text) + newForeignKeys.map(\.statement) }
+
+  var name: String { after.postgresIdentifier }
+  func alter(_ action: String) -> String { "ALTER TABLE \(name) \(action)" }
+
+  /// As ``renamed``, with the table's own name.
+  var renamedWithTable: [String: String] {
+    var names = renamed
+    if before.name != after.name { names[before.name] = after.name }
+    if before.namespace != after.namespace { names[before.namespace] = after.namespace }
+    return names
+  }
+
+  /// Names of columns before and after.
+  var renamed: [String: String] {
+    var names: [String: String] = [:]
+    for (index, origin) in difference.origins.enumerated() {
+      guard let origin, before.columns[origin].name != after.columns[index].name else { continue }
+      names[before.columns[origin].name] = after.columns[index].name
+    }
+    return names
+  }
+
+  // MARK: The table itself
+
+  private func moves() -> [String] {
+    let (from, to) = ((target.namespace, target.name), (after.namespace, after.name))
+    if from == to { return [] }
+    var lines: [String] = []
+    var name = target.name
+    func place(_ namespace: String, _ name: String) -> String {
+      namespace.postgresIdentifier + "." + name.postgresIdentifier
+    }
+    // On the way, another table may have one of the two names in the other schema.
+    if from.0 != to.0, from.1 != to.1 {
+      name = "cairn_moving"
+      lines.append("ALTER TABLE \(place(from.0, from.1)) RENAME TO \(name)")
+    }
+    if from.0 != to.0 {
+      if to.0 != "public" { lines.append("CREATE SCHEMA IF NOT EXISTS \(to.0.postgresIdentifier)") }
+      lines.append("ALTER TABLE \(place(from.0, name)) SET SCHEMA \(to.0.postgresIdentifier)")
+    }
+    if name != to.1 {
+      lines.append("ALTER TABLE \(place(to.0, name)) RENAME TO \(to.1.postgresIdentifier)")
+    }
+    return lines
+  }
+
+  /// What new columns need: types, sequences. A sequence with other limits is altered.
+  private func preamble() -> [String] {
+    let known = Set(old.preamble.map { Words($0) })
+    let sequences = Dictionary(
+      old.preamble.compactMap { text in Self.sequence(text).map { ($0, text) } },
+      uniquingKeysWith: { first, _ in first })
+    return new.preamble.compactMap { text in
+      if known.contains(Words(text)) || Self.isLabel(text) { return nil }
+      guard let sequence = Self.sequence(text), sequences[sequence] != nil else { return text }
+      return "ALTER SEQUENCE \(sequence) " + Self.sequenceOptions(text)
+    }
+  }
+
+  private static func sequenceWords(_ text: String) -> (script: PostgresTokens, name: Range<Int>)? {
+    let script = PostgresTokens(text)
+    guard script.tokens.prefix(5).map(\.word) == ["create", "sequence", "if", "not", "exists"] else { return nil }
+    var end = 6
+    while end + 1 < script.tokens.count, script.tokens[end].isSymbol(".") { end += 2 }
+    return end <= script.tokens.count ? (script, 5..<end) : nil
+  }
+
+  private static func sequence(_ text: String) -> String? {
+    sequenceWords(text).map { $0.script.text($0.script.tokens[$0.name]) }
+  }
+
+  private static func sequenceOptions(_ text: String) -> String {
+    guard let (script, name) = sequenceWords(text) else { return "" }
+    return script.text(script.tokens[name.upperBound...])
+  }
+
+  // MARK: Labels of enums
+
+  package static func isLabel(_ text: String) -> Bool {
+    let words = PostgresTokens(text).tokens.map(\.word)
+    return words.starts(with: ["alter", "type"]) && words.contains("add") && words.contains("value")
+  }
+
+  private func labelStatements() -> [String] {
+    var lines = new.preamble.filter { Self.isLabel($0) && !old.preamble.contains($0) }
+    for type in new.enumerations {
+      guard let was = old.enumerations.first(where: { $0.type == type.type }) else { continue }
+      for line in Self.labelStatements(type.type, from: was.labels, to: type.labels) where !lines.contains(line) {
+        lines.append(line)
+      }
+    }
+    return lines
+  }
+
+  /// Labels that have another name in their place are renamed; others are added where they stand.
+  static func labelStatements(_ type: String, from old: [String], to new: [String]) -> [String] {
+    let (gone, come) = (old.filter { !new.contains($0) }, new.filter { !old.contains($0) })
+    if old.count == new.count, !gone.isEmpty,
+      zip(old, new).allSatisfy({ $0 == $1 || (gone.contains($0) && come.contains($1)) })
+    {
+      return zip(old, new).filter { $0 != $1 }.map {
+        "ALTER TYPE \(type) RENAME VALUE \($0.quotedText) TO \($1.quotedText)"
+      }
+    }
+    return new.indices.filter { !old.contains(new[$0]) }.map { index in
+      let place: String
+      if index > 0 {
+        place = " AFTER \(new[index - 1].quotedText)"
+      } else {
+        place = new.first(where: old.contains).map { " BEFORE \($0.quotedText)" } ?? ""
+      }
+      return "ALTER TYPE \(type) ADD VALUE IF NOT EXISTS \(new[index].quotedText)\(place)"
+    }
+  }
+
+  /// What the enums of a table need that is not among the labels that the target has of them.
+  ///
+  /// `there` gives the labels of a type, nil where there is no such type. (`ALTER TYPE … ADD VALUE`)
+  package static func missingLabels(of schema: TableSchema, there: (String) throws -> [String]?) rethrows -> [String] {
+    try PostgresScript(schema).enumerations.flatMap { type -> [String] in
+      guard let labels = try there(type.type) else { return [] }
+      let missing = type.labels.filter { !labels.contains($0) }
+      // Never renames: others may use the label that is there.
+      return missing.isEmpty
+        ? [] : Self.labelStatements(type.type, from: labels + missing.map { _ in "" }, to: type.labels)
+    }
+  }
+}
+
+/// What a statement says, to be compared.
+struct Words: Hashable {
+  private let text: String
+  init(_ statement: String, renamed: [String: String] = [:]) {
+    text = PostgresTokens.meaning(statement, renamed: renamed).map { kind in
+      switch kind {
+      case .name(let name, _): "n\(name)"
+      case .string(let text): "s\(text)"
+      case .symbol(let byte): "y\(byte)"
+      }
+    }.joined(separator: "\u{1}")
+  }
+}

@@ -1,0 +1,49 @@
+import Changes
+
+/// A foreign key of a table that Cairn makes in PostgreSQL, with the name that it gets.
+package struct PostgresForeignKey: Equatable, Sendable {
+  package var name: String
+  package var columns: [String]
+  package var namespace: String
+  package var table: String
+  /// `FOREIGN KEY (…) REFERENCES …`
+  package var text: String
+  /// It does not say which columns it references.
+  var meansPrimaryKey: Bool
+  /// That adds it.
+  package var statement: String
+
+  /// Those of a table as PostgreSQL has it.
+  package static func all(of mapped: TableSchema) -> [PostgresForeignKey] {
+    var taken: Set<[Int]> = []
+    return mapped.foreignKeys.map { key in
+      let columns = key.columns.map { mapped.columns[$0].name }
+      // The same columns may reference two tables.
+      let more = taken.insert(key.columns).inserted ? [] : [key.table]
+      let name = constraintName([mapped.name] + columns + more + ["fkey"])
+      let list = columns.map(\.postgresIdentifier).joined(separator: ", ")
+      let references =
+        key.references.isEmpty ? "" : " (\(key.references.map(\.postgresIdentifier).joined(separator: ", ")))"
+      let actions =
+        [("ON UPDATE", key.onUpdate), ("ON DELETE", key.onDelete)].filter { !$0.1.isEmpty && $0.1 != "NO ACTION" }
+        .map { " \($0.0) \($0.1)" }.joined() + key.timing.clause
+      let table = (key.namespace.isEmpty ? "" : key.namespace.postgresIdentifier + ".") + key.table.postgresIdentifier
+      let text = "FOREIGN KEY (\(list)) REFERENCES \(table)\(references)\(actions)"
+      return PostgresForeignKey(
+        name: name, columns: columns, namespace: key.namespace, table: key.table, text: text,
+        meansPrimaryKey: key.references.isEmpty,
+        statement: "ALTER TABLE \(mapped.postgresIdentifier) ADD CONSTRAINT \(name.postgresIdentifier) \(text)")
+    }
+  }
+
+  /// At most 63 bytes, as PostgreSQL takes them; what is cut off is told apart by a sum over it.
+  static func constraintName(_ parts: [String]) -> String {
+    let name = parts.joined(separator: "_")
+    guard name.utf8.count > NamePolicy.postgresNameBytesMax else { return name }
+    var sum: UInt64 = 0xcbf2_9ce4_8422_2325
+    for byte in name.utf8 { sum = (sum ^ UInt64(byte)) &* 0x100_0000_01b3 }
+    var head = name
+    while head.utf8.count > 46 { head.removeLast() }
+    return head + "_" + sum.hex(16)
+  }
+}

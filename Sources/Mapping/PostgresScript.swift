@@ -1,0 +1,159 @@
+import Changes
+
+/// The statements that create a table of PostgreSQL (``TableSchema/createText``), taken apart.
+///
+/// Where a schema has none, its columns and keys stand for them.
+struct PostgresScript {
+  struct Column: Equatable {
+    var name: String
+    /// Name and definition, as CREATE TABLE and ADD COLUMN take them.
+    var text: String
+    var isGenerated: Bool
+  }
+
+  struct Constraint: Equatable {
+    enum Kind: Equatable {
+      case primary, unique, check, exclude
+    }
+    /// Nil: PostgreSQL gives it one.
+    var name: String?
+    /// Without its name, as ADD takes it.
+    var text: String
+    var kind: Kind
+    /// Of PRIMARY KEY and UNIQUE.
+    var columns: [String]
+  }
+
+  struct Enumeration: Equatable {
+    /// As a statement names it.
+    var type: String
+    /// Without quotes.
+    var labels: [String]
+  }
+
+  /// What stands ahead of the table: schemas, types, sequences.
+  private(set) var preamble: [String] = []
+  private(set) var columns: [Column] = []
+  private(set) var constraints: [Constraint] = []
+  private(set) var enumerations: [Enumeration] = []
+  /// What stands behind it: who owns a sequence.
+  private(set) var postscript: [String] = []
+
+  init(_ schema: TableSchema) {
+    let script = PostgresTokens(schema.createText)
+    var isBehind = false
+    for statement in PostgresTokens.split(script.tokens[...], at: ";") {
+      if statement.prefix(2).map(\.word) == ["create", "table"] {
+        read(statement, script)
+        isBehind = true
+      } else if isBehind {
+        postscript.append(script.text(statement))
+      } else {
+        preamble.append(script.text(statement))
+        readType(statement)
+      }
+    }
+    if !isBehind { imagine(schema) }
+  }
+
+  // MARK: The table
+
+  private mutating func read(_ statement: ArraySlice<PostgresTokens.Token>, _ script: PostgresTokens) {
+    guard let open = statement.firstIndex(where: { $0.isSymbol("(") }),
+      let close = statement.lastIndex(where: { $0.isSymbol(")") }), open < close
+    else { return }
+    for part in PostgresTokens.split(statement[(open + 1)..<close], at: ",") {
+      guard let first = part.first else { continue }
+      switch first.word {
+      case "constraint" where part.count > 2:
+        add(part.dropFirst(2), name: part[part.startIndex + 1].name, script)
+      case "primary", "unique", "check", "exclude": add(part, name: nil, script)
+      default:
+        let words = part.map(\.word)
+        let isGenerated = words.indices.contains { index in
+          words[index...].starts(with: ["generated", "always", "as", ""])
+        }
+        columns.append(.init(name: first.name ?? "", text: script.text(part), isGenerated: isGenerated))
+      }
+    }
+  }
+
+  private mutating func add(_ part: ArraySlice<PostgresTokens.Token>, name: String?, _ script: PostgresTokens) {
+    let kinds: [String: Constraint.Kind] = [
+      "primary": .primary, "unique": .unique, "check": .check, "exclude": .exclude,
+    ]
+    guard let kind = kinds[part.first?.word ?? ""] else { return }
+    var columns: [String] = []
+    if kind == .primary || kind == .unique, let open = part.firstIndex(where: { $0.isSymbol("(") }),
+      let close = part[open...].firstIndex(where: { $0.isSymbol(")") })
+    {
+      columns = part[(open + 1)..<close].compactMap(\.name)
+    }
+    constraints.append(.init(name: name, text: script.text(part), kind: kind, columns: columns))
+  }
+
+  private mutating func imagine(_ schema: TableSchema) {
+    columns = schema.columns.map { .init(name: $0.name, text: $0.postgresDefinition, isGenerated: false) }
+    func add(_ kind: Constraint.Kind, _ word: String, _ key: [Int]) {
+      let names = key.map { schema.columns[$0].name }
+      let list = names.map(\.postgresIdentifier).joined(separator: ", ")
+      constraints.append(.init(name: nil, text: "\(word) (\(list))", kind: kind, columns: names))
+    }
+    if !schema.key.isEmpty {
+      schema.flags.contains(.nullableKey)
+        ? add(.unique, "UNIQUE", schema.key) : add(.primary, "PRIMARY KEY", schema.key)
+    }
+    let indexed = schema.objects.compactMap {
+      IndexText($0.text, columns: schema.columns.map(\.name), engine: .postgres)
+    }.filter(\.isUnique).map { $0.terms.map(\.column) }
+    for unique in schema.uniques where !indexed.contains(unique) { add(.unique, "UNIQUE", unique) }
+  }
+
+  // MARK: Types
+
+  /// `CREATE TYPE … AS ENUM`, alone or within a DO block.
+  private mutating func readType(_ statement: ArraySlice<PostgresTokens.Token>) {
+    if statement.first?.word == "do", case .string(let body)? = statement.dropFirst().first?.kind {
+      let inner = PostgresTokens(body)
+      guard let create = inner.tokens.firstIndex(where: { $0.word == "create" }) else { return }
+      return readEnumeration(inner.tokens[create...], inner)
+    }
+    readEnumeration(statement, PostgresTokens(""))
+  }
+
+  private mutating func readEnumeration(_ statement: ArraySlice<PostgresTokens.Token>, _ script: PostgresTokens) {
+    guard statement.prefix(2).map(\.word) == ["create", "type"],
+      let place = statement.firstIndex(where: { $0.word == "enum" }), place > statement.startIndex + 2,
+      let close = statement[place...].firstIndex(where: { $0.isSymbol(")") })
+    else { return }
+    let names = statement[(statement.startIndex + 2)..<(place - 1)].compactMap(\.name)
+    let labels = statement[place..<close].compactMap { token -> String? in
+      if case .string(let text) = token.kind { Self.unquoted(text) } else { nil }
+    }
+    enumerations.append(.init(type: names.map(\.quotedName).joined(separator: "."), labels: labels))
+  }
+
+  private static func unquoted(_ literal: String) -> String {
+    let isEscaped = literal.utf8.first != UInt8(ascii: "'")
+    let inner = literal.dropFirst(isEscaped ? 2 : 1).dropLast()
+    let single = inner.split(separator: "''", omittingEmptySubsequences: false).joined(separator: "'")
+    guard isEscaped else { return single }
+    return single.split(separator: "\\\\", omittingEmptySubsequences: false).joined(separator: "\\")
+  }
+}
+
+extension TableSchema.Column {
+  /// As CREATE TABLE and ADD COLUMN take it.
+  var postgresDefinition: String {
+    let kind = identity == .always ? "ALWAYS" : "BY DEFAULT"
+    return name.postgresIdentifier + " " + declaredType + collationClause
+      + (identity == .none ? "" : " GENERATED \(kind) AS IDENTITY") + (defaultText.map { " DEFAULT \($0)" } ?? "")
+      + (isNotNull ? " NOT NULL" : "")
+  }
+
+  /// A collation of a PostgreSQL source comes with its schema, as it is written.
+  var collationClause: String {
+    if collation.isEmpty { return "" }
+    return " COLLATE " + (collation.contains(".") ? collation : collation.quotedName)
+  }
+}

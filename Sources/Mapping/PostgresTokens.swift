@@ -1,0 +1,171 @@
+/// SQL as PostgreSQL reads it, as far as statements must be taken apart and compared.
+///
+/// Source: https://www.postgresql.org/docs/15/sql-syntax-lexical.html
+struct PostgresTokens {
+  enum Kind: Equatable {
+    /// A bare word in lower case, or a quoted name without its quotes.
+    case name(String, isQuoted: Bool)
+    /// A literal as it is written, quotes included; of a dollar-quoted one what is between the quotes.
+    case string(String)
+    case symbol(UInt8)
+  }
+
+  struct Token: Equatable {
+    let range: Range<Int>
+    let kind: Kind
+
+    /// The bare word; empty for all else.
+    var word: String { if case .name(let name, false) = kind { name } else { "" } }
+    var name: String? { if case .name(let name, _) = kind { name } else { nil } }
+    func isSymbol(_ symbol: Character) -> Bool { kind == .symbol(symbol.asciiValue ?? 0) }
+  }
+
+  let bytes: [UInt8]
+  private(set) var tokens: [Token] = []
+
+  init(_ text: String) {
+    bytes = Array(text.utf8)
+    read()
+  }
+
+  func text(_ range: Range<Int>) -> String { String(decoding: bytes[range], as: UTF8.self) }
+
+  /// From the first of these tokens to the last.
+  func text(_ part: ArraySlice<Token>) -> String {
+    guard let first = part.first, let last = part.last else { return "" }
+    return text(first.range.lowerBound..<last.range.upperBound)
+  }
+
+  /// Parts between separators that stand in no parentheses.
+  static func split(_ tokens: ArraySlice<Token>, at separator: Character) -> [ArraySlice<Token>] {
+    var parts: [ArraySlice<Token>] = []
+    var depth = 0
+    var start = tokens.startIndex
+    for index in tokens.indices {
+      if tokens[index].isSymbol("(") { depth += 1 }
+      if tokens[index].isSymbol(")") { depth -= 1 }
+      guard depth == 0, tokens[index].isSymbol(separator) else { continue }
+      parts.append(tokens[start..<index])
+      start = index + 1
+    }
+    parts.append(tokens[start...])
+    return parts.filter { !$0.isEmpty }
+  }
+
+  // MARK: Reading
+
+  private mutating func read() {
+    var i = 0
+    while i < bytes.count {
+      let start = i
+      switch bytes[i] {
+      case 0x20, 0x09...0x0d: i += 1
+      case UInt8(ascii: "-") where at(i + 1) == UInt8(ascii: "-"): while i < bytes.count, bytes[i] != 0x0a { i += 1 }
+      case UInt8(ascii: "/") where at(i + 1) == UInt8(ascii: "*"): i = endOfComment(i)
+      case UInt8(ascii: "'"):
+        i = endOfQuotes(i, escapes: false)
+        add(start..<i, .string(text(start..<i)))
+      case UInt8(ascii: "\""):
+        i = endOfQuotes(i, escapes: false)
+        let inner = text(start + 1..<max(start + 1, i - 1))
+        add(
+          start..<i,
+          .name(
+            inner.split(separator: "\"\"", omittingEmptySubsequences: false).joined(separator: "\""), isQuoted: true))
+      case UInt8(ascii: "E"), UInt8(ascii: "e"):
+        guard at(i + 1) == UInt8(ascii: "'") else {
+          i = addWord(i)
+          break
+        }
+        i = endOfQuotes(i + 1, escapes: true)
+        add(start..<i, .string(text(start..<i)))
+      case UInt8(ascii: "$"):
+        guard let tag = dollarTag(i) else {
+          i += 1
+          add(start..<i, .symbol(UInt8(ascii: "$")))
+          break
+        }
+        let end = endOfDollars(tag)
+        add(start..<end.after, .string(text(tag.upperBound..<end.at)))
+        i = end.after
+      case let byte where Self.isWord(byte): i = addWord(i)
+      case let byte:
+        i += 1
+        add(start..<i, .symbol(byte))
+      }
+    }
+  }
+
+  private func at(_ index: Int) -> UInt8 { index < bytes.count ? bytes[index] : 0 }
+
+  private mutating func add(_ range: Range<Int>, _ kind: Kind) { tokens.append(Token(range: range, kind: kind)) }
+
+  private mutating func addWord(_ start: Int) -> Int {
+    var i = start
+    while i < bytes.count, Self.isWord(bytes[i]) || bytes[i] == UInt8(ascii: "$") { i += 1 }
+    add(start..<i, .name(text(start..<i).asciiLowercased, isQuoted: false))
+    return i
+  }
+
+  private static func isWord(_ b: UInt8) -> Bool {
+    (0x30...0x39).contains(b) || (0x41...0x5a).contains(b) || (0x61...0x7a).contains(b) || b == 0x5f || b >= 0x80
+  }
+
+  /// Comments may hold comments.
+  private func endOfComment(_ start: Int) -> Int {
+    var (i, depth) = (start, 0)
+    repeat {
+      if at(i) == UInt8(ascii: "/"), at(i + 1) == UInt8(ascii: "*") {
+        (i, depth) = (i + 2, depth + 1)
+      } else if at(i) == UInt8(ascii: "*"), at(i + 1) == UInt8(ascii: "/") {
+        (i, depth) = (i + 2, depth - 1)
+      } else {
+        i += 1
+      }
+    } while depth > 0 && i < bytes.count
+    return min(i, bytes.count)
+  }
+
+  private func endOfQuotes(_ start: Int, escapes: Bool) -> Int {
+    let quote = bytes[start]
+    var i = start + 1
+    while i < bytes.count {
+      if escapes, bytes[i] == UInt8(ascii: "\\") {
+        i += 2
+      } else if bytes[i] == quote, at(i + 1) == quote {
+        i += 2
+      } else if bytes[i] == quote {
+        return i + 1
+      } else {
+        i += 1
+      }
+    }
+    return bytes.count
+  }
+
+  private func dollarTag(_ start: Int) -> Range<Int>? {
+    var i = start + 1
+    while i < bytes.count, Self.isWord(bytes[i]) { i += 1 }
+    guard at(i) == UInt8(ascii: "$"), !(0x30...0x39).contains(at(start + 1)) else { return nil }
+    return start..<i + 1
+  }
+
+  private func endOfDollars(_ tag: Range<Int>) -> (at: Int, after: Int) {
+    var i = tag.upperBound
+    while i + tag.count <= bytes.count {
+      if bytes[i..<i + tag.count].elementsEqual(bytes[tag]) { return (i, i + tag.count) }
+      i += 1
+    }
+    return (bytes.count, bytes.count)
+  }
+}
+
+extension PostgresTokens {
+  /// What a statement says, whatever its spaces and quotes; `renamed` names stand for others.
+  static func meaning(_ text: String, renamed: [String: String] = [:]) -> [Kind] {
+    PostgresTokens(text).tokens.map { token in
+      guard let name = token.name else { return token.kind }
+      return .name(renamed[name] ?? name, isQuoted: false)
+    }
+  }
+}
