@@ -119,7 +119,7 @@ extension PostgresAlteration {
       }
     }
     let grouped = actions.isEmpty ? [] : [alter(actions.joined(separator: ",\n  "))]
-    return grouped + identities
+    return lostIdentities() + grouped + identities
   }
 
   /// A column that is new at the source, and that the target has already.
@@ -149,11 +149,21 @@ extension PostgresAlteration {
     let quoted = now.name.postgresIdentifier
     let kind = now.identity == .always ? "ALWAYS" : "BY DEFAULT"
     if let there, there.identity == now.identity { return [] }
-    if now.identity == .none { return [alter("ALTER COLUMN \(quoted) DROP IDENTITY IF EXISTS")] }
+    if now.identity == .none { return [] }
     if was.identity != .none { return [alter("ALTER COLUMN \(quoted) SET GENERATED \(kind)")] }
     let isRequired = there?.isNotNull ?? was.isNotNull || now.isNotNull
     return (isRequired ? [] : [alter("ALTER COLUMN \(quoted) SET NOT NULL")])
       + [alter("ALTER COLUMN \(quoted) ADD GENERATED \(kind) AS IDENTITY")]
+  }
+
+  /// Ahead of a type that counts by itself no longer.
+  private func lostIdentities() -> [String] {
+    difference.changes.compactMap { change in
+      guard case .identityOfColumn(_, let index) = change, after.columns[index].identity == .none else { return nil }
+      let name = after.columns[index].name
+      if isKnown, target.columns.contains(where: { $0.name == name && $0.identity == .none }) { return nil }
+      return alter("ALTER COLUMN \(name.postgresIdentifier) DROP IDENTITY IF EXISTS")
+    }
   }
 
   /// Generated columns that are new, or made anew.

@@ -19,7 +19,7 @@ extension PostgresAlteration {
     return there.first { Words($0.text) == Words(constraint.text) }
   }
 
-  private var goneConstraints: [PostgresScript.Constraint] {
+  var goneConstraints: [PostgresScript.Constraint] {
     old.constraints.filter { was in !new.constraints.contains { isSame(was, $0) } }
   }
 

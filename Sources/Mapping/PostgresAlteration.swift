@@ -89,6 +89,14 @@ package struct PostgresAlteration {
   /// All of it, for a person who makes it by hand or a file.
   package var all: [String] { labels + statements + newIndexes.map(\.text) + newForeignKeys.map(\.statement) }
 
+  /// Whether a key goes that other tables may reference.
+  package var changesKeys: Bool {
+    goneConstraints.contains { $0.kind == .primary || $0.kind == .unique }
+      || difference.changes.contains { change in
+        if case .dropIndex = change { true } else { false }
+      }
+  }
+
   var name: String { after.postgresIdentifier }
   func alter(_ action: String) -> String { "ALTER TABLE \(name) \(action)" }
 

@@ -3,7 +3,7 @@ import Changes
 /// The statements that create a table of PostgreSQL (``TableSchema/createText``), taken apart.
 ///
 /// Where a schema has none, its columns and keys stand for them.
-struct PostgresScript {
+package struct PostgresScript {
   struct Column: Equatable {
     var name: String
     /// Name and definition, as CREATE TABLE and ADD COLUMN take them.
@@ -54,6 +54,13 @@ struct PostgresScript {
       }
     }
     if !isBehind { imagine(schema) }
+  }
+
+  /// Everything that creates a table, statement by statement: for a person.
+  package static func statements(_ schema: TableSchema) -> [String] {
+    let script = PostgresTokens(schema.createText)
+    return PostgresTokens.split(script.tokens[...], at: ";").map { script.text($0) } + schema.objects.map(\.text)
+      + PostgresForeignKey.all(of: schema).map(\.statement)
   }
 
   // MARK: The table

@@ -41,6 +41,9 @@ final class Handmade {
     schemas[name] = (schema, tokens)
   }
 
+  /// The table's schema as it is now.
+  func latest(_ table: String) -> TableSchema? { schemas[table]?.schema }
+
   /// One transaction of the trail, synced.
   func transaction(isSynced: Bool = true, _ body: () throws -> Void) throws {
     _ = try writer.begin(TransactionHeader(commitTime: Clock.system.microseconds()))

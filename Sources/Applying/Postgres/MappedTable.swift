@@ -35,6 +35,13 @@ final class MappedTable {
 
   enum Sparing: Hashable { case old, new }
 
+  /// As the trail has it.
+  let given: TableSchema
+  /// Where it stands among the images of the trail, each column of ``source``.
+  let positions: [Int]
+  /// By which apply's state knows it.
+  let stateKey: String
+  /// The part of it that is written: all of it, unless the target lacks a column and none is to be added.
   let source: TableSchema
   let mapped: TableSchema
   let target: PostgresTargetTable
@@ -58,11 +65,16 @@ final class MappedTable {
   private let number: Int
   private var statementCount = 0
 
-  /// `number` tells its statements from those of other tables on the connection. The target has been checked.
+  /// `number` tells its statements from those of other tables on the connection. The target has been checked; `kept`
+  /// are the columns that it has.
   init(
-    source: TableSchema, mapped: TableSchema, target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int
+    key stateKey: String, given: TableSchema, mapped whole: TableSchema, kept: [Int], target: PostgresTargetTable,
+    state: PostgresTargetState.Table, number: Int
   ) {
-    (self.source, self.mapped, self.target, self.state, self.number) = (source, mapped, target, state, number)
+    (self.given, self.stateKey, positions) = (given, stateKey, kept)
+    (self.target, self.state, self.number) = (target, state, number)
+    (source, mapped) = (given.keeping(kept), whole.keeping(kept))
+    let (source, mapped) = (source, mapped)
     columns = mapped.columns.compactMap { target.column($0.name) }
     let columns = columns
     let unique = Set(source.key + source.uniques.joined())
@@ -281,5 +293,20 @@ final class MappedTable {
         return "\(value) AS \(column.name.quotedName)"
       }.joined(separator: ",")
     }
+  }
+}
+
+extension TableSchema {
+  /// With these columns only; the key is among them.
+  func keeping(_ kept: [Int]) -> TableSchema {
+    guard kept.count < columns.count else { return self }
+    var schema = self
+    schema.columns = kept.map { columns[$0] }
+    schema.uniques = uniques.compactMap { unique in
+      let moved = unique.compactMap { kept.firstIndex(of: $0) }
+      return moved.count == unique.count ? moved : nil
+    }
+    schema.foreignKeys = []
+    return schema
   }
 }

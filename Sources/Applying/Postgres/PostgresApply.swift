@@ -8,7 +8,8 @@ import Trails
 ///
 /// One blocking worker on one thread. Small transactions share a commit. A row that is not as the trail says it must be
 /// stops apply with an error that names it; nothing of its transaction stays. A server that goes away is waited for, and
-/// asked for the checkpoint when it is back: its last answer may have been lost with the connection.
+/// asked for the checkpoint when it is back: its last answer may have been lost with the connection. A table whose schema
+/// change cannot be made waits, and with it no other: see PostgresApply+Lanes.swift.
 package final class PostgresApply {
   package typealias Options = ApplyOptions
 
@@ -21,13 +22,18 @@ package final class PostgresApply {
   private static let awayMillisecondsMax: Int64 = 60_000
 
   private let uri: String
-  private let folder: String
-  private let name: TrailName
-  private let options: Options
-  private let clock: Clock
-  private let progress: ApplyProgress
-  private var connection: PostgresConnection?
-  private var replay: PostgresReplay?
+  let folder: String
+  let name: TrailName
+  let options: Options
+  let clock: Clock
+  let progress: ApplyProgress
+  var connection: PostgresConnection?
+  var replay: PostgresReplay?
+  /// The lane that is open.
+  var lane: Lane?
+  var attempts: [String: Attempt] = [:]
+  /// Statements that were run ahead of the transactions that need them.
+  var madeAhead: Set<String> = []
   /// Transactions up to this one are applied carefully.
   private var carefulThrough: UInt64 = 0
   private var purgedBelow: UInt64 = 0
@@ -49,10 +55,15 @@ package final class PostgresApply {
   }
 
   /// Applies until `stop` is set, which is seen within a second, or at once when `drain` is set with it; once `drain` is
-  /// set, until the trail's end is reached.
+  /// set, until the trail's end is reached. Throws `schema-stopped` at the end while a table waits.
   package func run(stop: StopSignal, drain: StopSignal) throws {
     connection?.interrupt = stop.descriptor
     defer { close() }
+    try apply(stop, drain)
+    if let error = WaitingTable.error(progress.snapshot.waiting) { throw error }
+  }
+
+  private func apply(_ stop: StopSignal, _ drain: StopSignal) throws {
     var conflicts = 0
     var awaySince: Int64?
     var wait: Int64 = 100
@@ -63,13 +74,17 @@ package final class PostgresApply {
         let replay = try ready(stop)
         if awaySince != nil { progress.update { $0.isReconnecting = false } }
         (awaySince, wait) = (nil, 100)
-        if try step(replay, stop) {
+        let isMoved = try tryLanes(stop)
+        if try step(replay, stop) || isMoved {
           conflicts = 0
           continue
         }
         try replay.keepUpIdentities(isLast: isLast)
         progress.update { $0.isCaughtUp = true }
-        if isLast { return }
+        if isLast {
+          if try tryLanes(stop, isLast: true) { continue }
+          return
+        }
         _ = try replay.reader.wait(milliseconds: drain.isSet ? 0 : 1000, also: drain.descriptor)
       } catch is Stopped {
         return
@@ -83,6 +98,9 @@ package final class PostgresApply {
           awaySince = since
           progress.update { $0.isReconnecting = true }
           if drain.isSet, now - since > Self.awayMillisecondsMax { throw error.asCairnError }
+        } else if error.isLockTimeout {
+          // A change of shape lets those by who wait behind it, and tries again.
+          progress.update { $0.isWaitingForLock = true }
         } else if error.isTransient || error.isCancelled {
           conflicts += 1
           guard conflicts < Self.conflictsMax else { throw error.asCairnError }
@@ -104,30 +122,56 @@ package final class PostgresApply {
     }
   }
 
-  /// One group; carefully again where it was not taken as a whole.
+  /// One group; carefully again where it was not taken as a whole, and without a table that is to wait.
   private func step(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     do {
+      let waiting = replay.waiting.map(\.source)
       guard try replay.applyAvailable(stop) else { return false }
-    } catch let fault as PostgresSink.Fault {
-      guard !replay.isCareful else {
-        throw fault.error
-          ?? PostgresError(
-            sqlState: "", message: "a statement of cairn touched no row", place: replay.connection.place,
-            isConnectionLost: false)
+      // A lane that is open knows its tables by the names that they had.
+      if replay.waiting.map(\.source) != waiting {
+        closeLane()
+        tellWaiting()
       }
+    } catch let fault as PostgresSink.Fault {
+      guard !replay.isCareful else { throw fault.error ?? Self.untouched(replay) }
       carefulThrough = max(replay.number, 1)
       forget()
       return true
+    } catch let refusal as SchemaStop {
+      try self.wait(for: refusal, replay)
+      return true
+    } catch let ahead as Ahead {
+      replay.abandon()
+      self.replay = nil
+      try make(ahead, replay.connection)
+      return true
     }
     if replay.isCareful, replay.number >= carefulThrough { forget() }
-    try purge(replay)
+    try purge()
     return true
   }
 
-  private func purge(_ replay: PostgresReplay) throws {
-    guard options.purgesTrail, replay.position.segment > purgedBelow else { return }
-    purgedBelow = replay.position.segment
-    _ = try Trail.purge(folder: folder, below: replay.position)
+  static func untouched(_ replay: PostgresReplay) -> PostgresError {
+    PostgresError(
+      sqlState: "", message: "a statement of cairn touched no row", place: replay.connection.place,
+      isConnectionLost: false)
+  }
+
+  /// In transactions of their own; for a type that is made by what was rolled back, together with it.
+  func make(_ ahead: Ahead, _ connection: PostgresConnection) throws {
+    for statement in ahead.statements {
+      do { try connection.execute(statement) } catch let error as PostgresError where error.sqlState == "42704" {}
+      madeAhead.insert(statement)
+    }
+  }
+
+  /// Forgets what this target, with every table that waits, has behind it.
+  func purge() throws {
+    guard options.purgesTrail, let replay else { return }
+    let needed = replay.waiting.map(\.table.checkpoint.position).reduce(replay.position, min)
+    guard needed.segment > purgedBelow else { return }
+    purgedBelow = needed.segment
+    _ = try Trail.purge(folder: folder, below: needed)
   }
 
   /// The replication origin is free for another session then.
@@ -136,12 +180,13 @@ package final class PostgresApply {
     connection = nil
   }
 
-  private func forget() {
+  func forget() {
+    closeLane()
     replay?.abandon()
     replay = nil
   }
 
-  private func ready(_ stop: StopSignal?) throws -> PostgresReplay {
+  func ready(_ stop: StopSignal?) throws -> PostgresReplay {
     if let replay { return replay }
     let connection = try self.connection ?? PostgresApplySession.open(uri, trail: name)
     connection.interrupt = stop?.descriptor ?? -1
@@ -155,8 +200,9 @@ package final class PostgresApply {
     let applied = try PostgresTargetState(connection).checkpoint(of: name)?.number ?? 0
     let made = try PostgresReplay(
       connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
-      isCareful: applied < carefulThrough)
+      isCareful: applied < carefulThrough, madeAhead: madeAhead)
     replay = made
+    tellWaiting()
     return made
   }
 }

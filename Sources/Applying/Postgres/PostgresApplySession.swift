@@ -13,7 +13,7 @@ enum PostgresApplySession {
     try adopt(connection)
     let state = PostgresTargetState(connection)
     try setUpOrigin(connection, try state.originPrefix() + trail.description, trail)
-    if try !state.isInstalled() { try connection.transaction { try state.install() } }
+    try connection.transaction { try state.isInstalled() ? state.upgrade() : state.install() }
     return connection
   }
 

@@ -30,7 +30,7 @@ extension PostgresReplay {
 
   /// Makes the updates that waited for the row that `image` shows.
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
-    guard let update = early.take(table: table.source.sourceKey, image: image) else { return }
+    guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in
       try update.after.withUnsafeBytes { new in
         let (old, new) = (ImageView(bytes: old), ImageView(bytes: new))

@@ -8,8 +8,8 @@ extension PostgresReplay {
   private static let pieceBytesMax = 4 << 20
 
   func apply(_ refresh: Refresh) throws {
-    let table = try table(refresh.schemaID)
-    let key = table.source.sourceKey
+    guard let table = try table(refresh.schemaID) else { return }
+    let key = table.stateKey
     var known = tables[key] ?? table.state
     try sink.settle()
     switch refresh.event {
@@ -157,12 +157,11 @@ extension PostgresReplay {
 
   /// Indexes once the rows are there; foreign keys once those of both tables are.
   private func makeWhatWaited(_ table: MappedTable, isFirst: Bool) throws {
-    let shape = PostgresShape(connection: connection, state: state, progress: progress)
     try shape.makeIndexes(table.state, sink)
     if isFirst, table.state.isCreated { try connection.execute("ANALYZE \(table.target.qualifiedName)") }
-    try shape.makeForeignKeys(tables, sink)
+    try shape.makeForeignKeys(sink)
     // Its unique indexes are others now.
-    forgetShape(table.source.sourceKey)
+    forgetShape(table.stateKey)
   }
 }
 

@@ -9,8 +9,7 @@ extension PostgresReplay {
   }
 
   func apply(_ change: ChangeView) throws {
-    let table = try table(change.schemaID)
-    if table.state.isAwaited { return }
+    guard let table = try table(change.schemaID), !table.state.isAwaited else { return }
     before.removeAll()
     after.removeAll()
     if let image = change.before { try encode(image, into: &before, table, isNew: false) }
@@ -137,7 +136,7 @@ extension PostgresReplay {
     guard error.code == .rowMissing, let old = change.before, let new = change.after, table.source.engine == .sqlite
     else { throw error }
     let update = EarlyUpdates.Update(before: Array(old.bytes), after: Array(new.bytes), error: error)
-    try early.add(update, table: table.source.sourceKey)
+    try early.add(update, table: table.stateKey)
   }
 
   private func updateStrictly(_ table: MappedTable) throws -> Int64 {

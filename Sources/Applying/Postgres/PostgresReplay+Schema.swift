@@ -4,42 +4,120 @@ import PostgresKit
 
 // Tables that come, go and change.
 extension PostgresReplay {
+  /// How long a change of shape waits for programs that use the table, while others wait behind it.
+  private static let lockMilliseconds = 2000
+
   func apply(_ ddl: DDL) throws {
     let before = ddl.before == 0 ? nil : try schema(ddl.before)
     let after = ddl.after == 0 ? nil : try schema(ddl.after)
-    let shape = PostgresShape(connection: connection, state: state, progress: progress)
-    func mapped(_ schema: TableSchema) throws -> TableSchema {
-      try TableMapping(schema, to: .postgres, names: options.names).target
+    guard let named = before ?? after else { return }
+    let origin = scope.origin(named.sourceKey)
+    guard let (old, new) = try follow(ddl.action, before, after) else { return }
+    do {
+      try connection.execute("SET LOCAL lock_timeout = \(Self.lockMilliseconds)")
+      switch (ddl.action, before, after) {
+      case (.create, _, let after?): try create(after, new)
+      case (.drop, let before?, _): try drop(before, old)
+      case (_, let before?, let after?): try change(ddl, before, after, old, new)
+      default: break
+      }
+      try connection.execute("SET LOCAL lock_timeout = 0")
+    } catch let error as CairnError
+      where [.schemaStopped, .nameCollision, .tableRefused, .privilegeMissing].contains(error.code)
+    {
+      throw SchemaStop(
+        key: new, name: (after ?? named).fullName, number: number,
+        origin: ddl.action == .create ? scope.origin(named.sourceKey) : origin, error: error)
     }
-    switch (ddl.action, before, after) {
+  }
+
+  /// The table's names in state, before and after; nil when it is not for this replay.
+  private func follow(
+    _ action: DDL.Action, _ before: TableSchema?, _ after: TableSchema?
+  ) throws -> (old: String, new: String)? {
+    switch (action, before, after) {
     case (.create, _, let after?):
-      let target = try mapped(after)
-      var known = PostgresTargetState.Table(schema: target.namespace, name: target.name)
-      _ = try register(after, target, known, isSaved: false)
-      known.isCreated = try shape.create(after, target)
-      // A table that Cairn made at its first copy is still its own at a later one.
-      if !known.isCreated, let was = tables[after.sourceKey] { known = was }
-      if number <= options.askedBehind { (known.refreshing, known.isAwaited) = (.byKey, true) }
-      try save(after.sourceKey, known)
-      forgetShape(after.sourceKey)
-    case (.drop, let before?, _):
-      guard let known = tables[before.sourceKey] else { break }
-      try shape.drop(try mapped(before), known)
-      try forget(before.sourceKey)
-    case (.rename, let before?, let after?), (.reshape, let before?, let after?):
-      let (old, new) = (try mapped(before), try mapped(after))
-      let known = tables[before.sourceKey] ?? .init(schema: old.namespace, name: old.name)
-      var moved = PostgresTargetState.Table(schema: new.namespace, name: new.name)
-      moved =
-        ddl.action == .rename && !known.isCreated
-        ? try shape.rename(old, new, known)
-        : try shape.reshape(old, new, source: after, known, isRefreshed: ddl.isRefreshed, sink)
-      try forget(before.sourceKey)
-      _ = try register(after, new, moved, isSaved: false)
-      try save(after.sourceKey, moved)
-      forgetShape(after.sourceKey)
-      if !ddl.isRefreshed { try shape.makeForeignKeys(tables, sink) }
-    default: break
+      return scope.create(after.sourceKey).map { ($0, $0) }
+    case (.drop, let before?, _): return scope.key(before.sourceKey).map { ($0, $0) }
+    case (_, let before?, let after?):
+      let old = scope.key(before.sourceKey)
+      guard let new = scope.rename(before.sourceKey, to: after.sourceKey) else {
+        if !scope.isLane, before.sourceKey != after.sourceKey {
+          try renameWaiting(before.sourceKey, to: after.sourceKey, name: after.fullName)
+        }
+        return nil
+      }
+      return (old ?? new, new)
+    default: return nil
     }
+  }
+
+  private func mapped(_ schema: TableSchema) throws -> TableSchema {
+    try TableMapping(schema, to: .postgres, names: options.names).target
+  }
+
+  private func create(_ after: TableSchema, _ key: String) throws {
+    let target = try mapped(after)
+    var known = PostgresTargetState.Table(schema: target.namespace, name: target.name)
+    _ = try register(key, after, target, known, isSaved: false)
+    try ensureLabels(target)
+    known.isCreated = try shape.create(after, target, options.ddl ?? .follow)
+    // A table that Cairn made at its first copy is still its own at a later one.
+    if !known.isCreated, let was = tables[key] { known = was }
+    if number <= options.askedBehind { (known.refreshing, known.isAwaited) = (.byKey, true) }
+    try save(key, known)
+    forgetShape(key)
+  }
+
+  private func drop(_ before: TableSchema, _ key: String) throws {
+    guard let known = tables[key] else { return }
+    try shape.drop(before, try mapped(before), known, options.policy(isCreated: known.isCreated), sink)
+    try forget(key)
+  }
+
+  private func change(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema, _ old: String, _ new: String) throws {
+    var before = before
+    // A table that was renamed on the way has no script; that of before still says what its keys are called.
+    if before.createText.isEmpty, let script = scripts[before.sourceKey] { before.createText = script }
+    if after.createText.isEmpty { scripts[after.sourceKey] = before.createText }
+    let change = PostgresShape.Change(
+      source: TableDifference(before, after, origins: ddl.origins), before: try mapped(before),
+      after: try mapped(after), isRefreshed: ddl.isRefreshed)
+    let known =
+      tables[old] ?? .init(schema: change.before.namespace, name: change.before.name)
+    let policy = options.policy(isCreated: known.isCreated)
+    if policy == .follow { try makeLabels(change) }
+    let moved = try shape.make(change, known, policy, sink)
+    try forget(old)
+    _ = try register(new, after, change.after, moved, isSaved: false)
+    try save(new, moved)
+    forgetShape(new)
+    if !ddl.isRefreshed { try shape.makeForeignKeys(sink) }
+  }
+
+  // MARK: Labels of enums
+
+  private func makeLabels(_ change: PostgresShape.Change) throws {
+    for statement in PostgresAlteration(change.before, change.after, origins: change.source.origins).labels
+    where !PostgresAlteration.isLabel(statement) {
+      // A label that is renamed: another table with this type may have brought it before.
+      do { _ = try sink.attempt { try connection.execute(statement) } } catch let error as PostgresError
+        where error.isOfShape
+      {}
+    }
+    try ensureLabels(change.after)
+  }
+
+  /// A label cannot be used in the transaction that adds it, unless that made the type: so it is added ahead of it.
+  private func ensureLabels(_ mapped: TableSchema) throws {
+    let missing = try PostgresAlteration.missingLabels(of: mapped) { type in
+      guard try connection.first("SELECT to_regtype($1)", [type]) != nil else { return nil }
+      return try connection.query(
+        "SELECT enumlabel FROM pg_enum WHERE enumtypid = to_regtype($1) ORDER BY enumsortorder", [type]
+      ).compactMap { $0[0] }
+    }
+    let fresh = missing.filter { !madeAhead.contains($0) }
+    guard fresh.isEmpty else { throw Ahead(statements: fresh) }
+    for statement in missing { try connection.execute(statement) }
   }
 }

@@ -9,9 +9,16 @@ extension PostgresReplay {
   func encode(_ image: ImageView, into row: inout RowText, _ table: MappedTable, isNew: Bool) throws {
     row.removeAll()
     var reader = ByteReader(image.bytes)
+    var place = 0
     for index in table.columns.indices {
+      while place < table.positions[index] {
+        guard !reader.isAtEnd else { throw wrongCount(table) }
+        _ = try reader.readColumn()
+        place += 1
+      }
       guard !reader.isAtEnd else { throw wrongCount(table) }
       let value = try reader.readColumn()
+      place += 1
       switch value {
       case .null: row.appendNull()
       case .unchanged: row.appendUnchanged()
@@ -25,13 +32,18 @@ extension PostgresReplay {
         }
       }
     }
+    while place < table.given.columns.count, !reader.isAtEnd {
+      _ = try reader.readColumn()
+      place += 1
+    }
+    guard place == table.given.columns.count else { throw wrongCount(table) }
     guard reader.isAtEnd else { throw wrongCount(table) }
   }
 
   private func wrongCount(_ table: MappedTable) -> CairnError {
     CairnError(
       .trailDamaged,
-      "an image at \(reader.position) of trail \(name) does not have the \(table.columns.count) columns of table \(table.source.fullName)",
+      "an image at \(reader.position) of trail \(name) does not have the \(table.given.columns.count) columns of table \(table.source.fullName)",
       hint: "run 'cairn trail verify \(name)'")
   }
 
@@ -44,7 +56,7 @@ extension PostgresReplay {
       row.appendNull()
       if isNew { misfitsNulled += 1 }
     case .widen where canWiden(index, table):
-      throw Widening(table: table.source.sourceKey, index: index)
+      throw Widening(table: table.stateKey, index: index)
     default:
       // What cannot be in the target is not compared; whether the row is there is found by the rest of it.
       guard isNew || table.key.contains(index) else { return row.appendUnchanged() }
@@ -107,7 +119,7 @@ extension PostgresReplay {
     progress.note(
       "column \(column.name) of \(table.target.qualifiedName) was made text for a value that is no \(column.type.name); rows that were there are spelled as PostgreSQL prints them, until a copy (--existing overwrite)"
     )
-    forgetShape(table.source.sourceKey)
+    forgetShape(table.stateKey)
     if copying === table { copying = nil }
   }
 
@@ -128,7 +140,7 @@ extension PostgresReplay {
           isMended = true
           misfitsNulled += 1
         case .widen where canWiden(index, table):
-          throw Widening(table: table.source.sourceKey, index: index)
+          throw Widening(table: table.stateKey, index: index)
         default:
           throw misfitError(table, index, Value.text(value).shown, error.message, row: after)
         }

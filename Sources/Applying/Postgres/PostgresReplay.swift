@@ -9,6 +9,9 @@ import Trails
 /// Rows are sent many at a time; where one of them is not taken, the whole group of transactions is rolled back, and
 /// another replay does it again *carefully*: one transaction at a time, one statement at a time, so that a row which has
 /// to wait for another can wait, and one that is wrong is named.
+///
+/// Tables whose schema change cannot be made wait, and are left out; a replay of its own, a *lane*, brings them on from
+/// their own checkpoint.
 final class PostgresReplay {
   let connection: PostgresConnection
   let name: TrailName
@@ -21,11 +24,22 @@ final class PostgresReplay {
   let isCareful: Bool
 
   private var checkpoint: Checkpoint?
+  /// Where the trail begins.
+  private let start: Checkpoint
   /// The last transaction that was begun.
   private(set) var number: UInt64
+  /// The last one that was committed: the border at which the group began.
+  private(set) var applied: UInt64
   var tables: [String: PostgresTargetState.Table]
+  /// Of the main way: those that it leaves out. Of a lane: those that it brings on.
+  private(set) var waiting: [PostgresTargetState.Waiting]
+  var scope: ReplayScope
+  /// Statements that were run ahead of the transaction that needs them.
+  let madeAhead: Set<String>
+  /// By the names that they had: scripts of tables that have been renamed, and are to be reshaped.
+  var scripts: [String: String] = [:]
   private var segment: UInt64 = 0
-  private var bySchema: [UInt64: MappedTable] = [:]
+  private var bySchema: [UInt64: MappedTable?] = [:]
   private var byKey: [String: MappedTable] = [:]
   private var tableCount = 0
 
@@ -45,29 +59,60 @@ final class PostgresReplay {
   var piece = ByteWriter(capacity: 1 << 16)
   var pieceTable: MappedTable?
 
-  /// Errors: ``PostgresError``; `checkpoint-foreign` when the target was fed from another trail, or needs what the trail
-  /// no longer has.
+  /// `lane`: the tables to bring on, all from one checkpoint; nil: all but those that wait. Errors: ``PostgresError``;
+  /// `checkpoint-foreign` when the target was fed from another trail, or needs what the trail no longer has.
   init(
     _ connection: PostgresConnection, trail folder: String, name: TrailName, options: PostgresApply.Options,
-    clock: Clock, progress: ApplyProgress, isCareful: Bool
+    clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<String>,
+    lane: [PostgresTargetState.Waiting]? = nil
   ) throws {
-    (self.connection, self.name, self.options) = (connection, name, options)
+    (self.connection, self.name, self.options, self.madeAhead) = (connection, name, options, madeAhead)
     (self.clock, self.progress, self.isCareful) = (clock, progress, isCareful)
     state = PostgresTargetState(connection)
     sink = PostgresSink(connection)
-    let stored = try state.checkpoint(of: name)
-    checkpoint = stored?.checkpoint
-    number = stored?.number ?? 0
+    if let first = lane?.first {
+      checkpoint = first.table.checkpoint
+      number = first.table.number
+    } else {
+      let stored = try state.checkpoint(of: name)
+      checkpoint = stored?.checkpoint
+      number = stored?.number ?? 0
+    }
+    applied = number
     reader = try TrailReader.open(folder: folder, at: checkpoint)
+    start = reader.checkpoint
     tables = try state.tables()
+    waiting = try lane ?? state.waiting(of: name)
+    scope = ReplayScope(waiting: waiting, isLane: lane != nil)
+  }
+
+  var shape: PostgresShape {
+    PostgresShape(
+      connection: connection, state: state, progress: progress, tables: tables,
+      waiting: Set(waiting.map(\.source)))
+  }
+
+  /// Where the replay stands: what is in the trail behind it is still to be applied.
+  var border: Checkpoint { checkpoint ?? start }
+
+  /// After another replay has written to the target: between groups.
+  func reload() throws {
+    tables = try state.tables()
+    if !scope.isLane {
+      waiting = try state.waiting(of: name)
+      scope = ReplayScope(waiting: waiting, isLane: false)
+    }
+    byKey.removeAll()
+    bySchema.removeAll(keepingCapacity: true)
   }
 
   // MARK: Groups
 
-  /// Applies what is there as one commit; false when nothing is. After an error the replay is of no use: see
-  /// ``abandon()``.
-  func applyAvailable(_ stop: StopSignal) throws -> Bool {
-    guard var record = try reader.next() else { return false }
+  /// Applies what is there as one commit, at most through transaction `limit`; false when nothing is. After an error the
+  /// replay is of no use: see ``abandon()``.
+  func applyAvailable(_ stop: StopSignal, through limit: UInt64 = .max, isLaneDone: Bool = false) throws -> Bool {
+    guard number < limit, var record = try reader.next() else { return false }
+    scope.beginGroup()
     let begun = Clock.monotonicMilliseconds
     var rows = 0
     var count = 0
@@ -81,13 +126,13 @@ final class PostgresReplay {
         rows += Int(changes)
         try endTransaction()
         let isDue =
-          isCareful || rows >= options.commitRows
+          isCareful || number >= limit || rows >= options.commitRows
           || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
         if !isDue, let following = try reader.next() {
           record = following
           continue
         }
-        try commit(last, rows: rows)
+        try commit(last, rows: rows, isLaneDone: isLaneDone && number >= limit)
         return true
       default: try apply(record)
       }
@@ -114,28 +159,49 @@ final class PostgresReplay {
     try putBackHeldRows()
   }
 
-  private func commit(_ last: TransactionHeader, rows: Int) throws {
+  private func commit(_ last: TransactionHeader, rows: Int, isLaneDone: Bool) throws {
     try endPiece()
     try checkUncheckedRows()
     try sink.settle()
     try sequences.carry(sink, progress)
     let reached = reader.checkpoint
-    try state.move(name, from: checkpoint, to: reached, number: number, now: clock.microseconds())
+    if scope.isLane {
+      try moveLane(to: reached, isDone: isLaneDone)
+    } else {
+      try state.move(name, from: checkpoint, to: reached, number: number, now: clock.microseconds())
+    }
     try connection.execute("COMMIT")
-    checkpoint = reached
+    (checkpoint, applied) = (reached, number)
+    scripts.removeAll()
     progress.update {
+      $0.tablesCopied += tablesCopied
+      $0.misfitsNulled += misfitsNulled
+      $0.isWaitingForLock = false
+      if scope.isLane { return }
       $0.rows += UInt64(rows)
       $0.transactions = number
       $0.lastCommitTime = last.commitTime
       $0.lagMicroseconds = clock.microseconds() - last.commitTime
       $0.position = reached.position
       $0.copying = copying.map { ($0.source.name, copied, estimated) }
-      $0.tablesCopied += tablesCopied
-      $0.misfitsNulled += misfitsNulled
       $0.isCaughtUp = false
-      $0.isWaitingForLock = false
     }
     (tablesCopied, misfitsNulled) = (0, 0)
+  }
+
+  /// The checkpoints of its tables; where the others are, they wait no longer.
+  private func moveLane(to reached: Checkpoint, isDone: Bool) throws {
+    for index in waiting.indices {
+      let table = waiting[index]
+      let place = scope.place(of: table.source) ?? (table.place, table.isComing)
+      try state.move(table, to: isDone ? nil : (reached, number, place.name, place.isComing))
+      (waiting[index].place, waiting[index].isComing) = (place.name, place.isComing)
+      (waiting[index].table.checkpoint, waiting[index].table.number) = (reached, number)
+    }
+    guard isDone else { return }
+    let keys = Set(waiting.map(\.source))
+    try PostgresShape(connection: connection, state: state, progress: progress, tables: tables, waiting: [])
+      .makeForeignKeys(sink, of: tables.filter { keys.contains($0.key) }.map(\.value))
   }
 
   /// Where the target stands, durably.
@@ -152,11 +218,12 @@ final class PostgresReplay {
     switch record {
     case .change(let change):
       try endPiece()
-      try again { try self.apply(change) }
-    case .refreshRow(let id, let image): try again { try self.apply(row: image, of: try self.table(id)) }
+      try onTable(change.schemaID) { try again { try self.apply(change) } }
+    case .refreshRow(let id, let image):
+      try onTable(id) { try again { if let table = try self.table(id) { try self.apply(row: image, of: table) } } }
     case .refresh(let refresh):
       try endPiece()
-      try apply(refresh)
+      try onTable(refresh.schemaID) { try apply(refresh) }
     case .ddl(let ddl):
       try endPiece()
       try sink.settle()
@@ -168,6 +235,22 @@ final class PostgresReplay {
       throw CairnError(
         .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) cannot be applied by this version",
         hint: "use a newer cairn")
+    }
+  }
+
+  /// A table that is not as it should be waits from here on.
+  private func onTable(_ id: UInt64, _ body: () throws -> Void) throws {
+    do { try body() } catch let error as CairnError
+      where [.schemaStopped, .nameCollision, .tableRefused].contains(error.code)
+    {
+      let schema = try schema(id)
+      let names = [schema.fullName, TableMapping.targetName(of: schema, in: .postgres, names: options.names)]
+      guard let table = error.context["table"], names.contains(table), let key = scope.key(schema.sourceKey) else {
+        throw error
+      }
+      throw SchemaStop(
+        key: key, name: schema.fullName, number: number, origin: scope.origin(schema.sourceKey),
+        error: error)
     }
   }
 
@@ -192,28 +275,36 @@ final class PostgresReplay {
     return schema
   }
 
-  /// The table for a schema id, which counts within a segment.
-  func table(_ id: UInt64) throws -> MappedTable {
+  /// The table for a schema id, which counts within a segment; nil when it waits, or is left out.
+  func table(_ id: UInt64) throws -> MappedTable? {
     if reader.position.segment != segment {
       segment = reader.position.segment
       bySchema.removeAll(keepingCapacity: true)
     }
     if let table = bySchema[id] { return table }
-    let table = try table(for: try schema(id))
-    bySchema[id] = table
+    let schema = try schema(id)
+    let table = try scope.key(schema.sourceKey).flatMap { try self.table(for: schema, $0) }
+    bySchema[id] = .some(table)
     return table
   }
 
-  private func table(for schema: TableSchema) throws -> MappedTable {
-    let key = schema.sourceKey
-    if let table = byKey[key], table.source == schema { return table }
+  private func table(for schema: TableSchema, _ key: String) throws -> MappedTable? {
+    if let table = byKey[key], table.given == schema { return table }
     try sink.settle()
     let mapped = try TableMapping(schema, to: .postgres, names: options.names).target
-    let known = try tables[key] ?? register(schema, mapped, .init(schema: mapped.namespace, name: mapped.name))
-    let shape = PostgresShape(connection: connection, state: state, progress: progress)
-    let target = try shape.checked(schema, mapped, known)
+    let known =
+      try tables[key] ?? register(key, schema, mapped, .init(schema: mapped.namespace, name: mapped.name))
+    let kept: [Int]?
+    if options.policy(isCreated: known.isCreated) == .ignore {
+      kept = try shape.columnsThere(schema, mapped, known)
+    } else {
+      kept = Array(schema.columns.indices)
+    }
+    guard let kept else { return nil }
+    let target = try shape.checked(schema.keeping(kept), mapped.keeping(kept), known)
     tableCount += 1
-    let table = MappedTable(source: schema, mapped: mapped, target: target, state: known, number: tableCount)
+    let table = MappedTable(
+      key: key, given: schema, mapped: mapped, kept: kept, target: target, state: known, number: tableCount)
     byKey[key] = table
     sequences.note(table)
     return table
@@ -221,9 +312,9 @@ final class PostgresReplay {
 
   /// Two tables of the source must not become one.
   func register(
-    _ schema: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table, isSaved: Bool = true
+    _ key: String, _ schema: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table,
+    isSaved: Bool = true
   ) throws -> PostgresTargetState.Table {
-    let key = schema.sourceKey
     if let other = tables.first(where: {
       $0.key != key && $0.value.schema == known.schema && $0.value.name == known.name
     }) {
@@ -250,9 +341,38 @@ final class PostgresReplay {
     forgetShape(key)
   }
 
+  /// A table that waits has another name at the source; the target learns of it in the lane.
+  func renameWaiting(_ old: String, to new: String, name: String) throws {
+    try sink.settle()
+    try state.renameWaiting(old, to: new, name: name)
+    tables[new] = tables.removeValue(forKey: old)
+    for index in waiting.indices where waiting[index].source == old {
+      (waiting[index].source, waiting[index].table.name) = (new, name)
+    }
+    bySchema.removeAll(keepingCapacity: true)
+  }
+
   /// The table is looked at again before it is written to.
   func forgetShape(_ key: String) {
     byKey[key] = nil
     bySchema.removeAll(keepingCapacity: true)
   }
+}
+
+/// A table is not what it must be at the target, or its change cannot be made: it is to wait.
+struct SchemaStop: Error {
+  /// In apply's state.
+  let key: String
+  /// For people.
+  let name: String
+  /// The transaction.
+  let number: UInt64
+  /// What it was called where the group began.
+  let origin: ReplayScope.Origin
+  let error: CairnError
+}
+
+/// Statements that must be committed before the transaction that needs them.
+struct Ahead: Error {
+  let statements: [String]
 }

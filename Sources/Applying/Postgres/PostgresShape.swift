@@ -2,15 +2,17 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Makes the tables of a PostgreSQL target follow those of the source: create, drop, rename, reshape; indexes and foreign
-/// keys once the rows are there.
+/// Makes the tables of a PostgreSQL target what those of the source are: create, drop, rename, reshape; indexes and
+/// foreign keys once the rows are there.
 ///
-/// Tables that Cairn made follow. A table that was there before is left alone: apply stops until a person has changed
-/// it, and goes on when its shape is the one that is wanted.
+/// What a person is to decide, and what the server refuses, is thrown as `schema-stopped`: then the table waits.
 struct PostgresShape {
   let connection: PostgresConnection
   let state: PostgresTargetState
   let progress: ApplyProgress
+  let tables: [String: PostgresTargetState.Table]
+  /// Keys of tables that wait: nothing references them yet.
+  let waiting: Set<String>
 
   func read(_ table: PostgresTargetState.Table) throws -> PostgresTargetTable? {
     try PostgresTargetTable.read(table.schema, table.name, connection)
@@ -19,27 +21,64 @@ struct PostgresShape {
   // MARK: Create and drop
 
   /// Creates the table; its indexes and foreign keys wait for its rows. False when it was there: then it has been looked
-  /// at.
-  func create(_ source: TableSchema, _ mapped: TableSchema) throws -> Bool {
+  /// at, unless it may be whatever it is.
+  func create(_ source: TableSchema, _ mapped: TableSchema, _ policy: DDLPolicy) throws -> Bool {
     let known = PostgresTargetState.Table(schema: mapped.namespace, name: mapped.name)
+    var refusal = SchemaRefusal(
+      place: connection.place, phrases: ["create table \(mapped.fullName)"], after: mapped.createText)
     if try read(known) != nil {
-      _ = try checked(source, mapped, known)
+      if policy == .ignore { return false }
+      do { _ = try checked(source, mapped, known) } catch let error as CairnError where error.code == .schemaStopped {
+        throw refusal.error(error.message, table: source.fullName)
+      }
       return false
     }
-    try run(mapped.createText, mapped)
+    refusal.statements = PostgresScript.statements(mapped)
+    switch policy {
+    case .ignore: return false
+    case .stop: throw refusal.error("schema changes stop (--ddl stop)", table: source.fullName)
+    case .follow: break
+    }
+    do { try connection.execute(mapped.createText) } catch let error as PostgresError where error.isOfShape {
+      throw refusal.error(error.message, table: source.fullName)
+    }
     for object in mapped.objects {
       try state.add(
         .init(
           schema: mapped.namespace, table: mapped.name, kind: .index, name: object.name, statement: object.text))
     }
-    for pending in foreignKeys(of: mapped) { try state.add(pending) }
+    for key in PostgresForeignKey.all(of: mapped) { try state.add(.init(key, of: mapped)) }
     return true
   }
 
-  func drop(_ mapped: TableSchema, _ known: PostgresTargetState.Table) throws {
+  func drop(
+    _ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table, _ policy: DDLPolicy,
+    _ sink: PostgresSink
+  ) throws {
     guard try read(known) != nil else { return }
-    guard known.isCreated else { throw stopped("drop", mapped, nil) }
-    try run("DROP TABLE \(known.schema.quotedName).\(known.name.quotedName)", mapped)
+    let statement = "DROP TABLE \(known.schema.postgresIdentifier).\(known.name.postgresIdentifier)"
+    let refusal = SchemaRefusal(
+      place: connection.place, phrases: ["drop table \(mapped.fullName)"], before: mapped.createText,
+      statements: [statement])
+    switch policy {
+    case .stop:
+      throw refusal.error(
+        known.isCreated ? "schema changes stop (--ddl stop)" : "Cairn did not create the table", table: source.fullName)
+    case .ignore: return progress.note("table \(mapped.fullName) was dropped at the source; it stays at the target")
+    case .follow where !known.isCreated:
+      return progress.note(
+        "table \(mapped.fullName) was dropped at the source; Cairn did not create it at the target, so it stays there, and gets no more rows"
+      )
+    case .follow: break
+    }
+    do {
+      try sink.attempt {
+        try setReferencesAside(known)
+        try connection.execute(statement)
+      }
+    } catch let error as PostgresError where error.isOfShape {
+      throw refusal.error(error.message + (error.detail.isEmpty ? "" : ": \(error.detail)"), table: source.fullName)
+    }
     try state.removePending(of: known)
   }
 
@@ -80,98 +119,21 @@ struct PostgresShape {
     return table
   }
 
-  // MARK: Indexes and foreign keys
-
-  func makeIndexes(_ table: PostgresTargetState.Table, _ sink: PostgresSink) throws {
-    for pending in try state.pending(.index) where pending.schema == table.schema && pending.table == table.name {
-      try make(pending, sink) { try connection.execute(pending.statement) }
+  /// Under the policy `ignore`: the columns that the target has; nil when there is no such table. What is left out is
+  /// told.
+  func columnsThere(_ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table) throws -> [Int]? {
+    guard let table = try read(known) else {
+      progress.note("table \(mapped.fullName) is left out: the target has none, and --ddl ignore creates none")
+      return nil
     }
-  }
-
-  /// Makes those for which both tables have their rows. One that the rows do not keep stays NOT VALID: it holds for what
-  /// programs write from now on.
-  func makeForeignKeys(_ tables: [String: PostgresTargetState.Table], _ sink: PostgresSink) throws {
-    func isReady(_ schema: String, _ name: String) -> Bool {
-      guard let table = tables.values.first(where: { $0.schema == schema && $0.name == name }) else { return true }
-      return table.refreshing == nil && (table.isLoaded || !table.isCreated)
-    }
-    for pending in try state.pending(.foreignKey)
-    where isReady(pending.schema, pending.table) && isReady(pending.needsSchema, pending.needsTable) {
-      guard try PostgresTargetTable.read(pending.needsSchema, pending.needsTable, connection) != nil else { continue }
-      let table = "\(pending.schema.quotedName).\(pending.table.quotedName)"
-      try connection.execute("SET LOCAL enable_seqscan = on")
-      try make(pending, sink) {
-        try connection.execute("\(pending.statement) NOT VALID")
-        do {
-          _ = try sink.attempt {
-            try connection.execute("ALTER TABLE \(table) VALIDATE CONSTRAINT \(pending.name.quotedName)")
-          }
-        } catch let error as PostgresError where error.isConstraint {
-          progress.note(
-            "foreign key \(pending.name) of \(table) stays NOT VALID, as rows of the source break it: \(error.detail)")
-        }
+    return try source.columns.indices.filter { index in
+      let name = mapped.columns[index].name
+      if table.column(name) != nil { return true }
+      guard source.columns[index].keyOrdinal == 0 || source.flags.contains(.wholeRow) else {
+        throw stopped("write to", mapped, "it has no column \(name), which is part of the key")
       }
-      try connection.execute("SET LOCAL enable_seqscan = off")
-    }
-  }
-
-  private func make(_ pending: PostgresTargetState.Pending, _ sink: PostgresSink, _ body: () throws -> Void) throws {
-    do { try sink.attempt(body) } catch let error as PostgresError
-      where !error.isServerGone && !error.isTransient && !error.isCancelled
-    {
-      // 42P07, 42710: it is there already.
-      if error.sqlState != "42P07", error.sqlState != "42710" {
-        progress.note(
-          "\(pending.kind.rawValue) \(pending.name) of \(pending.schema).\(pending.table) was not made: \(error.message)"
-        )
-      }
-    }
-    try state.remove(pending)
-  }
-
-  func foreignKeys(of mapped: TableSchema) -> [PostgresTargetState.Pending] {
-    var taken: Set<[Int]> = []
-    return mapped.foreignKeys.map { key in
-      let columns = key.columns.map { mapped.columns[$0].name }
-      // The same columns may reference two tables.
-      let more = taken.insert(key.columns).inserted ? [] : [key.table]
-      let name = Self.constraintName([mapped.name] + columns + more + ["fkey"])
-      let references = key.references.isEmpty ? "" : "(\(key.references.map(\.quotedName).joined(separator: ",")))"
-      let actions =
-        [("ON UPDATE", key.onUpdate), ("ON DELETE", key.onDelete)].filter {
-          !$0.1.isEmpty && $0.1 != "NO ACTION"
-        }
-        .map { " \($0.0) \($0.1)" }.joined() + key.timing.clause
-      return .init(
-        schema: mapped.namespace, table: mapped.name, kind: .foreignKey, name: name,
-        statement:
-          "ALTER TABLE \(mapped.qualifiedName) ADD CONSTRAINT \(name.quotedName) FOREIGN KEY (\(columns.map(\.quotedName).joined(separator: ","))) REFERENCES \(key.namespace.quotedName).\(key.table.quotedName)\(references)\(actions)",
-        needsSchema: key.namespace, needsTable: key.table)
-    }
-  }
-
-  /// At most 63 bytes, as PostgreSQL takes them; what is cut off is told apart by a sum over it.
-  static func constraintName(_ parts: [String]) -> String {
-    let name = parts.joined(separator: "_")
-    guard name.utf8.count > 63 else { return name }
-    var sum: UInt64 = 0xcbf2_9ce4_8422_2325
-    for byte in name.utf8 { sum = (sum ^ UInt64(byte)) &* 0x100_0000_01b3 }
-    var head = name
-    while head.utf8.count > 46 { head.removeLast() }
-    return head + "_" + sum.hex(16)
-  }
-
-  // MARK: Errors
-
-  func run(_ text: String, _ mapped: TableSchema) throws {
-    do { try connection.execute(text) } catch let error as PostgresError
-      where !error.isServerGone && !error.isTransient && !error.isCancelled && error.sqlState != "53100"
-    {
-      throw CairnError(
-        error.isPrivilege ? .privilegeMissing : .schemaStopped,
-        "\(connection.place) refuses the shape of table \(mapped.fullName): \(error.message)",
-        hint: "run this at the target once it is possible, then run again: \(text)",
-        context: ["table": mapped.fullName])
+      progress.note("column \(mapped.fullName).\(name) is left out: the target has none, and --ddl ignore adds none")
+      return false
     }
   }
 
@@ -179,8 +141,12 @@ struct PostgresShape {
     CairnError(
       .schemaStopped,
       "cannot \(what) table \(mapped.fullName) of \(connection.place): \(why ?? "Cairn did not create it")",
-      hint: what == "drop"
-        ? "drop or rename it by hand, then run again"
-        : "make it so by hand and run again; wanted is: \(mapped.createText)", context: ["table": mapped.fullName])
+      hint: "make it so by hand, and it goes on by itself; wanted is: \(mapped.createText)",
+      context: ["table": mapped.fullName])
   }
+}
+
+extension PostgresError {
+  /// What the server has against a change of shape; not against us, or just now.
+  var isOfShape: Bool { !isServerGone && !isTransient && !isCancelled && sqlState != "53100" }
 }

@@ -136,6 +136,15 @@ final class PostgresSink {
     prepared.removeAll()
   }
 
+  /// Between groups: another sink may use the connection then.
+  func rest() throws {
+    try settle()
+    guard !prepared.isEmpty else { return }
+    try connection.execute("DEALLOCATE ALL")
+    for statement in prepared { statement.isPrepared = false }
+    prepared.removeAll()
+  }
+
   private func drain() throws {
     guard !expected.isEmpty else { return }
     let wanted = expected

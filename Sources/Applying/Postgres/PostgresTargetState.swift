@@ -9,6 +9,7 @@ import PostgresKit
 ///   existing)
 /// cairn.pending(schema_name, table_name, kind, name, statement, needs_schema, needs_table)
 /// ```
+/// and `cairn.waiting`, see PostgresTargetState+Waiting.swift.
 /// They are written in the transaction that applies the changes, so they are true after any crash. `pending` holds the
 /// indexes and foreign keys of tables whose rows are still to come.
 package struct PostgresTargetState {
@@ -78,7 +79,12 @@ package struct PostgresTargetState {
       CREATE TABLE IF NOT EXISTS cairn.pending(schema_name text, table_name text, kind text, name text,
         statement text NOT NULL, needs_schema text NOT NULL, needs_table text NOT NULL,
         PRIMARY KEY (schema_name, table_name, kind, name));
-      """)
+      """ + Self.waitingTable)
+  }
+
+  /// Brings what an older version made up to date.
+  func upgrade() throws {
+    if try !hasWaiting() { try connection.execute(Self.waitingTable) }
   }
 
   // MARK: Checkpoint
@@ -92,15 +98,29 @@ package struct PostgresTargetState {
       FROM cairn.checkpoint WHERE trail = $1
       """, [trail.description])
     guard let row = rows.first?.map({ $0 ?? "" }) else { return nil }
-    guard let id = TrailID(Self.bytes(row[0])), let segment = Int64(row[1]), let offset = Int64(row[2]),
-      let chain = ChainHash(Self.bytes(row[3])), let number = Int64(row[4]), row[5] == String(Self.version)
+    guard let checkpoint = Self.checkpoint(row[0], row[1], row[2], row[3]), let number = Int64(row[4]),
+      row[5] == String(Self.version)
     else {
       throw CairnError(
         .databaseDamaged, "table cairn.checkpoint of \(connection.place) holds a row that this cairn did not write",
         hint: "use the cairn that wrote it, or run 'cairn detach' on the target and replicate again")
     }
+    return (checkpoint, UInt64(bitPattern: number))
+  }
+
+  static func checkpoint(_ id: String, _ segment: String, _ offset: String, _ chain: String) -> Checkpoint? {
+    guard let id = TrailID(bytes(id)), let segment = Int64(segment), let offset = Int64(offset),
+      let chain = ChainHash(bytes(chain))
+    else { return nil }
     let position = Position(segment: UInt64(bitPattern: segment), offset: UInt64(bitPattern: offset))
-    return (Checkpoint(trail: id, position: position, chain: chain), UInt64(bitPattern: number))
+    return Checkpoint(trail: id, position: position, chain: chain)
+  }
+
+  static func fields(_ checkpoint: Checkpoint) -> [String?] {
+    [
+      "\\x" + checkpoint.trail.bytes.hex, String(Int64(bitPattern: checkpoint.position.segment)),
+      String(Int64(bitPattern: checkpoint.position.offset)), "\\x" + checkpoint.chain.bytes.hex,
+    ]
   }
 
   private static func bytes(_ hex: String) -> [UInt8] {
@@ -112,13 +132,7 @@ package struct PostgresTargetState {
 
   /// Moves the checkpoint by compare-and-swap: throws `checkpoint-moved` when it is not at `from`.
   func move(_ trail: TrailName, from: Checkpoint?, to: Checkpoint, number: UInt64, now: Int64) throws {
-    func fields(_ checkpoint: Checkpoint) -> [String?] {
-      [
-        "\\x" + checkpoint.trail.bytes.hex, String(Int64(bitPattern: checkpoint.position.segment)),
-        String(Int64(bitPattern: checkpoint.position.offset)), "\\x" + checkpoint.chain.bytes.hex,
-      ]
-    }
-    let values = fields(to) + [String(Int64(bitPattern: number)), String(now), trail.description]
+    let values = Self.fields(to) + [String(Int64(bitPattern: number)), String(now), trail.description]
     let moved =
       if let from {
         try connection.run(
@@ -126,7 +140,7 @@ package struct PostgresTargetState {
           UPDATE cairn.checkpoint SET trail_id = $1, segment = $2, content_offset = $3, chain = $4, number = $5,
             applied_at = timestamptz 'epoch' + $6::bigint * interval '1 microsecond'
           WHERE trail = $7 AND trail_id = $8 AND segment = $9 AND content_offset = $10 AND chain = $11
-          """, values + fields(from))
+          """, values + Self.fields(from))
       } else {
         try connection.run(
           """
@@ -135,17 +149,14 @@ package struct PostgresTargetState {
           ON CONFLICT DO NOTHING
           """, values)
       }
-    guard moved == 1 else {
-      throw CairnError(
-        .checkpointMoved, "the checkpoint of trail \(trail) in \(connection.place) was moved by another apply",
-        hint: "let only one cairn apply this trail to this target, then run again; nothing was applied twice")
-    }
+    guard moved == 1 else { throw self.moved("the checkpoint of trail \(trail) in \(connection.place)") }
   }
 
   /// Forgets a trail that is gone; what is known of the tables stays.
   package func forgetCheckpoint(of trail: TrailName) throws {
     guard try isInstalled() else { return }
     try connection.run("DELETE FROM cairn.checkpoint WHERE trail = $1", [trail.description])
+    if try hasWaiting() { try connection.run("DELETE FROM cairn.waiting WHERE trail = $1", [trail.description]) }
   }
 
   /// Every table takes changes leniently until it has been copied again.

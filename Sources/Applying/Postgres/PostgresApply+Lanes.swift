@@ -1,0 +1,219 @@
+import Changes
+import PostgresKit
+import SystemKit
+import Trails
+
+// Tables that wait: each has a checkpoint of its own, from which a lane tries to go on.
+extension PostgresApply {
+  /// A second way through the trail, for tables that wait at one place.
+  struct Lane {
+    /// How long it goes on before the other tables have their turn.
+    static let sliceMilliseconds: Int64 = 500
+
+    var tables: [PostgresTargetState.Waiting]
+    var replay: PostgresReplay
+    /// The last transaction before one that is known not to be made.
+    var limit: UInt64 = .max
+    var carefulThrough: UInt64 = 0
+  }
+
+  /// When a table that waits is tried again.
+  struct Attempt {
+    static let delayMin: Int64 = 2_000
+    static let delayMax: Int64 = 60_000
+    /// Monotonic milliseconds.
+    var next: Int64
+    var delay: Int64 = delayMin
+  }
+
+  func tellWaiting() {
+    let waiting = (replay?.waiting ?? []).map(\.table).sorted { $0.name < $1.name }
+    progress.update { $0.waiting = waiting }
+  }
+
+  func closeLane() {
+    lane?.replay.abandon()
+    lane = nil
+  }
+
+  // MARK: Beginning to wait
+
+  /// Leaves a table out of the group that was rolled back; the group is done again without it.
+  func wait(for refusal: SchemaStop, _ replay: PostgresReplay) throws {
+    replay.abandon()
+    self.replay = nil
+    let (place, isComing): (String, Bool) =
+      switch refusal.origin {
+      case .named(let name): (name, false)
+      case .created(let name): (name, true)
+      }
+    let error = refusal.error
+    let waiting = PostgresTargetState.Waiting(
+      source: place, place: place, isComing: isComing,
+      table: WaitingTable(
+        name: refusal.name, checkpoint: replay.border, number: replay.applied, code: error.code,
+        message: error.message, hint: error.hint))
+    let (state, name) = (replay.state, name)
+    do { try replay.connection.transaction { try state.add(waiting, name) } } catch let failed as PostgresError
+      where failed.isUniqueness
+    {
+      // Another table that waits has its name: one after the other, then.
+      throw error
+    }
+    attempts[place] = Attempt(next: Clock.monotonicMilliseconds + Attempt.delayMin)
+  }
+
+  // MARK: Trying again
+
+  /// Lets a lane that is due go on for a while; true when it moved. `isLast`: all of them, as far as they come.
+  func tryLanes(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
+    guard let replay, !replay.waiting.isEmpty else { return false }
+    if var lane {
+      self.lane = nil
+      return try advance(&lane, replay, stop)
+    }
+    var isMoved = false
+    for group in Self.groups(replay.waiting) where !stop.isSet {
+      let isDue = group.contains { table in
+        attempts[table.source].map { Clock.monotonicMilliseconds >= $0.next } ?? true
+      }
+      guard isDue || isLast else { continue }
+      var lane = Lane(tables: group, replay: try open(group))
+      if try advance(&lane, replay, stop) {
+        // The others have their turn, and what is known of those that wait is another thing now.
+        isMoved = true
+        break
+      }
+    }
+    return isMoved
+  }
+
+  /// Tables that wait at one place may wait for each other: those that swapped names.
+  private static func groups(_ tables: [PostgresTargetState.Waiting]) -> [[PostgresTargetState.Waiting]] {
+    Dictionary(grouping: tables, by: \.table.checkpoint).values.sorted { $0[0].table.number < $1[0].table.number }
+  }
+
+  private func open(_ tables: [PostgresTargetState.Waiting], isCareful: Bool = false) throws -> PostgresReplay {
+    guard let connection else { throw Stopped() }
+    do {
+      return try PostgresReplay(
+        connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
+        isCareful: isCareful, madeAhead: madeAhead, lane: tables)
+    } catch let error as CairnError where error.code == .checkpointForeign {
+      let names = tables.map(\.table.name).joined(separator: ", ")
+      throw CairnError(
+        .checkpointForeign, "table \(names) waits for what the trail no longer has: \(error.message)",
+        hint: "run again with --existing overwrite to copy all tables again")
+    }
+  }
+
+  /// Goes on for a slice of time; true when something was committed.
+  private func advance(_ lane: inout Lane, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
+    try main.sink.rest()
+    let deadline = Clock.monotonicMilliseconds + Lane.sliceMilliseconds
+    let last = main.applied
+    var isMoved = false
+    try lane.replay.reload()
+    while !stop.isSet {
+      if lane.replay.applied >= last {
+        // Nothing of the trail is between its place and that of the others.
+        try end(lane, main)
+        isMoved = true
+        break
+      }
+      do {
+        let limit = min(last, lane.limit)
+        guard try lane.replay.applyAvailable(stop, through: limit, isLaneDone: limit == last) else { break }
+        isMoved = true
+        lane.tables = lane.replay.waiting
+        if lane.replay.applied >= last { break }
+        if Clock.monotonicMilliseconds > deadline {
+          try lane.replay.sink.rest()
+          self.lane = lane
+          break
+        }
+        if lane.replay.isCareful, lane.replay.applied >= lane.carefulThrough { try reopen(&lane) }
+      } catch {
+        guard try recover(&lane, from: error) else { break }
+      }
+    }
+    if self.lane == nil { lane.replay.abandon() }
+    if isMoved {
+      try main.reload()
+      let waiting = Set(main.waiting.map(\.source))
+      for key in attempts.keys where !waiting.contains(key) { attempts[key] = nil }
+      tellWaiting()
+      try purge()
+    }
+    return isMoved
+  }
+
+  private func end(_ lane: Lane, _ main: PostgresReplay) throws {
+    let state = main.state
+    try main.connection.transaction { for table in lane.tables { try state.move(table, to: nil) } }
+  }
+
+  private func reopen(_ lane: inout Lane) throws {
+    lane.replay.abandon()
+    lane.replay = try open(lane.tables, isCareful: lane.replay.applied < lane.carefulThrough)
+  }
+
+  /// After an error in a lane, whose group was rolled back; false when its tables go on waiting.
+  private func recover(_ lane: inout Lane, from error: any Error) throws -> Bool {
+    let (number, applied) = (lane.replay.number, lane.replay.applied)
+    lane.replay.abandon()
+    switch error {
+    case let fault as PostgresSink.Fault:
+      guard !lane.replay.isCareful else { throw fault.error ?? Self.untouched(lane.replay) }
+      lane.carefulThrough = max(number, 1)
+    case let ahead as Ahead: try make(ahead, lane.replay.connection)
+    case let refusal as SchemaStop:
+      if refusal.number > applied + 1, refusal.number <= lane.limit {
+        // Up to there first: another table may wait at the same place.
+        lane.limit = refusal.number - 1
+      } else {
+        try tell(refusal.error, refusal.key, lane)
+        postpone([refusal.key])
+        lane.tables.removeAll { $0.source == refusal.key }
+        lane.limit = .max
+        guard !lane.tables.isEmpty else { return false }
+      }
+    case let failed as PostgresError where failed.isTransient:
+      postpone(lane.tables.map(\.source))
+      return false
+    case let failed as CairnError where Self.isOfRow(failed):
+      for table in lane.tables { try tell(failed, table.source, lane) }
+      postpone(lane.tables.map(\.source))
+      return false
+    default: throw error
+    }
+    lane.replay = try open(lane.tables, isCareful: applied < lane.carefulThrough)
+    return true
+  }
+
+  /// What a row or a table has against the target: in a lane, the table goes on waiting with it.
+  private static func isOfRow(_ error: CairnError) -> Bool {
+    [
+      .rowMissing, .rowDiffers, .rowExists, .constraintFailed, .valueMisfit, .schemaStopped, .nameCollision,
+      .tableRefused, .targetDiffers, .privilegeMissing,
+    ].contains(error.code)
+  }
+
+  private func postpone(_ keys: [String]) {
+    for key in keys {
+      let delay = attempts[key]?.delay ?? Attempt.delayMin
+      attempts[key] = Attempt(
+        next: Clock.monotonicMilliseconds + delay, delay: min(delay * 2, Attempt.delayMax))
+    }
+  }
+
+  /// Why it waits may be another reason now.
+  private func tell(_ error: CairnError, _ key: String, _ lane: Lane) throws {
+    guard let was = lane.tables.first(where: { $0.source == key })?.table,
+      was.message != error.message || was.hint != error.hint || was.code != error.code
+    else { return }
+    try lane.replay.state.tell(key, error)
+    try replay?.reload()
+    tellWaiting()
+  }
+}

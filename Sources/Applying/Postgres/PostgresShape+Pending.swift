@@ -1,0 +1,89 @@
+import Changes
+import Mapping
+import PostgresKit
+
+// Indexes and foreign keys that wait for rows.
+extension PostgresShape {
+  func makeIndexes(_ table: PostgresTargetState.Table, _ sink: PostgresSink) throws {
+    for pending in try state.pending(.index) where pending.schema == table.schema && pending.table == table.name {
+      try make(pending, sink) { try connection.execute(pending.statement) }
+    }
+  }
+
+  /// Makes those for which both tables have their rows. One that the rows do not keep stays NOT VALID: it holds for what
+  /// programs write from now on. `of`: only those of, or to, these tables.
+  func makeForeignKeys(_ sink: PostgresSink, of some: [PostgresTargetState.Table]? = nil) throws {
+    func isReady(_ schema: String, _ name: String) -> Bool {
+      guard let (key, table) = tables.first(where: { $0.value.schema == schema && $0.value.name == name }) else {
+        return true
+      }
+      return table.refreshing == nil && (table.isLoaded || !table.isCreated) && !waiting.contains(key)
+    }
+    func isMeant(_ schema: String, _ name: String) -> Bool {
+      some?.contains { $0.schema == schema && $0.name == name } ?? true
+    }
+    for pending in try state.pending(.foreignKey)
+    where isReady(pending.schema, pending.table) && isReady(pending.needsSchema, pending.needsTable)
+      && (isMeant(pending.schema, pending.table) || isMeant(pending.needsSchema, pending.needsTable))
+    {
+      guard try PostgresTargetTable.read(pending.needsSchema, pending.needsTable, connection) != nil else { continue }
+      let table = "\(pending.schema.quotedName).\(pending.table.quotedName)"
+      try connection.execute("SET LOCAL enable_seqscan = on")
+      try make(pending, sink) {
+        try connection.execute("\(pending.statement) NOT VALID")
+        do {
+          _ = try sink.attempt {
+            try connection.execute("ALTER TABLE \(table) VALIDATE CONSTRAINT \(pending.name.quotedName)")
+          }
+        } catch let error as PostgresError where error.isConstraint {
+          progress.note(
+            "foreign key \(pending.name) of \(table) stays NOT VALID, as rows of the source break it: \(error.detail)")
+        }
+      }
+      try connection.execute("SET LOCAL enable_seqscan = off")
+    }
+  }
+
+  private func make(_ pending: PostgresTargetState.Pending, _ sink: PostgresSink, _ body: () throws -> Void) throws {
+    do { try sink.attempt(body) } catch let error as PostgresError
+      where !error.isServerGone && !error.isTransient && !error.isCancelled
+    {
+      // 42P07, 42710: it is there already.
+      if error.sqlState != "42P07", error.sqlState != "42710" {
+        progress.note(
+          "\(pending.kind.rawValue) \(pending.name) of \(pending.schema).\(pending.table) was not made: \(error.message)"
+        )
+      }
+    }
+    try state.remove(pending)
+  }
+
+  /// Drops the foreign keys by which tables that Cairn created reference this one; they wait until it can have them.
+  func setReferencesAside(_ table: PostgresTargetState.Table) throws {
+    let rows = try connection.query(
+      """
+      SELECT n.nspname, c.relname, k.conname, pg_get_constraintdef(k.oid)
+      FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+      WHERE k.contype = 'f' AND k.confrelid = to_regclass($1) AND k.conrelid <> k.confrelid AND k.conparentid = 0
+      """, ["\(table.schema.quotedName).\(table.name.quotedName)"])
+    for row in rows.map({ $0.map { $0 ?? "" } })
+    where tables.values.contains(where: { $0.isCreated && $0.schema == row[0] && $0.name == row[1] }) {
+      let alter = "ALTER TABLE \(row[0].quotedName).\(row[1].quotedName)"
+      try connection.execute("\(alter) DROP CONSTRAINT \(row[2].quotedName)")
+      let text = row[3].hasSuffix(" NOT VALID") ? String(row[3].dropLast(10)) : row[3]
+      try state.add(
+        .init(
+          schema: row[0], table: row[1], kind: .foreignKey, name: row[2],
+          statement: "\(alter) ADD CONSTRAINT \(row[2].quotedName) \(text)", needsSchema: table.schema,
+          needsTable: table.name))
+    }
+  }
+}
+
+extension PostgresTargetState.Pending {
+  init(_ key: PostgresForeignKey, of table: TableSchema) {
+    self.init(
+      schema: table.namespace, table: table.name, kind: .foreignKey, name: key.name, statement: key.statement,
+      needsSchema: key.namespace, needsTable: key.table)
+  }
+}

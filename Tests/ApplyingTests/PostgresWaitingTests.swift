@@ -1,0 +1,226 @@
+import Changes
+import Foundation
+import PostgresKit
+import SystemKit
+import TestServers
+import Testing
+
+@testable import Applying
+
+/// Policies for schema changes, and tables that wait.
+@Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+struct PostgresWaitingTests {
+  private static let shape = "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT)"
+  private static let wider = "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b INTEGER)"
+
+  /// Two tables with a row each; `t` is one that Cairn did not create where `sql` makes it.
+  private func begin(_ sql: String = "", _ ddl: DDLPolicy? = nil) throws -> PostgresTarget {
+    let target = try PostgresTarget()
+    if !sql.isEmpty { try target.psql(sql) }
+    target.options.purgesTrail = true
+    try target.begin(Self.shape, "t", [[1, "x"]])
+    try target.begin("CREATE TABLE other(id INTEGER PRIMARY KEY)", "other", [[1]])
+    target.options.ddl = ddl
+    return target
+  }
+
+  @Test func `only the table concerned waits, and goes on when its change was made by hand`() throws {
+    let target = try begin("CREATE TABLE t(id bigint PRIMARY KEY, a text)")
+    let trail = target.trail
+    try trail.transaction { try trail.insert("t", [2, "y"]) }
+    try trail.transaction {
+      try trail.insert("t", [3, "z"])
+      try trail.reshape("t", Self.wider)
+      try trail.insert("t", [4, "w", 4])
+      try trail.insert("other", [2])
+    }
+    try trail.transaction { try trail.update("t", [1, "x", .null], [nil, "new", 5]) }
+    let error = try #require(failure { try target.replay() })
+    #expect(error.code == .schemaStopped)
+    #expect(error.message.contains("table t waits: add column b INTEGER is not made"), "\(error.message)")
+    #expect(error.message.contains("Cairn did not create the table"), "\(error.message)")
+    #expect(error.hint.contains("ALTER TABLE public.t ADD COLUMN b bigint"), "\(error.hint)")
+    #expect(try target.psql("SELECT string_agg(id::text, ' ' ORDER BY id) FROM other") == "1 2")
+    #expect(target.progress.snapshot.waiting.map(\.name) == ["t"])
+    try trail.transaction { try trail.insert("other", [3]) }
+    #expect(failure { try target.replay() }?.code == .schemaStopped)
+    // Nothing of the transaction with the change, and nothing of it twice.
+    #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|x\n2|y")
+    #expect(try target.psql("SELECT count(*) FROM other") == "3")
+    try target.psql("ALTER TABLE t ADD COLUMN b bigint")
+    try target.replay()
+    #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|new|5\n2|y|\n3|z|\n4|w|4")
+    #expect(try target.psql("SELECT count(*) FROM cairn.waiting") == "0")
+    #expect(target.progress.snapshot.waiting.isEmpty)
+  }
+
+  @Test(arguments: DDLPolicy.allCases)
+  func `each policy does with a table that was there what it says`(policy: DDLPolicy) throws {
+    let target = try begin("CREATE TABLE t(id bigint PRIMARY KEY, a text)", policy)
+    let trail = target.trail
+    try trail.transaction {
+      try trail.reshape("t", Self.wider)
+      try trail.insert("t", [2, "y", 2])
+    }
+    try trail.transaction {
+      try trail.shape("CREATE TABLE fresh(id INTEGER PRIMARY KEY)")
+      try trail.create("fresh")
+      try trail.copy("fresh", [[7]])
+    }
+    try trail.transaction { try trail.drop("other") }
+    let error = failure { try target.replay() }
+    let tables = "SELECT string_agg(tablename, ' ' ORDER BY tablename) FROM pg_tables WHERE schemaname = 'public'"
+    switch policy {
+    case .follow:
+      #expect(error == nil, "\(String(describing: error))")
+      #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|x|\n2|y|2")
+      #expect(try target.psql(tables) == "fresh t")
+      try trail.transaction { try trail.drop("t") }
+      try target.replay()
+      #expect(try target.psql(tables) == "fresh t")
+      #expect(target.progress.snapshot.notices.contains { $0.contains("Cairn did not create it") })
+    case .stop:
+      #expect(error?.message.contains("3 tables wait: fresh, other, t") == true, "\(String(describing: error))")
+      #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|x")
+      #expect(try target.psql(tables) == "other t")
+      try target.psql("DROP TABLE other; CREATE TABLE fresh(id bigint PRIMARY KEY); ALTER TABLE t ADD b bigint")
+      try target.replay()
+      #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|x|\n2|y|2")
+      #expect(try target.psql("SELECT * FROM fresh") == "7")
+    case .ignore:
+      #expect(error == nil, "\(String(describing: error))")
+      #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|x\n2|y")
+      #expect(try target.psql(tables) == "other t")
+      let notices = target.progress.snapshot.notices
+      for text in ["column public.t.b is left out", "table public.fresh is left out", "it stays at the target"] {
+        #expect(notices.contains { $0.contains(text) }, "\(text) in \(notices)")
+      }
+      try trail.transaction { try trail.update("t", [2, "y", 2], [nil, "z", 3]) }
+      try trail.transaction { try trail.update("t", [2, "z", 3], [nil, nil, 4]) }
+      try trail.transaction { try trail.delete("t", [1, "x", .null]) }
+      try target.replay()
+      #expect(try target.psql("SELECT * FROM t") == "2|z")
+    }
+  }
+
+  @Test func `what the server refuses waits, with what it says and what to run`() throws {
+    let target = try begin()
+    try target.psql("CREATE VIEW mine AS SELECT a FROM t")
+    let trail = target.trail
+    try trail.transaction {
+      try trail.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY)")
+      try trail.insert("t", [2])
+      try trail.insert("other", [2])
+    }
+    let error = try #require(failure { try target.replay() })
+    #expect(error.message.contains("view public.mine depends on column a"), "\(error.message)")
+    #expect(error.hint.contains("ALTER TABLE public.t DROP COLUMN a;"), "\(error.hint)")
+    #expect(try target.psql("SELECT count(*) FROM other") == "2")
+    try target.psql("DROP VIEW mine")
+    try target.replay()
+    #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1\n2")
+  }
+
+  @Test func `a table that waits is followed through its renames, and two that swap names go on together`() throws {
+    let target = try begin("", .stop)
+    let trail = target.trail
+    // As capture tells it: through a third name, all of it in one transaction.
+    try trail.shape("CREATE TABLE aside(id INTEGER PRIMARY KEY, a TEXT)")
+    try trail.transaction {
+      try trail.reshape("t", "CREATE TABLE aside(id INTEGER PRIMARY KEY, a TEXT)", as: .rename, to: "aside")
+      try trail.reshape("other", "CREATE TABLE t(id INTEGER PRIMARY KEY)", as: .rename, to: "t")
+      try trail.reshape("aside", "CREATE TABLE other(id INTEGER PRIMARY KEY, a TEXT)", as: .rename, to: "other")
+    }
+    try trail.transaction {
+      try trail.insert("other", [2, "was t"])
+      try trail.insert("t", [3])
+    }
+    let error = failure { try target.replay() }
+    #expect(error?.message.contains("2 tables wait: other, t") == true, "\(String(describing: error))")
+    #expect(try target.psql("SELECT source, place FROM cairn.waiting ORDER BY 1") == "other|t\nt|other")
+    target.options.ddl = .follow
+    try target.replay()
+    #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1\n3")
+    #expect(try target.psql("SELECT * FROM other ORDER BY id") == "1|x\n2|was t")
+    #expect(try target.psql("SELECT source, table_name FROM cairn.table_state ORDER BY 1") == "other|other\nt|t")
+  }
+
+  @Test func `a table that was renamed and one that took its name wait apart`() throws {
+    let target = try begin("", .stop)
+    let trail = target.trail
+    try trail.transaction {
+      try trail.reshape("t", "CREATE TABLE old(id INTEGER PRIMARY KEY, a TEXT)", as: .rename, to: "old")
+      try trail.shape("CREATE TABLE t(n INTEGER PRIMARY KEY)")
+      try trail.create("t")
+      try trail.copy("t", [[9]])
+      try trail.insert("old", [2, "y"])
+    }
+    #expect(failure { try target.replay() }?.message.contains("2 tables wait: old, t") == true)
+    target.options.ddl = .follow
+    try target.replay()
+    #expect(try target.psql("SELECT * FROM old ORDER BY id") == "1|x\n2|y")
+    #expect(try target.psql("SELECT * FROM t") == "9")
+  }
+
+  @Test func `the trail is kept for a table that waits`() throws {
+    let target = try begin("", .stop)
+    let trail = target.trail
+    try trail.transaction { try trail.reshape("t", Self.wider) }
+    let text = Value.text(String(repeating: "x", count: 1 << 20))
+    try trail.shape("CREATE TABLE big(id INTEGER PRIMARY KEY, v TEXT)")
+    try target.psql("CREATE TABLE big(id bigint PRIMARY KEY, v text)")
+    try trail.transaction { try trail.create("big") }
+    for id in 0..<40 { try trail.transaction { try trail.insert("big", [.integer(Int64(id)), text]) } }
+    #expect(failure { try target.replay() }?.code == .schemaStopped)
+    try target.psql("ALTER TABLE t ADD b bigint")
+    try target.replay()
+    #expect(try target.psql("SELECT count(*) FROM big") == "40")
+    #expect(try target.psql("SELECT * FROM t") == "1|x|")
+  }
+
+  @Test func `a state that an older version left is brought up to date`() throws {
+    let target = try begin()
+    try target.psql("DROP TABLE cairn.waiting")
+    try target.trail.transaction { try target.trail.insert("t", [2, "y"]) }
+    try target.replay()
+    #expect(try target.psql("SELECT count(*) FROM t") == "2")
+    #expect(try target.psql("SELECT to_regclass('cairn.waiting')") == "cairn.waiting")
+  }
+
+  @Test func `labels of enums are there before the rows that have them`() throws {
+    let target = try PostgresTarget()
+    let trail = target.trail
+    let type = "CREATE TYPE mood AS ENUM ('ok', 'sad');"
+    let table = "CREATE TABLE t(id integer PRIMARY KEY, m mood)"
+    try target.begin(postgres: type + table, "t", [[.exact("1"), .exact("ok")]])
+    try target.shape(postgres: "CREATE TYPE mood AS ENUM ('new', 'ok', 'better', 'sad');" + table)
+    let after = try #require(trail.latest("t"))
+    try target.shape(postgres: type + table)
+    try trail.transaction {
+      try trail.reshape("t", after)
+      try trail.insert("t", [.exact("2"), .exact("better")])
+      try trail.insert("t", [.exact("3"), .exact("new")])
+    }
+    try target.replay()
+    #expect(try target.psql("SELECT * FROM t ORDER BY m") == "3|new\n1|ok\n2|better")
+  }
+
+  @Test func `a program's lock is let by, and waited for`() throws {
+    let target = try begin()
+    try target.trail.transaction {
+      try target.trail.reshape("t", Self.wider)
+      try target.trail.insert("t", [2, "y", 2])
+    }
+    let url = target.url
+    let worker = WorkerThread<Bool> {
+      guard let program = try? PostgresConnection(url) else { return false }
+      let isBegun = (try? program.execute("BEGIN; SELECT * FROM public.t")) != nil
+      Thread.sleep(forTimeInterval: 4)
+      return isBegun && (try? program.execute("COMMIT")) != nil
+    }
+    Thread.sleep(forTimeInterval: 1)
+    try target.replay()
+    #expect(worker.join() == true)
+    #expect(try target.psql("SELECT count(b) FROM t") == "1")
+  }
+}
