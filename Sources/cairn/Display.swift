@@ -17,6 +17,7 @@ struct Display {
   private var noticesTold = 0
   private var driftsTold = 0
   private var roundsTold = 0
+  private var problemTold = ""
   private var waitingTold: [WaitingTable] = []
   private var lineIsOpen = false
 
@@ -46,6 +47,49 @@ struct Display {
     }
     noticesTold = apply.notices.count
     tellWaiting(apply.waiting)
+    tellAudit()
+  }
+
+  /// What the audit found: each table once, and each full round.
+  private mutating func tellAudit() {
+    guard let audit = replication.audit?.snapshot else { return }
+    for drift in audit.drifts.dropFirst(driftsTold) {
+      closeLine()
+      let hint =
+        "run 'cairn compare --from \(replication.source.shown) --to \(replication.target.shown) --state \(replication.statePath) --repair'"
+      if isJSON {
+        emit(
+          "drift",
+          [
+            ("code", .text(ErrorCode.driftFound.rawValue)), ("table", .text(drift.table)),
+            ("kind", .text(drift.kind.rawValue)), ("key", .text(drift.key)), ("hint", .text(hint)),
+          ])
+      }
+      Terminal.note(
+        "cairn: [\(ErrorCode.driftFound.rawValue)] table \(drift.table) is not what it is at the source: \(drift.kind.rawValue) \(drift.key)"
+      )
+      Terminal.note("hint: \(hint)")
+    }
+    driftsTold = audit.drifts.count
+    if let problem = audit.problem, problem != problemTold {
+      problemTold = problem
+      closeLine()
+      Terminal.note("cairn: the audit could not go on, and will try again: \(problem)")
+    }
+    guard audit.rounds > roundsTold, let last = audit.last else { return }
+    roundsTold = audit.rounds
+    closeLine()
+    if isJSON {
+      emit(
+        "audited",
+        [
+          ("rows", .integer(Int64(last.rows))), ("differences", .integer(Int64(last.differences))),
+          ("milliseconds", .integer(last.milliseconds)),
+        ])
+    } else {
+      let found = last.differences == 0 ? "no drift" : "\(last.differences) differences"
+      Terminal.print("audited \(last.rows) rows in \(last.milliseconds / 1000) s, \(found)")
+    }
   }
 
   /// Tables that began to wait, wait for something else, or go on.
