@@ -91,7 +91,8 @@ package struct SQLiteAlteration: Sendable {
     case .requireColumn(let old, let new):
       return isOwn || (theirs(old)?.isNotNull == true && !after.columns[new].isNotNull)
     case .key: return isOwn || !hasKey
-    case .defaultOfColumn, .kind: return isOwn
+    // What the statement does not show has no form here.
+    case .defaultOfColumn, .kind: return isOwn && before.createText != after.createText
     case .uniques: return isOwn || there.uniques.contains { unique in !isUniqueAfter(unique) }
     case .addForeignKey(let index):
       // With a column that is added it comes in the column's definition.
