@@ -1,7 +1,13 @@
 import Changes
 
 /// Defaults of columns that are literals, in the other engine's language.
-enum DefaultText {
+package enum DefaultText {
+  /// Whether a default of PostgreSQL is a literal that means `value` in both engines.
+  package static func means(_ text: String, of column: TableSchema.Column, value: String) -> Bool {
+    guard let literal = sqlite(text, of: column) else { return false }
+    return literal == literalText(value, PostgresType(column))
+  }
+
   // MARK: PostgreSQL to SQLite
 
   /// Nil where the default is more than a literal of the column's type.

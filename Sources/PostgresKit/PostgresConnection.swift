@@ -23,12 +23,18 @@ package final class PostgresConnection {
   /// Called about once a second while a statement is waited for; false cancels it.
   package var onWait: (() -> Bool)?
 
-  /// The settings under which values are read and written.
-  private static let settings = [
+  /// The settings that decide how values and definitions print, and that small questions are answered at once.
+  package static let printSettings = [
     "DateStyle=ISO,MDY", "IntervalStyle=postgres", "TimeZone=UTC", "extra_float_digits=3", "bytea_output=hex",
-    "lc_monetary=C", "search_path=pg_catalog", "xmloption=content", "standard_conforming_strings=on",
-    "default_transaction_isolation=read\\ committed", "default_transaction_deferrable=off",
+    "lc_monetary=C", "quote_all_identifiers=off", "jit=off",
   ]
+
+  /// The settings under which values are read and written.
+  private static let settings =
+    printSettings + [
+      "search_path=pg_catalog", "xmloption=content", "standard_conforming_strings=on",
+      "default_transaction_isolation=read\\ committed", "default_transaction_deferrable=off",
+    ]
 
   /// Connects (`PQconnectdbParams`). `uri` is anything libpq takes; passfile and service work as libpq has them.
   ///

@@ -3,18 +3,17 @@ import Changes
 /// The statements that create a table with all that it needs, so that they do no harm where some of it exists.
 struct TableScript {
   let table: PostgresTable
-  /// As the catalog query gives them, generated columns included.
-  let columns: [[String?]]
-  /// PRIMARY KEY, UNIQUE and EXCLUDE constraints; empty where an index stands alone.
-  let indexes: [String]
+  let document: CatalogDocument
+  /// PRIMARY KEY, UNIQUE and EXCLUDE; empty where an index stands alone.
+  let constraints: [String]
 
-  func text(
-    _ connection: PostgresConnection, _ types: inout PostgresTypes, _ sequences: [[String?]]
-  ) throws -> String {
+  var text: String {
     let schema = table.schema
+    let (columns, sequences) = (document[.column], document[.sequence])
+    var types = TypeScript(document)
     var statements: [String] = []
     if schema.namespace != "public" { statements.append("CREATE SCHEMA IF NOT EXISTS \(schema.namespace.quotedName)") }
-    for column in columns { statements += try types.script(of: column[5] ?? "") }
+    for column in columns { statements += types.statements(for: column[5] ?? "") }
     let free = sequences.filter { $0[3] != "i" }
     for sequence in free {
       let namespace = sequence[0] ?? ""
@@ -24,8 +23,8 @@ struct TableScript {
       statements.append("CREATE SEQUENCE IF NOT EXISTS \(name(of: sequence)) \(sequence[4] ?? "")")
     }
     var parts = columns.map { line($0, sequences) }
-    parts += indexes.filter { !$0.isEmpty }
-    parts += try checks(connection)
+    parts += constraints.filter { !$0.isEmpty }
+    parts += document[.check].compactMap { $0[0] }
     statements.append("CREATE TABLE IF NOT EXISTS \(schema.qualifiedName) (\n  \(parts.joined(separator: ",\n  "))\n)")
     for sequence in free where sequence[3] == "a" {
       guard let owner = columns.first(where: { $0[0] == sequence[2] })?[1] else { continue }
@@ -54,23 +53,12 @@ struct TableScript {
     } else if let expression = column[8] {
       line += " DEFAULT \(expression)"
     }
-    return line + (column[3] == "t" ? " NOT NULL" : "")
+    return line + (column[3] == "true" ? " NOT NULL" : "")
   }
 
   /// An identity column has its type already.
   private static func withoutType(_ options: String) -> String {
     let words = options.split(separator: " ")
     return words.drop { $0 != "INCREMENT" }.joined(separator: " ")
-  }
-
-  private func checks(_ connection: PostgresConnection) throws -> [String] {
-    try connection.query(
-      """
-      SELECT 'CONSTRAINT ' || quote_ident(co.conname) || ' ' || pg_get_constraintdef(co.oid) FROM pg_constraint AS co
-      WHERE co.conrelid = $1::oid AND co.contype = 'c' AND NOT EXISTS (SELECT 1 FROM pg_depend AS d
-        WHERE d.classid = 'pg_constraint'::regclass AND d.objid = co.oid AND d.refclassid = 'pg_proc'::regclass)
-      ORDER BY co.conname
-      """, [String(table.oid)]
-    ).compactMap(\.first).compactMap { $0 }
   }
 }

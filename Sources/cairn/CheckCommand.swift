@@ -33,6 +33,9 @@ struct CheckCommand: Command {
     let source = try SourceEnd(from)
     let isJSON = arguments.has("--json")
     if case .sqlite(let database) = source.handle { try tellOfFile(database, from.place, isJSON) }
+    if let server = source.server, let notice = try PostgresSource.schemaNotice(server) {
+      say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))])
+    }
     let tables = try source.tables(patterns)
     for table in tables {
       say(

@@ -84,6 +84,14 @@ final class PostgresOrigin {
     return lines
   }
 
+  /// All schema changes that the trail tells of.
+  func ddl() throws -> [DDL] {
+    let reader = try TrailReader.open(folder: trailFolder, at: nil)
+    var all: [DDL] = []
+    while let record = try reader.next() { if case .ddl(let ddl) = record { all.append(ddl) } }
+    return all
+  }
+
   var lastNumber: UInt64 {
     get throws {
       let reader = try TrailReader.open(folder: trailFolder, at: nil)

@@ -99,7 +99,7 @@ extension PostgresCapturing {
         """
         CREATE TYPE mood AS ENUM ('sad', 'ok'); CREATE DOMAIN pos AS int CHECK (VALUE > 0); CREATE SCHEMA s;
         CREATE TABLE s.t(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, m mood, p pos NOT NULL, a int[], u text UNIQUE);
-        CREATE INDEX i ON s.t(p); CREATE TABLE c(id int PRIMARY KEY, t bigint REFERENCES s.t ON DELETE CASCADE)
+        CREATE INDEX i ON s.t(p, m, u) WHERE u IS NOT NULL AND u <> 'a text that makes it longer than any name'; CREATE TABLE c(id int PRIMARY KEY, t bigint REFERENCES s.t ON DELETE CASCADE)
         """)
       let connection = try PostgresConnection(origin.uri)
       let tables = try connection.userTables()
@@ -110,6 +110,8 @@ extension PostgresCapturing {
       #expect(schema.columns[0].identity == .always)
       #expect(schema.uniques == [[4]])
       #expect(schema.objects.map(\.name) == ["i"])
+      #expect(schema.objects.first?.text.contains("longer than any name") == true)
+      #expect(schema.createText.contains("CACHE 1"))
       let key = try #require(tables[0].schema.foreignKeys.first)
       #expect(key.namespace == "s" && key.table == "t" && key.references == ["id"] && key.onDelete == "CASCADE")
       // What creates it there, creates it elsewhere, and does no harm a second time.

@@ -96,7 +96,7 @@ final class Replica {
   func differences() throws -> [String] { try Contents(source).differences(from: Contents(target)) }
 }
 
-private final class Notices: Sendable {
+final class Notices: Sendable {
   private let texts = Mutex<[String]>([])
   var all: [String] { texts.withLock { $0 } }
   func add(_ text: String) { texts.withLock { $0.append(text) } }

@@ -40,7 +40,9 @@ extension PostgresCapture {
     if let refresh = position.refresh, let table = registry.tables[refresh.relation], table.refresh != nil {
       return table
     }
-    return registry.tables.values.filter { $0.refresh != nil }.min { $0.epoch < $1.epoch }
+    return registry.tables.values.filter {
+      $0.refresh != nil && $0.copyNotBefore != PostgresRegistry.Table.unpublished
+    }.min { $0.epoch < $1.epoch }
   }
 
   /// Reads the chunk into the trail, here, where its snapshot is true.
@@ -151,7 +153,6 @@ extension PostgresCapture {
     table.refresh = nil
     registry.set(table)
     captured[relation] = nil
-    isRegistrySaved = false
     let waiting = registry.tables.values.filter { $0.refresh != nil }.count
     progress.update {
       $0.tablesToCopy = waiting

@@ -54,7 +54,6 @@ extension PostgresCapture {
     for name in requests.copies {
       if let table = capturedTable(name) { askForCopy(of: table) } else { tellMissing(name) }
     }
-    settleRegistry()
     try saveRegistry()
     for name in requests.copies { requests.forgetCopy(name) }
     try requests.save()
@@ -65,7 +64,6 @@ extension PostgresCapture {
     var table = table
     table.refresh = .asked
     registry.set(table)
-    registryChanged()
     captured[table.relation] = nil
     repairing.remove(table.relation)
     if position.refresh?.relation == table.relation { position.refresh = nil }
@@ -120,7 +118,6 @@ extension PostgresCapture {
   }
 
   private func saveRequests() throws {
-    settleRegistry()
     try saveRegistry()
     try requests.save()
   }

@@ -3,18 +3,23 @@ import CodecKit
 import PostgresKit
 import SystemKit
 
-/// The tables that a capture of a PostgreSQL source knows, as the trail was told of them. Kept in a file of the state
-/// folder, so that a change of shape is seen also when it happened while nobody looked.
-///
-/// It is written after the trail has been told and synced. A crash in between makes us tell the same once more, which
-/// does no harm: shapes that are there are left as they are, and tables are copied again.
-struct PostgresRegistry {
+import Changes
+import CodecKit
+import PostgresKit
+import SystemKit
+
+/// The tables that a capture of a PostgreSQL source knows, as the trail was told of them.
+struct PostgresRegistry: Equatable {
   struct Table: Equatable {
     var relation: UInt32
     /// Unique among all tables: names this shape in the trail's segments.
     var epoch: UInt64
     var schema: TableSchema
     var types: [ColumnType]
+    /// The number of each column in the catalog, which is its own for as long as it lives; empty where not known.
+    var numbers: [Int] = []
+    /// As in ``PostgresTable/forms``.
+    var forms: [String: String] = [:]
     var isPartitioned = false
     /// As in ``PostgresTable/partitions``.
     var partitions: [String] = []
@@ -25,6 +30,8 @@ struct PostgresRegistry {
     var sequences: [Sequence] = []
 
     var isKeyed: Bool { !schema.flags.contains(.wholeRow) }
+    /// To be put into the publication first.
+    static let unpublished = UInt64.max
   }
   struct ColumnType: Equatable {
     var oid: UInt32
@@ -35,23 +42,8 @@ struct PostgresRegistry {
     var name: String
   }
 
-  private(set) var tables: [UInt32: Table] = [:]
-  private(set) var lastEpoch: UInt64 = 0
-  private let path: String
-  private static let version: UInt8 = 1
-
-  /// Reads the file; empty when there is none, or when it is not whole.
-  init(folder: String) throws {
-    path = folder + "/tables"
-    guard Folder.exists(path) else { return }
-    let file = try File(path, .read)
-    var bytes = [UInt8](repeating: 0, count: Int(try file.size))
-    _ = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
-    guard bytes.count > 5 else { return }
-    let (content, sum) = (Array(bytes.dropLast(4)), Array(bytes.suffix(4)))
-    guard CRC32C.of(content) == sum.withUnsafeBytes({ $0.loadUnaligned(as: UInt32.self) }) else { return }
-    try content.withUnsafeBytes { try decode(ByteReader($0)) }
-  }
+  fileprivate(set) var tables: [UInt32: Table] = [:]
+  fileprivate(set) var lastEpoch: UInt64 = 0
 
   var isEmpty: Bool { tables.isEmpty }
 
@@ -62,33 +54,52 @@ struct PostgresRegistry {
 
   mutating func set(_ table: Table) { tables[table.relation] = table }
   mutating func remove(_ relation: UInt32) { tables[relation] = nil }
+}
 
-  /// Writes the file anew: whole and durable, or as it was.
-  func save() throws {
+/// Keeps the registry in a file of the state folder, so that a change of shape is seen also when it happened while nobody
+/// looked.
+///
+/// Before a transaction that changes the registry goes into the trail, the file is written with both: the new registry,
+/// with the number of that transaction, and the one before. So after a crash the trail itself tells which one is true.
+final class RegistryFile {
+  private let path: String
+  private var stored = PostgresRegistry()
+  private static let version: UInt8 = 2
+
+  /// `number` is that of the trail's last whole transaction. Empty when there is no file, or when it is not whole.
+  init(folder: String, number: UInt64) throws {
+    path = folder + "/tables"
+    guard Folder.exists(path) else { return }
+    let file = try File(path, .read)
+    var bytes = [UInt8](repeating: 0, count: Int(try file.size))
+    _ = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
+    guard bytes.count > 5 else { return }
+    let (content, sum) = (Array(bytes.dropLast(4)), Array(bytes.suffix(4)))
+    guard CRC32C.of(content) == sum.withUnsafeBytes({ $0.loadUnaligned(as: UInt32.self) }) else { return }
+    var isAhead = false
+    stored = try content.withUnsafeBytes { bytes in
+      var reader = ByteReader(bytes)
+      let version = try reader.readByte()
+      if version == 1 { return try reader.readRegistry(version) }
+      guard version == Self.version else { return PostgresRegistry() }
+      isAhead = try reader.readVarint() > number
+      let registry = try reader.readRegistry(version)
+      return isAhead ? try reader.readRegistry(version) : registry
+    }
+    // Another transaction will get that number.
+    if isAhead { try save(stored, from: number) }
+  }
+
+  var registry: PostgresRegistry { stored }
+
+  /// Writes the file anew: whole and durable, or as it was. `number`: of the transaction from which on it is true. The one
+  /// that was saved before must be true until then.
+  func save(_ registry: PostgresRegistry, from number: UInt64) throws {
     var writer = ByteWriter()
     writer.append(Self.version)
-    writer.appendVarint(lastEpoch)
-    writer.appendVarint(UInt64(tables.count))
-    for table in tables.values.sorted(by: { $0.relation < $1.relation }) {
-      writer.appendFixed(table.relation)
-      writer.appendVarint(table.epoch)
-      writer.append(table.refresh?.rawValue ?? 0)
-      writer.appendFixed(table.copyNotBefore)
-      writer.append(table.isPartitioned ? 1 : 0)
-      writer.appendVarint(UInt64(table.partitions.count))
-      for partition in table.partitions { writer.appendString(partition) }
-      writer.append(table.schema)
-      writer.appendVarint(UInt64(table.types.count))
-      for type in table.types {
-        writer.appendFixed(type.oid)
-        writer.appendFixed(type.modifier)
-      }
-      writer.appendVarint(UInt64(table.sequences.count))
-      for sequence in table.sequences {
-        writer.appendString(sequence.namespace)
-        writer.appendString(sequence.name)
-      }
-    }
+    writer.appendVarint(number)
+    writer.append(registry)
+    writer.append(stored)
     writer.appendFixed(CRC32C.of(Array(writer.bytes)))
     let fresh = path + ".new"
     let file = try File(fresh, .openOrCreate)
@@ -98,30 +109,72 @@ struct PostgresRegistry {
     try file.close()
     try Folder.rename(fresh, to: path)
     try Folder.sync(Folder.parent(of: path))
+    stored = registry
   }
+}
 
-  private mutating func decode(_ reader: ByteReader) throws {
-    var r = reader
-    guard try r.readByte() == Self.version else { return }
-    lastEpoch = try r.readVarint()
-    for _ in 0..<(try r.readCount()) {
-      let relation: UInt32 = try r.readFixed()
-      let epoch = try r.readVarint()
-      let refresh = Refresh.Reason(rawValue: try r.readByte())
-      let notBefore: UInt64 = try r.readFixed()
-      let isPartitioned = try r.readByte() == 1
-      var partitions: [String] = []
-      for _ in 0..<(try r.readCount()) { partitions.append(try r.readString()) }
-      var table = Table(
-        relation: relation, epoch: epoch, schema: try r.readSchema(), types: [], isPartitioned: isPartitioned,
-        partitions: partitions, refresh: refresh, copyNotBefore: notBefore)
-      for _ in 0..<(try r.readCount()) {
-        table.types.append(.init(oid: try r.readFixed(), modifier: try r.readFixed()))
+extension ByteWriter {
+  fileprivate mutating func append(_ registry: PostgresRegistry) {
+    appendVarint(registry.lastEpoch)
+    appendVarint(UInt64(registry.tables.count))
+    for table in registry.tables.values.sorted(by: { $0.relation < $1.relation }) {
+      appendFixed(table.relation)
+      appendVarint(table.epoch)
+      append(table.refresh?.rawValue ?? 0)
+      appendFixed(table.copyNotBefore)
+      append(table.isPartitioned ? 1 : 0)
+      appendVarint(UInt64(table.partitions.count))
+      for partition in table.partitions { appendString(partition) }
+      append(table.schema)
+      appendVarint(UInt64(table.types.count))
+      for type in table.types {
+        appendFixed(type.oid)
+        appendFixed(type.modifier)
       }
-      for _ in 0..<(try r.readCount()) {
-        table.sequences.append(.init(namespace: try r.readString(), name: try r.readString()))
+      appendVarint(UInt64(table.sequences.count))
+      for sequence in table.sequences {
+        appendString(sequence.namespace)
+        appendString(sequence.name)
       }
-      tables[relation] = table
+      appendVarint(UInt64(table.numbers.count))
+      for number in table.numbers { appendVarint(UInt64(number)) }
+      appendVarint(UInt64(table.forms.count))
+      for (key, text) in table.forms.sorted(by: { $0.key < $1.key }) {
+        appendString(key)
+        appendString(text)
+      }
     }
+  }
+}
+
+extension ByteReader {
+  fileprivate mutating func readRegistry(_ version: UInt8) throws -> PostgresRegistry {
+    var registry = PostgresRegistry()
+    registry.lastEpoch = try readVarint()
+    for _ in 0..<(try readCount()) {
+      let relation: UInt32 = try readFixed()
+      let epoch = try readVarint()
+      let refresh = Refresh.Reason(rawValue: try readByte())
+      let notBefore: UInt64 = try readFixed()
+      let isPartitioned = try readByte() == 1
+      var partitions: [String] = []
+      for _ in 0..<(try readCount()) { partitions.append(try readString()) }
+      var table = PostgresRegistry.Table(
+        relation: relation, epoch: epoch, schema: try readSchema(), types: [], isPartitioned: isPartitioned,
+        partitions: partitions, refresh: refresh, copyNotBefore: notBefore)
+      for _ in 0..<(try readCount()) { table.types.append(.init(oid: try readFixed(), modifier: try readFixed())) }
+      for _ in 0..<(try readCount()) {
+        table.sequences.append(.init(namespace: try readString(), name: try readString()))
+      }
+      if version > 1 {
+        for _ in 0..<(try readCount()) { table.numbers.append(Int(clamping: try readVarint())) }
+        for _ in 0..<(try readCount()) {
+          let key = try readString()
+          table.forms[key] = try readString()
+        }
+      }
+      registry.set(table)
+    }
+    return registry
   }
 }

@@ -66,6 +66,13 @@ package struct PostgresSource {
     }
   }
 
+  /// What is to be said of schema changes before a capture begins; nil where they will be told in the stream.
+  package static func schemaNotice(_ connection: PostgresConnection) throws -> String? {
+    let isSuper = try connection.first("SELECT rolsuper FROM pg_roles WHERE rolname = current_user") == "t"
+    guard !isSuper, try !SchemaTriggers(connection: connection).isComplete() else { return nil }
+    return SchemaTriggers.absence(connection.place, "this role is no superuser")
+  }
+
   // MARK: Publication
 
   /// Makes the publication, or adds what is missing in it. Where the role may not, somebody else can have made it.
@@ -214,11 +221,12 @@ package struct PostgresSource {
         .slotMissing, "\(connection.place): slot \(slot[0] ?? "") is in use by process \(slot[2] ?? "?")",
         hint: "stop the replication first, then run again", remedy: .retry)
     }
+    let hadTriggers = try SchemaTriggers(connection: connection).remove()
     for slot in slots { try connection.query("SELECT pg_drop_replication_slot($1)", [slot[0]]) }
     let publications = try connection.query("SELECT pubname FROM pg_publication WHERE pubname ~ '^cairn_'")
     for publication in publications {
       try connection.execute("DROP PUBLICATION IF EXISTS \((publication[0] ?? "").quotedName)")
     }
-    return !slots.isEmpty || !publications.isEmpty
+    return !slots.isEmpty || !publications.isEmpty || hadTriggers
   }
 }

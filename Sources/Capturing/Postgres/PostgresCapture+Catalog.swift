@@ -1,0 +1,161 @@
+import Changes
+import PostgresKit
+import SystemKit
+import Trails
+
+// Tables as the catalog describes them.
+extension PostgresCapture {
+  // MARK: Which tables
+
+  /// The tables that are to be captured. Throws `table-refused` for one whose capture would harm the program or lose
+  /// rows; others that cannot be captured are left out.
+  func wantedTables() throws -> [PostgresTable] {
+    try meantTables().filter { table in
+      guard let refusal = table.refusal else { return true }
+      guard !refusal.isHarmless else { return false }
+      if registry.tables[table.oid] != nil { throw refused(table, refusal) }
+      throw CairnError(
+        .tableRefused, "\(source.connection.place): table \(table.displayName) cannot be captured: \(refusal.reason)",
+        hint: "run: \(refusal.mend); or leave the table out: --tables '*,!\(table.displayName)'",
+        context: ["table": table.displayName])
+    }
+  }
+
+  private func meantTables() throws -> [PostgresTable] {
+    let connection = source.connection
+    return try connection.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") {
+      try connection.userTables().filter(options.tables.includes)
+    }
+  }
+
+  func tellOfRefusals() throws {
+    for table in try meantTables() {
+      if let refusal = table.refusal, refusal.isHarmless {
+        progress.tell("table \(table.displayName) is not captured: \(refusal.reason)")
+      }
+    }
+    _ = try wantedTables()
+  }
+
+  /// A table that lost its identity: as long as it is published, the server refuses the program's own updates.
+  func refused(_ table: PostgresTable, _ refusal: PostgresTable.Refusal) -> CairnError {
+    let name = table.schema.qualifiedName
+    _ = try? source.connection.execute("ALTER PUBLICATION \(slotName.quotedName) DROP TABLE \(name)")
+    return CairnError(
+      .tableRefused,
+      "\(source.connection.place): table \(table.displayName) can no longer be captured: \(refusal.reason)",
+      hint: "run: \(refusal.mend); then run again with --existing overwrite, as its changes since then are not known",
+      context: ["table": table.displayName])
+  }
+
+  // MARK: Looking
+
+  /// One step of looking at the catalog; true when there was something to do.
+  func lookAtCatalog() throws -> Bool {
+    let now = Clock.monotonicMilliseconds
+    switch look.next(now: now) {
+    case .nothing: return false
+    case .compare:
+      let found = try fingerprint()
+      look.compare(found, now: now, took: Clock.monotonicMilliseconds - now)
+      return false
+    case .read:
+      let connection = source.connection
+      let catalog = try connection.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") {
+        SchemaLook.Catalog(
+          fingerprint: try fingerprint(), tables: try connection.userTables().filter(options.tables.includes))
+      }
+      look.wait(for: try emitBarrier(), catalog)
+      return true
+    case .adopt(let catalog):
+      do { try adopt(catalog.tables) } catch let error as PostgresError
+        where error.sqlState.hasPrefix("42") && !error.isPrivilege
+      {
+        // A table is not what it was when the catalog was read.
+        try abandon()
+        look.told()
+        return true
+      }
+      look.adopted(now: now)
+      return true
+    }
+  }
+
+  private func fingerprint() throws -> String {
+    try source.connection.first(
+      """
+      WITH t AS (SELECT c.oid, c.relname, n.nspname, c.relreplident, c.relpersistence, c.relkind, c.relrowsecurity
+        FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p', 'f')
+          AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'cairn') AND n.nspname NOT LIKE 'pg\\_%')
+      SELECT md5(string_agg(x, ',' ORDER BY x)) FROM (
+        SELECT t::text FROM t
+        UNION ALL SELECT concat_ws(' ', a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, a.attnotnull,
+          a.attidentity, a.attgenerated, a.atthasdef) FROM pg_attribute AS a JOIN t ON t.oid = a.attrelid
+          WHERE a.attnum > 0 AND NOT a.attisdropped
+        UNION ALL SELECT 'p' || p.relid || ':' || pg_relation_filenode(p.relid) FROM t,
+          pg_partition_tree(t.oid::regclass) AS p WHERE t.relkind = 'p' AND p.isleaf
+        UNION ALL SELECT 'r' || r.prrelid FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
+          WHERE p.pubname = $1
+        UNION ALL SELECT 'i' || i.indexrelid || i.indisvalid FROM pg_index AS i JOIN t ON t.oid = i.indrelid
+        UNION ALL SELECT 'l' || l.oid || l.enumlabel FROM pg_enum AS l
+        UNION ALL SELECT 'e' || e.evtname || e.evtenabled::text FROM pg_event_trigger AS e WHERE e.evtname ~ '^cairn_'
+        UNION ALL SELECT 'd' || d.oid || d.xmin FROM pg_attrdef AS d JOIN t ON t.oid = d.adrelid
+        UNION ALL SELECT 'c' || c.oid || c.conname FROM pg_constraint AS c JOIN t ON t.oid = c.conrelid) AS all_of_it(x)
+      """, [slotName]) ?? ""
+  }
+
+  /// Brings publication and trail in step with the tables that are there.
+  private func adopt(_ found: [PostgresTable]) throws {
+    try lookAtTriggers()
+    var tables: [PostgresTable] = []
+    for table in found {
+      if let refusal = table.refusal {
+        guard !refusal.isHarmless else { continue }
+        if registry.tables[table.oid] != nil, let now = try source.connection.table(table.oid)?.refusal,
+          !now.isHarmless
+        {
+          throw refused(table, now)
+        }
+        if toldOf.insert("\(table.oid) \(refusal.reason)").inserted {
+          progress.tell("table \(table.displayName) is not captured: \(refusal.reason); run: \(refusal.mend)")
+        }
+      } else {
+        tables.append(table)
+      }
+    }
+    var published = try source.published() ?? []
+    // New ones, and those that somebody took out: what was written to them since is not known.
+    let missing = Set(tables.map(\.oid)).subtracting(published)
+    if !missing.isEmpty {
+      do {
+        _ = try source.publish(tables)
+        published.formUnion(missing)
+      } catch let error as CairnError where error.code == .privilegeMissing {
+        progress.tell("\(error.message); \(error.hint)")
+        tables.removeAll { missing.contains($0.oid) }
+      }
+    }
+    let known = Set(registry.tables.keys)
+    try announce(tables, .firstCopy, copiesAll: false)
+    let late = registry.tables.values.filter { table in
+      published.contains(table.relation)
+        && (missing.contains(table.relation) || table.copyNotBefore == PostgresRegistry.Table.unpublished)
+    }
+    if !late.isEmpty {
+      // Transactions that are open now may have written to them before they were published.
+      let xid = try source.connection.first("SELECT pg_snapshot_xmax(pg_current_snapshot())")
+      for var table in late {
+        table.copyNotBefore = xid.flatMap { UInt64($0) } ?? 0
+        if table.refresh == nil {
+          table.refresh = .lostChanges
+          progress.tell("table \(table.schema.fullName) was not in the publication any more: copying it again")
+          relationChanged(table.relation)
+        } else if !known.contains(table.relation) {
+          relationChanged(table.relation)
+        }
+        registry.set(table)
+      }
+    }
+    try endAnnouncement()
+  }
+}

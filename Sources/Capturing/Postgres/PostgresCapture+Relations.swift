@@ -1,0 +1,87 @@
+import Changes
+import PostgresKit
+import SystemKit
+import Trails
+
+/// A table as the stream speaks of it now.
+struct Captured {
+  let relation: UInt32
+  let epoch: UInt64
+  let schema: TableSchema
+  /// Which columns an old row that names only its key gives.
+  let isKey: [Bool]
+  let isKeyed: Bool
+  /// False: its changes are left out, because it is not ours, or because its copy, still to come, will show them.
+  let isWanted: Bool
+}
+
+// Tables as the stream describes them.
+extension PostgresCapture {
+  /// The table that a relation message describes; a shape that the trail does not know is told to it first.
+  func capture(_ relation: PgOutput.Relation) throws -> Captured {
+    guard let known = registry.tables[relation.id] else { return ignored(relation) }
+    if !Self.describes(relation, known) {
+      let table = try source.connection.table(relation.id)
+      var shape = try table.map(shape) ?? Self.shape(of: relation, source.connection)
+      if !Self.describes(relation, shape) { shape = try Self.shape(of: relation, source.connection) }
+      if let table, let refusal = table.refusal, !refusal.isHarmless { throw refused(table, refusal) }
+      look.told()
+      look.isWanted = true
+      try update(known, to: shape, [], .found)
+    }
+    guard let table = registry.tables[relation.id] else { return ignored(relation) }
+    let key = Set(table.schema.key)
+    return Captured(
+      relation: relation.id, epoch: table.epoch, schema: table.schema,
+      isKey: table.schema.columns.indices.map { key.isEmpty || key.contains($0) }, isKeyed: table.isKeyed,
+      isWanted: table.refresh == nil || position.refresh?.relation == relation.id)
+  }
+
+  private func ignored(_ relation: PgOutput.Relation) -> Captured {
+    Captured(
+      relation: relation.id, epoch: 0, schema: TableSchema(epoch: 0, engine: .postgres, name: "", columns: []),
+      isKey: [], isKeyed: false, isWanted: false)
+  }
+
+  /// Whether a relation message tells the shape that is known.
+  private static func describes(_ relation: PgOutput.Relation, _ table: PostgresRegistry.Table) -> Bool {
+    let schema = table.schema
+    guard relation.namespace == schema.namespace, relation.name == schema.name,
+      relation.columns.count == schema.columns.count
+    else { return false }
+    for (index, column) in relation.columns.enumerated() {
+      guard column.name == schema.columns[index].name, column.type == table.types[index].oid,
+        column.modifier == table.types[index].modifier
+      else { return false }
+    }
+    // With FULL, every column is marked as part of the key.
+    if relation.identity == UInt8(ascii: "f") { return true }
+    let marked = relation.columns.indices.filter { relation.columns[$0].isKey }
+    return Set(marked) == Set(schema.key)
+  }
+
+  /// The shape of a relation message alone: of a moment that the catalog has left behind.
+  private static func shape(
+    of relation: PgOutput.Relation, _ connection: PostgresConnection
+  ) throws -> PostgresRegistry.Table {
+    var schema = TableSchema(
+      epoch: 0, engine: .postgres, namespace: relation.namespace, name: relation.name, columns: [])
+    var ordinal = 0
+    for column in relation.columns {
+      let type = try connection.first(
+        "SELECT format_type($1::oid, $2::int)", [String(column.type), String(column.modifier)])
+      let isKey = column.isKey && relation.identity != UInt8(ascii: "f")
+      if isKey { ordinal += 1 }
+      schema.columns.append(
+        .init(name: column.name, declaredType: type ?? "text", isNotNull: isKey, keyOrdinal: isKey ? ordinal : 0))
+    }
+    if ordinal == 0 { schema.flags.insert(.wholeRow) }
+    let lines = schema.columns.map { "\($0.name.quotedName) \($0.declaredType)" }
+    let key = schema.key.map { schema.columns[$0].name.quotedName }.joined(separator: ", ")
+    let parts = lines + (key.isEmpty ? [] : ["PRIMARY KEY (\(key))"])
+    schema.createText = "CREATE TABLE IF NOT EXISTS \(schema.qualifiedName) (\(parts.joined(separator: ", ")));"
+    return PostgresRegistry.Table(
+      relation: relation.id, epoch: 0, schema: schema,
+      types: relation.columns.map { .init(oid: $0.type, modifier: $0.modifier) })
+  }
+}

@@ -1,0 +1,142 @@
+import Changes
+import PostgresKit
+import SystemKit
+import Trails
+
+// One connection after the other, until it is told to stop.
+extension PostgresCapture {
+  /// Takes what the source commits until `stop` is set; with `untilCaughtUp`, until everything that was committed
+  /// before the call is in the trail and every table is copied. A server that goes away is waited for; with
+  /// `untilCaughtUp`, for a minute.
+  package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
+    var failures = 0
+    var goneSince: Int64 = 0
+    while !stop.isSet {
+      do {
+        if !isConnected { try reconnect(stop) }
+        if failures > 0 { progress.tell("connected to \(source.connection.place) again") }
+        failures = 0
+        try follow(stop, untilCaughtUp: untilCaughtUp)
+        return
+      } catch let error as PostgresError where error.sqlState == "42704" && error.sql.hasPrefix("START_REPLICATION") {
+        throw publicationLost()
+      } catch let error as PostgresError where error.isServerGone || (error.isCancelled && stop.isSet) {
+        try disconnect()
+        if stop.isSet { return }
+        let now = Clock.monotonicMilliseconds
+        if failures == 0 {
+          goneSince = now
+          progress.tell("lost \(error.place) (\(error.message)): connecting again")
+        }
+        failures += 1
+        if untilCaughtUp, now - goneSince > 60_000 { throw error }
+        let most = min(100 << min(failures, 6), 5000)
+        _ = stop.wait(milliseconds: Int32(most / 2 + Int(clock.microseconds() % Int64(most / 2 + 1))))
+      }
+    }
+  }
+
+  /// Drops what was under way; the trail keeps whole transactions only.
+  private func disconnect() throws {
+    stream = nil
+    // A server that shuts down waits for a stream that nobody reads.
+    replication.cut()
+    source.connection.cut()
+    try abandon()
+    if hasUnsynced { try sync() }
+    copier = nil
+    chunk = nil
+    incoming = nil
+    isConnected = false
+    wantedRows = []
+    if position.refresh?.wantsRows == true { position.refresh = nil }
+    if let refresh = position.refresh, registry.tables[refresh.relation]?.isKeyed != true { position.refresh = nil }
+  }
+
+  private func reconnect(_ stop: StopSignal) throws {
+    let application = PostgresSource.application(slotName)
+    let connection = try PostgresConnection(uri, application: application)
+    connection.interrupt = stop.descriptor
+    source = PostgresSource(connection, uri: uri, trail: trail.id)
+    replication = try PostgresConnection(uri, purpose: .replication, application: application)
+    replication.interrupt = stop.descriptor
+    try resume(PostgresSource.identity(replication).system, copiesAgain: false)
+    isConnected = true
+  }
+
+  /// One connection's life.
+  private func follow(_ stop: StopSignal, untilCaughtUp: Bool) throws {
+    source.connection.interrupt = stop.descriptor
+    replication.interrupt = stop.descriptor
+    try source.connection.execute(
+      "SET statement_timeout = 0; SET lock_timeout = 0; SET synchronous_commit = on; SET row_security = off")
+    try source.endOwnStream()
+    relations = [:]
+    captured = [:]
+    let stream = try ReplicationStream(replication, slot: slotName, publication: slotName)
+    self.stream = stream
+    look = SchemaLook()
+    goal = try emitBarrier()
+    while !stop.isSet {
+      switch try stream.next(milliseconds: canSync ? 0 : idleMilliseconds, interrupt: stop.descriptor) {
+      case .data(let bytes): try take(PgOutput(bytes))
+      case .keepalive(let end, let wantsReply):
+        if incoming == nil {
+          try reach(end)
+          // A server that shuts down asks until everything that it sent has been confirmed.
+          try appendProgressInTime(isDue: wantsReply)
+        }
+        if wantsReply { try report() }
+      case .nothing:
+        if canSync { try sync() }
+        if incoming == nil, try rest(), untilCaughtUp, isFinished { break }
+      }
+      if untilCaughtUp, isFinished { break }
+      try reportInTime()
+    }
+    try finish()
+  }
+
+  private var canSync: Bool { hasUnsynced && !isTrailOpen }
+
+  private var idleMilliseconds: Int32 {
+    chunk == nil && hasCopies || look.isPending ? 5 : 1000
+  }
+
+  var hasCopies: Bool {
+    !wantedRows.isEmpty || !requests.isEmpty || registry.tables.values.contains { $0.refresh != nil }
+  }
+
+  private var isFinished: Bool {
+    goal == nil && chunk == nil && incoming == nil && !hasUnsynced && !hasCopies && look.isDone
+  }
+
+  private func finish() throws {
+    try abandon()
+    incoming = nil
+    chunk = nil
+    copier?.close()
+    try appendSequences(isLast: true)
+    if received > position.reached { try appendProgress() }
+    try sync()
+    try saveRegistry()
+    try report()
+    stream = nil
+    isConnected = false
+  }
+
+  /// In a quiet moment: begins a chunk, looks at the catalog, moves the slot on. True when there was nothing to do.
+  private func rest() throws -> Bool {
+    if chunk == nil, hasCopies {
+      try beginChunk()
+      if chunk != nil { return false }
+    }
+    if try lookAtCatalog() { return false }
+    if chunk == nil {
+      try appendSequences(isLast: false)
+      try appendProgressInTime(isDue: false)
+    }
+    progress.update { $0.isCaughtUp = self.isFinished }
+    return true
+  }
+}

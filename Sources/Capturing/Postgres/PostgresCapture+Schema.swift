@@ -1,0 +1,72 @@
+import Changes
+import PostgresKit
+import SystemKit
+import Trails
+
+// Schema changes that the database tells of, each at its place in the stream.
+extension PostgresCapture {
+  /// Makes the event triggers where they are not there, and says so once where that cannot be.
+  func installTriggers() throws {
+    let triggers = SchemaTriggers(connection: source.connection)
+    do {
+      try triggers.install()
+      isTold = true
+    } catch let error as PostgresError where !error.isServerGone {
+      isTold = false
+      progress.tell(SchemaTriggers.absence(source.connection.place, error.message))
+    }
+  }
+
+  /// Somebody may have dropped or disabled them.
+  func lookAtTriggers() throws {
+    guard isTold, try !SchemaTriggers(connection: source.connection).isComplete() else { return }
+    isTold = false
+    progress.tell(SchemaTriggers.absence(source.connection.place, "they were dropped or disabled"))
+  }
+
+  func take(_ message: SchemaMessage) throws {
+    let known = registry.tables[message.relation]
+    switch message.event {
+    case .made(let kind, let name):
+      if toldOf.insert("\(kind) \(name)").inserted {
+        let kinds = kind.hasSuffix("y") ? kind.dropLast() + "ies" : kind + "s"
+        progress.tell("\(kind) \(name) was created: \(kinds) are not replicated")
+      }
+      return
+    case .doubt: look.isWanted = true
+    case .rewritten(let reason): incoming?.rewrites[message.relation, default: 0] |= reason
+    case .dropped: if let known { try drop(known, message.text) }
+    case .unpublished(let publication):
+      guard publication == slotName, var known else { return }
+      if known.refresh == nil {
+        progress.tell("table \(known.schema.fullName) was taken out of the publication: copying it again")
+      }
+      known.refresh = known.refresh ?? .lostChanges
+      known.copyNotBefore = PostgresRegistry.Table.unpublished
+      registry.set(known)
+      relationChanged(known.relation)
+      look.isWanted = true
+    case .shape(let table): try take(table, message, known)
+    }
+    look.told()
+  }
+
+  private func take(_ table: PostgresTable, _ message: SchemaMessage, _ known: PostgresRegistry.Table?) throws {
+    let rewrites = incoming?.rewrites.removeValue(forKey: table.oid) ?? 0
+    let isOurs = options.tables.includes(table) && table.refusal?.isHarmless != true
+    guard let known else {
+      guard isOurs, table.refusal == nil else { return look.isWanted = true }
+      try introduce(table, .firstCopy, message.text, isPublished: false)
+      look.isWanted = true
+      return tellWaiting()
+    }
+    guard isOurs else { return try drop(known, message.text) }
+    // As long as it has no identity, the server refuses the program's own updates; it may get one right away.
+    if table.refusal != nil { look.isWanted = true }
+    let word = RowFate.Word(
+      isExact: true, mayCompute: message.mayCompute, rewrites: rewrites, isCreation: message.tag == "CREATE TABLE",
+      text: message.text)
+    try update(known, to: shape(of: table), table.details, word)
+    tellWaiting()
+  }
+}

@@ -1,0 +1,129 @@
+import Changes
+import PostgresKit
+import SystemKit
+import Trails
+
+// What the stream says, message by message.
+extension PostgresCapture {
+  func take(_ message: PgOutput) throws {
+    switch message {
+    case .begin(let commit, let time, let xid):
+      if let chunk, !chunk.isPlaced, !chunk.snapshot.shows(xid) { try placeChunk() }
+      if let chunk, chunk.isPlaced, chunk.snapshot.shows(xid) { self.chunk?.isRaced = true }
+      let transaction = PostgresPosition.Transaction(commit: commit, xid: xid, time: time)
+      try checkExpected(transaction)
+      let isSkipped = commit < position.reached
+      incoming = Incoming(transaction: transaction, isSkipped: isSkipped)
+      settleRegistry()
+    case .origin(let name):
+      // What our apply writes here started elsewhere.
+      if name.hasPrefix("cairn_") { incoming?.isSkipped = true }
+    case .message(let isTransactional, let prefix, let content):
+      guard isTransactional else { return }
+      if prefix == Self.barrierPrefix { incoming?.barrier = String(decoding: content, as: UTF8.self) }
+      if prefix == PostgresRequests.prefix, incoming?.isSkipped == false { try takeRequest(content) }
+      if prefix == Self.progressPrefix { incoming?.wantsProgress = true }
+      if prefix == "cairn", incoming?.isFresh == true { incoming?.isSkipped = true }
+      if prefix == SchemaTriggers.prefix, incoming?.isSkipped == false {
+        incoming?.isFresh = false
+        try take(SchemaMessage(content))
+      }
+    case .relation(let relation):
+      relations[relation.id] = relation
+      captured[relation.id] = nil
+    case .type: break
+    case .insert(let id, let new):
+      guard let table = try table(id) else { return }
+      image.removeAll()
+      try new.appendImage(to: &image, scratch: &record)
+      try append(.insert, [.after], table)
+    case .update(let id, let old, let new):
+      guard let table = try table(id) else { return }
+      image.removeAll()
+      if let old { try appendOld(old, table) }
+      try new.appendImage(to: &image, scratch: &record)
+      try append(.update, old == nil ? [.after] : [.before, .after], table)
+      if case .key? = old, try new.hasUnchanged() { try wantRow(of: table, new) }
+    case .delete(let id, let old):
+      guard let table = try table(id) else { return }
+      image.removeAll()
+      try appendOld(old, table)
+      try append(.delete, [.before], table)
+    case .truncate(let ids):
+      for id in ids {
+        guard let table = try table(id) else { continue }
+        image.removeAll()
+        try append(.truncate, [], table)
+      }
+    case .commit(_, let end, _): try endIncoming(end)
+    }
+  }
+
+  /// A server that was restored from a backup does not send again what it no longer has.
+  private func checkExpected(_ transaction: PostgresPosition.Transaction) throws {
+    guard let expected, transaction.commit >= expected.commit else { return }
+    guard transaction == expected else {
+      throw Self.wentBack(
+        source.connection.place, "its transaction at \(expected.commit) is not the one that the trail has")
+    }
+    self.expected = nil
+  }
+
+  private func appendOld(_ old: PgOutput.OldTuple, _ table: Captured) throws {
+    switch old {
+    case .key(let tuple): try tuple.appendImage(to: &image, scratch: &record, given: table.isKey)
+    case .full(let tuple): try tuple.appendImage(to: &image, scratch: &record)
+    }
+  }
+
+  /// The table of a change that belongs into the trail; nil for one that does not.
+  private func table(_ id: UInt32) throws -> Captured? {
+    guard let incoming, !incoming.isSkipped else { return nil }
+    self.incoming?.isFresh = false
+    if let known = captured[id] { return known.isWanted ? known : nil }
+    guard let relation = relations[id] else {
+      throw DecodingError(offset: 0, problem: "a change of relation \(id), which was not described")
+    }
+    let made = try capture(relation)
+    captured[id] = made
+    return made.isWanted ? made : nil
+  }
+
+  private func append(_ operation: Operation, _ flags: ChangeFlags, _ table: Captured) throws {
+    try openTransaction()
+    let id = try trail.schemaID(table.schema, token: table.epoch)
+    record.removeAll()
+    record.append(operation.rawValue)
+    record.append(flags.rawValue)
+    record.appendVarint(id)
+    record.append(image.bytes)
+    try trail.append(kind: RecordKind.change, record.bytes)
+    progress.update { $0.changes += 1 }
+  }
+
+  private func endIncoming(_ end: LSN) throws {
+    guard let transaction = incoming?.transaction else { return }
+    let barrier = incoming?.barrier
+    let wantsProgress = incoming?.wantsProgress == true
+    incoming = nil
+    if isTrailOpen {
+      position.last = transaction
+      position.reached = end
+      hasChangedSinceSequences = true
+      try endTransaction()
+    }
+    if let barrier, barrier == goal { goal = nil }
+    if let barrier { look.reached(barrier) }
+    try reach(end)
+    if wantsProgress { try appendProgressInTime(isDue: true) }
+    if hasUnsynced, Clock.monotonicMilliseconds - syncedAt > 50 { try sync() }
+  }
+
+  /// Every transaction that committed before `end` has been dealt with.
+  func reach(_ end: LSN) throws {
+    if end > received { received = end }
+    guard let chunk, received >= chunk.end else { return }
+    if !chunk.isPlaced { try placeChunk() }
+    try endChunk()
+  }
+}

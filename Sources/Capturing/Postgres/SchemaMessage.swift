@@ -1,0 +1,53 @@
+import Changes
+import PostgresKit
+
+/// What an event trigger wrote into the stream (``SchemaTriggers``).
+struct SchemaMessage {
+  enum Event {
+    /// What the catalog said of a table when the command had ended.
+    case shape(PostgresTable)
+    case dropped
+    /// The rows of a table are about to be written anew; why, in the server's bits.
+    case rewritten(Int)
+    /// A table was taken out of this publication.
+    case unpublished(String)
+    /// Something that is not replicated was made: what, and its name.
+    case made(kind: String, name: String)
+    /// Something of which the trigger could not say more.
+    case doubt
+  }
+
+  let event: Event
+  /// The table's oid; 0 where there is none.
+  var relation: UInt32 = 0
+  /// Such as `ALTER TABLE`.
+  var tag = ""
+  /// A column that got another type may have got other values: with `USING`, or inside of a function, where the text does
+  /// not tell.
+  var mayCompute = true
+  /// What the program sent, cut where it is long; empty where it is not kept.
+  var text = ""
+
+  static let version = "1"
+
+  /// Reads the content of a message; what a newer version wrote is a doubt.
+  init(_ content: UnsafeRawBufferPointer) throws {
+    var reader = CatalogReader(content)
+    guard let (letter, fields) = try reader.row(), fields.count >= 6, fields[0] == Self.version else {
+      event = .doubt
+      return
+    }
+    func field(_ index: Int) -> String { index < fields.count ? fields[index] ?? "" : "" }
+    (tag, mayCompute, text) = (field(1), field(2) != "false", field(3))
+    relation = UInt32(field(4)) ?? 0
+    event =
+      switch letter {
+      case UInt8(ascii: "S"): try PostgresTable(CatalogDocument(reader.rest)).map { .shape($0) } ?? .doubt
+      case UInt8(ascii: "D"): .dropped
+      case UInt8(ascii: "R"): .rewritten(Int(field(5)) ?? -1)
+      case UInt8(ascii: "U"): .unpublished(field(5))
+      case UInt8(ascii: "N"): .made(kind: field(5), name: field(6))
+      default: .doubt
+      }
+  }
+}

@@ -1,0 +1,73 @@
+import Changes
+
+/// The statements that create the types which are not built in: enums, domains, composites, ranges, and the extensions
+/// that bring types.
+struct TypeScript {
+  private let document: CatalogDocument
+  private let types: [String: [String?]]
+  private var seen: Set<String> = []
+
+  init(_ document: CatalogDocument) {
+    self.document = document
+    types = Dictionary(document[.type].map { ($0[0] ?? "", $0) }, uniquingKeysWith: { first, _ in first })
+  }
+
+  /// What must be run, in this order, so that the type of this oid exists; empty for a built-in one, and for one that was
+  /// asked for before.
+  mutating func statements(for oid: String) -> [String] {
+    guard let row = types[oid], seen.insert(oid).inserted, let namespace = row[1], let name = row[2] else { return [] }
+    let place = namespace == "public" ? [] : ["CREATE SCHEMA IF NOT EXISTS \(namespace.quotedName)"]
+    if let extensionName = row[9] {
+      return place + [
+        "CREATE EXTENSION IF NOT EXISTS \(extensionName.quotedName) WITH SCHEMA \((row[10] ?? "public").quotedName)"
+      ]
+    }
+    if row[11] == "A", let element = row[4], element != "0" { return statements(for: element) }
+    let type = "\(namespace.quotedName).\(name.quotedName)"
+    switch row[3] {
+    case "e": return place + enumeration(type, oid)
+    case "d":
+      var text = "CREATE DOMAIN \(type) AS \(row[6] ?? "")"
+      if let collation = row[12] { text += " COLLATE \(collation)" }
+      if let expression = row[8] { text += " DEFAULT \(expression)" }
+      if row[7] == "true" { text += " NOT NULL" }
+      for check in document[.domainCheck] where check[0] == oid { text += " " + (check[1] ?? "") }
+      return statements(for: row[5] ?? "") + place + [Self.guarded(text)]
+    case "c":
+      let attributes = document[.attribute].filter { $0[0] == oid }
+      let needed = attributes.flatMap { statements(for: $0[4] ?? "") }
+      let list = attributes.map { "\(($0[2] ?? "").quotedName) \($0[3] ?? "")" }.joined(separator: ", ")
+      return needed + place + [Self.guarded("CREATE TYPE \(type) AS (\(list))")]
+    case "r", "m":
+      guard let range = document[.range].first(where: { $0[0] == oid || $0[1] == oid }) else { return [] }
+      let options = [("COLLATION", range[7]), ("SUBTYPE_DIFF", range[8])].compactMap { name, value in
+        value.map { ", \(name) = \($0)" }
+      }.joined()
+      let multirange = "MULTIRANGE_TYPE_NAME = \(range[6] ?? "").\(range[5] ?? "")"
+      return statements(for: range[2] ?? "") + place + [
+        Self.guarded("CREATE TYPE \(range[4] ?? "") AS RANGE (SUBTYPE = \(range[3] ?? ""), \(multirange)\(options))")
+      ]
+    default: return place
+    }
+  }
+
+  /// A type that is there with fewer labels gets the rest, each at its place: from the last one on, since only the end is
+  /// a place that is always there.
+  private func enumeration(_ type: String, _ oid: String) -> [String] {
+    let labels = document[.label].filter { $0[0] == oid }.compactMap { $0[2]?.postgresLiteral }
+    var statements = [Self.guarded("CREATE TYPE \(type) AS ENUM (\(labels.joined(separator: ", ")))")]
+    var next: String?
+    for label in labels.reversed() {
+      let place = next.map { " BEFORE \($0)" } ?? ""
+      statements.append("ALTER TYPE \(type) ADD VALUE IF NOT EXISTS \(label)\(place)")
+      next = label
+    }
+    return statements
+  }
+
+  /// A type has no IF NOT EXISTS.
+  private static func guarded(_ statement: String) -> String {
+    let tag = statement.contains("$cairn$") ? "$cairn_type$" : "$cairn$"
+    return "DO \(tag) BEGIN \(statement); EXCEPTION WHEN duplicate_object THEN NULL; END \(tag)"
+  }
+}
