@@ -81,6 +81,23 @@ struct FlightEnds {
       [schema.namespace, schema.name]) != nil
   }
 
+  /// Whether the table's part of the trail waits for a schema change: the checkpoint says nothing of it.
+  func isWaiting(_ table: ComparedTable) throws -> Bool {
+    let schema = table.target.schema
+    if let reader = target as? SQLiteRowReader {
+      let database = reader.database
+      guard try database.integer("SELECT 1 FROM pragma_table_info('cairn_table') WHERE name = 'wait_trail'") != nil
+      else { return false }
+      return try database.first(
+        "SELECT 1 FROM cairn_table WHERE name = ? AND wait_trail IS NOT NULL", [.text(schema.name)]) != nil
+    }
+    let connection = try Self.connection(target)
+    guard try connection.first("SELECT to_regclass('cairn.waiting')") != nil else { return false }
+    let source = table.source.schema
+    let known = source.engine == .sqlite ? source.name.lowercased() : source.fullName
+    return try connection.first("SELECT 1 FROM cairn.waiting WHERE source = $1", [known]) != nil
+  }
+
   static func connection(_ reader: any RowReader) throws -> PostgresConnection {
     guard let reader = reader as? PostgresRowReader else {
       throw CairnError(.bug, "an end of unknown kind", hint: "please report this", remedy: .bug)
