@@ -12,7 +12,7 @@ extension Scenarios {
       var testDescription: String {
         "\(from ? "PostgreSQL" : "SQLite") to \(to ? "PostgreSQL" : "SQLite")"
       }
-      static let all = [Ends(from: false, to: false), Ends(from: true, to: false)]
+      static let all = [false, true].flatMap { from in [false, true].map { Ends(from: from, to: $0) } }
     }
 
     private func started(_ ends: Ends) throws -> PairBench {
@@ -47,13 +47,12 @@ extension Scenarios {
           : "SELECT count(*) FROM pragma_table_info('\(table)')")
     }
 
-    /// The names of the tables that wait, as the last lines of a run say.
+    /// The names of the tables that wait, as the error says with which a run ends.
     private func waiting(_ outcome: Outcome) -> Set<String> {
-      Set(
-        ["mine", "ours", "later"].filter {
-          outcome.errors.contains("table \($0) waits, all others")
-            || outcome.errors.contains("table public.\($0) waits, all others")
-        })
+      let error = outcome.errors.components(separatedBy: "error [schema-stopped]: ").dropFirst().last ?? ""
+      let names = error.components(separatedBy: error.contains("; the first") ? "; the first" : " waits:")[0]
+      let words = names.split { " ,:".contains($0) }.map { $0.replacingOccurrences(of: "public.", with: "") }
+      return Set(["mine", "ours", "later"]).intersection(words)
     }
 
     private func alter(_ pairs: PairBench, _ table: String) throws {
