@@ -252,7 +252,8 @@ class Soak:
                 self.errors.append("--once: status %d: %s" % (status, what))
                 self.counts["once failed"] += 1
                 break
-        self.compare()
+        if not self.counts["once failed"]:
+            self.compare()
         for table, what in self.different.items():
             say(event="different", step=self.owner(table), table=table, what=what[:12])
         if self.args.check_every:
