@@ -181,14 +181,10 @@ package struct PostgresAlteration {
   }
 
   private func labelStatements() -> [String] {
-    var lines = new.preamble.filter { Self.isLabel($0) && !old.preamble.contains($0) }
-    for type in new.enumerations {
-      guard let was = old.enumerations.first(where: { $0.type == type.type }) else { continue }
-      for line in Self.labelStatements(type.type, from: was.labels, to: type.labels) where !lines.contains(line) {
-        lines.append(line)
-      }
+    new.enumerations.flatMap { type -> [String] in
+      guard let was = old.enumerations.first(where: { $0.type == type.type }) else { return [] }
+      return Self.labelStatements(type.type, from: was.labels, to: type.labels)
     }
-    return lines
   }
 
   /// Labels that have another name in their place are renamed; others are added where they stand.

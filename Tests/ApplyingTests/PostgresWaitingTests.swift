@@ -223,4 +223,40 @@ struct PostgresWaitingTests {
     #expect(worker.join() == true)
     #expect(try target.psql("SELECT count(b) FROM t") == "1")
   }
+
+  @Test func `connections that are ended in the lane lose nothing and double nothing`() throws {
+    let target = try begin("CREATE TABLE t(id bigint PRIMARY KEY, a text)")
+    let trail = target.trail
+    try trail.transaction { try trail.reshape("t", Self.wider) }
+    for id in 2..<400 {
+      try trail.transaction(isSynced: id == 399) {
+        try trail.insert("t", [.integer(Int64(id)), "y", 0])
+        try trail.update("t", [.integer(Int64(id)), "y", 0], [nil, nil, .integer(Int64(id))])
+        try trail.insert("other", [.integer(Int64(id))])
+      }
+    }
+    #expect(failure { try target.replay() }?.code == .schemaStopped)
+    try target.psql("ALTER TABLE t ADD b bigint")
+    target.options.commitRows = 5
+    let (server, name) = (target.server, target.name)
+    let stop = StopSignal()
+    let worker = WorkerThread<Int> {
+      var count = 0
+      while !stop.isSet {
+        Thread.sleep(forTimeInterval: 0.05)
+        let ended = try? server.psql(
+          "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = '\(name)' AND application_name LIKE 'cairn%'",
+          "postgres")
+        count += ended.flatMap { Int($0) } ?? 0
+        if count > 12 { break }
+      }
+      return count
+    }
+    defer { stop.set() }
+    try target.replay()
+    stop.set()
+    #expect((worker.join() ?? 0) > 0)
+    #expect(try target.psql("SELECT count(*), count(*) FILTER (WHERE id = b) FROM t") == "399|398")
+    #expect(try target.psql("SELECT count(*) FROM other") == "399")
+  }
 }

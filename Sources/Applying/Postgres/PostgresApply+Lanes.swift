@@ -126,7 +126,10 @@ extension PostgresApply {
         guard try lane.replay.applyAvailable(stop, through: limit, isLaneDone: limit == last) else { break }
         isMoved = true
         lane.tables = lane.replay.waiting
-        if lane.replay.applied >= last { break }
+        if lane.replay.applied >= last {
+          try lane.replay.keepUpIdentities(isLast: true)
+          break
+        }
         if Clock.monotonicMilliseconds > deadline {
           try lane.replay.sink.rest()
           self.lane = lane

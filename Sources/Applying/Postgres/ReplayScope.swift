@@ -60,6 +60,8 @@ struct ReplayScope {
     guard old != new else { return key(old) }
     if let known = places.removeValue(forKey: old) {
       places[new] = isLane ? known : new
+      freed.insert(old)
+      freed.remove(new)
       return isLane ? known : nil
     }
     if isLane { return nil }
