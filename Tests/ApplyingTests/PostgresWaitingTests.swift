@@ -155,7 +155,8 @@ struct PostgresWaitingTests {
       try trail.copy("t", [[9]])
       try trail.insert("old", [2, "y"])
     }
-    #expect(failure { try target.replay() }?.message.contains("2 tables wait: old, t") == true)
+    let error = failure { try target.replay() }
+    #expect(error?.message.contains("2 tables wait: old, t") == true, "\(String(describing: error))")
     target.options.ddl = .follow
     try target.replay()
     #expect(try target.psql("SELECT * FROM old ORDER BY id") == "1|x\n2|y")
@@ -238,6 +239,7 @@ struct PostgresWaitingTests {
     #expect(failure { try target.replay() }?.code == .schemaStopped)
     try target.psql("ALTER TABLE t ADD b bigint")
     target.options.commitRows = 5
+    let apply = try target.open()
     let (server, name) = (target.server, target.name)
     let stop = StopSignal()
     let worker = WorkerThread<Int> {
@@ -253,7 +255,7 @@ struct PostgresWaitingTests {
       return count
     }
     defer { stop.set() }
-    try target.replay()
+    try apply.drain()
     stop.set()
     #expect((worker.join() ?? 0) > 0)
     #expect(try target.psql("SELECT count(*), count(*) FILTER (WHERE id = b) FROM t") == "399|398")

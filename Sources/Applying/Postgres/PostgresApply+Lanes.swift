@@ -53,13 +53,12 @@ extension PostgresApply {
       table: WaitingTable(
         name: refusal.name, checkpoint: replay.border, number: replay.applied, code: error.code,
         message: error.message, hint: error.hint))
-    let (state, name) = (replay.state, name)
-    do { try replay.connection.transaction { try state.add(waiting, name) } } catch let failed as PostgresError
-      where failed.isUniqueness
-    {
+    guard !replay.waiting.contains(where: { $0.source == place && $0.isComing == isComing }) else {
       // Another table that waits has its name: one after the other, then.
       throw error
     }
+    let (state, name) = (replay.state, name)
+    try replay.connection.transaction { try state.add(waiting, name) }
     attempts[place] = Attempt(next: Clock.monotonicMilliseconds + Attempt.delayMin)
   }
 
@@ -212,10 +211,10 @@ extension PostgresApply {
 
   /// Why it waits may be another reason now.
   private func tell(_ error: CairnError, _ key: String, _ lane: Lane) throws {
-    guard let was = lane.tables.first(where: { $0.source == key })?.table,
-      was.message != error.message || was.hint != error.hint || was.code != error.code
+    guard let table = lane.tables.first(where: { $0.source == key }),
+      table.table.message != error.message || table.table.hint != error.hint || table.table.code != error.code
     else { return }
-    try lane.replay.state.tell(key, error)
+    try lane.replay.state.tell(table, error)
     try replay?.reload()
     tellWaiting()
   }

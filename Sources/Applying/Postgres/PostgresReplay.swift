@@ -83,7 +83,7 @@ final class PostgresReplay {
     start = reader.checkpoint
     tables = try state.tables()
     waiting = try lane ?? state.waiting(of: name)
-    scope = ReplayScope(waiting: waiting, isLane: lane != nil)
+    scope = ReplayScope(waiting: waiting, isLane: lane != nil, at: number)
   }
 
   var shape: PostgresShape {
@@ -100,7 +100,7 @@ final class PostgresReplay {
     tables = try state.tables()
     if !scope.isLane {
       waiting = try state.waiting(of: name)
-      scope = ReplayScope(waiting: waiting, isLane: false)
+      scope = ReplayScope(waiting: waiting, isLane: false, at: applied)
     }
     byKey.removeAll()
     bySchema.removeAll(keepingCapacity: true)
@@ -344,11 +344,18 @@ final class PostgresReplay {
   /// A table that waits has another name at the source; the target learns of it in the lane.
   func renameWaiting(_ old: String, to new: String, name: String) throws {
     try sink.settle()
-    try state.renameWaiting(old, to: new, name: name)
-    tables[new] = tables.removeValue(forKey: old)
-    for index in waiting.indices where waiting[index].source == old {
-      (waiting[index].source, waiting[index].table.name) = (new, name)
+    func isHere(_ table: PostgresTargetState.Waiting) -> Bool { !table.isComing || table.table.number < applied }
+    if waiting.contains(where: { $0.source == new && isHere($0) }) {
+      throw CairnError(
+        .schemaStopped, "tables \(old) and \(new) of the source both wait, and the one has the other's name now",
+        hint: "make what the first of them waits for at the target, then run again", context: ["table": name])
     }
+    let index =
+      waiting.firstIndex { $0.source == old && isHere($0) } ?? waiting.firstIndex { $0.source == old }
+    guard let index else { return }
+    try state.rename(waiting[index], to: new, name: name)
+    tables[new] = tables.removeValue(forKey: old)
+    (waiting[index].source, waiting[index].table.name) = (new, name)
     bySchema.removeAll(keepingCapacity: true)
   }
 

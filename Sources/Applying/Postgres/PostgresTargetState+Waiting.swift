@@ -4,11 +4,13 @@ import PostgresKit
 /// Tables that wait.
 ///
 /// ```
-/// cairn.waiting(trail, source, place, coming, name, trail_id, segment, content_offset, chain, number, code, message,
+/// cairn.waiting(id, trail, source, place, coming, name, trail_id, segment, content_offset, chain, number, code, message,
 ///   hint)
 /// ```
 extension PostgresTargetState {
   struct Waiting: Equatable {
+    /// Nil before it is saved.
+    var id: String?
     /// Its name in `cairn.table_state`: that of the source, where the main way stands.
     var source: String
     /// Its name in the trail at its own checkpoint.
@@ -19,7 +21,8 @@ extension PostgresTargetState {
   }
 
   static let waitingTable = """
-    CREATE TABLE IF NOT EXISTS cairn.waiting(trail text NOT NULL, source text PRIMARY KEY, place text NOT NULL,
+    CREATE TABLE IF NOT EXISTS cairn.waiting(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+      trail text NOT NULL, source text NOT NULL, place text NOT NULL,
       coming boolean NOT NULL, name text NOT NULL, trail_id bytea NOT NULL, segment bigint NOT NULL,
       content_offset bigint NOT NULL, chain bytea NOT NULL, number bigint NOT NULL, code text NOT NULL,
       message text NOT NULL, hint text NOT NULL);
@@ -37,7 +40,7 @@ extension PostgresTargetState {
     let rows = try connection.query(
       """
       SELECT source, place, coming, name, encode(trail_id, 'hex'), segment, content_offset, encode(chain, 'hex'), number,
-        code, message, hint FROM cairn.waiting WHERE trail = $1 ORDER BY source
+        code, message, hint, id FROM cairn.waiting WHERE trail = $1 ORDER BY source, id
       """, [trail.description])
     return try rows.map { $0.map { $0 ?? "" } }.map { row in
       guard let checkpoint = Self.checkpoint(row[4], row[5], row[6], row[7]), let number = Int64(row[8]) else {
@@ -46,7 +49,7 @@ extension PostgresTargetState {
           hint: "use the cairn that wrote it, or run 'cairn detach' on the target and replicate again")
       }
       return Waiting(
-        source: row[0], place: row[1], isComing: row[2] == "t",
+        id: row[12], source: row[0], place: row[1], isComing: row[2] == "t",
         table: WaitingTable(
           name: row[3], checkpoint: checkpoint, number: UInt64(bitPattern: number),
           code: ErrorCode(rawValue: row[9]) ?? .schemaStopped, message: row[10], hint: row[11]))
@@ -66,16 +69,16 @@ extension PostgresTargetState {
   }
 
   /// Why it waits is another reason now.
-  func tell(_ source: String, _ error: CairnError) throws {
+  func tell(_ waiting: Waiting, _ error: CairnError) throws {
     try connection.run(
-      "UPDATE cairn.waiting SET code = $2, message = $3, hint = $4 WHERE source = $1",
-      [source, error.code.rawValue, error.message, error.hint])
+      "UPDATE cairn.waiting SET code = $2, message = $3, hint = $4 WHERE id = $1",
+      [waiting.id, error.code.rawValue, error.message, error.hint])
   }
 
   /// Its lane has come further: by compare-and-swap, as the trail's checkpoint. `to` nil: it waits no longer.
   func move(_ waiting: Waiting, to: (checkpoint: Checkpoint, number: UInt64, place: String, isComing: Bool)?) throws {
     let from = Self.fields(waiting.table.checkpoint)
-    let condition = "source = $1 AND trail_id = $2 AND segment = $3 AND content_offset = $4 AND chain = $5"
+    let condition = "id = $1 AND trail_id = $2 AND segment = $3 AND content_offset = $4 AND chain = $5"
     let moved: Int64
     if let to {
       moved = try connection.run(
@@ -83,18 +86,18 @@ extension PostgresTargetState {
         UPDATE cairn.waiting SET trail_id = $6, segment = $7, content_offset = $8, chain = $9, number = $10, place = $11,
           coming = $12 WHERE \(condition)
         """,
-        [waiting.source] + from + Self.fields(to.checkpoint)
+        [waiting.id] + from + Self.fields(to.checkpoint)
           + [String(Int64(bitPattern: to.number)), to.place, to.isComing ? "t" : "f"])
     } else {
-      moved = try connection.run("DELETE FROM cairn.waiting WHERE \(condition)", [waiting.source] + from)
+      moved = try connection.run("DELETE FROM cairn.waiting WHERE \(condition)", [waiting.id] + from)
     }
     guard moved == 1 else { throw self.moved("the place where table \(waiting.source) waits in \(connection.place)") }
   }
 
   /// The source calls a table that waits by another name, which the target will learn in its lane.
-  func renameWaiting(_ old: String, to new: String, name: String) throws {
-    try connection.run("UPDATE cairn.waiting SET source = $2, name = $3 WHERE source = $1", [old, new, name])
-    try connection.run("UPDATE cairn.table_state SET source = $2 WHERE source = $1", [old, new])
+  func rename(_ waiting: Waiting, to new: String, name: String) throws {
+    try connection.run("UPDATE cairn.waiting SET source = $2, name = $3 WHERE id = $1", [waiting.id, new, name])
+    try connection.run("UPDATE cairn.table_state SET source = $2 WHERE source = $1", [waiting.source, new])
   }
 
   func moved(_ what: String) -> CairnError {

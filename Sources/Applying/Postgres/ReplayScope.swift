@@ -19,10 +19,12 @@ struct ReplayScope {
   private var origins: [String: Origin] = [:]
   private var freed: Set<String> = []
 
-  init(waiting: some Sequence<PostgresTargetState.Waiting>, isLane: Bool) {
+  /// `number`: the last transaction before the replay's place. A table that is still to be created where it waits has
+  /// been so where the main way stands, once that has gone on.
+  init(waiting: some Sequence<PostgresTargetState.Waiting>, isLane: Bool, at number: UInt64) {
     self.isLane = isLane
     for table in waiting {
-      if table.isComing {
+      if table.isComing, isLane || table.table.number == number {
         coming[isLane ? table.place : table.source] = table.source
       } else {
         places[isLane ? table.place : table.source] = table.source
