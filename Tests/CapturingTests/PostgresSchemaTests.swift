@@ -193,6 +193,37 @@ extension PostgresCapturing {
       #expect(detached.contains("start t lostChanges") && !detached.contains("row t id=1 r=a"))
     }
 
+    @Test func `a table that becomes logged is told and copied`() throws {
+      let lines = try told(
+        "CREATE TABLE t(id int PRIMARY KEY); CREATE UNLOGGED TABLE u(id int PRIMARY KEY); INSERT INTO u VALUES (1)",
+        "ALTER TABLE u SET LOGGED")
+      #expect(lines == ["create u", "start u firstCopy", "chunk u", "row u id=1", "end u"])
+    }
+
+    @Test func `without the triggers, changes are found by looking`() throws {
+      let origin = try PostgresOrigin(Self.table)
+      try origin.take()
+      try origin.run("DROP SCHEMA cairn CASCADE; ALTER TABLE t ADD b int DEFAULT 5")
+      try origin.run("INSERT INTO t(id) VALUES (3)")
+      let known = try origin.lastNumber
+      try origin.take()
+      let lines = try origin.lines(from: known)
+      #expect(lines.contains("reshape t t") && lines.contains("row t id=3 a=NULL v=NULL n=NULL at=NULL b=5"))
+      // They are there again.
+      #expect(try origin.run("SELECT count(*) FROM pg_event_trigger WHERE evtname ~ '^cairn_'") == "3")
+      try expectTrue(origin)
+    }
+
+    @Test func `what goes wrong in a trigger is not the program's business`() throws {
+      let origin = try PostgresOrigin(Self.table)
+      try origin.take()
+      try origin.run("DROP FUNCTION cairn.ddl_document; ALTER TABLE t ADD b int")
+      try origin.run("CREATE TEMP TABLE x(id int); DROP TABLE x")
+      try origin.take()
+      #expect(try origin.lines().contains("reshape t t"))
+      try expectTrue(origin)
+    }
+
     @Test func `a table that left the publication for a while is copied`() throws {
       let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY)")
       try origin.take()

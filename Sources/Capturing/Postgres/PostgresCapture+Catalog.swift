@@ -22,10 +22,19 @@ extension PostgresCapture {
   }
 
   private func meantTables() throws -> [PostgresTable] {
-    let connection = source.connection
-    return try connection.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") {
-      try connection.userTables().filter(options.tables.includes)
+    try readCatalog { try source.connection.userTables().filter(options.tables.includes) }
+  }
+
+  /// Runs `body` in one snapshot; again where something was dropped while it was being described.
+  private func readCatalog<T>(_ body: () throws -> T) throws -> T {
+    for _ in 0..<20 {
+      do {
+        return try source.connection.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", body)
+      } catch let error as PostgresError where ["XX000", "42P01", "42704", "42703"].contains(error.sqlState) {
+        Clock.sleep(milliseconds: 50)
+      }
     }
+    return try source.connection.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", body)
   }
 
   func tellOfRefusals() throws {
@@ -60,10 +69,9 @@ extension PostgresCapture {
       look.compare(found, now: now, took: Clock.monotonicMilliseconds - now)
       return false
     case .read:
-      let connection = source.connection
-      let catalog = try connection.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") {
+      let catalog = try readCatalog {
         SchemaLook.Catalog(
-          fingerprint: try fingerprint(), tables: try connection.userTables().filter(options.tables.includes))
+          fingerprint: try fingerprint(), tables: try source.connection.userTables().filter(options.tables.includes))
       }
       look.wait(for: try emitBarrier(), catalog)
       return true

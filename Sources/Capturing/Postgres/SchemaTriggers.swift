@@ -104,13 +104,14 @@ struct SchemaTriggers {
   }
 
   private static let functions: [String] = [
-    function("ddl_document(oid)", "text", " SELECT \(CatalogDocument.sql(of: "$1")) ", language: "sql"),
+    // Not in the language SQL, which would plan it anew for each table.
+    function("ddl_document(oid)", "text", " BEGIN RETURN \(CatalogDocument.sql(of: "$1")); END "),
     function("ddl_write(letter text, fields text[], document text)", "void", write),
     function("ddl_users(type oid)", "SETOF oid", users, language: "sql"),
     function("ddl_shape(relation oid, tag text, computes text, statement text)", "void", shape),
-    function("ddl_command_end()", "event_trigger", guarded(commandEnd)),
-    function("sql_drop()", "event_trigger", guarded(drop)),
-    function("table_rewrite()", "event_trigger", guarded(rewrite)),
+    function("ddl_command_end()", "event_trigger", guarded(commandEnd, where: isCommandOurs)),
+    function("sql_drop()", "event_trigger", guarded(drop, where: isDropOurs)),
+    function("table_rewrite()", "event_trigger", guarded(rewrite, where: "true")),
   ]
 
   private static let write = """
@@ -163,7 +164,7 @@ struct SchemaTriggers {
     """
 
   /// Nothing is told where nobody hears it, and whatever goes wrong is not the program's business.
-  private static func guarded(_ body: String) -> String {
+  private static func guarded(_ body: String, where isOurs: String) -> String {
     """
 
     DECLARE
@@ -172,7 +173,7 @@ struct SchemaTriggers {
       computes text;
       item record;
     BEGIN
-      IF TG_TAG IN ('COMMENT', 'GRANT', 'REVOKE', 'SECURITY LABEL') OR NOT EXISTS (
+      IF TG_TAG IN ('COMMENT', 'GRANT', 'REVOKE', 'SECURITY LABEL') OR NOT \(isOurs) OR NOT EXISTS (
         SELECT FROM pg_replication_slots AS s WHERE s.slot_name ~ '^cairn_' AND s.database = current_database())
       THEN
         RETURN;
@@ -190,6 +191,15 @@ struct SchemaTriggers {
     END
     """
   }
+
+  /// Temporary tables come and go with many programs.
+  private static let isCommandOurs = """
+    EXISTS (SELECT FROM pg_event_trigger_ddl_commands() AS o WHERE o.schema_name IS DISTINCT FROM 'pg_temp')
+    """
+
+  private static let isDropOurs = """
+    EXISTS (SELECT FROM pg_event_trigger_dropped_objects() AS o WHERE NOT o.is_temporary)
+    """
 
   private static let commandEnd = """
       FOR item IN
