@@ -15,6 +15,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -179,6 +180,8 @@ def main():
     folder = args.keep or tempfile.mkdtemp(prefix="cc.", dir="/tmp")
     os.makedirs(folder, exist_ok=True)
     os.chmod(folder, 0o711)
+    # Also when it is ended from outside, nothing stays behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     soak = None
     try:
         soak = Soak(args, folder)

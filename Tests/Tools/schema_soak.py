@@ -352,6 +352,8 @@ def main():
     folder = args.keep or tempfile.mkdtemp(prefix="cs.", dir="/tmp")
     os.makedirs(folder, exist_ok=True)
     os.chmod(folder, 0o711)
+    # Also when it is ended from outside, nothing stays behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     soak = None
     try:
         soak = Soak(args, folder)
