@@ -145,13 +145,54 @@ extension Value {
   }
 
   /// Short, for messages.
-  package var shown: String {
+  package var shown: String { shown(max: 40) }
+
+  /// At most so many bytes of it; `forTerminal`: nothing of it moves one.
+  package func shown(max: Int, from start: Int = 0, forTerminal: Bool = true) -> String {
+    func part(_ bytes: [UInt8], _ max: Int) -> (ArraySlice<UInt8>, before: String, behind: String) {
+      let part = bytes.dropFirst(start).prefix(max)
+      return (part, part.startIndex > 0 ? "…" : "", part.endIndex < bytes.count ? "…'" : "'")
+    }
     switch self {
-    case .null: "NULL"
-    case .integer(let n): String(n)
-    case .real(let r): String(r)
-    case .text(let b), .exact(let b): "'" + String(decoding: b.prefix(40), as: UTF8.self) + (b.count > 40 ? "…'" : "'")
-    case .blob(let b): "x'" + b.prefix(20).hex + (b.count > 20 ? "…'" : "'")
+    case .null: return "NULL"
+    case .integer(let n): return String(n)
+    case .real(let r): return String(r)
+    case .text(let bytes), .exact(let bytes):
+      let (part, before, behind) = part(bytes, max)
+      let text =
+        forTerminal ? Self.escaped(part, isCut: part.endIndex < bytes.count) : String(decoding: part, as: UTF8.self)
+      return "'\(before)\(text)\(behind)"
+    case .blob(let bytes):
+      let (part, before, behind) = part(bytes, max / 2)
+      return "x'\(before)\(part.hex)\(behind)"
+    }
+  }
+
+  /// Text as it is, but control characters and bytes that are no UTF-8 as escapes. A character that was cut off at the
+  /// end is left out.
+  private static func escaped(_ bytes: ArraySlice<UInt8>, isCut: Bool) -> String {
+    var text = ""
+    var parser = Unicode.UTF8.ForwardParser()
+    var rest = bytes.makeIterator()
+    var index = bytes.startIndex
+    while true {
+      switch parser.parseScalar(from: &rest) {
+      case .emptyInput: return text
+      case .error(let length):
+        if isCut, index + length >= bytes.endIndex { return text }
+        for byte in bytes[index..<index + length] { text += "\\x" + [byte].hex }
+        index += length
+      case .valid(let encoded):
+        index += encoded.count
+        let scalar = Unicode.UTF8.decode(encoded)
+        switch scalar.value {
+        case 0x0a: text += "\\n"
+        case 0x0d: text += "\\r"
+        case 0x09: text += "\\t"
+        case 0..<0x20, 0x7f..<0xa0: text += "\\x" + [UInt8(scalar.value)].hex
+        default: text.unicodeScalars.append(scalar)
+        }
+      }
     }
   }
 }

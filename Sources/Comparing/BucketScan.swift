@@ -73,6 +73,40 @@ struct BucketScan: Sendable {
         if isFirst { watch.count(side, rows: end.rows, bytes: end.bytes) }
         watch.rate.spend(end.bytes, watch.stop)
       }
+    case .pages(let tables):
+      for (name, pages) in tables {
+        try scan(name, pages, watch) { slice in
+          let end = try reader.scan(table, slice, naming: true, body)
+          if isFirst { watch.count(side, rows: end.rows, bytes: end.bytes) }
+          watch.rate.spend(end.bytes, watch.stop)
+          return end.bytes
+        }
+      }
+    }
+  }
+
+  private static let pagesMax: UInt32 = 512
+  private static let millisecondsGoal: Int64 = 200
+
+  /// Reads the pages of one table, as many at a time as take a moment: what stands outside of them, such as long
+  /// values, is not counted in pages. `read` gives the bytes.
+  private static func scan(
+    _ name: String, _ pages: UInt32, _ watch: CompareWatch, _ read: (Slice) throws -> Int
+  ) throws {
+    var from: UInt32 = 0
+    var step: UInt32 = 8
+    while !watch.stop.isSet {
+      // The last part has no end: the table grows meanwhile.
+      let isLast = pages < from + step
+      let begun = Clock.monotonicMilliseconds
+      let bytes = try read(.pages(table: name, from: from, below: isLast ? nil : from + step))
+      if isLast { return }
+      from += step
+      let took = Clock.monotonicMilliseconds - begun
+      let share = watch.rate.rows(Int(pagesMax), of: max(1, bytes / Int(step)), least: 1)
+      if took < millisecondsGoal / 2 { step = min(step * 2, pagesMax) }
+      if took > millisecondsGoal { step = max(1, step / 2) }
+      step = min(step, UInt32(share))
     }
   }
 }

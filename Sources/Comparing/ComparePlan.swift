@@ -17,8 +17,13 @@ struct ComparePlan {
     (self.source, self.target) = (source, target)
     let theirs = try target.tables()
     var claimed: Set<String> = []
-    for table in try source.tables(patterns) {
+    let ours = try source.tables(patterns)
+    for table in ours {
       if let refusal = table.refusal {
+        // What is left out here is left out there.
+        if let names = try? TableMapping(table.schema, to: target.engine, names: names).target {
+          claimed.formUnion(theirs.filter { Self.isNamed($0.schema, names) }.map(\.schema.fullName))
+        }
         notices.append("table \(table.name) is left out: \(refusal)")
         continue
       }
@@ -36,6 +41,12 @@ struct ComparePlan {
       // A database may hold other tables than those that are replicated to it.
       guard patterns.includes(table.name), created.map({ $0.contains(table.schema.fullName) }) ?? true else { continue }
       differences.append(Difference(table: table.name, kind: .tableExtra))
+    }
+    // Nothing compared must not look like nothing different.
+    guard patterns == TablePatterns() || !ours.isEmpty || !differences.isEmpty else {
+      throw CairnError(
+        .tableMissing, "no table is named by --tables '\(patterns.patterns.joined(separator: ","))'",
+        hint: "name tables of the source, such as 'order*,!tmp_*'", remedy: .badInput)
     }
   }
 
@@ -65,10 +76,11 @@ struct ComparePlan {
       differences.append(inColumn(table, column.name, .columnExtra))
     }
     let unique = Set(table.schema.key + table.schema.uniques.joined())
+    let key = table.schema.flags.contains(.wholeRow) ? [] : table.schema.key
     let columns = zip(here, others).map { index, other in
       CanonicalColumn(
         table.schema.columns[index], of: source.engine, to: there.schema.columns[other], of: target.engine,
-        isUnique: unique.contains(index))
+        isUnique: unique.contains(index), isKey: key.contains(index))
     }
     guard !columns.isEmpty else { return }
     let ends = (table.end(here), there.end(others))

@@ -7,8 +7,10 @@ import SystemKit
 /// Compares two databases row by row (`docs/compare.md`).
 package final class Comparison {
   package struct Options: Sendable {
-    package var tables = TablePatterns()
-    package var names = NamePolicy.fold
+    /// Nil: those of the replication, or all.
+    package var tables: TablePatterns?
+    /// Nil: as in the replication.
+    package var names: NamePolicy?
     /// Of the replication between both; nil where there is none.
     package var trail: TrailPlace?
     /// Rows that differ are sent again through the trail.
@@ -27,12 +29,16 @@ package final class Comparison {
     /// Rows that were different, were sent again and are equal now.
     package var mended = 0
     package var milliseconds: Int64 = 0
+    /// False when it was stopped in the middle.
+    package var isFinished = true
     package var differences: Int { missing + extra + different }
   }
 
   package enum Event {
     case notice(String)
     case difference(Difference, ComparedTable?)
+    /// A row that differs, of which nobody can tell whether it is on its way.
+    case unproven(Difference)
     case table(TableResult)
   }
 
@@ -44,6 +50,8 @@ package final class Comparison {
     package var mended = 0
     package var milliseconds: Int64 = 0
     package var isStopped = false
+    /// Tables that were not begun, or not finished, when it was stopped.
+    package var tablesLeft = 0
   }
 
   private let ends: CompareEnds
@@ -72,12 +80,14 @@ package final class Comparison {
       try tell(.difference(difference, nil))
     }
     watch.update { $0.tables = plan.tables.count }
-    let settling: any Settling = flight ?? SettlingByLooks(stop: watch.stop)
+    let unknown = flight == nil ? try unknownTrail(looks) : nil
+    if let unknown { try tell(.notice(unknown)) }
+    let settling: any Settling = flight ?? SettlingByLooks(stop: watch.stop, proves: unknown == nil)
     let repair = try options.repairs ? repair(flight) : nil
     for table in plan.tables where !watch.stop.isSet {
       let result = try withoutActuallyEscaping(tell) { tell in try compare(table, looks, settling, repair, tell) }
       try tell(.table(result))
-      summary.tables += 1
+      if result.isFinished { summary.tables += 1 }
       summary.rows += result.rows
       summary.differences += result.differences
       summary.inFlight += result.inFlight
@@ -85,10 +95,14 @@ package final class Comparison {
       watch.update { $0.tablesDone += 1 }
     }
     summary.isStopped = watch.stop.isSet
-    if summary.inFlight > 0, let flight, !flight.follower.isRunning {
+    summary.tablesLeft += plan.tables.count - summary.tables
+    if summary.inFlight > 0, !summary.isStopped, let flight {
+      let state = flight.follower.place.state
       try tell(
         .notice(
-          "nothing is replicated with the state \(flight.follower.place.state) now: what was not applied yet counts as on its way; start 'cairn replicate' and compare again"
+          flight.follower.isRunning
+            ? "a cairn runs on the state \(state), but the target has not come to where the source is: see what it says"
+            : "nothing is replicated with the state \(state) now: what was not applied yet counts as on its way; start 'cairn replicate' and compare again"
         ))
     }
     summary.milliseconds = Clock.monotonicMilliseconds - begun
@@ -104,13 +118,22 @@ package final class Comparison {
     return SettlingByTrail(follower: follower, ends: flightEnds, seed: ends.seed, stop: watch.stop)
   }
 
+  /// What to say when the target is fed from a trail that is not here: then nothing can be proven.
+  private func unknownTrail(_ looks: (source: any RowReader, target: any RowReader)) throws -> String? {
+    guard let trail = options.trail, !Folder.exists(trail.folder) else { return nil }
+    let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)
+    guard try flightEnds.checkpoint() != nil else { return nil }
+    return
+      "the target is fed from the trail \(trail.name), which is not in the state \(trail.state): name the state of that replication with --state; without it, what differs may be on its way"
+  }
+
   /// A table or column that is new at the source may be on its way to the target.
   private func plan(_ flight: SettlingByTrail?) throws -> ComparePlan {
-    let plan = try ComparePlan(source, target, options.tables, options.names)
+    let plan = try ComparePlan(source, target, options.tables ?? TablePatterns(), options.names ?? .fold)
     guard !plan.differences.isEmpty, let flight, flight.follower.isRunning, try flight.waitUntilNow() else {
       return plan
     }
-    return try ComparePlan(source, target, options.tables, options.names)
+    return try ComparePlan(source, target, options.tables ?? TablePatterns(), options.names ?? .fold)
   }
 
   private func repair(_ flight: SettlingByTrail?) throws -> Repair {
@@ -147,6 +170,7 @@ package final class Comparison {
         }
         try tell(.difference(difference, table))
       }
+      for difference in settlement.unproven { try tell(.unproven(difference)) }
       try repair?.ask(table, settlement.differences)
       result.inFlight += settlement.inFlight
     }
@@ -156,6 +180,7 @@ package final class Comparison {
       result.mended = max(0, result.differences - left.differences.count - left.inFlight)
     }
     result.rows = watch.snapshot.sourceRows
+    result.isFinished = !watch.stop.isSet
     result.milliseconds = Clock.monotonicMilliseconds - begun
     return result
   }

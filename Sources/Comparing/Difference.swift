@@ -21,6 +21,8 @@ package struct Difference: Sendable {
     package let name: String
     package let source: Value
     package let target: Value
+    /// What the target should have; nil where the source's value has no place there.
+    package let expected: Value?
   }
 
   package let table: String

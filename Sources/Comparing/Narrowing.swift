@@ -51,7 +51,23 @@ struct Narrowing {
         Suspect(hash: hash, sourceKey: entry.key.isEmpty ? nil : entry.key.withUnsafeBytes(Self.values)))
     }
     entries = [:]
-    return suspects
+    return Self.merged(suspects)
+  }
+
+  /// One suspect for each key, also where a target has several rows of it.
+  private static func merged(_ suspects: [Suspect]) -> [Suspect] {
+    var places: [UInt64: Int] = [:]
+    var merged: [Suspect] = []
+    for suspect in suspects {
+      guard suspect.isKeyed, let place = places[suspect.hash] else {
+        places[suspect.hash] = merged.count
+        merged.append(suspect)
+        continue
+      }
+      merged[place].sourceKey = merged[place].sourceKey ?? suspect.sourceKey
+      merged[place].targetKey = merged[place].targetKey ?? suspect.targetKey
+    }
+    return merged
   }
 
   private static func values(_ bytes: UnsafeRawBufferPointer) -> [Value] {

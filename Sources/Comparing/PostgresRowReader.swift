@@ -10,8 +10,6 @@ final class PostgresRowReader: RowReader {
   private var fields = CopyFields()
   private var line = UnsafeRawBufferPointer(start: nil, count: 0)
 
-  private static let pagesInPart: UInt32 = 2048
-
   init(_ connection: PostgresConnection, _ side: CanonicalColumn.Side, seed: UInt64) throws {
     (self.connection, self.side, self.seed) = (connection, side, seed)
     // A range is read by its index, whatever the planner knows of the table.
@@ -40,19 +38,7 @@ final class PostgresRowReader: RowReader {
             "SELECT pg_relation_size($1::oid::regclass) / current_setting('block_size')::bigint", [String(end.oid)]),
         ]
       ]
-    var slices: [Slice] = []
-    for leaf in leaves {
-      let pages = leaf[1].flatMap { UInt32($0) } ?? 0
-      var from: UInt32 = 0
-      while true {
-        // The last part has no end: the table grows meanwhile.
-        let isLast = pages < from + Self.pagesInPart
-        slices.append(.pages(table: leaf[0] ?? "", from: from, below: isLast ? nil : from + Self.pagesInPart))
-        if isLast { break }
-        from += Self.pagesInPart
-      }
-    }
-    return .slices(slices)
+    return .pages(leaves.map { (table: $0[0] ?? "", pages: $0[1].flatMap { UInt32($0) } ?? 0) })
   }
 
   func scan(

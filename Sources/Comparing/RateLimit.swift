@@ -29,8 +29,8 @@ package final class RateLimit: Sendable {
   }
 
   /// Rows that a range may have, so that a pause is never much longer than half a second.
-  func rows(_ rows: Int, of rowBytes: Int) -> Int {
+  func rows(_ rows: Int, of rowBytes: Int, least: Int = 20) -> Int {
     guard let bytesPerSecond else { return rows }
-    return max(20, min(rows, bytesPerSecond / 4 / max(1, rowBytes)))
+    return max(least, min(rows, bytesPerSecond / 4 / max(1, rowBytes)))
   }
 }

@@ -44,6 +44,8 @@ enum PartSequence {
   /// Each from where the one before ended.
   case behind(limit: Int)
   case slices([Slice])
+  /// Runs of pages, so long that each takes a moment only.
+  case pages([(table: String, pages: UInt32)])
 }
 
 /// One row that is being read.

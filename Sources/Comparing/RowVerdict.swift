@@ -42,6 +42,19 @@ final class RowVerdict {
     return print == .exact(printed)
   }
 
+  /// The differences between a row of the source and those with its key at the target. Of several one may be equal to
+  /// it; the others are extra.
+  func differences(_ source: [Value]?, _ targets: [[Value]]) throws -> [Difference] {
+    guard targets.count > 1, let source else {
+      if targets.isEmpty { return try difference(source, nil).map { [$0] } ?? [] }
+      return try targets.compactMap { try difference(source, $0) }
+    }
+    let equal = try targets.firstIndex { try differing(source, $0).isEmpty } ?? 0
+    return try targets.enumerated().compactMap { index, target in
+      try index == equal ? difference(source, target) : difference(nil, target)
+    }
+  }
+
   /// The difference between two rows, of which one may be missing; nil where they are equal.
   func difference(_ source: [Value]?, _ target: [Value]?) throws -> Difference? {
     var difference: Difference
@@ -54,7 +67,9 @@ final class RowVerdict {
       if places.isEmpty { return nil }
       difference = Difference(table: table.name, kind: .different)
       difference.columns = places.map {
-        .init(name: table.source.column($0).name, source: source[$0], target: target[$0])
+        .init(
+          name: table.source.column($0).name, source: source[$0], target: target[$0],
+          expected: try? table.columns[$0].targetValue(source[$0]))
       }
     }
     (difference.source, difference.target) = (source, target)

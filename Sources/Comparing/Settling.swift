@@ -8,6 +8,15 @@ struct Settlement {
   var differences: [Difference] = []
   /// Rows of which nothing could be proven.
   var inFlight = 0
+  /// What they look like, as far as that is known.
+  var unproven: [Difference] = []
+
+  /// Differences of which nobody can say that they will stay.
+  mutating func doubt() {
+    inFlight += differences.count
+    unproven += differences
+    differences = []
+  }
 }
 
 /// Tells differences from rows that are on their way.
@@ -19,32 +28,52 @@ protocol Settling {
 }
 
 /// Without a trail, nobody knows what is on its way: what stays the same, and unequal, is a difference.
-struct SettlingByLooks: Settling {
-  private static let pausesMilliseconds: [Int32] = [50, 300, 1000]
-  let stop: StopSignal
+final class SettlingByLooks: Settling {
+  private static let pausesMilliseconds: [Int32] = [2000, 1000, 3000]
+  /// Where many rows differ, those that are looked at later wait less.
+  private static let shortMilliseconds: [Int32] = [50, 300, 1000]
+  private static let patienceMilliseconds: Int64 = 20_000
+
+  private let stop: StopSignal
+  /// False where something that nobody sees feeds the target.
+  private let proves: Bool
+  private var waited: Int64 = 0
+
+  init(stop: StopSignal, proves: Bool) { (self.stop, self.proves) = (stop, proves) }
+
+  /// Waits before each look but the first; ends when stopped.
+  private func looks(_ body: () throws -> Bool) rethrows {
+    guard try body() else { return }
+    for pause in waited < Self.patienceMilliseconds ? Self.pausesMilliseconds : Self.shortMilliseconds {
+      waited += Int64(pause)
+      guard !stop.wait(milliseconds: pause), try body() else { return }
+    }
+  }
 
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> Settlement {
     var left = suspects
-    var before: [UInt64: [[Value]?]] = [:]
+    var before: [UInt64: [[[Value]]]] = [:]
     var settlement = Settlement()
-    for pause in [0] + Self.pausesMilliseconds where !left.isEmpty {
-      if pause > 0, stop.wait(milliseconds: pause) { break }
+    try looks {
       let (source, target) = (try look.rows(.source, left), try look.rows(.target, left))
-      var seen: [UInt64: [[Value]?]] = [:]
+      var seen: [UInt64: [[[Value]]]] = [:]
       var changing: [Suspect] = []
       for suspect in left {
-        let pair = [source[suspect.hash], target[suspect.hash]]
-        guard let difference = try verdict.difference(pair[0], pair[1]) else { continue }
+        let pair = [source[suspect.hash] ?? [], target[suspect.hash] ?? []]
+        let differences = try verdict.differences(pair[0].first, pair[1])
+        if differences.isEmpty { continue }
         if before[suspect.hash] == pair {
-          settlement.differences.append(difference)
+          settlement.differences += differences
         } else {
           seen[suspect.hash] = pair
           changing.append(suspect)
         }
       }
       (left, before) = (changing, seen)
+      return !left.isEmpty
     }
-    settlement.inFlight = left.count
+    if !proves { settlement.doubt() }
+    settlement.inFlight += left.count
     return settlement
   }
 
@@ -52,8 +81,7 @@ struct SettlingByLooks: Settling {
     var left = Set(suspects.map(\.hash))
     var before: [UInt64: [Int]] = [:]
     var settlement = Settlement()
-    for pause in [0] + Self.pausesMilliseconds where !left.isEmpty {
-      if pause > 0, stop.wait(milliseconds: pause) { break }
+    try looks {
       let (source, target) = (try look.counts(.source, left), try look.counts(.target, left))
       var seen: [UInt64: [Int]] = [:]
       for hash in left {
@@ -67,8 +95,10 @@ struct SettlingByLooks: Settling {
           pair[0] - pair[1], source: source[hash]?.row, target: target[hash]?.row)
       }
       (left, before) = (Set(seen.keys), seen)
+      return !left.isEmpty
     }
-    settlement.inFlight = left.count
+    if !proves { settlement.doubt() }
+    settlement.inFlight += left.count
     return settlement
   }
 }

@@ -32,10 +32,14 @@ package struct CanonicalColumn: Sendable {
   private let affinity: String
   /// SQLite keeps no -0.0 under the affinity REAL.
   private let foldsZero: Bool
+  /// SQLite keeps the text that PostgreSQL prints, and rows are looked for by it.
+  private let isExactKey: Bool
 
-  /// `source` and `target` are the columns as they are at both ends; `isUnique`: part of a unique key.
+  /// `source` and `target` are the columns as they are at both ends; `isUnique`: part of a unique key;
+  /// `isKey`: of the one by which apply looks for rows.
   package init(
-    _ source: TableSchema.Column, of from: Engine, to target: TableSchema.Column, of to: Engine, isUnique: Bool = false
+    _ source: TableSchema.Column, of from: Engine, to target: TableSchema.Column, of to: Engine, isUnique: Bool = false,
+    isKey: Bool = false
   ) {
     let printed = PostgresType(to == .postgres ? target : source)
     type = printed
@@ -49,6 +53,8 @@ package struct CanonicalColumn: Sendable {
     case (.postgres, .postgres):
       way = source.declaredType == target.declaredType && source.baseType == target.baseType ? .same : .retyped
     }
+    // Under another affinity SQLite compares numbers as such.
+    isExactKey = isKey && from == .postgres && to == .sqlite && ["TEXT", "BLOB"].contains(affinity)
     foldsZero = from == .postgres && to == .sqlite && affinity == "REAL"
   }
 
@@ -96,6 +102,8 @@ package struct CanonicalColumn: Sendable {
   /// What PostgreSQL prints, or reads as what it would print.
   private func appendPrinted(_ bytes: UnsafeRawBufferPointer, to form: inout ByteWriter) {
     switch type.kind {
+    case .numeric where isExactKey, .time where isExactKey, .timestamp where isExactKey, .timestamptz where isExactKey:
+      form.appendText(bytes)
     case .int2, .int4, .int8, .oid:
       guard let number = DecimalText.integer(bytes) else { return form.appendText(bytes) }
       form.appendInteger(number)
@@ -122,6 +130,9 @@ package struct CanonicalColumn: Sendable {
   /// What SQLite holds for a value of PostgreSQL.
   private func appendStored(_ value: ColumnView, to form: inout ByteWriter) {
     switch (type.kind, value) {
+    case (.numeric, _) where isExactKey, (.time, _) where isExactKey, (.timestamp, _) where isExactKey,
+      (.timestamptz, _) where isExactKey:
+      Self.appendAsIs(value, to: &form)
     case (.numeric, .text(let bytes)): form.appendNumber(bytes)
     case (.numeric, .integer(let number)) where affinity != "TEXT" && affinity != "BLOB":
       form.appendNumber(String(number))

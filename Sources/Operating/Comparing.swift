@@ -37,6 +37,8 @@ extension Comparison {
     let folder = state ?? StateFolder.defaultPath(from: source, to: target)
     if state != nil || Folder.exists(folder) { try StateFolder.check(folder, from: source.place, to: target.place) }
     var options = options
+    options.tables = try options.tables ?? StateFolder.tables(in: folder)
+    options.names = try options.names ?? StateFolder.names(in: folder)
     options.trail = TrailPlace(state: folder, name: TrailName(origin: "local", name: source.stem))
     try self.init(
       CompareEnds(source: source.comparePlace, target: target.comparePlace), source: source.openForComparison(),

@@ -88,6 +88,7 @@ package final class Replication: Sendable {
     let remembered = try state.existing
     if !hasCheckpoint, options.existing == nil, remembered == nil { try checkExisting(from, to, options.tables) }
     if let given = options.existing, given != remembered { try state.remember(given) }
+    try state.remember(options.tables, options.names)
     existing.withLock { $0 = options.existing ?? remembered ?? .overwrite }
     if options.existing == .overwrite { try askForCopies(from) }
     return state

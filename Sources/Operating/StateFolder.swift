@@ -2,6 +2,7 @@ import Applying
 import Changes
 import CodecKit
 import Glibc
+import Mapping
 import SystemKit
 
 /// The folder in which one replication keeps its trail, its lock, and for what it is.
@@ -80,18 +81,43 @@ package final class StateFolder {
   /// What was said of rows that the target held already, when the copy began; nil: nothing.
   package var existing: ExistingRows? {
     get throws {
-      guard Folder.exists(path + "/existing") else { return nil }
-      return ExistingRows(rawValue: String(decoding: try Self.contents(path + "/existing"), as: UTF8.self))
+      try Self.kept("existing", path).flatMap { ExistingRows(rawValue: $0) }
     }
   }
 
   /// Keeps it for later runs, which go on with the same copies.
-  package func remember(_ existing: ExistingRows) throws {
+  package func remember(_ existing: ExistingRows) throws { try keep(existing.rawValue, in: "existing") }
+
+  /// Keeps what this run was told, for those who ask what is replicated.
+  package func remember(_ tables: TablePatterns, _ names: NamePolicy) throws {
+    try keep(tables.patterns.joined(separator: ","), in: "patterns")
+    try keep(names.rawValue, in: "names")
+  }
+
+  /// Which tables are replicated with the state in a folder; nil where that is not known.
+  package static func tables(in path: String) throws -> TablePatterns? {
+    try kept("patterns", path).map { TablePatterns($0.split(separator: ",").map(String.init)) }
+  }
+
+  /// How names are made with the state in a folder; nil where that is not known.
+  package static func names(in path: String) throws -> NamePolicy? {
+    try kept("names", path).flatMap { NamePolicy(rawValue: $0) }
+  }
+
+  private static func kept(_ name: String, _ path: String) throws -> String? {
+    guard Folder.exists("\(path)/\(name)") else { return nil }
+    do { return String(decoding: try contents("\(path)/\(name)"), as: UTF8.self) } catch let error as FileError {
+      throw envelope(error, path)
+    }
+  }
+
+  private func keep(_ text: String, in file: String) throws {
+    if try Self.kept(file, path) == text { return }
     do {
-      let name = path + "/existing"
+      let name = "\(path)/\(file)"
       let file = try File(name + ".new", .openOrCreate)
       try file.truncate(to: 0)
-      try Array(existing.rawValue.utf8).withUnsafeBytes { try file.write($0, at: 0) }
+      try Array(text.utf8).withUnsafeBytes { try file.write($0, at: 0) }
       try file.sync()
       try file.close()
       try Folder.rename(name + ".new", to: name)

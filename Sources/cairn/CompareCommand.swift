@@ -13,8 +13,9 @@ struct CompareCommand: Command {
   static let options = [
     Option("--from", "URL", "the source"),
     Option("--to", "URL", "the target"),
-    Option("--tables", "PATTERN,...", "tables to compare, such as 'order*,!tmp_*' (default: all)"),
-    Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
+    Option("--tables", "PATTERN,...", "tables to compare, such as 'order*,!tmp_*' (default: those replicated, or all)"),
+    Option(
+      "--names", "fold|keep", "SQLite to PostgreSQL: names in lower case, or as they are (default: as replicated)"),
     Option.state,
     Option("--repair", nil, "have the source send rows that differ again, through the trail, and look at them again"),
     Option("--sql", nil, "print statements that make the target equal; the report goes to standard error"),

@@ -6,6 +6,9 @@ import SystemKit
 
 /// What a comparison tells: a bar while it runs, a line for each table and difference, or an object a line as JSON.
 final class CompareReport {
+  /// Of a value, for programs: keys whole, unless they are huge.
+  private static let jsonBytes = 65_536
+
   private let watch: CompareWatch
   private let isJSON: Bool
   private let listed: Int
@@ -67,6 +70,7 @@ final class CompareReport {
     switch event {
     case .notice(let text):
       if isJSON { emit("notice", [("text", .text(text))]) } else { line("cairn: \(text)", to: 2) }
+    case .unproven(let difference): tell(difference, isProven: false)
     case .difference(let difference, let table):
       tell(difference)
       try tellSQL(difference, table)
@@ -79,33 +83,39 @@ final class CompareReport {
     for line in try sql.statements(difference, table) { Terminal.print(line) }
   }
 
-  private func tell(_ difference: Difference) {
-    told[difference.table, default: 0] += 1
-    guard told[difference.table, default: 0] <= listed || !difference.kind.isOfRow else { return }
+  private func tell(_ difference: Difference, isProven: Bool = true) {
+    let count = isProven ? difference.table : "?" + difference.table
+    told[count, default: 0] += 1
+    guard told[count, default: 0] <= listed || !difference.kind.isOfRow else { return }
     if isJSON {
       var members: [(String, JSONObject.Value)] = [
         ("table", .text(difference.table)), ("kind", .text(difference.kind.rawValue)),
       ]
       if !difference.column.isEmpty { members.append(("column", .text(difference.column))) }
       if !difference.key.isEmpty {
-        members.append(("key", .object(JSONObject(difference.key.map { ($0.name, .text($0.value.shown)) }))))
+        members.append(
+          (
+            "key",
+            .object(
+              JSONObject(
+                difference.key.map { ($0.name, .text($0.value.shown(max: Self.jsonBytes, forTerminal: false))) }))
+          ))
       }
       if !difference.columns.isEmpty {
         let columns = difference.columns.map { column in
           JSONObject.Value.object(
             JSONObject([
-              ("name", .text(column.name)), ("source", .text(column.source.shown)),
-              ("target", .text(column.target.shown)),
+              ("name", .text(column.name)),
+              ("source", .text(column.source.shown(max: Self.jsonBytes, forTerminal: false))),
+              ("target", .text(column.target.shown(max: Self.jsonBytes, forTerminal: false))),
             ]))
         }
         members.append(("columns", .list(columns)))
       }
-      return emit("difference", members)
+      return emit(isProven ? "difference" : "unproven", members)
     }
     let key = difference.key.map { "\($0.name)=\($0.value.shown)" }.joined(separator: ", ")
-    let columns = difference.columns.map {
-      "\($0.name) is \($0.source.shown) at the source, \($0.target.shown) at the target"
-    }
+    let columns = difference.columns.map(\.shown)
     let what =
       switch difference.kind {
       case .missing, .extra, .different:
@@ -115,7 +125,7 @@ final class CompareReport {
       case .columnMissing: "the target has no column \(difference.column)"
       case .columnExtra: "the source has no column \(difference.column)"
       }
-    line("\(difference.table): \(what)", to: report)
+    line("\(difference.table): \(isProven ? "" : "not proven: ")\(what)", to: report)
   }
 
   private func tell(_ result: Comparison.TableResult) {
@@ -126,12 +136,13 @@ final class CompareReport {
           ("table", .text(result.name)), ("rows", .integer(Int64(result.rows))),
           ("missing", .integer(Int64(result.missing))), ("extra", .integer(Int64(result.extra))),
           ("different", .integer(Int64(result.different))), ("mended", .integer(Int64(result.mended))),
-          ("in_flight", .integer(Int64(result.inFlight))),
+          ("in_flight", .integer(Int64(result.inFlight))), ("finished", .bool(result.isFinished)),
           ("milliseconds", .integer(result.milliseconds)),
         ])
     }
     var text = "\(result.name): \(result.rows) rows"
-    if result.differences == 0, result.inFlight == 0 { text += ", equal" }
+    if !result.isFinished { text += ", not finished" }
+    if result.differences == 0, result.inFlight == 0, result.isFinished { text += ", equal" }
     if result.differences > 0 {
       text += ", \(result.missing) missing, \(result.extra) extra, \(result.different) different"
       if result.differences > listed { text += " (\(listed) listed)" }
@@ -151,13 +162,14 @@ final class CompareReport {
           ("tables", .integer(Int64(summary.tables))), ("rows", .integer(Int64(summary.rows))),
           ("differences", .integer(Int64(summary.differences))), ("mended", .integer(Int64(summary.mended))),
           ("in_flight", .integer(Int64(summary.inFlight))),
-          ("stopped", .bool(summary.isStopped)), ("milliseconds", .integer(summary.milliseconds)),
+          ("stopped", .bool(summary.isStopped)), ("tables_left", .integer(Int64(summary.tablesLeft))),
+          ("milliseconds", .integer(summary.milliseconds)),
         ])
     }
     let rate = summary.rows * 1000 / max(1, Int(summary.milliseconds))
     let took =
       "\(summary.tables) tables, \(summary.rows) rows in \(summary.milliseconds / 1000).\(summary.milliseconds % 1000 / 100) s, \(rate) rows/s"
-    if summary.isStopped { return line("stopped: \(took)", to: report) }
+    if summary.isStopped { return line("stopped, \(summary.tablesLeft) tables not finished: \(took)", to: report) }
     if summary.differences == 0, summary.inFlight == 0 { return line("equal: \(took)", to: report) }
     let flight = summary.inFlight > 0 ? ", \(summary.inFlight) rows still on their way" : ""
     let mended = summary.mended > 0 ? ", \(summary.mended) mended" : ""
@@ -171,5 +183,29 @@ final class CompareReport {
 
   private func emit(_ event: String, _ members: [(String, JSONObject.Value)]) {
     Terminal.write(JSONObject([("event", .text(event))] + members).line + "\n", to: report)
+  }
+}
+
+extension Difference.Column {
+  /// Both values; where they look alike, what sets them apart.
+  fileprivate var shown: String {
+    if let expected, expected.shown != source.shown, source.shown == target.shown {
+      return "\(name) is \(source.shown) at the source, so \(expected.shown) is expected, \(target.shown) at the target"
+    }
+    if let (one, other) = bytes, source.shown == target.shown {
+      let place = zip(one, other).enumerated().first { $1.0 != $1.1 }?.offset ?? min(one.count, other.count)
+      let start = max(0, place - 8)
+      return
+        "\(name) differs from byte \(place + 1) on: \(source.shown(max: 40, from: start)) (\(one.count) bytes) at the source, \(target.shown(max: 40, from: start)) (\(other.count) bytes) at the target"
+    }
+    return "\(name) is \(source.shown) at the source, \(target.shown) at the target"
+  }
+
+  private var bytes: ([UInt8], [UInt8])? {
+    switch (expected ?? source, target) {
+    case (.text(let one), .text(let other)), (.blob(let one), .blob(let other)), (.exact(let one), .exact(let other)):
+      (one, other)
+    default: nil
+    }
   }
 }

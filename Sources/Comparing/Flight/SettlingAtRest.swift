@@ -9,15 +9,20 @@ extension SettlingByTrail {
   func settleAtRest(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> Settlement {
     let here = try look.rows(.source, suspects)
     let (checkpoint, there) = try ends.atTarget { try look.rows(.target, suspects) }
-    let differing = try suspects.compactMap { suspect in
-      try verdict.difference(here[suspect.hash], there[suspect.hash]).map { (suspect.hash, $0) }
+    let differing = try suspects.flatMap { suspect in
+      try verdict.differences(here[suspect.hash]?.first, there[suspect.hash] ?? []).map { (suspect.hash, $0) }
     }
     guard !differing.isEmpty else { return Settlement() }
     let rows = Dictionary(suspects.map { ($0.hash, TrailFold.Row.absent) }, uniquingKeysWith: { first, _ in first })
     let moving = try moving(look.table, checkpoint, rows: rows, counts: [:])
     var settlement = Settlement()
     for (hash, difference) in differing {
-      if moving(hash) { settlement.inFlight += 1 } else { settlement.differences.append(difference) }
+      if moving(hash) {
+        settlement.inFlight += 1
+        settlement.unproven.append(difference)
+      } else {
+        settlement.differences.append(difference)
+      }
     }
     return settlement
   }
@@ -32,10 +37,12 @@ extension SettlingByTrail {
     for hash in hashes {
       let balance = (here[hash]?.count ?? 0) - (there[hash]?.count ?? 0)
       if balance == 0 { continue }
+      let found = try verdict.differences(balance, source: here[hash]?.row, target: there[hash]?.row)
       if moving(hash) {
         settlement.inFlight += abs(balance)
+        settlement.unproven += found
       } else {
-        settlement.differences += try verdict.differences(balance, source: here[hash]?.row, target: there[hash]?.row)
+        settlement.differences += found
       }
     }
     return settlement
@@ -60,9 +67,12 @@ extension SettlingByTrail {
       }
       touched.formUnion(try ends.journalled(table, behind: taken, seed: seed))
     case .postgres:
-      guard case .log(let reached, _)? = try follower.reach(.postgres),
-        try !ends.hasUncaptured(PostgresSource.name(of: checkpoint.trail), behind: reached)
-      else { return { _ in true } }
+      // Where nothing stands behind the checkpoint, all that the slot holds counts.
+      var reached = LSN(0)
+      if case .log(let last, _)? = try follower.reach(.postgres) { reached = last }
+      guard try !ends.hasUncaptured(PostgresSource.name(of: checkpoint.trail), behind: reached) else {
+        return { _ in true }
+      }
     }
     return { touched.contains($0) }
   }

@@ -20,13 +20,14 @@ struct SettlingByTrail: Settling {
   let stop: StopSignal
 
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> Settlement {
+    follower.isStalled = false
     guard follower.isRunning else { return try settleAtRest(look, verdict, keyed: suspects) }
     var left = suspects
     var settlement = Settlement()
-    for _ in 0..<Self.roundsMax where !left.isEmpty && !stop.isSet {
+    for _ in 0..<Self.roundsMax where !left.isEmpty && !stop.isSet && !follower.isStalled {
       let round = try round(look.table) {
         let found = try look.rows(.source, left)
-        let rows = left.map { ($0.hash, found[$0.hash].map { .values($0) } ?? TrailFold.Row.absent) }
+        let rows = left.map { ($0.hash, found[$0.hash]?.first.map { .values($0) } ?? TrailFold.Row.absent) }
         return (rows: Dictionary(rows, uniquingKeysWith: { first, _ in first }), counts: [:])
       } target: {
         try look.rows(.target, left)
@@ -42,20 +43,25 @@ struct SettlingByTrail: Settling {
           }
           here = values.compactMap { $0 }
         }
-        if let difference = try verdict.difference(here, there[suspect.hash]) {
-          settlement.differences.append(difference)
-        }
+        settlement.differences += try verdict.differences(here, there[suspect.hash] ?? [])
       }
       left = unknown
     }
     settlement.inFlight = left.count
+    if !left.isEmpty, !stop.isSet {
+      let (here, there) = (try look.rows(.source, left), try look.rows(.target, left))
+      settlement.unproven = try left.flatMap { suspect in
+        try verdict.differences(here[suspect.hash]?.first, there[suspect.hash] ?? [])
+      }
+    }
     return settlement
   }
 
   func settle(_ look: RowLook, _ verdict: RowVerdict, whole suspects: [Suspect]) throws -> Settlement {
+    follower.isStalled = false
     let hashes = Set(suspects.map(\.hash))
     guard follower.isRunning else { return try settleAtRest(look, verdict, whole: hashes) }
-    for _ in 0..<Self.roundsMax where !stop.isSet {
+    for _ in 0..<Self.roundsMax where !stop.isSet && !follower.isStalled {
       let round = try round(look.table) {
         let found = try look.counts(.source, hashes)
         let counts = hashes.map { ($0, (count: found[$0]?.count ?? 0, row: found[$0]?.row)) }
@@ -94,6 +100,7 @@ struct SettlingByTrail: Settling {
   private func readBoth<T>(
     _ table: ComparedTable, _ source: () throws -> Seen, _ target: () throws -> T
   ) throws -> (fold: TrailFold, there: T)? {
+    follower.isStalled = false
     guard try follower.goToEnd(ends.checkpoint) else { return nil }
     let (moment, seen) = try ends.atSource(source)
     var fold = TrailFold(table, seed: seed, moment: moment, rows: seen.rows, counts: seen.counts)
@@ -124,6 +131,7 @@ struct SettlingByTrail: Settling {
       }
       _ = try follower.current().wait(milliseconds: 100, also: stop.descriptor)
     }
+    follower.isStalled = true
     return nil
   }
 
@@ -136,7 +144,10 @@ struct SettlingByTrail: Settling {
       if let position, position >= place { return true }
       if position != seen { limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds }
       seen = position
-      if Clock.monotonicMilliseconds > limit || stop.wait(milliseconds: 10) { return false }
+      if Clock.monotonicMilliseconds > limit || stop.wait(milliseconds: 10) {
+        follower.isStalled = true
+        return false
+      }
     }
   }
 

@@ -21,6 +21,8 @@ final class TrailFollower {
   let place: TrailPlace
   private let stop: StopSignal
   private var reader: TrailReader?
+  /// The trail or the target was waited for in vain.
+  var isStalled = false
 
   init(_ place: TrailPlace, stop: StopSignal) { (self.place, self.stop) = (place, stop) }
 
