@@ -63,7 +63,7 @@ package final class CompareDatabase {
       }
     case .postgres(let connection):
       let sortsByBytes = sortsByBytes
-      return try connection.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") {
+      return try connection.catalog {
         try connection.userTables().filter { patterns?.includes($0) ?? true }.map { table in
           // What only capture minds does not hinder reading at the target.
           let refusal =

@@ -43,9 +43,7 @@ package struct SourceEnd {
         .filter { patterns.includes($0.name) }
         .map { Table(name: $0.name, schema: $0.schema, refusal: $0.refusal) }
     case .postgres(let connection):
-      return try connection.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") {
-        try connection.userTables()
-      }.filter(patterns.includes).map { table in
+      return try connection.catalog { try connection.userTables() }.filter(patterns.includes).map { table in
         let mend = table.refusal.map { $0.mend.isEmpty ? "" : "; run: \($0.mend)" } ?? ""
         return Table(name: table.displayName, schema: table.schema, refusal: table.refusal.map { $0.reason + mend })
       }

@@ -38,7 +38,7 @@ package struct TargetEnd {
         .first { $0.name.lowercased() == mapping.target.name.lowercased() }
       return there.map { mapping.onto($0.schema) } ?? mapping
     case .postgres(let server):
-      let there = try server.transaction("BEGIN READ ONLY") { try server.userTables() }
+      let there = try server.catalog { try server.userTables() }
         .first { $0.schema.namespace == mapping.target.namespace && $0.schema.name == mapping.target.name }
       return there.map { mapping.onto($0.schema) } ?? mapping
     }

@@ -32,6 +32,10 @@ package struct PostgresError: Error, CustomStringConvertible {
   package var isBadValue: Bool { sqlState.hasPrefix("22") }
   /// Deadlock, serialisation failure, lock time-out: may work when the transaction is run again.
   package var isTransient: Bool { ["40001", "40P01", "55P03"].contains(sqlState) }
+  /// Something was dropped while the catalogs were read.
+  var isOfDropped: Bool {
+    ["XX000", "42P01", "42704", "42703"].contains(sqlState)
+  }
   package var isLockTimeout: Bool { sqlState == "55P03" }
   package var isPrivilege: Bool { sqlState == "42501" }
   /// The statement was cancelled, as we do when we are to stop.

@@ -124,7 +124,13 @@ extension PostgresTable {
     }
   }
 
+  /// The key in ``forms`` of a generated column, by its number in the catalog.
+  package static func generatedForm(_ number: Int) -> String { "generated \(number)" }
+
   private mutating func readForms(_ document: CatalogDocument) {
+    for column in document[.column] where !(column[4] ?? "").isEmpty {
+      forms[Self.generatedForm(Int(column[0] ?? "") ?? 0)] = column[8] ?? ""
+    }
     for label in document[.label] { forms["label \(label[1] ?? "")"] = label[2] ?? "" }
     for part in document[.attribute] {
       forms["type \(part[0] ?? "")", default: ""] += "\(part[1] ?? "") \(part[4] ?? "") \(part[5] ?? ""),"

@@ -18,7 +18,8 @@ package struct PostgresTable: Sendable {
   /// Sequences that its columns take values from: schema and name.
   package var sequences: [(namespace: String, name: String)]
   /// What decides how values of types that are not built in print: labels of enums, attributes of composite types. A key
-  /// whose text changes means that stored values print otherwise than before.
+  /// whose text changes means that stored values print otherwise than before. Generated columns too, which are not among
+  /// those of the schema.
   package var forms: [String: String] = [:]
   /// Why the table cannot be captured; nil when it can.
   package var refusal: Refusal?
@@ -94,5 +95,19 @@ extension PostgresConnection {
   /// The table of this oid; nil where there is none.
   package func table(_ oid: UInt32) throws -> PostgresTable? {
     try PostgresTable(CatalogDocument(first("SELECT \(CatalogDocument.sql(of: "$1::oid"))", [String(oid)]) ?? ""))
+  }
+
+  /// Reads catalogs in one snapshot. What the server calls for a definition looks at the catalogs of now, and fails where
+  /// an index or a table of the snapshot has just been dropped: then all is read again.
+  package func catalog<T>(_ body: () throws -> T) throws -> T {
+    var attempts = 1
+    while true {
+      do {
+        return try transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", body)
+      } catch let error as PostgresError where error.isOfDropped && attempts < 20 {
+        attempts += 1
+        try query("SELECT pg_sleep(0.02)")
+      }
+    }
   }
 }

@@ -22,19 +22,7 @@ extension PostgresCapture {
   }
 
   private func meantTables() throws -> [PostgresTable] {
-    try readCatalog { try source.connection.userTables().filter(options.tables.includes) }
-  }
-
-  /// Runs `body` in one snapshot; again where something was dropped while it was being described.
-  private func readCatalog<T>(_ body: () throws -> T) throws -> T {
-    for _ in 0..<20 {
-      do {
-        return try source.connection.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", body)
-      } catch let error as PostgresError where ["XX000", "42P01", "42704", "42703"].contains(error.sqlState) {
-        Clock.sleep(milliseconds: 50)
-      }
-    }
-    return try source.connection.transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", body)
+    try source.connection.catalog { try source.connection.userTables().filter(options.tables.includes) }
   }
 
   func tellOfRefusals() throws {
@@ -69,7 +57,7 @@ extension PostgresCapture {
       look.compare(found, now: now, took: Clock.monotonicMilliseconds - now)
       return false
     case .read:
-      let catalog = try readCatalog {
+      let catalog = try source.connection.catalog {
         SchemaLook.Catalog(
           fingerprint: try fingerprint(), tables: try source.connection.userTables().filter(options.tables.includes))
       }
@@ -119,7 +107,8 @@ extension PostgresCapture {
     for table in found {
       if let refusal = table.refusal {
         guard !refusal.isHarmless else { continue }
-        if registry.tables[table.oid] != nil, let now = try source.connection.table(table.oid)?.refusal,
+        if registry.tables[table.oid] != nil,
+          let now = try source.connection.catalog({ try source.connection.table(table.oid) })?.refusal,
           !now.isHarmless
         {
           throw refused(table, now)

@@ -21,7 +21,7 @@ extension PostgresCapture {
   func capture(_ relation: PgOutput.Relation) throws -> Captured {
     guard let known = registry.tables[relation.id] else { return ignored(relation) }
     if !Self.describes(relation, known) {
-      let table = try source.connection.table(relation.id)
+      let table = try source.connection.catalog { try source.connection.table(relation.id) }
       var shape = try table.map(shape) ?? Self.shape(of: relation, source.connection)
       if !Self.describes(relation, shape) { shape = try Self.shape(of: relation, source.connection) }
       if let table, let refusal = table.refusal, !refusal.isHarmless { throw refused(table, refusal) }

@@ -43,7 +43,9 @@ struct RowFate {
     var hasRetyped = false
     for (new, origin) in origins.enumerated() {
       guard let origin else {
-        guard isFilled(new) else { return false }
+        // A generated column that became one of its own has its values already.
+        let wasGenerated = before.forms[PostgresTable.generatedForm(after.numbers[new])] != nil
+        guard isFilled(new), !wasGenerated else { return false }
         continue
       }
       let (was, now) = (before.types[origin], after.types[new])
