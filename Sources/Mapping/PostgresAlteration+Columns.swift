@@ -50,8 +50,16 @@ extension PostgresAlteration {
 
   /// Whether no renamed column is to be found under its old name only.
   private var isRenamed: Bool {
-    renamed.allSatisfy { old, new in has(new) && (!has(old) || after.columns.contains { $0.name == old }) }
-      && after.columns.allSatisfy { has($0.name) }
+    renamed.allSatisfy(isRenamed) && after.columns.allSatisfy { has($0.name) }
+  }
+
+  private func isRenamed(_ old: String, to new: String) -> Bool {
+    guard has(new), has(old) else { return has(new) }
+    guard after.columns.contains(where: { $0.name == old }) else { return false }
+    // The name was another column's: then only types tell the two apart.
+    guard let was = before.columns.first(where: { $0.name == new })?.declaredType else { return true }
+    let now = after.columns.first { $0.name == new }?.declaredType
+    return was != now && target.columns.first { $0.name == new }?.type == now
   }
 
   /// Each to its new name; where two take each other's, through a third.
