@@ -28,6 +28,17 @@ struct SchemaRefusal {
   private static func statement(_ text: String) -> String { text.hasSuffix(";") ? text : text + ";" }
 }
 
+extension TableSchema.Column {
+  /// The default of rows that were there before the column; nil where that is NULL.
+  var defaultValue: String? {
+    guard let text = defaultText else { return nil }
+    let word = text.drop { "( ".contains($0) }.uppercased()
+    guard word.hasPrefix("NULL") else { return text }
+    let rest = word.dropFirst(4).drop { ") ".contains($0) }
+    return rest.isEmpty || rest.hasPrefix("::") ? nil : text
+  }
+}
+
 extension WaitingTable {
   /// What is said at once when it begins to wait.
   package var notice: String { "\(code.rawValue): table \(name) waits, all others go on: \(message)\n\(hint)" }

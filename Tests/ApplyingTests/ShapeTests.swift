@@ -187,6 +187,14 @@ extension ShapeTests {
     }
   }
 
+  @Test func `a zero without a sign is no value that REAL alters`() throws {
+    let made = try Handmade(TempFolder())
+    try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, a)", "t", [[1, .real(0)], [2, .real(-1.5)]])
+    try made.transaction { try made.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a REAL)") }
+    try made.replay()
+    #expect(try made.rows("SELECT a FROM t") == [[.real(0)], [.real(-1.5)]])
+  }
+
   @Test func `columns and indexes that only the target has survive a rebuild`() throws {
     let made = try started(isOwn: false)
     try made.run("ALTER TABLE t ADD COLUMN own DEFAULT 'o'; CREATE INDEX mine ON t(own)")

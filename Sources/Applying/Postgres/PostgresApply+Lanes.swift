@@ -12,8 +12,8 @@ extension PostgresApply {
 
     var tables: [PostgresTargetState.Waiting]
     var replay: PostgresReplay
-    /// The last transaction before one that is known not to be made.
-    var limit: UInt64 = .max
+    /// Changes that are known not to be made.
+    var refusals: [Position: CairnError] = [:]
     var carefulThrough: UInt64 = 0
   }
 
@@ -38,28 +38,13 @@ extension PostgresApply {
 
   // MARK: Beginning to wait
 
-  /// Leaves a table out of the group that was rolled back; the group is done again without it.
-  func wait(for refusal: SchemaStop, _ replay: PostgresReplay) throws {
+  /// The group is rolled back, and done again; from that record on without its table.
+  func wait(for refusal: SchemaStop, _ replay: PostgresReplay) {
     replay.abandon()
     self.replay = nil
-    let (place, isComing): (String, Bool) =
-      switch refusal.origin {
-      case .named(let name): (name, false)
-      case .created(let name): (name, true)
-      }
-    let error = refusal.error
-    let waiting = PostgresTargetState.Waiting(
-      source: place, place: place, isComing: isComing,
-      table: WaitingTable(
-        name: refusal.name, checkpoint: replay.border, number: replay.applied, code: error.code,
-        message: error.message, hint: error.hint))
-    guard !replay.waiting.contains(where: { $0.source == place && $0.isComing == isComing }) else {
-      // Another table that waits has its name: one after the other, then.
-      throw error
-    }
-    let (state, name) = (replay.state, name)
-    try replay.connection.transaction { try state.add(waiting, name) }
-    attempts[place] = Attempt(next: Clock.monotonicMilliseconds + Attempt.delayMin)
+    refusals = refusals.filter { $0.key >= replay.position }
+    refusals[refusal.position] = refusal.error
+    attempts[refusal.key] = Attempt(next: Clock.monotonicMilliseconds + Attempt.delayMin)
   }
 
   // MARK: Trying again
@@ -92,12 +77,14 @@ extension PostgresApply {
     Dictionary(grouping: tables, by: \.table.checkpoint).values.sorted { $0[0].table.number < $1[0].table.number }
   }
 
-  private func open(_ tables: [PostgresTargetState.Waiting], isCareful: Bool = false) throws -> PostgresReplay {
+  private func open(
+    _ tables: [PostgresTargetState.Waiting], isCareful: Bool = false, _ refusals: [Position: CairnError] = [:]
+  ) throws -> PostgresReplay {
     guard let connection else { throw Stopped() }
     do {
       return try PostgresReplay(
         connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
-        isCareful: isCareful, madeAhead: madeAhead, lane: tables)
+        isCareful: isCareful, madeAhead: madeAhead, refusals: refusals, lane: tables)
     } catch let error as CairnError where error.code == .checkpointForeign {
       let names = tables.map(\.table.name).joined(separator: ", ")
       throw CairnError(
@@ -121,14 +108,11 @@ extension PostgresApply {
         break
       }
       do {
-        let limit = min(last, lane.limit)
-        guard try lane.replay.applyAvailable(stop, through: limit, isLaneDone: limit == last) else { break }
+        guard try lane.replay.applyAvailable(stop, through: last, isLaneDone: true) else { break }
         isMoved = true
         lane.tables = lane.replay.waiting
-        if lane.replay.applied >= last {
-          try lane.replay.keepUpIdentities(isLast: true)
-          break
-        }
+        if lane.replay.applied >= last { try lane.replay.keepUpIdentities(isLast: true) }
+        if lane.tables.isEmpty || lane.replay.applied >= last { break }
         if Clock.monotonicMilliseconds > deadline {
           try lane.replay.sink.rest()
           self.lane = lane
@@ -157,7 +141,7 @@ extension PostgresApply {
 
   private func reopen(_ lane: inout Lane) throws {
     lane.replay.abandon()
-    lane.replay = try open(lane.tables, isCareful: lane.replay.applied < lane.carefulThrough)
+    lane.replay = try open(lane.tables, isCareful: lane.replay.applied < lane.carefulThrough, lane.refusals)
   }
 
   /// After an error in a lane, whose group was rolled back; false when its tables go on waiting.
@@ -170,15 +154,14 @@ extension PostgresApply {
       lane.carefulThrough = max(number, 1)
     case let ahead as Ahead: try make(ahead, lane.replay.connection)
     case let refusal as SchemaStop:
-      if refusal.number > applied + 1, refusal.number <= lane.limit {
-        // Up to there first: another table may wait at the same place.
-        lane.limit = refusal.number - 1
-      } else {
-        try tell(refusal.error, refusal.key, lane)
-        postpone([refusal.key])
+      try tell(refusal.error, refusal.key, lane)
+      postpone([refusal.key])
+      if lane.tables.contains(where: { $0.source == refusal.key && $0.from == refusal.position }) {
         lane.tables.removeAll { $0.source == refusal.key }
-        lane.limit = .max
         guard !lane.tables.isEmpty else { return false }
+      } else {
+        // What stands before it is applied for good.
+        lane.refusals[refusal.position] = refusal.error
       }
     case let failed as PostgresError where failed.isTransient:
       postpone(lane.tables.map(\.source))
@@ -189,7 +172,7 @@ extension PostgresApply {
       return false
     default: throw error
     }
-    lane.replay = try open(lane.tables, isCareful: applied < lane.carefulThrough)
+    lane.replay = try open(lane.tables, isCareful: applied < lane.carefulThrough, lane.refusals)
     return true
   }
 

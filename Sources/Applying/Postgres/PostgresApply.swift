@@ -34,6 +34,8 @@ package final class PostgresApply {
   var attempts: [String: Attempt] = [:]
   /// Statements that were run ahead of the transactions that need them.
   var madeAhead: Set<String> = []
+  /// Records with which tables begin to wait.
+  var refusals: [Position: CairnError] = [:]
   /// Transactions up to this one are applied carefully.
   private var carefulThrough: UInt64 = 0
   private var purgedBelow: UInt64 = 0
@@ -138,7 +140,7 @@ package final class PostgresApply {
       forget()
       return true
     } catch let refusal as SchemaStop {
-      try self.wait(for: refusal, replay)
+      wait(for: refusal, replay)
       return true
     } catch let ahead as Ahead {
       replay.abandon()
@@ -200,7 +202,7 @@ package final class PostgresApply {
     let applied = try PostgresTargetState(connection).checkpoint(of: name)?.number ?? 0
     let made = try PostgresReplay(
       connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
-      isCareful: applied < carefulThrough, madeAhead: madeAhead)
+      isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals)
     replay = made
     tellWaiting()
     return made

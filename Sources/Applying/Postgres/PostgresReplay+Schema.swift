@@ -11,7 +11,7 @@ extension PostgresReplay {
     let before = ddl.before == 0 ? nil : try schema(ddl.before)
     let after = ddl.after == 0 ? nil : try schema(ddl.after)
     guard let named = before ?? after else { return }
-    let origin = scope.origin(named.sourceKey)
+    try leaveRefused(named)
     guard let (old, new) = try follow(ddl.action, before, after) else { return }
     do {
       try connection.execute("SET LOCAL lock_timeout = \(Self.lockMilliseconds)")
@@ -25,9 +25,7 @@ extension PostgresReplay {
     } catch let error as CairnError
       where [.schemaStopped, .nameCollision, .tableRefused, .privilegeMissing].contains(error.code)
     {
-      throw SchemaStop(
-        key: new, name: (after ?? named).fullName, number: number,
-        origin: ddl.action == .create ? scope.origin(named.sourceKey) : origin, error: error)
+      throw SchemaStop(key: new, position: reader.position, error: error)
     }
   }
 
@@ -37,7 +35,7 @@ extension PostgresReplay {
   ) throws -> (old: String, new: String)? {
     switch (action, before, after) {
     case (.create, _, let after?):
-      return scope.create(after.sourceKey).map { ($0, $0) }
+      return scope.key(after.sourceKey).map { ($0, $0) }
     case (.drop, let before?, _): return scope.key(before.sourceKey).map { ($0, $0) }
     case (_, let before?, let after?):
       let old = scope.key(before.sourceKey)

@@ -23,16 +23,21 @@ final class PostgresReplay {
   let sink: PostgresSink
   let isCareful: Bool
 
+  /// Records whose table is known not to be as they need it, with the reason: it waits from there on.
+  let refusals: [Position: CairnError]
+
   private var checkpoint: Checkpoint?
-  /// Where the trail begins.
-  private let start: Checkpoint
   /// The last transaction that was begun.
   private(set) var number: UInt64
+  /// The last one that was read to its end.
+  private var passed: UInt64
   /// The last one that was committed: the border at which the group began.
   private(set) var applied: UInt64
   var tables: [String: PostgresTargetState.Table]
   /// Of the main way: those that it leaves out. Of a lane: those that it brings on.
   private(set) var waiting: [PostgresTargetState.Waiting]
+  /// Of a lane: where tables wait that have been brought up to there, by their name in state.
+  private var halted: [String: Halt] = [:]
   var scope: ReplayScope
   /// Statements that were run ahead of the transaction that needs them.
   let madeAhead: Set<String>
@@ -64,10 +69,10 @@ final class PostgresReplay {
   init(
     _ connection: PostgresConnection, trail folder: String, name: TrailName, options: PostgresApply.Options,
     clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<String>,
-    lane: [PostgresTargetState.Waiting]? = nil
+    refusals: [Position: CairnError], lane: [PostgresTargetState.Waiting]? = nil
   ) throws {
     (self.connection, self.name, self.options, self.madeAhead) = (connection, name, options, madeAhead)
-    (self.clock, self.progress, self.isCareful) = (clock, progress, isCareful)
+    (self.clock, self.progress, self.isCareful, self.refusals) = (clock, progress, isCareful, refusals)
     state = PostgresTargetState(connection)
     sink = PostgresSink(connection)
     if let first = lane?.first {
@@ -78,12 +83,11 @@ final class PostgresReplay {
       checkpoint = stored?.checkpoint
       number = stored?.number ?? 0
     }
-    applied = number
+    (applied, passed) = (number, number)
     reader = try TrailReader.open(folder: folder, at: checkpoint)
-    start = reader.checkpoint
     tables = try state.tables()
     waiting = try lane ?? state.waiting(of: name)
-    scope = ReplayScope(waiting: waiting, isLane: lane != nil, at: number)
+    scope = ReplayScope(waiting: waiting, isLane: lane != nil)
   }
 
   var shape: PostgresShape {
@@ -92,15 +96,12 @@ final class PostgresReplay {
       waiting: Set(waiting.map(\.source)))
   }
 
-  /// Where the replay stands: what is in the trail behind it is still to be applied.
-  var border: Checkpoint { checkpoint ?? start }
-
   /// After another replay has written to the target: between groups.
   func reload() throws {
     tables = try state.tables()
     if !scope.isLane {
       waiting = try state.waiting(of: name)
-      scope = ReplayScope(waiting: waiting, isLane: false, at: applied)
+      scope = ReplayScope(waiting: waiting, isLane: false)
     }
     byKey.removeAll()
     bySchema.removeAll(keepingCapacity: true)
@@ -108,11 +109,18 @@ final class PostgresReplay {
 
   // MARK: Groups
 
+  /// Where a table waits again: its name there, the record, and the border before its transaction.
+  private struct Halt {
+    let place: String
+    let from: Position
+    let checkpoint: Checkpoint
+    let number: UInt64
+  }
+
   /// Applies what is there as one commit, at most through transaction `limit`; false when nothing is. After an error the
   /// replay is of no use: see ``abandon()``.
   func applyAvailable(_ stop: StopSignal, through limit: UInt64 = .max, isLaneDone: Bool = false) throws -> Bool {
     guard number < limit, var record = try reader.next() else { return false }
-    scope.beginGroup()
     let begun = Clock.monotonicMilliseconds
     var rows = 0
     var count = 0
@@ -125,8 +133,9 @@ final class PostgresReplay {
       case .commit(_, let changes):
         rows += Int(changes)
         try endTransaction()
+        passed = number
         let isDue =
-          isCareful || number >= limit || rows >= options.commitRows
+          isCareful || !halted.isEmpty || number >= limit || rows >= options.commitRows
           || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
         if !isDue, let following = try reader.next() {
           record = following
@@ -191,11 +200,17 @@ final class PostgresReplay {
 
   /// The checkpoints of its tables; where the others are, they wait no longer.
   private func moveLane(to reached: Checkpoint, isDone: Bool) throws {
+    for (key, halt) in halted {
+      guard let index = waiting.firstIndex(where: { $0.source == key }) else { continue }
+      let table = waiting.remove(at: index)
+      try state.move(table, to: (halt.checkpoint, halt.number, halt.place, halt.from))
+    }
+    halted.removeAll()
     for index in waiting.indices {
       let table = waiting[index]
-      let place = scope.place(of: table.source) ?? (table.place, table.isComing)
-      try state.move(table, to: isDone ? nil : (reached, number, place.name, place.isComing))
-      (waiting[index].place, waiting[index].isComing) = (place.name, place.isComing)
+      let place = scope.place(of: table.source) ?? (table.place, table.from)
+      try state.move(table, to: isDone ? nil : (reached, number, place.name, place.from))
+      (waiting[index].place, waiting[index].from) = (place.name, place.from)
       (waiting[index].table.checkpoint, waiting[index].table.number) = (reached, number)
     }
     guard isDone else { return }
@@ -215,6 +230,7 @@ final class PostgresReplay {
   // MARK: Records
 
   private func apply(_ record: Record) throws {
+    if scope.reach(reader.position) { bySchema.removeAll(keepingCapacity: true) }
     switch record {
     case .change(let change):
       try endPiece()
@@ -240,6 +256,10 @@ final class PostgresReplay {
 
   /// A table that is not as it should be waits from here on.
   private func onTable(_ id: UInt64, _ body: () throws -> Void) throws {
+    if refusals[reader.position] != nil {
+      try endPiece()
+      try leaveRefused(try schema(id))
+    }
     do { try body() } catch let error as CairnError
       where [.schemaStopped, .nameCollision, .tableRefused].contains(error.code)
     {
@@ -248,10 +268,31 @@ final class PostgresReplay {
       guard let table = error.context["table"], names.contains(table), let key = scope.key(schema.sourceKey) else {
         throw error
       }
-      throw SchemaStop(
-        key: key, name: schema.fullName, number: number, origin: scope.origin(schema.sourceKey),
-        error: error)
+      throw SchemaStop(key: key, position: reader.position, error: error)
     }
+  }
+
+  /// From a record on that is known to be refused, its table waits: what stands before that has been applied.
+  func leaveRefused(_ schema: TableSchema) throws {
+    let name = schema.sourceKey
+    guard let error = refusals[reader.position], let key = scope.key(name) else { return }
+    try sink.settle()
+    let (from, border) = (reader.position, reader.checkpoint)
+    if scope.isLane {
+      halted[key] = Halt(place: name, from: from, checkpoint: border, number: passed)
+    } else {
+      // Another table that waits has its name: one after the other, then.
+      if waiting.contains(where: { $0.source == name }) { throw error }
+      var table = PostgresTargetState.Waiting(
+        source: name, place: name, from: from,
+        table: WaitingTable(
+          name: schema.fullName, checkpoint: border, number: passed, code: error.code, message: error.message,
+          hint: error.hint))
+      table.id = try state.add(table, self.name)
+      waiting.append(table)
+    }
+    scope.leave(name)
+    forgetShape(key)
   }
 
   /// A column was made text in the middle of a row: from its beginning, then.
@@ -344,15 +385,12 @@ final class PostgresReplay {
   /// A table that waits has another name at the source; the target learns of it in the lane.
   func renameWaiting(_ old: String, to new: String, name: String) throws {
     try sink.settle()
-    func isHere(_ table: PostgresTargetState.Waiting) -> Bool { !table.isComing || table.table.number < applied }
-    if waiting.contains(where: { $0.source == new && isHere($0) }) {
+    if waiting.contains(where: { $0.source == new }) {
       throw CairnError(
         .schemaStopped, "tables \(old) and \(new) of the source both wait, and the one has the other's name now",
         hint: "make what the first of them waits for at the target, then run again", context: ["table": name])
     }
-    let index =
-      waiting.firstIndex { $0.source == old && isHere($0) } ?? waiting.firstIndex { $0.source == old }
-    guard let index else { return }
+    guard let index = waiting.firstIndex(where: { $0.source == old }) else { return }
     try state.rename(waiting[index], to: new, name: name)
     tables[new] = tables.removeValue(forKey: old)
     (waiting[index].source, waiting[index].table.name) = (new, name)
@@ -366,16 +404,11 @@ final class PostgresReplay {
   }
 }
 
-/// A table is not what it must be at the target, or its change cannot be made: it is to wait.
+/// A table is not what it must be at the target, or its change cannot be made: it is to wait, from that record on.
 struct SchemaStop: Error {
   /// In apply's state.
   let key: String
-  /// For people.
-  let name: String
-  /// The transaction.
-  let number: UInt64
-  /// What it was called where the group began.
-  let origin: ReplayScope.Origin
+  let position: Position
   let error: CairnError
 }
 

@@ -49,7 +49,10 @@ extension PostgresShape {
       if let missing = try whatIsMissing(change, moved) {
         throw refusal.error("\(why), and \(missing)", table: change.name)
       }
-    case .follow: try follow(alteration, change, known, moved, refusal, sink)
+      try checkFilled(Set(there?.columns.map(\.name) ?? []), change, moved, refusal)
+    case .follow:
+      try follow(alteration, change, known, moved, refusal, sink)
+      try checkFilled(Set(there?.columns.map(\.name) ?? []), change, moved, refusal)
     }
     return moved
   }
@@ -89,6 +92,28 @@ extension PostgresShape {
       return "it still has a unique key over \(names.joined(separator: ", "))"
     }
     return nil
+  }
+
+  /// Rows that are there have the default of a new column at the source. Where a person has added it (`there`), it may
+  /// be NULL in them.
+  private func checkFilled(
+    _ there: Set<String>, _ change: Change, _ known: PostgresTargetState.Table, _ refusal: SchemaRefusal
+  ) throws {
+    guard !change.isRefreshed else { return }
+    for case .addColumn(let index) in change.source.changes {
+      let (source, column) = (change.source.after.columns[index], change.after.columns[index])
+      guard there.contains(column.name), !change.before.columns.contains(where: { $0.name == column.name }),
+        let text = source.defaultValue
+      else { continue }
+      let name = column.name.quotedName
+      let table = "\(known.schema.quotedName).\(known.name.quotedName)"
+      guard try connection.first("SELECT 1 FROM \(table) WHERE \(name) IS NULL LIMIT 1") != nil else { continue }
+      var refusal = refusal
+      refusal.statements = ["UPDATE \(table) SET \(name) = \(column.defaultValue ?? "…") WHERE \(name) IS NULL"]
+      throw refusal.error(
+        "column \(column.name) is there, but NULL in rows that have the default \(text) at the source",
+        table: change.name)
+    }
   }
 
   /// Held to the same as one that Cairn did not create.

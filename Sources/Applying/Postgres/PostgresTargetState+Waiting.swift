@@ -4,7 +4,7 @@ import PostgresKit
 /// Tables that wait.
 ///
 /// ```
-/// cairn.waiting(id, trail, source, place, coming, name, trail_id, segment, content_offset, chain, number, code, message,
+/// cairn.waiting(id, trail, source, place, since, name, trail_id, segment, content_offset, chain, number, code, message,
 ///   hint)
 /// ```
 extension PostgresTargetState {
@@ -15,15 +15,16 @@ extension PostgresTargetState {
     var source: String
     /// Its name in the trail at its own checkpoint.
     var place: String
-    /// It is created behind its checkpoint; what has its name there is another table.
-    var isComing = false
+    /// The record with which it waits: of what stands before that in the same transaction nothing is left to do. Nil
+    /// when that holds for the checkpoint.
+    var from: Position?
     var table: WaitingTable
   }
 
   static let waitingTable = """
     CREATE TABLE IF NOT EXISTS cairn.waiting(id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
       trail text NOT NULL, source text NOT NULL, place text NOT NULL,
-      coming boolean NOT NULL, name text NOT NULL, trail_id bytea NOT NULL, segment bigint NOT NULL,
+      since text NOT NULL, name text NOT NULL, trail_id bytea NOT NULL, segment bigint NOT NULL,
       content_offset bigint NOT NULL, chain bytea NOT NULL, number bigint NOT NULL, code text NOT NULL,
       message text NOT NULL, hint text NOT NULL);
     """
@@ -39,7 +40,7 @@ extension PostgresTargetState {
   func waiting(of trail: TrailName) throws -> [Waiting] {
     let rows = try connection.query(
       """
-      SELECT source, place, coming, name, encode(trail_id, 'hex'), segment, content_offset, encode(chain, 'hex'), number,
+      SELECT source, place, since, name, encode(trail_id, 'hex'), segment, content_offset, encode(chain, 'hex'), number,
         code, message, hint, id FROM cairn.waiting WHERE trail = $1 ORDER BY source, id
       """, [trail.description])
     return try rows.map { $0.map { $0 ?? "" } }.map { row in
@@ -49,21 +50,23 @@ extension PostgresTargetState {
           hint: "use the cairn that wrote it, or run 'cairn detach' on the target and replicate again")
       }
       return Waiting(
-        id: row[12], source: row[0], place: row[1], isComing: row[2] == "t",
+        id: row[12], source: row[0], place: row[1], from: Position(row[2]),
         table: WaitingTable(
           name: row[3], checkpoint: checkpoint, number: UInt64(bitPattern: number),
           code: ErrorCode(rawValue: row[9]) ?? .schemaStopped, message: row[10], hint: row[11]))
     }
   }
 
-  func add(_ waiting: Waiting, _ trail: TrailName) throws {
+  /// Returns its identity.
+  func add(_ waiting: Waiting, _ trail: TrailName) throws -> String? {
     let table = waiting.table
-    try connection.run(
+    return try connection.first(
       """
-      INSERT INTO cairn.waiting(trail, source, place, coming, name, trail_id, segment, content_offset, chain, number, code,
+      INSERT INTO cairn.waiting(trail, source, place, since, name, trail_id, segment, content_offset, chain, number, code,
         message, hint) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+      RETURNING id
       """,
-      [trail.description, waiting.source, waiting.place, waiting.isComing ? "t" : "f", table.name]
+      [trail.description, waiting.source, waiting.place, waiting.from?.description ?? "", table.name]
         + Self.fields(table.checkpoint)
         + [String(Int64(bitPattern: table.number)), table.code.rawValue, table.message, table.hint])
   }
@@ -76,18 +79,18 @@ extension PostgresTargetState {
   }
 
   /// Its lane has come further: by compare-and-swap, as the trail's checkpoint. `to` nil: it waits no longer.
-  func move(_ waiting: Waiting, to: (checkpoint: Checkpoint, number: UInt64, place: String, isComing: Bool)?) throws {
-    let from = Self.fields(waiting.table.checkpoint)
-    let condition = "id = $1 AND trail_id = $2 AND segment = $3 AND content_offset = $4 AND chain = $5"
+  func move(_ waiting: Waiting, to: (checkpoint: Checkpoint, number: UInt64, place: String, from: Position?)?) throws {
+    let from = Self.fields(waiting.table.checkpoint) + [waiting.from?.description ?? ""]
+    let condition = "id = $1 AND trail_id = $2 AND segment = $3 AND content_offset = $4 AND chain = $5 AND since = $6"
     let moved: Int64
     if let to {
       moved = try connection.run(
         """
-        UPDATE cairn.waiting SET trail_id = $6, segment = $7, content_offset = $8, chain = $9, number = $10, place = $11,
-          coming = $12 WHERE \(condition)
+        UPDATE cairn.waiting SET trail_id = $7, segment = $8, content_offset = $9, chain = $10, number = $11, place = $12,
+          since = $13 WHERE \(condition)
         """,
         [waiting.id] + from + Self.fields(to.checkpoint)
-          + [String(Int64(bitPattern: to.number)), to.place, to.isComing ? "t" : "f"])
+          + [String(Int64(bitPattern: to.number)), to.place, to.from?.description ?? ""])
     } else {
       moved = try connection.run("DELETE FROM cairn.waiting WHERE \(condition)", [waiting.id] + from)
     }

@@ -35,29 +35,18 @@ extension SQLiteApply {
 
   // MARK: Beginning to wait
 
-  /// Leaves a table out of the group that was rolled back; the group is done again without it.
+  /// The group was rolled back; it is done again, and from that change on without its table.
   func wait(for refusal: SQLiteReplay.Refusal) throws {
     try target.reload()
-    var refusals = replay.refusals
-    switch refusal.table {
-    case .created(let position): refusals[position] = refusal.error
-    case .existing(let table):
-      let key = table.lowercased()
-      var known = target.tables[key] ?? .init()
-      let (error, start, number) = (refusal.error, replay.groupStart, self.number)
-      let waiting = WaitingTable(
-        name: refusal.name, checkpoint: start, number: number, code: error.code, message: error.message,
-        hint: error.hint)
-      known.waiting = .init(table: waiting, names: [table])
-      let (state, name, checkpoint) = (target.state, name, checkpoint)
-      try target.database.transaction {
-        try state.check(name, at: checkpoint)
-        try state.save(table, known)
-      }
-      target.tables[key] = known
-      lanes[key] = Lane(next: Clock.monotonicMilliseconds + Lane.delayMin)
-    }
+    var refusals = replay.refusals.filter { $0.key >= replay.groupStart.position }
+    refusals[refusal.position] = refusal.error
     replay = try SQLiteReplay(target, trail: folder, at: checkpoint, number: number, refusals: refusals)
+  }
+
+  /// Behind a group: tables that began to wait in it are not tried at once.
+  func noteWaiting() {
+    let next = Clock.monotonicMilliseconds + Lane.delayMin
+    for key in target.waiting(in: replay.reader.id).keys where lanes[key] == nil { lanes[key] = Lane(next: next) }
     tellWaiting()
   }
 
@@ -113,7 +102,7 @@ extension SQLiteApply {
       target.rollback()
       try target.reload()
       try tell(refusal.error, key)
-      try advance(key, through: replay.number, stop)
+      try advance(key, to: refusal, stop)
       return .refused
     } catch {
       target.rollback()
@@ -121,13 +110,20 @@ extension SQLiteApply {
     }
   }
 
-  /// What stands before the transaction with the change that was refused is applied for good.
-  private func advance(_ key: String, through last: UInt64, _ stop: StopSignal) throws {
-    guard let waiting = target.tables[key]?.waiting, waiting.table.number < last else { return }
+  /// What stands before the change that was refused is applied for good.
+  private func advance(_ key: String, to refusal: SQLiteReplay.Refusal, _ stop: StopSignal) throws {
+    guard let waiting = target.tables[key]?.waiting, waiting.from != refusal.position else { return }
     let replay = try SQLiteReplay(
-      target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key))
+      target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key),
+      refusals: [refusal.position: refusal.error])
     do {
-      while let group = try replay.applyGroup(through: last, stop) { _ = try commit(group, of: replay, key) }
+      while replay.halt == nil, let group = try replay.applyGroup(through: number, stop) {
+        if try commit(group, of: replay, key) { return }
+      }
+    } catch is SQLiteReplay.Refusal {
+      // The target has been changed since.
+      target.rollback()
+      try target.reload()
     } catch {
       target.rollback()
       throw error
@@ -155,10 +151,14 @@ extension SQLiteApply {
   private func commit(_ group: SQLiteReplay.Group, of replay: SQLiteReplay, _ key: String) throws -> Bool {
     guard var known = target.tables[key], var waiting = known.waiting else { return true }
     let row = waiting.names.last ?? key
-    try target.state.checkWaiting(row, at: replay.groupStart)
-    (waiting.table.checkpoint, waiting.table.number) = (replay.reader.checkpoint, replay.number)
-    if replay.laneName != nil { waiting.from = nil }
-    let hasReached = replay.number >= number
+    try target.state.checkWaiting(row, at: replay.groupStart, waiting.from)
+    if let halt = replay.halt {
+      (waiting.table.checkpoint, waiting.table.number, waiting.from) = (halt.checkpoint, halt.number, halt.from)
+    } else {
+      (waiting.table.checkpoint, waiting.table.number) = (replay.reader.checkpoint, replay.number)
+      if replay.laneName != nil { waiting.from = nil }
+    }
+    let hasReached = replay.halt == nil && replay.number >= number
     if hasReached {
       try end(key, waiting, isKept: options.ddl == .ignore)
     } else {

@@ -95,7 +95,7 @@ package final class SQLiteApply {
       $0.isCaughtUp = false
     }
     replay.tablesCopied = 0
-    tellWaiting()
+    noteWaiting()
     try purge()
   }
 

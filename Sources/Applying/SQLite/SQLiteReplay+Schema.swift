@@ -4,22 +4,22 @@ import SQLiteKit
 
 // Schema changes.
 extension SQLiteReplay {
-  /// What a table of this name was when the group began.
-  enum Arrival: Equatable {
-    /// One of this name.
-    case existing(String)
-    /// None: it was created here.
-    case created(Position)
-  }
-
-  /// A schema change that was not made; the group has to be rolled back. The table waits.
+  /// A schema change that was not made; the group has to be rolled back. Done again with it among the refusals, the
+  /// table waits exactly there.
   struct Refusal: Error {
-    /// The table when the group began.
-    let table: Arrival
-    /// As the source calls it.
-    let name: String
+    let position: Position
     let error: CairnError
   }
+
+  /// Where a table begins to wait: a record, and the border before its transaction.
+  struct Place {
+    let from: Position
+    let checkpoint: Checkpoint
+    /// The last transaction before the border.
+    let number: UInt64
+  }
+
+  private var place: Place { Place(from: reader.position, checkpoint: reader.checkpoint, number: number) }
 
   private struct Names {
     let before: String?
@@ -32,40 +32,47 @@ extension SQLiteReplay {
     let names = Names(before: try targetName(ddl.before), after: try targetName(ddl.after))
     defer { forgetShapes() }
     switch scope {
-    case .main: if try isPassedOver(ddl, names) { return }
+    case .main:
+      try beginToWait(ddl, names)
+      if try isPassedOver(ddl, names) { return }
     case .lane(let key):
-      if laneName == nil, ddl.action == .create, let from = target.tables[key]?.waiting?.from, reader.position >= from {
-        laneName = names.after
+      if laneName == nil, halt == nil, let waiting = target.tables[key]?.waiting, let from = waiting.from,
+        reader.position >= from
+      {
+        laneName = waiting.names.first
       }
       guard let laneName, (names.before ?? names.after)?.lowercased() == laneName.lowercased() else { return }
+      if refusals[reader.position] != nil {
+        (halt, self.laneName) = (place, nil)
+        return
+      }
     }
     do {
       try checkFree(names)
       try make(ddl)
     } catch let error as CairnError where [.schemaStopped, .tableRefused].contains(error.code) {
-      let source = try schema(ddl.before == 0 ? ddl.after : ddl.before)
-      throw Refusal(table: arrival(ddl, names), name: source.fullName, error: error)
+      throw Refusal(position: reader.position, error: error)
     }
-    note(ddl, names)
+    if case .lane = scope, let after = names.after { laneName = after }
   }
 
   private func targetName(_ id: UInt64) throws -> String? {
     id == 0 ? nil : TableMapping.targetName(of: try schema(id), in: .sqlite)
   }
 
-  private func arrival(_ ddl: DDL, _ names: Names) -> Arrival {
-    guard let before = names.before else { return .created(reader.position) }
-    return arrivals[before.lowercased()] ?? .existing(before)
-  }
-
-  private func note(_ ddl: DDL, _ names: Names) {
-    let was = names.before.map { arrivals.removeValue(forKey: $0.lowercased()) ?? .existing($0) }
-    guard let after = names.after else { return }
-    arrivals[after.lowercased()] = was ?? .created(reader.position)
-    if case .lane = scope { laneName = after }
-  }
-
   // MARK: Tables that wait
+
+  /// From a change on that is known not to be made, the table waits: what stands before it has been applied.
+  private func beginToWait(_ ddl: DDL, _ names: Names) throws {
+    guard let error = refusals[reader.position], let name = names.before ?? names.after else { return }
+    var known = target.tables[name.lowercased()] ?? .init()
+    guard known.waiting == nil else { return }
+    let table = WaitingTable(
+      name: try schema(ddl.before == 0 ? ddl.after : ddl.before).fullName, checkpoint: place.checkpoint, number: number,
+      code: error.code, message: error.message, hint: error.hint)
+    known.waiting = .init(table: table, names: [name], from: reader.position)
+    try save(name, known)
+  }
 
   /// Whether the change is that of a table that waits: then only its name is kept up to date.
   private func isPassedOver(_ ddl: DDL, _ names: Names) throws -> Bool {
@@ -90,18 +97,10 @@ extension SQLiteReplay {
       try save(after, moved)
       return true
     }
-    guard let after = names.after else { return false }
-    if var known = target.tables[after.lowercased()], known.waiting != nil {
-      known.waiting?.isGone = false
-      try save(after, known)
-      return true
+    guard let after = names.after, var known = target.tables[after.lowercased()], known.waiting != nil else {
+      return false
     }
-    guard let error = refusals[reader.position] else { return false }
-    var known = target.tables[after.lowercased()] ?? .init()
-    let table = WaitingTable(
-      name: try schema(ddl.after).fullName, checkpoint: groupStart, number: groupNumber, code: error.code,
-      message: error.message, hint: error.hint)
-    known.waiting = .init(table: table, names: [after], from: reader.position)
+    known.waiting?.isGone = false
     try save(after, known)
     return true
   }

@@ -28,10 +28,9 @@ final class SQLiteReplay {
   let target: SQLiteTarget
   let scope: Scope
   let reader: TrailReader
-  /// The border before the group, and the last transaction before it.
+  /// The border before the group.
   private(set) var groupStart: Checkpoint
-  private(set) var groupNumber: UInt64
-  /// Creations that are known not to be made, by their place in the trail, with the reason.
+  /// Changes that are known not to be made, by their place in the trail, with the reason.
   let refusals: [Position: CairnError]
   let database: Database
   let state: TargetState
@@ -45,8 +44,8 @@ final class SQLiteReplay {
   private var bySchema: [UInt64: TargetTable?] = [:]
   /// The lane's table, as the trail calls it here; nil before it was created.
   var laneName: String?
-  /// Since the group began: what tables with new names were.
-  var arrivals: [String: Arrival] = [:]
+  /// Where the lane's table waits, once it has been brought up to there: nothing of it is applied behind that.
+  var halt: Place?
   /// Changes of the group that were left to others, or out.
   private var skipped = 0
 
@@ -72,7 +71,7 @@ final class SQLiteReplay {
     (database, state, options) = (target.database, target.state, target.options)
     (name, isUTF16) = (target.trail, target.isUTF16)
     reader = try TrailReader.open(folder: folder, at: checkpoint)
-    (groupStart, groupNumber) = (reader.checkpoint, number)
+    groupStart = reader.checkpoint
     if case .lane(let key) = scope, let waiting = target.tables[key]?.waiting {
       laneName = waiting.from == nil ? waiting.names.first : nil
     }
@@ -83,15 +82,14 @@ final class SQLiteReplay {
   /// Applies transactions until a commit is due or transaction `limit` was applied; nil when there is none.
   func applyGroup(through limit: UInt64 = .max, _ stop: StopSignal) throws -> Group? {
     guard number < limit else { return nil }
-    (groupStart, groupNumber) = (reader.checkpoint, number)
+    groupStart = reader.checkpoint
     guard var record = try reader.next() else { return nil }
     guard try target.begin(stop) else { throw Stopped() }
-    if case .lane(let key) = scope, let names = target.tables[key]?.waiting?.names {
-      try state.checkWaiting(names.last ?? key, at: groupStart)
+    if case .lane(let key) = scope, let waiting = target.tables[key]?.waiting {
+      try state.checkWaiting(waiting.names.last ?? key, at: groupStart, waiting.from)
     }
     let begun = Clock.monotonicMilliseconds
     var group = Group()
-    arrivals.removeAll()
     skipped = 0
     while true {
       switch record {
@@ -102,7 +100,7 @@ final class SQLiteReplay {
         try early.checkEmpty()
         if !held.isEmpty { try settleHeld() }
         let isDue =
-          number >= limit || group.rows - skipped >= options.commitRows
+          number >= limit || halt != nil || group.rows - skipped >= options.commitRows
           || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
         if !isDue, let following = try reader.next() {
           record = following

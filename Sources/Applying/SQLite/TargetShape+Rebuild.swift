@@ -44,14 +44,20 @@ extension TargetShape {
   }
 
   /// How many values of each storage class a column has. Every conversion by an affinity moves values from one class to
-  /// another in one direction. Of zeros, which may be -0.0, REAL keeps no sign: `isBefore` counts them for another class.
+  /// another in one direction. A column that is REAL keeps no sign of zero: `isBefore` counts -0.0 as a class of its own.
   private func storage(_ table: String, _ column: String, isBefore: Bool) throws -> [[Value]] {
-    let name = column.quotedName
-    return try database.query(
-      """
-      SELECT typeof(\(name)), \(isBefore ? "typeof(\(name)) = 'real' AND \(name) = 0" : "0"), count(*)
-      FROM \(table.quotedName) GROUP BY 1, 2 ORDER BY 1, 2
-      """)
+    let (table, name) = (table.quotedName, column.quotedName)
+    var counts = try database.query("SELECT typeof(\(name)), count(*) FROM \(table) GROUP BY 1 ORDER BY 1")
+    if isBefore {
+      // SQLite prints it as 0.0 and takes it for equal: only the bits tell.
+      let zeros = try database.prepare("SELECT \(name) FROM \(table) WHERE typeof(\(name)) = 'real' AND \(name) = 0")
+      var count: Int64 = 0
+      while try zeros.step() {
+        if case .real(let zero) = zeros.value(0), zero.sign == .minus { count += 1 }
+      }
+      if count > 0 { counts.append([.text("-0.0"), .integer(count)]) }
+    }
+    return counts
   }
 
   // MARK: Indexes

@@ -92,6 +92,9 @@ struct TargetShape {
       guard isRenamed, change.isMovingAside || (try? check(after, change)) != nil else {
         throw refusal(change).error(notMade(change), table: was)
       }
+      if !change.isMovingAside, let names = try table(now)?.schema.columns.map(\.name) {
+        try checkFilled(Set(names.map { $0.lowercased() }), change)
+      }
     case .ignore:
       guard try exists(was) || exists(now) else { return }
       guard try exists(now), try was.lowercased() == now.lowercased() || !exists(was) else {
@@ -122,7 +125,9 @@ struct TargetShape {
     }
     if change.isMovingAside { return }
     try checkDefaults(difference, change)
+    let there = Set(try table(now)?.schema.columns.map { $0.name.lowercased() } ?? [])
     try alter(difference, change)
+    try checkFilled(there, change)
     if !change.isCreated { try check(after, change) }
   }
 
@@ -142,6 +147,23 @@ struct TargetShape {
       refusal.statements.append("UPDATE \(after.target.name.quotedName) SET \(column.name.quotedName) = …")
       throw refusal.error(
         "rows that are there have the default \(text) in column \(column.name), which SQLite has no word for",
+        table: change.name)
+    }
+  }
+
+  /// Rows that are there have the default of a new column at the source. Where a person has added it (`there`: names in
+  /// lower case), it may be NULL in them.
+  private func checkFilled(_ there: Set<String>, _ change: Change) throws {
+    guard !change.isRefreshed, let before = change.before, let after = change.after else { return }
+    for case .addColumn(let index) in TableDifference(before.target, after.target, origins: change.origins).changes {
+      let (source, column) = (after.source.columns[index], after.target.columns[index])
+      guard there.contains(column.name.lowercased()), let text = source.defaultValue else { continue }
+      let (table, name) = (after.target.name.quotedName, column.name.quotedName)
+      guard try database.integer("SELECT 1 FROM \(table) WHERE \(name) IS NULL LIMIT 1") != nil else { continue }
+      var refusal = refusal(change)
+      refusal.statements = ["UPDATE \(table) SET \(name) = \(column.defaultValue ?? "…") WHERE \(name) IS NULL"]
+      throw refusal.error(
+        "column \(column.name) is there, but NULL in rows that have the default \(text) at the source",
         table: change.name)
     }
   }

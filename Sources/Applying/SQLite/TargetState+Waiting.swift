@@ -8,7 +8,8 @@ extension TargetState {
     /// The names that it has from its checkpoint on, as the target calls them: the first is the one under which the
     /// target has it, the last the one that the source has given it since.
     var names: [String]
-    /// Where it was created, when that is what it waits for: what was of this name before is another table.
+    /// The record with which it waits: of what stands before that in the same transaction nothing is left to do. Nil
+    /// when that holds for the checkpoint.
     var from: Position?
     /// The source has dropped it.
     var isGone = false
@@ -59,10 +60,11 @@ extension TargetState {
   }
 
   /// Throws `checkpoint-moved` unless the table waits at this place still.
-  func checkWaiting(_ name: String, at expected: Checkpoint) throws {
+  func checkWaiting(_ name: String, at expected: Checkpoint, _ from: Position?) throws {
     let columns = Waiting.columns.map(\.name).joined(separator: ", ")
     let row = try database.query("SELECT \(columns) FROM cairn_table WHERE name = ?", [.text(name)]).first
-    guard let found = row.flatMap({ Waiting(name, $0) }), found.table.checkpoint == expected
+    guard let found = row.flatMap({ Waiting(name, $0) }), found.table.checkpoint == expected,
+      found.from == from
     else { throw moved("the place where table \(name) waits in \(database.path)") }
   }
 

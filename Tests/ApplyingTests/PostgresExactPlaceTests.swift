@@ -1,0 +1,128 @@
+import Applying
+import Changes
+import PostgresKit
+import TestServers
+import Testing
+
+/// As ``ExactPlaceTests``, at a PostgreSQL target.
+@Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+struct PostgresExactPlaceTests {
+  private func started() throws -> PostgresTarget {
+    let target = try PostgresTarget()
+    try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER)", "t", [[1, 1]])
+    try target.begin("CREATE TABLE u(id INTEGER PRIMARY KEY)", "u", [[1]])
+    target.options.ddl = .stop
+    return target
+  }
+
+  private func rows(_ target: PostgresTarget) throws -> String {
+    try target.psql("SELECT string_agg(t::text, ' ' ORDER BY id) FROM t")
+  }
+
+  private func others(_ target: PostgresTarget) throws -> String {
+    try target.psql("SELECT string_agg(id::text, ' ' ORDER BY id) FROM u")
+  }
+
+  @Test(arguments: [true, false])
+  func `rows of the old shape before the change are there, in its transaction and before it`(_ isOne: Bool) throws {
+    let target = try started()
+    let trail = target.trail
+    func before() throws {
+      try trail.insert("t", [2, 2])
+      try trail.update("t", [1, 1], [nil, 9])
+      try trail.insert("u", [2])
+    }
+    if !isOne { try trail.transaction(before) }
+    try trail.transaction {
+      if isOne { try before() }
+      try trail.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, b INTEGER)")
+      try trail.insert("t", [3, 3])
+      try trail.insert("u", [3])
+    }
+    try trail.transaction { try trail.update("t", [2, 2], [nil, 4]) }
+    for _ in 0..<2 {
+      #expect(failure { try target.replay() }?.code == .schemaStopped)
+      #expect(try rows(target) == "(1,9) (2,2)")
+      #expect(try others(target) == "1 2 3")
+    }
+    try target.psql("ALTER TABLE t RENAME COLUMN a TO b")
+    try target.replay()
+    #expect(try rows(target) == "(1,9) (2,4) (3,3)")
+    #expect(try target.psql("SELECT count(*) FROM cairn.waiting") == "0")
+    try trail.transaction { try trail.insert("t", [5, 5]) }
+    try target.replay()
+    #expect(try rows(target) == "(1,9) (2,4) (3,3) (5,5)")
+  }
+
+  @Test(arguments: [true, false])
+  func `two changes wait one after the other, with the rows between them applied`(_ isOne: Bool) throws {
+    let target = try started()
+    let trail = target.trail
+    let parts: [() throws -> Void] = [
+      { try trail.insert("t", [2, 2]) },
+      {
+        try trail.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, b INTEGER)")
+        try trail.insert("t", [3, 3])
+        try trail.insert("u", [2])
+      },
+      {
+        try trail.update("t", [2, 2], [nil, 7])
+        try trail.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, c INTEGER)")
+        try trail.insert("t", [4, 4])
+        try trail.insert("u", [3])
+      },
+    ]
+    if isOne {
+      try trail.transaction { for part in parts { try part() } }
+    } else {
+      for part in parts { try trail.transaction(part) }
+    }
+    #expect(failure { try target.replay() }?.message.contains("rename column a to b") == true)
+    #expect(try rows(target) == "(1,1) (2,2)")
+    #expect(try others(target) == "1 2 3")
+    try target.psql("ALTER TABLE t RENAME COLUMN a TO b")
+    for _ in 0..<2 {
+      #expect(failure { try target.replay() }?.message.contains("rename column b to c") == true)
+      #expect(try rows(target) == "(1,1) (2,7) (3,3)")
+    }
+    try target.psql("ALTER TABLE t RENAME COLUMN b TO c")
+    try target.replay()
+    #expect(try rows(target) == "(1,1) (2,7) (3,3) (4,4)")
+    #expect(try others(target) == "1 2 3")
+  }
+
+  @Test func `a table whose target was taken away waits from the row that misses it`() throws {
+    let target = try started()
+    let trail = target.trail
+    try trail.transaction { try trail.insert("t", [2, 2]) }
+    try target.replay()
+    try target.psql("ALTER TABLE t RENAME COLUMN a TO lost")
+    try trail.transaction {
+      try trail.insert("u", [2])
+      try trail.insert("t", [3, 3])
+      try trail.insert("t", [4, 4])
+    }
+    for _ in 0..<2 { #expect(failure { try target.replay() }?.code == .schemaStopped) }
+    #expect(try others(target) == "1 2")
+    try target.psql("ALTER TABLE t RENAME COLUMN lost TO a")
+    try target.replay()
+    #expect(try rows(target) == "(1,1) (2,2) (3,3) (4,4)")
+  }
+
+  @Test func `a column that was added by hand without the default waits for the rows that are there`() throws {
+    let target = try started()
+    let trail = target.trail
+    try trail.transaction {
+      try trail.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER, b TEXT DEFAULT 'x')")
+      try trail.insert("t", [2, 2, .null])
+    }
+    #expect(failure { try target.replay() }?.code == .schemaStopped)
+    try target.psql("ALTER TABLE t ADD b text")
+    let error = try #require(failure { try target.replay() })
+    #expect(error.message.contains("column b is there, but NULL"), "\(error.message)")
+    #expect(error.hint.contains("\n  UPDATE \"public\".\"t\" SET \"b\" = 'x'"), "\(error.hint)")
+    try target.psql("UPDATE t SET b = 'x' WHERE b IS NULL")
+    try target.replay()
+    #expect(try rows(target) == "(1,1,x) (2,2,)")
+  }
+}
