@@ -94,6 +94,10 @@ package final class Comparison {
       summary.mended += result.mended
       watch.update { $0.tablesDone += 1 }
     }
+    if repair != nil, summary.differences > summary.mended, let flight, !flight.follower.isRunning {
+      try tell(
+        .notice("the source was asked for the rows that differ: they come when 'cairn replicate' runs the next time"))
+    }
     summary.isStopped = watch.stop.isSet
     summary.tablesLeft += plan.tables.count - summary.tables
     if summary.inFlight > 0, !summary.isStopped, let flight {

@@ -25,10 +25,11 @@ struct CompareCommand: Command {
   ]
   static let details = """
     Between databases that 'cairn replicate' keeps equal it tells differences from rows on their way, by the trail in the
-    state folder; it may run meanwhile, and both may be written to. Values are equal by the contract of their column ('cairn check'). Nothing is written to either database, but the request of
-    --repair to the source. Exits 0
-    when they are equal (or all was mended), 1 when there are differences, 75 when rows were still on their way and
-    nothing else differs.
+    state folder; replication may run meanwhile, and both ends may be written to. Values are equal by the contract of
+    their column ('cairn check'). Nothing is written to either database but the request of --repair, to the source.
+
+    Exits 0 when they are equal (or all was mended), 1 when there are differences, 75 when rows were still on their way
+    and nothing else differs.
 
     example: cairn compare --from sqlite:shop.db --to sqlite:copy.db
     example: cairn compare --from sqlite:shop.db --to sqlite:copy.db --repair
