@@ -32,6 +32,7 @@ final class Repair {
     var source = RowHasher(table, .source, seed: ends.seed)
     var target = RowHasher(table, .target, seed: ends.seed)
     var keys: [[Value]] = []
+    var needsCopy = false
     for difference in differences {
       let here = difference.source
       guard let row = here ?? difference.target else { continue }
@@ -47,9 +48,12 @@ final class Repair {
           hash: hash, sourceKey: here == nil ? nil : key,
           targetKey: difference.target.map { row in table.key.map { row[$0] } }
         ))
-      keys += here == nil ? table.sourceKeys(key) : [key]
+      let own = here == nil ? table.sourceKeys(key) : [key]
+      // No value of the source's type: nobody can ask for such a row, but a copy leaves it out.
+      if own.isEmpty { needsCopy = true }
+      keys += own
     }
-    if !askedWhole.isEmpty || asked.count > Self.rowsMax {
+    if needsCopy || !askedWhole.isEmpty || asked.count > Self.rowsMax {
       guard !copies else { return }
       copies = true
       return try askForCopy(table)
