@@ -42,6 +42,8 @@ package final class SQLiteCapture {
 
   private var ignored: IgnoredObjects
   private var doubtful: Set<Int64> = []
+  /// By the layout that takes over: the shape before it, without the indexes that it has not.
+  private var relaxed: [Int64: (schema: TableSchema, id: UInt64)] = [:]
   /// Found at the start: the journal dropped rows that had not been marked as taken.
   private var hasLostRows = false
   private var statements: Statements
@@ -426,15 +428,19 @@ package final class SQLiteCapture {
         before.schema.name.lowercased() != layout.schema.name.lowercased(),
         taken.contains(before.schema.name.lowercased())
       else { continue }
-      var schema = before.schema
+      var schema = relaxed[layout.id]?.schema ?? before.schema
       schema.name = "cairn_moving_\(layout.id)"
       let id = try trail.schemaID(schema, token: layout.token | 1 << 62)
-      try append(DDL(action: .rename, before: try schemaID(before), after: id))
+      try append(DDL(action: .rename, before: try relaxed[layout.id]?.id ?? schemaID(before), after: id))
       aside[layout.id] = id
     }
     for layout in fresh {
       guard let action = layout.action else { continue }
-      let before = try aside[layout.id] ?? layout.previous.flatMap { layouts[$0] }.map { try schemaID($0) } ?? 0
+      let before =
+        try aside[layout.id] ?? relaxed[layout.id]?.id ?? layout.previous.flatMap { layouts[$0] }.map {
+          try schemaID($0)
+        }
+        ?? 0
       let isRefreshed = layout.refresh != nil && !layout.isPartial
       let origins = layout.previous.flatMap { layouts[$0] }.flatMap { layout.origins(from: $0.schema) }
       try append(
@@ -447,14 +453,20 @@ package final class SQLiteCapture {
   /// An index that the program dropped no longer held for rows that stand before the marker of that change. So the
   /// target has to drop it before them; what else changed follows at the marker.
   private func announceDroppedIndexes(behind from: Int64) throws {
+    relaxed = [:]
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.since > from {
       guard let before = layout.previous.flatMap({ layouts[$0] }) else { continue }
-      var relaxed = before.schema
-      relaxed.objects.removeAll { !layout.schema.objects.contains($0) }
-      guard relaxed != before.schema else { continue }
-      let id = try trail.schemaID(relaxed, token: layout.token | 1 << 61)
+      var schema = before.schema
+      schema.objects.removeAll { !layout.schema.objects.contains($0) }
+      guard schema != before.schema else { continue }
+      let origins = TableDifference(before.schema, layout.schema, origins: layout.origins(from: before.schema)).origins
+      let kept = Set(layout.schema.uniques.map { $0.map { origins[$0] } })
+      schema.uniques.removeAll { !kept.contains($0) }
+      let id = try trail.schemaID(schema, token: layout.token | 1 << 61)
       try append(
-        DDL(action: .reshape, before: try schemaID(before), after: id, origins: Array(relaxed.columns.indices)))
+        DDL(action: .reshape, before: try schemaID(before), after: id, origins: Array(schema.columns.indices)))
+      // Where the shape before is still to be told, the change from it is too.
+      if before.since <= from { relaxed[layout.id] = (schema, id) }
     }
   }
 

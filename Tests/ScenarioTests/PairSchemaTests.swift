@@ -1,0 +1,23 @@
+import Foundation
+import TestServers
+import Testing
+
+extension Scenarios {
+  /// Schema changes under live writers, judged by programs that know nothing of Cairn.
+  @Suite struct PairSchemaTests {
+    @Test(arguments: ["sqlite-sqlite", "sqlite-pg", "pg-sqlite", "pg-pg"])
+    func `schema and rows are equal after changes in the middle of which cairn is killed`(pair: String) throws {
+      if pair != "sqlite-sqlite", postgresProblem != nil { return }
+      let bench = try Bench()
+      defer { bench.killAll() }
+      let outcome = try bench.run(
+        Bench.python,
+        [
+          Bench.tool("schema_soak.py"), "--cairn", Bench.cairn, "--pair", pair, "--kill", "--fast", "--count",
+          isSoak ? "200" : "10", "--seed", "\(drawSeed(pair))",
+        ],
+        seconds: isSoak ? 3600 : 400)
+      #expect(outcome.status == 0, "\((outcome.output + outcome.errors).suffix(3000))")
+    }
+  }
+}
