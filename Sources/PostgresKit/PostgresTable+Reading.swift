@@ -39,6 +39,10 @@ extension PostgresTable {
       schema.uniques.append(index.columns.compactMap(place))
     }
     chooseKey(identity: text(5), indexes)
+    // A primary key by which rows are not told apart is a unique key like others.
+    if let primary = indexes.first(where: \.isPrimary)?.columns.compactMap(place), Set(primary) != Set(schema.key) {
+      schema.uniques.append(primary)
+    }
     schema.foreignKeys = document[.foreignKey].compactMap(foreignKey)
     schema.objects = document[.object].map { .init(name: $0[0] ?? "", text: $0[1] ?? "") }
     if isPartitioned { readPartitions(document[.partition]) }

@@ -66,7 +66,8 @@ extension Scenarios {
       try change(pairs)
       #expect(pairs.waitForTarget("SELECT count(*) FROM later", "1"), "\(pairs.said("cairn"))")
       #expect(pairs.waitForTarget("SELECT sum(b) FROM ours", "4"), "\(pairs.said("cairn"))")
-      #expect(try pairs.sql(pairs.to, "SELECT count(*) FROM mine") == "2")
+      // Rows that came before the change at the source may be there already; the change is not.
+      #expect(try columns(pairs, "mine") == "2")
       try alter(pairs, "mine")
       #expect(pairs.waitForTarget("SELECT sum(b) FROM mine", "4"), "\(pairs.said("cairn"))")
       #expect(pairs.bench.stop(cairn) == 0, "\(pairs.said("cairn"))")
