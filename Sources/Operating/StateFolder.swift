@@ -114,14 +114,7 @@ package final class StateFolder {
   private func keep(_ text: String, in file: String) throws {
     if try Self.kept(file, path) == text { return }
     do {
-      let name = "\(path)/\(file)"
-      let file = try File(name + ".new", .openOrCreate)
-      try file.truncate(to: 0)
-      try Array(text.utf8).withUnsafeBytes { try file.write($0, at: 0) }
-      try file.sync()
-      try file.close()
-      try Folder.rename(name + ".new", to: name)
-      try Folder.sync(path)
+      try Array(text.utf8).withUnsafeBytes { try File.replace("\(path)/\(file)", with: $0) }
     } catch let error as FileError { throw Self.envelope(error, path) }
   }
 

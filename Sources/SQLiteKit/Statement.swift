@@ -98,8 +98,6 @@ package final class Statement {
 
   package func text(_ column: Int) -> String { String(decoding: textBytes(Int32(column)), as: UTF8.self) }
 
-  package func columnName(_ column: Int) -> String { String(cString: sqlite3_column_name(handle, Int32(column))) }
-
   /// A copy of the value in the current row, in its storage class.
   package func value(_ column: Int) -> Value {
     let i = Int32(column)

@@ -104,6 +104,18 @@ package final class File {
     }
   }
 
+  /// Writes a file anew, by way of another of the name with `.new` behind it: whole and durable, or as it was.
+  package static func replace(_ path: String, with bytes: UnsafeRawBufferPointer) throws(FileError) {
+    let fresh = path + ".new"
+    let file = try File(fresh, .openOrCreate)
+    try file.truncate(to: 0)
+    try file.write(bytes, at: 0)
+    try file.sync()
+    try file.close()
+    try Folder.rename(fresh, to: path)
+    try Folder.sync(Folder.parent(of: path))
+  }
+
   /// flock(2), exclusive, without waiting: false when another open file has the lock. Given back when this is closed.
   package func tryLock() throws(FileError) -> Bool {
     while flock(descriptor, LOCK_EX | LOCK_NB) < 0 {

@@ -17,7 +17,6 @@ final class CompareReport {
   private var sql = CompareSQL()
   private var report: Int32 { dialect == nil ? 1 : 2 }
   private var told: [String: Int] = [:]
-  private var isBarShown = false
   private let begun = Clock.monotonicMilliseconds
 
   init(_ watch: CompareWatch, isJSON: Bool, listed: Int, sql dialect: Engine?) {

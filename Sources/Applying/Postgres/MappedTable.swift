@@ -127,8 +127,6 @@ final class MappedTable {
     return statement
   }
 
-  func forgetStatements() { statements.removeAll() }
-
   /// Puts a statement together, numbering its parameters.
   private struct Builder {
     let table: MappedTable

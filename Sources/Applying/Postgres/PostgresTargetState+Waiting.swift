@@ -32,11 +32,6 @@ extension PostgresTargetState {
   /// A database that an older version left has no such table.
   func hasWaiting() throws -> Bool { try connection.first("SELECT to_regclass('cairn.waiting') IS NOT NULL") == "t" }
 
-  /// The tables that wait in a trail, by name.
-  package func waitingTables(of trail: TrailName) throws -> [WaitingTable] {
-    try hasWaiting() ? waiting(of: trail).map(\.table) : []
-  }
-
   func waiting(of trail: TrailName) throws -> [Waiting] {
     let rows = try connection.query(
       """

@@ -101,14 +101,7 @@ final class RegistryFile {
     writer.append(registry)
     writer.append(stored)
     writer.appendFixed(CRC32C.of(Array(writer.bytes)))
-    let fresh = path + ".new"
-    let file = try File(fresh, .openOrCreate)
-    try file.truncate(to: 0)
-    try file.write(writer.bytes, at: 0)
-    try file.sync()
-    try file.close()
-    try Folder.rename(fresh, to: path)
-    try Folder.sync(Folder.parent(of: path))
+    try File.replace(path, with: writer.bytes)
     stored = registry
   }
 }
