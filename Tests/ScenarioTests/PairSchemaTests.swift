@@ -10,11 +10,13 @@ extension Scenarios {
       if pair != "sqlite-sqlite", postgresProblem != nil { return }
       let bench = try Bench()
       defer { bench.killAll() }
+      // The reduced run makes the same changes every time, so that it says the same of the same program.
+      let seed = isSoak ? drawSeed(pair) : 77
       let outcome = try bench.run(
         Bench.python,
         [
           Bench.tool("schema_soak.py"), "--cairn", Bench.cairn, "--pair", pair, "--kill", "--fast", "--count",
-          isSoak ? "200" : "10", "--seed", "\(drawSeed(pair))",
+          isSoak ? "200" : "10", "--seed", "\(seed)",
         ],
         seconds: isSoak ? 3600 : 400)
       #expect(outcome.status == 0, "\((outcome.output + outcome.errors).suffix(3000))")

@@ -66,7 +66,7 @@ struct SchemaTriggers {
   static func absence(_ place: String, _ why: String) -> String {
     """
     \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as its \
-    event triggers are not there (\(why)); a superuser may make them
+    event triggers are not there (\(why)); 'cairn replicate', run once as a superuser, makes them
     """
   }
 
