@@ -6,34 +6,34 @@
 ///
 /// Integers are little endian; `varint` and `zigzag` are as in `docs/trail-format.md`. Memory is kept when the buffer
 /// is emptied, so a buffer that is used again costs no allocation per row.
-package struct ByteWriter: ~Copyable {
+public struct ByteWriter: ~Copyable {
   @usableFromInline var base: UnsafeMutableRawPointer
   @usableFromInline var capacity: Int
-  package private(set) var count: Int {
+  public private(set) var count: Int {
     @inlinable get { _count }
     set { _count = newValue }
   }
   @usableFromInline var _count = 0
 
-  package init(capacity: Int = 4096) {
+  public init(capacity: Int = 4096) {
     base = .allocate(byteCount: capacity, alignment: 16)
     self.capacity = capacity
   }
 
   deinit { base.deallocate() }
 
-  @inlinable package var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: base, count: _count) }
+  @inlinable public var bytes: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: base, count: _count) }
 
-  @inlinable package mutating func removeAll() { _count = 0 }
+  @inlinable public mutating func removeAll() { _count = 0 }
 
   /// Cuts the buffer back to its first `count` bytes.
-  @inlinable package mutating func truncate(to count: Int) {
+  @inlinable public mutating func truncate(to count: Int) {
     precondition(count <= _count)
     _count = count
   }
 
   /// Gives memory above `bytes` back after an unusually large record.
-  package mutating func shrink(above bytes: Int) {
+  public mutating func shrink(above bytes: Int) {
     guard capacity > bytes, _count == 0 else { return }
     base.deallocate()
     base = .allocate(byteCount: bytes, alignment: 16)
@@ -50,32 +50,32 @@ package struct ByteWriter: ~Copyable {
   }
 
   /// Makes room, so that what is appended next does not move what is there.
-  @inlinable package mutating func reserve(_ more: Int) {
+  @inlinable public mutating func reserve(_ more: Int) {
     if _count + more > capacity { grow(to: _count + more) }
   }
 
-  @inlinable package mutating func append(_ byte: UInt8) {
+  @inlinable public mutating func append(_ byte: UInt8) {
     reserve(1)
     base.storeBytes(of: byte, toByteOffset: _count, as: UInt8.self)
     _count += 1
   }
 
-  @inlinable package mutating func append(_ bytes: UnsafeRawBufferPointer) {
+  @inlinable public mutating func append(_ bytes: UnsafeRawBufferPointer) {
     guard let start = bytes.baseAddress else { return }
     reserve(bytes.count)
     (base + _count).copyMemory(from: start, byteCount: bytes.count)
     _count += bytes.count
   }
 
-  package mutating func append(_ bytes: [UInt8]) { bytes.withUnsafeBytes { append($0) } }
+  @inlinable public mutating func append(_ bytes: [UInt8]) { bytes.withUnsafeBytes { append($0) } }
 
-  @inlinable package mutating func appendFixed<T: FixedWidthInteger>(_ value: T) {
+  @inlinable public mutating func appendFixed<T: FixedWidthInteger>(_ value: T) {
     reserve(MemoryLayout<T>.size)
     base.storeBytes(of: value.littleEndian, toByteOffset: _count, as: T.self)
     _count += MemoryLayout<T>.size
   }
 
-  @inlinable package mutating func appendVarint(_ value: UInt64) {
+  @inlinable public mutating func appendVarint(_ value: UInt64) {
     reserve(10)
     var rest = value
     while rest >= 0x80 {
@@ -87,68 +87,68 @@ package struct ByteWriter: ~Copyable {
     _count += 1
   }
 
-  @inlinable package mutating func appendZigzag(_ value: Int64) {
+  @inlinable public mutating func appendZigzag(_ value: Int64) {
     appendVarint(UInt64(bitPattern: (value << 1) ^ (value >> 63)))
   }
 
   /// A varint length and the bytes.
-  @inlinable package mutating func appendCounted(_ bytes: UnsafeRawBufferPointer) {
+  @inlinable public mutating func appendCounted(_ bytes: UnsafeRawBufferPointer) {
     appendVarint(UInt64(bytes.count))
     append(bytes)
   }
 
-  package mutating func appendCounted(_ bytes: [UInt8]) { bytes.withUnsafeBytes { appendCounted($0) } }
+  @inlinable public mutating func appendCounted(_ bytes: [UInt8]) { bytes.withUnsafeBytes { appendCounted($0) } }
 
-  package mutating func appendString(_ text: String) {
+  public mutating func appendString(_ text: String) {
     var text = text
     text.withUTF8 { appendCounted(UnsafeRawBufferPointer($0)) }
   }
 }
 
 /// What was wrong with bytes that should have been a record.
-package struct DecodingError: Error, CustomStringConvertible {
+public struct DecodingError: Error, CustomStringConvertible {
   /// Offset in the bytes that were being decoded.
-  package let offset: Int
-  package let problem: String
-  package init(offset: Int, problem: String) {
+  public let offset: Int
+  public let problem: String
+  public init(offset: Int, problem: String) {
     self.offset = offset
     self.problem = problem
   }
-  package var description: String { "\(problem) at byte \(offset)" }
+  public var description: String { "\(problem) at byte \(offset)" }
 }
 
 /// Reads what ``ByteWriter`` wrote; every length is checked. Valid only as long as the bytes are.
-package struct ByteReader {
+public struct ByteReader {
   @usableFromInline let bytes: UnsafeRawBufferPointer
-  package private(set) var offset: Int {
+  public private(set) var offset: Int {
     @inlinable get { _offset }
     set { _offset = newValue }
   }
   @usableFromInline var _offset = 0
 
-  @inlinable package init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
+  @inlinable public init(_ bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
 
-  @inlinable package var isAtEnd: Bool { _offset >= bytes.count }
-  @inlinable package var remaining: Int { bytes.count - _offset }
+  @inlinable public var isAtEnd: Bool { _offset >= bytes.count }
+  @inlinable public var remaining: Int { bytes.count - _offset }
 
   @usableFromInline func short(_ needed: Int) -> DecodingError {
     DecodingError(offset: _offset, problem: "needed \(needed) bytes, found \(bytes.count - _offset)")
   }
 
-  @inlinable package mutating func readByte() throws -> UInt8 {
+  @inlinable public mutating func readByte() throws -> UInt8 {
     guard _offset < bytes.count else { throw short(1) }
     defer { _offset += 1 }
     return bytes[_offset]
   }
 
-  @inlinable package mutating func readFixed<T: FixedWidthInteger>(_ type: T.Type = T.self) throws -> T {
+  @inlinable public mutating func readFixed<T: FixedWidthInteger>(_ type: T.Type = T.self) throws -> T {
     let size = MemoryLayout<T>.size
     guard bytes.count - _offset >= size else { throw short(size) }
     defer { _offset += size }
     return T(littleEndian: bytes.loadUnaligned(fromByteOffset: _offset, as: T.self))
   }
 
-  @inlinable package mutating func readVarint() throws -> UInt64 {
+  @inlinable public mutating func readVarint() throws -> UInt64 {
     var value: UInt64 = 0
     var shift: UInt64 = 0
     while true {
@@ -163,13 +163,13 @@ package struct ByteReader {
     }
   }
 
-  @inlinable package mutating func readZigzag() throws -> Int64 {
+  @inlinable public mutating func readZigzag() throws -> Int64 {
     let raw = try readVarint()
     return Int64(bitPattern: (raw >> 1) ^ (0 &- (raw & 1)))
   }
 
   /// A varint that counts things in memory: refused when there cannot be so many in what is left.
-  @inlinable package mutating func readCount() throws -> Int {
+  @inlinable public mutating func readCount() throws -> Int {
     let at = _offset
     let value = try readVarint()
     guard value <= UInt64(remaining) else {
@@ -178,15 +178,15 @@ package struct ByteReader {
     return Int(value)
   }
 
-  @inlinable package mutating func read(_ count: Int) throws -> UnsafeRawBufferPointer {
+  @inlinable public mutating func read(_ count: Int) throws -> UnsafeRawBufferPointer {
     guard count >= 0, bytes.count - _offset >= count else { throw short(count) }
     defer { _offset += count }
     return UnsafeRawBufferPointer(rebasing: bytes[_offset..<_offset + count])
   }
 
-  @inlinable package mutating func readCounted() throws -> UnsafeRawBufferPointer { try read(readCount()) }
+  @inlinable public mutating func readCounted() throws -> UnsafeRawBufferPointer { try read(readCount()) }
 
-  package mutating func readString() throws -> String { String(decoding: try readCounted(), as: UTF8.self) }
+  public mutating func readString() throws -> String { String(decoding: try readCounted(), as: UTF8.self) }
 }
 
 extension UInt64 {

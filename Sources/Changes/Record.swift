@@ -57,41 +57,41 @@ package struct TransactionHeader: Equatable, Sendable {
   }
 }
 
-package enum Operation: UInt8, Sendable {
+public enum Operation: UInt8, Sendable {
   case insert = 1
   case update = 2
   case delete = 3
   case truncate = 4
 }
 
-package struct ChangeFlags: OptionSet, Sendable {
-  package let rawValue: UInt8
-  package init(rawValue: UInt8) { self.rawValue = rawValue }
-  package static let before = ChangeFlags(rawValue: 1)
-  package static let after = ChangeFlags(rawValue: 2)
+public struct ChangeFlags: OptionSet, Sendable {
+  public let rawValue: UInt8
+  @inlinable public init(rawValue: UInt8) { self.rawValue = rawValue }
+  @inlinable public static var before: ChangeFlags { ChangeFlags(rawValue: 1) }
+  @inlinable public static var after: ChangeFlags { ChangeFlags(rawValue: 2) }
   /// A delete that the engine made for a REPLACE: the row may be gone already.
-  package static let implied = ChangeFlags(rawValue: 4)
-  package static let replacedVersion = ChangeFlags(rawValue: 8)
+  @inlinable public static var implied: ChangeFlags { ChangeFlags(rawValue: 4) }
+  @inlinable public static var replacedVersion: ChangeFlags { ChangeFlags(rawValue: 8) }
 }
 
 /// (origin, clock) of the transaction that last wrote a row.
-package struct Version: Equatable, Sendable {
-  package var origin: String
-  package var clock: UInt64
-  package init(origin: String, clock: UInt64) {
+public struct Version: Equatable, Sendable {
+  public var origin: String
+  public var clock: UInt64
+  public init(origin: String, clock: UInt64) {
     self.origin = origin
     self.clock = clock
   }
 }
 
 /// One row change, read in place.
-package struct ChangeView {
-  package var operation: Operation
-  package var flags: ChangeFlags
-  package var schemaID: UInt64
-  package var replaced: Version?
-  package var before: ImageView?
-  package var after: ImageView?
+public struct ChangeView {
+  public var operation: Operation
+  public var flags: ChangeFlags
+  public var schemaID: UInt64
+  public var replaced: Version?
+  public var before: ImageView?
+  public var after: ImageView?
 }
 
 package struct Refresh: Equatable, Sendable {

@@ -13,7 +13,7 @@ package enum Value: Hashable, Sendable {
 }
 
 /// One column of an image, read in place: pointers are valid only as long as the record's bytes.
-package enum ColumnView {
+@frozen public enum ColumnView {
   case unchanged
   case null
   case integer(Int64)
@@ -35,7 +35,7 @@ package enum ColumnView {
     }
   }
 
-  @inlinable package var isUnchanged: Bool { if case .unchanged = self { true } else { false } }
+  @inlinable public var isUnchanged: Bool { if case .unchanged = self { true } else { false } }
 }
 
 /// Tags of values in images (`docs/trail-format.md`, change).
@@ -50,26 +50,26 @@ package enum ValueTag {
 }
 
 extension ByteWriter {
-  @inlinable package mutating func appendUnchanged() { append(0) }
-  @inlinable package mutating func appendNull() { append(1) }
-  @inlinable package mutating func appendInteger(_ value: Int64) {
+  @inlinable public mutating func appendUnchanged() { append(0) }
+  @inlinable public mutating func appendNull() { append(1) }
+  @inlinable public mutating func appendInteger(_ value: Int64) {
     append(2)
     appendZigzag(value)
   }
-  @inlinable package mutating func appendReal(_ value: Double) {
+  @inlinable public mutating func appendReal(_ value: Double) {
     append(3)
     appendFixed(value.bitPattern)
   }
-  @inlinable package mutating func appendText(_ bytes: UnsafeRawBufferPointer) {
+  @inlinable public mutating func appendText(_ bytes: UnsafeRawBufferPointer) {
     append(4)
     appendCounted(bytes)
   }
-  @inlinable package mutating func appendBlob(_ bytes: UnsafeRawBufferPointer) {
+  @inlinable public mutating func appendBlob(_ bytes: UnsafeRawBufferPointer) {
     append(5)
     appendCounted(bytes)
   }
 
-  @inlinable package mutating func appendExact(_ bytes: UnsafeRawBufferPointer) {
+  @inlinable public mutating func appendExact(_ bytes: UnsafeRawBufferPointer) {
     append(6)
     appendCounted(bytes)
   }
@@ -95,7 +95,7 @@ extension ByteWriter {
 }
 
 extension ByteReader {
-  @inlinable package mutating func readColumn() throws -> ColumnView {
+  @inlinable public mutating func readColumn() throws -> ColumnView {
     let at = _offset
     switch try readByte() {
     case 0: return .unchanged
@@ -109,13 +109,13 @@ extension ByteReader {
     }
   }
 
-  @inlinable package mutating func readImage() throws -> ImageView { ImageView(bytes: try readCounted()) }
+  @inlinable public mutating func readImage() throws -> ImageView { ImageView(bytes: try readCounted()) }
 }
 
 /// The encoded values of one row, in the order of its schema's columns. Valid only as long as the record's bytes.
-package struct ImageView {
-  package let bytes: UnsafeRawBufferPointer
-  @inlinable package init(bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
+@frozen public struct ImageView {
+  public let bytes: UnsafeRawBufferPointer
+  @inlinable public init(bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
 
   /// All values, copied; nil stands for unchanged.
   package func values() throws -> [Value?] {
