@@ -55,7 +55,11 @@ let package = Package(
       ],
       swiftSettings: strict),
     .executableTarget(
-      name: "cairn-bench", dependencies: ["Changes", "SystemKit", "SQLiteKit", "Trails", "Capturing"],
+      name: "cairn-bench",
+      dependencies: [
+        "TestServers", "Changes", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing",
+        "Operating",
+      ],
       swiftSettings: strict),
 
     .target(name: "TestServers", path: "Tests/TestServers", swiftSettings: strict),

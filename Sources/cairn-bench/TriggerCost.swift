@@ -12,25 +12,14 @@ struct TriggerCost {
   let rows: Int
   let rounds: Int
 
-  func run() throws -> String {
-    var (plain, captured): ([Double], [Double]) = ([], [])
+  func run() throws -> Report {
+    var report = Report(.triggers, "sqlite")
+    report.changes = rows
     for round in 0..<rounds {
-      plain.append(try insert(into: "plain\(round).db", isCaptured: false))
-      captured.append(try insert(into: "captured\(round).db", isCaptured: true))
+      report.add(ceiling: "uncaptured", try insert(into: "plain\(round).db", isCaptured: false))
+      report.add(.cairn, try insert(into: "captured\(round).db", isCaptured: true))
     }
-    let ratios = zip(captured, plain).map { $0 / $1 }.sorted()
-    func show(_ numbers: [Double]) -> String {
-      let sorted = numbers.sorted()
-      return
-        "{\"median\":\(Int(sorted[sorted.count / 2])),\"min\":\(Int(sorted[0])),\"max\":\(Int(sorted[sorted.count - 1]))}"
-    }
-    let median = Double(Int(ratios[ratios.count / 2] * 1000)) / 1000
-    return """
-      {"workload":"W7","pair":"sqlite","rows":\(rows),"plain_rows_per_second":\(show(plain)),\
-      "captured_rows_per_second":\(show(captured)),"ratio":\(median),\
-      "ratio_min":\(Double(Int(ratios[0] * 1000)) / 1000),"ratio_max":\(Double(Int(ratios[ratios.count - 1] * 1000)) / 1000),\
-      "sqlite":"\(Database.libraryVersion)"}
-      """
+    return report
   }
 
   /// Rows per second.
@@ -62,18 +51,5 @@ struct TriggerCost {
     let seconds = Double(Clock.system.microseconds() - begun) / 1e6
     for suffix in ["", "-wal", "-shm"] { unlink(path + suffix) }
     return Double(rows) / seconds
-  }
-}
-
-@main
-enum Bench {
-  /// `cairn-bench [ROWS [ROUNDS]]`: a JSON line per workload.
-  static func main() throws {
-    let words = CommandLine.arguments.dropFirst().compactMap { Int($0) }
-    var template = Array("/tmp/cairn-bench.XXXXXX".utf8CString)
-    guard mkdtemp(&template) != nil else { exit(73) }
-    let folder = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
-    print(try TriggerCost(folder: folder, rows: words.first ?? 500_000, rounds: words.dropFirst().first ?? 5).run())
-    _ = try? Folder.remove(folder)
   }
 }

@@ -7,6 +7,8 @@ package final class Child {
   package let processIdentifier: pid_t
   /// The wait status, once it has ended.
   private var ended: Int32?
+  /// What it and its own children used, once it has ended.
+  package private(set) var usage = rusage()
 
   /// Starts `program` in `folder`; its input comes from a file, output and errors go to files.
   package init(
@@ -64,7 +66,7 @@ package final class Child {
   package var isRunning: Bool {
     guard ended == nil else { return false }
     var status: Int32 = 0
-    guard waitpid(processIdentifier, &status, WNOHANG) != 0 else { return true }
+    guard wait4(processIdentifier, &status, WNOHANG, &usage) != 0 else { return true }
     ended = status
     return false
   }
@@ -74,7 +76,7 @@ package final class Child {
   package func waitUntilExit() {
     guard ended == nil else { return }
     var status: Int32 = 0
-    while waitpid(processIdentifier, &status, 0) < 0, errno == EINTR {}
+    while wait4(processIdentifier, &status, 0, &usage) < 0, errno == EINTR {}
     ended = status
   }
 

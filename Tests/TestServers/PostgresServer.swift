@@ -196,4 +196,7 @@ package final class PostgresServer: Sendable {
   @discardableResult package func run(_ program: String, _ arguments: [String]) throws -> String {
     try tools.run(program, arguments, in: folder)
   }
+
+  /// Where one of PostgreSQL's programs is.
+  package func path(of program: String) -> String { "\(tools.programs)/\(program)" }
 }

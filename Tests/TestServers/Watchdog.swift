@@ -1,10 +1,10 @@
 import Foundation
 import Synchronization
 
-/// A process that outlives the tests: when they end, in whatever way, it stops the server and removes the folder.
+/// A process that outlives the tests: when they end, in whatever way, it stops what it is told to and removes the folder.
 ///
 /// It waits for the end of a named pipe that only the tests' process holds open for writing.
-final class Watchdog: Sendable {
+package final class Watchdog: Sendable {
   private struct State {
     var pipe: Int32
     var process: Child?
@@ -17,7 +17,8 @@ final class Watchdog: Sendable {
     atexit { for watchdog in Watchdog.all.withLock({ $0 }) { watchdog.end() } }
   }()
 
-  init(of folder: String, stop: [String]) throws {
+  /// `stop` is the command that is run before the folder is removed.
+  package init(of folder: String, stop: [String]) throws {
     let name = folder + "/alive"
     guard mkfifo(name, 0o600) == 0 else { throw TestFailure("cannot make \(name): error \(errno)") }
     let pipe = open(name, O_RDWR | O_CLOEXEC)
@@ -33,7 +34,7 @@ final class Watchdog: Sendable {
   }
 
   /// Has it do its work now, and waits.
-  func end() {
+  package func end() {
     state.withLock { state in
       if state.pipe >= 0 { close(state.pipe) }
       state.pipe = -1

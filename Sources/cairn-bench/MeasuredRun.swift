@@ -1,0 +1,69 @@
+import Glibc
+import SystemKit
+import TestServers
+
+/// One run of a program: how long it took, and what it used.
+struct MeasuredRun {
+  var seconds = 0.0
+  /// In user mode and in the kernel.
+  var cpuSeconds = 0.0
+  /// The largest anonymous resident memory that was seen, looked at every 20 ms.
+  var peakMebibytes = 0.0
+
+  /// Longer than anything takes that is not stuck.
+  private static let limitSeconds = 1800.0
+
+  init() {}
+
+  /// Runs a program to its end. `watch` is called every 20 ms. Errors: it does not exit with 0.
+  init(
+    _ program: String, _ arguments: [String], in folder: String, output: String? = nil, watch: () throws -> Void = {}
+  ) throws {
+    let errors = folder + "/run.err"
+    let begun = Stopwatch()
+    let child = try Self.start(program, arguments, in: folder, output: output)
+    var isAtWork = true
+    var looked = -1.0
+    while isAtWork {
+      if begun.seconds - looked >= 0.02 {
+        looked = begun.seconds
+        peakMebibytes = max(peakMebibytes, Self.anonymousMebibytes(child.processIdentifier))
+        try watch()
+      }
+      usleep(1000)
+      isAtWork = child.isRunning
+      guard begun.seconds < Self.limitSeconds else { throw TestFailure("\(program) does not come to an end") }
+    }
+    seconds = begun.seconds
+    cpuSeconds = Self.seconds(child.usage.ru_utime) + Self.seconds(child.usage.ru_stime)
+    guard child.terminationStatus == 0 else {
+      let words = ([program] + arguments).joined(separator: " ")
+      throw TestFailure("\(words) ended with \(child.terminationStatus): \(Self.text(errors).suffix(2000))")
+    }
+  }
+
+  /// Starts a program with little of an environment; what it says goes to files in the folder.
+  static func start(_ program: String, _ arguments: [String], in folder: String, output: String? = nil) throws -> Child
+  {
+    try Child(
+      program, arguments, folder: folder,
+      environment: ["PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8", "PGCLIENTENCODING": "UTF8"],
+      output: output ?? folder + "/run.out", errors: folder + "/run.err")
+  }
+
+  private static func seconds(_ time: timeval) -> Double { Double(time.tv_sec) + Double(time.tv_usec) / 1e6 }
+
+  /// Of a process now; 0 when it has gone.
+  static func anonymousMebibytes(_ process: pid_t) -> Double {
+    let line = text("/proc/\(process)/status").split(separator: "\n").first { $0.hasPrefix("RssAnon:") }
+    let kibibytes = line?.split { !("0"..."9").contains($0) }.first.flatMap { Double($0) }
+    return (kibibytes ?? 0) / 1024
+  }
+
+  /// The first 64 KiB of a file; empty when there is none.
+  static func text(_ path: String) -> String {
+    var bytes = [UInt8](repeating: 0, count: 65536)
+    let count = try? bytes.withUnsafeMutableBytes { buffer in try File(path, .read).read(into: buffer, at: 0) }
+    return String(decoding: bytes.prefix(count ?? 0), as: UTF8.self)
+  }
+}

@@ -1,0 +1,27 @@
+import PostgresKit
+import TestServers
+
+/// What the server's decoding can do at best: `pg_recvlogical` writes the stream of `pgoutput` to a file.
+struct ReceivedStream {
+  private static let slot = "bench_stream"
+  let stage: Stage
+  let url: String
+
+  /// Makes the slot: what is committed from here on is received.
+  init(_ stage: Stage, _ source: PostgresConnection, url: String) throws {
+    (self.stage, self.url) = (stage, url)
+    try source.query("SELECT pg_create_logical_replication_slot('\(Self.slot)', 'pgoutput')")
+  }
+
+  /// Receives all up to a position. Seconds.
+  func drain(to end: LSN) throws -> Double {
+    let server = try stage.server(.source)
+    return try MeasuredRun(
+      server.path(of: "pg_recvlogical"),
+      [
+        "-d", url, "--slot", Self.slot, "--start", "--no-loop", "--endpos", end.description, "-f",
+        stage.path("stream"), "-o", "proto_version=1", "-o", "publication_names=\(NativeReplication.publication)",
+      ], in: stage.folder
+    ).seconds
+  }
+}

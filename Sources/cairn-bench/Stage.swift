@@ -1,0 +1,65 @@
+import Glibc
+import SystemKit
+import TestServers
+
+/// Where a run takes place: a folder and two servers. All of it is gone when this process has ended, however it ends.
+final class Stage {
+  enum Role: String { case source, target }
+
+  let options: BenchOptions
+  /// On the file system of the servers' data.
+  let folder: String
+  private let watchdog: Watchdog
+  private var servers: [Role: PostgresServer] = [:]
+
+  init(_ options: BenchOptions) throws {
+    self.options = options
+    var name = Array("/tmp/cairn-bench-XXXXXX".utf8CString)
+    guard mkdtemp(&name) != nil else { throw TestFailure("cannot make a folder below /tmp: error \(errno)") }
+    folder = String(decoding: name.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    watchdog = try Watchdog(of: folder, stop: ["/bin/true"])
+  }
+
+  deinit { watchdog.end() }
+
+  /// The server at one end, started at its first use: durable, and with nothing going on in the background that would
+  /// disturb one competitor and not the other.
+  func server(_ role: Role) throws -> PostgresServer {
+    if let server = servers[role] { return server }
+    note("starting the \(role.rawValue)'s server")
+    var settings = PostgresServer.Settings()
+    settings.isDurable = true
+    settings.more = [
+      "shared_buffers": "256MB", "max_wal_size": "4GB", "checkpoint_timeout": "30min", "autovacuum": "off",
+    ]
+    let server = try PostgresServer(settings)
+    servers[role] = server
+    return server
+  }
+
+  /// Nil when there was no need for a server.
+  var postgresVersion: String? {
+    get throws { try servers.values.first?.psql("SHOW server_version") }
+  }
+
+  func path(_ name: String) -> String { folder + "/" + name }
+
+  /// An empty folder of this name, in place of what was there.
+  func freshFolder(_ name: String) throws -> String {
+    let path = path(name)
+    try remove(path)
+    try Folder.create(path)
+    return path
+  }
+
+  private func remove(_ path: String) throws {
+    if Folder.isFolder(path) { for name in try Folder.names(path) { try remove(path + "/" + name) } }
+    if Folder.exists(path) { try Folder.remove(path) }
+  }
+
+  /// Has written to disk what others have left to be written, so that nobody pays for that who comes later.
+  func settle() { sync() }
+
+  /// A line for the person who waits.
+  func note(_ line: String) { CairnBench.write("cairn-bench: \(line)", to: 2) }
+}

@@ -1,0 +1,34 @@
+/// One of the workloads of `docs/benchmarks.md`.
+enum Workload: String, CaseIterable {
+  case inserts = "W1"
+  case pgbench = "W2"
+  case scattered = "W4"
+  case oneTransaction = "W5"
+  case triggers = "W7"
+
+  var summary: String {
+    switch self {
+    case .inserts: "a backlog of 500,000 rows inserted, 100 a transaction, drained"
+    case .pgbench: "a backlog of 30 s of pgbench (TPC-B-like, scale 10), drained; PostgreSQL sources"
+    case .scattered: "a backlog of 200,000 updates and 50,000 deletes by scattered keys, drained"
+    case .oneTransaction: "a backlog of one transaction that updates 500,000 rows, drained"
+    case .triggers: "500,000 inserts by a program whose SQLite file is captured, against one that is not"
+    }
+  }
+
+  var unit: String {
+    switch self {
+    case .inserts, .pgbench, .scattered, .oneTransaction: "changes/s"
+    case .triggers: "rows/s"
+    }
+  }
+
+  /// Those that it knows; none where the ends do not matter.
+  var pairs: [Pair] {
+    switch self {
+    case .pgbench: Pair.all.filter { $0.from == .postgres }
+    case .triggers: []
+    default: Pair.all
+    }
+  }
+}
