@@ -34,6 +34,9 @@ enum CairnBench {
     switch workload {
     case .inserts, .pgbench, .scattered, .oneTransaction:
       return try Drain(stage: stage, workload: workload, pairs: pairs).run()
+    case .latency: return try Latency(stage: stage, pairs: pairs).run()
+    case .firstCopy: return try FirstCopy(stage: stage, pairs: pairs).run()
+    case .compare: return try CompareRate(stage: stage, pairs: pairs).run()
     case .triggers:
       let folder = try stage.freshFolder("triggers")
       return [try TriggerCost(folder: folder, rows: stage.options.scaled(500_000), rounds: stage.options.rounds).run()]

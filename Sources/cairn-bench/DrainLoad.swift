@@ -20,9 +20,7 @@ struct SalesLoad: DrainLoad {
   var tables: [(name: String, columns: [String])] { [("sale", Self.columns)] }
 
   func create(_ server: PostgresServer, _ database: String) throws {
-    let sales = try PostgresSales(server.url(database))
-    try sales.create(rows: backlog.rows)
-    try sales.connection.execute("ANALYZE sale")
+    try PostgresSales(server.url(database)).create(rows: backlog.rows)
   }
 
   func write(_ server: PostgresServer, _ database: String) throws -> Int {

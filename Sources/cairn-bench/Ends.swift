@@ -24,6 +24,20 @@ enum Ends {
     }
   }
 
+  /// A new source with the table of sales.
+  static func source(_ stage: Stage, _ engine: Engine, rows: Int) throws -> String {
+    switch engine {
+    case .sqlite:
+      let path = try stage.freshFolder("source") + "/source.db"
+      try SQLiteSales(path).create(rows: rows)
+      return "sqlite://\(path)"
+    case .postgres:
+      let url = try stage.server(.source).createDatabase("bench")
+      try PostgresSales(url).create(rows: rows)
+      return url
+    }
+  }
+
   /// A new place for the target of a pair.
   static func target(_ stage: Stage, _ engine: Engine, _ name: String = "target") throws -> String {
     switch engine {

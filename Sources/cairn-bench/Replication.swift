@@ -36,4 +36,7 @@ struct Replication {
   func compare() throws -> MeasuredRun {
     try MeasuredRun(stage.options.cairn, ["compare", "--from", from, "--to", to, "--state", state], in: stage.folder)
   }
+
+  /// Takes away what capture added to the source.
+  func detach() throws { _ = try MeasuredRun(stage.options.cairn, ["detach", from], in: stage.folder) }
 }

@@ -8,12 +8,10 @@ struct SQLiteDrain {
   let backlog: Backlog
 
   func run(_ pair: Pair, _ report: inout Report) throws {
-    let path = try stage.freshFolder("source") + "/source.db"
-    do { try SQLiteSales(path).create(rows: backlog.rows) }
-    let replication = try Replication(
-      stage, from: "sqlite://\(path)", to: try Ends.target(stage, pair.to), state: "state")
+    let from = try Ends.source(stage, .sqlite, rows: backlog.rows)
+    let replication = try Replication(stage, from: from, to: try Ends.target(stage, pair.to), state: "state")
     try replication.once()
-    let walBytes = try write(path)
+    let walBytes = try write(Ends.path(from))
 
     let tally = try TrailTally(stage, replication)
     stage.settle()

@@ -6,10 +6,11 @@ import Changes
 struct Sale {
   let id: Int
 
-  static func schema(_ engine: Engine) -> String {
+  /// The time as text where it comes from an engine that knows no instants.
+  static func schema(_ engine: Engine, time: String = "timestamptz") -> String {
     switch engine {
     case .postgres:
-      "CREATE TABLE sale(id bigint PRIMARY KEY, till integer, price double precision, item text, sold_at timestamptz)"
+      "CREATE TABLE sale(id bigint PRIMARY KEY, till integer, price double precision, item text, sold_at \(time))"
     case .sqlite: "CREATE TABLE sale(id INTEGER PRIMARY KEY, till INTEGER, price REAL, item TEXT, sold_at TEXT)"
     }
   }

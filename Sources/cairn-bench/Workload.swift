@@ -2,24 +2,31 @@
 enum Workload: String, CaseIterable {
   case inserts = "W1"
   case pgbench = "W2"
+  case latency = "W3"
   case scattered = "W4"
   case oneTransaction = "W5"
+  case firstCopy = "W6"
   case triggers = "W7"
+  case compare = "W8"
 
   var summary: String {
     switch self {
     case .inserts: "a backlog of 500,000 rows inserted, 100 a transaction, drained"
     case .pgbench: "a backlog of 30 s of pgbench (TPC-B-like, scale 10), drained; PostgreSQL sources"
+    case .latency: "200 single-row transactions at 50/s, from commit to visible"
     case .scattered: "a backlog of 200,000 updates and 50,000 deletes by scattered keys, drained"
     case .oneTransaction: "a backlog of one transaction that updates 500,000 rows, drained"
+    case .firstCopy: "the first copy of 500,000 rows"
     case .triggers: "500,000 inserts by a program whose SQLite file is captured, against one that is not"
+    case .compare: "cairn compare of 1,000,000 rows that are equal"
     }
   }
 
   var unit: String {
     switch self {
     case .inserts, .pgbench, .scattered, .oneTransaction: "changes/s"
-    case .triggers: "rows/s"
+    case .latency: "ms"
+    case .firstCopy, .triggers, .compare: "rows/s"
     }
   }
 
