@@ -187,6 +187,7 @@ extension PostgresAlteration.Target {
           name: constraint.name ?? PostgresForeignKey.constraintName(parts), kind: constraint.kind.target,
           columns: constraint.columns, text: constraint.text))
     }
+    types = script.types
     constraints += PostgresForeignKey.all(of: schema).map {
       .init(name: $0.name, kind: .foreign, columns: $0.columns, text: $0.text)
     }

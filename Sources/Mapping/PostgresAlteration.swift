@@ -42,6 +42,8 @@ package struct PostgresAlteration {
     package var constraints: [Constraint]
     /// All indexes that are no constraint's.
     package var indexes: [TableSchema.Object]
+    /// Of the types that the table rests on: those that are there, and may be altered.
+    package var types: [PostgresUserType] = []
     package init(
       namespace: String, name: String, columns: [Column], constraints: [Constraint], indexes: [TableSchema.Object]
     ) {
@@ -79,6 +81,7 @@ package struct PostgresAlteration {
     lines += preamble()
     lines += drops()
     lines += renames()
+    lines += typeChanges()
     lines += columnChanges()
     lines += additions()
     statements = lines
@@ -150,10 +153,20 @@ package struct PostgresAlteration {
       old.preamble.compactMap { text in Self.sequence(text).map { ($0, text) } },
       uniquingKeysWith: { first, _ in first })
     return new.preamble.compactMap { text in
-      if known.contains(Words(text)) || Self.isLabel(text) { return nil }
+      if known.contains(Words(text)) || isOfType(text) { return nil }
       guard let sequence = Self.sequence(text), sequences[sequence] != nil else { return text }
       return "ALTER SEQUENCE \(sequence) " + Self.sequenceOptions(text)
     }
+  }
+
+  /// A label or an attribute that is added, or a type that is there: these are altered, see ``typeChanges()``.
+  private func isOfType(_ text: String) -> Bool {
+    let script = PostgresScript.bare(text)
+    let words = script.tokens.prefix(2).map(\.word)
+    if words == ["alter", "type"] { return true }
+    guard words == ["create", "type"] || words == ["create", "domain"] else { return false }
+    let name = script.tokens.dropFirst(2).prefix { $0.word != "as" }.compactMap(\.name)
+    return target.types.contains { $0.name == name.map(\.quotedName).joined(separator: ".") }
   }
 
   private static func sequenceWords(_ text: String) -> (script: PostgresTokens, name: Range<Int>)? {
@@ -173,6 +186,32 @@ package struct PostgresAlteration {
     return script.text(script.tokens[name.upperBound...])
   }
 
+  // MARK: Types
+
+  /// Where the source's types are not what they were. One that is there as it was before, or in any other way, becomes
+  /// what the source's is; one that is new is made ahead (``preamble()``).
+  private func typeChanges() -> [String] {
+    changedTypes.flatMap { there, wanted in there.statements(to: wanted) }
+  }
+
+  private var changedTypes: [(there: PostgresUserType, wanted: PostgresUserType)] {
+    new.types.filter { !old.types.contains($0) }.compactMap { wanted in
+      guard var there = target.types.first(where: { $0.name == wanted.name }) else { return nil }
+      let was = old.types.first { $0.name == wanted.name }
+      guard case .domain(var domain) = there.kind, case .domain(let new) = wanted.kind else { return (there, wanted) }
+      // A domain that was no part of the table is as it is, and so are CHECKs that the source has never had.
+      guard case .domain(let old)? = was?.kind else { return nil }
+      domain.checks.removeAll { check in !(old.checks + new.checks).contains { $0.name == check.name } }
+      there.kind = .domain(domain)
+      return (there, wanted)
+    }
+  }
+
+  /// The names of types that ``statements`` alter, labels of enums apart. Others may use them too.
+  package var alteredTypes: [String] {
+    changedTypes.filter { there, wanted in !there.statements(to: wanted).isEmpty }.map(\.wanted.name)
+  }
+
   // MARK: Labels of enums
 
   package static func isLabel(_ text: String) -> Bool {
@@ -181,9 +220,11 @@ package struct PostgresAlteration {
   }
 
   private func labelStatements() -> [String] {
-    new.enumerations.flatMap { type -> [String] in
-      guard let was = old.enumerations.first(where: { $0.type == type.type }) else { return [] }
-      return Self.labelStatements(type.type, from: was.labels, to: type.labels)
+    new.types.flatMap { type -> [String] in
+      guard case .enumeration(let labels) = type.kind,
+        case .enumeration(let was)? = old.types.first(where: { $0.name == type.name })?.kind
+      else { return [] }
+      return Self.labelStatements(type.name, from: was, to: labels)
     }
   }
 
@@ -212,12 +253,11 @@ package struct PostgresAlteration {
   ///
   /// `there` gives the labels of a type, nil where there is no such type. (`ALTER TYPE … ADD VALUE`)
   package static func missingLabels(of schema: TableSchema, there: (String) throws -> [String]?) rethrows -> [String] {
-    try PostgresScript(schema).enumerations.flatMap { type -> [String] in
-      guard let labels = try there(type.type) else { return [] }
-      let missing = type.labels.filter { !labels.contains($0) }
+    try PostgresScript(schema).types.flatMap { type -> [String] in
+      guard case .enumeration(let wanted) = type.kind, let labels = try there(type.name) else { return [] }
+      let missing = wanted.filter { !labels.contains($0) }
       // Never renames: others may use the label that is there.
-      return missing.isEmpty
-        ? [] : Self.labelStatements(type.type, from: labels + missing.map { _ in "" }, to: type.labels)
+      return missing.isEmpty ? [] : Self.labelStatements(type.name, from: labels + missing.map { _ in "" }, to: wanted)
     }
   }
 }

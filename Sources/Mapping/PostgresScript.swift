@@ -24,18 +24,11 @@ package struct PostgresScript {
     var columns: [String]
   }
 
-  struct Enumeration: Equatable {
-    /// As a statement names it.
-    var type: String
-    /// Without quotes.
-    var labels: [String]
-  }
-
   /// What stands ahead of the table: schemas, types, sequences.
   private(set) var preamble: [String] = []
   private(set) var columns: [Column] = []
   private(set) var constraints: [Constraint] = []
-  private(set) var enumerations: [Enumeration] = []
+  private(set) var types: [PostgresUserType] = []
   /// What stands behind it: who owns a sequence.
   private(set) var postscript: [String] = []
 
@@ -49,8 +42,9 @@ package struct PostgresScript {
       } else if isBehind {
         postscript.append(script.text(statement))
       } else {
-        preamble.append(script.text(statement))
-        readType(statement)
+        let text = script.text(statement)
+        preamble.append(text)
+        readType(text)
       }
     }
     if !isBehind { imagine(schema) }
@@ -118,26 +112,67 @@ package struct PostgresScript {
 
   // MARK: Types
 
-  /// `CREATE TYPE … AS ENUM`, alone or within a DO block.
-  private mutating func readType(_ statement: ArraySlice<PostgresTokens.Token>) {
-    if statement.first?.word == "do", case .string(let body)? = statement.dropFirst().first?.kind {
-      let inner = PostgresTokens(body)
-      guard let create = inner.tokens.firstIndex(where: { $0.word == "create" }) else { return }
-      return readEnumeration(inner.tokens[create...], inner)
+  /// The statement of a script that creates or alters a type, without the DO block around it.
+  static func bare(_ statement: String) -> PostgresTokens {
+    let script = PostgresTokens(statement)
+    guard script.tokens.first?.word == "do", case .string(let body)? = script.tokens.dropFirst().first?.kind else {
+      return script
     }
-    readEnumeration(statement, PostgresTokens(""))
+    let inner = PostgresTokens(body)
+    let end = inner.tokens.firstIndex { $0.isSymbol(";") } ?? inner.tokens.endIndex
+    return PostgresTokens(inner.text(inner.tokens[..<end].drop { $0.word == "begin" }))
   }
 
-  private mutating func readEnumeration(_ statement: ArraySlice<PostgresTokens.Token>, _ script: PostgresTokens) {
-    guard statement.prefix(2).map(\.word) == ["create", "type"],
-      let place = statement.firstIndex(where: { $0.word == "enum" }), place > statement.startIndex + 2,
-      let close = statement[place...].firstIndex(where: { $0.isSymbol(")") })
+  /// `CREATE TYPE … AS ENUM`, `CREATE TYPE … AS (…)`, `CREATE DOMAIN`, alone or within a DO block.
+  private mutating func readType(_ statement: String) {
+    let script = Self.bare(statement)
+    let tokens = script.tokens[...]
+    let words = tokens.prefix(2).map(\.word)
+    guard words == ["create", "type"] || words == ["create", "domain"],
+      let place = tokens.firstIndex(where: { $0.word == "as" }), place > 2, place + 1 < tokens.count
     else { return }
-    let names = statement[(statement.startIndex + 2)..<(place - 1)].compactMap(\.name)
-    let labels = statement[place..<close].compactMap { token -> String? in
-      if case .string(let text) = token.kind { Self.unquoted(text) } else { nil }
+    let name = tokens[2..<place].compactMap(\.name).map(\.quotedName).joined(separator: ".")
+    let rest = tokens[(place + 1)...]
+    let kind: PostgresUserType.Kind
+    if words[1] == "domain" {
+      kind = .domain(Self.domain(rest, script))
+    } else if rest.first?.word == "enum" {
+      let labels = rest.compactMap { token -> String? in
+        if case .string(let text) = token.kind { Self.unquoted(text) } else { nil }
+      }
+      kind = .enumeration(labels)
+    } else if rest.first?.isSymbol("(") == true {
+      let attributes = PostgresTokens.split(rest.dropFirst().dropLast(), at: ",").compactMap { part in
+        part.first?.name.map { PostgresUserType.Attribute(name: $0, type: script.text(part.dropFirst())) }
+      }
+      kind = .composite(attributes)
+    } else {
+      return
     }
-    enumerations.append(.init(type: names.map(\.quotedName).joined(separator: "."), labels: labels))
+    types.append(.init(name: name, kind: kind))
+  }
+
+  /// `integer DEFAULT 3 NOT NULL CONSTRAINT d_check CHECK (…)`
+  private static func domain(_ tokens: ArraySlice<PostgresTokens.Token>, _ script: PostgresTokens)
+    -> PostgresUserType.Domain
+  {
+    var depth = 0
+    var starts: [Int] = []
+    for index in tokens.indices {
+      if tokens[index].isSymbol("(") { depth += 1 }
+      if tokens[index].isSymbol(")") { depth -= 1 }
+      if depth == 0, ["default", "not", "constraint"].contains(tokens[index].word) { starts.append(index) }
+    }
+    var domain = PostgresUserType.Domain(defaultText: nil, isNotNull: false, checks: [])
+    for (start, end) in zip(starts, starts.dropFirst() + [tokens.endIndex]) {
+      let part = tokens[(start + 1)..<end]
+      switch tokens[start].word {
+      case "default": domain.defaultText = script.text(part)
+      case "not": domain.isNotNull = true
+      default: domain.checks.append(.init(name: part.first?.name ?? "", text: script.text(part.dropFirst())))
+      }
+    }
+    return .init(defaultText: domain.defaultText, isNotNull: domain.isNotNull, checks: domain.checks)
   }
 
   private static func unquoted(_ literal: String) -> String {

@@ -37,11 +37,7 @@ struct TypeScript {
       let attributes = document[.attribute].filter { $0[0] == oid }
       let needed = attributes.flatMap { statements(for: $0[4] ?? "") }
       let list = attributes.map { "\(($0[2] ?? "").quotedName) \($0[3] ?? "")" }.joined(separator: ", ")
-      // One that is there with fewer attributes gets the rest.
-      let additions = attributes.map {
-        Self.guarded("ALTER TYPE \(type) ADD ATTRIBUTE \(($0[2] ?? "").quotedName) \($0[3] ?? "")")
-      }
-      return needed + place + [Self.guarded("CREATE TYPE \(type) AS (\(list))")] + additions
+      return needed + place + [Self.guarded("CREATE TYPE \(type) AS (\(list))")]
     case "r", "m":
       guard let range = document[.range].first(where: { $0[0] == oid || $0[1] == oid }) else { return [] }
       let options = [("COLLATION", range[7]), ("SUBTYPE_DIFF", range[8])].compactMap { name, value in
@@ -72,6 +68,6 @@ struct TypeScript {
   /// A type has no IF NOT EXISTS.
   private static func guarded(_ statement: String) -> String {
     let tag = statement.contains("$cairn$") ? "$cairn_type$" : "$cairn$"
-    return "DO \(tag) BEGIN \(statement); EXCEPTION WHEN duplicate_object OR duplicate_column THEN NULL; END \(tag)"
+    return "DO \(tag) BEGIN \(statement); EXCEPTION WHEN duplicate_object THEN NULL; END \(tag)"
   }
 }

@@ -128,6 +128,22 @@ struct PostgresAlterationTests {
     .init(
       plain, "CREATE DOMAIN even AS integer CHECK (VALUE % 2 = 0); ALTER TABLE t ADD e even, ALTER b TYPE even USING 2"),
     .init(
+      "CREATE TYPE c AS (street text, no int); CREATE TABLE t(id integer PRIMARY KEY, h c, l c[])",
+      "ALTER TYPE c DROP ATTRIBUTE street; ALTER TYPE c ADD ATTRIBUTE \"Town t\" varchar(9); ALTER TYPE c RENAME ATTRIBUTE no TO nr"
+    ),
+    .init(
+      "CREATE TYPE c AS (street text, no int); CREATE TABLE t(id integer PRIMARY KEY, h c)",
+      "ALTER TYPE c DROP ATTRIBUTE no; ALTER TYPE c ADD ATTRIBUTE no bigint"),
+    .init(
+      "CREATE TYPE c AS (street text, no int); CREATE TABLE t(id integer PRIMARY KEY, h c)",
+      "CREATE TYPE d AS (x int); ALTER TYPE c ADD ATTRIBUTE deep d; ALTER TYPE d ADD ATTRIBUTE y int"),
+    .init(
+      "CREATE DOMAIN d AS integer DEFAULT 3 CHECK (VALUE >= 0); CREATE TABLE t(id integer PRIMARY KEY, v d)",
+      """
+      ALTER DOMAIN d DROP CONSTRAINT d_check; ALTER DOMAIN d ADD CHECK (VALUE > -5); ALTER DOMAIN d SET NOT NULL;
+      ALTER DOMAIN d ADD CONSTRAINT k CHECK (VALUE NOT IN (7, 8)); ALTER DOMAIN d DROP DEFAULT
+      """),
+    .init(
       "CREATE TABLE \"T t\"(\"Id\" integer PRIMARY KEY, \"a\"\"b\" text, \"check\" text)",
       "ALTER TABLE \"T t\" RENAME \"a\"\"b\" TO \"Ä\"; ALTER TABLE \"T t\" DROP \"check\"; ALTER TABLE \"T t\" RENAME TO \"Order\""
     ),

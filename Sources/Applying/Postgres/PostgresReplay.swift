@@ -93,7 +93,7 @@ final class PostgresReplay {
   var shape: PostgresShape {
     PostgresShape(
       connection: connection, state: state, progress: progress, tables: tables,
-      waiting: Set(waiting.map(\.source)))
+      waiting: Set(waiting.map(\.source)), isLane: scope.isLane)
   }
 
   /// After another replay has written to the target: between groups.
@@ -215,8 +215,10 @@ final class PostgresReplay {
     }
     guard isDone else { return }
     let keys = Set(waiting.map(\.source))
-    try PostgresShape(connection: connection, state: state, progress: progress, tables: tables, waiting: [])
-      .makeForeignKeys(sink, of: tables.filter { keys.contains($0.key) }.map(\.value))
+    try PostgresShape(
+      connection: connection, state: state, progress: progress, tables: tables, waiting: [], isLane: true
+    )
+    .makeForeignKeys(sink, of: tables.filter { keys.contains($0.key) }.map(\.value))
   }
 
   /// Where the target stands, durably.

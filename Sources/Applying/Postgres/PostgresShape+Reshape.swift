@@ -24,7 +24,8 @@ extension PostgresShape {
     let isRenamed = (change.before.namespace, change.before.name) != (change.after.namespace, change.after.name)
     if isRenamed { (moved.schema, moved.name) = (change.after.namespace, change.after.name) }
     let target = try PostgresAlteration.Target.read(known, connection)
-    let there = try target ?? PostgresAlteration.Target.read(moved, connection)
+    var there = try target ?? PostgresAlteration.Target.read(moved, connection)
+    there?.types = try types(of: change)
     let alteration = PostgresAlteration(
       change.before, change.after, origins: change.source.origins, target: there)
     var refusal = SchemaRefusal(
@@ -43,6 +44,10 @@ extension PostgresShape {
         throw refusal.error(
           "it has another name now, and schema changes are ignored (--ddl ignore)", table: change.name)
       }
+      if let type = try unfitType(change) {
+        throw refusal.error(
+          "\(type) has other attributes now, and schema changes are ignored (--ddl ignore)", table: change.name)
+      }
     case .stop:
       let why = known.isCreated ? "schema changes stop (--ddl stop)" : "Cairn did not create the table"
       if isRenamed, target != nil { throw refusal.error(why, table: change.name) }
@@ -51,6 +56,7 @@ extension PostgresShape {
       }
       try checkFilled(Set(there?.columns.map(\.name) ?? []), change, moved, refusal)
     case .follow:
+      if let why = try objection(alteration.alteredTypes, known) { throw refusal.error(why, table: change.name) }
       try follow(alteration, change, known, moved, refusal, sink)
       try checkFilled(Set(there?.columns.map(\.name) ?? []), change, moved, refusal)
     }
@@ -83,6 +89,7 @@ extension PostgresShape {
       default: continue
       }
     }
+    if let type = try unchangedType(change) { return "the type \(type) is still as it was" }
     let wanted = (change.after.uniques + [change.after.key]).map { Set($0.map { change.after.columns[$0].name }) }
     for unique in change.before.uniques + [change.before.key] where !unique.isEmpty {
       let names = unique.compactMap { old in

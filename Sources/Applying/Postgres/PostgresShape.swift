@@ -13,6 +13,8 @@ struct PostgresShape {
   let tables: [String: PostgresTargetState.Table]
   /// Keys of tables that wait: nothing references them yet.
   let waiting: Set<String>
+  /// Whether it brings on tables that waited, while others are further.
+  let isLane: Bool
 
   func read(_ table: PostgresTargetState.Table) throws -> PostgresTargetTable? {
     try PostgresTargetTable.read(table.schema, table.name, connection)
@@ -39,6 +41,7 @@ struct PostgresShape {
     case .stop: throw refusal.error("schema changes stop (--ddl stop)", table: source.fullName)
     case .follow: break
     }
+    try prepareTypes(source, mapped, refusal)
     do { try connection.execute(mapped.createText) } catch let error as PostgresError where error.isOfShape {
       throw refusal.error(error.message, table: source.fullName)
     }

@@ -1,0 +1,137 @@
+import Changes
+import Mapping
+import PostgresKit
+
+// Types that a table rests on, which others may rest on too.
+extension PostgresShape {
+  /// What a change of types needs to know, and may alter. A lane leaves alone what is not as it was before: tables that
+  /// did not wait have brought it further.
+  func types(of change: Change) throws -> [PostgresUserType] {
+    let before = PostgresUserType.all(of: change.before)
+    let names = Set((before + PostgresUserType.all(of: change.after)).map(\.name)).sorted()
+    let there = try names.compactMap { try PostgresUserType.read($0, connection) }
+    guard isLane else { return there }
+    return there.filter { type in before.first { $0.name == type.name }.map(type.isStill) ?? false }
+  }
+
+  /// Why types are not altered: other tables have them, which Cairn did not create. Nil where it may be.
+  func objection(_ types: [String], _ known: PostgresTargetState.Table) throws -> String? {
+    for type in types {
+      let other = try users(of: type).first { user in
+        (user.schema, user.name) != (known.schema, known.name) && !isCreated(user)
+      }
+      guard let other else { continue }
+      return "table \(other.schema).\(other.name), which Cairn did not create, has the type \(type) too"
+    }
+    return nil
+  }
+
+  /// Composite types that an earlier table left behind in another shape become what a new one needs. Where a table has
+  /// them, a person decides; a lane takes it that tables of Cairn's have them as they are to be later.
+  func prepareTypes(_ source: TableSchema, _ mapped: TableSchema, _ refusal: SchemaRefusal) throws {
+    for wanted in PostgresUserType.all(of: mapped) {
+      guard case .composite = wanted.kind, let there = try PostgresUserType.read(wanted.name, connection),
+        there != wanted
+      else { continue }
+      let statements = there.statements(to: wanted)
+      let users = try users(of: wanted.name)
+      if let user = isLane ? users.first(where: { !isCreated($0) }) : users.first {
+        var refusal = refusal
+        refusal.statements = statements + refusal.statements
+        throw refusal.error(
+          "the type \(wanted.name) has other attributes there, and table \(user.schema).\(user.name) has it",
+          table: source.fullName)
+      }
+      guard users.isEmpty else { continue }
+      for statement in statements { try connection.execute(statement) }
+      progress.note("type \(wanted.name) was there with other attributes, and is now as at the source")
+    }
+  }
+
+  /// A composite type whose values no longer suit, as it has other attributes at the source; nil where they do.
+  func unfitType(_ change: Change) throws -> String? {
+    for wanted in PostgresUserType.all(of: change.after) where !PostgresUserType.all(of: change.before).contains(wanted)
+    {
+      guard case .composite(let attributes) = wanted.kind,
+        case .composite(let there)? = try PostgresUserType.read(wanted.name, connection)?.kind,
+        there.map(\.type) != attributes.map(\.type)
+      else { continue }
+      return wanted.name
+    }
+    return nil
+  }
+
+  /// What a person has still to do to the types of a table: those that are as they were before the change.
+  func unchangedType(_ change: Change) throws -> String? {
+    let before = PostgresUserType.all(of: change.before)
+    for wanted in PostgresUserType.all(of: change.after) {
+      guard let was = before.first(where: { $0.name == wanted.name }), was != wanted,
+        let there = try PostgresUserType.read(wanted.name, connection), there.isStill(was)
+      else { continue }
+      return wanted.name
+    }
+    return nil
+  }
+
+  private func isCreated(_ user: (schema: String, name: String)) -> Bool {
+    tables.values.contains { $0.isCreated && ($0.schema, $0.name) == user }
+  }
+
+  /// Tables with a column of the type, or of one that rests on it.
+  private func users(of type: String) throws -> [(schema: String, name: String)] {
+    try connection.query(
+      """
+      WITH RECURSIVE used(oid) AS (
+        SELECT to_regtype($1)::oid
+        UNION SELECT t.oid FROM used JOIN pg_type AS t ON t.typelem = used.oid AND t.typcategory = 'A'
+          OR t.typbasetype = used.oid OR EXISTS (SELECT FROM pg_attribute AS a
+            WHERE t.typtype = 'c' AND a.attrelid = t.typrelid AND a.atttypid = used.oid AND NOT a.attisdropped)
+          OR EXISTS (SELECT FROM pg_range AS r WHERE r.rngsubtype = used.oid AND t.oid IN (r.rngtypid, r.rngmultitypid)))
+      SELECT DISTINCT n.nspname, c.relname FROM used JOIN pg_attribute AS a ON a.atttypid = used.oid
+        AND a.attnum > 0 AND NOT a.attisdropped
+        JOIN pg_class AS o ON o.oid = a.attrelid AND o.relkind IN ('r', 'p', 'f', 'm')
+        JOIN pg_class AS c ON c.oid = coalesce(pg_partition_root(o.oid), o.oid)
+        JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      ORDER BY 1, 2
+      """, [type]
+    ).map { ($0[0] ?? "", $0[1] ?? "") }
+  }
+}
+
+extension PostgresUserType {
+  /// Nil where there is no type of this name that can be altered.
+  static func read(_ name: String, _ connection: PostgresConnection) throws -> PostgresUserType? {
+    let found = try connection.query(
+      """
+      SELECT t.oid, t.typtype, t.typnotnull::text, pg_get_expr(t.typdefaultbin, 0)
+      FROM pg_type AS t LEFT JOIN pg_class AS c ON c.oid = t.typrelid
+      WHERE t.oid = to_regtype($1) AND coalesce(c.relkind, 'c') = 'c'
+      """, [name])
+    guard let row = found.first else { return nil }
+    switch row[1] {
+    case "e":
+      let labels = try connection.query(
+        "SELECT enumlabel FROM pg_enum WHERE enumtypid = $1::oid ORDER BY enumsortorder", [row[0]])
+      return .init(name: name, kind: .enumeration(labels.map { $0[0] ?? "" }))
+    case "c":
+      let attributes = try connection.query(
+        """
+        SELECT a.attname, format_type(a.atttypid, a.atttypmod) FROM pg_type AS t
+          JOIN pg_attribute AS a ON a.attrelid = t.typrelid
+        WHERE t.oid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
+        """, [row[0]])
+      return .init(name: name, kind: .composite(attributes.map { .init(name: $0[0] ?? "", type: $0[1] ?? "") }))
+    case "d":
+      let checks = try connection.query(
+        "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE contypid = $1::oid AND contype = 'c'",
+        [row[0]])
+      return .init(
+        name: name,
+        kind: .domain(
+          .init(
+            defaultText: row[3], isNotNull: row[2] == "true",
+            checks: checks.map { .init(name: $0[0] ?? "", text: $0[1] ?? "") })))
+    default: return nil
+    }
+  }
+}

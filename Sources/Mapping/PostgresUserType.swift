@@ -1,0 +1,136 @@
+import Changes
+
+/// A type that users defined, of a kind that can be altered: an enum, a composite type or a domain.
+///
+/// Taken from a table's script (``all(of:)``), or from the catalog of a target.
+package struct PostgresUserType: Equatable {
+  package struct Attribute: Equatable {
+    package var name: String
+    /// As `format_type()` gives it.
+    package var type: String
+    package init(name: String, type: String) { (self.name, self.type) = (name, type) }
+    var definition: String { "\(name.postgresIdentifier) \(type)" }
+  }
+
+  package struct Check: Equatable {
+    package var name: String
+    /// As `pg_get_constraintdef()` gives it.
+    package var text: String
+    package init(name: String, text: String) { (self.name, self.text) = (name, text) }
+    package static func == (a: Check, b: Check) -> Bool { a.name == b.name && Words(a.text) == Words(b.text) }
+  }
+
+  package struct Domain: Equatable {
+    package var defaultText: String?
+    package var isNotNull: Bool
+    package var checks: [Check]
+    package init(defaultText: String?, isNotNull: Bool, checks: [Check]) {
+      (self.defaultText, self.isNotNull) = (defaultText, isNotNull)
+      self.checks = checks.sorted { $0.name < $1.name }
+    }
+  }
+
+  package enum Kind: Equatable {
+    case enumeration([String])
+    case composite([Attribute])
+    case domain(Domain)
+  }
+
+  /// As a statement names it: schema and name, both quoted.
+  package var name: String
+  package var kind: Kind
+  package init(name: String, kind: Kind) { (self.name, self.kind) = (name, kind) }
+
+  /// Those that the columns of a table rest on.
+  package static func all(of schema: TableSchema) -> [PostgresUserType] { PostgresScript(schema).types }
+
+  /// Whether it is as `was` says. A domain may have CHECKs of its own.
+  package func isStill(_ was: PostgresUserType) -> Bool {
+    guard case .domain(let now) = kind, case .domain(let then) = was.kind else { return kind == was.kind }
+    return now.defaultText == then.defaultText && now.isNotNull == then.isNotNull
+      && then.checks.allSatisfy(now.checks.contains)
+  }
+
+  /// The statements that make of this what `wanted` is; none for labels of enums, which are a matter of their own, and
+  /// where another kind is wanted.
+  package func statements(to wanted: PostgresUserType) -> [String] {
+    switch (kind, wanted.kind) {
+    case (.composite(let old), .composite(let new)): composite(from: old, to: new)
+    case (.domain(let old), .domain(let new)): domain(from: old, to: new)
+    default: []
+    }
+  }
+
+  // MARK: Composite types
+
+  /// What goes, what is renamed, what changes its type, what comes: attributes can only be added at the end.
+  private func composite(from old: [Attribute], to new: [Attribute]) -> [String] {
+    let survivors = Self.survivors(old, new)
+    let kept = Set(survivors)
+    var lines = old.indices.filter { !kept.contains($0) }.map { "DROP ATTRIBUTE \(old[$0].name.postgresIdentifier)" }
+    lines += Self.renames(survivors.enumerated().map { (old[$1].name, new[$0].name) })
+    for (place, origin) in survivors.enumerated() where old[origin].type != new[place].type {
+      lines.append("ALTER ATTRIBUTE \(new[place].name.postgresIdentifier) TYPE \(new[place].type)")
+    }
+    lines += new[survivors.count...].map { "ADD ATTRIBUTE \($0.definition)" }
+    return lines.map { "ALTER TYPE \(name) \($0)" }
+  }
+
+  /// For each of the first attributes of `new`, which of `old` it was; all behind them are new.
+  private static func survivors(_ old: [Attribute], _ new: [Attribute]) -> [Int] {
+    let (before, after) = (Set(old.map(\.name)), Set(new.map(\.name)))
+    var survivors: [Int] = []
+    var next = 0
+    for (place, attribute) in new.enumerated() {
+      let rest = old.indices.dropFirst(next)
+      // Those before it that have no place any more, and the one where this ends.
+      let gone = rest.prefix { !after.contains(old[$0].name) }
+      let found: Int?
+      if let same = rest.first(where: { old[$0] == attribute }) {
+        found = same
+      } else if before.contains(attribute.name) {
+        // Of another type. At the end it may as well have been dropped and added.
+        let behind = rest.dropFirst(gone.count + 1)
+        let isInside = behind.contains { new[(place + 1)...].contains(old[$0]) }
+        found = rest.dropFirst(gone.count).first.flatMap { isInside && old[$0].name == attribute.name ? $0 : nil }
+      } else {
+        found = gone.first { old[$0].type == attribute.type }
+      }
+      guard let found else { break }
+      survivors.append(found)
+      next = found + 1
+    }
+    return survivors
+  }
+
+  /// One that takes the name of another waits for it; where they wait for each other, one steps aside.
+  private static func renames(_ pairs: [(String, String)]) -> [String] {
+    var waiting = pairs.filter { $0.0 != $0.1 }
+    var lines: [String] = []
+    while !waiting.isEmpty {
+      if let free = waiting.firstIndex(where: { pair in !waiting.contains { $0.0 == pair.1 } }) {
+        let (old, new) = waiting.remove(at: free)
+        lines.append("RENAME ATTRIBUTE \(old.postgresIdentifier) TO \(new.postgresIdentifier)")
+      } else {
+        let aside = "cairn_moving_\(waiting.count)"
+        lines.append("RENAME ATTRIBUTE \(waiting[0].0.postgresIdentifier) TO \(aside)")
+        waiting[0].0 = aside
+      }
+    }
+    return lines
+  }
+
+  // MARK: Domains
+
+  private func domain(from old: Domain, to new: Domain) -> [String] {
+    var lines = old.checks.filter { !new.checks.contains($0) }.map { "DROP CONSTRAINT \($0.name.postgresIdentifier)" }
+    if old.defaultText != new.defaultText {
+      lines.append(new.defaultText.map { "SET DEFAULT \($0)" } ?? "DROP DEFAULT")
+    }
+    if old.isNotNull != new.isNotNull { lines.append("\(new.isNotNull ? "SET" : "DROP") NOT NULL") }
+    lines += new.checks.filter { !old.checks.contains($0) }.map {
+      "ADD CONSTRAINT \($0.name.postgresIdentifier) \($0.text)"
+    }
+    return lines.map { "ALTER DOMAIN \(name) \($0)" }
+  }
+}
