@@ -80,7 +80,7 @@ let package = Package(
       [
         "TestServers", "Comparing", "Changes", "CodecKit", "Mapping", "SQLiteKit", "PostgresKit", "SystemKit", "Trails",
       ]),
-    tests("OperatingTests", ["TestServers", "Operating", "Changes", "SQLiteKit", "Trails"]),
+    tests("OperatingTests", ["TestServers", "Operating", "Changes", "SQLiteKit", "PostgresKit", "Trails"]),
     tests("ScenarioTests", ["TestServers", "SQLiteKit"]),
   ]
 )

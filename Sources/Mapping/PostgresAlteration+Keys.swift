@@ -165,7 +165,7 @@ extension PostgresScript.Constraint.Kind {
 
 extension PostgresAlteration.Target {
   /// What a table is like that was made as `schema` says, with the names that PostgreSQL gives.
-  init(expecting schema: TableSchema, _ script: PostgresScript) {
+  init(expecting schema: TableSchema, _ script: PostgresScript, types known: [PostgresUserType]) {
     self.init(
       namespace: schema.namespace, name: schema.name,
       columns: schema.columns.map {
@@ -187,7 +187,7 @@ extension PostgresAlteration.Target {
           name: constraint.name ?? PostgresForeignKey.constraintName(parts), kind: constraint.kind.target,
           columns: constraint.columns, text: constraint.text))
     }
-    types = script.types
+    types = known + script.types
     constraints += PostgresForeignKey.all(of: schema).map {
       .init(name: $0.name, kind: .foreign, columns: $0.columns, text: $0.text)
     }

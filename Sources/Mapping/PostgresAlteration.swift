@@ -69,13 +69,20 @@ package struct PostgresAlteration {
   package private(set) var newIndexes: [TableSchema.Object] = []
   package private(set) var newForeignKeys: [PostgresForeignKey] = []
 
-  /// `origins` as the trail tells them (``DDL/origins``). `target`: nil where nobody looked.
-  package init(_ before: TableSchema, _ after: TableSchema, origins: [Int?]? = nil, target: Target? = nil) {
+  /// `origins` as the trail tells them (``DDL/origins``). `target`: nil where nobody looked; then `types` are those that
+  /// are known all the same.
+  package init(
+    _ before: TableSchema, _ after: TableSchema, origins: [Int?]? = nil, target: Target? = nil,
+    types: [PostgresUserType] = []
+  ) {
     (self.before, self.after) = (before, after)
     difference = TableDifference(before, after, origins: origins)
-    (old, new) = (PostgresScript(before), PostgresScript(after))
+    // Renamed on the way to another shape, whose script is still to come: only columns and keys tell.
+    var known = before
+    if after.createText.isEmpty { known.createText = "" }
+    (old, new) = (PostgresScript(known), PostgresScript(after))
     isKnown = target != nil
-    self.target = target ?? Target(expecting: before, old)
+    self.target = target ?? Target(expecting: before, old, types: types)
     labels = labelStatements()
     var lines = moves()
     lines += preamble()
@@ -196,13 +203,12 @@ package struct PostgresAlteration {
 
   private var changedTypes: [(there: PostgresUserType, wanted: PostgresUserType)] {
     new.types.filter { !old.types.contains($0) }.compactMap { wanted in
-      guard var there = target.types.first(where: { $0.name == wanted.name }) else { return nil }
-      let was = old.types.first { $0.name == wanted.name }
-      guard case .domain(var domain) = there.kind, case .domain(let new) = wanted.kind else { return (there, wanted) }
-      // A domain that was no part of the table is as it is, and so are CHECKs that the source has never had.
-      guard case .domain(let old)? = was?.kind else { return nil }
-      domain.checks.removeAll { check in !(old.checks + new.checks).contains { $0.name == check.name } }
-      there.kind = .domain(domain)
+      guard let there = target.types.first(where: { $0.name == wanted.name }) else { return nil }
+      if let was = old.types.first(where: { $0.name == wanted.name }) {
+        return (there.compared(to: was, wanted), wanted)
+      }
+      // A domain that was no part of the table is as it is.
+      if case .domain = there.kind { return nil }
       return (there, wanted)
     }
   }
@@ -224,6 +230,11 @@ package struct PostgresAlteration {
       guard case .enumeration(let labels) = type.kind,
         case .enumeration(let was)? = old.types.first(where: { $0.name == type.name })?.kind
       else { return [] }
+      if case .enumeration(let there)? = target.types.first(where: { $0.name == type.name })?.kind,
+        labels.allSatisfy(there.contains)
+      {
+        return []
+      }
       return Self.labelStatements(type.name, from: was, to: labels)
     }
   }

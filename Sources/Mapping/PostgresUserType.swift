@@ -44,11 +44,13 @@ package struct PostgresUserType: Equatable {
   /// Those that the columns of a table rest on.
   package static func all(of schema: TableSchema) -> [PostgresUserType] { PostgresScript(schema).types }
 
-  /// Whether it is as `was` says. A domain may have CHECKs of its own.
-  package func isStill(_ was: PostgresUserType) -> Bool {
-    guard case .domain(let now) = kind, case .domain(let then) = was.kind else { return kind == was.kind }
-    return now.defaultText == then.defaultText && now.isNotNull == then.isNotNull
-      && then.checks.allSatisfy(now.checks.contains)
+  /// Without the CHECKs of a domain that neither of the two has: those are the target's own.
+  package func compared(to was: PostgresUserType, _ wanted: PostgresUserType) -> PostgresUserType {
+    guard case .domain(var domain) = kind, case .domain(let old) = was.kind, case .domain(let new) = wanted.kind else {
+      return self
+    }
+    domain.checks.removeAll { check in !(old.checks + new.checks).contains { $0.name == check.name } }
+    return .init(name: name, kind: .domain(domain))
   }
 
   /// The statements that make of this what `wanted` is; none for labels of enums, which are a matter of their own, and

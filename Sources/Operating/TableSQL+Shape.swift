@@ -1,10 +1,9 @@
 import Changes
 import Mapping
+import SQLiteKit
 
 // Statements that make, change and drop a table.
 extension TableSQL {
-  private static let aside = "cairn_aside"
-
   /// The table and its indexes, where there is none of that name yet.
   var create: [String] {
     switch dialect {
@@ -17,46 +16,6 @@ extension TableSQL {
   }
 
   var drop: String { "DROP TABLE IF EXISTS \(name);" }
-
-  func rename(to new: TableSQL) -> [String] {
-    if new.name == name { return [] }
-    let target = dialect == .postgres ? new.schema.name.postgresIdentifier : new.name
-    if schema.namespace != new.schema.namespace {
-      return [
-        "CREATE SCHEMA IF NOT EXISTS \(new.schema.namespace.postgresIdentifier);",
-        "ALTER TABLE \(name) SET SCHEMA \(new.schema.namespace.postgresIdentifier);",
-      ]
-        + (schema.name == new.schema.name
-          ? []
-          : [
-            "ALTER TABLE \(new.schema.namespace.postgresIdentifier).\(schema.name.postgresIdentifier) RENAME TO \(target);"
-          ])
-    }
-    // SQLite takes a name that differs in case only for one that is taken.
-    guard dialect == .postgres || schema.name.lowercased() != new.schema.name.lowercased() else {
-      return ["ALTER TABLE \(name) RENAME TO \(Self.aside);", "ALTER TABLE \(Self.aside) RENAME TO \(target);"]
-    }
-    return ["ALTER TABLE \(name) RENAME TO \(target);"]
-  }
-
-  /// Gives the table the shape of `new`, with its rows. Where a refresh follows, rows that do not fit may be left out.
-  ///
-  /// `indexes` are those of the table that are still its own, by name; `origins` which column each was before.
-  func reshape(to new: TableSQL, isRefreshed: Bool, indexes: [String], origins: [Int?]?) -> [String] {
-    switch dialect {
-    case .sqlite: return rename(to: new) + reshapeSQLite(new, isRefreshed, indexes, origins)
-    case .postgres: return rename(to: new) + reshapePostgres(new, isRefreshed, origins)
-    }
-  }
-
-  // MARK: What stays
-
-  /// Columns, before and after, that are the same.
-  private func kept(_ after: TableSchema, _ origins: [Int?]?) -> [(before: Int, after: Int)] {
-    TableDifference(schema, after, origins: origins).origins.enumerated().compactMap { new, old in
-      old.map { ($0, new) }
-    }
-  }
 
   // MARK: SQLite
 
@@ -74,30 +33,40 @@ extension TableSQL {
     return head + (hasClause ? "" : " IF NOT EXISTS") + tail + ";"
   }
 
-  private func reshapeSQLite(_ new: TableSQL, _ isRefreshed: Bool, _ indexes: [String], _ origins: [Int?]?) -> [String]
-  {
-    let after = new.schema
-    let own = schema.objects.filter { indexes.contains($0.name) }
-    func drops(_ objects: [TableSchema.Object]) -> [String] {
-      objects.map { "DROP INDEX IF EXISTS \($0.name.quotedName);" }
-    }
-    let creates = after.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
-    if schema.createText == after.createText {
-      // A unique index may not suit the rows that are there; all of them are about to come again.
-      let empties = isRefreshed && after.objects.contains { !schema.objects.contains($0) }
-      return drops(own.filter { !after.objects.contains($0) }) + (empties ? [new.deleteAll] : []) + creates
-    }
-    // With the legacy rules, references of other tables to this one stay as they are.
-    var lines = ["PRAGMA legacy_alter_table = ON;", "ALTER TABLE \(new.name) RENAME TO \(Self.aside);"]
-    lines += ["PRAGMA legacy_alter_table = OFF;"] + drops(own) + [new.sqliteTable] + creates
-    let pairs = kept(after, origins)
-    if !pairs.isEmpty {
-      lines.append(
-        "INSERT\(isRefreshed ? " OR IGNORE" : "") INTO \(new.name) "
-          + "(\(pairs.map { new.column($0.after) }.joined(separator: ", "))) "
-          + "SELECT \(pairs.map { column($0.before) }.joined(separator: ", ")) FROM \(Self.aside);")
-    }
-    return lines + ["DROP TABLE \(Self.aside);"]
+  func rename(sqlite new: TableSQL) -> [String] {
+    SQLiteAlteration.rename(schema.name, to: new.schema.name).map { $0 + ";" }
+  }
+
+  /// Gives the table the shape of `new`, with its rows. Where a refresh follows, rows that do not fit may be left out.
+  ///
+  /// `indexes` are those of the table that are still its own, by name; `origins` which column each was before.
+  func reshape(sqlite new: TableSQL, isRefreshed: Bool, indexes: [String], origins: [Int?]?) -> [String] {
+    var there = schema
+    there.objects = there.objects.filter { indexes.contains($0.name) }
+    let alteration = SQLiteAlteration(
+      TableDifference(schema, new.schema, origins: origins), there: there, keepsText: source.engine == .sqlite,
+      isRefreshed: isRefreshed)
+    let alters = alteration.alters.flatMap { gives(new, alteration.rename + $0) ? $0 : nil }
+    // A unique index may not suit the rows that are there; all of them are about to come again.
+    let empties = isRefreshed && new.schema.objects.contains { !schema.objects.contains($0) }
+    return rename(sqlite: new) + (empties ? [new.deleteAll] : [])
+      + (alters.map { $0 + alteration.indexes } ?? alteration.rebuild).map(Self.ended)
+  }
+
+  /// Whether ALTER TABLE makes the table's statement what it is to be, letter by letter.
+  private func gives(_ new: TableSQL, _ alters: [String]) -> Bool {
+    guard source.engine == .sqlite, schema.createText != new.schema.createText else { return true }
+    guard let database = try? Database(path: ":memory:", mode: .create) else { return false }
+    return (try? database.execute(schema.createText)) != nil
+      && alters.allSatisfy { (try? database.execute($0)) != nil }
+      && (try? database.text("SELECT sql FROM sqlite_master WHERE type = 'table'")) == new.schema.createText
+  }
+
+  /// Without what follows the last word, which may be a comment.
+  private static func ended(_ statement: String) -> String {
+    let bytes = Array(statement.utf8)
+    guard let last = SQLText.tokens(bytes).last else { return statement + ";" }
+    return String(decoding: bytes[..<last.range.upperBound], as: UTF8.self) + ";"
   }
 
   // MARK: PostgreSQL
@@ -114,49 +83,44 @@ extension TableSQL {
     return lines.map(\.sqlComment)
   }
 
-  private func reshapePostgres(_ new: TableSQL, _ isRefreshed: Bool, _ origins: [Int?]?) -> [String] {
-    let after = new.schema
-    let pairs = kept(after, origins)
-    let isSameKey =
-      schema.flags.intersection([.nullableKey, .wholeRow]) == after.flags.intersection([.nullableKey, .wholeRow])
-      && schema.key.count == after.key.count
-      && zip(schema.key, after.key).allSatisfy { old, new in pairs.contains { $0 == (old, new) } }
-    let isSameType = pairs.allSatisfy { type($0.before) == new.type($0.after) }
-    let renamed = pairs.filter { column($0.before) != new.column($0.after) }
-    let old = Set(schema.columns.indices.map(column))
-    guard isSameKey, isSameType, renamed.allSatisfy({ !old.contains(new.column($0.after)) }) else {
-      return rebuildPostgres(new, pairs, isRefreshed)
+  /// Gives the table the name and the shape of `new`, with its rows. Where a refresh follows, and they may not fit, they
+  /// are left out. `types` are those that are there. Labels of enums come first, in `ahead`: they cannot be used in the
+  /// transaction that adds them.
+  func reshape(
+    postgres new: TableSQL, isRefreshed: Bool, origins: [Int?]?, types: [PostgresUserType]
+  ) -> (ahead: [String], statements: [String]) {
+    let (before, after) = (schema.withoutReferences, new.schema.withoutReferences)
+    let alteration = PostgresAlteration(before, after, origins: origins, types: types)
+    let mayFail = alteration.difference.changes.contains { change in
+      switch change {
+      case .renameTable, .renameColumn, .dropColumn, .defaultOfColumn, .dropIndex: false
+      case .addColumn(let index): after.columns[index].isNotNull
+      default: true
+      }
     }
-    var lines: [String] = []
-    for index in schema.columns.indices where !pairs.contains(where: { $0.before == index }) {
-      lines.append("ALTER TABLE \(new.name) DROP COLUMN \(column(index));")
+    let labels = alteration.labels.map { $0 + ";" }
+    let adds = labels.filter { PostgresAlteration.isLabel($0) }
+    var lines = labels.filter { !PostgresAlteration.isLabel($0) }
+    if isRefreshed, mayFail {
+      lines += ["the rows of \(new.schema.name) follow with a refresh".sqlComment, deleteAll]
     }
-    for pair in renamed {
-      lines.append("ALTER TABLE \(new.name) RENAME COLUMN \(column(pair.before)) TO \(new.column(pair.after));")
-    }
-    for pair in pairs where schema.columns[pair.before].isNotNull && !after.columns[pair.after].isNotNull {
-      guard !after.key.contains(pair.after) || after.flags.contains(.nullableKey) else { continue }
-      lines.append("ALTER TABLE \(new.name) ALTER COLUMN \(new.column(pair.after)) DROP NOT NULL;")
-    }
-    for index in after.columns.indices where !pairs.contains(where: { $0.after == index }) {
-      // The rows that are there have no value for it before the refresh, so it cannot be NOT NULL.
-      lines.append("ALTER TABLE \(new.name) ADD COLUMN \(new.column(index)) \(new.type(index).name);")
-    }
-    return lines
+    lines += (alteration.statements + alteration.newIndexes.map(\.text)).map { $0 + ";" }
+    return (adds, lines)
   }
 
-  private func rebuildPostgres(
-    _ new: TableSQL, _ pairs: [(before: Int, after: Int)], _ isRefreshed: Bool
-  ) -> [String] {
-    var lines = ["ALTER TABLE \(new.name) RENAME TO \(Self.aside);"] + new.create
-    if !isRefreshed, !pairs.isEmpty {
-      lines.append(
-        "INSERT INTO \(new.name) (\(pairs.map { new.column($0.after) }.joined(separator: ", "))) "
-          + "SELECT \(pairs.map { column($0.before) }.joined(separator: ", ")) FROM \(Self.aside);")
-    } else {
-      lines.append("the rows of \(new.schema.name) follow with a refresh".sqlComment)
-    }
-    let prefix = schema.namespace.isEmpty ? "" : schema.namespace.postgresIdentifier + "."
-    return lines + ["DROP TABLE \(prefix)\(Self.aside);"]
+  /// What makes types that an earlier table left behind what this one needs.
+  func prepared(_ types: [PostgresUserType]) -> [String] {
+    PostgresUserType.all(of: schema).flatMap { wanted in
+      types.first { $0.name == wanted.name }?.statements(to: wanted) ?? []
+    }.map { $0 + ";" }
+  }
+}
+
+extension TableSchema {
+  /// Foreign keys are left out: the order of rows need not keep to them.
+  fileprivate var withoutReferences: TableSchema {
+    var copy = self
+    copy.foreignKeys = []
+    return copy
   }
 }

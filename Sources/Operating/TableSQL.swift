@@ -44,7 +44,6 @@ struct TableSQL {
   }
 
   func column(_ index: Int) -> String { columns[index] }
-  func type(_ index: Int) -> PostgresType { types[index] }
 
   func literal(_ value: Value, _ index: Int) throws(Unrepresentable) -> String {
     if value == .null { return "NULL" }

@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 import SQLiteKit
 
 /// Renders the records of a trail as SQL that replays them: executable statements in commit order, one transaction
@@ -30,6 +31,10 @@ package struct TrailSQL {
   /// By schema id, which counts within a segment.
   private var tables: [UInt64: TableSQL] = [:]
   private var segment: UInt64 = 0
+  /// Types of PostgreSQL as the statements so far have made them, by name: tables share them.
+  private var types: [String: PostgresUserType] = [:]
+  /// By the names that they have now: scripts of tables of PostgreSQL that have been renamed, and are to be reshaped.
+  private var scripts: [String: String] = [:]
   /// BEGIN with its comment, held back until something follows.
   private var heldBegin: String?
 
@@ -89,6 +94,9 @@ package struct TrailSQL {
     case .ddl(let ddl):
       let before = ddl.before == 0 ? nil : try lookup(ddl.before)
       let after = ddl.after == 0 ? nil : try lookup(ddl.after)
+      if dialect == .postgres, let before, let after {
+        return try render(postgres: ddl, before, after)
+      }
       lines = render(ddl, before, after)
     case .reserved(let kind, _):
       throw CairnError(
@@ -167,7 +175,7 @@ package struct TrailSQL {
       forget(before.schema)
       return [before.drop]
     case (.rename, let before?, let after?):
-      let lines = ensured(before) + before.rename(to: after)
+      let lines = ensured(before) + before.rename(sqlite: after)
       move(before.schema, after.schema)
       return lines
     case (.reshape, let before?, let after?):
@@ -176,7 +184,7 @@ package struct TrailSQL {
       let own = before.schema.objects.map(\.name).filter { indexOwners[$0.lowercased()] == name }
       lines += freed(after.schema, from: name)
       lines += before.reshape(
-        to: after, isRefreshed: ddl.isRefreshed, indexes: own,
+        sqlite: after, isRefreshed: ddl.isRefreshed, indexes: own,
         origins: ddl.origins(from: before.source, to: after.source))
       move(before.schema, after.schema)
       return lines
@@ -184,11 +192,38 @@ package struct TrailSQL {
     }
   }
 
+  /// A label of an enum needs a transaction of its own: ahead of this one, or between what comes before it and behind.
+  private mutating func render(postgres ddl: DDL, _ before: TableSQL, _ after: TableSQL) throws -> [String] {
+    var given = before.source
+    // A table that was renamed on the way has no script; that of before says what its keys and types are.
+    if let script = scripts.removeValue(forKey: before.schema.foldedName) { given.createText = script }
+    if after.source.createText.isEmpty { scripts[after.schema.foldedName] = given.createText }
+    var lines = ensured(before)
+    let (ahead, statements) = try TableSQL(schema: given, dialect: dialect).reshape(
+      postgres: after, isRefreshed: ddl.isRefreshed, origins: ddl.origins(from: given, to: after.source),
+      types: Array(types.values))
+    move(before.schema, after.schema)
+    learn(after.schema)
+    lines += statements
+    guard let begin = heldBegin else {
+      return (ahead.isEmpty ? [] : ["COMMIT;"] + ahead + ["BEGIN;"]) + lines
+    }
+    if lines.isEmpty { return ahead }
+    heldBegin = nil
+    return ahead + [begin] + lines
+  }
+
+  private mutating func learn(_ schema: TableSchema) {
+    for type in PostgresUserType.all(of: schema) { types[type.name] = type }
+  }
+
   /// Creates a table that has not been seen before: the trail may begin behind its creation.
   private mutating func ensured(_ table: TableSQL) -> [String] {
     guard known.insert(table.schema.foldedName).inserted else { return [] }
-    let lines = freed(table.schema, from: table.schema.foldedName) + table.create
+    let prepared = dialect == .postgres ? table.prepared(Array(types.values)) : []
+    let lines = freed(table.schema, from: table.schema.foldedName) + prepared + table.create
     own(table.schema)
+    if dialect == .postgres { learn(table.schema) }
     return lines
   }
 

@@ -128,12 +128,14 @@ struct PostgresTypeTests {
     #expect(try target.psql("SELECT count(*) FROM pg_attribute WHERE attrelid = 'c'::regclass") == "1")
   }
 
-  @Test func `CHECKs of a domain follow, and those of the target's own stay`() throws {
+  @Test(arguments: [DDLPolicy.follow, .stop])
+  func `CHECKs of a domain follow, and those of the target's own stay`(policy: DDLPolicy) throws {
     let target = try PostgresTarget()
     let trail = target.trail
     let table = "CREATE TABLE t(id integer PRIMARY KEY, v d)"
     try target.begin(postgres: "CREATE DOMAIN d AS int CHECK (VALUE > 0);" + table, "t", [[.exact("1"), .exact("1")]])
     try target.psql("ALTER DOMAIN d ADD CONSTRAINT mine CHECK (VALUE < 99)")
+    target.options.ddl = policy
     let before = try #require(trail.latest("t"))
     try target.shape(postgres: "CREATE DOMAIN d AS int CHECK (VALUE > -5);" + table)
     let after = try #require(trail.latest("t"))
@@ -141,6 +143,11 @@ struct PostgresTypeTests {
     try trail.transaction {
       try trail.reshape("t", after)
       try trail.insert("t", [.exact("2"), .exact("-3")])
+    }
+    if policy == .stop {
+      let error = try #require(failure { try target.replay() })
+      #expect(error.hint.contains("DROP CONSTRAINT d_check;"), "\(error.hint)")
+      try target.psql("ALTER DOMAIN d DROP CONSTRAINT d_check; ALTER DOMAIN d ADD CHECK (VALUE > -5)")
     }
     try target.replay()
     #expect(try target.psql("SELECT v FROM t ORDER BY id") == "1\n-3")

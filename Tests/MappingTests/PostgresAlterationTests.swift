@@ -34,4 +34,15 @@ import Testing
     let after = table(("c", "text"), ("a", "double precision"))
     #expect(PostgresAlteration(before, after, origins: [0, 1], target: target(after)).statements.isEmpty)
   }
+
+  @Test func `a table that is renamed on the way to another shape keeps what only scripts tell`() {
+    var before = table(("a", "integer"), ("b", "text"))
+    before.createText = "CREATE TABLE IF NOT EXISTS public.t (a integer, b text, CONSTRAINT k CHECK ((a > 0)))"
+    var middle = table(("a", "integer"), ("b", "text"))
+    middle.name = "u"
+    var there = target(before)
+    there.constraints = [.init(name: "k", kind: .check, columns: ["a"], text: "CHECK ((a > 0))")]
+    let made = PostgresAlteration(before, middle, origins: [0, 1], target: there)
+    #expect(made.statements == ["ALTER TABLE public.t RENAME TO u"])
+  }
 }

