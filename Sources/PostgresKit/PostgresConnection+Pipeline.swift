@@ -83,6 +83,19 @@ extension PostgresConnection {
       guard PQconsumeInput(handle) == 1 else { throw failure("pipeline") }
     }
   }
+
+  /// Pushes queued statements towards the server without waiting for answers.
+  package func flushPipeline() throws {
+    while true {
+      let rest = PQflush(handle)
+      if rest < 0 { throw failure("pipeline") }
+      if rest == 0 { return }
+      var entry = pollfd(fd: PQsocket(handle), events: Int16(POLLIN) | Int16(POLLOUT), revents: 0)
+      guard entry.fd >= 0 else { throw failure("pipeline") }
+      _ = poll(&entry, 1, 1000)
+      guard PQconsumeInput(handle) == 1 else { throw failure("pipeline") }
+    }
+  }
 }
 
 /// The first statement of a batch that failed, by its number in the batch, from 0.

@@ -76,13 +76,12 @@ extension PostgresCapture {
       } else {
         try copier.appendWhole(&chunk, schemaID: id, to: trail, paused: keepStream)
       }
+      // Types have no lock and no snapshot: rows are printed as their types are now. The stream tells of it later.
+      let now = try source.connection.catalog { try source.connection.table(table.relation) }
+      guard now?.forms == table.forms else { return try putOffChunk() }
     } catch let error as PostgresError where error.sqlState.hasPrefix("42") {
       // The table is not what it was: the catalog, or the stream, will tell how.
-      try abandon()
-      dropChunk()
-      copyNotBefore = Clock.monotonicMilliseconds + 500
-      look.isWanted = true
-      return
+      return try putOffChunk()
     }
     self.copier = copier
     state?.rows += chunk.rows
@@ -96,6 +95,13 @@ extension PostgresCapture {
       $0.rowsCopied += rows
       $0.copying = (table.schema.name, state?.rows ?? 0, 0)
     }
+  }
+
+  private func putOffChunk() throws {
+    try abandon()
+    dropChunk()
+    copyNotBefore = Clock.monotonicMilliseconds + 500
+    look.isWanted = true
   }
 
   /// The server ends a stream that is silent for too long.
