@@ -18,7 +18,7 @@ help:
 	@echo 'make demo      see it work, SQLite and PostgreSQL: copy, follow, kill -9, detach; all in a temporary folder'
 	@echo 'make test      run the tests (long ones reduced)'
 	@echo 'make soak      run the tests, the long ones in full'
-	@echo 'make bench     measure cairn beside native replication and raw speed, JSON lines'
+	@echo 'make bench     measure cairn beside native replication and raw speed; JSON lines (docs/benchmarks.md)'
 	@echo 'make lint      check the format of all Swift files'
 	@echo 'make format    format all Swift files in place'
 	@echo 'make install   copy cairn and its docs below PREFIX (now $(PREFIX)); DESTDIR is put in front'

@@ -9,7 +9,7 @@ final class PostgresDrain {
   private let server: PostgresServer
   private let url: String
   private let source: PostgresConnection
-  private var ends: [(pair: Pair, replication: Replication)] = []
+  private var ends: [(pair: Pair, replication: Replication, idleSeconds: Double)] = []
   private var native: NativeReplication?
   private let stream: ReceivedStream
   private static let database = "bench"
@@ -30,7 +30,7 @@ final class PostgresDrain {
         stage, from: url, to: try Ends.target(stage, pair.to, "target_\(pair.to.rawValue)"), state: "state-\(pair.name)"
       )
       try replication.once()
-      ends.append((pair, replication))
+      ends.append((pair, replication, try replication.once().seconds))
     }
     if pairs.contains(where: { $0.to == .postgres }) {
       let target = try stage.server(.target)
@@ -57,7 +57,7 @@ final class PostgresDrain {
     var competitors: [() throws -> Void] = []
     var streamRate = 0.0
     var results = reports
-    for (pair, replication) in ends {
+    for (pair, replication, idleSeconds) in ends {
       results[pair]?.changes = changes
       competitors.append {
         let tally = try TrailTally(self.stage, replication)
@@ -65,6 +65,7 @@ final class PostgresDrain {
         let rate = Double(changes) / run.seconds
         results[pair]?.add(.cairn, rate)
         results[pair]?.add(run)
+        results[pair]?.add(fact: "idle_seconds", idleSeconds)
         results[pair]?.add(fact: "trail_bytes", try tally.bytes())
         results[pair]?.add(fact: "wal_bytes", walBytes)
         self.stage.note("\(pair.name): \(Int(rate)) changes/s")
@@ -82,7 +83,7 @@ final class PostgresDrain {
       stage.settle()
       try competitors[(number + round) % competitors.count]()
     }
-    for (pair, _) in ends { results[pair]?.add(ceiling: "pg_recvlogical", streamRate) }
+    for (pair, _, _) in ends { results[pair]?.add(ceiling: "pg_recvlogical", streamRate) }
     reports = results
     try judge()
     try native?.drop()
@@ -105,7 +106,7 @@ final class PostgresDrain {
           throw TestFailure("\(table.name) has \(expected) at the source, \(found) at the target of \(`where`)")
         }
       }
-      for (pair, replication) in ends {
+      for (pair, replication, _) in ends {
         try expect(try Ends.digest(replication.to, table.name, table.columns), pair.name)
       }
       if let native { try expect(try native.digest(table: table.name, columns: table.columns), "native replication") }
