@@ -1,5 +1,6 @@
 import Capturing
 import Changes
+import Foundation
 import SQLiteKit
 import Testing
 
@@ -105,6 +106,99 @@ import Testing
     try execute(replica.source, "DELETE FROM item WHERE id = 1")
     try replica.takeAndReplay()
     found = try Contents(replica.target)
+    #expect(try replica.differences() == [])
+  }
+
+  /// What the program does to `item`, which is captured, and `item_new`, which is not.
+  @Test(arguments: [
+    "BEGIN; ALTER TABLE item RENAME TO item_old; ALTER TABLE item_new RENAME TO item; COMMIT",
+    "ALTER TABLE item RENAME TO item_old; INSERT INTO item_old VALUES (50,50); ALTER TABLE item_new RENAME TO item",
+    "BEGIN; ALTER TABLE item RENAME TO x_new; ALTER TABLE item_new RENAME TO item; ALTER TABLE x_new RENAME TO item_new; COMMIT",
+    "ALTER TABLE item RENAME TO item_old; CREATE TABLE item(id INTEGER PRIMARY KEY, b, c); INSERT INTO item VALUES (1,2,3)",
+  ])
+  func `a table that leaves by a rename leaves no trace in the one that takes its name`(swap: String) throws {
+    let folder = try TempFolder()
+    let replica = Replica(folder)
+    replica.options.tables = TablePatterns(["item", "note"])
+    try execute(
+      replica.source,
+      """
+      PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, a); CREATE TABLE note(a);
+      INSERT INTO item VALUES (1,1),(2,2),(3,3); CREATE TABLE item_new(id INTEGER PRIMARY KEY, a);
+      INSERT INTO item_new VALUES (1,10),(2,20)
+      """)
+    try replica.takeAndReplay()
+    try execute(replica.source, swap)
+    try replica.takeAndReplay()
+    for other in ["item_old", "item_new"] {
+      try? execute(
+        replica.source,
+        "INSERT INTO \(other) VALUES (70,70); UPDATE \(other) SET a = 5 WHERE id = 1; DELETE FROM \(other) WHERE id = 2"
+      )
+    }
+    try execute(replica.source, "INSERT INTO item(id) VALUES (71)")
+    try replica.takeAndReplay()
+    #expect(try Contents(replica.target).rows["item"] == Contents(replica.source).rows["item"])
+    #expect(try triggers(replica, on: ["item_old", "item_new"]) == 0)
+  }
+
+  private func triggers(_ replica: Replica, on tables: [String]) throws -> Int64? {
+    try Database(path: replica.source).integer(
+      "SELECT count(*) FROM sqlite_master WHERE type = 'trigger' AND tbl_name IN ("
+        + tables.map { "'\($0)'" }.joined(separator: ",") + ")")
+  }
+
+  @Test func `a table that takes the name of an unhooked one is not taken for that`() throws {
+    let folder = try TempFolder()
+    let replica = try started(folder)
+    try execute(replica.source, "CREATE TABLE fresh(id INTEGER PRIMARY KEY, a); INSERT INTO fresh VALUES (1,10)")
+    try replica.takeAndReplay()
+    _ = try journal(replica).unhook("fresh")
+    try execute(
+      replica.source,
+      "BEGIN; ALTER TABLE item RENAME TO x; ALTER TABLE fresh RENAME TO item; ALTER TABLE x RENAME TO fresh; COMMIT")
+    try replica.takeAndReplay()
+    try execute(replica.source, "INSERT INTO item VALUES (70,70); INSERT INTO fresh VALUES (72,72)")
+    try replica.takeAndReplay()
+    #expect(try Contents(replica.target).rows["item"] == Contents(replica.source).rows["item"])
+    _ = try journal(replica).rehook("fresh", patterns: .init())
+    try replica.takeAndReplay()
+    #expect(try replica.differences() == [])
+  }
+
+  @Test func `unhook takes the triggers off a table that was renamed since the last look`() throws {
+    let folder = try TempFolder()
+    let replica = try started(folder)
+    replica.close()
+    try execute(
+      replica.source, "ALTER TABLE item RENAME TO old; CREATE TABLE item(id INTEGER PRIMARY KEY, a)")
+    _ = try journal(replica).unhook("item")
+    #expect(try triggers(replica, on: ["old", "item"]) == 0)
+    try execute(replica.source, "INSERT INTO old VALUES (70,70); INSERT INTO item VALUES (71,71)")
+    try replica.takeAndReplay()
+    _ = try journal(replica).rehook("item", patterns: .init())
+    try replica.takeAndReplay()
+    #expect(try replica.differences() == [])
+  }
+
+  @Test func `triggers that an older version left at a table which has gone do no harm`() throws {
+    let folder = try TempFolder()
+    let replica = try started(folder)
+    let left = try Database(path: replica.source).query(
+      "SELECT sql FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'item'"
+    ).map { $0[0].string }
+    try execute(
+      replica.source, "ALTER TABLE item RENAME TO gone; ALTER TABLE gone RENAME TO item; ALTER TABLE item ADD COLUMN b")
+    try replica.takeAndReplay()
+    // What stands there now is of another layout.
+    try execute(
+      replica.source, "CREATE TABLE other(id INTEGER PRIMARY KEY, a)")
+    try replica.takeAndReplay()
+    for text in left {
+      try execute(replica.source, text.replacingOccurrences(of: "ON \"item\"", with: "ON \"other\""))
+    }
+    try execute(replica.source, "INSERT INTO other VALUES (70,70)")
+    try replica.takeAndReplay()
     #expect(try replica.differences() == [])
   }
 

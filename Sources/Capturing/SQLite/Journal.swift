@@ -98,6 +98,11 @@ package struct Journal {
         try database.run("INSERT OR IGNORE INTO cairn_unhooked VALUES (?)", [.text(name)])
         try dropTriggers(onTable: name)
       }
+      // A table that has been renamed since the last look has triggers under another name.
+      let unhooked = Set(names)
+      for layout in try activeLayouts() where unhooked.contains(layout.schema.name) {
+        try dropTriggers(layout: layout.id)
+      }
       return names
     }
   }
@@ -228,18 +233,22 @@ package struct Journal {
         let isHooked = hooks.count(of: layout.id) == CaptureTriggers(table: table, layout: layout.id).statements.count
         if !isHooked { try dropTriggers(layout: layout.id) }
         try adoption.update(layout, to: table, isHooked: isHooked, hooks: hooks)
-      } else if let table = free.removeValue(forKey: layout.schema.name.lowercased()) {
+        continue
+      }
+      let name = layout.schema.name.lowercased()
+      // Its table has a name that is not captured; one that has its name now is another table.
+      let hasLeft = hooks.table(of: layout.id).map { $0 != name } ?? false
+      if !hasLeft, let table = free.removeValue(forKey: name) {
         try adoption.update(layout, to: table, isHooked: false, hooks: hooks)
       } else {
         // A table of that name that is captured has come from another one.
-        let isDropped = !tables.contains {
-          $0.name.lowercased() == layout.schema.name.lowercased() && !capturedNames.contains($0.name.lowercased())
-        }
+        let isDropped = hasLeft || !tables.contains { $0.name.lowercased() == name && !capturedNames.contains(name) }
         try adoption.end(layout, isDropped: isDropped)
         try dropTriggers(layout: layout.id)
       }
     }
     for table in captured where free[table.name.lowercased()] != nil { try adoption.add(table) }
+    for layout in hooks.layouts.subtracting(active.map(\.id)) { try dropTriggers(layout: layout) }
   }
 
   /// Has every captured table copied again, by whoever captures next.
@@ -290,6 +299,8 @@ struct Hooks {
       }
     }
   }
+
+  var layouts: Set<Int64> { Set(tables.keys) }
 
   /// The table that carries triggers of a layout, in lower case.
   func table(of layout: Int64) -> String? { tables[layout] }

@@ -392,6 +392,8 @@ package final class SQLiteCapture {
         continue
       }
       reader.read(statement, seq: seq, code: code, first: 3, count: layout.valueCount)
+      // Of triggers that an older version left at a table which is not captured any more.
+      if kind != .asked, let ended = layout.ended, seq > abs(ended) { continue }
       if kind == .asked { try requested.add(layout, at: seq, to: trail) }
       try reader.emit(kind, layout, to: trail) { rowid in Self.isWanted(layout, rowid, next.refresh) }
       count += 1
