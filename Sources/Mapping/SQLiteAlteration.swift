@@ -197,7 +197,7 @@ package struct SQLiteAlteration: Sendable {
   // MARK: Rebuild
 
   /// Columns that only the target has.
-  private var extras: [TableSchema.Column] {
+  package var extras: [TableSchema.Column] {
     let theirs = Set((before.columns + after.columns).map { $0.name.asciiLowercased })
     return there.columns.filter { !theirs.contains($0.name.asciiLowercased) }
   }
@@ -221,7 +221,7 @@ package struct SQLiteAlteration: Sendable {
     let pairs = kept
     guard !pairs.isEmpty else { return nil }
     return
-      "INSERT\(isRefreshed ? " OR IGNORE" : "") INTO \(name)(\(pairs.map(\.new.quotedName).joined(separator: ","))) "
+      "INSERT\(isRefreshed && extras.isEmpty ? " OR IGNORE" : "") INTO \(name)(\(pairs.map(\.new.quotedName).joined(separator: ","))) "
       + "SELECT \(pairs.map(\.old.quotedName).joined(separator: ",")) FROM \(Self.aside)"
   }
 

@@ -62,6 +62,63 @@ struct PostgresShapeTests {
         == "PRIMARY KEY (a)")
   }
 
+  @Test(arguments: [DDLPolicy.follow, .ignore])
+  func `a copy leaves what only the target has in its rows`(policy: DDLPolicy) throws {
+    let target = try PostgresTarget()
+    let trail = target.trail
+    let rows: [[Value]] = (1...5).map { [.integer($0), .integer($0), .integer($0)] }
+    try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, a INT UNIQUE, b INT)", "t", rows)
+    try target.psql("ALTER TABLE t ADD mine json, ADD twice bigint GENERATED ALWAYS AS (id * 2) STORED")
+    try target.psql("UPDATE t SET mine = to_json('m' || id)")
+    target.options.ddl = policy
+    try trail.transaction {
+      try trail.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a INT UNIQUE)", isRefreshed: true)
+    }
+    try trail.transaction {
+      try trail.refresh("t", .start(.schemaChange, .byKey, estimatedRows: 4))
+      // Its chunk is still to come.
+      try trail.insert("t", [4, 44])
+    }
+    try trail.transaction {
+      try trail.refresh("t", .chunk(.keys(after: nil, through: [2, nil])))
+      try trail.row("t", [1, 11])
+      try trail.update("t", [1, nil], [10, nil])
+    }
+    try trail.transaction {
+      try trail.refresh("t", .chunk(.keys(after: [2, nil], through: nil)))
+      for (id, a) in [(3, 33), (4, 44), (10, 11), (11, 12)] {
+        try trail.row("t", [.integer(Int64(id)), .integer(Int64(a))])
+      }
+      try trail.refresh("t", .end(rows: 5))
+    }
+    try target.replay()
+    #expect(
+      try target.psql("SELECT id, a, mine, twice FROM t ORDER BY id")
+        == "3|33|\"m3\"|6\n4|44|\"m4\"|8\n10|11|\"m1\"|20\n11|12||22")
+    if policy == .ignore { #expect(try target.psql("SELECT b FROM t WHERE b > 0 ORDER BY id") == "3\n4\n1") }
+  }
+
+  @Test func `rows with what only the target has are not given up for a constraint, and what is emptied is told`()
+    throws
+  {
+    let target = try PostgresTarget()
+    let trail = target.trail
+    try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, a INT)", "t", [[1, .null], [2, 2]])
+    try target.begin("CREATE TABLE w(a INT)", "w", [[1], [2]], .whole)
+    for table in ["t", "w"] { try target.psql("ALTER TABLE \(table) ADD mine text; UPDATE \(table) SET mine = 'm'") }
+    try trail.transaction {
+      try trail.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a INT NOT NULL)", isRefreshed: true)
+      try trail.copy("t", [[1, 1], [2, 2]], reason: .schemaChange)
+      try trail.copy("w", [[1], [3]], .whole, reason: .lostChanges)
+    }
+    let error = try #require(failure { try target.replay() })
+    #expect(error.message.contains("only the target has column \"mine\""), "\(error.message)")
+    #expect(target.progress.snapshot.notices.contains { $0.contains("w is emptied") && $0.contains("mine") })
+    try target.psql("UPDATE t SET a = 0 WHERE id = 1")
+    try target.replay()
+    #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|1|m\n2|2|m")
+  }
+
   @Test(arguments: [
     ("reshape", "ALTER TABLE t ADD COLUMN b bigint NOT NULL DEFAULT 7", "t", "1|x|7\n3|z|3"),
     ("rename", "ALTER TABLE t RENAME TO u", "u", "1|x\n3|z"),

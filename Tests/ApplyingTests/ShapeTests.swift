@@ -204,6 +204,67 @@ extension ShapeTests {
     #expect(try made.rows("SELECT tbl_name FROM sqlite_master WHERE name = 'mine'") == [["t"]])
   }
 
+  @Test(arguments: [DDLPolicy.follow, .ignore])
+  func `a copy leaves what only the target has in its rows`(policy: DDLPolicy) throws {
+    let made = try Handmade(TempFolder())
+    let rows: [[Value]] = (1...5).map { [.integer($0), .integer($0), .integer($0)] }
+    try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, a UNIQUE, b)", "t", rows)
+    try made.run("ALTER TABLE t ADD COLUMN mine TEXT; UPDATE t SET mine = 'm' || id")
+    made.options.ddl = policy
+    try made.transaction {
+      try made.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a UNIQUE)", isRefreshed: true)
+    }
+    try made.transaction {
+      try made.refresh("t", .start(.schemaChange, .byKey, estimatedRows: 4))
+      // Its chunk is still to come.
+      try made.insert("t", [4, "four"])
+    }
+    try made.transaction {
+      try made.refresh("t", .chunk(.keys(after: nil, through: [2, nil])))
+      try made.row("t", [1, "one"])
+      try made.update("t", [1, nil], [10, nil])
+    }
+    try made.transaction {
+      try made.refresh("t", .chunk(.keys(after: [2, nil], through: nil)))
+      for (id, name) in [(3, "three"), (4, "4"), (10, "one"), (11, "new")] {
+        try made.row("t", [.integer(Int64(id)), .text(Array(name.utf8))])
+      }
+      try made.refresh("t", .end(rows: 5))
+    }
+    try made.replay()
+    #expect(
+      try made.rows("SELECT id, a, mine FROM t ORDER BY id")
+        == [[3, "three", "m3"], [4, "4", "m4"], [10, "one", "m1"], [11, "new", .null]])
+    if policy == .ignore {
+      #expect(try made.rows("SELECT b FROM t ORDER BY id") == [[3], [4], [1], [.null]])
+    }
+  }
+
+  @Test func `rows with what only the target has are not given up for a constraint`() throws {
+    let made = try Handmade(TempFolder())
+    try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, a)", "t", [[1, .null], [2, 2]])
+    try made.run("ALTER TABLE t ADD COLUMN mine TEXT; UPDATE t SET mine = 'm' || id")
+    try made.transaction {
+      try made.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a NOT NULL)", isRefreshed: true)
+      try made.copy("t", [[1, 1], [2, 2]], reason: .schemaChange)
+    }
+    let error = try #require(failure { try made.replay() })
+    #expect(error.message.contains("only the target has column mine"), "\(error.message)")
+    try made.run("UPDATE t SET a = 0 WHERE id = 1")
+    try made.replay()
+    #expect(try made.rows("SELECT id, a, mine FROM t ORDER BY id") == [[1, 1, "m1"], [2, 2, "m2"]])
+  }
+
+  @Test func `that a table without a key is emptied is told where only the target has a column`() throws {
+    let made = try Handmade(TempFolder())
+    try made.begin("CREATE TABLE t(a)", "t", [[1], [2]], .whole)
+    try made.run("ALTER TABLE t ADD COLUMN mine TEXT; UPDATE t SET mine = 'm'")
+    try made.transaction { try made.copy("t", [[1], [3]], .whole, reason: .lostChanges) }
+    let progress = ApplyProgress()
+    try made.open(progress).drain()
+    #expect(progress.snapshot.notices.contains { $0.contains("table t is emptied") && $0.contains("mine") })
+  }
+
   @Test func `the text of the table is the source's after every change`() throws {
     let made = try started(isOwn: false)
     let steps = [

@@ -114,6 +114,26 @@ extension Scenarios {
     }
 
     @Test(arguments: Ends.all)
+    func `a copy after a change of type leaves the target's own columns as they are`(ends: Ends) throws {
+      let pairs = try started(ends)
+      try pairs.sql(pairs.to, "ALTER TABLE ours ADD COLUMN own TEXT")
+      try pairs.sql(pairs.to, "UPDATE ours SET own = 'own ' || id")
+      if ends.from {
+        try pairs.sql(pairs.from, "ALTER TABLE ours ALTER a TYPE varchar(9) USING upper(a)")
+      } else {
+        for step in [
+          "CREATE TABLE next(id INTEGER PRIMARY KEY, a VARCHAR(9))",
+          "INSERT INTO next SELECT id, upper(a) FROM ours", "DROP TABLE ours", "ALTER TABLE next RENAME TO ours",
+        ] {
+          try pairs.sql(pairs.from, step)
+        }
+      }
+      let outcome = try pairs.once()
+      #expect(outcome.status == 0, "\(outcome.errors)")
+      #expect(try pairs.sql(pairs.to, "SELECT a || ' ' || own FROM ours ORDER BY id") == "ONE own 1\nTWO own 2")
+    }
+
+    @Test(arguments: Ends.all)
     func `ignore leaves the target as it is, and what it lacks out`(ends: Ends) throws {
       let pairs = try started(ends)
       try change(pairs)

@@ -58,6 +58,8 @@ final class MappedTable {
   let alwaysIdentity: ColumnMask
   /// Made text for values that did not fit: older rows are not spelled as the source spells them.
   let widened: ColumnMask
+  /// Columns that only the target has, of which values stand aside; quoted.
+  var asideColumns: [String] = []
   /// Rows came since the sequence of its identity column was looked after.
   var hasNewKeys = true
   private let names: [String]

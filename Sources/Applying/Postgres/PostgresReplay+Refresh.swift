@@ -58,25 +58,46 @@ extension PostgresReplay {
         hint: "empty it at the target, or use --existing overwrite", context: ["table": table.source.fullName])
     }
     guard method == .whole || (existing == .overwrite && !table.hasRanges) else { return false }
+    if let own = try table.ownValues(connection) {
+      progress.note(
+        "table \(table.mapped.fullName) is emptied for its copy: what its columns \(own) held, which only the target has, is gone"
+      )
+    }
     try connection.execute("DELETE FROM \(table.target.rowsName)")
     return true
   }
 
+  /// The rows of a chunk take the place of those that are there, and have from them what only the target knows.
   private func delete(_ range: Refresh.Range, _ table: MappedTable) throws {
-    let name = table.target.rowsName
+    guard let rows = try rows(in: range, table) else { return }
+    if try table.setAside(rows.condition, rows.values, connection) { aside = table }
+    try connection.run("DELETE FROM \(table.target.rowsName)\(rows.condition)", rows.values)
+  }
+
+  /// Behind the rows of a chunk.
+  func endChunk() throws {
+    try endPiece()
+    guard let table = aside else { return }
+    aside = nil
+    try sink.settle()
+    try table.giveBack(connection)
+  }
+
+  /// The rows of a range, as a WHERE clause with the values of its parameters; nil where it has no bounds to go by.
+  private func rows(
+    in range: Refresh.Range, _ table: MappedTable
+  ) throws -> (condition: String, values: [String?])? {
     switch range {
-    case .unkeyed, .some: break
+    case .unkeyed, .some: return nil
     case .row(let values):
       let texts = try keyTexts(values, table)
       let terms = zip(table.key, texts.indices).map {
         "\(table.columns[$0].name.quotedName) \(table.columns[$0].equality) $\($1 + 1)::\(table.columns[$0].castType)"
       }
-      guard !terms.isEmpty else { return }
-      try connection.run("DELETE FROM \(name) WHERE \(terms.joined(separator: " AND "))", texts)
+      return terms.isEmpty ? nil : (" WHERE \(terms.joined(separator: " AND "))", texts)
     case .nullKeys:
       let terms = table.source.key.map { "\(table.columns[$0].name.quotedName) IS NULL" }
-      guard !terms.isEmpty else { return }
-      try connection.execute("DELETE FROM \(name) WHERE \(terms.joined(separator: " OR "))")
+      return terms.isEmpty ? nil : (" WHERE \(terms.joined(separator: " OR "))", [])
     case .keys(let from, let through):
       let columns = table.key.map { table.ordered($0, table.columns[$0].name.quotedName) }
       var terms =
@@ -92,8 +113,7 @@ extension PostgresReplay {
         terms.append("(\(columns.joined(separator: ","))) \(sign) (\(marks.joined(separator: ",")))")
         values += texts
       }
-      let condition = terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND ")
-      try connection.run("DELETE FROM \(name)\(condition)", values)
+      return (terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND "), values)
     }
   }
 

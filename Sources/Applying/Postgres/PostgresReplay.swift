@@ -56,6 +56,8 @@ final class PostgresReplay {
   var sequences = SequenceUpkeep()
   /// The table into which refresh rows go, how many came, and of how many.
   var copying: MappedTable?
+  /// Of which rows are being replaced that have values which only the target knows.
+  var aside: MappedTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
   var tablesCopied = 0
@@ -169,7 +171,7 @@ final class PostgresReplay {
   }
 
   private func commit(_ last: TransactionHeader, rows: Int, isLaneDone: Bool) throws {
-    try endPiece()
+    try endChunk()
     try checkUncheckedRows()
     try sink.settle()
     try sequences.carry(sink, progress)
@@ -235,15 +237,15 @@ final class PostgresReplay {
     if scope.reach(reader.position) { bySchema.removeAll(keepingCapacity: true) }
     switch record {
     case .change(let change):
-      try endPiece()
+      try endChunk()
       try onTable(change.schemaID) { try again { try self.apply(change) } }
     case .refreshRow(let id, let image):
       try onTable(id) { try again { if let table = try self.table(id) { try self.apply(row: image, of: table) } } }
     case .refresh(let refresh):
-      try endPiece()
+      try endChunk()
       try onTable(refresh.schemaID) { try apply(refresh) }
     case .ddl(let ddl):
-      try endPiece()
+      try endChunk()
       try sink.settle()
       try apply(ddl)
     case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
@@ -259,7 +261,7 @@ final class PostgresReplay {
   /// A table that is not as it should be waits from here on.
   private func onTable(_ id: UInt64, _ body: () throws -> Void) throws {
     if refusals[reader.position] != nil {
-      try endPiece()
+      try endChunk()
       try leaveRefused(try schema(id))
     }
     do { try body() } catch let error as CairnError

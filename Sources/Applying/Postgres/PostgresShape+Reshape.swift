@@ -142,7 +142,8 @@ extension PostgresShape {
     }
     do { try sink.attempt(run) } catch let error as PostgresError where error.isOfShape {
       guard change.isRefreshed, error.isConstraint || error.isBadValue else { throw refused(error, refusal, change) }
-      // All rows are about to come again.
+      // All rows are about to come again, but not what only the target has in them.
+      if let own = try ownValues(change, known) { throw refused(error, refusal, change, own: own) }
       do {
         try sink.attempt {
           try connection.execute("DELETE FROM \(known.schema.quotedName).\(known.name.quotedName)")
@@ -161,9 +162,26 @@ extension PostgresShape {
     if !change.isRefreshed { try makeIndexes(moved, sink) }
   }
 
-  private func refused(_ error: PostgresError, _ refusal: SchemaRefusal, _ change: Change) -> CairnError {
+  private func refused(
+    _ error: PostgresError, _ refusal: SchemaRefusal, _ change: Change, own: String? = nil
+  ) -> CairnError {
     let text = error.message + (error.detail.isEmpty ? "" : ": \(error.detail)")
-    return refusal.error("the server refuses it: \(text)", table: change.name)
+    let why = own.map {
+      "; its rows are not emptied for the copy that follows, because only the target has column \($0)"
+    }
+    return refusal.error("the server refuses it: \(text)\(why ?? "")", table: change.name)
+  }
+
+  /// Columns that only the target has, with a value in some row; nil when there is none.
+  private func ownValues(_ change: Change, _ known: PostgresTargetState.Table) throws -> String? {
+    let names = Set((change.before.columns + change.after.columns).map(\.name))
+    let own =
+      try read(known)?.columns.filter { !names.contains($0.name) && !$0.isGenerated }.map(\.name.quotedName) ?? []
+    guard !own.isEmpty else { return nil }
+    let filled = own.map { "\($0) IS NOT NULL" }.joined(separator: " OR ")
+    let table = "\(known.schema.quotedName).\(known.name.quotedName)"
+    let found = try connection.first("SELECT 1 FROM \(table) WHERE \(filled) LIMIT 1")
+    return found == nil ? nil : own.joined(separator: ", ")
   }
 
   /// What waits for the table's rows waits under its new name; what the source has no more waits no longer.

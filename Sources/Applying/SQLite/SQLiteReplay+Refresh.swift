@@ -24,18 +24,18 @@ extension SQLiteReplay {
             "table \(name) has no key, so its rows cannot be told apart to \(known.existing.rawValue) them",
             hint: "empty it at the target, or use --existing overwrite", context: ["table": name])
         }
-        try table.deleteAll()
+        try empty(table)
       }
       // Ranges of keys that sort in another way here cannot be emptied one by one.
-      if method == .byKey, known.existing == .overwrite, !table.sortsAsSource { try table.deleteAll() }
+      if method == .byKey, known.existing == .overwrite, !table.sortsAsSource { try empty(table) }
       (copying, copied, estimated) = (table, 0, rows)
     case .chunk(let range):
       if copying?.schema != table.schema { (copying, copied, estimated) = (table, 0, 0) }
       switch range {
-      case .row: try table.delete(range)
+      case .row: try clear(range, table)
       case .some: break
       case .nullKeys, .keys, .unkeyed:
-        if table.state.existing == .overwrite, table.sortsAsSource { try table.delete(range) }
+        if table.state.existing == .overwrite, table.sortsAsSource { try clear(range, table) }
       }
     case .end:
       var known = target.tables[key(name)] ?? .init()
@@ -43,6 +43,34 @@ extension SQLiteReplay {
       known.refreshing = nil
       try save(name, known)
       copying = nil
+    }
+  }
+
+  // MARK: Columns that only the target has
+
+  /// All rows come again, and which of them were there cannot be told.
+  private func empty(_ table: TargetTable) throws {
+    if let own = try table.ownValues() {
+      target.progress.note(
+        "table \(table.schema.name) is emptied for its copy: what its columns \(own) held, which only the target has, is gone"
+      )
+    }
+    try table.deleteAll()
+  }
+
+  /// The rows of a chunk take the place of those that are there, and have from them what only the target knows.
+  private func clear(_ range: Refresh.Range, _ table: TargetTable) throws {
+    if try table.setAside(range) { aside = table }
+    try table.delete(range)
+  }
+
+  /// Behind the rows of a chunk.
+  func endChunk() throws {
+    guard let table = aside else { return }
+    aside = nil
+    _ = try write(table) {
+      try table.giveBack()
+      return 1
     }
   }
 }

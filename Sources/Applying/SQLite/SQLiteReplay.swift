@@ -51,6 +51,8 @@ final class SQLiteReplay {
 
   /// The table and range into which refresh rows go.
   var copying: TargetTable?
+  /// Of which rows are being replaced that have values which only the target knows.
+  var aside: TargetTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
   var tablesCopied = 0
@@ -97,6 +99,7 @@ final class SQLiteReplay {
       case .commit(let number, let changes):
         group.rows += Int(changes)
         self.number = number
+        try endChunk()
         try early.checkEmpty()
         if !held.isEmpty { try settleHeld() }
         let isDue =
@@ -122,6 +125,9 @@ final class SQLiteReplay {
   // MARK: Records
 
   private func apply(_ record: Record) throws {
+    if aside != nil {
+      if case .refreshRow = record {} else { try endChunk() }
+    }
     switch record {
     case .change(let change):
       guard let table = try table(change.schemaID), !table.state.isAwaited else {

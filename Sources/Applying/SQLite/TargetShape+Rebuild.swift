@@ -13,10 +13,11 @@ extension TargetShape {
         try database.execute(statement)
       } catch let error as SQLiteError where error.isSchemaRefusal || error.isConstraint || error.isMismatch {
         try? database.execute("PRAGMA legacy_alter_table = OFF")
-        // The rows come again.
+        // The rows come again, but not what only the target has in them.
+        if !alteration.extras.isEmpty, statement == alteration.copy { throw refused(change, error, alteration) }
         if change.isRefreshed, statement == alteration.copy { continue }
         if change.isRefreshed, alteration.difference.after.objects.contains(where: { $0.text == statement }) {
-          try create(index: statement, change)
+          try create(index: statement, alteration, change)
           continue
         }
         if isTrigger, statement.contains("cairn_") { continue }
@@ -60,20 +61,33 @@ extension TargetShape {
     return counts
   }
 
+  /// Rows that stand in the way are not emptied where they have what only the target has.
+  private func refused(_ change: Change, _ error: SQLiteError, _ alteration: SQLiteAlteration) -> CairnError {
+    guard change.isRefreshed, !alteration.extras.isEmpty else { return refused(change, error) }
+    let names = alteration.extras.map(\.name).joined(separator: ", ")
+    return refusal(change).error(
+      "SQLite says: \(error.message); its rows are not emptied for the copy that follows, because only the target has column \(names)",
+      table: change.name)
+  }
+
   // MARK: Indexes
 
   func run(indexes alteration: SQLiteAlteration, _ change: Change) throws {
     for statement in alteration.indexes {
-      if statement.hasPrefix("DROP ") { try run(statement, change) } else { try create(index: statement, change) }
+      if statement.hasPrefix("DROP ") {
+        try run(statement, change)
+      } else {
+        try create(index: statement, alteration, change)
+      }
     }
   }
 
-  private func create(index text: String, _ change: Change) throws {
+  private func create(index text: String, _ alteration: SQLiteAlteration, _ change: Change) throws {
     do { try free(index: text) { try database.execute(text) } } catch let error as SQLiteError
       where error.isSchemaRefusal || error.isConstraint
     {
-      guard change.isRefreshed, change.isCreated, let name = change.after?.target.name else {
-        throw refused(change, error)
+      guard change.isRefreshed, change.isCreated, alteration.extras.isEmpty, let name = change.after?.target.name else {
+        throw refused(change, error, alteration)
       }
       // Rows that the source no longer has stand in the way of a unique index; all of them are about to come again.
       try database.execute("DELETE FROM \(name.quotedName)")

@@ -69,6 +69,10 @@ final class TargetTable {
   // MARK: Writing; each returns the number of rows that it touched
 
   func insert(_ row: [ColumnView], _ insertion: Insertion) throws -> Int64 {
+    if insertion == .replacing, try !ownColumns.isEmpty, !isWholeRow(row) {
+      let touched = try update(row, row, isChecked: false)
+      if touched > 0 { return touched }
+    }
     let statement = try prepared(.insert(insertion), isWholeRow: false)
     for (index, column) in row.enumerated() { try statement.bind(column, at: names.count + index + 1) }
     return try run(statement)
@@ -160,6 +164,56 @@ final class TargetTable {
     return database.changes
   }
 
+  // MARK: Columns that only the target has
+
+  /// Looked up once; for a chunk of a copy again.
+  private var foundOwn: [String]?
+  var ownColumns: [String] {
+    get throws { try foundOwn ?? lookAtOwnColumns() }
+  }
+
+  /// The target's columns that the source has not, and that are not computed: quoted.
+  private func lookAtOwnColumns() throws -> [String] {
+    let known = Set(schema.columns.map { $0.name.lowercased() })
+    let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
+    let own = there.map { $0[0].string }.filter { !known.contains($0.lowercased()) }.map(\.quotedName)
+    foundOwn = own
+    return own
+  }
+
+  /// Those of them that have a value in some row, for people; nil when nothing would be lost with the rows.
+  func ownValues() throws -> String? {
+    let own = try lookAtOwnColumns()
+    guard !own.isEmpty else { return nil }
+    let filled = own.map { "\($0) IS NOT NULL" }.balanced("OR")
+    guard try database.integer("SELECT 1 FROM \(table) WHERE \(filled) LIMIT 1") != nil else { return nil }
+    return own.joined(separator: ", ")
+  }
+
+  /// Keeps what they have in the rows of a range that are about to come again, in a temporary table. True when there is
+  /// something to be given back.
+  func setAside(_ range: Refresh.Range) throws -> Bool {
+    let own = try lookAtOwnColumns()
+    guard !own.isEmpty, !schema.key.isEmpty, !schema.flags.contains(.wholeRow), let rows = rows(in: range) else {
+      return false
+    }
+    let key = schema.key.enumerated().map { "\(names[$1]) AS k\($0)" }
+    let values = own.enumerated().map { "\($1) AS o\($0)" }
+    try database.run(
+      "CREATE TEMP TABLE cairn_aside AS SELECT \((key + values).joined(separator: ",")) FROM \(table)\(rows.condition)",
+      rows.values)
+    return true
+  }
+
+  /// Gives rows with the same key what was set aside.
+  func giveBack() throws {
+    let own = try ownColumns
+    let set = own.enumerated().map { "\($1) = a.o\($0)" }.joined(separator: ", ")
+    let key = schema.key.enumerated().map { "\(table).\(names[$1]) = a.k\($0)" }.joined(separator: " AND ")
+    try database.execute("UPDATE \(table) SET \(set) FROM temp.cairn_aside AS a WHERE \(key)")
+    try database.execute("DROP TABLE temp.cairn_aside")
+  }
+
   private func imageIndex(_ index: Int) -> Int { kept?[index] ?? index }
 
   /// What an image of the key alone has for a column, as the target has it.
@@ -239,15 +293,20 @@ final class TargetTable {
 
   /// Deletes what the target has in the range of a chunk.
   func delete(_ range: Refresh.Range) throws {
+    guard let rows = rows(in: range) else { return }
+    try database.run("DELETE FROM \(table)\(rows.condition)", rows.values)
+  }
+
+  /// The rows of a range, as a WHERE clause with the values of its parameters; nil where it has no bounds to go by.
+  private func rows(in range: Refresh.Range) -> (condition: String, values: [Value])? {
     switch range {
-    case .unkeyed, .some: break
+    case .unkeyed, .some: return nil
     case .row(let key):
       let terms = schema.key.map { "\(names[$0]) = ?" }.joined(separator: " AND ")
-      guard !terms.isEmpty else { return }
-      try database.run("DELETE FROM \(table) WHERE \(terms)", schema.key.map { value(key, $0) })
+      return terms.isEmpty ? nil : (" WHERE \(terms)", schema.key.map { value(key, $0) })
     case .nullKeys:
       let terms = schema.key.map { "\(names[$0]) IS NULL" }
-      try database.execute("DELETE FROM \(table) WHERE \(terms.joined(separator: " OR "))")
+      return (" WHERE \(terms.joined(separator: " OR "))", [])
     case .keys(let after, let through):
       let columns = schema.key.map { index in
         let collation = schema.columns[index].collation
@@ -262,8 +321,7 @@ final class TargetTable {
           columns.count == 1 ? "\(columns[0]) \(sign) ?" : "(\(columns.joined(separator: ","))) \(sign) (\(marks))")
         values += schema.key.map { value(bound, $0) }
       }
-      let condition = terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND ")
-      try database.run("DELETE FROM \(table)\(condition)", values)
+      return (terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND "), values)
     }
   }
 }

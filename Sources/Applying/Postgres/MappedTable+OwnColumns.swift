@@ -1,0 +1,52 @@
+import PostgresKit
+
+// Columns that only the target has: a copy brings the rows again, and leaves these as they are.
+extension MappedTable {
+  /// As the target has them now; those that are computed are not among them.
+  private func ownColumns(_ connection: PostgresConnection) throws -> [String] {
+    let known = Set(columns.map(\.name))
+    let there = try connection.query(
+      """
+      SELECT attname FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
+      AND attgenerated = '' AND attidentity <> 'a' ORDER BY attnum
+      """, [target.qualifiedName])
+    return there.compactMap { $0[0] }.filter { !known.contains($0) }.map(\.quotedName)
+  }
+
+  /// Those of them that have a value in some row, for people; nil when nothing would be lost with the rows.
+  func ownValues(_ connection: PostgresConnection) throws -> String? {
+    let own = try ownColumns(connection)
+    guard !own.isEmpty else { return nil }
+    let filled = own.map { "\($0) IS NOT NULL" }.joined(separator: " OR ")
+    let found = try connection.first("SELECT 1 FROM \(target.rowsName) WHERE \(filled) LIMIT 1")
+    return found == nil ? nil : own.joined(separator: ", ")
+  }
+
+  /// Keeps what they have in rows that are about to come again, in a temporary table. True when there is something to be
+  /// given back.
+  func setAside(_ condition: String, _ values: [String?], _ connection: PostgresConnection) throws -> Bool {
+    let own = try ownColumns(connection)
+    guard !own.isEmpty, !key.isEmpty else { return false }
+    let parts =
+      key.enumerated().map { "\(columns[$1].name.quotedName) AS k\($0)" }
+      + own.enumerated().map { "\($1) AS o\($0)" }
+    asideColumns = own
+    try connection.execute(
+      "CREATE TEMPORARY TABLE cairn_aside ON COMMIT DROP AS SELECT \(parts.joined(separator: ",")) FROM \(target.rowsName) LIMIT 0"
+    )
+    try connection.run(
+      "INSERT INTO pg_temp.cairn_aside SELECT \(parts.joined(separator: ",")) FROM \(target.rowsName)\(condition) FOR UPDATE",
+      values)
+    return true
+  }
+
+  /// Gives rows with the same key what was set aside.
+  func giveBack(_ connection: PostgresConnection) throws {
+    let set = asideColumns.enumerated().map { "\($1) = a.o\($0)" }.joined(separator: ", ")
+    let terms = key.enumerated().map { "x.\(columns[$1].name.quotedName) \(columns[$1].equality) a.k\($0)" }
+    try connection.execute(
+      "UPDATE \(target.rowsName) AS x SET \(set) FROM pg_temp.cairn_aside AS a WHERE \(terms.joined(separator: " AND "))"
+    )
+    try connection.execute("DROP TABLE pg_temp.cairn_aside")
+  }
+}
