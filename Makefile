@@ -7,7 +7,7 @@ SHELL   := /bin/bash
 
 RELEASE = .build/release/cairn
 SOURCES = Sources Tests Package.swift
-RELEASE_FLAGS = -c release --static-swift-stdlib
+RELEASE_FLAGS = -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test soak bench lint format install clean

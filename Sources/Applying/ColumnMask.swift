@@ -16,6 +16,17 @@ struct ColumnMask: Hashable {
     }
   }
 
+  mutating func formUnion(_ other: ColumnMask) {
+    low |= other.low
+    for word in other.high.indices {
+      if word < high.count { high[word] |= other.high[word] } else { high.append(other.high[word]) }
+    }
+  }
+
+  func isDisjoint(with other: ColumnMask) -> Bool {
+    low & other.low == 0 && zip(high, other.high).allSatisfy { $0 & $1 == 0 }
+  }
+
   func contains(_ column: Int) -> Bool {
     if column < 64 { return low & (1 << UInt64(column)) != 0 }
     let word = column / 64 - 1

@@ -189,6 +189,15 @@ public struct ByteReader {
   public mutating func readString() throws -> String { String(decoding: try readCounted(), as: UTF8.self) }
 }
 
+extension UnsafeRawBufferPointer {
+  /// Whether both hold the same bytes.
+  @inlinable public func isSame(as other: UnsafeRawBufferPointer) -> Bool {
+    guard count == other.count else { return false }
+    guard let base = baseAddress, let start = other.baseAddress else { return true }
+    return memcmp(base, start, count) == 0
+  }
+}
+
 extension UInt64 {
   /// Hexadecimal, padded with zeros to `width` digits; longer numbers are not cut.
   package func hex(_ width: Int) -> String {

@@ -75,10 +75,10 @@ public struct ChangeFlags: OptionSet, Sendable {
 }
 
 /// (origin, clock) of the transaction that last wrote a row.
-public struct Version: Equatable, Sendable {
-  public var origin: String
-  public var clock: UInt64
-  public init(origin: String, clock: UInt64) {
+package struct Version: Equatable, Sendable {
+  package var origin: String
+  package var clock: UInt64
+  package init(origin: String, clock: UInt64) {
     self.origin = origin
     self.clock = clock
   }
@@ -89,9 +89,17 @@ public struct ChangeView {
   public var operation: Operation
   public var flags: ChangeFlags
   public var schemaID: UInt64
-  public var replaced: Version?
+  /// An encoded ``Version``.
+  var replacedBytes: UnsafeRawBufferPointer?
   public var before: ImageView?
   public var after: ImageView?
+
+  package var replaced: Version? {
+    guard let replacedBytes else { return nil }
+    var reader = ByteReader(replacedBytes)
+    guard let origin = try? reader.readString(), let clock = try? reader.readVarint() else { return nil }
+    return Version(origin: origin, clock: clock)
+  }
 }
 
 package struct Refresh: Equatable, Sendable {
@@ -316,7 +324,10 @@ extension ByteReader {
     let flags = ChangeFlags(rawValue: try readByte())
     var change = ChangeView(operation: operation, flags: flags, schemaID: try readVarint())
     if flags.contains(.replacedVersion) {
-      change.replaced = Version(origin: try readString(), clock: try readVarint())
+      var rest = self
+      _ = try readCounted()
+      _ = try readVarint()
+      change.replacedBytes = try rest.read(offset - rest.offset)
     }
     if flags.contains(.before) { change.before = try readImage() }
     if flags.contains(.after) { change.after = try readImage() }

@@ -43,6 +43,50 @@ extension PostgresConnection {
     }
   }
 
+  /// Queues a statement whose parameters are arrays of texts.
+  package func pipe(_ sql: String, _ arrays: borrowing PostgresArrays) throws {
+    let count = arrays.count
+    let isSent = arrays.withParameters { values, lengths in
+      PQsendQueryParams(
+        handle, sql, Int32(count), Array(repeating: PostgresArrays.textArrayType, count: count), values, lengths,
+        Array(repeating: 1, count: count), 0)
+    }
+    guard isSent == 1 else { throw failure(sql) }
+  }
+
+  /// Hands the server everything that is queued, and has it answer what it has done: ``readAnswers(_:_:)`` need not wait
+  /// for the end of the batch then.
+  package func pushPipeline() throws {
+    guard PQsendFlushRequest(handle) == 1 else { throw failure("pipeline") }
+    var isCancelled = false
+    while true {
+      let rest = PQflush(handle)
+      if rest < 0 { throw failure("pipeline") }
+      if rest == 0 { return }
+      try waitForServer("pipeline", sending: true, &isCancelled)
+      guard PQconsumeInput(handle) == 1 else { throw failure("pipeline") }
+    }
+  }
+
+  /// Reads the answers to the next `count` statements, which have been pushed: `answer` gets the number of each, from 0,
+  /// and the rows that it touched; preparations count. Throws the first error at once; ``drain(_:)`` must follow.
+  package func readAnswers(_ count: Int, _ answer: (Int, Int64) -> Void) throws {
+    var index = 0
+    while index < count {
+      try pump()
+      guard let result = PQgetResult(handle) else {
+        index += 1
+        if PQstatus(handle) != CONNECTION_OK { throw failure("pipeline") }
+        continue
+      }
+      defer { PQclear(result) }
+      switch PQresultStatus(result) {
+      case PGRES_COMMAND_OK, PGRES_TUPLES_OK: answer(index, Self.touched(result))
+      default: throw PostgresBatchError(index: index, error: error(of: result, ""))
+      }
+    }
+  }
+
   /// Ends the batch and reads the answers, in order: `answer` gets the number of the statement and the rows that it
   /// touched; preparations count. Throws the first error, with the number of its statement, after everything is read.
   package func drain(_ answer: (Int, Int64) throws -> Void) throws {
@@ -80,19 +124,6 @@ extension PostgresConnection {
       if rest < 0 { throw failure("pipeline") }
       guard rest == 1 || PQisBusy(handle) == 1 else { return }
       try waitForServer("pipeline", sending: rest == 1, &isCancelled)
-      guard PQconsumeInput(handle) == 1 else { throw failure("pipeline") }
-    }
-  }
-
-  /// Pushes queued statements towards the server without waiting for answers.
-  package func flushPipeline() throws {
-    while true {
-      let rest = PQflush(handle)
-      if rest < 0 { throw failure("pipeline") }
-      if rest == 0 { return }
-      var entry = pollfd(fd: PQsocket(handle), events: Int16(POLLIN) | Int16(POLLOUT), revents: 0)
-      guard entry.fd >= 0 else { throw failure("pipeline") }
-      _ = poll(&entry, 1, 1000)
       guard PQconsumeInput(handle) == 1 else { throw failure("pipeline") }
     }
   }

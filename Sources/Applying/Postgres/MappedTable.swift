@@ -18,6 +18,9 @@ final class MappedTable {
     case update(set: ColumnMask, checks: ColumnMask)
     /// An update that SQL does not allow: of a column that is GENERATED ALWAYS AS IDENTITY.
     case replace(set: ColumnMask, checks: ColumnMask)
+    /// As ``delete`` and ``update``, of many rows, whose values come as arrays of texts.
+    case deleteMany(checks: ColumnMask)
+    case updateMany(set: ColumnMask, checks: ColumnMask)
     /// One of the rows that are equal in all columns.
     case deleteTwin(nulls: ColumnMask)
     case updateTwin(set: ColumnMask, nulls: ColumnMask)
@@ -98,6 +101,14 @@ final class MappedTable {
   }
 
   var isWholeRow: Bool { key.isEmpty }
+
+  /// What waits to be sent together.
+  lazy var batch = RowBatch(self)
+  /// Whether updates and deletes may wait there: a cast of text to these types is another thing than their input.
+  lazy var isBatched =
+    !isWholeRow && alwaysIdentity.isEmpty && !columns.isEmpty
+    && !columns.contains { ["\"char\"", "regclass", "xml"].contains($0.castType) }
+  lazy var keyMask = ColumnMask(key)
   var columnList: String { names.joined(separator: ",") }
 
   /// All indexes that a new row may collide with, besides the key's, whose columns the trail knows.
@@ -133,6 +144,8 @@ final class MappedTable {
   private struct Builder {
     let table: MappedTable
     var parameters: [PostgresStatement.Parameter] = []
+    /// Parameters are arrays, and `t` is the table.
+    var isMany = false
 
     var qualified: String { table.target.qualifiedName }
     var rows: String { table.target.rowsName }
@@ -144,7 +157,15 @@ final class MappedTable {
         switch parameter {
         case .old(let column), .new(let column): column
         }
-      return "$\(index + 1)::\(table.columns[column].castType)"
+      let value = isMany ? "s.v\(index + 1)" : "$\(index + 1)"
+      return "\(value)::\(table.columns[column].castType)"
+    }
+
+    /// The rows of the arrays; to be asked for last.
+    private var many: String {
+      let arrays = parameters.indices.map { "$\($0 + 1)" }.joined(separator: ",")
+      let names = parameters.indices.map { "v\($0 + 1)" }.joined(separator: ",")
+      return "unnest(\(arrays)) AS s(\(names))"
     }
 
     mutating func list(_ columns: some Sequence<Int>) -> String {
@@ -164,7 +185,7 @@ final class MappedTable {
     }
 
     mutating func condition(_ checks: ColumnMask) -> String {
-      var terms = [keyCondition()]
+      var terms = [keyCondition(alias: isMany ? "t." : "")]
       for index in table.names.indices where checks.contains(index) && !table.key.contains(index) {
         terms.append(check(index))
       }
@@ -172,7 +193,7 @@ final class MappedTable {
     }
 
     private mutating func check(_ index: Int) -> String {
-      let (name, value) = (table.names[index], mark(.old(index)))
+      let (name, value) = ((isMany ? "t." : "") + table.names[index], mark(.old(index)))
       return table.columns[index].hasEquality
         ? "\(name) IS NOT DISTINCT FROM \(value)" : "\(name)::text IS NOT DISTINCT FROM (\(value))::text"
     }
@@ -206,6 +227,15 @@ final class MappedTable {
       case .update(let set, let checks):
         let assignments = assignments(set)
         return "UPDATE \(rows) SET \(assignments) WHERE \(condition(checks))"
+      case .deleteMany(let checks):
+        isMany = true
+        let condition = condition(checks)
+        return "DELETE FROM \(rows) AS t USING \(many) WHERE \(condition)"
+      case .updateMany(let set, let checks):
+        isMany = true
+        let assignments = assignments(set)
+        let condition = condition(checks)
+        return "UPDATE \(rows) AS t SET \(assignments) FROM \(many) WHERE \(condition)"
       case .replace(let set, let checks):
         let known = table.target.columns.filter { !$0.isGenerated }
         let values = known.map { column -> String in

@@ -45,7 +45,7 @@ enum PostgresApplySession {
 
   /// Triggers of the target stay quiet, its foreign keys are not checked row by row, a commit is on the disk when it is
   /// answered, and nothing but us ends a statement. Tables grow while statements are kept prepared, so a plan that was
-  /// good for an empty one must not be one that reads it all.
+  /// good for an empty one must not be one that reads it all. Rows that come as arrays are looked up in their order.
   private static func adopt(_ connection: PostgresConnection) throws {
     // Asked before: in a transaction, a statement that was refused ends all others.
     let role = try connection.first("SELECT current_user") ?? ""
@@ -63,6 +63,7 @@ enum PostgresApplySession {
       """
       SET synchronous_commit = on; SET lock_timeout = 0; SET statement_timeout = 0;
       SET idle_in_transaction_session_timeout = 0; SET row_security = off; SET jit = off; SET enable_seqscan = off;
+      SET enable_hashjoin = off; SET enable_mergejoin = off;
       SET check_function_bodies = off; SET client_min_messages = warning
       """)
   }

@@ -71,7 +71,7 @@ extension PostgresReplay {
         }
         let statement = row.table.statement(.doubled(index: index))
         if !isCareful {
-          try sink.queue(statement, before, after, expecting: 0)
+          try sink.queue(statement, of: row.table, before, after, expecting: 0)
         } else if try !sink.rows(statement, before, after).isEmpty {
           throw doubled(row.table, index, positions.map { "\(row.table.columns[$0].name)=\(row.values[$0] ?? "NULL")" })
         }

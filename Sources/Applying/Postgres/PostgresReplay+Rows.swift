@@ -32,11 +32,23 @@ extension PostgresReplay {
   @discardableResult func write(_ table: MappedTable, _ shape: MappedTable.Shape, expecting count: Int64?) throws
     -> Int64
   {
-    let statement = table.statement(shape)
     guard isCareful else {
-      try sink.queue(statement, before, after, expecting: count)
+      if count == 1, table.isBatched {
+        switch shape {
+        case .update(let set, let checks) where set.isDisjoint(with: table.keyMask):
+          try sink.update(before, after, of: table, set: set, checks: checks)
+          return 1
+        case .delete(let checks):
+          try sink.delete(before, of: table, checks: checks)
+          return 1
+        default: break
+        }
+      }
+      let statement = table.statement(shape)
+      try sink.queue(statement, of: table, before, after, expecting: count)
       return count ?? 1
     }
+    let statement = table.statement(shape)
     while true {
       do { return try sink.run(statement, before, after) } catch let error as PostgresError
         where error.isBadValue || error.sqlState == "23514"

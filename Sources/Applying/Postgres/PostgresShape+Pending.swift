@@ -28,7 +28,7 @@ extension PostgresShape {
     {
       guard try PostgresTargetTable.read(pending.needsSchema, pending.needsTable, connection) != nil else { continue }
       let table = "\(pending.schema.quotedName).\(pending.table.quotedName)"
-      try connection.execute("SET LOCAL enable_seqscan = on")
+      try connection.execute(Self.planFreely)
       try make(pending, sink) {
         try connection.execute("\(pending.statement) NOT VALID")
         do {
@@ -40,9 +40,15 @@ extension PostgresShape {
             "foreign key \(pending.name) of \(table) stays NOT VALID, as rows of the source break it: \(error.detail)")
         }
       }
-      try connection.execute("SET LOCAL enable_seqscan = off")
+      try connection.execute(Self.planAsApply)
     }
   }
+
+  /// For statements that look at whole tables, see PostgresApplySession.
+  private static let planFreely =
+    "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
+  private static let planAsApply =
+    "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
 
   private func make(_ pending: PostgresTargetState.Pending, _ sink: PostgresSink, _ body: () throws -> Void) throws {
     do { try sink.attempt(body) } catch let error as PostgresError

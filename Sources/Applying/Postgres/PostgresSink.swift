@@ -1,10 +1,11 @@
 import Changes
 import PostgresKit
 
-/// Sends the statements of many rows before it reads the answers, and long runs of inserts by COPY.
+/// Sends the statements of many rows before it reads the answers: those that fit together as one statement with arrays,
+/// or by COPY, see ``RowBatch``; the others one by one.
 ///
 /// What is sent counts only after ``settle()``: then every answer has been read, and each statement has touched as many
-/// rows as it had to. Memory is bounded: a batch is settled when it holds 500 statements or 1 MiB.
+/// rows as it had to. Memory is bounded: batches are sent when they hold 2 MiB, and two of them are under way at most.
 final class PostgresSink {
   /// A statement did not touch what it had to, or was refused. Which row that was is found by doing it all again, one
   /// statement at a time.
@@ -15,85 +16,195 @@ final class PostgresSink {
 
   private static let statementsMax = 500
   private static let bytesMax = 1 << 20
-  /// Inserts into one table after which they go by COPY.
-  private static let runMin = 48
+  private static let batchBytesMax = 2 << 20
+  /// Rows of one statement with arrays.
+  private static let arrayRowsMax = 2000
+  /// Rows of a batch from which on they do not go one by one.
+  private static let manyMin = 16
+  private static let copyMin = 48
   private static let preparedMax = 400
   private static let any: Int64 = -1
 
   let connection: PostgresConnection
   private var isPiping = false
+  /// Of the statements that are queued, and of those that are pushed: rows to be touched.
   private var expected: [Int64] = []
+  private var pushed: [[Int64]] = []
   private var bytes = 0
   private var parameters: [PostgresParameter] = []
   private var prepared: [PostgresStatement] = []
 
-  /// Inserts into one table of which there may be more.
+  /// Those that are not empty.
+  private var batches: [RowBatch] = []
+  private var batchBytes = 0
+  private var arrays = PostgresArrays()
+  /// A row of a batch, and one of no values.
   private final class Kept { var row = RowText() }
-  private var run: [Kept] = (0..<runMin).map { _ in Kept() }
-  private var runCount = 0
-  private var runBytes = 0
-  private var runTable: MappedTable?
+  private let (one, other, none) = (Kept(), Kept(), Kept())
   private var copying: MappedTable?
   private var copied: Int64 = 0
   private var lines = ByteWriter(capacity: 1 << 16)
-  private let none = Kept()
 
   init(_ connection: PostgresConnection) { self.connection = connection }
 
   // MARK: Rows
 
-  /// Queues a statement that must touch `count` rows; nil: any number.
+  /// Queues a statement that must touch `count` rows; nil: any number. It sees all that came before.
   func queue(
-    _ statement: PostgresStatement, _ before: borrowing RowText, _ after: borrowing RowText, expecting count: Int64?
+    _ statement: PostgresStatement, of table: MappedTable, _ before: borrowing RowText, _ after: borrowing RowText,
+    expecting count: Int64?
   ) throws {
-    try endRun()
+    try endCopy()
+    if !table.batch.isEmpty { try send(table.batch) }
     try send(statement, before, after, expecting: count)
   }
 
   /// Queues a strict insert.
   func insert(_ row: borrowing RowText, into table: MappedTable) throws {
-    if let copying {
-      if copying === table { return try copy(row) }
-      try endCopy()
+    try change(table) {
+      $0.insert(row)
+      return true
     }
-    if runTable !== table {
-      try endRun()
-      runTable = table
+  }
+
+  /// Queues an update of one row, which leaves its key.
+  func update(
+    _ before: borrowing RowText, _ after: borrowing RowText, of table: MappedTable, set: ColumnMask, checks: ColumnMask
+  ) throws {
+    try change(table) { $0.update(before, after, set: set, checks: checks) }
+  }
+
+  /// Queues a delete of one row.
+  func delete(_ row: borrowing RowText, of table: MappedTable, checks: ColumnMask) throws {
+    try change(table) { $0.delete(row, checks: checks) }
+  }
+
+  private func change(_ table: MappedTable, _ body: (RowBatch) -> Bool) throws {
+    let batch = table.batch
+    if batch.isEmpty { batches.append(batch) }
+    let had = batch.byteCount
+    if body(batch) {
+      batchBytes += batch.byteCount - had
+    } else {
+      try send(batch)
+      batches.append(batch)
+      guard body(batch) else { preconditionFailure("an empty batch takes any change") }
+      batchBytes += batch.byteCount
     }
-    run[runCount].row.assign(row)
-    runCount += 1
-    runBytes += row.byteCount
-    guard runCount == Self.runMin || runBytes > Self.bytesMax else { return }
-    let count = runCount
-    (runTable, runCount, runBytes) = (nil, 0, 0)
-    try beginCopy(table)
-    for index in 0..<count { try copy(run[index].row) }
+    if batchBytes > Self.batchBytesMax { try sendBatches() }
   }
 
   /// Queues a row for COPY, which is begun if need be.
   func copy(_ row: borrowing RowText, into table: MappedTable) throws {
     if copying !== table { try beginCopy(table) }
-    try copy(row)
+    row.appendLine(to: &lines)
+    try copyLine()
   }
 
-  /// Sends what waits for company, and ends a COPY.
-  private func endRun() throws {
-    if copying != nil { try endCopy() }
-    guard let table = runTable else { return }
-    let count = runCount
-    (runTable, runCount, runBytes) = (nil, 0, 0)
-    let statement = table.statement(.insert(.strict))
-    for index in 0..<count { try send(statement, none.row, run[index].row, expecting: 1) }
+  // MARK: Batches
+
+  /// Sends what waits for company: inserts last, as COPY waits for what was sent before.
+  private func sendBatches() throws {
+    try endCopy()
+    let batches = self.batches
+    for batch in batches { try sendChanges(batch) }
+    if isPiping, !expected.isEmpty { try push() }
+    for batch in batches { try sendInserts(batch) }
+    for batch in batches { batch.removeAll() }
+    self.batches.removeAll(keepingCapacity: true)
+    batchBytes = 0
+  }
+
+  private func send(_ batch: RowBatch) throws {
+    try endCopy()
+    try sendChanges(batch)
+    try sendInserts(batch)
+    batchBytes -= batch.byteCount
+    batch.removeAll()
+    batches.removeAll { $0 === batch }
+  }
+
+  /// Deletes, then updates: those of one shape together.
+  private func sendChanges(_ batch: RowBatch) throws {
+    var groups = [[Int]](repeating: [], count: batch.shapes.count)
+    for (index, entry) in batch.entries.enumerated() { groups[entry.shape].append(index) }
+    for kind in [RowBatch.Kind.delete, .update] {
+      for (shape, group) in zip(batch.shapes, groups) where shape.kind == kind && !group.isEmpty {
+        if group.count < Self.manyMin {
+          let single: MappedTable.Shape =
+            kind == .delete ? .delete(checks: shape.checks) : .update(set: shape.set, checks: shape.checks)
+          try sendSingly(batch, group, single)
+          continue
+        }
+        let many: MappedTable.Shape =
+          kind == .delete ? .deleteMany(checks: shape.checks) : .updateMany(set: shape.set, checks: shape.checks)
+        for start in stride(from: 0, to: group.count, by: Self.arrayRowsMax) {
+          try sendTogether(batch, group[start..<min(start + Self.arrayRowsMax, group.count)], many)
+        }
+      }
+    }
+  }
+
+  private func sendInserts(_ batch: RowBatch) throws {
+    let group = batch.entries.indices.filter { batch.shapes[batch.entries[$0].shape].kind == .insert }
+    guard group.count >= Self.copyMin else { return try sendSingly(batch, group, .insert(.strict)) }
+    try beginCopy(batch.table)
+    for index in group {
+      if let row = batch.entries[index].after { batch.rows.appendLine(row, to: &lines) }
+      try copyLine()
+    }
+    try endCopy()
+  }
+
+  private func sendSingly(_ batch: RowBatch, _ group: [Int], _ shape: MappedTable.Shape) throws {
+    let statement = batch.table.statement(shape)
+    for index in group {
+      batch.rows.copy(batch.entries[index].before, to: &one.row)
+      batch.rows.copy(batch.entries[index].after, to: &other.row)
+      try send(statement, one.row, other.row, expecting: 1)
+    }
+  }
+
+  private func sendTogether(_ batch: RowBatch, _ group: ArraySlice<Int>, _ shape: MappedTable.Shape) throws {
+    let statement = batch.table.statement(shape)
+    arrays.removeAll()
+    for parameter in statement.parameters {
+      arrays.begin(count: group.count)
+      for index in group { appendValue(parameter, batch, batch.entries[index]) }
+    }
+    try pipeIfNeeded()
+    try connection.pipe(statement.sql, arrays)
+    expected.append(Int64(group.count))
+    try push()
+  }
+
+  private func appendValue(_ parameter: PostgresStatement.Parameter, _ batch: RowBatch, _ entry: RowBatch.Entry) {
+    let row: Int?
+    let column: Int
+    switch parameter {
+    case .old(let index): (row, column) = (batch.row(entry.before, entry.after, giving: index), index)
+    case .new(let index): (row, column) = (batch.row(entry.after, entry.before, giving: index), index)
+    }
+    if let row, batch.rows.span(column, of: row).hasText {
+      arrays.append(batch.rows.text(column, of: row))
+    } else {
+      arrays.appendNull()
+    }
+  }
+
+  // MARK: Statements
+
+  private func pipeIfNeeded() throws {
+    guard !isPiping else { return }
+    try connection.enterPipeline()
+    isPiping = true
   }
 
   private func send(
     _ statement: PostgresStatement, _ before: borrowing RowText, _ after: borrowing RowText, expecting count: Int64?
   ) throws {
-    if expected.count >= Self.statementsMax || bytes > Self.bytesMax { try drain() }
-    if !isPiping {
-      try connection.enterPipeline()
-      isPiping = true
-    }
+    if expected.count >= Self.statementsMax || bytes > Self.bytesMax { try push() }
+    try pipeIfNeeded()
     if !statement.isPrepared {
       try connection.pipe(prepare: statement.name, statement.sql)
       expected.append(Self.any)
@@ -108,11 +219,8 @@ final class PostgresSink {
 
   /// Queues a statement of our own.
   func queue(_ sql: String, _ values: [String?]) throws {
-    try endRun()
-    if !isPiping {
-      try connection.enterPipeline()
-      isPiping = true
-    }
+    try sendBatches()
+    try pipeIfNeeded()
     none.row.assign(values)
     parameters.removeAll(keepingCapacity: true)
     for index in values.indices { parameters.append(none.row.parameter(index)) }
@@ -123,17 +231,34 @@ final class PostgresSink {
 
   // MARK: Answers
 
+  /// Has the server work on what is queued, while the next is made ready; reads the answers to what was pushed before
+  /// the last time.
+  private func push() throws {
+    guard !expected.isEmpty else { return }
+    try connection.pushPipeline()
+    pushed.append(expected)
+    expected.removeAll(keepingCapacity: true)
+    bytes = 0
+    guard pushed.count > 2 else { return }
+    let wanted = pushed.removeFirst()
+    try answered(wanted) { try connection.readAnswers(wanted.count, $0) }
+  }
+
   /// Reads all answers; afterwards the connection takes any statement.
   func settle() throws {
-    try endRun()
+    try sendBatches()
     try drain()
-    guard isPiping else { return }
-    isPiping = false
-    try connection.exitPipeline()
+    try leavePipeline()
     guard prepared.count > Self.preparedMax else { return }
     try connection.execute("DEALLOCATE ALL")
     for statement in prepared { statement.isPrepared = false }
     prepared.removeAll()
+  }
+
+  private func leavePipeline() throws {
+    guard isPiping else { return }
+    isPiping = false
+    try connection.exitPipeline()
   }
 
   /// Between groups: another sink may use the connection then.
@@ -146,13 +271,18 @@ final class PostgresSink {
   }
 
   private func drain() throws {
-    guard !expected.isEmpty else { return }
-    let wanted = expected
+    let wanted = pushed.joined() + expected
+    guard !wanted.isEmpty else { return }
+    pushed.removeAll()
     expected.removeAll(keepingCapacity: true)
     bytes = 0
+    try answered(wanted) { try connection.drain($0) }
+  }
+
+  private func answered(_ wanted: [Int64], _ read: ((Int, Int64) -> Void) throws -> Void) throws {
     var isWrong = false
     do {
-      try connection.drain { index, touched in
+      try read { index, touched in
         if index < wanted.count, wanted[index] >= 0, wanted[index] != touched { isWrong = true }
       }
     } catch let failed as PostgresBatchError {
@@ -169,7 +299,9 @@ final class PostgresSink {
   // MARK: COPY
 
   private func beginCopy(_ table: MappedTable) throws {
-    try settle()
+    try endCopy()
+    try drain()
+    try leavePipeline()
     do {
       try connection.beginCopyIn("COPY \(table.target.qualifiedName)(\(table.columnList)) FROM STDIN")
     } catch let error as PostgresError { throw Self.fault(error) }
@@ -177,8 +309,8 @@ final class PostgresSink {
     lines.removeAll()
   }
 
-  private func copy(_ row: borrowing RowText) throws {
-    row.appendLine(to: &lines)
+  /// A line has been added.
+  private func copyLine() throws {
     copied += 1
     guard lines.count >= 1 << 16 else { return }
     try connection.sendCopy(lines.bytes)
@@ -187,6 +319,7 @@ final class PostgresSink {
   }
 
   private func endCopy() throws {
+    guard copying != nil else { return }
     let wanted = copied
     copying = nil
     let touched: Int64

@@ -38,8 +38,3 @@ final class PostgresStatement {
     }
   }
 }
-
-extension RowText {
-  /// Whether the column has a value here, be it NULL.
-  func gives(_ column: Int) -> Bool { column < count && !isUnchanged(column) }
-}

@@ -4,100 +4,110 @@ import PostgresKit
 /// The values of one row as PostgreSQL reads them: texts that end with a NUL, NULLs, and columns that are not given.
 /// Memory is kept from row to row.
 struct RowText: ~Copyable {
-  private static let null = -1
-  private static let unchanged = -2
-  private var bytes = ByteWriter(capacity: 4096)
-  /// Where each column's text begins, or one of the marks above.
-  private var starts: [Int] = []
+  /// Where a column's text stands, without its NUL.
+  struct Span {
+    static let null = Span(start: 0, count: -1)
+    static let unchanged = Span(start: 0, count: -2)
+    var start: Int
+    var count: Int
+    var isGiven: Bool { count != -2 }
+    var isNull: Bool { count == -1 }
+    var hasText: Bool { count >= 0 }
+  }
 
-  var count: Int { starts.count }
+  private var bytes = ByteWriter(capacity: 4096)
+  private var spans: [Span] = []
+
+  var count: Int { spans.count }
   var byteCount: Int { bytes.count }
 
   mutating func removeAll() {
     bytes.removeAll()
     bytes.shrink(above: 1 << 20)
-    starts.removeAll(keepingCapacity: true)
+    spans.removeAll(keepingCapacity: true)
   }
 
-  mutating func appendNull() { starts.append(Self.null) }
-  mutating func appendUnchanged() { starts.append(Self.unchanged) }
+  mutating func appendNull() { spans.append(.null) }
+  mutating func appendUnchanged() { spans.append(.unchanged) }
   mutating func append<E: Error>(_ write: (inout ByteWriter) throws(E) -> Void) throws(E) {
     let start = bytes.count
     do { try write(&bytes) } catch {
       bytes.truncate(to: start)
       throw error
     }
+    spans.append(Span(start: start, count: bytes.count - start))
     bytes.append(0)
-    starts.append(start)
+  }
+  mutating func append(_ text: UnsafeRawBufferPointer) {
+    spans.append(Span(start: bytes.count, count: text.count))
+    bytes.append(text)
+    bytes.append(0)
   }
 
-  func isNull(_ column: Int) -> Bool { starts[column] == Self.null }
-  func isUnchanged(_ column: Int) -> Bool { starts[column] == Self.unchanged }
+  func isNull(_ column: Int) -> Bool { spans[column].isNull }
+  func isUnchanged(_ column: Int) -> Bool { !spans[column].isGiven }
+  /// Whether the column has a value here, be it NULL.
+  func gives(_ column: Int) -> Bool { column < spans.count && spans[column].isGiven }
 
   /// Valid until the row is changed.
   func parameter(_ column: Int) -> PostgresParameter {
-    let start = starts[column]
-    guard start >= 0, let base = bytes.bytes.baseAddress else { return nil }
-    return (base + start).assumingMemoryBound(to: CChar.self)
+    let span = spans[column]
+    guard span.hasText, let base = bytes.bytes.baseAddress else { return nil }
+    return (base + span.start).assumingMemoryBound(to: CChar.self)
   }
 
   /// The text without its NUL; empty for NULL and what is not given.
   func text(_ column: Int) -> UnsafeRawBufferPointer {
-    let start = starts[column]
-    guard start >= 0 else { return UnsafeRawBufferPointer(start: nil, count: 0) }
-    let next = starts[(column + 1)...].first { $0 >= 0 } ?? bytes.count
-    return UnsafeRawBufferPointer(rebasing: bytes.bytes[start..<next - 1])
+    let span = spans[column]
+    guard span.hasText else { return UnsafeRawBufferPointer(start: nil, count: 0) }
+    return UnsafeRawBufferPointer(rebasing: bytes.bytes[span.start..<span.start + span.count])
   }
 
   /// A copy; nil for NULL and what is not given.
   func string(_ column: Int) -> String? {
-    isNull(column) || isUnchanged(column) ? nil : String(decoding: text(column), as: UTF8.self)
+    spans[column].hasText ? String(decoding: text(column), as: UTF8.self) : nil
   }
 
   func isEqual(_ column: Int, to other: borrowing RowText) -> Bool {
-    if starts[column] < 0 || other.starts[column] < 0 { return starts[column] == other.starts[column] }
-    return text(column).elementsEqual(other.text(column))
+    let (mine, theirs) = (spans[column], other.spans[column])
+    guard mine.count == theirs.count else { return false }
+    return mine.count <= 0 || text(column).isSame(as: other.text(column))
   }
 
   /// The row as a line of COPY's text format.
   func appendLine(to line: inout ByteWriter) {
-    for column in starts.indices {
+    for column in spans.indices {
       if column > 0 { line.append(UInt8(ascii: "\t")) }
-      guard starts[column] >= 0 else {
+      if spans[column].hasText {
+        line.appendCopyText(text(column))
+      } else {
         line.append(UInt8(ascii: "\\"))
         line.append(UInt8(ascii: "N"))
-        continue
       }
-      Self.escape(text(column), to: &line)
     }
     line.append(UInt8(ascii: "\n"))
   }
 
-  /// Backslash, tab and line ends are escaped; nothing else means anything in COPY's text format.
-  private static func escape(_ text: UnsafeRawBufferPointer, to line: inout ByteWriter) {
-    var from = 0
-    for (index, byte) in text.enumerated() {
-      let letter: UInt8
-      switch byte {
-      case UInt8(ascii: "\\"): letter = byte
-      case UInt8(ascii: "\t"): letter = UInt8(ascii: "t")
-      case UInt8(ascii: "\n"): letter = UInt8(ascii: "n")
-      case UInt8(ascii: "\r"): letter = UInt8(ascii: "r")
-      default: continue
-      }
-      if index > from { line.append(UnsafeRawBufferPointer(rebasing: text[from..<index])) }
-      line.append(UInt8(ascii: "\\"))
-      line.append(letter)
-      from = index + 1
-    }
-    if from < text.count { line.append(UnsafeRawBufferPointer(rebasing: text[from...])) }
+  /// Appends the row to texts that stand elsewhere, and where they stand there.
+  func copy(to texts: inout ByteWriter, _ places: inout [Span]) {
+    let start = texts.count
+    texts.append(bytes.bytes)
+    for span in spans { places.append(span.hasText ? Span(start: start + span.start, count: span.count) : span) }
   }
 
-  /// Takes the texts of another row; used to keep some rows until it is known how they are sent.
+  func copy(_ column: Int, to texts: inout ByteWriter) -> Span {
+    guard spans[column].hasText else { return spans[column] }
+    let start = texts.count
+    texts.append(text(column))
+    texts.append(0)
+    return Span(start: start, count: spans[column].count)
+  }
+
+  /// Takes the texts of another row.
   mutating func assign(_ other: borrowing RowText) {
     removeAll()
     bytes.append(other.bytes.bytes)
-    starts.append(contentsOf: other.starts)
+    spans.append(contentsOf: other.spans)
   }
 
   /// Puts texts in place of all that is there.
@@ -110,5 +120,31 @@ struct RowText: ~Copyable {
       }
       append { (bytes: inout ByteWriter) in bytes.append(Array(value.utf8)) }
     }
+  }
+}
+
+extension ByteWriter {
+  /// A value in COPY's text format: backslash, tab and line ends are escaped; nothing else means anything there.
+  mutating func appendCopyText(_ text: UnsafeRawBufferPointer) {
+    var from = 0
+    var index = 0
+    while index < text.count {
+      let letter: UInt8
+      switch text[index] {
+      case UInt8(ascii: "\\"): letter = UInt8(ascii: "\\")
+      case UInt8(ascii: "\t"): letter = UInt8(ascii: "t")
+      case UInt8(ascii: "\n"): letter = UInt8(ascii: "n")
+      case UInt8(ascii: "\r"): letter = UInt8(ascii: "r")
+      default:
+        index += 1
+        continue
+      }
+      if index > from { append(UnsafeRawBufferPointer(rebasing: text[from..<index])) }
+      append(UInt8(ascii: "\\"))
+      append(letter)
+      index += 1
+      from = index
+    }
+    if from < text.count { append(UnsafeRawBufferPointer(rebasing: text[from...])) }
   }
 }

@@ -4,7 +4,7 @@ import SystemKit
 import Trails
 
 /// A table as the stream speaks of it now.
-struct Captured {
+final class Captured {
   let relation: UInt32
   let epoch: UInt64
   let schema: TableSchema
@@ -13,6 +13,11 @@ struct Captured {
   let isKeyed: Bool
   /// False: its changes are left out, because it is not ours, or because its copy, still to come, will show them.
   let isWanted: Bool
+
+  init(relation: UInt32, epoch: UInt64, schema: TableSchema, isKey: [Bool], isKeyed: Bool, isWanted: Bool) {
+    (self.relation, self.epoch, self.schema) = (relation, epoch, schema)
+    (self.isKey, self.isKeyed, self.isWanted) = (isKey, isKeyed, isWanted)
+  }
 }
 
 // Tables as the stream describes them.

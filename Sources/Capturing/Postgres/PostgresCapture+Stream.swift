@@ -98,7 +98,7 @@ extension PostgresCapture {
     record.appendVarint(id)
     record.append(image.bytes)
     try trail.append(kind: RecordKind.change, record.bytes)
-    progress.update { $0.changes += 1 }
+    changeCount += 1
   }
 
   private func endIncoming(_ end: LSN) throws {

@@ -34,7 +34,11 @@ extension PostgresCapture {
     isTrailOpen = false
     hasUnsynced = true
     settleRegistry()
-    progress.update { $0.transactions += 1 }
+    progress.update {
+      $0.transactions += 1
+      $0.changes += changeCount
+    }
+    changeCount = 0
     // Of two registries that are not durable yet, the file could not tell.
     if hasNewShapes { try sync() }
   }

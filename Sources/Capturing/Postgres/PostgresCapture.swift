@@ -51,6 +51,8 @@ package final class PostgresCapture {
   // Of one connection
   var relations: [UInt32: PgOutput.Relation] = [:]
   var captured: [UInt32: Captured] = [:]
+  /// Of the transaction that is under way.
+  var changeCount: UInt64 = 0
   var incoming: Incoming?
   var isTrailOpen = false
   /// Of the transaction that is open in the trail.
