@@ -47,7 +47,7 @@ final class PostgresSales {
       texts.fill(with: change)
       try texts.withParameters { try connection.pipe(prepared: change.kind.rawValue, $0) }
       if (number + 1) % perTransaction == 0 || number + 1 == changes.count { try connection.pipe("COMMIT", []) }
-      if number % 100 == 99 { try connection.flushPipeline() }
+      if number % 100 == 99 { try connection.pushPipeline() }
       if number % 1000 == 999 { try connection.drain { _, _ in } }
     }
     try connection.drain { _, _ in }
