@@ -16,7 +16,7 @@ struct Ceilings {
     func measure(_ body: () throws -> Void) throws -> Double {
       try sales.connection.execute("TRUNCATE sale")
       if !base.isEmpty { try sales.copy(base) }
-      try sales.connection.execute("ANALYZE sale")
+      try sales.connection.execute("VACUUM ANALYZE sale")
       stage.settle()
       let begun = Stopwatch()
       try body()

@@ -38,6 +38,12 @@ enum Ends {
     }
   }
 
+  /// Does what autovacuum, which is off, would have done meanwhile, so that all targets are alike.
+  static func vacuum(_ url: String) throws {
+    guard !url.hasPrefix("sqlite:") else { return }
+    try PostgresConnection(url, application: "cairn-bench").execute("VACUUM ANALYZE")
+  }
+
   /// A new place for the target of a pair.
   static func target(_ stage: Stage, _ engine: Engine, _ name: String = "target") throws -> String {
     switch engine {

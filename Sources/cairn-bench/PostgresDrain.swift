@@ -30,12 +30,14 @@ final class PostgresDrain {
         stage, from: url, to: try Ends.target(stage, pair.to, "target_\(pair.to.rawValue)"), state: "state-\(pair.name)"
       )
       try replication.once()
+      try Ends.vacuum(replication.to)
       ends.append((pair, replication, try replication.once().seconds))
     }
     if pairs.contains(where: { $0.to == .postgres }) {
       let target = try stage.server(.target)
       let targetURL = try target.createDatabase("native")
       try load.create(target, "native")
+      try Ends.vacuum(targetURL)
       native = try NativeReplication(
         source: source, sourceURL: url, targetURL: targetURL, tables: load.tables.map(\.name))
     } else {

@@ -11,6 +11,7 @@ struct SQLiteDrain {
     let from = try Ends.source(stage, .sqlite, rows: backlog.rows)
     let replication = try Replication(stage, from: from, to: try Ends.target(stage, pair.to), state: "state")
     try replication.once()
+    try Ends.vacuum(replication.to)
     report.add(fact: "idle_seconds", try replication.once().seconds)
     let walBytes = try write(Ends.path(from))
 
