@@ -102,12 +102,12 @@ final class CompareReport {
       }
       if !difference.columns.isEmpty {
         let columns = difference.columns.map { column in
-          JSONObject.Value.object(
-            JSONObject([
-              ("name", .text(column.name)),
-              ("source", .text(column.source.shown(max: Self.jsonBytes, forTerminal: false))),
-              ("target", .text(column.target.shown(max: Self.jsonBytes, forTerminal: false))),
-            ]))
+          var members: [(String, JSONObject.Value)] = [("name", .text(column.name))]
+          for (end, value) in [("source", column.source), ("target", column.target)] {
+            members.append((end, .text(value.shown(max: Self.jsonBytes, forTerminal: false))))
+            if let storageClass = value.storageClass { members.append((end + "_class", .text(storageClass))) }
+          }
+          return JSONObject.Value.object(JSONObject(members))
         }
         members.append(("columns", .list(columns)))
       }
@@ -182,6 +182,20 @@ final class CompareReport {
 
   private func emit(_ event: String, _ members: [(String, JSONObject.Value)]) {
     Terminal.write(JSONObject([("event", .text(event))] + members).line + "\n", to: report)
+  }
+}
+
+extension Value {
+  /// In SQLite's words; nil for a text of PostgreSQL.
+  fileprivate var storageClass: String? {
+    switch self {
+    case .null: "null"
+    case .integer: "integer"
+    case .real: "real"
+    case .text: "text"
+    case .blob: "blob"
+    case .exact: nil
+    }
   }
 }
 
