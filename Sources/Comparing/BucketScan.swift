@@ -1,4 +1,5 @@
 import Changes
+import Changes
 import Mapping
 import SystemKit
 
@@ -7,105 +8,131 @@ import SystemKit
 struct BucketScan: Sendable {
   static let bucketCount = 65_536
 
-  struct Sums: Sendable {
+  private struct Sums: Sendable {
     var counts = [UInt32](repeating: 0, count: BucketScan.bucketCount)
+    var keyBytes = [UInt64](repeating: 0, count: BucketScan.bucketCount)
     var sums = [UInt64](repeating: 0, count: BucketScan.bucketCount)
   }
 
   let table: ComparedTable
   let ends: CompareEnds
   let watch: CompareWatch
+  var part = Part.all
 
-  static func bucket(_ hash: UInt64) -> Int { Int(hash >> 48) }
+  /// Which rows of a table.
+  enum Part: Sendable {
+    case all
+    /// Those with NULL in their key.
+    case nullKeys
+    /// Those behind a key, in the order of each end.
+    case behind((source: [Value]?, target: [Value]?))
+  }
 
-  /// Groups of buckets that differ; each group has no more rows than fit into memory at once.
-  func run(rowsInMemory: Int) throws -> [Set<Int>] {
+  /// Buckets that differ, and how many rows are in them at one end at most.
+  struct Group {
+    fileprivate(set) var buckets: Set<Int> = []
+    fileprivate(set) var rows = 0
+    fileprivate var bytes = 0
+    func contains(_ hash: UInt64) -> Bool { buckets.contains(BucketScan.bucket(hash)) }
+  }
+
+  private static func bucket(_ hash: UInt64) -> Int { Int(hash >> 48) }
+
+  /// Groups of buckets that differ, each with no more than fits into memory at once.
+  func run(bytesInMemory: Int) throws -> [Group] {
     let workers = [CanonicalColumn.Side.source, .target].map { side in
       WorkerThread({ Result { try self.sums(side) } })
     }
     let sums = try workers.map { $0.join() }.compactMap { try $0?.get() }
     guard sums.count == 2 else { return [] }
-    var groups: [Set<Int>] = []
-    var group: Set<Int> = []
-    var rows = 0
+    var groups: [Group] = []
+    var group = Group()
     for bucket in 0..<Self.bucketCount {
       let counts = (Int(sums[0].counts[bucket]), Int(sums[1].counts[bucket]))
       if counts.0 == counts.1, sums[0].sums[bucket] == sums[1].sums[bucket] { continue }
-      if !group.isEmpty, rows + max(counts.0, counts.1) > rowsInMemory {
+      let rows = max(counts.0, counts.1)
+      let bytes = rows * Narrowing.rowBytes + Int(sums[0].keyBytes[bucket])
+      if !group.buckets.isEmpty, group.bytes + bytes > bytesInMemory {
         groups.append(group)
-        (group, rows) = ([], 0)
+        group = Group()
       }
-      group.insert(bucket)
-      rows += max(counts.0, counts.1)
+      group.buckets.insert(bucket)
+      group.rows += rows
+      group.bytes += bytes
     }
-    return group.isEmpty ? groups : groups + [group]
+    return group.buckets.isEmpty ? groups : groups + [group]
   }
 
   private func sums(_ side: CanonicalColumn.Side) throws -> Sums {
     var sums = Sums()
-    try Self.scan(table, ends.reader(side), side, watch, isFirst: true) { mark in
+    try scan(ends.reader(side), side, isFirst: true) { mark in
       let bucket = Self.bucket(mark.keyHash)
       sums.counts[bucket] &+= 1
+      sums.keyBytes[bucket] += UInt64(mark.key.count)
       sums.sums[bucket] &+= mark.rowHash
     }
     return sums
   }
 
-  /// Reads a whole table in short parts, rows with the hashes of their keys; only the first time do they count as
-  /// progress.
-  static func scan(
-    _ table: ComparedTable, _ reader: any RowReader, _ side: CanonicalColumn.Side, _ watch: CompareWatch,
-    isFirst: Bool = false, _ body: (borrowing RowMark) throws -> Void
+  /// Reads all rows in short parts, with the hashes of their keys; only the first time do they count as progress.
+  /// `between` is called after each part, when the reader is free.
+  func scan(
+    _ reader: any RowReader, _ side: CanonicalColumn.Side, isFirst: Bool = false,
+    _ body: (borrowing RowMark) throws -> Void, between: () throws -> Void = {}
   ) throws {
-    switch try reader.parts(of: table) {
-    case .behind(let limit):
-      var after: [Value]?
+    func read(_ slice: Slice) throws -> SliceEnd {
+      let begun = Clock.monotonicMilliseconds
+      var end = try reader.scan(table, slice, naming: true, body)
+      end.milliseconds = Clock.monotonicMilliseconds - begun
+      if isFirst { watch.count(side, rows: end.rows, bytes: end.bytes) }
+      try between()
+      watch.rate.spend(end.bytes, watch.stop)
+      return end
+    }
+    func readAll(_ after: [Value]?, limit: Int, _ slice: ([Value]?, _ limit: Int) -> Slice) throws {
+      var after = after
       repeat {
-        let rows = watch.rate.rows(limit, of: 200)
-        let end = try reader.scan(table, .behind(after, limit: rows), naming: true, body)
-        if isFirst { watch.count(side, rows: end.rows, bytes: end.bytes) }
-        watch.rate.spend(end.bytes, watch.stop)
-        after = end.last
+        after = try read(slice(after, watch.rate.rows(limit, of: 200))).last
       } while after != nil && !watch.stop.isSet
+    }
+    switch part {
+    case .all: break
+    case .nullKeys:
+      _ = try read(.nullKeys)
+      return
+    case .behind(let keys):
+      return try readAll(side == .source ? keys.source : keys.target, limit: Self.rowsMax) { after, limit in
+        .range(after: after, through: nil, limit: limit)
+      }
+    }
+    switch try reader.parts(of: table) {
+    case .behind:
+      try readAll(nil, limit: Self.rowsMax) { after, limit in .behind(after, limit: limit) }
     case .slices(let slices):
-      for slice in slices where !watch.stop.isSet {
-        let end = try reader.scan(table, slice, naming: true, body)
-        if isFirst { watch.count(side, rows: end.rows, bytes: end.bytes) }
-        watch.rate.spend(end.bytes, watch.stop)
-      }
+      for slice in slices where !watch.stop.isSet { _ = try read(slice) }
     case .pages(let tables):
-      for (name, pages) in tables {
-        try scan(name, pages, watch) { slice in
-          let end = try reader.scan(table, slice, naming: true, body)
-          if isFirst { watch.count(side, rows: end.rows, bytes: end.bytes) }
-          watch.rate.spend(end.bytes, watch.stop)
-          return end.bytes
-        }
-      }
+      for (name, pages) in tables { try scan(name, pages, read) }
     }
   }
 
+  private static let rowsMax = 20_000
   private static let pagesMax: UInt32 = 512
   private static let millisecondsGoal: Int64 = 200
 
   /// Reads the pages of one table, as many at a time as take a moment: what stands outside of them, such as long
-  /// values, is not counted in pages. `read` gives the bytes.
-  private static func scan(
-    _ name: String, _ pages: UInt32, _ watch: CompareWatch, _ read: (Slice) throws -> Int
-  ) throws {
+  /// values, is not counted in pages.
+  private func scan(_ name: String, _ pages: UInt32, _ read: (Slice) throws -> SliceEnd) throws {
     var from: UInt32 = 0
     var step: UInt32 = 8
     while !watch.stop.isSet {
       // The last part has no end: the table grows meanwhile.
       let isLast = pages < from + step
-      let begun = Clock.monotonicMilliseconds
-      let bytes = try read(.pages(table: name, from: from, below: isLast ? nil : from + step))
+      let end = try read(.pages(table: name, from: from, below: isLast ? nil : from + step))
       if isLast { return }
       from += step
-      let took = Clock.monotonicMilliseconds - begun
-      let share = watch.rate.rows(Int(pagesMax), of: max(1, bytes / Int(step)), least: 1)
-      if took < millisecondsGoal / 2 { step = min(step * 2, pagesMax) }
-      if took > millisecondsGoal { step = max(1, step / 2) }
+      let share = watch.rate.rows(Int(Self.pagesMax), of: max(1, end.bytes / Int(step)), least: 1)
+      if end.milliseconds < Self.millisecondsGoal / 2 { step = min(step * 2, Self.pagesMax) }
+      if end.milliseconds > Self.millisecondsGoal { step = max(1, step / 2) }
       step = min(step, UInt32(share))
     }
   }

@@ -149,6 +149,17 @@ package final class Comparison {
     return try Repair(ends, flight, stop: watch.stop)
   }
 
+  /// Compares a table without telling what is found.
+  private func countDifferences(
+    _ table: ComparedTable, _ looks: (source: any RowReader, target: any RowReader), _ settling: any Settling
+  ) throws -> Int {
+    var count = 0
+    try TableComparison(table, ends, watch, settling: settling, looks: looks) { settlement in
+      count += settlement.differences.count + settlement.inFlight
+    }.run()
+    return count
+  }
+
   private func compare(
     _ table: ComparedTable, _ looks: (source: any RowReader, target: any RowReader), _ settling: any Settling,
     _ repair: Repair?, _ tell: @escaping (Event) throws -> Void
@@ -179,11 +190,13 @@ package final class Comparison {
       result.inFlight += settlement.inFlight
     }
     try comparison.run()
-    if let repair, result.differences > 0 {
-      let left = try repair.finish(comparison.look, comparison.verdict)
-      result.mended = max(0, result.differences - left.differences.count - left.inFlight)
-    }
     result.rows = watch.snapshot.sourceRows
+    if let repair, result.differences > 0 {
+      let left = try repair.finish(comparison.look, comparison.verdict) {
+        try countDifferences(table, looks, settling)
+      }
+      result.mended = max(0, result.differences - min(left, result.differences))
+    }
     result.isFinished = !watch.stop.isSet
     result.milliseconds = Clock.monotonicMilliseconds - begun
     return result

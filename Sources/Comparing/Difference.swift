@@ -47,6 +47,8 @@ struct Suspect {
   /// In each end's own values, as far as it was read there; of a row without a usable key neither.
   var sourceKey: [Value]?
   var targetKey: [Value]?
+  /// Of the row, about.
+  var rowBytes = 0
 
   var isKeyed: Bool { sourceKey != nil || targetKey != nil }
 }

@@ -1,79 +1,87 @@
 import Changes
 
 /// Finds the rows in which parts of both ends differ, by hashes of their keys and of themselves.
-struct Narrowing {
+///
+/// First come all rows of the source, then those of the target. Suspects are handed out while the target is read, and
+/// at the end. Of a row its hashes are held, and its key at the source.
+struct Narrowing: ~Copyable {
   /// What is held in memory for one row, besides its key.
-  static let rowBytes = 96
+  static let rowBytes = 64
 
   private struct Entry {
-    var rowHash: UInt64
-    /// Rows of the source less those of the target; of rows with a key 1 until the target's was seen.
-    var balance: Int
-    var key: [UInt8]
+    let rowHash: UInt64
+    /// Where the source's key stands; -1: of a row that is told apart by all its values, -2: of the target only.
+    let key: Int
+    let rowBytes: UInt32
+    /// Of rows with a key 1 until the target's was seen, 0 where that was equal, -1 of suspects. Of others the rows of
+    /// the source less those of the target.
+    var balance: Int32
   }
 
-  let table: ComparedTable
+  private let isUnique: Bool
   private var entries: [UInt64: Entry] = [:]
-  private var suspects: [Suspect] = []
+  private var keys = ByteWriter()
+  private var found = SuspectList()
 
-  init(_ table: ComparedTable) { self.table = table }
+  /// For about so many rows. `isUnique`: the target has no two rows of one key.
+  init(rows: Int, isUnique: Bool) {
+    self.isUnique = isUnique
+    entries.reserveCapacity(rows)
+  }
 
   mutating func takeSource(_ mark: borrowing RowMark) {
-    if mark.key.isEmpty {
-      count(mark.keyHash, 1)
-    } else {
-      entries[mark.keyHash] = Entry(rowHash: mark.rowHash, balance: 1, key: Array(mark.key))
-    }
+    if mark.key.isEmpty { return count(mark, 1) }
+    entries[mark.keyHash] = Entry(
+      rowHash: mark.rowHash, key: keys.count, rowBytes: UInt32(clamping: mark.bytes), balance: 1)
+    keys.appendCounted(mark.key)
   }
 
   /// After all of the source's.
   mutating func takeTarget(_ mark: borrowing RowMark) {
-    if mark.key.isEmpty {
-      return count(mark.keyHash, -1)
-    }
-    guard let entry = entries.removeValue(forKey: mark.keyHash) else {
-      suspects.append(Suspect(hash: mark.keyHash, targetKey: Self.values(mark.key)))
-      return
-    }
-    guard entry.rowHash != mark.rowHash else { return }
-    suspects.append(
-      Suspect(
-        hash: mark.keyHash, sourceKey: entry.key.withUnsafeBytes(Self.values), targetKey: Self.values(mark.key)))
-  }
-
-  private mutating func count(_ hash: UInt64, _ step: Int) {
-    entries[hash, default: Entry(rowHash: hash, balance: 0, key: [])].balance += step
-  }
-
-  mutating func finish() -> [Suspect] {
-    for (hash, entry) in entries where entry.balance != 0 {
-      suspects.append(
-        Suspect(hash: hash, sourceKey: entry.key.isEmpty ? nil : entry.key.withUnsafeBytes(Self.values)))
-    }
-    entries = [:]
-    return Self.merged(suspects)
-  }
-
-  /// One suspect for each key, also where a target has several rows of it.
-  private static func merged(_ suspects: [Suspect]) -> [Suspect] {
-    var places: [UInt64: Int] = [:]
-    var merged: [Suspect] = []
-    for suspect in suspects {
-      guard suspect.isKeyed, let place = places[suspect.hash] else {
-        places[suspect.hash] = merged.count
-        merged.append(suspect)
-        continue
+    if mark.key.isEmpty { return count(mark, -1) }
+    guard var entry = entries[mark.keyHash] else {
+      if !isUnique {
+        entries[mark.keyHash] = Entry(rowHash: mark.rowHash, key: -2, rowBytes: 0, balance: -1)
       }
-      merged[place].sourceKey = merged[place].sourceKey ?? suspect.sourceKey
-      merged[place].targetKey = merged[place].targetKey ?? suspect.targetKey
+      return found.append(hash: mark.keyHash, source: nil, target: mark.key, rowBytes: mark.bytes)
     }
-    return merged
+    // One suspect for each key, also where a target has several rows of it.
+    guard entry.balance >= 0 else { return }
+    if entry.balance == 1, entry.rowHash == mark.rowHash {
+      entry.balance = 0
+    } else {
+      entry.balance = -1
+      found.append(
+        hash: mark.keyHash, source: key(entry.key), target: mark.key, rowBytes: max(Int(entry.rowBytes), mark.bytes))
+    }
+    entries[mark.keyHash] = entry
   }
 
-  private static func values(_ bytes: UnsafeRawBufferPointer) -> [Value] {
-    var reader = ByteReader(bytes)
-    var values: [Value] = []
-    while !reader.isAtEnd, let value = (try? reader.readColumn())?.value { values.append(value) }
-    return values
+  private mutating func count(_ mark: borrowing RowMark, _ step: Int32) {
+    let fresh = Entry(rowHash: mark.rowHash, key: -1, rowBytes: UInt32(clamping: mark.bytes), balance: 0)
+    entries[mark.keyHash, default: fresh].balance &+= step
+  }
+
+  private func key(_ place: Int) -> UnsafeRawBufferPointer? {
+    var reader = ByteReader(UnsafeRawBufferPointer(rebasing: keys.bytes[place...]))
+    return try? reader.readCounted()
+  }
+
+  /// Hands out the suspects that were found so far.
+  mutating func drain(_ take: (Suspect) throws -> Void) rethrows {
+    for index in 0..<found.count { try take(found[index]) }
+    found.removeAll()
+  }
+
+  /// After all of the target's: hands out the rest.
+  mutating func finish(_ take: (Suspect) throws -> Void) rethrows {
+    try drain(take)
+    for (hash, entry) in entries {
+      if entry.key == -1, entry.balance != 0 {
+        try take(Suspect(hash: hash, rowBytes: Int(entry.rowBytes)))
+      } else if entry.key >= 0, entry.balance == 1 {
+        try take(Suspect(hash: hash, sourceKey: keys.values(at: entry.key), rowBytes: Int(entry.rowBytes)))
+      }
+    }
   }
 }

@@ -81,26 +81,35 @@ final class PostgresRowReader: RowReader {
     return table.columns.indices.map { fields[$0].value ?? .null }
   }
 
-  func rows(_ table: ComparedTable, keys: [[Value]], _ body: ([Value]) throws -> Void) throws {
+  var keysAtOnce: Int { 1000 }
+
+  func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws {
     guard !keys.isEmpty else { return }
     let end = table.end(side)
     let names = table.key.map(end.name)
-    let list = keys.map { Self.literal(table, end, $0) }.joined(separator: ",")
-    let term = names.count == 1 ? names[0] : "(\(names.joined(separator: ",")))"
+    // A list of rows would be planned as one condition for each of them.
+    let condition =
+      names.count == 1
+      ? "\(names[0]) IN (\(keys.map { Self.literal(table, end, $0) }.joined(separator: ",")))"
+      : "(\(names.joined(separator: ","))) IN (VALUES \(keys.map { Self.literal(table, end, $0, collated: true) }.joined(separator: ",")))"
     try connection.copyOut(
-      "COPY (SELECT \(end.columnList) FROM \(end.sqlName) WHERE \(term) IN (\(list))) TO STDOUT"
+      "COPY (SELECT \(end.columnList) FROM \(end.sqlName) WHERE \(condition)) TO STDOUT"
     ) { line in
       fields.take(line)
-      try body(table.columns.indices.map { fields[$0].value ?? .null })
+      try body(nil, table.columns.indices.map { fields[$0].value ?? .null })
     }
   }
 
   // MARK: SQL
 
-  private static func literal(_ table: ComparedTable, _ end: TableEnd, _ key: [Value]) -> String {
+  /// `collated`: under the collations of the columns, also where no column stands beside.
+  private static func literal(_ table: ComparedTable, _ end: TableEnd, _ key: [Value], collated: Bool = false) -> String
+  {
     let literals = zip(table.key, key).map { place, value in
       guard case .exact(let bytes) = value else { return "NULL" }
-      return "\(String(decoding: bytes, as: UTF8.self).postgresLiteral)::\(end.column(place).castName)"
+      let column = end.column(place)
+      let collation = collated && !column.collation.isEmpty ? " COLLATE \(column.collation)" : ""
+      return "\(String(decoding: bytes, as: UTF8.self).postgresLiteral)::\(column.castName)\(collation)"
     }
     return literals.count == 1 ? literals[0] : "(\(literals.joined(separator: ",")))"
   }

@@ -8,6 +8,25 @@ struct KeyRange: Sendable {
   let through: [Value]?
   let count: Int
   let sum: UInt64
+  /// Rows of the source before it.
+  let rowsBefore: Int
+}
+
+/// How many rows one statement reads, so that it takes a moment.
+private struct ReadPace {
+  private static let millisecondsGoal: Int64 = 250
+  private static let rowsMax = 50_000
+  private static let bytesMax = 8 << 20
+
+  private(set) var rows = 2000
+  private(set) var rowBytes = 100
+
+  mutating func took(_ milliseconds: Int64, _ end: SliceEnd) {
+    if end.rows > 0 { rowBytes = max(1, end.bytes / end.rows) }
+    if milliseconds < Self.millisecondsGoal / 2 { rows = min(rows * 2, Self.rowsMax) }
+    if milliseconds > Self.millisecondsGoal * 2 { rows /= 2 }
+    rows = max(20, min(rows, Self.bytesMax / rowBytes))
+  }
 }
 
 /// Reads a table in ranges of its key at both ends, each end on a thread of its own, and finds the ranges that differ.
@@ -15,11 +34,9 @@ struct KeyRange: Sendable {
 /// The borders are those of the source's ranges; the last one is open, so that nothing at the target is left out. Each
 /// range is a read of its own, some 250 ms long.
 struct RangeScan: Sendable {
-  /// A key of the source has no place in the target's order.
-  struct Unordered: Error {}
-
-  private static let millisecondsGoal: Int64 = 250
-  private static let rowsMax = 50_000
+  /// A key of the source has no place in the target's order: from the beginning of this range on, rows cannot be brought
+  /// in step by ranges.
+  struct Unordered: Error { let range: KeyRange }
 
   let table: ComparedTable
   let ends: CompareEnds
@@ -53,21 +70,20 @@ struct RangeScan: Sendable {
   private func readSource(into ranges: BoundedQueue<KeyRange>) throws {
     let reader = try ends.reader(.source)
     var after: [Value]?
-    var limit = 2000
-    var rowBytes = 100
+    var pace = ReadPace()
+    var rows = 0
     while !watch.stop.isSet {
       let begun = Clock.monotonicMilliseconds
       var sum: UInt64 = 0
-      let wanted = watch.rate.rows(limit, of: rowBytes)
-      let end = try reader.scan(table, .range(after: after, through: nil, limit: wanted), naming: false) { mark in
+      let limit = watch.rate.rows(pace.rows, of: pace.rowBytes)
+      let end = try reader.scan(table, .range(after: after, through: nil, limit: limit), naming: false) { mark in
         sum &+= mark.rowHash
       }
       watch.count(.source, rows: end.rows, bytes: end.bytes)
-      guard ranges.append(KeyRange(after: after, through: end.last, count: end.rows, sum: sum)) else { return }
-      let took = Clock.monotonicMilliseconds - begun
-      if took < Self.millisecondsGoal / 2 { limit = min(limit * 2, Self.rowsMax) }
-      if took > Self.millisecondsGoal * 2 { limit = max(limit / 2, 20) }
-      if end.rows > 0 { rowBytes = end.bytes / end.rows }
+      let range = KeyRange(after: after, through: end.last, count: end.rows, sum: sum, rowsBefore: rows)
+      guard ranges.append(range) else { return }
+      rows += end.rows
+      pace.took(Clock.monotonicMilliseconds - begun, end)
       guard let last = end.last else { return }
       after = last
       watch.rate.spend(end.bytes, watch.stop)
@@ -78,18 +94,38 @@ struct RangeScan: Sendable {
     let reader = try ends.reader(.target)
     while let range = ranges.next() {
       var sum: UInt64 = 0
-      let end = try reader.scan(table, try targetSlice(range), naming: false) { mark in sum &+= mark.rowHash }
-      watch.count(.target, rows: end.rows, bytes: end.bytes)
-      if end.rows != range.count || sum != range.sum, !unequal.append(range) { return }
-      watch.rate.spend(end.bytes, watch.stop)
+      var count = 0
+      try scanTarget(reader, range, naming: false) { mark in
+        sum &+= mark.rowHash
+      } between: { end in
+        count += end.rows
+        watch.count(.target, rows: end.rows, bytes: end.bytes)
+      }
+      if count != range.count || sum != range.sum, !unequal.append(range) { return }
     }
   }
 
-  func targetSlice(_ range: KeyRange) throws -> Slice {
+  /// Reads the target's rows of a range: at once where they are about as many as the source's, else in parts.
+  /// `between` is called after each, when the reader is free.
+  func scanTarget(
+    _ reader: any RowReader, _ range: KeyRange, naming: Bool, _ body: (borrowing RowMark) throws -> Void,
+    between: (SliceEnd) throws -> Void
+  ) throws {
     func there(_ key: [Value]?) throws -> [Value]? {
       guard let key else { return nil }
-      do throws(Misfit) { return try table.targetKey(key) } catch { throw Unordered() }
+      do throws(Misfit) { return try table.targetKey(key) } catch { throw Unordered(range: range) }
     }
-    return .range(after: try there(range.after), through: try there(range.through), limit: nil)
+    let through = try there(range.through)
+    var after = try there(range.after)
+    var pace = ReadPace()
+    repeat {
+      let begun = Clock.monotonicMilliseconds
+      let limit = max(range.count + 1, watch.rate.rows(pace.rows, of: pace.rowBytes))
+      let end = try reader.scan(table, .range(after: after, through: through, limit: limit), naming: naming, body)
+      pace.took(Clock.monotonicMilliseconds - begun, end)
+      try between(end)
+      watch.rate.spend(end.bytes, watch.stop)
+      after = end.last
+    } while after != nil && !watch.stop.isSet
   }
 }

@@ -10,6 +10,7 @@ import Trails
 final class Repair {
   /// Of one table; where more rows differ, it is copied as a whole.
   private static let rowsMax = 100_000
+  private static let batchRows = 500
   private static let patienceMilliseconds: Int64 = 120_000
 
   private let ends: CompareEnds
@@ -18,8 +19,7 @@ final class Repair {
   private let trail: TrailID
 
   // Of the table that is being compared.
-  private var asked: [Suspect] = []
-  private var askedWhole: [Suspect] = []
+  private var asked = SuspectList()
   private var copies = false
 
   init(_ ends: CompareEnds, _ flight: SettlingByTrail, stop: StopSignal) throws {
@@ -38,11 +38,10 @@ final class Repair {
       guard let row = here ?? difference.target else { continue }
       let key = table.key.map { row[$0] }
       guard !key.isEmpty, !key.contains(.null) else {
-        let hash = here != nil ? source.rowHash(of: row) : target.rowHash(of: row)
-        askedWhole.append(Suspect(hash: hash))
+        needsCopy = true
         continue
       }
-      guard let hash = here != nil ? source.keyHash(of: row) : target.keyHash(of: row) else { continue }
+      guard !copies, let hash = here != nil ? source.keyHash(of: row) : target.keyHash(of: row) else { continue }
       asked.append(
         Suspect(
           hash: hash, sourceKey: here == nil ? nil : key,
@@ -53,9 +52,10 @@ final class Repair {
       if own.isEmpty { needsCopy = true }
       keys += own
     }
-    if needsCopy || !askedWhole.isEmpty || asked.count > Self.rowsMax {
+    if needsCopy || asked.count > Self.rowsMax {
       guard !copies else { return }
       copies = true
+      asked = SuspectList()
       return try askForCopy(table)
     }
     guard !copies, !keys.isEmpty else { return }
@@ -79,38 +79,35 @@ final class Repair {
     }
   }
 
-  /// Waits until the rows went through trail and target; gives what differs still. Then the next table may come.
-  func finish(_ look: RowLook, _ verdict: RowVerdict) throws -> Settlement {
+  /// Waits until the rows went through trail and target; gives how many differ still. Then the next table may come.
+  /// `recount` compares the whole table again.
+  func finish(_ look: RowLook, _ verdict: RowVerdict, recount: () throws -> Int) throws -> Int {
     defer {
-      (asked, askedWhole) = ([], [])
+      asked = SuspectList()
       copies = false
     }
-    guard flight.follower.isRunning else {
-      return Settlement(inFlight: asked.count + askedWhole.count)
-    }
-    let limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
-    var pause: Int32 = 50
-    while true {
-      let left = try judge(look, verdict)
-      let isLate = Clock.monotonicMilliseconds > limit || !flight.follower.isRunning
-      if left.differences.isEmpty && left.inFlight == 0 || isLate { return left }
-      if stop.wait(milliseconds: pause) { return left }
+    var limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
+    var pause: Int32 = copies ? 1000 : 50
+    while flight.follower.isRunning {
+      if copies, try flight.ends.isCopied(look.table) {
+        limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
+      } else {
+        let left = copies ? try recount() : try judge(look, verdict)
+        if left == 0 || Clock.monotonicMilliseconds > limit { return left }
+      }
+      if stop.wait(milliseconds: pause) { break }
       pause = min(pause * 2, 2000)
     }
+    return .max
   }
 
-  private func judge(_ look: RowLook, _ verdict: RowVerdict) throws -> Settlement {
-    var all = Settlement()
-    for start in stride(from: 0, to: asked.count, by: 500) where !stop.isSet {
-      let part = try flight.settle(look, verdict, keyed: Array(asked[start..<min(asked.count, start + 500)]))
-      all.differences += part.differences
-      all.inFlight += part.inFlight
+  private func judge(_ look: RowLook, _ verdict: RowVerdict) throws -> Int {
+    var left = 0
+    for start in stride(from: 0, to: asked.count, by: Self.batchRows) where !stop.isSet {
+      let batch = (start..<min(asked.count, start + Self.batchRows)).map { asked[$0] }
+      let part = try flight.settle(look, verdict, keyed: batch)
+      left += part.differences.count + part.inFlight
     }
-    if !askedWhole.isEmpty {
-      let part = try flight.settle(look, verdict, whole: askedWhole)
-      all.differences += part.differences
-      all.inFlight += part.inFlight
-    }
-    return all
+    return left
   }
 }

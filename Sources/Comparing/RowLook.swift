@@ -31,13 +31,13 @@ final class RowLook {
     var hasher = RowHasher(table, side, seed: seed)
     var found: [UInt64: [[Value]]] = [:]
     let reader = side == .source ? source : target
-    // SQLite looks for one key after the other, and may find one row by several.
-    let step = reader is SQLiteRowReader ? 1 : 200
+    let step = reader.keysAtOnce
     for start in stride(from: 0, to: keys.count, by: step) {
       let part = keys[start..<min(keys.count, start + step)]
-      try reader.rows(table, keys: part.map(\.key)) { row in
-        // Keys that only the end itself takes for equal are of other rows.
-        guard let hash = self.keyHash(row, &hasher), wanted.contains(hash), step > 1 || hash == part.first?.hash
+      try reader.rows(table, keys: part.map(\.key)) { index, row in
+        // A row that is found by several keys, or that only the end itself takes for one of them, counts for its own.
+        guard let hash = hasher.keyHash(of: row), wanted.contains(hash),
+          index.map({ part[start + $0].hash == hash }) ?? true
         else { return }
         found[hash, default: []].append(row)
       }
@@ -45,20 +45,13 @@ final class RowLook {
     return found
   }
 
-  private func keyHash(_ row: [Value], _ hasher: inout RowHasher) -> UInt64? { hasher.keyHash(of: row) }
-
-  /// How often the rows with these hashes of all their values are there, and their values.
-  func counts(_ side: CanonicalColumn.Side, _ hashes: Set<UInt64>) throws -> [UInt64: (count: Int, row: [Value])] {
+  /// How often the rows with these hashes of all their values are there, and their values. The hashes ascend.
+  func counts(_ side: CanonicalColumn.Side, _ hashes: [UInt64]) throws -> RowCounts {
     let reader = side == .source ? source : target
-    var found: [UInt64: (count: Int, row: [Value])] = [:]
+    let counts = RowCounts(hashes)
     _ = try reader.scan(table, table.key.isEmpty ? .all : .nullKeys, naming: true) { mark in
-      guard hashes.contains(mark.keyHash), mark.key.isEmpty else { return }
-      if let known = found[mark.keyHash] {
-        found[mark.keyHash] = (known.count + 1, known.row)
-      } else {
-        found[mark.keyHash] = (1, reader.currentRow(table))
-      }
+      if mark.key.isEmpty { counts.add(mark.keyHash) { reader.currentRow(table) } }
     }
-    return found
+    return counts
   }
 }

@@ -15,8 +15,12 @@ protocol RowReader: AnyObject {
   /// The row that ``scan(_:_:naming:_:)`` has called `body` with, inside of that call.
   func currentRow(_ table: ComparedTable) -> [Value]
 
-  /// Calls `body` with the rows of these keys, in this end's own values, as far as they are there.
-  func rows(_ table: ComparedTable, keys: [[Value]], _ body: ([Value]) throws -> Void) throws
+  /// How many keys ``rows(_:keys:_:)`` looks for at a time, so that it takes a moment.
+  var keysAtOnce: Int { get }
+
+  /// Calls `body` with the rows of these keys, in this end's own values, as far as they are there; SQLite says by which
+  /// of the keys a row was found.
+  func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws
 }
 
 /// Some rows of a table.
@@ -37,12 +41,13 @@ struct SliceEnd {
   var bytes = 0
   /// Key (or rowid) of the last row, where the limit was reached.
   var last: [Value]?
+  var milliseconds: Int64 = 0
 }
 
 /// How a whole table is read in parts.
 enum PartSequence {
   /// Each from where the one before ended.
-  case behind(limit: Int)
+  case behind
   case slices([Slice])
   /// Runs of pages, so long that each takes a moment only.
   case pages([(table: String, pages: UInt32)])

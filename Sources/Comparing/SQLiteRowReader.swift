@@ -23,7 +23,7 @@ final class SQLiteRowReader: RowReader {
   }
 
   func parts(of table: ComparedTable) throws -> PartSequence {
-    table.end(side).rowidName == nil && table.key.isEmpty ? .slices([.all]) : .behind(limit: 20_000)
+    table.end(side).rowidName == nil && table.key.isEmpty ? .slices([.all]) : .behind
   }
 
   func scan(
@@ -61,15 +61,21 @@ final class SQLiteRowReader: RowReader {
     table.columns.indices.map { current?.value($0) ?? .null }
   }
 
-  func rows(_ table: ComparedTable, keys: [[Value]], _ body: ([Value]) throws -> Void) throws {
+  var keysAtOnce: Int { 100 }
+
+  func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws {
+    // One snapshot for all of them: to begin one takes longer than to find a row.
+    guard database.isInTransaction else {
+      return try database.transaction("BEGIN") { try rows(table, keys: keys, body) }
+    }
     let end = table.end(side)
     let condition = table.key.map { "\(end.collated($0)) = ?" }.joined(separator: " AND ")
     let statement = try statement("SELECT \(end.columnList) FROM \(end.sqlName) WHERE \(condition)")
     defer { statement.reset() }
-    for key in keys {
+    for (index, key) in keys.enumerated() {
       statement.reset()
       try statement.bind(key)
-      while try statement.step() { try body(table.columns.indices.map { statement.value($0) }) }
+      while try statement.step() { try body(index, table.columns.indices.map { statement.value($0) }) }
     }
   }
 

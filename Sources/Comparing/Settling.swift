@@ -23,8 +23,10 @@ struct Settlement {
 protocol Settling {
   /// Judges rows with a key.
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed: [Suspect]) throws -> Settlement
-  /// Judges rows that are told apart by all their values.
-  func settle(_ look: RowLook, _ verdict: RowVerdict, whole: [Suspect]) throws -> Settlement
+  /// Judges rows that are told apart by all their values, by their hashes in ascending order; `report` gets what they
+  /// turned out to be in parts, for there may be many of each.
+  func settle(
+    _ look: RowLook, _ verdict: RowVerdict, whole: [UInt64], _ report: (Settlement) throws -> Void) throws
 }
 
 /// Without a trail, nobody knows what is on its way: what stays the same, and unequal, is a difference.
@@ -77,36 +79,43 @@ final class SettlingByLooks: Settling {
     return settlement
   }
 
-  func settle(_ look: RowLook, _ verdict: RowVerdict, whole suspects: [Suspect]) throws -> Settlement {
-    var left = Set(suspects.map(\.hash))
-    var before: [UInt64: [Int]] = [:]
-    var settlement = Settlement()
+  func settle(
+    _ look: RowLook, _ verdict: RowVerdict, whole hashes: [UInt64], _ report: (Settlement) throws -> Void
+  ) throws {
+    var left = hashes
+    var before: (source: RowCounts, target: RowCounts)?
     try looks {
       let (source, target) = (try look.counts(.source, left), try look.counts(.target, left))
-      var seen: [UInt64: [Int]] = [:]
-      for hash in left {
-        let pair = [source[hash]?.count ?? 0, target[hash]?.count ?? 0]
-        if pair[0] == pair[1] { continue }
-        guard before[hash] == pair else {
-          seen[hash] = pair
+      var changing: [UInt64] = []
+      for hash in left where source[hash] != target[hash] {
+        guard let before, before.source[hash] == source[hash], before.target[hash] == target[hash] else {
+          changing.append(hash)
           continue
         }
-        settlement.differences += try verdict.differences(
-          pair[0] - pair[1], source: source[hash]?.row, target: target[hash]?.row)
+        try verdict.forEachDifference(
+          source[hash] - target[hash], source: source.row(hash), target: target.row(hash)
+        ) { difference in
+          var settlement = Settlement(differences: [difference])
+          if !proves { settlement.doubt() }
+          try report(settlement)
+        }
       }
-      (left, before) = (Set(seen.keys), seen)
+      source.forgetRows()
+      target.forgetRows()
+      (left, before) = (changing, (source, target))
       return !left.isEmpty
     }
-    if !proves { settlement.doubt() }
-    settlement.inFlight += left.count
-    return settlement
+    if !left.isEmpty { try report(Settlement(inFlight: left.count)) }
   }
 }
 
 extension RowVerdict {
-  /// One difference for each row that one end has more often than the other; `balance` is negative for the target.
-  func differences(_ balance: Int, source: [Value]?, target: [Value]?) throws -> [Difference] {
+  /// Calls `body` for each row that one end has more often than the other; `balance` is negative for the target.
+  func forEachDifference(
+    _ balance: Int, source: [Value]?, target: [Value]?, _ body: (Difference) throws -> Void
+  ) throws {
     let one = try balance > 0 ? difference(source, nil) : difference(nil, target)
-    return one.map { Array(repeating: $0, count: abs(balance)) } ?? []
+    guard let one else { return }
+    for _ in 0..<abs(balance) { try body(one) }
   }
 }

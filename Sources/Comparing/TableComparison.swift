@@ -7,9 +7,14 @@ import SystemKit
 /// settled.
 final class TableComparison {
   /// Suspects are settled so many at a time, or once they have waited for a second.
-  private static let batchRows = 500
-  /// Rows whose hashes are held in memory at once.
-  private static let rowsInMemory = 300_000
+  private static let batchRows = 4000
+  /// What a suspect takes while it is settled, besides the rows themselves.
+  private static let suspectBytes = 1500
+  private static let batchBytes = 8 << 20
+  /// Of hashes and keys that are held at once.
+  private static let bytesInMemory = 12 << 20
+  /// Rows without a key need a scan to be settled, so they are taken together as far as they fit.
+  private static let wholeBytes = 16 << 20
 
   private let table: ComparedTable
   private let ends: CompareEnds
@@ -19,7 +24,11 @@ final class TableComparison {
   let verdict: RowVerdict
   private let report: (Settlement) throws -> Void
   private var waiting: [Suspect] = []
+  private var waitingBytes = 0
   private var waitingSince: Int64 = 0
+  /// Those without a key, by hash.
+  private var whole: [UInt64] = []
+  private var wholeBytes = 0
 
   /// `report` gets what suspects turned out to be. `looks` are readers of the calling thread.
   init(
@@ -35,78 +44,105 @@ final class TableComparison {
   func run() throws {
     watch.update { ($0.table, $0.sourceRows, $0.targetRows) = (self.table.name, 0, 0) }
     if table.order == .ranges {
-      do {
-        try runByRanges()
-        return try settle(all: true)
-      } catch is RangeScan.Unordered {
-        watch.update { ($0.sourceRows, $0.targetRows) = (0, 0) }
-      }
+      try runByRanges()
+    } else {
+      try runByBuckets(BucketScan(table: table, ends: ends, watch: watch))
     }
-    try runByBuckets()
-    try settle(all: true)
+    try settleAll()
   }
 
   private func runByRanges() throws {
     let scan = RangeScan(table: table, ends: ends, watch: watch)
-    try scan.run { range in
-      try narrow(
-        { take in
-          try self.read(self.look.source, .range(after: range.after, through: range.through, limit: nil), take)
-        }, { take in try self.read(self.look.target, try scan.targetSlice(range), take) })
+    do {
+      try scan.run { range in
+        var part: KeyRange? = range
+        while let next = part, !watch.stop.isSet { part = try narrow(scan, next) }
+        try settleLate()
+      }
+    } catch let error as RangeScan.Unordered {
+      let range = error.range
+      watch.update { ($0.sourceRows, $0.targetRows) = (range.rowsBefore, range.rowsBefore) }
+      let after = try (source: range.after, target: range.after.map(table.targetKey))
+      try runByBuckets(BucketScan(table: table, ends: ends, watch: watch, part: .behind(after)))
     }
     guard table.isNullable else { return }
-    try narrow(
-      { take in try self.read(self.look.source, .nullKeys, take) },
-      { take in try self.read(self.look.target, .nullKeys, take) })
+    try runByBuckets(BucketScan(table: table, ends: ends, watch: watch, part: .nullKeys))
   }
 
-  private func runByBuckets() throws {
-    let groups = try BucketScan(table: table, ends: ends, watch: watch).run(rowsInMemory: Self.rowsInMemory)
-    for group in groups where !watch.stop.isSet {
-      func read(_ side: CanonicalColumn.Side, _ take: (borrowing RowMark) -> Void) throws {
-        let reader = side == .source ? look.source : look.target
-        try BucketScan.scan(table, reader, side, watch) { mark in
-          if group.contains(BucketScan.bucket(mark.keyHash)) { take(mark) }
-        }
-      }
-      try narrow({ try read(.source, $0) }, { try read(.target, $0) })
-    }
-  }
-
-  private func read(_ reader: any RowReader, _ slice: Slice, _ take: (borrowing RowMark) -> Void) throws {
-    let end = try reader.scan(table, slice, naming: true) { mark in take(mark) }
+  /// Reads a range of both ends row by row, as far as the source has about as many rows there as before; gives what is
+  /// left of it.
+  private func narrow(_ scan: RangeScan, _ range: KeyRange) throws -> KeyRange? {
+    let rows = range.count + 1000
+    var narrowing = Narrowing(rows: range.count, isUnique: true)
+    let end = try look.source.scan(
+      table, .range(after: range.after, through: range.through, limit: rows), naming: true
+    ) { narrowing.takeSource($0) }
     watch.rate.spend(end.bytes, watch.stop)
+    let part = KeyRange(
+      after: range.after, through: end.last ?? range.through, count: end.rows, sum: 0, rowsBefore: range.rowsBefore)
+    try scan.scanTarget(look.target, part, naming: true) {
+      narrowing.takeTarget($0)
+    } between: { _ in
+      try narrowing.drain(take)
+    }
+    try narrowing.finish(take)
+    return end.last.map {
+      KeyRange(after: $0, through: range.through, count: range.count, sum: 0, rowsBefore: range.rowsBefore + end.rows)
+    }
   }
 
-  /// Reads both ends row by row; what differs waits to be settled.
-  private func narrow(
-    _ source: ((borrowing RowMark) -> Void) throws -> Void, _ target: ((borrowing RowMark) -> Void) throws -> Void
-  ) throws {
-    var narrowing = Narrowing(table)
-    try source { narrowing.takeSource($0) }
-    try target { narrowing.takeTarget($0) }
-    let found = narrowing.finish()
-    watch.update { $0.suspects += found.count }
+  private func runByBuckets(_ scan: BucketScan) throws {
+    for group in try scan.run(bytesInMemory: Self.bytesInMemory) where !watch.stop.isSet {
+      var narrowing = Narrowing(rows: group.rows, isUnique: false)
+      try scan.scan(look.source, .source) { mark in
+        if group.contains(mark.keyHash) { narrowing.takeSource(mark) }
+      }
+      try scan.scan(look.target, .target) { mark in
+        if group.contains(mark.keyHash) { narrowing.takeTarget(mark) }
+      } between: {
+        try narrowing.drain(take)
+      }
+      try narrowing.finish(take)
+      try settleLate()
+    }
+  }
+
+  // MARK: Suspects
+
+  private func take(_ suspect: Suspect) throws {
+    watch.update { $0.suspects += 1 }
+    guard suspect.isKeyed else {
+      whole.append(suspect.hash)
+      wholeBytes += suspect.rowBytes + RowCounts.hashBytes * 2
+      if wholeBytes >= Self.wholeBytes { try settleWhole() }
+      return
+    }
     if waiting.isEmpty { waitingSince = Clock.monotonicMilliseconds }
-    waiting += found
-    try settle(all: false)
+    waiting.append(suspect)
+    waitingBytes += suspect.rowBytes * 4 + Self.suspectBytes
+    if waiting.count >= Self.batchRows || waitingBytes >= Self.batchBytes { try settleKeyed() }
   }
 
-  private func settle(all: Bool) throws {
-    let isLate = Clock.monotonicMilliseconds - waitingSince > 1000
-    let keyed = waiting.filter(\.isKeyed)
-    // Those without a key need a scan, so they are judged at the end.
-    let whole = waiting.filter { !$0.isKeyed }
-    var rest = keyed[...]
-    while rest.count >= Self.batchRows || (!rest.isEmpty && (all || isLate)), !watch.stop.isSet {
-      let batch = Array(rest.prefix(Self.batchRows))
-      rest = rest.dropFirst(batch.count)
-      try report(try settling.settle(look, verdict, keyed: batch))
-    }
-    waiting = Array(rest) + whole
-    if all, !whole.isEmpty, !watch.stop.isSet {
-      try report(try settling.settle(look, verdict, whole: whole))
-      waiting = []
-    }
+  private func settleLate() throws {
+    if Clock.monotonicMilliseconds - waitingSince > 1000 { try settleKeyed() }
+  }
+
+  private func settleAll() throws {
+    try settleKeyed()
+    try settleWhole()
+  }
+
+  private func settleKeyed() throws {
+    let batch = waiting
+    (waiting, waitingBytes) = ([], 0)
+    guard !batch.isEmpty, !watch.stop.isSet else { return }
+    try report(try settling.settle(look, verdict, keyed: batch))
+  }
+
+  private func settleWhole() throws {
+    let batch = whole.sorted()
+    (whole, wholeBytes) = ([], 0)
+    guard !batch.isEmpty, !watch.stop.isSet else { return }
+    try settling.settle(look, verdict, whole: batch, report)
   }
 }

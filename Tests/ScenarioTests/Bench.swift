@@ -161,3 +161,12 @@ struct Seeded: RandomNumberGenerator {
     return state
   }
 }
+
+extension Child {
+  /// Its anonymous memory now, in KiB.
+  var anonymousKiB: Int {
+    let status = try? String(contentsOfFile: "/proc/\(processIdentifier)/status", encoding: .utf8)
+    let line = status?.split(separator: "\n").first { $0.hasPrefix("RssAnon") }
+    return Int(line?.split(whereSeparator: { !$0.isNumber }).first ?? "") ?? 0
+  }
+}

@@ -80,6 +80,7 @@ extension Scenarios {
       #expect(found.output.contains("v differs from byte 68 on"), "\(found.output)")
       #expect(found.output.contains("w is '\\x1b]0;one' at the source"), "\(found.output)")
       let json = try compare(bench, ["--json"])
+      #expect(json.output.contains(#""source_class":"text""#), "\(json.output)")
       #expect(json.output.contains(#""k":"'\#(String(repeating: "k", count: 50))'""#), "\(json.output)")
     }
 
@@ -108,6 +109,64 @@ extension Scenarios {
       try pair.sql(pair.from, "UPDATE t SET v = 'later' WHERE k = 1.5")
       let pending = try compare()
       #expect(pending.output.contains("t: not proven: different k='1.50'"), "\(pending.output)")
+    }
+
+    @Test func `rows with NULL in their key are compared and counted`() throws {
+      let bench = try Bench()
+      defer { bench.killAll() }
+      let table = "CREATE TABLE n(a, b, v, PRIMARY KEY(a, b)); "
+      _ = try bench.sqlite(
+        "source.db", table + "INSERT INTO n VALUES (1, 1, 'x'), (NULL, 1, 'a'), (NULL, 1, 'a'), (2, NULL, 'c')")
+      _ = try bench.sqlite(
+        "target.db", table + "INSERT INTO n VALUES (1, 1, 'x'), (NULL, 1, 'a'), (2, NULL, 'd')")
+      let found = try compare(bench)
+      #expect(found.output.contains("n: 4 rows, 2 missing, 1 extra, 0 different"), "\(found.output)")
+    }
+
+    @Test func `keys without a place in the target's order are compared, each row once`() throws {
+      if postgresProblem != nil { return }
+      let pair = try PairBench(.sqliteToPostgres)
+      try pair.sql(
+        pair.from,
+        "CREATE TABLE t(k INT PRIMARY KEY NOT NULL, v TEXT); WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) INSERT INTO t SELECT i, 'v' FROM n; INSERT INTO t VALUES ('abc', 'v'), ('abd', 'v')"
+      )
+      try pair.sql(
+        pair.to,
+        "CREATE TABLE t(k bigint PRIMARY KEY, v text); INSERT INTO t SELECT i, 'v' FROM generate_series(1, 5000) AS i; UPDATE t SET v = 'w' WHERE k IN (7, 4990); INSERT INTO t VALUES (6000, 'v')"
+      )
+      let found = try pair.bench.run(
+        Bench.cairn, ["compare", "--from", pair.from.url, "--to", pair.to.url], seconds: 60,
+        environment: ["XDG_STATE_HOME": pair.bench.path("home")])
+      #expect(found.output.contains("t: 5002 rows, 2 missing, 1 extra, 2 different"), "\(found.output)\(found.errors)")
+    }
+
+    @Test func `many differences need little memory, and are all counted`() throws {
+      let bench = try Bench()
+      defer { bench.killAll() }
+      let rows = isSoak ? 1_000_000 : 60_000
+      let tables =
+        "CREATE TABLE keyed(k TEXT PRIMARY KEY, v TEXT); CREATE TABLE ranged(k INTEGER PRIMARY KEY, v TEXT); CREATE TABLE keyless(v TEXT); "
+      let series = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < \(rows))"
+      let text = "printf('row %d of some bytes %.*c', i, 60, 'x')"
+      _ = try bench.sqlite(
+        "source.db",
+        tables
+          + "\(series) INSERT INTO keyed SELECT 'k' || i, \(text) FROM n; \(series) INSERT INTO keyless SELECT \(text) FROM n"
+      )
+      _ = try bench.sqlite("target.db", tables + "\(series) INSERT INTO ranged SELECT i, \(text) FROM n")
+      let cairn = try bench.start(
+        "compare", Bench.cairn, ["compare", "--from", "sqlite:source.db", "--to", "sqlite:target.db", "--limit", "1"])
+      var peak = 0
+      while cairn.isRunning {
+        peak = max(peak, cairn.anonymousKiB)
+        usleep(10_000)
+      }
+      print("peak anonymous memory \(peak) KiB for three tables of \(rows) rows that differ")
+      #expect(peak > 0 && peak < 64 * 1024)
+      let output = bench.text("compare.out")
+      #expect(output.contains("keyed: \(rows) rows, \(rows) missing, 0 extra, 0 different"), "\(output)")
+      #expect(output.contains("ranged: 0 rows, 0 missing, \(rows) extra, 0 different"), "\(output)")
+      #expect(output.contains("keyless: \(rows) rows, \(rows) missing, 0 extra, 0 different"), "\(output)")
     }
   }
 }

@@ -19,9 +19,7 @@ extension Scenarios {
       var peak = 0
       let limit = Date().addingTimeInterval(120)
       while Date() < limit {
-        let status = try String(contentsOfFile: "/proc/\(cairn.processIdentifier)/status", encoding: .utf8)
-        let line = status.split(separator: "\n").first { $0.hasPrefix("RssAnon") }
-        peak = max(peak, Int(line?.split(whereSeparator: { !$0.isNumber }).first ?? "") ?? 0)
+        peak = max(peak, cairn.anonymousKiB)
         let arrived = try bench.run("/usr/bin/sqlite3", ["-readonly", "target.db", "SELECT count(*) FROM t"])
         if arrived.output == "\(rows)\n" { break }
       }

@@ -6,13 +6,6 @@ extension Scenarios {
   /// Invariants 9 and 10 with PostgreSQL at an end: bounded, prompt, and a good guest of the server.
   @Suite(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))
   struct PairLimitTests {
-    /// The anonymous memory of a process, in KiB.
-    private func anonymousMemory(_ process: Child) -> Int {
-      let status = try? String(contentsOfFile: "/proc/\(process.processIdentifier)/status", encoding: .utf8)
-      let line = status?.split(separator: "\n").first { $0.hasPrefix("RssAnon") }
-      return Int(line?.split(whereSeparator: { !$0.isNumber }).first ?? "") ?? 0
-    }
-
     @Test(arguments: Pair.allCases)
     func `one large transaction needs little memory at both ends`(pair: Pair) throws {
       let pairs = try PairBench(pair)
@@ -35,7 +28,7 @@ extension Scenarios {
       var hasArrived = false
       while !hasArrived, Date().timeIntervalSince(committed) < 300, cairn.isRunning {
         for _ in 0..<20 {
-          peak = max(peak, anonymousMemory(cairn))
+          peak = max(peak, cairn.anonymousKiB)
           usleep(10_000)
         }
         hasArrived = (try? pairs.sql(pairs.to, "SELECT count(*) FROM t")) == "\(rows)"
@@ -50,7 +43,7 @@ extension Scenarios {
       try pairs.sql(pairs.from, "DELETE FROM t WHERE id % 2 = 0")
       #expect(
         pairs.waitForTarget("SELECT count(*) FROM t", "\(rows / 2)", seconds: 300), "\(pairs.said("cairn"))")
-      #expect(anonymousMemory(cairn) < 100 * 1024)
+      #expect(cairn.anonymousKiB < 100 * 1024)
       #expect(pairs.bench.stop(cairn) == 0, "\(pairs.said("cairn"))")
       try pairs.expectEqual()
     }

@@ -14,7 +14,7 @@ extension SettlingByTrail {
     }
     guard !differing.isEmpty else { return Settlement() }
     let rows = Dictionary(suspects.map { ($0.hash, TrailFold.Row.absent) }, uniquingKeysWith: { first, _ in first })
-    let moving = try moving(look.table, checkpoint, rows: rows, counts: [:])
+    let moving = try moving(look.table, checkpoint, rows: rows, counts: nil)
     var settlement = Settlement()
     for (hash, difference) in differing {
       if moving(hash) {
@@ -27,31 +27,27 @@ extension SettlingByTrail {
     return settlement
   }
 
-  func settleAtRest(_ look: RowLook, _ verdict: RowVerdict, whole hashes: Set<UInt64>) throws -> Settlement {
+  func settleAtRest(
+    _ look: RowLook, _ verdict: RowVerdict, whole hashes: [UInt64], _ report: (Settlement) throws -> Void
+  ) throws {
     let here = try look.counts(.source, hashes)
     let (checkpoint, there) = try ends.atTarget { try look.counts(.target, hashes) }
-    let counts = Dictionary(
-      hashes.map { ($0, (count: 0, row: [Value]?.none)) }, uniquingKeysWith: { first, _ in first })
-    let moving = try moving(look.table, checkpoint, rows: [:], counts: counts)
-    var settlement = Settlement()
-    for hash in hashes {
-      let balance = (here[hash]?.count ?? 0) - (there[hash]?.count ?? 0)
-      if balance == 0 { continue }
-      let found = try verdict.differences(balance, source: here[hash]?.row, target: there[hash]?.row)
-      if moving(hash) {
-        settlement.inFlight += abs(balance)
-        settlement.unproven += found
-      } else {
-        settlement.differences += found
+    let moving = try moving(look.table, checkpoint, rows: [:], counts: here)
+    for hash in hashes where here[hash] != there[hash] {
+      let isMoving = moving(hash)
+      try verdict.forEachDifference(
+        here[hash] - there[hash], source: here.row(hash), target: there.row(hash)
+      ) { difference in
+        var settlement = Settlement(differences: [difference])
+        if isMoving { settlement.doubt() }
+        try report(settlement)
       }
     }
-    return settlement
   }
 
   /// Tells of which rows the trail or the source has changes that the target has not.
   private func moving(
-    _ table: ComparedTable, _ checkpoint: Checkpoint?, rows: [UInt64: TrailFold.Row],
-    counts: [UInt64: (count: Int, row: [Value]?)]
+    _ table: ComparedTable, _ checkpoint: Checkpoint?, rows: [UInt64: TrailFold.Row], counts: RowCounts?
   ) throws -> (UInt64) -> Bool {
     guard let checkpoint else { return { _ in true } }
     try follower.go(to: checkpoint)
@@ -60,12 +56,13 @@ extension SettlingByTrail {
     _ = try follower.read({ record, reader in try fold.take(record, reader) }, until: { _ in false })
     if fold.isUnknown { return { _ in true } }
     var touched = fold.touched
+    func isLookedFor(_ hash: UInt64) -> Bool { rows[hash] != nil || counts?.contains(hash) == true }
     switch table.source.engine {
     case .sqlite:
       guard case .journal(let taken)? = try follower.reach(.sqlite) ?? ends.takenAtSource() else {
         return { _ in true }
       }
-      touched.formUnion(try ends.journalled(table, behind: taken, seed: seed))
+      touched.formUnion(try ends.journalled(table, behind: taken, seed: seed, where: isLookedFor))
     case .postgres:
       // Where nothing stands behind the checkpoint, all that the slot holds counts.
       var reached = LSN(0)
@@ -74,7 +71,7 @@ extension SettlingByTrail {
         return { _ in true }
       }
     }
-    return { touched.contains($0) }
+    return { fold.isEmptied || touched.contains($0) }
   }
 }
 
@@ -89,8 +86,11 @@ extension SourceMoment {
 }
 
 extension FlightEnds {
-  /// Hashes of the rows of a table that stand in the journal behind a place, by key or, without one, as a whole.
-  fileprivate func journalled(_ table: ComparedTable, behind taken: Int64, seed: UInt64) throws -> Set<UInt64> {
+  /// Hashes of the rows of a table that stand in the journal behind a place, by key or, without one, as a whole; of
+  /// those that are looked for.
+  fileprivate func journalled(
+    _ table: ComparedTable, behind taken: Int64, seed: UInt64, where isLookedFor: (UInt64) -> Bool
+  ) throws -> Set<UInt64> {
     guard let reader = source as? SQLiteRowReader else { return [] }
     var hashes: Set<UInt64> = []
     var hasher = RowHasher(table, .source, seed: seed)
@@ -111,7 +111,8 @@ extension FlightEnds {
       while try statement.step() {
         let row = table.columns.indices.map { statement.value($0) }
         let key = table.key.isEmpty ? nil : hasher.keyHash(of: row)
-        hashes.insert(key ?? hasher.rowHash(of: row))
+        let hash = key ?? hasher.rowHash(of: row)
+        if isLookedFor(hash) { hashes.insert(hash) }
       }
     }
     return hashes

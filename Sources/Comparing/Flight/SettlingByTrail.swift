@@ -28,7 +28,7 @@ struct SettlingByTrail: Settling {
       let round = try round(look.table) {
         let found = try look.rows(.source, left)
         let rows = left.map { ($0.hash, found[$0.hash]?.first.map { .values($0) } ?? TrailFold.Row.absent) }
-        return (rows: Dictionary(rows, uniquingKeysWith: { first, _ in first }), counts: [:])
+        return (rows: Dictionary(rows, uniquingKeysWith: { first, _ in first }), counts: nil)
       } target: {
         try look.rows(.target, left)
       }
@@ -57,32 +57,30 @@ struct SettlingByTrail: Settling {
     return settlement
   }
 
-  func settle(_ look: RowLook, _ verdict: RowVerdict, whole suspects: [Suspect]) throws -> Settlement {
+  func settle(
+    _ look: RowLook, _ verdict: RowVerdict, whole hashes: [UInt64], _ report: (Settlement) throws -> Void
+  ) throws {
     follower.isStalled = false
-    let hashes = Set(suspects.map(\.hash))
-    guard follower.isRunning else { return try settleAtRest(look, verdict, whole: hashes) }
+    guard follower.isRunning else { return try settleAtRest(look, verdict, whole: hashes, report) }
     for _ in 0..<Self.roundsMax where !stop.isSet && !follower.isStalled {
       let round = try round(look.table) {
-        let found = try look.counts(.source, hashes)
-        let counts = hashes.map { ($0, (count: found[$0]?.count ?? 0, row: found[$0]?.row)) }
-        return (rows: [:], counts: Dictionary(counts, uniquingKeysWith: { first, _ in first }))
+        (rows: [:], counts: try look.counts(.source, hashes))
       } target: {
         try look.counts(.target, hashes)
       }
       guard let (fold, there) = round else { continue }
-      var settlement = Settlement()
       for hash in hashes {
-        let balance = (fold.counts[hash]?.count ?? 0) - (there[hash]?.count ?? 0)
-        settlement.differences += try verdict.differences(
-          balance, source: fold.counts[hash]?.row, target: there[hash]?.row)
+        try verdict.forEachDifference(
+          fold.count(hash) - there[hash], source: fold.row(hash), target: there.row(hash)
+        ) { try report(Settlement(differences: [$0])) }
       }
-      return settlement
+      return
     }
-    return Settlement(inFlight: suspects.count)
+    try report(Settlement(inFlight: hashes.count))
   }
 
   /// What was read at the source.
-  typealias Seen = (rows: [UInt64: TrailFold.Row], counts: [UInt64: (count: Int, row: [Value]?)])
+  typealias Seen = (rows: [UInt64: TrailFold.Row], counts: RowCounts?)
 
   /// Reads both ends, and what the trail says between; nil when it cannot be told.
   private func round<T>(

@@ -20,11 +20,15 @@ struct TrailFold {
   let moment: SourceMoment
   /// Rows with a key, by its hash.
   private(set) var rows: [UInt64: Row]
-  /// How often there are rows without a usable key, by their hash; with their values.
-  private(set) var counts: [UInt64: (count: Int, row: [Value]?)]
+  /// How often there were rows without a usable key.
+  private let counts: RowCounts?
+  /// What became of that, with the values of rows that came.
+  private var steps: [UInt64: (step: Int, row: [Value])] = [:]
+  /// The table was emptied: what was there is gone.
+  private(set) var isEmptied = false
   /// The table was copied, emptied of its shape, or changed in a way that says nothing of single rows.
   private(set) var isUnknown = false
-  /// The rows of which the trail said something.
+  /// The rows of which the trail said something, apart from emptying the table.
   private(set) var touched: Set<UInt64> = []
 
   // Of the transaction that is being read: what it makes of the rows, until it is known whether the read shows it.
@@ -38,11 +42,16 @@ struct TrailFold {
   private var places: [UInt64: [Int]?] = [:]
 
   init(
-    _ table: ComparedTable, seed: UInt64, moment: SourceMoment, rows: [UInt64: Row],
-    counts: [UInt64: (count: Int, row: [Value]?)] = [:]
+    _ table: ComparedTable, seed: UInt64, moment: SourceMoment, rows: [UInt64: Row], counts: RowCounts? = nil
   ) {
     (self.table, self.seed, self.moment, self.rows, self.counts) = (table, seed, moment, rows, counts)
   }
+
+  /// How often a row without a usable key is there.
+  func count(_ hash: UInt64) -> Int { (isEmptied ? 0 : counts?[hash] ?? 0) + (steps[hash]?.step ?? 0) }
+
+  /// Its values.
+  func row(_ hash: UInt64) -> [Value]? { counts?.row(hash) ?? steps[hash]?.row }
 
   /// Takes the next record of the trail.
   mutating func take(_ record: Record, _ reader: TrailReader) throws {
@@ -76,15 +85,12 @@ struct TrailFold {
     touched.formUnion(openRows.keys)
     touched.formUnion(openCounts.keys)
     if isTruncated {
-      touched.formUnion(rows.keys)
-      touched.formUnion(counts.keys)
+      isEmptied = true
       for hash in rows.keys { rows[hash] = .absent }
-      for (hash, entry) in counts { counts[hash] = (0, entry.row) }
+      steps.removeAll()
     }
     for (hash, row) in openRows { rows[hash] = row }
-    for (hash, change) in openCounts {
-      counts[hash] = ((counts[hash]?.count ?? 0) + change.step, counts[hash]?.row ?? change.row)
-    }
+    for (hash, change) in openCounts { steps[hash] = ((steps[hash]?.step ?? 0) + change.step, change.row) }
   }
 
   // MARK: Changes
@@ -115,7 +121,7 @@ struct TrailFold {
   private mutating func remove(_ hash: UInt64, _ row: [Value?]) {
     if isKeyed(row) {
       if rows[hash] != nil { openRows[hash] = .absent }
-    } else if counts[hash] != nil {
+    } else if counts?.contains(hash) == true {
       openCounts[hash] = ((openCounts[hash]?.step ?? 0) - 1, row.map { $0 ?? .null })
     }
   }
@@ -123,7 +129,7 @@ struct TrailFold {
   private mutating func add(_ hash: UInt64, _ row: [Value?]) {
     if isKeyed(row) {
       if rows[hash] != nil { openRows[hash] = .values(row) }
-    } else if counts[hash] != nil {
+    } else if counts?.contains(hash) == true {
       openCounts[hash] = ((openCounts[hash]?.step ?? 0) + 1, row.map { $0 ?? .null })
     }
   }

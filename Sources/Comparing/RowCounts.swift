@@ -1,0 +1,54 @@
+import Changes
+
+/// How often some rows are there, told apart by the hash of all their values, and what they look like.
+final class RowCounts {
+  /// What is held in memory for one hash at one end, besides the row.
+  static let hashBytes = 24
+
+  /// In ascending order.
+  let hashes: [UInt64]
+  private var counts: [Int32]
+  /// Where the rows begin; -1: none was seen.
+  private var places: [Int]
+  private var rows = ByteWriter()
+
+  /// `hashes` ascend.
+  init(_ hashes: [UInt64]) {
+    self.hashes = hashes
+    counts = Array(repeating: 0, count: hashes.count)
+    places = Array(repeating: -1, count: hashes.count)
+  }
+
+  private func index(_ hash: UInt64) -> Int? {
+    var (low, high) = (0, hashes.count)
+    while low < high {
+      let middle = (low + high) / 2
+      if hashes[middle] < hash { low = middle + 1 } else { high = middle }
+    }
+    return low < hashes.count && hashes[low] == hash ? low : nil
+  }
+
+  func contains(_ hash: UInt64) -> Bool { index(hash) != nil }
+
+  /// Counts a row, if it is one of those.
+  func add(_ hash: UInt64, _ row: () -> [Value]) {
+    guard let index = index(hash) else { return }
+    counts[index] &+= 1
+    guard places[index] < 0 else { return }
+    places[index] = rows.count
+    rows.appendImage(row())
+  }
+
+  subscript(_ hash: UInt64) -> Int { index(hash).map { Int(counts[$0]) } ?? 0 }
+
+  /// The values of a row that was counted.
+  func row(_ hash: UInt64) -> [Value]? {
+    index(hash).flatMap { rows.values(at: places[$0]) }
+  }
+
+  /// Keeps only how often they are there.
+  func forgetRows() {
+    places = Array(repeating: -1, count: hashes.count)
+    rows = ByteWriter()
+  }
+}

@@ -1,0 +1,65 @@
+import Changes
+
+/// Suspects, held small: many rows may differ.
+struct SuspectList: ~Copyable {
+  private struct Entry {
+    let hash: UInt64
+    /// Where the keys begin; -1: none.
+    let source: Int
+    let target: Int
+    let rowBytes: Int
+  }
+
+  private var entries: [Entry] = []
+  private var keys = ByteWriter()
+
+  var count: Int { entries.count }
+
+  /// Keys are in their end's own values, encoded; nil where the row was not seen there.
+  mutating func append(
+    hash: UInt64, source: UnsafeRawBufferPointer?, target: UnsafeRawBufferPointer?, rowBytes: Int
+  ) {
+    let (here, there) = (place(source), place(target))
+    entries.append(Entry(hash: hash, source: here, target: there, rowBytes: rowBytes))
+  }
+
+  mutating func append(_ suspect: Suspect) {
+    var key = ByteWriter(capacity: 256)
+    func place(_ values: [Value]?, _ list: inout SuspectList) -> Int {
+      guard let values else { return -1 }
+      key.removeAll()
+      for value in values { key.append(value) }
+      return list.place(key.bytes)
+    }
+    let (source, target) = (place(suspect.sourceKey, &self), place(suspect.targetKey, &self))
+    entries.append(Entry(hash: suspect.hash, source: source, target: target, rowBytes: suspect.rowBytes))
+  }
+
+  private mutating func place(_ key: UnsafeRawBufferPointer?) -> Int {
+    guard let key else { return -1 }
+    defer { keys.appendCounted(key) }
+    return keys.count
+  }
+
+  subscript(_ index: Int) -> Suspect {
+    let entry = entries[index]
+    return Suspect(
+      hash: entry.hash, sourceKey: keys.values(at: entry.source), targetKey: keys.values(at: entry.target),
+      rowBytes: entry.rowBytes)
+  }
+
+  mutating func removeAll() {
+    entries.removeAll(keepingCapacity: true)
+    keys.removeAll()
+  }
+}
+
+extension ByteWriter {
+  /// Values that stand at a place, encoded and counted; nil for a place below 0.
+  func values(at place: Int) -> [Value]? {
+    guard place >= 0 else { return nil }
+    var reader = ByteReader(UnsafeRawBufferPointer(rebasing: bytes[place...]))
+    guard let image = try? reader.readCounted() else { return nil }
+    return try? ImageView(bytes: image).values().map { $0 ?? .null }
+  }
+}
