@@ -99,11 +99,13 @@ extension PostgresConnection {
 
   /// Reads catalogs in one snapshot. What the server calls for a definition looks at the catalogs of now, and fails where
   /// an index or a table of the snapshot has just been dropped: then all is read again.
-  package func catalog<T>(_ body: () throws -> T) throws -> T {
+  ///
+  /// A definition also waits for whoever has locked its table; with a `patience`, an error with `isLockTimeout` ends that.
+  package func catalog<T>(patience: String = "", _ body: () throws -> T) throws -> T {
     var attempts = 1
     while true {
       do {
-        return try transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", body)
+        return try transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \(patience)", body)
       } catch let error as PostgresError where error.isOfDropped && attempts < 20 {
         attempts += 1
         try query("SELECT pg_sleep(0.02)")

@@ -50,14 +50,22 @@ extension PostgresCapture {
   /// One step of looking at the catalog; true when there was something to do.
   func lookAtCatalog() throws -> Bool {
     let now = Clock.monotonicMilliseconds
+    do { return try takeLook(now) } catch let error as PostgresError where error.isLockTimeout {
+      // The stream goes on meanwhile.
+      look.postpone(now: now)
+      return false
+    }
+  }
+
+  private func takeLook(_ now: Int64) throws -> Bool {
     switch look.next(now: now) {
     case .nothing: return false
     case .compare:
-      let found = try fingerprint()
+      let found = try source.connection.catalog(patience: PostgresCopier.patience) { try fingerprint() }
       look.compare(found, now: now, took: Clock.monotonicMilliseconds - now)
       return false
     case .read:
-      let catalog = try source.connection.catalog {
+      let catalog = try source.connection.catalog(patience: PostgresCopier.patience) {
         SchemaLook.Catalog(
           fingerprint: try fingerprint(), tables: try source.connection.userTables().filter(options.tables.includes))
       }

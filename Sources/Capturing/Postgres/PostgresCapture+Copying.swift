@@ -18,13 +18,18 @@ extension PostgresCapture {
     } else {
       return
     }
-    let (snapshot, end) = try copier.open()
-    guard snapshot.xmin >= table.copyNotBefore else {
+    try open(part, of: table, copier)
+  }
+
+  /// Opens a chunk's snapshot, as soon as no transaction is left that the chunk must show.
+  func open(_ part: PostgresChunk.Part, of table: PostgresRegistry.Table, _ copier: PostgresCopier) throws {
+    let opened = try copier.open(table, part)
+    guard opened.snapshot.xmin >= table.copyNotBefore else {
       copier.close()
       copyNotBefore = Clock.monotonicMilliseconds + 200
       return
     }
-    chunk = PostgresChunk(table: table, part: part, snapshot: snapshot, end: end)
+    chunk = opened
     _ = try emitBarrier()
   }
 
@@ -61,6 +66,7 @@ extension PostgresCapture {
       position.refresh?.relation == table.relation
       ? position.refresh : nil
     do {
+      try copier.lock(chunk)
       try openTransaction()
       id = try trail.schemaID(table.schema, token: table.epoch)
       if state == nil {
@@ -76,12 +82,9 @@ extension PostgresCapture {
       } else {
         try copier.appendWhole(&chunk, schemaID: id, to: trail, paused: keepStream)
       }
-      // Types have no lock and no snapshot: rows are printed as their types are now. The stream tells of it later.
-      let now = try source.connection.catalog { try source.connection.table(table.relation) }
-      guard now?.forms == table.forms else { return try putOffChunk() }
-    } catch let error as PostgresError where error.sqlState.hasPrefix("42") {
-      // The table is not what it was: the catalog, or the stream, will tell how.
-      return try putOffChunk()
+      try copier.prove(chunk, by: source.connection)
+    } catch {
+      return try putOff(error)
     }
     self.copier = copier
     state?.rows += chunk.rows
@@ -90,18 +93,12 @@ extension PostgresCapture {
     copier.close()
     chunk.isPlaced = true
     self.chunk = chunk
+    lockWait = nil
     let rows = chunk.rows
     progress.update {
       $0.rowsCopied += rows
       $0.copying = (table.schema.name, state?.rows ?? 0, 0)
     }
-  }
-
-  private func putOffChunk() throws {
-    try abandon()
-    dropChunk()
-    copyNotBefore = Clock.monotonicMilliseconds + 500
-    look.isWanted = true
   }
 
   /// The server ends a stream that is silent for too long.
@@ -112,6 +109,47 @@ extension PostgresCapture {
   func dropChunk() {
     copier?.close()
     chunk = nil
+  }
+
+  /// Drops a chunk that cannot be read now, and what the trail has of it; it is tried again. Throws any other error.
+  func putOff(_ error: any Error) throws {
+    var pauseMilliseconds: Int64 = 300
+    switch error {
+    case PostgresChunk.Obstacle.isLocked: pauseMilliseconds = try waitForLock()
+    // The catalog, or the stream, will tell how.
+    case PostgresChunk.Obstacle.hasChanged: look.isWanted = true
+    case let error as PostgresError where error.sqlState.hasPrefix("42") && !error.isPrivilege: look.isWanted = true
+    default: throw error
+    }
+    try abandon()
+    dropChunk()
+    copyNotBefore = Clock.monotonicMilliseconds + pauseMilliseconds
+  }
+
+  /// For how long to leave a table alone that somebody has locked. Says once who, when it has been for a while.
+  private func waitForLock() throws -> Int64 {
+    guard let table = chunk?.table else { return 0 }
+    let now = Clock.monotonicMilliseconds
+    var wait = lockWait ?? (relation: 0, since: 0, isTold: false)
+    if wait.relation != table.relation { wait = (table.relation, now, false) }
+    if now - wait.since > 3000, !wait.isTold { wait.isTold = try tellWhoLocks(table) }
+    lockWait = wait
+    return min(max(300, (now - wait.since) / 4), 5000)
+  }
+
+  private func tellWhoLocks(_ table: PostgresRegistry.Table) throws -> Bool {
+    let holders = try source.connection.query(
+      """
+      SELECT a.pid, coalesce(a.usename, ''), coalesce(a.application_name, '') FROM pg_locks AS l
+      JOIN pg_stat_activity AS a ON a.pid = l.pid
+      WHERE l.relation = $1::oid AND l.mode = 'AccessExclusiveLock'
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) ORDER BY l.granted DESC LIMIT 1
+      """, [String(table.relation)])
+    guard let holder = holders.first else { return false }
+    progress.tell(
+      "the copy of table \(table.schema.fullName) waits for process \(holder[0] ?? "?") of \(holder[1] ?? "?") (\(holder[2] ?? "")), which has it locked"
+    )
+    return true
   }
 
   /// The stream has passed the snapshot: either the chunk stands right, or it is read again.

@@ -38,14 +38,7 @@ extension PostgresCapture {
     try beginRequestedCopies()
     guard let (table, keys) = try nextRequested() else { return false }
     let copier = try self.copier ?? openCopier()
-    let (snapshot, end) = try copier.open()
-    guard snapshot.xmin >= table.copyNotBefore else {
-      copier.close()
-      copyNotBefore = Clock.monotonicMilliseconds + 200
-      return true
-    }
-    chunk = PostgresChunk(table: table, part: .asked(keys), snapshot: snapshot, end: end)
-    _ = try emitBarrier()
+    try open(.asked(keys), of: table, copier)
     return true
   }
 
@@ -130,10 +123,12 @@ extension PostgresCapture {
     if hasUnsynced { try sync() }
     var sent = 0
     do {
+      try copier.lock(chunk)
       try openTransaction()
       let id = try trail.schemaID(table.schema, token: table.epoch)
       try beginRepair(of: table, rows: keys.count)
       sent = try copier.append(keys, of: &chunk, schemaID: id, to: trail, paused: keepStream)
+      try copier.prove(chunk, by: source.connection)
     } catch let error as UnfitKey {
       try abandon()
       dropChunk()
@@ -144,18 +139,14 @@ extension PostgresCapture {
       // An earlier run may have begun.
       if requests.keys[name] == nil { try endRepair(of: table.relation) }
       return try requests.save()
-    } catch let error as PostgresError where error.sqlState.hasPrefix("42") {
-      try abandon()
-      dropChunk()
-      copyNotBefore = Clock.monotonicMilliseconds + 500
-      look.isWanted = true
-      return
+    } catch {
+      return try putOff(error)
     }
     try endTransaction()
     copier.close()
     self.chunk = PostgresChunk(
-      table: table, part: .asked(Array(keys.prefix(sent))), snapshot: chunk.snapshot, end: chunk.end, isPlaced: true,
-      rows: chunk.rows)
+      table: table, part: .asked(Array(keys.prefix(sent))), snapshot: chunk.snapshot, stored: chunk.stored,
+      end: chunk.end, isPlaced: true, rows: chunk.rows)
   }
 
   /// The stream has passed the snapshot: either the rows stand right, or they are read again.

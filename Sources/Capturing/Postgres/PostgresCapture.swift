@@ -72,6 +72,8 @@ package final class PostgresCapture {
   var chunk: PostgresChunk?
   var wantedRows: [(relation: UInt32, key: [String])] = []
   var copyNotBefore: Int64 = 0
+  /// The table that somebody has locked, since when its copy waits, and whether that was said.
+  var lockWait: (relation: UInt32, since: Int64, isTold: Bool)?
   var requests: PostgresRequests
   /// Tables of which rows were asked for: the start is in the trail, the end is not.
   var repairing: Set<UInt32> = []

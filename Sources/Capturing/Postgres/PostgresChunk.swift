@@ -19,9 +19,19 @@ struct PostgresChunk {
     case asked([[String]])
   }
 
+  /// Why it cannot be read now.
+  enum Obstacle: Error {
+    /// Somebody is altering the table.
+    case isLocked
+    /// It is not what the snapshot shows, or not what the trail knows.
+    case hasChanged
+  }
+
   let table: PostgresRegistry.Table
   let part: Part
   let snapshot: PostgresSnapshot
+  /// The table as the snapshot shows it; nil where it is not there.
+  let stored: StoredTable?
   /// Whatever the snapshot shows committed before.
   let end: LSN
   var isPlaced = false
@@ -34,6 +44,8 @@ struct PostgresChunk {
 /// Reads chunks in a connection of its own.
 struct PostgresCopier {
   private static let chunkMillisecondsGoal: Int64 = 200
+  /// For how long somebody else's lock is waited for.
+  static let patience = "SET LOCAL lock_timeout = 100"
   /// A sort by printed text cannot use an index, so its chunks are larger.
   private static let sortedRowsMin = 100_000
   private var rowsGoal = 5000
@@ -53,9 +65,34 @@ struct PostgresCopier {
   }
 
   /// Opens the snapshot; keep it until ``close()``.
-  func open() throws -> (snapshot: PostgresSnapshot, end: LSN) {
+  func open(_ table: PostgresRegistry.Table, _ part: PostgresChunk.Part) throws -> PostgresChunk {
     try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-    return try PostgresSnapshot.current(connection)
+    let (snapshot, end) = try PostgresSnapshot.current(connection)
+    return PostgresChunk(
+      table: table, part: part, snapshot: snapshot, stored: try StoredTable(table.relation, on: connection), end: end)
+  }
+
+  /// Keeps everybody from altering the table until ``close()``. Throws ``PostgresChunk/Obstacle`` where somebody does.
+  func lock(_ chunk: PostgresChunk) throws {
+    guard chunk.stored?.isKnown(as: chunk.table) == true else { throw PostgresChunk.Obstacle.hasChanged }
+    do {
+      try connection.execute(
+        "\(Self.patience); LOCK TABLE \(chunk.table.sqlName) IN ACCESS SHARE MODE")
+    } catch let error as PostgresError where error.isLockTimeout { throw PostgresChunk.Obstacle.isLocked }
+  }
+
+  /// Proves that what was read since ``lock(_:)`` is of the table that the snapshot shows, and printed as the trail knows
+  /// its types: they have no lock and no snapshot. `other` sees what has been committed since.
+  func prove(_ chunk: PostgresChunk, by other: PostgresConnection) throws {
+    let table = chunk.table
+    do {
+      // Somebody who waits for this snapshot's end may have a catalog locked, or stand in line for the table.
+      let (now, forms) = try other.catalog(patience: Self.patience) {
+        let now = try StoredTable(table.relation, on: other)
+        return (now, table.forms.isEmpty ? [:] : try other.table(table.relation)?.forms)
+      }
+      guard now == chunk.stored, forms == table.forms else { throw PostgresChunk.Obstacle.hasChanged }
+    } catch let error as PostgresError where error.isLockTimeout { throw PostgresChunk.Obstacle.isLocked }
   }
 
   func close() { connection.rollback() }

@@ -20,9 +20,12 @@ struct SchemaLook {
   private var catalog: Catalog?
   private var isReached = false
   private var dueAt: Int64 = 0
+  /// Grows as long as somebody is in the way.
+  private var postponedMilliseconds: Int64 = 0
+  private var isPostponed = false
 
   /// Something is to be done as soon as the stream rests.
-  var isPending: Bool { isReached || (isWanted && barrier == nil) }
+  var isPending: Bool { isReached || (isWanted && barrier == nil && !isPostponed) }
 
   enum Step {
     case nothing, compare, read
@@ -34,7 +37,10 @@ struct SchemaLook {
       if isReached, let catalog { return .adopt(catalog) }
       return .nothing
     }
-    if isWanted { return .read }
+    if isWanted, !isPostponed || now >= dueAt {
+      isPostponed = false
+      return .read
+    }
     return now >= dueAt ? .compare : .nothing
   }
 
@@ -44,8 +50,15 @@ struct SchemaLook {
     if found != fingerprint { isWanted = true }
   }
 
+  /// Somebody has a table locked, and definitions can be read when that has ended.
+  mutating func postpone(now: Int64) {
+    postponedMilliseconds = min(max(500, postponedMilliseconds * 3 / 2), 5000)
+    (dueAt, isPostponed) = (now + postponedMilliseconds, true)
+  }
+
   mutating func wait(for barrier: String, _ catalog: Catalog) {
     (self.barrier, self.catalog, isReached, isWanted) = (barrier, catalog, false, false)
+    postponedMilliseconds = 0
   }
 
   mutating func reached(_ barrier: String) { if barrier == self.barrier { isReached = true } }
