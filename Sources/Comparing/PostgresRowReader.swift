@@ -46,12 +46,14 @@ final class PostgresRowReader: RowReader {
   ) throws -> SliceEnd {
     let end = table.end(side)
     let (query, limit) = Self.query(table, end, slice)
+    var name = end.sqlName
+    if case .pages(let part, _, _) = slice { name = part }
     var hasher = RowHasher(table, side, seed: seed)
     var read = SliceEnd()
     let namesKey = naming && !table.key.isEmpty
     // Where only the line counts, equal values are equal lines.
     let isRaw = table.isSame && !naming
-    try connection.copyOut("COPY (\(query)) TO STDOUT") { line in
+    try connection.copyOut(Self.copy(query, from: name)) { line in
       self.line = line
       read.rows += 1
       let isLast = read.rows == limit
@@ -92,15 +94,22 @@ final class PostgresRowReader: RowReader {
       names.count == 1
       ? "\(names[0]) IN (\(keys.map { Self.literal(table, end, $0) }.joined(separator: ",")))"
       : "(\(names.joined(separator: ","))) IN (VALUES \(keys.map { Self.literal(table, end, $0, collated: true) }.joined(separator: ",")))"
-    try connection.copyOut(
-      "COPY (SELECT \(end.columnList) FROM \(end.sqlName) WHERE \(condition)) TO STDOUT"
-    ) { line in
+    let query = "SELECT \(end.columnList) FROM \(end.sqlName) WHERE \(condition)"
+    try connection.copyOut(Self.copy(query, from: end.sqlName)) { line in
       fields.take(line)
       try body(nil, table.columns.indices.map { fields[$0].value ?? .null })
     }
   }
 
   // MARK: SQL
+
+  /// The table is locked before COPY takes its snapshot: one from before an `ALTER TABLE` that rewrites the table would
+  /// find it empty.
+  ///
+  /// Source: https://www.postgresql.org/docs/15/mvcc-caveats.html
+  private static func copy(_ query: String, from name: String) -> String {
+    "SELECT FROM \(name) LIMIT 0; COPY (\(query)) TO STDOUT"
+  }
 
   /// `collated`: under the collations of the columns, also where no column stands beside.
   private static func literal(_ table: ComparedTable, _ end: TableEnd, _ key: [Value], collated: Bool = false) -> String

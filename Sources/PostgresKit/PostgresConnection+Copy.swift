@@ -7,7 +7,8 @@ extension PostgresConnection {
   private static let sliceBytes = 1 << 20
 
   /// Runs a `COPY … TO STDOUT`; `line` gets each row as the server sends it, without copying: with COPY's text format a
-  /// line and its line feed. Valid only during the call. An error of `line` cancels the COPY.
+  /// line and its line feed. Valid only during the call. An error of `line` cancels the COPY. Statements may stand before
+  /// it, in one transaction with it.
   package func copyOut(_ sql: String, _ line: (UnsafeRawBufferPointer) throws -> Void) throws {
     guard PQsendQuery(handle, sql) == 1 else { throw failure(sql) }
     try beginCopy(sql, PGRES_COPY_OUT)
@@ -36,13 +37,18 @@ extension PostgresConnection {
   }
 
   private func beginCopy(_ sql: String, _ wanted: ExecStatusType) throws {
-    guard let result = try nextResult(sql) else { throw failure(sql) }
-    defer { PQclear(result) }
-    guard PQresultStatus(result) == wanted else {
-      let error = error(of: result, sql)
-      _ = try? finish(sql)
-      throw error
+    while let result = try nextResult(sql) {
+      defer { PQclear(result) }
+      switch PQresultStatus(result) {
+      case wanted: return
+      case PGRES_COMMAND_OK, PGRES_TUPLES_OK: continue
+      default:
+        let error = error(of: result, sql)
+        _ = try? finish(sql)
+        throw error
+      }
     }
+    throw failure(sql)
   }
 
   /// Sends bytes of COPY's text format; row borders need not be kept. What the server thinks of them is told at the end.
