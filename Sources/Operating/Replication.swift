@@ -108,8 +108,22 @@ package final class Replication: Sendable {
   /// Proves both ends, and that the target holds nothing else; writes nothing.
   package func checkTarget(_ patterns: TablePatterns) throws -> TargetEnd {
     let (from, to) = try openEnds()
+    try checkCapture(from)
     if try to.checkpoint(of: trail) == nil { try checkExisting(from, to, patterns) }
     return to
+  }
+
+  /// An SQLite file is captured by one replication at a time.
+  private func checkCapture(_ from: SourceEnd) throws {
+    guard case .sqlite(let database) = from.handle, let owner = try Journal(database).owner(),
+      owner.place != statePath
+    else { return }
+    do { try StateFolder.check(owner.place, from: source.place, to: target.place) } catch is CairnError {
+      throw CairnError(
+        .sourceCaptured,
+        "\(source.place) is captured already, for another replication, whose state is in \(owner.place)",
+        hint: "end that one first, with 'cairn detach sqlite:\(database.path)'")
+    }
   }
 
   private func openEnds() throws -> (SourceEnd, TargetEnd) {

@@ -30,6 +30,16 @@ extension Scenarios {
       try refuse(bench, ["explain", "no-such-code"], "usage", 64)
     }
 
+    @Test func `check says that a source is captured for another target`() throws {
+      let bench = try Bench()
+      try bench.makeSample()
+      let outcome = try bench.run(Bench.cairn, replicate("sqlite:source.db", "sqlite:copy.db"), seconds: 60)
+      try #require(outcome.status == 0, "\(outcome.errors)")
+      try refuse(bench, ["check", "--from", "sqlite:source.db", "--to", "sqlite:other.db"], "source-captured", 75)
+      #expect(
+        try bench.run(Bench.cairn, ["check", "--from", "sqlite:source.db", "--to", "sqlite:copy.db"]).status == 0)
+    }
+
     @Test func `a database that is missing, none, a folder or the same is refused, and nothing is made`() throws {
       let bench = try Bench()
       try bench.makeSample()

@@ -139,7 +139,9 @@ package final class SQLiteCapture {
     }
     throw CairnError(
       .sourceCaptured, "\(journal.database.path) is already captured into another trail, kept in \(owner.place)",
-      hint: "run with --state \(owner.place), or end that capture with 'cairn detach sqlite:\(journal.database.path)'")
+      hint:
+        "if that is the replication between these two databases, run with --state \(owner.place); else end it first, with 'cairn detach sqlite:\(journal.database.path)'"
+    )
   }
 
   private static func wentBack(_ path: String, _ how: String) -> CairnError {
