@@ -242,6 +242,12 @@ package struct SQLiteAlteration: Sendable {
       + (after.objects + own).map(\.text) + triggers.map(\.text)
   }
 
+  /// Of which index or trigger of the target a statement of ``rebuild`` is, such as `index mine`; nil: of none.
+  package func owner(of statement: String) -> String? {
+    if let trigger = triggers.first(where: { $0.text == statement }) { return "trigger \(trigger.name)" }
+    return there.objects.first { $0.text == statement && !after.objects.contains($0) }.map { "index \($0.name)" }
+  }
+
   private var newText: String {
     guard !extras.isEmpty, let text = SQLiteTableText(after.createText), let theirs = SQLiteTableText(there.createText)
     else { return after.createText }

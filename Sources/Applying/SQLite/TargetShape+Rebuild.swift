@@ -21,7 +21,7 @@ extension TargetShape {
           continue
         }
         if isTrigger, statement.contains("cairn_") { continue }
-        throw refused(change, error)
+        throw refused(change, error, of: alteration.owner(of: statement))
       }
     }
     for (columns, before) in zip(doubtful, counts) {
@@ -59,6 +59,14 @@ extension TargetShape {
       if count > 0 { counts.append([.text("-0.0"), .integer(count)]) }
     }
     return counts
+  }
+
+  /// What hangs on the table at the target, such as `index mine`, and cannot be made again.
+  private func refused(_ change: Change, _ error: SQLiteError, of object: String?) -> CairnError {
+    guard let object else { return refused(change, error) }
+    return refusal(change).error(
+      "\(object) of the target would no longer work; change or drop it first (SQLite says: \(error.message))",
+      table: change.name)
   }
 
   /// Rows that stand in the way are not emptied where they have what only the target has.
