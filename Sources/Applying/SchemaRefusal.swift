@@ -5,7 +5,7 @@ struct SchemaRefusal {
   /// The target's database, as people know it.
   let place: String
   /// What became of the table, such as `add column note text`.
-  let phrases: [String]
+  var phrases: [String]
   /// The statements that create it before and after, in the target's language; nil where there was or is none.
   var before: String?
   var after: String?

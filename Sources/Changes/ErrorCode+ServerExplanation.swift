@@ -102,7 +102,8 @@ extension ErrorCode {
         why: """
           SQLite to PostgreSQL folds names to lower case; PostgreSQL to SQLite drops `public.` and joins other schemas \
           with `_`. Two tables, or two columns of one table, would then have the same name, so it is refused, with both \
-          names.
+          names. Where that comes up while a replication runs, only the table concerned waits, and goes on when it was \
+          undone at the source.
           """,
         what: [
           "Rename one of them at the source.",

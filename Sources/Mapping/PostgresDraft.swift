@@ -122,7 +122,8 @@ struct PostgresDraft {
     func refused(_ why: String) -> CairnError {
       CairnError(
         .tableRefused, "table \(source.name) cannot be in PostgreSQL: \(why)",
-        hint: "change the table, or leave it out with --tables", context: ["table": source.name])
+        hint: "change or drop it at the source, or leave it out with --tables from the beginning",
+        context: ["table": source.name])
     }
     if source.columns.count > 1600 { throw refused("it has \(source.columns.count) columns, more than 1600") }
     let reserved: Set<String> = ["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"]

@@ -208,8 +208,137 @@ import Testing
     made.shape(table("a_b", [("id", "integer")], key: ["id"]))
     try made.transaction { try made.create("a_b") }
     let error = try #require(failure { try made.replay() })
-    #expect(error.code == .nameCollision)
+    #expect(error.code == .schemaStopped)
     #expect(error.message.contains("a.b") && error.message.contains("a_b"), "\(error.message)")
+  }
+
+  // MARK: Names that collide
+
+  private func collided() throws -> Handmade {
+    let made = try Handmade(TempFolder())
+    try begin(made, table("t", [("id", "integer"), ("a", "text")], key: ["id"]), [row("1", "x")])
+    try begin(made, table("o", [("id", "integer")], key: ["id"]))
+    return made
+  }
+
+  @Test(arguments: ["drop column", "rename column", "drop table"])
+  func `only a table with columns that collide waits, until that is undone at the source`(way: String) throws {
+    let made = try collided()
+    let twice = table("t", [("id", "integer"), ("a", "text"), ("A", "integer")], key: ["id"])
+    try made.transaction {
+      try made.insert("t", row("2", "y"))
+      try made.reshape("t", twice)
+      try made.insert("t", row("3", "z", "7"))
+      try made.insert("o", row("1"))
+    }
+    try made.transaction { try made.update("t", to: part("2", "-", "8")) }
+    for _ in 0..<2 {
+      let error = try #require(failure { try made.replay() })
+      #expect(error.message.contains("table public.t waits: columns a and A"), "\(error.message)")
+      #expect(try made.rows("SELECT * FROM t") == [[1, "x"], [2, "y"]])
+      #expect(try made.rows("SELECT * FROM o") == [[1]])
+    }
+    try made.transaction {
+      switch way {
+      case "drop column": try made.reshape("t", table("t", [("id", "integer"), ("a", "text")], key: ["id"]))
+      case "rename column":
+        try made.reshape("t", table("t", [("id", "integer"), ("a", "text"), ("b", "integer")], key: ["id"]))
+      default: try made.drop("t")
+      }
+      try made.insert("o", row("2"))
+    }
+    // Something stands in the way in the middle.
+    if way != "drop table" {
+      try made.run("INSERT INTO t VALUES (3, 'mine')")
+      try made.transaction { try made.insert("t", way == "drop column" ? row("4", "u") : row("4", "u", "9")) }
+      #expect(failure { try made.replay() } != nil)
+      try made.run("DELETE FROM t WHERE id = 3")
+    }
+    try made.replay()
+    let expected: [[Value]]
+    switch way {
+    case "drop column": expected = [[1, "x"], [2, "y"], [3, "z"], [4, "u"]]
+    case "rename column": expected = [[1, "x", .null], [2, "y", 8], [3, "z", 7], [4, "u", 9]]
+    default: expected = []
+    }
+    if way == "drop table" {
+      #expect(try made.rows("SELECT name FROM sqlite_master WHERE name = 't'") == [])
+    } else {
+      #expect(try made.rows("SELECT * FROM t ORDER BY id") == expected)
+    }
+    #expect(try made.rows("SELECT * FROM o") == [[1], [2]])
+  }
+
+  @Test(arguments: ["drop", "rename", "rename and drop the other", "drop the other"])
+  func `only a table waits whose name is taken but for its case, until that is undone at the source`(way: String) throws
+  {
+    let made = try collided()
+    let other = table("T", [("n", "integer"), ("b", "text")], key: ["n"])
+    made.shape(other)
+    try made.transaction {
+      try made.create("T")
+      try made.copy("T", [row("1", "p")])
+      try made.insert("t", row("2", "y"))
+    }
+    try made.transaction {
+      try made.insert("T", row("2", "q"))
+      try made.insert("o", row("1"))
+    }
+    for _ in 0..<2 {
+      let error = try #require(failure { try made.replay() })
+      #expect(error.message.contains("table public.T waits: tables public.t and public.T"), "\(error.message)")
+      #expect(try made.rows("SELECT * FROM t") == [[1, "x"], [2, "y"]])
+      #expect(try made.rows("SELECT * FROM o") == [[1]])
+    }
+    try made.transaction {
+      switch way {
+      case "drop": try made.drop("T")
+      case "drop the other": try made.drop("t")
+      default:
+        try made.reshape("T", table("u", [("n", "integer"), ("b", "text")], key: ["n"]), as: .rename, to: "u")
+        try made.insert("u", row("3", "r"))
+      }
+    }
+    if way == "rename and drop the other" { try made.transaction { try made.drop("t") } }
+    try made.replay()
+    let rows: [[Value]] = [[1, "p"], [2, "q"]]
+    switch way {
+    case "drop": #expect(try made.rows("SELECT * FROM t") == [[1, "x"], [2, "y"]])
+    case "drop the other": #expect(try made.rows("SELECT n, b FROM T") == rows)
+    default: #expect(try made.rows("SELECT * FROM u") == rows + [[3, "r"]])
+    }
+    let name = way == "drop" ? "t" : way == "drop the other" ? "T" : "u"
+    #expect(
+      try made.rows("SELECT name, created FROM cairn_table WHERE name LIKE '\(name)%'") == [
+        [.text(Array(name.utf8)), 1]
+      ])
+    // It is one of all now.
+    try made.transaction { try made.drop(name) }
+    try made.replay()
+    #expect(try made.rows("SELECT name FROM sqlite_master WHERE type = 'table' AND name = '\(name)'") == [])
+  }
+
+  @Test func `a table that is renamed to a name that is taken but for its case waits`() throws {
+    let made = try collided()
+    try made.transaction {
+      try made.reshape("o", table("T", [("id", "integer")], key: ["id"]), as: .rename, to: "T")
+      try made.insert("T", row("1"))
+      try made.insert("t", row("2", "y"))
+    }
+    #expect(failure { try made.replay() }?.message.contains("table public.T waits") == true)
+    #expect(try made.rows("SELECT * FROM t") == [[1, "x"], [2, "y"]])
+    try made.transaction {
+      try made.reshape("T", table("p", [("id", "integer")], key: ["id"]), as: .rename, to: "p")
+      try made.insert("p", row("2"))
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM p") == [[1], [2]])
+    try made.transaction {
+      try made.reshape("t", table("T", [("id", "integer"), ("a", "text")], key: ["id"]), as: .rename, to: "T")
+      try made.insert("T", row("3", "z"))
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT id FROM T") == [[1], [2], [3]])
   }
 
   @Test func `keys that sort in another way here are copied again as a whole`() throws {

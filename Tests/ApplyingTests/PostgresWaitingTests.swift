@@ -163,6 +163,102 @@ struct PostgresWaitingTests {
     #expect(try target.psql("SELECT * FROM t") == "9")
   }
 
+  @Test func `a table that took the name of one that waits does not keep that waiting`() throws {
+    let target = try begin("", .stop)
+    let trail = target.trail
+    try trail.shape("CREATE TABLE n(id INTEGER PRIMARY KEY, a TEXT)")
+    try trail.transaction {
+      try trail.create("n")
+      try trail.copy("n", [[1, "one"]])
+    }
+    #expect(failure { try target.replay() }?.code == .schemaStopped)
+    try trail.transaction {
+      try trail.reshape("n", "CREATE TABLE n2(id INTEGER PRIMARY KEY, a TEXT)", as: .rename, to: "n2")
+      try trail.insert("n2", [2, "two"])
+    }
+    #expect(failure { try target.replay() }?.code == .schemaStopped)
+    try trail.shape("CREATE TABLE n(id INTEGER PRIMARY KEY, z INTEGER)")
+    try trail.transaction {
+      try trail.create("n")
+      try trail.copy("n", [[7, 7]])
+    }
+    #expect(failure { try target.replay() }?.context["table"] == "n, n2")
+    try target.psql("CREATE TABLE n2(id bigint PRIMARY KEY, a text); CREATE TABLE n(id bigint PRIMARY KEY, z bigint)")
+    try target.replay()
+    #expect(try target.psql("SELECT * FROM n2 ORDER BY id") == "1|one\n2|two")
+    #expect(try target.psql("SELECT * FROM n") == "7|7")
+  }
+
+  @Test func `what was left out under ignore makes its table wait under another policy, with what to run`() throws {
+    let target = try begin()
+    let trail = target.trail
+    target.options.ddl = .ignore
+    try trail.transaction { try trail.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, aa TEXT, c INT DEFAULT 5)") }
+    try target.replay()
+    target.options.ddl = nil
+    try trail.transaction {
+      try trail.insert("t", [2, "y", 2])
+      try trail.insert("other", [2])
+    }
+    let error = try #require(failure { try target.replay() })
+    #expect(error.hint.contains("ADD COLUMN c bigint DEFAULT 5"), "\(error.hint)")
+    #expect(error.hint.contains("ADD COLUMN aa text"), "\(error.hint)")
+    #expect(try target.psql("SELECT count(*) FROM other") == "2")
+    try target.psql("ALTER TABLE t ADD aa text, ADD c bigint DEFAULT 5")
+    try target.replay()
+    #expect(try target.psql("SELECT id, aa, c FROM t ORDER BY id") == "1||5\n2|y|2")
+  }
+
+  // MARK: Shapes that the target cannot have
+
+  @Test(arguments: ["rename", "drop"])
+  func `a table that the target cannot have goes on when that was undone at the source`(way: String) throws {
+    let target = try begin()
+    let trail = target.trail
+    try trail.shape("CREATE TABLE fresh(id INTEGER PRIMARY KEY, ctid TEXT)")
+    try trail.transaction {
+      try trail.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, xmax INTEGER)")
+      try trail.insert("t", [2, "y", 2])
+      try trail.create("fresh")
+      try trail.copy("fresh", [[1, "c"]])
+      try trail.insert("other", [2])
+    }
+    try trail.transaction {
+      try trail.update("t", [1, "x", .null], [nil, nil, 5])
+      try trail.insert("fresh", [2, "d"])
+    }
+    for _ in 0..<2 {
+      let error = try #require(failure { try target.replay() })
+      #expect(error.message.contains("2 tables wait: fresh, t"), "\(error.message)")
+      #expect(try target.psql("SELECT count(*) FROM other") == "2")
+    }
+    try trail.transaction {
+      if way == "rename" {
+        try trail.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, xx INTEGER)")
+        try trail.reshape("fresh", "CREATE TABLE fresh(id INTEGER PRIMARY KEY, c TEXT)")
+        try trail.insert("t", [4, "w", 4])
+        try trail.insert("fresh", [3, "e"])
+      } else {
+        try trail.drop("t")
+        try trail.drop("fresh")
+      }
+    }
+    if way == "rename" {
+      // Something stands in the way in the middle.
+      try target.psql("INSERT INTO t VALUES (2, 'mine')")
+      #expect(failure { try target.replay() } != nil)
+      try target.psql("DELETE FROM t WHERE id = 2")
+    }
+    try target.replay()
+    if way == "rename" {
+      #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|x|5\n2|y|2\n4|w|4")
+      #expect(try target.psql("SELECT * FROM fresh ORDER BY id") == "1|c\n2|d\n3|e")
+    } else {
+      #expect(try target.psql("SELECT to_regclass('t'), to_regclass('fresh')") == "|")
+    }
+    #expect(try target.psql("SELECT count(*) FROM cairn.waiting") == "0")
+  }
+
   @Test func `the trail is kept for a table that waits`() throws {
     let target = try begin("", .stop)
     let trail = target.trail

@@ -196,6 +196,71 @@ import Trails
     #expect(try made.rows("SELECT * FROM t") == [[5]])
   }
 
+  @Test(arguments: [false, true])
+  func `a table that took the name of one that waits does not keep that waiting`(isNew: Bool) throws {
+    let made = try started()
+    made.options.ddl = .stop
+    if isNew {
+      try made.shape("CREATE TABLE n(id INTEGER PRIMARY KEY, a)")
+      try made.transaction {
+        try made.create("n")
+        try made.copy("n", [[1, "one"], [2, "two"]])
+      }
+    } else {
+      try made.run("CREATE TABLE n(id INTEGER PRIMARY KEY, a); INSERT INTO n VALUES (1, 'one'), (2, 'two')")
+      try made.begin("CREATE TABLE n(id INTEGER PRIMARY KEY, a)", "n", [[1, "one"], [2, "two"]])
+      try made.transaction { try made.reshape("n", "CREATE TABLE n(id INTEGER PRIMARY KEY, a, b)") }
+    }
+    #expect(failure { try made.replay() }?.code == .schemaStopped)
+    try made.transaction {
+      try made.reshape(
+        "n", isNew ? "CREATE TABLE n2(id INTEGER PRIMARY KEY, a)" : "CREATE TABLE n2(id INTEGER PRIMARY KEY, a, b)",
+        as: .rename, to: "n2")
+      try made.insert("n2", isNew ? [3, "three"] : [3, "three", .null])
+    }
+    #expect(failure { try made.replay() }?.code == .schemaStopped)
+    try made.shape("CREATE TABLE n(id INTEGER PRIMARY KEY, z)")
+    try made.transaction {
+      try made.create("n")
+      try made.copy("n", [[7, "z"]])
+    }
+    let error = try #require(failure { try made.replay() })
+    #expect(error.context["table"] == "n, n2", "\(error)")
+    // The form that they are to have in the end.
+    try made.run(
+      isNew
+        ? "CREATE TABLE n2(id INTEGER PRIMARY KEY, a); CREATE TABLE n(id INTEGER PRIMARY KEY, z)"
+        : "ALTER TABLE n RENAME TO n2; ALTER TABLE n2 ADD COLUMN b; CREATE TABLE n(id INTEGER PRIMARY KEY, z)")
+    try made.replay()
+    #expect(try made.rows("SELECT id, a FROM n2 ORDER BY id") == [[1, "one"], [2, "two"], [3, "three"]])
+    #expect(try made.rows("SELECT * FROM n") == [[7, "z"]])
+  }
+
+  @Test func `what was left out under ignore makes its table wait under another policy, and no other`() throws {
+    let made = try Handmade(TempFolder())
+    try made.begin(Self.t, "t", [[1, 1]])
+    try made.begin(Self.u, "u", [[1, 1]])
+    made.options.ddl = .ignore
+    try made.transaction { try made.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, aa, c INT DEFAULT 5)") }
+    try made.replay()
+    made.options.ddl = nil
+    try made.transaction {
+      try made.insert("t", [2, 2, 2])
+      try made.insert("u", [2, 2])
+    }
+    for _ in 0..<2 {
+      let error = try #require(failure { try made.replay() })
+      #expect(error.message.contains("table t waits") && error.message.contains("no such column"), "\(error.message)")
+      #expect(error.hint.contains("ALTER TABLE \"t\" ADD COLUMN c INT DEFAULT 5;"), "\(error.hint)")
+      #expect(error.hint.contains("--existing overwrite"), "\(error.hint)")
+    }
+    #expect(try made.rows("SELECT id FROM u") == [[1], [2]])
+    try made.transaction { try made.insert("t", [3, 3, 3]) }
+    try made.run("ALTER TABLE t ADD COLUMN c INT DEFAULT 5; ALTER TABLE t ADD COLUMN aa")
+    try made.replay()
+    #expect(try made.rows("SELECT id, aa, c FROM t") == [[1, .null, 5], [2, 2, 2], [3, 3, 3]])
+  }
+
   @Test func `a person may drop at once what is to be dropped, and rename what is to be renamed`() throws {
     for action in ["drop", "rename"] {
       let made = try started()

@@ -70,16 +70,16 @@ final class MappedTable {
   private let number: Int
   private var statementCount = 0
 
-  /// `number` tells its statements from those of other tables on the connection. The target has been checked; `kept`
-  /// are the columns that it has.
+  /// `number` tells its statements from those of other tables on the connection. The target has been checked; `part` is
+  /// what it has of the table, and `mapped` what that is there.
   init(
-    key stateKey: String, given: TableSchema, mapped whole: TableSchema, kept: [Int], target: PostgresTargetTable,
-    state: PostgresTargetState.Table, number: Int
+    key stateKey: String, given: TableSchema, part: LaterShape.Part, mapped: TableSchema,
+    target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int
   ) {
-    (self.given, self.stateKey, positions) = (given, stateKey, kept)
+    (self.given, self.stateKey, positions) = (given, stateKey, part.positions)
     (self.target, self.state, self.number) = (target, state, number)
-    (source, mapped) = (given.keeping(kept), whole.keeping(kept))
-    let (source, mapped) = (source, mapped)
+    (source, self.mapped) = (part.schema, mapped)
+    let source = part.schema
     columns = mapped.columns.compactMap { target.column($0.name) }
     let columns = columns
     let unique = Set(source.key + source.uniques.joined())

@@ -13,12 +13,15 @@ extension PostgresReplay {
     guard let named = before ?? after else { return }
     try leaveRefused(named)
     guard let (old, new) = try follow(ddl.action, before, after) else { return }
+    var made = Made(
+      action: ddl.action, before: before, after: after, origins: ddl.origins, isRefreshed: ddl.isRefreshed)
     do {
+      guard try isStillToBeMade(&made, ddl, new) else { return forgetShape(new) }
       try connection.execute("SET LOCAL lock_timeout = \(Self.lockMilliseconds)")
-      switch (ddl.action, before, after) {
+      switch (made.action, made.before, made.after) {
       case (.create, _, let after?): try create(after, new)
       case (.drop, let before?, _): try drop(before, old)
-      case (_, let before?, let after?): try change(ddl, before, after, old, new)
+      case (_, let before?, let after?): try change(made, before, after, old, new)
       default: break
       }
       try connection.execute("SET LOCAL lock_timeout = 0")
@@ -27,6 +30,37 @@ extension PostgresReplay {
     {
       throw SchemaStop(key: new, position: reader.position, error: error)
     }
+  }
+
+  /// What is to be done at the target.
+  private struct Made {
+    var action: DDL.Action
+    var before: TableSchema?
+    var after: TableSchema?
+    var origins: [Int?]?
+    var isRefreshed: Bool
+  }
+
+  /// In a lane: a change to a shape that the target cannot have becomes one to the next that it can have. False when
+  /// nothing is left to do.
+  private func isStillToBeMade(_ made: inout Made, _ ddl: DDL, _ key: String) throws -> Bool {
+    guard scope.isLane else { return true }
+    // Made with the change to the shape before.
+    if let before = made.before, !fits(before, key) { return false }
+    guard let after = made.after, !fits(after, key), let later = try laterShape(of: after, key) else { return true }
+    guard let shape = later.schema else {
+      guard made.before != nil else { return false }
+      (made.action, made.after) = (.drop, nil)
+      return true
+    }
+    if let before = made.before {
+      let origins = LaterShape.origins(ddl, before, after)
+      made.origins = later.origins.map { $0.flatMap { origins[$0] } }
+      made.action = .reshape
+    }
+    made.after = shape
+    made.isRefreshed = made.isRefreshed || later.isRefreshed
+    return true
   }
 
   /// The table's names in state, before and after; nil when it is not for this replay.
@@ -73,14 +107,14 @@ extension PostgresReplay {
     try forget(key)
   }
 
-  private func change(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema, _ old: String, _ new: String) throws {
+  private func change(_ made: Made, _ before: TableSchema, _ after: TableSchema, _ old: String, _ new: String) throws {
     var before = before
     // A table that was renamed on the way has no script; that of before still says what its keys are called.
     if before.createText.isEmpty, let script = scripts[before.sourceKey] { before.createText = script }
     if after.createText.isEmpty { scripts[after.sourceKey] = before.createText }
     let change = PostgresShape.Change(
-      source: TableDifference(before, after, origins: ddl.origins), before: try mapped(before),
-      after: try mapped(after), isRefreshed: ddl.isRefreshed)
+      source: TableDifference(before, after, origins: made.origins), before: try mapped(before),
+      after: try mapped(after), isRefreshed: made.isRefreshed)
     let known =
       tables[old] ?? .init(schema: change.before.namespace, name: change.before.name)
     let policy = options.policy(isCreated: known.isCreated)
@@ -90,7 +124,7 @@ extension PostgresReplay {
     _ = try register(new, after, change.after, moved, isSaved: false)
     try save(new, moved)
     forgetShape(new)
-    if !ddl.isRefreshed { try shape.makeForeignKeys(sink) }
+    if !made.isRefreshed { try shape.makeForeignKeys(sink) }
   }
 
   // MARK: Labels of enums

@@ -22,6 +22,9 @@ final class PostgresReplay {
   let reader: TrailReader
   let sink: PostgresSink
   let isCareful: Bool
+  let folder: String
+  /// The last transaction that it may look at.
+  private(set) var limit = UInt64.max
 
   /// Records whose table is known not to be as they need it, with the reason: it waits from there on.
   let refusals: [Position: CairnError]
@@ -74,6 +77,7 @@ final class PostgresReplay {
     refusals: [Position: CairnError], lane: [PostgresTargetState.Waiting]? = nil
   ) throws {
     (self.connection, self.name, self.options, self.madeAhead) = (connection, name, options, madeAhead)
+    self.folder = folder
     (self.clock, self.progress, self.isCareful, self.refusals) = (clock, progress, isCareful, refusals)
     state = PostgresTargetState(connection)
     sink = PostgresSink(connection)
@@ -122,6 +126,7 @@ final class PostgresReplay {
   /// Applies what is there as one commit, at most through transaction `limit`; false when nothing is. After an error the
   /// replay is of no use: see ``abandon()``.
   func applyAvailable(_ stop: StopSignal, through limit: UInt64 = .max, isLaneDone: Bool = false) throws -> Bool {
+    self.limit = limit
     guard number < limit, var record = try reader.next() else { return false }
     let begun = Clock.monotonicMilliseconds
     var rows = 0
@@ -336,23 +341,49 @@ final class PostgresReplay {
   private func table(for schema: TableSchema, _ key: String) throws -> MappedTable? {
     if let table = byKey[key], table.given == schema { return table }
     try sink.settle()
-    let mapped = try TableMapping(schema, to: .postgres, names: options.names).target
+    guard let part = try part(of: schema, key) else { return nil }
+    let source = part.schema
+    let mapped = try TableMapping(source, to: .postgres, names: options.names).target
     let known =
-      try tables[key] ?? register(key, schema, mapped, .init(schema: mapped.namespace, name: mapped.name))
+      try tables[key] ?? register(key, source, mapped, .init(schema: mapped.namespace, name: mapped.name))
     let kept: [Int]?
     if options.policy(isCreated: known.isCreated) == .ignore {
-      kept = try shape.columnsThere(schema, mapped, known)
+      kept = try shape.columnsThere(source, mapped, known)
     } else {
-      kept = Array(schema.columns.indices)
+      kept = Array(source.columns.indices)
     }
     guard let kept else { return nil }
-    let target = try shape.checked(schema.keeping(kept), mapped.keeping(kept), known)
+    let narrow = LaterShape.Part(source.keeping(kept), kept.map { part.positions[$0] })
+    let target = try shape.checked(narrow.schema, mapped.keeping(kept), known)
     tableCount += 1
     let table = MappedTable(
-      key: key, given: schema, mapped: mapped, kept: kept, target: target, state: known, number: tableCount)
+      key: key, given: schema, part: narrow, mapped: mapped.keeping(kept), target: target, state: known,
+      number: tableCount)
     byKey[key] = table
     sequences.note(table)
     return table
+  }
+
+  // MARK: Tables that the target cannot have
+
+  /// Whether the target can have a table of this shape, and under its name; `key`: its own in state.
+  func fits(_ schema: TableSchema, _ key: String) -> Bool {
+    guard let mapped = try? TableMapping(schema, to: .postgres, names: options.names).target else { return false }
+    return !tables.contains { $0.key != key && ($0.value.schema, $0.value.name) == (mapped.namespace, mapped.name) }
+  }
+
+  /// Of a shape that does not fit; nil when there is none so far.
+  func laterShape(of schema: TableSchema, _ key: String) throws -> LaterShape? {
+    try LaterShape.find(of: schema, behind: reader.position, in: folder, from: checkpoint, through: limit) {
+      fits($0, key)
+    }
+  }
+
+  /// What can be written of rows of this shape; nil: nothing, as the table is dropped before it has one that fits.
+  private func part(of schema: TableSchema, _ key: String) throws -> LaterShape.Part? {
+    guard scope.isLane, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }
+    if later.schema == nil { return nil }
+    return later.part(of: schema) ?? .init(schema)
   }
 
   /// Two tables of the source must not become one.

@@ -94,9 +94,7 @@ struct PostgresShape {
   {
     guard let table = try read(known) else { throw stopped("write to", mapped, "there is no such table") }
     for (column, wanted) in zip(source.columns, mapped.columns) {
-      guard let theirs = table.column(wanted.name) else {
-        throw stopped("write to", mapped, "it has no column \(wanted.name)")
-      }
+      guard let theirs = table.column(wanted.name) else { throw lacking(wanted.name, table, mapped) }
       if theirs.isGenerated { throw stopped("write to", mapped, "its column \(wanted.name) is generated") }
       if known.isCreated { continue }
       if case .refused(let why) = ColumnContract(column, of: source.engine, to: theirs.type).verdict {
@@ -138,6 +136,22 @@ struct PostgresShape {
       progress.note("column \(mapped.fullName).\(name) is left out: the target has none, and --ddl ignore adds none")
       return false
     }
+  }
+
+  /// Columns are not there: they were left out under `ignore`, or somebody dropped them.
+  private func lacking(_ column: String, _ table: PostgresTargetTable, _ mapped: TableSchema) -> CairnError {
+    let error = stopped("write to", mapped, "it has no column \(column)")
+    let there = mapped.columns.indices.filter { table.column(mapped.columns[$0].name) != nil }
+    guard !there.isEmpty else { return error }
+    let alteration = PostgresAlteration(
+      mapped.keeping(there), mapped, origins: mapped.columns.indices.map { there.firstIndex(of: $0) })
+    let statements = alteration.statements.filter { $0.contains(" ADD COLUMN ") }
+    guard !statements.isEmpty else { return error }
+    return CairnError(
+      error.code, error.message,
+      hint: "run this at the target, and it goes on by itself:" + statements.map { "\n  \($0);" }.joined()
+        + "\nwhere it was left out of rows (--ddl ignore), run once with --existing overwrite then, to copy them again",
+      context: error.context)
   }
 
   func stopped(_ what: String, _ mapped: TableSchema, _ why: String?) -> CairnError {

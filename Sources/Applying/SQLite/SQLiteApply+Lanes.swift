@@ -181,15 +181,22 @@ extension SQLiteApply {
   /// In a transaction: from here on the table is one of all; what was dropped meanwhile is forgotten.
   private func end(_ key: String, _ waiting: TargetState.Waiting, isKept: Bool) throws {
     try target.state.check(name, at: checkpoint)
-    let row = waiting.names.last ?? key
+    var row = waiting.names.last ?? key
     var known = target.tables[key] ?? .init()
     known.waiting = nil
-    if try isKept || target.shape.exists(row) {
-      try target.state.save(row, known)
-      target.tables[key] = known
-    } else {
+    let wanted = SQLiteReplay.wanted(row)
+    if wanted != row, target.tables[wanted.lowercased()] == nil {
+      // The name that it could not have is its own now.
       try target.state.forget(row)
       target.tables[key] = nil
+      row = wanted
+    }
+    if try isKept || target.shape.exists(row) {
+      try target.state.save(row, known)
+      target.tables[row.lowercased()] = known
+    } else {
+      try target.state.forget(row)
+      target.tables[row.lowercased()] = nil
     }
   }
 

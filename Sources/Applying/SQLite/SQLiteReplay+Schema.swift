@@ -21,6 +21,15 @@ extension SQLiteReplay {
 
   private var place: Place { Place(from: reader.position, checkpoint: reader.checkpoint, number: number) }
 
+  /// What is to be done at the target.
+  private struct Made {
+    var action: DDL.Action
+    var before: TableSchema?
+    var after: TableSchema?
+    var origins: [Int?]?
+    var isRefreshed: Bool
+  }
+
   private struct Names {
     let before: String?
     let after: String?
@@ -29,47 +38,106 @@ extension SQLiteReplay {
 
   func apply(_ ddl: DDL) throws {
     if !held.isEmpty { try settleHeld() }
-    let names = Names(before: try targetName(ddl.before), after: try targetName(ddl.after))
+    let before = ddl.before == 0 ? nil : try schema(ddl.before)
+    let after = ddl.after == 0 ? nil : try schema(ddl.after)
+    let names = names(before, after)
     defer { forgetShapes() }
     switch scope {
-    case .main:
-      try beginToWait(ddl, names)
-      if try isPassedOver(ddl, names) { return }
-    case .lane(let key):
-      if laneName == nil, halt == nil, let waiting = target.tables[key]?.waiting, let from = waiting.from,
-        reader.position >= from
-      {
-        laneName = waiting.names.first
-      }
+    case .main: if try isPassedOver(ddl, names) { return }
+    case .lane:
       guard let laneName, (names.before ?? names.after)?.lowercased() == laneName.lowercased() else { return }
-      if refusals[reader.position] != nil {
-        (halt, self.laneName) = (place, nil)
-        return
-      }
     }
     do {
-      try checkFree(names)
-      try make(ddl)
-    } catch let error as CairnError where [.schemaStopped, .tableRefused].contains(error.code) {
+      var change = Made(
+        action: ddl.action, before: before, after: after,
+        origins: before.flatMap { was in after.flatMap { ddl.origins(from: was, to: $0) } },
+        isRefreshed: ddl.isRefreshed)
+      if try isStillToBeMade(&change, ddl) {
+        try checkFree(names)
+        try make(change)
+      }
+    } catch let error as CairnError where [.schemaStopped, .tableRefused, .nameCollision].contains(error.code) {
       throw Refusal(position: reader.position, error: error)
     }
-    if case .lane = scope, let after = names.after { laneName = after }
+    if case .lane(let key) = scope, let after = names.after { try follow(key, to: after) }
   }
 
-  private func targetName(_ id: UInt64) throws -> String? {
-    id == 0 ? nil : TableMapping.targetName(of: try schema(id), in: .sqlite)
+  /// The lane's table has this name in the trail from here on.
+  private func follow(_ key: String, to name: String) throws {
+    laneName = name
+    guard var known = target.tables[key],
+      let place = known.waiting?.names.firstIndex(where: { $0.lowercased() == name.lowercased() }), place > 0
+    else { return }
+    known.waiting?.names.removeFirst(place)
+    try save(name, known)
+  }
+
+  private func names(_ before: TableSchema?, _ after: TableSchema?) -> Names {
+    let old = before.map(targetName)
+    guard let after else { return Names(before: old, after: nil) }
+    let name = TableMapping.targetName(of: after, in: .sqlite)
+    // A table that changes its name in letters' case only does not stand in its own way.
+    if old?.lowercased() == name.lowercased() { return Names(before: old, after: name) }
+    return Names(before: old, after: targetName(of: after))
+  }
+
+  // MARK: Shapes that the target cannot have
+
+  /// In a lane: a change to a shape that the target cannot have becomes one to the next that it can have. False when
+  /// nothing is left to do.
+  private func isStillToBeMade(_ change: inout Made, _ ddl: DDL) throws -> Bool {
+    guard case .lane = scope else { return true }
+    // Made with the change to the shape before.
+    if let before = change.before, !fits(before) { return false }
+    guard let after = change.after, !fits(after), let later = try laterShape(of: after) else { return true }
+    guard let shape = later.schema else {
+      guard change.before != nil else { return false }
+      (change.action, change.after) = (.drop, nil)
+      return true
+    }
+    if let before = change.before {
+      let origins = LaterShape.origins(ddl, before, after)
+      change.origins = later.origins.map { $0.flatMap { origins[$0] } }
+      change.action = .reshape
+    }
+    change.after = shape
+    change.isRefreshed = change.isRefreshed || later.isRefreshed
+    return true
   }
 
   // MARK: Tables that wait
 
-  /// From a change on that is known not to be made, the table waits: what stands before it has been applied.
-  private func beginToWait(_ ddl: DDL, _ names: Names) throws {
-    guard let error = refusals[reader.position], let name = names.before ?? names.after else { return }
+  /// Before a record: a lane may begin with it, and a table may wait from it on.
+  func reach(_ record: Record) throws {
+    if case .lane(let key) = scope, laneName == nil, halt == nil, let waiting = target.tables[key]?.waiting,
+      let from = waiting.from, reader.position >= from
+    {
+      laneName = waiting.names.first
+      forgetShapes()
+    }
+    guard let error = refusals[reader.position] else { return }
+    switch record {
+    case .change(let change): try beginToWait(schema(change.schemaID), error)
+    case .refreshRow(let id, _): try beginToWait(schema(id), error)
+    case .refresh(let refresh): try beginToWait(schema(refresh.schemaID), error)
+    case .ddl(let ddl): try beginToWait(schema(ddl.before == 0 ? ddl.after : ddl.before), error)
+    default: break
+    }
+  }
+
+  /// From a record on that is known to be refused, the table waits: what stands before it has been applied.
+  private func beginToWait(_ schema: TableSchema, _ error: CairnError) throws {
+    let name = targetName(of: schema)
+    defer { forgetShapes() }
+    if case .lane = scope {
+      if laneName?.lowercased() == name.lowercased() { (halt, laneName) = (place, nil) }
+      return
+    }
     var known = target.tables[name.lowercased()] ?? .init()
     guard known.waiting == nil else { return }
     let table = WaitingTable(
-      name: try schema(ddl.before == 0 ? ddl.after : ddl.before).fullName, checkpoint: place.checkpoint, number: number,
-      code: error.code, message: error.message, hint: error.hint)
+      name: schema.fullName, checkpoint: place.checkpoint, number: number, code: error.code, message: error.message,
+      hint: error.hint)
     known.waiting = .init(table: table, names: [name], from: reader.position)
     try save(name, known)
   }
@@ -111,6 +179,8 @@ extension SQLiteReplay {
     let own = key(names.before ?? after)
     for (key, table) in target.tables where key != own {
       guard let waiting = table.waiting, waiting.holds(after) else { continue }
+      // One that begins to wait further on has the name later.
+      guard waiting.from ?? waiting.table.checkpoint.position < reader.position else { continue }
       throw SchemaRefusal(
         place: database.path,
         phrases: [names.before.map { "rename table \($0) to \(after)" } ?? "create table \(after)"]
@@ -122,20 +192,23 @@ extension SQLiteReplay {
 
   // MARK: Making it
 
-  private func make(_ ddl: DDL) throws {
-    var before = ddl.before == 0 ? nil : try mapping(ddl.before)
-    var after = ddl.after == 0 ? nil : try mapping(ddl.after)
-    if let was = before, was.target.name == after?.target.name ?? was.target.name {
-      before = try underNameThere(was)
+  private func make(_ made: Made) throws {
+    var before = try made.before.map { try TableMapping($0, to: .sqlite) }
+    var after = try made.after.map { try TableMapping($0, to: .sqlite) }
+    let isMoved = before.flatMap { was in after.map { $0.target.name != was.target.name } } ?? false
+    if !isMoved {
+      before = try before.map(underNameThere)
       after = try after.map(underNameThere)
+    } else if let was = try before.map(underNameThere), was.target.name == after?.target.name {
+      // It has that name already.
+      before = was
     }
     let known = before.flatMap { target.tables[key($0.target.name)] }
     var change = TargetShape.Change(
-      before: before, after: after, isRefreshed: ddl.isRefreshed, isRename: ddl.action == .rename,
-      isCreated: known?.isCreated ?? false)
-    if let before, let after { change.origins = ddl.origins(from: before.source, to: after.source) }
+      before: before, after: after, origins: made.origins, isRefreshed: made.isRefreshed,
+      isRename: made.action == .rename, isCreated: known?.isCreated ?? false)
     change.policy = options.policy(isCreated: change.isCreated)
-    switch (ddl.action, before, after) {
+    switch (made.action, before, after) {
     case (.create, _, let after?): try create(after)
     case (.drop, let before?, _):
       try target.shape.drop(change)
@@ -170,11 +243,7 @@ extension SQLiteReplay {
       let (old, new) = (before.target.name, after.target.name)
       var known = target.tables[key(old)] ?? .init()
       try state.saveOrigin(old, nil)
-      if known.waiting == nil {
-        try forget(old)
-      } else if let place = known.waiting?.names.firstIndex(where: { $0.lowercased() == new.lowercased() }) {
-        known.waiting?.names.removeFirst(place)
-      }
+      if known.waiting == nil { try forget(old) }
       known.source = ""
       try claim(&known, for: after)
       try save(new, known)

@@ -37,9 +37,12 @@ final class SQLiteReplay {
   let options: ApplyOptions
   let name: TrailName
   let isUTF16: Bool
+  let folder: String
 
   /// The last transaction that was applied.
   private(set) var number: UInt64
+  /// The last one that this replay may look at.
+  private(set) var limit = UInt64.max
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: TargetTable?] = [:]
   /// The lane's table, as the trail calls it here; nil before it was created.
@@ -71,7 +74,7 @@ final class SQLiteReplay {
   ) throws {
     (self.target, self.scope, self.number, self.refusals) = (target, scope, number, refusals)
     (database, state, options) = (target.database, target.state, target.options)
-    (name, isUTF16) = (target.trail, target.isUTF16)
+    (name, isUTF16, self.folder) = (target.trail, target.isUTF16, folder)
     reader = try TrailReader.open(folder: folder, at: checkpoint)
     groupStart = reader.checkpoint
     if case .lane(let key) = scope, let waiting = target.tables[key]?.waiting {
@@ -84,6 +87,7 @@ final class SQLiteReplay {
   /// Applies transactions until a commit is due or transaction `limit` was applied; nil when there is none.
   func applyGroup(through limit: UInt64 = .max, _ stop: StopSignal) throws -> Group? {
     guard number < limit else { return nil }
+    self.limit = limit
     groupStart = reader.checkpoint
     guard var record = try reader.next() else { return nil }
     guard try target.begin(stop) else { throw Stopped() }
@@ -128,6 +132,7 @@ final class SQLiteReplay {
     if aside != nil {
       if case .refreshRow = record {} else { try endChunk() }
     }
+    try reach(record)
     switch record {
     case .change(let change):
       guard let table = try table(change.schemaID), !table.state.isAwaited else {
@@ -165,42 +170,40 @@ final class SQLiteReplay {
       bySchema.removeAll(keepingCapacity: true)
     }
     if let table = bySchema[id] { return table }
-    let table = try opened(id)
-    bySchema[id] = .some(table)
-    return table
+    do {
+      let table = try opened(id)
+      bySchema[id] = .some(table)
+      return table
+    } catch let error as CairnError where [.tableRefused, .nameCollision].contains(error.code) {
+      throw Refusal(position: reader.position, error: error)
+    }
   }
 
   private func opened(_ id: UInt64) throws -> TargetTable? {
-    let targetName = TableMapping.targetName(of: try schema(id), in: .sqlite)
-    guard isInScope(targetName) else { return nil }
-    let mapping = try underNameThere(try mapping(id))
+    let schema = try schema(id)
+    let targetName = self.targetName(of: schema)
+    guard isInScope(targetName), let part = try part(of: schema) else { return nil }
+    let mapping = try underNameThere(try TableMapping(part.schema, to: .sqlite))
     var known = target.tables[key(targetName)] ?? .init()
     try claim(&known, for: mapping)
-    guard options.policy(isCreated: known.isCreated) == .ignore else {
-      return TargetTable(mapping, state: known, database: database)
-    }
-    return try narrowed(mapping, known)
-  }
-
-  /// Under `ignore`: the table with the columns that the target has; nil when it has no such table.
-  private func narrowed(_ mapping: TableMapping, _ known: TargetState.Table) throws -> TargetTable? {
     let name = mapping.target.name
-    let there = Set(
+    let columns = Set(
       try database.query("SELECT name FROM pragma_table_xinfo(?)", [.text(name)]).map { $0[0].string.lowercased() })
-    guard !there.isEmpty else {
+    let there = mapping.target.columns.indices.filter {
+      columns.contains(mapping.target.columns[$0].name.lowercased())
+    }
+    if options.policy(isCreated: known.isCreated) != .ignore {
+      guard there.count == mapping.target.columns.count else { throw try lacking(mapping, there) }
+    } else if columns.isEmpty {
       target.progress.note("table \(name) is left out: the target has none, and --ddl ignore creates none")
       return nil
     }
-    var kept: [Int] = []
-    for (index, column) in mapping.target.columns.enumerated() {
-      if there.contains(column.name.lowercased()) {
-        kept.append(index)
-      } else {
-        target.progress.note(
-          "column \(name).\(column.name) is left out: the target has none, and --ddl ignore adds none")
-      }
+    for (index, column) in mapping.target.columns.enumerated() where !there.contains(index) {
+      target.progress.note(
+        "column \(name).\(column.name) is left out: the target has none, and --ddl ignore adds none")
     }
-    return TargetTable(mapping, state: known, database: database, kept: kept)
+    return TargetTable(
+      mapping, state: known, database: database, there: there, image: (schema, part.positions))
   }
 
   private func isInScope(_ name: String) -> Bool {
@@ -212,16 +215,19 @@ final class SQLiteReplay {
 
   /// A person may have given a table that waits the name that it is to have later.
   func underNameThere(_ mapping: TableMapping) throws -> TableMapping {
-    guard case .lane(let key) = scope, let names = target.tables[key]?.waiting?.names,
-      try !target.shape.exists(mapping.target.name), let there = try names.first(where: target.shape.exists)
-    else { return mapping }
-    return mapping.named(there)
+    guard case .lane(let key) = scope, let names = target.tables[key]?.waiting?.names else { return mapping }
+    let name = mapping.target.name.lowercased()
+    if try target.shape.exists(name) {
+      // It is that of another table by now.
+      let isTaken = target.tables.contains { $0.key != key && $0.value.waiting?.holds(name) ?? false }
+      guard isTaken, let later = try names.last(where: target.shape.exists) else { return mapping }
+      return mapping.named(later)
+    }
+    return try names.first(where: target.shape.exists).map(mapping.named) ?? mapping
   }
 
   /// Where apply's state has a table that is called so here.
   func key(_ name: String) -> String { if case .lane(let key) = scope { key } else { name.lowercased() } }
-
-  func mapping(_ id: UInt64) throws -> TableMapping { try TableMapping(try schema(id), to: .sqlite) }
 
   func schema(_ id: UInt64) throws -> TableSchema {
     guard let schema = reader.schema(id) else {
@@ -236,6 +242,9 @@ final class SQLiteReplay {
   func claim(_ known: inout TargetState.Table, for mapping: TableMapping) throws {
     guard mapping.source.engine == .postgres else { return }
     let name = mapping.source.fullName
+    if let owner = owner(besides: mapping.source) {
+      throw TableMapping.collision(owner, name, at: mapping.target.name)
+    }
     guard known.source.isEmpty || known.source == name else {
       throw TableMapping.collision(known.source, name, at: mapping.target.name)
     }

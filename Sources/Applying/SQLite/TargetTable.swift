@@ -42,15 +42,22 @@ final class TargetTable {
   private let names: [String]
   private let table: String
 
-  init(_ mapping: TableMapping, state: TargetState.Table, database: Database, kept: [Int]? = nil) {
-    let image = mapping.target
-    let kept = kept?.count == image.columns.count ? nil : kept
-    var schema = image
-    if let kept { schema.columns = kept.map { image.columns[$0] } }
-    (imageSchema, self.kept) = (image, kept)
-    self.schema = schema
+  /// `there`: the columns of the mapping that the target has, nil: all. `image`, with the place of each column of the
+  /// mapping in it: the shape that the trail has, where the mapping is that of a part.
+  init(
+    _ mapping: TableMapping, state: TargetState.Table, database: Database, there: [Int]? = nil,
+    image: (schema: TableSchema, positions: [Int])? = nil
+  ) {
+    let there = there ?? Array(mapping.target.columns.indices)
+    var schema = mapping.target
+    schema.columns = there.map { mapping.target.columns[$0] }
+    let imageSchema = image?.schema ?? mapping.target
+    let positions = there.map { image?.positions[$0] ?? $0 }
+    kept = positions.count == imageSchema.columns.count ? nil : positions
+    (self.imageSchema, self.schema) = (imageSchema, schema)
     let source = mapping.source
-    converters = source.engine == .sqlite ? nil : source.columns.map(SQLiteValue.init(from:))
+    converters =
+      source.engine == .sqlite ? nil : (image?.schema ?? source).columns.map(SQLiteValue.init(from:))
     sortsAsSource =
       source.engine == .sqlite || source.key.allSatisfy { PostgresType(source.columns[$0]).keepsOrderInSQLite }
     self.state = state

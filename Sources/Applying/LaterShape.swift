@@ -1,0 +1,74 @@
+import Changes
+import Trails
+
+/// What becomes, further on in the trail, of a table in a shape that the target cannot have: the next shape that it can
+/// have, or nothing.
+///
+/// A table that waits goes on when its change was taken back at the source, a name was changed, or it was dropped: then
+/// the shapes between are passed by. Their rows are written as far as their columns are there later.
+struct LaterShape {
+  /// Nil: the table is dropped.
+  let schema: TableSchema?
+  /// For each column of ``schema``: which one it is of the shape that was looked from, nil where it comes later.
+  let origins: [Int?]
+  /// A copy of the rows is among what follows.
+  let isRefreshed: Bool
+
+  /// The columns of a shape that are there later.
+  struct Part {
+    /// With the names that they have then.
+    let schema: TableSchema
+    /// Where they stand among the images of the trail.
+    let positions: [Int]
+
+    init(_ schema: TableSchema, _ positions: [Int]) { (self.schema, self.positions) = (schema, positions) }
+    /// All of them.
+    init(_ schema: TableSchema) { self.init(schema, Array(schema.columns.indices)) }
+  }
+
+  /// Reads the trail from a checkpoint through transaction `number`; what stands up to `start` is not looked at. Nil when
+  /// there is no such shape yet.
+  static func find(
+    of table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
+    through number: UInt64, fits: (TableSchema) -> Bool
+  ) throws -> LaterShape? {
+    let reader = try TrailReader.open(folder: folder, at: checkpoint)
+    var name = table.sourceKey
+    var origins: [Int?] = Array(table.columns.indices)
+    var isRefreshed = false
+    while let record = try reader.next() {
+      if case .begin(let header) = record, header.number > number { return nil }
+      guard case .ddl(let ddl) = record, reader.position > start, let before = reader.schema(ddl.before),
+        before.sourceKey == name
+      else { continue }
+      guard ddl.after != 0, let after = reader.schema(ddl.after) else {
+        return LaterShape(schema: nil, origins: [], isRefreshed: isRefreshed)
+      }
+      guard before.columns.count == origins.count else { return nil }
+      origins = Self.origins(ddl, before, after).map { $0.flatMap { origins[$0] } }
+      isRefreshed = isRefreshed || ddl.isRefreshed
+      name = after.sourceKey
+      if fits(after) { return LaterShape(schema: after, origins: origins, isRefreshed: isRefreshed) }
+    }
+    return nil
+  }
+
+  static func origins(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema) -> [Int?] {
+    TableDifference(before, after, origins: ddl.origins(from: before, to: after)).origins
+  }
+
+  /// What there is of the shape that was looked from; nil when its rows could not be told apart by that.
+  func part(of table: TableSchema) -> Part? {
+    guard let later = schema else { return nil }
+    var names: [Int: String] = [:]
+    for (index, origin) in origins.enumerated() { if let origin { names[origin] = later.columns[index].name } }
+    let kept = names.keys.sorted()
+    guard table.key.allSatisfy(kept.contains) else { return nil }
+    var part = table.keeping(kept)
+    for (index, column) in kept.enumerated() { part.columns[index].name = names[column] ?? "" }
+    (part.namespace, part.name) = (later.namespace, later.name)
+    (part.createText, part.original) = (later.createText, later.original)
+    (part.objects, part.foreignKeys) = ([], [])
+    return Part(part, kept)
+  }
+}
