@@ -4,8 +4,8 @@ import Mapping
 package struct ApplyOptions: Sendable {
   /// What becomes of rows that a table holds before its first copy.
   package var existing = ExistingRows.overwrite
-  /// Rows after which a commit is due when more transactions are waiting.
-  package var commitRows = 5000
+  /// Rows after which a commit is due when more transactions are waiting; nil: what suits the engine.
+  package var commitRows: Int?
   /// Milliseconds after which one is due.
   package var commitMilliseconds: Int64 = 200
   /// Deletes segments of the trail that this target has behind it: where nobody else reads the trail.

@@ -17,6 +17,11 @@ package final class ReplicationStream {
 
   private let connection: PostgresConnection
   private var buffer: UnsafeMutablePointer<CChar>?
+  /// Messages since the socket was empty: the server sends each of them by itself.
+  private var runLength = 0
+  private static let runLengthMin = 32
+  /// How long messages are left to gather when they come one behind the other: each wake-up costs both ends more.
+  private static let gatherMicroseconds: UInt32 = 200
 
   /// Starts on a connection for ``PostgresConnection/Purpose/replication``, from where the slot was confirmed.
   ///
@@ -43,6 +48,8 @@ package final class ReplicationStream {
     buffer = nil
     var count = PQgetCopyData(connection.handle, &buffer, 1)
     if count == 0 {
+      if runLength >= Self.runLengthMin { usleep(Self.gatherMicroseconds) }
+      runLength = 0
       if milliseconds != 0 {
         var entries = [
           pollfd(fd: PQsocket(connection.handle), events: Int16(POLLIN), revents: 0),
@@ -56,6 +63,7 @@ package final class ReplicationStream {
       if count == 0 { return .nothing }
     }
     guard count > 0 else { throw ended() }
+    runLength += 1
     return try decode(UnsafeRawBufferPointer(start: buffer, count: Int(count)))
   }
 

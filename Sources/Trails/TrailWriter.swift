@@ -172,7 +172,7 @@ package final class TrailWriter {
         mark = mark.moved(to: segment, lastTransaction: lastNumber)
         try marks.write(mark)
       }
-      if segment.place.fileOffset >= UInt64(options.segmentBytes), segment.place.contentOffset > 0 { try rotate() }
+      if isSegmentFull { try rotate() }
       return end
     }
   }
@@ -258,6 +258,12 @@ extension TrailWriter {
     spilledFrom = nil
     newTokens.removeAll(keepingCapacity: true)
     empty(&current)
+  }
+
+  private var isSegmentFull: Bool {
+    let place = segment.place
+    return place.contentOffset > 0
+      && (place.fileOffset >= UInt64(options.segmentBytes) || place.contentOffset >= UInt64(options.contentBytes))
   }
 
   /// Seals the segment and begins the next. All is durable before: a crash at any point leaves a whole trail.

@@ -13,6 +13,8 @@ import Trails
 /// Tables whose schema change cannot be made wait, and are left out; a replay of its own, a *lane*, brings them on from
 /// their own checkpoint.
 final class PostgresReplay {
+  /// Nobody waits for our locks but who writes to the same rows.
+  private static let commitRowsUsual = 20_000
   let connection: PostgresConnection
   let name: TrailName
   let options: PostgresApply.Options
@@ -142,7 +144,7 @@ final class PostgresReplay {
         try endTransaction()
         passed = number
         let isDue =
-          isCareful || !halted.isEmpty || number >= limit || rows >= options.commitRows
+          isCareful || !halted.isEmpty || number >= limit || rows >= options.commitRows ?? Self.commitRowsUsual
           || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
         if !isDue, let following = try reader.next() {
           record = following

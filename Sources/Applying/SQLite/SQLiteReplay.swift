@@ -9,6 +9,8 @@ import Trails
 /// It leaves the transaction of a group open: whoever asked for it moves the checkpoint and commits. After an error it
 /// is of no use.
 final class SQLiteReplay {
+  /// Programs that write to the target wait while a commit of ours is under way.
+  static let commitRowsUsual = 5000
   enum Scope: Equatable {
     /// All tables but those that wait.
     case main
@@ -107,7 +109,7 @@ final class SQLiteReplay {
         try early.checkEmpty()
         if !held.isEmpty { try settleHeld() }
         let isDue =
-          number >= limit || halt != nil || group.rows - skipped >= options.commitRows
+          number >= limit || halt != nil || group.rows - skipped >= options.commitRows ?? Self.commitRowsUsual
           || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
         if !isDue, let following = try reader.next() {
           record = following

@@ -78,7 +78,7 @@ extension PostgresCapture {
     look = SchemaLook()
     goal = try emitBarrier()
     while !stop.isSet {
-      switch try stream.next(milliseconds: canSync ? 0 : idleMilliseconds, interrupt: stop.descriptor) {
+      switch try stream.next(milliseconds: waitMilliseconds, interrupt: stop.descriptor) {
       case .data(let bytes): try take(PgOutput(bytes))
       case .keepalive(let end, let wantsReply):
         if incoming == nil {
@@ -95,6 +95,12 @@ extension PostgresCapture {
       try reportInTime()
     }
     try finish()
+  }
+
+  /// What is committed is made durable as soon as nothing more is at hand; in a stream of transactions, a moment later.
+  private var waitMilliseconds: Int32 {
+    guard canSync else { return idleMilliseconds }
+    return unsyncedCount > Self.unsyncedMin ? 2 : 0
   }
 
   private var canSync: Bool { hasUnsynced && !isTrailOpen }

@@ -7,6 +7,8 @@ import Trails
 extension PostgresCapture {
   /// Of log that the server keeps for us without need.
   private static let distanceBytesMax: UInt64 = 16 << 20
+  /// Transactions that make a stream of them.
+  static let unsyncedMin = 16
 
   /// Begins the trail's transaction when something of the incoming one belongs into it.
   func openTransaction() throws {
@@ -33,6 +35,7 @@ extension PostgresCapture {
     try trail.commit()
     isTrailOpen = false
     hasUnsynced = true
+    unsyncedCount += 1
     settleRegistry()
     progress.update {
       $0.transactions += 1
@@ -73,6 +76,7 @@ extension PostgresCapture {
   func sync() throws {
     try trail.sync()
     hasUnsynced = false
+    unsyncedCount = 0
     syncedAt = Clock.monotonicMilliseconds
     progressAt = syncedAt
     try saveRegistry()

@@ -58,6 +58,8 @@ package final class PostgresCapture {
   /// Of the transaction that is open in the trail.
   var openNumber: UInt64 = 0
   var hasUnsynced = false
+  /// Transactions since the last sync.
+  var unsyncedCount = 0
   /// Every transaction that committed before has been dealt with.
   var received = LSN(0)
   var confirmed = LSN(0)

@@ -21,15 +21,12 @@ struct Layout {
   let firstNew: Int?
   let schema: TableSchema
 
-  var token: UInt64 { UInt64(id) }
-  var carriesRowid: Bool { CaptureTriggers.carriesRowid(schema) }
-  var valueCount: Int { schema.columns.count + (carriesRowid ? 1 : 0) }
+  let carriesRowid: Bool
+  let valueCount: Int
   /// Index among the values of a journal row of what identifies the row while the journal is read: the rowid.
-  var rowidIndex: Int? {
-    if carriesRowid { return schema.columns.count }
-    guard schema.uniques.isEmpty, !schema.flags.contains(.withoutRowid), schema.key.count == 1 else { return nil }
-    return schema.key[0]
-  }
+  let rowidIndex: Int?
+
+  var token: UInt64 { UInt64(id) }
   /// A name of the rowid that no column hides.
   var rowidName: String? {
     let names = Set(schema.columns.map { $0.name.lowercased() })
@@ -79,6 +76,14 @@ struct Layout {
       var reader = ByteReader($0)
       return try reader.readSchema()
     }
+    carriesRowid = CaptureTriggers.carriesRowid(schema)
+    valueCount = schema.columns.count + (carriesRowid ? 1 : 0)
+    rowidIndex =
+      if carriesRowid {
+        schema.columns.count
+      } else if schema.uniques.isEmpty, !schema.flags.contains(.withoutRowid),
+        schema.key.count == 1
+      { schema.key[0] } else { nil }
   }
 
   static let columns = "id, previous, since, ended, action, refresh, schema"

@@ -377,19 +377,23 @@ package final class SQLiteCapture {
     var expected = from + 1
     var count: UInt64 = 0
     var requested = RequestedRows()
+    // Of the last row: as a rule, also of the next.
+    var known: Layout?
     while try statement.step() {
       let seq = statement.integer(0)
       let code = statement.integer(1)
       guard seq == expected else { throw Self.wentBack(path, "journal row \(expected) is missing") }
       expected += 1
-      guard let kind = JournalKind(rawValue: code % 8), kind == .marker || layouts[code / 8] != nil else {
+      if known?.id != code / 8 { known = layouts[code / 8] }
+      guard let kind = JournalKind(rawValue: code % 8), kind == .marker || known != nil else {
         throw CairnError(
           .databaseDamaged, "journal row \(seq) of \(path) has code \(code), which no layout explains",
           hint: "run 'cairn detach' on the source and replicate again")
       }
-      guard kind != .marker, let layout = layouts[code / 8] else {
+      guard kind != .marker, let layout = known else {
         reader.read(statement, seq: seq, code: code, first: 3, count: 0)
         try reloadLayouts()
+        known = nil
         try announce(markers: seq...seq)
         continue
       }
