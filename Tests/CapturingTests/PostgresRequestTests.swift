@@ -171,7 +171,7 @@ extension PostgresCapturing {
       for round in 0..<6 {
         try Database(path: target).execute(
           "DELETE FROM t WHERE id % 5 = \(round % 5); UPDATE t SET v = -7 WHERE id % 5 = \((round + 1) % 5)")
-        let keys = (1...1400).filter { $0 % 5 == round % 5 || $0 % 5 == (round + 1) % 5 }
+        let keys = (0...1400).filter { $0 % 5 == round % 5 || $0 % 5 == (round + 1) % 5 }
         try ask(origin, "t", keys.map { [String($0)] })
         pause.unlock()
         let stop = StopSignal()
