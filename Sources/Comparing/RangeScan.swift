@@ -42,8 +42,8 @@ struct RangeScan: Sendable {
   let ends: CompareEnds
   let watch: CompareWatch
 
-  /// Calls `narrow` with each range that differs, while the scan goes on.
-  func run(_ narrow: (KeyRange) throws -> Void) throws {
+  /// Calls `narrow` with each range that differs, while the scan goes on, and `idle` about every second without one.
+  func run(_ narrow: (KeyRange) throws -> Void, idle: () throws -> Void) throws {
     let ranges = BoundedQueue<KeyRange>(capacity: 8)
     let unequal = BoundedQueue<KeyRange>(capacity: 64)
     let source = WorkerThread({ Result { try self.readSource(into: ranges) } }, finished: { ranges.close() })
@@ -54,9 +54,14 @@ struct RangeScan: Sendable {
         unequal.close()
       })
     var failure: (any Error)?
-    while let range = unequal.next() {
+    while true {
+      let isIdle = !unequal.wait(milliseconds: 1000)
+      let range = isIdle ? nil : unequal.next()
+      guard isIdle || range != nil else { break }
       guard failure == nil else { continue }
-      do { try narrow(range) } catch {
+      do {
+        if let range { try narrow(range) } else { try idle() }
+      } catch {
         failure = error
         ranges.close()
         unequal.close()

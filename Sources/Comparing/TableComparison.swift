@@ -58,6 +58,8 @@ final class TableComparison {
         var part: KeyRange? = range
         while let next = part, !watch.stop.isSet { part = try narrow(scan, next) }
         try settleLate()
+      } idle: {
+        try settleLate()
       }
     } catch let error as RangeScan.Unordered {
       let range = error.range

@@ -44,6 +44,23 @@ package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
     return element
   }
 
+  /// Waits until there is an element or the queue was closed, at most so long; false when neither came.
+  package func wait(milliseconds: Int) -> Bool {
+    var limit = timespec()
+    clock_gettime(CLOCK_REALTIME, &limit)
+    limit.tv_sec += milliseconds / 1000
+    limit.tv_nsec += milliseconds % 1000 * 1_000_000
+    if limit.tv_nsec >= 1_000_000_000 {
+      (limit.tv_sec, limit.tv_nsec) = (limit.tv_sec + 1, limit.tv_nsec - 1_000_000_000)
+    }
+    pthread_mutex_lock(lock)
+    defer { pthread_mutex_unlock(lock) }
+    while elements.isEmpty, !isClosed {
+      if pthread_cond_timedwait(changed, lock, &limit) == ETIMEDOUT { break }
+    }
+    return !elements.isEmpty || isClosed
+  }
+
   /// No more comes; what is there may still be taken.
   package func close() {
     pthread_mutex_lock(lock)
