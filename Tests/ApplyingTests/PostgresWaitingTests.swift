@@ -321,6 +321,26 @@ struct PostgresWaitingTests {
     #expect(try target.psql("SELECT count(b) FROM t") == "1")
   }
 
+  @Test func `a lock that lasts keeps only its table waiting, and is told`() throws {
+    let target = try begin()
+    try target.trail.transaction {
+      try target.trail.reshape("t", Self.wider)
+      try target.trail.insert("t", [2, "y", 2])
+      try target.trail.insert("other", [2])
+    }
+    let program = try PostgresConnection(target.url, application: "report")
+    try program.execute("BEGIN; SELECT * FROM public.t")
+    let error = try #require(failure { try target.replay() })
+    #expect(error.code == .schemaStopped)
+    #expect(error.message.contains("add column b INTEGER is not made"), "\(error.message)")
+    #expect(error.message.contains("process \(program.backendPID) of postgres (report)"), "\(error.message)")
+    #expect(try target.psql("SELECT count(*) FROM other") == "2")
+    // What reads the table is not kept waiting again and again.
+    try program.execute("SELECT * FROM public.t; COMMIT")
+    try target.replay()
+    #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|x|\n2|y|2")
+  }
+
   @Test func `connections that are ended in the lane lose nothing and double nothing`() throws {
     let target = try begin("CREATE TABLE t(id bigint PRIMARY KEY, a text)")
     let trail = target.trail

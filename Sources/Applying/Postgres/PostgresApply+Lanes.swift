@@ -24,6 +24,8 @@ extension PostgresApply {
     /// Monotonic milliseconds.
     var next: Int64
     var delay: Int64 = delayMin
+    /// It waits for nothing but a lock.
+    var isLocked = false
   }
 
   func tellWaiting() {
@@ -44,7 +46,8 @@ extension PostgresApply {
     self.replay = nil
     refusals = refusals.filter { $0.key >= replay.position }
     refusals[refusal.position] = refusal.error
-    attempts[refusal.key] = Attempt(next: Clock.monotonicMilliseconds + Attempt.delayMin)
+    attempts[refusal.key] = Attempt(
+      next: Clock.monotonicMilliseconds + Attempt.delayMin, isLocked: refusal.isLocked)
   }
 
   // MARK: Trying again
@@ -155,7 +158,7 @@ extension PostgresApply {
     case let ahead as Ahead: try make(ahead, lane.replay.connection)
     case let refusal as SchemaStop:
       try tell(refusal.error, refusal.key, lane)
-      postpone([refusal.key])
+      postpone([refusal.key], isLocked: refusal.isLocked)
       if lane.tables.contains(where: { $0.source == refusal.key && $0.from == refusal.position }) {
         lane.tables.removeAll { $0.source == refusal.key }
         guard !lane.tables.isEmpty else { return false }
@@ -184,11 +187,11 @@ extension PostgresApply {
     ].contains(error.code)
   }
 
-  private func postpone(_ keys: [String]) {
+  private func postpone(_ keys: [String], isLocked: Bool = false) {
     for key in keys {
       let delay = attempts[key]?.delay ?? Attempt.delayMin
       attempts[key] = Attempt(
-        next: Clock.monotonicMilliseconds + delay, delay: min(delay * 2, Attempt.delayMax))
+        next: Clock.monotonicMilliseconds + delay, delay: min(delay * 2, Attempt.delayMax), isLocked: isLocked)
     }
   }
 

@@ -20,6 +20,8 @@ package final class PostgresApply {
   private static let waitMillisecondsMax: Int64 = 5000
   /// How long a server may be away while `drain` is set.
   private static let awayMillisecondsMax: Int64 = 60_000
+  /// How long locks are waited for when all else is done and `drain` is set.
+  private static let lockedMillisecondsMax: Int64 = 5000
 
   private let uri: String
   let folder: String
@@ -68,6 +70,7 @@ package final class PostgresApply {
   private func apply(_ stop: StopSignal, _ drain: StopSignal) throws {
     var conflicts = 0
     var awaySince: Int64?
+    var drainedSince: Int64?
     var wait: Int64 = 100
     while !stop.isSet {
       // Asked before the trail is read: what was appended before `drain` was set is still found.
@@ -85,7 +88,12 @@ package final class PostgresApply {
         progress.update { $0.isCaughtUp = true }
         if isLast {
           if try tryLanes(stop, isLast: true) { continue }
-          return
+          let now = Clock.monotonicMilliseconds
+          let since = drainedSince ?? now
+          drainedSince = since
+          guard attempts.values.contains(where: \.isLocked), now - since < Self.lockedMillisecondsMax else { return }
+          if stop.wait(milliseconds: 200) { return }
+          continue
         }
         _ = try replay.reader.wait(milliseconds: drain.isSet ? 0 : 1000, also: drain.descriptor)
       } catch is Stopped {

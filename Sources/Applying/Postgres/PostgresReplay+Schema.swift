@@ -4,8 +4,9 @@ import PostgresKit
 
 // Tables that come, go and change.
 extension PostgresReplay {
-  /// How long a change of shape waits for programs that use the table, while others wait behind it.
-  private static let lockMilliseconds = 2000
+  /// How long a change of shape waits for programs that use the table, while others wait behind it; less where it has
+  /// waited before.
+  private var lockMilliseconds: Int { scope.isLane ? 1000 : 2000 }
 
   func apply(_ ddl: DDL) throws {
     let before = ddl.before == 0 ? nil : try schema(ddl.before)
@@ -17,7 +18,7 @@ extension PostgresReplay {
       action: ddl.action, before: before, after: after, origins: ddl.origins, isRefreshed: ddl.isRefreshed)
     do {
       guard try isStillToBeMade(&made, ddl, new) else { return forgetShape(new) }
-      try connection.execute("SET LOCAL lock_timeout = \(Self.lockMilliseconds)")
+      try connection.execute("SET LOCAL lock_timeout = \(lockMilliseconds)")
       switch (made.action, made.before, made.after) {
       case (.create, _, let after?): try create(after, new)
       case (.drop, let before?, _): try drop(before, old)
@@ -29,7 +30,40 @@ extension PostgresReplay {
       where [.schemaStopped, .nameCollision, .tableRefused, .privilegeMissing].contains(error.code)
     {
       throw SchemaStop(key: new, position: reader.position, error: error)
+    } catch let error as PostgresError where error.isLockTimeout {
+      // Nothing can be asked in a transaction that failed.
+      abandon()
+      let error = try inUse(made.before, made.after, made.origins, named, tables[old])
+      throw SchemaStop(key: new, position: reader.position, error: error, isLocked: true)
     }
+  }
+
+  /// Why a change waits for a lock: who uses the table.
+  private func inUse(
+    _ before: TableSchema?, _ after: TableSchema?, _ origins: [Int?]?, _ table: TableSchema,
+    _ known: PostgresTargetState.Table?
+  ) throws -> CairnError {
+    var phrases: [String] = []
+    if let before, let after { phrases = TableDifference(before, after, origins: origins).phrases }
+    if phrases.isEmpty { phrases = ["a change of the table"] }
+    let target = try mapped(table)
+    let users = try connection.query(
+      """
+      SELECT a.pid, a.usename, a.application_name, date_trunc('second', now() - a.xact_start)
+      FROM pg_locks AS l JOIN pg_stat_activity AS a ON a.pid = l.pid WHERE l.granted AND l.pid <> pg_backend_pid()
+        AND l.relation = to_regclass($1) AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      ORDER BY a.xact_start LIMIT 1
+      """,
+      ["\((known?.schema ?? target.namespace).quotedName).\((known?.name ?? target.name).quotedName)"])
+    let who = users.first.map { row in
+      let texts = row.map { $0 ?? "?" }
+      return "process \(texts[0]) of \(texts[1]) (\(texts[2])), in a transaction open for \(texts[3])"
+    }
+    return CairnError(
+      .schemaStopped,
+      "\(phrases.joined(separator: ", ")) is not made at \(connection.place) yet: the table is in use by \(who ?? "another session")",
+      hint: "it is tried again by itself; end that transaction where it should not be there",
+      context: ["table": table.fullName])
   }
 
   /// What is to be done at the target.

@@ -447,6 +447,8 @@ struct SchemaStop: Error {
   let key: String
   let position: Position
   let error: CairnError
+  /// Nothing is wrong with the change but that somebody uses the table.
+  var isLocked = false
 }
 
 /// Statements that must be committed before the transaction that needs them.
