@@ -94,6 +94,43 @@ struct PostgresBatchTests {
     #expect(try target.psql("SELECT sum(n), count(*) FROM t") == "60|60")
   }
 
+  @Test(arguments: ["UPDATE t SET v = 'other' WHERE id = 3", "ALTER TABLE t ADD CHECK (id <> 3 OR n = 0)"])
+  func `what is wrong at the beginning of a long transaction is named, and nothing is done`(spoil: String) throws {
+    let target = try begin(rows: 20_000)
+    try target.psql(spoil)
+    // Several batches are under way when the first answer comes.
+    try target.trail.transaction {
+      for n in 0..<20_000 as Range<Int64> {
+        try target.trail.update(
+          "t", [.integer(n), 0, .text("v\(n)")], [nil, 1, .text(String(repeating: "long \(n) ", count: 40))])
+      }
+    }
+    let error = failure { try target.replay() }
+    #expect(error?.message.contains("row id='3'") == true, "\(String(describing: error))")
+    #expect(try target.psql("SELECT sum(n) FROM t") == "0")
+    try target.psql("UPDATE t SET v = 'v3' WHERE id = 3; ALTER TABLE t DROP CONSTRAINT IF EXISTS t_check")
+    try target.replay()
+    #expect(try target.psql("SELECT sum(n), count(*) FROM t") == "20000|20000")
+  }
+
+  @Test func `any set of columns may change`() throws {
+    let target = try begin(
+      (0..<12).map { $0 == 0 ? "id INTEGER PRIMARY KEY" : "c\($0) INTEGER" }.joined(separator: ","), rows: 0)
+    let none = [Value](repeating: 0, count: 11)
+    try target.trail.transaction {
+      for n in 0..<2048 as Range<Int64> { try target.trail.insert("t", [.integer(n)] + none) }
+    }
+    try target.trail.transaction {
+      for n in 0..<2048 as Range<Int64> {
+        let after = (0..<11).map { n >> Int64($0) & 1 == 1 ? Value.integer(1) : nil }
+        try target.trail.update("t", [.integer(n)] + none, [nil] + after)
+      }
+    }
+    try target.replay()
+    let sum = (1...11).map { "(c\($0) << \($0 - 1))" }.joined(separator: " | ")
+    #expect(try target.psql("SELECT count(*) FROM t WHERE (\(sum)) = id") == "2048")
+  }
+
   @Test func `a change that says another thing than the one before it stops and names the row`() throws {
     let target = try begin(rows: 30)
     try target.trail.transaction {

@@ -69,6 +69,7 @@ final class MappedTable {
   private var statements: [Shape: PostgresStatement] = [:]
   private let number: Int
   private var statementCount = 0
+  private static let statementsMax = 500
 
   /// `number` tells its statements from those of other tables on the connection. The target has been checked; `part` is
   /// what it has of the table, and `mapped` what that is there.
@@ -134,6 +135,8 @@ final class MappedTable {
     var builder = Builder(table: self)
     let sql = builder.sql(shape)
     statementCount += 1
+    // Which columns change together may differ without end.
+    if statements.count >= Self.statementsMax { statements.removeAll() }
     let statement = PostgresStatement(
       name: "c\(number)_\(statementCount)", sql: sql, parameters: builder.parameters)
     statements[shape] = statement

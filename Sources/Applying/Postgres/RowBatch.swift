@@ -10,7 +10,7 @@ final class RowBatch {
   enum Kind { case delete, update, insert }
 
   /// What a statement does: changes of one kind can go together.
-  struct Shape: Equatable {
+  struct Shape: Hashable {
     var kind: Kind
     /// Columns that an update sets.
     var set = ColumnMask()
@@ -28,9 +28,11 @@ final class RowBatch {
 
   let table: MappedTable
   private(set) var entries: [Entry] = []
-  /// All that the table has had so far: few.
+  /// Those of the entries; the first one is that of inserts.
   private(set) var shapes = [Shape(kind: .insert)]
+  private var shapeNumbers: [Shape: Int] = [:]
   private var lastShape = 0
+  private static let shapesMax = 100
   private(set) var rows: RowStore
   private var places = KeyPlaces()
   /// So many entries have their key in ``places``. Inserts alone need none.
@@ -49,6 +51,10 @@ final class RowBatch {
     placedCount = 0
     entries.removeAll(keepingCapacity: true)
     rows.removeAll()
+    guard shapes.count > Self.shapesMax else { return }
+    shapes.removeSubrange(1...)
+    shapeNumbers.removeAll()
+    lastShape = 0
   }
 
   // MARK: Changes
@@ -94,11 +100,12 @@ final class RowBatch {
 
   private func number(of shape: Shape) -> Int {
     if shapes[lastShape] == shape { return lastShape }
-    if let known = shapes.firstIndex(of: shape) {
+    if let known = shapeNumbers[shape] {
       lastShape = known
     } else {
       lastShape = shapes.count
       shapes.append(shape)
+      shapeNumbers[shape] = lastShape
     }
     return lastShape
   }
@@ -169,6 +176,7 @@ final class RowBatch {
 /// Rows of one table, one behind the other; a row is known by its number.
 struct RowStore: ~Copyable {
   private let columnCount: Int
+  private var count = 0
   private var bytes = ByteWriter(capacity: 4096)
   private var spans: [RowText.Span] = []
 
@@ -180,11 +188,13 @@ struct RowStore: ~Copyable {
     bytes.removeAll()
     bytes.shrink(above: 1 << 20)
     spans.removeAll(keepingCapacity: true)
+    count = 0
   }
 
   mutating func append(_ row: borrowing RowText) -> Int {
     row.copy(to: &bytes, &spans)
-    return spans.count / columnCount - 1
+    count += 1
+    return count - 1
   }
 
   /// What `row` does not give is as in the row `old`.
@@ -196,7 +206,8 @@ struct RowStore: ~Copyable {
         spans.append(row.copy(column, to: &bytes))
       }
     }
-    return spans.count / columnCount - 1
+    count += 1
+    return count - 1
   }
 
   func span(_ column: Int, of row: Int) -> RowText.Span { spans[row * columnCount + column] }
