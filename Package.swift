@@ -36,6 +36,7 @@ let package = Package(
     module("SQLiteKit", ["CSQLite", "CShims", "Changes"]),
     module("PostgresKit", ["CPostgres", "Changes"]),
     module("Mapping", ["Changes"]),
+    module("Configuring", ["Changes", "SystemKit", "Mapping"]),
     module("Trails", ["Changes", "SystemKit", "CodecKit"]),
     module("Capturing", ["Changes", "Mapping", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails"]),
     module("Applying", ["Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails"]),
@@ -71,6 +72,7 @@ let package = Package(
     tests("SQLiteKitTests", ["SQLiteKit", "Changes"]),
     tests("PostgresKitTests", ["TestServers", "PostgresKit", "Changes"]),
     tests("MappingTests", ["Mapping", "Changes", "SQLiteKit"]),
+    tests("ConfiguringTests", ["Configuring", "Changes"]),
     tests("CapturingTests", ["TestServers", "Capturing", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
     tests(
       "ApplyingTests",

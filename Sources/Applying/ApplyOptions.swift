@@ -20,3 +20,8 @@ package struct ApplyOptions: Sendable {
   package var ddl: DDLPolicy?
   package init() {}
 }
+
+extension ApplyOptions {
+  /// What holds for a table. Unless it was said, tables that Cairn created follow, and others wait for a person.
+  func policy(isCreated: Bool) -> DDLPolicy { ddl ?? (isCreated ? .follow : .stop) }
+}

@@ -1,6 +1,6 @@
 import Changes
+import Mapping
 import Testing
-
 @testable import Applying
 
 @Suite struct DDLPolicyTests {

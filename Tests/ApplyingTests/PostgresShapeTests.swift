@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Foundation
+import Mapping
 import PostgresKit
 import TestServers
 import Testing

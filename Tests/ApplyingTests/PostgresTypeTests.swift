@@ -1,5 +1,6 @@
 import Applying
 import Changes
+import Mapping
 import PostgresKit
 import TestServers
 import Testing

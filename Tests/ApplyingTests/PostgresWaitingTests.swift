@@ -1,10 +1,10 @@
 import Changes
 import Foundation
+import Mapping
 import PostgresKit
 import SystemKit
 import TestServers
 import Testing
-
 @testable import Applying
 
 /// Policies for schema changes, and tables that wait.

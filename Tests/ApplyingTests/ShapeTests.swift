@@ -1,5 +1,6 @@
 import Applying
 import Changes
+import Mapping
 import SQLiteKit
 import Testing
 

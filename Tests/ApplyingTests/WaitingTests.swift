@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Foundation
+import Mapping
 import SQLiteKit
 import Testing
 import Trails

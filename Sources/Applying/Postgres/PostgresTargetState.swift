@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 import PostgresKit
 
 /// Cairn's own tables in a PostgreSQL target, in the schema `cairn`.

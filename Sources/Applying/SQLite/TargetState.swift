@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 import SQLiteKit
 
 /// Cairn's own tables in an SQLite target: the checkpoint of each trail, and what is known of each table.

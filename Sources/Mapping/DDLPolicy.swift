@@ -7,8 +7,3 @@ package enum DDLPolicy: String, Sendable, CaseIterable {
   /// The target's tables stay as they are; what has no place in them is left out of the rows.
   case ignore
 }
-
-extension ApplyOptions {
-  /// What holds for a table. Unless it was said, tables that Cairn created follow, and others wait for a person.
-  func policy(isCreated: Bool) -> DDLPolicy { ddl ?? (isCreated ? .follow : .stop) }
-}

@@ -1,0 +1,136 @@
+import Mapping
+
+/// What a daemon is to do: all conf files of one node as one value, checked and with every default filled in.
+package struct Configuration: Equatable, Sendable {
+  package var node: Node
+  /// Databases, captures and applies are sorted by name.
+  package var databases: [Database] = []
+  package var captures: [Capture] = []
+  package var applies: [Apply] = []
+  package var limits = Limits()
+  /// Nil: nothing listens.
+  package var metrics: Metrics?
+  package var control = Control()
+  package var log = Log()
+
+  package init(node: Node) { self.node = node }
+
+  /// The database that a capture or an apply names.
+  package func database(_ name: String) -> Database? { databases.first { $0.name == name } }
+
+  /// The trail that a capture writes: `NODE.NAME`.
+  package func trail(of capture: Capture) -> String { "\(node.name).\(capture.name)" }
+
+  /// `[node]`
+  package struct Node: Equatable, Sendable {
+    /// The origin of what starts here.
+    package var name: String
+    /// An absolute path: the folder with lock and trails.
+    package var state: String
+
+    package init(name: String, state: String = "/var/lib/cairn") {
+      self.name = name
+      self.state = state
+    }
+  }
+
+  /// `[database.NAME]`
+  package struct Database: Equatable, Sendable {
+    package var name: String
+    /// As in the conf, without a password; the path of an SQLite file is absolute.
+    package var url: String
+    /// The password, from a systemd credential. Never printed.
+    package var secret: String?
+
+    package init(name: String, url: String, secret: String? = nil) {
+      (self.name, self.url, self.secret) = (name, url, secret)
+    }
+  }
+
+  /// `[capture.NAME]`: a database into the trail `NODE.NAME`.
+  package struct Capture: Equatable, Sendable {
+    package var name: String
+    package var database: String
+    /// Patterns of ``Changes/TablePatterns``.
+    package var tables = ["*"]
+    /// Whether executed statements go into the trail where the program gives them.
+    package var statements = true
+    /// SQLite: the cap of the journal.
+    package var journalRows = 5_000_000
+    /// Between two heartbeats while nothing else moves; zero: none.
+    package var heartbeat = Duration.seconds(10)
+    /// Between two looks for segments of the trail that nobody needs.
+    package var purge = Duration.seconds(10)
+
+    package init(name: String, database: String) { (self.name, self.database) = (name, database) }
+  }
+
+  /// `[apply.NAME]`: a trail into a database.
+  package struct Apply: Equatable, Sendable {
+    package var name: String
+    /// `NODE.NAME`; of another node where it is received.
+    package var trail: String
+    package var database: String
+    /// How conflicts of two-way replication are settled; without effect one-way.
+    package var conflict = Conflict.newest
+    package var onError = OnError.stop
+    /// What becomes of rows that the target holds before the first copy; nil: the apply stops before it writes.
+    package var existing: ExistingRows?
+    package var names = NamePolicy.fold
+    package var misfits = MisfitPolicies()
+    /// Nil: it depends on who created the table.
+    package var ddl: DDLPolicy?
+    /// Bytes of rows a second that an audit may read, over both ends; nil: none.
+    package var auditBytesPerSecond: Int?
+    /// In the order of the conf.
+    package var rules: [TableRule] = []
+
+    package init(name: String, trail: String, database: String) {
+      (self.name, self.trail, self.database) = (name, trail, database)
+    }
+  }
+
+  package enum Conflict: String, CaseIterable, Sendable { case newest }
+  package enum OnError: String, CaseIterable, Sendable { case stop }
+
+  /// `[limits]`
+  package struct Limits: Equatable, Sendable {
+    /// For all trails together; nil: none.
+    package var diskBytes: Int64?
+    /// An apply that is behind for longer is refreshed; nil: the trail is kept for it for ever.
+    package var retain: Duration?
+    /// When nothing else helps, slots are given up before the disk of the source fills.
+    package var givesUpSlot = false
+
+    package init() {}
+  }
+
+  /// `[metrics]`
+  package struct Metrics: Equatable, Sendable {
+    /// An IP address without brackets, or `localhost`.
+    package var host: String
+    package var port: UInt16
+
+    package init(host: String, port: UInt16) { (self.host, self.port) = (host, port) }
+  }
+
+  /// `[control]`
+  package struct Control: Equatable, Sendable {
+    /// An absolute path; nil: `control` in the runtime directory of the service, or in the state folder.
+    package var socket: String?
+    /// The group that may use the socket; nil: that of the daemon.
+    package var group: String?
+
+    package init() {}
+  }
+
+  /// `[log]`
+  package struct Log: Equatable, Sendable {
+    package var level = LogLevel.info
+
+    package init() {}
+  }
+
+  /// What is logged: this and all before it.
+  package enum LogLevel: String, CaseIterable, Sendable { case error, warning, notice, info, debug }
+}

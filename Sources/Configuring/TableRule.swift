@@ -1,0 +1,45 @@
+/// `[[apply.NAME.table]]`: what becomes of the rows of one table on their way to the target.
+package struct TableRule: Equatable, Sendable {
+  /// A column of the target and where its value comes from.
+  package struct Column: Equatable, Sendable {
+    /// Of the target.
+    package var name: String
+    /// In SQLite's language; the name of a column alone takes the value as it is.
+    package var expression: String
+    /// The type to give it in a table that is created; nil: the one that suits the expression.
+    package var type: String?
+
+    package init(name: String, expression: String, type: String? = nil) {
+      (self.name, self.expression, self.type) = (name, expression, type)
+    }
+  }
+
+  /// What a delete at the source does.
+  package enum DeleteRule: Equatable, Sendable {
+    case apply
+    /// The row stays.
+    case keep
+    /// The row stays, and this column gets the time of the commit.
+    case mark(column: String)
+  }
+
+  package enum Mode: String, CaseIterable, Sendable {
+    /// The target's row is what the source's is.
+    case mirror
+    /// The target gets a row for each change.
+    case history
+  }
+
+  /// The table at the source, with its schema where that is not `public`; matched without regard to case.
+  package var from: String
+  /// The table at the target, with a schema where one is meant; nil: as without a rule.
+  package var to: String?
+  /// Rows for which this SQL expression is true; nil: all.
+  package var filter: String?
+  /// The target's columns, in the order of the conf; nil: all columns of the source, as they are.
+  package var columns: [Column]?
+  package var delete = DeleteRule.apply
+  package var mode = Mode.mirror
+
+  package init(from: String) { self.from = from }
+}
