@@ -26,7 +26,7 @@ struct Cairn {
   static func run(_ words: [String]) -> Int32 {
     let isJSON = words.contains("--json")
     do {
-      guard let name = words.first, name != "--help", name != "-h", name != "help" else {
+      guard let name = words.first, name != "--help", name != "-h" else {
         Terminal.print(help)
         return words.isEmpty ? ErrorCode.usage.exitStatus : 0
       }
@@ -34,12 +34,7 @@ struct Cairn {
         Terminal.print("cairn \(version) (trail format 1, SQLite \(Database.libraryVersion))")
         return 0
       }
-      guard let command = commands.first(where: { $0.name == name }) else {
-        let near = Arguments.nearest(name, in: commands.map { $0.name })
-        throw CairnError(
-          .usage, "there is no command '\(name)'",
-          hint: (near.map { "did you mean '\($0)'? " } ?? "") + "see 'cairn --help'", remedy: .badInput)
-      }
+      let command = try command(name)
       let rest = Array(words.dropFirst())
       if rest.contains("--help") || rest.contains("-h") {
         Terminal.print(command.help)
@@ -51,6 +46,16 @@ struct Cairn {
       Terminal.report(error, asJSON: isJSON)
       return error.code.exitStatus
     }
+  }
+
+  /// The command of that name. Errors: `usage`, with the nearest name.
+  static func command(_ name: String) throws -> any Command.Type {
+    let all = commands + [HelpCommand.self]
+    if let command = all.first(where: { $0.name == name }) { return command }
+    let near = Arguments.nearest(name, in: all.map { $0.name })
+    throw CairnError(
+      .usage, "there is no command '\(name)'",
+      hint: (near.map { "did you mean '\($0)'? " } ?? "") + "see 'cairn --help'", remedy: .badInput)
   }
 
   /// Every error as the one that people see.

@@ -1,0 +1,44 @@
+import Changes
+
+/// `cairn help`: what a command takes; and the pages and the completion that `make install` puts beside the program.
+struct HelpCommand: Command {
+  static let name = "help"
+  static let summary = "say what a command does and takes"
+  static let operands = "[COMMAND]"
+  static let options = [
+    Option("--man", "cairn|cairnd", "print a man page, in mdoc"),
+    Option("--completion", "bash", "print a completion script for a shell"),
+  ]
+  static let details = """
+    Man pages and completion come from the same tables as the commands themselves.
+
+    example: cairn help replicate
+    example: cairn help --man cairn | man -l -
+    example: source <(cairn help --completion bash)
+    """
+
+  static func run(_ arguments: Arguments) throws -> Int32 {
+    let words = try arguments.operands(0...1)
+    if let page = arguments.value("--man") {
+      guard words.isEmpty else { throw arguments.usage("--man takes no other word", nil) }
+      Terminal.write(try manual(page, arguments), to: 1)
+    } else if let shell = arguments.value("--completion") {
+      guard words.isEmpty else { throw arguments.usage("--completion takes no other word", nil) }
+      guard shell == "bash" else { throw arguments.usage("--completion: '\(shell)' is unknown", "there is bash;") }
+      Terminal.write(BashCompletion.script, to: 1)
+    } else if let word = words.first {
+      Terminal.print(try Cairn.command(word).help)
+    } else {
+      Terminal.print(Cairn.help)
+    }
+    return 0
+  }
+
+  private static func manual(_ page: String, _ arguments: Arguments) throws -> String {
+    switch page {
+    case "cairn": return Manual.cairn.text
+    case "cairnd": return Manual.cairnd.text
+    default: throw arguments.usage("--man: there is no page '\(page)'", "there are cairn and cairnd;")
+    }
+  }
+}

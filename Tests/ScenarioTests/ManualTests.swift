@@ -1,0 +1,134 @@
+import Foundation
+import TestServers
+import Testing
+
+extension Scenarios {
+  /// The man pages and the completion know what the commands know.
+  @Suite struct ManualTests {
+    /// The options of each command, as its help lists them.
+    private func commands(_ bench: Bench) throws -> [(name: String, options: [String])] {
+      let list = try bench.run(Bench.cairn, ["--help"]).output.split(separator: "\n\n")
+      let names = try #require(list.dropFirst(2).first).split(separator: "\n").map {
+        String($0.split(separator: " ")[0])
+      }
+      try #require(names.count > 5 && names.contains("replicate"))
+      return try (names + ["help"]).map { name in
+        let help = try bench.run(Bench.cairn, [name, "--help"])
+        try #require(help.status == 0, "\(name)")
+        let options = help.output.split(separator: "\n").filter { $0.hasPrefix("  --") }
+          .map { String($0.split(separator: " ")[0]) }
+        return (name, options.filter { $0 != "--help" })
+      }
+    }
+
+    @Test func `the man page has every command and every option`() throws {
+      let bench = try Bench()
+      let page = try bench.run(Bench.cairn, ["help", "--man", "cairn"]).output.filter { $0 != "\\" && $0 != "&" }
+      let sections = page.split(separator: "\n.Ss ").dropFirst()
+      for (name, options) in try commands(bench) {
+        let section: Substring = try #require(sections.first { $0.hasPrefix("cairn \(name)") }, "\(name)")
+        let items = section.split(separator: "\n").filter { $0.hasPrefix(".It Fl ") }.map {
+          $0.split(separator: " ")[2]
+        }
+        for option in options { #expect(items.contains(option.dropFirst()), "\(name) \(option)") }
+      }
+      let codes = try bench.run(Bench.cairn, ["explain", "--json"]).output
+        .split(separator: "\n").compactMap { line in
+          line.split(separator: "\"code\":")[1].split(separator: "\"").first { $0.contains { $0.isLetter } }
+        }
+      try #require(codes.count > 30)
+      for code in codes { #expect(page.contains(code), "\(code)") }
+    }
+
+    @Test(arguments: [("cairn", "1"), ("cairnd", "8")])
+    func `mandoc finds nothing wrong in a page`(page: String, section: String) throws {
+      let bench = try Bench()
+      let outcome = try bench.run(Bench.cairn, ["help", "--man", page])
+      #expect(outcome.status == 0)
+      #expect(outcome.output.hasPrefix(".Dd "))
+      try Data(outcome.output.utf8).write(to: URL(fileURLWithPath: bench.path("\(page).\(section)")))
+      let mandoc = "/usr/bin/mandoc"
+      guard FileManager.default.isExecutableFile(atPath: mandoc) else { return }
+      let lint = try bench.run(mandoc, ["-T", "lint", "-W", "warning", "\(page).\(section)"])
+      #expect(lint.status == 0 && lint.output + lint.errors == "", "\(lint.output)\(lint.errors)")
+    }
+
+    @Test func `what is unknown to help is refused`() throws {
+      let bench = try Bench()
+      for words in [
+        ["help", "replicat"], ["help", "--man", "x"], ["help", "--completion", "zsh"], ["help", "--man"],
+      ] {
+        let outcome = try bench.run(Bench.cairn, words)
+        #expect(outcome.status == 64 && outcome.errors.contains("hint: "), "\(words): \(outcome.errors)")
+      }
+    }
+
+    // MARK: Completion
+
+    /// What bash offers behind the line.
+    private func completed(_ line: String, _ bench: Bench) throws -> [String] {
+      // Readline splits at blanks, and makes words of ':' and '='.
+      var words = [""]
+      for character in line {
+        if character == " " {
+          words.append("")
+        } else if character == ":" || character == "=" {
+          if words.last == "" { words[words.count - 1] = String(character) } else { words.append(String(character)) }
+          words.append("")
+        } else {
+          words[words.count - 1].append(character)
+        }
+      }
+      if words.count > 1, words.last == "", line.hasSuffix(":") || line.hasSuffix("=") { words.removeLast() }
+      let quoted = words.map { "'\($0)'" }.joined(separator: " ")
+      let script = """
+        source <('\(Bench.cairn)' help --completion bash)
+        PATH='\(URL(fileURLWithPath: Bench.cairn).deletingLastPathComponent().path)':$PATH
+        COMP_LINE='\(line)' COMP_POINT=${#COMP_LINE} COMP_WORDS=(\(quoted)) COMP_CWORD=\(words.count - 1)
+        _cairn_complete
+        printf '%s\\n' "${COMPREPLY[@]}"
+        """
+      let outcome = try bench.run("/bin/bash", ["-u", "-c", script])
+      #expect(outcome.status == 0 && outcome.errors == "", "\(line): \(outcome.errors)")
+      return outcome.output.split(separator: "\n").map(String.init)
+    }
+
+    @Test func `bash completes every command and every option`() throws {
+      let bench = try Bench()
+      let commands = try commands(bench)
+      #expect(Set(try completed("cairn ", bench)) == Set(commands.map(\.name) + ["--help", "--version"]))
+      for (name, options) in commands {
+        #expect(Set(try completed("cairn \(name) --", bench)) == Set(options + ["--help"]), "\(name)")
+      }
+      #expect(try completed("cairnd --conf", bench) == ["--config"])
+    }
+
+    @Test func `bash completes values, files, codes and names of trails`() throws {
+      let bench = try Bench()
+      try bench.makeSample()
+      #expect(try bench.replicateOnce().status == 0)
+      for (line, expected) in [
+        ("cairn repl", ["replicate"]),
+        ("cairn replicate --existing ", ["keep", "merge", "overwrite"]),
+        ("cairn replicate --from sqlite:a.db --existing=m", ["merge"]),
+        ("cairn replicate --from ", ["postgresql://", "sqlite:"]),
+        ("cairn replicate --from sqlite:so", ["source.db"]),
+        ("cairn replicate --from=sqlite:so", ["source.db"]),
+        ("cairn detach sqlite:./so", ["./source.db"]),
+        ("cairn detach s", ["sqlite:"]),
+        ("cairn detach --json sqlite:ta", ["target.db"]),
+        ("cairn trail sh", ["show"]),
+        ("cairn trail --state state show ", ["local.source"]),
+        ("cairn trail show --state state --sql ", ["postgres", "sqlite"]),
+        ("cairn trail list --state st", ["state"]),
+        ("cairn explain trail-d", ["trail-damaged"]),
+        ("cairn help chec", ["check"]),
+        ("cairn replicate --once ", []),
+        ("cairn nonsense ", []),
+      ] {
+        let found = try completed(line, bench).filter { !$0.hasSuffix("-wal") && !$0.hasSuffix("-shm") }
+        #expect(found.sorted() == expected, "\(line)")
+      }
+    }
+  }
+}
