@@ -13,7 +13,7 @@ struct SchemaTriggers {
   static let prefix = "cairn.ddl"
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]
   /// Of the functions; a newer one replaces an older one.
-  private static let version = 1
+  private static let version = 2
 
   let connection: PostgresConnection
 
@@ -93,19 +93,18 @@ struct SchemaTriggers {
       return "SET \(parts[0]) = \(value)"
     }.joined(separator: " ")
 
-  private static func function(_ head: String, _ returns: String, _ body: String, language: String = "plpgsql")
-    -> String
-  {
+  private static func function(
+    _ head: String, _ returns: String, _ body: String, language: String = "plpgsql", more: String = ""
+  ) -> String {
     """
     CREATE OR REPLACE FUNCTION cairn.\(head) RETURNS \(returns) LANGUAGE \(language) SECURITY DEFINER
-    \(settings) AS $cairn$\(body)$cairn$;
+    \(settings)\(more) AS $cairn$\(body)$cairn$;
     REVOKE ALL ON FUNCTION cairn.\(head) FROM PUBLIC;
     """
   }
 
   private static let functions: [String] = [
-    // Not in the language SQL, which would plan it anew for each table.
-    function("ddl_document(oid)", "text", " BEGIN RETURN \(CatalogDocument.sql(of: "$1")); END "),
+    function("ddl_document(oid)", "text", document, more: " SET plan_cache_mode = 'force_generic_plan'"),
     function("ddl_write(letter text, fields text[], document text)", "void", write),
     function("ddl_users(type oid)", "SETOF oid", users, language: "sql"),
     function("ddl_shape(relation oid, tag text, computes text, statement text)", "void", shape),
@@ -113,6 +112,17 @@ struct SchemaTriggers {
     function("sql_drop()", "event_trigger", guarded(drop, where: isDropOurs)),
     function("table_rewrite()", "event_trigger", guarded(rewrite, where: "true")),
   ]
+
+  /// Not in the language SQL, which would plan it anew for each table: that takes longer than to run it.
+  private static let document = """
+
+    BEGIN
+      IF \(CatalogDocument.usesTypes("$1")) THEN
+        RETURN \(CatalogDocument.sql(of: "$1"));
+      END IF;
+      RETURN \(CatalogDocument.sql(of: "$1", types: false));
+    END
+    """
 
   private static let write = """
 
