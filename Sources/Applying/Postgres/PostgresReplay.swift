@@ -48,6 +48,7 @@ final class PostgresReplay {
   let madeAhead: Set<String>
   /// By the names that they had: scripts of tables that have been renamed, and are to be reshaped.
   var scripts: [String: String] = [:]
+  private let own = OwnStatements()
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: MappedTable?] = [:]
   private var byKey: [String: MappedTable] = [:]
@@ -168,8 +169,8 @@ final class PostgresReplay {
   /// Capture on the target's database knows our transactions by this message, which therefore comes first.
   private func begin(_ header: TransactionHeader) throws {
     let text = "1 \(name) \(header.number) \(header.clock) \(reader.position)"
-    try sink.queue("BEGIN", [])
-    try sink.queue("SELECT pg_logical_emit_message(true, 'cairn', $1::text)", [text])
+    try sink.queue(own.begin)
+    try sink.queue(own.message, [text])
   }
 
   private func endTransaction() throws {
@@ -183,12 +184,16 @@ final class PostgresReplay {
     try sink.settle()
     try sequences.carry(sink, progress)
     let reached = reader.checkpoint
-    if scope.isLane {
-      try moveLane(to: reached, isDone: isLaneDone)
+    if let checkpoint, !scope.isLane {
+      try moveAndCommit(from: checkpoint, to: reached)
     } else {
-      try state.move(name, from: checkpoint, to: reached, number: number, now: clock.microseconds())
+      if scope.isLane {
+        try moveLane(to: reached, isDone: isLaneDone)
+      } else {
+        try state.begin(name, at: reached, number: number, now: clock.microseconds())
+      }
+      try connection.execute("COMMIT")
     }
-    try connection.execute("COMMIT")
     (checkpoint, applied) = (reached, number)
     scripts.removeAll()
     progress.update {
@@ -205,6 +210,14 @@ final class PostgresReplay {
       $0.isCaughtUp = false
     }
     (tablesCopied, misfitsNulled) = (0, 0)
+  }
+
+  /// In one round trip: a checkpoint that is not at `from` is an error, behind which nothing is committed.
+  private func moveAndCommit(from: Checkpoint, to: Checkpoint) throws {
+    let values = PostgresTargetState.values(name, from: from, to: to, number: number, now: clock.microseconds())
+    do { try sink.run([(own.move, values), (own.commit, [])]) } catch let fault as PostgresSink.Fault
+      where fault.error?.sqlState == PostgresTargetState.notMoved
+    { throw state.moved(name) }
   }
 
   /// The checkpoints of its tables; where the others are, they wait no longer.

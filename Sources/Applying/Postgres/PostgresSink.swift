@@ -205,28 +205,40 @@ final class PostgresSink {
   ) throws {
     if expected.count >= Self.statementsMax || bytes > Self.bytesMax { try push() }
     try pipeIfNeeded()
-    if !statement.isPrepared {
-      try connection.pipe(prepare: statement.name, statement.sql)
-      expected.append(Self.any)
-      statement.isPrepared = true
-      prepared.append(statement)
-    }
+    try prepareIfNeeded(statement)
     statement.fill(&parameters, before, after)
     try connection.pipe(prepared: statement.name, parameters)
     expected.append(count ?? Self.any)
     bytes += before.byteCount + after.byteCount
   }
 
+  private func prepareIfNeeded(_ statement: PostgresStatement) throws {
+    guard !statement.isPrepared else { return }
+    try connection.pipe(prepare: statement.name, statement.sql)
+    expected.append(Self.any)
+    statement.isPrepared = true
+    prepared.append(statement)
+  }
+
   /// Queues a statement of our own.
-  func queue(_ sql: String, _ values: [String?]) throws {
+  func queue(_ statement: PostgresStatement, _ values: [String?] = []) throws {
     try sendBatches()
     try pipeIfNeeded()
+    try prepareIfNeeded(statement)
     none.row.assign(values)
     parameters.removeAll(keepingCapacity: true)
     for index in values.indices { parameters.append(none.row.parameter(index)) }
-    try connection.pipe(sql, parameters)
+    try connection.pipe(prepared: statement.name, parameters)
     none.row.removeAll()
     expected.append(Self.any)
+  }
+
+  /// Queues statements of our own and reads the answers to all of them: one that fails keeps those behind it from being
+  /// run.
+  func run(_ statements: [(PostgresStatement, [String?])]) throws {
+    for (statement, values) in statements { try queue(statement, values) }
+    try drain()
+    try leavePipeline()
   }
 
   // MARK: Answers

@@ -1,6 +1,6 @@
 import PostgresKit
 
-/// A statement for rows of one table, prepared on the connection when it is first sent.
+/// A statement for rows of one table, or one of our own, prepared on the connection when it is first sent.
 final class PostgresStatement {
   enum Parameter: Hashable {
     /// The column as it was: of the image before, where there is one.
@@ -14,7 +14,7 @@ final class PostgresStatement {
   let parameters: [Parameter]
   var isPrepared = false
 
-  init(name: String, sql: String, parameters: [Parameter]) {
+  init(name: String, sql: String, parameters: [Parameter] = []) {
     (self.name, self.sql, self.parameters) = (name, sql, parameters)
   }
 

@@ -131,27 +131,39 @@ package struct PostgresTargetState {
     }
   }
 
-  /// Moves the checkpoint by compare-and-swap: throws `checkpoint-moved` when it is not at `from`.
-  func move(_ trail: TrailName, from: Checkpoint?, to: Checkpoint, number: UInt64, now: Int64) throws {
-    let values = Self.fields(to) + [String(Int64(bitPattern: number)), String(now), trail.description]
-    let moved =
-      if let from {
-        try connection.run(
-          """
-          UPDATE cairn.checkpoint SET trail_id = $1, segment = $2, content_offset = $3, chain = $4, number = $5,
-            applied_at = timestamptz 'epoch' + $6::bigint * interval '1 microsecond'
-          WHERE trail = $7 AND trail_id = $8 AND segment = $9 AND content_offset = $10 AND chain = $11
-          """, values + Self.fields(from))
-      } else {
-        try connection.run(
-          """
-          INSERT INTO cairn.checkpoint(trail_id, segment, content_offset, chain, number, applied_at, trail, version)
-          VALUES ($1, $2, $3, $4, $5, timestamptz 'epoch' + $6::bigint * interval '1 microsecond', $7, \(Self.version))
-          ON CONFLICT DO NOTHING
-          """, values)
-      }
-    guard moved == 1 else { throw self.moved("the checkpoint of trail \(trail) in \(connection.place)") }
+  /// Writes the first checkpoint of a trail: throws `checkpoint-moved` when there is one.
+  func begin(_ trail: TrailName, at place: Checkpoint, number: UInt64, now: Int64) throws {
+    let made = try connection.run(
+      """
+      INSERT INTO cairn.checkpoint(trail_id, segment, content_offset, chain, number, applied_at, trail, version)
+      VALUES ($1, $2, $3, $4, $5, timestamptz 'epoch' + $6::bigint * interval '1 microsecond', $7, \(Self.version))
+      ON CONFLICT DO NOTHING
+      """, Self.values(trail, to: place, number: number, now: now))
+    guard made == 1 else { throw moved(trail) }
   }
+
+  /// Moves a checkpoint by compare-and-swap: fails with ``notMoved`` when it is not where it should be.
+  static let moveText = """
+    WITH moved AS (
+      UPDATE cairn.checkpoint SET trail_id = $1, segment = $2, content_offset = $3, chain = $4, number = $5,
+        applied_at = timestamptz 'epoch' + $6::bigint * interval '1 microsecond'
+      WHERE trail = $7 AND trail_id = $8 AND segment = $9 AND content_offset = $10 AND chain = $11
+      RETURNING 1)
+    SELECT 1 / count(*) FROM moved
+    """
+  /// Division by zero.
+  static let notMoved = "22012"
+
+  /// The parameters of ``moveText``.
+  static func values(
+    _ trail: TrailName, from: Checkpoint, to: Checkpoint, number: UInt64, now: Int64
+  ) -> [String?] { values(trail, to: to, number: number, now: now) + fields(from) }
+
+  private static func values(_ trail: TrailName, to: Checkpoint, number: UInt64, now: Int64) -> [String?] {
+    fields(to) + [String(Int64(bitPattern: number)), String(now), trail.description]
+  }
+
+  func moved(_ trail: TrailName) -> CairnError { moved("the checkpoint of trail \(trail) in \(connection.place)") }
 
   /// Forgets a trail that is gone; what is known of the tables stays.
   package func forgetCheckpoint(of trail: TrailName) throws {

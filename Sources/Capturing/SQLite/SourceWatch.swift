@@ -8,7 +8,7 @@ import SystemKit
 /// sync later), so an event begins a short ladder of looks; a write through mmap makes no event at all, so there is a
 /// slow look every second besides.
 struct SourceWatch {
-  private static let ladderMilliseconds: [Int32] = [0, 1, 1, 2, 4, 8, 16, 32, 64]
+  private static let ladderMicroseconds = [0, 100, 150, 250, 500, 1000, 2000, 4000, 8000, 16_000, 32_000, 64_000]
   private static let slowMilliseconds: Int32 = 1000
 
   private let watch: FolderWatch
@@ -29,7 +29,15 @@ struct SourceWatch {
   mutating func wait(found: Bool, atMost milliseconds: Int32, stop: StopSignal) {
     if found { rung = nil }
     var delay = min(Self.slowMilliseconds, max(0, milliseconds))
-    if let rung { delay = min(delay, Self.ladderMilliseconds[rung]) }
+    if let rung {
+      let microseconds = Self.ladderMicroseconds[rung]
+      // poll counts in milliseconds; for less than one, nothing else need be seen.
+      if 1..<1000 ~= microseconds {
+        usleep(UInt32(microseconds))
+        return climb()
+      }
+      delay = min(delay, Int32(microseconds / 1000))
+    }
     var entries = [
       pollfd(fd: watch.descriptor, events: Int16(POLLIN), revents: 0),
       pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0),
@@ -44,6 +52,10 @@ struct SourceWatch {
       }
       if stop.isSet || ready == 0 { break }
     }
-    if let rung { self.rung = rung + 1 < Self.ladderMilliseconds.count ? rung + 1 : nil }
+    climb()
+  }
+
+  private mutating func climb() {
+    if let rung { self.rung = rung + 1 < Self.ladderMicroseconds.count ? rung + 1 : nil }
   }
 }

@@ -1,0 +1,9 @@
+/// The statements that every commit of apply needs besides those of rows.
+struct OwnStatements {
+  let begin = PostgresStatement(name: "cairn_begin", sql: "BEGIN")
+  /// By this message capture on the target's database knows what apply writes.
+  let message = PostgresStatement(
+    name: "cairn_message", sql: "SELECT pg_logical_emit_message(true, 'cairn', $1::text)")
+  let move = PostgresStatement(name: "cairn_move", sql: PostgresTargetState.moveText)
+  let commit = PostgresStatement(name: "cairn_commit", sql: "COMMIT")
+}
