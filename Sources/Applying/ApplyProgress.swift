@@ -10,7 +10,12 @@ package final class ApplyProgress: Sendable {
     package var lastCommitTime: Int64 = 0
     /// How long it took from there to the commit in the target, µs.
     package var lagMicroseconds: Int64 = 0
+    /// Of all transactions but those of a first copy, how long that took.
+    package var lags = LatencyHistogram()
     package var position = Position.start
+    /// Where the oldest part of the trail begins that this target still needs, as of its last commit; nil: not known
+    /// yet. Everything before may be purged.
+    package var needs: Position?
     /// The table that is being copied, its rows so far, and how many the source had when it began.
     package var copying: (table: String, rows: UInt64, estimated: UInt64)?
     package var tablesCopied = 0
@@ -30,6 +35,14 @@ package final class ApplyProgress: Sendable {
   package var snapshot: Snapshot { state.withLock { $0 } }
   func note(_ notice: String) {
     update { if $0.notices.count < 100, !$0.notices.contains(notice) { $0.notices.append(notice) } }
+  }
+  /// A group was committed, up to a transaction that was committed at the source at `commitTime`.
+  func noteLag(_ commitTime: Int64, now: Int64, isCopying: Bool) {
+    update {
+      $0.lastCommitTime = commitTime
+      $0.lagMicroseconds = now - commitTime
+      if !isCopying { $0.lags.add(microseconds: now - commitTime) }
+    }
   }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
 }

@@ -13,6 +13,16 @@ package final class CaptureProgress: Sendable {
     /// Journal rows read, in the trail and synced.
     package var taken: Int64 = 0
     package var isCaughtUp = false
+    /// The durable end of the trail.
+    package var position = Position.start
+    /// Commit time of the last transaction of the source that is in the trail, durably, µs since 1970 UTC. SQLite does
+    /// not tell: there it is the moment at which the transaction was read.
+    package var lastCommitTime: Int64 = 0
+    /// How long it took from there until it was durable in the trail, µs, and the same of all.
+    package var lagMicroseconds: Int64 = 0
+    package var lags = LatencyHistogram()
+    /// The server is away; capture waits for it.
+    package var isReconnecting = false
   }
   private let state = Mutex(Snapshot())
   private let sink: @Sendable (Notice) -> Void
@@ -26,5 +36,15 @@ package final class CaptureProgress: Sendable {
   package init(notice: @escaping @Sendable (Notice) -> Void = { _ in }) { sink = notice }
   package var snapshot: Snapshot { state.withLock { $0 } }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
+  /// The trail is durable up to `position`; the last transaction in it was committed at `commitTime`, 0: there is none.
+  func noteDurable(_ position: Position, commitTime: Int64, now: Int64) {
+    update {
+      $0.position = position
+      guard commitTime > 0 else { return }
+      $0.lastCommitTime = commitTime
+      $0.lagMicroseconds = now - commitTime
+      $0.lags.add(microseconds: now - commitTime)
+    }
+  }
   package func tell(_ text: String) { sink(Notice(text)) }
 }

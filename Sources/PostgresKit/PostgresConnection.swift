@@ -1,6 +1,7 @@
 import CPostgres
 import Changes
 import Glibc
+import SystemKit
 
 /// A connection to one PostgreSQL database. Owns the `PGconn*`; for one thread.
 ///
@@ -228,6 +229,8 @@ package final class PostgresConnection {
       pollfd(fd: isCancelled ? -1 : interrupt, events: Int16(POLLIN), revents: 0),
     ]
     guard PQsocket(handle) >= 0 else { throw failure(sql) }
+    // A server may take its time; one that is gone is noticed by the keepalives of the connection.
+    Pulse.beat()
     let isQuiet = poll(&entries, 2, isCancelled ? 200 : 1000) == 0
     let isUnwanted = isQuiet && (isCancelled || !(onWait?() ?? true))
     guard entries[1].revents != 0 || isUnwanted else { return }

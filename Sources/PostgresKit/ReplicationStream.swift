@@ -1,6 +1,7 @@
 import CPostgres
 import Changes
 import Glibc
+import SystemKit
 
 /// The streaming replication protocol on one logical slot.
 ///
@@ -44,6 +45,7 @@ package final class ReplicationStream {
 
   /// The next event; waits up to `milliseconds` for one, or until `interrupt` is readable.
   package func next(milliseconds: Int32, interrupt: Int32 = -1) throws -> Event {
+    Pulse.beat()
     PQfreemem(buffer)
     buffer = nil
     var count = PQgetCopyData(connection.handle, &buffer, 1)

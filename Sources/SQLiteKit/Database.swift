@@ -1,6 +1,7 @@
 import CSQLite
 import CShims
 import Changes
+import SystemKit
 
 /// A connection to one SQLite file. Owns the `sqlite3*`; for one thread.
 ///
@@ -38,6 +39,13 @@ package final class Database {
     }
     handle = opened
     sqlite3_busy_timeout(handle, busyTimeoutMilliseconds)
+    // A long statement, such as one that makes an index, is alive as long as it computes.
+    sqlite3_progress_handler(
+      handle, 1_000_000,
+      { _ in
+        Pulse.beat()
+        return 0
+      }, nil)
   }
 
   deinit { sqlite3_close_v2(handle) }

@@ -37,6 +37,7 @@ package final class StopSignal: Sendable {
   package func wait(milliseconds: Int32) -> Bool {
     var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
     _ = poll(&entry, 1, milliseconds)
+    Pulse.beat()
     return isSet
   }
 }

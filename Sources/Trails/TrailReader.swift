@@ -148,6 +148,7 @@ extension TrailReader {
       guard try refreshMark() else { return false }
     }
     if mark.segment < cursor.number { return false }
+    Pulse.beat()
     try cursor.loadBlock(limit: mark.segment == cursor.number ? mark.fileOffset : cursor.file.size)
     if cursor.isSealed, mark.segment == cursor.number {
       throw cursor.fault(.content, cursor.contentEnd, "the durable mark stands behind the seal")
@@ -235,6 +236,7 @@ extension TrailReader {
     let deadline = milliseconds < 0 ? nil : ContinuousClock.now + .milliseconds(milliseconds)
     let watch = try openWatch()
     while true {
+      Pulse.beat()
       // Events are forgotten before the mark is read: one that comes later ends the poll.
       watch.drain()
       if try hasMore() { return true }

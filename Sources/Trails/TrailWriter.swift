@@ -244,6 +244,7 @@ extension TrailWriter {
 
   private func flush(_ buffer: inout ByteWriter, _ flags: BlockHeader.Flags) throws {
     guard buffer.count > 0 else { return }
+    Pulse.beat()
     try segment.append(buffer.bytes, flags)
     empty(&buffer)
   }

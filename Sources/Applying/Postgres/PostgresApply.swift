@@ -177,9 +177,10 @@ package final class PostgresApply {
 
   /// Forgets what this target, with every table that waits, has behind it.
   func purge() throws {
-    guard options.purgesTrail, let replay else { return }
+    guard let replay else { return }
     let needed = replay.waiting.map(\.table.checkpoint.position).reduce(replay.position, min)
-    guard needed.segment > purgedBelow else { return }
+    progress.update { $0.needs = needed }
+    guard options.purgesTrail, needed.segment > purgedBelow else { return }
     purgedBelow = needed.segment
     _ = try Trail.purge(folder: folder, below: needed)
   }
@@ -213,6 +214,7 @@ package final class PostgresApply {
       isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals)
     replay = made
     tellWaiting()
+    try purge()
     return made
   }
 }

@@ -196,6 +196,9 @@ final class PostgresReplay {
     }
     (checkpoint, applied) = (reached, number)
     scripts.removeAll()
+    if !scope.isLane {
+      progress.noteLag(last.commitTime, now: clock.microseconds(), isCopying: copying != nil)
+    }
     progress.update {
       $0.tablesCopied += tablesCopied
       $0.misfitsNulled += misfitsNulled
@@ -203,8 +206,6 @@ final class PostgresReplay {
       if scope.isLane { return }
       $0.rows += UInt64(rows)
       $0.transactions = number
-      $0.lastCommitTime = last.commitTime
-      $0.lagMicroseconds = clock.microseconds() - last.commitTime
       $0.position = reached.position
       $0.copying = copying.map { ($0.source.name, copied, estimated) }
       $0.isCaughtUp = false

@@ -44,6 +44,7 @@ package final class SQLiteApply {
   /// set, until the trail's end is reached. Throws `schema-stopped` at the end while a table waits.
   package func run(stop: StopSignal, drain: StopSignal) throws {
     do {
+      try purge()
       while !stop.isSet {
         // Asked before the trail is read: what was appended before `drain` was set is still found.
         let isLast = drain.isSet
@@ -84,11 +85,11 @@ package final class SQLiteApply {
     try target.database.execute("COMMIT")
     (checkpoint, number) = (reached, replay.number)
     let replay = replay
+    progress.noteLag(
+      group.last.commitTime, now: target.clock.microseconds(), isCopying: replay.copying != nil)
     progress.update {
       $0.rows += UInt64(group.rows)
       $0.transactions = replay.number
-      $0.lastCommitTime = group.last.commitTime
-      $0.lagMicroseconds = target.clock.microseconds() - group.last.commitTime
       $0.position = reached.position
       $0.copying = replay.copying.map { ($0.schema.name, replay.copied, replay.estimated) }
       $0.tablesCopied += replay.tablesCopied
@@ -101,9 +102,10 @@ package final class SQLiteApply {
 
   /// Forgets what this target, with every table that waits, has behind it.
   func purge() throws {
-    guard options.purgesTrail, let checkpoint else { return }
+    guard let checkpoint else { return }
     let needed = waiting.map(\.checkpoint.position).reduce(checkpoint.position, min)
-    guard needed.segment > purgedBelow else { return }
+    progress.update { $0.needs = needed }
+    guard options.purgesTrail, needed.segment > purgedBelow else { return }
     purgedBelow = needed.segment
     _ = try Trail.purge(folder: folder, below: needed)
   }

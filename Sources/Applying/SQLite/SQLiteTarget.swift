@@ -62,6 +62,7 @@ final class SQLiteTarget {
       } catch let error as SQLiteError where error.isBusy {
         // Somebody's long transaction: it is told, and waited for.
         progress.update { $0.isWaitingForLock = true }
+        Pulse.beat()
       }
     }
     return false

@@ -9,6 +9,7 @@ extension PostgresCapture {
   /// before the call is in the trail and every table is copied. A server that goes away is waited for; with
   /// `untilCaughtUp`, for a minute.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
+    progress.noteDurable(trail.end.position, commitTime: 0, now: 0)
     var failures = 0
     var goneSince: Int64 = 0
     while !stop.isSet {
@@ -16,6 +17,7 @@ extension PostgresCapture {
         if !isConnected { try reconnect(stop) }
         if failures > 0 { progress.tell("connected to \(source.connection.place) again") }
         failures = 0
+        progress.update { $0.isReconnecting = false }
         try follow(stop, untilCaughtUp: untilCaughtUp)
         return
       } catch let error as PostgresError where error.sqlState == "42704" && error.sql.hasPrefix("START_REPLICATION") {
@@ -29,6 +31,7 @@ extension PostgresCapture {
           progress.tell("lost \(error.place) (\(error.message)): connecting again")
         }
         failures += 1
+        progress.update { $0.isReconnecting = true }
         if untilCaughtUp, now - goneSince > 60_000 { throw error }
         let most = min(100 << min(failures, 6), 5000)
         _ = stop.wait(milliseconds: Int32(most / 2 + Int(clock.microseconds() % Int64(most / 2 + 1))))

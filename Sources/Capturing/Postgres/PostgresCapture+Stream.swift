@@ -110,6 +110,7 @@ extension PostgresCapture {
       position.last = transaction
       position.reached = end
       hasChangedSinceSequences = true
+      committedAt = transaction.time
       try endTransaction()
     }
     if let barrier, barrier == goal { goal = nil }

@@ -74,7 +74,9 @@ extension PostgresCapture {
   }
 
   func sync() throws {
-    try trail.sync()
+    let end = try trail.sync()
+    progress.noteDurable(end.position, commitTime: committedAt, now: clock.microseconds())
+    committedAt = 0
     hasUnsynced = false
     unsyncedCount = 0
     syncedAt = Clock.monotonicMilliseconds

@@ -58,6 +58,8 @@ package final class PostgresCapture {
   /// Of the transaction that is open in the trail.
   var openNumber: UInt64 = 0
   var hasUnsynced = false
+  /// When the source committed the last transaction that is not synced yet; 0: none.
+  var committedAt: Int64 = 0
   /// Transactions since the last sync.
   var unsyncedCount = 0
   /// Every transaction that committed before has been dealt with.

@@ -222,6 +222,7 @@ package final class SQLiteCapture {
   /// before the call is in the trail and every table is copied.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
     var watch = try SourceWatch(database: path)
+    progress.noteDurable(trail.end.position, commitTime: 0, now: 0)
     if hasLostRows { try recoverFromLoss() }
     while !stop.isSet {
       let found: Bool
@@ -293,7 +294,8 @@ package final class SQLiteCapture {
     next.previous = marked
     next.mark = .init(taken: last, nonce: Self.nonce())
     let checksum = reader.checksum
-    _ = try trail.begin(TransactionHeader(commitTime: clock.microseconds(), flags: [.group, .late]))
+    let readAt = clock.microseconds()
+    _ = try trail.begin(TransactionHeader(commitTime: readAt, flags: [.group, .late]))
     do {
       try appendJournal(from: from, through: last, &next)
       if !doubtful.isEmpty {
@@ -318,7 +320,8 @@ package final class SQLiteCapture {
     }
     isOpen = false
     _ = try statements.commit.step()
-    _ = try trail.sync()
+    let end = try trail.sync()
+    progress.noteDurable(end.position, commitTime: readAt, now: clock.microseconds())
     position = next
     takenAt = Clock.monotonicMilliseconds
     report(last: last)

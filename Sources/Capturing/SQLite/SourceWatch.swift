@@ -27,6 +27,7 @@ struct SourceWatch {
   /// Blocks until it is time to look, or `stop` is set, or `milliseconds` have passed; say with `found` whether the last
   /// look found something, which ends a ladder.
   mutating func wait(found: Bool, atMost milliseconds: Int32, stop: StopSignal) {
+    Pulse.beat()
     if found { rung = nil }
     var delay = min(Self.slowMilliseconds, max(0, milliseconds))
     if let rung {

@@ -1,0 +1,130 @@
+import CSystemd
+import Changes
+import CodecKit
+import Glibc
+import Synchronization
+
+/// One line of the log, with its fields.
+package struct LogEntry: Equatable, Sendable {
+  /// As in syslog(3).
+  package enum Level: Int32, Comparable, Sendable, CaseIterable {
+    case error = 3
+    case warning = 4
+    case notice = 5
+    case info = 6
+    case debug = 7
+
+    package static func < (a: Self, b: Self) -> Bool { a.rawValue < b.rawValue }
+    package init?(name: String) {
+      guard let level = Self.allCases.first(where: { "\($0)" == name }) else { return nil }
+      self = level
+    }
+  }
+
+  package var level: Level
+  package var message: String
+  package var worker: String?
+  package var code: ErrorCode?
+  package var hint: String?
+  /// From the context of an error: `table`, `position` and the like.
+  package var context: [String: String]
+
+  package init(
+    _ level: Level, _ message: String, worker: String? = nil, code: ErrorCode? = nil, hint: String? = nil,
+    context: [String: String] = [:]
+  ) {
+    (self.level, self.message, self.worker, self.code, self.hint, self.context) =
+      (level, message, worker, code, hint, context)
+  }
+
+  /// The fields of the journal: `PRIORITY`, `MESSAGE`, `MESSAGE_ID`, and ours, which begin with `CAIRN_`.
+  package var fields: [(name: String, value: String)] {
+    var fields = [("PRIORITY", String(level.rawValue)), ("MESSAGE", line), ("SYSLOG_IDENTIFIER", "cairnd")]
+    if let worker { fields.append(("CAIRN_WORKER", worker)) }
+    if let code {
+      fields.append(("CAIRN_CODE", code.rawValue))
+      fields.append(("MESSAGE_ID", code.messageID))
+    }
+    if let hint, !hint.isEmpty { fields.append(("CAIRN_HINT", hint)) }
+    for (key, value) in context.sorted(by: { $0.key < $1.key }) where Self.isField(key) {
+      fields.append(("CAIRN_" + key.uppercased(), value))
+    }
+    return fields.map { (name: $0.0, value: $0.1) }
+  }
+
+  /// For people, in one line.
+  package var line: String {
+    let who = worker.map { "\($0): " } ?? ""
+    let what = code.map { "[\($0.rawValue)] " } ?? ""
+    let next = hint.map { $0.isEmpty ? "" : " (hint: \($0))" } ?? ""
+    return Self.oneLine(who + what + message + next)
+  }
+
+  private static func isField(_ key: String) -> Bool {
+    !key.isEmpty && key.utf8.allSatisfy { (0x61...0x7a).contains($0) || $0 == 0x5f }
+  }
+
+  /// Names and keys come from databases: nothing in them may break the line, or reach a terminal as a command.
+  private static func oneLine(_ text: String) -> String {
+    var line = ""
+    for scalar in text.unicodeScalars {
+      switch scalar.value {
+      case 0x0a, 0x0d, 0x09: line += " "
+      case 0..<0x20, 0x7f..<0xa0: line += "?"
+      default: line.unicodeScalars.append(scalar)
+      }
+    }
+    return line
+  }
+}
+
+extension ErrorCode {
+  /// The journal's `MESSAGE_ID` of messages with this code, for ever: the first half of the SHA-256 of `cairn:CODE`.
+  package var messageID: String { SHA256.of(Array("cairn:\(rawValue)".utf8)).prefix(16).hex }
+}
+
+/// Where a service says what happens: to the journal with fields where systemd reads its standard error, otherwise to
+/// standard error with priorities as in sd-daemon(3). Any thread may write.
+package final class ServiceLog: Sendable {
+  private let isJournal: Bool
+  private let isTerminal: Bool
+  private let limit: Mutex<LogEntry.Level>
+
+  /// `journalStream` is the variable `JOURNAL_STREAM`: device and inode of the stream that the journal reads.
+  package init(level: LogEntry.Level = .info, journalStream: String? = getenv("JOURNAL_STREAM").map { String(cString: $0) })
+  {
+    var status = stat()
+    isJournal = fstat(2, &status) == 0 && journalStream == "\(status.st_dev):\(status.st_ino)"
+    isTerminal = isatty(2) == 1
+    limit = Mutex(level)
+  }
+
+  /// Entries of lower levels are left out.
+  package func setLevel(_ level: LogEntry.Level) { limit.withLock { $0 = level } }
+
+  package func write(_ entry: LogEntry) {
+    guard entry.level <= limit.withLock({ $0 }) else { return }
+    if isJournal, send(entry) { return }
+    var text = (isTerminal ? "" : "<\(entry.level.rawValue)>") + "cairnd: " + entry.line + "\n"
+    text.withUTF8 { bytes in
+      var rest = UnsafeRawBufferPointer(bytes)
+      while let start = rest.baseAddress, !rest.isEmpty {
+        let n = Glibc.write(2, start, rest.count)
+        if n < 0, errno == EINTR { continue }
+        // There is nobody left to tell.
+        guard n > 0 else { return }
+        rest = UnsafeRawBufferPointer(rebasing: rest[n...])
+      }
+    }
+  }
+
+  private func send(_ entry: LogEntry) -> Bool {
+    var texts: [UnsafeMutablePointer<CChar>] = []
+    defer { for text in texts { free(text) } }
+    for field in entry.fields {
+      if let text = strdup("\(field.name)=\(field.value)") { texts.append(text) }
+    }
+    let parts = texts.map { iovec(iov_base: UnsafeMutableRawPointer($0), iov_len: strlen($0)) }
+    return parts.withUnsafeBufferPointer { sd_journal_sendv($0.baseAddress, Int32($0.count)) } == 0
+  }
+}

@@ -1,0 +1,144 @@
+import Changes
+
+/// What is to be done about one worker: when it is started, stopped, and started again after an error.
+///
+/// Events come in, decisions come out; no thread, no clock. Times are milliseconds on a clock that never jumps.
+package struct Supervision: Equatable, Sendable {
+  package enum State: Equatable, Sendable {
+    /// To be started at that moment.
+    case due(at: Int64)
+    case running(since: Int64)
+    /// Was told to end, and will.
+    case ending(since: Int64)
+    case resting(Rest)
+  }
+
+  /// Why a worker is not to run.
+  package enum Rest: Equatable, Sendable {
+    /// `cairn stop`.
+    case ordered
+    /// An error that no new try mends.
+    case failed
+    /// The disk budget is used up.
+    case paused
+    /// It was too far behind, and waits for a copy of everything.
+    case expired
+  }
+
+  /// An error that came, and how often the same one came since.
+  package struct Failure: Equatable, Sendable {
+    package var code: ErrorCode
+    package var message: String
+    package var hint: String
+    package var times: Int
+  }
+
+  package private(set) var state: State
+  /// What it goes over to when it has ended.
+  private var wish: State?
+  package private(set) var failure: Failure?
+  /// In a row.
+  package private(set) var failures = 0
+  package private(set) var restarts = 0
+
+  package init(startAt now: Int64) { state = .due(at: now) }
+
+  package var isRunning: Bool { if case .running = state { true } else { false } }
+  /// Its thread is there.
+  package var isAlive: Bool {
+    switch state {
+    case .running, .ending: true
+    case .due, .resting: false
+    }
+  }
+  package var rest: Rest? { if case .resting(let rest) = state { rest } else { nil } }
+
+  // MARK: Events
+
+  /// Whether it is time to start it.
+  package func isDue(now: Int64) -> Bool { if case .due(let at) = state { now >= at } else { false } }
+
+  package mutating func started(now: Int64) {
+    state = .running(since: now)
+    wish = nil
+  }
+
+  /// It has ended, with or without an error. `jitter` is drawn evenly from 0 to 1.
+  package mutating func ended(_ error: CairnError?, now: Int64, jitter: Double) {
+    if case .running(let since) = state, now - since >= RestartPolicy.steadyMilliseconds { failures = 0 }
+    let wasTold = if case .ending = state { true } else { false }
+    if let error, !wasTold || !RestartPolicy.isOfEnding(error) { note(error) }
+    if let wish {
+      state = wish
+      self.wish = nil
+      return
+    }
+    guard let error else {
+      // Nobody told it to end, so it is wanted.
+      state = .due(at: now + RestartPolicy.delay(failures: 1, jitter: jitter, of: .brief))
+      return
+    }
+    failures += 1
+    switch RestartPolicy.judge(error, failures: failures) {
+    case .never: state = .resting(.failed)
+    case .after(let pace):
+      restarts += 1
+      state = .due(at: now + RestartPolicy.delay(failures: failures, jitter: jitter, of: pace))
+    }
+  }
+
+  /// What ran well makes an older error history: it is shown no more.
+  package mutating func isWell() {
+    failure = nil
+    failures = 0
+  }
+
+  private mutating func note(_ error: CairnError) {
+    if let known = failure, known.code == error.code, known.message == error.message {
+      failure?.times += 1
+    } else {
+      failure = Failure(code: error.code, message: error.message, hint: error.hint, times: 1)
+    }
+  }
+
+  // MARK: Orders
+
+  /// To be run from now on; true when a thread is to be told to end before.
+  package mutating func start(now: Int64) -> Bool {
+    switch state {
+    case .running: return false
+    case .ending: wish = .due(at: now)
+    case .due, .resting:
+      failures = 0
+      state = .due(at: now)
+    }
+    return false
+  }
+
+  /// To rest from now on; true when its thread is to be told to end.
+  package mutating func stop(_ rest: Rest, now: Int64) -> Bool {
+    switch state {
+    case .running:
+      (state, wish) = (.ending(since: now), .resting(rest))
+      return true
+    case .ending: wish = .resting(rest)
+    // What a person ordered, or an error demanded, is not undone by a disk that has room again.
+    case .resting(.ordered) where rest == .paused, .resting(.failed) where rest == .paused: break
+    case .due, .resting: state = .resting(rest)
+    }
+    return false
+  }
+
+  /// To be ended and started anew; true when its thread is to be told to end.
+  package mutating func restart(now: Int64) -> Bool {
+    failures = 0
+    switch state {
+    case .running:
+      (state, wish) = (.ending(since: now), .due(at: now))
+      return true
+    case .ending: wish = .due(at: now)
+    case .due, .resting: state = .due(at: now)
+    }
+    return false
+  }
+}
