@@ -35,6 +35,8 @@ pkg-config --exists sqlite3      libsqlite3-dev
 pkg-config --exists libzstd      libzstd-dev
 pkg-config --exists libcrypto    libssl-dev
 pkg-config --exists libpq        libpq-dev
+pkg-config --exists libsystemd      libsystemd-dev
+pkg-config --exists libmicrohttpd   libmicrohttpd-dev
 /usr/bin/psql --version          postgresql-client
 ls /usr/lib/postgresql/*/bin/initdb   postgresql
 test -e /usr/include/stdlib.h    libc6-dev

@@ -51,6 +51,13 @@ let package = Package(
     module(
       "Operating",
       ["Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying", "Comparing"]),
+    module("Steering", ["Changes", "SystemKit", "Operating"]),
+    module(
+      "Serving",
+      [
+        "Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying", "Comparing",
+        "Configuring", "Operating", "Steering", "ServiceKit",
+      ]),
     .executableTarget(
       name: "cairn",
       dependencies: [
@@ -86,6 +93,12 @@ let package = Package(
         "TestServers", "Comparing", "Changes", "CodecKit", "Mapping", "SQLiteKit", "PostgresKit", "SystemKit", "Trails",
       ]),
     tests("OperatingTests", ["TestServers", "Operating", "Changes", "SQLiteKit", "PostgresKit", "Trails"]),
+    tests(
+      "ServingTests",
+      [
+        "Serving", "Steering", "ServiceKit", "Operating", "Configuring", "Changes", "Mapping", "SQLiteKit", "SystemKit",
+        "Trails",
+      ]),
     tests("ScenarioTests", ["TestServers", "SQLiteKit"]),
   ]
 )

@@ -33,6 +33,10 @@ package final class ApplyProgress: Sendable {
   private let state = Mutex(Snapshot())
   package init() {}
   package var snapshot: Snapshot { state.withLock { $0 } }
+  /// A run begins: what was said of the connection before holds no more.
+  package func forgetConnection() {
+    update { ($0.isReconnecting, $0.isWaitingForLock, $0.isCaughtUp) = (false, false, false) }
+  }
   func note(_ notice: String) {
     update { if $0.notices.count < 100, !$0.notices.contains(notice) { $0.notices.append(notice) } }
   }

@@ -46,5 +46,7 @@ package final class CaptureProgress: Sendable {
       $0.lags.add(microseconds: now - commitTime)
     }
   }
+  /// A run begins: what was said of the connection before holds no more.
+  package func forgetConnection() { update { $0.isReconnecting = false } }
   package func tell(_ text: String) { sink(Notice(text)) }
 }

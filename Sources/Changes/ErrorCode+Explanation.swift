@@ -31,6 +31,7 @@ extension ErrorCode {
       .nameCollision:
       serverExplanation
     case .driftFound: Self.driftExplanation
+    case .daemonUnreachable, .restartNeeded, .diskBudget: daemonExplanation
     case .bug: Self.bugExplanation
     }
   }

@@ -49,6 +49,10 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case schemaStopped = "schema-stopped"
   // Comparison
   case driftFound = "drift-found"
+  // The daemon
+  case daemonUnreachable = "daemon-unreachable"
+  case restartNeeded = "restart-needed"
+  case diskBudget = "disk-budget"
   // Us
   case bug = "bug"
 
@@ -65,6 +69,9 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .bug: 70
     case .stateUnwritable: 73
     case .diskFull, .ioFailed, .databaseFull: 74
+    case .daemonUnreachable: 69
+    case .diskBudget: 74
+    case .restartNeeded: 78
     case .databaseBusy, .stateLocked, .trailBusy, .checkpointMoved, .sourceCaptured: 75
     case .databaseReadOnly, .loginRefused, .privilegeMissing: 77
     case .sameDatabase, .stateForeign, .serverSetting: 78

@@ -1,5 +1,26 @@
 import Changes
+import Mapping
 import SQLiteKit
+
+extension TargetEnd {
+  /// A target that holds other rows is not to be overwritten unasked. Between two SQLite files rows are compared; with
+  /// PostgreSQL, any row counts as another one. Throws `target-differs` with the first table of that kind.
+  package func checkHoldsNothingElse(_ source: SourceEnd, _ patterns: TablePatterns, _ names: NamePolicy) throws {
+    if case (.sqlite(let one), .sqlite(let other)) = (source.handle, handle) {
+      if let other { try ExistingCheck(source: one, target: other, patterns: patterns).run() }
+      return
+    }
+    for table in try source.tables(patterns) where table.refusal == nil {
+      let mapped = try TableMapping(table.schema, to: url.engine, names: names).target
+      guard try holdsRows(mapped) else { continue }
+      throw CairnError(
+        .targetDiffers, "the target \(url.place) already holds rows: table \(mapped.name)",
+        hint:
+          "say what is to become of them: --existing keep (they stay), overwrite (the target becomes equal) or merge (the source's rows win)",
+        remedy: .badInput, context: ["table": mapped.name])
+    }
+  }
+}
 
 /// Compares the tables that both ends have before anything is written: a target that holds other rows is not to be
 /// overwritten unasked.

@@ -136,22 +136,8 @@ package final class Replication: Sendable {
 
   private func same() -> CairnError { Ends.same(source.place) }
 
-  /// A target that holds other rows is not to be overwritten unasked. Between two SQLite files rows are compared; with
-  /// PostgreSQL, any row counts as another one.
   private func checkExisting(_ from: SourceEnd, _ to: TargetEnd, _ patterns: TablePatterns) throws {
-    if case (.sqlite(let one), .sqlite(let other)) = (from.handle, to.handle) {
-      if let other { try ExistingCheck(source: one, target: other, patterns: patterns).run() }
-      return
-    }
-    for table in try from.tables(patterns) where table.refusal == nil {
-      let mapped = try TableMapping(table.schema, to: target.engine, names: options.names).target
-      guard try to.holdsRows(mapped) else { continue }
-      throw CairnError(
-        .targetDiffers, "the target \(target.place) already holds rows: table \(mapped.name)",
-        hint:
-          "say what is to become of them: --existing keep (they stay), overwrite (the target becomes equal) or merge (the source's rows win)",
-        remedy: .badInput, context: ["table": mapped.name])
-    }
+    try to.checkHoldsNothingElse(from, patterns, options.names)
   }
 
   // MARK: Running
@@ -184,10 +170,7 @@ package final class Replication: Sendable {
 
   private func work(_ body: () throws -> Void) {
     do { try body() } catch {
-      let envelope =
-        (error as? CairnError) ?? (error as? SQLiteError)?.asCairnError ?? (error as? PostgresError)?.asCairnError
-        ?? (error as? FileError)?.asCairnError(doing: "replicate")
-        ?? CairnError(.bug, "unexpected: \(error)", hint: "please report this", remedy: .bug)
+      let envelope = CairnError(enveloping: error, doing: "replicate")
       failure.withLock { $0 = $0 ?? envelope }
       stop()
     }
@@ -198,39 +181,11 @@ package final class Replication: Sendable {
       drainSignal.set()
       readySignal.set()
     }
-    let clock = Clock.system
-    let writer = try TrailWriter.open(folder: folder, name: trail, now: { clock.microseconds() })
-    if let cut = writer.recovery {
-      captureProgress.tell("cut \(cut.bytes) bytes of an unfinished transaction off the trail at \(cut.position)")
-    }
-    do { try capture(into: writer, clock) } catch {
-      try? writer.close()
-      throw error
-    }
-    try writer.close()
-  }
-
-  private func capture(into writer: TrailWriter, _ clock: Clock) throws {
-    switch source {
-    case .sqlite(let path):
-      var options = SQLiteCapture.Options()
-      options.tables = self.options.tables
-      options.journalCapRows = self.options.journalRows
-      options.place = statePath
-      let capture = try SQLiteCapture(
-        path: path, trail: writer, options: options, clock: clock, progress: captureProgress)
-      readySignal.set()
-      try capture.run(stop: stopSignal, untilCaughtUp: self.options.once)
-    case .postgres(let uri):
-      var options = PostgresCapture.Options()
-      options.tables = self.options.tables
-      options.place = statePath
-      options.copiesAgain = copiesAgain.load(ordering: .acquiring)
-      let capture = try PostgresCapture(
-        uri: uri, trail: writer, options: options, clock: clock, progress: captureProgress)
-      readySignal.set()
-      try capture.run(stop: stopSignal, untilCaughtUp: self.options.once)
-    }
+    var run = CaptureRun(source, trail: trail, folder: folder, place: statePath)
+    run.tables = options.tables
+    run.journalRows = options.journalRows
+    run.copiesAgain = copiesAgain.load(ordering: .acquiring)
+    try run.run(stop: stopSignal, untilCaughtUp: options.once, progress: captureProgress) { readySignal.set() }
   }
 
   private func apply() throws {
@@ -245,13 +200,7 @@ package final class Replication: Sendable {
     options.names = self.options.names
     options.misfits = self.options.misfits
     options.ddl = self.options.ddl
-    switch target {
-    case .sqlite(let path):
-      let apply = try SQLiteApply(path: path, trail: folder, name: trail, options: options, progress: applyProgress)
-      try apply.run(stop: stopSignal, drain: drainSignal)
-    case .postgres(let uri):
-      let apply = try PostgresApply(uri: uri, trail: folder, name: trail, options: options, progress: applyProgress)
-      try apply.run(stop: stopSignal, drain: drainSignal)
-    }
+    let run = ApplyRun(target, trail: trail, folder: folder, options: options)
+    try run.run(stop: stopSignal, drain: drainSignal, progress: applyProgress)
   }
 }

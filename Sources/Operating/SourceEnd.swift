@@ -50,9 +50,28 @@ package struct SourceEnd {
     }
   }
 
+  /// Asks the capture into `trail` to copy tables again, while it goes on; those that are not captured are left out.
+  /// Returns the names of the others.
+  package func askForCopies(of patterns: TablePatterns, trail: TrailID) throws -> [String] {
+    var asked: [String] = []
+    for table in try tables(patterns) where table.refusal == nil {
+      switch handle {
+      case .sqlite(let database):
+        do { try Journal(database).askForCopy(of: table.name) } catch let error as CairnError
+          where error.code == .tableMissing
+        { continue }
+      case .postgres(let connection):
+        try PostgresSource.askForCopy(
+          of: table.schema.name, namespace: table.schema.namespace, on: connection, trail: trail)
+      }
+      asked.append(table.name)
+    }
+    return asked
+  }
+
   /// `--existing overwrite` for a replication that has begun: everything is copied once more. A PostgreSQL capture is
   /// told when it starts.
-  func askForRefresh() throws {
+  package func askForRefresh() throws {
     if case .sqlite(let database) = handle { try Journal(database).askForRefresh() }
   }
 }

@@ -54,26 +54,29 @@ package struct TargetEnd {
     }
   }
 
-  func checkpoint(of trail: TrailName) throws -> Checkpoint? {
+  package func checkpoint(of trail: TrailName) throws -> Checkpoint? {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0).checkpoint(of: trail) }??.checkpoint
     case .postgres(let connection): try PostgresTargetState(connection).checkpoint(of: trail)?.checkpoint
     }
   }
 
-  func forgetCheckpoint(of trail: TrailName) throws {
+  package func forgetCheckpoint(of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0).forgetCheckpoint(of: trail) }
     case .postgres(let connection): try PostgresTargetState(connection).forgetCheckpoint(of: trail)
     }
   }
 
-  func expectRefreshOfAll() throws {
+  package func expectRefreshOfAll() throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0).expectRefreshOfAll() }
     case .postgres(let connection): try PostgresTargetState(connection).expectRefreshOfAll()
     }
   }
+
+  /// Every table of a trail waits for its next copy, and takes nothing until that begins.
+  package func expectRefresh(of trail: TrailName) throws { try expectRefreshOfAll() }
 
   /// Whether a table of the target, as the mapping names it, is there and holds a row.
   func holdsRows(_ table: TableSchema) throws -> Bool {
@@ -91,7 +94,7 @@ package struct TargetEnd {
   }
 
   /// True when both URLs lead to one database, by whatever way.
-  func isSame(as source: SourceEnd) throws -> Bool {
+  package func isSame(as source: SourceEnd) throws -> Bool {
     switch (source.handle, handle) {
     case (.sqlite(let one), .sqlite(let other?)): return FileIdentity(path: one.path) == FileIdentity(path: other.path)
     case (.postgres(let one), .postgres(let other)):

@@ -80,7 +80,11 @@ package struct LogEntry: Equatable, Sendable {
 
 extension ErrorCode {
   /// The journal's `MESSAGE_ID` of messages with this code, for ever: the first half of the SHA-256 of `cairn:CODE`.
-  package var messageID: String { SHA256.of(Array("cairn:\(rawValue)".utf8)).prefix(16).hex }
+  package var messageID: String {
+    guard let hash = try? SHA256() else { return "" }
+    hash.update(Array("cairn:\(rawValue)".utf8))
+    return Array(hash.finalize().prefix(16)).hex
+  }
 }
 
 /// Where a service says what happens: to the journal with fields where systemd reads its standard error, otherwise to
@@ -91,8 +95,9 @@ package final class ServiceLog: Sendable {
   private let limit: Mutex<LogEntry.Level>
 
   /// `journalStream` is the variable `JOURNAL_STREAM`: device and inode of the stream that the journal reads.
-  package init(level: LogEntry.Level = .info, journalStream: String? = getenv("JOURNAL_STREAM").map { String(cString: $0) })
-  {
+  package init(
+    level: LogEntry.Level = .info, journalStream: String? = getenv("JOURNAL_STREAM").map { String(cString: $0) }
+  ) {
     var status = stat()
     isJournal = fstat(2, &status) == 0 && journalStream == "\(status.st_dev):\(status.st_ino)"
     isTerminal = isatty(2) == 1

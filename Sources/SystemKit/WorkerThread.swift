@@ -52,3 +52,18 @@ extension WorkerThread.Box: Runnable {
     finished()
   }
 }
+
+/// Runs `body` on a thread of its own that nobody waits for.
+package func detached(_ body: @escaping @Sendable () -> Void) {
+  var thread = pthread_t()
+  let context = Unmanaged.passRetained(WorkerThread<Void>.Box(body, {}) as AnyObject).toOpaque()
+  let code = pthread_create(
+    &thread, nil,
+    { context in
+      guard let context else { return nil }
+      (Unmanaged<AnyObject>.fromOpaque(context).takeRetainedValue() as? any Runnable)?.run()
+      return nil
+    }, context)
+  precondition(code == 0, "pthread_create failed")
+  pthread_detach(thread)
+}

@@ -1,0 +1,92 @@
+import Applying
+import Capturing
+import Changes
+import PostgresKit
+import SQLiteKit
+import SystemKit
+import Trails
+
+/// One capture from its start to its end, whatever the engine of the source.
+package struct CaptureRun: Sendable {
+  package let source: DatabaseURL
+  package let trail: TrailName
+  package let folder: String
+  /// Where its state is kept: told to whoever wants to capture the same source.
+  package let place: String
+  package var tables = TablePatterns()
+  package var journalRows = Journal.defaultCapRows
+  /// PostgreSQL: every table is copied again, and a lost slot is made anew.
+  package var copiesAgain = false
+
+  package init(_ source: DatabaseURL, trail: TrailName, folder: String, place: String) {
+    (self.source, self.trail, self.folder, self.place) = (source, trail, folder, place)
+  }
+
+  /// Opens trail and source, calls `ready`, and captures until `stop` is set; with `untilCaughtUp`, until everything that
+  /// was committed before is in the trail.
+  package func run(stop: StopSignal, untilCaughtUp: Bool, progress: CaptureProgress, ready: () -> Void) throws {
+    let clock = Clock.system
+    let writer = try TrailWriter.open(folder: folder, name: trail, now: { clock.microseconds() })
+    if let cut = writer.recovery {
+      progress.tell("cut \(cut.bytes) bytes of an unfinished transaction off the trail at \(cut.position)")
+    }
+    do {
+      switch source {
+      case .sqlite(let path):
+        var options = SQLiteCapture.Options()
+        options.tables = tables
+        options.journalCapRows = journalRows
+        options.place = place
+        let capture = try SQLiteCapture(path: path, trail: writer, options: options, clock: clock, progress: progress)
+        ready()
+        try capture.run(stop: stop, untilCaughtUp: untilCaughtUp)
+      case .postgres(let uri):
+        var options = PostgresCapture.Options()
+        options.tables = tables
+        options.place = place
+        options.copiesAgain = copiesAgain
+        let capture = try PostgresCapture(uri: uri, trail: writer, options: options, clock: clock, progress: progress)
+        ready()
+        try capture.run(stop: stop, untilCaughtUp: untilCaughtUp)
+      }
+    } catch {
+      try? writer.close()
+      throw error
+    }
+    try writer.close()
+  }
+}
+
+/// One apply from its start to its end, whatever the engine of the target.
+package struct ApplyRun: Sendable {
+  package let target: DatabaseURL
+  package let trail: TrailName
+  package let folder: String
+  package let options: ApplyOptions
+
+  package init(_ target: DatabaseURL, trail: TrailName, folder: String, options: ApplyOptions) {
+    (self.target, self.trail, self.folder, self.options) = (target, trail, folder, options)
+  }
+
+  /// Applies until `stop` is set, or until the trail's end once `drain` is.
+  package func run(stop: StopSignal, drain: StopSignal, progress: ApplyProgress) throws {
+    switch target {
+    case .sqlite(let path):
+      let apply = try SQLiteApply(path: path, trail: folder, name: trail, options: options, progress: progress)
+      try apply.run(stop: stop, drain: drain)
+    case .postgres(let uri):
+      let apply = try PostgresApply(uri: uri, trail: folder, name: trail, options: options, progress: progress)
+      try apply.run(stop: stop, drain: drain)
+    }
+  }
+}
+
+extension CairnError {
+  /// Any error of a worker as the one that people see; `doing` completes "cannot …" where it is one of a file.
+  package init(enveloping error: any Error, doing: String) {
+    self =
+      (error as? CairnError) ?? (error as? SQLiteError)?.asCairnError ?? (error as? PostgresError)?.asCairnError
+      ?? (error as? FileError)?.asCairnError(doing: doing)
+      ?? CairnError(.bug, "unexpected: \(error)", hint: "please report this", remedy: .bug)
+  }
+}

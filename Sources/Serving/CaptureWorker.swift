@@ -1,0 +1,58 @@
+import Capturing
+import Changes
+import Configuring
+import Operating
+import ServiceKit
+import Steering
+import SystemKit
+
+/// Captures a database into its trail.
+final class CaptureWorker: Worker {
+  let name: WorkerName
+  private let capture: Configuration.Capture
+  private let database: Configuration.Database
+  private let context: ServiceContext
+  let progress: CaptureProgress
+
+  init(
+    _ name: WorkerName, _ capture: Configuration.Capture, _ database: Configuration.Database, _ context: ServiceContext
+  ) {
+    (self.name, self.capture, self.database, self.context) = (name, capture, database, context)
+    let log = context.log
+    progress = CaptureProgress { notice in
+      log.write(LogEntry(.notice, notice.text, worker: name.description))
+    }
+  }
+
+  private var trail: TrailName { TrailName(origin: context.node, name: capture.name) }
+
+  func run(stop: StopSignal) throws {
+    let folder = context.folder(of: trail)
+    var run = CaptureRun(try database.location().canonical, trail: trail, folder: folder, place: folder)
+    run.tables = TablePatterns(capture.tables)
+    run.journalRows = Int64(capture.journalRows)
+    run.copiesAgain = CopyRequest.isAskedOfCapture(folder)
+    // Where nothing was captured yet, the first copy is what is asked for.
+    if run.copiesAgain, Folder.exists(folder + "/durable") { try SourceEnd(run.source).askForRefresh() }
+    progress.forgetConnection()
+    try run.run(stop: stop, untilCaughtUp: false, progress: progress) {
+      if run.copiesAgain { CopyRequest.settleCapture(folder) }
+    }
+  }
+
+  func describe(_ status: inout NodeStatus.Worker) {
+    let now = progress.snapshot
+    status.trail = trail.description
+    status.place = (try? database.location().place) ?? ""
+    (status.rows, status.transactions) = (now.changes + now.rowsCopied, now.transactions)
+    status.position = now.position == .start ? "" : now.position.description
+    status.lags = now.lags
+    status.isCaughtUp = now.isCaughtUp
+    if now.lastCommitTime > 0 { status.lagMilliseconds = Double(max(0, now.lagMicroseconds)) / 1000 }
+    if let copying = now.copying, now.tablesToCopy > 0 { status.detail = "copies table \(copying.table)" }
+    if now.isReconnecting, status.state == .running {
+      status.state = .waiting
+      status.detail = "waits for the server of \(status.place)"
+    }
+  }
+}

@@ -1,0 +1,107 @@
+import Changes
+import Glibc
+import Operating
+import ServiceKit
+import Steering
+import Synchronization
+import SystemKit
+
+/// Listens on the control socket and answers, each peer on a thread of its own; so many at a time, for so long.
+package final class ControlServer: Sendable {
+  package typealias Answer = @Sendable (ControlRequest) throws -> JSONObject
+
+  private static let peersMax = 16
+  /// For a request to come, and for its answer to be taken.
+  private static let secondsMax = 5
+
+  package let path: String
+  private let stop = StopSignal()
+  private let peers = Atomic<Int>(0)
+  private let answer: Answer
+  private let thread = Mutex<WorkerThread<Void>?>(nil)
+
+  /// Errors: `state-locked` when another daemon answers there, `privilege-missing` for a group that this user is not in.
+  package init(_ path: String, group: String?, answer: @escaping Answer) throws {
+    (self.path, self.answer) = (path, answer)
+    let listener: LocalListener
+    do throws(FileError) {
+      try Folder.create(Folder.parent(of: path))
+      listener = try LocalListener(path, group: group)
+    } catch { throw Self.envelope(error, path, group) }
+    let handle = Handle(listener: listener)
+    thread.withLock { $0 = WorkerThread { [self] in serve(handle.listener) } }
+  }
+
+  /// Used by the serving thread alone.
+  private struct Handle: @unchecked Sendable { let listener: LocalListener }
+
+  private static func envelope(_ error: FileError, _ path: String, _ group: String?) -> CairnError {
+    switch error.code {
+    case EADDRINUSE:
+      CairnError(
+        .stateLocked, "another daemon listens on the control socket \(path)",
+        hint: "stop that one, or give this node another [control] socket", remedy: .retry)
+    case EEXIST:
+      CairnError(
+        .stateUnwritable, "\(path) is there and is no socket", hint: "move it away, or name another [control] socket")
+    case EPERM where group != nil, ENOENT where error.operation.hasPrefix("getgrnam"):
+      CairnError(
+        .privilegeMissing, "the control socket cannot be given to the group \(group ?? ""): \(error)",
+        hint: "create the group and make the daemon's user a member of it, or leave [control] group out")
+    default: error.asCairnError(doing: "listen on the control socket")
+    }
+  }
+
+  /// Ends the listener; answers that are under way are given.
+  package func close() {
+    stop.set()
+    let ended = thread.withLock { thread in
+      defer { thread = nil }
+      return thread
+    }
+    _ = ended?.join()
+  }
+
+  private func serve(_ listener: LocalListener) {
+    while !stop.isSet {
+      var entries = [
+        pollfd(fd: listener.descriptor, events: Int16(POLLIN), revents: 0),
+        pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0),
+      ]
+      guard poll(&entries, 2, -1) > 0, !stop.isSet else { continue }
+      // More than that wait in the queue of the socket.
+      guard peers.load(ordering: .acquiring) < Self.peersMax else {
+        _ = stop.wait(milliseconds: 20)
+        continue
+      }
+      guard let accepted = listener.accept(seconds: Self.secondsMax) else { continue }
+      peers.add(1, ordering: .acquiringAndReleasing)
+      let peer = Peer(socket: accepted)
+      detached { [self] in
+        handle(peer.socket)
+        peers.subtract(1, ordering: .acquiringAndReleasing)
+      }
+    }
+  }
+
+  private struct Peer: @unchecked Sendable { let socket: LocalSocket }
+
+  /// One request after the other, until the peer closes, or sends what is none.
+  private func handle(_ socket: LocalSocket) {
+    while !stop.isSet {
+      guard let line = try? socket.readLine(bytesMax: ControlRequest.bytesMax) else { return }
+      let reply: ControlReply
+      var isRubbish = false
+      do {
+        let request: ControlRequest
+        do { request = try ControlRequest(parsing: line) } catch {
+          isRubbish = true
+          throw error
+        }
+        reply = .done(try answer(request))
+      } catch { reply = .refused(CairnError(enveloping: error, doing: "answer")) }
+      do { try socket.writeLine(reply.line) } catch { return }
+      if isRubbish { return }
+    }
+  }
+}

@@ -1,0 +1,260 @@
+import Changes
+import Configuring
+import Glibc
+import Operating
+import ServiceKit
+import Steering
+import Synchronization
+import SystemKit
+
+/// One node at work: its workers, its control socket, its metrics, and what it tells the service manager.
+///
+/// The thread that calls ``run()`` waits for signals and for workers that end; all else has threads of its own.
+package final class Daemon: Sendable {
+  /// Loads the conf of the node anew. Errors: why it is refused; all reasons at once.
+  package typealias Load = @Sendable () throws -> Configuration
+
+  /// Between two looks at everything, when nothing else happens.
+  private static let tickMilliseconds = 250
+  private static let publishMilliseconds: Int64 = 1_000
+  private static let budgetMilliseconds: Int64 = 5_000
+  /// How long workers may take to come to a border of transactions at the end. To leave them is as safe as a crash.
+  private static let endMillisecondsMax: Int64 = 20_000
+  /// Without a watchdog: for how long a worker may be silent before it is told.
+  private static let silentMilliseconds: Int64 = 300_000
+
+  private let context: ServiceContext
+  private let supervisor: Supervisor
+  private let load: Load
+  private let version: String
+  private let startedAt = Clock.system.microseconds()
+  private let published: Mutex<NodeStatus>
+  private let refusal = Mutex<NodeStatus.Problem?>(nil)
+  private let loadedAt: Atomic<Int64>
+  private let isEnding = Atomic<Bool>(false)
+
+  package init(_ configuration: Configuration, version: String, log: ServiceLog, load: @escaping Load) {
+    (self.version, self.load) = (version, load)
+    loadedAt = Atomic(startedAt)
+    context = ServiceContext(configuration, log: log)
+    let process = getpid()
+    let hanging = getenv("CAIRN_TEST_HANG").map { String(cString: $0) }
+    supervisor = Supervisor(context, hanging: hanging) { kill(process, SIGUSR1) }
+    published = Mutex(
+      NodeStatus(
+        node: configuration.node.name, version: version, process: process, now: startedAt, startedAt: startedAt,
+        loadedAt: startedAt))
+  }
+
+  private var status: NodeStatus { published.withLock { $0 } }
+
+  /// Works until it is told to end; returns the exit status. The signals must be blocked in all threads.
+  package func run(_ signals: sigset_t) throws -> Int32 {
+    let configuration = context.configuration
+    let lock = try StateLock(configuration.node.state)
+    return try withExtendedLifetime(lock) { try serve(configuration, signals) }
+  }
+
+  /// The signals that ``run(_:)`` waits for, blocked in the calling thread and all that it starts.
+  package static func blockSignals() -> sigset_t {
+    signal(SIGPIPE, SIG_IGN)
+    var signals = sigset_t()
+    sigemptyset(&signals)
+    for number in [SIGINT, SIGTERM, SIGHUP, SIGUSR1] { sigaddset(&signals, number) }
+    pthread_sigmask(SIG_BLOCK, &signals, nil)
+    return signals
+  }
+
+  private func serve(_ configuration: Configuration, _ signals: sigset_t) throws -> Int32 {
+    let desk = ControlDesk(
+      context: context, supervisor: supervisor, status: { [self] in status }, reload: { [self] in try reload() })
+    let path = ControlClient.path(given: configuration.control.socket, state: configuration.node.state)
+    let control = try ControlServer(path, group: configuration.control.group) { try desk.answer($0) }
+    defer { control.close() }
+    let listener = try configuration.metrics.map { try listen($0) }
+    defer { withExtendedLifetime(listener) {} }
+    supervisor.adopt(WorkerPlan(configuration))
+    supervisor.tick()
+    publish()
+    let count = configuration.captures.count + configuration.applies.count
+    context.log.write(
+      LogEntry(
+        .info,
+        "cairnd \(version), node \(configuration.node.name): \(count) captures and applies, state in \(configuration.node.state)"
+      ))
+    ServiceManager.notify("READY=1")
+    loop(signals)
+    return 0
+  }
+
+  // MARK: The loop
+
+  private func loop(_ blocked: sigset_t) {
+    var signals = blocked
+    var endSince: Int64?
+    var publishedAt = Clock.monotonicMilliseconds
+    var budgetAt = publishedAt
+    var silentTold: [WorkerName] = []
+    var forecast = FillForecast()
+    let watchdog = ServiceManager.watchdogMilliseconds
+    while true {
+      var wait = timespec(tv_sec: 0, tv_nsec: Self.tickMilliseconds * 1_000_000)
+      switch sigtimedwait(&signals, nil, &wait) {
+      case SIGTERM, SIGINT:
+        // A second one ends us at once: nothing is lost by that either.
+        if endSince != nil { _exit(0) }
+        endSince = Clock.monotonicMilliseconds
+        begin(ending: "told to end: workers stop at the next border of transactions")
+      case SIGHUP where endSince == nil: reloadAsService()
+      default: break
+      }
+      supervisor.tick()
+      let now = Clock.monotonicMilliseconds
+      if let since = endSince {
+        let alive = supervisor.alive
+        if alive.isEmpty { break }
+        if now - since > Self.endMillisecondsMax {
+          let names = alive.map(\.description).joined(separator: ", ")
+          context.log.write(
+            LogEntry(.warning, "\(names) did not come to an end in time and are left; nothing is lost by that"))
+          _exit(0)
+        }
+      }
+      if now - budgetAt >= Self.budgetMilliseconds, endSince == nil {
+        budgetAt = now
+        supervisor.keepBudget()
+        noteDisk(&forecast, now)
+      }
+      if now - publishedAt >= Self.publishMilliseconds {
+        publishedAt = now
+        publish()
+        ServiceManager.tell(status.summary)
+      }
+      let silent = supervisor.silent(forMilliseconds: watchdog ?? Self.silentMilliseconds)
+      if watchdog != nil, silent.isEmpty { ServiceManager.notify("WATCHDOG=1") }
+      tell(silent, &silentTold)
+    }
+    context.log.write(LogEntry(.info, "ended"))
+  }
+
+  private func begin(ending text: String) {
+    isEnding.store(true, ordering: .relaxed)
+    context.log.write(LogEntry(.info, text))
+    ServiceManager.notify("STOPPING=1")
+    supervisor.stopAll()
+  }
+
+  private func tell(_ silent: [WorkerName], _ told: inout [WorkerName]) {
+    for name in silent where !told.contains(name) {
+      context.log.write(
+        LogEntry(
+          .error, "has given no sign of life for too long", worker: name.description, code: .bug,
+          hint: "the watchdog of systemd restarts the daemon; without one, restart it"))
+    }
+    told = silent
+  }
+
+  // MARK: Conf
+
+  private func reloadAsService() {
+    ServiceManager.reloading()
+    do { _ = try reload() } catch {
+      // It is logged, and in the status; the old conf goes on.
+    }
+    ServiceManager.notify("READY=1")
+  }
+
+  private func reload() throws -> WorkerPlan.Change {
+    do {
+      let old = context.configuration
+      let new = try load()
+      if let refusal = WorkerPlan.refusal(from: old, to: new) { throw refusal }
+      let change = WorkerPlan(old).change(to: WorkerPlan(new))
+      context.configuration = new
+      context.log.setLevel(new.log.serviceLevel)
+      supervisor.adopt(WorkerPlan(new))
+      refusal.withLock { $0 = nil }
+      loadedAt.store(Clock.system.microseconds(), ordering: .relaxed)
+      let words = [("new", change.added), ("gone", change.removed), ("changed", change.altered)].filter {
+        !$0.1.isEmpty
+      }
+      .map { "\($0.0): \($0.1.map(\.description).joined(separator: ", "))" }
+      context.log.write(
+        LogEntry(
+          .info,
+          "conf loaded anew" + (words.isEmpty ? ", no worker is concerned" : "; " + words.joined(separator: "; "))))
+      if old.metrics != new.metrics || old.control != new.control {
+        context.log.write(
+          LogEntry(.warning, "[metrics] and [control] are as they were until the daemon is started anew"))
+      }
+      return change
+    } catch {
+      let error = CairnError(enveloping: error, doing: "load the conf")
+      refusal.withLock {
+        $0 = NodeStatus.Problem(code: error.code.rawValue, message: error.message, hint: error.hint, times: 1)
+      }
+      context.log.write(
+        LogEntry(
+          .error, "the conf is refused, the one before stays in force: \(error.message)", code: error.code,
+          hint: error.hint, context: error.context))
+      throw error
+    }
+  }
+
+  // MARK: What others see
+
+  private func publish() {
+    var now = NodeStatus(
+      node: context.node, version: version, process: getpid(), now: Clock.system.microseconds(), startedAt: startedAt,
+      loadedAt: loadedAt.load(ordering: .relaxed))
+    now.isEnding = isEnding.load(ordering: .relaxed)
+    now.workers = supervisor.workers()
+    now.trails = context.trailInfos.values.sorted { $0.name.description < $1.name.description }.map {
+      NodeStatus.Trail(
+        name: $0.name.description, bytes: $0.bytes, segments: $0.segments.count, end: $0.end.position.description,
+        oldest: $0.segments.first?.created ?? 0)
+    }
+    now.sources = context.sourceFacts
+    now.refusal = refusal.withLock { $0 }
+    published.withLock { published in
+      now.disk = published.disk
+      published = now
+    }
+  }
+
+  private func noteDisk(_ forecast: inout FillForecast, _ now: Int64) {
+    let bytes = context.trailInfos.values.reduce(0) { $0 + $1.bytes }
+    var info = statvfs()
+    let isKnown = statvfs(context.statePath, &info) == 0
+    let free = isKnown ? UInt64(info.f_bavail) * UInt64(info.f_frsize) : 0
+    let limit = context.configuration.limits.diskBytes
+    forecast.note(used: Int64(clamping: bytes), now: now)
+    let room = min(limit ?? .max, Int64(clamping: bytes &+ free))
+    let disk = NodeStatus.Disk(
+      bytes: bytes, limitBytes: limit, freeBytes: free, secondsUntilFull: forecast.secondsUntil(room))
+    published.withLock { $0.disk = disk }
+  }
+
+  private func listen(_ metrics: Configuration.Metrics) throws -> HTTPListener {
+    let listener = try HTTPListener(host: metrics.host, port: metrics.port) { [self] path in
+      let status = self.status
+      switch path {
+      case "/metrics": return .init(contentType: Metrics.contentType, body: Metrics.page(status))
+      case "/healthz": return .init(body: "ok\n")
+      case "/readyz":
+        let others = status.workers.filter { $0.state != .running }
+        let isReady = others.isEmpty && !status.isEnding
+        let lines = others.map { "\($0.name) is \($0.state.rawValue)\n" }.joined()
+        return .init(status: isReady ? 200 : 503, body: isReady ? "ready\n" : lines.isEmpty ? "ending\n" : lines)
+      case "/status.json": return .init(contentType: "application/json", body: status.json.line + "\n")
+      default: return nil
+      }
+    }
+    context.log.write(LogEntry(.info, "metrics on \(metrics.host):\(metrics.port)"))
+    return listener
+  }
+}
+
+extension Configuration.Log {
+  package var serviceLevel: LogEntry.Level { LogEntry.Level(name: level.rawValue) ?? .info }
+}

@@ -1,0 +1,124 @@
+import Capturing
+import Changes
+import Configuring
+import Operating
+import PostgresKit
+import SQLiteKit
+import ServiceKit
+import Steering
+import SystemKit
+import Trails
+
+/// Looks after one source: moves the slot of an idle PostgreSQL database, and watches how full slot or journal are.
+final class HeartbeatWorker: Worker {
+  let name: WorkerName
+  private let capture: Configuration.Capture
+  private let database: Configuration.Database
+  private let context: ServiceContext
+  /// How much the capture has taken, to see whether anything moves.
+  private let taken: @Sendable () -> UInt64
+  private static let lookMilliseconds: Int64 = 10_000
+
+  init(
+    _ name: WorkerName, _ capture: Configuration.Capture, _ database: Configuration.Database,
+    _ context: ServiceContext, taken: @escaping @Sendable () -> UInt64
+  ) {
+    (self.name, self.capture, self.database, self.context, self.taken) = (name, capture, database, context, taken)
+  }
+
+  private var folder: String { "\(context.statePath)/\(context.node).\(capture.name)" }
+
+  func run(stop: StopSignal) throws {
+    // There is nothing to look after before the capture has begun.
+    while !Folder.exists(folder + "/durable") { if stop.rest(.milliseconds(500)) { return } }
+    switch try database.location().canonical {
+    case .sqlite(let path): try watchJournal(path, stop)
+    case .postgres(let uri): try watchSlot(uri, stop)
+    }
+  }
+
+  func describe(_ status: inout NodeStatus.Worker) {
+    status.trail = "\(context.node).\(capture.name)"
+    status.place = (try? database.location().place) ?? ""
+    status.isCaughtUp = true
+  }
+
+  // MARK: SQLite
+
+  private func watchJournal(_ path: String, _ stop: StopSignal) throws {
+    var forecast = FillForecast()
+    while !stop.isSet {
+      // Opened anew each time: the file may be another one by then, and nobody's checkpoint is to wait for us.
+      guard Folder.exists(path) else {
+        throw CairnError(
+          .databaseMissing, "there is no database \(path)", hint: "put it back: capture goes on by itself then")
+      }
+      let source = try Database(path: path, mode: .readOnly, busyTimeoutMilliseconds: 1000)
+      var facts = NodeStatus.Source(capture: capture.name)
+      if try source.integer("SELECT 1 FROM sqlite_master WHERE name = 'cairn_journal'") != nil {
+        let first = try source.integer("SELECT seq FROM cairn_journal ORDER BY seq LIMIT 1") ?? 0
+        let last = try source.integer("SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1") ?? 0
+        let cap = Int64(capture.journalRows)
+        let rows = last > 0 ? last - first + 1 : 0
+        forecast.note(used: rows, now: Clock.monotonicMilliseconds)
+        (facts.journalRows, facts.journalCapRows) = (rows, cap)
+        facts.secondsUntilFull = forecast.secondsUntil(cap)
+      }
+      context.note(facts)
+      if stop.rest(.milliseconds(Self.lookMilliseconds)) { return }
+    }
+  }
+
+  // MARK: PostgreSQL
+
+  private func watchSlot(_ uri: String, _ stop: StopSignal) throws {
+    let connection = try PostgresConnection(uri, application: "cairn heartbeat")
+    connection.interrupt = stop.descriptor
+    defer { context.forget(capture: capture.name) }
+    let slot = PostgresSource.name(of: try Trail.info(folder: folder).id)
+    var forecast = FillForecast()
+    var lookedAt: Int64?
+    var beatAt = Clock.monotonicMilliseconds
+    var seen = taken()
+    while !stop.isSet {
+      let now = Clock.monotonicMilliseconds
+      if now - (lookedAt ?? now - Self.lookMilliseconds) >= Self.lookMilliseconds {
+        lookedAt = now
+        try look(connection, slot, &forecast, now)
+      }
+      if capture.heartbeat > .zero, now - beatAt >= capture.heartbeat.milliseconds {
+        if taken() == seen {
+          // The trail tells how far it has come, and with that the slot moves.
+          try connection.query(
+            "SELECT pg_logical_emit_message(true, $1, '')", [PostgresCapture.progressPrefix])
+        }
+        (beatAt, seen) = (now, taken())
+      }
+      if stop.rest(.milliseconds(500)) { return }
+    }
+  }
+
+  private func look(
+    _ connection: PostgresConnection, _ slot: String, _ forecast: inout FillForecast, _ now: Int64
+  ) throws {
+    var facts = NodeStatus.Source(capture: capture.name)
+    let row = try connection.query(
+      """
+      SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, safe_wal_size, wal_status
+      FROM pg_replication_slots WHERE slot_name = $1
+      """, [slot]
+    ).first
+    if let row, row.count == 3 {
+      facts.slotBytes = row[0].flatMap { Int64($0) }
+      facts.slotSafeBytes = row[1].flatMap { Int64($0) }
+      facts.slotStatus = row[2] ?? "lost"
+      if let used = facts.slotBytes {
+        forecast.note(used: used, now: now)
+        if let safe = facts.slotSafeBytes { facts.secondsUntilFull = forecast.secondsUntil(used + safe) }
+      }
+    } else {
+      facts.slotStatus = "missing"
+    }
+    context.note(facts)
+  }
+}

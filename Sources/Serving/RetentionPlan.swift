@@ -1,0 +1,106 @@
+import Changes
+import Configuring
+import Steering
+import Trails
+
+/// What may be deleted of the trails, and what is to be done where that is not enough: first the reader that is furthest
+/// behind is given up (it will be refreshed), then captures rest.
+///
+/// A pure decision: what is there comes in, what is to be done comes out.
+package struct RetentionPlan: Equatable, Sendable {
+  package struct Trail: Equatable, Sendable {
+    package var name: String
+    /// In order; the last one is being written.
+    package var segments: [TrailInfo.Segment]
+    package init(name: String, segments: [TrailInfo.Segment]) { (self.name, self.segments) = (name, segments) }
+  }
+
+  package struct Reader: Equatable, Sendable {
+    package var name: WorkerName
+    package var trail: String
+    /// The segment in which the oldest part begins that it still needs; nil: not known, so it may need all.
+    package var segment: UInt64?
+    /// Was given up before, and has not come back.
+    package var isExpired: Bool
+    package init(name: WorkerName, trail: String, segment: UInt64?, isExpired: Bool) {
+      (self.name, self.trail, self.segment, self.isExpired) = (name, trail, segment, isExpired)
+    }
+  }
+
+  /// Captures that rest go on when so much of the budget is used, at most.
+  static let resumeShare = 0.9
+
+  /// By trail: segments with lower numbers may go.
+  package private(set) var purgeBelow: [String: UInt64] = [:]
+  /// Readers to give up, which were not before.
+  package private(set) var expired: [WorkerName] = []
+  package private(set) var pausesCaptures = false
+  /// What is left when it was carried out.
+  package private(set) var bytes: UInt64 = 0
+
+  /// `now` is µs since 1970 UTC; `isPaused`: captures rest already.
+  package init(
+    _ limits: Configuration.Limits, trails: [Trail], readers: [Reader], isPaused: Bool, now: Int64
+  ) {
+    var given = Set(readers.filter(\.isExpired).map(\.name))
+    if let retain = limits.retain {
+      let oldest = now - retain.milliseconds * 1000
+      for reader in readers where !given.contains(reader.name) {
+        guard let trail = trails.first(where: { $0.name == reader.trail }),
+          Self.isOlder(reader.segment ?? 0, than: oldest, trail)
+        else { continue }
+        given.insert(reader.name)
+      }
+    }
+    weigh(limits, trails, readers, given, now)
+    if let most = limits.diskBytes {
+      while bytes > UInt64(max(0, most)), let slowest = Self.slowest(readers, besides: given, trails) {
+        given.insert(slowest)
+        weigh(limits, trails, readers, given, now)
+      }
+      pausesCaptures = Double(bytes) > Double(most) * (isPaused ? Self.resumeShare : 1)
+    }
+    expired = readers.filter { !$0.isExpired && given.contains($0.name) }.map(\.name)
+  }
+
+  /// What may go when the given readers do not count any more.
+  private mutating func weigh(
+    _ limits: Configuration.Limits, _ trails: [Trail], _ readers: [Reader], _ given: Set<WorkerName>, _ now: Int64
+  ) {
+    bytes = 0
+    for trail in trails {
+      let live = trail.segments.last?.number ?? 0
+      let all = readers.filter { $0.trail == trail.name }
+      var below = all.filter { !given.contains($0.name) }.map { $0.segment ?? 0 }.min() ?? live
+      if all.isEmpty { below = Self.unread(limits, trail, now) }
+      purgeBelow[trail.name] = min(below, live)
+      bytes += trail.segments.filter { $0.number >= min(below, live) }.reduce(0) { $0 + $1.bytes }
+    }
+  }
+
+  /// A trail that nobody reads here is kept as long as it may be.
+  private static func unread(_ limits: Configuration.Limits, _ trail: Trail, _ now: Int64) -> UInt64 {
+    guard let retain = limits.retain else { return 0 }
+    let oldest = now - retain.milliseconds * 1000
+    return trail.segments.last { $0.created <= oldest }?.number ?? 0
+  }
+
+  /// Whether all of a segment was written before a moment: the next one was begun before it.
+  private static func isOlder(_ segment: UInt64, than moment: Int64, _ trail: Trail) -> Bool {
+    trail.segments.first { $0.number > max(segment, (trail.segments.first?.number ?? 1)) }.map { $0.created < moment }
+      ?? false
+  }
+
+  /// The reader that keeps the oldest segment from being deleted; nil when nobody does.
+  private static func slowest(_ readers: [Reader], besides given: Set<WorkerName>, _ trails: [Trail]) -> WorkerName? {
+    var slowest: (name: WorkerName, created: Int64)?
+    for reader in readers where !given.contains(reader.name) {
+      guard let trail = trails.first(where: { $0.name == reader.trail }), let live = trail.segments.last,
+        reader.segment ?? 0 < live.number,
+        let kept = trail.segments.first(where: { $0.number >= reader.segment ?? 0 })
+      else { continue }
+      if slowest.map({ kept.created < $0.created }) ?? true { slowest = (reader.name, kept.created) }
+    }
+    return slowest?.name
+  }
+}

@@ -1,0 +1,78 @@
+import Capturing
+import Changes
+import Configuring
+import Operating
+import ServiceKit
+import Steering
+import Synchronization
+import Trails
+
+/// What all workers of a daemon share: the conf in force, the state folder, the log, and what they tell each other.
+package final class ServiceContext: Sendable {
+  package let node: String
+  package let statePath: String
+  package let log: ServiceLog
+  private let conf: Mutex<Configuration>
+  /// Of each trail as its purge saw it last.
+  private let trails = Mutex<[String: TrailInfo]>([:])
+  /// Of each source, by the capture's name, as its heartbeat saw it last.
+  private let sources = Mutex<[String: NodeStatus.Source]>([:])
+
+  /// Starts a worker anew; set by the supervisor.
+  private let restarting = Mutex<@Sendable (WorkerName) -> Void>({ _ in })
+
+  package init(_ configuration: Configuration, log: ServiceLog) {
+    (node, statePath, self.log) = (configuration.node.name, configuration.node.state, log)
+    conf = Mutex(configuration)
+  }
+
+  package var configuration: Configuration {
+    get { conf.withLock { $0 } }
+    set { conf.withLock { $0 = newValue } }
+  }
+
+  package func folder(of trail: TrailName) -> String { "\(statePath)/\(trail)" }
+
+  package var trailInfos: [String: TrailInfo] { trails.withLock { $0 } }
+  package func note(_ info: TrailInfo) { trails.withLock { $0[info.name.description] = info } }
+
+  package var sourceFacts: [NodeStatus.Source] {
+    sources.withLock { $0.values.sorted { $0.capture < $1.capture } }
+  }
+  package func note(_ source: NodeStatus.Source) { sources.withLock { $0[source.capture] = source } }
+  package func forget(capture: String) { sources.withLock { $0[capture] = nil } }
+
+  /// The capture that writes a trail; nil for one of another node.
+  package func capture(of trail: TrailName) -> Configuration.Capture? {
+    guard trail.origin == node else { return nil }
+    return configuration.captures.first { $0.name == trail.name }
+  }
+
+  func onRestart(_ body: @escaping @Sendable (WorkerName) -> Void) { restarting.withLock { $0 = body } }
+  func restart(_ worker: WorkerName) { restarting.withLock { $0 }(worker) }
+  func tell(_ worker: WorkerName, _ text: String) {
+    log.write(LogEntry(.notice, text, worker: worker.description))
+  }
+
+  /// Errors: `bad-url`, `usage` for a name that is no trail's.
+  package func trailName(_ text: String) throws -> TrailName {
+    guard let name = TrailName(text) else {
+      throw CairnError(
+        .usage, "'\(text)' is no name of a trail", hint: "write NODE.NAME, as in store-042.pos", remedy: .badInput)
+    }
+    return name
+  }
+}
+
+extension Configuration.Database {
+  /// With the password, where there is one: for libpq alone.
+  package func location() throws -> DatabaseURL {
+    guard let secret else { return try DatabaseURL(url) }
+    let escaped = secret.utf8.map { byte -> String in
+      let isPlain =
+        (0x30...0x39).contains(byte) || (0x41...0x5a).contains(byte) || (0x61...0x7a).contains(byte)
+      return isPlain ? String(UnicodeScalar(byte)) : "%" + UInt64(byte).hex(2)
+    }
+    return try DatabaseURL(url + (url.contains("?") ? "&" : "?") + "password=" + escaped.joined())
+  }
+}

@@ -1,0 +1,30 @@
+import Changes
+import Glibc
+import SystemKit
+
+/// The lock on a state folder, held as long as this lives: one daemon for each.
+package final class StateLock {
+  private let file: File
+
+  /// Creates the folder where there is none. Errors: `state-locked` with the process that has it, `state-unwritable`,
+  /// `disk-full`.
+  package init(_ folder: String) throws {
+    do {
+      try Folder.create(folder)
+      file = try File(folder + "/lock", .openOrCreate)
+      guard try file.tryLock() else {
+        var bytes = [UInt8](repeating: 0, count: 32)
+        let count = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
+        let process = String(decoding: bytes.prefix(count).prefix { (0x30...0x39).contains($0) }, as: UTF8.self)
+        throw CairnError(
+          .stateLocked,
+          "another cairnd\(process.isEmpty ? "" : ", process \(process),") runs on the state folder \(folder)",
+          hint: "stop that one first, or give this node a state folder of its own in [node] state", remedy: .retry)
+      }
+      try file.truncate(to: 0)
+      try Array("\(getpid())\n".utf8).withUnsafeBytes { try file.write($0, at: 0) }
+    } catch let error as FileError {
+      throw error.asCairnError(doing: "use the state folder \(folder)")
+    }
+  }
+}

@@ -1,0 +1,346 @@
+import Changes
+import Configuring
+import Glibc
+import ServiceKit
+import Steering
+import Synchronization
+import SystemKit
+
+/// Runs the workers of a daemon, each on a thread of its own, and starts them again as ``Supervision`` says.
+///
+/// ``tick()`` is called by one thread, again and again; orders may come from any.
+package final class Supervisor: Sendable {
+  /// How a run of a worker ended.
+  private struct Ending: Sendable { var error: CairnError? }
+
+  private struct Entry {
+    /// What the worker is to be, and what it was made for.
+    var spec: WorkerSpec
+    var made: WorkerSpec
+    var worker: any Worker
+    var supervision: Supervision
+    var thread: WorkerThread<Ending>?
+    var stop = StopSignal()
+    var pulse = Pulse()
+    var pulseValue: UInt64 = 0
+    var pulseAt: Int64 = 0
+    var isExpired = false
+    var isLeaving = false
+    var rate = Rate()
+  }
+
+  private struct State {
+    var entries: [WorkerName: Entry] = [:]
+    var isEnding = false
+    var isPaused = false
+  }
+
+  private let state = Mutex(State())
+  private let context: ServiceContext
+  private let wake: @Sendable () -> Void
+  /// Of a worker that is to hang as soon as it is started: a hook for tests of the watchdog.
+  private let hanging: String?
+  /// A run without an error for this long makes an older error history.
+  private static let wellMilliseconds: Int64 = 15_000
+
+  /// `wake` is called, on any thread, when it is time for a ``tick()``.
+  package init(_ context: ServiceContext, hanging: String? = nil, wake: @escaping @Sendable () -> Void) {
+    (self.context, self.hanging, self.wake) = (context, hanging, wake)
+    context.onRestart { [weak self] name in _ = try? self?.order(.restart, name.description) }
+  }
+
+  // MARK: The conf
+
+  /// Goes over to the workers of another conf: those that it does not concern go on.
+  package func adopt(_ plan: WorkerPlan) {
+    let now = Clock.monotonicMilliseconds
+    state.withLock { state in
+      var old = WorkerPlan()
+      for (name, entry) in state.entries where !entry.isLeaving { old.specs[name] = entry.spec }
+      let change = old.change(to: plan)
+      for name in change.removed {
+        state.entries[name]?.isLeaving = true
+        end(&state, name) { $0.stop(.ordered, now: now) }
+      }
+      for name in change.altered + change.added {
+        guard let spec = plan.specs[name] else { continue }
+        if state.entries[name] == nil {
+          state.entries[name] = Entry(
+            spec: spec, made: spec, worker: make(name, spec), supervision: Supervision(startAt: now))
+        } else {
+          state.entries[name]?.isLeaving = false
+          state.entries[name]?.spec = spec
+          // One that a person stopped stays so; it will be started with the new conf.
+          if state.entries[name]?.supervision.rest != .ordered { end(&state, name) { $0.restart(now: now) } }
+        }
+      }
+    }
+    wake()
+  }
+
+  private func make(_ name: WorkerName, _ spec: WorkerSpec) -> any Worker {
+    switch spec {
+    case .capture(let capture, let database): CaptureWorker(name, capture, database, context)
+    case .apply(let apply, let database): ApplyWorker(name, apply, database, context)
+    case .heartbeat(let capture, let database):
+      HeartbeatWorker(name, capture, database, context) { [weak self] in
+        self?.taken(by: WorkerName(.capture, capture.name)) ?? 0
+      }
+    case .purge(let trail, let every):
+      PurgeWorker(name, trail: trail, every: every, context) { [weak self] in
+        self?.retention() ?? RetentionPlan(.init(), trails: [], readers: [], isPaused: false, now: 0)
+      }
+    }
+  }
+
+  // MARK: Orders
+
+  package enum Order: Sendable {
+    case start
+    case stop
+    case restart
+  }
+
+  /// Carries out an order of a person; returns the worker that is meant. Errors: `usage` for one that there is not.
+  @discardableResult package func order(_ order: Order, _ text: String) throws -> WorkerName {
+    let now = Clock.monotonicMilliseconds
+    let name = try state.withLock { state in
+      let all = state.entries.filter { !$0.value.isLeaving }.keys.sorted()
+      guard let name = WorkerName.meant(by: text, among: all) else {
+        throw CairnError(
+          .usage, "there is no worker '\(text)'",
+          hint: "there are \(all.map(\.description).joined(separator: ", "))", remedy: .badInput)
+      }
+      end(&state, name) { supervision in
+        switch order {
+        case .start: supervision.start(now: now)
+        case .stop: supervision.stop(.ordered, now: now)
+        case .restart: supervision.restart(now: now)
+        }
+      }
+      return name
+    }
+    wake()
+    return name
+  }
+
+  /// Applies an order to a supervision, and tells the thread to end where that is due.
+  private func end(_ state: inout State, _ name: WorkerName, _ order: (inout Supervision) -> Bool) {
+    guard var entry = state.entries[name] else { return }
+    if order(&entry.supervision) { entry.stop.set() }
+    state.entries[name] = entry
+  }
+
+  /// All are to end, and none is started any more.
+  package func stopAll() {
+    let now = Clock.monotonicMilliseconds
+    state.withLock { state in
+      state.isEnding = true
+      for name in state.entries.keys { end(&state, name) { $0.stop(.ordered, now: now) } }
+    }
+    wake()
+  }
+
+  /// The workers whose threads have not ended yet.
+  package var alive: [WorkerName] {
+    state.withLock { state in state.entries.filter { $0.value.thread != nil }.keys.sorted() }
+  }
+
+  // MARK: Looking after them
+
+  /// Takes note of workers that ended, and starts those that are due.
+  package func tick() {
+    let now = Clock.monotonicMilliseconds
+    var entries: [LogEntry] = []
+    state.withLock { state in
+      for name in state.entries.keys.sorted() {
+        guard var entry = state.entries[name] else { continue }
+        if let ending = entry.thread?.outcome {
+          _ = entry.thread?.join()
+          entry.thread = nil
+          entries += note(ending, name, &entry, now)
+        }
+        if entry.thread == nil, entry.isLeaving {
+          state.entries[name] = nil
+          continue
+        }
+        if entry.thread == nil, !state.isEnding, entry.supervision.isDue(now: now) { start(name, &entry, now) }
+        if case .running(let since) = entry.supervision.state, now - since >= Self.wellMilliseconds,
+          entry.supervision.failure != nil
+        {
+          entries.append(LogEntry(.notice, "runs again", worker: name.description))
+          entry.supervision.isWell()
+        }
+        look(&entry, now)
+        if let apply = entry.worker as? ApplyWorker {
+          entries += apply.news().map { LogEntry(.notice, $0, worker: name.description) }
+        }
+        state.entries[name] = entry
+      }
+    }
+    for entry in entries { context.log.write(entry) }
+  }
+
+  private func start(_ name: WorkerName, _ entry: inout Entry, _ now: Int64) {
+    if entry.made != entry.spec { (entry.made, entry.worker) = (entry.spec, make(name, entry.spec)) }
+    let (worker, stop, pulse) = (entry.worker, StopSignal(), Pulse())
+    let hangs = hanging == name.description
+    (entry.stop, entry.pulse, entry.pulseValue, entry.pulseAt) = (stop, pulse, 0, now)
+    entry.supervision.started(now: now)
+    entry.thread = WorkerThread(
+      {
+        pulse.attached {
+          while hangs { Clock.sleep(milliseconds: 60_000) }
+          do {
+            try worker.run(stop: stop)
+            return Ending(error: nil)
+          } catch { return Ending(error: CairnError(enveloping: error, doing: "run \(name)")) }
+        }
+      }, finished: wake)
+  }
+
+  private func note(_ ending: Ending, _ name: WorkerName, _ entry: inout Entry, _ now: Int64) -> [LogEntry] {
+    let before = entry.supervision.failure
+    entry.supervision.ended(ending.error, now: now, jitter: Double.random(in: 0...1))
+    guard let error = ending.error, let failure = entry.supervision.failure, failure != before else { return [] }
+    let next =
+      switch entry.supervision.state {
+      case .due(let at): "; tried again in \(Lag.text(milliseconds: Double(max(0, at - now))))"
+      case .resting(.failed): "; it rests until 'cairn start \(name)'"
+      default: ""
+      }
+    if failure.times == 1 {
+      return [
+        LogEntry(
+          .error, error.message + next, worker: name.description, code: error.code, hint: error.hint,
+          context: error.context)
+      ]
+    }
+    // The same again: said when it has come twice as often.
+    guard failure.times & (failure.times - 1) == 0 else { return [] }
+    return [
+      LogEntry(
+        .warning, "again, \(failure.times) times: \(error.message)\(next)", worker: name.description, code: error.code,
+        context: error.context)
+    ]
+  }
+
+  private func look(_ entry: inout Entry, _ now: Int64) {
+    if entry.thread != nil, entry.pulse.value != entry.pulseValue {
+      (entry.pulseValue, entry.pulseAt) = (entry.pulse.value, now)
+    }
+    var status = NodeStatus.Worker(WorkerName(.purge, ""), .running)
+    entry.worker.describe(&status)
+    entry.rate.note(status.rows, now: now)
+  }
+
+  /// Workers that have given no sign of life for so long.
+  package func silent(forMilliseconds limit: Int64) -> [WorkerName] {
+    let now = Clock.monotonicMilliseconds
+    return state.withLock { state in
+      state.entries.filter { $0.value.thread != nil && now - $0.value.pulseAt > limit }.keys.sorted()
+    }
+  }
+
+  // MARK: What they know of each other
+
+  private func taken(by name: WorkerName) -> UInt64 {
+    state.withLock { ($0.entries[name]?.worker as? CaptureWorker)?.progress.snapshot.transactions } ?? 0
+  }
+
+  /// What may be deleted now, and what else is to be done; readers that it gives up are given up from now on.
+  func retention() -> RetentionPlan {
+    let configuration = context.configuration
+    let trails = context.trailInfos.values.map {
+      RetentionPlan.Trail(name: $0.name.description, segments: $0.segments)
+    }
+    var given: [LogEntry] = []
+    let plan = state.withLock { state in
+      let readers = state.entries.compactMap { name, entry -> RetentionPlan.Reader? in
+        guard let apply = entry.worker as? ApplyWorker, !entry.isLeaving else { return nil }
+        let segment = apply.progress.snapshot.needs?.segment
+        let first = context.trailInfos[apply.apply.trail]?.firstPosition.segment ?? 0
+        let isBack = entry.isExpired && (segment.map { $0 >= first } ?? false)
+        if isBack { state.entries[name]?.isExpired = false }
+        return RetentionPlan.Reader(
+          name: name, trail: apply.apply.trail, segment: segment, isExpired: entry.isExpired && !isBack)
+      }
+      let plan = RetentionPlan(
+        configuration.limits, trails: trails, readers: readers, isPaused: state.isPaused,
+        now: Clock.system.microseconds())
+      for name in plan.expired {
+        state.entries[name]?.isExpired = true
+        given.append(
+          LogEntry(
+            .warning,
+            "is behind for longer than the trail may keep it: what it has missed is copied again when it comes back",
+            worker: name.description, code: .diskBudget))
+      }
+      return plan
+    }
+    for entry in given { context.log.write(entry) }
+    return plan
+  }
+
+  /// Lets captures rest, or go on, as the budget of the disk demands.
+  package func keepBudget() {
+    let plan = retention()
+    let limit = context.configuration.limits.diskBytes ?? 0
+    let now = Clock.monotonicMilliseconds
+    let entry: LogEntry? = state.withLock { state in
+      guard plan.pausesCaptures != state.isPaused else { return nil }
+      state.isPaused = plan.pausesCaptures
+      for name in state.entries.keys where name.kind == .capture {
+        if plan.pausesCaptures {
+          end(&state, name) { $0.stop(.paused, now: now) }
+        } else if state.entries[name]?.supervision.rest == .paused {
+          end(&state, name) { $0.start(now: now) }
+        }
+      }
+      return plan.pausesCaptures
+        ? LogEntry(
+          .error, "the trails hold \(plan.bytes) bytes, allowed are \(limit): captures rest", code: .diskBudget,
+          hint: "see 'cairn status' for the apply that is behind, or raise [limits] disk and reload")
+        : LogEntry(.notice, "the trails are within their budget again: captures go on", code: .diskBudget)
+    }
+    if let entry {
+      context.log.write(entry)
+      wake()
+    }
+  }
+
+  // MARK: Status
+
+  package func workers() -> [NodeStatus.Worker] {
+    let now = Clock.monotonicMilliseconds
+    return state.withLock { state in
+      state.entries.keys.sorted().compactMap { name in
+        state.entries[name].map { describe(name, $0, now) }
+      }
+    }
+  }
+
+  private func describe(_ name: WorkerName, _ entry: Entry, _ now: Int64) -> NodeStatus.Worker {
+    let supervision = entry.supervision
+    let state: NodeStatus.WorkerState =
+      switch supervision.state {
+      case .running: .running
+      case .ending: .ending
+      case .due: supervision.failure == nil ? .waiting : .retrying
+      case .resting(.ordered): .stopped
+      case .resting(.failed), .resting(.expired): .failed
+      case .resting(.paused): .paused
+      }
+    var status = NodeStatus.Worker(name, state)
+    status.rowsPerSecond = entry.rate.perSecond
+    status.restarts = supervision.restarts
+    if case .due(let at) = supervision.state { status.retryInMilliseconds = max(0, at - now) }
+    if entry.thread != nil { status.silentMilliseconds = max(0, now - entry.pulseAt) }
+    entry.worker.describe(&status)
+    if entry.isExpired { status.detail = "is too far behind: everything is copied again when it comes back" }
+    status.problem = supervision.failure.map {
+      NodeStatus.Problem(code: $0.code.rawValue, message: $0.message, hint: $0.hint, times: $0.times)
+    }
+    return status
+  }
+}

@@ -1,0 +1,32 @@
+import Changes
+import Steering
+import SystemKit
+
+/// One blocking loop of a daemon. It is run again and again, each time on a thread of its own.
+protocol Worker: Sendable {
+  var name: WorkerName { get }
+
+  /// Works until `stop` is set, which is seen within seconds at a border of transactions. Throws what it cannot get over.
+  func run(stop: StopSignal) throws
+
+  /// Adds what it knows of itself; called on other threads at any time.
+  func describe(_ status: inout NodeStatus.Worker)
+}
+
+extension StopSignal {
+  /// Sleeps in slices, so that who waits is seen to be alive; true when the signal was set meanwhile.
+  func rest(_ duration: Duration) -> Bool {
+    let limit = Clock.monotonicMilliseconds + duration.milliseconds
+    while true {
+      let left = limit - Clock.monotonicMilliseconds
+      guard left > 0 else { return isSet }
+      if wait(milliseconds: Int32(min(left, 500))) { return true }
+    }
+  }
+}
+
+extension Duration {
+  package var milliseconds: Int64 {
+    components.seconds * 1000 + components.attoseconds / 1_000_000_000_000_000
+  }
+}

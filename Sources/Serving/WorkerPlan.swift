@@ -1,0 +1,66 @@
+import Changes
+import Configuring
+import Steering
+
+/// Everything that one worker needs from the conf. Two equal specs are one and the same worker.
+package enum WorkerSpec: Equatable, Sendable {
+  case capture(Configuration.Capture, Configuration.Database)
+  case apply(Configuration.Apply, Configuration.Database)
+  case heartbeat(Configuration.Capture, Configuration.Database)
+  /// Of a trail.
+  case purge(String, every: Duration)
+}
+
+/// The workers of a conf, and what another conf changes of them.
+package struct WorkerPlan: Equatable, Sendable {
+  package var specs: [WorkerName: WorkerSpec] = [:]
+
+  package init() {}
+
+  package init(_ configuration: Configuration) {
+    var trails: [String: (name: String, every: Duration)] = [:]
+    for capture in configuration.captures {
+      guard let database = configuration.database(capture.database) else { continue }
+      specs[WorkerName(.capture, capture.name)] = .capture(capture, database)
+      var watched = capture
+      // The heartbeat has nothing to do with which tables are captured.
+      (watched.tables, watched.purge) = ([], .zero)
+      specs[WorkerName(.heartbeat, capture.name)] = .heartbeat(watched, database)
+      trails[configuration.trail(of: capture)] = (capture.name, capture.purge)
+    }
+    for apply in configuration.applies {
+      guard let database = configuration.database(apply.database) else { continue }
+      specs[WorkerName(.apply, apply.name)] = .apply(apply, database)
+      if trails[apply.trail] == nil { trails[apply.trail] = (apply.trail, .seconds(10)) }
+    }
+    for (trail, purge) in trails { specs[WorkerName(.purge, purge.name)] = .purge(trail, every: purge.every) }
+  }
+
+  package var names: [WorkerName] { specs.keys.sorted() }
+
+  /// From one conf to another.
+  package struct Change: Equatable, Sendable {
+    package var removed: [WorkerName] = []
+    package var added: [WorkerName] = []
+    package var altered: [WorkerName] = []
+    package var isNothing: Bool { removed.isEmpty && added.isEmpty && altered.isEmpty }
+  }
+
+  package func change(to other: WorkerPlan) -> Change {
+    Change(
+      removed: names.filter { other.specs[$0] == nil }, added: other.names.filter { specs[$0] == nil },
+      altered: names.filter { name in other.specs[name].map { $0 != specs[name] } ?? false })
+  }
+
+  /// Why a daemon that runs with `old` cannot go over to `new` without a new start; nil: it can.
+  package static func refusal(from old: Configuration, to new: Configuration) -> CairnError? {
+    func refuse(_ key: String, _ was: String, _ now: String) -> CairnError {
+      CairnError(
+        .restartNeeded, "\(key) was changed from '\(was)' to '\(now)', which a running daemon cannot follow",
+        hint: "put it back, or restart the daemon: systemctl restart cairnd", remedy: .badInput)
+    }
+    if old.node.name != new.node.name { return refuse("[node] name", old.node.name, new.node.name) }
+    if old.node.state != new.node.state { return refuse("[node] state", old.node.state, new.node.state) }
+    return nil
+  }
+}

@@ -1,0 +1,97 @@
+import Changes
+import Operating
+
+/// What may be asked of a daemon over its control socket: one JSON object on one line, answered by one.
+package struct ControlRequest: Equatable, Sendable {
+  /// Of the protocol; a daemon answers requests of its own version and refuses others by name.
+  package static let version: Int64 = 1
+  package static let bytesMax = 65_536
+
+  package enum Command: String, CaseIterable, Sendable {
+    case status
+    case start
+    case stop
+    case restart
+    case copy
+    case unhook
+    case rehook
+    case reload
+  }
+
+  package var command: Command
+  /// The worker, apply or database that is meant; empty where there is none.
+  package var subject: String
+  /// Tables, or patterns of them.
+  package var tables: [String]
+
+  package init(_ command: Command, _ subject: String = "", tables: [String] = []) {
+    (self.command, self.subject, self.tables) = (command, subject, tables)
+  }
+
+  package var line: String {
+    var object = JSONObject([("version", .integer(Self.version)), ("command", .text(command.rawValue))])
+    if !subject.isEmpty { object["subject"] = .text(subject) }
+    if !tables.isEmpty { object["tables"] = .list(tables.map { .text($0) }) }
+    return object.line
+  }
+
+  /// Errors: `usage`, with what is wrong.
+  package init(parsing line: [UInt8]) throws {
+    let value: JSONObject.Value
+    do throws(JSONReader.Fault) { value = try JSONReader.read(line) } catch {
+      throw Self.refuse("a request is no JSON: \(error)")
+    }
+    guard case .object(let object) = value else { throw Self.refuse("a request is a JSON object") }
+    guard object.integer("version") == Self.version else {
+      throw Self.refuse("a request has no version, or one other than \(Self.version)")
+    }
+    guard let name = object.text("command"), let command = Command(rawValue: name) else {
+      throw Self.refuse("there is no command '\(object.text("command") ?? "")'")
+    }
+    let tables = object.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
+    self.init(command, object.text("subject") ?? "", tables: tables)
+  }
+
+  private static func refuse(_ message: String) -> CairnError {
+    CairnError(
+      .usage, message, hint: "use the cairn that belongs to this cairnd (docs/control-protocol.md)", remedy: .badInput)
+  }
+}
+
+/// The answer: what was asked for, or an error.
+package enum ControlReply: Sendable {
+  case done(JSONObject)
+  case refused(CairnError)
+
+  package var line: String {
+    switch self {
+    case .done(let facts):
+      JSONObject([("version", .integer(ControlRequest.version)), ("ok", .bool(true)), ("result", .object(facts))]).line
+    case .refused(let error):
+      JSONObject([
+        ("version", .integer(ControlRequest.version)), ("ok", .bool(false)),
+        (
+          "error",
+          .object(
+            JSONObject([
+              ("code", .text(error.code.rawValue)), ("message", .text(error.message)), ("hint", .text(error.hint)),
+            ]))
+        ),
+      ]).line
+    }
+  }
+
+  /// Nil for what is no answer of a daemon.
+  package init?(parsing line: [UInt8]) {
+    guard case .object(let object)? = try? JSONReader.read(line), let isDone = object.bool("ok") else { return nil }
+    if isDone {
+      self = .done(object.object("result") ?? JSONObject())
+      return
+    }
+    guard let error = object.object("error") else { return nil }
+    self = .refused(
+      CairnError(
+        error.text("code").flatMap(ErrorCode.init) ?? .bug, error.text("message") ?? "",
+        hint: error.text("hint") ?? ""))
+  }
+}

@@ -1,0 +1,96 @@
+import Operating
+
+// The form in which a status goes over the control socket, and in which programs read it (docs/control-protocol.md).
+extension NodeStatus {
+  package var json: JSONObject {
+    var object = JSONObject([
+      ("node", .text(node)), ("version", .text(version)), ("pid", .integer(Int64(process))),
+      ("now", .text(UTCTime(now).description)), ("started_at", .text(UTCTime(startedAt).description)),
+      ("conf_loaded_at", .text(UTCTime(loadedAt).description)), ("ending", .bool(isEnding)),
+      ("summary", .text(summary)), ("workers", .list(workers.map { .object($0.json) })),
+      ("trails", .list(trails.map { .object($0.json) })), ("sources", .list(sources.map { .object($0.json) })),
+    ])
+    if let disk { object["disk"] = .object(disk.json) }
+    object["conf_refused"] = refusal.map { .object($0.json) } ?? .null
+    return object
+  }
+}
+
+extension NodeStatus.Worker {
+  var json: JSONObject {
+    JSONObject([
+      ("name", .text(name.description)), ("kind", .text(name.kind.rawValue)), ("state", .text(state.rawValue)),
+      ("trail", .text(trail)), ("database", .text(place)), ("detail", .text(detail)), ("position", .text(position)),
+      ("rows", .integer(Int64(clamping: rows))), ("transactions", .integer(Int64(clamping: transactions))),
+      ("rows_per_second", .real((rowsPerSecond * 10).rounded() / 10)),
+      ("lag_ms", lagMilliseconds.map { .real(($0 * 10).rounded() / 10) } ?? .null), ("caught_up", .bool(isCaughtUp)),
+      ("tables_waiting", .list(tablesWaiting.map { .text($0) })), ("restarts", .integer(Int64(restarts))),
+      ("retry_in_ms", retryInMilliseconds.map { .integer($0) } ?? .null),
+      ("silent_ms", .integer(silentMilliseconds)), ("error", problem.map { .object($0.json) } ?? .null),
+    ])
+  }
+
+  init?(_ object: JSONObject) {
+    guard let name = object.text("name").flatMap(WorkerName.init),
+      let state = object.text("state").flatMap(NodeStatus.WorkerState.init)
+    else { return nil }
+    self.init(name, state)
+    (trail, place) = (object.text("trail") ?? "", object.text("database") ?? "")
+    (detail, position) = (object.text("detail") ?? "", object.text("position") ?? "")
+    rows = UInt64(clamping: object.integer("rows") ?? 0)
+    transactions = UInt64(clamping: object.integer("transactions") ?? 0)
+    rowsPerSecond = object.real("rows_per_second") ?? 0
+    lagMilliseconds = object.real("lag_ms")
+    isCaughtUp = object.bool("caught_up") ?? false
+    tablesWaiting = object.list("tables_waiting").compactMap { if case .text(let text) = $0 { text } else { nil } }
+    restarts = Int(object.integer("restarts") ?? 0)
+    retryInMilliseconds = object.integer("retry_in_ms")
+    silentMilliseconds = object.integer("silent_ms") ?? 0
+    problem = object.object("error").map(NodeStatus.Problem.init)
+  }
+}
+
+extension NodeStatus.Problem {
+  var json: JSONObject {
+    JSONObject([
+      ("code", .text(code)), ("message", .text(message)), ("hint", .text(hint)), ("times", .integer(Int64(times))),
+    ])
+  }
+
+  init(_ object: JSONObject) {
+    self.init(
+      code: object.text("code") ?? "", message: object.text("message") ?? "", hint: object.text("hint") ?? "",
+      times: Int(object.integer("times") ?? 1))
+  }
+}
+
+extension NodeStatus.Trail {
+  var json: JSONObject {
+    JSONObject([
+      ("name", .text(name)), ("bytes", .integer(Int64(clamping: bytes))), ("segments", .integer(Int64(segments))),
+      ("end", .text(end)), ("oldest", .text(UTCTime(oldest).description)),
+    ])
+  }
+}
+
+extension NodeStatus.Source {
+  var json: JSONObject {
+    func number(_ n: Int64?) -> JSONObject.Value { n.map { .integer($0) } ?? .null }
+    return JSONObject([
+      ("capture", .text(capture)), ("slot_bytes", number(slotBytes)), ("slot_safe_bytes", number(slotSafeBytes)),
+      ("slot_status", slotStatus.map { .text($0) } ?? .null), ("journal_rows", number(journalRows)),
+      ("journal_cap_rows", number(journalCapRows)),
+      ("seconds_until_full", secondsUntilFull.map { .integer(Int64($0)) } ?? .null),
+    ])
+  }
+}
+
+extension NodeStatus.Disk {
+  var json: JSONObject {
+    JSONObject([
+      ("bytes", .integer(Int64(clamping: bytes))), ("limit_bytes", limitBytes.map { .integer($0) } ?? .null),
+      ("free_bytes", .integer(Int64(clamping: freeBytes))),
+      ("seconds_until_full", secondsUntilFull.map { .integer(Int64($0)) } ?? .null),
+    ])
+  }
+}

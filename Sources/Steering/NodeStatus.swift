@@ -1,0 +1,147 @@
+import Changes
+import Operating
+
+/// Everything that a daemon tells of itself at one moment. Times of day are µs since 1970 UTC.
+package struct NodeStatus: Sendable {
+  package enum WorkerState: String, CaseIterable, Sendable {
+    case running
+    /// Runs, and waits for something: a server, a trail, a lock.
+    case waiting
+    /// Was told to end, and will.
+    case ending
+    /// Failed, and is tried again.
+    case retrying
+    /// Failed, and needs a person.
+    case failed
+    /// Was stopped by a person.
+    case stopped
+    /// Rests because the disk budget is used up.
+    case paused
+  }
+
+  package struct Problem: Equatable, Sendable {
+    package var code: String
+    package var message: String
+    package var hint: String
+    package var times: Int
+    package init(code: String, message: String, hint: String, times: Int) {
+      (self.code, self.message, self.hint, self.times) = (code, message, hint, times)
+    }
+  }
+
+  package struct Worker: Sendable {
+    package var name: WorkerName
+    package var state: WorkerState
+    package var trail = ""
+    /// The database, without a password.
+    package var place = ""
+    /// What it waits for or does, in words.
+    package var detail = ""
+    package var position = ""
+    package var rows: UInt64 = 0
+    package var transactions: UInt64 = 0
+    package var rowsPerSecond: Double = 0
+    /// From the commit at the source to where this worker has it durably: the trail, or the target.
+    package var lagMilliseconds: Double?
+    package var lags = LatencyHistogram()
+    package var isCaughtUp = false
+    package var tablesWaiting: [String] = []
+    package var restarts = 0
+    package var retryInMilliseconds: Int64?
+    package var silentMilliseconds: Int64 = 0
+    package var problem: Problem?
+    package init(_ name: WorkerName, _ state: WorkerState) { (self.name, self.state) = (name, state) }
+
+    /// It does what it is for; `lag` is what is allowed.
+    package func isWell(lagMilliseconds lag: Double) -> Bool {
+      state == .running && tablesWaiting.isEmpty && (lagMilliseconds ?? 0) <= lag
+    }
+  }
+
+  package struct Trail: Sendable {
+    package var name: String
+    package var bytes: UInt64
+    package var segments: Int
+    package var end: String
+    /// When the oldest segment was begun.
+    package var oldest: Int64
+    package init(name: String, bytes: UInt64, segments: Int, end: String, oldest: Int64) {
+      (self.name, self.bytes, self.segments, self.end, self.oldest) = (name, bytes, segments, end, oldest)
+    }
+  }
+
+  /// What a source keeps for a capture.
+  package struct Source: Sendable {
+    package var capture: String
+    /// PostgreSQL: log that the slot holds back, and how much more it may; `wal_status`.
+    package var slotBytes: Int64?
+    package var slotSafeBytes: Int64?
+    package var slotStatus: String?
+    /// SQLite: rows in the journal, and its cap.
+    package var journalRows: Int64?
+    package var journalCapRows: Int64?
+    package var secondsUntilFull: Double?
+    package init(capture: String) { self.capture = capture }
+  }
+
+  package struct Disk: Sendable {
+    package var bytes: UInt64
+    package var limitBytes: Int64?
+    package var freeBytes: UInt64
+    package var secondsUntilFull: Double?
+    package init(bytes: UInt64, limitBytes: Int64?, freeBytes: UInt64, secondsUntilFull: Double?) {
+      (self.bytes, self.limitBytes, self.freeBytes, self.secondsUntilFull) =
+        (bytes, limitBytes, freeBytes, secondsUntilFull)
+    }
+  }
+
+  package var node: String
+  package var version: String
+  package var process: Int32
+  package var now: Int64
+  package var startedAt: Int64
+  package var loadedAt: Int64
+  package var isEnding = false
+  package var workers: [Worker] = []
+  package var trails: [Trail] = []
+  package var sources: [Source] = []
+  package var disk: Disk?
+  /// Why the last conf was refused; nil when it is in force.
+  package var refusal: Problem?
+
+  package init(node: String, version: String, process: Int32, now: Int64, startedAt: Int64, loadedAt: Int64) {
+    (self.node, self.version, self.process) = (node, version, process)
+    (self.now, self.startedAt, self.loadedAt) = (now, startedAt, loadedAt)
+  }
+
+  package func isWell(lagMilliseconds lag: Double) -> Bool { workers.allSatisfy { $0.isWell(lagMilliseconds: lag) } }
+
+  package var greatestLagMilliseconds: Double { workers.compactMap(\.lagMilliseconds).max() ?? 0 }
+
+  /// For `systemctl status`.
+  package var summary: String {
+    if isEnding { return "ending" }
+    let main = workers.filter { [.capture, .apply].contains($0.name.kind) }
+    let running = main.filter { $0.state == .running }.count
+    let others = NodeStatus.WorkerState.allCases.filter { $0 != .running }.compactMap { state -> String? in
+      let names = main.filter { $0.state == state }.map(\.name.description)
+      guard let first = names.first else { return nil }
+      return "\(state.rawValue): \(first)" + (names.count > 1 ? " and \(names.count - 1) more" : "")
+    }
+    let lag = Lag.text(milliseconds: greatestLagMilliseconds)
+    return (["\(running) of \(main.count) workers run, greatest lag \(lag)"] + others).joined(separator: "; ")
+  }
+}
+
+/// A delay as people read it.
+package enum Lag {
+  package static func text(milliseconds: Double) -> String {
+    switch milliseconds {
+    case ..<0: "0 ms"
+    case ..<1000: "\(Int(milliseconds)) ms"
+    case ..<120_000: "\(Int(milliseconds / 1000)).\(Int(milliseconds) % 1000 / 100) s"
+    case ..<7_200_000: "\(Int(milliseconds / 60_000)) min"
+    default: "\(Int(milliseconds / 3_600_000)) h"
+    }
+  }
+}

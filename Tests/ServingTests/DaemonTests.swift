@@ -1,0 +1,153 @@
+import Changes
+import Configuring
+import Foundation
+import SQLiteKit
+import ServiceKit
+import Steering
+import SystemKit
+import Testing
+
+@testable import Serving
+
+/// A node in a folder of its own: a supervisor that is looked after by a thread, as in the daemon.
+final class TestNode: @unchecked Sendable {
+  let folder: String
+  let supervisor: Supervisor
+  let context: ServiceContext
+  private let stop = StopSignal()
+  private var thread: WorkerThread<Void>?
+
+  init(_ make: (String) -> Configuration) throws {
+    folder = FileManager.default.temporaryDirectory.path + "/cairn-serving-" + UUID().uuidString
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    context = ServiceContext(make(folder), log: ServiceLog(level: .error))
+    supervisor = Supervisor(context) {}
+  }
+
+  func start() {
+    supervisor.adopt(WorkerPlan(context.configuration))
+    let (supervisor, stop) = (supervisor, stop)
+    thread = WorkerThread {
+      while !stop.wait(milliseconds: 20) { supervisor.tick() }
+      supervisor.stopAll()
+      while !supervisor.alive.isEmpty {
+        supervisor.tick()
+        Clock.sleep(milliseconds: 10)
+      }
+    }
+  }
+
+  func end() {
+    stop.set()
+    _ = thread?.join()
+    thread = nil
+  }
+
+  deinit { try? FileManager.default.removeItem(atPath: folder) }
+
+  func database(_ name: String) throws -> Database { try Database(path: "\(folder)/\(name)", mode: .create) }
+
+  func count(_ name: String, _ sql: String) -> Int64? {
+    (try? Database(path: "\(folder)/\(name)", mode: .readOnly)).flatMap { try? $0.integer(sql) }
+  }
+
+  func wait(seconds: Double = 20, _ condition: () -> Bool) -> Bool {
+    let limit = Date().addingTimeInterval(seconds)
+    while Date() < limit {
+      if condition() { return true }
+      usleep(20_000)
+    }
+    return condition()
+  }
+
+  func worker(_ name: String) -> NodeStatus.Worker? { supervisor.workers().first { $0.name.description == name } }
+}
+
+@Suite struct NodeTests {
+  private static func pair(_ folder: String) -> Configuration {
+    var conf = Configuration(node: .init(name: "store-042", state: folder + "/state"))
+    conf.databases = [
+      .init(name: "copy", url: "sqlite://\(folder)/copy.db"), .init(name: "pos", url: "sqlite://\(folder)/pos.db"),
+    ]
+    conf.captures = [.init(name: "pos", database: "pos")]
+    conf.applies = [.init(name: "copy", trail: "store-042.pos", database: "copy")]
+    return conf
+  }
+
+  private static func shop(_ node: TestNode) throws -> Database {
+    let shop = try node.database("pos.db")
+    try shop.execute("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
+    try shop.execute("INSERT INTO item VALUES (1, 'tea'), (2, 'milk')")
+    return shop
+  }
+
+  @Test func `rows are copied and followed, a worker is stopped and started`() throws {
+    let node = try TestNode(Self.pair)
+    let shop = try Self.shop(node)
+    node.start()
+    defer { node.end() }
+    let rows = "SELECT count(*) FROM item"
+    #expect(node.wait { node.count("copy.db", rows) == 2 }, "\(node.supervisor.workers())")
+    try shop.execute("INSERT INTO item VALUES (3, 'rice')")
+    #expect(node.wait { node.count("copy.db", rows) == 3 })
+    #expect(node.wait { node.worker("apply.copy")?.rows ?? 0 >= 3 && node.worker("capture.pos")?.state == .running })
+
+    try node.supervisor.order(.stop, "apply.copy")
+    #expect(node.wait { node.worker("apply.copy")?.state == .stopped })
+    try shop.execute("INSERT INTO item VALUES (4, 'salt')")
+    usleep(300_000)
+    #expect(node.count("copy.db", rows) == 3)
+    try node.supervisor.order(.start, "copy")
+    #expect(node.wait { node.count("copy.db", rows) == 4 })
+  }
+
+  @Test func `a source that is away is told, and taken up again when it is back`() throws {
+    let node = try TestNode(Self.pair)
+    try Self.shop(node).execute("PRAGMA wal_checkpoint")
+    let (there, away) = (node.folder + "/pos.db", node.folder + "/away.db")
+    node.start()
+    defer { node.end() }
+    #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 2 })
+    try node.supervisor.order(.stop, "capture.pos")
+    #expect(node.wait { node.worker("capture.pos")?.state == .stopped })
+    rename(there, away)
+    try node.supervisor.order(.start, "capture.pos")
+    #expect(node.wait { node.worker("capture.pos")?.problem != nil })
+    #expect(node.worker("capture.pos")?.state == .retrying, "\(String(describing: node.worker("capture.pos")))")
+    #expect(node.worker("apply.copy")?.state == .running)
+    rename(away, there)
+    #expect(node.wait { node.worker("capture.pos")?.state == .running })
+    try node.database("pos.db").execute("INSERT INTO item VALUES (3, 'rice')")
+    #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 3 })
+  }
+
+  @Test func `an apply of another node's trail waits for it`() throws {
+    let node = try TestNode { folder in
+      var conf = Configuration(node: .init(name: "hq", state: folder + "/state"))
+      conf.databases = [.init(name: "copy", url: "sqlite://\(folder)/copy.db")]
+      conf.applies = [.init(name: "copy", trail: "store-042.pos", database: "copy")]
+      return conf
+    }
+    node.start()
+    defer { node.end() }
+    #expect(node.wait { node.worker("apply.copy")?.state == .waiting && node.worker("apply.copy")?.detail != "" })
+    #expect(node.worker("apply.copy")?.detail == "waits for trail store-042.pos, which is not received yet")
+  }
+
+  @Test func `a target with other rows is not overwritten unasked, and is when the conf says so`() throws {
+    let node = try TestNode(Self.pair)
+    _ = try Self.shop(node)
+    try node.database("copy.db").execute("CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
+    try node.database("copy.db").execute("INSERT INTO item VALUES (9, 'mine')")
+    node.start()
+    defer { node.end() }
+    #expect(node.wait { node.worker("apply.copy")?.state == .failed })
+    #expect(node.worker("apply.copy")?.problem?.hint.contains("[apply.copy]") == true)
+    #expect(node.count("copy.db", "SELECT count(*) FROM item") == 1)
+    var conf = node.context.configuration
+    conf.applies[0].existing = .merge
+    node.context.configuration = conf
+    node.supervisor.adopt(WorkerPlan(conf))
+    #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 3 })
+  }
+}

@@ -1,0 +1,126 @@
+import Changes
+import Configuring
+import Steering
+import Testing
+@testable import Trails
+
+@testable import Serving
+
+@Suite struct RetentionPlanTests {
+  private static let day: Int64 = 86_400_000_000
+
+  /// Segments of 100 bytes, begun a day apart, the last one on day `count`.
+  private func trail(_ name: String, _ numbers: ClosedRange<UInt64>) -> RetentionPlan.Trail {
+    RetentionPlan.Trail(
+      name: name,
+      segments: numbers.map {
+        TrailInfo.Segment(
+          number: $0, bytes: 100, isSealed: $0 < numbers.upperBound, firstTransaction: $0,
+          created: Int64($0) * Self.day)
+      })
+  }
+
+  private func reader(_ name: String, _ trail: String, _ segment: UInt64?, isExpired: Bool = false)
+    -> RetentionPlan.Reader
+  {
+    RetentionPlan.Reader(
+      name: WorkerName(.apply, name), trail: trail, segment: segment, isExpired: isExpired)
+  }
+
+  private func limits(disk: Int64? = nil, days: Int? = nil) -> Configuration.Limits {
+    var limits = Configuration.Limits()
+    limits.diskBytes = disk
+    limits.retain = days.map { .seconds($0 * 86_400) }
+    return limits
+  }
+
+  @Test func `segments go that every reader has behind it`() {
+    let plan = RetentionPlan(
+      limits(), trails: [trail("n.a", 1...9)], readers: [reader("x", "n.a", 7), reader("y", "n.a", 4)],
+      isPaused: false, now: 0)
+    #expect(plan.purgeBelow == ["n.a": 4])
+    #expect(plan.bytes == 600)
+    #expect(plan.expired.isEmpty && !plan.pausesCaptures)
+  }
+
+  @Test func `a reader of whom nothing is known keeps all`() {
+    let plan = RetentionPlan(
+      limits(), trails: [trail("n.a", 3...9)], readers: [reader("x", "n.a", nil), reader("y", "n.a", 9)],
+      isPaused: false, now: 0)
+    #expect(plan.purgeBelow == ["n.a": 0])
+  }
+
+  @Test func `a trail without readers is kept for as long as it may be`() {
+    let unlimited = RetentionPlan(
+      limits(), trails: [trail("n.a", 1...9)], readers: [], isPaused: false, now: 20 * Self.day)
+    #expect(unlimited.purgeBelow == ["n.a": 0])
+    let limited = RetentionPlan(
+      limits(days: 14), trails: [trail("n.a", 1...9)], readers: [], isPaused: false, now: 20 * Self.day)
+    #expect(limited.purgeBelow == ["n.a": 6])
+  }
+
+  @Test func `a reader that is away for longer than allowed is given up`() {
+    let readers = [reader("x", "n.a", 2), reader("y", "n.a", 9)]
+    let soon = RetentionPlan(
+      limits(days: 14), trails: [trail("n.a", 1...9)], readers: readers, isPaused: false, now: 16 * Self.day)
+    #expect(soon.expired.isEmpty)
+    let late = RetentionPlan(
+      limits(days: 14), trails: [trail("n.a", 1...9)], readers: readers, isPaused: false, now: 18 * Self.day)
+    #expect(late.expired == [WorkerName(.apply, "x")])
+    #expect(late.purgeBelow == ["n.a": 9])
+  }
+
+  @Test func `one that reads the live segment is never given up, whatever the clock says`() {
+    let plan = RetentionPlan(
+      limits(days: 1), trails: [trail("n.a", 1...9)], readers: [reader("y", "n.a", 9)], isPaused: false,
+      now: 9999 * Self.day)
+    #expect(plan.expired.isEmpty)
+  }
+
+  @Test func `over budget, the slowest goes first and no more than is needed`() {
+    let plan = RetentionPlan(
+      limits(disk: 1000), trails: [trail("n.a", 1...9), trail("n.b", 4...9)],
+      readers: [reader("x", "n.a", 1), reader("y", "n.b", 4), reader("z", "n.a", 8)], isPaused: false, now: 0)
+    #expect(plan.expired == [WorkerName(.apply, "x")])
+    #expect(plan.purgeBelow == ["n.a": 8, "n.b": 4])
+    #expect(plan.bytes == 800)
+    #expect(!plan.pausesCaptures)
+  }
+
+  @Test func `when nobody is left to give up, captures rest`() {
+    let plan = RetentionPlan(
+      limits(disk: 90), trails: [trail("n.a", 1...9)], readers: [reader("x", "n.a", 9)], isPaused: false, now: 0)
+    #expect(plan.expired.isEmpty)
+    #expect(plan.pausesCaptures)
+  }
+
+  @Test func `captures go on only when there is some room`() {
+    func pauses(_ disk: Int64, _ isPaused: Bool) -> Bool {
+      RetentionPlan(
+        limits(disk: disk), trails: [trail("n.a", 9...9)], readers: [reader("x", "n.a", 9)], isPaused: isPaused,
+        now: 0
+      ).pausesCaptures
+    }
+    #expect(!pauses(105, false))
+    #expect(pauses(105, true))
+    #expect(!pauses(112, true))
+  }
+
+  @Test func `one that was given up before is told once`() {
+    let plan = RetentionPlan(
+      limits(disk: 100), trails: [trail("n.a", 1...9)], readers: [reader("x", "n.a", 1, isExpired: true)],
+      isPaused: false, now: 0)
+    #expect(plan.expired.isEmpty)
+    #expect(plan.purgeBelow == ["n.a": 9])
+  }
+
+  @Test func `the time until full follows the last minutes`() {
+    var forecast = FillForecast()
+    forecast.note(used: 0, now: 0)
+    #expect(forecast.secondsUntil(100) == nil)
+    forecast.note(used: 50, now: 25_000)
+    #expect(forecast.secondsUntil(100) == 25)
+    forecast.note(used: 50, now: 340_000)
+    #expect(forecast.secondsUntil(100) == nil)
+  }
+}

@@ -1,0 +1,127 @@
+import Changes
+import Testing
+
+@testable import Serving
+
+@Suite struct SupervisionTests {
+  private let lost = CairnError(.databaseUnreachable, "no server", hint: "", remedy: .retry)
+  private let differs = CairnError(.rowDiffers, "row 7 differs", hint: "compare")
+
+  private func running(since now: Int64 = 0) -> Supervision {
+    var supervision = Supervision(startAt: now)
+    supervision.started(now: now)
+    return supervision
+  }
+
+  @Test func `a worker is due at once`() {
+    #expect(Supervision(startAt: 5).isDue(now: 5))
+    #expect(!Supervision(startAt: 5).isDue(now: 4))
+  }
+
+  @Test func `what may pass is tried again, each time later, up to a minute`() {
+    var supervision = running()
+    var delays: [Int64] = []
+    for _ in 0..<12 {
+      supervision.ended(lost, now: 100, jitter: 1)
+      guard case .due(let at) = supervision.state else { return #expect(Bool(false), "\(supervision.state)") }
+      delays.append(at - 100)
+      supervision.started(now: 100)
+    }
+    #expect(delays.prefix(4) == [500, 1000, 2000, 4000])
+    #expect(delays.last == 60_000)
+    #expect(supervision.failure?.times == 12)
+    #expect(supervision.restarts == 12)
+  }
+
+  @Test func `jitter draws half of the delay`() {
+    #expect(RestartPolicy.delay(failures: 1, jitter: 0, of: .brief) == 250)
+    #expect(RestartPolicy.delay(failures: 1, jitter: 1, of: .brief) == 500)
+    #expect(RestartPolicy.delay(failures: 99, jitter: 0, of: .patient) == 30_000)
+    #expect(RestartPolicy.delay(failures: 99, jitter: 7, of: .patient) == 60_000)
+  }
+
+  @Test func `a long run makes the next error the first again`() {
+    var supervision = running()
+    for _ in 0..<5 {
+      supervision.ended(lost, now: 0, jitter: 1)
+      supervision.started(now: 0)
+    }
+    supervision.ended(lost, now: RestartPolicy.steadyMilliseconds, jitter: 1)
+    #expect(supervision.state == .due(at: RestartPolicy.steadyMilliseconds + 500))
+  }
+
+  @Test func `an error of the data stops until a person says so`() {
+    var supervision = running()
+    supervision.ended(differs, now: 10, jitter: 0)
+    #expect(supervision.rest == .failed)
+    #expect(!supervision.isDue(now: .max))
+    _ = supervision.start(now: 20)
+    #expect(supervision.isDue(now: 20))
+  }
+
+  @Test(
+    arguments: [
+      (ErrorCode.diskFull, true), (.databaseMissing, true), (.loginRefused, true), (.stateUnwritable, true),
+      (.databaseUnreachable, true), (.sourceWentBack, false), (.slotLost, false), (.rowMissing, false),
+      (.checkpointForeign, false), (.usage, false), (.trailDamaged, false),
+    ])
+  func `what lies outside is tried again, what is in the data is not`(_ code: ErrorCode, _ isTried: Bool) {
+    let judgement = RestartPolicy.judge(CairnError(code, "x", hint: ""), failures: 1)
+    #expect((judgement != .never) == isTried)
+  }
+
+  @Test func `a fault of our own is tried three times`() {
+    let bug = CairnError(.bug, "x", hint: "", remedy: .bug)
+    #expect(RestartPolicy.judge(bug, failures: 3) != .never)
+    #expect(RestartPolicy.judge(bug, failures: 4) == .never)
+  }
+
+  @Test func `stop ends the thread and then rests`() {
+    var supervision = running()
+    let isTold = supervision.stop(.ordered, now: 1)
+    #expect(isTold)
+    #expect(supervision.isAlive)
+    supervision.ended(nil, now: 2, jitter: 0)
+    #expect(supervision.rest == .ordered)
+    #expect(!supervision.isDue(now: .max))
+  }
+
+  @Test func `restart while it ends starts it once more`() {
+    var supervision = running()
+    let isTold = [supervision.restart(now: 1), supervision.restart(now: 2)]
+    #expect(isTold == [true, false])
+    supervision.ended(nil, now: 3, jitter: 0)
+    #expect(supervision.isDue(now: 3))
+  }
+
+  @Test func `an error at the end that was ordered is told, and changes nothing`() {
+    var supervision = running()
+    _ = supervision.stop(.ordered, now: 1)
+    supervision.ended(lost, now: 2, jitter: 0)
+    #expect(supervision.rest == .ordered)
+    #expect(supervision.failure?.code == .databaseUnreachable)
+  }
+
+  @Test func `tables that wait at the end that was ordered are no error`() {
+    var supervision = running()
+    _ = supervision.stop(.ordered, now: 1)
+    supervision.ended(CairnError(.schemaStopped, "table x waits", hint: ""), now: 2, jitter: 0)
+    #expect(supervision.failure == nil)
+  }
+
+  @Test func `a disk with room does not start what a person stopped`() {
+    var supervision = running()
+    _ = supervision.stop(.ordered, now: 1)
+    supervision.ended(nil, now: 2, jitter: 0)
+    _ = supervision.stop(.paused, now: 3)
+    #expect(supervision.rest == .ordered)
+  }
+
+  @Test func `other words are another error`() {
+    var supervision = running()
+    supervision.ended(lost, now: 0, jitter: 0)
+    supervision.started(now: 0)
+    supervision.ended(CairnError(.databaseUnreachable, "no route", hint: "", remedy: .retry), now: 0, jitter: 0)
+    #expect(supervision.failure?.times == 1)
+  }
+}

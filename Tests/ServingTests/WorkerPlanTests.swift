@@ -1,0 +1,71 @@
+import Changes
+import Configuring
+import Steering
+import Testing
+
+@testable import Serving
+
+@Suite struct WorkerPlanTests {
+  static func conf() -> Configuration {
+    var conf = Configuration(node: .init(name: "store-042", state: "/state"))
+    conf.databases = [.init(name: "copy", url: "sqlite:///copy.db"), .init(name: "pos", url: "sqlite:///pos.db")]
+    conf.captures = [.init(name: "pos", database: "pos")]
+    conf.applies = [.init(name: "copy", trail: "store-042.pos", database: "copy")]
+    return conf
+  }
+
+  @Test func `a capture, an apply, a purge and a heartbeat`() {
+    #expect(
+      WorkerPlan(Self.conf()).names.map(\.description)
+        == ["capture.pos", "apply.copy", "heartbeat.pos", "purge.pos"])
+  }
+
+  @Test func `the same conf changes nothing`() {
+    #expect(WorkerPlan(Self.conf()).change(to: WorkerPlan(Self.conf())).isNothing)
+  }
+
+  @Test func `other tables concern the capture alone`() {
+    var other = Self.conf()
+    other.captures[0].tables = ["item"]
+    let change = WorkerPlan(Self.conf()).change(to: WorkerPlan(other))
+    #expect(change == .init(altered: [WorkerName(.capture, "pos")]))
+  }
+
+  @Test func `another place concerns all who use the database`() {
+    var other = Self.conf()
+    other.databases[1].url = "sqlite:///moved.db"
+    let change = WorkerPlan(Self.conf()).change(to: WorkerPlan(other))
+    #expect(change == .init(altered: [WorkerName(.capture, "pos"), WorkerName(.heartbeat, "pos")]))
+  }
+
+  @Test func `an apply comes, another goes`() {
+    var other = Self.conf()
+    other.applies = [.init(name: "erp", trail: "hq.erp", database: "copy")]
+    let change = WorkerPlan(Self.conf()).change(to: WorkerPlan(other))
+    #expect(change.removed == [WorkerName(.apply, "copy")])
+    #expect(change.added.map(\.description) == ["apply.erp", "purge.hq.erp"])
+  }
+
+  @Test func `a log level concerns no worker`() {
+    var other = Self.conf()
+    other.log.level = .debug
+    #expect(WorkerPlan(Self.conf()).change(to: WorkerPlan(other)).isNothing)
+    #expect(WorkerPlan.refusal(from: Self.conf(), to: other) == nil)
+  }
+
+  @Test func `another node or state folder needs a new start`() {
+    var other = Self.conf()
+    other.node.state = "/elsewhere"
+    let refusal = WorkerPlan.refusal(from: Self.conf(), to: other)
+    #expect(refusal?.code == .restartNeeded)
+    #expect(refusal?.message.contains("/elsewhere") == true)
+  }
+
+  @Test func `a worker is meant by its whole name, or by the section where that is enough`() {
+    let all = WorkerPlan(Self.conf()).names
+    #expect(WorkerName.meant(by: "apply.copy", among: all) == WorkerName(.apply, "copy"))
+    #expect(WorkerName.meant(by: "pos", among: all) == WorkerName(.capture, "pos"))
+    #expect(WorkerName.meant(by: "purge.pos", among: all) == WorkerName(.purge, "pos"))
+    #expect(WorkerName.meant(by: "nothing", among: all) == nil)
+  }
+}
