@@ -36,14 +36,15 @@ package final class CaptureProgress: Sendable {
   package init(notice: @escaping @Sendable (Notice) -> Void = { _ in }) { sink = notice }
   package var snapshot: Snapshot { state.withLock { $0 } }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
-  /// The trail is durable up to `position`; the last transaction in it was committed at `commitTime`, 0: there is none.
-  func noteDurable(_ position: Position, commitTime: Int64, now: Int64) {
+  /// The trail is durable up to `position`; the last transaction in it was committed at `commitTime`, and so long ago.
+  /// Nil: there is none of the source's.
+  func noteDurable(_ position: Position, _ last: (commitTime: Int64, microsecondsAgo: Int64)? = nil) {
     update {
       $0.position = position
-      guard commitTime > 0 else { return }
-      $0.lastCommitTime = commitTime
-      $0.lagMicroseconds = now - commitTime
-      $0.lags.add(microseconds: now - commitTime)
+      guard let last else { return }
+      $0.lastCommitTime = last.commitTime
+      $0.lagMicroseconds = last.microsecondsAgo
+      $0.lags.add(microseconds: last.microsecondsAgo)
     }
   }
   /// A run begins: what was said of the connection before holds no more.

@@ -12,6 +12,13 @@ package struct Clock: Sendable {
     return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
   }
 
+  /// µs on a clock that never jumps; only differences mean something.
+  package static var monotonicMicroseconds: Int64 {
+    var time = timespec()
+    clock_gettime(CLOCK_MONOTONIC, &time)
+    return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
+  }
+
   /// ms on a clock that never jumps; only differences mean something.
   package static var monotonicMilliseconds: Int64 {
     var time = timespec()

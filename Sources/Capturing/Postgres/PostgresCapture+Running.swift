@@ -9,7 +9,7 @@ extension PostgresCapture {
   /// before the call is in the trail and every table is copied. A server that goes away is waited for; with
   /// `untilCaughtUp`, for a minute.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
-    progress.noteDurable(trail.end.position, commitTime: 0, now: 0)
+    progress.noteDurable(trail.end.position)
     var failures = 0
     var goneSince: Int64 = 0
     while !stop.isSet {

@@ -75,7 +75,8 @@ extension PostgresCapture {
 
   func sync() throws {
     let end = try trail.sync()
-    progress.noteDurable(end.position, commitTime: committedAt, now: clock.microseconds())
+    progress.noteDurable(
+      end.position, committedAt == 0 ? nil : (committedAt, Clock.system.microseconds() - committedAt))
     committedAt = 0
     hasUnsynced = false
     unsyncedCount = 0

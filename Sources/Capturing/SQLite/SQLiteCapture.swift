@@ -222,7 +222,7 @@ package final class SQLiteCapture {
   /// before the call is in the trail and every table is copied.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
     var watch = try SourceWatch(database: path)
-    progress.noteDurable(trail.end.position, commitTime: 0, now: 0)
+    progress.noteDurable(trail.end.position)
     if hasLostRows { try recoverFromLoss() }
     while !stop.isSet {
       let found: Bool
@@ -294,7 +294,7 @@ package final class SQLiteCapture {
     next.previous = marked
     next.mark = .init(taken: last, nonce: Self.nonce())
     let checksum = reader.checksum
-    let readAt = clock.microseconds()
+    let (readAt, begun) = (clock.microseconds(), Clock.monotonicMicroseconds)
     _ = try trail.begin(TransactionHeader(commitTime: readAt, flags: [.group, .late]))
     do {
       try appendJournal(from: from, through: last, &next)
@@ -321,7 +321,7 @@ package final class SQLiteCapture {
     isOpen = false
     _ = try statements.commit.step()
     let end = try trail.sync()
-    progress.noteDurable(end.position, commitTime: readAt, now: clock.microseconds())
+    progress.noteDurable(end.position, (readAt, Clock.monotonicMicroseconds - begun))
     position = next
     takenAt = Clock.monotonicMilliseconds
     report(last: last)
