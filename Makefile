@@ -37,6 +37,7 @@ pkg-config --exists libcrypto    libssl-dev
 pkg-config --exists libpq        libpq-dev
 pkg-config --exists libsystemd      libsystemd-dev
 pkg-config --exists libmicrohttpd   libmicrohttpd-dev
+test -e /usr/include/toml++/toml.h  libtomlplusplus-dev
 /usr/bin/psql --version          postgresql-client
 ls /usr/lib/postgresql/*/bin/initdb   postgresql
 test -e /usr/include/stdlib.h    libc6-dev

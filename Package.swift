@@ -31,6 +31,7 @@ let package = Package(
     system("CSystemd", "libsystemd", "libsystemd-dev"),
     system("CHTTP", "libmicrohttpd", "libmicrohttpd-dev"),
     .target(name: "CShims", dependencies: ["CSQLite"], path: "Sources/C/CShims"),
+    .target(name: "CToml", path: "Sources/C/CToml"),
 
     module("Changes", []),
     module("SystemKit", ["CShims", "Changes"]),
@@ -39,7 +40,7 @@ let package = Package(
     module("SQLiteKit", ["CSQLite", "CShims", "Changes", "SystemKit"]),
     module("PostgresKit", ["CPostgres", "Changes", "SystemKit"]),
     module("Mapping", ["Changes"]),
-    module("Configuring", ["Changes", "SystemKit", "Mapping"]),
+    module("Configuring", ["Changes", "SystemKit", "Mapping", "CToml"]),
     module("Trails", ["Changes", "SystemKit", "CodecKit"]),
     module("Capturing", ["Changes", "Mapping", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails"]),
     module("Applying", ["Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails"]),
@@ -61,8 +62,8 @@ let package = Package(
     .executableTarget(
       name: "cairn",
       dependencies: [
-        "Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying", "Comparing",
-        "Operating",
+        "Changes", "Mapping", "Configuring", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying",
+        "Comparing", "Operating",
       ],
       swiftSettings: strict),
     .executableTarget(
@@ -82,7 +83,7 @@ let package = Package(
     tests("SQLiteKitTests", ["SQLiteKit", "Changes"]),
     tests("PostgresKitTests", ["TestServers", "PostgresKit", "Changes"]),
     tests("MappingTests", ["Mapping", "Changes", "SQLiteKit"]),
-    tests("ConfiguringTests", ["Configuring", "Changes"]),
+    tests("ConfiguringTests", ["Configuring", "Changes", "Mapping"]),
     tests("CapturingTests", ["TestServers", "Capturing", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
     tests(
       "ApplyingTests",
@@ -100,5 +101,6 @@ let package = Package(
         "Trails",
       ]),
     tests("ScenarioTests", ["TestServers", "SQLiteKit"]),
-  ]
+  ],
+  cxxLanguageStandard: .cxx17
 )

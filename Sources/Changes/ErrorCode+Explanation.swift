@@ -22,6 +22,8 @@ extension ErrorCode {
     case .databaseMissing, .databaseNotADatabase, .databaseReadOnly, .databaseBusy, .databaseFull, .databaseFailed,
       .databaseDamaged:
       databaseExplanation
+    case .confSyntax, .confUnknown, .confValue, .confTwice, .confMissing, .confReference, .confSecret, .confUnsupported:
+      confExplanation
     case .stateLocked, .stateUnwritable, .stateForeign, .diskFull, .ioFailed: stateExplanation
     case .trailMissing, .trailBusy, .trailDamaged, .trailVersion, .checkpointForeign, .checkpointMoved:
       trailExplanation

@@ -19,6 +19,15 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case sameDatabase = "same-database"
   case noTables = "no-tables"
   case tableMissing = "table-missing"
+  // The conf
+  case confSyntax = "conf-syntax"
+  case confUnknown = "conf-unknown"
+  case confValue = "conf-value"
+  case confTwice = "conf-twice"
+  case confMissing = "conf-missing"
+  case confReference = "conf-reference"
+  case confSecret = "conf-secret"
+  case confUnsupported = "conf-unsupported"
   // State and trails
   case stateLocked = "state-locked"
   case stateUnwritable = "state-unwritable"
@@ -74,7 +83,9 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .restartNeeded: 78
     case .databaseBusy, .stateLocked, .trailBusy, .checkpointMoved, .sourceCaptured: 75
     case .databaseReadOnly, .loginRefused, .privilegeMissing: 77
-    case .sameDatabase, .stateForeign, .serverSetting: 78
+    case .sameDatabase, .stateForeign, .serverSetting, .confSyntax, .confUnknown, .confValue, .confTwice, .confMissing,
+      .confReference, .confSecret, .confUnsupported:
+      78
     }
   }
 }

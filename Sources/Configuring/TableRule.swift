@@ -2,15 +2,17 @@
 package struct TableRule: Equatable, Sendable {
   /// A column of the target and where its value comes from.
   package struct Column: Equatable, Sendable {
-    /// Of the target.
+    /// Of the target; `*`: all columns of the source that no other entry names, under their own names.
     package var name: String
     /// In SQLite's language; the name of a column alone takes the value as it is.
     package var expression: String
     /// The type to give it in a table that is created; nil: the one that suits the expression.
     package var type: String?
+    /// Whether a constant tells this trail's rows from those of others in the same table, as part of the key.
+    package var isShare: Bool
 
-    package init(name: String, expression: String, type: String? = nil) {
-      (self.name, self.expression, self.type) = (name, expression, type)
+    package init(name: String, expression: String, type: String? = nil, isShare: Bool = true) {
+      (self.name, self.expression, self.type, self.isShare) = (name, expression, type, isShare)
     }
   }
 
@@ -30,7 +32,8 @@ package struct TableRule: Equatable, Sendable {
     case history
   }
 
-  /// The table at the source, with its schema where that is not `public`; matched without regard to case.
+  /// The table at the source, or a pattern with `*` and `?`; with its schema where that is not `public`; matched without
+  /// regard to case.
   package var from: String
   /// The table at the target, with a schema where one is meant; nil: as without a rule.
   package var to: String?
@@ -40,6 +43,9 @@ package struct TableRule: Equatable, Sendable {
   package var columns: [Column]?
   package var delete = DeleteRule.apply
   package var mode = Mode.mirror
+
+  /// Whether it may be for several tables.
+  package var isPattern: Bool { from.contains { $0 == "*" || $0 == "?" } }
 
   package init(from: String) { self.from = from }
 }

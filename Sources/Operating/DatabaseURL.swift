@@ -30,20 +30,8 @@ package enum DatabaseURL: Equatable, Sendable {
 
   private static func bad(_ text: String, _ why: String) -> CairnError {
     CairnError(
-      .badURL, "'\(Self.withoutPassword(text))' is not a database: \(why)",
+      .badURL, "'\(URLPassword.hidden(in: text))' is not a database: \(why)",
       hint: "write sqlite:relative.db, sqlite:///absolute.db or postgresql://user@host/db", remedy: .badInput)
-  }
-
-  /// A password is never shown.
-  package static func withoutPassword(_ text: String) -> String {
-    var shown = text
-    if let scheme = text.range(of: "://"), let at = text.lastIndex(of: "@"),
-      let colon = text[scheme.upperBound...].firstIndex(of: ":"), colon < at
-    {
-      shown = text[..<colon] + ":…" + text[at...]
-    }
-    guard let key = shown.range(of: "password=") else { return shown }
-    return shown[..<key.upperBound] + "…" + shown[key.upperBound...].drop { $0 != "&" }
   }
 
   private static var workingFolder: String {
@@ -79,7 +67,7 @@ package enum DatabaseURL: Equatable, Sendable {
   package var shown: String {
     switch self {
     case .sqlite(let path): "sqlite:\(path)"
-    case .postgres(let uri): Self.withoutPassword(uri)
+    case .postgres(let uri): URLPassword.hidden(in: uri)
     }
   }
 
@@ -95,17 +83,6 @@ package enum DatabaseURL: Equatable, Sendable {
         .unsupported, "\(use) is for SQLite files only",
         hint: "PostgreSQL needs no such thing: capture reads its log, and is in nobody's way", remedy: .badInput)
     }
-  }
-}
-
-extension String {
-  fileprivate func range(of part: String) -> Range<String.Index>? {
-    var start = startIndex
-    while start < endIndex {
-      if self[start...].hasPrefix(part) { return start..<index(start, offsetBy: part.count) }
-      start = index(after: start)
-    }
-    return nil
   }
 }
 

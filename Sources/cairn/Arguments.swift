@@ -23,7 +23,7 @@ struct Arguments {
       let parts = word.split(separator: "=", maxSplits: 1, omittingEmptySubsequences: false)
       let name = String(parts[0])
       guard let option = command.options.first(where: { $0.name == name }) else {
-        let near = Self.nearest(name, in: command.options.map(\.name))
+        let near = name.nearest(in: command.options.map(\.name))
         throw usage("option \(name) is unknown", near.map { "did you mean \($0)?" })
       }
       if let value = option.value {
@@ -59,25 +59,5 @@ struct Arguments {
   func usage(_ message: String, _ hint: String?) -> CairnError {
     CairnError(
       .usage, message, hint: (hint.map { $0 + " " } ?? "") + "see 'cairn \(command) --help'", remedy: .badInput)
-  }
-
-  /// The word that is fewest edits away, if it is near.
-  static func nearest(_ word: String, in words: [String]) -> String? {
-    let scored = words.map { ($0, distance(Array(word), Array($0))) }
-    return scored.filter { $0.1 <= max(2, word.count / 3) }.min { $0.1 < $1.1 }?.0
-  }
-
-  private static func distance(_ a: [Character], _ b: [Character]) -> Int {
-    var row = Array(0...b.count)
-    for (i, x) in a.enumerated() {
-      var diagonal = row[0]
-      row[0] = i + 1
-      for (j, y) in b.enumerated() {
-        let above = row[j + 1]
-        row[j + 1] = min(above + 1, row[j] + 1, diagonal + (x == y ? 0 : 1))
-        diagonal = above
-      }
-    }
-    return row[b.count]
   }
 }

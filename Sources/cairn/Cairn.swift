@@ -11,7 +11,8 @@ struct Cairn {
 
   static var commands: [any Command.Type] {
     [
-      ReplicateCommand.self, CheckCommand.self, CompareCommand.self, TrailCommand.self, UnhookCommand.self,
+      ReplicateCommand.self, CheckCommand.self, ConfigCommand.self, CompareCommand.self, TrailCommand.self,
+      UnhookCommand.self,
       RehookCommand.self,
       DetachCommand.self, ExplainCommand.self,
     ]
@@ -52,7 +53,7 @@ struct Cairn {
   static func command(_ name: String) throws -> any Command.Type {
     let all = commands + [HelpCommand.self]
     if let command = all.first(where: { $0.name == name }) { return command }
-    let near = Arguments.nearest(name, in: all.map { $0.name })
+    let near = name.nearest(in: all.map { $0.name })
     throw CairnError(
       .usage, "there is no command '\(name)'",
       hint: (near.map { "did you mean '\($0)'? " } ?? "") + "see 'cairn --help'", remedy: .badInput)

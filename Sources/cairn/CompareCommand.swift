@@ -1,5 +1,6 @@
 import Changes
 import Comparing
+import Configuring
 import Glibc
 import Mapping
 import Operating

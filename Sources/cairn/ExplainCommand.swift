@@ -42,7 +42,7 @@ struct ExplainCommand: Command {
     if name.hasPrefix("[") { name.removeFirst() }
     if name.hasSuffix("]") { name.removeLast() }
     if let code = ErrorCode(rawValue: name) { return code }
-    let near = Arguments.nearest(name, in: ErrorCode.allCases.map(\.rawValue))
+    let near = name.nearest(in: ErrorCode.allCases.map(\.rawValue))
     throw arguments.usage(
       "there is no error code '\(word)'",
       (near.map { "did you mean \($0)? " } ?? "") + "'cairn explain' lists them all;")

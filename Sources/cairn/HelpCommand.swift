@@ -6,7 +6,7 @@ struct HelpCommand: Command {
   static let summary = "say what a command does and takes"
   static let operands = "[COMMAND]"
   static let options = [
-    Option("--man", "cairn|cairnd", "print a man page, in mdoc"),
+    Option("--man", "cairn|cairnd|cairn.toml", "print a man page, in mdoc"),
     Option("--completion", "bash", "print a completion script for a shell"),
   ]
   static let details = """
@@ -37,8 +37,9 @@ struct HelpCommand: Command {
   private static func manual(_ page: String, _ arguments: Arguments) throws -> String {
     switch page {
     case "cairn": return Manual.cairn.text
+    case "cairn.toml": return Manual.conf.text
     case "cairnd": return Manual.cairnd.text
-    default: throw arguments.usage("--man: there is no page '\(page)'", "there are cairn and cairnd;")
+    default: throw arguments.usage("--man: there is no page '\(page)'", "there are cairn, cairnd and cairn.toml;")
     }
   }
 }

@@ -1,6 +1,7 @@
 import Applying
 import Capturing
 import Changes
+import Configuring
 import Glibc
 import Mapping
 import Operating

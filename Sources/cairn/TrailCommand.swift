@@ -44,7 +44,7 @@ struct TrailCommand: Command {
     case "verify":
       return try verify(folder(trail, arguments), asJSON: arguments.has("--json"))
     default:
-      let near = Arguments.nearest(words[0], in: ["list", "show", "verify"])
+      let near = words[0].nearest(in: ["list", "show", "verify"])
       throw arguments.usage("there is no 'cairn trail \(words[0])'", near.map { "did you mean '\($0)'?" })
     }
   }
@@ -81,7 +81,7 @@ struct TrailCommand: Command {
     let dialect = try arguments.value("--sql").map { name -> TrailSQL.Dialect in
       if let dialect = TrailSQL.Dialect(rawValue: name) { return dialect }
       let known = TrailSQL.Dialect.allCases.map(\.rawValue)
-      let near = Arguments.nearest(name, in: known).map { "did you mean \($0)?" }
+      let near = name.nearest(in: known).map { "did you mean \($0)?" }
       throw arguments.usage("--sql: '\(name)' is unknown", near ?? "use \(known.joined(separator: " or "));")
     }
     if dialect != nil, arguments.has("--json") { throw arguments.usage("--sql and --json exclude each other", nil) }

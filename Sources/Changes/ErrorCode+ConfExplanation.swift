@@ -1,0 +1,103 @@
+extension ErrorCode {
+  var confExplanation: Explanation {
+    switch self {
+    case .confSyntax:
+      Explanation(
+        "a conf file cannot be read as TOML",
+        why: """
+          The text breaks the rules of TOML at the place that the message names: text without quotes, a bracket that is \
+          not closed, a word where a value is due. Nothing of that file was read, so that there may be more to find; \
+          the other files were.
+          """,
+        what: [
+          "Go to the file, line and column of the message; the hint says what to write there.",
+          "Put text, durations and sizes into quotes: `disk = \"20 GiB\"`. Booleans and integers stand without.",
+          "Run `cairn check --config DIR` again.",
+        ])
+    case .confUnknown:
+      Explanation(
+        "a section or an option of the conf is unknown",
+        why: """
+          The message names the word and the place; the hint names the nearest that there is. An option that nobody knows \
+          is refused rather than passed over: it was written for some purpose.
+          """,
+        what: [
+          "Take the word of the hint, or take the line out.",
+          "`man cairn.toml` and `docs/configuration.md` list all sections and options.",
+        ])
+    case .confValue:
+      Explanation(
+        "an option of the conf has a value that it cannot have",
+        why: """
+          The value is of another type, out of range, without a unit, or none of the words that are allowed. The message \
+          says what was found and what is allowed.
+          """,
+        what: [
+          "Write what the hint says, or another value of the kind that the message names.",
+          "`cairn config --markdown` tells of every option what it takes.",
+        ])
+    case .confTwice:
+      Explanation(
+        "the conf says a thing twice",
+        why: """
+          An option stands twice in one section, in one file or in two, or two rules are for one table. Both places are \
+          in the message. Neither of the two is taken: which one was meant, nobody knows.
+          """,
+        what: [
+          "Take one of the two out.",
+          "Files are read in this order: `cairn.toml`, then `conf.d/*.toml` by name. A later one adds, it never replaces.",
+        ])
+    case .confMissing:
+      Explanation(
+        "something that the conf needs is not there",
+        why: """
+          A file cannot be read, an option that has no default is left out, or a variable in `${...}` is not set where \
+          the program was started.
+          """,
+        what: [
+          "Add what the message names; the hint has an example.",
+          """
+          Variables of the daemon are those of its unit: `Environment=` or `EnvironmentFile=` in a drop-in. They differ \
+          from those of your shell, in which `cairn check` runs.
+          """,
+          "Let the user of the daemon read the files and their folder.",
+        ])
+    case .confReference:
+      Explanation(
+        "two parts of the conf do not go together",
+        why: """
+          A capture or an apply names a database that has no section; an apply names a trail that no capture of this node \
+          makes; a database is captured twice, or a trail is brought into one database twice.
+          """,
+        what: [
+          "Compare the names: `[database.pos]` is named by `database = \"pos\"`, `[capture.pos]` makes `NODE.pos`.",
+          "For several targets, give each an `[apply.NAME]` of its own with the same `trail`.",
+        ])
+    case .confSecret:
+      Explanation(
+        "a conf file holds a password",
+        why: """
+          Conf files are read by many, copied, and kept in repositories, so a password in a URL is refused, also one that \
+          comes from a variable. The message does not repeat it.
+          """,
+        what: [
+          "Take the password out of the URL.",
+          """
+          Give it to the service as a credential: `LoadCredential=database.NAME:/etc/cairn/credentials/database.NAME`, a \
+          file that only root can read, with the password as its only line.
+          """,
+          "Or use what libpq offers: a passfile (`?passfile=/...`), a service file, or a client certificate.",
+          "Change the password if the file was readable for others.",
+        ])
+    default:
+      Explanation(
+        "the conf asks for something that this version does not have",
+        why: """
+          The word is right, but what it stands for comes with a later version: the network (`[pump.NAME]`, `[receive]`, \
+          `[peer.NAME]`), rules for conflicts, quarantine. It is refused rather than passed over, so that nobody relies \
+          on what is not done.
+          """,
+        what: ["Take it out, or write what the hint says.", "`CHANGELOG.md` tells which version brings it."])
+    }
+  }
+}

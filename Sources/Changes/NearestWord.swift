@@ -1,0 +1,22 @@
+extension String {
+  /// The word that is fewest edits away, if it is near: for "did you mean".
+  package func nearest(in words: [String]) -> String? {
+    let letters = Array(self)
+    let scored = words.map { ($0, Self.distance(letters, Array($0))) }
+    return scored.filter { $0.1 <= Swift.max(2, letters.count / 3) }.min { $0.1 < $1.1 }?.0
+  }
+
+  private static func distance(_ a: [Character], _ b: [Character]) -> Int {
+    var row = Array(0...b.count)
+    for (i, x) in a.enumerated() {
+      var diagonal = row[0]
+      row[0] = i + 1
+      for (j, y) in b.enumerated() {
+        let above = row[j + 1]
+        row[j + 1] = Swift.min(above + 1, row[j] + 1, diagonal + (x == y ? 0 : 1))
+        diagonal = above
+      }
+    }
+    return row[b.count]
+  }
+}

@@ -1,0 +1,14 @@
+/// A rate as people write it: `500KiB`, `10MiB/s`, `1.5 GB`; bytes a second.
+package struct ByteRate: Equatable, Sendable {
+  package let bytesPerSecond: Int
+
+  /// Nil for anything else, and for less than a byte. `k`, `m` and `g` alone are powers of 1024.
+  package init?(_ text: String) {
+    let lower = text.lowercased().filter { $0 != " " }
+    var plain = lower.hasSuffix("/s") ? String(lower.dropLast(2)) : lower
+    if let last = plain.last, "kmg".contains(last) { plain += "ib" }
+    if plain.last?.isNumber == true { plain += "b" }
+    guard let bytes = try? Quantity.bytes(plain), bytes >= 1, bytes < 1_000_000_000_000_000 else { return nil }
+    bytesPerSecond = Int(bytes)
+  }
+}

@@ -1,0 +1,138 @@
+/// The option table as documents: the page `docs/configuration.md` and the reference `conf/cairn.toml`.
+package enum ConfDocument {
+  // MARK: Markdown
+
+  package static var markdown: String {
+    var page = """
+      # Configuration
+
+      What `cairnd` is to do stands in `cairn.toml` and in `conf.d/*.toml` beside it, in the folder that `--config` names
+      (`/etc/cairn`). The files are [TOML](https://toml.io). They are read in the order of their names, `cairn.toml`
+      first; sections may be spread over them, but no option may stand twice. `cairn check --config DIR` lists everything
+      that is wrong, with file, line and column, and proves the databases; `cairn config show` prints what is in force
+      and where each value came from. `--config` may also name one file, which then stands alone.
+
+      In every text `${NAME}` is the value of an environment variable (one that is not set is an error), and `$$` a dollar.
+      Durations and sizes are texts with a unit: `"500 ms"`, `"10 s"`, `"5 min"`, `"2 h"`, `"14 days"`; `"64 MiB"`,
+      `"20 GiB"`. Names of sections are made of `a-z`, `0-9`, `_` and `-`.
+
+      This page is made with `cairn config --markdown`, from the table that the program itself reads conf files by. The
+      man page `cairn.toml(5)` and the reference `conf/cairn.toml` come from the same table.
+
+      | section | |
+      |---|---|
+
+      """
+    for section in OptionTable.sections {
+      page += "| [`\(section.title)`](#\(section.anchor)) | \(section.help) |\n"
+    }
+    for section in OptionTable.sections {
+      page += "\n## \(section.anchor)\n\n`\(section.title)`: \(section.help). "
+      page += section.isRequired ? "Required. Since \(section.since).\n" : "Since \(section.since).\n"
+      if !section.isSupported { continue }
+      if !section.details.isEmpty { page += "\n\(section.details)\n" }
+      for option in section.options { page += markdown(option) }
+    }
+    return page
+  }
+
+  private static func markdown(_ option: OptionTable.Option) -> String {
+    guard option.isSupported else {
+      return "\n### \(option.key)\n\n\(capitalized(option.help)). Not part of this version.\n"
+    }
+    return """
+
+      ### \(option.key)
+
+      \(capitalized(option.help)).\(option.details.isEmpty ? "" : " " + option.details)
+
+      - takes: \(option.kind.description)
+      - \(option.without(code: "`"))
+      - example: `\(option.key) = \(option.example)`
+      - since: \(option.since)
+
+      """
+  }
+
+  // MARK: The reference
+
+  /// A conf that loads as it stands; options that have a default, and sections that are not needed, are comments.
+  package static var reference: String {
+    var text = """
+      # The conf of cairnd: every section and option, with its default or an example.
+      # 'cairn check --config DIR' lists what is wrong, 'cairn config show' prints what is in force.
+      # In texts ${NAME} is an environment variable, and $$ a dollar.
+
+      """
+    for section in OptionTable.sections {
+      let isActive = section.isRequired
+      let mark = isActive ? "" : "#"
+      text += "\n# \(capitalized(section.help)).\n"
+      for line in wrapped(section.details) { text += "# \(line)\n" }
+      text += section.isSupported ? "\(mark)\(section.header)\n" : "# \(section.header)\n"
+      for option in section.options where option.isSupported {
+        text += "\n"
+        for line in wrapped("\(capitalized(option.help)). \(option.details)") { text += "# \(line)\n" }
+        let takes = "Takes \(option.kind.description)"
+        text += wrapped(
+          option.isRequired ? "\(takes). Required." : "\(takes). \(capitalized(option.without(code: "")))."
+        )
+        .map { "# \($0)\n" }.joined()
+        let value = option.isRequired ? option.example : option.defaultText ?? option.example
+        text += "\(isActive && option.isRequired ? "" : "#")\(option.key) = \(value)\n"
+      }
+      if !section.more.isEmpty { text += "\n" + section.more.map { "#\($0)\n" }.joined() }
+    }
+    return text
+  }
+
+  /// The reference as a conf in which everything is said: nothing of it is a comment.
+  package static var wholeReference: String {
+    reference.split(separator: "\n", omittingEmptySubsequences: false).map { line in
+      line.hasPrefix("#") && !line.hasPrefix("# ") ? String(line.dropFirst()) : String(line)
+    }.joined(separator: "\n")
+  }
+
+  // MARK: Text
+
+  package static func capitalized(_ text: String) -> String { text.prefix(1).uppercased() + text.dropFirst() }
+
+  private static func wrapped(_ text: String) -> [String] {
+    var lines: [String] = []
+    var line = ""
+    for word in text.split(separator: " ") {
+      if !line.isEmpty, line.count + 1 + word.count > 100 {
+        lines.append(line)
+        line = ""
+      }
+      line += (line.isEmpty ? "" : " ") + word
+    }
+    return line.isEmpty ? lines : lines + [line]
+  }
+}
+
+extension OptionTable.Section {
+  /// Of its heading in Markdown.
+  fileprivate var anchor: String {
+    if case .list(let parent) = form { return "\(parent)-\(key)" }
+    return key
+  }
+
+  /// With a name for examples.
+  fileprivate var header: String {
+    switch form {
+    case .single: "[\(key)]"
+    case .named: "[\(key).\(example)]"
+    case .list(let parent): "[[\(parent).\(OptionTable.section(parent)?.example ?? "NAME").\(key)]]"
+    }
+  }
+}
+
+extension OptionTable.Option {
+  /// What holds when it is left out.
+  package func without(code: String) -> String {
+    if isRequired { return "required" }
+    if let defaultText { return "default: \(code)\(defaultText)\(code)" }
+    return "when left out: \(absence)"
+  }
+}

@@ -1,0 +1,105 @@
+import Changes
+import SystemKit
+
+/// Finds and reads the files of a conf: `cairn.toml` and `conf.d/*.toml` beside it, in the order of their bytes.
+package enum ConfFolder {
+  package static let usual = "/etc/cairn"
+  private static let bytesMax: UInt64 = 1 << 20
+
+  /// `path` is the folder, or one file that stands alone. Never throws: what cannot be read is a problem of the conf.
+  package static func load(_ path: String, environment: @escaping (String) -> String?) -> LoadedConfiguration {
+    var files: [ConfFile] = []
+    var problems: [ConfProblem] = []
+    for path in Folder.isFolder(path) ? paths(in: path, &problems) : [path] {
+      if let text = text(path, &problems) { files.append(ConfFile(path: path, text: text)) }
+    }
+    let service = environment("CREDENTIALS_DIRECTORY")
+    let credentials = credentials(in: service ?? path + "/credentials", isService: service != nil, &problems)
+    return LoadedConfiguration(
+      files: files, credentials: credentials, unreadable: problems, environment: environment)
+  }
+
+  private static func paths(in folder: String, _ problems: inout [ConfProblem]) -> [String] {
+    let more = folder + "/conf.d"
+    guard Folder.isFolder(more) else { return [folder + "/cairn.toml"] }
+    do throws(FileError) {
+      let names = try Folder.names(more).filter { $0.hasSuffix(".toml") && !$0.hasPrefix(".") }
+      return [folder + "/cairn.toml"] + names.map { more + "/" + $0 }
+    } catch {
+      problems.append(unreadable(more, "\(error)"))
+      return [folder + "/cairn.toml"]
+    }
+  }
+
+  private static func text(_ path: String, _ problems: inout [ConfProblem]) -> String? {
+    guard Folder.exists(path) else {
+      problems.append(
+        ConfProblem(
+          .confMissing, at: ConfPlace(file: path), "there is no such file",
+          hint: "name the folder of the conf with --config; 'cairn config --toml' prints a conf to begin with"))
+      return nil
+    }
+    do throws(FileError) {
+      let bytes = try contents(path)
+      if let text = String(validating: bytes, as: UTF8.self) { return text }
+      let line = (0..<bytes.count).first { String(validating: bytes[...$0], as: UTF8.self) == nil && bytes[$0] == 0x0a }
+      let lines = bytes.prefix(line ?? bytes.count).count { $0 == 0x0a }
+      problems.append(
+        ConfProblem(
+          .confSyntax, at: ConfPlace(file: path, line: lines + 1, column: 1), "the text is not UTF-8 up to here",
+          hint: "save the file as UTF-8"))
+    } catch {
+      problems.append(unreadable(path, "\(error)"))
+    }
+    return nil
+  }
+
+  private static func contents(_ path: String) throws(FileError) -> [UInt8] {
+    let file = try File(path, .read)
+    var bytes = [UInt8](repeating: 0, count: Int(min(try file.size, bytesMax)))
+    var failure: FileError?
+    let count = bytes.withUnsafeMutableBytes { buffer in
+      do throws(FileError) { return try file.read(into: buffer, at: 0) } catch {
+        failure = error
+        return 0
+      }
+    }
+    if let failure { throw failure }
+    return Array(bytes.prefix(count))
+  }
+
+  private static func unreadable(_ path: String, _ reason: String) -> ConfProblem {
+    ConfProblem(
+      .confMissing, at: ConfPlace(file: path), "cannot be read: \(reason)",
+      hint: "let the user of the daemon read it, and give it less than 1 MiB")
+  }
+
+  /// Which database a file is for. A service has them as `database.NAME`, or, from a folder that is handed over as a
+  /// whole, as `database_NAME`; in the folder of the conf they are just `NAME`.
+  ///
+  /// Source: https://www.freedesktop.org/software/systemd/man/252/systemd.exec.html#LoadCredential=ID:PATH
+  private static func database(_ file: String, isService: Bool) -> String? {
+    for prefix in ["database.", "database_"] where file.hasPrefix(prefix) {
+      return String(file.dropFirst(prefix.count))
+    }
+    return isService || file.hasPrefix(".") ? nil : file
+  }
+
+  /// By the name of the database. The newline at the end is not part of a password.
+  private static func credentials(in folder: String, isService: Bool, _ problems: inout [ConfProblem]) -> [String:
+    ConfCredential]
+  {
+    guard Folder.isFolder(folder) else { return [:] }
+    var found: [String: ConfCredential] = [:]
+    do throws(FileError) {
+      for file in try Folder.names(folder) where !Folder.isFolder("\(folder)/\(file)") {
+        guard let name = database(file, isService: isService) else { continue }
+        let path = folder + "/" + file
+        var secret = String(decoding: try contents(path), as: UTF8.self)
+        if secret.hasSuffix("\n") { secret.removeLast() }
+        found[name] = ConfCredential(path: path, secret: secret)
+      }
+    } catch { problems.append(unreadable(folder, "\(error)")) }
+    return found
+  }
+}

@@ -1,0 +1,149 @@
+import Changes
+
+/// What sections say of each other: names of databases and trails, and who works on what.
+struct ConfReferences {
+  private let node: String?
+  private let databases: [ReadSection]
+  private let captures: [ReadSection]
+  private let applies: [ReadSection]
+  private let rules: [ReadSection]
+  /// Every section with a name that the files have, also where it is wrong otherwise.
+  private let databaseNames: [String]
+  /// False: a file could not be read, so that what seems to be missing may be there.
+  private let isWhole: Bool
+  private(set) var problems: [ConfProblem] = []
+
+  init(_ sections: [ReadSection], isWhole: Bool) {
+    func all(_ key: String) -> [ReadSection] { sections.filter { $0.source.section.key == key } }
+    node = all("node").first?.text("name")
+    (databases, captures, applies, rules) = (all("database"), all("capture"), all("apply"), all("table"))
+    databaseNames = databases.map(\.source.name)
+    self.isWhole = isWhole
+    for section in captures + applies { checkDatabase(section) }
+    checkCaptures()
+    for apply in applies { checkTrail(apply) }
+    checkApplies()
+    for apply in applies { checkRules(apply.source.name) }
+  }
+
+  private mutating func checkDatabase(_ section: ReadSection) {
+    guard let name = section.text("database"), isWhole, !databaseNames.contains(name) else { return }
+    let near = name.nearest(in: databaseNames) ?? (databaseNames.count == 1 ? databaseNames[0] : nil)
+    let mend = near.map { "write database = \"\($0)\", or add" } ?? "add"
+    add(
+      section.place("database"), "there is no [database.\(name)]", "\(mend) a section [database.\(name)] with its url")
+  }
+
+  /// What tells databases apart: the URL where it is known.
+  private func identity(_ section: ReadSection) -> String? {
+    guard let name = section.text("database") else { return nil }
+    guard let url = databases.first(where: { $0.source.name == name })?.text("url") else { return name }
+    return Configuration.Database.canonical(url)
+  }
+
+  private mutating func checkCaptures() {
+    var first: [String: ReadSection] = [:]
+    for capture in captures {
+      guard let database = identity(capture) else { continue }
+      if let other = first[database] {
+        add(
+          capture.place("database"),
+          "database \(capture.text("database") ?? "") is captured already, by \(other.source.title) at \(other.source.place)",
+          "take \(capture.source.title) out; an apply for each target reads the one trail")
+      } else {
+        first[database] = capture
+      }
+    }
+  }
+
+  private mutating func checkTrail(_ apply: ReadSection) {
+    guard let text = apply.text("trail"), let trail = TrailName(text), let node, trail.origin == node else { return }
+    guard let capture = captures.first(where: { $0.source.name == trail.name }) else {
+      guard isWhole else { return }
+      let names = captures.map(\.source.name)
+      let near = trail.name.nearest(in: names) ?? (names.count == 1 ? names[0] : nil)
+      let mend = near.map { "write trail = \"\(node).\($0)\", or add" } ?? "add"
+      add(
+        apply.place("trail"), "nobody makes the trail \(text): there is no [capture.\(trail.name)]",
+        "\(mend) a section [capture.\(trail.name)]")
+      return
+    }
+    if let source = identity(capture), source == identity(apply) {
+      add(
+        apply.place("database"), "\(apply.source.title) would write the database that its trail \(text) comes from",
+        "name another database")
+    }
+  }
+
+  private mutating func checkApplies() {
+    var first: [String: ReadSection] = [:]
+    for apply in applies {
+      guard let trail = apply.text("trail"), let database = identity(apply) else { continue }
+      if let other = first.updateValue(apply, forKey: trail + "\n" + database) {
+        add(
+          apply.place("trail"),
+          "trail \(trail) is brought into database \(apply.text("database") ?? "") already, by \(other.source.title) at \(other.source.place)",
+          "take \(apply.source.title) out, or name another database")
+        first[trail + "\n" + database] = other
+      }
+    }
+  }
+
+  private mutating func checkRules(_ apply: String) {
+    var sources: [String: ConfPlace] = [:]
+    var targets: [String: (from: String, place: ConfPlace)] = [:]
+    for rule in rules where rule.source.name == apply {
+      if let columns = rule.columns("columns"), case let (column?, place) = (markColumn(rule), rule.place("delete")),
+        columns.contains(where: { $0.name.lowercased() == column.lowercased() })
+      {
+        add(
+          .confValue, place, "column \(column) is to mark deletes, and 'columns' gives it another value",
+          "take it out of columns")
+      }
+      if rule.text("mode") == "history", let delete = rule.text("delete"), delete != "apply" {
+        add(
+          .confValue, rule.place("delete"),
+          "delete = \"\(delete)\" has no meaning in mode \"history\", which keeps every change",
+          "take delete out")
+      }
+      guard let from = rule.text("from") else { continue }
+      if let other = sources.updateValue(rule.place("from"), forKey: Self.folded(from)) {
+        add(.confTwice, rule.place("from"), "table \(from) has a rule already, at \(other)", "make one rule of the two")
+        continue
+      }
+      guard !from.contains("*"), !from.contains("?") else {
+        guard rule.text("to") != nil else { continue }
+        add(
+          .confValue, rule.place("to"), "'to' names one table, but the rule is for all that match \(from)",
+          "take 'to' out, or write a rule for each table")
+        continue
+      }
+      let to = rule.text("to") ?? from
+      if let other = targets.updateValue((from, rule.place("to")), forKey: Self.folded(to)) {
+        add(
+          .confTwice, rule.values["to"] == nil ? rule.place("from") : rule.place("to"),
+          "tables \(other.from) and \(from) would both become \(to); the other rule is at \(other.place)",
+          "give one of them another 'to'")
+      }
+    }
+  }
+
+  private func markColumn(_ rule: ReadSection) -> String? {
+    guard let text = rule.text("delete"), text.hasPrefix("mark:") else { return nil }
+    return String(text.dropFirst(5))
+  }
+
+  /// `public.` is what is meant without a schema.
+  private static func folded(_ table: String) -> String {
+    let name = table.lowercased()
+    return name.hasPrefix("public.") ? String(name.dropFirst("public.".count)) : name
+  }
+
+  private mutating func add(_ place: ConfPlace, _ message: String, _ hint: String) {
+    add(.confReference, place, message, hint)
+  }
+
+  private mutating func add(_ code: ErrorCode, _ place: ConfPlace, _ message: String, _ hint: String) {
+    problems.append(ConfProblem(code, at: place, message, hint: hint))
+  }
+}

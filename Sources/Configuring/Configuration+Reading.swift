@@ -1,0 +1,87 @@
+import Changes
+import Mapping
+
+extension Configuration {
+  /// From sections without a problem; nil where one is missing all the same.
+  init?(_ sections: [ReadSection], secrets: [String: String]) {
+    func all(_ key: String) -> [ReadSection] {
+      sections.filter { $0.source.section.key == key }.sorted { $0.source.name < $1.source.name }
+    }
+    guard let own = all("node").first, let name = own.text("name") else { return nil }
+    self.init(node: Node(name: name))
+    own.text("state").map { node.state = $0 }
+    databases = all("database").compactMap { section in
+      section.text("url").map {
+        Database(name: section.source.name, url: Database.canonical($0), secret: secrets[section.source.name])
+      }
+    }
+    captures = all("capture").compactMap(Capture.init)
+    applies = all("apply").compactMap { section in
+      Apply(
+        section, rules: sections.filter { $0.source.section.key == "table" && $0.source.name == section.source.name })
+    }
+    if let section = all("limits").first {
+      limits.diskBytes = section.bytes("disk")
+      limits.retain = section.duration("retain")
+      section.flag("give_up_slot").map { limits.givesUpSlot = $0 }
+    }
+    metrics = all("metrics").first?.text("listen").flatMap { ListenAddress($0) }.map {
+      Metrics(host: $0.host, port: $0.port)
+    }
+    control.socket = all("control").first?.text("socket")
+    control.group = all("control").first?.text("group")
+    all("log").first?.text("level").flatMap { LogLevel(rawValue: $0) }.map { log.level = $0 }
+  }
+}
+
+extension Configuration.Database {
+  /// `sqlite:///srv/a.db` for all ways to write the path of a file; other URLs as they are.
+  static func canonical(_ url: String) -> String {
+    guard url.hasPrefix("sqlite:/") else { return url }
+    let parts = url.dropFirst("sqlite:".count).split(separator: "/").filter { $0 != "." }
+    return "sqlite:///" + parts.joined(separator: "/")
+  }
+}
+
+extension Configuration.Capture {
+  fileprivate init?(_ section: ReadSection) {
+    guard let database = section.text("database") else { return nil }
+    self.init(name: section.source.name, database: database)
+    section.list("tables").map { tables = $0 }
+    section.flag("statements").map { statements = $0 }
+    section.count("journal_rows").map { journalRows = $0 }
+    section.duration("heartbeat").map { heartbeat = $0 }
+    section.duration("purge").map { purge = $0 }
+  }
+}
+
+extension Configuration.Apply {
+  fileprivate init?(_ section: ReadSection, rules: [ReadSection]) {
+    guard let trail = section.text("trail"), let database = section.text("database") else { return nil }
+    self.init(name: section.source.name, trail: trail, database: database)
+    section.text("conflict").flatMap { Configuration.Conflict(rawValue: $0) }.map { conflict = $0 }
+    section.text("on_error").flatMap { Configuration.OnError(rawValue: $0) }.map { onError = $0 }
+    existing = section.text("existing").flatMap { ExistingRows(rawValue: $0) }
+    section.text("names").flatMap { NamePolicy(rawValue: $0) }.map { names = $0 }
+    if let list = section.list("misfits"), let policies = try? MisfitPolicies(parsing: list.joined(separator: ",")) {
+      misfits = policies
+    }
+    ddl = section.text("ddl").flatMap { DDLPolicy(rawValue: $0) }
+    auditBytesPerSecond = section.text("audit").flatMap { ByteRate($0)?.bytesPerSecond }
+    self.rules = rules.compactMap(TableRule.init)
+  }
+}
+
+extension TableRule {
+  fileprivate init?(_ section: ReadSection) {
+    guard let from = section.text("from") else { return nil }
+    self.init(from: from)
+    to = section.text("to")
+    filter = section.text("where")
+    columns = section.columns("columns")
+    if let text = section.text("delete") {
+      delete = text.hasPrefix("mark:") ? .mark(column: String(text.dropFirst(5))) : text == "keep" ? .keep : .apply
+    }
+    section.text("mode").flatMap { Mode(rawValue: $0) }.map { mode = $0 }
+  }
+}

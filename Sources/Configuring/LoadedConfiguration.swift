@@ -1,0 +1,84 @@
+import Changes
+
+/// A file of a conf, read.
+package struct ConfFile: Sendable {
+  package var path: String
+  package var text: String
+
+  package init(path: String, text: String) { (self.path, self.text) = (path, text) }
+}
+
+/// A password that stands in a file of its own.
+package struct ConfCredential: Sendable {
+  package var path: String
+  package var secret: String
+
+  package init(path: String, secret: String) { (self.path, self.secret) = (path, secret) }
+}
+
+/// All files of a conf, read and checked: the value that they make, or everything that is wrong with them.
+package struct LoadedConfiguration: Sendable {
+  /// Nil where there are problems.
+  package let configuration: Configuration?
+  /// What is in force, in the order of the option table.
+  package let settings: [Setting]
+  /// In the order of the files, and of places in them.
+  package let problems: [ConfProblem]
+  /// What is not wrong, but probably not meant.
+  package let notices: [String]
+
+  /// Decides only: files, variables and credentials (by the name of the database) are handed in. Files count in their
+  /// order; `unreadable` are problems that reading them met.
+  package init(
+    files: [ConfFile], credentials: [String: ConfCredential] = [:], unreadable: [ConfProblem] = [],
+    environment: @escaping (String) -> String?
+  ) {
+    var problems = unreadable
+    var collector = SectionCollector()
+    var isWhole = unreadable.isEmpty
+    for file in files {
+      do throws(TomlDocument.Failure) { collector.add(try TomlDocument(file.text, file: file.path).root) } catch {
+        problems.append(SyntaxProblem.of(error, in: file.text))
+        isWhole = false
+      }
+    }
+    var reader = OptionReader(environment: environment)
+    let sections = collector.sections.map { ReadSection($0, &reader) }
+    problems += collector.problems + reader.problems
+    problems += ConfReferences(sections, isWhole: isWhole).problems
+    for section in OptionTable.sections where section.isRequired && isWhole {
+      if !sections.contains(where: { $0.source.section.key == section.key }), let main = files.first {
+        let option = section.options[0]
+        problems.append(
+          ConfProblem(
+            .confMissing, at: ConfPlace(file: main.path), "there is no section \(section.title)",
+            hint: "add \(section.title) with \(option.key) = \(option.example)"))
+      }
+    }
+    let order = Dictionary(files.enumerated().map { ($1.path, $0) }) { first, _ in first }
+    self.problems = problems.sorted { a, b in
+      let (x, y) = (order[a.place.file] ?? -1, order[b.place.file] ?? -1)
+      return x == y ? a.place < b.place : x < y
+    }
+    configuration =
+      problems.isEmpty ? Configuration(sections, secrets: credentials.mapValues(\.secret)) : nil
+    settings = Setting.all(sections, credentials)
+    let names = sections.filter { $0.source.section.key == "database" }.map(\.source.name)
+    notices = credentials.filter { isWhole && !names.contains($0.key) }.map(\.value.path).sorted().map {
+      "\($0) is the password of no database: there is no section of that name"
+    }
+  }
+
+  /// Throws the first problem; the message says how many more there are.
+  package func get() throws(CairnError) -> Configuration {
+    if let configuration { return configuration }
+    guard let first = problems.first?.error else {
+      throw CairnError(.bug, "a conf without problems makes no value", hint: "please report this", remedy: .bug)
+    }
+    let more = problems.count - 1
+    throw CairnError(
+      first.code, first.message + (more == 0 ? "" : "; \(more) more in this conf"),
+      hint: first.hint + (more == 0 ? "" : "; 'cairn check --config' lists all"), remedy: .badInput,
+      context: first.context)
+  }
+}

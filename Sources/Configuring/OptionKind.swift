@@ -1,0 +1,87 @@
+/// What an option takes.
+package enum OptionKind: Equatable, Sendable {
+  /// `[a-z0-9_-]`
+  case name
+  /// The name of a database section.
+  case database
+  /// `NODE.NAME`
+  case trail
+  case url
+  /// Absolute; `bytesMax` is the longest that the system takes.
+  case path(bytesMax: Int)
+  case account
+  /// An IP address and a port.
+  case address
+  case flag
+  case count(ClosedRange<Int>)
+  case duration(ClosedRange<Duration>)
+  case size
+  case rate
+  /// `later` are words that mean something, but not in this version.
+  case choice([String], later: [String])
+  case patterns
+  case misfits
+  /// A table; with patterns or without.
+  case table(isPattern: Bool)
+  case sql
+  case columns
+  /// `apply`, `keep` or `mark:COLUMN`.
+  case delete
+  /// Any value: of options that are refused whatever they hold.
+  case anything
+
+  /// What people are told that it takes.
+  package var description: String {
+    switch self {
+    case .name: "a name: a-z, 0-9, _ and -"
+    case .database: "the name of a [database.NAME]"
+    case .trail: "the name of a trail, NODE.NAME"
+    case .url: "a URL: sqlite:///PATH or postgresql://USER@HOST/DB"
+    case .path: "an absolute path"
+    case .account: "the name of a group of this system"
+    case .address: "an IP address or localhost, a colon and a port"
+    case .flag: "true or false"
+    case .count(let range): "an integer from \(range.lowerBound) to \(range.upperBound)"
+    case .duration(let range):
+      "a duration (\(Self.durationUnits)) from \(Self.text(range.lowerBound)) to \(Self.text(range.upperBound))"
+    case .size: "a size (\(Self.byteUnits))"
+    case .rate: "a rate, such as 10MiB/s"
+    case .choice(let words, _): words.count == 1 ? words[0] : "one of \(words.joined(separator: ", "))"
+    case .patterns: "a list of patterns of tables, with * and ?, ! before one that excludes"
+    case .misfits: "a list of policies: stop, null or widen, for a column as table.column=null"
+    case .table(let isPattern):
+      isPattern
+        ? "the name of a table, with its schema where it has one, or a pattern with * and ?"
+        : "the name of a table, with its schema where it has one"
+    case .sql: "an expression in SQLite's SQL"
+    case .columns: "a table of columns and expressions"
+    case .delete: "apply, keep or mark:COLUMN"
+    case .anything: "nothing in this version"
+    }
+  }
+
+  static var durationUnits: String { Quantity.durationUnits.map(\.name).joined(separator: ", ") }
+  static var byteUnits: String { Quantity.byteUnits.map(\.name).joined(separator: ", ") }
+
+  /// In the largest unit that divides it.
+  static func text(_ duration: Duration) -> String {
+    let milliseconds =
+      Double(duration.components.seconds) * 1000 + Double(duration.components.attoseconds / 1_000_000_000_000_000)
+    let unit = Quantity.durationUnits.dropLast().last {
+      milliseconds.remainder(dividingBy: $0.milliseconds) == 0 && milliseconds >= $0.milliseconds
+    }
+    guard let unit else { return "0 s" }
+    return "\(Int(milliseconds / unit.milliseconds)) \(unit.name)"
+  }
+}
+
+/// The value of an option, read.
+enum OptionValue: Equatable, Sendable {
+  case text(String)
+  case flag(Bool)
+  case count(Int)
+  case duration(Duration)
+  case bytes(Int64)
+  case list([String])
+  case columns([TableRule.Column])
+}

@@ -1,0 +1,111 @@
+extension OptionTable {
+  static let apply = Section(
+    key: "apply", form: .named, help: "brings a trail into a database",
+    details: """
+      Without a rule for a table, its rows arrive as they are, in a table of the same name, which is created where it is \
+      missing.
+      """, example: "pos-to-erp",
+    options: [
+      Option(
+        "trail", .trail, required: true, "the trail that is applied",
+        details: """
+          That of a capture of this node, `NODE.NAME`, or of another node; then it is applied when a copy of it is \
+          there.
+          """, example: "\"store-042.pos\""),
+      Option("database", .database, required: true, "the database that is written", example: "\"erp\""),
+      Option(
+        "conflict", .choice(["newest"], later: ["oldest", "source", "target", "priority", "stop"]),
+        default: "\"newest\"",
+        "how conflicts are settled where both ends are written to",
+        details: "One-way there are none: a row that is not what it should be stops the apply.", example: "\"newest\""),
+      Option(
+        "on_error", .choice(["stop"], later: ["quarantine"]), default: "\"stop\"",
+        "what becomes of a transaction that cannot be applied",
+        details: "The apply stops at it, and says which row and why; all other workers go on.", example: "\"stop\""),
+      Option(
+        "existing", .choice(["keep", "overwrite", "merge"], later: []),
+        absence: "the apply stops before it writes, and says which table",
+        "what becomes of rows that the target holds before the first copy",
+        details: """
+          `keep`: they stay, missing ones are added. `overwrite`: the target becomes equal to the source. `merge`: the \
+          source's rows win, and rows that only the target has stay.
+          """, example: "\"overwrite\""),
+      Option(
+        "names", .choice(["fold", "keep"], later: []), default: "\"fold\"",
+        "names on the way from SQLite to PostgreSQL",
+        details: "`fold`: in lower case. `keep`: as they are. Names that then collide are refused.", example: "\"keep\""
+      ),
+      Option(
+        "misfits", .misfits, default: "[\"stop\"]",
+        "what becomes of values that their column in PostgreSQL cannot hold",
+        details: """
+          `stop`: the apply stops and names it. `null`: it becomes NULL, and is counted. `widen`: the column becomes \
+          text, where Cairn created the table. The last policy that matches a column counts.
+          """, example: "[\"stop\", \"orders.note=null\", \"items.*=widen\"]"),
+      Option(
+        "ddl", .choice(["follow", "stop", "ignore"], later: []),
+        absence: "follow for tables that Cairn created, stop for others", "what schema changes of the source do here",
+        details: """
+          `follow`: the table becomes what the source's is. `stop`: it waits until a person has changed it. `ignore`: it \
+          stays as it is, and what has no place in it is left out.
+          """, example: "\"follow\""),
+      Option(
+        "audit", .rate, absence: "nothing is compared", "compare both ends again and again, at this rate",
+        details: "Bytes of rows a second that are read, over both ends. What drifts apart is told, never mended.",
+        example: "\"10MiB/s\""),
+    ])
+
+  static let table = Section(
+    key: "table", form: .list(of: "apply"), help: "what becomes of the rows of one table on their way",
+    details: """
+      Expressions are in SQLite's own language, over values with the affinity of the source's type; they see the columns \
+      of one row, and have no functions that depend on time or chance. A column that is named plainly passes unchanged, \
+      exact decimals too. `docs/mapping.md` tells all cases.
+      """,
+    options: [
+      Option(
+        "from", .table(isPattern: true), required: true, "the table at the source, or a pattern of tables",
+        details: """
+          Matched without regard to case; tables of PostgreSQL outside of `public` with their schema. For a table that has \
+          several, a rule with its name counts before those with patterns, of which the first counts.
+          """,
+        example: "\"orders\""),
+      Option(
+        "to", .table(isPattern: false), absence: "the name that it would have without a rule",
+        "the table at the target",
+        example: "\"sales.orders\""),
+      Option(
+        "where", .sql, absence: "all rows", "the rows that the target gets",
+        details: """
+          A row that no longer fulfils it is deleted at the target, one that begins to is inserted. From PostgreSQL that \
+          needs `REPLICA IDENTITY FULL` where it looks at columns outside of the key.
+          """, example: "\"total > 0\""),
+      Option(
+        "columns", .columns, absence: "all columns, as they are",
+        "the target's columns, and where their values come from",
+        details: """
+          In the order in which a table that is created has them; `"*" = "*"` stands for all columns that are not named \
+          otherwise. A value is an expression, or `{ expr = "...", type = "numeric(10,2)" }` where the column of a table \
+          that is created is to have that type. The columns of the key must be among them. A constant tells the rows of \
+          this trail from those that others bring into the same table, and becomes part of the key; with `share = false` \
+          it is a plain column.
+          """,
+        example: "{ id = \"id\", customer = \"customer_id\", amount = \"round(total, 2)\", store = \"'042'\" }"),
+      Option(
+        "delete", .delete, default: "\"apply\"", "what a delete at the source does",
+        details: """
+          `apply`: the row is deleted. `keep`: it stays. `mark:COLUMN`: it stays, and COLUMN gets the time of the commit.
+          """, example: "\"mark:deleted_at\""),
+      Option(
+        "mode", .choice(["mirror", "history"], later: []), default: "\"mirror\"",
+        "whether the target mirrors the source",
+        details: """
+          `history`: the target gets a row for each change, with the columns of the row and `cairn_operation`, \
+          `cairn_committed_at`, `cairn_origin`, `cairn_position`.
+          """, example: "\"history\""),
+      Option("conflict", .anything, supported: false, "how conflicts in this table are settled", example: "\"newest\""),
+      Option(
+        "conflicts", .anything, supported: false, "how conflicts in single columns are settled",
+        example: "{ stock = \"delta\" }"),
+    ])
+}

@@ -1,0 +1,63 @@
+extension OptionTable {
+  static let limits = Section(
+    key: "limits", form: .single, help: "what the trails may take",
+    options: [
+      Option(
+        "disk", .size, absence: "as much as there is", "room for all trails together",
+        details: """
+          When it is used up, the apply that is furthest behind is given up first: its tables are copied again when it \
+          is back. Then captures pause, and the changes wait in the databases that they come from.
+          """, example: "\"20 GiB\""),
+      Option(
+        "retain", .duration(.seconds(60) ... .seconds(3_153_600_000)), absence: "for ever",
+        "how long a trail is kept for an apply that is behind",
+        details: "An apply that is further behind is given up: its tables are copied again when it is back.",
+        example: "\"14 days\""),
+      Option(
+        "give_up_slot", .flag, default: "false", "drop a slot before the log that it keeps fills the server's disk",
+        details: """
+          The last resort when `disk` is used up and a capture from PostgreSQL has to pause; afterwards all its tables \
+          are copied again.
+          """, example: "true"),
+    ])
+
+  static let metrics = Section(
+    key: "metrics", form: .single, help: "figures over HTTP; without this section nothing listens",
+    options: [
+      Option(
+        "listen", .address, required: true, "address and port of /metrics, /healthz, /readyz and /status.json",
+        details: "Whoever reaches it can read it: keep to this machine, or put a proxy before it.",
+        example: "\"127.0.0.1:7421\"")
+    ])
+
+  static let control = Section(
+    key: "control", form: .single, help: "the socket by which `cairn` talks to the daemon",
+    options: [
+      Option(
+        "socket", .path(bytesMax: 107),
+        absence: "`control` in the runtime directory of the service, else in the state folder",
+        "path of the socket", example: "\"/run/cairn/control\""),
+      Option(
+        "group", .account, absence: "the group of the daemon", "the group whose members may steer the daemon",
+        example: "\"cairn\""),
+    ])
+
+  static let log = Section(
+    key: "log", form: .single, help: "what the daemon tells",
+    options: [
+      Option(
+        "level", .choice(["error", "warning", "notice", "info", "debug"], later: []), default: "\"info\"",
+        "the least important that is told", example: "\"notice\"")
+    ])
+
+  static let pump = Section(
+    key: "pump", form: .named, isSupported: false, help: "ships a trail to a peer; not part of this version",
+    example: "pos-to-hq")
+
+  static let receive = Section(
+    key: "receive", form: .single, isSupported: false, help: "where peers bring trails to; not part of this version")
+
+  static let peer = Section(
+    key: "peer", form: .named, isSupported: false, help: "who may send or fetch what; not part of this version",
+    example: "store-042")
+}

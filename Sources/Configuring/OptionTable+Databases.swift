@@ -1,0 +1,70 @@
+extension OptionTable {
+  static let node = Section(
+    key: "node", form: .single, isRequired: true, help: "this installation of Cairn",
+    options: [
+      Option(
+        "name", .name, required: true, "the origin of every transaction that starts here",
+        details: """
+          It is part of the name of each trail, and stays with the rows wherever they go. Never give the name of one \
+          machine to another, not even when the first is gone.
+          """, example: "\"store-042\""),
+      Option(
+        "state", .path(bytesMax: 1024), default: "\"/var/lib/cairn\"", "folder with the lock and the trails",
+        details: """
+          One daemon works in it at a time. It needs the room that the trails take, and a file system that keeps what \
+          was synced.
+          """, example: "\"/srv/cairn\""),
+    ])
+
+  static let database = Section(
+    key: "database", form: .named, help: "a database, by a name that captures and applies use",
+    details: """
+      A password never stands in a conf file. For PostgreSQL it is the content of the file `credentials/NAME` beside \
+      `cairn.toml`, which the service gets as a systemd credential (`database_NAME` or `database.NAME` in \
+      `$CREDENTIALS_DIRECTORY`), or it comes from where libpq looks: a passfile (`?passfile=`) or a service file \
+      (`?service=`).
+      """, example: "pos", more: ["[database.erp]", "url = \"postgresql://cairn@db.example/erp\""],
+    options: [
+      Option(
+        "url", .url, required: true, "where the database is",
+        details: """
+          `sqlite:///srv/pos/pos.db`, with an absolute path, or any libpq URI: `postgresql://cairn@db.example/erp`.
+          """, example: "\"sqlite:///srv/pos/pos.db\"")
+    ])
+
+  static let capture = Section(
+    key: "capture", form: .named, help: "takes the changes of a database into the trail NODE.NAME",
+    details: "A database is captured once; what has several targets is applied several times.", example: "pos",
+    options: [
+      Option("database", .database, required: true, "the database that is captured", example: "\"pos\""),
+      Option(
+        "tables", .patterns, default: "[\"*\"]", "which tables are captured",
+        details: """
+          Of patterns that match a table, the last one counts. Names are matched without regard to case; tables of \
+          PostgreSQL outside of `public` are named with their schema.
+          """, example: "[\"*\", \"!tmp_*\"]"),
+      Option(
+        "statements", .flag, default: "true", "keep executed statements where the program gives them",
+        details: "Triggers and PostgreSQL's log do not know the statements behind the changes; of them there are none.",
+        example: "false"),
+      Option(
+        "journal_rows", .count(1000...1_000_000_000), default: "5000000",
+        "SQLite: rows that the journal in the database may hold",
+        details: """
+          When the daemon is gone for so long that more rows wait in the journal, changes are no longer written to it, \
+          and the tables are copied again afterwards. PostgreSQL has no journal; `max_slot_wal_keep_size` of the server \
+          is its cap.
+          """, example: "1000000"),
+      Option(
+        "heartbeat", .duration(.milliseconds(100) ... .seconds(86_400)), default: "\"10 s\"",
+        "time between two signs of life while nothing else moves",
+        details: """
+          In PostgreSQL it is a small transaction, without which the slot of an idle database would keep the log of all \
+          others on the server.
+          """, example: "\"1 min\""),
+      Option(
+        "purge", .duration(.milliseconds(100) ... .seconds(86_400)), default: "\"10 s\"",
+        "time between two looks for segments of the trail that every apply has behind it",
+        example: "\"1 min\""),
+    ])
+}

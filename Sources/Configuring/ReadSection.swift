@@ -1,0 +1,103 @@
+import Changes
+
+/// A section with its options read: what is there and right.
+struct ReadSection {
+  struct Entry {
+    var value: OptionValue
+    var place: ConfPlace
+    /// As the file has it, with variables put in.
+    var shown: String
+  }
+
+  let source: ConfSection
+  private(set) var values: [String: Entry] = [:]
+  /// Options that are there, but wrong.
+  private(set) var wrong: [String: ConfPlace] = [:]
+
+  /// Unknown, wrong and missing options become problems of the reader.
+  init(_ source: ConfSection, _ reader: inout OptionReader) {
+    self.source = source
+    let section = source.section
+    var isThere: Set<String> = []
+    for entry in source.entries {
+      guard let option = section.options.first(where: { $0.key == entry.key }) else {
+        let known = section.options.filter(\.isSupported).map(\.key)
+        let near = entry.key.lowercased().nearest(in: known).map { "did you mean '\($0)'? " } ?? ""
+        reader.add(
+          .confUnknown, entry.keyPlace, "'\(entry.key)' is not an option of \(section.title)",
+          "\(near)there are \(known.joined(separator: ", "))")
+        continue
+      }
+      isThere.insert(option.key)
+      guard option.isSupported else {
+        reader.add(
+          .confUnsupported, entry.keyPlace, "'\(option.key)' in \(section.title) is not part of this version",
+          "take it out")
+        continue
+      }
+      if let value = reader.read(entry.node, of: option) {
+        values[option.key] = Entry(value: value, place: entry.node.place, shown: value.shown(entry.node))
+      } else {
+        wrong[option.key] = entry.node.place
+      }
+    }
+    for option in section.options where option.isRequired && !isThere.contains(option.key) {
+      reader.add(
+        .confMissing, source.place, "\(source.title) has no '\(option.key)'",
+        "add \(option.key) = \(option.example): \(option.help)")
+    }
+  }
+
+  func place(_ key: String) -> ConfPlace { values[key]?.place ?? source.place }
+
+  // MARK: Values, by the types that the option table gives them
+
+  func text(_ key: String) -> String? { if case .text(let text)? = values[key]?.value { text } else { nil } }
+  func flag(_ key: String) -> Bool? { if case .flag(let flag)? = values[key]?.value { flag } else { nil } }
+  func count(_ key: String) -> Int? { if case .count(let count)? = values[key]?.value { count } else { nil } }
+  func list(_ key: String) -> [String]? { if case .list(let list)? = values[key]?.value { list } else { nil } }
+  func bytes(_ key: String) -> Int64? { if case .bytes(let bytes)? = values[key]?.value { bytes } else { nil } }
+  func duration(_ key: String) -> Duration? {
+    if case .duration(let duration)? = values[key]?.value { duration } else { nil }
+  }
+  func columns(_ key: String) -> [TableRule.Column]? {
+    if case .columns(let columns)? = values[key]?.value { columns } else { nil }
+  }
+}
+
+extension OptionValue {
+  /// As TOML. Durations and sizes as the file has them.
+  fileprivate func shown(_ node: TomlNode) -> String {
+    switch self {
+    case .text(let text): Self.quoted(text)
+    case .flag(let flag): flag ? "true" : "false"
+    case .count(let count): String(count)
+    case .duration, .bytes: if case .string(let text) = node.value { Self.quoted(text) } else { "" }
+    case .list(let texts): "[" + texts.map(Self.quoted).joined(separator: ", ") + "]"
+    case .columns(let columns):
+      "{ "
+        + columns.map { column in
+          let value = Self.quoted(column.expression)
+          let type = column.type.map { ", type = \(Self.quoted($0))" } ?? ""
+          let share = column.isShare ? "" : ", share = false"
+          let whole = type.isEmpty && share.isEmpty ? value : "{ expr = \(value)\(type)\(share) }"
+          return "\(OptionReader.isName(column.name.lowercased()) ? column.name : Self.quoted(column.name)) = \(whole)"
+        }.joined(separator: ", ") + " }"
+    }
+  }
+
+  /// A basic string of TOML.
+  static func quoted(_ text: String) -> String {
+    var out = "\""
+    for scalar in text.unicodeScalars {
+      switch scalar {
+      case "\"", "\\": out += "\\\(scalar)"
+      case "\n": out += "\\n"
+      case "\t": out += "\\t"
+      case _ where scalar.value < 0x20 || scalar.value == 0x7f: out += "\\u" + UInt64(scalar.value).hex(4)
+      default: out.unicodeScalars.append(scalar)
+      }
+    }
+    return out + "\""
+  }
+}

@@ -1,0 +1,52 @@
+/// One option in force, and where its value came from.
+package struct Setting: Equatable, Sendable {
+  package enum Origin: Equatable, Sendable {
+    case file(ConfPlace)
+    case byDefault
+    /// Written here, but not as it can be.
+    case wrong(ConfPlace)
+    /// The path of the file with the secret.
+    case credential(String)
+  }
+
+  /// As it is headed: `[capture.pos]`.
+  package var section: String
+  package var key: String
+  /// As TOML; nil: not set, and without a default.
+  package var value: String?
+  package var origin: Origin
+  /// What holds when there is no value.
+  package var absence: String
+
+  /// Of all sections that are there, and of those that count without being there.
+  static func all(_ sections: [ReadSection], _ credentials: [String: ConfCredential]) -> [Setting] {
+    OptionTable.sections.filter(\.isSupported).flatMap { section -> [Setting] in
+      let there = sections.filter { $0.source.section.key == section.key }
+      if there.isEmpty, case .single = section.form, section.options.allSatisfy({ !$0.isRequired }) {
+        return section.options.map { Setting(section.title, $0, nil) }
+      }
+      return there.sorted { $0.source.name < $1.source.name }.flatMap { read in
+        var list = section.options.filter(\.isSupported).map { option in
+          Setting(read.source.title, option, read.values[option.key], wrong: read.wrong[option.key])
+        }
+        if section.key == "database", let credential = credentials[read.source.name] {
+          list.append(
+            Setting(
+              section: read.source.title, key: "password", value: "\"********\"", origin: .credential(credential.path),
+              absence: ""))
+        }
+        return list
+      }
+    }
+  }
+}
+
+extension Setting {
+  fileprivate init(
+    _ section: String, _ option: OptionTable.Option, _ entry: ReadSection.Entry?, wrong: ConfPlace? = nil
+  ) {
+    self.init(
+      section: section, key: option.key, value: wrong == nil ? entry?.shown ?? option.defaultText : nil,
+      origin: entry.map { .file($0.place) } ?? wrong.map { .wrong($0) } ?? .byDefault, absence: option.absence)
+  }
+}

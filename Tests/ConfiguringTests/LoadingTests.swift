@@ -1,0 +1,173 @@
+import Changes
+import Configuring
+import Foundation
+import Mapping
+import Testing
+
+@Suite struct LoadingTests {
+  @Test func `everything that a conf says arrives in its value`() throws {
+    let conf = try Conf.load(
+      """
+      [node]
+      name = "store-042"
+      state = "/srv/cairn/"
+      [database.pos]
+      url = "sqlite:/srv/./pos/pos.db"
+      [database.erp]
+      url = "postgresql://cairn@db.example/erp?sslmode=verify-full"
+      [capture.pos]
+      database = "pos"
+      tables = ["*", "!tmp_*"]
+      statements = false
+      journal_rows = 10_000
+      heartbeat = "1.5 min"
+      purge = "500 ms"
+      [apply.pos]
+      trail = "store-042.pos"
+      database = "erp"
+      conflict = "newest"
+      on_error = "stop"
+      existing = "merge"
+      names = "keep"
+      misfits = ["stop", "orders.note=null"]
+      ddl = "ignore"
+      audit = "10MiB/s"
+      [[apply.pos.table]]
+      from = "orders"
+      to = "sales.orders"
+      where = "doc ->> '$.a' > 0 AND note <> '$${x}'"
+      columns = { id = "id", amount = { expr = "round(total, 2)", type = "numeric(10,2)" }, store = { expr = "'042'", share = false }, "*" = "*", A = "b" }
+      delete = "mark:deleted_at"
+      [[apply.pos.table]]
+      from = "log"
+      mode = "history"
+      [limits]
+      disk = "20 GiB"
+      retain = "2 weeks"
+      give_up_slot = true
+      [metrics]
+      listen = "[::1]:7421"
+      [control]
+      socket = "/run/cairn/control"
+      group = "operators"
+      [log]
+      level = "debug"
+      """, credentials: ["erp": ConfCredential(path: "/run/credentials/database_erp", secret: "geheim")]
+    ).get()
+    var expected = Configuration(node: .init(name: "store-042", state: "/srv/cairn"))
+    expected.databases = [
+      .init(name: "erp", url: "postgresql://cairn@db.example/erp?sslmode=verify-full", secret: "geheim"),
+      .init(name: "pos", url: "sqlite:///srv/pos/pos.db"),
+    ]
+    var capture = Configuration.Capture(name: "pos", database: "pos")
+    (capture.tables, capture.statements, capture.journalRows) = (["*", "!tmp_*"], false, 10_000)
+    (capture.heartbeat, capture.purge) = (.seconds(90), .milliseconds(500))
+    expected.captures = [capture]
+    var apply = Configuration.Apply(name: "pos", trail: "store-042.pos", database: "erp")
+    (apply.existing, apply.names, apply.ddl, apply.auditBytesPerSecond) = (.merge, .keep, .ignore, 10 << 20)
+    apply.misfits = try MisfitPolicies(parsing: "stop,orders.note=null")
+    var orders = TableRule(from: "orders")
+    (orders.to, orders.filter) = ("sales.orders", "doc ->> '$.a' > 0 AND note <> '${x}'")
+    orders.columns = [
+      .init(name: "id", expression: "id"), .init(name: "amount", expression: "round(total, 2)", type: "numeric(10,2)"),
+      .init(name: "store", expression: "'042'", isShare: false), .init(name: "*", expression: "*"),
+      .init(name: "A", expression: "b"),
+    ]
+    orders.delete = .mark(column: "deleted_at")
+    var log = TableRule(from: "log")
+    log.mode = .history
+    apply.rules = [orders, log]
+    expected.applies = [apply]
+    (expected.limits.diskBytes, expected.limits.retain, expected.limits.givesUpSlot) = (
+      20 << 30, .seconds(1_209_600), true
+    )
+    expected.metrics = .init(host: "::1", port: 7421)
+    (expected.control.socket, expected.control.group) = ("/run/cairn/control", "operators")
+    expected.log.level = .debug
+    #expect(conf == expected)
+  }
+
+  @Test func `sections may be spread over files, options not`() throws {
+    let loaded = Conf.load(
+      Conf.good, ("conf.d/10.toml", "[capture.shop]\ntables = [\"a\"]\n[[apply.erp.table]]\nfrom = \"a\"\n"),
+      ("conf.d/20.toml", "[[apply.erp.table]]\nfrom = \"b\"\n"))
+    let conf = try loaded.get()
+    #expect(conf.captures.map(\.tables) == [["a"]])
+    #expect(conf.applies.flatMap(\.rules).map(\.from) == ["a", "b"])
+    let twice = Conf.load(Conf.good, ("conf.d/10.toml", "[node]\nname = \"b\"\n"))
+    #expect(
+      twice.problems.map(\.error.message) == [
+        "conf.d/10.toml:2:1: 'name' of [node] is there already, at cairn.toml:2:1"
+      ])
+  }
+
+  @Test func `all that is wrong is told at once, in the order of the files; a syntax error ends its file only`() {
+    let loaded = Conf.load(
+      Conf.good.replacing("\"hq\"", with: "\"HQ\"").replacing("\"shop\"", with: "\"shp\""),
+      ("conf.d/10.toml", "[database.shp\n"), ("conf.d/20.toml", "[limits]\ndisk = 3\nretain = \"x\"\n"))
+    // Whether [database.shp] is in the file that could not be read, nobody knows.
+    #expect(
+      loaded.problems.map { "\($0.place) \($0.code.rawValue)" } == [
+        "cairn.toml:2:8 conf-value", "conf.d/10.toml:1:14 conf-syntax", "conf.d/20.toml:2:8 conf-value",
+        "conf.d/20.toml:3:10 conf-value",
+      ])
+    #expect(loaded.configuration == nil)
+    let error = #expect(throws: CairnError.self) { try loaded.get() }
+    #expect(error?.message.hasSuffix("; 3 more in this conf") == true)
+    #expect(error?.context["line"] == "2")
+  }
+
+  @Test func `variables are put in, once`() throws {
+    let text = Conf.good.replacing("\"hq\"", with: "\"${NODE}-1\"").replacing("hq.shop", with: "${NODE}-1.shop")
+    let conf = try Conf.load(text, environment: ["NODE": "a"]).get()
+    #expect(conf.node.name == "a-1")
+    let nested = Conf.load(Conf.good.replacing("/srv/shop.db", with: "${DIR}/$$.db"), environment: ["DIR": "/${X}$"])
+    #expect(nested.configuration?.databases.map(\.url).last == "sqlite:///${X}$/$.db")
+  }
+
+  @Test func `an apply of another node's trail needs no capture here`() throws {
+    let conf = try Conf.load(Conf.good.replacing("hq.shop", with: "till-7.shop")).get()
+    #expect(conf.applies.map(\.trail) == ["till-7.shop"])
+  }
+
+  @Test func `a password is never shown, also not one from a variable`() {
+    let text = Conf.good.replacing("cairn@db", with: "cairn:${PW}@db")
+    let loaded = Conf.load(
+      text, credentials: ["shop": ConfCredential(path: "/c/database_shop", secret: "geheim")],
+      environment: ["PW": "geheim"])
+    #expect(loaded.problems.map(\.code) == [.confSecret])
+    #expect(!"\(loaded.problems) \(loaded.settings)".contains("geheim"))
+    #expect(loaded.settings.contains { $0.value == "\"********\"" && $0.origin == .credential("/c/database_shop") })
+  }
+
+  @Test func `a conf is read from its folder, in the order of names, with its credentials`() throws {
+    let folder = FileManager.default.temporaryDirectory.appending(path: "cairn-conf-\(UUID().uuidString)")
+    defer { try? FileManager.default.removeItem(at: folder) }
+    func write(_ path: String, _ text: String) throws {
+      let url = folder.appending(path: path)
+      try FileManager.default.createDirectory(at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
+      try Data(text.utf8).write(to: url)
+    }
+    try write("cairn.toml", Conf.good)
+    try write("conf.d/20-b.toml", "[[apply.erp.table]]\nfrom = \"b\"\n")
+    try write("conf.d/100-a.toml", "[[apply.erp.table]]\nfrom = \"a\"\n")
+    try write("conf.d/.hidden.toml", "[")
+    try write("conf.d/note.txt", "[")
+    try write("credentials/erp", "geheim\n")
+    let conf = try ConfFolder.load(folder.path(), environment: { _ in nil }).get()
+    #expect(conf.applies.flatMap(\.rules).map(\.from) == ["a", "b"])
+    #expect(conf.database("erp")?.secret == "geheim")
+    try write("service/database_erp", "anders \n")
+    try write("service/database.old", "x")
+    let service = ConfFolder.load(folder.path()) { name in
+      name == "CREDENTIALS_DIRECTORY" ? folder.appending(path: "service").path() : nil
+    }
+    #expect(try service.get().database("erp")?.secret == "anders ")
+    #expect(service.notices.count == 1)
+    try write("conf.d/30.toml", "[")
+    #expect(ConfFolder.load(folder.path(), environment: { _ in nil }).problems.count == 1)
+    #expect(ConfFolder.load(folder.path() + "/none", environment: { _ in nil }).problems.map(\.code) == [.confMissing])
+    let alone = ConfFolder.load(folder.path() + "/cairn.toml", environment: { _ in nil })
+    #expect(try alone.get().applies.flatMap(\.rules).isEmpty)
+  }
+}
