@@ -1,0 +1,44 @@
+import Configuring
+import Foundation
+import Testing
+
+/// The examples in `conf/` load as they stand; that they run is seen in `ScenarioTests`.
+@Suite struct ExampleTests {
+  private static let folder = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+    .deletingLastPathComponent().appending(path: "conf")
+
+  private func load(_ name: String) throws -> Configuration {
+    let values = [
+      "CAIRN_STATE": "/var/lib/cairn", "CAIRN_SOURCE": "/srv/pos/pos.db", "CAIRN_STORES": "/srv/stores",
+      "CAIRN_POSTGRES": "postgresql://cairn@db.example/erp",
+    ]
+    return try ConfFolder.load(Self.folder.appending(path: name).path(), environment: { values[$0] }).get()
+  }
+
+  @Test func `one-way`() throws {
+    let conf = try load("one-way.toml")
+    #expect(conf.databases.map(\.url) == ["postgresql://cairn@db.example/erp", "sqlite:///srv/pos/pos.db"])
+    #expect(conf.captures.count == 1 && conf.applies.map(\.trail) == conf.captures.map(conf.trail))
+  }
+
+  @Test func `consolidation: ten into one, each row with its store`() throws {
+    let conf = try load("consolidation.toml")
+    #expect(conf.captures.count == 10 && conf.applies.count == 10)
+    #expect(Set(conf.applies.map(\.database)) == ["erp"])
+    let stores = conf.applies.map { $0.rules.first?.columns?.first?.expression }
+    #expect(stores == (1...10).map { $0 < 10 ? "'0\($0)'" : "'\($0)'" })
+  }
+
+  @Test func `distribution: one into five, each with its rows`() throws {
+    let conf = try load("distribution.toml")
+    #expect(conf.captures.count == 1 && conf.applies.count == 5)
+    #expect(Set(conf.applies.map(\.trail)) == ["hq.erp"])
+    #expect(conf.applies.map { $0.rules.first?.filter } == (1...5).map { "store = \($0)" })
+  }
+
+  @Test func `every file in the folder loads`() throws {
+    for name in try FileManager.default.contentsOfDirectory(atPath: Self.folder.path()) where name.hasSuffix(".toml") {
+      _ = try load(name)
+    }
+  }
+}
