@@ -51,7 +51,10 @@ let package = Package(
       ]),
     module(
       "Operating",
-      ["Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying", "Comparing"]),
+      [
+        "Changes", "Mapping", "Configuring", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying",
+        "Comparing",
+      ]),
     module("Steering", ["Changes", "SystemKit", "Operating"]),
     module(
       "Serving",
@@ -83,6 +86,7 @@ let package = Package(
     tests("SQLiteKitTests", ["SQLiteKit", "Changes"]),
     tests("PostgresKitTests", ["TestServers", "PostgresKit", "Changes"]),
     tests("MappingTests", ["Mapping", "Changes", "SQLiteKit"]),
+    tests("SystemKitTests", ["SystemKit"]),
     tests("ConfiguringTests", ["Configuring", "Changes", "Mapping"]),
     tests("CapturingTests", ["TestServers", "Capturing", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
     tests(

@@ -24,6 +24,9 @@ package struct LoadedConfiguration: Sendable {
   package let settings: [Setting]
   /// In the order of the files, and of places in them.
   package let problems: [ConfProblem]
+  /// Their paths, and those of the files with passwords.
+  package let files: [String]
+  package let credentialFiles: [String]
   /// What is not wrong, but probably not meant.
   package let notices: [String]
 
@@ -63,10 +66,17 @@ package struct LoadedConfiguration: Sendable {
     configuration =
       problems.isEmpty ? Configuration(sections, secrets: credentials.mapValues(\.secret)) : nil
     settings = Setting.all(sections, credentials)
+    self.files = files.map(\.path)
+    credentialFiles = credentials.values.map(\.path).sorted()
     let names = sections.filter { $0.source.section.key == "database" }.map(\.source.name)
-    notices = credentials.filter { isWhole && !names.contains($0.key) }.map(\.value.path).sorted().map {
-      "\($0) is the password of no database: there is no section of that name"
-    }
+    let withoutLogin = sections.filter { $0.text("url")?.hasPrefix("sqlite:") == true }.map(\.source.name)
+    notices =
+      credentials.filter { withoutLogin.contains($0.key) }.map(\.value.path).sorted().map {
+        "\($0) is the password of an SQLite file, which needs none"
+      }
+      + credentials.filter { isWhole && !names.contains($0.key) }.map(\.value.path).sorted().map {
+        "\($0) is the password of no database: there is no section of that name"
+      }
   }
 
   /// Throws the first problem; the message says how many more there are.

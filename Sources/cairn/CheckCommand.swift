@@ -1,5 +1,6 @@
 import Capturing
 import Changes
+import Configuring
 import Mapping
 import Operating
 import SQLiteKit
@@ -7,13 +8,15 @@ import SQLiteKit
 /// `cairn check`: what would be captured, how, and what stands in the way.
 struct CheckCommand: Command {
   static let name = "check"
-  static let summary = "look at a source and a target before replicating"
-  static let operands = "--from URL [--to URL]"
+  static let summary = "look at a source and a target, or at a conf with all its databases, before replicating"
+  static let operands = "--from URL [--to URL] | --config DIR"
   static let options = [
     Option("--from", "URL", "the source"),
     Option("--to", "URL", "the target"),
     Option("--tables", "PATTERN,...", "tables to take (default: all)"),
     Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
+    Option("--config", "DIR", "prove a conf and its databases: a folder with cairn.toml, or one file"),
+    Option("--user", "NAME", "with --config: who runs the daemon (default: the owner of the state folder)"),
     Option.json,
   ]
   static let details = """
@@ -21,12 +24,19 @@ struct CheckCommand: Command {
     type contract of every column, proven by a round trip of edge values where a PostgreSQL server is at hand. Writes
     nothing. Exits 0 when replication can start, else with the status of the first error.
 
+    With --config, all files of the conf are read first, and everything that is wrong in them is listed. If nothing is,
+    each capture and each apply is proved as above, with the rights of the daemon's user on files and folders, also
+    when another one fails.
+
     example: cairn check --from sqlite:shop.db --to sqlite:copy.db
     example: cairn check --from sqlite:shop.db --to postgresql://cairn@db.example/erp
+    example: cairn check --config /etc/cairn
     """
 
   static func run(_ arguments: Arguments) throws -> Int32 {
     _ = try arguments.operands(0...0)
+    if let path = arguments.value("--config") { return try checkConf(path, arguments) }
+    if arguments.value("--user") != nil { throw arguments.usage("--user goes with --config", nil) }
     let from = try DatabaseURL(arguments.required("--from"))
     let patterns = TablePatterns((arguments.value("--tables") ?? "*").split(separator: ",").map(String.init))
     let names = NamePolicy(rawValue: arguments.value("--names") ?? "fold") ?? .fold
@@ -37,14 +47,7 @@ struct CheckCommand: Command {
       say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))])
     }
     let tables = try source.tables(patterns)
-    for table in tables {
-      say(
-        isJSON, "table \(table.name): \(table.refusal.map { "not captured: \($0)" } ?? identity(of: table.schema))",
-        [
-          ("event", .text("table")), ("table", .text(table.name)), ("captured", .bool(table.refusal == nil)),
-          ("identity", .text(table.refusal ?? identity(of: table.schema))),
-        ])
-    }
+    tellTables(tables, isJSON)
     guard tables.contains(where: { $0.refusal == nil }) else {
       throw CairnError(
         .noTables, "\(from.place) has no table that could be captured",
@@ -61,85 +64,15 @@ struct CheckCommand: Command {
     return 0
   }
 
-  // MARK: The type contract
-
-  /// Of every column what becomes of its values.
-  private static func tellContracts(
-    _ tables: [SourceEnd.Table], _ source: SourceEnd, _ target: TargetEnd, _ names: NamePolicy, _ isJSON: Bool
-  ) throws {
-    let proof = try source.server.map(ContractProof.init) ?? target.server.map(ContractProof.init)
-    var owners: [String: TableSchema] = [:]
-    for table in tables {
-      let mapping = try target.mapping(of: table.schema, names)
-      if let other = owners.updateValue(table.schema, forKey: mapping.target.fullName) {
-        throw TableMapping.collision(other.fullName, table.schema.fullName, at: mapping.target.fullName)
-      }
-      if !isJSON { Terminal.print("\(table.name) -> \(mapping.target.fullName)") }
-      for (index, contract) in mapping.contracts.enumerated() {
-        tell(contract, try proof?.prove(mapping, index), table.name, isJSON)
-      }
-      for notice in mapping.notices {
-        say(isJSON, "  \(notice)", [("event", .text("notice")), ("table", .text(table.name)), ("text", .text(notice))])
-      }
+  private static func checkConf(_ path: String, _ arguments: Arguments) throws -> Int32 {
+    for option in ["--from", "--to", "--tables", "--names"] where arguments.value(option) != nil {
+      throw arguments.usage("\(option) has no meaning with --config", "the conf says that itself;")
     }
-  }
-
-  private static func tell(
-    _ contract: ColumnContract, _ outcome: ContractProof.Outcome?, _ table: String, _ isJSON: Bool
-  ) {
-    // A type that is there already may do to values what no table of types tells.
-    let altered = outcome?.broken.first
-    let (verdict, how): (String, String) =
-      switch contract.verdict {
-      case .lossless where altered != nil: ("lossy", altered ?? "")
-      case .lossless: ("lossless", "")
-      case .lossy(let how): ("lossy", how)
-      case .refused(let why): ("refused", why)
-      }
-    if isJSON {
-      let proven = outcome.map { JSONObject.Value.integer(Int64($0.equal)) } ?? .null
-      let members: [(String, JSONObject.Value)] = [
-        ("event", .text("column")), ("table", .text(table)), ("column", .text(contract.column)),
-        ("from", .text(contract.sourceType)), ("to", .text(contract.targetType)), ("contract", .text(verdict)),
-        ("how", .text(how)), ("misfits", .text(contract.misfits)), ("proven", proven),
-        ("altered", .list((outcome?.broken ?? []).map { .text($0) })),
-      ]
-      return Terminal.print(JSONObject(members).line)
+    let loaded = ConfFolder.load(path, environment: ConfigCommand.environment)
+    guard let configuration = loaded.configuration else {
+      return ConfigCommand.report(loaded, isJSON: arguments.has("--json"))
     }
-    var line = "  \(contract.column): \(contract.sourceType) -> \(contract.targetType), \(verdict)"
-    if !how.isEmpty { line += ": \(how)" }
-    if !contract.misfits.isEmpty { line += "; does not fit: \(contract.misfits)" }
-    if let outcome {
-      line += " (\(outcome.equal) edge values came back equal"
-      line += outcome.refused > 0 ? ", \(outcome.refused) were refused" : ""
-      line += (outcome.broken.isEmpty ? "" : ", \(outcome.broken.count) came back altered") + ")"
-    }
-    Terminal.print(line)
-  }
-
-  private static func tellOfFile(_ source: Database, _ path: String, _ isJSON: Bool) throws {
-    let mode = try source.text("PRAGMA journal_mode") ?? "?"
-    say(
-      isJSON,
-      "\(path): journal mode \(mode)\(mode == "wal" ? "" : "; in WAL mode programs would not wait for our reads")",
-      [("event", .text("source")), ("database", .text(path)), ("journal_mode", .text(mode))])
-    if let owner = try Journal(source).owner() {
-      say(
-        isJSON, "\(path): captured already, state in \(owner.place)",
-        [("event", .text("captured")), ("state", .text(owner.place)), ("trail_id", .text(owner.trail.description))])
-    }
-  }
-
-  private static func identity(of schema: TableSchema) -> String {
-    if schema.flags.contains(.wholeRow) {
-      return "no key: rows are told apart by all their columns, which is slow"
-    }
-    let names = schema.key.map { schema.columns[$0].name }.joined(separator: ", ")
-    return schema.flags.contains(.nullableKey)
-      ? "key \(names), which may be NULL: such rows are told apart by all their columns" : "key \(names)"
-  }
-
-  private static func say(_ isJSON: Bool, _ text: String, _ members: [(String, JSONObject.Value)]) {
-    Terminal.print(isJSON ? JSONObject(members).line : text)
+    _ = ConfigCommand.report(loaded, isJSON: arguments.has("--json"))
+    return try ConfCheck(configuration, loaded, user: arguments.value("--user"), isJSON: arguments.has("--json")).run()
   }
 }

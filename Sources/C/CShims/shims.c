@@ -1,5 +1,6 @@
 #include "CShims.h"
 #include <string.h>
+#include <sys/xattr.h>
 
 int cairn_db_config_int(sqlite3 *db, int option, int value) {
   int now = 0;
@@ -53,3 +54,5 @@ uint32_t cairn_crc32c(uint32_t crc, const void *bytes, size_t length) {
 #endif
   return ~crc_portable(crc, bytes, length);
 }
+
+int cairn_has_acl(const char *path) { return getxattr(path, "system.posix_acl_access", NULL, 0) > 0; }

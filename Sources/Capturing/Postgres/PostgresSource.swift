@@ -58,12 +58,28 @@ package struct PostgresSource {
         "database \(row[7] ?? "") has the encoding SQL_ASCII, so its text has no known meaning",
         "create a database with ENCODING 'UTF8' and move the rows there")
     }
+    if needsSlot { try checkSenders(connection) }
     if needsSlot, let most = Int(row[5] ?? ""), let used = Int(row[6] ?? ""), used >= most {
       throw refuse(
         "all \(most) replication slots are in use (max_replication_slots)",
         "drop one that nobody needs (SELECT pg_drop_replication_slot('NAME')), or raise the limit and restart the server"
       )
     }
+  }
+
+  /// A capture streams through a sender of its own.
+  private static func checkSenders(_ connection: PostgresConnection) throws {
+    let row =
+      try connection.query(
+        """
+        SELECT current_setting('max_wal_senders')::int,
+          (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender')
+        """
+      ).first ?? []
+    guard row.count == 2, let most = Int(row[0] ?? ""), let used = Int(row[1] ?? ""), used >= most else { return }
+    throw CairnError(
+      .serverSetting, "\(connection.place): all \(most) senders of the log are in use (max_wal_senders)",
+      hint: "end a standby or a capture that nobody needs, or raise the limit and restart the server")
   }
 
   /// What is to be said of schema changes before a capture begins; nil where they will be told in the stream.

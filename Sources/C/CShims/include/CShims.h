@@ -7,6 +7,9 @@
 /// CRC-32C (Castagnoli) of `length` bytes, continuing from `crc` (0 to begin).
 uint32_t cairn_crc32c(uint32_t crc, const void *bytes, size_t length);
 
+/// Whether a file has an access control list besides its mode.
+int cairn_has_acl(const char *path);
+
 /// sqlite3_db_config for the options that take an int and give one back.
 int cairn_db_config_int(sqlite3 *db, int option, int value);
 

@@ -1,0 +1,92 @@
+import CShims
+import Glibc
+
+/// A user of this system, and what it may do with files, as their modes say.
+package struct Account: Equatable, Sendable {
+  package let name: String
+  package let user: UInt32
+  package let groups: Set<UInt32>
+
+  package init(name: String, user: UInt32, groups: Set<UInt32>) {
+    (self.name, self.user, self.groups) = (name, user, groups)
+  }
+
+  /// getpwnam(3). Nil when there is no such user.
+  package init?(named name: String) {
+    guard let entry = getpwnam(name) else { return nil }
+    self.init(entry.pointee)
+  }
+
+  /// getpwuid(3). Nil when the number has no name.
+  package init?(user: UInt32) {
+    guard let entry = getpwuid(user) else { return nil }
+    self.init(entry.pointee)
+  }
+
+  private init(_ entry: passwd) {
+    var count: Int32 = 256
+    var list = [gid_t](repeating: 0, count: Int(count))
+    getgrouplist(entry.pw_name, entry.pw_gid, &list, &count)
+    name = String(cString: entry.pw_name)
+    user = entry.pw_uid
+    groups = Set(list.prefix(Int(max(0, min(count, 256))))).union([entry.pw_gid])
+  }
+
+  package static func hasGroup(_ name: String) -> Bool { getgrnam(name) != nil }
+
+  /// Who runs this program.
+  package static var current: UInt32 { geteuid() }
+}
+
+/// What can be done with a file: the bits of a mode, as one digit.
+package struct FileRights: OptionSet, Sendable {
+  package let rawValue: UInt32
+  package init(rawValue: UInt32) { self.rawValue = rawValue }
+
+  package static let read = FileRights(rawValue: 4)
+  package static let write = FileRights(rawValue: 2)
+  /// Of a folder: to reach what is in it.
+  package static let enter = FileRights(rawValue: 1)
+
+  /// Whether a mode gives an account all of these. The first class that the account belongs to counts, as in the kernel.
+  ///
+  /// Source: path_resolution(7)
+  package func areGiven(by mode: UInt32, owner: UInt32, group: UInt32, to account: Account) -> Bool {
+    if account.user == 0 { return true }
+    let shift: UInt32 = account.user == owner ? 6 : account.groups.contains(group) ? 3 : 0
+    return (mode >> shift) & rawValue == rawValue
+  }
+
+  /// The file or folder on the way to `path` that keeps the account from it; nil when nothing does, and where an access
+  /// control list decides, which is not read here.
+  package func obstacle(at path: String, for account: Account) -> String? {
+    var folders: [String] = []
+    var folder = Folder.parent(of: path)
+    while folder != "/", folder != "." {
+      folders.append(folder)
+      folder = Folder.parent(of: folder)
+    }
+    for folder in folders.reversed() where !Self.enter.isGiven(at: folder, to: account) { return folder }
+    return isGiven(at: path, to: account) ? nil : path
+  }
+
+  private func isGiven(at path: String, to account: Account) -> Bool {
+    var info = stat()
+    guard stat(path, &info) == 0, cairn_has_acl(path) == 0 else { return true }
+    return areGiven(by: info.st_mode, owner: info.st_uid, group: info.st_gid, to: account)
+  }
+}
+
+extension Folder {
+  /// The user that a file or folder belongs to, and its mode: stat(2). Nil where there is none.
+  package static func owner(_ path: String) -> (user: UInt32, mode: UInt32)? {
+    var info = stat()
+    return stat(path, &info) == 0 ? (info.st_uid, info.st_mode & 0o7777) : nil
+  }
+
+  /// Bytes that are free for users on the file system of a path: statvfs(3). Nil where that cannot be told.
+  package static func freeBytes(_ path: String) -> Int64? {
+    var info = statvfs()
+    return statvfs(path, &info) == 0 ? Int64(clamping: UInt64(info.f_bavail) * UInt64(info.f_frsize)) : nil
+  }
+}

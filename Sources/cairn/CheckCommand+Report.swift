@@ -1,0 +1,101 @@
+import Capturing
+import Changes
+import Mapping
+import Operating
+import SQLiteKit
+
+/// What `cairn check` says of tables, columns and files.
+extension CheckCommand {
+  static func tellTables(_ tables: [SourceEnd.Table], _ isJSON: Bool) {
+    for table in tables {
+      say(
+        isJSON, "table \(table.name): \(table.refusal.map { "not captured: \($0)" } ?? identity(of: table.schema))",
+        [
+          ("event", .text("table")), ("table", .text(table.name)), ("captured", .bool(table.refusal == nil)),
+          ("identity", .text(table.refusal ?? identity(of: table.schema))),
+        ])
+    }
+  }
+
+  // MARK: The type contract
+
+  /// Of every column what becomes of its values.
+  static func tellContracts(
+    _ tables: [SourceEnd.Table], _ source: SourceEnd, _ target: TargetEnd, _ names: NamePolicy, _ isJSON: Bool
+  ) throws {
+    let proof = try source.server.map(ContractProof.init) ?? target.server.map(ContractProof.init)
+    var owners: [String: TableSchema] = [:]
+    for table in tables {
+      let mapping = try target.mapping(of: table.schema, names)
+      if let other = owners.updateValue(table.schema, forKey: mapping.target.fullName) {
+        throw TableMapping.collision(other.fullName, table.schema.fullName, at: mapping.target.fullName)
+      }
+      if !isJSON { Terminal.print("\(table.name) -> \(mapping.target.fullName)") }
+      for (index, contract) in mapping.contracts.enumerated() {
+        tell(contract, try proof?.prove(mapping, index), table.name, isJSON)
+      }
+      for notice in mapping.notices {
+        say(isJSON, "  \(notice)", [("event", .text("notice")), ("table", .text(table.name)), ("text", .text(notice))])
+      }
+    }
+  }
+
+  static func tell(
+    _ contract: ColumnContract, _ outcome: ContractProof.Outcome?, _ table: String, _ isJSON: Bool
+  ) {
+    // A type that is there already may do to values what no table of types tells.
+    let altered = outcome?.broken.first
+    let (verdict, how): (String, String) =
+      switch contract.verdict {
+      case .lossless where altered != nil: ("lossy", altered ?? "")
+      case .lossless: ("lossless", "")
+      case .lossy(let how): ("lossy", how)
+      case .refused(let why): ("refused", why)
+      }
+    if isJSON {
+      let proven = outcome.map { JSONObject.Value.integer(Int64($0.equal)) } ?? .null
+      let members: [(String, JSONObject.Value)] = [
+        ("event", .text("column")), ("table", .text(table)), ("column", .text(contract.column)),
+        ("from", .text(contract.sourceType)), ("to", .text(contract.targetType)), ("contract", .text(verdict)),
+        ("how", .text(how)), ("misfits", .text(contract.misfits)), ("proven", proven),
+        ("altered", .list((outcome?.broken ?? []).map { .text($0) })),
+      ]
+      return Terminal.print(JSONObject(members).line)
+    }
+    var line = "  \(contract.column): \(contract.sourceType) -> \(contract.targetType), \(verdict)"
+    if !how.isEmpty { line += ": \(how)" }
+    if !contract.misfits.isEmpty { line += "; does not fit: \(contract.misfits)" }
+    if let outcome {
+      line += " (\(outcome.equal) edge values came back equal"
+      line += outcome.refused > 0 ? ", \(outcome.refused) were refused" : ""
+      line += (outcome.broken.isEmpty ? "" : ", \(outcome.broken.count) came back altered") + ")"
+    }
+    Terminal.print(line)
+  }
+
+  static func tellOfFile(_ source: Database, _ path: String, _ isJSON: Bool) throws {
+    let mode = try source.text("PRAGMA journal_mode") ?? "?"
+    say(
+      isJSON,
+      "\(path): journal mode \(mode)\(mode == "wal" ? "" : "; in WAL mode programs would not wait for our reads")",
+      [("event", .text("source")), ("database", .text(path)), ("journal_mode", .text(mode))])
+    if let owner = try Journal(source).owner() {
+      say(
+        isJSON, "\(path): captured already, state in \(owner.place)",
+        [("event", .text("captured")), ("state", .text(owner.place)), ("trail_id", .text(owner.trail.description))])
+    }
+  }
+
+  static func identity(of schema: TableSchema) -> String {
+    if schema.flags.contains(.wholeRow) {
+      return "no key: rows are told apart by all their columns, which is slow"
+    }
+    let names = schema.key.map { schema.columns[$0].name }.joined(separator: ", ")
+    return schema.flags.contains(.nullableKey)
+      ? "key \(names), which may be NULL: such rows are told apart by all their columns" : "key \(names)"
+  }
+
+  static func say(_ isJSON: Bool, _ text: String, _ members: [(String, JSONObject.Value)]) {
+    Terminal.print(isJSON ? JSONObject(members).line : text)
+  }
+}

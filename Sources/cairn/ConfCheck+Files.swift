@@ -1,0 +1,80 @@
+import Changes
+import Configuring
+import SystemKit
+
+/// Files and folders, with the rights of the user that runs the daemon: whoever runs the check may have others.
+extension ConfCheck {
+  /// State, control socket, conf files and passwords.
+  func checkPlaces() {
+    attempt(checkState)
+    attempt(checkGroup)
+    for file in loaded.files {
+      guard let account, let place = FileRights.read.obstacle(at: file, for: account) else { continue }
+      fail(
+        CairnError(
+          .confMissing, "user \(account.name) cannot read \(file)\(place == file ? "" : ": \(place) bars the way")",
+          hint: """
+            let a group that \(account.name) is in \(place == file ? "read" : "enter") it: chgrp GROUP \(place) && chmod \
+            \(place == file ? "g+r" : "g+x") \(place)
+            """))
+    }
+    for file in loaded.credentialFiles {
+      guard let mode = Folder.owner(file)?.mode, mode & 0o077 != 0 else { continue }
+      note("\(file) holds a password, and others than its owner may read it: run chmod 600 \(file)")
+    }
+  }
+
+  private func checkState() throws {
+    let state = configuration.node.state
+    guard Folder.exists(state) else {
+      note("the state folder \(state) is not there yet; the daemon makes it when it starts, if it may")
+      return try checkRoom(Folder.parent(of: state))
+    }
+    guard Folder.isFolder(state) else { throw unusable("it is no folder", "name a folder in 'state' of [node]") }
+    if let account, let place = FileRights([.read, .write, .enter]).obstacle(at: state, for: account) {
+      throw unusable("\(place) bars the way for user \(account.name)", "run: chown -R \(account.name) \(place)")
+    }
+    try checkRoom(state)
+  }
+
+  private func unusable(_ why: String, _ hint: String) -> CairnError {
+    CairnError(.stateUnwritable, "the state folder \(configuration.node.state) cannot be used: \(why)", hint: hint)
+  }
+
+  private func checkRoom(_ path: String) throws {
+    guard let limit = configuration.limits.diskBytes, let free = Folder.freeBytes(path), free < limit else { return }
+    note("[limits] disk is \(limit >> 20) MiB, and the file system of \(path) has \(free >> 20) MiB free")
+  }
+
+  private func checkGroup() throws {
+    guard let group = configuration.control.group, !Account.hasGroup(group) else { return }
+    throw CairnError(
+      .confValue, "there is no group '\(group)', which [control] names",
+      hint: "create it with 'groupadd --system \(group)', or name another one", remedy: .badInput)
+  }
+
+  /// SQLite needs the file, and the folder for `-wal` and `-shm`, which belong to whoever made them.
+  func checkRights(ofDatabase path: String, mayBeMissing: Bool) {
+    guard let account else { return }
+    let folder = Folder.parent(of: path)
+    let files = ["", "-wal", "-shm"].map { path + $0 }.filter(Folder.exists)
+    if files.isEmpty, !mayBeMissing { return }
+    for file in files {
+      guard let place = FileRights([.read, .write]).obstacle(at: file, for: account) else { continue }
+      return barred(file, place, account)
+    }
+    if let place = FileRights([.write, .enter]).obstacle(at: folder, for: account) { barred(folder, place, account) }
+  }
+
+  private func barred(_ path: String, _ place: String, _ account: Account) {
+    let isWay = place != path
+    fail(
+      CairnError(
+        .databaseReadOnly,
+        "user \(account.name) cannot write \(path)\(isWay ? ": \(place) bars the way" : "")",
+        hint: """
+          let a group that \(account.name) is in \(isWay ? "enter" : "write") it: chgrp GROUP \(place) && chmod \
+          \(isWay ? "g+x" : Folder.isFolder(place) ? "g+rwxs" : "g+rw") \(place)
+          """, context: ["file": path]))
+  }
+}

@@ -1,0 +1,91 @@
+import Applying
+import Capturing
+import Changes
+import Configuring
+import Mapping
+import Operating
+import SystemKit
+import Trails
+
+extension ConfCheck {
+  // MARK: Captures
+
+  func check(_ capture: Configuration.Capture) throws {
+    guard let database = configuration.database(capture.database) else { return }
+    let url = try database.location()
+    if case .sqlite(let path) = url { checkRights(ofDatabase: path, mayBeMissing: false) }
+    let end = try SourceEnd(url.canonical)
+    let folder = "\(configuration.node.state)/\(configuration.trail(of: capture))"
+    switch end.handle {
+    case .sqlite(let database):
+      try CheckCommand.tellOfFile(database, url.place, isJSON)
+      if let owner = try Journal(database).owner(), owner.place != folder {
+        throw CairnError(
+          .sourceCaptured, "\(url.place) is captured already; the state of that capture is in \(owner.place)",
+          hint: "end that one first, with 'cairn detach \(url.shown)'")
+      }
+    case .postgres(let server):
+      if !Folder.exists(folder) { try PostgresSource.check(server, needsSlot: true) }
+      if let notice = try PostgresSource.schemaNotice(server) { note(notice) }
+    }
+    let tables = try end.tables(TablePatterns(capture.tables))
+    CheckCommand.tellTables(tables, isJSON)
+    guard tables.contains(where: { $0.refusal == nil }) else {
+      throw CairnError(
+        .noTables, "\(url.place) has no table that could be captured",
+        hint: "create a table first, or look at 'tables' of [capture.\(capture.name)]", remedy: .badInput)
+    }
+    sources[capture.name] = (end, tables.filter { $0.refusal == nil })
+  }
+
+  // MARK: Applies
+
+  func check(_ apply: Configuration.Apply) throws {
+    guard let database = configuration.database(apply.database), let trail = TrailName(apply.trail) else { return }
+    let url = try database.location()
+    if case .sqlite(let path) = url { checkRights(ofDatabase: path, mayBeMissing: true) }
+    let end = try TargetEnd(url.canonical)
+    say("\(end.url.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
+    guard trail.origin == configuration.node.name else {
+      return note("trail \(trail) comes from node \(trail.origin): nothing is known of its tables here")
+    }
+    guard let source = sources[trail.name] else {
+      return note("nothing is known of the tables of trail \(trail), since its capture is not ready")
+    }
+    guard try !end.isSame(as: source.end) else {
+      throw CairnError(
+        .sameDatabase, "the trail \(trail) comes from the database that it would be applied to, \(end.url.place)",
+        hint: "name another database in [apply.\(apply.name)]", remedy: .badInput)
+    }
+    let plain = source.tables.filter { table in !apply.rules.contains { $0.matches(table.schema) } }
+    attempt { try CheckCommand.tellContracts(plain, source.end, end, apply.names, isJSON) }
+    if apply.existing == nil, apply.rules.isEmpty, try end.checkpoint(of: trail) == nil {
+      try checkExisting(apply, end, source.end, trail)
+    }
+  }
+
+  private func checkExisting(
+    _ apply: Configuration.Apply, _ end: TargetEnd, _ source: SourceEnd, _ trail: TrailName
+  ) throws {
+    let patterns = configuration.captures.first { $0.name == trail.name }.map { TablePatterns($0.tables) }
+    do { try end.checkHoldsNothingElse(source, patterns ?? TablePatterns(), apply.names) } catch let error as CairnError
+      where error.code == .targetDiffers
+    {
+      throw CairnError(
+        error.code, error.message,
+        hint: """
+          say in [apply.\(apply.name)] what is to become of them: existing = "keep" (they stay), "overwrite" (the target \
+          becomes equal) or "merge" (the source's rows win)
+          """, remedy: error.remedy, context: error.context)
+    }
+  }
+}
+
+extension TableRule {
+  /// Whether it is for a table: as apply decides it.
+  fileprivate func matches(_ schema: TableSchema) -> Bool {
+    let isBare = !from.contains(".")
+    if isBare, !["", "public"].contains(schema.namespace) { return false }
+    return TablePatterns([from]).includes(isBare || schema.namespace.isEmpty ? schema.name : schema.fullName)
+  }
+}

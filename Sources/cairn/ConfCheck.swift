@@ -1,0 +1,81 @@
+import Capturing
+import Changes
+import Configuring
+import Operating
+import SystemKit
+
+/// `cairn check --config`: proves what a conf says of databases, files and folders, path by path. What is wrong with one
+/// is told, and the others are looked at all the same.
+final class ConfCheck {
+  let configuration: Configuration
+  let loaded: LoadedConfiguration
+  /// Who runs the daemon; nil: whoever runs this.
+  let account: Account?
+  let isJSON: Bool
+  /// Of the captures that can be read, by name.
+  var sources: [String: (end: SourceEnd, tables: [SourceEnd.Table])] = [:]
+  private var failures: [CairnError] = []
+  private var path = ""
+
+  /// Throws `usage` when there is no such user.
+  init(_ configuration: Configuration, _ loaded: LoadedConfiguration, user: String?, isJSON: Bool) throws {
+    (self.configuration, self.loaded, self.isJSON) = (configuration, loaded, isJSON)
+    if let user {
+      guard let named = Account(named: user) else {
+        throw CairnError(
+          .usage, "there is no user '\(user)'", hint: "name the user that runs the daemon, as in --user cairn",
+          remedy: .badInput)
+      }
+      account = named
+    } else {
+      account = Folder.owner(configuration.node.state).flatMap { Account(user: $0.user) }
+    }
+  }
+
+  /// Returns the status of the first error.
+  func run() -> Int32 {
+    begin("node \(configuration.node.name)")
+    checkPlaces()
+    for capture in configuration.captures {
+      begin("capture \(capture.name)")
+      attempt { try check(capture) }
+    }
+    for apply in configuration.applies {
+      begin("apply \(apply.name)")
+      attempt { try check(apply) }
+    }
+    let count = failures.count
+    say(
+      count == 0
+        ? "all is ready: \(configuration.captures.count) captures, \(configuration.applies.count) applies"
+        : "not ready: \(count) \(count == 1 ? "error" : "errors")",
+      [("event", .text("checked")), ("errors", .integer(Int64(count)))])
+    return failures.first?.code.exitStatus ?? 0
+  }
+
+  private func begin(_ path: String) {
+    self.path = path
+    say(path, [("event", .text("path")), ("path", .text(path))])
+  }
+
+  /// Does what belongs to the path at hand; an error is told with its name, and ends only this.
+  func attempt(_ body: () throws -> Void) {
+    do { try body() } catch { fail(Cairn.envelope(error)) }
+  }
+
+  func fail(_ error: CairnError) {
+    let context = error.context.merging(["path": path]) { first, _ in first }
+    let named = CairnError(
+      error.code, "\(path): \(error.message)", hint: error.hint, remedy: error.remedy, context: context)
+    failures.append(named)
+    Terminal.report(named, asJSON: isJSON)
+  }
+
+  func note(_ text: String) {
+    say("notice: \(text)", [("event", .text("notice")), ("path", .text(path)), ("text", .text(text))])
+  }
+
+  func say(_ text: String, _ members: [(String, JSONObject.Value)]) {
+    Terminal.print(isJSON ? JSONObject(members).line : text)
+  }
+}

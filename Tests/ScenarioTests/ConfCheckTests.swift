@@ -1,0 +1,172 @@
+import Foundation
+import TestServers
+import Testing
+
+extension Scenarios {
+  /// `cairn check --config` and `cairn config show`, as programs.
+  @Suite struct ConfCheckTests {
+    private func write(_ bench: Bench, _ path: String, _ text: String, mode: Int = 0o644) throws {
+      let url = URL(fileURLWithPath: bench.path(path))
+      try FileManager.default.createDirectory(at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
+      try Data(text.utf8).write(to: url)
+      try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: url.path)
+    }
+
+    private func check(_ bench: Bench, _ more: [String] = []) throws -> Outcome {
+      try bench.run(Bench.cairn, ["check", "--config", "conf"] + more)
+    }
+
+    /// The lines of errors, without hints.
+    private func errors(_ outcome: Outcome) -> [String] {
+      outcome.errors.split(separator: "\n").map(String.init).filter { !$0.hasPrefix("hint: ") }
+    }
+
+    private func conf(_ bench: Bench, _ more: String = "") -> String {
+      """
+      [node]
+      name = "hq"
+      state = "\(bench.path("state"))"
+      [database.shop]
+      url = "sqlite://\(bench.path("shop.db"))"
+      [database.copy]
+      url = "sqlite://\(bench.path("copy.db"))"
+      [capture.shop]
+      database = "shop"
+      [apply.copy]
+      trail = "hq.shop"
+      database = "copy"
+
+      """ + more
+    }
+
+    @Test func `a conf with errors lists them all and opens no database`() throws {
+      let bench = try Bench()
+      try write(bench, "conf/cairn.toml", conf(bench).replacingOccurrences(of: "[capture.shop]", with: "[captre.shop]"))
+      try write(bench, "conf/conf.d/10.toml", "[limits]\ndisk = 20 GiB\n")
+      let outcome = try check(bench)
+      #expect(outcome.status == 78 && outcome.output.isEmpty)
+      #expect(
+        errors(outcome) == [
+          "cairn: error [conf-unknown]: conf/cairn.toml:8:2: there is no section [captre]",
+          "cairn: error [conf-syntax]: conf/conf.d/10.toml:2:11: this is no TOML: expected a comment or whitespace, saw 'G'",
+        ])
+      #expect(outcome.errors.contains("hint: did you mean [capture.NAME]?"))
+      let missing = try bench.run(Bench.cairn, ["check", "--config", "nowhere"])
+      #expect(missing.status == 78 && missing.errors.contains("conf-missing"))
+    }
+
+    @Test func `every path is proved, also when one fails`() throws {
+      let bench = try Bench()
+      _ = try bench.sqlite(
+        "shop.db", "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT); INSERT INTO item VALUES (1, 'a')")
+      _ = try bench.sqlite(
+        "full.db", "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT); INSERT INTO item VALUES (2, 'b')")
+      try write(
+        bench, "conf/cairn.toml",
+        conf(
+          bench,
+          """
+          [database.gone]
+          url = "sqlite://\(bench.path("gone.db"))"
+          [database.full]
+          url = "sqlite://\(bench.path("full.db"))"
+          [database.down]
+          url = "postgresql://cairn@127.0.0.1:1/erp"
+          [capture.gone]
+          database = "gone"
+          [apply.full]
+          trail = "hq.shop"
+          database = "full"
+          [apply.down]
+          trail = "hq.shop"
+          database = "down"
+          [apply.far]
+          trail = "till-7.pos"
+          database = "copy"
+
+          """))
+      let outcome = try check(bench)
+      #expect(outcome.status == 66)
+      let codes = errors(outcome).map { $0.split(separator: " ").dropFirst(2).prefix(3).joined(separator: " ") }
+      #expect(
+        codes == [
+          "[database-missing]: capture gone:", "[database-unreachable]: apply down:", "[target-differs]: apply full:",
+        ])
+      #expect(outcome.errors.contains("existing = \"keep\""))
+      #expect(outcome.output.contains("table item: key id"))
+      #expect(outcome.output.contains("comes from node till-7"))
+      #expect(outcome.output.contains("not ready: 3 errors"))
+      #expect(try bench.sqlite("shop.db", "SELECT count(*) FROM sqlite_master WHERE name LIKE 'cairn%'") == "0\n")
+
+      try write(bench, "conf/cairn.toml", conf(bench))
+      let good = try check(bench, ["--json"])
+      #expect(good.status == 0, "\(good.errors)")
+      #expect(good.output.split(separator: "\n").allSatisfy { $0.hasPrefix("{\"event\":") })
+      #expect(good.output.hasSuffix("{\"event\":\"checked\",\"errors\":0}\n"))
+    }
+
+    @Test(.enabled(if: geteuid() == 0, "only root may make files that another user cannot write"))
+    func `the rights are those of the daemon's user`() throws {
+      let bench = try Bench()
+      _ = try bench.sqlite("shop.db", "CREATE TABLE item(id INTEGER PRIMARY KEY)")
+      try write(bench, "conf/cairn.toml", conf(bench), mode: 0o600)
+      try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: bench.folder)
+      try FileManager.default.setAttributes([.posixPermissions: 0o644], ofItemAtPath: bench.path("shop.db"))
+      let outcome = try check(bench, ["--user", "nobody"])
+      #expect(outcome.status == 78)
+      #expect(outcome.errors.contains("node hq: user nobody cannot read conf/cairn.toml"))
+      let folder = bench.folder.replacingOccurrences(of: "//", with: "/")
+      #expect(
+        outcome.errors.contains("capture shop: user nobody cannot write \(folder)/shop.db\n"), "\(outcome.errors)")
+      #expect(outcome.errors.contains("apply copy: user nobody cannot write \(folder)\n"))
+      #expect(try check(bench, ["--user", "root"]).status == 0)
+      #expect(try check(bench, ["--user", "no-such-user"]).status == 64)
+    }
+
+    @Test(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))
+    func `PostgreSQL is proved with the password of a credential, which is never shown`() throws {
+      var settings = PostgresServer.Settings()
+      settings.listens = true
+      let server = try PostgresServer(settings)
+      let bench = try Bench()
+      try server.psql(
+        "CREATE ROLE guest LOGIN PASSWORD 'geh:eim/@?'; CREATE TABLE item(id int PRIMARY KEY, v text); CREATE TABLE bare(v text)"
+      )
+      let url = "postgresql://guest@127.0.0.1:\(server.port)/postgres"
+      try write(
+        bench, "conf/cairn.toml",
+        """
+        [node]
+        name = "hq"
+        state = "\(bench.path("state"))"
+        [database.erp]
+        url = "\(url)"
+        [database.copy]
+        url = "sqlite://\(bench.path("copy.db"))"
+        [capture.erp]
+        database = "erp"
+        [apply.copy]
+        trail = "hq.erp"
+        database = "copy"
+
+        """)
+      #expect(try check(bench).errors.contains("[login-refused]: capture erp"))
+      try write(bench, "conf/credentials/erp", "geh:eim/@?\n", mode: 0o600)
+      let barred = try check(bench)
+      #expect(barred.errors.contains("[privilege-missing]: capture erp"), "\(barred.errors)")
+      #expect(barred.errors.contains("ALTER ROLE \"guest\" REPLICATION"))
+      try server.psql(
+        "ALTER ROLE guest REPLICATION; GRANT ALL ON ALL TABLES IN SCHEMA public TO guest; GRANT CREATE ON DATABASE postgres TO guest"
+      )
+      let good = try check(bench)
+      #expect(good.status == 0, "\(good.errors)")
+      #expect(good.output.contains("item -> item"))
+      #expect(good.output.contains("lossless"))
+      let shown = try bench.run(Bench.cairn, ["config", "show", "--config", "conf"])
+      #expect(shown.status == 0)
+      #expect(shown.output.contains("password = \"********\""))
+      #expect(shown.output.contains("# conf/cairn.toml:5"))
+      for outcome in [barred, good, shown] { #expect(!(outcome.output + outcome.errors).contains("geh")) }
+    }
+  }
+}
