@@ -41,6 +41,10 @@ package enum ConfFolder {
     }
     do throws(FileError) {
       let bytes = try contents(path)
+      guard bytes.count <= bytesMax else {
+        problems.append(unreadable(path, "it has more than 1 MiB"))
+        return nil
+      }
       if let text = String(validating: bytes, as: UTF8.self) { return text }
       let line = (0..<bytes.count).first { String(validating: bytes[...$0], as: UTF8.self) == nil && bytes[$0] == 0x0a }
       let lines = bytes.prefix(line ?? bytes.count).count { $0 == 0x0a }
@@ -56,7 +60,7 @@ package enum ConfFolder {
 
   private static func contents(_ path: String) throws(FileError) -> [UInt8] {
     let file = try File(path, .read)
-    var bytes = [UInt8](repeating: 0, count: Int(min(try file.size, bytesMax)))
+    var bytes = [UInt8](repeating: 0, count: Int(min(try file.size, bytesMax + 1)))
     var failure: FileError?
     let count = bytes.withUnsafeMutableBytes { buffer in
       do throws(FileError) { return try file.read(into: buffer, at: 0) } catch {

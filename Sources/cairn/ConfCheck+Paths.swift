@@ -59,8 +59,27 @@ extension ConfCheck {
     }
     let plain = source.tables.filter { table in !apply.rules.contains { $0.matches(table.schema) } }
     attempt { try CheckCommand.tellContracts(plain, source.end, end, apply.names, isJSON) }
+    try checkDirections(apply, source.tables)
     if apply.existing == nil, apply.rules.isEmpty, try end.checkpoint(of: trail) == nil {
       try checkExisting(apply, end, source.end, trail)
+    }
+  }
+
+  /// A table that goes one way between two databases must not come back the other: nobody would settle conflicts.
+  private func checkDirections(_ apply: Configuration.Apply, _ tables: [SourceEnd.Table]) throws {
+    let captures = configuration.captures
+    guard let origin = captures.first(where: { configuration.trail(of: $0) == apply.trail })?.database else { return }
+    for back in configuration.applies where back.database == origin && back.name > apply.name {
+      guard let capture = captures.first(where: { configuration.trail(of: $0) == back.trail }),
+        capture.database == apply.database, let other = sources[capture.name]
+      else { continue }
+      let theirs = Set(other.tables.map { $0.schema.name.lowercased() })
+      guard let both = tables.first(where: { theirs.contains($0.schema.name.lowercased()) }) else { continue }
+      throw CairnError(
+        .confUnsupported,
+        "table \(both.name) would go both ways, here and by [apply.\(back.name)]; this version replicates a table one way",
+        hint: "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\(both.schema.name)\"]",
+        remedy: .badInput, context: ["table": both.name])
     }
   }
 

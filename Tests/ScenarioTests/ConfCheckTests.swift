@@ -105,6 +105,23 @@ extension Scenarios {
       #expect(good.output.hasSuffix("{\"event\":\"checked\",\"errors\":0}\n"))
     }
 
+    @Test func `a table that would go both ways is refused, two tables that go one way each are not`() throws {
+      let bench = try Bench()
+      for name in ["shop", "copy"] {
+        _ = try bench.sqlite(
+          "\(name).db", "CREATE TABLE up(id INTEGER PRIMARY KEY); CREATE TABLE down(id INTEGER PRIMARY KEY)")
+      }
+      let back = "[capture.copy]\ndatabase = \"copy\"\n[apply.shop]\ntrail = \"hq.copy\"\ndatabase = \"shop\"\n"
+      try write(bench, "conf/cairn.toml", conf(bench, back))
+      let both = try check(bench)
+      #expect(both.status == 78)
+      #expect(
+        errors(both).count == 1 && both.errors.contains("would go both ways, here and by [apply.shop]"))
+      try write(
+        bench, "conf/conf.d/a.toml", "[capture.shop]\ntables = [\"up\"]\n[capture.copy]\ntables = [\"*\", \"!UP\"]\n")
+      #expect(try check(bench).status == 0)
+    }
+
     @Test(.enabled(if: geteuid() == 0, "only root may make files that another user cannot write"))
     func `the rights are those of the daemon's user`() throws {
       let bench = try Bench()

@@ -40,7 +40,7 @@ extension Scenarios {
       for code in codes { #expect(page.contains(code), "\(code)") }
     }
 
-    @Test(arguments: [("cairn", "1"), ("cairnd", "8")])
+    @Test(arguments: [("cairn", "1"), ("cairnd", "8"), ("cairn.toml", "5")])
     func `mandoc finds nothing wrong in a page`(page: String, section: String) throws {
       let bench = try Bench()
       let outcome = try bench.run(Bench.cairn, ["help", "--man", page])
@@ -51,6 +51,18 @@ extension Scenarios {
       guard FileManager.default.isExecutableFile(atPath: mandoc) else { return }
       let lint = try bench.run(mandoc, ["-T", "lint", "-W", "warning", "\(page).\(section)"])
       #expect(lint.status == 0 && lint.output + lint.errors == "", "\(lint.output)\(lint.errors)")
+    }
+
+    @Test func `the page of the conf has every section and every option`() throws {
+      let bench = try Bench()
+      let page = try bench.run(Bench.cairn, ["config", "--man"]).output
+      let lines = Set(page.filter { $0 != "\\" && $0 != "&" }.split(separator: "\n").map(String.init))
+      let list = try bench.run(Bench.cairn, ["config", "--markdown"]).output.split(separator: "\n")
+      let options = list.filter { $0.hasPrefix("### ") }.map { String($0.dropFirst(4)) }
+      try #require(options.count > 30)
+      for option in options { #expect(lines.contains(".It Cm \(option)"), "\(option)") }
+      #expect(list.count { $0.hasPrefix("## ") } == lines.count { $0.hasPrefix(".Sh [") && $0.hasSuffix(" OPTIONS") })
+      #expect(try bench.run(Bench.cairn, ["help", "--man", "cairn.toml"]).output == page)
     }
 
     @Test func `what is unknown to help is refused`() throws {
