@@ -79,6 +79,7 @@ setup:
 
 build:
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairn
+	$(SWIFT) build $(RELEASE_FLAGS) --product cairnd
 
 demo: setup build
 	@docs/demo/run.sh $(RELEASE)

@@ -22,7 +22,7 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 
 let package = Package(
   name: "Cairn",
-  products: [.executable(name: "cairn", targets: ["cairn"])],
+  products: [.executable(name: "cairn", targets: ["cairn"]), .executable(name: "cairnd", targets: ["cairnd"])],
   targets: [
     system("CSQLite", "sqlite3", "libsqlite3-dev"),
     system("CZstd", "libzstd", "libzstd-dev"),
@@ -55,7 +55,7 @@ let package = Package(
         "Changes", "Mapping", "Configuring", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying",
         "Comparing",
       ]),
-    module("Steering", ["Changes", "SystemKit", "Operating"]),
+    module("Steering", ["Changes", "SystemKit", "Configuring", "Operating"]),
     module(
       "Serving",
       [
@@ -65,8 +65,14 @@ let package = Package(
     .executableTarget(
       name: "cairn",
       dependencies: [
-        "Changes", "Mapping", "Configuring", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying",
-        "Comparing", "Operating",
+        "Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying", "Comparing",
+        "Configuring", "Operating", "Steering",
+      ],
+      swiftSettings: strict),
+    .executableTarget(
+      name: "cairnd",
+      dependencies: [
+        "Changes", "SystemKit", "SQLiteKit", "Configuring", "Operating", "ServiceKit", "Serving",
       ],
       swiftSettings: strict),
     .executableTarget(

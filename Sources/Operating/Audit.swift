@@ -40,13 +40,15 @@ package final class Audit: Sendable {
   private let statePath: String
   private let tables: TablePatterns
   private let names: NamePolicy
+  /// Of a daemon; nil: that of `cairn replicate` between both ends.
+  private let trail: TrailName?
   private let watch: CompareWatch
 
-  init(
-    from: DatabaseURL, to: DatabaseURL, statePath: String, tables: TablePatterns, names: NamePolicy,
-    bytesPerSecond: Int, stop: StopSignal
+  package init(
+    from: DatabaseURL, to: DatabaseURL, trail: TrailName? = nil, statePath: String, tables: TablePatterns,
+    names: NamePolicy, bytesPerSecond: Int, stop: StopSignal
   ) {
-    (source, target, self.statePath) = (from, to, statePath)
+    (source, target, self.trail, self.statePath) = (from, to, trail, statePath)
     (self.tables, self.names) = (tables, names)
     watch = CompareWatch(stop: stop, rate: RateLimit(bytesPerSecond: bytesPerSecond))
   }
@@ -54,7 +56,7 @@ package final class Audit: Sendable {
   package var snapshot: Snapshot { state.withLock { $0 } }
 
   /// Runs until it is stopped; `isReady` says that the target follows.
-  func run(isReady: () -> Bool) {
+  package func run(isReady: () -> Bool) {
     // Of this thread, and of those that it starts.
     _ = setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)
     while !watch.stop.wait(milliseconds: 1000) {
@@ -71,7 +73,10 @@ package final class Audit: Sendable {
   private func round() throws {
     var options = Comparison.Options()
     (options.tables, options.names) = (tables, names)
-    let comparison = try Comparison(from: source, to: target, state: statePath, options: options, watch: watch)
+    let comparison =
+      try trail.map {
+        try Comparison(from: source, to: target, trail: $0, state: statePath, options: options, watch: watch)
+      } ?? Comparison(from: source, to: target, state: statePath, options: options, watch: watch)
     let summary = try comparison.run { event in
       guard case .difference(let difference, _) = event else { return }
       let key = difference.key.map { "\($0.name)=\($0.value.shown)" }.joined(separator: ", ")

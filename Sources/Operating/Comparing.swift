@@ -40,6 +40,23 @@ extension Comparison {
     options.tables = try options.tables ?? StateFolder.tables(in: folder)
     options.names = try options.names ?? StateFolder.names(in: folder)
     options.trail = TrailPlace(state: folder, name: TrailName(origin: "local", name: source.stem))
+    try self.init(source, target, options, watch)
+  }
+
+  /// Of two ends between which a daemon replicates, by the trail in its state folder.
+  package convenience init(
+    from: DatabaseURL, to: DatabaseURL, trail: TrailName, state: String, options: Options, watch: CompareWatch
+  ) throws {
+    let (source, target) = (from.canonical, to.canonical)
+    guard source != target else { throw Ends.same(source.place) }
+    var options = options
+    options.trail = TrailPlace(state: state, name: trail)
+    try self.init(source, target, options, watch)
+  }
+
+  private convenience init(
+    _ source: DatabaseURL, _ target: DatabaseURL, _ options: Options, _ watch: CompareWatch
+  ) throws {
     try self.init(
       CompareEnds(source: source.comparePlace, target: target.comparePlace), source: source.openForComparison(),
       target: target.openForComparison(), options: options, watch: watch)

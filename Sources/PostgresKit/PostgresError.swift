@@ -31,7 +31,11 @@ package struct PostgresError: Error, CustomStringConvertible {
   /// Class 22: a value that its type refuses.
   package var isBadValue: Bool { sqlState.hasPrefix("22") }
   /// Deadlock, serialisation failure, lock time-out: may work when the transaction is run again.
-  package var isTransient: Bool { ["40001", "40P01", "55P03"].contains(sqlState) }
+  package var isTransient: Bool { ["40001", "40P01", "55P03"].contains(sqlState) || isOfTwins }
+  /// Two sessions made one and the same thing at the same moment.
+  private var isOfTwins: Bool {
+    sqlState == "23505" && constraint.hasPrefix("pg_") && constraint.hasSuffix("_index")
+  }
   /// Something was dropped while the catalogs were read.
   var isOfDropped: Bool {
     ["XX000", "42P01", "42704", "42703"].contains(sqlState)

@@ -37,6 +37,10 @@ package struct LogEntry: Equatable, Sendable {
       (level, message, worker, code, hint, context)
   }
 
+  package init(_ error: CairnError, _ level: Level, worker: String? = nil) {
+    self.init(level, error.message, worker: worker, code: error.code, hint: error.hint, context: error.context)
+  }
+
   /// The fields of the journal: `PRIORITY`, `MESSAGE`, `MESSAGE_ID`, and ours, which begin with `CAIRN_`.
   package var fields: [(name: String, value: String)] {
     var fields = [("PRIORITY", String(level.rawValue)), ("MESSAGE", line), ("SYSLOG_IDENTIFIER", "cairnd")]

@@ -26,7 +26,8 @@ struct ApplyEntry {
     let end = try TargetEnd(target)
     let known = try end.checkpoint(of: trail)
     if try request.isPending() || isPurged(known, info) {
-      try copyAll(end, info, request)
+      let isLost = known.map { $0.trail != info.id } ?? true || isPurged(known, info)
+      try copyAll(end, info, request, forgets: isLost)
       return info.lastTransaction
     }
     if let known, known.trail != info.id {
@@ -45,9 +46,9 @@ struct ApplyEntry {
     return known.position.segment < info.firstPosition.segment
   }
 
-  /// First the copy is certain to come, then the target forgets where it was: whatever ends us in between, it is begun
-  /// again.
-  private func copyAll(_ end: TargetEnd, _ info: TrailInfo, _ request: CopyRequest) throws {
+  /// First the copy is certain to come, then the target forgets where it was, if that is of no use: whatever ends us in
+  /// between, it is begun again.
+  private func copyAll(_ end: TargetEnd, _ info: TrailInfo, _ request: CopyRequest, forgets: Bool) throws {
     guard let capture = context.capture(of: trail) else {
       throw CairnError(
         .checkpointForeign,
@@ -57,7 +58,7 @@ struct ApplyEntry {
     try CopyRequest.askCapture(folder)
     try request.note(behind: info.lastTransaction, of: info.id)
     try end.expectRefresh(of: trail)
-    try end.forgetCheckpoint(of: trail)
+    if forgets { try end.forgetCheckpoint(of: trail) }
     context.restart(.init(.capture, capture.name))
     context.tell(.init(.apply, name), "everything is copied again into \(target.place)")
   }

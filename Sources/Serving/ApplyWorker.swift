@@ -17,6 +17,9 @@ final class ApplyWorker: Worker {
   let progress = ApplyProgress()
   private let waitsForTrail = Atomic<Bool>(false)
   private let noticesTold = Mutex(0)
+  /// Of this run.
+  private let audit = Mutex<Audit?>(nil)
+  private let driftsTold = Mutex<Set<String>>([])
 
   init(_ name: WorkerName, _ apply: Configuration.Apply, _ database: Configuration.Database, _ context: ServiceContext)
   {
@@ -37,8 +40,29 @@ final class ApplyWorker: Worker {
     options.names = apply.names
     options.misfits = apply.misfits
     options.ddl = apply.ddl
-    try ApplyRun(location, trail: trail, folder: folder, options: options)
-      .run(stop: stop, drain: stop, progress: progress)
+    let (auditing, stopAudit) = try startAudit(of: trail, location)
+    defer {
+      stopAudit.set()
+      _ = auditing?.join()
+    }
+    do {
+      try ApplyRun(location, trail: trail, folder: folder, options: options)
+        .run(stop: stop, drain: stop, progress: progress)
+    } catch let error as CairnError { throw error.hinted(for: name, trail: folder) }
+  }
+
+  /// Compares both ends while it applies, where the conf asks for that and the source is at hand.
+  private func startAudit(of trail: TrailName, _ target: DatabaseURL) throws -> (WorkerThread<Void>?, StopSignal) {
+    let stop = StopSignal()
+    guard let rate = apply.auditBytesPerSecond, let capture = context.capture(of: trail),
+      let source = context.configuration.database(capture.database)
+    else { return (nil, stop) }
+    let audit = Audit(
+      from: try source.location().canonical, to: target, trail: trail, statePath: context.statePath,
+      tables: TablePatterns(capture.tables), names: apply.names, bytesPerSecond: rate, stop: stop)
+    self.audit.withLock { $0 = audit }
+    let progress = progress
+    return (WorkerThread { audit.run { progress.snapshot.isCaughtUp } }, stop)
   }
 
   /// False when it was stopped before there was a trail.
@@ -62,13 +86,15 @@ final class ApplyWorker: Worker {
     let end = context.trailInfos[apply.trail]?.end.position
     let isBehind = end.map { $0 > max(now.position, now.needs ?? .start) } ?? false
     status.isCaughtUp = now.isCaughtUp
-    if now.lastCommitTime > 0 {
-      let waits = (!now.isCaughtUp || status.state != .running) && isBehind
-      let lag = waits ? Clock.system.microseconds() - now.lastCommitTime : now.lagMicroseconds
-      status.lagMilliseconds = Double(max(0, lag)) / 1000
-    }
+    status.lagMilliseconds = CurrentLag.milliseconds(
+      commitTime: now.lastCommitTime, tookMicroseconds: now.lagMicroseconds,
+      isBehind: (!now.isCaughtUp || status.state != .running) && isBehind, now: Clock.system.microseconds())
     if let copying = now.copying { status.detail = "copies table \(copying.table), \(copying.rows) rows so far" }
     if let table = now.waiting.first { status.detail = "table \(table.name) waits: \(table.message)" }
+    let drifts = audit.withLock { $0?.snapshot.drifts ?? [] }
+    if let drift = drifts.first {
+      status.detail = "drift in \(drifts.count) tables, the first \(drift.table): run 'cairn compare \(apply.name)'"
+    }
     guard status.state == .running else { return }
     if waitsForTrail.load(ordering: .relaxed) {
       status.state = .waiting
@@ -84,11 +110,21 @@ final class ApplyWorker: Worker {
   }
 
   /// What it has to say once since the last call.
-  func news() -> [String] {
+  func news() -> [LogEntry] {
     let notices = progress.snapshot.notices
-    return noticesTold.withLock { told in
+    let fresh = noticesTold.withLock { told in
       defer { told = notices.count }
-      return Array(notices.dropFirst(told))
+      return notices.dropFirst(told).map { LogEntry(.notice, $0, worker: name.description) }
     }
+    let drifts = audit.withLock { $0?.snapshot.drifts ?? [] }
+    return fresh
+      + driftsTold.withLock { told in
+        drifts.filter { told.insert($0.table).inserted }.map { drift in
+          LogEntry(
+            .error, "table \(drift.table) is not what it is at the source: \(drift.kind.rawValue) \(drift.key)",
+            worker: name.description, code: .driftFound, hint: "run 'cairn compare \(apply.name) --repair'",
+            context: ["table": drift.table])
+        }
+      }
   }
 }

@@ -35,9 +35,11 @@ final class CaptureWorker: Worker {
     // Where nothing was captured yet, the first copy is what is asked for.
     if run.copiesAgain, Folder.exists(folder + "/durable") { try SourceEnd(run.source).askForRefresh() }
     progress.forgetConnection()
-    try run.run(stop: stop, untilCaughtUp: false, progress: progress) {
-      if run.copiesAgain { CopyRequest.settleCapture(folder) }
-    }
+    do {
+      try run.run(stop: stop, untilCaughtUp: false, progress: progress) {
+        if run.copiesAgain { CopyRequest.settleCapture(folder) }
+      }
+    } catch let error as CairnError { throw error.hinted(for: name, trail: folder) }
   }
 
   func describe(_ status: inout NodeStatus.Worker) {
@@ -48,7 +50,9 @@ final class CaptureWorker: Worker {
     status.position = now.position == .start ? "" : now.position.description
     status.lags = now.lags
     status.isCaughtUp = now.isCaughtUp
-    if now.lastCommitTime > 0 { status.lagMilliseconds = Double(max(0, now.lagMicroseconds)) / 1000 }
+    status.lagMilliseconds = CurrentLag.milliseconds(
+      commitTime: now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: false,
+      now: Clock.system.microseconds())
     if let copying = now.copying, now.tablesToCopy > 0 { status.detail = "copies table \(copying.table)" }
     if now.isReconnecting, status.state == .running {
       status.state = .waiting

@@ -68,13 +68,17 @@ package struct ControlDesk: Sendable {
     let folder = context.folder(of: trail)
     let applyName = WorkerName(.apply, apply.name)
     let captureName = WorkerName(.capture, capture.name)
-    let problems = status().workers.filter { [applyName, captureName].contains($0.name) }.compactMap(\.problem?.code)
-    if tables.isEmpty, !problems.isEmpty || !Folder.exists(folder + "/durable") {
-      // Where the way on is lost, or may be: everything from the start.
-      try CopyRequest(state: context.statePath, apply: apply.name).ask()
-      if Folder.exists(folder) { try CopyRequest.askCapture(folder) }
-      try supervisor.order(.restart, captureName.description)
-      try supervisor.order(.restart, applyName.description)
+    let failed = supervisor.workers().filter { $0.state == .failed }.map(\.name)
+    if tables.isEmpty, failed.contains(applyName) || failed.contains(captureName) {
+      // Where the way on is lost: a target begins with the copy, a capture with a new slot if need be.
+      if failed.contains(applyName) {
+        try CopyRequest(state: context.statePath, apply: apply.name).ask()
+        try supervisor.order(.restart, applyName.description)
+      } else {
+        try CopyRequest.askCapture(folder)
+        try supervisor.order(.restart, captureName.description)
+      }
+      context.tell(applyName, "everything is copied again, as ordered")
       return JSONObject([
         ("event", .text("copying")), ("apply", .text(apply.name)), ("tables", .list([])), ("everything", .bool(true)),
       ])

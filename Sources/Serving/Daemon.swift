@@ -11,8 +11,8 @@ import SystemKit
 ///
 /// The thread that calls ``run()`` waits for signals and for workers that end; all else has threads of its own.
 package final class Daemon: Sendable {
-  /// Loads the conf of the node anew. Errors: why it is refused; all reasons at once.
-  package typealias Load = @Sendable () throws -> Configuration
+  /// Loads the conf of the node anew.
+  package typealias Load = @Sendable () -> LoadedConfiguration
 
   /// Between two looks at everything, when nothing else happens.
   private static let tickMilliseconds = 250
@@ -32,6 +32,7 @@ package final class Daemon: Sendable {
   private let refusal = Mutex<NodeStatus.Problem?>(nil)
   private let loadedAt: Atomic<Int64>
   private let isEnding = Atomic<Bool>(false)
+  private let reloading = Mutex(())
 
   package init(_ configuration: Configuration, version: String, log: ServiceLog, load: @escaping Load) {
     (self.version, self.load) = (version, load)
@@ -164,10 +165,17 @@ package final class Daemon: Sendable {
     ServiceManager.notify("READY=1")
   }
 
-  private func reload() throws -> WorkerPlan.Change {
+  /// By a signal, or by order of a person: one at a time.
+  private func reload() throws -> WorkerPlan.Change { try reloading.withLock { _ in try loadAnew() } }
+
+  private func loadAnew() throws -> WorkerPlan.Change {
     do {
       let old = context.configuration
-      let new = try load()
+      let loaded = load()
+      guard let new = loaded.configuration else {
+        for problem in loaded.problems { context.log.write(LogEntry(problem.error, .error)) }
+        throw try refusal(loaded)
+      }
       if let refusal = WorkerPlan.refusal(from: old, to: new) { throw refusal }
       let change = WorkerPlan(old).change(to: WorkerPlan(new))
       context.configuration = new
@@ -199,6 +207,11 @@ package final class Daemon: Sendable {
           hint: error.hint, context: error.context))
       throw error
     }
+  }
+
+  private func refusal(_ loaded: LoadedConfiguration) throws -> CairnError {
+    do { _ = try loaded.get() } catch { return error }
+    return CairnError(.bug, "a conf without problems makes no value", hint: "please report this", remedy: .bug)
   }
 
   // MARK: What others see

@@ -17,13 +17,17 @@ final class HeartbeatWorker: Worker {
   private let context: ServiceContext
   /// How much the capture has taken, to see whether anything moves.
   private let taken: @Sendable () -> UInt64
+  /// Whether the slot is to be given up, as things stand.
+  private let givesUp: @Sendable (NodeStatus.Source) -> Bool
   private static let lookMilliseconds: Int64 = 10_000
 
   init(
     _ name: WorkerName, _ capture: Configuration.Capture, _ database: Configuration.Database,
-    _ context: ServiceContext, taken: @escaping @Sendable () -> UInt64
+    _ context: ServiceContext, taken: @escaping @Sendable () -> UInt64,
+    givesUp: @escaping @Sendable (NodeStatus.Source) -> Bool
   ) {
     (self.name, self.capture, self.database, self.context, self.taken) = (name, capture, database, context, taken)
+    self.givesUp = givesUp
   }
 
   private var folder: String { "\(context.statePath)/\(context.node).\(capture.name)" }
@@ -116,9 +120,20 @@ final class HeartbeatWorker: Worker {
         forecast.note(used: used, now: now)
         if let safe = facts.slotSafeBytes { facts.secondsUntilFull = forecast.secondsUntil(used + safe) }
       }
+      if givesUp(facts) { try giveUp(connection, slot, facts) }
     } else {
       facts.slotStatus = "missing"
     }
     context.note(facts)
+  }
+
+  private func giveUp(_ connection: PostgresConnection, _ slot: String, _ facts: NodeStatus.Source) throws {
+    try connection.query("SELECT pg_drop_replication_slot($1)", [slot])
+    context.log.write(
+      LogEntry(
+        .error,
+        "slot \(slot) of \(connection.place) is given up: it held back \(facts.slotBytes ?? 0) bytes of log, and the trails have no room",
+        worker: WorkerName(.capture, capture.name).description, code: .slotLost,
+        hint: "make room, then run 'cairn copy APPLY' for each apply of its trail"))
   }
 }

@@ -129,6 +129,11 @@ package struct Supervision: Equatable, Sendable {
     return false
   }
 
+  /// Where it rests: to be started once more at that moment.
+  package mutating func tryAgain(at moment: Int64) {
+    if case .resting = state { state = .due(at: moment) }
+  }
+
   /// To be ended and started anew; true when its thread is to be told to end.
   package mutating func restart(now: Int64) -> Bool {
     failures = 0

@@ -42,6 +42,7 @@ package final class Supervisor: Sendable {
   private let hanging: String?
   /// A run without an error for this long makes an older error history.
   private static let wellMilliseconds: Int64 = 15_000
+  private static let expiredMilliseconds: Int64 = 5_000
 
   /// `wake` is called, on any thread, when it is time for a ``tick()``.
   package init(_ context: ServiceContext, hanging: String? = nil, wake: @escaping @Sendable () -> Void) {
@@ -83,9 +84,10 @@ package final class Supervisor: Sendable {
     case .capture(let capture, let database): CaptureWorker(name, capture, database, context)
     case .apply(let apply, let database): ApplyWorker(name, apply, database, context)
     case .heartbeat(let capture, let database):
-      HeartbeatWorker(name, capture, database, context) { [weak self] in
-        self?.taken(by: WorkerName(.capture, capture.name)) ?? 0
-      }
+      HeartbeatWorker(
+        name, capture, database, context,
+        taken: { [weak self] in self?.taken(by: WorkerName(.capture, capture.name)) ?? 0 },
+        givesUp: { [weak self] in self?.givesUp($0) ?? false })
     case .purge(let trail, let every):
       PurgeWorker(name, trail: trail, every: every, context) { [weak self] in
         self?.retention() ?? RetentionPlan(.init(), trails: [], readers: [], isPaused: false, now: 0)
@@ -164,7 +166,12 @@ package final class Supervisor: Sendable {
           state.entries[name] = nil
           continue
         }
-        if entry.thread == nil, !state.isEnding, entry.supervision.isDue(now: now) { start(name, &entry, now) }
+        // What was purged of the trail cannot be read any more: the next run has everything copied again.
+        if entry.isExpired, entry.supervision.rest == .failed, entry.supervision.failure?.code == .checkpointForeign {
+          entry.supervision.tryAgain(at: now + Self.expiredMilliseconds)
+        }
+        let mayRun = !state.isEnding && !(state.isPaused && name.kind == .capture)
+        if entry.thread == nil, mayRun, entry.supervision.isDue(now: now) { start(name, &entry, now) }
         if case .running(let since) = entry.supervision.state, now - since >= Self.wellMilliseconds,
           entry.supervision.failure != nil
         {
@@ -173,7 +180,7 @@ package final class Supervisor: Sendable {
         }
         look(&entry, now)
         if let apply = entry.worker as? ApplyWorker {
-          entries += apply.news().map { LogEntry(.notice, $0, worker: name.description) }
+          entries += apply.news()
         }
         state.entries[name] = entry
       }
@@ -246,6 +253,11 @@ package final class Supervisor: Sendable {
 
   private func taken(by name: WorkerName) -> UInt64 {
     state.withLock { ($0.entries[name]?.worker as? CaptureWorker)?.progress.snapshot.transactions } ?? 0
+  }
+
+  private func givesUp(_ source: NodeStatus.Source) -> Bool {
+    let isPaused = state.withLock { $0.isPaused }
+    return SlotVerdict.givesUp(source, isPaused: isPaused, limits: context.configuration.limits)
   }
 
   /// What may be deleted now, and what else is to be done; readers that it gives up are given up from now on.

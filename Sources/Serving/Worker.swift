@@ -13,6 +13,20 @@ protocol Worker: Sendable {
   func describe(_ status: inout NodeStatus.Worker)
 }
 
+/// How far behind a worker is, by what it said last.
+enum CurrentLag {
+  /// After so long without anything new, what has caught up lags no more.
+  private static let freshMicroseconds: Int64 = 10_000_000
+
+  /// Of the last transaction: when it was committed at the source, and how long it took from there. Nil: there was none.
+  static func milliseconds(commitTime: Int64, tookMicroseconds: Int64, isBehind: Bool, now: Int64) -> Double? {
+    guard commitTime > 0 else { return nil }
+    if isBehind { return Double(max(0, now - commitTime)) / 1000 }
+    let isOld = now - commitTime - tookMicroseconds > freshMicroseconds
+    return isOld ? 0 : Double(max(0, tookMicroseconds)) / 1000
+  }
+}
+
 extension StopSignal {
   /// Sleeps in slices, so that who waits is seen to be alive; true when the signal was set meanwhile.
   func rest(_ duration: Duration) -> Bool {

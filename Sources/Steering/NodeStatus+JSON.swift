@@ -30,7 +30,7 @@ extension NodeStatus.Worker {
     ])
   }
 
-  init?(_ object: JSONObject) {
+  package init?(_ object: JSONObject) {
     guard let name = object.text("name").flatMap(WorkerName.init),
       let state = object.text("state").flatMap(NodeStatus.WorkerState.init)
     else { return nil }

@@ -1,5 +1,6 @@
 import Changes
 import Glibc
+import Operating
 import PostgresKit
 import SQLiteKit
 import SystemKit
@@ -7,13 +8,13 @@ import SystemKit
 /// The command line: finds the command, runs it, turns its error into a message and an exit status (sysexits.h).
 @main
 struct Cairn {
-  static let version = "0.1.0"
+  static let version = Product.version
 
   static var commands: [any Command.Type] {
     [
-      ReplicateCommand.self, CheckCommand.self, ConfigCommand.self, CompareCommand.self, TrailCommand.self,
-      UnhookCommand.self,
-      RehookCommand.self,
+      ReplicateCommand.self, CheckCommand.self, ConfigCommand.self, StatusCommand.self, StartCommand.self,
+      StopCommand.self, RestartCommand.self, ReloadCommand.self, CopyCommand.self, CompareCommand.self,
+      TrailCommand.self, UnhookCommand.self, RehookCommand.self,
       DetachCommand.self, ExplainCommand.self,
     ]
   }

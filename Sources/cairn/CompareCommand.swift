@@ -10,10 +10,11 @@ import SystemKit
 struct CompareCommand: Command {
   static let name = "compare"
   static let summary = "compare source and target row by row, also while both are written to"
-  static let operands = "--from URL --to URL"
+  static let operands = "--from URL --to URL | APPLY"
   static let options = [
     Option("--from", "URL", "the source"),
     Option("--to", "URL", "the target"),
+    Option("--config", "DIR", "folder of the daemon's conf, in which APPLY stands (default /etc/cairn)"),
     Option("--tables", "PATTERN,...", "tables to compare, such as 'order*,!tmp_*' (default: those replicated, or all)"),
     Option(
       "--names", "fold|keep", "SQLite to PostgreSQL: names in lower case, or as they are (default: as replicated)"),
@@ -25,7 +26,9 @@ struct CompareCommand: Command {
     Option.json,
   ]
   static let details = """
-    Between databases that 'cairn replicate' keeps equal it tells differences from rows on their way, by the trail in the
+    APPLY is an apply of the daemon: both ends and the tables are then those of its conf.
+
+    Between databases that 'cairn replicate' or the daemon keeps equal it tells differences from rows on their way, by the trail in the
     state folder; replication may run meanwhile, and both ends may be written to. Values are equal by the contract of
     their column ('cairn check'). Nothing is written to either database but the request of --repair, to the source.
 
@@ -34,6 +37,7 @@ struct CompareCommand: Command {
 
     example: cairn compare --from sqlite:shop.db --to sqlite:copy.db
     example: cairn compare --from sqlite:shop.db --to sqlite:copy.db --repair
+    example: cairn compare erp --repair
     example: cairn compare --from sqlite:shop.db --to sqlite:copy.db --sql | sqlite3 copy.db
     example: cairn compare --from sqlite:shop.db --to postgresql://cairn@db.example/erp --tables 'item,order*'
     """
@@ -42,7 +46,7 @@ struct CompareCommand: Command {
   private static let inFlightStatus: Int32 = 75
 
   static func run(_ arguments: Arguments) throws -> Int32 {
-    _ = try arguments.operands(0...0)
+    let named = try arguments.operands(0...1).first
     var options = Comparison.Options()
     if let text = arguments.value("--tables") {
       options.tables = TablePatterns(text.split(separator: ",").map(String.init))
@@ -62,16 +66,41 @@ struct CompareCommand: Command {
       return bytes.bytesPerSecond
     }
     let watch = CompareWatch(rate: RateLimit(bytesPerSecond: rate))
-    let from = try DatabaseURL(arguments.required("--from"))
-    let to = try DatabaseURL(arguments.required("--to"))
-    let comparison = try Comparison(
-      from: from, to: to, state: arguments.value("--state"), options: options, watch: watch)
+    let (comparison, target) =
+      try named.map { try ofDaemon($0, arguments, options, watch) }
+      ?? ofEnds(arguments, options, watch)
     let report = CompareReport(
-      watch, isJSON: arguments.has("--json"), listed: limit, sql: arguments.has("--sql") ? to.engine : nil)
+      watch, isJSON: arguments.has("--json"), listed: limit, sql: arguments.has("--sql") ? target.engine : nil)
     let summary = try report.follow { tell in try comparison.run(tell) }
     report.finish(summary)
     if summary.differences > summary.mended { return 1 }
     return summary.inFlight > 0 || summary.isStopped ? inFlightStatus : 0
+  }
+
+  private static func ofEnds(
+    _ arguments: Arguments, _ options: Comparison.Options, _ watch: CompareWatch
+  ) throws -> (Comparison, DatabaseURL) {
+    let from = try DatabaseURL(arguments.required("--from"))
+    let to = try DatabaseURL(arguments.required("--to"))
+    let state = arguments.value("--state")
+    return (try Comparison(from: from, to: to, state: state, options: options, watch: watch), to)
+  }
+
+  private static func ofDaemon(
+    _ name: String, _ arguments: Arguments, _ given: Comparison.Options, _ watch: CompareWatch
+  ) throws -> (Comparison, DatabaseURL) {
+    if let option = ["--from", "--to", "--state"].first(where: { arguments.value($0) != nil }) {
+      throw arguments.usage("\(option) does not go with the name of an apply", "the conf says which ends it has;")
+    }
+    let configuration = try DaemonConf.load(arguments.value("--config"))
+    let ends = try DaemonConf.ends(of: name, in: configuration)
+    var options = given
+    options.tables = given.tables ?? TablePatterns(ends.capture.tables)
+    options.names = given.names ?? ends.apply.names
+    let trail = TrailName(origin: configuration.node.name, name: ends.capture.name)
+    let comparison = try Comparison(
+      from: ends.from, to: ends.to, trail: trail, state: configuration.node.state, options: options, watch: watch)
+    return (comparison, ends.to)
   }
 
   private static func limit(_ arguments: Arguments) throws -> Int {

@@ -3,6 +3,7 @@ import Capturing
 import Changes
 import Operating
 import SQLiteKit
+import Steering
 
 /// `cairn detach`: leaves a database as it was before Cairn came.
 struct DetachCommand: Command {
@@ -37,10 +38,10 @@ struct DetachCommand: Command {
 struct UnhookCommand: Command {
   static let name = "unhook"
   static let summary = "take capture off for a schema change such as DROP COLUMN"
-  static let operands = "URL [TABLE]"
-  static let options = [Option.json]
+  static let operands = "URL|DATABASE [TABLE]"
+  static let options = DaemonPeer.options
   static let details = """
-    Without TABLE, off all tables. Changes made until 'cairn rehook' are found by copying the table again then; a
+    DATABASE is one of the daemon's conf; the daemon does it then. Without TABLE, off all tables. Changes made until 'cairn rehook' are found by copying the table again then; a
     replication may go on meanwhile.
 
     example: cairn unhook sqlite:shop.db item
@@ -57,10 +58,10 @@ struct UnhookCommand: Command {
 struct RehookCommand: Command {
   static let name = "rehook"
   static let summary = "put capture back after 'unhook', and copy again what was missed"
-  static let operands = "URL [TABLE]"
-  static let options = [Option.json]
+  static let operands = "URL|DATABASE [TABLE]"
+  static let options = DaemonPeer.options
   static let details = """
-    Without TABLE, on all tables that were unhooked. The copy is made by the replication, when it runs.
+    DATABASE is one of the daemon's conf; the daemon does it then. Without TABLE, on all tables that were unhooked. The copy is made by the replication, when it runs.
 
     example: cairn rehook sqlite:shop.db item
     """
@@ -77,6 +78,7 @@ private enum Hooking {
     _ arguments: Arguments, done: String, _ body: (Journal, String?) throws -> [String]
   ) throws -> Int32 {
     let operands = try arguments.operands(1...2)
+    if !operands[0].contains(":") { return try ask(arguments, operands, done: done) }
     let path = try DatabaseURL(operands[0]).sqlitePath(for: "cairn " + (done == "unhooked" ? "unhook" : "rehook"))
     let journal = Journal(try Ends.open(path, mode: .readWrite))
     guard try journal.owner() != nil else {
@@ -84,11 +86,25 @@ private enum Hooking {
         .tableMissing, "\(path) is not captured", hint: "start 'cairn replicate' on it first", remedy: .badInput)
     }
     let tables = try body(journal, operands.count == 2 ? operands[1] : nil)
+    tell(arguments, tables, done)
+    return 0
+  }
+
+  /// The daemon has the rights, and knows where the database is.
+  private static func ask(_ arguments: Arguments, _ operands: [String], done: String) throws -> Int32 {
+    let command: ControlRequest.Command = done == "unhooked" ? .unhook : .rehook
+    let answer = try DaemonPeer.client(arguments)
+      .ask(ControlRequest(command, operands[0], tables: Array(operands.dropFirst())))
+    let tables = answer.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
+    tell(arguments, tables, done)
+    return 0
+  }
+
+  private static func tell(_ arguments: Arguments, _ tables: [String], _ done: String) {
     if arguments.has("--json") {
       Terminal.print(JSONObject([("event", .text(done)), ("tables", .list(tables.map { .text($0) }))]).line)
     } else {
       Terminal.print(tables.isEmpty ? "no table was \(done)" : "\(done) \(tables.joined(separator: ", "))")
     }
-    return 0
   }
 }

@@ -353,7 +353,12 @@ package final class SQLiteCapture {
   }
 
   private func checkIdentity() throws {
-    guard Self.inode(of: path) == inode else {
+    let now = Self.inode(of: path)
+    guard now != 0 else {
+      throw CairnError(
+        .databaseMissing, "there is no database \(path) any more", hint: "put it back: what it holds is taken then")
+    }
+    guard now == inode else {
       throw Self.wentBack(path, "another file has taken its place")
     }
   }

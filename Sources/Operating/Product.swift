@@ -1,0 +1,4 @@
+/// What this is.
+package enum Product {
+  package static let version = "0.1.0"
+}

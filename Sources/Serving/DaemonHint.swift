@@ -1,0 +1,22 @@
+import Changes
+import Steering
+
+extension CairnError {
+  /// With the next step as it is for a worker of a daemon, where that is another than for `cairn replicate`.
+  func hinted(for worker: WorkerName, trail folder: String) -> CairnError {
+    let next: String? =
+      switch code {
+      case .slotLost:
+        "run 'cairn copy APPLY' with an apply of this trail: slot and publication are made anew, and every table is copied again"
+      case .sourceWentBack, .trailDamaged:
+        "if it was restored or replaced for good: stop the daemon, run 'cairn detach' on the source, remove \(folder), start it again, and run 'cairn copy APPLY' for each apply of this trail"
+      case .rowMissing, .rowDiffers, .rowExists, .checkpointForeign:
+        worker.kind == .apply
+          ? "find out what else writes to the target; 'cairn copy \(worker.name)' copies everything again and goes on"
+          : nil
+      default: nil
+      }
+    guard let next else { return self }
+    return CairnError(code, message, hint: next, remedy: remedy, context: context)
+  }
+}

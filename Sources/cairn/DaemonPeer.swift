@@ -1,0 +1,134 @@
+import Changes
+import Operating
+import Steering
+import SystemKit
+
+/// What all commands that ask a daemon have in common.
+enum DaemonPeer {
+  static let config = Option("--config", "DIR", "folder of the daemon's conf (default /etc/cairn)")
+  static let socket = Option("--socket", "PATH", "the daemon's control socket, instead of looking into its conf")
+  static let options = [config, socket, Option.json]
+
+  /// What the daemon answers; printed as JSON where that is wanted.
+  static func ask(_ arguments: Arguments, _ request: ControlRequest) throws -> JSONObject {
+    let answer = try client(arguments).ask(request)
+    if arguments.has("--json") { Terminal.print(answer.line) }
+    return answer
+  }
+
+  /// The first place where there is a socket; where there is none, the first place, whose absence is told then.
+  static func client(_ arguments: Arguments) throws -> ControlClient {
+    if let path = arguments.value("--socket") { return ControlClient(path) }
+    let places = DaemonConf.controlPlaces(arguments.value("--config"))
+    return ControlClient(places.first(where: Folder.exists) ?? places.last ?? "")
+  }
+}
+
+/// `cairn start`: a worker that was stopped, or gave up, is started.
+struct StartCommand: Command {
+  static let name = "start"
+  static let summary = "start a worker of the daemon"
+  static let operands = "WORKER"
+  static let options = DaemonPeer.options
+  static let details = """
+    WORKER is a name of 'cairn status', such as capture.pos or apply.erp; the name of the section alone will do where
+    only one worker has it. One that waits to be tried again is tried at once.
+
+    example: cairn start apply.erp
+    """
+  static func run(_ arguments: Arguments) throws -> Int32 { try WorkerOrder.run(arguments, .start) }
+}
+
+/// `cairn stop`: a worker ends at the next border of transactions, and rests.
+struct StopCommand: Command {
+  static let name = "stop"
+  static let summary = "stop a worker of the daemon at the next border of transactions"
+  static let operands = "WORKER"
+  static let options = DaemonPeer.options
+  static let details = """
+    It rests until 'cairn start', or until the daemon is started anew. Nothing is lost: what it would have done waits in
+    the journal or behind the slot of the source, or in the trail.
+
+    example: cairn stop apply.erp
+    """
+  static func run(_ arguments: Arguments) throws -> Int32 { try WorkerOrder.run(arguments, .stop) }
+}
+
+/// `cairn restart`: stop, then start.
+struct RestartCommand: Command {
+  static let name = "restart"
+  static let summary = "stop a worker of the daemon and start it again"
+  static let operands = "WORKER"
+  static let options = DaemonPeer.options
+  static let details = """
+    example: cairn restart capture.pos
+    """
+  static func run(_ arguments: Arguments) throws -> Int32 { try WorkerOrder.run(arguments, .restart) }
+}
+
+/// `cairn reload`: the conf is loaded anew, as by 'systemctl reload'; a refusal is told here.
+struct ReloadCommand: Command {
+  static let name = "reload"
+  static let summary = "have the daemon load its conf anew"
+  static let operands = ""
+  static let options = DaemonPeer.options
+  static let details = """
+    Workers that the change does not concern go on. A conf that is refused changes nothing, and is told with all reasons.
+
+    example: cairn reload
+    """
+  static func run(_ arguments: Arguments) throws -> Int32 {
+    _ = try arguments.operands(0...0)
+    let answer = try DaemonPeer.ask(arguments, ControlRequest(.reload))
+    guard !arguments.has("--json") else { return 0 }
+    var isNothing = true
+    for (key, word) in [("added", "new"), ("removed", "gone"), ("changed", "started anew")] {
+      let names = answer.list(key).compactMap { if case .text(let text) = $0 { text } else { nil } }
+      if names.isEmpty { continue }
+      isNothing = false
+      Terminal.print("\(word): \(names.joined(separator: ", "))")
+    }
+    if isNothing { Terminal.print("loaded; no worker is concerned") }
+    return 0
+  }
+}
+
+private enum WorkerOrder {
+  static func run(_ arguments: Arguments, _ command: ControlRequest.Command) throws -> Int32 {
+    let name = try arguments.operands(1...1)[0]
+    let answer = try DaemonPeer.ask(arguments, ControlRequest(command, name))
+    if !arguments.has("--json") {
+      Terminal.print("\(answer.text("worker") ?? name): \(answer.text("event") ?? "done")")
+    }
+    return 0
+  }
+}
+
+/// `cairn copy`: rows come through the trail once more, while changes go on.
+struct CopyCommand: Command {
+  static let name = "copy"
+  static let summary = "copy tables to a target of the daemon once more, while changes go on"
+  static let operands = "APPLY"
+  static let options =
+    [Option("--tables", "PATTERN,...", "tables to copy, such as 'item,order*' (default: all)")]
+    + DaemonPeer.options
+  static let details = """
+    The capture that feeds the apply reads the rows again, in chunks between the changes; every apply of its trail gets
+    them. Without --tables it is also the way on where a target, a slot or a journal was lost: the target forgets where it
+    was, and waits for a copy of everything.
+
+    example: cairn copy erp --tables item
+    example: cairn copy erp
+    """
+  static func run(_ arguments: Arguments) throws -> Int32 {
+    let name = try arguments.operands(1...1)[0]
+    let tables = arguments.value("--tables").map { $0.split(separator: ",").map(String.init) } ?? []
+    let answer = try DaemonPeer.ask(arguments, ControlRequest(.copy, name, tables: tables))
+    guard !arguments.has("--json") else { return 0 }
+    let asked = answer.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
+    Terminal.print(
+      answer.bool("everything") == true
+        ? "everything is copied again; see 'cairn status'" : "copying again: \(asked.joined(separator: ", "))")
+    return 0
+  }
+}

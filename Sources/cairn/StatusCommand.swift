@@ -1,0 +1,160 @@
+import Changes
+import Glibc
+import Operating
+import Steering
+import SystemKit
+
+/// `cairn status`: every worker of a daemon, and whether all is well.
+struct StatusCommand: Command {
+  static let name = "status"
+  static let summary = "see the workers of the daemon: state, position, lag, rate, last error"
+  static let operands = ""
+  static let options =
+    [
+      Option("--watch", nil, "again every second, until Ctrl-C"),
+      Option("--lag", "SECONDS", "how far behind a worker may be and be well (default 60)"),
+    ] + DaemonPeer.options
+  static let details = """
+    The lag is told by stage: from the commit at the source to the trail, and from there on to the commit at the target.
+    SQLite does not say when something was committed; there it counts from the moment at which it was read.
+
+    Exits 0 when every worker runs and none lags, 1 when one is stopped, waits, fails or lags, 69 when no daemon answers.
+
+    example: cairn status
+    example: cairn status --json --lag 300 --config /etc/cairn
+    """
+
+  static func run(_ arguments: Arguments) throws -> Int32 {
+    _ = try arguments.operands(0...0)
+    let seconds = try lag(arguments)
+    let client = try DaemonPeer.client(arguments)
+    while true {
+      let answer = try client.ask(ControlRequest(.status), seconds: 10)
+      let workers = answer.objects("workers").compactMap { NodeStatus.Worker($0) }
+      if arguments.has("--json") {
+        Terminal.print(answer.line)
+      } else {
+        let table = StatusTable(answer, workers).lines.joined(separator: "\n")
+        Terminal.print((arguments.has("--watch") && Terminal.isInteractive ? "\u{1b}[H\u{1b}[2J" : "") + table)
+      }
+      guard arguments.has("--watch") else {
+        return workers.allSatisfy { $0.isWell(lagMilliseconds: seconds * 1000) } ? 0 : 1
+      }
+      Clock.sleep(milliseconds: 1000)
+    }
+  }
+
+  private static func lag(_ arguments: Arguments) throws -> Double {
+    guard let text = arguments.value("--lag") else { return 60 }
+    guard let seconds = Double(text), seconds >= 0, seconds.isFinite else {
+      throw arguments.usage("--lag is '\(text)'", "a number of seconds is allowed;")
+    }
+    return seconds
+  }
+}
+
+/// A status as a table for people.
+struct StatusTable {
+  private let answer: JSONObject
+  private let workers: [NodeStatus.Worker]
+
+  init(_ answer: JSONObject, _ workers: [NodeStatus.Worker]) { (self.answer, self.workers) = (answer, workers) }
+
+  var lines: [String] {
+    var lines = [
+      "node \(answer.text("node") ?? "?"), cairnd \(answer.text("version") ?? "?"), process \(answer.integer("pid") ?? 0), since \(answer.text("started_at")?.prefix(19) ?? "?")Z",
+      "",
+    ]
+    lines += Self.columns(
+      [["WORKER", "STATE", "POSITION", "TO TRAIL", "TO TARGET", "ROWS/S", "ROWS", ""]] + workers.map(row))
+    for worker in workers { lines += troubles(worker) }
+    let rest = facts
+    return lines + (rest.isEmpty ? [] : [""] + rest)
+  }
+
+  private func row(_ worker: NodeStatus.Worker) -> [String] {
+    var (toTrail, toTarget) = ("", "")
+    func text(_ lag: Double?) -> String { lag.map { Lag.text(milliseconds: $0) } ?? "" }
+    if worker.name.kind == .capture { toTrail = text(worker.lagMilliseconds) }
+    if worker.name.kind == .apply {
+      toTarget = text(worker.lagMilliseconds)
+      toTrail = text(workers.first { $0.name.kind == .capture && $0.trail == worker.trail }?.lagMilliseconds)
+    }
+    let isOfRows = worker.name.kind == .capture || worker.name.kind == .apply
+    return [
+      worker.name.description, worker.state.rawValue, worker.position, toTrail, toTarget,
+      isOfRows ? String(Int(worker.rowsPerSecond)) : "", isOfRows ? String(worker.rows) : "",
+      worker.detail.isEmpty ? worker.place : worker.detail,
+    ]
+  }
+
+  private func troubles(_ worker: NodeStatus.Worker) -> [String] {
+    var lines: [String] = []
+    if let problem = worker.problem {
+      let times = problem.times > 1 ? ", \(problem.times) times" : ""
+      let next = worker.retryInMilliseconds.map { "; tried again in \(Lag.text(milliseconds: Double($0)))" } ?? ""
+      lines += ["", "\(worker.name): [\(problem.code)] \(problem.message)\(times)\(next)", "  hint: \(problem.hint)"]
+    }
+    if !worker.tablesWaiting.isEmpty {
+      lines += ["", "\(worker.name): tables wait: \(worker.tablesWaiting.joined(separator: ", "))"]
+    }
+    return lines
+  }
+
+  private var facts: [String] {
+    var lines: [String] = []
+    if let refused = answer.object("conf_refused") {
+      lines.append(
+        "the conf that was loaded last is refused, the one before is in force: \(refused.text("message") ?? "")")
+      lines.append("  hint: \(refused.text("hint") ?? "")")
+    }
+    for trail in answer.objects("trails") {
+      lines.append(
+        "trail \(trail.text("name") ?? ""): \(Self.bytes(trail.integer("bytes") ?? 0)) in \(trail.integer("segments") ?? 0) segments, since \(trail.text("oldest")?.prefix(19) ?? "")Z"
+      )
+    }
+    for source in answer.objects("sources") { lines.append(self.source(source)) }
+    if let disk = answer.object("disk") {
+      let limit = disk.integer("limit_bytes").map { " of \(Self.bytes($0))" } ?? ""
+      lines.append(
+        "disk: trails \(Self.bytes(disk.integer("bytes") ?? 0))\(limit), free \(Self.bytes(disk.integer("free_bytes") ?? 0))"
+          + full(disk))
+    }
+    return lines
+  }
+
+  private func source(_ source: JSONObject) -> String {
+    let name = source.text("capture") ?? ""
+    if let rows = source.integer("journal_rows") {
+      return "source of capture.\(name): journal \(rows) of \(source.integer("journal_cap_rows") ?? 0) rows"
+        + full(source)
+    }
+    let kept = source.integer("slot_bytes").map { ", keeps \(Self.bytes($0))" } ?? ""
+    let safe = source.integer("slot_safe_bytes").map { ", lost after \(Self.bytes($0)) more" } ?? ""
+    return "source of capture.\(name): slot \(source.text("slot_status") ?? "not seen yet")\(kept)\(safe)"
+      + full(source)
+  }
+
+  private func full(_ object: JSONObject) -> String {
+    object.integer("seconds_until_full").map { ", full in \(Lag.text(milliseconds: Double($0) * 1000))" } ?? ""
+  }
+
+  static func bytes(_ count: Int64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    var (value, unit) = (Double(count), 0)
+    while value >= 1024, unit < units.count - 1 { (value, unit) = (value / 1024, unit + 1) }
+    return unit == 0 ? "\(count) B" : "\((value * 10).rounded() / 10) \(units[unit])"
+  }
+
+  private static func columns(_ rows: [[String]]) -> [String] {
+    let count = rows.map(\.count).max() ?? 0
+    let widths = (0..<count).map { column in rows.map { column < $0.count ? $0[column].count : 0 }.max() ?? 0 }
+    return rows.map { row in
+      var line = row.enumerated().map { index, cell in
+        index == row.count - 1 ? cell : cell + String(repeating: " ", count: widths[index] - cell.count)
+      }.joined(separator: "  ")
+      while line.hasSuffix(" ") { line.removeLast() }
+      return line
+    }
+  }
+}

@@ -1,0 +1,111 @@
+import Changes
+import Foundation
+import Glibc
+import Operating
+import Steering
+import SystemKit
+import Testing
+
+@testable import Serving
+
+@Suite struct ControlTests {
+  private let path = "/tmp/cairn-control-\(UUID().uuidString.prefix(8))"
+
+  private func server(_ answer: @escaping ControlServer.Answer) throws -> ControlServer {
+    try ControlServer(path, group: nil, answer: answer)
+  }
+
+  /// Sends bytes as they are, and returns the first line of the answer; nil: the peer closed.
+  private func send(_ text: String) throws -> String? {
+    let socket = try LocalSocket.connect(path, seconds: 10)
+    try socket.writeLine(text)
+    return try socket.readLine(bytesMax: 1 << 20).map { String(decoding: $0, as: UTF8.self) }
+  }
+
+  @Test func `a request goes over and its answer comes back`() throws {
+    let server = try server { JSONObject([("event", .text($0.command.rawValue)), ("subject", .text($0.subject))]) }
+    defer { server.close() }
+    let answer = try ControlClient(path).ask(ControlRequest(.copy, "erp", tables: ["a\"b"]))
+    #expect(answer.text("event") == "copy" && answer.text("subject") == "erp")
+  }
+
+  @Test func `only owner and group may use the socket`() throws {
+    let server = try server { _ in JSONObject() }
+    defer { server.close() }
+    var status = stat()
+    #expect(stat(path, &status) == 0 && status.st_mode & 0o777 == 0o660)
+  }
+
+  @Test func `an error comes back with its code and hint`() throws {
+    let server = try server { _ in throw CairnError(.rowDiffers, "row 7", hint: "look") }
+    defer { server.close() }
+    let error = #expect(throws: CairnError.self) { try ControlClient(path).ask(ControlRequest(.status)) }
+    #expect(error?.code == .rowDiffers && error?.hint == "look")
+  }
+
+  @Test(arguments: [
+    "", "{", "[]", "{\"version\":2,\"command\":\"status\"}", "{\"version\":1,\"command\":\"explode\"}",
+    "\u{0}\u{1}\u{2}", "{\"version\":1}", String(repeating: "[", count: 5000), "GET / HTTP/1.1",
+  ])
+  func `rubbish is refused, and the next peer is answered`(text: String) throws {
+    let server = try server { _ in JSONObject() }
+    defer { server.close() }
+    #expect(try send(text)?.contains("\"ok\":false") == true)
+    _ = try ControlClient(path).ask(ControlRequest(.status))
+  }
+
+  @Test func `a line without end is cut off, and silent peers keep nobody out`() throws {
+    let server = try server { _ in JSONObject() }
+    defer { server.close() }
+    let silent = try (0..<8).map { _ in try LocalSocket.connect(path, seconds: 1) }
+    #expect(throws: FileError.self) {
+      let socket = try LocalSocket.connect(path, seconds: 10)
+      try socket.writeLine(String(repeating: "x", count: 1 << 20))
+      if try socket.readLine(bytesMax: 1 << 20) == nil { throw FileError(code: EPIPE, operation: "read", path: path) }
+    }
+    _ = try ControlClient(path).ask(ControlRequest(.status))
+    withExtendedLifetime(silent) {}
+  }
+
+  @Test func `a stale socket is replaced, a live one is not`() throws {
+    let first = try LocalListener(path, group: nil)
+    _ = try LocalSocket.connect(path, seconds: 1)
+    #expect(throws: FileError.self) { try LocalListener(path, group: nil) }
+    // One whose process was killed leaves its file.
+    let stale = path + ".stale"
+    link(path, stale)
+    withExtendedLifetime(first) {}
+    let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    let dead = path + ".dead"
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(dead.utf8)) }
+    _ = withUnsafePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+      }
+    }
+    close(descriptor)
+    #expect(Folder.exists(dead))
+    _ = try LocalListener(dead, group: nil)
+    unlink(stale)
+  }
+
+  @Test func `a file that is no socket is left alone`() throws {
+    _ = FileManager.default.createFile(atPath: path, contents: Data("mine".utf8))
+    defer { unlink(path) }
+    #expect(throws: CairnError.self) { try ControlServer(path, group: nil) { _ in JSONObject() } }
+    #expect(FileManager.default.contents(atPath: path) == Data("mine".utf8))
+  }
+
+  @Test func `when nobody answers, that is said with what to do`() throws {
+    let error = #expect(throws: CairnError.self) { try ControlClient(path).ask(ControlRequest(.status)) }
+    #expect(error?.code == .daemonUnreachable && error?.code.exitStatus == 69)
+    #expect(error?.hint.contains("systemctl start cairnd") == true)
+  }
+
+  @Test func `a request is the same after a journey`() throws {
+    let request = ControlRequest(.unhook, "pos", tables: ["item", "ünï\n\"x\\"])
+    #expect(try ControlRequest(parsing: Array(request.line.utf8)) == request)
+  }
+}

@@ -1,0 +1,134 @@
+import Changes
+import Foundation
+import Glibc
+import ServiceKit
+import Steering
+import Testing
+
+@testable import Serving
+
+@Suite struct ServiceTests {
+  @Test func `an error has its fields in the journal`() {
+    let error = CairnError(
+      .rowDiffers, "row 7 differs", hint: "run 'cairn compare'", context: ["table": "item", "position": "1:2"])
+    let fields = Dictionary(uniqueKeysWithValues: LogEntry(error, .error, worker: "apply.erp").fields.map { ($0, $1) })
+    #expect(fields["PRIORITY"] == "3" && fields["CAIRN_WORKER"] == "apply.erp" && fields["CAIRN_TABLE"] == "item")
+    #expect(fields["CAIRN_POSITION"] == "1:2" && fields["CAIRN_CODE"] == "row-differs")
+    #expect(fields["CAIRN_HINT"] == "run 'cairn compare'")
+    #expect(fields["MESSAGE"] == "apply.erp: [row-differs] row 7 differs (hint: run 'cairn compare')")
+    #expect(fields["MESSAGE_ID"]?.count == 32)
+  }
+
+  @Test func `every code has a message id of its own, for ever`() {
+    let ids = ErrorCode.allCases.map(\.messageID)
+    #expect(Set(ids).count == ids.count)
+  }
+
+  @Test func `nothing in a message breaks the line`() {
+    #expect(LogEntry(.info, "a\nb\u{1b}[31mc").line == "a b?[31mc")
+  }
+
+  // MARK: HTTP
+
+  private func get(_ port: UInt16, _ path: String) throws -> (status: Int, body: String) {
+    let outcome = Process()
+    outcome.executableURL = URL(fileURLWithPath: "/usr/bin/python3")
+    outcome.arguments = [
+      "-c",
+      """
+      import sys, urllib.request, urllib.error
+      try:
+        r = urllib.request.urlopen(sys.argv[1], timeout=10); code = r.status
+      except urllib.error.HTTPError as e: r, code = e, e.code
+      print(code); sys.stdout.write(r.read().decode())
+      """, "http://127.0.0.1:\(port)\(path)",
+    ]
+    let pipe = Pipe()
+    outcome.standardOutput = pipe
+    try outcome.run()
+    let text = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    outcome.waitUntilExit()
+    let lines = text.split(separator: "\n", maxSplits: 1, omittingEmptySubsequences: false)
+    return (Int(lines[0]) ?? 0, lines.count > 1 ? String(lines[1]) : "")
+  }
+
+  static func freePort() -> UInt16 {
+    let descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue), 0)
+    defer { close(descriptor) }
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+    var length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    return withUnsafeMutablePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        _ = bind(descriptor, $0, length)
+        getsockname(descriptor, $0, &length)
+      }
+      return UInt16(bigEndian: $0.pointee.sin_port)
+    }
+  }
+
+  @Test func `pages are answered, others are not there, and a taken port is told`() throws {
+    let port = Self.freePort()
+    let listener = try HTTPListener(host: "127.0.0.1", port: port) { path in
+      path == "/healthz" ? .init(body: "ok\n") : nil
+    }
+    #expect(try get(port, "/healthz") == (200, "ok\n"))
+    #expect(try get(port, "/etc/passwd").status == 404)
+    let error = #expect(throws: CairnError.self) {
+      _ = try HTTPListener(host: "127.0.0.1", port: port) { _ in nil }
+    }
+    #expect(error?.message.contains("\(port)") == true)
+    withExtendedLifetime(listener) {}
+  }
+
+  // MARK: Metrics
+
+  private func sample() -> NodeStatus {
+    var status = NodeStatus(
+      node: "store-042", version: "1", process: 1, now: 0, startedAt: 2_000_000, loadedAt: 0)
+    var apply = NodeStatus.Worker(WorkerName(.apply, "er\"p"), .retrying)
+    apply.trail = "store-042.pos"
+    apply.lagMilliseconds = 1500
+    for microseconds in [500, 2_000, 2_000_000_000] as [Int64] { apply.lags.add(microseconds: microseconds) }
+    status.workers = [apply]
+    status.trails = [.init(name: "store-042.pos", bytes: 4096, segments: 1, end: "1", oldest: 0)]
+    var source = NodeStatus.Source(capture: "pos")
+    (source.slotBytes, source.slotStatus) = (77, "reserved")
+    status.sources = [source]
+    return status
+  }
+
+  @Test func `metrics are in the text format of Prometheus`() {
+    let page = Metrics.page(sample())
+    for line in [
+      "# TYPE cairn_lag_seconds gauge",
+      "cairn_lag_seconds{worker=\"apply.er\\\"p\",trail=\"store-042.pos\"} 1.5",
+      "cairn_worker_state{worker=\"apply.er\\\"p\",state=\"retrying\"} 1",
+      "cairn_worker_state{worker=\"apply.er\\\"p\",state=\"running\"} 0",
+      "cairn_latency_seconds_bucket{worker=\"apply.er\\\"p\",stage=\"apply\",le=\"0.001\"} 1",
+      "cairn_latency_seconds_bucket{worker=\"apply.er\\\"p\",stage=\"apply\",le=\"+Inf\"} 3",
+      "cairn_latency_seconds_count{worker=\"apply.er\\\"p\",stage=\"apply\"} 3",
+      "cairn_trail_bytes{trail=\"store-042.pos\"} 4096", "cairn_slot_retained_bytes{capture=\"pos\"} 77",
+      "cairn_start_time_seconds 2",
+    ] { #expect(page.contains(line + "\n"), "\(line)") }
+    for line in page.split(separator: "\n") where !line.hasPrefix("#") {
+      #expect(line.split(separator: " ").last.flatMap { Double($0) } != nil, "\(line)")
+    }
+  }
+
+  @Test func `docs tell of every metric`() throws {
+    let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+      .deletingLastPathComponent()
+    let text = try String(contentsOf: root.appendingPathComponent("docs/metrics.md"), encoding: .utf8)
+    #expect(text.contains(Metrics.markdown), "\n\(Metrics.markdown)")
+  }
+
+  @Test func `a status is the same after a journey`() throws {
+    let before = sample().workers[0]
+    let json = sample().json
+    let after = try #require(json.objects("workers").compactMap { NodeStatus.Worker($0) }.first)
+    #expect(after.name == before.name && after.state == before.state && after.lagMilliseconds == 1500)
+    #expect(json.text("summary")?.contains("0 of 1 workers run") == true)
+  }
+}
