@@ -46,11 +46,11 @@ package enum ConfFolder {
         return nil
       }
       if let text = String(validating: bytes, as: UTF8.self) { return text }
-      let line = (0..<bytes.count).first { String(validating: bytes[...$0], as: UTF8.self) == nil && bytes[$0] == 0x0a }
-      let lines = bytes.prefix(line ?? bytes.count).count { $0 == 0x0a }
+      let lines = bytes.split(separator: 0x0a, omittingEmptySubsequences: false)
+      let line = (lines.firstIndex { String(validating: $0, as: UTF8.self) == nil } ?? 0) + 1
       problems.append(
         ConfProblem(
-          .confSyntax, at: ConfPlace(file: path, line: lines + 1, column: 1), "the text is not UTF-8 up to here",
+          .confSyntax, at: ConfPlace(file: path, line: line, column: 1), "this line is not UTF-8",
           hint: "save the file as UTF-8"))
     } catch {
       problems.append(unreadable(path, "\(error)"))

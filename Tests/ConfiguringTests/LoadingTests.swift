@@ -167,6 +167,12 @@ import Testing
     try write("conf.d/30.toml", "[")
     #expect(ConfFolder.load(folder.path(), environment: { _ in nil }).problems.count == 1)
     #expect(ConfFolder.load(folder.path() + "/none", environment: { _ in nil }).problems.map(\.code) == [.confMissing])
+    try Data([0x23, 0xc3, 0xa9, 0x0a, 0x61, 0xff]).write(to: folder.appending(path: "latin.toml"))
+    let latin = ConfFolder.load(folder.path() + "/latin.toml", environment: { _ in nil }).problems
+    #expect(latin.map { "\($0.place.line) \($0.message)" } == ["2 this line is not UTF-8"])
+    try Data(repeating: 0x0a, count: (1 << 20) + 1).write(to: folder.appending(path: "long.toml"))
+    let long = ConfFolder.load(folder.path() + "/long.toml", environment: { _ in nil }).problems
+    #expect(long.map(\.message) == ["cannot be read: it has more than 1 MiB"])
     let alone = ConfFolder.load(folder.path() + "/cairn.toml", environment: { _ in nil })
     #expect(try alone.get().applies.flatMap(\.rules).isEmpty)
   }
