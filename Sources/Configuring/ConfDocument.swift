@@ -27,9 +27,12 @@ package enum ConfDocument {
       page += "| [`\(section.title)`](#\(section.anchor)) | \(section.help) |\n"
     }
     for section in OptionTable.sections {
-      page += "\n## \(section.anchor)\n\n`\(section.title)`: \(section.help). "
-      page += section.isRequired ? "Required. Since \(section.since).\n" : "Since \(section.since).\n"
-      if !section.isSupported { continue }
+      page += "\n## \(section.anchor)\n\n`\(section.title)`: \(section.help)."
+      guard section.isSupported else {
+        page += "\n"
+        continue
+      }
+      page += (section.isRequired ? " Required." : "") + " Since \(section.since).\n"
       if !section.details.isEmpty { page += "\n\(section.details)\n" }
       for option in section.options { page += markdown(option) }
     }

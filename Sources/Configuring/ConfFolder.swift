@@ -14,21 +14,19 @@ package enum ConfFolder {
       if let text = text(path, &problems) { files.append(ConfFile(path: path, text: text)) }
     }
     let service = environment("CREDENTIALS_DIRECTORY")
-    let credentials = credentials(in: service ?? path + "/credentials", isService: service != nil, &problems)
+    var barred: [ConfProblem] = []
+    let credentials = credentials(in: service ?? path + "/credentials", isService: service != nil, &barred)
+    // Passwords are for root and the daemon: whoever only asks for its status need not see them.
+    if service != nil { problems += barred }
     return LoadedConfiguration(
-      files: files, credentials: credentials, unreadable: problems, environment: environment)
+      files: files, credentials: credentials, unreadable: problems,
+      notices: service == nil ? barred.map { "\($0.place): \($0.message)" } : [], environment: environment)
   }
 
   private static func paths(in folder: String, _ problems: inout [ConfProblem]) -> [String] {
     let more = folder + "/conf.d"
-    guard Folder.isFolder(more) else { return [folder + "/cairn.toml"] }
-    do throws(FileError) {
-      let names = try Folder.names(more).filter { $0.hasSuffix(".toml") && !$0.hasPrefix(".") }
-      return [folder + "/cairn.toml"] + names.map { more + "/" + $0 }
-    } catch {
-      problems.append(unreadable(more, "\(error)"))
-      return [folder + "/cairn.toml"]
-    }
+    let names = names(in: more, &problems).filter { $0.hasSuffix(".toml") && !$0.hasPrefix(".") }
+    return [folder + "/cairn.toml"] + names.map { more + "/" + $0 }
   }
 
   private static func text(_ path: String, _ problems: inout [ConfProblem]) -> String? {
@@ -90,20 +88,27 @@ package enum ConfFolder {
   }
 
   /// By the name of the database. The newline at the end is not part of a password.
-  private static func credentials(in folder: String, isService: Bool, _ problems: inout [ConfProblem]) -> [String:
-    ConfCredential]
-  {
-    guard Folder.isFolder(folder) else { return [:] }
+  private static func credentials(
+    in folder: String, isService: Bool, _ problems: inout [ConfProblem]
+  ) -> [String: ConfCredential] {
     var found: [String: ConfCredential] = [:]
-    do throws(FileError) {
-      for file in try Folder.names(folder) where !Folder.isFolder("\(folder)/\(file)") {
-        guard let name = database(file, isService: isService) else { continue }
-        let path = folder + "/" + file
+    for file in names(in: folder, &problems) where !Folder.isFolder("\(folder)/\(file)") {
+      guard let name = database(file, isService: isService) else { continue }
+      let path = folder + "/" + file
+      do throws(FileError) {
         var secret = String(decoding: try contents(path), as: UTF8.self)
         if secret.hasSuffix("\n") { secret.removeLast() }
         found[name] = ConfCredential(path: path, secret: secret)
-      }
-    } catch { problems.append(unreadable(folder, "\(error)")) }
+      } catch { problems.append(unreadable(path, "\(error)")) }
+    }
     return found
+  }
+
+  private static func names(in folder: String, _ problems: inout [ConfProblem]) -> [String] {
+    guard Folder.isFolder(folder) else { return [] }
+    do throws(FileError) { return try Folder.names(folder) } catch {
+      problems.append(unreadable(folder, "\(error)"))
+      return []
+    }
   }
 }

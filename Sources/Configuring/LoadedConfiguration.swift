@@ -31,10 +31,10 @@ package struct LoadedConfiguration: Sendable {
   package let notices: [String]
 
   /// Decides only: files, variables and credentials (by the name of the database) are handed in. Files count in their
-  /// order; `unreadable` are problems that reading them met.
+  /// order; `unreadable` and `notices` are what reading them met.
   package init(
     files: [ConfFile], credentials: [String: ConfCredential] = [:], unreadable: [ConfProblem] = [],
-    environment: @escaping (String) -> String?
+    notices: [String] = [], environment: @escaping (String) -> String?
   ) {
     var problems = unreadable
     var collector = SectionCollector()
@@ -70,8 +70,9 @@ package struct LoadedConfiguration: Sendable {
     credentialFiles = credentials.values.map(\.path).sorted()
     let names = sections.filter { $0.source.section.key == "database" }.map(\.source.name)
     let withoutLogin = sections.filter { $0.text("url")?.hasPrefix("sqlite:") == true }.map(\.source.name)
-    notices =
-      credentials.filter { withoutLogin.contains($0.key) }.map(\.value.path).sorted().map {
+    self.notices =
+      notices
+      + credentials.filter { withoutLogin.contains($0.key) }.map(\.value.path).sorted().map {
         "\($0) is the password of an SQLite file, which needs none"
       }
       + credentials.filter { isWhole && !names.contains($0.key) }.map(\.value.path).sorted().map {

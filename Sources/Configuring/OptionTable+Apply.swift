@@ -77,8 +77,8 @@ extension OptionTable {
       Option(
         "where", .sql, absence: "all rows", "the rows that the target gets",
         details: """
-          A row that no longer fulfils it is deleted at the target, one that begins to is inserted. From PostgreSQL that \
-          needs `REPLICA IDENTITY FULL` where it looks at columns outside of the key.
+          A row that no longer fulfils it is deleted at the target, one that begins to is inserted. `cairn check` says \
+          where that takes `REPLICA IDENTITY FULL` of a table in PostgreSQL.
           """, example: "\"total > 0\""),
       Option(
         "columns", .columns, absence: "all columns, as they are",

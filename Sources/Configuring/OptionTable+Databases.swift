@@ -45,7 +45,10 @@ extension OptionTable {
           """, example: "[\"*\", \"!tmp_*\"]"),
       Option(
         "statements", .flag, default: "true", "keep executed statements where the program gives them",
-        details: "Triggers and PostgreSQL's log do not know the statements behind the changes; of them there are none.",
+        details: """
+          Triggers and PostgreSQL's log do not know the statements behind the changes, so that it makes no difference for \
+          programs that just write to their database.
+          """,
         example: "false"),
       Option(
         "journal_rows", .count(1000...1_000_000_000), default: "5000000",

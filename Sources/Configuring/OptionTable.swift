@@ -17,7 +17,7 @@ package enum OptionTable {
     package var isRequired = false
     /// False: it has its place, but this version refuses it.
     package var isSupported = true
-    package var since = "0.2.0"
+    package var since = "0.1.0"
     /// One line without a full stop.
     package let help: String
     /// Paragraphs.
@@ -58,7 +58,7 @@ package enum OptionTable {
 
     init(
       _ key: String, _ kind: OptionKind, required: Bool = false, default defaultText: String? = nil,
-      absence: String = "", supported: Bool = true, since: String = "0.2.0", _ help: String, details: String = "",
+      absence: String = "", supported: Bool = true, since: String = "0.1.0", _ help: String, details: String = "",
       example: String
     ) {
       (self.key, self.kind, self.isRequired, self.defaultText) = (key, kind, required, defaultText)

@@ -164,6 +164,10 @@ import Testing
     }
     #expect(try service.get().database("erp")?.secret == "anders ")
     #expect(service.notices.count == 1)
+    try FileManager.default.createSymbolicLink(
+      atPath: folder.path() + "/credentials/pos", withDestinationPath: folder.path() + "/nowhere")
+    let barred = ConfFolder.load(folder.path(), environment: { _ in nil })
+    #expect(barred.problems.isEmpty && barred.notices.count == 1 && barred.notices[0].contains("credentials/pos"))
     try write("conf.d/30.toml", "[")
     #expect(ConfFolder.load(folder.path(), environment: { _ in nil }).problems.count == 1)
     #expect(ConfFolder.load(folder.path() + "/none", environment: { _ in nil }).problems.map(\.code) == [.confMissing])

@@ -40,6 +40,7 @@ import Testing
       let loaded = Conf.load(text)
       let lines = text.utf8.count { $0 == 0x0a } + 1
       refused += loaded.problems.contains { $0.code == .confSyntax } ? 1 : 0
+      #expect(loaded.problems.isEmpty == (loaded.configuration != nil), "\(text)")
       for problem in loaded.problems {
         #expect(problem.place.line <= lines, "\(problem.place) \(problem.message) in \(text)")
         #expect(!problem.message.isEmpty && !problem.hint.isEmpty)
