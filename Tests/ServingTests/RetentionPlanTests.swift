@@ -123,4 +123,23 @@ import Testing
     forecast.note(used: 50, now: 340_000)
     #expect(forecast.secondsUntil(100) == nil)
   }
+
+  @Test func `a slot is given up last, and only where the conf says so`() {
+    var source = NodeStatus.Source(capture: "erp")
+    (source.slotBytes, source.slotSafeBytes) = (5 << 30, 100 << 20)
+    var limits = limits(disk: 1 << 30)
+    func givesUp(_ isPaused: Bool = true) -> Bool {
+      SlotVerdict.givesUp(source, isPaused: isPaused, limits: limits)
+    }
+    #expect(!givesUp())
+    limits.givesUpSlot = true
+    #expect(givesUp())
+    #expect(!givesUp(false))
+    source.slotSafeBytes = 1 << 40
+    #expect(!givesUp())
+    source.slotSafeBytes = nil
+    #expect(givesUp())
+    source.slotBytes = 1 << 20
+    #expect(!givesUp())
+  }
 }

@@ -124,4 +124,16 @@ import Testing
     supervision.ended(CairnError(.databaseUnreachable, "no route", hint: "", remedy: .retry), now: 0, jitter: 0)
     #expect(supervision.failure?.times == 1)
   }
+
+  @Test(
+    arguments: [
+      // Committed and taken at once; taken late, a moment ago; taken late, long ago; not taken; a clock that was set back.
+      (1_000_000, 4_000, false, 1_500_000, 4.0), (1_000_000, 60_000_000, false, 62_000_000, 60_000),
+      (1_000_000, 60_000_000, false, 99_000_000, 0), (1_000_000, 4_000, true, 61_000_000, 60_000),
+      (9_000_000, -5_000, true, 1_000_000, 0),
+    ] as [(Int64, Int64, Bool, Int64, Double)])
+  func `the lag is that of now`(_ commit: Int64, _ took: Int64, _ isBehind: Bool, _ now: Int64, _ lag: Double) {
+    #expect(
+      CurrentLag.milliseconds(commitTime: commit, tookMicroseconds: took, isBehind: isBehind, now: now) == lag)
+  }
 }

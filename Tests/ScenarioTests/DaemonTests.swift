@@ -1,0 +1,211 @@
+import Foundation
+import TestServers
+import Testing
+
+extension Scenarios {
+  /// The daemon as operators meet it: whole programs, started, steered, broken and mended.
+  @Suite struct DaemonTests {
+    private static let rows = "SELECT count(*) FROM item"
+
+    private func shop(_ node: DaemonBench) throws {
+      _ = try node.bench.sqlite(
+        "source.db",
+        "PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT); INSERT INTO item VALUES (1, 'tea')"
+      )
+    }
+
+    @Test func `a node is started, steered, reloaded and ended`() throws {
+      let node = try DaemonBench()
+      try shop(node)
+      try node.write(node.pair())
+      try node.start()
+      #expect(try node.bench.waitForTarget(Self.rows, "1"), "\(node.log)")
+      #expect(node.wait { (try? node.cairn("status").status) == 0 }, "\(node.log)")
+      #expect(
+        node.wait {
+          let table = (try? node.cairn("status").output) ?? ""
+          return table.contains("capture.pos") && table.contains("trail store-042.pos")
+        })
+
+      // A second one on the same state is refused, and told who has it.
+      let second = try node.bench.run(DaemonBench.cairnd, ["--config", "conf"])
+      #expect(second.status == 75)
+      #expect(second.errors.contains("process \(node.daemon?.processIdentifier ?? 0)"), "\(second.errors)")
+
+      #expect(try node.cairn("stop", "apply.copy").status == 0)
+      #expect(node.wait(for: "apply.copy", "stopped"))
+      #expect(try node.cairn("status").status == 1)
+      _ = try node.bench.sqlite("source.db", "INSERT INTO item VALUES (2, 'milk')")
+      #expect(try node.cairn("start", "copy").status == 0)
+      #expect(try node.bench.waitForTarget(Self.rows, "2"))
+      #expect(try node.cairn("start", "nobody").status == 64)
+
+      // A conf with faults changes nothing; a good one concerns whom it concerns.
+      try node.write(node.pair() + "[apply.copy]\njunk = 1\n")
+      node.daemon?.signal(SIGHUP)
+      #expect(node.waitForLog("conf-"), "\(node.log)")
+      let refused = try node.cairn("reload")
+      #expect(refused.status != 0 && refused.errors.contains("hint:"), "\(refused.errors)")
+      #expect(node.wait { (try? node.cairn("status").output.contains("is refused")) == true })
+      try node.write(node.pair("names = \"keep\""))
+      #expect(try node.cairn("reload").output == "started anew: apply.copy\n")
+      _ = try node.bench.sqlite("source.db", "INSERT INTO item VALUES (3, 'rice')")
+      #expect(try node.bench.waitForTarget(Self.rows, "3"), "\(node.log)")
+
+      // Rows that somebody spoilt are copied again; both ends are compared by the name of the apply.
+      _ = try node.bench.sqlite("target.db", "UPDATE item SET name = 'other' WHERE id = 3")
+      #expect(try node.cairn("compare", "copy").status == 1)
+      #expect(try node.cairn("copy", "copy", "--tables", "item").status == 0)
+      #expect(try node.bench.waitForTarget("SELECT name FROM item WHERE id = 3", "rice"), "\(node.log)")
+      #expect(node.wait { (try? node.cairn("compare", "copy").status) == 0 })
+
+      #expect(try node.cairn("unhook", "pos", "item").output == "unhooked item\n")
+      _ = try node.bench.sqlite("source.db", "INSERT INTO item VALUES (4, 'salt')")
+      #expect(try node.cairn("rehook", "pos").output == "rehooked item\n")
+      #expect(try node.bench.waitForTarget(Self.rows, "4"), "\(node.log)")
+
+      #expect(node.end() == 0)
+      #expect(!FileManager.default.fileExists(atPath: node.bench.path("control")))
+      #expect(try node.cairn("status").status == 69)
+    }
+
+    @Test func `kill -9 under load loses and doubles nothing`() throws {
+      let node = try DaemonBench()
+      try node.bench.makeSample()
+      try node.write(node.pair())
+      let program = try node.bench.workload(0, seed: drawSeed("daemon"), ["--seconds", isSoak ? "120" : "6"])
+      for _ in 0..<(isSoak ? 30 : 3) {
+        try node.start()
+        usleep(useconds_t(Int.random(in: 200_000...1_800_000)))
+        node.daemon?.signal(SIGKILL)
+        node.daemon?.wait(seconds: 5)
+      }
+      program.wait(seconds: 180)
+      #expect(program.terminationStatus == 0, "\(node.bench.text("workload0.err"))")
+      try node.start()
+      #expect(node.wait(seconds: 60) { (try? node.bench.differences()) == "" }, "\(node.log)")
+      #expect(node.end() == 0)
+      #expect(try node.bench.differences() == "")
+    }
+
+    @Test func `a source that is moved away is told, and taken up again when it is back`() throws {
+      let node = try DaemonBench()
+      try shop(node)
+      try node.write(node.pair())
+      try node.start()
+      #expect(try node.bench.waitForTarget(Self.rows, "1"))
+      for suffix in ["", "-wal", "-shm"] {
+        rename(node.bench.path("source.db" + suffix), node.bench.path("away.db" + suffix))
+      }
+      #expect(node.wait { node.worker("capture.pos")?["state"] as? String != "running" }, "\(node.log)")
+      for suffix in ["", "-wal", "-shm"] {
+        rename(node.bench.path("away.db" + suffix), node.bench.path("source.db" + suffix))
+      }
+      _ = try node.bench.sqlite("source.db", "INSERT INTO item VALUES (2, 'milk')")
+      #expect(try node.bench.waitForTarget(Self.rows, "2", seconds: 40), "\(node.log)")
+      #expect(node.end() == 0)
+    }
+
+    @Test(.enabled(if: geteuid() == 0, "needs root, to mount a small file system"))
+    func `a full disk stops the capture until there is room, a read-only one the daemon`() throws {
+      let node = try DaemonBench()
+      try shop(node)
+      let state = node.bench.path("small")
+      try FileManager.default.createDirectory(atPath: state, withIntermediateDirectories: true)
+      guard try node.bench.run("/usr/bin/mount", ["-t", "tmpfs", "-o", "size=4m", "tmpfs", state]).status == 0 else {
+        print("skipped: this machine lets nobody mount")
+        return
+      }
+      defer { _ = try? node.bench.run("/usr/bin/umount", ["-l", state]) }
+      try node.write(node.pair(), state: "small")
+      try node.start()
+      #expect(try node.bench.waitForTarget(Self.rows, "1"), "\(node.log)")
+      _ = FileManager.default.createFile(atPath: state + "/ballast", contents: Data(count: 2_500_000))
+      _ = try node.bench.sqlite(
+        "source.db",
+        "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i < 2000) INSERT INTO item SELECT i, hex(randomblob(1000)) FROM n"
+      )
+      #expect(node.wait { node.log.contains("[disk-full]") }, "\(node.log)")
+      #expect(node.daemon?.isRunning == true)
+      try FileManager.default.removeItem(atPath: state + "/ballast")
+      _ = try node.bench.run("/usr/bin/mount", ["-o", "remount,size=64m", state])
+      #expect(try node.bench.waitForTarget(Self.rows, "2000", seconds: 40), "\(node.log)")
+      #expect(node.end() == 0)
+      #expect(try node.bench.run("/usr/bin/mount", ["-o", "remount,ro", state]).status == 0)
+      let refused = try node.bench.run(DaemonBench.cairnd, ["--config", "conf"])
+      #expect(refused.status == 73 && refused.errors.contains("state-unwritable"), "\(refused.errors)")
+    }
+
+    @Test func `the watchdog is fed, and no more when a worker hangs`() throws {
+      let node = try DaemonBench()
+      try shop(node)
+      try node.write(node.pair())
+      let listener = """
+        import socket, sys, time
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind(sys.argv[1]); s.settimeout(8)
+        begun = time.time()
+        while time.time() - begun < 8:
+          try: text = s.recv(4096).decode()
+          except socket.timeout: break
+          print("%.1f" % (time.time() - begun), text.replace("\\n", " "), flush=True)
+        """
+      let path = node.bench.path("notify")
+      let ears = try node.bench.start("notify", Bench.python, ["-c", listener, path])
+      #expect(node.wait { FileManager.default.fileExists(atPath: path) })
+      try node.start(environment: [
+        "NOTIFY_SOCKET": path, "WATCHDOG_USEC": "2000000", "CAIRN_TEST_HANG": "apply.copy",
+      ])
+      ears.wait(seconds: 20)
+      let heard = node.bench.text("notify.out").split(separator: "\n").map(String.init)
+      #expect(heard.contains { $0.hasSuffix("READY=1") }, "\(heard)")
+      #expect(heard.contains { $0.contains("STATUS=") && $0.contains("greatest lag") }, "\(heard)")
+      let fed = heard.filter { $0.hasSuffix("WATCHDOG=1") }.compactMap { Double($0.split(separator: " ")[0]) }
+      #expect(!fed.isEmpty && (fed.last ?? 99) < 5, "\(fed)")
+      #expect(node.log.contains("apply.copy: [bug] has given no sign of life"), "\(node.log)")
+      _ = node.end(SIGKILL)
+    }
+
+    @Test(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))
+    func `a server that is down at the start and a slot that is dropped are told, and mended`() throws {
+      let server = try PostgresServer()
+      let node = try DaemonBench()
+      let url = try server.createDatabase("erp")
+      try server.psql("CREATE TABLE item(id int PRIMARY KEY, name text); INSERT INTO item VALUES (1, 'tea')", "erp")
+      try node.write(
+        """
+        [database.erp]
+        url = "\(url)"
+        [database.copy]
+        url = "sqlite://\(node.bench.path("target.db"))"
+        [capture.erp]
+        database = "erp"
+        heartbeat = "1 s"
+        [apply.copy]
+        trail = "store-042.erp"
+        database = "copy"
+        """)
+      try server.stop()
+      try node.start()
+      #expect(node.wait(for: "capture.erp", "retrying", code: "database-unreachable"), "\(node.log)")
+      #expect(try node.cairn("status").status == 1)
+      try server.start()
+      #expect(try node.bench.waitForTarget(Self.rows, "1"), "\(node.log)")
+      // Heartbeats move the slot of an idle database.
+      let slot = "SELECT confirmed_flush_lsn FROM pg_replication_slots"
+      let before = try server.psql(slot)
+      #expect(node.wait { (try? server.psql(slot)) != before }, "\(node.log)")
+
+      // Somebody drops the slot while capture is away for a moment.
+      #expect(try node.cairn("stop", "capture.erp").status == 0)
+      #expect(node.wait(for: "capture.erp", "stopped"))
+      try server.psql("SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots")
+      try server.psql("INSERT INTO item VALUES (2, 'milk'); DELETE FROM item WHERE id = 1", "erp")
+      #expect(try node.cairn("start", "capture.erp").status == 0)
+      #expect(node.wait(for: "capture.erp", "failed", code: "slot-lost"), "\(node.log)")
+      #expect(node.worker("apply.copy")?["state"] as? String == "running")
+      #expect(try node.cairn("copy", "copy").status == 0)
+      #expect(try node.bench.waitForTarget("SELECT group_concat(id || name) FROM item", "2milk"), "\(node.log)")
+      #expect(node.end() == 0)
+    }
+  }
+}
