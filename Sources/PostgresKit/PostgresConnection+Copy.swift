@@ -30,10 +30,12 @@ extension PostgresConnection {
     _ = try finish(sql)
   }
 
-  /// Begins a `COPY … FROM STDIN`; then ``sendCopy(_:)``, then ``endCopy(error:)``.
+  /// Begins a `COPY … FROM STDIN`; then ``sendCopy(_:isUrgent:)``, then ``endCopy(giveUp:)``, and nothing else between.
   package func beginCopyIn(_ sql: String) throws {
     guard PQsendQuery(handle, sql) == 1 else { throw failure(sql) }
     try beginCopy(sql, PGRES_COPY_IN)
+    // So that a wait for a lock on the way can be ended, and the server be left to work meanwhile.
+    _ = PQsetnonblocking(handle, 1)
   }
 
   private func beginCopy(_ sql: String, _ wanted: ExecStatusType) throws {
@@ -52,29 +54,24 @@ extension PostgresConnection {
   }
 
   /// Sends bytes of COPY's text format; row borders need not be kept. What the server thinks of them is told at the end.
-  package func sendCopy(_ bytes: UnsafeRawBufferPointer) throws {
-    guard !bytes.isEmpty else { return }
-    // Nonblocking, so that a wait for a lock on the way can be ended.
-    _ = PQsetnonblocking(handle, 1)
-    defer { _ = PQsetnonblocking(handle, 0) }
-    var isCancelled = false
+  ///
+  /// Returns whether all has left. What has not, leaves with later calls: with `isUrgent` this one waits for that.
+  @discardableResult
+  package func sendCopy(_ bytes: UnsafeRawBufferPointer, isUrgent: Bool = true) throws -> Bool {
     for start in stride(from: 0, to: bytes.count, by: Self.sliceBytes) {
       let slice = UnsafeRawBufferPointer(rebasing: bytes[start..<min(bytes.count, start + Self.sliceBytes)])
       guard PQputCopyData(handle, slice.baseAddress?.assumingMemoryBound(to: CChar.self), Int32(slice.count)) == 1
       else { throw failure("COPY") }
-      while true {
-        let rest = PQflush(handle)
-        if rest < 0 { throw failure("COPY") }
-        if rest == 0 { break }
-        try waitForServer("COPY", sending: true, &isCancelled)
-        guard PQconsumeInput(handle) == 1 else { throw failure("COPY") }
-      }
+      if isUrgent { try flush("COPY") }
     }
+    return try isUrgent || tryFlush("COPY")
   }
 
   /// Ends a COPY FROM; with a reason, the server throws it away. Returns the rows that were copied.
   @discardableResult package func endCopy(giveUp reason: String? = nil) throws -> Int64 {
     guard PQputCopyEnd(handle, reason) == 1 else { throw failure("COPY") }
+    try flush("COPY")
+    _ = PQsetnonblocking(handle, 0)
     return try finish("COPY").touched
   }
 }

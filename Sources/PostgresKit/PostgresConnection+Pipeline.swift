@@ -54,18 +54,11 @@ extension PostgresConnection {
     guard isSent == 1 else { throw failure(sql) }
   }
 
-  /// Hands the server everything that is queued, and has it answer what it has done: ``readAnswers(_:_:)`` need not wait
-  /// for the end of the batch then.
+  /// Has the server answer what is queued when it has done it: ``readAnswers(_:_:)`` need not wait for the end of the
+  /// batch then. What the server does not take at once leaves with ``tryFlush(_:)``, or when answers are read.
   package func pushPipeline() throws {
     guard PQsendFlushRequest(handle) == 1 else { throw failure("pipeline") }
-    var isCancelled = false
-    while true {
-      let rest = PQflush(handle)
-      if rest < 0 { throw failure("pipeline") }
-      if rest == 0 { return }
-      try waitForServer("pipeline", sending: true, &isCancelled)
-      guard PQconsumeInput(handle) == 1 else { throw failure("pipeline") }
-    }
+    try tryFlush("pipeline")
   }
 
   /// Reads the answers to the next `count` statements, which have been pushed: `answer` gets the number of each, from 0,
@@ -115,15 +108,29 @@ extension PostgresConnection {
     }
   }
 
-  /// Sends what is queued as far as the server takes it, and reads what it has answered: neither side may wait for the
-  /// other with full buffers.
-  package func pump() throws {
+  /// Sends what is queued as far as the server takes it without waiting; true when all has left.
+  @discardableResult package func tryFlush(_ sql: String) throws -> Bool {
+    let rest = PQflush(handle)
+    if rest < 0 { throw failure(sql) }
+    return rest == 0
+  }
+
+  /// Sends what is queued, and reads what comes meanwhile: neither side may wait for the other with full buffers.
+  func flush(_ sql: String) throws {
+    var isCancelled = false
+    while try !tryFlush(sql) {
+      try waitForServer(sql, sending: true, &isCancelled)
+      guard PQconsumeInput(handle) == 1 else { throw failure(sql) }
+    }
+  }
+
+  /// Sends what is queued, and waits for an answer.
+  private func pump() throws {
     var isCancelled = false
     while true {
-      let rest = PQflush(handle)
-      if rest < 0 { throw failure("pipeline") }
-      guard rest == 1 || PQisBusy(handle) == 1 else { return }
-      try waitForServer("pipeline", sending: rest == 1, &isCancelled)
+      let isSent = try tryFlush("pipeline")
+      guard !isSent || PQisBusy(handle) == 1 else { return }
+      try waitForServer("pipeline", sending: !isSent, &isCancelled)
       guard PQconsumeInput(handle) == 1 else { throw failure("pipeline") }
     }
   }

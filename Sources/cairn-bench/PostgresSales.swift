@@ -28,7 +28,7 @@ final class PostgresSales {
 
   func copy(_ pieces: [[UInt8]]) throws {
     try connection.beginCopyIn(Self.copy)
-    for piece in pieces { try piece.withUnsafeBytes { try connection.sendCopy($0) } }
+    for piece in pieces { _ = try piece.withUnsafeBytes { try connection.sendCopy($0) } }
     try connection.endCopy()
   }
 

@@ -22,6 +22,11 @@ final class PostgresSink {
   /// Rows of a batch from which on they do not go one by one.
   private static let manyMin = 16
   private static let copyMin = 48
+  /// Inserts alone from which on they are not collected any more.
+  private static let directMin = 256
+  private static let changesBetweenFlushes = 64
+  /// Of COPY, so much may wait in memory for the server.
+  private static let unsentBytesMax = 2 << 20
   private static let preparedMax = 400
   private static let any: Int64 = -1
 
@@ -43,6 +48,8 @@ final class PostgresSink {
   private let (one, other, none) = (Kept(), Kept(), Kept())
   private var copying: MappedTable?
   private var copied: Int64 = 0
+  private var unsentBytes = 0
+  private var changeCount = 0
   private var lines = ByteWriter(capacity: 1 << 16)
 
   init(_ connection: PostgresConnection) { self.connection = connection }
@@ -59,11 +66,15 @@ final class PostgresSink {
     try send(statement, before, after, expecting: count)
   }
 
-  /// Queues a strict insert.
+  /// Queues a strict insert. One behind many others, with nothing else between, joins their COPY at once.
   func insert(_ row: borrowing RowText, into table: MappedTable) throws {
+    if batches.isEmpty, copying === table { return try copy(row, into: table) }
     try change(table) {
       $0.insert(row)
       return true
+    }
+    if batches.count == 1, table.batch.insertCount >= Self.directMin, table.batch.holdsInsertsOnly {
+      try send(table.batch)
     }
   }
 
@@ -91,7 +102,14 @@ final class PostgresSink {
       guard body(batch) else { preconditionFailure("an empty batch takes any change") }
       batchBytes += batch.byteCount
     }
-    if batchBytes > Self.batchBytesMax { try sendBatches() }
+    if batchBytes > Self.batchBytesMax { return try sendBatches() }
+    changeCount &+= 1
+    if changeCount % Self.changesBetweenFlushes == 0 { try keepServerBusy() }
+  }
+
+  /// While rows are collected, the server works on those before.
+  private func keepServerBusy() throws {
+    if copying != nil || !pushed.isEmpty { try connection.tryFlush("pipeline") }
   }
 
   /// Queues a row for COPY, which is begun if need be.
@@ -153,7 +171,6 @@ final class PostgresSink {
       if let row = batch.entries[index].after { batch.rows.appendLine(row, to: &lines) }
       try copyLine()
     }
-    try endCopy()
   }
 
   private func sendSingly(_ batch: RowBatch, _ group: [Int], _ shape: MappedTable.Shape) throws {
@@ -196,6 +213,7 @@ final class PostgresSink {
 
   private func pipeIfNeeded() throws {
     guard !isPiping else { return }
+    try endCopy()
     try connection.enterPipeline()
     isPiping = true
   }
@@ -259,6 +277,7 @@ final class PostgresSink {
   /// Reads all answers; afterwards the connection takes any statement.
   func settle() throws {
     try sendBatches()
+    try endCopy()
     try drain()
     try leavePipeline()
     guard prepared.count > Self.preparedMax else { return }
@@ -325,7 +344,8 @@ final class PostgresSink {
   private func copyLine() throws {
     copied += 1
     guard lines.count >= 1 << 16 else { return }
-    try connection.sendCopy(lines.bytes)
+    unsentBytes += lines.count
+    if try connection.sendCopy(lines.bytes, isUrgent: unsentBytes > Self.unsentBytesMax) { unsentBytes = 0 }
     lines.removeAll()
     lines.shrink(above: 1 << 20)
   }
@@ -333,7 +353,7 @@ final class PostgresSink {
   private func endCopy() throws {
     guard copying != nil else { return }
     let wanted = copied
-    copying = nil
+    (copying, unsentBytes) = (nil, 0)
     let touched: Int64
     do {
       try connection.sendCopy(lines.bytes)

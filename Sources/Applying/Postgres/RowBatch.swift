@@ -38,7 +38,9 @@ final class RowBatch {
   /// So many entries have their key in ``places``. Inserts alone need none.
   private var placedCount = 0
 
+  private(set) var insertCount = 0
   var isEmpty: Bool { entries.isEmpty }
+  var holdsInsertsOnly: Bool { insertCount == entries.count }
   var byteCount: Int { rows.byteCount }
 
   init(_ table: MappedTable) {
@@ -49,6 +51,7 @@ final class RowBatch {
   func removeAll() {
     places.removeAll()
     placedCount = 0
+    insertCount = 0
     entries.removeAll(keepingCapacity: true)
     rows.removeAll()
     guard shapes.count > Self.shapesMax else { return }
@@ -61,6 +64,7 @@ final class RowBatch {
 
   func insert(_ row: borrowing RowText) {
     entries.append(Entry(shape: 0, before: nil, after: rows.append(row)))
+    insertCount += 1
   }
 
   /// False when the batch must be sent first. The key's columns are not among those that are set.

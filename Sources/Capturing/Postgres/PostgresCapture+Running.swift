@@ -103,7 +103,7 @@ extension PostgresCapture {
   /// What is committed is made durable as soon as nothing more is at hand; in a stream of transactions, a moment later.
   private var waitMilliseconds: Int32 {
     guard canSync else { return idleMilliseconds }
-    return unsyncedCount > Self.unsyncedMin ? 2 : 0
+    return unsyncedCount > Self.unsyncedMany ? 10 : unsyncedCount > Self.unsyncedFew ? 2 : 0
   }
 
   private var canSync: Bool { hasUnsynced && !isTrailOpen }

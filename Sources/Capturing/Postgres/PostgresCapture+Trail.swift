@@ -7,8 +7,9 @@ import Trails
 extension PostgresCapture {
   /// Of log that the server keeps for us without need.
   private static let distanceBytesMax: UInt64 = 16 << 20
-  /// Transactions that make a stream of them.
-  static let unsyncedMin = 16
+  /// Transactions that make a stream of them, and a backlog.
+  static let unsyncedFew = 16
+  static let unsyncedMany = 128
 
   /// Begins the trail's transaction when something of the incoming one belongs into it.
   func openTransaction() throws {
