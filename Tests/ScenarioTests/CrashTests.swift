@@ -22,7 +22,7 @@ extension Scenarios {
           $0, seed: seed,
           ["--seconds", isSoak ? "600" : "40", "--mark", "--log", "committed\($0).log", "--pause-ms", "10"])
       }
-      for round in 0..<(isSoak ? 200 : 15) {
+      for round in 0..<(isSoak ? 200 : 10) {
         let cairn = try bench.startReplicating("cairn\(round)")
         usleep(UInt32.random(in: 30_000...1_200_000, using: &random))
         #expect(cairn.isRunning, "round \(round): \(bench.text("cairn\(round).err"))")

@@ -76,7 +76,7 @@ extension Scenarios {
       var random = Seeded(seed)
       try fill(pairs)
       let programs = try startPrograms(pairs, seed: seed, seconds: isSoak ? 900 : 60)
-      for round in 0..<(isSoak ? 200 : 8) {
+      for round in 0..<(isSoak ? 200 : 5) {
         let cairn = try pairs.start("cairn\(round)")
         usleep(UInt32.random(in: 30_000...1_500_000, using: &random))
         #expect(cairn.isRunning, "round \(round): \(pairs.said("cairn\(round)"))")
@@ -96,7 +96,7 @@ extension Scenarios {
       let cairn = try pairs.start()
       try waitUntilRunning(pairs)
       let programs = try startPrograms(pairs, seed: seed, seconds: isSoak ? 600 : 60)
-      for round in 0..<(isSoak ? 20 : 3) {
+      for round in 0..<(isSoak ? 20 : 2) {
         usleep(UInt32.random(in: 300_000...2_500_000, using: &random))
         let begun = Date()
         try server.restart(round % 2 == 0 ? .immediate : .fast)
@@ -119,7 +119,7 @@ extension Scenarios {
       try waitUntilRunning(pairs)
       let programs = try startPrograms(pairs, seed: seed, seconds: isSoak ? 600 : 60)
       var ended = 0
-      for round in 0..<(isSoak ? 50 : 5) {
+      for round in 0..<(isSoak ? 50 : 3) {
         usleep(UInt32.random(in: 200_000...1_500_000, using: &random))
         ended += try pairs.server.terminateConnections(like: "cairn%")
         #expect(cairn.isRunning, "round \(round): \(pairs.said("cairn"))")

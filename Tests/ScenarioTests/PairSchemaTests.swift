@@ -16,7 +16,7 @@ extension Scenarios {
         Bench.python,
         [
           Bench.tool("schema_soak.py"), "--cairn", Bench.cairn, "--pair", pair, "--kill", "--fast", "--count",
-          isSoak ? "200" : "10", "--seed", "\(seed)",
+          isSoak ? "200" : "6", "--seed", "\(seed)",
         ],
         seconds: isSoak ? 3600 : 400)
       #expect(outcome.status == 0, "\((outcome.output + outcome.errors).suffix(3000))")
