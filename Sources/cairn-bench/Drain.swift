@@ -28,15 +28,22 @@ struct Drain {
   }
 
   private func addCeilings(_ backlog: Backlog, _ reports: inout [Pair: Report]) throws {
-    let ceilings = Ceilings(stage: stage, backlog: backlog)
-    for engine in Engine.allCases where workload != .pgbench && pairs.contains(where: { $0.to == engine }) {
-      let rates = try engine == .postgres ? ceilings.postgres() : ceilings.sqlite()
-      for (name, rate) in rates {
+    for engine in Engine.allCases where pairs.contains(where: { $0.to == engine }) {
+      for (name, rate) in try rates(engine, backlog) {
         stage.note("\(engine.rawValue), \(name): \(Int(rate)) changes/s")
         for pair in pairs where pair.to == engine { reports[pair]?.add(ceiling: name, rate) }
       }
     }
     let syncs = try Ceilings.syncs(stage)
     for pair in pairs { reports[pair]?.add(ceiling: "fdatasync", syncs, unit: "syncs/s") }
+  }
+
+  private func rates(_ engine: Engine, _ backlog: Backlog) throws -> [(name: String, rate: Double)] {
+    if workload == .pgbench {
+      let ceilings = PgbenchCeilings(stage: stage, load: PgbenchLoad(stage.options))
+      return engine == .postgres ? [("pipelined", try ceilings.pipelined())] : [("prepared", try ceilings.prepared())]
+    }
+    let ceilings = Ceilings(stage: stage, backlog: backlog)
+    return try engine == .postgres ? ceilings.postgres() : ceilings.sqlite()
   }
 }
