@@ -27,7 +27,9 @@ extension CheckCommand {
     var owners: [String: TableSchema] = [:]
     for table in tables {
       let mapping = try target.mapping(of: table.schema, names)
-      if let other = owners.updateValue(table.schema, forKey: mapping.target.fullName) {
+      // SQLite takes names without regard to case.
+      let name = mapping.target.fullName
+      if let other = owners.updateValue(table.schema, forKey: target.server == nil ? name.lowercased() : name) {
         throw TableMapping.collision(other.fullName, table.schema.fullName, at: mapping.target.fullName)
       }
       if !isJSON { Terminal.print("\(table.name) -> \(mapping.target.fullName)") }
