@@ -32,6 +32,14 @@ package struct Account: Equatable, Sendable {
     groups = Set(list.prefix(Int(max(0, min(count, 256))))).union([entry.pw_gid])
   }
 
+  /// Gives this process the rights of the account for good: initgroups(3), setgid(2), setuid(2). False where the kernel
+  /// refuses that, which it does to all but root.
+  package func become() -> Bool {
+    guard let entry = getpwnam(name) else { return false }
+    let group = entry.pointee.pw_gid
+    return initgroups(name, group) == 0 && setgid(group) == 0 && setuid(user) == 0
+  }
+
   package static func hasGroup(_ name: String) -> Bool { getgrnam(name) != nil }
 
   /// Who runs this program.

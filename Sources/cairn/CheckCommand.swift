@@ -25,8 +25,8 @@ struct CheckCommand: Command {
     nothing. Exits 0 when replication can start, else with the status of the first error.
 
     With --config, all files of the conf are read first, and everything that is wrong in them is listed. If nothing is,
-    each capture and each apply is proved as above, with the rights of the daemon's user on files and folders, also
-    when another one fails.
+    each capture and each apply is proved as above, also when another one fails. Run by root, it takes on the rights of
+    the daemon's user for that, without groups that only the unit gives.
 
     example: cairn check --from sqlite:shop.db --to sqlite:copy.db
     example: cairn check --from sqlite:shop.db --to postgresql://cairn@db.example/erp

@@ -54,27 +54,29 @@ extension ConfCheck {
   }
 
   /// SQLite needs the file, and the folder for `-wal` and `-shm`, which belong to whoever made them.
-  func checkRights(ofDatabase path: String, mayBeMissing: Bool) {
+  func checkRights(ofDatabase path: String, mayBeMissing: Bool) throws {
     guard let account else { return }
     let folder = Folder.parent(of: path)
+    if let place = FileRights.enter.obstacle(at: folder, for: account) { throw barred(path, place, account) }
     let files = ["", "-wal", "-shm"].map { path + $0 }.filter(Folder.exists)
     if files.isEmpty, !mayBeMissing { return }
     for file in files {
       guard let place = FileRights([.read, .write]).obstacle(at: file, for: account) else { continue }
-      return barred(file, place, account)
+      throw barred(file, place, account)
     }
-    if let place = FileRights([.write, .enter]).obstacle(at: folder, for: account) { barred(folder, place, account) }
+    if let place = FileRights([.write, .enter]).obstacle(at: folder, for: account) {
+      throw barred(folder, place, account)
+    }
   }
 
-  private func barred(_ path: String, _ place: String, _ account: Account) {
+  private func barred(_ path: String, _ place: String, _ account: Account) -> CairnError {
     let isWay = place != path
-    fail(
-      CairnError(
-        .databaseReadOnly,
-        "user \(account.name) cannot write \(path)\(isWay ? ": \(place) bars the way" : "")",
-        hint: """
-          let a group that \(account.name) is in \(isWay ? "enter" : "write") it: chgrp GROUP \(place) && chmod \
-          \(isWay ? "g+x" : Folder.isFolder(place) ? "g+rwxs" : "g+rw") \(place)
-          """, context: ["file": path]))
+    return CairnError(
+      .databaseReadOnly,
+      "user \(account.name) cannot write \(path)\(isWay ? ": \(place) bars the way" : "")",
+      hint: """
+        let a group that \(account.name) is in \(isWay ? "enter" : "write") it: chgrp GROUP \(place) && chmod \
+        \(isWay ? "g+x" : Folder.isFolder(place) ? "g+rwxs" : "g+rw") \(place)
+        """, context: ["file": path])
   }
 }

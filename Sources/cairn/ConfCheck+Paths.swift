@@ -13,7 +13,7 @@ extension ConfCheck {
   func check(_ capture: Configuration.Capture) throws {
     guard let database = configuration.database(capture.database) else { return }
     let url = try database.location()
-    if case .sqlite(let path) = url { checkRights(ofDatabase: path, mayBeMissing: false) }
+    if case .sqlite(let path) = url { try checkRights(ofDatabase: path, mayBeMissing: false) }
     let end = try SourceEnd(url.canonical)
     let folder = "\(configuration.node.state)/\(configuration.trail(of: capture))"
     switch end.handle {
@@ -43,7 +43,7 @@ extension ConfCheck {
   func check(_ apply: Configuration.Apply) throws {
     guard let database = configuration.database(apply.database), let trail = TrailName(apply.trail) else { return }
     let url = try database.location()
-    if case .sqlite(let path) = url { checkRights(ofDatabase: path, mayBeMissing: true) }
+    if case .sqlite(let path) = url { try checkRights(ofDatabase: path, mayBeMissing: true) }
     let end = try TargetEnd(url.canonical)
     say("\(end.url.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
     guard trail.origin == configuration.node.name else {

@@ -36,6 +36,10 @@ final class ConfCheck {
   func run() -> Int32 {
     begin("node \(configuration.node.name)")
     checkPlaces()
+    // Files, folders and servers answer as they will answer the daemon.
+    if Account.current == 0, let account, account.user != 0, !account.become() {
+      note("this cannot take on the rights of user \(account.name): what follows is seen with those of root")
+    }
     for capture in configuration.captures {
       begin("capture \(capture.name)")
       attempt { try check(capture) }

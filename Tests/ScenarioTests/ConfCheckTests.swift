@@ -137,6 +137,20 @@ extension Scenarios {
         outcome.errors.contains("capture shop: user nobody cannot write \(folder)/shop.db\n"), "\(outcome.errors)")
       #expect(outcome.errors.contains("apply copy: user nobody cannot write \(folder)\n"))
       #expect(try check(bench, ["--user", "root"]).status == 0)
+      // The owner of the state folder is who runs the daemon, unless somebody else is named.
+      try FileManager.default.createDirectory(atPath: bench.path("state"), withIntermediateDirectories: true)
+      let nobody = getpwnam("nobody").pointee
+      for (path, mode) in [(".", 0o777), ("conf/cairn.toml", 0o644), ("shop.db", 0o666), ("state", 0o700)] {
+        try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: bench.path(path))
+        if path == "state" { chown(bench.path(path), nobody.pw_uid, nobody.pw_gid) }
+      }
+      let good = try check(bench)
+      #expect(good.status == 0, "\(good.errors)")
+      try FileManager.default.setAttributes([.posixPermissions: 0o700], ofItemAtPath: bench.folder)
+      let shut = try check(bench)
+      #expect(
+        shut.errors.contains("capture shop: user nobody cannot write \(folder)/shop.db: \(folder) bars the way"),
+        "\(shut.errors)")
       #expect(try check(bench, ["--user", "no-such-user"]).status == 64)
     }
 
