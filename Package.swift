@@ -41,9 +41,10 @@ let package = Package(
     module("PostgresKit", ["CPostgres", "Changes", "SystemKit"]),
     module("Mapping", ["Changes"]),
     module("Configuring", ["Changes", "SystemKit", "Mapping", "CToml"]),
+    module("Reshaping", ["Changes", "Mapping", "SQLiteKit"]),
     module("Trails", ["Changes", "SystemKit", "CodecKit"]),
     module("Capturing", ["Changes", "Mapping", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails"]),
-    module("Applying", ["Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails"]),
+    module("Applying", ["Changes", "Mapping", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails"]),
     module(
       "Comparing",
       [
@@ -94,10 +95,11 @@ let package = Package(
     tests("MappingTests", ["Mapping", "Changes", "SQLiteKit"]),
     tests("SystemKitTests", ["SystemKit"]),
     tests("ConfiguringTests", ["Configuring", "Changes", "Mapping"]),
+    tests("ReshapingTests", ["Reshaping", "Changes", "Mapping", "SQLiteKit"]),
     tests("CapturingTests", ["TestServers", "Capturing", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
     tests(
       "ApplyingTests",
-      ["TestServers", "Applying", "Changes", "Mapping", "SQLiteKit", "PostgresKit", "SystemKit", "Trails"]),
+      ["TestServers", "Applying", "Changes", "Mapping", "Reshaping", "SQLiteKit", "PostgresKit", "SystemKit", "Trails"]),
     tests(
       "ComparingTests",
       [

@@ -1,4 +1,5 @@
 import Mapping
+import Reshaping
 
 /// How a trail is applied, whatever the engine of the target.
 package struct ApplyOptions: Sendable {
@@ -18,6 +19,8 @@ package struct ApplyOptions: Sendable {
   package var misfits = MisfitPolicies()
   /// What schema changes do at the target; nil: it depends on who created the table.
   package var ddl: DDLPolicy?
+  /// What becomes of single tables on their way.
+  package var rules: [ReshapeRule] = []
   package init() {}
 }
 

@@ -1,15 +1,16 @@
 import Changes
 
-/// Updates that stand in the trail before the row that they update.
+/// Updates, and deletes, that stand in the trail before the row that they change.
 ///
 /// The triggers that capture write a row down after foreign key actions on it have run, and after TEMP triggers of the
 /// program's connection: the update that those made comes first, the insert (or the change of key) that brought the row
 /// follows in the same transaction. Such an update waits here until a row appears that is, byte for byte, what it
-/// changes. What is still here at the end of its transaction is a row that the target does not have.
+/// changes. Under a filter such an update may be a delete. What is still here at the end of its transaction is a row that the target does not have.
 struct EarlyUpdates {
   struct Update {
     let before: [UInt8]
-    let after: [UInt8]
+    /// Nil: the row is deleted.
+    let after: [UInt8]?
     let error: CairnError
   }
   private static let countMax = 10_000
@@ -29,6 +30,17 @@ struct EarlyUpdates {
     guard let index = updates[table]?.firstIndex(where: { $0.before.elementsEqual(image) }) else { return nil }
     count -= 1
     return updates[table]?.remove(at: index)
+  }
+
+  /// Whether a row that looks like `image` is deleted as soon as it comes; then it is taken out.
+  mutating func takeDelete(table: String, image: UnsafeRawBufferPointer) -> Bool {
+    let isNext = { (update: Update) in update.before.elementsEqual(image) }
+    guard let index = updates[table]?.firstIndex(where: isNext), updates[table]?[index].after == nil else {
+      return false
+    }
+    count -= 1
+    updates[table]?.remove(at: index)
+    return true
   }
 
   /// At the end of a transaction.

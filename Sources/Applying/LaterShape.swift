@@ -1,4 +1,5 @@
 import Changes
+import Reshaping
 import Trails
 
 /// What becomes, further on in the trail, of a table in a shape that the target cannot have: the next shape that it can
@@ -30,9 +31,11 @@ struct LaterShape {
   /// there is no such shape yet.
   static func find(
     of table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
-    through number: UInt64, fits: (TableSchema) -> Bool
+    through number: UInt64, rules: [ReshapeRule], to target: Engine, fits: (TableSchema) -> Bool
   ) throws -> LaterShape? {
-    let reader = try TrailReader.open(folder: folder, at: checkpoint)
+    // A rule that cannot be kept waits for a person: rows must not come without it.
+    if table.treatment?.refusal != nil { return nil }
+    let reader = try ApplyReader.open(folder: folder, at: checkpoint, rules: rules, to: target, isForShapes: true)
     var name = table.sourceKey
     var origins: [Int?] = Array(table.columns.indices)
     var isRefreshed = false
@@ -44,7 +47,7 @@ struct LaterShape {
       guard ddl.after != 0, let after = reader.schema(ddl.after) else {
         return LaterShape(schema: nil, origins: [], isRefreshed: isRefreshed)
       }
-      guard before.columns.count == origins.count else { return nil }
+      guard before.columns.count == origins.count, after.treatment?.refusal == nil else { return nil }
       origins = Self.origins(ddl, before, after).map { $0.flatMap { origins[$0] } }
       isRefreshed = isRefreshed || ddl.isRefreshed
       name = after.sourceKey

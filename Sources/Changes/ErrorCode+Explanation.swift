@@ -32,6 +32,7 @@ extension ErrorCode {
     case .databaseUnreachable, .loginRefused, .privilegeMissing, .serverSetting, .slotLost, .slotMissing, .valueMisfit,
       .nameCollision:
       serverExplanation
+    case .ruleRefused: Self.ruleExplanation
     case .driftFound: Self.driftExplanation
     case .daemonUnreachable, .restartNeeded, .diskBudget: daemonExplanation
     case .bug: Self.bugExplanation

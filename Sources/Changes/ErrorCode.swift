@@ -56,6 +56,7 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case valueMisfit = "value-misfit"
   case nameCollision = "name-collision"
   case schemaStopped = "schema-stopped"
+  case ruleRefused = "rule-refused"
   // Comparison
   case driftFound = "drift-found"
   // The daemon
@@ -71,7 +72,7 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .usage, .badURL: 64
     case .databaseNotADatabase, .databaseDamaged, .trailDamaged, .trailVersion, .targetDiffers, .rowMissing,
       .rowDiffers, .rowExists, .constraintFailed, .schemaStopped, .sourceWentBack, .checkpointForeign,
-      .driftFound, .tableRefused, .noTables, .tableMissing, .slotLost, .valueMisfit, .nameCollision:
+      .driftFound, .tableRefused, .noTables, .tableMissing, .slotLost, .valueMisfit, .nameCollision, .ruleRefused:
       65
     case .databaseMissing, .trailMissing: 66
     case .unsupported, .databaseFailed, .databaseUnreachable, .slotMissing, .triggersOff: 69

@@ -93,6 +93,23 @@ public struct ChangeView {
   var replacedBytes: UnsafeRawBufferPointer?
   public var before: ImageView?
   public var after: ImageView?
+  /// What a rule of apply says of it; of no trail.
+  package var treatment: ChangeTreatment = []
+
+  /// A change that no trail holds.
+  package init(
+    _ operation: Operation, schemaID: UInt64, before: ImageView? = nil, after: ImageView? = nil,
+    isImplied: Bool = false, treatment: ChangeTreatment = []
+  ) {
+    self.operation = operation
+    flags = isImplied ? .implied : []
+    self.schemaID = schemaID
+    (self.before, self.after, self.treatment) = (before, after, treatment)
+  }
+
+  init(_ operation: Operation, _ flags: ChangeFlags, schemaID: UInt64) {
+    (self.operation, self.flags, self.schemaID) = (operation, flags, schemaID)
+  }
 
   package var replaced: Version? {
     guard let replacedBytes else { return nil }
@@ -322,7 +339,7 @@ extension ByteReader {
       throw DecodingError(offset: 0, problem: "operation \(byte) is unknown")
     }
     let flags = ChangeFlags(rawValue: try readByte())
-    var change = ChangeView(operation: operation, flags: flags, schemaID: try readVarint())
+    var change = ChangeView(operation, flags, schemaID: try readVarint())
     if flags.contains(.replacedVersion) {
       var rest = self
       _ = try readCounted()

@@ -116,6 +116,8 @@ package struct TableSchema: Equatable, Sendable {
   /// The statement, or statements, that create it in the engine's language, with what it needs (types, sequences).
   package var createText: String
   package var objects: [Object]
+  /// What a rule of apply says of it; of no trail.
+  package var treatment: TableTreatment?
   private var originals: [TableSchema] = []
 
   /// The shape that the table has in the other engine from which Cairn brought it here; nil where it was born here.

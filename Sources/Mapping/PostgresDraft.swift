@@ -49,7 +49,9 @@ struct PostgresDraft {
     return original
   }
 
-  private var namespace: String { original?.namespace ?? "public" }
+  private var namespace: String {
+    original?.namespace ?? (source.namespace.isEmpty ? "public" : names.postgresName(source.namespace))
+  }
   private var name: String { original?.name ?? names.postgresName(source.name) }
   var fullName: String { "\(namespace).\(name)" }
 

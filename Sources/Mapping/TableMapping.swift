@@ -13,9 +13,14 @@ package struct TableMapping: Sendable {
   /// What the source's table has and the target's has not, or not in the same way, for people.
   package let notices: [String]
 
-  /// Throws `name-collision` when two columns fold to one name, `table-refused` when the target cannot have such a table.
+  /// Throws `name-collision` when two columns fold to one name, `table-refused` when the target cannot have such a table,
+  /// `rule-refused` when a rule cannot be kept for it.
   package init(_ source: TableSchema, to engine: Engine, names: NamePolicy = .fold) throws(CairnError) {
     self.source = source
+    if let refusal = source.treatment?.refusal {
+      throw CairnError(
+        .ruleRefused, refusal.message, hint: refusal.hint, remedy: .badInput, context: ["table": source.fullName])
+    }
     switch (source.engine, engine) {
     case (.sqlite, .sqlite), (.postgres, .postgres):
       target = source

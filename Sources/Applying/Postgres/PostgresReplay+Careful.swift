@@ -32,7 +32,14 @@ extension PostgresReplay {
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in
-      try update.after.withUnsafeBytes { new in
+      guard let wanted = update.after else {
+        try encode(ImageView(bytes: old), into: &before, table, isNew: false)
+        do {
+          guard try write(table, .delete(checks: checks(table)), expecting: 1) == 1 else { throw update.error }
+        } catch let error as PostgresError { throw refusal(table, error) }
+        return
+      }
+      try wanted.withUnsafeBytes { new in
         let (old, new) = (ImageView(bytes: old), ImageView(bytes: new))
         try encode(old, into: &before, table, isNew: false)
         try encode(new, into: &after, table, isNew: true)

@@ -25,10 +25,10 @@ extension PostgresReplay {
     case .chunk(let range):
       if copying !== table { (copying, copied, estimated) = (table, 0, 0) }
       switch range {
-      case .row: try delete(range, table)
+      case .row: try clear(range, table)
       case .some: break
       case .nullKeys, .keys, .unkeyed:
-        if table.state.existing == .overwrite, !table.state.isEmptied { try delete(range, table) }
+        if table.state.existing == .overwrite, !table.state.isEmptied { try clear(range, table) }
       }
     case .end where known.refreshing == .rows:
       known.refreshing = nil
@@ -49,7 +49,9 @@ extension PostgresReplay {
   /// goes first, as every row comes again. True when the table is empty now: then no chunk has anything to replace.
   private func prepareForRows(_ table: MappedTable, _ method: Refresh.Method, _ existing: ExistingRows) throws -> Bool {
     if method == .rows { return false }
-    let isEmpty = try connection.first("SELECT 1 FROM \(table.target.rowsName) LIMIT 1") == nil
+    let share = share(table)
+    let isEmpty =
+      try connection.first("SELECT 1 FROM \(table.target.rowsName)\(share.condition) LIMIT 1", share.values) == nil
     if isEmpty { return existing == .overwrite }
     if method == .whole, existing != .overwrite {
       throw CairnError(
@@ -58,20 +60,56 @@ extension PostgresReplay {
         hint: "empty it at the target, or use --existing overwrite", context: ["table": table.source.fullName])
     }
     guard method == .whole || (existing == .overwrite && !table.hasRanges) else { return false }
-    if let own = try table.ownValues(connection) {
+    if table.removal == .applied, let own = try table.ownValues(connection) {
       progress.note(
         "table \(table.mapped.fullName) is emptied for its copy: what its columns \(own) held, which only the target has, is gone"
       )
     }
-    try connection.execute("DELETE FROM \(table.target.rowsName)")
-    return true
+    try remove(nil, table)
+    return table.removal == .applied
   }
 
   /// The rows of a chunk take the place of those that are there, and have from them what only the target knows.
-  private func delete(_ range: Refresh.Range, _ table: MappedTable) throws {
-    guard let rows = try rows(in: range, table) else { return }
-    if try table.setAside(rows.condition, rows.values, connection) { aside = table }
-    try connection.run("DELETE FROM \(table.target.rowsName)\(rows.condition)", rows.values)
+  private func clear(_ range: Refresh.Range, _ table: MappedTable) throws {
+    if table.removal == .applied, let rows = try rows(in: range, table),
+      try table.setAside(rows.condition, rows.values, connection)
+    {
+      aside = table
+    }
+    try remove(range, table)
+  }
+
+  /// Removes the rows of a range, or all: deletes them, unless a rule keeps them, or marks them with the time of the
+  /// commit.
+  func remove(_ range: Refresh.Range?, _ table: MappedTable) throws {
+    try sink.settle()
+    guard let rows = try range.map({ try rows(in: $0, table) }) ?? share(table) else { return }
+    switch table.removal {
+    case .applied: try connection.run("DELETE FROM \(table.target.rowsName)\(rows.condition)", rows.values)
+    case .kept: break
+    case .marked(let column):
+      guard let index = table.source.columns.firstIndex(where: { $0.name == column }) else { return }
+      let mark = table.columns[index].name.quotedName
+      let condition = rows.condition.isEmpty ? " WHERE" : rows.condition + " AND"
+      try connection.run(
+        "UPDATE \(table.target.rowsName) SET \(mark) = $\(rows.values.count + 1)::\(table.columns[index].castType)\(condition) \(mark) IS NULL",
+        rows.values + [reader.commitTime])
+    }
+  }
+
+  /// The rows of this trail.
+  private func share(_ table: MappedTable) -> (condition: String, values: [String?]) {
+    var terms: [String] = []
+    var values: [String?] = []
+    for share in table.source.treatment?.shares ?? [] {
+      guard let index = table.source.columns.firstIndex(where: { $0.name == share.column }) else { continue }
+      var text = ByteWriter(capacity: 64)
+      share.value.withView { view in try? table.converters[index].append(view, to: &text) }
+      values.append(String(decoding: text.bytes, as: UTF8.self))
+      let column = table.columns[index]
+      terms.append("\(column.name.quotedName) \(column.equality) $\(values.count)::\(column.castType)")
+    }
+    return (terms.isEmpty ? "" : " WHERE \(terms.joined(separator: " AND "))", values)
   }
 
   /// Behind the rows of a chunk.
@@ -90,24 +128,29 @@ extension PostgresReplay {
     switch range {
     case .unkeyed, .some: return nil
     case .row(let values):
-      let texts = try keyTexts(values, table)
+      let texts = try keyTexts(values, table, table.key)
       let terms = zip(table.key, texts.indices).map {
         "\(table.columns[$0].name.quotedName) \(table.columns[$0].equality) $\($1 + 1)::\(table.columns[$0].castType)"
       }
       return terms.isEmpty ? nil : (" WHERE \(terms.joined(separator: " AND "))", texts)
     case .nullKeys:
-      let terms = table.source.key.map { "\(table.columns[$0].name.quotedName) IS NULL" }
-      return terms.isEmpty ? nil : (" WHERE \(terms.joined(separator: " OR "))", [])
+      let terms = table.source.rangeKey.map { "\(table.columns[$0].name.quotedName) IS NULL" }
+      let share = share(table)
+      let head = share.condition.isEmpty ? " WHERE " : share.condition + " AND "
+      return terms.isEmpty ? nil : (head + "(\(terms.joined(separator: " OR ")))", share.values)
     case .keys(let from, let through):
-      let columns = table.key.map { table.ordered($0, table.columns[$0].name.quotedName) }
-      var terms =
-        table.source.flags.contains(.nullableKey)
-        ? table.key.map { "\(table.columns[$0].name.quotedName) IS NOT NULL" } : []
-      var values: [String?] = []
+      let key = table.rangeKey
+      let columns = key.map { table.ordered($0, table.columns[$0].name.quotedName) }
+      let share = share(table)
+      var terms = share.condition.isEmpty ? [] : [String(share.condition.dropFirst(7))]
+      var values = share.values
+      if table.source.flags.contains(.nullableKey) {
+        terms += key.map { "\(table.columns[$0].name.quotedName) IS NOT NULL" }
+      }
       for (sign, bound) in [(">", from), ("<=", through)] {
         guard let bound else { continue }
-        let texts = try keyTexts(bound, table)
-        let marks = zip(table.key, texts.indices).map {
+        let texts = try keyTexts(bound, table, key)
+        let marks = zip(key, texts.indices).map {
           table.ordered($0, "$\(values.count + $1 + 1)::\(table.columns[$0].castType)")
         }
         terms.append("(\(columns.joined(separator: ","))) \(sign) (\(marks.joined(separator: ",")))")
@@ -117,12 +160,12 @@ extension PostgresReplay {
     }
   }
 
-  private func keyTexts(_ bound: [Value?], _ table: MappedTable) throws -> [String?] {
+  private func keyTexts(_ bound: [Value?], _ table: MappedTable, _ key: [Int]) throws -> [String?] {
     var image = ByteWriter(capacity: 256)
     for value in bound { image.append(value) }
     before.removeAll()
     try encode(ImageView(bytes: image.bytes), into: &before, table, isNew: false)
-    return key(of: before, table)
+    return key.map { $0 < before.count ? before.string($0) : nil }
   }
 
   // MARK: Rows
@@ -137,7 +180,7 @@ extension PostgresReplay {
     table.hasNewKeys = true
     // What is sent row by row is to be as the source has it.
     if table.state.refreshing == .rows, !table.isWholeRow { return try insertInPlace(table) }
-    guard !isAlone else { return try insert(table) }
+    guard !isAlone else { return try insert(table, isLenient: isLenient(table)) }
     if pieceTable == nil {
       try sink.settle()
       try connection.execute("SAVEPOINT cairn_piece")
@@ -186,10 +229,18 @@ extension PostgresReplay {
 }
 
 extension MappedTable {
+  var removal: TableTreatment.Removal { source.treatment?.removal ?? .applied }
+
+  /// The columns that order the rows of this trail.
+  var rangeKey: [Int] {
+    let ordering = source.rangeKey
+    return key.filter(ordering.contains)
+  }
+
   /// Whether ranges of keys mean the same in source and target, and the target finds them by an index.
   var hasRanges: Bool {
-    !key.isEmpty
-      && key.allSatisfy { index in
+    !rangeKey.isEmpty
+      && rangeKey.allSatisfy { index in
         let (column, theirs) = (source.columns[index], columns[index])
         switch theirs.type.kind {
         case _ where source.engine == .postgres:

@@ -10,19 +10,23 @@ extension PostgresReplay {
 
   func apply(_ change: ChangeView) throws {
     guard let table = try table(change.schemaID), !table.state.isAwaited else { return }
+    if change.treatment.contains(.refused), let error = reader.refusal { throw error }
     before.removeAll()
     after.removeAll()
     if let image = change.before { try encode(image, into: &before, table, isNew: false) }
     if let image = change.after { try encode(image, into: &after, table, isNew: true) }
+    let isTolerant = change.treatment.contains(.tolerant)
+    let isLenient = isTolerant || isLenient(table)
     switch change.operation {
     case .insert:
-      try insert(table)
+      if !early.isEmpty, let image = change.after, early.takeDelete(table: table.stateKey, image: image.bytes) {
+        return
+      }
+      try insert(table, isLenient: isLenient)
       if !early.isEmpty, let image = change.after { try settle(table, image.bytes) }
-    case .delete: try delete(table, isExpected: !isLenient(table) && !change.flags.contains(.implied))
-    case .update: try isLenient(table) ? updateLeniently(table) : update(table, change)
-    case .truncate:
-      try sink.settle()
-      try connection.execute("DELETE FROM \(table.target.rowsName)")
+    case .delete: try delete(table, change, isExpected: !isLenient && !change.flags.contains(.implied))
+    case .update: try isLenient ? updateLeniently(table) : update(table, change)
+    case .truncate: try remove(nil, table)
     }
   }
 
@@ -59,9 +63,9 @@ extension PostgresReplay {
     }
   }
 
-  func insert(_ table: MappedTable) throws {
+  func insert(_ table: MappedTable, isLenient: Bool) throws {
     table.hasNewKeys = true
-    if table.isWholeRow || !isLenient(table) { return try insertStrictly(table) }
+    if table.isWholeRow || !isLenient { return try insertStrictly(table) }
     switch table.state.existing {
     case .keep: try write(table, .insert(.keeping), expecting: nil)
     case .merge: try write(table, .insert(.merging), expecting: nil)
@@ -100,7 +104,7 @@ extension PostgresReplay {
 
   // MARK: Delete
 
-  private func delete(_ table: MappedTable, isExpected: Bool) throws {
+  private func delete(_ table: MappedTable, _ change: ChangeView, isExpected: Bool) throws {
     let touched: Int64
     do {
       touched =
@@ -110,7 +114,12 @@ extension PostgresReplay {
     } catch let error as PostgresError { throw refusal(table, error) }
     guard isCareful, touched != 1 else { return }
     if held.remove(table, key(of: before, table)) { return }
-    if isExpected { throw unexpected(table, "deleted") }
+    guard isExpected else { return }
+    let error = unexpected(table, "deleted")
+    guard error.code == .rowMissing, table.source.treatment != nil, table.source.engine == .sqlite,
+      let old = change.before
+    else { throw error }
+    try early.add(.init(before: Array(old.bytes), after: nil, error: error), table: table.stateKey)
   }
 
   /// Whether the row is told from others by all its values.
@@ -144,6 +153,7 @@ extension PostgresReplay {
       return try hold(table, error)
     } catch let error as PostgresError { throw refusal(table, error) }
     if held.update(table, before.count > 0 ? key(of: before, table) : key(of: after, table), after.given) { return }
+    if change.treatment.contains(.incomplete), let error = reader.refusal { throw error }
     let error = unexpected(table, "updated")
     guard error.code == .rowMissing, let old = change.before, let new = change.after, table.source.engine == .sqlite
     else { throw error }

@@ -21,7 +21,7 @@ final class PostgresReplay {
   let clock: Clock
   let progress: ApplyProgress
   let state: PostgresTargetState
-  let reader: TrailReader
+  let reader: ApplyReader
   let sink: PostgresSink
   let isCareful: Bool
   let folder: String
@@ -93,7 +93,7 @@ final class PostgresReplay {
       number = stored?.number ?? 0
     }
     (applied, passed) = (number, number)
-    reader = try TrailReader.open(folder: folder, at: checkpoint)
+    reader = try ApplyReader.open(folder: folder, at: checkpoint, rules: options.rules, to: .postgres)
     tables = try state.tables()
     waiting = try lane ?? state.waiting(of: name)
     scope = ReplayScope(waiting: waiting, isLane: lane != nil)
@@ -286,7 +286,7 @@ final class PostgresReplay {
       try leaveRefused(try schema(id))
     }
     do { try body() } catch let error as CairnError
-      where [.schemaStopped, .nameCollision, .tableRefused].contains(error.code)
+      where [.schemaStopped, .nameCollision, .tableRefused, .ruleRefused].contains(error.code)
     {
       let schema = try schema(id)
       let names = [schema.fullName, TableMapping.targetName(of: schema, in: .postgres, names: options.names)]
@@ -390,9 +390,10 @@ final class PostgresReplay {
 
   /// Of a shape that does not fit; nil when there is none so far.
   func laterShape(of schema: TableSchema, _ key: String) throws -> LaterShape? {
-    try LaterShape.find(of: schema, behind: reader.position, in: folder, from: checkpoint, through: limit) {
-      fits($0, key)
-    }
+    try LaterShape.find(
+      of: schema, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
+      to: .postgres
+    ) { fits($0, key) }
   }
 
   /// What can be written of rows of this shape; nil: nothing, as the table is dropped before it has one that fits.

@@ -278,7 +278,7 @@ extension TableSchema {
   /// What tells the tables of one source apart.
   var sourceKey: String {
     switch engine {
-    case .sqlite: name.lowercased()
+    case .sqlite: fullName.lowercased()
     case .postgres: "\(namespace).\(name)"
     }
   }

@@ -9,16 +9,21 @@ extension SQLiteReplay {
     after.removeAll(keepingCapacity: true)
     if let image = change.before { try decode(image, into: &before, &madeBefore, table) }
     if let image = change.after { try decode(image, into: &after, &madeAfter, table) }
-    let isLenient = isLenient(table)
+    let isTolerant = change.treatment.contains(.tolerant)
+    let isLenient = isTolerant || isLenient(table)
     if table.converters != nil { return try applyMapped(change, table, isLenient: isLenient) }
     switch change.operation {
     case .insert:
-      _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: false)) }
+      if !early.isEmpty, isDeletedAtOnce(table) { return }
+      _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: isTolerant)) }
       if !early.isEmpty { try settle(table, Self.image(after)) }
     case .delete:
       let isExpected = !isLenient && !change.flags.contains(.implied)
       let touched = try write(table) { try table.delete(before, isChecked: isExpected) }
-      if touched != 1, isExpected { throw unexpected(table, "deleted") }
+      guard touched != 1, isExpected else { return }
+      let error = unexpected(table, "deleted")
+      guard error.code == .rowMissing, table.treatment != nil else { throw error }
+      try early.add(.init(before: Self.image(before), after: nil, error: error), table: table.schema.name)
     case .update:
       let touched = try write(table) { try table.update(before, after, isChecked: !isLenient) }
       if touched == 1 {
@@ -34,7 +39,7 @@ extension SQLiteReplay {
       }
       for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
-    case .truncate: try table.deleteAll()
+    case .truncate: try table.remove(nil, at: reader.commitTime)
     }
   }
 
@@ -59,13 +64,25 @@ extension SQLiteReplay {
   func settle(_ table: TargetTable, _ image: [UInt8]) throws {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
     try update.before.withUnsafeBytes { old in
-      try update.after.withUnsafeBytes { new in
+      guard let wanted = update.after else {
+        try read(ImageView(bytes: old), into: &before)
+        guard try write(table, { try table.delete(before, isChecked: true) }) == 1 else { throw update.error }
+        return
+      }
+      try wanted.withUnsafeBytes { new in
         try read(ImageView(bytes: old), into: &before)
         try read(ImageView(bytes: new), into: &after)
-        guard try write(table, { try table.update(before, after, isChecked: true) }) == 1 else { throw update.error }
+        guard try write(table, { try table.update(before, after, isChecked: true) }) == 1 else {
+          throw update.error
+        }
         try settleUpdated(table)
       }
     }
+  }
+
+  /// Whether the row that is to be inserted is deleted by a change that stood before it.
+  private func isDeletedAtOnce(_ table: TargetTable) -> Bool {
+    Self.image(after).withUnsafeBytes { early.takeDelete(table: table.schema.name, image: $0) }
   }
 
   func settleUpdated(_ table: TargetTable) throws {

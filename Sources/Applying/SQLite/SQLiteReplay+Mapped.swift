@@ -9,7 +9,7 @@ extension SQLiteReplay {
   func applyMapped(_ change: ChangeView, _ table: TargetTable, isLenient: Bool) throws {
     switch change.operation {
     case .insert:
-      let insertion = insertion(of: table, isCopy: false)
+      let insertion = insertion(of: table, isCopy: change.treatment.contains(.tolerant))
       try writeOrHold(table, after: { after.map { $0.value ?? .null } }) { try table.insert(after, insertion) }
     case .delete:
       let touched = try write(table) { try table.delete(before, isChecked: !isLenient) }
@@ -23,7 +23,10 @@ extension SQLiteReplay {
       }
       guard touched == 0 else { return }
       if !isLenient {
-        guard let row = held.take(before, of: table) else { throw unexpected(table, "updated") }
+        guard let row = held.take(before, of: table) else {
+          if change.treatment.contains(.incomplete) { try refuse() }
+          throw unexpected(table, "updated")
+        }
         return try write(held: .init(table: table, values: merged(row.values), error: row.error))
       }
       for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
@@ -32,7 +35,7 @@ extension SQLiteReplay {
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
     case .truncate:
       held.forget(table)
-      try table.deleteAll()
+      try table.remove(nil, at: reader.commitTime)
     }
   }
 

@@ -40,7 +40,8 @@ extension SQLiteReplay {
   /// Of a shape that does not fit; nil when there is none so far.
   func laterShape(of schema: TableSchema) throws -> LaterShape? {
     try LaterShape.find(
-      of: schema, behind: reader.position, in: folder, from: groupStart, through: limit, fits: fits)
+      of: schema, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
+      to: .sqlite, fits: fits)
   }
 
   /// What can be written of rows of this shape; nil: nothing, as the table is dropped before it has one that fits.

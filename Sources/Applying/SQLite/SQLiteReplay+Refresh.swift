@@ -18,7 +18,7 @@ extension SQLiteReplay {
       try save(name, known)
       guard let table = try self.table(refresh.schemaID) else { return }
       if method == .whole {
-        if known.existing != .overwrite, try database.integer("SELECT 1 FROM \(name.quotedName) LIMIT 1") != nil {
+        if known.existing != .overwrite, try table.holdsRows() {
           throw CairnError(
             .targetDiffers,
             "table \(name) has no key, so its rows cannot be told apart to \(known.existing.rawValue) them",
@@ -50,18 +50,18 @@ extension SQLiteReplay {
 
   /// All rows come again, and which of them were there cannot be told.
   private func empty(_ table: TargetTable) throws {
-    if let own = try table.ownValues() {
+    if table.removal == .applied, let own = try table.ownValues() {
       target.progress.note(
         "table \(table.schema.name) is emptied for its copy: what its columns \(own) held, which only the target has, is gone"
       )
     }
-    try table.deleteAll()
+    try table.remove(nil, at: reader.commitTime)
   }
 
   /// The rows of a chunk take the place of those that are there, and have from them what only the target knows.
   private func clear(_ range: Refresh.Range, _ table: TargetTable) throws {
-    if try table.setAside(range) { aside = table }
-    try table.delete(range)
+    if table.removal == .applied, try table.setAside(range) { aside = table }
+    try table.remove(range, at: reader.commitTime)
   }
 
   /// Behind the rows of a chunk.

@@ -56,7 +56,9 @@ extension SQLiteReplay {
         try checkFree(names)
         try make(change)
       }
-    } catch let error as CairnError where [.schemaStopped, .tableRefused, .nameCollision].contains(error.code) {
+    } catch let error as CairnError
+      where [.schemaStopped, .tableRefused, .nameCollision, .ruleRefused].contains(error.code)
+    {
       throw Refusal(position: reader.position, error: error)
     }
     if case .lane(let key) = scope, let after = names.after { try follow(key, to: after) }
@@ -106,6 +108,11 @@ extension SQLiteReplay {
   }
 
   // MARK: Tables that wait
+
+  /// A rule cannot be kept for a change: its table waits.
+  func refuse() throws {
+    if let error = reader.refusal { throw Refusal(position: reader.position, error: error) }
+  }
 
   /// Before a record: a lane may begin with it, and a table may wait from it on.
   func reach(_ record: Record) throws {

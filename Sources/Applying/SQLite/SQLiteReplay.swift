@@ -29,7 +29,7 @@ final class SQLiteReplay {
 
   let target: SQLiteTarget
   let scope: Scope
-  let reader: TrailReader
+  let reader: ApplyReader
   /// The border before the group.
   private(set) var groupStart: Checkpoint
   /// Changes that are known not to be made, by their place in the trail, with the reason.
@@ -77,7 +77,7 @@ final class SQLiteReplay {
     (self.target, self.scope, self.number, self.refusals) = (target, scope, number, refusals)
     (database, state, options) = (target.database, target.state, target.options)
     (name, isUTF16, self.folder) = (target.trail, target.isUTF16, folder)
-    reader = try TrailReader.open(folder: folder, at: checkpoint)
+    reader = try ApplyReader.open(folder: folder, at: checkpoint, rules: options.rules, to: .sqlite)
     groupStart = reader.checkpoint
     if case .lane(let key) = scope, let waiting = target.tables[key]?.waiting {
       laneName = waiting.from == nil ? waiting.names.first : nil
@@ -141,6 +141,7 @@ final class SQLiteReplay {
         skipped += 1
         return
       }
+      if change.treatment.contains(.refused) { try refuse() }
       try apply(change, table)
     case .refreshRow(let id, let image):
       guard let table = try table(id), !table.state.isAwaited else {
@@ -176,7 +177,7 @@ final class SQLiteReplay {
       let table = try opened(id)
       bySchema[id] = .some(table)
       return table
-    } catch let error as CairnError where [.tableRefused, .nameCollision].contains(error.code) {
+    } catch let error as CairnError where [.tableRefused, .nameCollision, .ruleRefused].contains(error.code) {
       throw Refusal(position: reader.position, error: error)
     }
   }

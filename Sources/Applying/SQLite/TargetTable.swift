@@ -37,10 +37,16 @@ final class TargetTable {
   /// Whether the target sorts keys as the source does, so that a range of them is the same there.
   let sortsAsSource: Bool
   var state: TargetState.Table
+  /// What a rule says of it.
+  let treatment: TableTreatment?
   private let database: Database
   private var statements: [Shape: Statement] = [:]
   private let names: [String]
   private let table: String
+  /// Columns with the value that tells this trail's rows from others.
+  private let shares: [(name: String, value: Value)]
+  /// The column that has the time when a row was removed; quoted.
+  private let mark: String?
 
   /// `there`: the columns of the mapping that the target has, nil: all. `image`, with the place of each column of the
   /// mapping in it: the shape that the trail has, where the mapping is that of a part.
@@ -59,9 +65,21 @@ final class TargetTable {
     converters =
       source.engine == .sqlite ? nil : (image?.schema ?? source).columns.map(SQLiteValue.init(from:))
     sortsAsSource =
-      source.engine == .sqlite || source.key.allSatisfy { PostgresType(source.columns[$0]).keepsOrderInSQLite }
+      source.engine == .sqlite
+      || source.rangeKey.allSatisfy { PostgresType(source.columns[$0]).keepsOrderInSQLite }
     self.state = state
     self.database = database
+    treatment = source.treatment
+    shares = (source.treatment?.shares ?? []).compactMap { share in
+      source.columns.firstIndex { $0.name == share.column }.map {
+        (name: mapping.target.columns[$0].name, value: share.value)
+      }
+    }
+    if case .marked(let column) = source.treatment?.removal {
+      mark = source.columns.firstIndex { $0.name == column }.map { mapping.target.columns[$0].name.quotedName }
+    } else {
+      mark = nil
+    }
     table = schema.name.quotedName
     names = schema.columns.map(\.name.quotedName)
   }
@@ -296,12 +314,37 @@ final class TargetTable {
 
   // MARK: Refresh
 
-  func deleteAll() throws { try database.execute("DELETE FROM \(table)") }
+  var removal: TableTreatment.Removal { treatment?.removal ?? .applied }
 
-  /// Deletes what the target has in the range of a chunk.
-  func delete(_ range: Refresh.Range) throws {
-    guard let rows = rows(in: range) else { return }
-    try database.run("DELETE FROM \(table)\(rows.condition)", rows.values)
+  /// Removes what the target has in the range of a chunk, or all: deletes it, unless a rule keeps it, or marks it with
+  /// the time of the commit.
+  func remove(_ range: Refresh.Range?, at time: String) throws {
+    guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return }
+    switch removal {
+    case .applied: try database.run("DELETE FROM \(table)\(rows.condition)", rows.values)
+    case .kept: break
+    case .marked:
+      guard let mark else { return }
+      let condition = rows.condition.isEmpty ? " WHERE" : rows.condition + " AND"
+      try database.run(
+        "UPDATE \(table) SET \(mark) = ?\(condition) \(mark) IS NULL", [.text(time)] + rows.values)
+    }
+  }
+
+  func holdsRows() throws -> Bool {
+    let rows = all
+    return try database.first("SELECT 1 FROM \(table)\(rows.condition) LIMIT 1", rows.values) != nil
+  }
+
+  private var all: (condition: String, values: [Value]) {
+    let terms = shares.map { "\($0.name.quotedName) = ?" }.joined(separator: " AND ")
+    return (terms.isEmpty ? "" : " WHERE \(terms)", shares.map(\.value))
+  }
+
+  /// The columns that order the rows of this trail.
+  private var rangeKey: [Int] {
+    guard !shares.isEmpty else { return schema.key }
+    return schema.key.filter { index in !shares.contains { $0.name == schema.columns[index].name } }
   }
 
   /// The rows of a range, as a WHERE clause with the values of its parameters; nil where it has no bounds to go by.
@@ -312,21 +355,24 @@ final class TargetTable {
       let terms = schema.key.map { "\(names[$0]) = ?" }.joined(separator: " AND ")
       return terms.isEmpty ? nil : (" WHERE \(terms)", schema.key.map { value(key, $0) })
     case .nullKeys:
-      let terms = schema.key.map { "\(names[$0]) IS NULL" }
-      return (" WHERE \(terms.joined(separator: " OR "))", [])
+      let terms = rangeKey.map { "\(names[$0]) IS NULL" }.joined(separator: " OR ")
+      let all = all
+      return ((all.condition.isEmpty ? " WHERE " : all.condition + " AND ") + "(\(terms))", all.values)
     case .keys(let after, let through):
-      let columns = schema.key.map { index in
+      let key = rangeKey
+      let columns = key.map { index in
         let collation = schema.columns[index].collation
         return names[index] + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")
       }
-      var terms = schema.flags.contains(.nullableKey) ? schema.key.map { "\(names[$0]) IS NOT NULL" } : []
-      var values: [Value] = []
+      var terms = shares.map { "\($0.name.quotedName) = ?" }
+      var values = shares.map(\.value)
+      if schema.flags.contains(.nullableKey) { terms += key.map { "\(names[$0]) IS NOT NULL" } }
       for (sign, bound) in [(">", after), ("<=", through)] {
         guard let bound else { continue }
         let marks = columns.map { _ in "?" }.joined(separator: ",")
         terms.append(
           columns.count == 1 ? "\(columns[0]) \(sign) ?" : "(\(columns.joined(separator: ","))) \(sign) (\(marks))")
-        values += schema.key.map { value(bound, $0) }
+        values += key.map { value(bound, $0) }
       }
       return (terms.isEmpty ? "" : " WHERE " + terms.joined(separator: " AND "), values)
     }

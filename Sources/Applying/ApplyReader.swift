@@ -1,0 +1,69 @@
+import Changes
+import Reshaping
+import Trails
+
+/// The trail as apply is to see it: as it is, or under the rules for its tables.
+///
+/// Where there are no rules, every call goes to the trail's own reader.
+final class ApplyReader {
+  private let trail: TrailReader
+  private let reshaper: Reshaper?
+  /// Only shapes are looked at: rows stay as the trail has them.
+  private let isForShapes: Bool
+
+  /// Opens the trail behind a checkpoint, or at its start. Errors: as ``TrailReader``.
+  static func open(
+    folder: String, at checkpoint: Checkpoint?, rules: [ReshapeRule], to target: Engine, isForShapes: Bool = false
+  ) throws -> ApplyReader {
+    ApplyReader(try TrailReader.open(folder: folder, at: checkpoint), rules, target, isForShapes)
+  }
+
+  private init(_ trail: TrailReader, _ rules: [ReshapeRule], _ target: Engine, _ isForShapes: Bool) {
+    self.trail = trail
+    self.isForShapes = isForShapes
+    let epoch = String(trail.id.description.prefix(8))
+    reshaper =
+      rules.isEmpty ? nil : Reshaper(rules, to: target, trail: trail.name.description, epoch: epoch)
+  }
+
+  var id: TrailID { trail.id }
+  /// Where the record that was returned last begins.
+  var position: Position { trail.position }
+  var checkpoint: Checkpoint { trail.checkpoint }
+  /// Why the record that was returned last cannot be applied, where its treatment says so.
+  var refusal: CairnError? { reshaper?.refusal }
+  /// Of the transaction that is being read, as columns that mark rows have it. Empty where there are no rules.
+  var commitTime: String { reshaper?.commitTime ?? "" }
+
+  /// The schema of an id in the segment that is being read; nil before its record.
+  func schema(_ id: UInt64) -> TableSchema? {
+    guard let given = trail.schema(id) else { return nil }
+    return reshaper?.schema(id, given) ?? given
+  }
+
+  /// The next record; nil at the durable end. Views in it are valid until the next call.
+  func next() throws -> Record? {
+    guard let reshaper else { return try trail.next() }
+    if let record = reshaper.takeFollowing() { return record }
+    while let record = try trail.next() {
+      if isForShapes {
+        switch record {
+        case .change, .refreshRow: return record
+        default: break
+        }
+      }
+      do {
+        if let reshaped = try reshaper.reshape(record, at: trail.position, trail.schema) { return reshaped }
+      } catch let error as DecodingError {
+        throw CairnError(
+          .trailDamaged, "a record at \(trail.position) of trail \(trail.name) is not what it should be: \(error)",
+          hint: "run 'cairn trail verify \(trail.name)'")
+      }
+    }
+    return nil
+  }
+
+  func wait(milliseconds: Int, also fd: Int32? = nil) throws -> Bool {
+    try trail.wait(milliseconds: milliseconds, also: fd)
+  }
+}

@@ -1,0 +1,368 @@
+import Changes
+import Mapping
+import SQLiteKit
+
+/// Puts a ``ReshapePlan`` together.
+struct ReshapeDraft {
+  let rule: ReshapeRule
+  let source: TableSchema
+  let target: Engine
+  private(set) var schema: TableSchema
+  private(set) var outputs: [ReshapePlan.Output] = []
+  private(set) var filter: Expression?
+  private(set) var computed: [Expression] = []
+  private(set) var inputs: [Int] = []
+  private(set) var calculator: Calculator?
+  private(set) var notices: [String] = []
+  private var treatment = TableTreatment()
+
+  init(_ rule: ReshapeRule, _ source: TableSchema, _ target: Engine) {
+    (self.rule, self.source, self.target) = (rule, source, target)
+    schema = source
+  }
+
+  private var isHistory: Bool { rule.mode == .history }
+
+  mutating func make() throws {
+    Self.rename(&schema, by: rule, target)
+    schema.columns = []
+    schema.flags = source.flags.intersection([.wholeRow, .nullableKey, .withoutRowid, .partitioned])
+    (schema.foreignKeys, schema.objects) = ([], [])
+    try makeColumns()
+    try makeFilter()
+    try makeRemoval()
+    if isHistory { makeHistory() } else { try makeKey() }
+    makeUniques()
+    makeOriginal()
+    schema.createText = schema.ownText(typesOf: source)
+    schema.treatment = treatment
+    try compile()
+  }
+
+  // MARK: The name
+
+  static func rename(_ schema: inout TableSchema, by rule: ReshapeRule, _ target: Engine) {
+    if let to = rule.to, !rule.isPattern {
+      let parts = to.split(separator: ".", maxSplits: 1).map(String.init)
+      (schema.namespace, schema.name) = parts.count == 2 ? (parts[0], parts[1]) : ("", to)
+      if schema.engine == .postgres, schema.namespace.isEmpty { schema.namespace = "public" }
+    } else if let original = schema.original, original.engine != schema.engine, target == original.engine {
+      // It goes back to where it came from.
+      (schema.namespace, schema.name) = (original.namespace, original.name)
+    }
+    if schema.engine == .sqlite, target == .sqlite {
+      schema.name = NamePolicy.sqliteName(namespace: schema.namespace, name: schema.name)
+      schema.namespace = ""
+    }
+  }
+
+  // MARK: Columns
+
+  private mutating func makeColumns() throws {
+    guard let columns = rule.columns else {
+      for index in source.columns.indices { add(source.columns[index], .plain(index)) }
+      return
+    }
+    for column in columns {
+      if column.name == "*" {
+        try addOthers(columns)
+      } else {
+        try add(column)
+      }
+    }
+    var seen: [String: String] = [:]
+    for column in schema.columns where seen.updateValue(column.name, forKey: column.name.lowercased()) != nil {
+      throw refused("gives two columns the name \(column.name)", hint: "name each column of the target once")
+    }
+    guard !schema.columns.isEmpty else { throw refused("has no columns", hint: "leave `columns` out for all of them") }
+  }
+
+  private mutating func addOthers(_ columns: [ReshapeRule.Column]) throws {
+    let named = Set(columns.map { $0.name.lowercased() })
+    let taken = Set(columns.compactMap { column -> Int? in (try? Expression(column.expression, of: source))?.column })
+    for index in source.columns.indices
+    where !taken.contains(index) && !named.contains(source.columns[index].name.lowercased()) {
+      add(source.columns[index], .plain(index))
+    }
+  }
+
+  private mutating func add(_ column: TableSchema.Column, _ output: ReshapePlan.Output) {
+    var column = column
+    column.keyOrdinal = 0
+    // It counts at the source.
+    column.identity = .none
+    if let text = column.defaultText, text.lowercased().contains("nextval(") { column.defaultText = nil }
+    schema.columns.append(column)
+    outputs.append(output)
+  }
+
+  private mutating func add(_ column: ReshapeRule.Column) throws {
+    let expression = try expression(column.expression, "column \(column.name)")
+    if let place = expression.column {
+      var plain = source.columns[place]
+      plain.name = column.name
+      if let type = column.type, type.uppercased() != plain.declaredType.uppercased() {
+        throw refused(
+          "gives column \(column.name), which is \(source.columns[place].name) as it is, the type \(type)",
+          hint: "leave the type out, or write an expression such as CAST(\(source.columns[place].name) AS TEXT)")
+      }
+      return add(plain, .plain(place))
+    }
+    let type = column.type ?? (source.engine == .sqlite ? expression.type : Self.postgresType(expression.type))
+    let made = TableSchema.Column(name: column.name, declaredType: type)
+    guard expression.isConstant else {
+      add(made, .computed(computed.count))
+      computed.append(expression)
+      return
+    }
+    let value = try constant(expression, column.name)
+    var image = ByteWriter(capacity: 64)
+    image.append(value)
+    add(made, .constant(Array(image.bytes)))
+    if column.isShare, value != .null, !isHistory { treatment.shares.append(.init(column: column.name, value: value)) }
+  }
+
+  private func constant(_ expression: Expression, _ name: String) throws -> Value {
+    let calculator = try calculator(columns: [], groups: [[(expression.text, false)]], "column \(name)")
+    var value = Value.null
+    do {
+      try calculator.set([])
+      try calculator.values(0) { _, view in value = view.value ?? .null }
+    } catch let error as SQLiteError {
+      throw refused("computes column \(name) as \(expression.text): \(error.message)", hint: Self.language)
+    }
+    return value
+  }
+
+  /// The type of PostgreSQL for what SQLite computes.
+  static func postgresType(_ type: String) -> String {
+    switch type.isEmpty ? "TEXT" : TableSchema.Column(name: "", declaredType: type).affinity {
+    case "INTEGER": "bigint"
+    case "REAL": "double precision"
+    case "NUMERIC": "numeric"
+    case "BLOB": "bytea"
+    default: "text"
+    }
+  }
+
+  // MARK: Filter and removal
+
+  private mutating func makeFilter() throws {
+    if let text = rule.filter { filter = try expression(text, "where") }
+  }
+
+  private mutating func makeRemoval() throws {
+    guard !isHistory else {
+      guard rule.delete == .apply else {
+        throw refused("has both mode = \"history\" and delete", hint: "a history keeps all rows: leave `delete` out")
+      }
+      treatment.removal = .kept
+      return
+    }
+    if rule.delete == .apply { return }
+    guard !source.flags.contains(.wholeRow) else {
+      throw refused(
+        "keeps rows that are deleted, but table \(source.fullName) has no key by which they are told apart",
+        hint: "give the table a primary key, or leave `delete` out")
+    }
+    guard case .mark(let name) = rule.delete else { return treatment.removal = .kept }
+    guard !schema.columns.contains(where: { $0.name.lowercased() == name.lowercased() }) else {
+      throw refused(
+        "marks deleted rows in column \(name), which has the rows' own values",
+        hint: "name a column that the source's table does not have")
+    }
+    let type = HistoryColumn.committedAt.column(of: source.engine).declaredType
+    schema.columns.append(.init(name: name, declaredType: type))
+    outputs.append(.removed)
+    treatment.removal = .marked(column: name)
+  }
+
+  // MARK: Keys
+
+  private mutating func makeKey() throws {
+    if source.flags.contains(.wholeRow) { return }
+    var ordinal = 0
+    for share in treatment.shares {
+      guard let index = schema.columns.firstIndex(where: { $0.name == share.column }) else { continue }
+      ordinal += 1
+      schema.columns[index].keyOrdinal = ordinal
+      schema.columns[index].isNotNull = true
+    }
+    for column in source.key {
+      guard let index = outputs.firstIndex(of: .plain(column)) else {
+        let name = source.columns[column].name
+        throw refused(
+          "leaves out column \(name), which is part of the key of table \(source.fullName)",
+          hint: "add it as it is: \(name) = \"\(name)\"")
+      }
+      ordinal += 1
+      schema.columns[index].keyOrdinal = ordinal
+    }
+  }
+
+  private mutating func makeHistory() {
+    schema.flags = []
+    for index in schema.columns.indices {
+      schema.columns[index].isNotNull = false
+      schema.columns[index].defaultText = nil
+    }
+    for column in HistoryColumn.allCases {
+      schema.columns.append(column.column(of: source.engine))
+      outputs.append(.history(column))
+    }
+  }
+
+  /// Unique keys hold among rows that are all there.
+  private mutating func makeUniques() {
+    schema.uniques = []
+    guard !isHistory, treatment.removal == .applied else {
+      if !source.uniques.isEmpty {
+        notices.append("the unique keys of \(source.fullName) are left out: rows stay that the source has no longer")
+      }
+      return noteObjects()
+    }
+    let shares = treatment.shares.compactMap { share in schema.columns.firstIndex { $0.name == share.column } }
+    for unique in source.uniques {
+      let moved = unique.compactMap { column in outputs.firstIndex(of: .plain(column)) }
+      guard moved.count == unique.count else { continue }
+      if Set(moved + shares) != Set(schema.key) || schema.flags.contains(.wholeRow) {
+        schema.uniques.append(shares + moved)
+      }
+    }
+    if rule.columns == nil, rule.to == nil { return schema.objects = source.objects }
+    noteObjects()
+  }
+
+  private mutating func noteObjects() {
+    for object in source.objects {
+      notices.append("the index \(object.name) of \(source.fullName) is left out: the table has another shape")
+    }
+  }
+
+  /// Columns that another engine's table once had keep the types that they had there.
+  private mutating func makeOriginal() {
+    guard var original = source.original else { return }
+    let was = original.columns
+    original.columns = []
+    for (index, output) in outputs.enumerated() {
+      guard case .plain(let column) = output,
+        var kept = was.first(where: { $0.name.lowercased() == source.columns[column].name.lowercased() })
+      else { continue }
+      kept.name = schema.columns[index].name
+      original.columns.append(kept)
+    }
+    // Of the table itself nothing is the same.
+    (original.namespace, original.name) = ("", "")
+    schema.original = original
+  }
+
+  // MARK: Expressions
+
+  private static let language =
+    "expressions are SQLite's, over the columns of the row: no subqueries, aggregates, random() or 'now'"
+
+  private func expression(_ text: String, _ what: String) throws -> Expression {
+    do throws(Expression.Fault) { return try Expression(text, of: source) } catch {
+      throw refused("has as \(what) what is not one expression: \(text)", hint: Self.language)
+    }
+  }
+
+  private mutating func compile() throws {
+    let all = computed + (filter.map { [$0] } ?? [])
+    guard !all.isEmpty else { return }
+    // One by one, to say which of them is wrong.
+    for (index, output) in outputs.enumerated() {
+      guard case .computed(let place) = output else { continue }
+      let expression = computed[place]
+      _ = try calculator(
+        columns: expression.references, groups: [[(expression.text, false)]], "column \(schema.columns[index].name)")
+    }
+    if let filter { _ = try calculator(columns: filter.references, groups: [[(filter.text, true)]], "where") }
+    inputs = Set(all.flatMap(\.references)).sorted()
+    calculator = try calculator(
+      columns: inputs,
+      groups: [filter.map { [($0.text, true)] } ?? [], computed.map { ($0.text, false) }], "expressions")
+  }
+
+  private func calculator(columns: [Int], groups: [[(text: String, isCondition: Bool)]], _ what: String) throws
+    -> Calculator
+  {
+    do {
+      return try Calculator(
+        columns: columns.map { index in
+          let column = source.columns[index]
+          return source.engine == .sqlite
+            ? .init(
+              name: column.name, type: column.affinity == "BLOB" ? "" : column.affinity, collation: column.collation)
+            : .init(name: column.name, type: column.calculatedAffinity)
+        }, groups: groups)
+    } catch let error as SQLiteError {
+      let texts = groups.joined().map(\.text).joined(separator: ", ")
+      var hint = Self.language
+      if error.message.hasPrefix("no such column: ") {
+        hint = "table \(source.fullName) has the columns \(source.columns.map(\.name).joined(separator: ", "))"
+      }
+      throw refused("has as \(what) what SQLite does not take: \(texts): \(error.message)", hint: hint)
+    }
+  }
+
+  private func refused(_ why: String, hint: String) -> CairnError {
+    CairnError(
+      .ruleRefused, "the rule for table \(rule.from) \(why)", hint: hint, remedy: .badInput,
+      context: ["table": schema.fullName])
+  }
+
+  // MARK: What PostgreSQL tells
+
+  /// Columns whose old values an update of PostgreSQL may leave out, and which the rule needs.
+  var whyFullIdentity: String? {
+    let key = Set(source.key)
+    func isLong(_ column: Int) -> Bool { !key.contains(column) && source.columns[column].mayBeLeftOut }
+    func names(_ columns: [Int]) -> String { columns.map { source.columns[$0].name }.joined(separator: ", ") }
+    if isHistory { return source.columns.count > key.count ? "a history tells what rows were" : nil }
+    if let filter {
+      if rule.delete != .apply {
+        return "where a row that stays was, inside of the filter or not, must be known when its key changes"
+      }
+      if let column = filter.references.first(where: isLong) {
+        return "where looks at \(source.columns[column].name), which an update may leave out"
+      }
+      let copied = outputs.flatMap { output -> [Int] in
+        switch output {
+        case .plain(let column): [column]
+        case .computed(let index): computed[index].references
+        default: []
+        }
+      }.filter(isLong)
+      if !copied.isEmpty {
+        return "a row that enters the filter needs \(names(copied)), which an update may leave out"
+      }
+    }
+    for expression in computed where expression.references.count > 1 && expression.references.contains(where: isLong) {
+      return "\(expression.text) looks at several columns, of which an update may leave some out"
+    }
+    return nil
+  }
+}
+
+extension TableSchema.Column {
+  /// Of a column of PostgreSQL: the affinity under which expressions see its values.
+  fileprivate var calculatedAffinity: String {
+    switch SQLiteValue(from: self).storage {
+    case .integer, .boolean: "INTEGER"
+    case .real, .single: "REAL"
+    case .blob: "BLOB"
+    case .text: if case .numeric = PostgresType(self).kind { "NUMERIC" } else { "TEXT" }
+    }
+  }
+
+  /// Of a column of PostgreSQL: a long value of it is stored aside, and not told again by an update that leaves it.
+  fileprivate var mayBeLeftOut: Bool {
+    switch PostgresType(self).kind {
+    case .bool, .int2, .int4, .int8, .oid, .float4, .float8, .date, .time, .timetz, .timestamp, .timestamptz,
+      .interval, .uuid, .money, .enumeration:
+      false
+    default: true
+    }
+  }
+}

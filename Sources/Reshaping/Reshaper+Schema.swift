@@ -1,0 +1,63 @@
+import Changes
+
+// Tables that come, go and change.
+extension Reshaper {
+  func reshape(_ ddl: DDL, _ given: (UInt64) -> TableSchema?) throws -> Record? {
+    let record = Record.ddl(ddl)
+    let before = ddl.before == 0 ? nil : given(ddl.before)
+    let after = ddl.after == 0 ? nil : given(ddl.after)
+    switch (before, after) {
+    case (.some, nil):
+      // What is kept is kept when the source has no table any more.
+      if case .shaped(let table) = find(ddl.before, given), table.removal != .applied { return nil }
+      return record
+    case (let before?, let after?):
+      switch (find(ddl.before, given), find(ddl.after, given)) {
+      case (.shaped(let old), .shaped(let new)): return reshape(ddl, old, new, after)
+      case (.untouched, .shaped): return enter(ddl, before, after)
+      case (.shaped, .untouched), (.refused, .untouched):
+        refuse(
+          ddl.after, after, "table \(before.fullName) is called \(after.fullName) now, which no rule names",
+          hint: "let the rule for table \(before.fullName) say from = \"\(after.fullName)\", and to as before")
+        return record
+      default: return record
+      }
+    default: return record
+    }
+  }
+
+  private func reshape(_ ddl: DDL, _ old: ShapedTable, _ new: ShapedTable, _ after: TableSchema) -> Record? {
+    let (was, now) = (old.plan.schema, new.plan.schema)
+    var same = was
+    same.epoch = now.epoch
+    if same == now { return nil }
+    let difference = TableDifference(old.plan.source, after, origins: ddl.origins(from: old.plan.source, to: after))
+    let origins = new.plan.origins(from: old.plan, difference.origins)
+    if new.plan.rule.mode == .history {
+      let lost = was.columns.indices.filter { !origins.contains($0) }.map { was.columns[$0].name }
+      if !lost.isEmpty {
+        refuse(
+          ddl.after, now,
+          "table \(after.fullName) has no column \(lost.joined(separator: ", ")) any more, which its history keeps",
+          hint: "name the columns that are left in the rule for the table, with columns = { … }")
+      }
+    }
+    var derived = ddl
+    derived.origins = origins
+    if new.removal != .applied { derived.isRefreshed = false }
+    return .ddl(derived)
+  }
+
+  /// A table is called as a rule wants it now: what it had until then came without the rule.
+  private func enter(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema) -> Record {
+    guard ddl.isRefreshed else {
+      refuse(
+        ddl.after, after,
+        "table \(before.fullName) is called \(after.fullName) now, which a rule names, but its rows came without it",
+        hint: "give table \(before.fullName) the same rule with to, or copy table \(after.fullName) again")
+      return .ddl(ddl)
+    }
+    follow(with: .ddl(DDL(action: .create, before: 0, after: ddl.after)))
+    return .ddl(DDL(action: .drop, before: ddl.before, after: 0))
+  }
+}

@@ -1,0 +1,105 @@
+import Changes
+import Mapping
+import SQLiteKit
+
+/// The images of one change, taken apart: what each column was and is, as far as the source tells.
+struct SourceRow {
+  /// For each column its bytes; valid as long as the record's.
+  private(set) var before: [UnsafeRawBufferPointer] = []
+  private(set) var after: [UnsafeRawBufferPointer] = []
+
+  mutating func read(before old: ImageView?, after new: ImageView?, columns count: Int) throws {
+    before.removeAll(keepingCapacity: true)
+    after.removeAll(keepingCapacity: true)
+    if let old { try Self.read(old, into: &before, count) }
+    if let new { try Self.read(new, into: &after, count) }
+  }
+
+  private static func read(_ image: ImageView, into columns: inout [UnsafeRawBufferPointer], _ count: Int) throws {
+    var reader = ByteReader(image.bytes)
+    while !reader.isAtEnd {
+      let start = reader.offset
+      _ = try reader.readColumn()
+      columns.append(UnsafeRawBufferPointer(rebasing: image.bytes[start..<reader.offset]))
+    }
+    guard columns.count == count else {
+      throw DecodingError(offset: 0, problem: "an image has \(columns.count) columns, not \(count)")
+    }
+  }
+
+  static func isGiven(_ value: UnsafeRawBufferPointer) -> Bool { value.first.map { $0 != ValueTag.unchanged } ?? false }
+
+  func givesBefore(_ column: Int) -> Bool { column < before.count && Self.isGiven(before[column]) }
+  func givesAfter(_ column: Int) -> Bool { column < after.count && Self.isGiven(after[column]) }
+
+  /// What the column was; nil where the source does not tell.
+  func old(_ column: Int) -> UnsafeRawBufferPointer? { givesBefore(column) ? before[column] : nil }
+
+  /// What it is: also where it did not change.
+  func new(_ column: Int) -> UnsafeRawBufferPointer? { givesAfter(column) ? after[column] : old(column) }
+
+  /// Whether an update gives the column another value.
+  func isChanged(_ column: Int) -> Bool {
+    guard givesAfter(column) else { return false }
+    return old(column).map { !$0.isSame(as: after[column]) } ?? true
+  }
+}
+
+/// Evaluates what a rule computes over rows.
+final class RowCalculator {
+  /// SQLite cannot say what an expression is of this row.
+  struct Failure: Error {
+    let message: String
+  }
+
+  private let plan: ReshapePlan
+  private let converters: [SQLiteValue]?
+  private var views: [ColumnView] = []
+  private var scratch = ByteWriter(capacity: 256)
+
+  init(_ plan: ReshapePlan) {
+    self.plan = plan
+    converters =
+      plan.source.engine == .sqlite ? nil : plan.inputs.map { SQLiteValue(from: plan.source.columns[$0]) }
+  }
+
+  /// Takes the row that `value` tells, column by column; nil: not known, which nothing may look at then.
+  func set(_ value: (Int) -> UnsafeRawBufferPointer?) throws {
+    guard let calculator = plan.calculator else { return }
+    views.removeAll(keepingCapacity: true)
+    scratch.removeAll()
+    scratch.shrink(above: 1 << 20)
+    scratch.reserve(plan.inputs.reduce(0) { $0 + (value($1)?.count ?? 0) })
+    for (index, column) in plan.inputs.enumerated() {
+      guard let bytes = value(column) else {
+        views.append(.null)
+        continue
+      }
+      var reader = ByteReader(bytes)
+      let view = try reader.readColumn()
+      guard let converters else {
+        views.append(view)
+        continue
+      }
+      do throws(Misfit) { views.append(try converters[index].convert(view, scratch: &scratch)) } catch {
+        throw Failure(message: "column \(plan.source.columns[column].name): \(error.reason)")
+      }
+    }
+    try evaluating { try calculator.set(views) }
+  }
+
+  func isInside() throws -> Bool {
+    guard let calculator = plan.calculator, plan.filter != nil else { return true }
+    return try evaluating { try calculator.isTrue(ReshapePlan.filterGroup) }
+  }
+
+  /// Calls `body` with the value of each computed column.
+  func computed(_ body: (Int, ColumnView) throws -> Void) throws {
+    guard let calculator = plan.calculator, !plan.computed.isEmpty else { return }
+    try evaluating { try calculator.values(ReshapePlan.computedGroup, body) }
+  }
+
+  private func evaluating<T>(_ body: () throws -> T) throws -> T {
+    do { return try body() } catch let error as SQLiteError { throw Failure(message: error.message) }
+  }
+}

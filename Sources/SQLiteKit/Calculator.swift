@@ -1,0 +1,96 @@
+import CSQLite
+import CShims
+import Changes
+
+/// Evaluates SQL expressions over the columns of one row, in a database in memory that holds nothing else.
+///
+/// The expressions are those of generated columns: literals, columns and deterministic scalar functions. Subqueries,
+/// aggregates, `random()`, the time of day, parameters and anything with an effect are refused by SQLite itself.
+///
+/// Source: https://sqlite.org/gencol.html
+package final class Calculator {
+  package struct Column {
+    package var name: String
+    /// As SQLite declares it: what decides its affinity.
+    package var type: String
+    /// `BINARY`, `NOCASE` or `RTRIM`; empty: the first of them.
+    package var collation: String
+    package init(name: String, type: String, collation: String = "") {
+      (self.name, self.type, self.collation) = (name, type, collation)
+    }
+  }
+
+  private static let bytesMax: Int32 = 256 << 20
+  private static let instructionsMax = 5_000_000
+
+  private let database: Database
+  private let limit = WorkLimit()
+  private let write: Statement
+  private let reads: [Statement]
+
+  /// `expressions`: groups that are evaluated together, each with whether it is asked for as true or not true. Throws
+  /// ``SQLiteError`` with SQLite's own message where one of them is none, or not allowed.
+  package init(columns: [Column], groups: [[(text: String, isCondition: Bool)]]) throws {
+    database = try Database(path: ":memory:", mode: .create)
+    // What is in double quotes and no column is a mistake, not a text.
+    _ = cairn_db_config_int(database.handle, Int32(SQLITE_DBCONFIG_DQS_DDL), 0)
+    _ = cairn_db_config_int(database.handle, Int32(SQLITE_DBCONFIG_DQS_DML), 0)
+    sqlite3_limit(database.handle, SQLITE_LIMIT_LENGTH, Self.bytesMax)
+    limit.watch(database)
+    let names = Set(columns.map { $0.name.lowercased() })
+    var prefix = "x"
+    while names.contains(where: { $0.hasPrefix(prefix) }) { prefix += "_" }
+    // Without a rowid, that word means nothing.
+    var lines = ["\(prefix) INTEGER PRIMARY KEY"]
+    lines += columns.map { column in
+      let collation = ["NOCASE", "RTRIM"].contains(column.collation.uppercased()) ? " COLLATE \(column.collation)" : ""
+      return "\(column.name.quotedName) \(column.type.isEmpty ? "" : column.type.quotedName)\(collation)"
+    }
+    var number = 0
+    var selected: [[String]] = []
+    for group in groups {
+      var terms: [String] = []
+      for expression in group {
+        let name = "\(prefix)\(number)"
+        number += 1
+        // The line's end ends a comment that the text may end with.
+        lines.append("\(name) AS (\(expression.text)\n)")
+        terms.append(expression.isCondition ? "\(name) IS TRUE" : name)
+      }
+      selected.append(terms)
+    }
+    try database.execute("CREATE TABLE r(\(lines.joined(separator: ", "))) WITHOUT ROWID")
+    let marks = columns.indices.map { "?\($0 + 1)" }
+    let filled = [prefix] + columns.map(\.name.quotedName)
+    write = try database.prepare(
+      "REPLACE INTO r(\(filled.joined(separator: ", "))) VALUES (\((["1"] + marks).joined(separator: ", ")))")
+    let made = database
+    reads = try selected.map { terms in
+      try made.prepare("SELECT \(terms.isEmpty ? "NULL" : terms.joined(separator: ", ")) FROM r")
+    }
+  }
+
+  /// Takes a row; what its views point to must stay until it was evaluated.
+  package func set(_ row: [ColumnView]) throws {
+    limit.allow(Self.instructionsMax)
+    for (index, value) in row.enumerated() { try write.bind(value, at: index + 1) }
+    while try write.step() {}
+  }
+
+  /// Whether the first expression of a group is true of the row.
+  package func isTrue(_ group: Int) throws -> Bool {
+    let statement = reads[group]
+    limit.allow(Self.instructionsMax)
+    defer { statement.reset() }
+    return try statement.step() && statement.integer(0) == 1
+  }
+
+  /// Calls `body` with the values of a group, in its order, as views that are valid as long as the call.
+  package func values(_ group: Int, _ body: (Int, ColumnView) throws -> Void) throws {
+    let statement = reads[group]
+    limit.allow(Self.instructionsMax)
+    defer { statement.reset() }
+    guard try statement.step() else { return }
+    for column in 0..<statement.columnCount { try body(column, statement.view(column)) }
+  }
+}

@@ -1,0 +1,135 @@
+import Changes
+import Reshaping
+import SQLiteKit
+import Testing
+
+/// What a rule makes of a table, and what it may not say.
+@Suite struct PlanTests {
+  static let orders =
+    "CREATE TABLE orders(id INTEGER PRIMARY KEY, customer_id INTEGER NOT NULL, total DECIMAL(10,2), note TEXT)"
+
+  private func schema(_ sql: String) throws -> TableSchema {
+    let database = try Database(path: ":memory:", mode: .create)
+    try database.execute(sql)
+    return try #require(try database.userTables().first).schema
+  }
+
+  private func plan(_ rule: ReshapeRule, _ sql: String = orders, to engine: Engine = .sqlite) throws -> ReshapePlan {
+    try ReshapePlan(rule, try schema(sql), to: engine)
+  }
+
+  @Test func `columns are renamed, chosen and computed, each with a type that suits it`() throws {
+    var rule = ReshapeRule(from: "orders")
+    rule.to = "sales.orders"
+    rule.columns = [
+      .init("id", "id"), .init("customer", "customer_id"), .init("amount", "round(total, 2)"),
+      .init("label", "'#' || id"), .init("isLarge", "total > 100"), .init("twice", "total * 2"),
+      .init("cents", "CAST(total * 100 AS INTEGER)", type: "BIGINT"), .init("any", "coalesce(note, 0)"),
+    ]
+    let schema = try plan(rule).schema
+    #expect(schema.name == "sales_orders")
+    #expect(
+      schema.createText
+        == "CREATE TABLE \"sales_orders\"(\"id\" INTEGER PRIMARY KEY, \"customer\" INTEGER NOT NULL, \"amount\" REAL, \"label\" TEXT, \"isLarge\" INTEGER, \"twice\" NUMERIC, \"cents\" BIGINT, \"any\")"
+    )
+    let there = try plan(rule, to: .postgres).schema
+    #expect(there.fullName == "sales.orders")
+  }
+
+  @Test func `a star stands for the columns that no other entry names`() throws {
+    var rule = ReshapeRule(from: "orders")
+    rule.columns = [.init("store", "'042'"), .init("customer", "customer_id"), .init("*", "*")]
+    let schema = try plan(rule).schema
+    #expect(schema.columns.map(\.name) == ["store", "customer", "id", "total", "note"])
+    #expect(schema.key.map { schema.columns[$0].name } == ["store", "id"])
+    #expect(schema.treatment?.shares == [.init(column: "store", value: .text("042"))])
+  }
+
+  @Test(arguments: [
+    ("'x'", "TEXT"), ("7", "INTEGER"), ("2.5", "REAL"), ("upper(note)", "TEXT"), ("length(note)", "INTEGER"),
+    ("(total + 1)", "NUMERIC"), ("total IS NULL", "INTEGER"), ("CAST(total AS TEXT)", "TEXT"),
+    ("CASE WHEN id THEN 1 END", ""), ("note COLLATE NOCASE", ""),
+  ])
+  func `the type of an expression is read from its text`(_ text: String, _ type: String) throws {
+    var rule = ReshapeRule(from: "orders")
+    rule.columns = [.init("id", "id"), .init("x", text, isShare: false)]
+    #expect(try plan(rule).schema.columns[1].declaredType == type)
+  }
+
+  @Test(arguments: [
+    ("total > ", "syntax error"), ("nosuch > 1", "no such column: nosuch"), ("rowid = 1", "no such column: rowid"),
+    ("id IN (SELECT 1)", "subqueries prohibited"), ("random() > 0", "non-deterministic"),
+    ("sum(total) > 1", "misuse of aggregate"), ("total > ?", "prohibited"), ("\"nosuch\" = 1", "no such column"),
+    ("total > current_timestamp", "non-deterministic"), ("nosuch(total)", "no such function: nosuch"),
+    ("1) , y AS (1", "what is not one expression"), ("1; DROP TABLE r", "what is not one expression"),
+    ("total > 'x", "what is not one expression"), ("1 /* ", "what is not one expression"), ("", "what is not one"),
+    ("total, id", "what is not one expression"),
+  ])
+  func `a filter that is none is refused with its reason`(_ text: String, _ reason: String) throws {
+    var rule = ReshapeRule(from: "orders")
+    rule.filter = text
+    let error = #expect(throws: CairnError.self) { try plan(rule) }
+    #expect(error?.code == .ruleRefused)
+    #expect(error?.message.contains(reason) == true, "\(error?.message ?? "")")
+  }
+
+  @Test func `a rule keeps the key, and names each column once`() throws {
+    var rule = ReshapeRule(from: "orders")
+    rule.columns = [.init("total", "total")]
+    #expect(throws: CairnError.self) { try plan(rule) }
+    rule.columns = [.init("id", "id"), .init("ID", "total")]
+    #expect(throws: CairnError.self) { try plan(rule) }
+    rule.columns = nil
+    rule.delete = .mark(column: "NOTE")
+    #expect(throws: CairnError.self) { try plan(rule) }
+    rule.delete = .keep
+    #expect(throws: CairnError.self) { try plan(rule, "CREATE TABLE orders(a, b)") }
+    rule.mode = .history
+    #expect(throws: CairnError.self) { try plan(rule) }
+  }
+
+  @Test func `a history has a row of its own for each change`() throws {
+    var rule = ReshapeRule(from: "orders")
+    rule.mode = .history
+    let schema = try plan(rule).schema
+    #expect(schema.key.map { schema.columns[$0].name } == ["cairn_position"])
+    #expect(schema.columns.suffix(5).map(\.name) == HistoryColumn.allCases.map(\.rawValue))
+  }
+
+  @Test func `PostgreSQL must log whole rows where a rule looks at more than it repeats`() throws {
+    let schema = TableSchema(
+      epoch: 1, engine: .postgres, namespace: "public", name: "t",
+      columns: [
+        .init(name: "id", declaredType: "bigint", isNotNull: true, keyOrdinal: 1),
+        .init(name: "n", declaredType: "integer"), .init(name: "note", declaredType: "text"),
+      ])
+    var rule = ReshapeRule(from: "t")
+    rule.filter = "n > 1"
+    #expect(try ReshapePlan(rule, schema, to: .postgres).fullIdentity?.contains("note") == true)
+    rule.columns = [.init("id", "id"), .init("n", "n")]
+    #expect(try ReshapePlan(rule, schema, to: .postgres).fullIdentity == nil)
+    rule.filter = "note = 'x'"
+    #expect(try ReshapePlan(rule, schema, to: .postgres).fullIdentity?.contains("note") == true)
+    rule.filter = nil
+    rule.columns = [.init("id", "id"), .init("upper", "upper(note)")]
+    #expect(try ReshapePlan(rule, schema, to: .postgres).fullIdentity == nil)
+    rule.columns = [.init("id", "id"), .init("both", "note || n")]
+    #expect(try ReshapePlan(rule, schema, to: .postgres).fullIdentity != nil)
+  }
+
+  @Test func `a rule is found by name before pattern, and without regard to case`() throws {
+    var all = ReshapeRule(from: "*")
+    all.filter = "1"
+    var one = ReshapeRule(from: "ORDERS")
+    one.to = "o"
+    let schema = try schema(Self.orders)
+    #expect([all, one].rule(for: schema) == one)
+    #expect([all].rule(for: schema) == all)
+    #expect([ReshapeRule(from: "orders")].rule(for: schema) == nil)
+    var other = schema
+    (other.engine, other.namespace) = (.postgres, "sales")
+    #expect([one].rule(for: other) == nil)
+    one.from = "sales.orders"
+    #expect([one].rule(for: other) == one)
+  }
+}
