@@ -76,7 +76,12 @@ package struct TargetEnd {
   }
 
   /// Every table of a trail waits for its next copy, and takes nothing until that begins.
-  package func expectRefresh(of trail: TrailName) throws { try expectRefreshOfAll() }
+  package func expectRefresh(of trail: TrailName) throws {
+    switch handle {
+    case .sqlite(let database): try database.map { try TargetState($0, of: trail).expectRefreshOfAll() }
+    case .postgres(let connection): try PostgresTargetState(connection, of: trail).expectRefreshOfAll()
+    }
+  }
 
   /// Whether a table of the target, as the mapping names it, is there and holds a row.
   func holdsRows(_ table: TableSchema) throws -> Bool {

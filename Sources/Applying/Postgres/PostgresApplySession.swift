@@ -13,7 +13,10 @@ enum PostgresApplySession {
     try adopt(connection)
     let state = PostgresTargetState(connection)
     try setUpOrigin(connection, try state.originPrefix() + trail.description, trail)
-    try connection.transaction { try state.isInstalled() ? state.upgrade() : state.install() }
+    try connection.transaction {
+      try state.lock()
+      try state.isInstalled() ? state.upgrade() : state.install()
+    }
     return connection
   }
 

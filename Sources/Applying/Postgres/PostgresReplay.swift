@@ -82,7 +82,7 @@ final class PostgresReplay {
     (self.connection, self.name, self.options, self.madeAhead) = (connection, name, options, madeAhead)
     self.folder = folder
     (self.clock, self.progress, self.isCareful, self.refusals) = (clock, progress, isCareful, refusals)
-    state = PostgresTargetState(connection)
+    state = PostgresTargetState(connection, of: name)
     sink = PostgresSink(connection)
     if let first = lane?.first {
       checkpoint = first.table.checkpoint

@@ -6,8 +6,7 @@ import PostgresKit
 ///
 /// ```
 /// cairn.checkpoint(trail, trail_id, segment, content_offset, chain, number, applied_at, version)
-/// cairn.table_state(source, schema_name, table_name, created, loaded, refreshing, emptied,
-///   existing)
+/// cairn.table_state(trail, source, schema_name, table_name, created, loaded, refreshing, emptied, existing)
 /// cairn.pending(schema_name, table_name, kind, name, statement, needs_schema, needs_table)
 /// ```
 /// and `cairn.waiting`, see PostgresTargetState+Waiting.swift.
@@ -52,7 +51,14 @@ package struct PostgresTargetState {
   }
 
   let connection: PostgresConnection
-  package init(_ connection: PostgresConnection) { self.connection = connection }
+  /// Of which the tables are; nil: of none in particular.
+  let trail: TrailName?
+  package init(_ connection: PostgresConnection, of trail: TrailName? = nil) {
+    (self.connection, self.trail) = (connection, trail)
+  }
+
+  /// Several applies may come to a database at once.
+  func lock() throws { try connection.execute("SELECT pg_advisory_xact_lock(hashtext('cairn'))") }
 
   package func isInstalled() throws -> Bool {
     try connection.first("SELECT to_regclass('cairn.checkpoint') IS NOT NULL") == "t"
@@ -74,9 +80,10 @@ package struct PostgresTargetState {
       CREATE TABLE IF NOT EXISTS cairn.checkpoint(trail text PRIMARY KEY, trail_id bytea NOT NULL, segment bigint NOT NULL,
         content_offset bigint NOT NULL, chain bytea NOT NULL, number bigint NOT NULL, applied_at timestamptz NOT NULL,
         version integer NOT NULL);
-      CREATE TABLE IF NOT EXISTS cairn.table_state(source text PRIMARY KEY, schema_name text NOT NULL,
+      CREATE TABLE IF NOT EXISTS cairn.table_state(trail text NOT NULL, source text NOT NULL, schema_name text NOT NULL,
         table_name text NOT NULL, created boolean NOT NULL, loaded boolean NOT NULL, refreshing integer NOT NULL,
-        emptied boolean NOT NULL, existing text NOT NULL, UNIQUE (schema_name, table_name));
+        emptied boolean NOT NULL, existing text NOT NULL, PRIMARY KEY (trail, source),
+        UNIQUE (trail, schema_name, table_name));
       CREATE TABLE IF NOT EXISTS cairn.pending(schema_name text, table_name text, kind text, name text,
         statement text NOT NULL, needs_schema text NOT NULL, needs_table text NOT NULL,
         PRIMARY KEY (schema_name, table_name, kind, name));
@@ -86,6 +93,24 @@ package struct PostgresTargetState {
   /// Brings what an older version made up to date.
   func upgrade() throws {
     if try !hasWaiting() { try connection.execute(Self.waitingTable) }
+    guard
+      try connection.first(
+        """
+        SELECT 1 FROM pg_attribute WHERE attrelid = 'cairn.table_state'::regclass AND attname = 'trail'
+        """) == nil
+    else { return }
+    // What was known of a table was known to every trail; with none yet, to the first that comes.
+    try connection.execute(
+      """
+      ALTER TABLE cairn.table_state DROP CONSTRAINT table_state_pkey,
+        DROP CONSTRAINT table_state_schema_name_table_name_key, ADD COLUMN trail text NOT NULL DEFAULT '';
+      INSERT INTO cairn.table_state(trail, source, schema_name, table_name, created, loaded, refreshing, emptied, existing)
+        SELECT c.trail, source, schema_name, table_name, created, loaded, refreshing, emptied, existing
+        FROM cairn.table_state CROSS JOIN cairn.checkpoint AS c;
+      DELETE FROM cairn.table_state WHERE trail = '' AND EXISTS (SELECT 1 FROM cairn.checkpoint);
+      ALTER TABLE cairn.table_state ALTER COLUMN trail DROP DEFAULT, ADD PRIMARY KEY (trail, source),
+        ADD UNIQUE (trail, schema_name, table_name);
+      """)
   }
 
   // MARK: Checkpoint
@@ -175,10 +200,14 @@ package struct PostgresTargetState {
   /// Every table takes changes leniently until it has been copied again.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
-    try connection.execute(
-      "UPDATE cairn.table_state SET refreshing = \(Refresh.awaited), emptied = false, existing = 'overwrite'"
-    )
+    try connection.run(
+      """
+      UPDATE cairn.table_state SET refreshing = \(Refresh.awaited), emptied = false, existing = 'overwrite'
+      WHERE $1::text IS NULL OR trail IN ($1, '')
+      """, [trail?.description])
   }
+
+  private var owner: String { trail?.description ?? "" }
 
   // MARK: Tables
 
@@ -186,7 +215,10 @@ package struct PostgresTargetState {
   func tables() throws -> [String: Table] {
     var tables: [String: Table] = [:]
     let rows = try connection.query(
-      "SELECT source, schema_name, table_name, created, loaded, refreshing, emptied, existing FROM cairn.table_state")
+      """
+      SELECT source, schema_name, table_name, created, loaded, refreshing, emptied, existing FROM cairn.table_state
+      WHERE trail IN ($1, '') ORDER BY trail
+      """, [owner])
     for row in rows.map({ $0.map { $0 ?? "" } }) {
       tables[row[0]] = Table(
         schema: row[1], name: row[2], isCreated: row[3] == "t", isLoaded: row[4] == "t",
@@ -199,7 +231,8 @@ package struct PostgresTargetState {
   func save(_ source: String, _ table: Table) throws {
     try connection.run(
       """
-      INSERT INTO cairn.table_state VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT (source) DO UPDATE SET
+      INSERT INTO cairn.table_state(source, schema_name, table_name, created, loaded, refreshing, emptied, existing, trail)
+      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (trail, source) DO UPDATE SET
         schema_name = excluded.schema_name, table_name = excluded.table_name, created = excluded.created,
         loaded = excluded.loaded, refreshing = excluded.refreshing, emptied = excluded.emptied,
         existing = excluded.existing
@@ -207,12 +240,12 @@ package struct PostgresTargetState {
       [
         source, table.schema, table.name, table.isCreated ? "t" : "f", table.isLoaded ? "t" : "f",
         String(Refresh.code(table.refreshing, isAwaited: table.isAwaited)), table.isEmptied ? "t" : "f",
-        table.existing.rawValue,
+        table.existing.rawValue, owner,
       ])
   }
 
   func forget(_ source: String) throws {
-    try connection.run("DELETE FROM cairn.table_state WHERE source = $1", [source])
+    try connection.run("DELETE FROM cairn.table_state WHERE source = $1 AND trail IN ($2, '')", [source, owner])
   }
 
   // MARK: Indexes and foreign keys that wait for rows

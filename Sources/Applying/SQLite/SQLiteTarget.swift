@@ -31,7 +31,7 @@ final class SQLiteTarget {
         + "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000")
     database.setTriggersEnabled(false)
     isUTF16 = try database.text("PRAGMA encoding") != "UTF-8"
-    state = TargetState(database)
+    state = TargetState(database, of: trail)
     shape = TargetShape(database: database, progress: progress)
     let (state, database) = (state, database)
     try database.transaction { try state.isInstalled() ? state.upgrade() : state.install() }

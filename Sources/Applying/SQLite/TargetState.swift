@@ -6,7 +6,7 @@ import SQLiteKit
 ///
 /// ```
 /// cairn_checkpoint(trail, trail_id, segment, offset, chain, number, applied_at)
-/// cairn_table(name, created, refreshing, existing, source, wait_…): see TargetState+Waiting.swift
+/// cairn_table(trail, name, created, refreshing, existing, source, wait_…): see TargetState+Waiting.swift
 /// cairn_origin(name, shape): what tables were in the engine from which Cairn brought them
 /// ```
 /// They are written in the transaction that applies the changes, so they are true after any crash.
@@ -30,7 +30,9 @@ package struct TargetState {
   }
 
   let database: Database
-  package init(_ database: Database) { self.database = database }
+  /// Of which the tables are; nil: of none in particular.
+  let trail: TrailName?
+  package init(_ database: Database, of trail: TrailName? = nil) { (self.database, self.trail) = (database, trail) }
 
   package func isInstalled() throws -> Bool {
     try database.integer("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") == 1
@@ -41,11 +43,14 @@ package struct TargetState {
       """
       CREATE TABLE IF NOT EXISTS cairn_checkpoint(trail TEXT PRIMARY KEY, trail_id BLOB, segment INTEGER, offset INTEGER,
         chain BLOB, number INTEGER, applied_at INTEGER, version INTEGER) WITHOUT ROWID;
-      CREATE TABLE IF NOT EXISTS cairn_table(name TEXT PRIMARY KEY COLLATE NOCASE, created INTEGER, refreshing INTEGER,
-        existing TEXT, source TEXT DEFAULT '') WITHOUT ROWID;
-      """)
+      """ + Self.tableOfTables)
     try upgrade()
   }
+
+  private static let tableOfTables = """
+    CREATE TABLE IF NOT EXISTS cairn_table(trail TEXT DEFAULT '', name TEXT COLLATE NOCASE, created INTEGER,
+      refreshing INTEGER, existing TEXT, source TEXT DEFAULT '', PRIMARY KEY (name, trail)) WITHOUT ROWID;
+    """
 
   /// Brings tables that an older version made up to date.
   func upgrade() throws {
@@ -53,7 +58,23 @@ package struct TargetState {
     for (name, declaration) in [("source", "TEXT DEFAULT ''")] + Waiting.columns where !there.contains(name) {
       try database.execute("ALTER TABLE cairn_table ADD COLUMN \(name) \(declaration)")
     }
+    guard !there.contains("trail") else { return }
+    // What was known of a table was known to every trail; with none yet, to the first that comes.
+    let columns = (["name", "created", "refreshing", "existing", "source"] + Waiting.columns.map(\.name))
+      .joined(separator: ", ")
+    try database.execute("ALTER TABLE cairn_table RENAME TO cairn_table_before;" + Self.tableOfTables)
+    for (name, declaration) in Waiting.columns {
+      try database.execute("ALTER TABLE cairn_table ADD COLUMN \(name) \(declaration)")
+    }
+    try database.execute(
+      """
+      INSERT INTO cairn_table(trail, \(columns)) SELECT coalesce(c.trail, ''), \(columns)
+        FROM cairn_table_before AS t LEFT JOIN cairn_checkpoint AS c;
+      DROP TABLE cairn_table_before;
+      """)
   }
+
+  private var owner: Value { .text(trail?.description ?? "") }
 
   /// Where the trail stands in this target; nil when nothing of it was applied yet.
   package func checkpoint(of trail: TrailName) throws -> (checkpoint: Checkpoint, number: UInt64)? {
@@ -104,7 +125,8 @@ package struct TargetState {
   func tables() throws -> [String: Table] {
     var tables: [String: Table] = [:]
     let columns = ["name", "created", "refreshing", "existing", "source"] + Waiting.columns.map(\.name)
-    for row in try database.query("SELECT \(columns.joined(separator: ", ")) FROM cairn_table") {
+    let sql = "SELECT \(columns.joined(separator: ", ")) FROM cairn_table WHERE trail IN (?, '') ORDER BY trail"
+    for row in try database.query(sql, [owner]) {
       var table = Table()
       table.isCreated = row[1] == .integer(1)
       if case .integer(let code) = row[2] {
@@ -120,18 +142,20 @@ package struct TargetState {
   }
 
   func save(_ name: String, _ table: Table) throws {
-    let columns = ["name", "created", "refreshing", "existing", "source"] + Waiting.columns.map(\.name)
+    let columns = ["trail", "name", "created", "refreshing", "existing", "source"] + Waiting.columns.map(\.name)
     let marks = columns.map { _ in "?" }.joined(separator: ", ")
     try database.run(
       "INSERT OR REPLACE INTO cairn_table(\(columns.joined(separator: ", "))) VALUES (\(marks))",
       [
-        .text(name), .integer(table.isCreated ? 1 : 0),
+        owner, .text(name), .integer(table.isCreated ? 1 : 0),
         .integer(Int64(Refresh.code(table.refreshing, isAwaited: table.isAwaited))),
         .text(table.existing.rawValue), .text(table.source),
       ] + (table.waiting?.values ?? Waiting.columns.map { _ in .null }))
   }
 
-  func forget(_ name: String) throws { try database.run("DELETE FROM cairn_table WHERE name = ?", [.text(name)]) }
+  func forget(_ name: String) throws {
+    try database.run("DELETE FROM cairn_table WHERE name = ? AND trail IN (?, '')", [.text(name), owner])
+  }
 
   // MARK: Where tables came from
 
@@ -156,7 +180,10 @@ package struct TargetState {
   /// Every table waits for its next copy, and takes nothing until that begins.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
-    try database.run("UPDATE cairn_table SET refreshing = \(Refresh.awaited), existing = 'overwrite'")
+    try upgrade()
+    let sql = "UPDATE cairn_table SET refreshing = \(Refresh.awaited), existing = 'overwrite'"
+    if trail == nil { return try database.run(sql) }
+    try database.run(sql + " WHERE trail IN (?, '')", [owner])
   }
 
   /// Forgets a trail that is gone; what is known of the tables stays.
