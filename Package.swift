@@ -48,25 +48,27 @@ let package = Package(
     module(
       "Comparing",
       [
-        "Changes", "Mapping", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying",
+        "Changes", "Mapping", "Reshaping", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing",
+        "Applying",
       ]),
     module(
       "Operating",
       [
-        "Changes", "Mapping", "Configuring", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying",
-        "Comparing",
+        "Changes", "Mapping", "Configuring", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails",
+        "Capturing", "Applying", "Comparing",
       ]),
     module("Steering", ["Changes", "SystemKit", "Configuring", "Operating"]),
     module(
       "Serving",
       [
-        "Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying", "Comparing",
-        "Configuring", "Operating", "Steering", "ServiceKit",
+        "Changes", "Mapping", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying",
+        "Comparing", "Configuring", "Operating", "Steering", "ServiceKit",
       ]),
     .executableTarget(
       name: "cairn",
       dependencies: [
-        "Changes", "Mapping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying", "Comparing",
+        "Changes", "Mapping", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying",
+        "Comparing",
         "Configuring", "Operating", "Steering",
       ],
       swiftSettings: strict),

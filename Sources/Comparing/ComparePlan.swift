@@ -1,6 +1,7 @@
 import Changes
 import Mapping
 import PostgresKit
+import Reshaping
 import SQLiteKit
 
 /// Which tables are compared with which, and what is different before a row has been read.
@@ -13,7 +14,10 @@ struct ComparePlan {
   private let source: CompareDatabase
   private let target: CompareDatabase
 
-  init(_ source: CompareDatabase, _ target: CompareDatabase, _ patterns: TablePatterns, _ names: NamePolicy) throws {
+  init(
+    _ source: CompareDatabase, _ target: CompareDatabase, _ patterns: TablePatterns, _ names: NamePolicy,
+    _ rules: [ReshapeRule] = []
+  ) throws {
     (self.source, self.target) = (source, target)
     let theirs = try target.tables()
     var claimed: Set<String> = []
@@ -25,6 +29,14 @@ struct ComparePlan {
           claimed.formUnion(theirs.filter { Self.isNamed($0.schema, names) }.map(\.schema.fullName))
         }
         notices.append("table \(table.name) is left out: \(refusal)")
+        continue
+      }
+      if let rule = rules.rule(for: table.schema) {
+        let plan = try? ReshapePlan(rule, table.schema, to: target.engine)
+        if let schema = plan?.schema, let names = try? TableMapping(schema, to: target.engine, names: names).target {
+          claimed.formUnion(theirs.filter { Self.isNamed($0.schema, names) }.map(\.schema.fullName))
+        }
+        notices.append("table \(table.name) is left out: a rule says that the target's is another")
         continue
       }
       let mapping = try TableMapping(table.schema, to: target.engine, names: names)

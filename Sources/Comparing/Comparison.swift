@@ -1,6 +1,7 @@
 import Changes
 import Mapping
 import PostgresKit
+import Reshaping
 import SQLiteKit
 import SystemKit
 
@@ -15,6 +16,8 @@ package final class Comparison {
     package var trail: TrailPlace?
     /// Rows that differ are sent again through the trail.
     package var repairs = false
+    /// Tables for which there is one are left out, and that is told.
+    package var rules: [ReshapeRule] = []
     package init() {}
   }
 
@@ -133,11 +136,11 @@ package final class Comparison {
 
   /// A table or column that is new at the source may be on its way to the target.
   private func plan(_ flight: SettlingByTrail?) throws -> ComparePlan {
-    let plan = try ComparePlan(source, target, options.tables ?? TablePatterns(), options.names ?? .fold)
+    let plan = try ComparePlan(source, target, options.tables ?? TablePatterns(), options.names ?? .fold, options.rules)
     guard !plan.differences.isEmpty, let flight, flight.follower.isRunning, try flight.waitUntilNow() else {
       return plan
     }
-    return try ComparePlan(source, target, options.tables ?? TablePatterns(), options.names ?? .fold)
+    return try ComparePlan(source, target, options.tables ?? TablePatterns(), options.names ?? .fold, options.rules)
   }
 
   private func repair(_ flight: SettlingByTrail?) throws -> Repair {

@@ -1,18 +1,26 @@
 import Changes
 import Mapping
+import Reshaping
 import SQLiteKit
 
 extension TargetEnd {
   /// A target that holds other rows is not to be overwritten unasked. Between two SQLite files rows are compared; with
-  /// PostgreSQL, any row counts as another one. Throws `target-differs` with the first table of that kind.
-  package func checkHoldsNothingElse(_ source: SourceEnd, _ patterns: TablePatterns, _ names: NamePolicy) throws {
+  /// PostgreSQL, and of a table with a rule, any row counts as another one; but not those of other trails, nor those of a
+  /// history. Throws `target-differs` with the first table of that kind.
+  package func checkHoldsNothingElse(
+    _ source: SourceEnd, _ patterns: TablePatterns, _ names: NamePolicy, _ rules: [ReshapeRule] = []
+  ) throws {
+    var isCompared = false
     if case (.sqlite(let one), .sqlite(let other)) = (source.handle, handle) {
-      if let other { try ExistingCheck(source: one, target: other, patterns: patterns).run() }
-      return
+      if let other { try ExistingCheck(source: one, target: other, patterns: patterns, rules: rules).run() }
+      isCompared = true
     }
     for table in try source.tables(patterns) where table.refusal == nil {
-      let mapped = try TableMapping(table.schema, to: url.engine, names: names).target
-      guard try holdsRows(mapped) else { continue }
+      let rule = rules.rule(for: table.schema)
+      if rule == nil ? isCompared : rule?.mode == .history { continue }
+      let schema = try rule.map { try ReshapePlan($0, table.schema, to: url.engine).schema } ?? table.schema
+      let mapped = try TableMapping(schema, to: url.engine, names: names).target
+      guard try holdsRows(mapped, sharedBy: schema) else { continue }
       throw CairnError(
         .targetDiffers, "the target \(url.place) already holds rows: table \(mapped.name)",
         hint:
@@ -28,6 +36,7 @@ struct ExistingCheck {
   let source: Database
   let target: Database
   let patterns: TablePatterns
+  let rules: [ReshapeRule]
 
   /// Throws `target-differs` with the first table and row that differs. Tables that are empty at the target are fine.
   func run() throws {
@@ -39,6 +48,7 @@ struct ExistingCheck {
     }
     let theirs = try target.userTables()
     for table in try source.userTables() where table.refusal == nil && patterns.includes(table.name) {
+      if rules.rule(for: table.schema) != nil { continue }
       guard let other = theirs.first(where: { $0.name.lowercased() == table.name.lowercased() }) else { continue }
       try compare(table, other)
     }

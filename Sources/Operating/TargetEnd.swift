@@ -83,18 +83,24 @@ package struct TargetEnd {
     }
   }
 
-  /// Whether a table of the target, as the mapping names it, is there and holds a row.
-  func holdsRows(_ table: TableSchema) throws -> Bool {
+  /// Whether a table of the target, as the mapping names it, is there and holds a row; `source`: of its share.
+  func holdsRows(_ table: TableSchema, sharedBy source: TableSchema) throws -> Bool {
+    let terms = (source.treatment?.shares ?? []).compactMap { share in
+      source.columns.firstIndex { $0.name == share.column }.map {
+        "\(table.columns[$0].name.quotedName) = \(share.literal)"
+      }
+    }
+    let condition = terms.isEmpty ? "" : " WHERE \(terms.joined(separator: " AND "))"
     switch handle {
     case .sqlite(let database):
       guard let database,
         try database.integer(
           "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", [.text(table.name)]) != nil
       else { return false }
-      return try database.integer("SELECT 1 FROM \(table.name.quotedName) LIMIT 1") != nil
+      return try database.integer("SELECT 1 FROM \(table.name.quotedName)\(condition) LIMIT 1") != nil
     case .postgres(let connection):
       guard try connection.first("SELECT to_regclass($1)", [table.qualifiedName]) != nil else { return false }
-      return try connection.first("SELECT 1 FROM \(table.qualifiedName) LIMIT 1") != nil
+      return try connection.first("SELECT 1 FROM \(table.qualifiedName)\(condition) LIMIT 1") != nil
     }
   }
 
@@ -106,6 +112,18 @@ package struct TargetEnd {
       let sql = "SELECT system_identifier, current_database() FROM pg_control_system()"
       return try one.query(sql) == other.query(sql)
     default: return source.url == url
+    }
+  }
+}
+
+extension TableTreatment.Share {
+  /// As both engines read it.
+  fileprivate var literal: String {
+    switch value {
+    case .integer(let number): String(number)
+    case .real(let number): String(number)
+    case .text(let bytes), .exact(let bytes): String(decoding: bytes, as: UTF8.self).quotedText
+    case .blob, .null: "NULL"
     }
   }
 }

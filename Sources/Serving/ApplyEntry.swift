@@ -3,6 +3,7 @@ import Changes
 import Configuring
 import Mapping
 import Operating
+import Reshaping
 import SystemKit
 import Trails
 
@@ -14,6 +15,7 @@ struct ApplyEntry {
   let trail: TrailName
   let folder: String
   let existing: ExistingRows?
+  let rules: [ReshapeRule]
   let context: ServiceContext
 
   /// Returns the transaction behind which copies count that were asked for.
@@ -67,7 +69,8 @@ struct ApplyEntry {
     guard let capture = context.capture(of: trail), let database = context.configuration.database(capture.database)
     else { return }
     do {
-      try end.checkHoldsNothingElse(SourceEnd(database.location().canonical), TablePatterns(capture.tables), .fold)
+      try end.checkHoldsNothingElse(
+        SourceEnd(database.location().canonical), TablePatterns(capture.tables), .fold, rules)
     } catch let error as CairnError where error.code == .targetDiffers {
       throw CairnError(
         .targetDiffers, error.message,

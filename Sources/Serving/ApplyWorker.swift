@@ -2,6 +2,7 @@ import Applying
 import Changes
 import Configuring
 import Operating
+import Reshaping
 import ServiceKit
 import Steering
 import Synchronization
@@ -32,9 +33,12 @@ final class ApplyWorker: Worker {
     let location = try database.location().canonical
     progress.forgetConnection()
     guard waitForTrail(folder, stop) else { return }
+    let rules = apply.rules.map(ReshapeRule.init)
     let entry = ApplyEntry(
-      name: apply.name, target: location, trail: trail, folder: folder, existing: apply.existing, context: context)
+      name: apply.name, target: location, trail: trail, folder: folder, existing: apply.existing, rules: rules,
+      context: context)
     var options = ApplyOptions()
+    options.rules = rules
     options.askedBehind = try entry.prove()
     options.existing = apply.existing ?? .overwrite
     options.names = apply.names

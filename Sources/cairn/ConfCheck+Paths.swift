@@ -4,6 +4,7 @@ import Changes
 import Configuring
 import Mapping
 import Operating
+import Reshaping
 import SystemKit
 import Trails
 
@@ -57,10 +58,14 @@ extension ConfCheck {
         .sameDatabase, "the trail \(trail) comes from the database that it would be applied to, \(end.url.place)",
         hint: "name another database in [apply.\(apply.name)]", remedy: .badInput)
     }
-    let plain = source.tables.filter { table in !apply.rules.contains { $0.matches(table.schema) } }
-    attempt { try CheckCommand.tellContracts(plain, source.end, end, apply.names, isJSON) }
+    let rules = apply.rules.map(ReshapeRule.init)
+    attempt {
+      let ruled = try RuledTables(source.tables, rules, source.end, to: end.url.engine)
+      try CheckCommand.tellContracts(ruled.tables, source.end, end, apply.names, isJSON)
+      ruled.notices.forEach(note)
+    }
     try checkDirections(apply, source.tables)
-    if apply.existing == nil, apply.rules.isEmpty, try end.checkpoint(of: trail) == nil {
+    if apply.existing == nil, try end.checkpoint(of: trail) == nil {
       try checkExisting(apply, end, source.end, trail)
     }
   }
@@ -87,7 +92,10 @@ extension ConfCheck {
     _ apply: Configuration.Apply, _ end: TargetEnd, _ source: SourceEnd, _ trail: TrailName
   ) throws {
     let patterns = configuration.captures.first { $0.name == trail.name }.map { TablePatterns($0.tables) }
-    do { try end.checkHoldsNothingElse(source, patterns ?? TablePatterns(), apply.names) } catch let error as CairnError
+    do {
+      try end.checkHoldsNothingElse(
+        source, patterns ?? TablePatterns(), apply.names, apply.rules.map(ReshapeRule.init))
+    } catch let error as CairnError
       where error.code == .targetDiffers
     {
       throw CairnError(
@@ -97,14 +105,5 @@ extension ConfCheck {
           becomes equal) or "merge" (the source's rows win)
           """, remedy: error.remedy, context: error.context)
     }
-  }
-}
-
-extension TableRule {
-  /// Whether it is for a table: as apply decides it.
-  fileprivate func matches(_ schema: TableSchema) -> Bool {
-    let isBare = !from.contains(".")
-    if isBare, !["", "public"].contains(schema.namespace) { return false }
-    return TablePatterns([from]).includes(isBare || schema.namespace.isEmpty ? schema.name : schema.fullName)
   }
 }

@@ -12,17 +12,21 @@ final class Handmade {
   let folder: TempFolder
   let trail: String
   let target: String
+  let name: TrailName
   var options = SQLiteApply.Options()
   var clock = Clock.system
   private let writer: TrailWriter
   private var schemas: [String: (schema: TableSchema, token: UInt64)] = [:]
   private var tokens: UInt64 = 0
 
-  init(_ folder: TempFolder, trail: String = "trail", target: String = "target.db") throws {
+  init(
+    _ folder: TempFolder, trail: String = "trail", target: String = "target.db", name: TrailName = Handmade.name
+  ) throws {
     self.folder = folder
+    self.name = name
     self.trail = folder(trail)
     self.target = folder(target)
-    writer = try TrailWriter.open(folder: self.trail, name: Self.name, now: Clock.system.microseconds)
+    writer = try TrailWriter.open(folder: self.trail, name: name, now: Clock.system.microseconds)
   }
 
   /// What SQLite makes of a CREATE TABLE statement (and indexes) is the table's schema from here on.
@@ -136,7 +140,7 @@ final class Handmade {
   // MARK: Applying
 
   func open(_ progress: ApplyProgress = .init()) throws -> SQLiteApply {
-    try SQLiteApply(path: target, trail: trail, name: Self.name, options: options, clock: clock, progress: progress)
+    try SQLiteApply(path: target, trail: trail, name: name, options: options, clock: clock, progress: progress)
   }
 
   /// Applies everything, as a new run does.

@@ -40,9 +40,14 @@ final class PostgresTarget {
     for table in try PostgresConnection(server.url(source)).userTables() { trail.shape(table.schema) }
   }
 
+  /// Applies another trail to the same database.
+  func replay(_ other: Handmade, _ options: PostgresApply.Options) throws {
+    try PostgresApply(uri: url, trail: other.trail, name: other.name, options: options, progress: progress).drain()
+  }
+
   func open(user: String = "postgres") throws -> PostgresApply {
     try PostgresApply(
-      uri: server.url(name, user: user), trail: trail.trail, name: Handmade.name, options: options, progress: progress)
+      uri: server.url(name, user: user), trail: trail.trail, name: trail.name, options: options, progress: progress)
   }
 
   /// Applies everything, as a new run does.

@@ -95,7 +95,8 @@ extension PostgresTargetState {
   /// The source calls a table that waits by another name, which the target will learn in its lane.
   func rename(_ waiting: Waiting, to new: String, name: String) throws {
     try connection.run("UPDATE cairn.waiting SET source = $2, name = $3 WHERE id = $1", [waiting.id, new, name])
-    try connection.run("UPDATE cairn.table_state SET source = $2 WHERE source = $1 AND trail IN ($3, '')",
+    try connection.run(
+      "UPDATE cairn.table_state SET source = $2 WHERE source = $1 AND trail IN ($3, '')",
       [waiting.source, new, trail?.description ?? ""])
   }
 

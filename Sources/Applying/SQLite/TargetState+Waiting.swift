@@ -62,7 +62,8 @@ extension TargetState {
   /// Throws `checkpoint-moved` unless the table waits at this place still.
   func checkWaiting(_ name: String, at expected: Checkpoint, _ from: Position?) throws {
     let columns = Waiting.columns.map(\.name).joined(separator: ", ")
-    let row = try database.query("SELECT \(columns) FROM cairn_table WHERE name = ? AND trail = ?", [.text(name), .text(trail?.description ?? "")]
+    let row = try database.query(
+      "SELECT \(columns) FROM cairn_table WHERE name = ? AND trail = ?", [.text(name), .text(trail?.description ?? "")]
     ).first
     guard let found = row.flatMap({ Waiting(name, $0) }), found.table.checkpoint == expected,
       found.from == from
