@@ -143,6 +143,10 @@ extension ErrorCode {
           "Check the path: relative ones start in the folder where cairn was started.",
           "Check with `ls -l FILE` that this user may read and write the file and may enter its folder.",
           "Create the folder of a new target first.",
+          """
+          The service `cairnd` sees neither `/home` nor `/tmp`, and what else there is read-only: open the folder to it \
+          with `ReadWritePaths=`, and `/home` with `ProtectHome=no`, in a drop-in (docs/operations.md).
+          """,
         ])
     case .databaseNotADatabase:
       Explanation(
@@ -168,6 +172,10 @@ extension ErrorCode {
           """
           Give this user write access to the file and to its folder, or run cairn as the user of the program that \
           owns it.
+          """,
+          """
+          The service `cairnd` may write only where its unit says so: `ReadWritePaths=FOLDER` in a drop-in \
+          (docs/operations.md).
           """,
           "Check that the file system is mounted read-write: `findmnt -T FILE`.",
           "Run again; nothing was changed.",

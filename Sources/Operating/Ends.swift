@@ -53,6 +53,8 @@ package enum Ends {
   private static func readOnly(_ path: String) -> CairnError {
     CairnError(
       .databaseReadOnly, "database \(path) cannot be written by this user",
-      hint: "give this user write access to the file and to its folder (for -wal and -shm)")
+      hint:
+        "give this user write access to the file and to its folder (for -wal and -shm); a service needs ReadWritePaths= too"
+    )
   }
 }

@@ -63,7 +63,8 @@ package struct PostgresError: Error, CustomStringConvertible {
     case "28P01", "28000":
       return CairnError(
         .loginRefused, "\(place) refuses the login: \(text)",
-        hint: "check user, password (passfile, PGPASSWORD or service) and pg_hba.conf", remedy: .badInput)
+        hint: "check user, password (passfile, PGPASSWORD, service; of the daemon, its credential) and pg_hba.conf",
+        remedy: .badInput)
     case "3D000":
       return CairnError(
         .databaseMissing, "\(place): \(text)", hint: "check the name of the database in the URL; it must exist",

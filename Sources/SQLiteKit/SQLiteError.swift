@@ -36,11 +36,15 @@ package struct SQLiteError: Error, CustomStringConvertible {
     case SQLITE_READONLY, SQLITE_PERM, SQLITE_AUTH:
       CairnError(
         .databaseReadOnly, "database \(path) cannot be written: \(message)",
-        hint: "give this user write access to the file and to its folder (for -wal and -shm)", remedy: .stop)
+        hint:
+          "give this user write access to the file and to its folder (for -wal and -shm); a service needs ReadWritePaths= too",
+        remedy: .stop)
     case SQLITE_CANTOPEN:
       CairnError(
         .databaseMissing, "database \(path) cannot be opened: \(message)",
-        hint: "check that the file exists and that this user may read and write it and its folder", remedy: .badInput)
+        hint:
+          "check that the file exists and that this user may read and write it and its folder; a service needs ReadWritePaths= too",
+        remedy: .badInput)
     case SQLITE_FULL:
       CairnError(
         .databaseFull, "database \(path) is full: \(message)",

@@ -92,7 +92,7 @@ extension PostgresApply {
       let names = tables.map(\.table.name).joined(separator: ", ")
       throw CairnError(
         .checkpointForeign, "table \(names) waits for what the trail no longer has: \(error.message)",
-        hint: "run again with --existing overwrite to copy all tables again")
+        hint: "copy all tables again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite")
     }
   }
 

@@ -105,7 +105,7 @@ extension PostgresReplay {
   // MARK: Errors
 
   static let foreignWrites =
-    "the target was written to by something else; run again with --existing overwrite to copy the source's rows again"
+    "the target was written to by something else; copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
 
   func describeKey(_ table: MappedTable, _ row: borrowing RowText, upTo count: Int = .max) -> String {
     let shown = table.key.isEmpty ? Array(table.columns.indices.prefix(3)) : table.key

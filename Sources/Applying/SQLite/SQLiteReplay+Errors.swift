@@ -8,7 +8,7 @@ extension SQLiteReplay {
     let key = describeKey(table.schema, before)
     let context = ["table": table.schema.name, "key": key, "position": reader.position.description]
     let hint =
-      "the target was written to by something else; run again with --existing overwrite to copy the source's rows again"
+      "the target was written to by something else; copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
     guard let found = try? table.probe(before) else {
       return CairnError(
         .rowMissing,
@@ -35,7 +35,7 @@ extension SQLiteReplay {
         .rowExists,
         "table \(table.schema.name), row \(key): the target \(database.path) has a row with the same \(error.message.hasPrefix("UNIQUE constraint failed: ") ? String(error.message.dropFirst(26)) : "key") already \(place)",
         hint:
-          "the target was written to by something else; run again with --existing overwrite to copy the source's rows again",
+          "the target was written to by something else; copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite",
         context: context)
     }
     return CairnError(

@@ -169,7 +169,9 @@ package final class PostgresCapture {
       throw CairnError(
         .slotLost,
         "\(place): slot \(slotName) \(try source.slot() == nil ? "is gone" : "was invalidated by the server")",
-        hint: "run again with --existing overwrite: a new slot is made and every table is copied again")
+        hint:
+          "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: a new slot is made and every table is copied again"
+      )
     }
     guard try source.published() != nil else {
       if copiesAgain { return try beginAnew(.asked) }
@@ -186,7 +188,9 @@ package final class PostgresCapture {
       throw CairnError(
         .slotLost,
         "\(place): slot \(slotName) was moved on to \(slot.confirmed), the trail ends at \(position.reached)",
-        hint: "run again with --existing overwrite: a new slot is made and every table is copied again")
+        hint:
+          "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: a new slot is made and every table is copied again"
+      )
     }
     let current = try source.connection.first("SELECT pg_current_wal_lsn()").flatMap { LSN($0) } ?? LSN(0)
     guard current >= position.reached else {
@@ -202,7 +206,9 @@ package final class PostgresCapture {
   func publicationLost() -> CairnError {
     CairnError(
       .slotLost, "\(source.connection.place): publication \(slotName) is gone",
-      hint: "run again with --existing overwrite: publication and slot are made anew and every table is copied again")
+      hint:
+        "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: publication and slot are made anew and every table is copied again"
+    )
   }
 
   static func wentBack(_ place: String, _ how: String) -> CairnError {
