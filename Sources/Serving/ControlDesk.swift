@@ -68,7 +68,16 @@ package struct ControlDesk: Sendable {
     let folder = context.folder(of: trail)
     let applyName = WorkerName(.apply, apply.name)
     let captureName = WorkerName(.capture, capture.name)
-    let failed = supervisor.workers().filter { $0.state == .failed }.map(\.name)
+    let workers = supervisor.workers()
+    let wentBack = workers.first { $0.name == captureName && $0.problem?.code == ErrorCode.sourceWentBack.rawValue }
+    if let wentBack, wentBack.state == .failed {
+      throw CairnError(
+        .sourceWentBack, "the source of trail \(trail) is not where the trail ends, so no copy can come through it",
+        hint:
+          "if it is to be the truth from now on: stop the daemon, 'cairn detach' the source, remove \(folder), start the daemon, and copy again",
+        remedy: .stop)
+    }
+    let failed = workers.filter { $0.state == .failed }.map(\.name)
     if tables.isEmpty, failed.contains(applyName) || failed.contains(captureName) {
       // Where the way on is lost: a target begins with the copy, a capture with a new slot if need be.
       if failed.contains(applyName) {

@@ -4,6 +4,8 @@ package struct FillForecast: Equatable, Sendable {
   static let windowMilliseconds: Int64 = 300_000
   /// What grew for less long says nothing.
   static let leastMilliseconds: Int64 = 20_000
+  /// What some minutes say of a time that is further away means nothing.
+  static let secondsMax: Double = 30 * 86_400
 
   private struct Look: Equatable {
     var at: Int64
@@ -19,12 +21,13 @@ package struct FillForecast: Equatable, Sendable {
     looks.removeAll { now - $0.at > Self.windowMilliseconds }
   }
 
-  /// Nil: it does not grow, or that is not known yet.
+  /// Nil: it does not grow, or hardly, or that is not known yet.
   package func secondsUntil(_ capacity: Int64) -> Double? {
     guard let first = looks.first, let last = looks.last, last.at - first.at >= Self.leastMilliseconds,
       last.used > first.used
     else { return nil }
     let perSecond = Double(last.used - first.used) * 1000 / Double(last.at - first.at)
-    return max(0, Double(capacity - last.used)) / perSecond
+    let seconds = max(0, Double(capacity - last.used)) / perSecond
+    return seconds <= Self.secondsMax ? seconds : nil
   }
 }

@@ -27,6 +27,7 @@ package final class Supervisor: Sendable {
     var isExpired = false
     var isLeaving = false
     var rate = Rate()
+    var wait = WaitNote()
   }
 
   private struct State {
@@ -178,7 +179,7 @@ package final class Supervisor: Sendable {
           entries.append(LogEntry(.notice, "runs again", worker: name.description))
           entry.supervision.isWell()
         }
-        look(&entry, now)
+        entries += look(name, &entry, now)
         if let apply = entry.worker as? ApplyWorker {
           entries += apply.news()
         }
@@ -232,13 +233,22 @@ package final class Supervisor: Sendable {
     ]
   }
 
-  private func look(_ entry: inout Entry, _ now: Int64) {
+  private func look(_ name: WorkerName, _ entry: inout Entry, _ now: Int64) -> [LogEntry] {
     if entry.thread != nil, entry.pulse.value != entry.pulseValue {
       (entry.pulseValue, entry.pulseAt) = (entry.pulse.value, now)
     }
     var status = NodeStatus.Worker(WorkerName(.purge, ""), .running)
     entry.worker.describe(&status)
     entry.rate.note(status.rows, now: now)
+    let isTable = !status.tablesWaiting.isEmpty
+    let waits = entry.thread != nil && (status.state == .waiting || isTable)
+    let text = waits ? String(status.detail.prefix { $0 != "\n" }) : ""
+    guard let news = entry.wait.note(text, now: now) else { return [] }
+    return [
+      LogEntry(
+        waits ? .warning : .notice, news, worker: name.description, code: waits && isTable ? .schemaStopped : nil,
+        hint: waits && isTable ? "'cairn status' shows the table before and after, and what would be run" : nil)
+    ]
   }
 
   /// Workers that have given no sign of life for so long.

@@ -84,7 +84,7 @@ struct StatusTable {
     return [
       worker.name.description, worker.state.rawValue, worker.position, toTrail, toTarget,
       isOfRows ? String(Int(worker.rowsPerSecond)) : "", isOfRows ? String(worker.rows) : "",
-      worker.detail.isEmpty ? worker.place : worker.detail,
+      worker.detail.isEmpty ? worker.place : String(worker.detail.prefix { $0 != "\n" }),
     ]
   }
 
@@ -97,6 +97,7 @@ struct StatusTable {
     }
     if !worker.tablesWaiting.isEmpty {
       lines += ["", "\(worker.name): tables wait: \(worker.tablesWaiting.joined(separator: ", "))"]
+      lines += worker.detail.split(separator: "\n").map { "  " + $0 }
     }
     return lines
   }

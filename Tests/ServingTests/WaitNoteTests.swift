@@ -1,0 +1,31 @@
+import Testing
+
+@testable import Serving
+
+@Suite struct WaitNoteTests {
+  @Test func `a wait is told once it has lasted, once, and when it is over`() {
+    var note = WaitNote()
+    #expect(note.note("", now: 0) == nil)
+    #expect(note.note("waits for the server", now: 1_000) == nil)
+    #expect(note.note("waits for the server", now: 2_999) == nil)
+    #expect(note.note("waits for the server", now: 3_000) == "waits for the server")
+    #expect(note.note("waits for the server", now: 90_000) == nil)
+    #expect(note.note("table a waits", now: 91_000) == nil)
+    #expect(note.note("table a waits", now: 93_000) == "table a waits")
+    #expect(note.note("", now: 94_000) == nil)
+    #expect(note.note("", now: 96_000) == "waits no more")
+    #expect(note.note("", now: 99_000) == nil)
+  }
+
+  @Test func `a wait that passes at once is not told, nor a gap in one`() {
+    var note = WaitNote()
+    #expect(note.note("waits", now: 1_000) == nil)
+    #expect(note.note("", now: 1_500) == nil)
+    #expect(note.note("", now: 9_000) == nil)
+    #expect(note.note("waits", now: 10_000) == nil)
+    #expect(note.note("waits", now: 12_000) == "waits")
+    #expect(note.note("", now: 13_000) == nil)
+    #expect(note.note("waits", now: 14_000) == nil)
+    #expect(note.note("waits", now: 20_000) == nil)
+  }
+}
