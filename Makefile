@@ -1,16 +1,20 @@
 # 'make' lists what there is.
 
-PREFIX  ?= /usr/local
-DESTDIR ?=
-SWIFT   ?= swift
-SHELL   := /bin/bash
+PREFIX     ?= /usr/local
+SYSCONFDIR ?= /etc
+STATEDIR   = /var/lib/cairn
+DESTDIR    ?=
+SWIFT      ?= swift
+SHELL      := /bin/bash
 
+# Where the programs are taken from that are installed.
+BUILT   ?= .build/release
 RELEASE = .build/release/cairn
 SOURCES = Sources Tests Package.swift
 RELEASE_FLAGS = -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test soak bench lint format install clean
+.PHONY: help setup build demo test soak bench lint format stage install uninstall clean
 
 help:
 	@echo 'make setup     install the libraries and tools that are missing (Debian packages; needs root or sudo)'
@@ -21,7 +25,9 @@ help:
 	@echo 'make bench     measure cairn beside native replication and raw speed; JSON lines (docs/benchmarks.md)'
 	@echo 'make lint      check the format of all Swift files'
 	@echo 'make format    format all Swift files in place'
-	@echo 'make install   copy cairn and its docs below PREFIX (now $(PREFIX)); DESTDIR is put in front'
+	@echo 'make install   programs, unit, man pages, completion and docs below PREFIX (now $(PREFIX)), conf into'
+	@echo '               $(SYSCONFDIR)/cairn unless there is one; DESTDIR is put in front'
+	@echo 'make uninstall take away what install put there; conf and state stay'
 	@echo 'make clean     remove .build'
 
 # Each line: what proves that it is there, and the Debian package that brings it.
@@ -103,12 +109,66 @@ lint:
 format:
 	$(SWIFT) format --in-place --parallel --recursive $(SOURCES)
 
-install:
-	@test -x $(RELEASE) || { echo "install: there is no $(RELEASE): run 'make build' first" >&2; exit 1; }
-	install -D -m 755 $(RELEASE) $(DESTDIR)$(PREFIX)/bin/cairn
-	install -d $(DESTDIR)$(PREFIX)/share/doc/cairn/decisions
-	install -m 644 README.md CHANGELOG.md LICENSE docs/*.md $(DESTDIR)$(PREFIX)/share/doc/cairn
-	install -m 644 docs/decisions/*.md $(DESTDIR)$(PREFIX)/share/doc/cairn/decisions
+BINDIR = $(PREFIX)/bin
+LIBDIR = $(PREFIX)/lib
+MANDIR = $(PREFIX)/share/man
+DOCDIR = $(PREFIX)/share/doc/cairn
+COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
+CONFDIR = $(SYSCONFDIR)/cairn
+STAGE = .build/stage
+DOCS = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/decisions/*.md conf/*.toml conf/*.yml systemd/*.example)
+
+# What install puts where and uninstall takes away: mode:file:place.
+INSTALLED = \
+  755:$(BUILT)/cairn:$(BINDIR)/cairn \
+  755:$(BUILT)/cairnd:$(BINDIR)/cairnd \
+  644:$(STAGE)/cairnd.service:$(LIBDIR)/systemd/system/cairnd.service \
+  644:$(STAGE)/cairn.sysusers:$(LIBDIR)/sysusers.d/cairn.conf \
+  644:$(STAGE)/cairn.tmpfiles:$(LIBDIR)/tmpfiles.d/cairn.conf \
+  644:$(STAGE)/cairn.1:$(MANDIR)/man1/cairn.1 \
+  644:$(STAGE)/cairnd.8:$(MANDIR)/man8/cairnd.8 \
+  644:$(STAGE)/cairn.toml.5:$(MANDIR)/man5/cairn.toml.5 \
+  644:$(STAGE)/completion:$(COMPLETIONDIR)/cairn \
+  644:$(STAGE)/completion:$(COMPLETIONDIR)/cairnd \
+  $(foreach doc,$(DOCS),644:$(doc):$(DOCDIR)/$(doc:docs/%=%))
+
+# Files that are made of others before they are installed.
+stage:
+	@for program in cairn cairnd; do \
+	  test -x $(BUILT)/$$program || { echo "install: there is no $(BUILT)/$$program: run 'make build' first" >&2; exit 1; }; \
+	done
+	@rm -rf $(STAGE) && mkdir -p $(STAGE)
+	@for file in cairnd.service cairn.sysusers cairn.tmpfiles; do \
+	  sed -e 's,@BINDIR@,$(BINDIR),g' -e 's,@CONFDIR@,$(CONFDIR),g' -e 's,@STATEDIR@,$(STATEDIR),g' \
+	    systemd/$$file >$(STAGE)/$$file || exit 1; \
+	done
+	@# Which node this is, only a person knows: without a name the daemon does not start.
+	@sed 's,^name = ,#&,' conf/cairn.toml >$(STAGE)/cairn.toml
+	@$(BUILT)/cairn help --man cairn >$(STAGE)/cairn.1
+	@$(BUILT)/cairn help --man cairnd >$(STAGE)/cairnd.8
+	@$(BUILT)/cairn config --man >$(STAGE)/cairn.toml.5
+	@$(BUILT)/cairn help --completion bash >$(STAGE)/completion
+
+install: stage
+	@for entry in $(INSTALLED); do \
+	  IFS=: read -r mode file place <<< "$$entry"; \
+	  install -D -m $$mode $$file $(DESTDIR)$$place || exit 1; \
+	done
+	@install -d $(DESTDIR)$(CONFDIR)/conf.d
+	@install -d -m 700 $(DESTDIR)$(CONFDIR)/credentials
+	@test -e $(DESTDIR)$(CONFDIR)/cairn.toml || install -m 644 $(STAGE)/cairn.toml $(DESTDIR)$(CONFDIR)/cairn.toml
+	@echo "installed below $(DESTDIR)$(PREFIX); conf is in $(DESTDIR)$(CONFDIR)"
+ifeq ($(DESTDIR),)
+	@echo 'next, as root: systemd-sysusers && systemd-tmpfiles --create cairn.conf && systemctl daemon-reload'
+	@echo 'then $(DOCDIR)/operations.md'
+endif
+
+uninstall:
+	@rm -f $(foreach entry,$(INSTALLED),$(DESTDIR)$(lastword $(subst :, ,$(entry))))
+	@for folder in $(DOCDIR)/decisions $(DOCDIR)/conf $(DOCDIR)/systemd $(DOCDIR); do \
+	  test ! -d $(DESTDIR)$$folder || rmdir --ignore-fail-on-non-empty $(DESTDIR)$$folder; \
+	done
+	@echo "left: $(DESTDIR)$(CONFDIR), $(DESTDIR)$(STATEDIR), the user cairn"
 
 clean:
 	rm -rf .build

@@ -59,7 +59,7 @@ enum BashCompletion {
     var kinds: [String] = []
     var rest = command.operands.split(whereSeparator: { " []".contains($0) })[...]
     while let word = rest.popFirst() {
-      if word.hasPrefix("--") { _ = rest.popFirst() } else { kinds.append(String(word)) }
+      if word.hasPrefix("--") { _ = rest.popFirst() } else if word != "|" { kinds.append(String(word)) }
     }
     if command.name == HelpCommand.name { kinds = ["COMMAND"] }
     return kinds.isEmpty ? nil : row(command.name, kinds.joined(separator: " "))
@@ -120,9 +120,9 @@ enum BashCompletion {
         CODE) compgen -W "$_cairn_codes" -- "$cur" ;;
         COMMAND) compgen -W "$_cairn_commands" -- "$cur" ;;
         TRAIL) compgen -W "$(_cairn_ask trail trail list)" -- "$cur" ;;
-        WORKER) compgen -W "$(_cairn_ask worker status)" -- "$cur" ;;
-        APPLY) compgen -W "$(_cairn_ask worker status | grep '^apply')" -- "$cur" ;;
-        DATABASE) compgen -W "$(_cairn_ask database status)" -- "$cur" ;;
+        WORKER) compgen -W "$(_cairn_ask name status | grep -E '^(capture|apply|heartbeat|purge)[.]')" -- "$cur" ;;
+        APPLY) compgen -W "$(_cairn_ask name status | sed -n 's/^apply[.]//p')" -- "$cur" ;;
+        DATABASE) compgen -W "$(_cairn_ask section config show | sed -n 's/^.database[.]\(.*\).$/\1/p')" -- "$cur" ;;
         *'|'*) for kind in ${1//|/ }; do
             case $kind in
               [A-Z]*) _cairn_candidates "$kind" ;;

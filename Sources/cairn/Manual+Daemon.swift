@@ -2,7 +2,9 @@ import Changes
 
 extension Manual {
   static let daemonOptions = [
-    Option("--config", "DIR", "folder with cairn.toml and conf.d/*.toml (default /etc/cairn)")
+    Option("--config", "DIR", "folder with cairn.toml and conf.d/*.toml (default /etc/cairn)"),
+    Option("--version", nil, "print what this is"),
+    Option("--help", nil, "print this"),
   ]
 
   static var cairnd: ManualPage {

@@ -113,6 +113,11 @@ extension Scenarios {
         #expect(Set(try completed("cairn \(name) --", bench)) == Set(options + ["--help"]), "\(name)")
       }
       #expect(try completed("cairnd --conf", bench) == ["--config"])
+      let help = try bench.run(Bench.cairn + "d", ["--help"]).output
+      let page = try bench.run(Bench.cairn, ["help", "--man", "cairnd"]).output.filter { $0 != "\\" && $0 != "&" }
+      for option in try completed("cairnd --", bench) {
+        #expect(help.contains("\n  \(option) ") && page.contains(".It Fl \(option.dropFirst())"), "cairnd \(option)")
+      }
     }
 
     @Test func `bash completes values, files, codes and names of trails`() throws {

@@ -1,0 +1,90 @@
+import Foundation
+import TestServers
+import Testing
+
+extension Scenarios {
+  /// What `make install` puts where, what the unit allows the daemon, and the service in a booted systemd.
+  @Suite struct InstallTests {
+    private static let programs = URL(fileURLWithPath: Bench.cairn).deletingLastPathComponent().path
+    private static let analyze = "/usr/bin/systemd-analyze"
+
+    private func make(_ bench: Bench, _ words: [String]) throws -> Outcome {
+      let settings = ["BUILT=\(Self.programs)", "STAGE=\(bench.path("stage"))"]
+      return try bench.run(
+        "/usr/bin/env", ["-u", "MAKEFLAGS", "-u", "MAKELEVEL", "make", "-s", "-C", Bench.root] + settings + words)
+    }
+
+    /// All files below a folder, with their modes.
+    private func files(_ bench: Bench, _ folder: String) throws -> Set<String> {
+      let found = try bench.run("/usr/bin/find", [folder, "!", "-type", "d", "-printf", "%P %m\\n"])
+      return Set(found.output.split(separator: "\n").map(String.init))
+    }
+
+    @Test func `install puts files below DESTDIR, never over a conf, and uninstall takes away just these`() throws {
+      let bench = try Bench()
+      let place = bench.path("image")
+      let other = "\(place)/opt/share/doc/cairn/of-somebody.txt"
+      try FileManager.default.createDirectory(
+        atPath: URL(fileURLWithPath: other).deletingLastPathComponent().path, withIntermediateDirectories: true)
+      #expect(FileManager.default.createFile(atPath: other, contents: Data()))
+      let words = ["DESTDIR=\(place)", "PREFIX=/opt", "SYSCONFDIR=/etc"]
+      let installed = try make(bench, ["install"] + words)
+      try #require(installed.status == 0, "\(installed.errors)")
+      let files = try self.files(bench, place)
+      for file in [
+        "opt/bin/cairn 755", "opt/bin/cairnd 755", "opt/lib/systemd/system/cairnd.service 644",
+        "opt/lib/sysusers.d/cairn.conf 644", "opt/lib/tmpfiles.d/cairn.conf 644", "opt/share/man/man1/cairn.1 644",
+        "opt/share/man/man5/cairn.toml.5 644", "opt/share/man/man8/cairnd.8 644",
+        "opt/share/bash-completion/completions/cairn 644", "opt/share/bash-completion/completions/cairnd 644",
+        "opt/share/doc/cairn/operations.md 644", "opt/share/doc/cairn/decisions/0001-no-time-in-journal-rows.md 644",
+        "opt/share/doc/cairn/conf/cairn.toml 644", "opt/share/doc/cairn/systemd/sqlite.conf.example 644",
+        "etc/cairn/cairn.toml 644",
+      ] { #expect(files.contains(file), "\(file)") }
+      for file in files where file.contains("/lib/") {
+        let text = bench.text("image/\(file.split(separator: " ")[0])")
+        for word in ["@BINDIR@", "@CONFDIR@", "@STATEDIR@"] { #expect(!text.contains(word), "\(file)") }
+      }
+      #expect(
+        bench.text("image/opt/lib/systemd/system/cairnd.service").contains(
+          "ExecStart=/opt/bin/cairnd --config /etc/cairn"))
+
+      let conf = bench.path("image/etc/cairn/cairn.toml")
+      try Data("[node]\nname = 'mine'\n".utf8).write(to: URL(fileURLWithPath: conf))
+      #expect(try make(bench, ["install"] + words).status == 0)
+      #expect(bench.text("image/etc/cairn/cairn.toml").contains("mine"))
+
+      #expect(try make(bench, ["uninstall"] + words).status == 0)
+      #expect(try self.files(bench, place) == ["etc/cairn/cairn.toml 644", "opt/share/doc/cairn/of-somebody.txt 644"])
+    }
+
+    @Test(
+      .enabled(
+        if: FileManager.default.isExecutableFile(atPath: analyze), "there is no systemd-analyze (package systemd)"))
+    func `systemd finds nothing wrong in the unit, and little that an intruder could do`() throws {
+      let bench = try Bench()
+      // systemd takes no path with two slashes in a row.
+      let place = "/" + bench.path("image").split(separator: "/").joined(separator: "/")
+      #expect(try make(bench, ["install", "PREFIX=\(place)/usr", "SYSCONFDIR=\(place)/etc"]).status == 0)
+      let unit = "\(place)/usr/lib/systemd/system/cairnd.service"
+      let verified = try bench.run(Self.analyze, ["verify", "--man=no", "--recursive-errors=yes", unit])
+      #expect(verified.status == 0 && verified.errors == "", "\(verified.errors)")
+      // With the drop-in for SQLite files too.
+      let dropIn = bench.text("image/usr/share/doc/cairn/systemd/sqlite.conf.example")
+      for more in ["", dropIn] {
+        try Data((bench.text("image/usr/lib/systemd/system/cairnd.service") + more).utf8)
+          .write(to: URL(fileURLWithPath: bench.path("cairnd.service")))
+        let rated = try bench.run(
+          Self.analyze, ["security", "--offline=true", "--no-pager", "--threshold=15", bench.path("cairnd.service")])
+        #expect(rated.status == 0, "\(rated.output.suffix(400))")
+      }
+    }
+
+    @Test func `systemd starts, reloads, restarts, watches and stops it`() throws {
+      let bench = try Bench()
+      let outcome = try bench.run("/bin/bash", [Bench.tool("nspawn.sh"), Self.programs], seconds: 120)
+      if outcome.status == 77 { return print(outcome.output) }
+      print(outcome.output)
+      #expect(outcome.status == 0, "\(outcome.output)\(outcome.errors)")
+    }
+  }
+}
