@@ -79,6 +79,17 @@ extension Scenarios {
       }
     }
 
+    @Test func `the alert rules name metrics that there are`() throws {
+      let rules = try String(contentsOfFile: Bench.root + "/conf/prometheus-rules.yml", encoding: .utf8)
+      let page = try String(contentsOfFile: Bench.root + "/docs/metrics.md", encoding: .utf8)
+      let names = Set(
+        rules.split(separator: "\n").filter { $0.contains(" expr: ") }.flatMap {
+          $0.split(whereSeparator: { !$0.isLetter && $0 != "_" }).filter { $0.hasPrefix("cairn_") }
+        })
+      #expect(names.count > 8)
+      for name in names { #expect(page.contains("| `\(name)` |"), "\(name)") }
+    }
+
     @Test func `systemd starts, reloads, restarts, watches and stops it`() throws {
       let bench = try Bench()
       let outcome = try bench.run("/bin/bash", [Bench.tool("nspawn.sh"), Self.programs], seconds: 120)
