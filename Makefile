@@ -34,6 +34,7 @@ help:
 define NEEDS
 command -v make             make
 command -v gcc              gcc
+ls /usr/include/c++/*/string  g++
 command -v pkg-config       pkg-config
 command -v sqlite3          sqlite3
 test -x /usr/bin/python3    python3
