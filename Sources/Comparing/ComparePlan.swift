@@ -55,6 +55,11 @@ struct ComparePlan {
       differences.append(Difference(table: table.name, kind: .tableExtra))
     }
     // Nothing compared must not look like nothing different.
+    if !ours.isEmpty, ours.allSatisfy({ rules.rule(for: $0.schema) != nil }) {
+      throw CairnError(
+        .unsupported, "no table is compared: there is a rule for each, which says that the target's is another",
+        hint: "compare what the rules mean by queries at both ends", remedy: .badInput)
+    }
     guard patterns == TablePatterns() || !ours.isEmpty || !differences.isEmpty else {
       throw CairnError(
         .tableMissing, "no table is named by --tables '\(patterns.patterns.joined(separator: ","))'",

@@ -2,6 +2,7 @@ import Changes
 import Comparing
 import Glibc
 import Mapping
+import Reshaping
 import Synchronization
 import SystemKit
 
@@ -40,16 +41,17 @@ package final class Audit: Sendable {
   private let statePath: String
   private let tables: TablePatterns
   private let names: NamePolicy
+  private let rules: [ReshapeRule]
   /// Of a daemon; nil: that of `cairn replicate` between both ends.
   private let trail: TrailName?
   private let watch: CompareWatch
 
   package init(
     from: DatabaseURL, to: DatabaseURL, trail: TrailName? = nil, statePath: String, tables: TablePatterns,
-    names: NamePolicy, bytesPerSecond: Int, stop: StopSignal
+    names: NamePolicy, rules: [ReshapeRule] = [], bytesPerSecond: Int, stop: StopSignal
   ) {
     (source, target, self.trail, self.statePath) = (from, to, trail, statePath)
-    (self.tables, self.names) = (tables, names)
+    (self.tables, self.names, self.rules) = (tables, names, rules)
     watch = CompareWatch(stop: stop, rate: RateLimit(bytesPerSecond: bytesPerSecond))
   }
 
@@ -72,7 +74,7 @@ package final class Audit: Sendable {
 
   private func round() throws {
     var options = Comparison.Options()
-    (options.tables, options.names) = (tables, names)
+    (options.tables, options.names, options.rules) = (tables, names, rules)
     let comparison =
       try trail.map {
         try Comparison(from: source, to: target, trail: $0, state: statePath, options: options, watch: watch)

@@ -63,7 +63,8 @@ final class ApplyWorker: Worker {
     else { return (nil, stop) }
     let audit = Audit(
       from: try source.location().canonical, to: target, trail: trail, statePath: context.statePath,
-      tables: TablePatterns(capture.tables), names: apply.names, bytesPerSecond: rate, stop: stop)
+      tables: TablePatterns(capture.tables), names: apply.names, rules: apply.rules.map(ReshapeRule.init),
+      bytesPerSecond: rate, stop: stop)
     self.audit.withLock { $0 = audit }
     let progress = progress
     return (WorkerThread { audit.run { progress.snapshot.isCaughtUp } }, stop)

@@ -4,6 +4,7 @@ import Configuring
 import Glibc
 import Mapping
 import Operating
+import Reshaping
 import SystemKit
 
 /// `cairn compare`: whether the target is equal to the source, row by row.
@@ -97,6 +98,7 @@ struct CompareCommand: Command {
     var options = given
     options.tables = given.tables ?? TablePatterns(ends.capture.tables)
     options.names = given.names ?? ends.apply.names
+    options.rules = ends.apply.rules.map(ReshapeRule.init)
     let trail = TrailName(origin: configuration.node.name, name: ends.capture.name)
     let comparison = try Comparison(
       from: ends.from, to: ends.to, trail: trail, state: configuration.node.state, options: options, watch: watch)
