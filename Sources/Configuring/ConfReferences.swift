@@ -12,6 +12,8 @@ struct ConfReferences {
   /// False: a file could not be read, so that what seems to be missing may be there.
   private let isWhole: Bool
   private(set) var problems: [ConfProblem] = []
+  /// What is allowed, but rarely meant.
+  private(set) var notices: [String] = []
 
   init(_ sections: [ReadSection], isWhole: Bool) {
     func all(_ key: String) -> [ReadSection] { sections.filter { $0.source.section.key == key } }
@@ -57,7 +59,13 @@ struct ConfReferences {
   }
 
   private mutating func checkTrail(_ apply: ReadSection) {
-    guard let text = apply.text("trail"), let trail = TrailName(text), let node, trail.origin == node else { return }
+    guard let text = apply.text("trail"), let trail = TrailName(text), let node else { return }
+    guard trail.origin == node else {
+      notices.append(
+        "\(apply.place("trail")): trail \(text) comes from node \(trail.origin), and this is \(node): \(apply.source.title) waits until a copy of it is here"
+      )
+      return
+    }
     guard let capture = captures.first(where: { $0.source.name == trail.name }) else {
       guard isWhole else { return }
       let names = captures.map(\.source.name)

@@ -48,7 +48,8 @@ package struct LoadedConfiguration: Sendable {
     var reader = OptionReader(environment: environment)
     let sections = collector.sections.map { ReadSection($0, &reader) }
     problems += collector.problems + reader.problems
-    problems += ConfReferences(sections, isWhole: isWhole).problems
+    let references = ConfReferences(sections, isWhole: isWhole)
+    problems += references.problems
     for section in OptionTable.sections where section.isRequired && isWhole {
       if !sections.contains(where: { $0.source.section.key == section.key }), let main = files.first {
         let option = section.options[0]
@@ -71,7 +72,7 @@ package struct LoadedConfiguration: Sendable {
     let names = sections.filter { $0.source.section.key == "database" }.map(\.source.name)
     let withoutLogin = sections.filter { $0.text("url")?.hasPrefix("sqlite:") == true }.map(\.source.name)
     self.notices =
-      notices
+      notices + references.notices
       + credentials.filter { withoutLogin.contains($0.key) }.map(\.value.path).sorted().map {
         "\($0) is the password of an SQLite file, which needs none"
       }

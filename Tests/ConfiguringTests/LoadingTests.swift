@@ -126,7 +126,11 @@ import Testing
   }
 
   @Test func `an apply of another node's trail needs no capture here`() throws {
-    let conf = try Conf.load(Conf.good.replacing("hq.shop", with: "till-7.shop")).get()
+    let loaded = Conf.load(Conf.good.replacing("hq.shop", with: "till-7.shop"))
+    let conf = try loaded.get()
+    #expect(
+      loaded.notices.count == 1
+        && loaded.notices[0].hasPrefix("cairn.toml:10:9: trail till-7.shop comes from node till-7"))
     #expect(conf.applies.map(\.trail) == ["till-7.shop"])
   }
 

@@ -16,9 +16,9 @@ extension Scenarios {
       try bench.run(Bench.cairn, ["check", "--config", "conf"] + more)
     }
 
-    /// The lines of errors, without hints.
+    /// The lines of errors, without hints and notices.
     private func errors(_ outcome: Outcome) -> [String] {
-      outcome.errors.split(separator: "\n").map(String.init).filter { !$0.hasPrefix("hint: ") }
+      outcome.errors.split(separator: "\n").map(String.init).filter { $0.hasPrefix("cairn: error ") }
     }
 
     private func conf(_ bench: Bench, _ more: String = "") -> String {
@@ -103,6 +103,41 @@ extension Scenarios {
       #expect(good.status == 0, "\(good.errors)")
       #expect(good.output.split(separator: "\n").allSatisfy { $0.hasPrefix("{\"event\":") })
       #expect(good.output.hasSuffix("{\"event\":\"checked\",\"errors\":0}\n"))
+    }
+
+    @Test func `expressions are compiled, and shaped tables have their contract`() throws {
+      let bench = try Bench()
+      _ = try bench.sqlite(
+        "shop.db",
+        "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT); CREATE TABLE sale(id INTEGER PRIMARY KEY, total REAL)")
+      let rules = """
+        [[apply.copy.table]]
+        from = "item"
+        to = "goods"
+        where = "nam <> ''"
+        [[apply.copy.table]]
+        from = "sale"
+        columns = { id = "id", cents = "CAST(total * 100 AS INTEGER)", store = "'042'" }
+        [[apply.copy.table]]
+        from = "gone"
+        mode = "history"
+
+        """
+      try write(bench, "conf/cairn.toml", conf(bench, rules))
+      let bad = try check(bench)
+      #expect(
+        errors(bad).count == 1 && bad.errors.contains("[rule-refused]: apply copy: the rule for table item"),
+        "\(bad.errors)")
+      #expect(bad.errors.contains("id, name"))
+      try write(bench, "conf/cairn.toml", conf(bench, rules.replacingOccurrences(of: "nam <>", with: "name <>")))
+      let good = try check(bench)
+      #expect(good.status == 0, "\(good.errors)")
+      #expect(good.output.contains("item -> goods"))
+      #expect(good.output.contains("  cents: INTEGER -> INTEGER, lossless"))
+      #expect(good.output.contains("the rule for table gone is for none"))
+      let collides = "[[apply.copy.table]]\nfrom = \"item\"\nto = \"Sale\"\n"
+      try write(bench, "conf/cairn.toml", conf(bench, collides))
+      #expect(try check(bench).errors.contains("[name-collision]: apply copy"))
     }
 
     @Test func `a table that would go both ways is refused, two tables that go one way each are not`() throws {
@@ -193,6 +228,12 @@ extension Scenarios {
       #expect(good.status == 0, "\(good.errors)")
       #expect(good.output.contains("item -> item"))
       #expect(good.output.contains("lossless"))
+      let filter = "[[apply.copy.table]]\nfrom = \"item\"\nwhere = \"v <> 'x'\"\n"
+      try write(bench, "conf/conf.d/filter.toml", filter)
+      let partial = try check(bench)
+      #expect(partial.errors.contains("ALTER TABLE public.item REPLICA IDENTITY FULL"), "\(partial.errors)")
+      try server.psql("ALTER TABLE item REPLICA IDENTITY FULL")
+      #expect(try check(bench).status == 0)
       let shown = try bench.run(Bench.cairn, ["config", "show", "--config", "conf"])
       #expect(shown.status == 0)
       #expect(shown.output.contains("password = \"********\""))
