@@ -59,13 +59,13 @@ extension ConfCheck {
         hint: "name another database in [apply.\(apply.name)]", remedy: .badInput)
     }
     let rules = apply.rules.map(ReshapeRule.init)
-    attempt {
+    let areKept = attempt {
       let ruled = try RuledTables(source.tables, rules, source.end, to: end.url.engine)
       try CheckCommand.tellContracts(ruled.tables, source.end, end, apply.names, isJSON)
       ruled.notices.forEach(note)
     }
     try checkDirections(apply, source.tables)
-    if apply.existing == nil, try end.checkpoint(of: trail) == nil {
+    if areKept, apply.existing == nil, try end.checkpoint(of: trail) == nil {
       try checkExisting(apply, end, source.end, trail)
     }
   }

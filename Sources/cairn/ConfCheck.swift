@@ -63,8 +63,14 @@ final class ConfCheck {
   }
 
   /// Does what belongs to the path at hand; an error is told with its name, and ends only this.
-  func attempt(_ body: () throws -> Void) {
-    do { try body() } catch { fail(Cairn.envelope(error)) }
+  @discardableResult func attempt(_ body: () throws -> Void) -> Bool {
+    do {
+      try body()
+      return true
+    } catch {
+      fail(Cairn.envelope(error))
+      return false
+    }
   }
 
   func fail(_ error: CairnError) {
