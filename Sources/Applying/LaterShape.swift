@@ -56,6 +56,27 @@ struct LaterShape {
     return nil
   }
 
+  /// Whether a copy of all of a table's rows begins between a place and the end of transaction `number`: then changes
+  /// before it are moot.
+  static func isCopied(
+    _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
+    through number: UInt64, rules: [ReshapeRule], to target: Engine
+  ) throws -> Bool {
+    let reader = try ApplyReader.open(folder: folder, at: checkpoint, rules: rules, to: target, isForShapes: true)
+    while let record = try reader.next() {
+      switch record {
+      case .begin(let header) where header.number > number: return false
+      case .refresh(let refresh) where reader.position > start:
+        guard case .start(_, let method, _) = refresh.event, method != .rows,
+          reader.schema(refresh.schemaID)?.sourceKey == table.sourceKey
+        else { continue }
+        return true
+      default: continue
+      }
+    }
+    return false
+  }
+
   static func origins(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema) -> [Int?] {
     TableDifference(before, after, origins: ddl.origins(from: before, to: after)).origins
   }

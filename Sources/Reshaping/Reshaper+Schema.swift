@@ -8,9 +8,10 @@ extension Reshaper {
     let after = ddl.after == 0 ? nil : given(ddl.after)
     switch (before, after) {
     case (.some, nil):
-      // What is kept is kept when the source has no table any more.
-      if case .shaped(let table) = find(ddl.before, given), table.removal != .applied { return nil }
-      return record
+      guard case .shaped(let table) = find(ddl.before, given) else { return record }
+      // What is kept is kept when the source has no table any more, and a table is not this trail's alone to drop.
+      if table.removal != .applied { return nil }
+      return table.hasShare ? .change(ChangeView(.truncate, schemaID: ddl.before)) : record
     case (let before?, let after?):
       switch (find(ddl.before, given), find(ddl.after, given)) {
       case (.shaped(let old), .shaped(let new)): return reshape(ddl, old, new, after)
@@ -44,7 +45,7 @@ extension Reshaper {
     }
     var derived = ddl
     derived.origins = origins
-    if new.removal != .applied { derived.isRefreshed = false }
+    if new.removal != .applied || new.hasShare { derived.isRefreshed = false }
     return .ddl(derived)
   }
 

@@ -39,6 +39,9 @@ final class ShapedTable {
 
   var removal: TableTreatment.Removal { plan.schema.treatment?.removal ?? .applied }
 
+  /// Other trails may have rows in the target's table.
+  var hasShare: Bool { plan.schema.treatment?.shares.isEmpty == false }
+
   /// A row that PostgreSQL does not tell as it was has the key that it has now.
   func old(_ column: Int, _ row: SourceRow) -> UnsafeRawBufferPointer? {
     row.old(column)

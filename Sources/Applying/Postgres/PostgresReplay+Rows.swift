@@ -10,7 +10,7 @@ extension PostgresReplay {
 
   func apply(_ change: ChangeView) throws {
     guard let table = try table(change.schemaID), !table.state.isAwaited else { return }
-    if change.treatment.contains(.refused), let error = reader.refusal { throw error }
+    if change.treatment.contains(.refused) { return try refuse(table) }
     before.removeAll()
     after.removeAll()
     if let image = change.before { try encode(image, into: &before, table, isNew: false) }
@@ -28,6 +28,16 @@ extension PostgresReplay {
     case .update: try isLenient ? updateLeniently(table) : update(table, change)
     case .truncate: try remove(nil, table)
     }
+  }
+
+  /// A rule cannot be kept for a change: its table waits. A table that waits already goes on with a copy that has begun
+  /// since, and takes nothing until then.
+  private func refuse(_ table: MappedTable) throws {
+    guard let error = reader.refusal else { return }
+    guard scope.isLane, table.removal == .applied, try isCopiedLater(table.given) else { throw error }
+    var known = table.state
+    (known.refreshing, known.isAwaited) = (.byKey, true)
+    try save(table.stateKey, known)
   }
 
   // MARK: Statements
@@ -153,7 +163,7 @@ extension PostgresReplay {
       return try hold(table, error)
     } catch let error as PostgresError { throw refusal(table, error) }
     if held.update(table, before.count > 0 ? key(of: before, table) : key(of: after, table), after.given) { return }
-    if change.treatment.contains(.incomplete), let error = reader.refusal { throw error }
+    if change.treatment.contains(.incomplete) { return try refuse(table) }
     let error = unexpected(table, "updated")
     guard error.code == .rowMissing, let old = change.before, let new = change.after, table.source.engine == .sqlite
     else { throw error }

@@ -18,6 +18,8 @@ extension PostgresReplay {
       action: ddl.action, before: before, after: after, origins: ddl.origins, isRefreshed: ddl.isRefreshed)
     do {
       guard try isStillToBeMade(&made, ddl, new) else { return forgetShape(new) }
+      // Several trails may bring the same table.
+      if made.action == .create { try state.lock() }
       try connection.execute("SET LOCAL lock_timeout = \(lockMilliseconds)")
       switch (made.action, made.before, made.after) {
       case (.create, _, let after?): try create(after, new)

@@ -396,6 +396,13 @@ final class PostgresReplay {
     ) { fits($0, key) }
   }
 
+  /// Whether all of a table's rows are copied further on.
+  func isCopiedLater(_ schema: TableSchema) throws -> Bool {
+    try LaterShape.isCopied(
+      schema, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
+      to: .postgres)
+  }
+
   /// What can be written of rows of this shape; nil: nothing, as the table is dropped before it has one that fits.
   private func part(of schema: TableSchema, _ key: String) throws -> LaterShape.Part? {
     guard scope.isLane, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }

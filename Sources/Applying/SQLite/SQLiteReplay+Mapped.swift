@@ -24,7 +24,7 @@ extension SQLiteReplay {
       guard touched == 0 else { return }
       if !isLenient {
         guard let row = held.take(before, of: table) else {
-          if change.treatment.contains(.incomplete) { try refuse() }
+          if change.treatment.contains(.incomplete) { return try refuse(table) }
           throw unexpected(table, "updated")
         }
         return try write(held: .init(table: table, values: merged(row.values), error: row.error))

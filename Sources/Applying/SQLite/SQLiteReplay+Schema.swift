@@ -109,9 +109,18 @@ extension SQLiteReplay {
 
   // MARK: Tables that wait
 
-  /// A rule cannot be kept for a change: its table waits.
-  func refuse() throws {
-    if let error = reader.refusal { throw Refusal(position: reader.position, error: error) }
+  /// A rule cannot be kept for a change: its table waits. A table that waits already goes on with a copy that has begun
+  /// since, and takes nothing until then.
+  func refuse(_ table: TargetTable) throws {
+    guard let error = reader.refusal else { return }
+    guard case .lane = scope, table.removal == .applied,
+      try LaterShape.isCopied(
+        table.source, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
+        to: .sqlite)
+    else { throw Refusal(position: reader.position, error: error) }
+    var known = target.tables[key(table.schema.name)] ?? .init()
+    (known.refreshing, known.isAwaited) = (.byKey, true)
+    try save(table.schema.name, known)
   }
 
   /// Before a record: a lane may begin with it, and a table may wait from it on.

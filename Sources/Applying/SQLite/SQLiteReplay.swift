@@ -141,7 +141,11 @@ final class SQLiteReplay {
         skipped += 1
         return
       }
-      if change.treatment.contains(.refused) { try refuse() }
+      if change.treatment.contains(.refused) {
+        try refuse(table)
+        skipped += 1
+        return
+      }
       try apply(change, table)
     case .refreshRow(let id, let image):
       guard let table = try table(id), !table.state.isAwaited else {

@@ -26,6 +26,8 @@ final class TargetTable {
     case twins
   }
 
+  /// As the trail has it, or the part of that which is written.
+  let source: TableSchema
   /// As the target has it.
   let schema: TableSchema
   /// As the trail has it, with columns that the target may lack.
@@ -62,6 +64,7 @@ final class TargetTable {
     kept = positions.count == imageSchema.columns.count ? nil : positions
     (self.imageSchema, self.schema) = (imageSchema, schema)
     let source = mapping.source
+    self.source = source
     converters =
       source.engine == .sqlite ? nil : (image?.schema ?? source).columns.map(SQLiteValue.init(from:))
     sortsAsSource =
