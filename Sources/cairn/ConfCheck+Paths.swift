@@ -64,28 +64,42 @@ extension ConfCheck {
       try CheckCommand.tellContracts(ruled.tables, source.end, end, apply.names, isJSON)
       ruled.notices.forEach(note)
     }
-    try checkDirections(apply, source.tables)
-    if areKept, apply.existing == nil, try end.checkpoint(of: trail) == nil {
+    guard areKept else { return }
+    try checkDirections(apply, source)
+    if apply.existing == nil, try end.checkpoint(of: trail) == nil {
       try checkExisting(apply, end, source.end, trail)
     }
   }
 
   /// A table that goes one way between two databases must not come back the other: nobody would settle conflicts.
-  private func checkDirections(_ apply: Configuration.Apply, _ tables: [SourceEnd.Table]) throws {
+  private func checkDirections(_ apply: Configuration.Apply, _ source: Source) throws {
     let captures = configuration.captures
     guard let origin = captures.first(where: { configuration.trail(of: $0) == apply.trail })?.database else { return }
     for back in configuration.applies where back.database == origin && back.name > apply.name {
       guard let capture = captures.first(where: { configuration.trail(of: $0) == back.trail }),
         capture.database == apply.database, let other = sources[capture.name]
       else { continue }
-      let theirs = Set(other.tables.map { $0.schema.name.lowercased() })
-      guard let both = tables.first(where: { theirs.contains($0.schema.name.lowercased()) }) else { continue }
+      let there = try routes(source, apply, to: other.end.url.engine)
+      let again = try routes(other, back, to: source.end.url.engine)
+      guard let table = there.keys.sorted().first(where: { again[there[$0] ?? ""] == $0 }) else { continue }
       throw CairnError(
         .confUnsupported,
-        "table \(both.name) would go both ways, here and by [apply.\(back.name)]; this version replicates a table one way",
-        hint: "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\(both.schema.name)\"]",
-        remedy: .badInput, context: ["table": both.name])
+        "table \(table) would go both ways, here and by [apply.\(back.name)]; this version replicates a table one way",
+        hint: "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\(there[table] ?? table)\"]",
+        remedy: .badInput, context: ["table": table])
     }
+  }
+
+  /// Which table becomes which; in lower case, and without the schema where it is `public`.
+  private func routes(_ source: Source, _ apply: Configuration.Apply, to target: Engine) throws -> [String: String] {
+    func plain(_ table: TableSchema) -> String {
+      (table.namespace == "public" ? table.name : table.fullName).lowercased()
+    }
+    let shaped = try RuledTables(source.tables, apply.rules.map(ReshapeRule.init), source.end, to: target).tables
+    let pairs = try zip(source.tables, shaped).map { table, shaped in
+      (plain(table.schema), plain(try TableMapping(shaped.schema, to: target, names: apply.names).target))
+    }
+    return Dictionary(pairs) { first, _ in first }
   }
 
   private func checkExisting(

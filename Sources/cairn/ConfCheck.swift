@@ -7,13 +7,15 @@ import SystemKit
 /// `cairn check --config`: proves what a conf says of databases, files and folders, path by path. What is wrong with one
 /// is told, and the others are looked at all the same.
 final class ConfCheck {
+  typealias Source = (end: SourceEnd, tables: [SourceEnd.Table])
+
   let configuration: Configuration
   let loaded: LoadedConfiguration
   /// Who runs the daemon; nil: whoever runs this.
   let account: Account?
   let isJSON: Bool
   /// Of the captures that can be read, by name.
-  var sources: [String: (end: SourceEnd, tables: [SourceEnd.Table])] = [:]
+  var sources: [String: Source] = [:]
   private var failures: [CairnError] = []
   private var path = ""
 

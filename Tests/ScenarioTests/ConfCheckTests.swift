@@ -152,6 +152,19 @@ extension Scenarios {
       #expect(both.status == 78)
       #expect(
         errors(both).count == 1 && both.errors.contains("would go both ways, here and by [apply.shop]"))
+      // Under other names they do not meet.
+      let apart = """
+        [[apply.copy.table]]
+        from = "up"
+        to = "their_up"
+        [[apply.copy.table]]
+        from = "down"
+        to = "their_down"
+
+        """
+      try write(bench, "conf/conf.d/a.toml", apart)
+      let good = try check(bench)
+      #expect(good.status == 0, "\(good.errors)")
       try write(
         bench, "conf/conf.d/a.toml", "[capture.shop]\ntables = [\"up\"]\n[capture.copy]\ntables = [\"*\", \"!UP\"]\n")
       #expect(try check(bench).status == 0)
