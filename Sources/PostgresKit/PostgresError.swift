@@ -59,6 +59,11 @@ package struct PostgresError: Error, CustomStringConvertible {
   /// The envelope for a person: which database, what, and what to do about it.
   package var asCairnError: CairnError {
     let text = message + (detail.isEmpty ? "" : ": \(detail)")
+    if isOfTwins {
+      return CairnError(
+        .databaseBusy, "\(place): another session made the same thing at the same moment: \(text)",
+        hint: "run again: it is there now", remedy: .retry)
+    }
     switch sqlState {
     case "28P01", "28000":
       return CairnError(

@@ -28,7 +28,12 @@ final class TestNode: @unchecked Sendable {
     supervisor.adopt(WorkerPlan(context.configuration))
     let (supervisor, stop) = (supervisor, stop)
     thread = WorkerThread {
-      while !stop.wait(milliseconds: 20) { supervisor.tick() }
+      var turns = 0
+      while !stop.wait(milliseconds: 20) {
+        supervisor.tick()
+        turns += 1
+        if turns % 20 == 0 { supervisor.keepBudget() }
+      }
       supervisor.stopAll()
       while !supervisor.alive.isEmpty {
         supervisor.tick()
@@ -149,5 +154,43 @@ final class TestNode: @unchecked Sendable {
     node.context.configuration = conf
     node.supervisor.adopt(WorkerPlan(conf))
     #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 3 })
+  }
+
+  @Test func `an apply that is too far behind is given up, and gets everything again when it comes back`() throws {
+    let node = try TestNode { folder in
+      var conf = Self.pair(folder)
+      conf.limits.diskBytes = 20 << 20
+      conf.captures[0].purge = .seconds(1)
+      return conf
+    }
+    let shop = try Self.shop(node)
+    node.start()
+    defer { node.end() }
+    #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 2 })
+    try node.supervisor.order(.stop, "apply.copy")
+    #expect(node.wait { node.worker("apply.copy")?.state == .stopped })
+    // Two of them fill a segment.
+    for round in 0..<3 {
+      let before = node.worker("capture.pos")?.rows ?? 0
+      try shop.execute(
+        """
+        WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
+        INSERT INTO item SELECT i + \(10 + round * 9000), hex(randomblob(1000)) FROM n; DELETE FROM item WHERE id = 1
+        """)
+      #expect(node.wait { node.worker("capture.pos")?.rows ?? 0 >= before + 9000 })
+    }
+    #expect(node.wait { node.context.trailInfos["store-042.pos"]?.firstPosition.segment ?? 1 > 1 })
+    #expect(node.worker("apply.copy")?.detail.contains("too far behind") == true)
+    #expect(node.worker("capture.pos")?.state == .running)
+    try node.supervisor.order(.start, "apply.copy")
+    let rows = "SELECT count(*) || ' ' || min(id) || ' ' || max(id) || ' ' || sum(length(name)) FROM item"
+    let expected = try shop.text(rows)
+    func copied() -> String? {
+      (try? Database(path: node.folder + "/copy.db", mode: .readOnly)).flatMap { try? $0.text(rows) }
+    }
+    #expect(node.wait(seconds: 40) { copied() == expected }, "\(String(describing: node.worker("apply.copy")))")
+    try shop.execute("INSERT INTO item VALUES (99999, 'late')")
+    #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item WHERE id = 99999") == 1 })
+    #expect(node.worker("apply.copy")?.problem == nil)
   }
 }

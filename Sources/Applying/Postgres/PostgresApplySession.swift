@@ -28,6 +28,7 @@ enum PostgresApplySession {
     defer { connection.rollback() }
     try adopt(connection)
     let state = PostgresTargetState(connection)
+    try state.lock()
     if try !state.isInstalled() { try state.install() }
     return connection
   }
