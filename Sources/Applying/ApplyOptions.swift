@@ -5,6 +5,9 @@ import Reshaping
 package struct ApplyOptions: Sendable {
   /// What becomes of rows that a table holds before its first copy.
   package var existing = ExistingRows.overwrite
+  /// Whether ``existing`` holds for copies that were asked for too, as a conf says it once and for all: another apply of
+  /// the trail may have asked. Otherwise such a copy overwrites.
+  package var existingHolds = false
   /// Rows after which a commit is due when more transactions are waiting; nil: what suits the engine.
   package var commitRows: Int?
   /// Milliseconds after which one is due.

@@ -41,6 +41,7 @@ final class ApplyWorker: Worker {
     options.rules = rules
     options.askedBehind = try entry.prove()
     options.existing = apply.existing ?? .overwrite
+    options.existingHolds = true
     options.names = apply.names
     options.misfits = apply.misfits
     options.ddl = apply.ddl

@@ -85,6 +85,16 @@ struct PostgresRefreshTests {
       try target.psql("CREATE TABLE t(id bigint PRIMARY KEY, v text); INSERT INTO t VALUES (1, 'mine'), (9, 'only')")
       try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "t", [[1, "new"], [2, "new"]])
       #expect(try target.psql("SELECT * FROM t ORDER BY id") == rows)
+      // So does a copy that is asked for later, where the answer holds for it too.
+      target.options.existingHolds = true
+      try target.trail.transaction {
+        try target.trail.refresh("t", .start(.asked, .byKey, estimatedRows: 2))
+        try target.trail.refresh("t", .chunk(.keys(after: nil, through: nil)))
+        for id in 1...2 { try target.trail.row("t", [.integer(Int64(id)), "new"]) }
+        try target.trail.refresh("t", .end(rows: 2))
+      }
+      try target.replay()
+      #expect(try target.psql("SELECT * FROM t ORDER BY id") == rows)
     }
   }
 

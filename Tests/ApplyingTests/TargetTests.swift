@@ -124,6 +124,25 @@ import Testing
       ])
   }
 
+  @Test(arguments: [
+    (true, [[1, "uno"], [2, "two"], [9, "extra"]] as [[Value]]), (false, [[1, "uno"], [2, "two"]]),
+  ])
+  func `a copy that is asked for later merges where that holds, and overwrites otherwise`(
+    holds: Bool, expected: [[Value]]
+  ) throws {
+    let made = try existing(.merge)
+    made.options.existingHolds = holds
+    try made.transaction {
+      try made.refresh("t", .start(.asked, .byKey, estimatedRows: 2))
+      try made.refresh("t", .chunk(.keys(after: nil, through: nil)))
+      try made.row("t", [1, "uno"])
+      try made.row("t", [2, "two"])
+      try made.refresh("t", .end(rows: 2))
+    }
+    try made.replay()
+    #expect(try made.rows("SELECT id, v FROM t ORDER BY id") == expected)
+  }
+
   @Test(arguments: [ExistingRows.keep, .merge])
   func `rows without key cannot be kept or merged, which is said`(existing: ExistingRows) throws {
     let error = try #require(failure { _ = try self.existing(existing, false) })

@@ -17,7 +17,10 @@ extension PostgresReplay {
     case _ where known.isAwaited && !refresh.isStart(behind: options.askedBehind, in: number): break
     case .start(let reason, let method, let rows):
       if reason == .firstCopy, !known.isCreated { known.existing = options.existing }
-      if reason == .asked { known.existing = .overwrite }
+      if reason == .asked {
+        let holds = options.existingHolds && method == .byKey && !known.isCreated
+        known.existing = holds ? options.existing : .overwrite
+      }
       (known.refreshing, known.isAwaited) = (method, false)
       known.isEmptied = try prepareForRows(table, method, known.existing)
       try save(key, known)

@@ -12,7 +12,10 @@ extension SQLiteReplay {
     case .start(let reason, let method, let rows):
       var known = target.tables[key(name)] ?? .init()
       if reason == .firstCopy, !known.isCreated { known.existing = options.existing }
-      if reason == .asked { known.existing = .overwrite }
+      if reason == .asked {
+        let holds = options.existingHolds && method == .byKey && !known.isCreated
+        known.existing = holds ? options.existing : .overwrite
+      }
       (known.refreshing, known.isAwaited) = (method, false)
       known.source = table.state.source
       try save(name, known)
