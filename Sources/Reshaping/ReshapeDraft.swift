@@ -362,6 +362,10 @@ extension TableSchema.Column {
     case .bool, .int2, .int4, .int8, .oid, .float4, .float8, .date, .time, .timetz, .timestamp, .timestamptz,
       .interval, .uuid, .money, .enumeration:
       false
+    // Too short to be stored aside at all: a pointer would take more.
+    case .numeric(let digits?) where digits.precision <= 24: false
+    case .varchar(let length?) where length <= 5: false
+    case .bpchar(let length?) where length <= 5: false
     default: true
     }
   }

@@ -102,6 +102,7 @@ import Testing
       columns: [
         .init(name: "id", declaredType: "bigint", isNotNull: true, keyOrdinal: 1),
         .init(name: "n", declaredType: "integer"), .init(name: "note", declaredType: "text"),
+        .init(name: "price", declaredType: "numeric(12,2)"),
       ])
     var rule = ReshapeRule(from: "t")
     rule.filter = "n > 1"
@@ -110,6 +111,8 @@ import Testing
     #expect(try ReshapePlan(rule, schema, to: .postgres).fullIdentity == nil)
     rule.filter = "note = 'x'"
     #expect(try ReshapePlan(rule, schema, to: .postgres).fullIdentity?.contains("note") == true)
+    rule.filter = "price > 1"
+    #expect(try ReshapePlan(rule, schema, to: .postgres).fullIdentity == nil)
     rule.filter = nil
     rule.columns = [.init("id", "id"), .init("upper", "upper(note)")]
     #expect(try ReshapePlan(rule, schema, to: .postgres).fullIdentity == nil)
