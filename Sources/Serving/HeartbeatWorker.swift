@@ -51,6 +51,7 @@ final class HeartbeatWorker: Worker {
 
   private func watchJournal(_ path: String, _ stop: StopSignal) throws {
     var forecast = FillForecast()
+    defer { context.forget(capture: capture.name) }
     while !stop.isSet {
       // Opened anew each time: the file may be another one by then, and nobody's checkpoint is to wait for us.
       guard Folder.exists(path) else {

@@ -20,10 +20,13 @@ package struct RetentionPlan: Equatable, Sendable {
     package var trail: String
     /// The segment in which the oldest part begins that it still needs; nil: not known, so it may need all.
     package var segment: UInt64?
+    /// It has applied all that there is.
+    package var isAtEnd: Bool
     /// Was given up before, and has not come back.
     package var isExpired: Bool
-    package init(name: WorkerName, trail: String, segment: UInt64?, isExpired: Bool) {
-      (self.name, self.trail, self.segment, self.isExpired) = (name, trail, segment, isExpired)
+    package init(name: WorkerName, trail: String, segment: UInt64?, isAtEnd: Bool = false, isExpired: Bool) {
+      (self.name, self.trail, self.segment) = (name, trail, segment)
+      (self.isAtEnd, self.isExpired) = (isAtEnd, isExpired)
     }
   }
 
@@ -58,7 +61,11 @@ package struct RetentionPlan: Equatable, Sendable {
         given.insert(slowest)
         weigh(limits, trails, readers, given, now)
       }
-      pausesCaptures = Double(bytes) > Double(most) * (isPaused ? Self.resumeShare : 1)
+      // Where all is applied, only the segments that are being written are left: they go when captures go on.
+      let isAwaited =
+        readers.contains { !given.contains($0.name) && !$0.isAtEnd }
+        || trails.contains { trail in !readers.contains { $0.trail == trail.name } }
+      pausesCaptures = isAwaited && Double(bytes) > Double(most) * (isPaused ? Self.resumeShare : 1)
     }
     expired = readers.filter { !$0.isExpired && given.contains($0.name) }.map(\.name)
   }

@@ -36,6 +36,8 @@ package final class ServiceContext: Sendable {
   package var trailInfos: [String: TrailInfo] { trails.withLock { $0 } }
   package func note(_ info: TrailInfo) { trails.withLock { $0[info.name.description] = info } }
 
+  func forget(trail: String) { trails.withLock { $0[trail] = nil } }
+
   package var sourceFacts: [NodeStatus.Source] {
     sources.withLock { $0.values.sorted { $0.capture < $1.capture } }
   }

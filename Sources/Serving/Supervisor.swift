@@ -164,6 +164,7 @@ package final class Supervisor: Sendable {
           entries += note(ending, name, &entry, now)
         }
         if entry.thread == nil, entry.isLeaving {
+          if case .purge(let trail, _) = entry.spec { context.forget(trail: trail) }
           state.entries[name] = nil
           continue
         }
@@ -280,12 +281,14 @@ package final class Supervisor: Sendable {
     let plan = state.withLock { state in
       let readers = state.entries.compactMap { name, entry -> RetentionPlan.Reader? in
         guard let apply = entry.worker as? ApplyWorker, !entry.isLeaving else { return nil }
-        let segment = apply.progress.snapshot.needs?.segment
-        let first = context.trailInfos[apply.apply.trail]?.firstPosition.segment ?? 0
+        let (needs, info) = (apply.progress.snapshot.needs, context.trailInfos[apply.apply.trail])
+        let (segment, first) = (needs?.segment, info?.firstPosition.segment ?? 0)
+        let isAtEnd = needs.flatMap { needs in info.map { needs >= $0.end.position } } ?? false
         let isBack = entry.isExpired && (segment.map { $0 >= first } ?? false)
         if isBack { state.entries[name]?.isExpired = false }
         return RetentionPlan.Reader(
-          name: name, trail: apply.apply.trail, segment: segment, isExpired: entry.isExpired && !isBack)
+          name: name, trail: apply.apply.trail, segment: segment, isAtEnd: isAtEnd,
+          isExpired: entry.isExpired && !isBack)
       }
       let plan = RetentionPlan(
         configuration.limits, trails: trails, readers: readers, isPaused: state.isPaused,

@@ -94,6 +94,16 @@ import Testing
     #expect(plan.pausesCaptures)
   }
 
+  @Test func `when all is applied, captures go on: what they write lets the rest go`() {
+    var ready = reader("x", "n.a", 9)
+    ready.isAtEnd = true
+    let plan = RetentionPlan(
+      limits(disk: 90), trails: [trail("n.a", 1...9)], readers: [ready], isPaused: true, now: 0)
+    #expect(!plan.pausesCaptures)
+    let unread = RetentionPlan(limits(disk: 90), trails: [trail("n.a", 1...9)], readers: [], isPaused: false, now: 0)
+    #expect(unread.pausesCaptures)
+  }
+
   @Test func `captures go on only when there is some room`() {
     func pauses(_ disk: Int64, _ isPaused: Bool) -> Bool {
       RetentionPlan(
