@@ -1,4 +1,5 @@
 import Changes
+import Glibc
 import SystemKit
 
 /// Finds and reads the files of a conf: `cairn.toml` and `conf.d/*.toml` beside it, in the order of their bytes.
@@ -20,7 +21,18 @@ package enum ConfFolder {
     if service != nil { problems += barred }
     return LoadedConfiguration(
       files: files, credentials: credentials, unreadable: problems,
-      notices: service == nil ? barred.map { "\($0.place): \($0.message)" } : [], environment: environment)
+      notices: service == nil ? barred.map { "\($0.place): \($0.message)" } : [], fileIdentity: fileIdentity,
+      environment: environment)
+  }
+
+  /// Device and inode, where there is such a file; else its path with all links of its folder followed.
+  private static func fileIdentity(_ path: String) -> String {
+    var info = stat()
+    if stat(path, &info) == 0 { return "inode \(info.st_dev) \(info.st_ino)" }
+    guard let slash = path.lastIndex(of: "/"), slash > path.startIndex else { return path }
+    guard let folder = realpath(String(path[..<slash]), nil) else { return path }
+    defer { free(folder) }
+    return String(cString: folder) + path[slash...]
   }
 
   private static func paths(in folder: String, _ problems: inout [ConfProblem]) -> [String] {

@@ -11,16 +11,18 @@ struct ConfReferences {
   private let databaseNames: [String]
   /// False: a file could not be read, so that what seems to be missing may be there.
   private let isWhole: Bool
+  private let fileIdentity: (String) -> String
   private(set) var problems: [ConfProblem] = []
   /// What is allowed, but rarely meant.
   private(set) var notices: [String] = []
 
-  init(_ sections: [ReadSection], isWhole: Bool) {
+  /// `fileIdentity` makes one text of all paths of a file.
+  init(_ sections: [ReadSection], isWhole: Bool, fileIdentity: @escaping (String) -> String) {
     func all(_ key: String) -> [ReadSection] { sections.filter { $0.source.section.key == key } }
     node = all("node").first?.text("name")
     (databases, captures, applies, rules) = (all("database"), all("capture"), all("apply"), all("table"))
     databaseNames = databases.map(\.source.name)
-    self.isWhole = isWhole
+    (self.isWhole, self.fileIdentity) = (isWhole, fileIdentity)
     for section in captures + applies { checkDatabase(section) }
     checkCaptures()
     for apply in applies { checkTrail(apply) }
@@ -36,11 +38,13 @@ struct ConfReferences {
       section.place("database"), "there is no [database.\(name)]", "\(mend) a section [database.\(name)] with its url")
   }
 
-  /// What tells databases apart: the URL where it is known.
+  /// What tells databases apart: the URL where it is known, and of a file what it is, whatever path leads there.
   private func identity(_ section: ReadSection) -> String? {
     guard let name = section.text("database") else { return nil }
     guard let url = databases.first(where: { $0.source.name == name })?.text("url") else { return name }
-    return Configuration.Database.canonical(url)
+    let canonical = Configuration.Database.canonical(url)
+    let scheme = "sqlite://"
+    return canonical.hasPrefix(scheme) ? scheme + fileIdentity(String(canonical.dropFirst(scheme.count))) : canonical
   }
 
   private mutating func checkCaptures() {

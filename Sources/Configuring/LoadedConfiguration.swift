@@ -31,10 +31,12 @@ package struct LoadedConfiguration: Sendable {
   package let notices: [String]
 
   /// Decides only: files, variables and credentials (by the name of the database) are handed in. Files count in their
-  /// order; `unreadable` and `notices` are what reading them met.
+  /// order; `unreadable` and `notices` are what reading them met. `fileIdentity` makes one text of all paths that lead to
+  /// one database file.
   package init(
     files: [ConfFile], credentials: [String: ConfCredential] = [:], unreadable: [ConfProblem] = [],
-    notices: [String] = [], environment: @escaping (String) -> String?
+    notices: [String] = [], fileIdentity: @escaping (String) -> String = { $0 },
+    environment: @escaping (String) -> String?
   ) {
     var problems = unreadable
     var collector = SectionCollector()
@@ -48,7 +50,7 @@ package struct LoadedConfiguration: Sendable {
     var reader = OptionReader(environment: environment)
     let sections = collector.sections.map { ReadSection($0, &reader) }
     problems += collector.problems + reader.problems
-    let references = ConfReferences(sections, isWhole: isWhole)
+    let references = ConfReferences(sections, isWhole: isWhole, fileIdentity: fileIdentity)
     problems += references.problems
     for section in OptionTable.sections where section.isRequired && isWhole {
       if !sections.contains(where: { $0.source.section.key == section.key }), let main = files.first {

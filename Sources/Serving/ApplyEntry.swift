@@ -21,11 +21,13 @@ struct ApplyEntry {
   /// Returns the transaction behind which copies count that were asked for.
   ///
   /// A target whose checkpoint was purged from the trail, since it was away for too long, or of which that was asked, is
-  /// told to wait for a copy of everything. Errors: `checkpoint-foreign`, `target-differs`.
+  /// told to wait for a copy of everything. Errors: `same-database`, `checkpoint-foreign`,
+  /// `target-differs`.
   func prove() throws -> UInt64 {
     let info = try Trail.info(folder: folder)
     let request = CopyRequest(state: context.statePath, apply: name)
     let end = try TargetEnd(target)
+    try checkNotItsSource()
     let known = try end.checkpoint(of: trail)
     if try request.isPending() || isPurged(known, info) {
       let isLost = known.map { $0.trail != info.id } ?? true || isPurged(known, info)
@@ -41,6 +43,17 @@ struct ApplyEntry {
     }
     if known == nil, existing == nil { try checkExisting(end) }
     return try request.behind(info.id)
+  }
+
+  /// The conf is refused where this can be seen; a link, or a file that came later, shows only here.
+  private func checkNotItsSource() throws {
+    guard let capture = context.capture(of: trail), let database = context.configuration.database(capture.database),
+      case .sqlite(let source) = try database.location(), case .sqlite(let file) = target,
+      let identity = FileIdentity(path: file), identity == FileIdentity(path: source)
+    else { return }
+    throw CairnError(
+      .sameDatabase, "the trail \(trail) comes from the database that it would be applied to, \(target.place)",
+      hint: "name another database in [apply.\(name)]", remedy: .badInput)
   }
 
   private func isPurged(_ known: Checkpoint?, _ info: TrailInfo) -> Bool {

@@ -5,6 +5,39 @@ import Mapping
 import Testing
 
 @Suite struct LoadingTests {
+  @Test(arguments: ["sub/../a.db", "link.db", "linked/a.db"])
+  func `one file is one database, whatever path leads to it`(spelling: String) throws {
+    let folder = FileManager.default.temporaryDirectory.path + "/cairn-loading-" + UUID().uuidString
+    let files = FileManager.default
+    try files.createDirectory(atPath: folder + "/sub", withIntermediateDirectories: true)
+    defer { try? files.removeItem(atPath: folder) }
+    try files.createSymbolicLink(atPath: folder + "/linked", withDestinationPath: folder)
+    let text = """
+      [node]
+      name = "hq"
+      [database.a]
+      url = "sqlite://\(folder)/a.db"
+      [database.b]
+      url = "sqlite://\(folder)/\(spelling)"
+      [capture.a]
+      database = "a"
+      [capture.b]
+      database = "b"
+      [apply.b]
+      trail = "hq.a"
+      database = "b"
+      """
+    try text.write(toFile: folder + "/cairn.toml", atomically: true, encoding: .utf8)
+    if spelling != "linked/a.db" {
+      _ = files.createFile(atPath: folder + "/a.db", contents: Data())
+      try files.createSymbolicLink(atPath: folder + "/link.db", withDestinationPath: folder + "/a.db")
+    }
+    let messages = ConfFolder.load(folder) { _ in nil }.problems.map(\.error.message)
+    #expect(messages.count == 2, "\(messages)")
+    #expect(messages.contains { $0.contains("database b is captured already, by [capture.a]") }, "\(messages)")
+    #expect(messages.contains { $0.contains("[apply.b] would write the database that its trail hq.a comes from") })
+  }
+
   @Test func `everything that a conf says arrives in its value`() throws {
     let conf = try Conf.load(
       """
