@@ -89,7 +89,9 @@ package enum Metrics {
       }
     },
     ofSources("cairn_journal_rows", "Rows in the journal of an SQLite source.") { $0.journalRows.map(Double.init) },
-    ofSources("cairn_journal_cap_rows", "Rows past which the journal drops the oldest.") {
+    ofSources(
+      "cairn_journal_cap_rows", "Rows past which nothing more is written to the journal, and tables are copied again."
+    ) {
       $0.journalCapRows.map(Double.init)
     },
     ofSources("cairn_source_full_seconds", "Until slot or journal is full, as it grew in the last minutes.") {

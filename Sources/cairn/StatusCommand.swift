@@ -130,9 +130,10 @@ struct StatusTable {
       return "source of capture.\(name): journal \(rows) of \(source.integer("journal_cap_rows") ?? 0) rows"
         + full(source)
     }
+    guard let slot = source.text("slot_status") else { return "source of capture.\(name): not looked at yet" }
     let kept = source.integer("slot_bytes").map { ", keeps \(Self.bytes($0))" } ?? ""
     let safe = source.integer("slot_safe_bytes").map { ", lost after \(Self.bytes($0)) more" } ?? ""
-    return "source of capture.\(name): slot \(source.text("slot_status") ?? "not seen yet")\(kept)\(safe)"
+    return "source of capture.\(name): slot \(slot)\(kept)\(safe)"
       + full(source)
   }
 
