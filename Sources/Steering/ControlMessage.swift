@@ -48,7 +48,12 @@ package struct ControlRequest: Equatable, Sendable {
     guard let name = object.text("command"), let command = Command(rawValue: name) else {
       throw Self.refuse("there is no command '\(object.text("command") ?? "")'")
     }
+    // Without tables all are meant, so what is not understood must not become none.
     let tables = object.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
+    let isList = if case .list? = object["tables"] { true } else { object["tables"] == nil }
+    guard isList, tables.count == object.list("tables").count else {
+      throw Self.refuse("the tables of a request are a list of texts")
+    }
     self.init(command, object.text("subject") ?? "", tables: tables)
   }
 

@@ -45,6 +45,8 @@ import Testing
 
   @Test(arguments: [
     "", "{", "[]", "{\"version\":2,\"command\":\"status\"}", "{\"version\":1,\"command\":\"explode\"}",
+    "{\"version\":1,\"command\":\"copy\",\"subject\":\"a\",\"tables\":[[1]]}",
+    "{\"version\":1,\"command\":\"copy\",\"subject\":\"a\",\"tables\":\"item\"}",
     "\u{0}\u{1}\u{2}", "{\"version\":1}", String(repeating: "[", count: 5000), "GET / HTTP/1.1",
   ])
   func `rubbish is refused, and the next peer is answered`(text: String) throws {
