@@ -161,7 +161,11 @@ struct OptionReader {
         node.place,
         "\(option.key) is \(text); it can be from \(OptionKind.text(range.lowerBound)) to \(OptionKind.text(range.upperBound))",
         "write \(option.key) = \"\(OptionKind.text(bound))\"")
-    } catch { misread(error, text, node.place, option, "duration", Quantity.durationUnits.map(\.name), usual: "s") }
+    } catch {
+      misread(error, text, node.place, option, "duration", Quantity.durationUnits.map(\.name), usual: "s") { mended in
+        (try? Quantity.duration(mended)).map(range.contains) ?? false
+      }
+    }
     return nil
   }
 
@@ -173,29 +177,38 @@ struct OptionReader {
       refuse(
         node.place, "\(option.key) is \(text); a segment of a trail takes 16 MiB, so it is 64 MiB at least",
         "write \(option.key) = \"64 MiB\" or more")
-    } catch { misread(error, text, node.place, option, "size", Quantity.byteUnits.map(\.name), usual: "GiB") }
+    } catch {
+      misread(error, text, node.place, option, "size", Quantity.byteUnits.map(\.name), usual: "GiB") { mended in
+        (try? Quantity.bytes(mended)).map { $0 >= Self.leastBytes } ?? false
+      }
+    }
     return nil
   }
 
   private static let leastBytes: Int64 = 64 << 20
 
+  /// `isAllowed` tells whether a mended text would be taken: no hint names another.
   private mutating func misread(
     _ error: Quantity.Misread, _ text: String, _ place: ConfPlace, _ option: OptionTable.Option, _ what: String,
-    _ units: [String], usual: String
+    _ units: [String], usual: String, isAllowed: (String) -> Bool
   ) {
     let allowed = "units are \(units.joined(separator: ", "))"
+    func mended(_ number: some StringProtocol, _ first: String) -> String {
+      let fit = ([first, usual] + units).map { "\(number) \($0)" }.first(where: isAllowed)
+      return fit.map { "write \(option.key) = \"\($0)\"" } ?? Self.write(option)
+    }
     switch error {
     case .noNumber:
       refuse(place, "\(option.key) is \"\(text)\", which is no \(what)", "\(Self.write(option)); \(allowed)")
     case .noUnit:
       refuse(
-        place, "\(option.key) is \"\(text)\", without a unit", "write \(option.key) = \"\(text) \(usual)\"; \(allowed)")
+        place, "\(option.key) is \"\(text)\", without a unit", "\(mended(text, usual)); \(allowed)")
     case .unknownUnit(let unit):
       let number = text.prefix { $0.isNumber || $0 == "." }
       let near = Self.nearestUnit(unit, units) ?? usual
       refuse(
         place, "\(option.key) is \"\(text)\"; there is no unit '\(unit)'",
-        "write \(option.key) = \"\(number) \(near)\"; \(allowed)")
+        "\(mended(number, near)); \(allowed)")
     case .tooLarge: refuse(place, "\(option.key) is \"\(text)\", which is too much", Self.write(option))
     }
   }
@@ -242,11 +255,15 @@ extension OptionReader {
       default: nil
       }
     case (.flag, .integer(let number)): number == 0 ? "false" : "true"
-    case (.count, .string(let text)): Int(text.filter { $0 != "_" && $0 != " " }).map { String($0) }
-    case (.count, .float(let number)): number.magnitude < 1e15 ? String(Int64(number)) : nil
+    case (.count(let range), .string(let text)):
+      Int(text.filter { $0 != "_" && $0 != " " }).map { String(min(max($0, range.lowerBound), range.upperBound)) }
+    case (.count(let range), .float(let number)):
+      number.magnitude < 1e15 ? String(min(max(Int(number), range.lowerBound), range.upperBound)) : nil
     case (.patterns, .string(let text)), (.misfits, .string(let text)): "[\"\(text)\"]"
-    case (.duration, .integer(let number)): "\"\(number) s\""
-    case (.size, .integer(let number)): "\"\(number) B\""
+    case (.duration(let range), .integer(let number)):
+      ["s", "min", "h", "d"].map { "\(number) \($0)" }
+        .first { (try? Quantity.duration($0)).map(range.contains) ?? false }.map { "\"\($0)\"" }
+    case (.size, .integer(let number)): number >= Self.leastBytes ? "\"\(number) B\"" : nil
     case (.columns, .array(let names)):
       "{ "
         + names.compactMap { name in
