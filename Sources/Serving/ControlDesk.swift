@@ -78,6 +78,12 @@ package struct ControlDesk: Sendable {
         remedy: .stop)
     }
     let failed = workers.filter { $0.state == .failed }.map(\.name)
+    if !tables.isEmpty, let capture = workers.first(where: { $0.name == captureName && $0.state == .failed }) {
+      throw CairnError(
+        capture.problem.flatMap { ErrorCode(rawValue: $0.code) } ?? .bug,
+        "\(captureName) has failed, so it copies no table: \(capture.problem?.message ?? "")",
+        hint: "have everything copied, with 'cairn copy \(apply.name)' without --tables", remedy: .badInput)
+    }
     if tables.isEmpty, failed.contains(applyName) || failed.contains(captureName) {
       // Where the way on is lost: a target begins with the copy, a capture with a new slot if need be.
       if failed.contains(applyName) {
