@@ -20,6 +20,7 @@ final class ApplyWorker: Worker {
   private let noticesTold = Mutex(0)
   /// Of this run.
   private let audit = Mutex<Audit?>(nil)
+  private let backlog = Mutex(Backlog(since: Clock.system.microseconds()))
   private let driftsTold = Mutex<Set<String>>([])
 
   init(_ name: WorkerName, _ apply: Configuration.Apply, _ database: Configuration.Database, _ context: ServiceContext)
@@ -32,6 +33,7 @@ final class ApplyWorker: Worker {
     let folder = context.folder(of: trail)
     let location = try database.location().canonical
     progress.forgetConnection()
+    defer { progress.forgetConnection() }
     guard waitForTrail(folder, stop) else { return }
     let rules = apply.rules.map(ReshapeRule.init)
     let entry = ApplyEntry(
@@ -89,12 +91,19 @@ final class ApplyWorker: Worker {
     status.position = now.position == .start ? (now.needs?.description ?? "") : now.position.description
     status.lags = now.lags
     status.tablesWaiting = now.waiting.map(\.name)
-    let end = context.trailInfos[apply.trail]?.end.position
-    let isBehind = end.map { $0 > max(now.position, now.needs ?? .start) } ?? false
-    status.isCaughtUp = now.isCaughtUp
+    let end = context.end(of: apply.trail)
+    // What stands behind the last transaction of a trail is read, and moves no position.
+    let hasReadAll = now.isCaughtUp
+    let isBehind = !hasReadAll && (end.map { $0 > max(now.position, now.needs ?? .start) } ?? false)
+    status.isCaughtUp = hasReadAll || (end != nil && !isBehind)
+    let moment = Clock.system.microseconds()
+    let since = backlog.withLock { backlog in
+      if status.isCaughtUp { backlog.noteNone(now: moment) }
+      return backlog.since(lastCommitTime: now.lastCommitTime)
+    }
     status.lagMilliseconds = CurrentLag.milliseconds(
-      commitTime: now.lastCommitTime, tookMicroseconds: now.lagMicroseconds,
-      isBehind: (!now.isCaughtUp || status.state != .running) && isBehind, now: Clock.system.microseconds())
+      commitTime: isBehind ? since : now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: isBehind,
+      now: moment)
     if let copying = now.copying { status.detail = "copies table \(copying.table), \(copying.rows) rows so far" }
     if let table = now.waiting.first { status.detail = "table \(table.name) waits: \(table.message)" }
     let drifts = audit.withLock { $0?.snapshot.drifts ?? [] }

@@ -48,6 +48,7 @@ final class CaptureWorker: Worker {
     status.place = (try? database.location().place) ?? ""
     (status.rows, status.transactions) = (now.changes + now.rowsCopied, now.transactions)
     status.position = now.position == .start ? "" : now.position.description
+    if now.position != .start { context.note(end: now.position, of: trail) }
     status.lags = now.lags
     status.isCaughtUp = now.isCaughtUp
     status.lagMilliseconds = CurrentLag.milliseconds(

@@ -15,6 +15,8 @@ package final class ServiceContext: Sendable {
   private let conf: Mutex<Configuration>
   /// Of each trail as its purge saw it last.
   private let trails = Mutex<[String: TrailInfo]>([:])
+  /// Where each trail ended when its capture was looked at last, which is more often than it is purged.
+  private let ends = Mutex<[String: Position]>([:])
   /// Of each source, by the capture's name, as its heartbeat saw it last.
   private let sources = Mutex<[String: NodeStatus.Source]>([:])
 
@@ -36,7 +38,13 @@ package final class ServiceContext: Sendable {
   package var trailInfos: [String: TrailInfo] { trails.withLock { $0 } }
   package func note(_ info: TrailInfo) { trails.withLock { $0[info.name.description] = info } }
 
-  func forget(trail: String) { trails.withLock { $0[trail] = nil } }
+  func note(end: Position, of trail: TrailName) { ends.withLock { $0[trail.description] = end } }
+  func end(of trail: String) -> Position? { ends.withLock { $0[trail] } ?? trailInfos[trail]?.end.position }
+
+  func forget(trail: String) {
+    trails.withLock { $0[trail] = nil }
+    ends.withLock { $0[trail] = nil }
+  }
 
   package var sourceFacts: [NodeStatus.Source] {
     sources.withLock { $0.values.sorted { $0.capture < $1.capture } }

@@ -27,6 +27,25 @@ enum CurrentLag {
   }
 }
 
+/// Since when something waits to be applied: times of day, µs since 1970 UTC.
+struct Backlog: Equatable, Sendable {
+  private let startedAt: Int64
+  private var noneAt: Int64?
+
+  /// `since` is when the worker was made; without anything better, its backlog counts from there.
+  init(since: Int64) { startedAt = since }
+
+  /// Nothing waits at this moment, so what waits later came later.
+  mutating func noteNone(now: Int64) { noneAt = now }
+
+  /// What waits now was committed after the last transaction that was applied (0: none was), and after the moment at
+  /// which nothing waited.
+  func since(lastCommitTime: Int64) -> Int64 {
+    if let noneAt { return max(noneAt, lastCommitTime) }
+    return lastCommitTime > 0 ? lastCommitTime : startedAt
+  }
+}
+
 extension StopSignal {
   /// Sleeps in slices, so that who waits is seen to be alive; true when the signal was set meanwhile.
   func rest(_ duration: Duration) -> Bool {

@@ -99,11 +99,16 @@ final class TestNode: @unchecked Sendable {
 
     try node.supervisor.order(.stop, "apply.copy")
     #expect(node.wait { node.worker("apply.copy")?.state == .stopped })
+    #expect(node.worker("apply.copy")?.isCaughtUp == true)
     try shop.execute("INSERT INTO item VALUES (4, 'salt')")
-    usleep(300_000)
+    #expect(
+      node.wait {
+        node.worker("apply.copy").map { !$0.isCaughtUp && ($0.lagMilliseconds ?? 0) > 300 } ?? false
+      }, "\(node.supervisor.workers())")
     #expect(node.count("copy.db", rows) == 3)
     try node.supervisor.order(.start, "copy")
     #expect(node.wait { node.count("copy.db", rows) == 4 })
+    #expect(node.wait { node.worker("apply.copy")?.isCaughtUp == true })
   }
 
   @Test func `a source that is away is told, and taken up again when it is back`() throws {

@@ -125,6 +125,16 @@ import Testing
     #expect(supervision.failure?.times == 1)
   }
 
+  @Test func `a backlog is as old as the last moment without one`() {
+    var backlog = Backlog(since: 50)
+    #expect(backlog.since(lastCommitTime: 0) == 50)
+    // What was applied last may be much older than the daemon.
+    #expect(backlog.since(lastCommitTime: 7) == 7)
+    backlog.noteNone(now: 100)
+    #expect(backlog.since(lastCommitTime: 7) == 100)
+    #expect(backlog.since(lastCommitTime: 120) == 120)
+  }
+
   @Test(
     arguments: [
       // Committed and taken at once; taken late, a moment ago; taken late, long ago; not taken; a clock that was set back.

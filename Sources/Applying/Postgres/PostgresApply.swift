@@ -95,7 +95,9 @@ package final class PostgresApply {
           if stop.wait(milliseconds: 200) { return }
           continue
         }
-        _ = try replay.reader.wait(milliseconds: drain.isSet ? 0 : 1000, also: drain.descriptor)
+        if try replay.reader.wait(milliseconds: drain.isSet ? 0 : 1000, also: drain.descriptor) {
+          progress.update { $0.isCaughtUp = false }
+        }
       } catch is Stopped {
         return
       } catch let error as PostgresError {

@@ -56,7 +56,9 @@ package final class SQLiteApply {
           if try tryLanes(stop, isLast: true) { continue }
           break
         }
-        _ = try replay.reader.wait(milliseconds: drain.isSet ? 0 : 1000, also: drain.descriptor)
+        if try replay.reader.wait(milliseconds: drain.isSet ? 0 : 1000, also: drain.descriptor) {
+          progress.update { $0.isCaughtUp = false }
+        }
       }
     } catch is SQLiteReplay.Stopped {}
     if let error = WaitingTable.error(waiting) { throw error }
