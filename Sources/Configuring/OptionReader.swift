@@ -194,7 +194,7 @@ struct OptionReader {
   ) {
     let allowed = "units are \(units.joined(separator: ", "))"
     func mended(_ number: some StringProtocol, _ first: String) -> String {
-      let fit = ([first, usual] + units).map { "\(number) \($0)" }.first(where: isAllowed)
+      let fit = [first, usual].map { "\(number) \($0)" }.first(where: isAllowed)
       return fit.map { "write \(option.key) = \"\($0)\"" } ?? Self.write(option)
     }
     switch error {
@@ -261,8 +261,7 @@ extension OptionReader {
       number.magnitude < 1e15 ? String(min(max(Int(number), range.lowerBound), range.upperBound)) : nil
     case (.patterns, .string(let text)), (.misfits, .string(let text)): "[\"\(text)\"]"
     case (.duration(let range), .integer(let number)):
-      ["s", "min", "h", "d"].map { "\(number) \($0)" }
-        .first { (try? Quantity.duration($0)).map(range.contains) ?? false }.map { "\"\($0)\"" }
+      (try? Quantity.duration("\(number) s")).map(range.contains) == true ? "\"\(number) s\"" : nil
     case (.size, .integer(let number)): number >= Self.leastBytes ? "\"\(number) B\"" : nil
     case (.columns, .array(let names)):
       "{ "

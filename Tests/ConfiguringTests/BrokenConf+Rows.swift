@@ -133,6 +133,15 @@ extension BrokenConf {
       "database = \"shop\"", "database = \"shop\"\njournal_rows = 5", at: "9:16", .confValue,
       "journal_rows is 5; it can be from 1000 to", "write journal_rows = 1000", mend: ("= 5", "= 1000")),
     BrokenConf(
+      "database = \"shop\"", "database = \"shop\"\njournal_rows = 10.5", at: "9:16", .confValue, "is the number 10.5",
+      "write journal_rows = 1000", mend: ("10.5", "1000")),
+    BrokenConf(
+      "", "[limits]\nretain = \"14\"\n", at: "13:10", .confValue, "without a unit", "write retain = \"14 days\"",
+      mend: ("\"14\"", "\"14 days\"")),
+    BrokenConf(
+      "", "[limits]\nretain = 14\n", at: "13:10", .confValue, "it takes a duration", "write retain = \"14 days\"",
+      mend: ("14", "\"14 days\"")),
+    BrokenConf(
       "database = \"shop\"", "database = \"shop\"\njournal_rows = 1e6", at: "9:16", .confValue, "is the number 1000000",
       "write journal_rows = 1000000", mend: ("1e6", "1000000")),
     BrokenConf(
