@@ -12,6 +12,9 @@ struct Expression {
   /// In the language of SQLite; empty: it cannot be said from the text.
   let type: String
 
+  /// Whether it tells texts from numbers itself.
+  let asksForTypes: Bool
+
   var isConstant: Bool { references.isEmpty }
 
   init(_ text: String, of schema: TableSchema) throws(Fault) {
@@ -26,6 +29,7 @@ struct Expression {
       references.insert(column)
     }
     self.references = references.sorted()
+    asksForTypes = words.contains { $0.word == "TYPEOF" }
     column = words.count == 1 ? words[0].name.flatMap { Self.column($0, of: schema) } : nil
     type = Self.type(words[...], of: schema)
   }

@@ -54,6 +54,8 @@ final class RowCalculator {
 
   private let plan: ReshapePlan
   private let converters: [SQLiteValue]?
+  /// Which of the inputs must be numbers: SQLite would count with NaN as with 0.
+  private let mustBeNumbers: [Bool]
   private var views: [ColumnView] = []
   private var scratch = ByteWriter(capacity: 256)
 
@@ -61,6 +63,15 @@ final class RowCalculator {
     self.plan = plan
     converters =
       plan.source.engine == .sqlite ? nil : plan.inputs.map { SQLiteValue(from: plan.source.columns[$0]) }
+    mustBeNumbers = plan.inputs.map { column in
+      guard plan.source.engine == .postgres else { return false }
+      switch PostgresType(plan.source.columns[column]).kind {
+      case .numeric, .float4, .float8: break
+      default: return false
+      }
+      let expressions = plan.computed + (plan.filter.map { [$0] } ?? [])
+      return expressions.contains { $0.references.contains(column) && !$0.asksForTypes }
+    }
   }
 
   /// Takes the row that `value` tells, column by column; nil: not known, which nothing may look at then.
@@ -84,9 +95,18 @@ final class RowCalculator {
       do throws(Misfit) { views.append(try converters[index].convert(view, scratch: &scratch)) } catch {
         throw Failure(message: "column \(plan.source.columns[column].name): \(error.reason)")
       }
+      if mustBeNumbers[index], case .text(let text) = views[index],
+        let name = Self.noNumbers.first(where: { text.elementsEqual($0.utf8) })
+      {
+        let column = plan.source.columns[column].name
+        throw Failure(
+          message: "column \(column) is \(name), a text to SQLite: say what becomes of it with typeof(\(column))")
+      }
     }
     try evaluating { try calculator.set(views) }
   }
+
+  private static let noNumbers = ["NaN", "Infinity", "-Infinity"]
 
   func isInside() throws -> Bool {
     guard let calculator = plan.calculator, plan.filter != nil else { return true }

@@ -188,9 +188,28 @@ import Testing
     try two.transaction { try two.copy("orders", [[5, 50, "e"]], reason: .lostChanges) }
     try replay(two)
     #expect(try rows(sql) == [["01", "7", "70"], ["02", "5", "50"]])
+    // Dropped by the trail that created it, by the other, and made anew.
     try one.transaction { try one.drop("orders") }
     try replay(one)
     #expect(try rows(sql) == [["02", "5", "50"]])
+    try one.transaction {
+      try one.create("orders")
+      try one.insert("orders", [8, 80, "h"])
+    }
+    try replay(one)
+    #expect(try rows(sql) == [["01", "8", "80"], ["02", "5", "50"]])
+    try two.transaction { try two.drop("orders") }
+    try replay(two)
+    #expect(try rows(sql) == [["01", "8", "80"]])
+    try one.transaction { try one.drop("orders") }
+    try replay(one)
+    #expect(try rows(sql) == [])
+    try two.transaction {
+      try two.create("orders")
+      try two.insert("orders", [6, 60, "f"])
+    }
+    try replay(two)
+    #expect(try rows(sql) == [["02", "6", "60"]])
   }
 
   @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
@@ -310,6 +329,27 @@ import Testing
     ]
     try made.replay()
     #expect(try made.rows("SELECT * FROM orders") == [[1, 5], [2, .integer(.max)]])
+  }
+
+  @Test(arguments: [("numeric", "NaN"), ("numeric", "-Infinity"), ("double precision", "NaN")])
+  func `what is no number is not counted with`(type: String, value: String) throws {
+    let made = try Handmade(TempFolder())
+    func rule(_ text: String) -> [ReshapeRule] {
+      [Self.rule { $0.columns = [.init("id", "id"), .init("total", "total"), .init("twice", text, type: "NUMERIC")] }]
+    }
+    made.options.rules = rule("total * 2")
+    made.shape(postgres([("id", "bigint"), ("total", type)]))
+    try made.transaction {
+      try made.create("orders")
+      try made.copy("orders", [[.exact("1"), .exact("4")]])
+      try made.insert("orders", [.exact("2"), .exact(value)])
+    }
+    let error = failure { try made.replay() }
+    #expect(error?.message.contains("column total is \(value)") == true, "\(error?.message ?? "")")
+    made.options.rules = rule("CASE WHEN typeof(total) = 'text' THEN NULL ELSE total * 2 END")
+    try made.replay()
+    #expect(try made.rows("SELECT id, CAST(twice AS INTEGER) FROM orders ORDER BY id") == [[1, 8], [2, .null]])
+    #expect(try made.rows("SELECT total FROM orders WHERE id = 2") == [[.text(value)]])
   }
 
   @Test func `a value that PostgreSQL leaves out is not guessed, and a copy makes it moot`() throws {
