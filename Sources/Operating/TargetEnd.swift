@@ -3,6 +3,7 @@ import Capturing
 import Changes
 import Mapping
 import PostgresKit
+import SystemKit
 import SQLiteKit
 
 /// The database that a replication writes to, and what is asked of it before anything is written.

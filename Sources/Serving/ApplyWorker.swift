@@ -35,6 +35,7 @@ final class ApplyWorker: Worker {
     progress.forgetConnection()
     defer { progress.forgetConnection() }
     guard waitForTrail(folder, stop) else { return }
+    try checkStillThere(location)
     let rules = apply.rules.map(ReshapeRule.init)
     let entry = ApplyEntry(
       name: apply.name, target: location, trail: trail, folder: folder, existing: apply.existing, rules: rules,
@@ -71,6 +72,15 @@ final class ApplyWorker: Worker {
     self.audit.withLock { $0 = audit }
     let progress = progress
     return (WorkerThread { audit.run { progress.snapshot.isCaughtUp } }, stop)
+  }
+
+  /// A file that was written to is not made anew when it has gone: who put it away will put it back.
+  private func checkStillThere(_ location: DatabaseURL) throws {
+    guard case .sqlite(let path) = location, progress.snapshot.position != .start, FileIdentity(path: path) == nil
+    else { return }
+    throw CairnError(
+      .databaseMissing, "there is no database \(path) any more",
+      hint: "put it back: apply goes on where it was", remedy: .retry)
   }
 
   /// False when it was stopped before there was a trail.

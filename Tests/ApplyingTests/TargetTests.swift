@@ -1,5 +1,6 @@
 import Applying
 import Changes
+import Glibc
 import Mapping
 import SQLiteKit
 import Testing
@@ -29,6 +30,19 @@ import Testing
     #expect(try made.rows("SELECT count(*) FROM log") == [[0]])
     #expect(try made.rows("SELECT id FROM p ORDER BY id") == [[3], [20]])
     #expect(try made.rows("SELECT id, p FROM c ORDER BY id") == [[1, 1], [2, 2], [3, 2], [4, 99]])
+  }
+
+  @Test func `nothing is committed to a target file that has lost its name`() throws {
+    let made = try Handmade(TempFolder())
+    try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY)", "t", [[1]])
+    let apply = try made.open()
+    #expect(rename(made.target, made.target + ".away") == 0)
+    try made.transaction { try made.insert("t", [2]) }
+    let error = try #require(failure { try apply.drain() })
+    #expect(error.code == .databaseMissing && error.remedy == .retry, "\(error.message)")
+    #expect(rename(made.target + ".away", made.target) == 0)
+    try made.replay()
+    #expect(try made.rows("SELECT id FROM t") == [[1], [2]])
   }
 
   @Test func `the target may order columns in another way, and have more of them`() throws {

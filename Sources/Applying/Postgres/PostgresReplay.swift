@@ -93,7 +93,7 @@ final class PostgresReplay {
       number = stored?.number ?? 0
     }
     (applied, passed) = (number, number)
-    reader = try ApplyReader.open(folder: folder, at: checkpoint, rules: options.rules, to: .postgres)
+    reader = try ApplyReader.open(folder: folder, for: checkpoint, options: options, to: .postgres)
     tables = try state.tables()
     waiting = try lane ?? state.waiting(of: name)
     scope = ReplayScope(waiting: waiting, isLane: lane != nil)

@@ -51,6 +51,7 @@ package final class SQLiteApply {
         let isMoved = try tryLanes(stop)
         tellWaiting()
         if try step(stop) || isMoved { continue }
+        try target.checkIdentity()
         progress.update { $0.isCaughtUp = true }
         if isLast {
           if try tryLanes(stop, isLast: true) { continue }
@@ -84,6 +85,7 @@ package final class SQLiteApply {
     let reached = replay.reader.checkpoint
     let now = target.clock.microseconds()
     try target.state.move(name, from: checkpoint, to: reached, number: replay.number, now: now)
+    try target.checkIdentity()
     try target.database.execute("COMMIT")
     (checkpoint, number) = (reached, replay.number)
     let replay = replay
@@ -105,6 +107,7 @@ package final class SQLiteApply {
   /// Forgets what this target, with every table that waits, has behind it.
   func purge() throws {
     guard let checkpoint else { return }
+    try target.checkIdentity()
     let needed = waiting.map(\.checkpoint.position).reduce(checkpoint.position, min)
     progress.update { $0.needs = needed }
     guard options.purgesTrail, needed.segment > purgedBelow else { return }

@@ -77,7 +77,7 @@ final class SQLiteReplay {
     (self.target, self.scope, self.number, self.refusals) = (target, scope, number, refusals)
     (database, state, options) = (target.database, target.state, target.options)
     (name, isUTF16, self.folder) = (target.trail, target.isUTF16, folder)
-    reader = try ApplyReader.open(folder: folder, at: checkpoint, rules: options.rules, to: .sqlite)
+    reader = try ApplyReader.open(folder: folder, for: checkpoint, options: options, to: .sqlite)
     groupStart = reader.checkpoint
     if case .lane(let key) = scope, let waiting = target.tables[key]?.waiting {
       laneName = waiting.from == nil ? waiting.names.first : nil

@@ -15,6 +15,7 @@ final class SQLiteTarget {
   let shape: TargetShape
   /// SQLite would alter text that is not valid UTF-8 when it converts it.
   let isUTF16: Bool
+  private let identity: FileIdentity?
   /// As stored, or as the transaction that is open will store it; by name in lower case.
   var tables: [String: TargetState.Table] = [:]
 
@@ -30,12 +31,28 @@ final class SQLiteTarget {
       "PRAGMA synchronous = \(isWAL ? "FULL" : "EXTRA"); PRAGMA foreign_keys = OFF; PRAGMA recursive_triggers = OFF; "
         + "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000")
     database.setTriggersEnabled(false)
+    identity = FileIdentity(path: path)
     isUTF16 = try database.text("PRAGMA encoding") != "UTF-8"
     state = TargetState(database, of: trail)
     shape = TargetShape(database: database, progress: progress)
     let (state, database) = (state, database)
     try database.transaction { try state.isInstalled() ? state.upgrade() : state.install() }
     try reload()
+  }
+
+  /// Throws when the file at the path is not the one that is open: what was written to that one would be lost, and the
+  /// trail forgotten behind it.
+  func checkIdentity() throws {
+    let found = FileIdentity(path: database.path)
+    if found == identity { return }
+    throw CairnError(
+      .databaseMissing,
+      found == nil
+        ? "there is no database \(database.path) any more"
+        : "the database \(database.path) is another file than the one that was opened",
+      hint: found == nil
+        ? "put it back: apply goes on where it was" : "start apply again: it goes on where that file is in the trail",
+      remedy: .retry)
   }
 
   /// What was not committed is forgotten.
