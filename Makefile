@@ -88,7 +88,8 @@ build:
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairn
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairnd
 
-demo: setup build
+demo: setup
+	$(SWIFT) build $(RELEASE_FLAGS) --product cairn
 	@docs/demo/run.sh $(RELEASE)
 
 # The scenarios run the debug cairn, which is built along with the tests.
