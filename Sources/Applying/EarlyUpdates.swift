@@ -5,7 +5,8 @@ import Changes
 /// The triggers that capture write a row down after foreign key actions on it have run, and after TEMP triggers of the
 /// program's connection: the update that those made comes first, the insert (or the change of key) that brought the row
 /// follows in the same transaction. Such an update waits here until a row appears that is, byte for byte, what it
-/// changes. Under a filter such an update may be a delete. What is still here at the end of its transaction is a row that the target does not have.
+/// changes. Under a filter such an update may be a delete. What is still here at the end of its transaction is a row that
+/// the target does not have.
 struct EarlyUpdates {
   struct Update {
     let before: [UInt8]

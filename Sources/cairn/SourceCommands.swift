@@ -41,8 +41,8 @@ struct UnhookCommand: Command {
   static let operands = "URL|DATABASE [TABLE]"
   static let options = DaemonPeer.options
   static let details = """
-    DATABASE is one of the daemon's conf; the daemon does it then. Without TABLE, off all tables. Changes made until 'cairn rehook' are found by copying the table again then; a
-    replication may go on meanwhile.
+    DATABASE is one of the daemon's conf; the daemon does it then. Without TABLE, off all tables. Changes made until
+    'cairn rehook' are found by copying the table again then; a replication may go on meanwhile.
 
     example: cairn unhook sqlite:shop.db item
              sqlite3 shop.db 'ALTER TABLE item DROP COLUMN note'

@@ -20,13 +20,17 @@ final class Handmade {
   private var tokens: UInt64 = 0
 
   init(
-    _ folder: TempFolder, trail: String = "trail", target: String = "target.db", name: TrailName = Handmade.name
+    _ folder: TempFolder, trail: String = "trail", target: String = "target.db", name: TrailName = Handmade.name,
+    segmentBytes: Int = TrailOptions().segmentBytes
   ) throws {
     self.folder = folder
     self.name = name
     self.trail = folder(trail)
     self.target = folder(target)
-    writer = try TrailWriter.open(folder: self.trail, name: name, now: Clock.system.microseconds)
+    var options = TrailOptions()
+    options.segmentBytes = segmentBytes
+    writer = try TrailWriter.open(
+      folder: self.trail, name: name, options: options, now: Clock.system.microseconds)
   }
 
   /// What SQLite makes of a CREATE TABLE statement (and indexes) is the table's schema from here on.

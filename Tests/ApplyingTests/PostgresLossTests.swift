@@ -151,4 +151,26 @@ struct PostgresLossTests {
     #expect(failure { try apply.drain() }?.code == .checkpointMoved)
     #expect(try target.psql("SELECT count(*) FROM t") == "0")
   }
+
+  @Test func `what an older version knew of tables is kept`() throws {
+    let target = try PostgresTarget()
+    try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "t", [[1, "a"]])
+    try target.psql(
+      """
+      CREATE TABLE cairn.older(source text PRIMARY KEY, schema_name text NOT NULL, table_name text NOT NULL,
+        created boolean NOT NULL, loaded boolean NOT NULL, refreshing integer NOT NULL, emptied boolean NOT NULL,
+        existing text NOT NULL, UNIQUE (schema_name, table_name));
+      INSERT INTO cairn.older SELECT source, schema_name, table_name, created, loaded, refreshing, emptied, existing
+        FROM cairn.table_state;
+      DROP TABLE cairn.table_state;
+      ALTER TABLE cairn.older RENAME TO table_state;
+      ALTER TABLE cairn.table_state RENAME CONSTRAINT older_pkey TO table_state_pkey;
+      ALTER TABLE cairn.table_state RENAME CONSTRAINT older_schema_name_table_name_key
+        TO table_state_schema_name_table_name_key;
+      """)
+    try target.trail.transaction { try target.trail.insert("t", [2, "b"]) }
+    try target.replay()
+    #expect(try target.psql("SELECT string_agg(v, '' ORDER BY id) FROM t") == "ab")
+    #expect(try target.psql("SELECT trail, source, created FROM cairn.table_state") == "far.shop|t|t")
+  }
 }

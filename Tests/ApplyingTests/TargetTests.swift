@@ -45,6 +45,41 @@ import Testing
     #expect(try made.rows("SELECT id FROM t") == [[1], [2]])
   }
 
+  @Test func `a target that knows nothing of a trail without its beginning is refused`() throws {
+    let folder = try TempFolder()
+    let made = try Handmade(folder, segmentBytes: 1)
+    try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY)", "t", [[1]])
+    for id in 2...4 as ClosedRange<Int64> { try made.transaction { try made.insert("t", [.integer(id)]) } }
+    made.options.purgesTrail = true
+    try made.replay()
+    let apply = try SQLiteApply(
+      path: made.target, trail: made.trail, name: made.name, options: made.options, progress: .init())
+    try apply.drain()
+    let error = try #require(
+      failure {
+        _ = try SQLiteApply(
+          path: folder("other.db"), trail: made.trail, name: made.name, options: made.options, progress: .init())
+      })
+    #expect(error.code == .checkpointForeign && error.message.contains("purged"), "\(error.message)")
+  }
+
+  @Test func `what an older version knew of tables is kept`() throws {
+    let made = try Handmade(TempFolder())
+    try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v)", "t", [[1, "a"]])
+    try made.run(
+      """
+      ALTER TABLE cairn_table RENAME TO newer;
+      CREATE TABLE cairn_table(name TEXT PRIMARY KEY COLLATE NOCASE, created INTEGER, refreshing INTEGER,
+        existing TEXT) WITHOUT ROWID;
+      INSERT INTO cairn_table SELECT name, created, refreshing, existing FROM newer;
+      DROP TABLE newer;
+      """)
+    try made.transaction { try made.insert("t", [2, "b"]) }
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM t ORDER BY id") == [[1, "a"], [2, "b"]])
+    #expect(try made.rows("SELECT trail, name, created FROM cairn_table") == [["far.shop", "t", 1]])
+  }
+
   @Test func `the target may order columns in another way, and have more of them`() throws {
     let made = try Handmade(TempFolder())
     try made.run("CREATE TABLE T(extra DEFAULT 'own', B TEXT, \"Id\" INTEGER PRIMARY KEY, more DEFAULT (1 + 1))")

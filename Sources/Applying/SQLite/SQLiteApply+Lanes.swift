@@ -138,7 +138,7 @@ extension SQLiteApply {
     guard try target.begin(stop) else { throw SQLiteReplay.Stopped() }
     do {
       try end(key, waiting, isKept: isKept)
-      try target.database.execute("COMMIT")
+      try target.commit()
     } catch {
       target.rollback()
       throw error
@@ -166,7 +166,7 @@ extension SQLiteApply {
       try target.state.save(row, known)
       target.tables[key] = known
     }
-    try target.database.execute("COMMIT")
+    try target.commit()
     self.replay.forgetShapes()
     replay.forgetShapes()
     let rows = UInt64(group.rows)

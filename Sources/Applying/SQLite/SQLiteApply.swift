@@ -85,8 +85,7 @@ package final class SQLiteApply {
     let reached = replay.reader.checkpoint
     let now = target.clock.microseconds()
     try target.state.move(name, from: checkpoint, to: reached, number: replay.number, now: now)
-    try target.checkIdentity()
-    try target.database.execute("COMMIT")
+    try target.commit()
     (checkpoint, number) = (reached, replay.number)
     let replay = replay
     progress.noteLag(

@@ -55,6 +55,12 @@ final class SQLiteTarget {
       remedy: .retry)
   }
 
+  /// Commits, unless the file has lost its name.
+  func commit() throws {
+    try checkIdentity()
+    try database.execute("COMMIT")
+  }
+
   /// What was not committed is forgotten.
   func reload() throws { tables = try state.tables() }
 

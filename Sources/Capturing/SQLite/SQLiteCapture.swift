@@ -1,6 +1,5 @@
 import Changes
 import CodecKit
-import Glibc
 import SQLiteKit
 import SystemKit
 import Trails
@@ -36,7 +35,7 @@ package final class SQLiteCapture {
   private var marked: SourcePosition.Mark
   private var schemaVersion: Int64 = -1
   private var isWAL = true
-  private var inode: UInt64 = 0
+  private var identity: FileIdentity?
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
 
@@ -115,7 +114,7 @@ package final class SQLiteCapture {
     if let refresh = self.position.refresh, doubtful.contains(refresh.layout) { self.position.refresh = nil }
     reader.mayHaveVacuumed = true
     schemaVersion = try Self.scalar(statements.schemaVersion)
-    inode = Self.inode(of: path)
+    identity = FileIdentity(path: path)
     for table in try source.userTables() where options.tables.includes(table.name) {
       if let refusal = table.refusal { progress.tell("table \(table.name) is not captured: \(refusal)") }
     }
@@ -353,19 +352,11 @@ package final class SQLiteCapture {
   }
 
   private func checkIdentity() throws {
-    let now = Self.inode(of: path)
-    guard now != 0 else {
+    guard let now = FileIdentity(path: path) else {
       throw CairnError(
         .databaseMissing, "there is no database \(path) any more", hint: "put it back: what it holds is taken then")
     }
-    guard now == inode else {
-      throw Self.wentBack(path, "another file has taken its place")
-    }
-  }
-
-  private static func inode(of path: String) -> UInt64 {
-    var info = stat()
-    return stat(path, &info) == 0 ? UInt64(info.st_ino) : 0
+    guard now == identity else { throw Self.wentBack(path, "another file has taken its place") }
   }
 
   /// The table whose turn it is to be copied; its layout must be in force already.
