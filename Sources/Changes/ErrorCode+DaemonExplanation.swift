@@ -7,8 +7,9 @@ extension ErrorCode {
       Explanation(
         "the conf was changed in a way that a running daemon cannot follow",
         why: """
-          The name of the node and its state folder belong to everything that the daemon has open: trails, locks, the \
-          control socket. A reload that would change them is refused, and the conf that was in force stays in force.
+          The name of the node and its state folder belong to everything that the daemon has open: trails, locks. What \
+          `[control]` and `[metrics]` name is opened once, at the start. A reload that would change one of them is \
+          refused as a whole, and the conf that was in force stays in force.
           """,
         what: [
           "Put the value back, and reload once more.",

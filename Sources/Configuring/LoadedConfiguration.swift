@@ -29,6 +29,8 @@ package struct LoadedConfiguration: Sendable {
   package let credentialFiles: [String]
   /// What is not wrong, but probably not meant.
   package let notices: [String]
+  /// Where its daemon is, also where there are problems.
+  package let place: DaemonPlace
 
   /// Decides only: files, variables and credentials (by the name of the database) are handed in. Files count in their
   /// order; `unreadable` and `notices` are what reading them met. `fileIdentity` makes one text of all paths that lead to
@@ -69,6 +71,7 @@ package struct LoadedConfiguration: Sendable {
     configuration =
       problems.isEmpty ? Configuration(sections, secrets: credentials.mapValues(\.secret)) : nil
     settings = Setting.all(sections, credentials)
+    place = DaemonPlace(files, environment: environment)
     self.files = files.map(\.path)
     credentialFiles = credentials.values.map(\.path).sorted()
     let names = sections.filter { $0.source.section.key == "database" }.map(\.source.name)

@@ -52,8 +52,9 @@ package final class Daemon: Sendable {
   /// Works until it is told to end; returns the exit status. The signals must be blocked in all threads.
   package func run(_ signals: sigset_t) throws -> Int32 {
     let configuration = context.configuration
-    let lock = try StateLock(configuration.node.state)
-    return try withExtendedLifetime(lock) { try serve(configuration, signals) }
+    let socket = ControlClient.path(given: configuration.control.socket, state: configuration.node.state)
+    let lock = try StateLock(configuration.node.state, socket: socket)
+    return try withExtendedLifetime(lock) { try serve(configuration, socket, signals) }
   }
 
   /// The signals that ``run(_:)`` waits for, blocked in the calling thread and all that it starts.
@@ -66,11 +67,10 @@ package final class Daemon: Sendable {
     return signals
   }
 
-  private func serve(_ configuration: Configuration, _ signals: sigset_t) throws -> Int32 {
+  private func serve(_ configuration: Configuration, _ socket: String, _ signals: sigset_t) throws -> Int32 {
     let desk = ControlDesk(
       context: context, supervisor: supervisor, status: { [self] in status }, reload: { [self] in try reload() })
-    let path = ControlClient.path(given: configuration.control.socket, state: configuration.node.state)
-    let control = try ControlServer(path, group: configuration.control.group) { try desk.answer($0) }
+    let control = try ControlServer(socket, group: configuration.control.group) { try desk.answer($0) }
     defer { control.close() }
     let listener = try configuration.metrics.map { try listen($0) }
     defer { withExtendedLifetime(listener) {} }
@@ -191,10 +191,6 @@ package final class Daemon: Sendable {
         LogEntry(
           .info,
           "conf loaded anew" + (words.isEmpty ? ", no worker is concerned" : "; " + words.joined(separator: "; "))))
-      if old.metrics != new.metrics || old.control != new.control {
-        context.log.write(
-          LogEntry(.warning, "[metrics] and [control] are as they were until the daemon is started anew"))
-      }
       return change
     } catch {
       let error = CairnError(enveloping: error, doing: "load the conf")

@@ -2,13 +2,14 @@ import Changes
 import Glibc
 import SystemKit
 
-/// The lock on a state folder, held as long as this lives: one daemon for each.
+/// The lock on a state folder, held as long as this lives: one daemon for each. It says which process that is, and where
+/// it listens.
 package final class StateLock {
   private let file: File
 
   /// Creates the folder where there is none. Errors: `state-locked` with the process that has it, `state-unwritable`,
   /// `disk-full`.
-  package init(_ folder: String) throws {
+  package init(_ folder: String, socket: String) throws {
     do {
       try Folder.create(folder)
       file = try File(folder + "/lock", .openOrCreate)
@@ -22,7 +23,7 @@ package final class StateLock {
           hint: "stop that one first, or give this node a state folder of its own in [node] state", remedy: .retry)
       }
       try file.truncate(to: 0)
-      try Array("\(getpid())\n".utf8).withUnsafeBytes { try file.write($0, at: 0) }
+      try Array("\(getpid())\n\(socket)\n".utf8).withUnsafeBytes { try file.write($0, at: 0) }
     } catch let error as FileError {
       throw error.asCairnError(doing: "use the state folder \(folder)")
     }

@@ -54,13 +54,18 @@ package struct WorkerPlan: Equatable, Sendable {
 
   /// Why a daemon that runs with `old` cannot go over to `new` without a new start; nil: it can.
   package static func refusal(from old: Configuration, to new: Configuration) -> CairnError? {
-    func refuse(_ key: String, _ was: String, _ now: String) -> CairnError {
-      CairnError(
-        .restartNeeded, "\(key) was changed from '\(was)' to '\(now)', which a running daemon cannot follow",
-        hint: "put it back, or restart the daemon: systemctl restart cairnd", remedy: .badInput)
+    func settings(_ conf: Configuration) -> [(key: String, value: String)] {
+      [
+        ("[node] name", conf.node.name), ("[node] state", conf.node.state),
+        ("[control] socket", conf.control.socket ?? ""), ("[control] group", conf.control.group ?? ""),
+        ("[metrics] listen", conf.metrics.map { "\($0.host):\($0.port)" } ?? ""),
+      ]
     }
-    if old.node.name != new.node.name { return refuse("[node] name", old.node.name, new.node.name) }
-    if old.node.state != new.node.state { return refuse("[node] state", old.node.state, new.node.state) }
-    return nil
+    func shown(_ value: String) -> String { value.isEmpty ? "nothing" : "'\(value)'" }
+    guard let (was, now) = zip(settings(old), settings(new)).first(where: { $0.value != $1.value }) else { return nil }
+    return CairnError(
+      .restartNeeded,
+      "\(was.key) was changed from \(shown(was.value)) to \(shown(now.value)), which a running daemon cannot follow",
+      hint: "put it back, or restart the daemon: systemctl restart cairnd", remedy: .badInput)
   }
 }

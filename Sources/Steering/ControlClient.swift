@@ -20,10 +20,20 @@ package struct ControlClient: Sendable {
     return state + "/control"
   }
 
-  /// Where to look for it: as ``path(given:state:)``; outside of the service, its runtime directory is tried first.
+  /// Where to look for it: where the state folder says that it listened last; then as ``path(given:state:)``, and
+  /// outside of the service in its runtime directory.
   package static func places(given: String?, state: String) -> [String] {
-    if let given { return [given] }
-    return ["/run/cairn/control", path(given: nil, state: state)]
+    let usual = given.map { [$0] } ?? ["/run/cairn/control", path(given: nil, state: state)]
+    return (noted(in: state).map { [$0] } ?? []) + usual
+  }
+
+  /// The lock of a state folder has the daemon's process in its first line, and its socket in the second.
+  private static func noted(in state: String) -> String? {
+    guard let file = try? File(state + "/lock", .read) else { return nil }
+    var bytes = [UInt8](repeating: 0, count: 4096)
+    let count = (try? bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }) ?? 0
+    let lines = bytes.prefix(count).split(separator: 0x0a)
+    return lines.count > 1 ? String(decoding: lines[1], as: UTF8.self) : nil
   }
 
   /// What was asked for. Errors: the daemon's own; `daemon-unreachable` when none answers.

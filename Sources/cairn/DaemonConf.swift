@@ -3,6 +3,7 @@ import Configuring
 import Glibc
 import Operating
 import Steering
+import SystemKit
 import Trails
 
 /// What the command line takes from the conf of a daemon.
@@ -13,21 +14,16 @@ enum DaemonConf {
     ConfFolder.load(folder ?? ConfFolder.usual) { name in getenv(name).map { String(cString: $0) } }
   }
 
-  /// Where the daemon of a conf may listen. Of a conf that is broken, what can be read of it counts; of one that this
-  /// user may not read, the usual places are left.
-  static func controlPlaces(_ folder: String?) -> [String] {
+  /// The daemon of a conf: where there is a socket of it, of all places where it may listen. Of a conf that is broken,
+  /// what can be read of it counts; of one that this user may not read, the usual places are left.
+  static func address(_ folder: String?) -> DaemonAddress {
     let loaded = loaded(folder)
-    func text(_ section: String, _ key: String) -> String? {
-      let setting = loaded.settings.first { $0.section == section && $0.key == key }
-      guard let value = setting?.value, value.hasPrefix("\""), value.hasSuffix("\""), value.count > 2 else {
-        return nil
-      }
-      return String(value.dropFirst().dropLast())
-    }
-    let configuration = loaded.configuration
-    return ControlClient.places(
-      given: configuration?.control.socket ?? text("[control]", "socket"),
-      state: configuration?.node.state ?? text("[node]", "state") ?? "/var/lib/cairn")
+    let places = ControlClient.places(given: loaded.place.socket, state: loaded.place.state ?? "/var/lib/cairn")
+    let client = ControlClient(places.first(where: Folder.exists) ?? places.last ?? "")
+    do {
+      _ = try loaded.get()
+      return DaemonAddress(client: client, confError: nil)
+    } catch { return DaemonAddress(client: client, confError: loaded.files.isEmpty ? nil : error) }
   }
 
   /// Both ends of an apply whose trail is captured here. Errors: `usage` for one that there is not.
@@ -49,5 +45,23 @@ enum DaemonConf {
         hint: "name both ends: cairn compare --from URL --to URL", remedy: .badInput)
     }
     return (apply, capture, try source.location(), try target.location())
+  }
+}
+
+/// Where a daemon is asked, and what is wrong with the conf that says so.
+struct DaemonAddress {
+  let client: ControlClient
+  let confError: CairnError?
+
+  /// Errors: as of ``ControlClient/ask(_:seconds:)``; where none answers and the conf is broken, what is wrong with it.
+  func ask(_ request: ControlRequest, seconds: Int = 60) throws -> JSONObject {
+    do { return try client.ask(request, seconds: seconds) } catch let error as CairnError
+      where error.code == .daemonUnreachable
+    {
+      guard let confError else { throw error }
+      throw CairnError(
+        confError.code, "\(confError.message); and no cairnd answers at \(client.path)", hint: confError.hint,
+        remedy: confError.remedy, context: confError.context)
+    }
   }
 }

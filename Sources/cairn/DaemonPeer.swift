@@ -1,7 +1,6 @@
 import Changes
 import Operating
 import Steering
-import SystemKit
 
 /// What all commands that ask a daemon have in common.
 enum DaemonPeer {
@@ -11,16 +10,14 @@ enum DaemonPeer {
 
   /// What the daemon answers; printed as JSON where that is wanted.
   static func ask(_ arguments: Arguments, _ request: ControlRequest) throws -> JSONObject {
-    let answer = try client(arguments).ask(request)
+    let answer = try address(arguments).ask(request)
     if arguments.has("--json") { Terminal.print(answer.line) }
     return answer
   }
 
-  /// The first place where there is a socket; where there is none, the first place, whose absence is told then.
-  static func client(_ arguments: Arguments) throws -> ControlClient {
-    if let path = arguments.value("--socket") { return ControlClient(path) }
-    let places = DaemonConf.controlPlaces(arguments.value("--config"))
-    return ControlClient(places.first(where: Folder.exists) ?? places.last ?? "")
+  static func address(_ arguments: Arguments) -> DaemonAddress {
+    if let path = arguments.value("--socket") { return DaemonAddress(client: ControlClient(path), confError: nil) }
+    return DaemonConf.address(arguments.value("--config"))
   }
 }
 

@@ -93,7 +93,7 @@ private enum Hooking {
   /// The daemon has the rights, and knows where the database is.
   private static func ask(_ arguments: Arguments, _ operands: [String], done: String) throws -> Int32 {
     let command: ControlRequest.Command = done == "unhooked" ? .unhook : .rehook
-    let answer = try DaemonPeer.client(arguments)
+    let answer = try DaemonPeer.address(arguments)
       .ask(ControlRequest(command, operands[0], tables: Array(operands.dropFirst())))
     let tables = answer.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
     tell(arguments, tables, done)

@@ -18,7 +18,9 @@ struct StatusCommand: Command {
     The lag is told by stage: from the commit at the source to the trail, and from there on to the commit at the target.
     SQLite does not say when something was committed; there it counts from the moment at which it was read.
 
-    Exits 0 when every worker runs and none lags, 1 when one is stopped, waits, fails or lags, 69 when no daemon answers.
+    Exits 0 when every worker runs and none lags, 1 when one is stopped, waits, fails or lags, 69 when no daemon answers,
+    78 when none answers and the conf is broken. A daemon is found by the conf that it was started with, also after that
+    was changed or broken.
 
     example: cairn status
     example: cairn status --json --lag 300 --config /etc/cairn
@@ -27,9 +29,9 @@ struct StatusCommand: Command {
   static func run(_ arguments: Arguments) throws -> Int32 {
     _ = try arguments.operands(0...0)
     let seconds = try lag(arguments)
-    let client = try DaemonPeer.client(arguments)
+    let daemon = DaemonPeer.address(arguments)
     while true {
-      let answer = try client.ask(ControlRequest(.status), seconds: 10)
+      let answer = try daemon.ask(ControlRequest(.status), seconds: 10)
       let workers = answer.objects("workers").compactMap { NodeStatus.Worker($0) }
       if arguments.has("--json") {
         Terminal.print(answer.line)

@@ -150,6 +150,17 @@ import Testing
     #expect(error?.context["line"] == "2")
   }
 
+  @Test(arguments: [
+    ("[node]\nname = \"hq\"\nstate = \"/a\"\n", "x = "), ("[node]\nstate = \"/a\"\n[capture.p", "[control]"),
+    ("x = = 1\n [node]\nname = [\nstate = \"/a\" # here", "[limits]\ndisk = 1"),
+    ("node = { name = \"hq\", state = \"/a\" }", "[[["),
+  ])
+  func `where the daemon is can be read of a broken conf`(main: String, more: String) {
+    let loaded = Conf.load(main, ("conf.d/10.toml", more + "\n[control]\nsocket = \"/b\"\n"))
+    #expect(loaded.configuration == nil)
+    #expect(loaded.place.state == "/a" && loaded.place.socket == "/b", "\(loaded.place)")
+  }
+
   @Test func `variables are put in, once`() throws {
     let text = Conf.good.replacing("\"hq\"", with: "\"${NODE}-1\"").replacing("hq.shop", with: "${NODE}-1.shop")
     let conf = try Conf.load(text, environment: ["NODE": "a"]).get()

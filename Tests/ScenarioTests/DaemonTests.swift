@@ -47,6 +47,13 @@ extension Scenarios {
       let refused = try node.cairn("reload")
       #expect(refused.status != 0 && refused.errors.contains("hint:"), "\(refused.errors)")
       #expect(node.wait { (try? node.cairn("status").output.contains("is refused")) == true })
+      // It is found by its conf also where that is broken, or names another socket by now.
+      let byConf = { try node.bench.run(Bench.cairn, ["status", "--config", "conf"]) }
+      try node.write(node.pair() + "[control]\nsocket = \"/nowhere/control\"\n")
+      #expect(try node.cairn("reload").errors.contains("[restart-needed]"))
+      #expect(node.wait { (try? byConf().output.contains("[control] socket was changed")) == true })
+      try node.write(node.pair() + "x = \n")
+      #expect(try byConf().output.contains("capture.pos"))
       try node.write(node.pair("names = \"keep\""))
       #expect(try node.cairn("reload").output == "started anew: apply.copy\n")
       _ = try node.bench.sqlite("source.db", "INSERT INTO item VALUES (3, 'rice')")
@@ -67,6 +74,10 @@ extension Scenarios {
       #expect(node.end() == 0)
       #expect(!FileManager.default.fileExists(atPath: node.bench.path("control")))
       #expect(try node.cairn("status").status == 69)
+      try node.write(node.pair() + "x = \n")
+      let broken = try byConf()
+      #expect(broken.status == 78 && broken.errors.contains("[conf-syntax]"), "\(broken.errors)")
+      #expect(broken.errors.contains("no cairnd answers at"), "\(broken.errors)")
     }
 
     @Test func `kill -9 under load loses and doubles nothing`() throws {

@@ -61,6 +61,18 @@ import Testing
     #expect(refusal?.message.contains("/elsewhere") == true)
   }
 
+  @Test func `another socket or address of the metrics needs a new start`() {
+    var other = Self.conf()
+    other.control.socket = "/run/other"
+    let refusal = WorkerPlan.refusal(from: Self.conf(), to: other)
+    #expect(refusal?.code == .restartNeeded)
+    #expect(refusal?.message.contains("[control] socket was changed from nothing to '/run/other'") == true)
+    other.control.socket = nil
+    #expect(WorkerPlan.refusal(from: Self.conf(), to: other) == nil)
+    other.metrics = .init(host: "127.0.0.1", port: 7421)
+    #expect(WorkerPlan.refusal(from: Self.conf(), to: other)?.message.contains("127.0.0.1:7421") == true)
+  }
+
   @Test func `a worker is meant by its whole name, or by the section where that is enough`() {
     let all = WorkerPlan(Self.conf()).names
     #expect(WorkerName.meant(by: "apply.copy", among: all) == WorkerName(.apply, "copy"))

@@ -1,0 +1,33 @@
+/// Where the daemon of a conf is to be looked for, as far as its files tell; of a broken file, what its lines tell one
+/// by one.
+package struct DaemonPlace: Equatable, Sendable {
+  /// `[node] state`
+  package var state: String?
+  /// `[control] socket`
+  package var socket: String?
+
+  init(_ files: [ConfFile], environment: @escaping (String) -> String?) {
+    var collector = SectionCollector()
+    for file in files {
+      let roots = Self.readable(file.text).compactMap { try? TomlDocument($0, file: file.path).root }
+      for root in roots { collector.add(root) }
+    }
+    var reader = OptionReader(environment: environment)
+    let sections = collector.sections.map { ReadSection($0, &reader) }
+    func text(_ section: String, _ key: String) -> String? {
+      sections.first { $0.source.section.key == section }?.text(key)
+    }
+    (state, socket) = (text("node", "state"), text("control", "socket"))
+  }
+
+  /// The text where it is TOML, else its lines, each below its header.
+  private static func readable(_ text: String) -> [String] {
+    if (try? TomlDocument(text, file: "")) != nil { return [text] }
+    var header = ""
+    return text.split(separator: "\n").compactMap { line in
+      guard line.drop(while: { $0 == " " || $0 == "\t" }).hasPrefix("[") else { return header + "\n" + line }
+      header = String(line)
+      return nil
+    }
+  }
+}
