@@ -16,7 +16,7 @@ extension Scenarios {
       let size =
         isSoak
         ? ["--rows", "2000", "--seconds", "600", "--planted", "1000"]
-        : ["--rows", "200", "--seconds", "4", "--planted", "160"]
+        : ["--rows", "200", "--seconds", "3", "--planted", "100"]
       let outcome = try bench.run(
         Bench.python,
         [

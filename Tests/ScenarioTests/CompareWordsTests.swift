@@ -143,7 +143,7 @@ extension Scenarios {
     @Test func `many differences need little memory, and are all counted`() throws {
       let bench = try Bench()
       defer { bench.killAll() }
-      let rows = isSoak ? 1_000_000 : 60_000
+      let rows = isSoak ? 1_000_000 : 30_000
       let tables =
         "CREATE TABLE keyed(k TEXT PRIMARY KEY, v TEXT); CREATE TABLE ranged(k INTEGER PRIMARY KEY, v TEXT); CREATE TABLE keyless(v TEXT); "
       let series = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < \(rows))"

@@ -76,7 +76,7 @@ extension Scenarios {
       var random = Seeded(seed)
       try fill(pairs)
       let programs = try startPrograms(pairs, seed: seed, seconds: isSoak ? 900 : 60)
-      for round in 0..<(isSoak ? 200 : 5) {
+      for round in 0..<(isSoak ? 200 : 4) {
         let cairn = try pairs.start("cairn\(round)")
         usleep(UInt32.random(in: 30_000...1_500_000, using: &random))
         #expect(cairn.isRunning, "round \(round): \(pairs.said("cairn\(round)"))")

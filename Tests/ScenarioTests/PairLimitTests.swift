@@ -93,7 +93,7 @@ extension Scenarios {
       let written = "SELECT (pg_current_wal_lsn() - '0/0')::bigint / 1048576"
       let before = try #require(Int(server.psql(written)))
       var largest = 0
-      let limit = Date().addingTimeInterval(isSoak ? 180 : 25)
+      let limit = Date().addingTimeInterval(isSoak ? 180 : 12)
       while Date() < limit {
         try pairs.sql(busy, "INSERT INTO b SELECT i, repeat(md5(i::text), 10) FROM generate_series(1, 20000) i")
         // What running transactions there are is written then, which lets a slot's restart point move.
