@@ -12,7 +12,12 @@ package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
   package init(capacity: Int) {
     self.capacity = capacity
     pthread_mutex_init(lock, nil)
-    pthread_cond_init(changed, nil)
+    // A wait ends in time also when somebody sets the time of day.
+    var attributes = pthread_condattr_t()
+    pthread_condattr_init(&attributes)
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
+    pthread_cond_init(changed, &attributes)
+    pthread_condattr_destroy(&attributes)
   }
 
   deinit {
@@ -47,7 +52,7 @@ package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
   /// Waits until there is an element or the queue was closed, at most so long; false when neither came.
   package func wait(milliseconds: Int) -> Bool {
     var limit = timespec()
-    clock_gettime(CLOCK_REALTIME, &limit)
+    clock_gettime(CLOCK_MONOTONIC, &limit)
     limit.tv_sec += milliseconds / 1000
     limit.tv_nsec += milliseconds % 1000 * 1_000_000
     if limit.tv_nsec >= 1_000_000_000 {
