@@ -63,6 +63,14 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case daemonUnreachable = "daemon-unreachable"
   case restartNeeded = "restart-needed"
   case diskBudget = "disk-budget"
+  // The network
+  case peerUnknown = "peer-unknown"
+  case peerRefused = "peer-refused"
+  case trailElsewhere = "trail-elsewhere"
+  case trailForked = "trail-forked"
+  case trailOwn = "trail-own"
+  case trailPurged = "trail-purged"
+  case busy = "busy"
   // Us
   case bug = "bug"
 
@@ -72,7 +80,8 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .usage, .badURL: 64
     case .databaseNotADatabase, .databaseDamaged, .trailDamaged, .trailVersion, .targetDiffers, .rowMissing,
       .rowDiffers, .rowExists, .constraintFailed, .schemaStopped, .sourceWentBack, .checkpointForeign,
-      .driftFound, .tableRefused, .noTables, .tableMissing, .slotLost, .valueMisfit, .nameCollision, .ruleRefused:
+      .driftFound, .tableRefused, .noTables, .tableMissing, .slotLost, .valueMisfit, .nameCollision, .ruleRefused,
+      .trailForked, .trailPurged:
       65
     case .databaseMissing, .trailMissing: 66
     case .unsupported, .databaseFailed, .databaseUnreachable, .slotMissing, .triggersOff: 69
@@ -82,10 +91,12 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .daemonUnreachable: 69
     case .diskBudget: 74
     case .restartNeeded: 78
-    case .databaseBusy, .stateLocked, .trailBusy, .checkpointMoved, .sourceCaptured: 75
-    case .databaseReadOnly, .loginRefused, .privilegeMissing: 77
+    case .databaseBusy, .stateLocked, .trailBusy, .checkpointMoved, .sourceCaptured, .trailElsewhere,
+      .busy:
+      75
+    case .databaseReadOnly, .loginRefused, .privilegeMissing, .peerUnknown, .peerRefused: 77
     case .sameDatabase, .stateForeign, .serverSetting, .confSyntax, .confUnknown, .confValue, .confTwice, .confMissing,
-      .confReference, .confSecret, .confUnsupported:
+      .confReference, .confSecret, .confUnsupported, .trailOwn:
       78
     }
   }

@@ -9,21 +9,12 @@ package struct TablePatterns: Equatable, Sendable {
   }
 
   package func includes(_ table: String) -> Bool {
-    let name = Array(table.lowercased())
+    let name = table.lowercased()
     var included = false
     for pattern in patterns {
       let excludes = pattern.hasPrefix("!")
-      if Self.matches(Array(pattern.dropFirst(excludes ? 1 : 0).lowercased())[...], name[...]) { included = !excludes }
+      if Wildcard.matches(pattern.dropFirst(excludes ? 1 : 0).lowercased(), name) { included = !excludes }
     }
     return included
-  }
-
-  private static func matches(_ pattern: ArraySlice<Character>, _ name: ArraySlice<Character>) -> Bool {
-    guard let first = pattern.first else { return name.isEmpty }
-    if first == "*" {
-      return (name.startIndex...name.endIndex).contains { matches(pattern.dropFirst(), name[$0...]) }
-    }
-    guard let letter = name.first, first == "?" || first == letter else { return false }
-    return matches(pattern.dropFirst(), name.dropFirst())
   }
 }

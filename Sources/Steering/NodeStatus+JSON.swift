@@ -1,3 +1,4 @@
+import Changes
 import Operating
 
 // The form in which a status goes over the control socket, and in which programs read it (docs/control-protocol.md).

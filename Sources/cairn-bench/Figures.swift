@@ -1,3 +1,4 @@
+import Changes
 import Operating
 
 /// A figure of each round.

@@ -1,3 +1,4 @@
+import Changes
 import Glibc
 import Operating
 import SQLiteKit

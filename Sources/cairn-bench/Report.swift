@@ -1,3 +1,4 @@
+import Changes
 import Operating
 
 /// What all rounds of a workload said of one pair: a line of JSON.

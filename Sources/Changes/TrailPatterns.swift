@@ -1,0 +1,23 @@
+/// Which trails: patterns of `NODE.NAME` with `*` and `?`, `!` before one that excludes. A trail is taken when the last
+/// pattern that matches it does not exclude it. Case counts, as in the names of trails.
+package struct TrailPatterns: Equatable, Sendable {
+  package let patterns: [String]
+
+  /// Without any pattern, no trail is included; with excluding ones only, all others are.
+  package init(_ patterns: [String]) {
+    self.patterns = !patterns.isEmpty && patterns.allSatisfy { $0.hasPrefix("!") } ? ["*"] + patterns : patterns
+  }
+
+  package func includes(_ trail: TrailName) -> Bool {
+    let name = trail.description
+    var included = false
+    for pattern in patterns {
+      let excludes = pattern.hasPrefix("!")
+      if Wildcard.matches(String(pattern.dropFirst(excludes ? 1 : 0)), name) { included = !excludes }
+    }
+    return included
+  }
+
+  /// The one trail that is meant, where the patterns are a plain name.
+  package var only: TrailName? { patterns.count == 1 ? TrailName(patterns[0]) : nil }
+}

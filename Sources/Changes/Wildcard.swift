@@ -1,0 +1,24 @@
+/// Patterns with `*` for any characters and `?` for one.
+enum Wildcard {
+  static func matches(_ pattern: String, _ name: String) -> Bool {
+    let (pattern, name) = (Array(pattern), Array(name))
+    var (at, letter) = (0, 0)
+    // Where the last star stands, and the letter up to which it reaches: the only place to go back to.
+    var star: (at: Int, letter: Int)?
+    while letter < name.count {
+      if at < pattern.count, pattern[at] == "*" {
+        star = (at, letter)
+        at += 1
+      } else if at < pattern.count, pattern[at] == "?" || pattern[at] == name[letter] {
+        at += 1
+        letter += 1
+      } else if let last = star {
+        star = (last.at, last.letter + 1)
+        (at, letter) = (last.at + 1, last.letter + 1)
+      } else {
+        return false
+      }
+    }
+    return pattern[at...].allSatisfy { $0 == "*" }
+  }
+}
