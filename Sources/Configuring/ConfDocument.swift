@@ -28,10 +28,6 @@ package enum ConfDocument {
     }
     for section in OptionTable.sections {
       page += "\n## \(section.anchor)\n\n`\(section.title)`: \(section.help)."
-      guard section.isSupported else {
-        page += "\n"
-        continue
-      }
       page += (section.isRequired ? " Required." : "") + " Since \(section.since).\n"
       if !section.details.isEmpty { page += "\n\(section.details)\n" }
       for option in section.options { page += markdown(option) }
@@ -72,7 +68,7 @@ package enum ConfDocument {
       let mark = isActive ? "" : "#"
       text += "\n# \(capitalized(section.help)).\n"
       for line in wrapped(section.details) { text += "# \(line)\n" }
-      text += section.isSupported ? "\(mark)\(section.header)\n" : "# \(section.header)\n"
+      text += "\(mark)\(section.header)\n"
       for option in section.options where option.isSupported {
         text += "\n"
         for line in wrapped("\(capitalized(option.help)). \(option.details)") { text += "# \(line)\n" }
@@ -82,7 +78,8 @@ package enum ConfDocument {
         )
         .map { "# \($0)\n" }.joined()
         let value = option.isRequired ? option.example : option.defaultText ?? option.example
-        text += "\(isActive && option.isRequired ? "" : "#")\(option.key) = \(value)\n"
+        let comment = option.alternative != nil ? "# " : isActive && option.isRequired ? "" : "#"
+        text += "\(comment)\(option.key) = \(value)\n"
       }
       if !section.more.isEmpty { text += "\n" + section.more.map { "#\($0)\n" }.joined() }
     }

@@ -2,25 +2,30 @@ import Changes
 
 /// What sections say of each other: names of databases and trails, and who works on what.
 struct ConfReferences {
-  private let node: String?
+  let node: String?
   private let databases: [ReadSection]
-  private let captures: [ReadSection]
+  let captures: [ReadSection]
   private let applies: [ReadSection]
   private let rules: [ReadSection]
+  let pumps: [ReadSection]
+  let receive: ReadSection?
+  let peers: [ReadSection]
+  let metrics: ReadSection?
   /// Every section with a name that the files have, also where it is wrong otherwise.
   private let databaseNames: [String]
   /// False: a file could not be read, so that what seems to be missing may be there.
-  private let isWhole: Bool
+  let isWhole: Bool
   private let fileIdentity: (String) -> String
   private(set) var problems: [ConfProblem] = []
   /// What is allowed, but rarely meant.
-  private(set) var notices: [String] = []
+  var notices: [String] = []
 
   /// `fileIdentity` makes one text of all paths of a file.
   init(_ sections: [ReadSection], isWhole: Bool, fileIdentity: @escaping (String) -> String) {
     func all(_ key: String) -> [ReadSection] { sections.filter { $0.source.section.key == key } }
     node = all("node").first?.text("name")
     (databases, captures, applies, rules) = (all("database"), all("capture"), all("apply"), all("table"))
+    (pumps, receive, peers, metrics) = (all("pump"), all("receive").first, all("peer"), all("metrics").first)
     databaseNames = databases.map(\.source.name)
     (self.isWhole, self.fileIdentity) = (isWhole, fileIdentity)
     for section in captures + applies { checkDatabase(section) }
@@ -28,6 +33,7 @@ struct ConfReferences {
     for apply in applies { checkTrail(apply) }
     checkApplies()
     for apply in applies { checkRules(apply.source.name) }
+    checkNetwork()
   }
 
   private mutating func checkDatabase(_ section: ReadSection) {
@@ -65,19 +71,11 @@ struct ConfReferences {
   private mutating func checkTrail(_ apply: ReadSection) {
     guard let text = apply.text("trail"), let trail = TrailName(text), let node else { return }
     guard trail.origin == node else {
-      notices.append(
-        "\(apply.place("trail")): trail \(text) comes from node \(trail.origin), and this is \(node): \(apply.source.title) waits until a copy of it is here"
-      )
+      checkComes(trail, apply.place("trail"), for: apply.source.title)
       return
     }
     guard let capture = captures.first(where: { $0.source.name == trail.name }) else {
-      guard isWhole else { return }
-      let names = captures.map(\.source.name)
-      let near = trail.name.nearest(in: names) ?? (names.count == 1 ? names[0] : nil)
-      let mend = near.map { "write trail = \"\(node).\($0)\", or add" } ?? "add"
-      add(
-        apply.place("trail"), "nobody makes the trail \(text): there is no [capture.\(trail.name)]",
-        "\(mend) a section [capture.\(trail.name)]")
+      checkOwn(trail, node, at: apply.place("trail"), as: "trail")
       return
     }
     if let source = identity(capture), source == identity(apply) {
@@ -151,11 +149,11 @@ struct ConfReferences {
     return name.hasPrefix("public.") ? String(name.dropFirst("public.".count)) : name
   }
 
-  private mutating func add(_ place: ConfPlace, _ message: String, _ hint: String) {
+  mutating func add(_ place: ConfPlace, _ message: String, _ hint: String) {
     add(.confReference, place, message, hint)
   }
 
-  private mutating func add(_ code: ErrorCode, _ place: ConfPlace, _ message: String, _ hint: String) {
+  mutating func add(_ code: ErrorCode, _ place: ConfPlace, _ message: String, _ hint: String) {
     problems.append(ConfProblem(code, at: place, message, hint: hint))
   }
 }

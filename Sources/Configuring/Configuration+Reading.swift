@@ -20,6 +20,13 @@ extension Configuration {
       Apply(
         section, rules: sections.filter { $0.source.section.key == "table" && $0.source.name == section.source.name })
     }
+    pumps = all("pump").compactMap(Pump.init)
+    receive = all("receive").first.flatMap(Receive.init)
+    peers = all("peer").compactMap { section in
+      section.grants("may").map {
+        Peer(name: section.source.name, push: TrailPatterns($0.push), pull: TrailPatterns($0.pull))
+      }
+    }
     if let section = all("limits").first {
       limits.diskBytes = section.bytes("disk")
       limits.retain = section.duration("retain")
@@ -69,6 +76,28 @@ extension Configuration.Apply {
     ddl = section.text("ddl").flatMap { DDLPolicy(rawValue: $0) }
     auditBytesPerSecond = section.text("audit").flatMap { ByteRate($0)?.bytesPerSecond }
     self.rules = rules.compactMap(TableRule.init)
+  }
+}
+
+extension Configuration.Pump {
+  fileprivate init?(_ section: ReadSection) {
+    guard let trails = section.list("trail") else { return nil }
+    let way = section.text("to") != nil ? Way.push : .pull
+    guard let url = (section.text("to") ?? section.text("from")).flatMap({ PeerURL($0) }) else { return nil }
+    self.init(name: section.source.name, trails: TrailPatterns(trails), way: way, url: url)
+    peer = section.text("peer")
+    tls = section.files("tls")
+    bytesPerSecond = section.text("rate").flatMap { ByteRate($0)?.bytesPerSecond }
+  }
+}
+
+extension Configuration.Receive {
+  fileprivate init?(_ section: ReadSection) {
+    guard let address = section.text("listen").flatMap({ ListenAddress($0) }) else { return nil }
+    self.init(host: address.host, port: address.port)
+    tls = section.files("tls")
+    section.flag("insecure").map { isInsecure = $0 }
+    section.count("connections").map { connections = $0 }
   }
 }
 

@@ -3,10 +3,14 @@ import Mapping
 /// What a daemon is to do: all conf files of one node as one value, checked and with every default filled in.
 package struct Configuration: Equatable, Sendable {
   package var node: Node
-  /// Databases, captures and applies are sorted by name.
+  /// What has a name is sorted by it.
   package var databases: [Database] = []
   package var captures: [Capture] = []
   package var applies: [Apply] = []
+  package var pumps: [Pump] = []
+  /// Nil: nobody is let in.
+  package var receive: Receive?
+  package var peers: [Peer] = []
   package var limits = Limits()
   /// Nil: nothing listens.
   package var metrics: Metrics?

@@ -20,6 +20,16 @@ package enum OptionKind: Equatable, Sendable {
   /// `later` are words that mean something, but not in this version.
   case choice([String], later: [String])
   case patterns
+  /// One name or pattern of trails, or a list of them.
+  case trails
+  /// `https://HOST:PORT`
+  case peerURL
+  /// Of a certificate.
+  case host
+  /// `{ certificate, key, peers }`
+  case files
+  /// `{ push, pull }`
+  case grants
   case misfits
   /// A table; with patterns or without.
   case table(isPattern: Bool)
@@ -48,6 +58,11 @@ package enum OptionKind: Equatable, Sendable {
     case .rate: "a rate, such as 10MiB/s"
     case .choice(let words, _): words.count == 1 ? words[0] : "one of \(words.joined(separator: ", "))"
     case .patterns: "a list of patterns of tables, with * and ?, ! before one that excludes"
+    case .trails: "a trail, NODE.NAME, or a list of patterns of trails, with * and ?, ! before one that excludes"
+    case .peerURL: "https://HOST:PORT, or http:// where insecure allows it"
+    case .host: "the name in a certificate: a-z, 0-9, ., _ and -"
+    case .files: "{ certificate = PATH, key = PATH, peers = PATH }"
+    case .grants: "{ push = [PATTERNS], pull = [PATTERNS] } of trails"
     case .misfits: "a list of policies: stop, null or widen, for a column as table.column=null"
     case .table(let isPattern):
       isPattern
@@ -84,4 +99,6 @@ enum OptionValue: Equatable, Sendable {
   case bytes(Int64)
   case list([String])
   case columns([TableRule.Column])
+  case files(Configuration.PeerFiles)
+  case grants(push: [String], pull: [String])
 }

@@ -135,6 +135,10 @@ extension OptionReader {
       }
       let near = words.first { $0.hasPrefix(text.lowercased()) } ?? text.lowercased().nearest(in: words) ?? words[0]
       return ("\(key) is \"\(text)\", which is not known", "write \(key) = \"\(near)\"; \(allowed)")
+    case .peerURL: return peerURLFault(text, option)
+    case .host:
+      return PeerURL.isHost(text)
+        ? nil : ("\(key) is \"\(text)\", which is no name of a certificate", write(option))
     case .table(let isPattern):
       if text.isEmpty { return ("\(key) is empty", write(option)) }
       return !isPattern && (text.contains("*") || text.contains("?"))
@@ -148,7 +152,7 @@ extension OptionReader {
       let near =
         text.hasPrefix("mark") ? "mark:deleted_at" : text.lowercased().nearest(in: ["apply", "keep"]) ?? "apply"
       return ("\(key) is \"\(text)\"; it takes \(option.kind.description)", "write \(key) = \"\(near)\"")
-    case .flag, .count, .duration, .size, .patterns, .misfits, .columns, .anything: return nil
+    case .flag, .count, .duration, .size, .patterns, .trails, .files, .grants, .misfits, .columns, .anything: return nil
     }
   }
 

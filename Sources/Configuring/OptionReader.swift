@@ -14,6 +14,9 @@ struct OptionReader {
     case .flag: flag(node, option)
     case .count(let range): count(node, option, range)
     case .patterns, .misfits: list(node, option)
+    case .trails: trails(node, option)
+    case .files: files(node, option)
+    case .grants: grants(node, option)
     case .columns: columns(node, option)
     case .duration(let range): duration(node, option, range)
     case .size: size(node, option)
@@ -259,6 +262,12 @@ extension OptionReader {
       Int(text.filter { $0 != "_" && $0 != " " }).map { String(min(max($0, range.lowerBound), range.upperBound)) }
     case (.count(let range), .float(let number)):
       number.magnitude < 1e15 ? String(min(max(Int(number), range.lowerBound), range.upperBound)) : nil
+    case (.files, .string(let text)):
+      "{ certificate = \"\(text)\", key = \"node.key\", peers = \"ca.crt\" }"
+    case (.grants, .array(let names)):
+      "{ pull = ["
+        + names.compactMap { if case .string(let text) = $0.value { "\"\(text)\"" } else { nil } }
+        .joined(separator: ", ") + "] }"
     case (.patterns, .string(let text)), (.misfits, .string(let text)): "[\"\(text)\"]"
     case (.duration(let range), .integer(let number)):
       (try? Quantity.duration("\(number) s")).map(range.contains) == true ? "\"\(number) s\"" : nil

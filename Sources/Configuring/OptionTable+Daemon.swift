@@ -49,15 +49,4 @@ extension OptionTable {
         "level", .choice(["error", "warning", "notice", "info", "debug"], later: []), default: "\"info\"",
         "the least important that is told", example: "\"notice\"")
     ])
-
-  static let pump = Section(
-    key: "pump", form: .named, isSupported: false, help: "ships a trail to a peer; not part of this version",
-    example: "pos-to-hq")
-
-  static let receive = Section(
-    key: "receive", form: .single, isSupported: false, help: "where peers bring trails to; not part of this version")
-
-  static let peer = Section(
-    key: "peer", form: .named, isSupported: false, help: "who may send or fetch what; not part of this version",
-    example: "store-042")
 }

@@ -15,8 +15,6 @@ package enum OptionTable {
     package let key: String
     package let form: Form
     package var isRequired = false
-    /// False: it has its place, but this version refuses it.
-    package var isSupported = true
     package var since = "0.1.0"
     /// One line without a full stop.
     package let help: String
@@ -48,6 +46,8 @@ package enum OptionTable {
     package let absence: String
     /// Why it is refused, where it is.
     package let isSupported: Bool
+    /// The option in whose place it stands, where both would be too much.
+    package let alternative: String?
     package let since: String
     /// One line without a full stop.
     package let help: String
@@ -58,18 +58,18 @@ package enum OptionTable {
 
     init(
       _ key: String, _ kind: OptionKind, required: Bool = false, default defaultText: String? = nil,
-      absence: String = "", supported: Bool = true, since: String = "0.1.0", _ help: String, details: String = "",
-      example: String
+      absence: String = "", supported: Bool = true, insteadOf alternative: String? = nil, since: String = "0.1.0",
+      _ help: String, details: String = "", example: String
     ) {
       (self.key, self.kind, self.isRequired, self.defaultText) = (key, kind, required, defaultText)
-      (self.absence, self.isSupported, self.since) = (absence, supported, since)
+      (self.absence, self.isSupported, self.alternative, self.since) = (absence, supported, alternative, since)
       (self.help, self.details, self.example) = (help, details, example)
     }
   }
 
   /// In the order of the documents.
   package static let sections: [Section] = [
-    node, database, capture, apply, table, limits, metrics, control, log, pump, receive, peer,
+    node, database, capture, apply, table, pump, receive, peer, limits, metrics, control, log,
   ]
 
   /// The sections that stand by themselves, by key.

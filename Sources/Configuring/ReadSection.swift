@@ -56,6 +56,12 @@ struct ReadSection {
   func flag(_ key: String) -> Bool? { if case .flag(let flag)? = values[key]?.value { flag } else { nil } }
   func count(_ key: String) -> Int? { if case .count(let count)? = values[key]?.value { count } else { nil } }
   func list(_ key: String) -> [String]? { if case .list(let list)? = values[key]?.value { list } else { nil } }
+  func files(_ key: String) -> Configuration.PeerFiles? {
+    if case .files(let files)? = values[key]?.value { files } else { nil }
+  }
+  func grants(_ key: String) -> (push: [String], pull: [String])? {
+    if case .grants(let push, let pull)? = values[key]?.value { (push, pull) } else { nil }
+  }
   func bytes(_ key: String) -> Int64? { if case .bytes(let bytes)? = values[key]?.value { bytes } else { nil } }
   func duration(_ key: String) -> Duration? {
     if case .duration(let duration)? = values[key]?.value { duration } else { nil }
@@ -74,6 +80,13 @@ extension OptionValue {
     case .count(let count): String(count)
     case .duration, .bytes: if case .string(let text) = node.value { Self.quoted(text) } else { "" }
     case .list(let texts): "[" + texts.map(Self.quoted).joined(separator: ", ") + "]"
+    case .files(let files):
+      "{ certificate = \(Self.quoted(files.certificate)), key = \(Self.quoted(files.key)), peers = \(Self.quoted(files.peers)) }"
+    case .grants(let push, let pull):
+      "{ "
+        + [("push", push), ("pull", pull)].filter { !$0.1.isEmpty }.map { key, list in
+          "\(key) = [" + list.map(Self.quoted).joined(separator: ", ") + "]"
+        }.joined(separator: ", ") + " }"
     case .columns(let columns):
       "{ "
         + columns.map { column in

@@ -31,12 +31,6 @@ struct SectionCollector {
         unknown(entry)
         continue
       }
-      guard section.isSupported else {
-        add(
-          .confUnsupported, entry.keyPlace, "\(section.title) is not part of this version",
-          "take it out; this version replicates between databases that one daemon reaches")
-        continue
-      }
       guard case .table(let inner) = entry.node.value else {
         add(
           .confValue, entry.keyPlace,
@@ -64,7 +58,10 @@ struct SectionCollector {
           "write [\(section.key).\(section.example)], with a name of your own, above its options")
         continue
       }
-      guard OptionReader.isName(entry.key) else {
+      // Certificates are often for the name of a host.
+      let isHost =
+        section.key == OptionTable.peer.key && entry.key == entry.key.lowercased() && PeerURL.isHost(entry.key)
+      guard isHost || OptionReader.isName(entry.key) else {
         add(
           .confValue, entry.keyPlace, "'\(entry.key)' cannot be the name of a \(section.key)",
           "a name is made of a-z, 0-9, _ and -, 63 at most: [\(section.key).\(Self.mended(entry.key))]")
@@ -125,7 +122,7 @@ struct SectionCollector {
   }
 
   private mutating func unknown(_ entry: TomlEntry) {
-    let keys = OptionTable.sections.filter { OptionTable.section($0.key) != nil && $0.isSupported }
+    let keys = OptionTable.sections.filter { OptionTable.section($0.key) != nil }
     // An option above all headers is a common slip.
     let owner = keys.first { $0.options.contains { $0.key == entry.key } }
     let isTable = if case .table = entry.node.value { true } else { false }

@@ -20,7 +20,7 @@ package struct Setting: Equatable, Sendable {
 
   /// Of all sections that are there, and of those that count without being there.
   static func all(_ sections: [ReadSection], _ credentials: [String: ConfCredential]) -> [Setting] {
-    OptionTable.sections.filter(\.isSupported).flatMap { section -> [Setting] in
+    OptionTable.sections.flatMap { section -> [Setting] in
       let there = sections.filter { $0.source.section.key == section.key }
       if there.isEmpty, case .single = section.form, section.options.allSatisfy({ !$0.isRequired }) {
         return section.options.map { Setting(section.title, $0, nil) }

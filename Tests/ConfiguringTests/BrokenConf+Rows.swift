@@ -1,5 +1,5 @@
 extension BrokenConf {
-  static let all = syntax + keys + types + texts + references
+  static let all = syntax + keys + types + texts + references + network
 
   private static let syntax = [
     BrokenConf(
@@ -87,16 +87,6 @@ extension BrokenConf {
       "", "[[apply.erp.table]]\nto = \"a\"\n", at: "12:1", .confMissing, "has no 'from'", "add from =",
       mend: ("to =", "from = \"orders\"\nto =")),
     BrokenConf(
-      "", "[pump.pos-to-hq]\ntrail = \"hq.shop\"\n", at: "12:2", .confUnsupported,
-      "[pump.NAME] is not part of this version",
-      "take it out", mend: ("[pump.pos-to-hq]\ntrail = \"hq.shop\"\n", "")),
-    BrokenConf(
-      "", "[receive]\nlisten = \"0.0.0.0:7420\"\n", at: "12:2", .confUnsupported, "not part of this version",
-      "take it out", mend: ("[receive]\nlisten = \"0.0.0.0:7420\"\n", "")),
-    BrokenConf(
-      "", "[peer.a]\n", at: "12:2", .confUnsupported, "not part of this version", "take it out",
-      mend: ("[peer.a]\n", "")),
-    BrokenConf(
       "", "[[apply.erp.table]]\nfrom = \"a\"\nconflicts = { stock = \"delta\" }\n", at: "14:1", .confUnsupported,
       "'conflicts' in [[apply.NAME.table]] is not part of this version", "take it out",
       mend: ("conflicts = { stock = \"delta\" }\n", "")),
@@ -112,7 +102,7 @@ extension BrokenConf {
     BrokenConf(
       "name = \"hq\"", "name = 42", at: "2:8", .confValue, "name is the number 42; it takes a name",
       "write name = \"42\"",
-      mend: ("42", "\"42\"")),
+      mend: ("42", "\"hq\"")),
     BrokenConf(
       "database = \"shop\"", "database = \"shop\"\nstatements = \"yes\"", at: "9:14", .confValue,
       "statements is the text \"yes\"; it takes true or false", "write statements = true", mend: ("\"yes\"", "true")),

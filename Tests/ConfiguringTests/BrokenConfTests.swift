@@ -56,5 +56,5 @@ extension String {
     #expect(mended.problems.isEmpty && mended.configuration != nil, "\(mended.problems)")
   }
 
-  @Test func `there are sixty of them`() { #expect(BrokenConf.all.count >= 60) }
+  @Test func `there are eighty of them`() { #expect(BrokenConf.all.count >= 80) }
 }

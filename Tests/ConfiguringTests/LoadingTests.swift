@@ -169,13 +169,14 @@ import Testing
     #expect(nested.configuration?.databases.map(\.url).last == "sqlite:///${X}$/$.db")
   }
 
-  @Test func `an apply of another node's trail needs no capture here`() throws {
-    let loaded = Conf.load(Conf.good.replacing("hq.shop", with: "till-7.shop"))
-    let conf = try loaded.get()
-    #expect(
-      loaded.notices.count == 1
-        && loaded.notices[0].hasPrefix("cairn.toml:10:9: trail till-7.shop comes from node till-7"))
+  @Test(arguments: [
+    "[pump.a]\ntrail = \"till-*.shop\"\nfrom = \"https://till\"\n",
+    "[receive]\nlisten = \"[::1]:7420\"\n[peer.till-7]\nmay = { push = [\"till-7.*\"] }\n",
+  ])
+  func `an apply of another node's trail needs no capture here, but a way for it to come`(_ way: String) throws {
+    let conf = try Conf.load(Conf.good.replacing("hq.shop", with: "till-7.shop") + way).get()
     #expect(conf.applies.map(\.trail) == ["till-7.shop"])
+    #expect(conf.receives("till-7.shop") && !conf.receives("till.shop"))
   }
 
   @Test func `a password is never shown, also not one from a variable`() {

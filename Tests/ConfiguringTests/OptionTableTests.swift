@@ -6,6 +6,12 @@ import Testing
   private static let project = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent()
 
+  private static let headers = [
+    "capture": "[capture.b]\ndatabase = \"erp\"\n",
+    "apply": "[peer.other]\nmay = { push = [\"*\"] }\n[apply.b]\ntrail = \"other.b\"\ndatabase = \"erp\"\n",
+    "pump": "[pump.b]\n",
+  ]
+
   private func file(_ path: String) throws -> String {
     try String(contentsOf: Self.project.appending(path: path), encoding: .utf8)
   }
@@ -32,16 +38,16 @@ import Testing
   }
 
   @Test func `the defaults of the table are those of the value`() throws {
-    let plain = try Conf.load(Conf.good).get()
+    let plain = try Conf.load(Conf.good + "[receive]\nlisten = \"[::]:7420\"\n").get()
     var text = Conf.good.replacing("[database.shop]", with: "state = \"/var/lib/cairn\"\n[database.shop]")
     let named = ["capture": "database = \"shop\"", "apply": "database = \"erp\""]
-    for section in OptionTable.sections where section.isSupported && section.key != "node" {
+    for section in OptionTable.sections where section.key != "node" {
       let lines = section.options.compactMap { option in option.defaultText.map { "\(option.key) = \($0)\n" } }.joined()
       guard !lines.isEmpty else { continue }
       if let anchor = named[section.key] {
         text = text.replacing(anchor + "\n", with: anchor + "\n" + lines)
       } else if case .single = section.form {
-        text += "[\(section.key)]\n" + lines
+        text += "[\(section.key)]\n" + (section.key == "receive" ? "listen = \"[::]:7420\"\n" : "") + lines
       }
     }
     let loaded = Conf.load(text)
@@ -51,17 +57,19 @@ import Testing
   }
 
   @Test func `every example is one that the option takes`() {
-    for section in OptionTable.sections where section.isSupported {
+    for section in OptionTable.sections {
       for option in section.options where option.isSupported && !option.isRequired {
         let header =
           switch section.form {
-          case .single: "[\(section.key)]\n" + (section.key == "node" ? "name = \"hq\"\n" : "")
-          case .named:
-            section.key == "capture"
-              ? "[capture.b]\ndatabase = \"erp\"\n" : "[apply.b]\ntrail = \"other.b\"\ndatabase = \"erp\"\n"
+          case .single:
+            "[\(section.key)]\n"
+              + (section.key == "node" ? "name = \"hq\"\n" : section.key == "receive" ? "listen = \"[::]:7420\"\n" : "")
+          case .named: Self.headers[section.key] ?? ""
           case .list: "[[apply.erp.table]]\nfrom = \"a\"\n"
           }
-        let text = header + "\(option.key) = \(option.example)\n"
+        let other = section.key == "pump" && !["to", "from"].contains(option.key) ? "to = \"https://b\"\n" : ""
+        let trail = section.key == "pump" ? "trail = \"\(option.key == "from" ? "other.b" : "hq.shop")\"\n" : ""
+        let text = header + trail + other + "\(option.key) = \(option.example)\n"
         let loaded = Conf.load(section.key == "node" ? text : Conf.good + text)
         #expect(loaded.problems.isEmpty, "\(section.title) \(option.key): \(loaded.problems)")
       }

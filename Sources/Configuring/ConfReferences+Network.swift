@@ -1,0 +1,119 @@
+import Changes
+
+// What [pump], [receive] and [peer] say of trails, and of each other.
+extension ConfReferences {
+  mutating func checkNetwork() {
+    for pump in pumps { checkPump(pump) }
+    checkPumpsTwice()
+    if let receive { checkReceive(receive) }
+    for peer in peers {
+      guard let may = peer.grants("may") else { continue }
+      for name in TrailPatterns(may.pull).names { checkSource(name, peer.place("may"), for: peer.source.title) }
+    }
+    if receive == nil, let peer = peers.first {
+      notices.append(
+        "\(peer.source.place): nothing listens, so \(peer.source.title) counts for nothing: there is no [receive]")
+    }
+  }
+
+  /// A capture of this node makes the trail; else the problem is told.
+  mutating func checkOwn(_ trail: TrailName, _ node: String, at place: ConfPlace, as key: String) {
+    guard isWhole, !captures.contains(where: { $0.source.name == trail.name }) else { return }
+    let names = captures.map(\.source.name)
+    let near = trail.name.nearest(in: names) ?? (names.count == 1 ? names[0] : nil)
+    let mend = near.map { "write \(key) = \"\(node).\($0)\", or add" } ?? "add"
+    add(
+      place, "nobody makes the trail \(trail): there is no [capture.\(trail.name)]",
+      "\(mend) a section [capture.\(trail.name)]")
+  }
+
+  /// A trail of another node comes here by a pump that fetches it, or by a peer that may push it.
+  mutating func checkComes(_ trail: TrailName, _ place: ConfPlace, for title: String) {
+    guard isWhole else { return }
+    let isFetched = pumps.contains { pump in
+      pump.text("from") != nil && TrailPatterns(pump.list("trail") ?? []).includes(trail)
+    }
+    // What is wrong with a section itself is told there.
+    let isUnread = pumps.contains { !$0.wrong.isEmpty } || peers.contains { !$0.wrong.isEmpty }
+    let isPushed = peers.contains { TrailPatterns($0.grants("may")?.push ?? []).includes(trail) }
+    guard !isFetched, !isPushed, !isUnread else { return }
+    add(
+      place, "trail \(trail) comes from node \(trail.origin), and nothing brings it to this one",
+      "add [pump.NAME] with trail = \"\(trail)\" and from = URL, or [peer.\(trail.origin)] with may = { push = [\"\(trail)\"] }"
+    )
+  }
+
+  private mutating func checkSource(_ name: String, _ place: ConfPlace, for title: String) {
+    guard let trail = TrailName(name), let node else { return }
+    if trail.origin == node {
+      checkOwn(trail, node, at: place, as: "trail")
+    } else {
+      checkComes(trail, place, for: title)
+    }
+  }
+
+  private mutating func checkPump(_ pump: ReadSection) {
+    let (to, from) = (pump.text("to"), pump.text("from"))
+    let isUnread = pump.wrong["to"] != nil || pump.wrong["from"] != nil
+    let title = pump.source.title
+    if to != nil, from != nil {
+      add(
+        .confTwice, pump.place("from"), "\(title) says both where its trails go and where they come from",
+        "take 'to' or 'from' out; the other way round is another [pump.NAME]")
+    } else if to == nil, from == nil, !isUnread {
+      add(
+        .confMissing, pump.source.place, "\(title) says neither where its trails go nor where they come from",
+        "add to = \"https://hq.example:7420\", or from")
+    }
+    guard let url = (to ?? from).flatMap({ PeerURL($0) }) else { return }
+    let place = pump.place(to != nil ? "to" : "from")
+    if !url.isTLS, !url.isLoopback, pump.flag("insecure") != true {
+      add(
+        .confValue, place, "\(url) leads to another machine over plain HTTP",
+        "write https://, or insecure = true where the network between is closed by other means")
+    }
+    if !url.isTLS, pump.values["tls"] != nil {
+      add(
+        .confValue, pump.place("tls"), "\(title) has certificates, but its URL is http://",
+        "write https://, or take tls out")
+    }
+    for name in TrailPatterns(pump.list("trail") ?? []).names {
+      let isOwn = TrailName(name).map { $0.origin == node } ?? false
+      if to != nil {
+        checkSource(name, pump.place("trail"), for: title)
+      } else if isOwn {
+        add(
+          pump.place("trail"), "trail \(name) is made here, so it is not fetched from elsewhere",
+          "write to in the place of from, or name a trail of the other node")
+      }
+    }
+  }
+
+  private mutating func checkPumpsTwice() {
+    var first: [String: ReadSection] = [:]
+    for pump in pumps {
+      let way = pump.text("to") != nil ? "to" : "from"
+      guard let url = pump.text(way).flatMap({ PeerURL($0) }) else { continue }
+      for name in TrailPatterns(pump.list("trail") ?? []).names {
+        guard let other = first.updateValue(pump, forKey: "\(way) \(url) \(name)") else { continue }
+        add(
+          .confTwice, pump.place("trail"),
+          "trail \(name) goes this way already, by \(other.source.title) at \(other.source.place)",
+          "take one of the two out")
+      }
+    }
+  }
+
+  private mutating func checkReceive(_ receive: ReadSection) {
+    if receive.flag("insecure") == true, receive.values["tls"] != nil {
+      add(
+        .confValue, receive.place("insecure"), "[receive] has certificates, and insecure = true would not use them",
+        "take insecure out, or tls")
+    }
+    guard let listen = receive.text("listen"), let other = metrics?.text("listen"), listen == other else { return }
+    add(
+      .confTwice, receive.place("listen"),
+      "[metrics] listens on \(listen) already, at \(metrics?.place("listen").description ?? "")",
+      "give one of the two another port: 7420 is usual here, and 7421 for [metrics]")
+  }
+}

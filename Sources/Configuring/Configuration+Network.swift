@@ -1,0 +1,124 @@
+import Changes
+
+extension Configuration {
+  /// `[pump.NAME]`: trails to another node, or from there.
+  package struct Pump: Equatable, Sendable {
+    package enum Way: String, Sendable {
+      /// To where the URL leads.
+      case push
+      /// From there.
+      case pull
+    }
+
+    package var name: String
+    package var trails: TrailPatterns
+    package var way: Way
+    /// `https://hq.example:7420`, without a path.
+    package var url: PeerURL
+    /// What the listener's certificate must be for; nil: the host of the URL.
+    package var peer: String?
+    /// Nil: those of `[receive]`, or what `cairn peer join` has put into the state folder.
+    package var tls: PeerFiles?
+    /// The most that it sends or fetches; nil: what the line can take.
+    package var bytesPerSecond: Int?
+
+    package init(name: String, trails: TrailPatterns, way: Way, url: PeerURL) {
+      (self.name, self.trails, self.way, self.url) = (name, trails, way, url)
+    }
+  }
+
+  /// `[receive]`: where other nodes push to, and pull from.
+  package struct Receive: Equatable, Sendable {
+    /// An IP address without brackets, or `localhost`.
+    package var host: String
+    package var port: UInt16
+    /// Nil: what `cairn peer invite` has put into the state folder.
+    package var tls: PeerFiles?
+    /// Plain HTTP, whatever certificates there are.
+    package var isInsecure = false
+    /// The most at one time.
+    package var connections = 1000
+
+    package init(host: String, port: UInt16) { (self.host, self.port) = (host, port) }
+
+    package var isLoopback: Bool { PeerURL.isLoopback(host) }
+    package var address: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+  }
+
+  /// `[peer.NAME]`: which trails the node whose certificate has this name may push, and which it may pull.
+  package struct Peer: Equatable, Sendable {
+    package var name: String
+    package var push: TrailPatterns
+    package var pull: TrailPatterns
+
+    package init(name: String, push: TrailPatterns, pull: TrailPatterns) {
+      (self.name, self.push, self.pull) = (name, push, pull)
+    }
+  }
+
+  /// `tls = { certificate, key, peers }`: paths of PEM files.
+  package struct PeerFiles: Equatable, Sendable {
+    package var certificate: String
+    package var key: String
+    /// The authorities that sign the certificates of others.
+    package var peers: String
+
+    package init(certificate: String, key: String, peers: String) {
+      (self.certificate, self.key, self.peers) = (certificate, key, peers)
+    }
+  }
+
+  /// Whether a copy of a trail of another node can come here: a pump fetches it, or a peer may push it.
+  package func receives(_ trail: String) -> Bool {
+    pumps.contains { $0.way == .pull && $0.trails.includes(trail) } || peers.contains { $0.push.includes(trail) }
+  }
+}
+
+/// `https://hq.example:7420`: where another node listens.
+package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
+  package var isTLS: Bool
+  /// A name, or an IP address without brackets.
+  package var host: String
+  package var port: UInt16
+
+  package static let usualPort: UInt16 = 7420
+
+  /// Nil for anything with a path, a login or another scheme.
+  package init?(_ text: String) {
+    let lower = text.lowercased()
+    guard let scheme = ["https://", "http://"].first(where: lower.hasPrefix) else { return nil }
+    isTLS = scheme == "https://"
+    var rest = lower.dropFirst(scheme.count)
+    if rest.hasSuffix("/") { rest = rest.dropLast() }
+    port = Self.usualPort
+    if rest.hasPrefix("[") {
+      guard let end = rest.firstIndex(of: "]") else { return nil }
+      host = String(rest[rest.index(after: rest.startIndex)..<end])
+      guard host.contains(":"), host.allSatisfy({ $0.isHexDigit || $0 == ":" || $0 == "." }) else { return nil }
+      rest = rest[rest.index(after: end)...]
+    } else {
+      host = String(rest.prefix { $0 != ":" })
+      guard Self.isHost(host) else { return nil }
+      rest = rest.dropFirst(host.count)
+    }
+    guard !rest.isEmpty else { return }
+    guard rest.hasPrefix(":"), let number = UInt16(rest.dropFirst()), number > 0 else { return nil }
+    port = number
+  }
+
+  package var description: String {
+    "\(isTLS ? "https" : "http")://\(host.contains(":") ? "[\(host)]" : host):\(port)"
+  }
+
+  package var isLoopback: Bool { Self.isLoopback(host) }
+
+  static func isLoopback(_ host: String) -> Bool {
+    host == "localhost" || host == "::1" || (host.hasPrefix("127.") && host.allSatisfy { $0.isNumber || $0 == "." })
+  }
+
+  /// Letters, digits, dots and hyphens, as host names and addresses have them.
+  static func isHost(_ text: String) -> Bool {
+    guard let first = text.first, text.utf8.count <= 253, first != ".", first != "-" else { return false }
+    return text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || ".-_".contains($0)) }
+  }
+}

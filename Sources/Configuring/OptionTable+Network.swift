@@ -1,0 +1,76 @@
+extension OptionTable {
+  static let pump = Section(
+    key: "pump", form: .named, help: "brings trails to another node, or fetches them from there",
+    details: """
+      The trail arrives byte for byte as it is here, and is applied there, or handed on. Who dials may sit behind NAT; the \
+      other side has a [receive], and a [peer.NAME] that allows it.
+      """, example: "pos-to-hq",
+    more: ["[pump.prices-from-hq]", "trail = \"hq.prices\"", "from = \"https://hq.example:7420\""],
+    options: [
+      Option(
+        "trail", .trails, required: true, "the trails that go this way",
+        details: """
+          One trail, or patterns: `["store-*.pos", "!store-007.*"]`. With `to`: own ones and received ones, which are \
+          handed on; never back to the node that they come from. With `from`: those that the other side has, and allows.
+          """, example: "\"store-042.pos\""),
+      Option(
+        "to", .peerURL, absence: "`from` says where they come from", "the node that the trails are pushed to",
+        example: "\"https://hq.example:7420\""),
+      Option(
+        "from", .peerURL, absence: "`to` says where they go", insteadOf: "to",
+        "the node that the trails are pulled from",
+        details: "Instead of `to`: one of the two is there.", example: "\"https://hq.example:7420\""),
+      Option(
+        "peer", .host, absence: "the host of the URL", "the name that the other side's certificate must be for",
+        example: "\"hq\""),
+      Option(
+        "tls", .files, absence: "those of [receive], else what `cairn peer join` made in the state folder",
+        "certificate and key of this node, and the authorities that vouch for the other",
+        details: "PEM files; relative paths are below the folder of the conf file.",
+        example: "{ certificate = \"node.crt\", key = \"node.key\", peers = \"ca.crt\" }"),
+      Option(
+        "rate", .rate, absence: "as fast as the line is", "the most that goes over the line", example: "\"10MiB/s\""),
+      Option(
+        "insecure", .flag, default: "false", "allow plain http:// to other machines",
+        details: "Nobody proves who he is then, and everybody on the way can read and alter what travels.",
+        example: "true"),
+    ])
+
+  static let receive = Section(
+    key: "receive", form: .single, help: "where other nodes push trails to and pull them from",
+    details: "Without this section nobody is let in. What each node may do stands in [peer.NAME].",
+    options: [
+      Option(
+        "listen", .address, required: true, "address and port to listen on",
+        details: "`0.0.0.0:7420` is every IPv4 address of this machine, `[::]:7420` every address.",
+        example: "\"0.0.0.0:7420\""),
+      Option(
+        "tls", .files,
+        absence: "what `cairn peer invite` made in the state folder; on loopback, plain HTTP without that",
+        "certificate and key of this node, and the authorities that vouch for others",
+        details:
+          "PEM files; relative paths are below the folder of the conf file. They are read again when they change.",
+        example: "{ certificate = \"node.crt\", key = \"node.key\", peers = \"ca.crt\" }"),
+      Option(
+        "insecure", .flag, default: "false", "serve plain HTTP, also to other machines",
+        details: """
+          Nobody proves who he is then: whoever reaches the port can be any peer. For networks that are encrypted and \
+          closed by other means.
+          """, example: "true"),
+      Option(
+        "connections", .count(1...10_000), default: "1000", "the most connections at one time",
+        details: "Each pump of another node has one for each trail.", example: "200"),
+    ])
+
+  static let peer = Section(
+    key: "peer", form: .named, help: "what a node that dials may do; the name is that in its certificate",
+    details: """
+      What is not granted is neither shown nor taken. Trails that a peer may pull, or that are pushed, are kept until it \
+      has them, as long as [limits] allows; a peer that is further behind is refreshed.
+      """, example: "hq",
+    options: [
+      Option(
+        "may", .grants, required: true, "the trails that it may push here, and those that it may pull",
+        example: "{ push = [\"hq.*\"], pull = [\"store-042.pos\"] }")
+    ])
+}

@@ -1,0 +1,85 @@
+extension BrokenConf {
+  private static let pump = "[pump.a]\ntrail = \"hq.shop\"\n"
+  private static let receive = "[receive]\nlisten = \"[::]:7420\"\n"
+
+  static let network = [
+    BrokenConf(
+      "", pump, at: "12:1", .confMissing, "neither where its trails go nor where they come from",
+      "add to = \"https://hq.example:7420\"", mend: (pump, pump + "to = \"https://hq.example:7420\"\n")),
+    BrokenConf(
+      "", pump + "to = \"https://b\"\nfrom = \"https://c\"\n", at: "15:8", .confTwice, "both where its trails go",
+      "take 'to' or 'from' out", mend: ("from = \"https://c\"\n", "")),
+    BrokenConf(
+      "", pump + "to = \"backup.example:7420\"\n", at: "14:6", .confValue, "which is no URL of a node",
+      "write to = \"https://backup.example:7420\"", mend: ("\"backup", "\"https://backup")),
+    BrokenConf(
+      "", pump + "to = \"https://hq.example:7420/cairn\"\n", at: "14:6", .confValue, "a node has no path",
+      "write to = \"https://hq.example:7420\"", mend: (":7420/cairn", ":7420")),
+    BrokenConf(
+      "", pump + "to = \"https://me:geheim@hq.example\"\n", at: "14:6", .confValue, "no login in its URL",
+      "certificates say who it is", mend: ("me:geheim@", "")),
+    BrokenConf(
+      "", pump + "to = \"http://10.0.0.7:7420\"\n", at: "14:6", .confValue, "another machine over plain HTTP",
+      "write https://, or insecure = true", mend: ("http:", "https:")),
+    BrokenConf(
+      "",
+      pump + "to = \"http://127.0.0.1:7420\"\ntls = { certificate = \"a\", key = \"b\", peers = \"c\" }\n", at: "15:7",
+      .confValue, "but its URL is http://", "write https://", mend: ("http:", "https:")),
+    BrokenConf(
+      "", pump + "to = \"https://b\"\ntls = { certificate = \"a\", key = \"b\" }\n", at: "15:7", .confMissing,
+      "tls has no peers", "peers = \"ca.crt\" }", mend: ("\"b\" }", "\"b\", peers = \"ca.crt\" }")),
+    BrokenConf(
+      "", pump + "to = \"https://b\"\ntls = { certificate = \"a\", key = \"b\", peer = \"c\" }\n", at: "15:39",
+      .confUnknown, "'peer' is not a part of 'tls'", "did you mean 'peers'?", mend: ("peer =", "peers =")),
+    BrokenConf(
+      "", pump + "to = \"https://b\"\npeer = \"head quarter\"\n", at: "15:8", .confValue, "no name of a certificate",
+      "write peer = \"hq\"", mend: ("head quarter", "hq")),
+    BrokenConf(
+      "", "[pump.a]\ntrail = [\"hq.shop\", \"Shop\"]\nto = \"https://b\"\n", at: "13:21", .confValue,
+      "\"Shop\" in trail is no trail", "write \"shop.*\"", mend: ("Shop", "shop.*")),
+    BrokenConf(
+      "", "[pump.a]\ntrail = [\"!hq.shop\"]\nto = \"https://b\"\n", at: "13:9", .confValue,
+      "only says which trails are left out", "write trail = [\"*\", \"!hq.shop\"]",
+      mend: ("[\"!hq.shop\"]", "[\"*\", \"!hq.shop\"]")),
+    BrokenConf(
+      "", "[pump.a]\ntrail = \"hq.shp\"\nto = \"https://b\"\n", at: "13:9", .confReference,
+      "nobody makes the trail hq.shp", "write trail = \"hq.shop\"", mend: ("hq.shp", "hq.shop")),
+    BrokenConf(
+      "", pump + "from = \"https://b\"\n", at: "13:9", .confReference, "is made here, so it is not fetched",
+      "write to in the place of from", mend: ("from =", "to =")),
+    BrokenConf(
+      "", pump + "to = \"https://b\"\n[pump.b]\ntrail = \"hq.shop\"\nto = \"https://B:7420/\"\n", at: "16:9",
+      .confTwice, "goes this way already, by [pump.a]", "take one of the two out", mend: ("https://B", "https://C")),
+    BrokenConf(
+      "trail = \"hq.shop\"", "trail = \"till.shop\"", at: "10:9", .confReference,
+      "comes from node till, and nothing brings it", "add [pump.NAME] with trail = \"till.shop\" and from = URL",
+      mend: ("[apply.erp]", "[pump.a]\ntrail = \"till.shop\"\nfrom = \"https://till\"\n[apply.erp]")),
+    BrokenConf(
+      "", "[receive]\nlisten = \"7420\"\n", at: "13:10", .confValue, "it takes an IP address",
+      "write listen = \"0.0.0.0:7420\"", mend: ("\"7420\"", "\"0.0.0.0:7420\"")),
+    BrokenConf(
+      "", receive + "connections = 0\n", at: "14:15", .confValue, "connections is 0", "write connections = 1",
+      mend: ("= 0", "= 1")),
+    BrokenConf(
+      "", receive + "insecure = true\ntls = { certificate = \"a\", key = \"b\", peers = \"c\" }\n", at: "14:12",
+      .confValue, "insecure = true would not use them", "take insecure out", mend: ("insecure = true\n", "")),
+    BrokenConf(
+      "", receive + "[metrics]\nlisten = \"[::]:7420\"\n", at: "13:10", .confTwice, "[metrics] listens on [::]:7420",
+      "7421 for [metrics]", mend: ("[metrics]\nlisten = \"[::]:7420\"", "[metrics]\nlisten = \"[::]:7421\"")),
+    BrokenConf(
+      "", receive + "[peer.b]\nmay = [\"hq.shop\"]\n", at: "15:7", .confValue, "may is a list", "pull = [\"hq.shop\"]",
+      mend: ("[\"hq.shop\"]", "{ pull = [\"hq.shop\"] }")),
+    BrokenConf(
+      "", receive + "[peer.b]\nmay = { push = [] }\n", at: "15:16", .confValue, "push is empty",
+      "name a trail or a pattern", mend: ("[]", "[\"b.*\"]")),
+    BrokenConf(
+      "", receive + "[peer.b]\nmay = { pull = \"hq.shop\" }\n", at: "15:16", .confValue, "not a list of trails",
+      "write pull = [\"hq.shop\"]", mend: ("\"hq.shop\" }", "[\"hq.shop\"] }")),
+    BrokenConf(
+      "", receive + "[peer.b]\nmay = { fetch = [\"hq.shop\"] }\n", at: "15:9", .confUnknown,
+      "'fetch' is not a part of 'may'", "there are push, pull", mend: ("fetch", "pull")),
+    BrokenConf(
+      "", receive + "[peer.b]\n", at: "14:1", .confMissing, "[peer.b] has no 'may'", "add may = {",
+      mend: ("[peer.b]\n", "[peer.b]\nmay = { push = [\"b.*\"] }\n")),
+  ]
+}
