@@ -54,7 +54,7 @@ package enum OptionKind: Equatable, Sendable {
     case .count(let range): "an integer from \(range.lowerBound) to \(range.upperBound)"
     case .duration(let range):
       "a duration (\(Self.durationUnits)) from \(Self.text(range.lowerBound)) to \(Self.text(range.upperBound))"
-    case .size: "a size (\(Self.byteUnits))"
+    case .size: "a size (\(Self.byteUnits)), 64 MiB at least"
     case .rate: "a rate, such as 10MiB/s"
     case .choice(let words, _): words.count == 1 ? words[0] : "one of \(words.joined(separator: ", "))"
     case .patterns: "a list of patterns of tables, with * and ?, ! before one that excludes"

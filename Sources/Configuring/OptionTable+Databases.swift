@@ -54,8 +54,8 @@ extension OptionTable {
         "journal_rows", .count(1000...1_000_000_000), default: "5000000",
         "SQLite: rows that the journal in the database may hold",
         details: """
-          When the daemon is gone for so long that more rows wait in the journal, changes are no longer written to it, \
-          and the tables are copied again afterwards. PostgreSQL has no journal; `max_slot_wal_keep_size` of the server \
+          When the daemon is gone for so long that more rows wait in the journal, it drops the oldest, and all tables are \
+          copied again afterwards. PostgreSQL has no journal; `max_slot_wal_keep_size` of the server \
           is its cap.
           """, example: "1000000"),
       Option(
@@ -63,7 +63,8 @@ extension OptionTable {
         "time between two signs of life while nothing else moves",
         details: """
           In PostgreSQL it is a small transaction, without which the slot of an idle database would keep the log of all \
-          others on the server.
+          others on the server. SQLite needs none: what is written there is seen at once, and nothing waits for an idle \
+          file.
           """, example: "\"1 min\""),
       Option(
         "purge", .duration(.milliseconds(100) ... .seconds(86_400)), default: "\"10 s\"",

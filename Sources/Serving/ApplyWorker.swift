@@ -100,7 +100,9 @@ final class ApplyWorker: Worker {
     (status.rows, status.transactions) = (now.rows, now.transactions)
     status.position = now.position == .start ? (now.needs?.description ?? "") : now.position.description
     status.lags = now.lags
-    status.tablesWaiting = now.waiting.map(\.name)
+    status.waits = now.waiting.map {
+      NodeStatus.Wait(table: $0.name, code: $0.code.rawValue, message: $0.message, hint: $0.hint)
+    }
     let end = context.end(of: apply.trail)
     // What stands behind the last transaction of a trail is read, and moves no position.
     let hasReadAll = now.isCaughtUp

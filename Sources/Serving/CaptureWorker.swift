@@ -38,8 +38,20 @@ final class CaptureWorker: Worker {
     do {
       try run.run(stop: stop, untilCaughtUp: false, progress: progress) {
         if run.copiesAgain { CopyRequest.settleCapture(folder) }
+        tellUnhooked(run.source)
       }
     } catch let error as CairnError { throw error.hinted(for: name, trail: folder) }
+  }
+
+  /// Whoever forgets to put capture back has a target that is out of date.
+  private func tellUnhooked(_ source: DatabaseURL) {
+    guard case .sqlite(let path) = source,
+      let names = try? Journal(Ends.open(path, mode: .readOnly)).unhooked(), !names.isEmpty
+    else { return }
+    context.log.write(
+      LogEntry(
+        .warning, "capture is off: what is written to \(names.joined(separator: ", ")) comes to no target",
+        worker: name.description, hint: "run 'cairn rehook \(database.name)' when the schema is changed"))
   }
 
   func describe(_ status: inout NodeStatus.Worker) {

@@ -135,6 +135,10 @@ package struct ControlDesk: Sendable {
         remedy: .badInput)
     }
     let tables = try body(journal, request.tables.first)
+    let unhooked = try journal.unhooked()
+    for capture in configuration.captures where capture.database == database.name {
+      context.note(unhooked: unhooked, of: capture.name)
+    }
     context.log.write(LogEntry(.notice, "\(event) \(tables.joined(separator: ", ")) of \(path), as ordered"))
     return JSONObject([("event", .text(event)), ("tables", .list(tables.map { .text($0) }))])
   }

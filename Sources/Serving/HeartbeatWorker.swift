@@ -51,6 +51,7 @@ final class HeartbeatWorker: Worker {
 
   private func watchJournal(_ path: String, _ stop: StopSignal) throws {
     var forecast = FillForecast()
+    var alarm = JournalAlarm()
     defer { context.forget(capture: capture.name) }
     while !stop.isSet {
       // Opened anew each time: the file may be another one by then, and nobody's checkpoint is to wait for us.
@@ -58,20 +59,33 @@ final class HeartbeatWorker: Worker {
         throw CairnError(
           .databaseMissing, "there is no database \(path)", hint: "put it back: capture goes on by itself then")
       }
-      let source = try Database(path: path, mode: .readOnly, busyTimeoutMilliseconds: 1000)
+      let journal = Journal(try Database(path: path, mode: .readOnly, busyTimeoutMilliseconds: 1000))
       var facts = NodeStatus.Source(capture: capture.name)
-      if try source.integer("SELECT 1 FROM sqlite_master WHERE name = 'cairn_journal'") != nil {
-        let first = try source.integer("SELECT seq FROM cairn_journal ORDER BY seq LIMIT 1") ?? 0
-        let last = try source.integer("SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1") ?? 0
+      facts.database = database.name
+      if let fill = try journal.fill() {
         let cap = Int64(capture.journalRows)
-        let rows = last > 0 ? last - first + 1 : 0
-        forecast.note(used: rows, now: Clock.monotonicMilliseconds)
-        (facts.journalRows, facts.journalCapRows) = (rows, cap)
-        facts.secondsUntilFull = forecast.secondsUntil(cap)
+        (facts.journalRows, facts.journalCapRows) = (fill.rows, cap)
+        facts.isJournalFull = fill.hasDropped || fill.rows >= cap
+        forecast.note(used: fill.rows, now: Clock.monotonicMilliseconds)
+        if !facts.isJournalFull { facts.secondsUntilFull = forecast.secondsUntil(cap) }
+        facts.unhooked = try journal.unhooked()
+        if let news = alarm.note(rows: fill.rows, cap: cap, isFull: facts.isJournalFull) { tell(news, fill.rows, cap) }
       }
       context.note(facts)
       if stop.rest(.milliseconds(Self.lookMilliseconds)) { return }
     }
+  }
+
+  private func tell(_ level: JournalAlarm.Level, _ rows: Int64, _ cap: Int64) {
+    let worker = WorkerName(.capture, capture.name)
+    let text =
+      level == .full
+      ? "the journal of \(database.name) is full: all tables are copied again when the capture goes on"
+      : "the journal of \(database.name) holds \(rows) rows, at \(cap) all tables are to be copied again"
+    context.log.write(
+      LogEntry(
+        .warning, text, worker: worker.description,
+        hint: "see in 'cairn status' why \(worker) does not take them, or raise journal_rows"))
   }
 
   // MARK: PostgreSQL
@@ -107,6 +121,7 @@ final class HeartbeatWorker: Worker {
     _ connection: PostgresConnection, _ slot: String, _ forecast: inout FillForecast, _ now: Int64
   ) throws {
     var facts = NodeStatus.Source(capture: capture.name)
+    facts.database = database.name
     let row = try connection.query(
       """
       SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, safe_wal_size, wal_status
@@ -122,7 +137,8 @@ final class HeartbeatWorker: Worker {
         if let safe = facts.slotSafeBytes { facts.secondsUntilFull = forecast.secondsUntil(used + safe) }
       }
       if givesUp(facts) { try giveUp(connection, slot, facts) }
-    } else {
+    } else if try Trail.info(folder: folder).lastTransaction > 0 {
+      // Before that it is still to be made.
       facts.slotStatus = "missing"
     }
     context.note(facts)

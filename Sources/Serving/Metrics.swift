@@ -57,7 +57,7 @@ package enum Metrics {
       Double($0.silentMilliseconds) / 1000
     },
     of("cairn_worker_failures", .gauge, "How often the error that is under way has come.") {
-      Double($0.problem?.times ?? 0)
+      Double($0.problem.map { $0.isPassed ? 0 : $0.times } ?? 0)
     },
     ofData("cairn_rows_total", .counter, "Rows captured or applied since the daemon was started.") { Double($0.rows) },
     ofData("cairn_transactions_total", .counter, "Transactions: captured since the start, applied of the trail.") {
@@ -67,7 +67,7 @@ package enum Metrics {
       ($0.lagMilliseconds ?? 0) / 1000
     },
     ofData("cairn_caught_up", .gauge, "1 when nothing waits to be taken or applied.") { $0.isCaughtUp ? 1 : 0 },
-    ofData("cairn_tables_waiting", .gauge, "Tables that wait for a schema change.") { Double($0.tablesWaiting.count) },
+    ofData("cairn_tables_waiting", .gauge, "Tables that wait for a person.") { Double($0.waits.count) },
     Metric(
       name: "cairn_latency_seconds", kind: .histogram, labels: "worker, stage, le",
       help: "From the commit at the source to the trail (stage capture) or to the commit at the target (stage apply)."
@@ -88,11 +88,16 @@ package enum Metrics {
         source.slotStatus.map { Sample(labels: [("capture", source.capture), ("status", $0)], value: 1) }
       }
     },
-    ofSources("cairn_journal_rows", "Rows in the journal of an SQLite source.") { $0.journalRows.map(Double.init) },
+    ofSources("cairn_journal_rows", "Rows in the journal of an SQLite source that have not been taken.") {
+      $0.journalRows.map(Double.init)
+    },
     ofSources(
-      "cairn_journal_cap_rows", "Rows past which nothing more is written to the journal, and tables are copied again."
+      "cairn_journal_cap_rows", "Rows past which the journal drops the oldest, and all tables are copied again."
     ) {
       $0.journalCapRows.map(Double.init)
+    },
+    ofSources("cairn_unhooked_tables", "Tables of an SQLite source off which capture was taken by `cairn unhook`.") {
+      $0.journalRows == nil ? nil : Double($0.unhooked.count)
     },
     ofSources("cairn_source_full_seconds", "Until slot or journal is full, as it grew in the last minutes.") {
       $0.secondsUntilFull

@@ -50,6 +50,8 @@ package final class ServiceContext: Sendable {
     sources.withLock { $0.values.sorted { $0.capture < $1.capture } }
   }
   package func note(_ source: NodeStatus.Source) { sources.withLock { $0[source.capture] = source } }
+  /// Before its heartbeat looks again.
+  func note(unhooked: [String], of capture: String) { sources.withLock { $0[capture]?.unhooked = unhooked } }
   package func forget(capture: String) { sources.withLock { $0[capture] = nil } }
 
   /// The capture that writes a trail; nil for one of another node.

@@ -25,18 +25,24 @@ package struct Supervision: Equatable, Sendable {
     case expired
   }
 
-  /// An error that came, and how often the same one came since.
+  /// An error that came, when it came last, and how often the same one came since.
   package struct Failure: Equatable, Sendable {
     package var code: ErrorCode
     package var message: String
     package var hint: String
-    package var times: Int
+    package var at: Int64
+    package var times = 1
+    /// What came after it ran well.
+    package var isPassed = false
   }
 
   package private(set) var state: State
   /// What it goes over to when it has ended.
   private var wish: State?
+  /// The last one.
   package private(set) var failure: Failure?
+  /// After so long, what has passed is not worth a word.
+  static let pastMilliseconds: Int64 = 86_400_000
   /// In a row.
   package private(set) var failures = 0
   package private(set) var restarts = 0
@@ -67,7 +73,7 @@ package struct Supervision: Equatable, Sendable {
   package mutating func ended(_ error: CairnError?, now: Int64, jitter: Double) {
     if case .running(let since) = state, now - since >= RestartPolicy.steadyMilliseconds { failures = 0 }
     let wasTold = if case .ending = state { true } else { false }
-    if let error, !wasTold || !RestartPolicy.isOfEnding(error) { note(error) }
+    if let error, !wasTold || !RestartPolicy.isOfEnding(error) { note(error, now) }
     if let wish {
       state = wish
       self.wish = nil
@@ -87,17 +93,21 @@ package struct Supervision: Equatable, Sendable {
     }
   }
 
-  /// What ran well makes an older error history: it is shown no more.
-  package mutating func isWell() {
-    failure = nil
+  /// What ran well makes an older error history.
+  package mutating func isWell(now: Int64) {
+    failure?.isPassed = true
     failures = 0
+    if let failure, now - failure.at > Self.pastMilliseconds { self.failure = nil }
   }
 
-  private mutating func note(_ error: CairnError) {
-    if let known = failure, known.code == error.code, known.message == error.message {
+  package var hasPresentFailure: Bool { failure.map { !$0.isPassed } ?? false }
+
+  private mutating func note(_ error: CairnError, _ now: Int64) {
+    if let known = failure, !known.isPassed, known.code == error.code, known.message == error.message {
       failure?.times += 1
+      failure?.at = now
     } else {
-      failure = Failure(code: error.code, message: error.message, hint: error.hint, times: 1)
+      failure = Failure(code: error.code, message: error.message, hint: error.hint, at: now)
     }
   }
 

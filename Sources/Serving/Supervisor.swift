@@ -28,6 +28,7 @@ package final class Supervisor: Sendable {
     var isLeaving = false
     var rate = Rate()
     var wait = WaitNote()
+    var tableWaits: [String: WaitNote] = [:]
   }
 
   private struct State {
@@ -177,8 +178,10 @@ package final class Supervisor: Sendable {
         if case .running(let since) = entry.supervision.state, now - since >= Self.wellMilliseconds,
           entry.supervision.failure != nil
         {
-          entries.append(LogEntry(.notice, "runs again", worker: name.description))
-          entry.supervision.isWell()
+          if entry.supervision.hasPresentFailure {
+            entries.append(LogEntry(.notice, "runs again", worker: name.description))
+          }
+          entry.supervision.isWell(now: now)
         }
         entries += look(name, &entry, now)
         if let apply = entry.worker as? ApplyWorker {
@@ -241,15 +244,22 @@ package final class Supervisor: Sendable {
     var status = NodeStatus.Worker(WorkerName(.purge, ""), .running)
     entry.worker.describe(&status)
     entry.rate.note(status.rows, now: now)
-    let isTable = !status.tablesWaiting.isEmpty
-    let waits = entry.thread != nil && (status.state == .waiting || isTable)
-    let text = waits ? String(status.detail.prefix { $0 != "\n" }) : ""
-    guard let news = entry.wait.note(text, now: now) else { return [] }
-    return [
-      LogEntry(
-        waits ? .warning : .notice, news, worker: name.description, code: waits && isTable ? .schemaStopped : nil,
-        hint: waits && isTable ? "'cairn status' shows the table before and after, and what would be run" : nil)
-    ]
+    let isAlive = entry.thread != nil
+    let text = isAlive && status.state == .waiting ? status.detail : ""
+    var news: [LogEntry] = []
+    if let told = entry.wait.note(text, now: now) {
+      news.append(LogEntry(text.isEmpty ? .notice : .warning, told, worker: name.description))
+    }
+    for table in Set(entry.tableWaits.keys).union(status.waits.map(\.table)).sorted() {
+      let wait = isAlive ? status.waits.first { $0.table == table } : nil
+      let words = wait.map { "table \(table) waits: \($0.message.prefix { $0 != "\n" })" } ?? ""
+      guard let told = entry.tableWaits[table, default: WaitNote()].note(words, now: now) else { continue }
+      news.append(
+        LogEntry(
+          wait == nil ? .notice : .warning, wait == nil ? "table \(table) \(told)" : told, worker: name.description,
+          code: wait.flatMap { ErrorCode(rawValue: $0.code) }, hint: wait?.hint, context: ["table": table]))
+    }
+    return news
   }
 
   /// Workers that have given no sign of life for so long.
@@ -351,7 +361,7 @@ package final class Supervisor: Sendable {
       switch supervision.state {
       case .running: .running
       case .ending: .ending
-      case .due: supervision.failure == nil ? .waiting : .retrying
+      case .due: supervision.hasPresentFailure ? .retrying : .waiting
       case .resting(.ordered): .stopped
       case .resting(.failed), .resting(.expired): .failed
       case .resting(.paused): .paused
@@ -364,7 +374,10 @@ package final class Supervisor: Sendable {
     entry.worker.describe(&status)
     if entry.isExpired { status.detail = "is too far behind: everything is copied again when it comes back" }
     status.problem = supervision.failure.map {
-      NodeStatus.Problem(code: $0.code.rawValue, message: $0.message, hint: $0.hint, times: $0.times)
+      NodeStatus.Problem(
+        code: $0.code.rawValue, message: $0.message, hint: $0.hint, times: $0.times,
+        agoMilliseconds: max(0, now - $0.at),
+        isPassed: $0.isPassed)
     }
     return status
   }

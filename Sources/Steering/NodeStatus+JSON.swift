@@ -25,9 +25,12 @@ extension NodeStatus.Worker {
       ("rows", .integer(Int64(clamping: rows))), ("transactions", .integer(Int64(clamping: transactions))),
       ("rows_per_second", .real((rowsPerSecond * 10).rounded() / 10)),
       ("lag_ms", lagMilliseconds.map { .real(($0 * 10).rounded() / 10) } ?? .null), ("caught_up", .bool(isCaughtUp)),
-      ("tables_waiting", .list(tablesWaiting.map { .text($0) })), ("restarts", .integer(Int64(restarts))),
+      ("tables_waiting", .list(waits.map { .text($0.table) })), ("waits", .list(waits.map { .object($0.json) })),
+      ("restarts", .integer(Int64(restarts))),
       ("retry_in_ms", retryInMilliseconds.map { .integer($0) } ?? .null),
-      ("silent_ms", .integer(silentMilliseconds)), ("error", problem.map { .object($0.json) } ?? .null),
+      ("silent_ms", .integer(silentMilliseconds)),
+      ("error", problem.flatMap { $0.isPassed ? nil : .object($0.json) } ?? .null),
+      ("last_error", problem.map { .object($0.json) } ?? .null),
     ])
   }
 
@@ -43,25 +46,45 @@ extension NodeStatus.Worker {
     rowsPerSecond = object.real("rows_per_second") ?? 0
     lagMilliseconds = object.real("lag_ms")
     isCaughtUp = object.bool("caught_up") ?? false
-    tablesWaiting = object.list("tables_waiting").compactMap { if case .text(let text) = $0 { text } else { nil } }
+    waits = object.objects("waits").map(NodeStatus.Wait.init)
     restarts = Int(object.integer("restarts") ?? 0)
     retryInMilliseconds = object.integer("retry_in_ms")
     silentMilliseconds = object.integer("silent_ms") ?? 0
-    problem = object.object("error").map(NodeStatus.Problem.init)
+    problem = (object.object("last_error") ?? object.object("error")).map(NodeStatus.Problem.init)
   }
 }
 
 extension NodeStatus.Problem {
   var json: JSONObject {
-    JSONObject([
+    var object = JSONObject([
       ("code", .text(code)), ("message", .text(message)), ("hint", .text(hint)), ("times", .integer(Int64(times))),
     ])
+    if let agoMilliseconds {
+      object["ago_ms"] = .integer(agoMilliseconds)
+      object["passed"] = .bool(isPassed)
+    }
+    return object
   }
 
   init(_ object: JSONObject) {
     self.init(
       code: object.text("code") ?? "", message: object.text("message") ?? "", hint: object.text("hint") ?? "",
-      times: Int(object.integer("times") ?? 1))
+      times: Int(object.integer("times") ?? 1), agoMilliseconds: object.integer("ago_ms"),
+      isPassed: object.bool("passed") ?? false)
+  }
+}
+
+extension NodeStatus.Wait {
+  var json: JSONObject {
+    JSONObject([
+      ("table", .text(table)), ("code", .text(code)), ("message", .text(message)), ("hint", .text(hint)),
+    ])
+  }
+
+  init(_ object: JSONObject) {
+    self.init(
+      table: object.text("table") ?? "", code: object.text("code") ?? "", message: object.text("message") ?? "",
+      hint: object.text("hint") ?? "")
   }
 }
 
@@ -78,9 +101,11 @@ extension NodeStatus.Source {
   var json: JSONObject {
     func number(_ n: Int64?) -> JSONObject.Value { n.map { .integer($0) } ?? .null }
     return JSONObject([
-      ("capture", .text(capture)), ("slot_bytes", number(slotBytes)), ("slot_safe_bytes", number(slotSafeBytes)),
+      ("capture", .text(capture)), ("database", .text(database)), ("slot_bytes", number(slotBytes)),
+      ("slot_safe_bytes", number(slotSafeBytes)),
       ("slot_status", slotStatus.map { .text($0) } ?? .null), ("journal_rows", number(journalRows)),
-      ("journal_cap_rows", number(journalCapRows)),
+      ("journal_cap_rows", number(journalCapRows)), ("journal_full", .bool(isJournalFull)),
+      ("unhooked", .list(unhooked.map { .text($0) })),
       ("seconds_until_full", secondsUntilFull.map { .integer(Int64($0)) } ?? .null),
     ])
   }

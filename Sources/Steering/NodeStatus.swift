@@ -24,8 +24,26 @@ package struct NodeStatus: Sendable {
     package var message: String
     package var hint: String
     package var times: Int
-    package init(code: String, message: String, hint: String, times: Int) {
+    /// Since it came last; nil where that is not told.
+    package var agoMilliseconds: Int64?
+    /// What came after it ran well.
+    package var isPassed: Bool
+    package init(
+      code: String, message: String, hint: String, times: Int, agoMilliseconds: Int64? = nil, isPassed: Bool = false
+    ) {
       (self.code, self.message, self.hint, self.times) = (code, message, hint, times)
+      (self.agoMilliseconds, self.isPassed) = (agoMilliseconds, isPassed)
+    }
+  }
+
+  /// A table of an apply that waits for a person.
+  package struct Wait: Equatable, Sendable {
+    package var table: String
+    package var code: String
+    package var message: String
+    package var hint: String
+    package init(table: String, code: String, message: String, hint: String) {
+      (self.table, self.code, self.message, self.hint) = (table, code, message, hint)
     }
   }
 
@@ -45,7 +63,7 @@ package struct NodeStatus: Sendable {
     package var lagMilliseconds: Double?
     package var lags = LatencyHistogram()
     package var isCaughtUp = false
-    package var tablesWaiting: [String] = []
+    package var waits: [Wait] = []
     package var restarts = 0
     package var retryInMilliseconds: Int64?
     package var silentMilliseconds: Int64 = 0
@@ -54,7 +72,7 @@ package struct NodeStatus: Sendable {
 
     /// It does what it is for; `lag` is what is allowed.
     package func isWell(lagMilliseconds lag: Double) -> Bool {
-      state == .running && tablesWaiting.isEmpty && (lagMilliseconds ?? 0) <= lag
+      state == .running && waits.isEmpty && (lagMilliseconds ?? 0) <= lag
     }
   }
 
@@ -77,9 +95,14 @@ package struct NodeStatus: Sendable {
     package var slotBytes: Int64?
     package var slotSafeBytes: Int64?
     package var slotStatus: String?
-    /// SQLite: rows in the journal, and its cap.
+    /// SQLite: rows in the journal that have not been taken, and its cap.
     package var journalRows: Int64?
     package var journalCapRows: Int64?
+    /// Rows were dropped that had not been taken, or will be.
+    package var isJournalFull = false
+    /// The database in the conf, and its tables off which capture was taken by `cairn unhook`.
+    package var database = ""
+    package var unhooked: [String] = []
     package var secondsUntilFull: Double?
     package init(capture: String) { self.capture = capture }
   }
@@ -113,8 +136,6 @@ package struct NodeStatus: Sendable {
     (self.node, self.version, self.process) = (node, version, process)
     (self.now, self.startedAt, self.loadedAt) = (now, startedAt, loadedAt)
   }
-
-  package func isWell(lagMilliseconds lag: Double) -> Bool { workers.allSatisfy { $0.isWell(lagMilliseconds: lag) } }
 
   package var greatestLagMilliseconds: Double { workers.compactMap(\.lagMilliseconds).max() ?? 0 }
 

@@ -43,8 +43,9 @@ struct StopCommand: Command {
   static let operands = "WORKER"
   static let options = DaemonPeer.options
   static let details = """
-    It rests until 'cairn start', or until the daemon is started anew. Nothing is lost: what it would have done waits in
-    the journal or behind the slot of the source, or in the trail.
+    It rests until 'cairn start', or until the daemon is started anew: that is not remembered, and a daemon starts all
+    that its conf says, also after a crash or a reboot. What is to rest for longer is taken out of the conf. Nothing is
+    lost: what it would have done waits in the journal or behind the slot of the source, or in the trail.
 
     example: cairn stop apply.erp
     """

@@ -40,7 +40,8 @@ struct StatusCommand: Command {
         Terminal.print((arguments.has("--watch") && Terminal.isInteractive ? "\u{1b}[H\u{1b}[2J" : "") + table)
       }
       guard arguments.has("--watch") else {
-        return workers.allSatisfy { $0.isWell(lagMilliseconds: seconds * 1000) } ? 0 : 1
+        let isHooked = answer.objects("sources").allSatisfy { $0.list("unhooked").isEmpty }
+        return isHooked && workers.allSatisfy { $0.isWell(lagMilliseconds: seconds * 1000) } ? 0 : 1
       }
       Clock.sleep(milliseconds: 1000)
     }
@@ -94,12 +95,18 @@ struct StatusTable {
     var lines: [String] = []
     if let problem = worker.problem {
       let times = problem.times > 1 ? ", \(problem.times) times" : ""
+      let ago = problem.agoMilliseconds.map { ", \(Lag.text(milliseconds: Double($0))) ago" } ?? ""
       let next = worker.retryInMilliseconds.map { "; tried again in \(Lag.text(milliseconds: Double($0)))" } ?? ""
-      lines += ["", "\(worker.name): [\(problem.code)] \(problem.message)\(times)\(next)", "  hint: \(problem.hint)"]
+      let rest = problem.isPassed ? ", passed" : worker.state == .running ? ", runs again" : next
+      lines += ["", "\(worker.name): [\(problem.code)] \(problem.message)\(times)\(ago)\(rest)"]
+      if !problem.isPassed, worker.state != .running { lines.append("  hint: \(problem.hint)") }
     }
-    if !worker.tablesWaiting.isEmpty {
-      lines += ["", "\(worker.name): tables wait: \(worker.tablesWaiting.joined(separator: ", "))"]
-      lines += worker.detail.split(separator: "\n").map { "  " + $0 }
+    if !worker.waits.isEmpty {
+      lines += ["", "\(worker.name): tables wait: \(worker.waits.map(\.table).joined(separator: ", "))"]
+    }
+    for wait in worker.waits {
+      let text = "[\(wait.code)] table \(wait.table) waits: \(wait.message)"
+      lines += (text.split(separator: "\n") + ("hint: " + wait.hint).split(separator: "\n")).map { "  " + $0 }
     }
     return lines
   }
@@ -116,7 +123,7 @@ struct StatusTable {
         "trail \(trail.text("name") ?? ""): \(Self.bytes(trail.integer("bytes") ?? 0)) in \(trail.integer("segments") ?? 0) segments, since \(trail.text("oldest")?.prefix(19) ?? "")Z"
       )
     }
-    for source in answer.objects("sources") { lines.append(self.source(source)) }
+    for source in answer.objects("sources") { lines += [self.source(source)] + unhooked(source) }
     if let disk = answer.object("disk") {
       let limit = disk.integer("limit_bytes").map { " of \(Self.bytes($0))" } ?? ""
       lines.append(
@@ -130,13 +137,23 @@ struct StatusTable {
     let name = source.text("capture") ?? ""
     if let rows = source.integer("journal_rows") {
       return "source of capture.\(name): journal \(rows) of \(source.integer("journal_cap_rows") ?? 0) rows"
-        + full(source)
+        + (source.bool("journal_full") == true
+          ? ", is full: all tables are copied again when the capture goes on" : full(source))
     }
     guard let slot = source.text("slot_status") else { return "source of capture.\(name): not looked at yet" }
     let kept = source.integer("slot_bytes").map { ", keeps \(Self.bytes($0))" } ?? ""
     let safe = source.integer("slot_safe_bytes").map { ", lost after \(Self.bytes($0)) more" } ?? ""
     return "source of capture.\(name): slot \(slot)\(kept)\(safe)"
       + full(source)
+  }
+
+  private func unhooked(_ source: JSONObject) -> [String] {
+    let names = source.list("unhooked").compactMap { if case .text(let text) = $0 { text } else { nil } }
+    guard !names.isEmpty, let capture = source.text("capture") else { return [] }
+    return [
+      "source of capture.\(capture): capture is off, nothing comes over of \(names.joined(separator: ", "))",
+      "  hint: run 'cairn rehook \(source.text("database") ?? "DATABASE")' when the schema is changed",
+    ]
   }
 
   private func full(_ object: JSONObject) -> String {

@@ -68,8 +68,13 @@ extension Scenarios {
 
       #expect(try node.cairn("unhook", "pos", "item").output == "unhooked item\n")
       _ = try node.bench.sqlite("source.db", "INSERT INTO item VALUES (4, 'salt')")
+      #expect(node.wait { (try? node.cairn("status").output.contains("nothing comes over of item")) == true })
+      #expect(try node.cairn("status").status == 1)
+      #expect(try node.cairn("restart", "capture.pos").status == 0)
+      #expect(node.waitForLog("capture is off: what is written to item comes to no target"), "\(node.log)")
       #expect(try node.cairn("rehook", "pos").output == "rehooked item\n")
       #expect(try node.bench.waitForTarget(Self.rows, "4"), "\(node.log)")
+      #expect(node.wait { (try? node.cairn("status").status) == 0 })
 
       #expect(node.end() == 0)
       #expect(!FileManager.default.fileExists(atPath: node.bench.path("control")))
@@ -78,6 +83,30 @@ extension Scenarios {
       let broken = try byConf()
       #expect(broken.status == 78 && broken.errors.contains("[conf-syntax]"), "\(broken.errors)")
       #expect(broken.errors.contains("no cairnd answers at"), "\(broken.errors)")
+    }
+
+    @Test func `tables that wait are told with their own reasons`() throws {
+      let node = try DaemonBench()
+      try shop(node)
+      _ = try node.bench.sqlite("source.db", "CREATE TABLE sale(id INTEGER PRIMARY KEY, kind TEXT)")
+      let rules = ["item": "name", "sale": "kind"].map {
+        "[[apply.copy.table]]\nfrom = \"\($0)\"\nwhere = \"\($1) <> ''\"\n"
+      }
+      try node.write(node.pair(rules.joined()))
+      try node.start()
+      #expect(try node.bench.waitForTarget(Self.rows, "1"), "\(node.log)")
+      _ = try node.bench.sqlite(
+        "source.db",
+        "ALTER TABLE item RENAME COLUMN name TO title; ALTER TABLE sale RENAME COLUMN kind TO sort; INSERT INTO sale VALUES (1, 'a')"
+      )
+      #expect(node.wait { (node.worker("apply.copy")?["waits"] as? [Any])?.count == 2 }, "\(node.log)")
+      let status = try node.cairn("status").output
+      for table in ["item", "sale"] {
+        #expect(status.contains("[rule-refused] table \(table) waits: "), "\(status)")
+        #expect(node.waitForLog("apply.copy: [rule-refused] table \(table) waits: "), "\(node.log)")
+      }
+      #expect(status.contains("  hint: "), "\(status)")
+      #expect(node.end() == 0)
     }
 
     @Test func `kill -9 under load loses and doubles nothing`() throws {

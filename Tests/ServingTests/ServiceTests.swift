@@ -90,6 +90,8 @@ import Testing
     var apply = NodeStatus.Worker(WorkerName(.apply, "er\"p"), .retrying)
     apply.trail = "store-042.pos"
     apply.lagMilliseconds = 1500
+    apply.waits = [.init(table: "t", code: "rule-refused", message: "no", hint: "mend")]
+    apply.problem = .init(code: "bug", message: "x", hint: "y", times: 2, agoMilliseconds: 7, isPassed: true)
     for microseconds in [500, 2_000, 2_000_000_000] as [Int64] { apply.lags.add(microseconds: microseconds) }
     status.workers = [apply]
     status.trails = [.init(name: "store-042.pos", bytes: 4096, segments: 1, end: "1", oldest: 0)]
@@ -129,6 +131,9 @@ import Testing
     let json = sample().json
     let after = try #require(json.objects("workers").compactMap { NodeStatus.Worker($0) }.first)
     #expect(after.name == before.name && after.state == before.state && after.lagMilliseconds == 1500)
+    #expect(after.waits == before.waits && after.problem == before.problem)
+    // Whoever asks for what is wrong now gets nothing of the past.
+    #expect(sample().json.objects("workers").first?.object("error") == nil)
     #expect(json.text("summary")?.contains("0 of 1 workers run") == true)
   }
 }

@@ -125,6 +125,29 @@ import Testing
     #expect(supervision.failure?.times == 1)
   }
 
+  @Test func `an error that has passed is told apart, for a day`() {
+    var supervision = running()
+    supervision.ended(lost, now: 10, jitter: 0)
+    supervision.started(now: 20)
+    #expect(supervision.hasPresentFailure)
+    supervision.isWell(now: 30)
+    #expect(!supervision.hasPresentFailure)
+    #expect(supervision.failure?.at == 10 && supervision.failure?.code == .databaseUnreachable)
+    supervision.ended(lost, now: 40, jitter: 0)
+    #expect(supervision.hasPresentFailure && supervision.failure?.times == 1)
+    supervision.isWell(now: 41 + Supervision.pastMilliseconds)
+    #expect(supervision.failure == nil)
+  }
+
+  @Test func `a journal that fills is told once, and again when it was emptied`() {
+    var alarm = JournalAlarm()
+    func note(_ rows: Int64, isFull: Bool = false) -> JournalAlarm.Level? {
+      alarm.note(rows: rows, cap: 100, isFull: isFull)
+    }
+    #expect([note(79), note(80), note(90), note(70), note(85)] == [nil, .filling, nil, nil, nil])
+    #expect([note(100, isFull: true), note(128, isFull: true), note(3), note(90)] == [.full, nil, nil, .filling])
+  }
+
   @Test func `a backlog is as old as the last moment without one`() {
     var backlog = Backlog(since: 50)
     #expect(backlog.since(lastCommitTime: 0) == 50)

@@ -121,6 +121,23 @@ package struct Journal {
     }
   }
 
+  /// The tables off which capture was taken.
+  package func unhooked() throws -> [String] {
+    guard try isInstalled() else { return [] }
+    return try database.query("SELECT name FROM cairn_unhooked ORDER BY name").map { $0[0].string }
+  }
+
+  /// Rows that have not been taken, and whether the cap has dropped some of them; nil when nobody captures.
+  package func fill() throws -> (rows: Int64, hasDropped: Bool)? {
+    guard try isInstalled() else { return nil }
+    return try database.transaction("BEGIN") {
+      let taken = try database.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0
+      let first = try database.integer("SELECT min(seq) FROM cairn_journal") ?? 0
+      let last = try database.integer("SELECT max(seq) FROM cairn_journal") ?? 0
+      return (max(0, last - taken), last > taken && first > taken + 1)
+    }
+  }
+
   private func hookedNames(_ table: String?) throws -> [String] {
     let names = try activeLayouts().map(\.schema.name)
     guard let table else { return names }

@@ -1,0 +1,26 @@
+/// How full the journal of an SQLite source is, told once when it gets worse.
+struct JournalAlarm: Equatable, Sendable {
+  enum Level: Int, Comparable, Sendable {
+    case fine
+    case filling
+    case full
+
+    static func < (a: Self, b: Self) -> Bool { a.rawValue < b.rawValue }
+  }
+
+  /// In percent of the cap: where it begins to be told, and below which that is over.
+  private static let filling: Int64 = 80
+  private static let over: Int64 = 60
+
+  private var told = Level.fine
+
+  /// Returns what is to be told now.
+  mutating func note(rows: Int64, cap: Int64, isFull: Bool) -> Level? {
+    let percent = rows * 100 / max(cap, 1)
+    let level: Level = isFull ? .full : percent >= Self.filling ? .filling : .fine
+    if level == .fine, percent < Self.over { told = .fine }
+    guard level > told else { return nil }
+    told = level
+    return level
+  }
+}
