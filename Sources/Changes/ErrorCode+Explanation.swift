@@ -94,12 +94,12 @@ extension ErrorCode {
       Explanation(
         "source and target are one and the same database",
         why: """
-          Both ends lead to the same file, by whatever path or link. Replicating a database into itself would feed \
+          Both ends lead to the same file or server database, by whatever path, link or host name. Replicating a database into itself would feed \
           every change back to where it came from, so it is refused before anything is written.
           """,
         what: [
-          "Name another file behind `--to`.",
-          "If the paths look different, look for links: `realpath FILE`, `stat FILE`.",
+          "Name another database behind `--to`, or in the `[apply.NAME]` of the conf.",
+          "If the paths look different, look for links: `realpath FILE`, `stat FILE`; of servers, compare `SELECT system_identifier FROM pg_control_system()`.",
         ])
     case .noTables:
       Explanation(

@@ -10,27 +10,39 @@ package struct RuledTables {
   /// What is left out of them, for people.
   package private(set) var notices: [String] = []
 
-  /// Throws `rule-refused` where a rule cannot be kept for a table, or needs the source to log whole rows.
-  package init(_ tables: [SourceEnd.Table], _ rules: [ReshapeRule], _ source: SourceEnd, to target: Engine) throws {
+  /// Throws `rule-refused` where a rule cannot be kept for a table, or needs the source to log whole rows; what `refused`
+  /// does not throw leaves the table out.
+  package init(
+    _ tables: [SourceEnd.Table], _ rules: [ReshapeRule], _ source: SourceEnd, to target: Engine,
+    refused: (CairnError) throws -> Void = { throw $0 }
+  ) throws {
     for table in tables {
       guard table.refusal == nil, let rule = rules.rule(for: table.schema) else {
         self.tables.append(table)
         continue
       }
-      let plan = try ReshapePlan(rule, table.schema, to: target)
-      if let why = plan.fullIdentity, let server = source.server, try !server.logsWholeRows(of: table.schema) {
-        throw CairnError(
-          .ruleRefused, "the rule for table \(table.name) cannot be kept by what \(source.url.place) logs: \(why)",
-          hint: "run at the source: ALTER TABLE \(table.schema.postgresIdentifier) REPLICA IDENTITY FULL",
-          context: ["table": table.name])
+      do { try add(table, rule, source, target) } catch let error as CairnError where error.code == .ruleRefused {
+        try refused(error)
       }
-      self.tables.append(.init(name: table.name, schema: plan.schema, refusal: nil))
-      notices += plan.notices
     }
     for rule in rules where !rule.from.contains(where: { $0 == "*" || $0 == "?" }) {
       guard !tables.contains(where: { [rule].rule(for: $0.schema) != nil || $0.refusal != nil }) else { continue }
       notices.append("the rule for table \(rule.from) is for none: \(source.url.place) has no such table")
     }
+  }
+
+  private mutating func add(
+    _ table: SourceEnd.Table, _ rule: ReshapeRule, _ source: SourceEnd, _ target: Engine
+  ) throws {
+    let plan = try ReshapePlan(rule, table.schema, to: target)
+    if let why = plan.fullIdentity, let server = source.server, try !server.logsWholeRows(of: table.schema) {
+      throw CairnError(
+        .ruleRefused, "the rule for table \(table.name) cannot be kept by what \(source.url.place) logs: \(why)",
+        hint: "run at the source: ALTER TABLE \(table.schema.postgresIdentifier) REPLICA IDENTITY FULL",
+        context: ["table": table.name])
+    }
+    tables.append(.init(name: table.name, schema: plan.schema, refusal: nil))
+    notices += plan.notices
   }
 }
 

@@ -2,6 +2,7 @@ import Capturing
 import Changes
 import PostgresKit
 import SQLiteKit
+import SystemKit
 
 /// The database that a replication reads from, open, and what is asked of it before anything is written.
 package struct SourceEnd {
@@ -27,13 +28,20 @@ package struct SourceEnd {
     case .sqlite(let path): handle = .sqlite(try Ends.open(path, mode: .readWrite))
     case .postgres(let uri):
       let connection = try PostgresConnection(uri)
-      try PostgresSource.check(connection, needsSlot: false)
+      try PostgresSource.check(connection, newSlots: 0)
       handle = .postgres(connection)
     }
   }
 
   /// The connection where it is PostgreSQL.
   package var server: PostgresConnection? { if case .postgres(let connection) = handle { connection } else { nil } }
+
+  package func identity() throws -> DatabaseIdentity? {
+    switch handle {
+    case .sqlite(let database): FileIdentity(path: database.path).map { .file($0) }
+    case .postgres(let connection): try DatabaseIdentity(connection)
+    }
+  }
 
   /// The tables that the patterns mean, with those that cannot be captured.
   package func tables(_ patterns: TablePatterns) throws -> [Table] {

@@ -105,15 +105,18 @@ package struct TargetEnd {
     }
   }
 
+  /// Nil while its file is still to be made.
+  package func identity() throws -> DatabaseIdentity? {
+    switch handle {
+    case .sqlite(let database): database.flatMap { FileIdentity(path: $0.path) }.map { .file($0) }
+    case .postgres(let connection): try DatabaseIdentity(connection)
+    }
+  }
+
   /// True when both URLs lead to one database, by whatever way.
   package func isSame(as source: SourceEnd) throws -> Bool {
-    switch (source.handle, handle) {
-    case (.sqlite(let one), .sqlite(let other?)): return FileIdentity(path: one.path) == FileIdentity(path: other.path)
-    case (.postgres(let one), .postgres(let other)):
-      let sql = "SELECT system_identifier, current_database() FROM pg_control_system()"
-      return try one.query(sql) == other.query(sql)
-    default: return source.url == url
-    }
+    guard let own = try identity() else { return source.url == url }
+    return try own == source.identity()
   }
 }
 

@@ -27,7 +27,7 @@ struct ApplyEntry {
     let info = try Trail.info(folder: folder)
     let request = CopyRequest(state: context.statePath, apply: name)
     let end = try TargetEnd(target)
-    try checkNotItsSource()
+    try checkNotItsSource(end)
     let known = try end.checkpoint(of: trail)
     if try request.isPending() || isPurged(known, info) {
       let isLost = known.map { $0.trail != info.id } ?? true || isPurged(known, info)
@@ -45,11 +45,13 @@ struct ApplyEntry {
     return try request.behind(info.id)
   }
 
-  /// The conf is refused where this can be seen; a link, or a file that came later, shows only here.
-  private func checkNotItsSource() throws {
-    guard let capture = context.capture(of: trail), let database = context.configuration.database(capture.database),
-      case .sqlite(let source) = try database.location(), case .sqlite(let file) = target,
-      let identity = FileIdentity(path: file), identity == FileIdentity(path: source)
+  /// The conf is refused where this can be seen; a link, a file that came later, or another way to a server shows only
+  /// here. A source that cannot be reached is another one, since the target was.
+  private func checkNotItsSource(_ end: TargetEnd) throws {
+    guard let capture = context.capture(of: trail), let database = context.configuration.database(capture.database)
+    else { return }
+    let source = try database.location().canonical
+    guard source.engine == target.engine, let identity = try end.identity(), identity == DatabaseIdentity(source)
     else { return }
     throw CairnError(
       .sameDatabase, "the trail \(trail) comes from the database that it would be applied to, \(target.place)",

@@ -36,6 +36,12 @@ final class ApplyWorker: Worker {
     defer { progress.forgetConnection() }
     guard waitForTrail(folder, stop) else { return }
     try checkStillThere(location)
+    try context.alone(name, at: DatabaseIdentity(location).map { .apply($0, trail: apply.trail) }) {
+      try run(trail, folder, location, stop)
+    }
+  }
+
+  private func run(_ trail: TrailName, _ folder: String, _ location: DatabaseURL, _ stop: StopSignal) throws {
     let rules = apply.rules.map(ReshapeRule.init)
     let entry = ApplyEntry(
       name: apply.name, target: location, trail: trail, folder: folder, existing: apply.existing, rules: rules,

@@ -36,9 +36,11 @@ final class CaptureWorker: Worker {
     if run.copiesAgain, Folder.exists(folder + "/durable") { try SourceEnd(run.source).askForRefresh() }
     progress.forgetConnection()
     do {
-      try run.run(stop: stop, untilCaughtUp: false, progress: progress) {
-        if run.copiesAgain { CopyRequest.settleCapture(folder) }
-        tellUnhooked(run.source)
+      try context.alone(name, at: DatabaseIdentity(run.source).map { .capture($0) }) {
+        try run.run(stop: stop, untilCaughtUp: false, progress: progress) {
+          if run.copiesAgain { CopyRequest.settleCapture(folder) }
+          tellUnhooked(run.source)
+        }
       }
     } catch let error as CairnError { throw error.hinted(for: name, trail: folder) }
   }

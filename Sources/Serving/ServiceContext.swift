@@ -20,6 +20,9 @@ package final class ServiceContext: Sendable {
   /// Of each source, by the capture's name, as its heartbeat saw it last.
   private let sources = Mutex<[String: NodeStatus.Source]>([:])
 
+  /// Who does what with which database.
+  private let works = Mutex<[DatabaseWork: WorkerName]>([:])
+
   /// Starts a worker anew; set by the supervisor.
   private let restarting = Mutex<@Sendable (WorkerName) -> Void>({ _ in })
 
@@ -58,6 +61,19 @@ package final class ServiceContext: Sendable {
   package func capture(of trail: TrailName) -> Configuration.Capture? {
     guard trail.origin == node else { return nil }
     return configuration.captures.first { $0.name == trail.name }
+  }
+
+  /// Runs `body` as the only one that does a work. Errors: `conf-reference` while another worker does it.
+  func alone<T>(_ name: WorkerName, at work: DatabaseWork?, _ body: () throws -> T) throws -> T {
+    guard let work else { return try body() }
+    let other = works.withLock { works in
+      let other = works[work]
+      works[work] = other ?? name
+      return other
+    }
+    if let other { throw work.isDone(by: other) }
+    defer { works.withLock { $0[work] = nil } }
+    return try body()
   }
 
   func onRestart(_ body: @escaping @Sendable (WorkerName) -> Void) { restarting.withLock { $0 = body } }

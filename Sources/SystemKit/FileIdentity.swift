@@ -1,7 +1,7 @@
 import Glibc
 
 /// The file behind a path: two paths with one identity are one file, by whatever links.
-package struct FileIdentity: Equatable, Sendable {
+package struct FileIdentity: Hashable, Sendable {
   let device: UInt64
   let inode: UInt64
 

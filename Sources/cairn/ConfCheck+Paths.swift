@@ -5,6 +5,7 @@ import Configuring
 import Mapping
 import Operating
 import Reshaping
+import Steering
 import SystemKit
 import Trails
 
@@ -16,6 +17,8 @@ extension ConfCheck {
     let url = try database.location()
     if case .sqlite(let path) = url { try checkRights(ofDatabase: path, mayBeMissing: false) }
     let end = try SourceEnd(url.canonical)
+    let identity = try end.identity()
+    if let identity { try claim(.capture(identity), by: WorkerName(.capture, capture.name)) }
     let folder = "\(configuration.node.state)/\(configuration.trail(of: capture))"
     switch end.handle {
     case .sqlite(let database):
@@ -26,7 +29,10 @@ extension ConfCheck {
           hint: "end that one first, with 'cairn detach \(url.shown)'")
       }
     case .postgres(let server):
-      if !Folder.exists(folder) { try PostgresSource.check(server, needsSlot: true) }
+      if !Folder.exists(folder), let cluster = identity?.cluster {
+        newSlots[cluster, default: 0] += 1
+        try PostgresSource.check(server, newSlots: newSlots[cluster] ?? 1)
+      }
       if let notice = try PostgresSource.schemaNotice(server) { note(notice) }
     }
     let tables = try end.tables(TablePatterns(capture.tables))
@@ -37,6 +43,11 @@ extension ConfCheck {
         hint: "create a table first, or look at 'tables' of [capture.\(capture.name)]", remedy: .badInput)
     }
     sources[capture.name] = (end, tables.filter { $0.refusal == nil })
+  }
+
+  private func claim(_ work: DatabaseWork, by name: WorkerName) throws {
+    if let other = works[work] { throw work.isDone(by: other) }
+    works[work] = name
   }
 
   // MARK: Applies
@@ -58,9 +69,15 @@ extension ConfCheck {
         .sameDatabase, "the trail \(trail) comes from the database that it would be applied to, \(end.url.place)",
         hint: "name another database in [apply.\(apply.name)]", remedy: .badInput)
     }
+    if let identity = try end.identity() {
+      try claim(.apply(identity, trail: apply.trail), by: WorkerName(.apply, apply.name))
+    }
     let rules = apply.rules.map(ReshapeRule.init)
     let areKept = attempt {
-      let ruled = try RuledTables(source.tables, rules, source.end, to: end.url.engine)
+      var refused: [CairnError] = []
+      let ruled = try RuledTables(source.tables, rules, source.end, to: end.url.engine) { refused.append($0) }
+      for error in refused.dropLast() { fail(error) }
+      if let last = refused.last { throw last }
       try CheckCommand.tellContracts(ruled.tables, source.end, end, apply.names, isJSON)
       ruled.notices.forEach(note)
     }

@@ -2,6 +2,7 @@ import Capturing
 import Changes
 import Configuring
 import Operating
+import Steering
 import SystemKit
 
 /// `cairn check --config`: proves what a conf says of databases, files and folders, path by path. What is wrong with one
@@ -16,6 +17,10 @@ final class ConfCheck {
   let isJSON: Bool
   /// Of the captures that can be read, by name.
   var sources: [String: Source] = [:]
+  /// Who does what.
+  var works: [DatabaseWork: WorkerName] = [:]
+  /// By server.
+  var newSlots: [String: Int] = [:]
   private var failures: [CairnError] = []
   private var path = ""
 

@@ -129,6 +129,12 @@ extension Scenarios {
         errors(bad).count == 1 && bad.errors.contains("[rule-refused]: apply copy: the rule for table item"),
         "\(bad.errors)")
       #expect(bad.errors.contains("id, name"))
+      // Every table whose rule cannot be kept is named.
+      try write(bench, "conf/cairn.toml", conf(bench, rules.replacingOccurrences(of: "total *", with: "tota *")))
+      let worse = try check(bench)
+      #expect(
+        errors(worse).count == 2 && worse.errors.contains("the rule for table item")
+          && worse.errors.contains("the rule for table sale"), "\(worse.errors)")
       try write(bench, "conf/cairn.toml", conf(bench, rules.replacingOccurrences(of: "nam <>", with: "name <>")))
       let good = try check(bench)
       #expect(good.status == 0, "\(good.errors)")
@@ -247,6 +253,27 @@ extension Scenarios {
       #expect(partial.errors.contains("ALTER TABLE public.item REPLICA IDENTITY FULL"), "\(partial.errors)")
       try server.psql("ALTER TABLE item REPLICA IDENTITY FULL")
       #expect(try check(bench).status == 0)
+      // Two captures of one server need two slots; two ways to one database are one database.
+      let more = "[database.more]\nurl = \"postgresql://guest@127.0.0.1:\(server.port)/more\"\n"
+      try server.psql("CREATE DATABASE more OWNER guest")
+      try write(bench, "conf/credentials/more", "geh:eim/@?\n", mode: 0o600)
+      try write(bench, "conf/conf.d/more.toml", more + "[capture.more]\ndatabase = \"more\"\ntables = [\"item\"]\n")
+      try server.psql("CREATE TABLE item(id int PRIMARY KEY)", "more")
+      let limit = Int(try server.psql("SHOW max_replication_slots")) ?? 0
+      let others = "FROM generate_series(1, \(limit - 1)) AS i"
+      try server.psql("SELECT pg_create_physical_replication_slot('s' || i) \(others)")
+      let crowded = try check(bench)
+      #expect(
+        errors(crowded).count == 1 && crowded.errors.contains("capture more")
+          && crowded.errors.contains("\(limit - 1) of \(limit) replication slots are in use"), "\(crowded.errors)")
+      try server.psql("SELECT pg_drop_replication_slot('s' || i) \(others)")
+      #expect(try check(bench).status == 0)
+      try write(
+        bench, "conf/conf.d/more.toml",
+        more.replacing("/more\"", with: "/postgres?connect_timeout=9\"") + "[capture.more]\ndatabase = \"more\"\n")
+      let twice = try check(bench)
+      #expect(twice.errors.contains("capture.erp captures this database already"), "\(twice.errors)")
+      try FileManager.default.removeItem(atPath: bench.path("conf/conf.d/more.toml"))
       let shown = try bench.run(Bench.cairn, ["config", "show", "--config", "conf"])
       #expect(shown.status == 0)
       #expect(shown.output.contains("password = \"********\""))

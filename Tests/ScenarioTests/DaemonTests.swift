@@ -211,8 +211,7 @@ extension Scenarios {
       let node = try DaemonBench()
       let url = try server.createDatabase("erp")
       try server.psql("CREATE TABLE item(id int PRIMARY KEY, name text); INSERT INTO item VALUES (1, 'tea')", "erp")
-      try node.write(
-        """
+      let conf = """
         [database.erp]
         url = "\(url)"
         [database.copy]
@@ -223,13 +222,17 @@ extension Scenarios {
         [apply.copy]
         trail = "store-042.erp"
         database = "copy"
-        """)
+
+        """
+      try node.write(conf)
       try server.stop()
       try node.start()
       #expect(node.wait(for: "capture.erp", "retrying", code: "database-unreachable"), "\(node.log)")
       #expect(try node.cairn("status").status == 1)
       try server.start()
       #expect(try node.bench.waitForTarget(Self.rows, "1"), "\(node.log)")
+      // One that is still to be made is no missing one.
+      #expect(try !node.cairn("status").output.contains("slot missing"))
       // Heartbeats move the slot of an idle database.
       let slot = "SELECT confirmed_flush_lsn FROM pg_replication_slots"
       let before = try server.psql(slot)
@@ -245,6 +248,26 @@ extension Scenarios {
       #expect(node.worker("apply.copy")?["state"] as? String == "running")
       #expect(try node.cairn("copy", "copy").status == 0)
       #expect(try node.bench.waitForTarget("SELECT group_concat(id || name) FROM item", "2milk"), "\(node.log)")
+      #expect(node.wait(for: "capture.erp", "running"))
+      let status = try node.cairn("status").output
+      #expect(status.contains(" ago, runs again") && !status.contains("hint: run 'cairn copy"), "\(status)")
+
+      // Another way to the same database is no other database.
+      let twin = "\(url)\(url.contains("?") ? "&" : "?")connect_timeout=9"
+      try node.write(
+        conf + """
+          [database.twin]
+          url = "\(twin)"
+          [capture.twin]
+          database = "twin"
+          [apply.itself]
+          trail = "store-042.erp"
+          database = "twin"
+          """)
+      #expect(try node.cairn("reload").status == 0)
+      #expect(node.wait(for: "capture.twin", "failed", code: "conf-reference"), "\(node.log)")
+      #expect(node.wait(for: "apply.itself", "failed", code: "same-database"), "\(node.log)")
+      #expect(node.worker("apply.copy")?["state"] as? String == "running")
       #expect(node.end() == 0)
     }
   }

@@ -113,7 +113,7 @@ package final class PostgresCapture {
     let connection = try PostgresConnection(uri, application: application)
     source = PostgresSource(connection, uri: uri, trail: trail.id)
     let stored = try trail.lastHeader.map { try PostgresPosition(decoding: $0.sourcePosition) }
-    try PostgresSource.check(connection, needsSlot: stored == nil)
+    try PostgresSource.check(connection, newSlots: stored == nil ? 1 : 0)
     replication = try PostgresConnection(uri, purpose: .replication, application: application)
     registryFile = try RegistryFile(folder: options.place, number: trail.lastHeader?.number ?? 0)
     registry = registryFile.registry

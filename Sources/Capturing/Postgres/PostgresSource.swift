@@ -18,8 +18,9 @@ package struct PostgresSource {
 
   // MARK: What the server must be
 
-  /// Proves that the server and the role can be captured from. Writes nothing. `needsSlot`: one is still to be made.
-  package static func check(_ connection: PostgresConnection, needsSlot: Bool) throws {
+  /// Proves that the server and the role can be captured from. Writes nothing. `newSlots`: so many are still to
+  /// be made.
+  package static func check(_ connection: PostgresConnection, newSlots: Int) throws {
     let place = connection.place
     func refuse(_ message: String, _ hint: String) -> CairnError {
       CairnError(.serverSetting, "\(place): \(message)", hint: hint)
@@ -58,17 +59,24 @@ package struct PostgresSource {
         "database \(row[7] ?? "") has the encoding SQL_ASCII, so its text has no known meaning",
         "create a database with ENCODING 'UTF8' and move the rows there")
     }
-    if needsSlot { try checkSenders(connection) }
-    if needsSlot, let most = Int(row[5] ?? ""), let used = Int(row[6] ?? ""), used >= most {
+    guard newSlots > 0 else { return }
+    try checkSenders(connection, newSlots)
+    if let most = Int(row[5] ?? ""), let used = Int(row[6] ?? ""), used + newSlots > most {
       throw refuse(
-        "all \(most) replication slots are in use (max_replication_slots)",
+        tooFew(used, of: most, newSlots, "replication slots", "max_replication_slots"),
         "drop one that nobody needs (SELECT pg_drop_replication_slot('NAME')), or raise the limit and restart the server"
       )
     }
   }
 
+  private static func tooFew(_ used: Int, of most: Int, _ new: Int, _ things: String, _ setting: String) -> String {
+    used >= most
+      ? "all \(most) \(things) are in use (\(setting))"
+      : "\(used) of \(most) \(things) are in use (\(setting)), and \(new) captures need one each"
+  }
+
   /// A capture streams through a sender of its own.
-  private static func checkSenders(_ connection: PostgresConnection) throws {
+  private static func checkSenders(_ connection: PostgresConnection, _ new: Int) throws {
     let row =
       try connection.query(
         """
@@ -76,9 +84,10 @@ package struct PostgresSource {
           (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'walsender')
         """
       ).first ?? []
-    guard row.count == 2, let most = Int(row[0] ?? ""), let used = Int(row[1] ?? ""), used >= most else { return }
+    guard row.count == 2, let most = Int(row[0] ?? ""), let used = Int(row[1] ?? ""), used + new > most else { return }
     throw CairnError(
-      .serverSetting, "\(connection.place): all \(most) senders of the log are in use (max_wal_senders)",
+      .serverSetting,
+      "\(connection.place): \(tooFew(used, of: most, new, "senders of the log", "max_wal_senders"))",
       hint: "end a standby or a capture that nobody needs, or raise the limit and restart the server")
   }
 
