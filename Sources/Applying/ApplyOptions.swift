@@ -1,3 +1,4 @@
+import Changes
 import Mapping
 import Reshaping
 
@@ -16,6 +17,9 @@ package struct ApplyOptions: Sendable {
   package var purgesTrail = false
   /// A copy of everything was asked for when this was the trail's last transaction: copies that began before are none.
   package var askedBehind: UInt64 = 0
+  /// Where that was, for a target that has nothing of a trail whose beginning is gone: it begins there, and tables are
+  /// made as they are met. Nil: it needs the trail from its beginning.
+  package var askedAt: Checkpoint?
   /// How names of SQLite become names of PostgreSQL.
   package var names = NamePolicy.fold
   /// What becomes of values that have no place in their column in PostgreSQL.
@@ -28,6 +32,13 @@ package struct ApplyOptions: Sendable {
 }
 
 extension ApplyOptions {
+  /// The place at which a target begins that has nothing of the trail, and the last transaction before it.
+  var begin: (checkpoint: Checkpoint?, number: UInt64) { askedAt.map { ($0, askedBehind) } ?? (nil, 0) }
+
+  /// Whether a table that apply knows nothing of is still to be copied: copies of everything were asked for, and what
+  /// stood before that was not read.
+  var expectsStrangers: Bool { askedBehind > 0 }
+
   /// What holds for a table. Unless it was said, tables that Cairn created follow, and others wait for a person.
   func policy(isCreated: Bool) -> DDLPolicy { ddl ?? (isCreated ? .follow : .stop) }
 }

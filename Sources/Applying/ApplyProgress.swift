@@ -19,6 +19,8 @@ package final class ApplyProgress: Sendable {
     /// The table that is being copied, its rows so far, and how many the source had when it began.
     package var copying: (table: String, rows: UInt64, estimated: UInt64)?
     package var tablesCopied = 0
+    /// Tables have to be copied that are not yet begun: until then they are empty, or as they were.
+    package var awaitsCopies = false
     package var isCaughtUp = false
     package var isWaitingForLock = false
     /// The server is away; apply waits for it.

@@ -18,19 +18,19 @@ final class ApplyReader {
     ApplyReader(try TrailReader.open(folder: folder, at: checkpoint), rules, target, isForShapes)
   }
 
-  /// Opens the trail for a target: one that has nothing of it yet needs it from its beginning, unless copies of everything
-  /// are on their way. Throws `checkpoint-foreign` where the beginning is gone.
+  /// Opens the trail for a target: one that has nothing of it yet needs it from its beginning, or from where copies of
+  /// everything were asked for. Throws `checkpoint-foreign` where that is gone.
   static func open(folder: String, for checkpoint: Checkpoint?, options: ApplyOptions, to target: Engine) throws
     -> ApplyReader
   {
-    let reader = try open(folder: folder, at: checkpoint, rules: options.rules, to: target)
+    let reader = try open(folder: folder, at: checkpoint ?? options.askedAt, rules: options.rules, to: target)
     let begin = reader.trail.checkpoint.position
-    guard checkpoint == nil, options.askedBehind == 0, begin.segment > 1 else { return reader }
+    guard checkpoint == nil, options.askedAt == nil, begin.segment > 1 else { return reader }
     throw CairnError(
       .checkpointForeign,
       "the target knows nothing of trail \(reader.trail.name), whose beginning has been purged: the oldest segment is \(begin.segment)",
       hint:
-        "put the target back that it was applied to, or begin anew: 'cairn detach' both ends, then another state folder",
+        "put the target back that it was applied to, or have everything copied: with the daemon 'cairn copy APPLY', else run again",
       context: ["trail": reader.trail.name.description])
   }
 

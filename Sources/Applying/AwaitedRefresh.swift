@@ -8,7 +8,7 @@ extension Refresh {
 
   /// Whether a copy begins here, in transaction `number`, that was asked for when the trail ended with `last`.
   func isStart(behind last: UInt64, in number: UInt64) -> Bool {
-    if case .start = event { number > last } else { false }
+    if case .start(_, let method, _) = event { method != .rows && number > last } else { false }
   }
 
   static func method(_ code: UInt8) -> Method? { code == awaited ? .byKey : Method(rawValue: code) }

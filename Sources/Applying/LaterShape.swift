@@ -77,6 +77,11 @@ struct LaterShape {
     return false
   }
 
+  /// What is told of a table that keeps rows when it goes on with a copy.
+  static func unseen(_ table: TableSchema, since position: Position) -> String {
+    "table \(table.fullName) goes on with a copy: rows that came and went at the source since \(position) were not seen, and are not among those that it keeps"
+  }
+
   static func origins(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema) -> [Int?] {
     TableDifference(before, after, origins: ddl.origins(from: before, to: after)).origins
   }

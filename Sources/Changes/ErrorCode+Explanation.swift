@@ -386,8 +386,8 @@ extension ErrorCode {
         what: [
           "Check that `--state` names the folder that was used before.",
           """
-          If the old trail is lost, copy anew: `cairn detach` both ends, then replicate into a new `--state` with \
-          `--existing overwrite`.
+          If the old trail is lost, or no longer has that place, have everything copied again: with the daemon \
+          `cairn copy APPLY`, else by `cairn replicate` with `--existing overwrite`.
           """,
         ])
     default:

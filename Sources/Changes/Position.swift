@@ -43,6 +43,13 @@ package struct ChainHash: Hashable, Sendable, CustomStringConvertible {
     guard bytes.count == 32 else { return nil }
     self.bytes = Array(bytes)
   }
+  /// As it is printed.
+  package init?(hex text: String) {
+    guard text.utf8.count == 64 else { return nil }
+    let digits = text.compactMap(\.hexDigitValue)
+    guard digits.count == 64 else { return nil }
+    self.init(stride(from: 0, to: 64, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) })
+  }
   package static let zero = ChainHash(Array(repeating: 0, count: 32)).unsafelyUnwrapped
   package var description: String { bytes.hex }
 }

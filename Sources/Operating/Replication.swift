@@ -42,7 +42,7 @@ package final class Replication: Sendable {
   private let failure = Mutex<CairnError?>(nil)
   private let running = Atomic<Int>(2)
   private let copiesAgain = Atomic<Bool>(false)
-  private let askedBehind = Atomic<UInt64>(0)
+  private let asked = Mutex<CopyRequest.Asked?>(nil)
   private let existing = Mutex(ExistingRows.overwrite)
 
   package init(
@@ -73,7 +73,8 @@ package final class Replication: Sendable {
     if try to.isCaptured() {
       captureProgress.tell("the target is captured itself; rows that are applied to it do not go into that trail")
     }
-    let known = try to.checkpoint(of: trail)?.trail
+    let checkpoint = try to.checkpoint(of: trail)
+    let known = checkpoint?.trail
     var hasCheckpoint = known != nil
     if let known, try !Folder.exists(folder) || Trail.info(folder: folder).id != known {
       // The target was fed from a trail that this state does not have.
@@ -85,23 +86,45 @@ package final class Replication: Sendable {
       try to.forgetCheckpoint(of: trail)
       hasCheckpoint = false
     }
+    let info = try Folder.exists(folder) ? Trail.info(folder: folder) : nil
+    var isPurged = false
+    if let info, let checkpoint, hasCheckpoint, checkpoint.position.segment < info.firstPosition.segment {
+      guard options.existing != nil else {
+        throw CairnError(
+          .checkpointForeign,
+          "the target \(target.place) goes on at \(checkpoint.position), which has been purged from the trail \(trail)",
+          hint: "copy everything again with --existing overwrite", context: ["trail": trail.description])
+      }
+      isPurged = true
+    }
+    if let info, !hasCheckpoint, info.firstPosition.segment > 1 { isPurged = true }
     let remembered = try state.existing
     if !hasCheckpoint, options.existing == nil, remembered == nil { try checkExisting(from, to, options.tables) }
     if let given = options.existing, given != remembered { try state.remember(given) }
     try state.remember(options.tables, options.names)
     existing.withLock { $0 = options.existing ?? remembered ?? .overwrite }
-    if options.existing == .overwrite { try askForCopies(from) }
+    asked.withLock { $0 = nil }
+    if let info {
+      if isPurged || (options.existing == .overwrite && info.lastTransaction > 0) {
+        try askForCopies(from, info, isPurged: isPurged)
+        if isPurged, hasCheckpoint { try to.forgetCheckpoint(of: trail) }
+      } else if let asked = try request.asked(of: info.id) {
+        self.asked.withLock { $0 = asked }
+      }
+    }
     return state
   }
 
-  /// `--existing overwrite` for a replication that has begun: everything is copied once more, and what the trail holds
-  /// already is moot.
-  private func askForCopies(_ from: SourceEnd) throws {
-    guard Folder.exists(folder) else { return }
-    let last = try Trail.info(folder: folder).lastTransaction
-    guard last > 0 else { return }
+  private var request: CopyRequest { CopyRequest(state: statePath, apply: trail.description) }
+
+  /// `--existing overwrite` for a replication that has begun, or a target that knows nothing of a trail whose beginning
+  /// is gone: everything is copied once more, and what the trail holds already is moot.
+  private func askForCopies(_ from: SourceEnd, _ info: TrailInfo, isPurged: Bool) throws {
     try from.askForRefresh()
-    askedBehind.store(last, ordering: .releasing)
+    var asked = CopyRequest.Asked(info)
+    if !isPurged { asked.at = nil }
+    try request.note(asked, of: info.id)
+    self.asked.withLock { $0 = asked }
     copiesAgain.store(true, ordering: .releasing)
   }
 
@@ -196,7 +219,9 @@ package final class Replication: Sendable {
     var options = ApplyOptions()
     options.existing = existing.withLock { $0 }
     options.purgesTrail = true
-    options.askedBehind = askedBehind.load(ordering: .acquiring)
+    let asked = asked.withLock { $0 }
+    (options.askedBehind, options.askedAt) = (asked?.behind ?? 0, asked?.at)
+    options.existingHolds = asked?.at != nil
     options.names = self.options.names
     options.misfits = self.options.misfits
     options.ddl = self.options.ddl

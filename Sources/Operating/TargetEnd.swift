@@ -62,6 +62,14 @@ package struct TargetEnd {
     }
   }
 
+  /// Whether anything is known of tables of a trail.
+  package func knowsTables(of trail: TrailName) throws -> Bool {
+    switch handle {
+    case .sqlite(let database): try database.map { try TargetState($0, of: trail).knowsTables() } ?? false
+    case .postgres(let connection): try PostgresTargetState(connection, of: trail).knowsTables()
+    }
+  }
+
   package func forgetCheckpoint(of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0).forgetCheckpoint(of: trail) }

@@ -18,12 +18,12 @@ struct ApplyEntry {
   let rules: [ReshapeRule]
   let context: ServiceContext
 
-  /// Returns the transaction behind which copies count that were asked for.
+  /// Returns what copies of everything were asked for; nil: none.
   ///
-  /// A target whose checkpoint was purged from the trail, since it was away for too long, or of which that was asked, is
-  /// told to wait for a copy of everything. Errors: `same-database`, `checkpoint-foreign`,
-  /// `target-differs`.
-  func prove() throws -> UInt64 {
+  /// Everything is copied where the trail does not go on from where the target is: its checkpoint was purged, since it was
+  /// away for too long, or it is new and the trail's beginning was purged; and where a person asked for that. Errors:
+  /// `same-database`, `checkpoint-foreign`, `target-differs`.
+  func prove() throws -> CopyRequest.Asked? {
     let info = try Trail.info(folder: folder)
     let request = CopyRequest(state: context.statePath, apply: name)
     let end = try TargetEnd(target)
@@ -31,8 +31,7 @@ struct ApplyEntry {
     let known = try end.checkpoint(of: trail)
     if try request.isPending() || isPurged(known, info) {
       let isLost = known.map { $0.trail != info.id } ?? true || isPurged(known, info)
-      try copyAll(end, info, request, forgets: isLost)
-      return info.lastTransaction
+      return try copyAll(end, info, request, forgets: isLost)
     }
     if let known, known.trail != info.id {
       throw CairnError(
@@ -41,8 +40,33 @@ struct ApplyEntry {
         hint: "put that state folder back, or copy everything again with 'cairn copy \(name)'",
         context: ["trail": trail.description])
     }
-    if known == nil, existing == nil { try checkExisting(end) }
-    return try request.behind(info.id)
+    var asked = try request.asked(of: info.id)
+    if known != nil {
+      if let begun = asked, !begun.isBegun {
+        asked?.isBegun = true
+        try request.note(asked ?? begun, of: info.id)
+      }
+      return asked
+    }
+    // One that was told to begin anew, and has not yet, may hold what it held.
+    let isTold = asked.map { !$0.isBegun && $0.at != nil } ?? false
+    if existing == nil, !isTold { try checkExisting(end) }
+    guard info.firstPosition.segment > 1 else {
+      asked?.at = nil
+      return asked
+    }
+    if isTold, let at = asked?.at, at.position >= info.firstPosition { return asked }
+    try checkIsNew(end, info)
+    return try copyAll(end, info, request, forgets: false)
+  }
+
+  /// Nobody has to be asked before everything is copied into a target that never had any of it.
+  private func checkIsNew(_ end: TargetEnd, _ info: TrailInfo) throws {
+    guard try end.knowsTables(of: trail) else { return }
+    throw CairnError(
+      .checkpointForeign,
+      "the target \(target.place) has tables of trail \(trail) and no place in it, and the trail's beginning has been purged: the oldest segment is \(info.firstPosition.segment)",
+      hint: "copy everything again with 'cairn copy \(name)'", context: ["trail": trail.description])
   }
 
   /// The conf is refused where this can be seen; a link, a file that came later, or another way to a server shows only
@@ -65,7 +89,9 @@ struct ApplyEntry {
 
   /// First the copy is certain to come, then the target forgets where it was, if that is of no use: whatever ends us in
   /// between, it is begun again.
-  private func copyAll(_ end: TargetEnd, _ info: TrailInfo, _ request: CopyRequest, forgets: Bool) throws {
+  private func copyAll(
+    _ end: TargetEnd, _ info: TrailInfo, _ request: CopyRequest, forgets: Bool
+  ) throws -> CopyRequest.Asked {
     guard let capture = context.capture(of: trail) else {
       throw CairnError(
         .checkpointForeign,
@@ -73,11 +99,15 @@ struct ApplyEntry {
         hint: "have it copied again where that trail is captured", context: ["trail": trail.description])
     }
     try CopyRequest.askCapture(folder)
-    try request.note(behind: info.lastTransaction, of: info.id)
+    var asked = CopyRequest.Asked(info)
+    try request.note(asked, of: info.id)
     try end.expectRefresh(of: trail)
     if forgets { try end.forgetCheckpoint(of: trail) }
     context.restart(.init(.capture, capture.name))
     context.tell(.init(.apply, name), "everything is copied again into \(target.place)")
+    // A trail that is whole is read from its beginning.
+    if info.firstPosition.segment <= 1 { asked.at = nil }
+    return asked
   }
 
   private func checkExisting(_ end: TargetEnd) throws {
@@ -94,65 +124,4 @@ struct ApplyEntry {
         context: error.context)
     }
   }
-}
-
-/// Files by which copies of everything are asked for, so that no crash forgets them.
-struct CopyRequest {
-  private let folder: String
-  private let path: String
-  private static let pending = "pending"
-
-  init(state: String, apply: String) {
-    folder = state + "/applies"
-    path = "\(folder)/\(apply)"
-  }
-
-  /// The next run of the apply begins with a copy of everything.
-  func ask() throws { try write(Self.pending) }
-
-  func isPending() throws -> Bool { try text() == Self.pending }
-
-  /// Copies that began up to this transaction of the trail are none of those that were asked for; 0: none was.
-  func behind(_ trail: TrailID) throws -> UInt64 {
-    let words = try text().split(separator: " ")
-    guard words.count == 2, words[0] == trail.description else { return 0 }
-    return UInt64(words[1]) ?? 0
-  }
-
-  func note(behind number: UInt64, of trail: TrailID) throws { try write("\(trail) \(number)") }
-
-  private func text() throws -> String { try Self.read(path) }
-
-  private func write(_ text: String) throws {
-    do {
-      try Folder.create(folder)
-      try Array(text.utf8).withUnsafeBytes { try File.replace(path, with: $0) }
-    } catch let error as FileError { throw error.asCairnError(doing: "write the state of an apply") }
-  }
-
-  private static func read(_ path: String) throws -> String {
-    guard Folder.exists(path) else { return "" }
-    do {
-      let file = try File(path, .read)
-      var bytes = [UInt8](repeating: 0, count: Int(min(try file.size, 4096)))
-      let count = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
-      return String(decoding: bytes.prefix(count), as: UTF8.self)
-    } catch let error as FileError { throw error.asCairnError(doing: "read the state of an apply") }
-  }
-
-  // MARK: Of a capture
-
-  private static func capturePath(_ trailFolder: String) -> String { trailFolder + "/copy" }
-
-  /// The next run of the capture copies every table, and makes a lost slot anew.
-  static func askCapture(_ trailFolder: String) throws {
-    do { try [].withUnsafeBytes { try File.replace(capturePath(trailFolder), with: $0) } } catch let error as FileError
-    {
-      throw error.asCairnError(doing: "ask for a copy")
-    }
-  }
-
-  static func isAskedOfCapture(_ trailFolder: String) -> Bool { Folder.exists(capturePath(trailFolder)) }
-
-  static func settleCapture(_ trailFolder: String) { try? Folder.remove(capturePath(trailFolder)) }
 }

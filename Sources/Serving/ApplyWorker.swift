@@ -48,7 +48,8 @@ final class ApplyWorker: Worker {
       context: context)
     var options = ApplyOptions()
     options.rules = rules
-    options.askedBehind = try entry.prove()
+    let asked = try entry.prove()
+    (options.askedBehind, options.askedAt) = (asked?.behind ?? 0, asked?.at)
     options.existing = apply.existing ?? .overwrite
     options.existingHolds = true
     options.names = apply.names
@@ -113,7 +114,7 @@ final class ApplyWorker: Worker {
     // What stands behind the last transaction of a trail is read, and moves no position.
     let hasReadAll = now.isCaughtUp
     let isBehind = !hasReadAll && (end.map { $0 > max(now.position, now.needs ?? .start) } ?? false)
-    status.isCaughtUp = hasReadAll || (end != nil && !isBehind)
+    status.isCaughtUp = (hasReadAll || (end != nil && !isBehind)) && !now.awaitsCopies
     let moment = Clock.system.microseconds()
     let since = backlog.withLock { backlog in
       if status.isCaughtUp { backlog.noteNone(now: moment) }
@@ -122,6 +123,7 @@ final class ApplyWorker: Worker {
     status.lagMilliseconds = CurrentLag.milliseconds(
       commitTime: isBehind ? since : now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: isBehind,
       now: moment)
+    if now.awaitsCopies { status.detail = "waits for the copy of everything that was asked for" }
     if let copying = now.copying { status.detail = "copies table \(copying.table), \(copying.rows) rows so far" }
     if let table = now.waiting.first { status.detail = "table \(table.name) waits: \(table.message)" }
     let drifts = audit.withLock { $0?.snapshot.drifts ?? [] }

@@ -210,11 +210,13 @@ package final class PostgresApply {
       return true
     }
     self.connection = connection
-    let applied = try PostgresTargetState(connection).checkpoint(of: name)?.number ?? 0
+    let applied = try PostgresTargetState(connection).checkpoint(of: name)?.number ?? options.begin.number
     let made = try PostgresReplay(
       connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
       isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals)
     replay = made
+    let awaitsCopies = made.awaitsCopies
+    progress.update { $0.awaitsCopies = awaitsCopies }
     tellWaiting()
     try purge()
     return made

@@ -34,7 +34,8 @@ extension PostgresReplay {
   /// since, and takes nothing until then.
   private func refuse(_ table: MappedTable) throws {
     guard let error = reader.refusal else { return }
-    guard scope.isLane, table.removal == .applied, try isCopiedLater(table.given) else { throw error }
+    guard scope.isLane, try isCopiedLater(table.given) else { throw error }
+    if table.removal != .applied { progress.note(LaterShape.unseen(table.source, since: reader.position)) }
     var known = table.state
     (known.refreshing, known.isAwaited) = (.byKey, true)
     try save(table.stateKey, known)

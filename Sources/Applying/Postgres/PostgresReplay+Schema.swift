@@ -19,11 +19,13 @@ extension PostgresReplay {
     do {
       guard try isStillToBeMade(&made, ddl, new) else { return forgetShape(new) }
       // Several trails may bring the same table.
-      if made.action == .create { try state.lock() }
+      if made.action == .create || isStranger(old) { try state.lock() }
       try connection.execute("SET LOCAL lock_timeout = \(lockMilliseconds)")
       switch (made.action, made.before, made.after) {
-      case (.create, _, let after?): try create(after, new)
+      case (.create, _, let after?): try create(after, new, isAwaited: number <= options.askedBehind)
       case (.drop, let before?, _): try drop(before, old)
+      // It was not there when copies were asked for.
+      case (_, _?, let after?) where isStranger(old): try create(after, new, isAwaited: true)
       case (_, let before?, let after?): try change(made, before, after, old, new)
       default: break
       }
@@ -124,7 +126,18 @@ extension PostgresReplay {
     try TableMapping(schema, to: .postgres, names: options.names).target
   }
 
-  private func create(_ after: TableSchema, _ key: String) throws {
+  /// Of a table of which apply knows nothing all rows are still to come.
+  private func isStranger(_ key: String) -> Bool { options.expectsStrangers && tables[key] == nil }
+
+  /// Makes a table that is to be copied when it is met first, as the record that creates it was not read.
+  func meet(_ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
+    guard options.expectsStrangers else { return }
+    if let known = tables[key] { guard known.isAwaited, try shape.read(known) == nil else { return } }
+    try state.lock()
+    try create(source, key, isAwaited: true)
+  }
+
+  private func create(_ after: TableSchema, _ key: String, isAwaited: Bool) throws {
     let target = try mapped(after)
     var known = PostgresTargetState.Table(schema: target.namespace, name: target.name)
     _ = try register(key, after, target, known, isSaved: false)
@@ -132,7 +145,7 @@ extension PostgresReplay {
     known.isCreated = try shape.create(after, target, options.ddl ?? .follow)
     // A table that Cairn made at its first copy is still its own at a later one.
     if !known.isCreated, let was = tables[key] { known = was }
-    if number <= options.askedBehind { (known.refreshing, known.isAwaited) = (.byKey, true) }
+    if isAwaited { (known.refreshing, known.isAwaited) = (.byKey, true) }
     try save(key, known)
     forgetShape(key)
   }

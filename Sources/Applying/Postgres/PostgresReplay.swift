@@ -90,7 +90,7 @@ final class PostgresReplay {
     } else {
       let stored = try state.checkpoint(of: name)
       checkpoint = stored?.checkpoint
-      number = stored?.number ?? 0
+      number = stored?.number ?? options.begin.number
     }
     (applied, passed) = (number, number)
     reader = try ApplyReader.open(folder: folder, for: checkpoint, options: options, to: .postgres)
@@ -114,6 +114,11 @@ final class PostgresReplay {
     }
     byKey.removeAll()
     bySchema.removeAll(keepingCapacity: true)
+  }
+
+  /// Copies were asked for that have not begun.
+  var awaitsCopies: Bool {
+    options.askedBehind > 0 && applied <= options.askedBehind || tables.values.contains(where: \.isAwaited)
   }
 
   // MARK: Groups
@@ -195,6 +200,7 @@ final class PostgresReplay {
       try connection.execute("COMMIT")
     }
     (checkpoint, applied) = (reached, number)
+    let awaitsCopies = awaitsCopies
     scripts.removeAll()
     if !scope.isLane {
       progress.noteLag(last.commitTime, now: clock.microseconds(), isCopying: copying != nil)
@@ -209,6 +215,7 @@ final class PostgresReplay {
       $0.position = reached.position
       $0.copying = copying.map { ($0.source.name, copied, estimated) }
       $0.isCaughtUp = false
+      $0.awaitsCopies = awaitsCopies
     }
     (tablesCopied, misfitsNulled) = (0, 0)
   }
@@ -245,7 +252,7 @@ final class PostgresReplay {
   }
 
   /// Where the target stands, durably.
-  var position: Position { checkpoint?.position ?? .start }
+  var position: Position { (checkpoint ?? options.begin.checkpoint)?.position ?? .start }
 
   /// At the trail's end, and when apply ends.
   func keepUpIdentities(isLast: Bool) throws { try sequences.keepUp(connection, isLast: isLast) }
@@ -360,6 +367,7 @@ final class PostgresReplay {
     guard let part = try part(of: schema, key) else { return nil }
     let source = part.schema
     let mapped = try TableMapping(source, to: .postgres, names: options.names).target
+    try meet(source, mapped, key)
     let known =
       try tables[key] ?? register(key, source, mapped, .init(schema: mapped.namespace, name: mapped.name))
     let kept: [Int]?

@@ -207,6 +207,14 @@ package struct PostgresTargetState {
       """, [trail?.description])
   }
 
+  /// Whether anything is known of tables of this trail.
+  package func knowsTables() throws -> Bool {
+    guard try connection.first("SELECT to_regclass('cairn.table_state') IS NOT NULL") == "t" else { return false }
+    // What an older version knew has no trail.
+    return try connection.first(
+      "SELECT 1 FROM cairn.table_state AS t WHERE coalesce(to_jsonb(t) ->> 'trail', $1) = $1 LIMIT 1", [owner]) != nil
+  }
+
   private var owner: String { trail?.description ?? "" }
 
   // MARK: Tables

@@ -36,6 +36,14 @@ package final class SQLiteApply {
     checkpoint = stored?.checkpoint
     number = stored?.number ?? 0
     replay = try SQLiteReplay(target, trail: folder, at: checkpoint, number: number)
+    let awaitsCopies = awaitsCopies
+    let needs = checkpoint == nil ? options.askedAt?.position : progress.snapshot.needs
+    progress.update { ($0.awaitsCopies, $0.needs) = (awaitsCopies, needs) }
+  }
+
+  /// Copies were asked for that have not begun.
+  private var awaitsCopies: Bool {
+    options.askedBehind > 0 && number <= options.askedBehind || target.tables.values.contains(where: \.isAwaited)
   }
 
   // MARK: The loop
@@ -87,7 +95,7 @@ package final class SQLiteApply {
     try target.state.move(name, from: checkpoint, to: reached, number: replay.number, now: now)
     try target.commit()
     (checkpoint, number) = (reached, replay.number)
-    let replay = replay
+    let (replay, awaitsCopies) = (replay, awaitsCopies)
     progress.noteLag(
       group.last.commitTime, now: target.clock.microseconds(), isCopying: replay.copying != nil)
     progress.update {
@@ -97,6 +105,7 @@ package final class SQLiteApply {
       $0.copying = replay.copying.map { ($0.schema.name, replay.copied, replay.estimated) }
       $0.tablesCopied += replay.tablesCopied
       $0.isCaughtUp = false
+      $0.awaitsCopies = awaitsCopies
     }
     replay.tablesCopied = 0
     noteWaiting()

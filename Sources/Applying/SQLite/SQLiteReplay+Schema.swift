@@ -113,11 +113,12 @@ extension SQLiteReplay {
   /// since, and takes nothing until then.
   func refuse(_ table: TargetTable) throws {
     guard let error = reader.refusal else { return }
-    guard case .lane = scope, table.removal == .applied,
+    guard case .lane = scope,
       try LaterShape.isCopied(
         table.source, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
         to: .sqlite)
     else { throw Refusal(position: reader.position, error: error) }
+    if table.removal != .applied { target.progress.note(LaterShape.unseen(table.source, since: reader.position)) }
     var known = target.tables[key(table.schema.name)] ?? .init()
     (known.refreshing, known.isAwaited) = (.byKey, true)
     try save(table.schema.name, known)
@@ -151,6 +152,7 @@ extension SQLiteReplay {
     }
     var known = target.tables[name.lowercased()] ?? .init()
     guard known.waiting == nil else { return }
+    if isStranger(name.lowercased()) { (known.refreshing, known.isAwaited) = (.byKey, true) }
     let table = WaitingTable(
       name: schema.fullName, checkpoint: place.checkpoint, number: number, code: error.code, message: error.message,
       hint: error.hint)
@@ -225,7 +227,11 @@ extension SQLiteReplay {
       isRename: made.action == .rename, isCreated: known?.isCreated ?? false)
     change.policy = options.policy(isCreated: change.isCreated)
     switch (made.action, before, after) {
-    case (.create, _, let after?): try create(after)
+    case (.create, _, let after?): try create(after, isAwaited: number < options.askedBehind)
+    // It was not there when copies were asked for.
+    case (.rename, let before?, let after?) where isStranger(key(before.target.name)),
+      (.reshape, let before?, let after?) where isStranger(key(before.target.name)):
+      try create(after, isAwaited: true)
     case (.drop, let before?, _):
       try target.shape.drop(change)
       try state.saveOrigin(before.target.name, nil)
@@ -237,7 +243,19 @@ extension SQLiteReplay {
     }
   }
 
-  private func create(_ after: TableMapping) throws {
+  /// Of a table of which apply knows nothing all rows are still to come.
+  private func isStranger(_ key: String) -> Bool { options.expectsStrangers && target.tables[key] == nil }
+
+  /// Makes a table that is to be copied when it is met first, as the record that creates it was not read.
+  func meet(_ mapping: TableMapping, _ key: String) throws {
+    guard options.expectsStrangers else { return }
+    if let known = target.tables[key] {
+      guard known.isAwaited, try !target.shape.exists(mapping.target.name) else { return }
+    }
+    try create(mapping, isAwaited: true)
+  }
+
+  private func create(_ after: TableMapping, isAwaited: Bool) throws {
     let name = after.target.name
     let was = target.tables[key(name)]
     var known = TargetState.Table()
@@ -248,7 +266,7 @@ extension SQLiteReplay {
     // A table that Cairn made at its first copy is still its own at a later one.
     if !known.isCreated, let was { known = was }
     known.waiting = was?.waiting
-    if number < options.askedBehind { (known.refreshing, known.isAwaited) = (.byKey, true) }
+    if isAwaited { (known.refreshing, known.isAwaited) = (.byKey, true) }
     try claim(&known, for: after)
     try save(name, known)
     try saveOrigin(after)

@@ -74,7 +74,8 @@ final class SQLiteReplay {
     _ target: SQLiteTarget, trail folder: String, at checkpoint: Checkpoint?, number: UInt64, scope: Scope = .main,
     refusals: [Position: CairnError] = [:]
   ) throws {
-    (self.target, self.scope, self.number, self.refusals) = (target, scope, number, refusals)
+    (self.target, self.scope, self.refusals) = (target, scope, refusals)
+    self.number = checkpoint == nil ? target.options.begin.number : number
     (database, state, options) = (target.database, target.state, target.options)
     (name, isUTF16, self.folder) = (target.trail, target.isUTF16, folder)
     reader = try ApplyReader.open(folder: folder, for: checkpoint, options: options, to: .sqlite)
@@ -181,7 +182,9 @@ final class SQLiteReplay {
       let table = try opened(id)
       bySchema[id] = .some(table)
       return table
-    } catch let error as CairnError where [.tableRefused, .nameCollision, .ruleRefused].contains(error.code) {
+    } catch let error as CairnError
+      where [.schemaStopped, .tableRefused, .nameCollision, .ruleRefused].contains(error.code)
+    {
       throw Refusal(position: reader.position, error: error)
     }
   }
@@ -191,6 +194,7 @@ final class SQLiteReplay {
     let targetName = self.targetName(of: schema)
     guard isInScope(targetName), let part = try part(of: schema) else { return nil }
     let mapping = try underNameThere(try TableMapping(part.schema, to: .sqlite))
+    try meet(mapping, key(targetName))
     var known = target.tables[key(targetName)] ?? .init()
     try claim(&known, for: mapping)
     let name = mapping.target.name

@@ -177,6 +177,14 @@ package struct TargetState {
       "INSERT OR REPLACE INTO cairn_origin VALUES (?, ?)", [.text(name), .blob(Array(bytes.bytes))])
   }
 
+  /// Whether anything is known of tables of this trail.
+  package func knowsTables() throws -> Bool {
+    guard try isInstalled() else { return false }
+    let hasTrail = try database.integer("SELECT 1 FROM pragma_table_info('cairn_table') WHERE name = 'trail'") != nil
+    return try database.integer(
+      "SELECT 1 FROM cairn_table \(hasTrail ? "WHERE trail = ?" : "WHERE '' <> ?") LIMIT 1", [owner]) != nil
+  }
+
   /// Every table waits for its next copy, and takes nothing until that begins.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }

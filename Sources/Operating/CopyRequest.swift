@@ -1,0 +1,88 @@
+import Changes
+import SystemKit
+import Trails
+
+/// Files by which copies of everything are asked for, so that no crash forgets them.
+package struct CopyRequest {
+  /// What was asked for of a trail.
+  package struct Asked: Equatable, Sendable {
+    /// Copies that began up to this transaction are none of those that were asked for.
+    package var behind: UInt64
+    /// Where the trail ended then; nil: not known.
+    package var at: Checkpoint?
+    /// The target has gone on from there: one that knows nothing of the trail is another one.
+    package var isBegun = false
+
+    package init(_ info: TrailInfo) { (behind, at) = (info.lastTransaction, info.end) }
+    fileprivate init(behind: UInt64) { self.behind = behind }
+  }
+
+  private let folder: String
+  private let path: String
+  private static let pending = "pending"
+  private static let begun = "begun"
+
+  package init(state: String, apply: String) {
+    folder = state + "/applies"
+    path = "\(folder)/\(apply)"
+  }
+
+  /// The next run of the apply begins with a copy of everything.
+  package func ask() throws { try write(Self.pending) }
+
+  package func isPending() throws -> Bool { try text() == Self.pending }
+
+  /// Nil: no copy of everything was asked for since the trail began.
+  package func asked(of trail: TrailID) throws -> Asked? {
+    let words = try text().split(separator: " ").map(String.init)
+    guard words.count >= 2, words[0] == trail.description, let behind = UInt64(words[1]) else { return nil }
+    var asked = Asked(behind: behind)
+    if words.count >= 4, let position = Position(words[2]), let chain = ChainHash(hex: words[3]) {
+      asked.at = Checkpoint(trail: trail, position: position, chain: chain)
+    }
+    asked.isBegun = words.last == Self.begun
+    return asked
+  }
+
+  package func note(_ asked: Asked, of trail: TrailID) throws {
+    var words = [trail.description, "\(asked.behind)"]
+    if let at = asked.at { words += [at.position.description, at.chain.description] }
+    if asked.isBegun { words.append(Self.begun) }
+    try write(words.joined(separator: " "))
+  }
+
+  private func text() throws -> String { try Self.read(path) }
+
+  private func write(_ text: String) throws {
+    do {
+      try Folder.create(folder)
+      try Array(text.utf8).withUnsafeBytes { try File.replace(path, with: $0) }
+    } catch let error as FileError { throw error.asCairnError(doing: "write the state of an apply") }
+  }
+
+  private static func read(_ path: String) throws -> String {
+    guard Folder.exists(path) else { return "" }
+    do {
+      let file = try File(path, .read)
+      var bytes = [UInt8](repeating: 0, count: Int(min(try file.size, 4096)))
+      let count = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
+      return String(decoding: bytes.prefix(count), as: UTF8.self)
+    } catch let error as FileError { throw error.asCairnError(doing: "read the state of an apply") }
+  }
+
+  // MARK: Of a capture
+
+  private static func capturePath(_ trailFolder: String) -> String { trailFolder + "/copy" }
+
+  /// The next run of the capture copies every table, and makes a lost slot anew.
+  package static func askCapture(_ trailFolder: String) throws {
+    do { try [].withUnsafeBytes { try File.replace(capturePath(trailFolder), with: $0) } } catch let error as FileError
+    {
+      throw error.asCairnError(doing: "ask for a copy")
+    }
+  }
+
+  package static func isAskedOfCapture(_ trailFolder: String) -> Bool { Folder.exists(capturePath(trailFolder)) }
+
+  package static func settleCapture(_ trailFolder: String) { try? Folder.remove(capturePath(trailFolder)) }
+}
