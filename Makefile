@@ -44,6 +44,8 @@ pkg-config --exists libcrypto    libssl-dev
 pkg-config --exists libpq        libpq-dev
 pkg-config --exists libsystemd      libsystemd-dev
 pkg-config --exists libmicrohttpd   libmicrohttpd-dev
+pkg-config --exists gnutls          libgnutls28-dev
+curl-config --libs | grep -q gnutls && pkg-config --exists libcurl   libcurl4-gnutls-dev
 test -e /usr/include/toml++/toml.h  libtomlplusplus-dev
 /usr/bin/psql --version          postgresql-client
 ls /usr/lib/postgresql/*/bin/initdb   postgresql

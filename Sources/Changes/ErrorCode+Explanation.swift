@@ -35,7 +35,8 @@ extension ErrorCode {
     case .ruleRefused: Self.ruleExplanation
     case .driftFound: Self.driftExplanation
     case .daemonUnreachable, .restartNeeded, .diskBudget: daemonExplanation
-    case .peerUnknown, .peerRefused, .trailElsewhere, .trailForked, .trailOwn, .trailPurged, .busy:
+    case .peerUnreachable, .peerUntrusted, .peerUnknown, .peerRefused, .trailElsewhere, .trailForked, .trailOwn,
+      .trailPurged, .busy:
       pumpExplanation
     case .bug: Self.bugExplanation
     }

@@ -3,6 +3,33 @@
 extension ErrorCode {
   var pumpExplanation: Explanation {
     switch self {
+    case .peerUnreachable:
+      Explanation(
+        "a peer cannot be reached over the network",
+        why: """
+          The name of its host cannot be resolved, nobody listens at the address, the connection broke, or nothing came \
+          for too long. What the trail holds stays there until the peer has it; the pump tries again by itself, at longer \
+          and longer intervals.
+          """,
+        what: [
+          "Read the message: it says how far it came.",
+          "Look whether `cairnd` runs at the peer, and what `[receive] listen` says there.",
+          "Try the way from here: `curl -v https://HOST:PORT/cairn`. Look for a firewall where this times out.",
+        ])
+    case .peerUntrusted:
+      Explanation(
+        "the certificate of a peer does not count",
+        why: """
+          The peer is reached, but its certificate has expired, is not valid yet, is for another name, or comes from an \
+          authority that is not in `[pump] tls.peers`; or the peer refuses ours in the handshake. Nothing was sent. It is \
+          tried again now and then.
+          """,
+        what: [
+          "Read the message: it names the certificate and what is wrong with it.",
+          "Look at both clocks: certificates are valid from a time to a time.",
+          "For another name, write what the certificate is for into `[pump] peer`, if this is the right peer.",
+          "Else let this node join again: `cairn peer invite` at the peer, `cairn peer join` here.",
+        ])
     case .peerUnknown:
       Explanation(
         "a peer did not show a certificate that counts here",

@@ -64,6 +64,8 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case restartNeeded = "restart-needed"
   case diskBudget = "disk-budget"
   // The network
+  case peerUnreachable = "peer-unreachable"
+  case peerUntrusted = "peer-untrusted"
   case peerUnknown = "peer-unknown"
   case peerRefused = "peer-refused"
   case trailElsewhere = "trail-elsewhere"
@@ -88,13 +90,13 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .bug: 70
     case .stateUnwritable: 73
     case .diskFull, .ioFailed, .databaseFull: 74
-    case .daemonUnreachable: 69
+    case .daemonUnreachable, .peerUnreachable: 69
     case .diskBudget: 74
     case .restartNeeded: 78
     case .databaseBusy, .stateLocked, .trailBusy, .checkpointMoved, .sourceCaptured, .trailElsewhere,
       .busy:
       75
-    case .databaseReadOnly, .loginRefused, .privilegeMissing, .peerUnknown, .peerRefused: 77
+    case .databaseReadOnly, .loginRefused, .privilegeMissing, .peerUnknown, .peerRefused, .peerUntrusted: 77
     case .sameDatabase, .stateForeign, .serverSetting, .confSyntax, .confUnknown, .confValue, .confTwice, .confMissing,
       .confReference, .confSecret, .confUnsupported, .trailOwn:
       78

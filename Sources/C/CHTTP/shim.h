@@ -3,12 +3,72 @@
 #include <microhttpd.h>
 #include <sys/socket.h>
 
-/// Starts a listener with a thread of its own; NULL when the address cannot be bound.
-static inline struct MHD_Daemon *cairn_http_start(const struct sockaddr *address, MHD_AccessHandlerCallback handler,
-                                                  void *context, unsigned connections, unsigned timeout_seconds) {
-  unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL;
-  if (address->sa_family == AF_INET6) flags |= MHD_USE_IPv6;
-  return MHD_start_daemon(flags, 0, NULL, NULL, handler, context, MHD_OPTION_SOCK_ADDR, address,
-                          MHD_OPTION_CONNECTION_LIMIT, connections, MHD_OPTION_CONNECTION_TIMEOUT, timeout_seconds,
-                          MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)32768, MHD_OPTION_END);
+struct cairn_http_options {
+  /// Bound and listening; belongs to the daemon, also when that cannot be started.
+  int listening;
+  unsigned connections;
+  /// Memory for the head of a request and for reading its body, of each connection.
+  size_t connection_bytes;
+  size_t stack_bytes;
+  /// Texts in PEM; NULL without TLS.
+  const char *certificate;
+  const char *key;
+  const char *authorities;
+  /// What may be negotiated, in the words of GnuTLS.
+  const char *priorities;
+  void *context;
+  MHD_AccessHandlerCallback handle;
+  MHD_RequestCompletedCallback completed;
+  MHD_NotifyConnectionCallback connection;
+  void *(*target)(void *context, const char *uri, struct MHD_Connection *connection);
+};
+
+/// Starts a daemon with a thread that accepts and one for each connection; NULL when it cannot.
+static inline struct MHD_Daemon *cairn_http_start(const struct cairn_http_options *o) {
+  unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL;
+  struct MHD_OptionItem items[16];
+  int n = 0;
+  items[n++] = (struct MHD_OptionItem){MHD_OPTION_LISTEN_SOCKET, o->listening, NULL};
+  items[n++] = (struct MHD_OptionItem){MHD_OPTION_CONNECTION_LIMIT, o->connections, NULL};
+  items[n++] = (struct MHD_OptionItem){MHD_OPTION_CONNECTION_MEMORY_LIMIT, (intptr_t)o->connection_bytes, NULL};
+  items[n++] = (struct MHD_OptionItem){MHD_OPTION_THREAD_STACK_SIZE, (intptr_t)o->stack_bytes, NULL};
+  items[n++] = (struct MHD_OptionItem){MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)o->completed, o->context};
+  items[n++] = (struct MHD_OptionItem){MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)o->connection, o->context};
+  items[n++] = (struct MHD_OptionItem){MHD_OPTION_URI_LOG_CALLBACK, (intptr_t)o->target, o->context};
+  if (o->certificate) {
+    flags |= MHD_USE_TLS;
+    items[n++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)o->certificate};
+    items[n++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)o->key};
+    items[n++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_MEM_TRUST, 0, (void *)o->authorities};
+    items[n++] = (struct MHD_OptionItem){MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)o->priorities};
+  }
+  items[n] = (struct MHD_OptionItem){MHD_OPTION_END, 0, NULL};
+  return MHD_start_daemon(flags, 0, NULL, NULL, o->handle, o->context, MHD_OPTION_ARRAY, items, MHD_OPTION_END);
+}
+
+static inline int cairn_http_descriptor(struct MHD_Connection *connection) {
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  return info ? info->connect_fd : -1;
+}
+
+static inline const struct sockaddr *cairn_http_address(struct MHD_Connection *connection) {
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+  return info ? info->client_addr : NULL;
+}
+
+/// What the callback for connections has put down for this one.
+static inline void *cairn_http_socket_context(struct MHD_Connection *connection) {
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+  return info ? info->socket_context : NULL;
+}
+
+/// The session of GnuTLS; NULL without TLS.
+static inline void *cairn_http_tls_session(struct MHD_Connection *connection) {
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+  return info ? info->tls_session : NULL;
+}
+
+static inline size_t cairn_http_header_bytes(struct MHD_Connection *connection) {
+  const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+  return info ? info->header_size : 0;
 }

@@ -25,3 +25,6 @@ enum {
   CAIRN_DBCONFIG_ENABLE_TRIGGER = SQLITE_DBCONFIG_ENABLE_TRIGGER,
   CAIRN_DBCONFIG_ENABLE_FKEY = SQLITE_DBCONFIG_ENABLE_FKEY,
 };
+
+/// How many bytes a TCP socket has received, and its peer has taken, in all; 0 where the kernel does not tell.
+uint64_t cairn_tcp_moved(int descriptor);

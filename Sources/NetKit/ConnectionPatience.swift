@@ -1,0 +1,40 @@
+/// How long a listener bears with one connection. Milliseconds, on a clock that never jumps.
+struct ConnectionPatience: Equatable, Sendable {
+  enum Phase: Equatable, Sendable {
+    /// A request may begin; the first one also brings the handshake along.
+    case waiting(isFirst: Bool)
+    /// The handler has it, and may take its time.
+    case handling
+    /// A body comes, or an answer goes.
+    case moving
+    /// A body comes that nobody wants.
+    case dropping
+  }
+
+  private(set) var phase: Phase
+  private var since: Int64
+  private var moved: UInt64 = 0
+
+  init(now: Int64) { (phase, since) = (.waiting(isFirst: true), now) }
+
+  mutating func enter(_ phase: Phase, now: Int64) {
+    // A body that trickles in after its refusal has one time in all.
+    if phase == .dropping, self.phase == .dropping { return }
+    (self.phase, since) = (phase, now)
+  }
+
+  /// Whether the connection is to be ended. `moved` is how many bytes the peer has sent or taken in all: progress counts
+  /// while something is under way, and not for a head that trickles in.
+  mutating func isOver(now: Int64, moved: UInt64, _ limits: HTTPLimits) -> Bool {
+    let seconds: Int
+    switch phase {
+    case .handling: return false
+    case .waiting(let isFirst): seconds = isFirst ? limits.handshakeSeconds : limits.idleSeconds
+    case .dropping: seconds = limits.idleSeconds
+    case .moving:
+      if moved != self.moved { (self.moved, since) = (moved, now) }
+      seconds = limits.idleSeconds
+    }
+    return now - since > Int64(seconds) * 1000
+  }
+}

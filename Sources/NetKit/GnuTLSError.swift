@@ -1,0 +1,33 @@
+import CTLS
+
+/// What GnuTLS said when it failed.
+struct GnuTLSError: Error, CustomStringConvertible {
+  let code: Int32
+  var description: String { gnutls_strerror(code).map { String(cString: $0) } ?? "error \(code)" }
+
+  /// Throws unless the code says success.
+  static func check(_ code: Int32) throws(GnuTLSError) {
+    if code < 0 { throw GnuTLSError(code: code) }
+  }
+}
+
+extension [UInt8] {
+  /// Calls `body` with these bytes as GnuTLS wants them; it does not change them.
+  func asDatum<T>(_ body: (UnsafePointer<gnutls_datum_t>) throws -> T) rethrows -> T {
+    try withUnsafeBufferPointer { bytes in
+      var datum = gnutls_datum_t(
+        data: UnsafeMutablePointer(mutating: bytes.baseAddress), size: UInt32(clamping: bytes.count))
+      return try body(&datum)
+    }
+  }
+}
+
+/// The bytes that GnuTLS has allocated for us, which are freed.
+func take(_ datum: gnutls_datum_t) -> [UInt8] {
+  defer { cairn_tls_free(datum.data) }
+  return Array(UnsafeBufferPointer(start: datum.data, count: Int(datum.size)))
+}
+
+func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
+  bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+}

@@ -1,0 +1,176 @@
+import CCurl
+import Changes
+import Glibc
+import SystemKit
+
+/// What came back for a request.
+package struct HTTPReply: Sendable {
+  package let status: Int
+  /// Names in lower case.
+  package let headers: [String: String]
+  /// What did not go to the sink: the whole body where there was none, or where the status is not a success.
+  package let body: [UInt8]
+
+  package init(status: Int, headers: [String: String] = [:], body: [UInt8] = []) {
+    (self.status, self.headers, self.body) = (status, headers, body)
+  }
+}
+
+/// Asks one listener, over one connection that is kept. Belongs to one thread. Source: libcurl(3).
+package final class HTTPClient {
+  package struct Options: Sendable {
+    package var connectSeconds: Int
+    /// When no byte has come or gone for as long, the request fails; more than the longest wait that is asked for.
+    package var silenceSeconds: Int
+    package var bytesPerSecond: Int64?
+    /// Our name, told in `Cairn-Node`.
+    package var node: String?
+    /// The largest body that is kept in a reply.
+    package var bodyBytesMax: Int
+
+    package init(
+      connectSeconds: Int = 10, silenceSeconds: Int = 40, bytesPerSecond: Int64? = nil, node: String? = nil,
+      bodyBytesMax: Int = 4 << 20
+    ) {
+      (self.connectSeconds, self.silenceSeconds) = (connectSeconds, silenceSeconds)
+      (self.bytesPerSecond, self.node, self.bodyBytesMax) = (bytesPerSecond, node, bodyBytesMax)
+    }
+  }
+
+  /// The stop signal was set while a request was under way.
+  package struct Stopped: Error {
+    package init() {}
+  }
+
+  package let base: HTTPBase
+  private let tls: ClientTLS?
+  private let options: Options
+  private let stop: StopSignal
+  private let curl: CurlHandle
+
+  /// Does not dial yet. Errors: `bad-url` when `base` is no `https://host:port` or `http://host:port`.
+  package init(base: String, tls: ClientTLS? = nil, options: Options = Options(), stop: StopSignal) throws {
+    guard let parsed = HTTPBase(base) else {
+      throw CairnError(
+        .badURL, "'\(base)' is no address of a peer",
+        hint: "write https://HOST:PORT, such as https://hq.example:7420", remedy: .badInput)
+    }
+    self.base = parsed
+    (self.tls, self.options, self.stop) = (tls, options, stop)
+    curl = try CurlHandle()
+    configure()
+  }
+
+  /// Sends a request and waits for all of the answer; `target` is path and query, escaped.
+  ///
+  /// The body of a success goes to `sink` as it comes, where there is one. Errors: ``Stopped``; `peer-unreachable` and
+  /// `peer-untrusted`, which may pass; whatever the sink throws. The next request dials again then.
+  package func perform(
+    _ method: String, _ target: String, headers: [(String, String)] = [], body: UnsafeRawBufferPointer? = nil,
+    into sink: ((UnsafeRawBufferPointer) throws -> Void)? = nil
+  ) throws -> HTTPReply {
+    if stop.isSet { throw Stopped() }
+    try checkFiles()
+    let lines = HeaderList(
+      headers + [("Expect", "")] + (options.node.map { [("Cairn-Node", $0)] } ?? [])
+        + (body == nil ? [] : [("Content-Type", "application/octet-stream")]),
+      unless: headers.map(\.0))
+    curl.set(CURLOPT_URL, text: urlBase + target)
+    curl.set(CURLOPT_HTTPHEADER, pointer: lines.first)
+    switch (method, body) {
+    case ("GET", nil): curl.set(CURLOPT_HTTPGET, 1)
+    case ("HEAD", nil): curl.set(CURLOPT_NOBODY, 1)
+    default:
+      curl.set(CURLOPT_POST, 1)
+      curl.set(CURLOPT_POSTFIELDSIZE_LARGE, offset: Int64(body?.count ?? 0))
+      if let start = body?.baseAddress, body?.count ?? 0 > 0 {
+        curl.set(CURLOPT_POSTFIELDS, pointer: start)
+      } else {
+        curl.set(CURLOPT_COPYPOSTFIELDS, text: "")
+      }
+    }
+    curl.set(CURLOPT_CUSTOMREQUEST, text: method == "GET" || method == "HEAD" ? nil : method)
+    defer {
+      curl.set(CURLOPT_HTTPHEADER, pointer: nil)
+      curl.set(CURLOPT_POSTFIELDS, pointer: nil)
+      if method == "HEAD" { curl.set(CURLOPT_NOBODY, 0) }
+    }
+    return try withoutActuallyEscaping(sink ?? { _ in }) { escaping in
+      let transfer = Transfer(sink == nil ? nil : escaping, bodyBytesMax: options.bodyBytesMax)
+      return try withExtendedLifetime((lines, transfer)) { try run(transfer) }
+    }
+  }
+
+  private func run(_ transfer: Transfer) throws -> HTTPReply {
+    let result = try curl.perform(transfer, stop: stop)
+    if let error = transfer.error { throw error }
+    guard result == CURLE_OK else { throw failure(result) }
+    return HTTPReply(status: transfer.status, headers: transfer.headers, body: transfer.body)
+  }
+
+  private func failure(_ code: CURLcode) -> CairnError {
+    let failure = TransferFailure(
+      code: code, text: curl.errorText, base: base, name: tls?.name ?? base.host,
+      wasConnected: curl.wasConnected, options: options, systemCode: curl.systemCode)
+    guard failure.isAboutTrust, tls?.pin == nil else { return failure.error }
+    let shown = try? CurlHandle().serverCertificate(urlBase, connectTo: connectTo, seconds: options.connectSeconds)
+    return failure.error(shown: shown)
+  }
+
+  // MARK: Set once
+
+  /// The name that the certificate must be for stands in the URL; where to dial is told besides.
+  private var urlBase: String {
+    guard base.isTLS, let name = tls?.name else { return base.url }
+    return "https://\(name):\(base.port)"
+  }
+
+  private var connectTo: String? {
+    guard base.isTLS, tls?.name != nil else { return nil }
+    return "::\(base.address)"
+  }
+
+  private func configure() {
+    curl.set(CURLOPT_NOSIGNAL, 1)
+    curl.set(CURLOPT_PROTOCOLS, Int(CURLPROTO_HTTP | CURLPROTO_HTTPS))
+    curl.set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
+    curl.set(CURLOPT_TCP_NODELAY, 1)
+    curl.set(CURLOPT_TCP_KEEPALIVE, 1)
+    curl.set(CURLOPT_CONNECTTIMEOUT, options.connectSeconds)
+    curl.set(CURLOPT_LOW_SPEED_LIMIT, 1)
+    curl.set(CURLOPT_LOW_SPEED_TIME, options.silenceSeconds)
+    curl.set(CURLOPT_UPLOAD_BUFFERSIZE, 512 << 10)
+    curl.set(CURLOPT_BUFFERSIZE, 256 << 10)
+    if let rate = options.bytesPerSecond {
+      curl.set(CURLOPT_MAX_SEND_SPEED_LARGE, offset: rate)
+      curl.set(CURLOPT_MAX_RECV_SPEED_LARGE, offset: rate)
+    }
+    if base.isLoopback { curl.set(CURLOPT_NOPROXY, text: "*") }
+    curl.setConnectTo(connectTo)
+    guard base.isTLS else { return }
+    curl.set(CURLOPT_SSLVERSION, Int(CURL_SSLVERSION_TLSv1_3))
+    curl.set(CURLOPT_SSL_SESSIONID_CACHE, 0)
+    if let certificate = tls?.certificate { curl.set(CURLOPT_SSLCERT, text: certificate) }
+    if let key = tls?.key { curl.set(CURLOPT_SSLKEY, text: key) }
+    if let pin = tls?.pin {
+      curl.set(CURLOPT_PINNEDPUBLICKEY, text: pin)
+      curl.set(CURLOPT_SSL_VERIFYPEER, 0)
+      curl.set(CURLOPT_SSL_VERIFYHOST, 0)
+    } else if let authorities = tls?.authorities {
+      curl.set(CURLOPT_CAINFO, text: authorities)
+      // Or else the authorities of the system would count besides.
+      curl.set(CURLOPT_CAPATH, text: nil)
+    }
+  }
+
+  private func checkFiles() throws {
+    guard base.isTLS, let tls else { return }
+    for path in [tls.certificate, tls.key, tls.pin == nil ? tls.authorities : nil] {
+      guard let path, access(path, R_OK) != 0 else { continue }
+      throw CairnError(
+        .confValue, "cannot read \(path) for the connection to \(base.address): \(String(cString: strerror(errno)))",
+        hint: "see who may read the file ('ls -l'), and whether this node has joined ('cairn peer join')",
+        remedy: .retry)
+    }
+  }
+}

@@ -1,0 +1,58 @@
+import CShims
+import Glibc
+import SystemKit
+import Synchronization
+
+/// One peer at a listener, from accept to close.
+final class HTTPConnection: Sendable {
+  enum Excess: Sendable { case none, total, address }
+
+  private let descriptor: Int32
+  let remote: String
+  /// Which limit it is above.
+  let excess: Excess
+  private let patience: Mutex<ConnectionPatience>
+  private let verdict = Mutex<PeerVerdict?>(nil)
+
+  init(_ descriptor: Int32, remote: String, excess: Excess) {
+    (self.descriptor, self.remote, self.excess) = (descriptor, remote, excess)
+    patience = Mutex(ConnectionPatience(now: Clock.monotonicMilliseconds))
+  }
+
+  func enter(_ phase: ConnectionPatience.Phase) {
+    let now = Clock.monotonicMilliseconds
+    patience.withLock { $0.enter(phase, now: now) }
+  }
+
+  /// What the peer has shown; `judge` is asked once for each connection.
+  func peer(_ judge: () -> PeerVerdict) -> PeerVerdict {
+    verdict.withLock { known in
+      let verdict = known ?? judge()
+      known = verdict
+      return verdict
+    }
+  }
+
+  /// Ends the connection where its time is over: the thread that serves it finds it closed. To be called only while the
+  /// descriptor is sure to be open.
+  func endWhenOver(now: Int64, _ limits: HTTPLimits) {
+    let moved = cairn_tcp_moved(descriptor)
+    if patience.withLock({ $0.isOver(now: now, moved: moved, limits) }) {
+      shutdown(descriptor, Int32(SHUT_RDWR))
+    }
+  }
+
+  /// The numeric address, without port.
+  static func text(_ address: UnsafePointer<sockaddr>?) -> String {
+    guard let address else { return "" }
+    let length =
+      address.pointee.sa_family == UInt16(AF_INET6) ? MemoryLayout<sockaddr_in6>.size : MemoryLayout<sockaddr_in>.size
+    var host = [CChar](repeating: 0, count: Int(NI_MAXHOST))
+    guard getnameinfo(address, socklen_t(length), &host, socklen_t(host.count), nil, 0, NI_NUMERICHOST) == 0 else {
+      return ""
+    }
+    let text = host.withUnsafeBufferPointer { buffer in buffer.baseAddress.map { String(cString: $0) } ?? "" }
+    // An IPv4 address on a socket for both.
+    return text.hasPrefix("::ffff:") ? String(text.dropFirst(7)) : text
+  }
+}

@@ -1,0 +1,122 @@
+import CHTTP
+import Glibc
+
+/// One request and its answer: what comes between libmicrohttpd's calls.
+///
+/// An answer is queued only when the whole body has come, since libmicrohttpd gives up the connection otherwise; so a
+/// body that is refused is read to its end, within limits.
+final class HTTPExchange {
+  private enum Stage {
+    case head
+    case receiving(any HTTPBodySink)
+    case refusing(HTTPResponse)
+    case done
+  }
+
+  private let target: String
+  private let server: HTTPServer.Core
+  private let connection: HTTPConnection
+  private var stage = Stage.head
+  private var dropped: UInt64 = 0
+
+  init(target: String, _ server: HTTPServer.Core, _ connection: HTTPConnection) {
+    (self.target, self.server, self.connection) = (target, server, connection)
+  }
+
+  /// The connection broke, or the answer has gone.
+  func end() {
+    switch stage {
+    case .receiving(let sink): sink.abandon()
+    case .refusing(let response): response.discard()
+    case .head, .done: break
+    }
+    stage = .done
+    connection.enter(.waiting(isFirst: false))
+  }
+
+  func step(
+    _ handle: OpaquePointer, method: String, version: String, body: UnsafeMutableRawBufferPointer?
+  ) -> MHD_Result {
+    switch stage {
+    case .head: return begin(handle, method: method, version: version)
+    case .receiving(let sink):
+      connection.enter(.handling)
+      guard let body else {
+        stage = .done
+        return queue(sink.finish(), handle)
+      }
+      if let refusal = sink.receive(UnsafeRawBufferPointer(body)) {
+        sink.abandon()
+        stage = .refusing(refusal)
+        connection.enter(.dropping)
+      } else {
+        connection.enter(.moving)
+      }
+      return MHD_Result.YES
+    case .refusing(let response):
+      guard let body else {
+        stage = .done
+        return queue(response, handle)
+      }
+      dropped += UInt64(body.count)
+      return dropped > server.limits.unwantedBytes ? MHD_Result.NO : MHD_Result.YES
+    case .done: return MHD_Result.NO
+    }
+  }
+
+  private func begin(_ handle: OpaquePointer, method: String, version: String) -> MHD_Result {
+    connection.enter(.handling)
+    let head = HTTPHead(handle, target: target, version: version, connection, server.limits)
+    let action: HTTPAction =
+      if let fault = head.fault { .answer(fault) } else {
+        server.handler.begin(head.request(handle, method: method, connection, server))
+      }
+    switch action {
+    case .answer(var response):
+      if head.contentLength ?? .max > server.limits.unwantedBytes {
+        // Too much to be read for nothing: what is queued before the body has come ends the connection.
+        response.closes = true
+        stage = .done
+        return queue(response, handle)
+      }
+      stage = .refusing(response)
+      connection.enter(.dropping)
+    case .receive(let sink):
+      stage = .receiving(sink)
+      connection.enter(.moving)
+    }
+    return MHD_Result.YES
+  }
+
+  private func queue(_ response: HTTPResponse, _ handle: OpaquePointer) -> MHD_Result {
+    connection.enter(.moving)
+    guard let made = response.make() else { return MHD_Result.NO }
+    defer { MHD_destroy_response(made) }
+    for (name, value) in response.headers { _ = MHD_add_response_header(made, name, value) }
+    if response.closes { _ = MHD_add_response_header(made, "Connection", "close") }
+    return MHD_queue_response(handle, response.status, made)
+  }
+}
+
+extension HTTPResponse {
+  /// What it owns belongs to the result, or is given back.
+  fileprivate func make() -> OpaquePointer? {
+    let made: OpaquePointer?
+    switch body {
+    case .none:
+      made = MHD_create_response_from_buffer(0, nil, MHD_ResponseMemoryMode.RESPMEM_PERSISTENT)
+    case .bytes(let bytes):
+      made = bytes.withUnsafeBytes {
+        MHD_create_response_from_buffer(
+          $0.count, UnsafeMutableRawPointer(mutating: $0.baseAddress), MHD_ResponseMemoryMode.RESPMEM_MUST_COPY)
+      }
+    case .memory(let memory):
+      made = MHD_create_response_from_buffer(
+        memory.count, memory.baseAddress, MHD_ResponseMemoryMode.RESPMEM_MUST_FREE)
+    case .file(let descriptor, let offset, let count):
+      made = MHD_create_response_from_fd_at_offset64(count, descriptor, offset)
+    }
+    if made == nil { discard() }
+    return made
+  }
+}

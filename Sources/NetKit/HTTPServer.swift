@@ -1,0 +1,158 @@
+import CHTTP
+import Changes
+import Glibc
+import Synchronization
+import SystemKit
+
+/// Listens for HTTP/1.1 on one address, with a thread for each connection. Source: libmicrohttpd(3).
+///
+/// Memory is bounded by the number of connections: 64 KiB for head and body of each, besides what its handler uses and
+/// TLS needs. What trickles in, and what stands still, is ended (``HTTPLimits``).
+package final class HTTPServer: Sendable {
+  /// What the threads of connections share.
+  final class Core: Sendable {
+    let handler: any HTTPHandler
+    let tls: ServerTLS?
+    let connections: HTTPConnections
+    var limits: HTTPLimits { connections.limits }
+
+    init(_ handler: any HTTPHandler, _ tls: ServerTLS?, _ limits: HTTPLimits) {
+      (self.handler, self.tls, connections) = (handler, tls, HTTPConnections(limits))
+    }
+  }
+
+  private struct Running: @unchecked Sendable {
+    let daemon: OpaquePointer
+    let reaper: WorkerThread<Void>
+    let core: Unmanaged<Core>
+  }
+
+  /// Above the limit, so that those may be told.
+  private static let spareConnections = 16
+  private static let connectionBytes = 65536
+  private static let stackBytes = 512 << 10
+
+  /// The real one where 0 was asked for.
+  package let port: UInt16
+  private let stopping = StopSignal()
+  private let running: Mutex<Running?>
+
+  /// Listens when this returns.
+  ///
+  /// Errors: `io-failed` when the address cannot be bound, `usage` when it is none, `conf-value` when certificate and key
+  /// are not of use.
+  package init(
+    host: String, port: UInt16, tls: ServerTLS? = nil, limits: HTTPLimits = HTTPLimits(), handler: any HTTPHandler
+  ) throws {
+    let texts = try tls.map { try TLSFiles($0) }
+    let socket = try ListeningSocket(host: host, port: port)
+    let core = Unmanaged.passRetained(Core(handler, tls, limits))
+    guard let daemon = Self.start(socket.descriptor, texts, limits, core.toOpaque()) else {
+      // The socket has been closed.
+      core.release()
+      throw CairnError(
+        .ioFailed, "cannot serve HTTP on \(host):\(socket.port): no thread could be started, or TLS could not",
+        hint: "look at the limits of this service (threads, memory), and at the certificate and key", remedy: .retry)
+    }
+    self.port = socket.port
+    let (connections, stopping) = (core.takeUnretainedValue().connections, self.stopping)
+    let reaper = WorkerThread<Void> { while !stopping.wait(milliseconds: 1000) { connections.endOverdue() } }
+    running = Mutex(Running(daemon: daemon, reaper: reaper, core: core))
+  }
+
+  deinit { stop() }
+
+  /// Returns when no handler runs any more; those that wait must have been told to end before. Later calls do nothing.
+  package func stop() {
+    stopping.set()
+    guard let running = running.withLock({ $0.take() }) else { return }
+    _ = running.reaper.join()
+    MHD_stop_daemon(running.daemon)
+    running.core.release()
+  }
+
+  private static func start(
+    _ socket: Int32, _ tls: TLSFiles?, _ limits: HTTPLimits, _ core: UnsafeMutableRawPointer
+  ) -> OpaquePointer? {
+    var options = cairn_http_options()
+    options.listening = socket
+    options.connections = UInt32(clamping: limits.connections + spareConnections)
+    (options.connection_bytes, options.stack_bytes) = (connectionBytes, stackBytes)
+    options.context = core
+    options.connection = { Core.connectionChanged($0, $1, $2, $3) }
+    options.target = { Core.targetArrived($0, $1, $2) }
+    options.handle = { Core.arrived($0, $1, $3, $4, $5, $6, $7) }
+    options.completed = { _, _, place, _ in Core.completed(place) }
+    guard let tls else { return cairn_http_start(&options) }
+    return tls.certificate.withCString { certificate in
+      tls.key.withCString { key in
+        tls.authorities.withCString { authorities in
+          ServerTLS.priorities.withCString { priorities in
+            (options.certificate, options.key) = (certificate, key)
+            (options.authorities, options.priorities) = (authorities, priorities)
+            return cairn_http_start(&options)
+          }
+        }
+      }
+    }
+  }
+}
+
+// MARK: - What libmicrohttpd calls
+
+extension HTTPServer.Core {
+  fileprivate static func connectionChanged(
+    _ context: UnsafeMutableRawPointer?, _ handle: OpaquePointer?,
+    _ place: UnsafeMutablePointer<UnsafeMutableRawPointer?>?, _ code: MHD_ConnectionNotificationCode
+  ) {
+    guard let context, let handle, let place else { return }
+    let connections = Unmanaged<HTTPServer.Core>.fromOpaque(context).takeUnretainedValue().connections
+    if code == .CONNECTION_NOTIFY_STARTED {
+      let descriptor = cairn_http_descriptor(handle)
+      var one: Int32 = 1
+      setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &one, 4)
+      let connection = connections.open(descriptor, remote: HTTPConnection.text(cairn_http_address(handle)))
+      place.pointee = Unmanaged.passRetained(connection).toOpaque()
+    } else if let known = place.pointee {
+      connections.close(Unmanaged<HTTPConnection>.fromOpaque(known).takeRetainedValue())
+      place.pointee = nil
+    }
+  }
+
+  fileprivate static func targetArrived(
+    _ context: UnsafeMutableRawPointer?, _ text: UnsafePointer<CChar>?, _ handle: OpaquePointer?
+  ) -> UnsafeMutableRawPointer? {
+    guard let context, let text, let handle, let known = cairn_http_socket_context(handle) else { return nil }
+    let core = Unmanaged<HTTPServer.Core>.fromOpaque(context).takeUnretainedValue()
+    let connection = Unmanaged<HTTPConnection>.fromOpaque(known).takeUnretainedValue()
+    return Unmanaged.passRetained(HTTPExchange(target: String(cString: text), core, connection)).toOpaque()
+  }
+
+  fileprivate static func arrived(
+    _ context: UnsafeMutableRawPointer?, _ handle: OpaquePointer?, _ method: UnsafePointer<CChar>?,
+    _ version: UnsafePointer<CChar>?, _ bytes: UnsafePointer<CChar>?, _ count: UnsafeMutablePointer<Int>?,
+    _ place: UnsafeMutablePointer<UnsafeMutableRawPointer?>?
+  ) -> MHD_Result {
+    guard let handle, let method, let version, let count, let known = place?.pointee else { return MHD_Result.NO }
+    let exchange = Unmanaged<HTTPExchange>.fromOpaque(known).takeUnretainedValue()
+    var body: UnsafeMutableRawBufferPointer?
+    if let bytes, count.pointee > 0 {
+      body = UnsafeMutableRawBufferPointer(
+        start: UnsafeMutableRawPointer(mutating: UnsafeRawPointer(bytes)), count: count.pointee)
+      count.pointee = 0
+    }
+    return exchange.step(handle, method: String(cString: method), version: String(cString: version), body: body)
+  }
+
+  fileprivate static func completed(_ place: UnsafeMutablePointer<UnsafeMutableRawPointer?>?) {
+    guard let place, let known = place.pointee else { return }
+    Unmanaged<HTTPExchange>.fromOpaque(known).takeRetainedValue().end()
+    place.pointee = nil
+  }
+
+  func verdict(_ handle: OpaquePointer, _ connection: HTTPConnection) -> PeerVerdict {
+    guard let tls else { return .none }
+    let verdict = connection.peer { PeerVerdict.judge(cairn_http_tls_session(handle)) }
+    return verdict.now(Clock.system.microseconds(), revoked: tls.revoked)
+  }
+}

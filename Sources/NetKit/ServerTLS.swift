@@ -1,0 +1,21 @@
+/// What a listener shows, and whom it believes. The files are read when it starts.
+package struct ServerTLS: Sendable {
+  /// Paths of files in PEM.
+  package var certificate: String
+  package var key: String
+  /// The authorities whose certificates count.
+  package var authorities: String
+  /// Asked with each request.
+  package var revoked: @Sendable (PeerCertificate) -> Bool
+
+  package init(
+    certificate: String, key: String, authorities: String,
+    revoked: @escaping @Sendable (PeerCertificate) -> Bool = { _ in false }
+  ) {
+    (self.certificate, self.key, self.authorities) = (certificate, key, authorities)
+    self.revoked = revoked
+  }
+
+  /// TLS 1.3 and nothing older, in the words of GnuTLS.
+  static let priorities = "NORMAL:-VERS-ALL:+VERS-TLS1.3"
+}
