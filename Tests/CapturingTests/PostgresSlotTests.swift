@@ -73,6 +73,23 @@ extension PostgresCapturing {
       #expect(try origin.lines().last == "insert t id=3")
     }
 
+    @Test(arguments: ["SET (publish = 'insert')", "SET TABLE t WHERE (id > 100)", "SET TABLE t (id)"])
+    func `a publication that leaves something out is set right, and the table copied again`(change: String) throws {
+      let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY, a int); INSERT INTO t VALUES (1, 1), (2, 2)")
+      try origin.take()
+      let known = try origin.lastNumber
+      try origin.run("ALTER PUBLICATION \(try origin.run("SELECT \(slot)")) \(change)")
+      try origin.run("DELETE FROM t WHERE id = 1")
+      try origin.run("INSERT INTO t VALUES (3, 3)")
+      try origin.take()
+      #expect(
+        try origin.lines(from: known).filter { $0.hasPrefix("row") } == ["row t id=2 a=2", "row t id=3 a=3"])
+      let then = try origin.lastNumber
+      try origin.run("DELETE FROM t WHERE id = 2")
+      try origin.take()
+      #expect(try origin.lines(from: then).contains { $0.hasPrefix("delete t id=2") })
+    }
+
     @Test func `nothing is confirmed before it is in the trail`() throws {
       let origin = try origin()
       try origin.take()

@@ -98,14 +98,32 @@ extension PostgresCapture {
           WHERE a.attnum > 0 AND NOT a.attisdropped
         UNION ALL SELECT 'p' || p.relid || ':' || pg_relation_filenode(p.relid) FROM t,
           pg_partition_tree(t.oid::regclass) AS p WHERE t.relkind = 'p' AND p.isleaf
-        UNION ALL SELECT 'r' || r.prrelid FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
-          WHERE p.pubname = $1
+        UNION ALL SELECT concat_ws(' ', 'r', r.prrelid, to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs')
+          FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = $1
+        UNION ALL SELECT concat_ws(' ', 'o', pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot)
+          FROM pg_publication WHERE pubname = $1
         UNION ALL SELECT 'i' || i.indexrelid || i.indisvalid FROM pg_index AS i JOIN t ON t.oid = i.indrelid
         UNION ALL SELECT 'l' || l.oid || l.enumlabel FROM pg_enum AS l
         UNION ALL SELECT 'e' || e.evtname || e.evtenabled::text FROM pg_event_trigger AS e WHERE e.evtname ~ '^cairn_'
         UNION ALL SELECT 'd' || d.oid || d.xmin FROM pg_attrdef AS d JOIN t ON t.oid = d.adrelid
         UNION ALL SELECT 'c' || c.oid || c.conname FROM pg_constraint AS c JOIN t ON t.oid = c.conrelid) AS all_of_it(x)
       """, [slotName]) ?? ""
+  }
+
+  /// Tables that are captured are not published as they must be, and we may not mend that: when somebody has, they are
+  /// copied again.
+  private func waitForPublication(_ tables: [PostgresRegistry.Table], _ error: CairnError) throws {
+    guard let first = tables.first else { return }
+    for var table in tables {
+      table.refresh = table.refresh ?? .lostChanges
+      table.copyNotBefore = PostgresRegistry.Table.unpublished
+      registry.set(table)
+    }
+    try saveRegistry()
+    throw CairnError(
+      .privilegeMissing,
+      "not every change of table \(first.schema.fullName) is published any more\(tables.count > 1 ? ", nor of \(tables.count - 1) others" : ""), and that cannot be mended: \(error.message)",
+      hint: error.hint, context: ["table": first.schema.fullName])
   }
 
   /// Brings publication and trail in step with the tables that are there.
@@ -136,6 +154,7 @@ extension PostgresCapture {
         _ = try source.publish(tables)
         published.formUnion(missing)
       } catch let error as CairnError where error.code == .privilegeMissing {
+        try waitForPublication(registry.tables.values.filter { missing.contains($0.relation) }, error)
         progress.tell("\(error.message); \(error.hint)")
         tables.removeAll { missing.contains($0.oid) }
       }
@@ -153,7 +172,7 @@ extension PostgresCapture {
         table.copyNotBefore = xid.flatMap { UInt64($0) } ?? 0
         if table.refresh == nil {
           table.refresh = .lostChanges
-          progress.tell("table \(table.schema.fullName) was not in the publication any more: copying it again")
+          progress.tell("not every change of table \(table.schema.fullName) was published any more: copying it again")
           relationChanged(table.relation)
         } else if !known.contains(table.relation) {
           relationChanged(table.relation)

@@ -103,14 +103,10 @@ package struct PostgresSource {
   /// Makes the publication, or adds what is missing in it. Where the role may not, somebody else can have made it.
   /// Returns true when tables were added.
   func publish(_ tables: [PostgresTable]) throws -> Bool {
-    let published = try published()
-    let exists = published != nil
-    let missing = tables.filter { published?.contains($0.oid) != true }
-    guard !exists || !missing.isEmpty else { return false }
-    let list = missing.map(\.schema.qualifiedName).joined(separator: ", ")
-    let make =
-      "CREATE PUBLICATION \(name.quotedName)\(list.isEmpty ? "" : " FOR TABLE \(list)") WITH (publish_via_partition_root = true)"
-    let statement = exists ? "ALTER PUBLICATION \(name.quotedName) ADD TABLE \(list)" : make
+    let there = try publication()
+    let missing = tables.filter { there?.whole.contains($0.oid) != true }
+    guard there == nil || !missing.isEmpty else { return false }
+    let statement = there.map { mend($0, missing) } ?? make(missing)
     do { try connection.execute(statement) } catch let error as PostgresError where error.isPrivilege {
       let foreign = missing.first { !$0.isOwned }
       let why = foreign.map { ": table \($0.displayName) belongs to \($0.owner)" } ?? ""
@@ -119,20 +115,69 @@ package struct PostgresSource {
         "\(connection.place): the publication cannot be made: \(error.message)\(why)",
         hint: "run as the owner of the tables, with CREATE on the database, or as a superuser: \(statement)")
     }
-    return exists
+    return there != nil
   }
 
-  /// The tables that are in the publication; nil when there is none.
-  func published() throws -> Set<UInt32>? {
-    guard let isForAll = try connection.first("SELECT puballtables FROM pg_publication WHERE pubname = $1", [name])
-    else { return nil }
-    let tables = try connection.query(
-      isForAll == "t"
-        ? "SELECT oid, $1::text FROM pg_class WHERE relkind IN ('r', 'p')"
-        : "SELECT prrelid FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = $1",
-      [name])
-    return Set(tables.compactMap { $0[0].flatMap { UInt32($0) } })
+  private func make(_ tables: [PostgresTable]) -> String {
+    let list = Self.list(tables)
+    return
+      "CREATE PUBLICATION \(name.quotedName)\(list.isEmpty ? "" : " FOR TABLE \(list)") WITH (publish_via_partition_root = true)"
   }
+
+  /// In one transaction: a table with a filter can only be put in anew.
+  private func mend(_ publication: Publication, _ missing: [PostgresTable]) -> String {
+    let alter = "ALTER PUBLICATION \(name.quotedName)"
+    let narrowed = missing.filter { publication.narrowed.contains($0.oid) }
+    let absent = missing.filter { !publication.tables.contains($0.oid) }
+    var statements: [String] = []
+    if !publication.isWhole {
+      statements.append(
+        "\(alter) SET (publish = 'insert, update, delete, truncate', publish_via_partition_root = true)")
+    }
+    if !narrowed.isEmpty { statements.append("\(alter) DROP TABLE \(Self.list(narrowed))") }
+    if !(narrowed + absent).isEmpty { statements.append("\(alter) ADD TABLE \(Self.list(narrowed + absent))") }
+    return statements.joined(separator: "; ")
+  }
+
+  private static func list(_ tables: [PostgresTable]) -> String {
+    tables.map(\.schema.qualifiedName).joined(separator: ", ")
+  }
+
+  /// What is in the publication, and how.
+  struct Publication {
+    var tables: Set<UInt32>
+    /// Those of which it leaves out rows or columns.
+    var narrowed: Set<UInt32>
+    /// Every kind of change is published, and those of partitions by their root.
+    var isWhole: Bool
+    /// The tables of which every change is published.
+    var whole: Set<UInt32> { isWhole ? tables.subtracting(narrowed) : [] }
+  }
+
+  /// Nil when there is none.
+  func publication() throws -> Publication? {
+    let found = try connection.query(
+      """
+      SELECT puballtables, pubinsert AND pubupdate AND pubdelete AND pubtruncate AND (pubviaroot OR NOT EXISTS (
+        SELECT 1 FROM pg_publication_rel AS r JOIN pg_class AS c ON c.oid = r.prrelid
+        WHERE r.prpubid = p.oid AND c.relkind = 'p')) FROM pg_publication AS p WHERE pubname = $1
+      """, [name])
+    guard let row = found.first else { return nil }
+    // Filters and lists of columns came with PostgreSQL 15.
+    let tables = try connection.query(
+      row[0] == "t"
+        ? "SELECT oid, $1::text, false FROM pg_class WHERE relkind IN ('r', 'p')"
+        : """
+        SELECT prrelid, pubname, coalesce(to_jsonb(r) ->> 'prqual', to_jsonb(r) ->> 'prattrs') IS NOT NULL
+        FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid WHERE p.pubname = $1
+        """, [name])
+    func oids(_ rows: [[String?]]) -> Set<UInt32> { Set(rows.compactMap { $0[0].flatMap { UInt32($0) } }) }
+    return Publication(
+      tables: oids(tables), narrowed: oids(tables.filter { $0[2] == "t" }), isWhole: row[1] == "t")
+  }
+
+  /// The tables of which every change is published; nil when there is no publication.
+  func published() throws -> Set<UInt32>? { try publication()?.whole }
 
   // MARK: Slot
 
