@@ -300,7 +300,8 @@ struct ReshapeDraft {
       let texts = groups.joined().map(\.text).joined(separator: ", ")
       var hint = Self.language
       if error.message.hasPrefix("no such column: ") {
-        hint = "table \(source.fullName) has the columns \(source.columns.map(\.name).joined(separator: ", "))"
+        let names = source.columns.map(\.name).joined(separator: ", ")
+        hint = "table \(source.fullName) has the columns \(names): mend the rule, and load the conf anew"
       }
       throw refused("has as \(what) what SQLite does not take: \(texts): \(error.message)", hint: hint)
     }

@@ -18,9 +18,9 @@ struct StatusCommand: Command {
     The lag is told by stage: from the commit at the source to the trail, and from there on to the commit at the target.
     SQLite does not say when something was committed; there it counts from the moment at which it was read.
 
-    Exits 0 when every worker runs and none lags, 1 when one is stopped, waits, fails or lags, 69 when no daemon answers,
-    78 when none answers and the conf is broken. A daemon is found by the conf that it was started with, also after that
-    was changed or broken.
+    Exits 0 when every worker runs and none lags, 1 when one is stopped, waits, fails or lags, or a table is unhooked, 69
+    when no daemon answers, 78 when none answers and the conf is broken. A daemon is found by the conf that it was started
+    with, also after that was changed or broken. An error that has passed is shown for a day, and does not count.
 
     example: cairn status
     example: cairn status --json --lag 300 --config /etc/cairn
