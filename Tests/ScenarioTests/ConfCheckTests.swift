@@ -83,6 +83,9 @@ extension Scenarios {
           [apply.far]
           trail = "till-7.pos"
           database = "copy"
+          [pump.far]
+          trail = "till-7.pos"
+          from = "https://till-7"
 
           """))
       let outcome = try check(bench)
