@@ -13,6 +13,9 @@ package enum RecordKind {
   package static let marker: UInt8 = 0x8b
   package static let sequence: UInt8 = 0x8c
   package static let optional: UInt8 = 0x80
+
+  /// Whether a reader of this version reads or skips the record; it refuses the others.
+  package static func isReadable(_ kind: UInt8) -> Bool { kind >= optional || (begin...decision).contains(kind) }
 }
 
 /// The begin record of a transaction.

@@ -4,13 +4,14 @@ import SystemKit
 /// The segment at the end of a trail, to which its writer adds blocks.
 final class LiveSegment {
   /// A place between two blocks.
-  struct Place {
+  struct Place: Equatable {
     var fileOffset: UInt64
     var contentOffset: UInt64
     var chain: ChainHash
   }
 
   private static let smallBytes: UInt64 = 8192
+  private static let largeBytes: UInt64 = 256 << 10
   private static let zerosAhead = [UInt8](repeating: 0, count: 128 << 10)
 
   let number: UInt64
@@ -18,19 +19,22 @@ final class LiveSegment {
   /// The file offset up to which the segment has been synced.
   private(set) var durable: UInt64
   private let file: File
-  private let encoder: BlockEncoder
   private let allocateBytes: UInt64
   private var allocated: UInt64
   /// What stands before this offset has been written once, if only with zeros.
   private var written: UInt64
 
   /// Creates the segment with its header and syncs it and its entry in the folder.
-  init(_ folder: TrailFolder, _ header: SegmentHeader, _ encoder: BlockEncoder, allocateBytes: Int) throws {
+  convenience init(_ folder: TrailFolder, _ header: SegmentHeader, allocateBytes: Int) throws {
     guard let bytes = header.encoded() else {
       throw folder.bug("the name \(header.name) is too long")
     }
+    try self.init(folder, header, encoded: bytes, allocateBytes: allocateBytes)
+  }
+
+  /// Creates the segment with the bytes of a header that another node has encoded.
+  init(_ folder: TrailFolder, _ header: SegmentHeader, encoded: [UInt8], allocateBytes: Int) throws {
     number = header.number
-    self.encoder = encoder
     self.allocateBytes = UInt64(max(allocateBytes, 4096))
     file = try File(folder.segmentPath(header.number), .create)
     place = Place(fileOffset: header.length, contentOffset: 0, chain: header.chain)
@@ -38,35 +42,40 @@ final class LiveSegment {
     allocated = 0
     written = header.length
     try allocate(to: header.length)
-    try bytes.withUnsafeBytes { buffer throws in try file.write(buffer, at: 0) }
+    try encoded.withUnsafeBytes { buffer throws in try file.write(buffer, at: 0) }
     try file.sync()
     try Folder.sync(folder.path)
   }
 
   /// Goes on behind a recovered end, which has been synced.
-  init(_ folder: TrailFolder, _ end: Recovery.End, _ encoder: BlockEncoder, allocateBytes: Int) throws {
+  init(_ folder: TrailFolder, _ end: Recovery.End, allocateBytes: Int) throws {
     number = end.segment
-    self.encoder = encoder
     self.allocateBytes = UInt64(max(allocateBytes, 4096))
     file = try File(folder.segmentPath(end.segment), .readWrite)
-    place = Place(fileOffset: end.fileOffset, contentOffset: end.contentOffset, chain: end.chain)
-    durable = end.fileOffset
+    place = end.place
+    durable = end.place.fileOffset
     allocated = try file.size
-    written = end.fileOffset
+    written = end.place.fileOffset
   }
 
   var isSynced: Bool { durable == place.fileOffset }
 
   /// Adds a block. It is not synced.
-  func append(_ content: UnsafeRawBufferPointer, _ flags: BlockHeader.Flags) throws {
+  func append(_ content: UnsafeRawBufferPointer, _ flags: BlockHeader.Flags, _ encoder: BlockEncoder) throws {
     let block = encoder.block(
       content, flags: flags, contentOffset: place.contentOffset, durable: durable, chain: place.chain)
-    try allocate(to: place.fileOffset + UInt64(block.count))
-    try writeAhead(of: UInt64(block.count))
-    try file.write(block, at: place.fileOffset)
-    place.chain = encoder.chain(before: place.chain, content: content)
-    place.contentOffset += UInt64(content.count)
-    place.fileOffset += UInt64(block.count)
+    let end = Place(
+      fileOffset: place.fileOffset + UInt64(block.count), contentOffset: place.contentOffset + UInt64(content.count),
+      chain: encoder.chain(before: place.chain, content: content))
+    try append(block, to: end)
+  }
+
+  /// Adds blocks as they stand, which end at a place. They are not synced.
+  func append(_ blocks: UnsafeRawBufferPointer, to end: Place) throws {
+    try allocate(to: place.fileOffset + UInt64(blocks.count))
+    try writeAhead(of: UInt64(blocks.count))
+    try file.write(blocks, at: place.fileOffset)
+    place = end
   }
 
   func sync() throws {
@@ -82,9 +91,14 @@ final class LiveSegment {
     self.place = place
   }
 
-  /// Adds the seal, gives back what was allocated ahead, and syncs: the segment never changes again.
-  func seal() throws {
-    try append(UnsafeRawBufferPointer(start: nil, count: 0), [.border, .sync, .seal])
+  /// Adds the seal and finishes the segment.
+  func seal(_ encoder: BlockEncoder) throws {
+    try append(UnsafeRawBufferPointer(start: nil, count: 0), [.border, .sync, .seal], encoder)
+    try finish()
+  }
+
+  /// Gives back what was allocated behind the seal, and syncs: the segment never changes again.
+  func finish() throws {
     try file.truncate(to: place.fileOffset)
     try file.sync()
     durable = place.fileOffset
@@ -106,8 +120,13 @@ final class LiveSegment {
     written += UInt64(zeros)
   }
 
+  /// A large piece finds its own room: allocating before it would only make the file system do its work twice.
   private func allocate(to end: UInt64) throws {
     guard end > allocated else { return }
+    if end - place.fileOffset > Self.largeBytes {
+      allocated = end
+      return
+    }
     let wanted = max(end, allocated + allocateBytes)
     try file.allocate(from: allocated, count: wanted - allocated)
     allocated = wanted
@@ -115,11 +134,14 @@ final class LiveSegment {
 }
 
 extension DurableMark {
-  /// The next generation, at the end of what has been written and synced of a segment.
+  /// The next generation, at the end of a segment of which all has been synced.
   func moved(to segment: LiveSegment, lastTransaction: UInt64) -> DurableMark {
+    moved(to: segment.number, segment.place, lastTransaction: lastTransaction)
+  }
+
+  func moved(to segment: UInt64, _ place: LiveSegment.Place, lastTransaction: UInt64) -> DurableMark {
     DurableMark(
-      generation: generation + 1, segment: segment.number, fileOffset: segment.durable,
-      contentOffset: segment.place.contentOffset, chain: segment.place.chain, lastTransaction: lastTransaction,
-      trail: trail)
+      generation: generation + 1, segment: segment, fileOffset: place.fileOffset, contentOffset: place.contentOffset,
+      chain: place.chain, lastTransaction: lastTransaction, trail: trail)
   }
 }

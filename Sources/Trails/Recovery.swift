@@ -5,27 +5,39 @@ import SystemKit
 /// Finds the end of a trail for its writer: checks what stands before the durable mark, keeps the whole transactions
 /// behind it, cuts the rest off (`docs/trail-format.md`, Recovery). The caller has the lock.
 struct Recovery {
-  /// A border between transactions: where the writer goes on.
+  /// What of that stands behind the durable mark is kept.
+  enum Kept {
+    /// Up to the last border: the writer begins its open transaction anew.
+    case transactions
+    /// All whole blocks, as in a copy, which goes on inside of a transaction. What its blocks say of syncs was true at
+    /// the origin only, so nothing behind the mark proves damage.
+    case blocks
+  }
+
+  /// A place between two blocks: where the writer goes on.
   struct End {
     var segment: UInt64
-    var fileOffset: UInt64
-    var contentOffset: UInt64
-    var chain: ChainHash
-    var lastNumber: UInt64
+    var place: LiveSegment.Place
+    var transactions: TransactionTracker
     var lastHeader: TransactionHeader?
     var lastSchemaID: UInt64
     var isSealed: Bool
+    var lastNumber: UInt64 { transactions.lastNumber }
   }
 
   let folder: TrailFolder
   let mark: DurableMark
   let name: TrailName
+  let keeps: Kept
   private(set) var cut: TrailRecovery?
+  /// The last border up to the end, before a seal: where the mark may stand.
+  private(set) var border: (segment: UInt64, place: LiveSegment.Place, lastNumber: UInt64)?
 
-  init(_ folder: TrailFolder, _ mark: DurableMark, _ name: TrailName) {
+  init(_ folder: TrailFolder, _ mark: DurableMark, _ name: TrailName, keeps: Kept) {
     self.folder = folder
     self.mark = mark
     self.name = name
+    self.keeps = keeps
   }
 
   /// Everything up to the end is synced afterwards; the mark is not moved.
@@ -66,7 +78,7 @@ struct Recovery {
   }
 
   private func check(_ header: SegmentHeader, follows end: End) throws {
-    guard header.chain == end.chain, header.firstTransaction == end.lastNumber + 1 else {
+    guard header.chain == end.place.chain, header.firstTransaction == end.lastNumber + 1 else {
       throw folder.damaged(
         Position(segment: header.number, offset: 0), "the segment does not follow segment \(end.segment.hex(8))")
     }
@@ -88,6 +100,7 @@ struct Recovery {
     let start = cursor.number == mark.segment ? cursor.fileOffset : 0
     let size = try cursor.file.size
     var end = Self.end(cursor)
+    border = (end.segment, end.place, end.lastNumber)
     var tear: SegmentFault?
     while !end.isSealed, cursor.fileOffset < size {
       do { try cursor.loadBlock(limit: size) } catch let fault as SegmentFault where fault.kind == .torn {
@@ -95,9 +108,10 @@ struct Recovery {
         break
       }
       while try cursor.nextRecord() != nil {}
-      if cursor.isAtBorder { end = Self.end(cursor) }
+      if keeps == .blocks || cursor.isAtBorder { end = Self.end(cursor) }
+      if cursor.isAtBorder, !end.isSealed { border = (end.segment, end.place, end.lastNumber) }
     }
-    if !end.isSealed {
+    if !end.isSealed, keeps == .transactions {
       // The next segment is created only when the seal of this one has been synced.
       if hasLater {
         throw tear ?? cursor.fault(.torn, cursor.contentEnd, "the seal is missing, but there is a later segment")
@@ -115,24 +129,25 @@ struct Recovery {
 
   private static func end(_ cursor: SegmentCursor) -> End {
     End(
-      segment: cursor.number, fileOffset: cursor.fileOffset, contentOffset: cursor.contentEnd,
-      chain: cursor.chainAtEnd(), lastNumber: cursor.transactions.lastNumber,
-      lastHeader: cursor.transactions.lastHeader, lastSchemaID: cursor.lastSchemaID, isSealed: cursor.isSealed)
+      segment: cursor.number,
+      place: .init(fileOffset: cursor.fileOffset, contentOffset: cursor.contentEnd, chain: cursor.chainAtEnd()),
+      transactions: cursor.transactions, lastHeader: cursor.transactions.lastHeader, lastSchemaID: cursor.lastSchemaID,
+      isSealed: cursor.isSealed)
   }
 
   private mutating func cutAndSync(_ cursor: SegmentCursor, start: UInt64, end: End, size: UInt64) throws {
     let search = TailSearch(
-      file: cursor.file, size: size, breakOffset: end.fileOffset, contentOffset: end.contentOffset)
+      file: cursor.file, size: size, breakOffset: end.place.fileOffset, contentOffset: end.place.contentOffset)
     let torn = try search.usedBytes()
-    guard torn > 0 || end.fileOffset > start || end.isSealed else { return }
+    guard torn > 0 || end.place.fileOffset > start || end.isSealed else { return }
     let file = try File(cursor.file.path, .readWrite)
-    try rewrite(file, from: start, to: end.fileOffset)
-    if torn > 0 || end.isSealed { try file.truncate(to: end.fileOffset) }
+    try rewrite(file, from: start, to: end.place.fileOffset)
+    if torn > 0 || end.isSealed { try file.truncate(to: end.place.fileOffset) }
     try file.sync()
     try file.close()
     if torn > 0 {
       cut = TrailRecovery(
-        bytes: torn + (cut?.bytes ?? 0), position: Position(segment: end.segment, offset: end.contentOffset))
+        bytes: torn + (cut?.bytes ?? 0), position: Position(segment: end.segment, offset: end.place.contentOffset))
     }
   }
 
@@ -162,7 +177,7 @@ struct Recovery {
 
   /// The header of the last transaction stands in the segment before when the last one has none yet.
   private func withHeader(_ end: End) throws -> End {
-    guard end.lastHeader == nil, end.lastNumber > 0 else { return end }
+    guard keeps == .transactions, end.lastHeader == nil, end.lastNumber > 0 else { return end }
     var end = end
     let cursor = try open(end.segment - 1, lastHeader: nil)
     while !cursor.isSealed {

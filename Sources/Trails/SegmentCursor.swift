@@ -19,11 +19,8 @@ final class SegmentCursor {
   /// Content offset behind the last commit that was returned.
   private(set) var commitOffset: UInt64 = 0
 
-  /// Memory above it is kept only for a block that needs it.
-  private let usualBytes = 1 << 20
   private var stored = Scratch(capacity: 64 << 10)
-  private var unpacked = Scratch(capacity: 128 << 10)
-  private let zstd = Zstd()
+  private let opener = BlockOpener()
   private let hasher: SHA256
   /// Of the loaded block; empty before the first.
   private var content = UnsafeRawBufferPointer(start: nil, count: 0)
@@ -100,7 +97,7 @@ final class SegmentCursor {
       do {
         let kind = try records.readByte()
         let payload = try records.readCounted()
-        guard kind >= RecordKind.optional || (RecordKind.begin...RecordKind.decision).contains(kind) else {
+        guard RecordKind.isReadable(kind) else {
           throw fault(.version, recordOffset, "record kind \(kind) is unknown")
         }
         decoded = try Record.decode(kind: kind, payload)
@@ -139,23 +136,14 @@ final class SegmentCursor {
     var checksum: UInt32 = 0
     let block = try readHeader(at: start, limit: limit, checksum: &checksum)
     let length = Int(block.storedLength)
-    if length <= usualBytes { stored.shrink(above: usualBytes) }
+    if length <= BlockOpener.usualBytes { stored.shrink(above: BlockOpener.usualBytes) }
     let bytes = stored.bytes(length)
     let found = try file.read(into: bytes, at: fileOffset + UInt64(BlockHeader.size))
     guard found == length else { throw fault(.torn, start, "the file ends in a block") }
     checksum = CRC32C.of(UnsafeRawBufferPointer(bytes), continuing: checksum)
-    guard checksum == block.checksum else {
-      throw fault(
-        .torn, start,
-        "block checksum is 0x\(UInt64(block.checksum).hex(8)), expected 0x\(UInt64(checksum).hex(8))")
-    }
-    guard block.contentOffset == start else {
-      throw fault(.torn, start, "the block says that it stands at \(block.contentOffset.hex(8))")
-    }
-    guard block.chain == before else {
-      throw fault(.torn, start, "chain hash before the block is \(block.chain), expected \(before)")
-    }
-    content = try unpack(block, UnsafeRawBufferPointer(bytes))
+    content = try opener.open(
+      block, UnsafeRawBufferPointer(bytes), checksum: checksum, at: Position(segment: number, offset: start),
+      chain: before)
     contentStart = start
     records = ByteReader(content)
     fileOffset += UInt64(BlockHeader.size + length)
@@ -183,31 +171,6 @@ final class SegmentCursor {
     }
     checksum = sum
     return block
-  }
-
-  private func unpack(_ block: BlockHeader, _ bytes: UnsafeRawBufferPointer) throws -> UnsafeRawBufferPointer {
-    let length = Int(block.contentLength)
-    guard block.contentLength <= BlockHeader.contentLengthMax else {
-      throw fault(.content, block.contentOffset, "block content of \(length) bytes is too large")
-    }
-    guard !block.flags.contains(.seal) || length == 0 else {
-      throw fault(.content, block.contentOffset, "the seal has content")
-    }
-    switch block.codec {
-    case BlockHeader.Codec.none:
-      guard length == bytes.count else {
-        throw fault(.content, block.contentOffset, "content length is \(length), there are \(bytes.count) bytes")
-      }
-      return bytes
-    case BlockHeader.Codec.zstd:
-      if length <= usualBytes { unpacked.shrink(above: usualBytes) }
-      let target = unpacked.bytes(length)
-      guard zstd.decompress(bytes, into: target) else {
-        throw fault(.content, block.contentOffset, "the block does not decompress to \(length) bytes")
-      }
-      return UnsafeRawBufferPointer(target)
-    default: throw fault(.version, block.contentOffset, "codec \(block.codec) is unknown")
-    }
   }
 
   func fault(_ kind: SegmentFault.Kind, _ offset: UInt64, _ problem: String) -> SegmentFault {

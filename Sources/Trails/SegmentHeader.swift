@@ -8,6 +8,8 @@ struct SegmentHeader: Equatable {
   static let version: UInt16 = 1
   /// What this version writes: room for two names of 200 bytes. A reader takes any length.
   static let usualLength = 512
+  /// Bytes that tell the header's length.
+  static let startLength = 16
   /// Bytes before the names.
   private static let fixedLength = 88
 
@@ -46,53 +48,72 @@ struct SegmentHeader: Equatable {
 
   /// Reads and checks the header of segment `number`.
   static func read(_ file: File, number: UInt64) throws -> SegmentHeader {
-    func fault(_ problem: String, _ kind: SegmentFault.Kind = .torn) -> SegmentFault {
-      SegmentFault(kind, Position(segment: number, offset: 0), problem)
+    func bytes(_ count: Int) throws -> [UInt8] {
+      var bytes = [UInt8](repeating: 0, count: count)
+      let found = try bytes.withUnsafeMutableBytes { buffer throws in try file.read(into: buffer, at: 0) }
+      guard found == count else {
+        throw fault(number, "the file ends in the segment header, after \(found) bytes")
+      }
+      return bytes
     }
-    var start = [UInt8](repeating: 0, count: 16)
-    let found = try start.withUnsafeMutableBytes { buffer throws in try file.read(into: buffer, at: 0) }
-    guard found == 16 else { throw fault("the file ends in the segment header, after \(found) bytes") }
-    var fixed = Fields(start)
+    let start = try bytes(startLength)
+    let length: Int = try start.withUnsafeBytes { start throws in try Self.length(of: start, number: number) }
+    let whole = try bytes(length)
+    return try whole.withUnsafeBytes { buffer throws in try decode(buffer, number: number) }
+  }
+
+  /// How long a header is that begins with these ``startLength`` bytes.
+  static func length(of start: UnsafeRawBufferPointer, number: UInt64) throws -> Int {
+    var fixed = Fields(Array(start[..<startLength]))
     let magic: UInt64 = fixed.next()
     let version: UInt16 = fixed.next()
     let length: UInt16 = fixed.next()
-    let features: UInt32 = fixed.next()
     guard magic == Self.magic else {
-      throw fault("segment magic is 0x\(magic.hex(16)), expected 0x\(Self.magic.hex(16))")
+      throw fault(number, "segment magic is 0x\(magic.hex(16)), expected 0x\(Self.magic.hex(16))")
     }
     guard version == Self.version else {
-      throw fault("format version is \(version), this program knows \(Self.version)", .version)
+      throw fault(number, "format version is \(version), this program knows \(Self.version)", .version)
     }
-    guard Int(length) >= fixedLength + 8 else { throw fault("segment header length is \(length)") }
+    guard Int(length) >= fixedLength + 8 else { throw fault(number, "segment header length is \(length)") }
+    return Int(length)
+  }
 
-    var bytes = [UInt8](repeating: 0, count: Int(length))
-    let whole = try bytes.withUnsafeMutableBytes { buffer throws in try file.read(into: buffer, at: 0) }
-    guard whole == bytes.count else { throw fault("the file ends in the segment header, after \(whole) bytes") }
-    let expected = CRC32C.of(Array(bytes.dropLast(4)))
-    var tail = Fields(Array(bytes.suffix(4)))
-    let checksum: UInt32 = tail.next()
+  /// Checks the bytes of a whole header of segment `number`.
+  static func decode(_ bytes: UnsafeRawBufferPointer, number: UInt64) throws -> SegmentHeader {
+    let expected = CRC32C.of(UnsafeRawBufferPointer(rebasing: bytes.dropLast(4)))
+    let checksum = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: bytes.count - 4, as: UInt32.self))
     guard checksum == expected else {
-      throw fault("segment header checksum is 0x\(UInt64(checksum).hex(8)), expected 0x\(UInt64(expected).hex(8))")
+      throw fault(
+        number, "segment header checksum is 0x\(UInt64(checksum).hex(8)), expected 0x\(UInt64(expected).hex(8))")
     }
-    guard features & 0xffff == 0 else { throw fault("feature bits are 0x\(UInt64(features).hex(8))", .version) }
-    return try bytes.withUnsafeBytes { buffer throws in
-      var r = ByteReader(UnsafeRawBufferPointer(rebasing: buffer[16..<buffer.count - 4]))
-      do {
-        guard let trail = TrailID(try r.read(16)) else { throw fault("no trail id") }
-        let written: UInt64 = try r.readFixed()
-        let created: Int64 = try r.readFixed()
-        let first: UInt64 = try r.readFixed()
-        guard let chain = ChainHash(try r.read(32)) else { throw fault("no chain hash") }
-        let origin = String(decoding: try r.read(Int(try r.readFixed(UInt16.self))), as: UTF8.self)
-        let name = String(decoding: try r.read(Int(try r.readFixed(UInt16.self))), as: UTF8.self)
-        guard written == number else { throw fault("segment number is \(written), expected \(number)", .content) }
-        guard first > 0 else { throw fault("number of the first transaction is 0", .content) }
-        return SegmentHeader(
-          trail: trail, number: number, created: created, firstTransaction: first, chain: chain,
-          name: TrailName(origin: origin, name: name), length: UInt64(length))
-      } catch let error as DecodingError {
-        throw fault("segment header: \(error.problem)", .content)
+    let features = UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: 12, as: UInt32.self))
+    guard features & 0xffff == 0 else {
+      throw fault(number, "feature bits are 0x\(UInt64(features).hex(8))", .version)
+    }
+    var r = ByteReader(UnsafeRawBufferPointer(rebasing: bytes[16..<bytes.count - 4]))
+    do {
+      guard let trail = TrailID(try r.read(16)) else { throw fault(number, "no trail id") }
+      let written: UInt64 = try r.readFixed()
+      let created: Int64 = try r.readFixed()
+      let first: UInt64 = try r.readFixed()
+      guard let chain = ChainHash(try r.read(32)) else { throw fault(number, "no chain hash") }
+      let origin = String(decoding: try r.read(Int(try r.readFixed(UInt16.self))), as: UTF8.self)
+      let name = String(decoding: try r.read(Int(try r.readFixed(UInt16.self))), as: UTF8.self)
+      guard written == number else {
+        throw fault(number, "segment number is \(written), expected \(number)", .content)
       }
+      guard first > 0 else { throw fault(number, "number of the first transaction is 0", .content) }
+      return SegmentHeader(
+        trail: trail, number: number, created: created, firstTransaction: first, chain: chain,
+        name: TrailName(origin: origin, name: name), length: UInt64(bytes.count))
+    } catch let error as DecodingError {
+      throw fault(number, "segment header: \(error.problem)", .content)
     }
+  }
+
+  private static func fault(
+    _ number: UInt64, _ problem: String, _ kind: SegmentFault.Kind = .torn
+  ) -> SegmentFault {
+    SegmentFault(kind, Position(segment: number, offset: 0), problem)
   }
 }

@@ -5,9 +5,9 @@ import SystemKit
 /// Makes a new trail: its first segment, then its durable mark, each synced. A trail exists when it has a mark.
 struct TrailCreator {
   let folder: TrailFolder
-  let name: TrailName
-  let options: TrailOptions
-  let encoder: BlockEncoder
+  let allocateBytes: Int
+  /// A copy may begin at any segment of its origin.
+  var isCopy = false
 
   /// Whether the folder holds no trail: nothing, or what a creation that was cut short has left, which is removed.
   /// Throws `.trailDamaged` when it holds a trail that has lost its mark.
@@ -16,7 +16,7 @@ struct TrailCreator {
     for number in try folder.segments() {
       let file = try File(folder.segmentPath(number), .read)
       let search = TailSearch(file: file, size: try file.size, breakOffset: 0, contentOffset: 0)
-      guard number == 1, try search.laterSyncedBlock() == nil else {
+      guard number == 1 || isCopy, try search.laterSyncedBlock() == nil else {
         throw folder.damaged(nil, "there are segments, but the file durable is missing")
       }
       try Folder.remove(folder.segmentPath(number))
@@ -25,15 +25,18 @@ struct TrailCreator {
   }
 
   /// `now`: µs since 1970 UTC.
-  func create(_ now: Int64) throws {
+  func create(_ name: TrailName, _ now: Int64) throws {
     guard let id = TrailID(randomBytes(16)) else { throw folder.bug("no random bytes") }
-    let header = SegmentHeader(
-      trail: id, number: 1, created: now, firstTransaction: 1, chain: .zero, name: name)
-    let segment = try LiveSegment(folder, header, encoder, allocateBytes: options.allocateBytes)
-    try segment.close()
+    let header = SegmentHeader(trail: id, number: 1, created: now, firstTransaction: 1, chain: .zero, name: name)
+    try LiveSegment(folder, header, allocateBytes: allocateBytes).close()
+    try mark(header)
+  }
+
+  /// Makes a trail of a segment that has a header and no block yet.
+  func mark(_ header: SegmentHeader) throws {
     let mark = DurableMark(
-      generation: 1, segment: 1, fileOffset: segment.place.fileOffset, contentOffset: 0, chain: .zero,
-      lastTransaction: 0, trail: id)
+      generation: 1, segment: header.number, fileOffset: header.length, contentOffset: 0, chain: header.chain,
+      lastTransaction: header.firstTransaction - 1, trail: header.trail)
     if Folder.exists(folder.newMarkPath) { try Folder.remove(folder.newMarkPath) }
     let marks = try MarkFile(folder.newMarkPath, .create)
     try marks.write(mark)

@@ -29,6 +29,18 @@ struct TrailFolder {
     return numbers.sorted()
   }
 
+  /// The one lock of the folder's writer; the folder is created where it is not there.
+  func lock() throws -> File {
+    try Folder.create(path)
+    let lock = try File(lockPath, .openOrCreate)
+    guard try lock.tryLock() else {
+      throw CairnError(
+        .trailBusy, "trail \(label) has a writer already: \(lockPath) is locked",
+        hint: "stop the other process ('fuser \(lockPath)' names it)", remedy: .retry, context: ["trail": label])
+    }
+    return lock
+  }
+
   /// The mark as it stands now. Throws `.trailMissing` when there is none, `.trailDamaged` when it cannot be read.
   func openMark() throws -> (MarkFile, DurableMark) {
     let file: MarkFile
@@ -75,6 +87,24 @@ struct TrailFolder {
       "cannot read trail \(label) at \(position): it has been purged, the oldest segment is \(oldest.hex(8))",
       hint: "verify or show the trail again; a target that read it must be refreshed",
       context: ["trail": label, "position": position.description])
+  }
+
+  /// What came for a copy does not pass the checks.
+  func unfit(_ error: any Error) -> CairnError {
+    guard let fault = error as? SegmentFault else { return outward(error, "add to") }
+    if fault.kind == .version { return outward(fault, "add to") }
+    return CairnError(
+      .trailDamaged, "cannot add to the copy of trail \(label) at \(fault.position): \(fault.problem)",
+      hint: "run 'cairn trail verify \(label)' at the node that sends it",
+      context: ["trail": label, "position": fault.position.description])
+  }
+
+  func forked(_ problem: String) -> CairnError {
+    CairnError(
+      .trailForked, "trail \(label) has two histories: \(problem)",
+      hint:
+        "find out which one is true ('cairn trail list' at both nodes); to take the origin's, remove the copy's folder and copy all rows again",
+      context: ["trail": label])
   }
 
   func bug(_ problem: String) -> CairnError {

@@ -149,11 +149,25 @@ extension TrailReader {
     }
     if mark.segment < cursor.number { return false }
     Pulse.beat()
-    try cursor.loadBlock(limit: mark.segment == cursor.number ? mark.fileOffset : cursor.file.size)
+    do {
+      try cursor.loadBlock(limit: mark.segment == cursor.number ? mark.fileOffset : cursor.file.size)
+    } catch let fault as SegmentFault where mark.segment > cursor.number {
+      throw try purgedMeanwhile() ?? fault
+    }
     if cursor.isSealed, mark.segment == cursor.number {
       throw cursor.fault(.content, cursor.contentEnd, "the durable mark stands behind the seal")
     }
     return true
+  }
+
+  /// The mark stands in a later segment, but this one has no seal: a copy that began again at the later one is about to
+  /// delete this one. Nil when it does not within seconds.
+  private func purgedMeanwhile() throws -> CairnError? {
+    for _ in 0..<30 {
+      if try !cursor.file.isLinked { return try folder.missingSegment(cursor.number) }
+      Clock.sleep(milliseconds: 100)
+    }
+    return nil
   }
 
   private var isAtMark: Bool { mark.segment == cursor.number && mark.fileOffset == cursor.fileOffset }

@@ -66,24 +66,24 @@ package final class TrailWriter {
     encoder = try BlockEncoder(compress: options.compress)
     pending = ByteWriter(capacity: options.blockBytes + 4096)
     current = ByteWriter(capacity: options.blockBytes + 4096)
-    lock = try Self.lock(folder)
-    let creator = TrailCreator(folder: folder, name: name, options: options, encoder: encoder)
-    if try creator.isNeeded() { try creator.create(now()) }
+    lock = try folder.lock()
+    let creator = TrailCreator(folder: folder, allocateBytes: options.allocateBytes)
+    if try creator.isNeeded() { try creator.create(name, now()) }
 
     var newest: DurableMark
     (_, newest) = try folder.openMark()
     marks = try MarkFile(folder.markPath, .readWrite)
-    var recovered = Recovery(folder, newest, name)
+    var recovered = Recovery(folder, newest, name, keeps: .transactions)
     let end = try recovered.run()
     recovery = recovered.cut
     id = newest.trail
     lastHeader = end.lastHeader
     if end.isSealed {
       let next = Self.header(newest.trail, after: end, name, now())
-      segment = try LiveSegment(folder, next, encoder, allocateBytes: options.allocateBytes)
+      segment = try LiveSegment(folder, next, allocateBytes: options.allocateBytes)
       lastSchemaID = 0
     } else {
-      segment = try LiveSegment(folder, end, encoder, allocateBytes: options.allocateBytes)
+      segment = try LiveSegment(folder, end, allocateBytes: options.allocateBytes)
       lastSchemaID = end.lastSchemaID
     }
     newest = newest.moved(to: segment, lastTransaction: end.lastNumber)
@@ -245,7 +245,7 @@ extension TrailWriter {
   private func flush(_ buffer: inout ByteWriter, _ flags: BlockHeader.Flags) throws {
     guard buffer.count > 0 else { return }
     Pulse.beat()
-    try segment.append(buffer.bytes, flags)
+    try segment.append(buffer.bytes, flags, encoder)
     empty(&buffer)
   }
 
@@ -269,12 +269,12 @@ extension TrailWriter {
 
   /// Seals the segment and begins the next. All is durable before: a crash at any point leaves a whole trail.
   private func rotate() throws {
-    try segment.seal()
+    try segment.seal(encoder)
     let place = segment.place
     let header = SegmentHeader(
       trail: id, number: segment.number + 1, created: now(), firstTransaction: lastNumber + 1, chain: place.chain,
       name: name)
-    let next = try LiveSegment(folder, header, encoder, allocateBytes: options.allocateBytes)
+    let next = try LiveSegment(folder, header, allocateBytes: options.allocateBytes)
     let moved = mark.moved(to: next, lastTransaction: lastNumber)
     try marks.write(moved)
     try marks.file.sync()
@@ -289,19 +289,7 @@ extension TrailWriter {
     _ trail: TrailID, after end: Recovery.End, _ name: TrailName, _ now: Int64
   ) -> SegmentHeader {
     SegmentHeader(
-      trail: trail, number: end.segment + 1, created: now, firstTransaction: end.lastNumber + 1, chain: end.chain,
+      trail: trail, number: end.segment + 1, created: now, firstTransaction: end.lastNumber + 1, chain: end.place.chain,
       name: name)
-  }
-
-  private static func lock(_ folder: TrailFolder) throws -> File {
-    try Folder.create(folder.path)
-    let lock = try File(folder.lockPath, .openOrCreate)
-    guard try lock.tryLock() else {
-      throw CairnError(
-        .trailBusy, "trail \(folder.label) has a writer already: \(folder.lockPath) is locked",
-        hint: "stop the other process ('fuser \(folder.lockPath)' names it)", remedy: .retry,
-        context: ["trail": folder.label])
-    }
-    return lock
   }
 }

@@ -34,15 +34,20 @@ struct TransactionTracker {
       lastNumber = number
       lastHeader = current
       self.current = nil
-    case .change, .refreshRow:
-      guard current != nil else { return "a row outside of a transaction" }
-      changes += 1
+    case .change, .refreshRow: return followRow()
     case .progress(let sourcePosition, _):
       guard current != nil else { return "a record outside of a transaction" }
       current?.sourcePosition = sourcePosition
     default:
       guard current != nil else { return "a record outside of a transaction" }
     }
+    return nil
+  }
+
+  /// A change or refresh row, whatever is in it.
+  mutating func followRow() -> String? {
+    guard current != nil else { return "a row outside of a transaction" }
+    changes += 1
     return nil
   }
 }

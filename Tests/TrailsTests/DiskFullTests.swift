@@ -67,3 +67,33 @@ struct DiskFullTests {
     Issue.record("the disk never was large enough")
   }
 }
+
+@Suite(.enabled(if: SmallDisk.isPossible(), "mounting a tmpfs needs root and CAP_SYS_ADMIN"))
+struct CopyDiskFullTests {
+  @Test func `a full disk stops a copy wherever it comes, and it goes on afterwards`() throws {
+    let pair = try CopyPair()
+    try pair.write(transactions: 30, rows: 30, bytes: 150, .small(block: 500, segment: 9000))
+    var failures = 0
+    for pages in 2...400 {
+      let disk = try #require(SmallDisk(pair.temp("copy"), pages: pages))
+      defer { withExtendedLifetime(disk) {} }
+      do {
+        let copy = try pair.open()
+        try pair.bring(copy, max: 2000)
+        try copy.close()
+        #expect(failures > 20)
+        return
+      } catch let error as CairnError {
+        #expect(error.code == .diskFull, "\(error)")
+        failures += 1
+      }
+      do { _ = try pair.open() } catch let error as CairnError { #expect(error.code == .diskFull) }
+      #expect(disk.grow(pages: 1000))
+      let copy = try pair.open()
+      try pair.bring(copy)
+      try copy.close()
+      try pair.expectEqual()
+    }
+    Issue.record("the disk never was large enough")
+  }
+}

@@ -1,0 +1,86 @@
+import Changes
+
+/// Takes the bytes of one segment for a copy as they come, in pieces of any size, and hands it whole blocks.
+///
+/// Several feeds may bring the same bytes: the place of each decides, and the one that comes too late fails with
+/// `.trailElsewhere`. Memory is bounded by one block.
+package struct CopyFeed: ~Copyable {
+  package let trail: TrailID
+  /// Where the next block belongs.
+  package private(set) var place: TrailPlace
+  /// The end behind which the copy is to begin again with the first bytes.
+  private var restartsBehind: TrailPlace?
+  /// Of a header or block that is not whole yet.
+  private var rest = ByteWriter(capacity: 256 << 10)
+  private var isSealed = false
+
+  package init(trail: TrailID, at place: TrailPlace, restartsBehind end: TrailPlace? = nil) {
+    self.trail = trail
+    self.place = place
+    restartsBehind = end
+  }
+
+  /// Whether nothing of a block is missing.
+  package var isWhole: Bool { rest.count == 0 }
+
+  package mutating func take(_ bytes: UnsafeRawBufferPointer, for copy: TrailCopy) throws {
+    var bytes = bytes
+    while !bytes.isEmpty {
+      if isSealed { throw copy.unfit(place, "bytes stand behind the seal") }
+      if rest.count > 0 {
+        let missing = min(try missing(copy), bytes.count)
+        rest.append(UnsafeRawBufferPointer(rebasing: bytes[..<missing]))
+        bytes = UnsafeRawBufferPointer(rebasing: bytes[missing...])
+        if try add(rest.bytes, copy) > 0 {
+          rest.removeAll()
+          rest.shrink(above: 1 << 20)
+        } else if missing == 0 {
+          throw copy.unfit(place, "no block can be taken here")
+        }
+        continue
+      }
+      let taken = try add(bytes, copy)
+      bytes = UnsafeRawBufferPointer(rebasing: bytes[taken...])
+      if taken == 0 {
+        _ = try Self.size(of: bytes, at: place, copy)
+        rest.append(bytes)
+        return
+      }
+    }
+  }
+
+  private mutating func add(_ bytes: UnsafeRawBufferPointer, _ copy: TrailCopy) throws -> Int {
+    let taken: Int
+    if let end = restartsBehind {
+      taken = try copy.restart(bytes, at: place, of: trail, behind: end)
+      if taken > 0 { restartsBehind = nil }
+    } else {
+      taken = try copy.append(bytes, at: place, of: trail)
+    }
+    if taken > 0, let end = copy.end {
+      isSealed = end.segment != place.segment
+      place = end
+    }
+    return taken
+  }
+
+  /// How many bytes the header or block in `rest` needs to be whole, or to tell its size.
+  private func missing(_ copy: TrailCopy) throws -> Int {
+    guard let size = try Self.size(of: rest.bytes, at: place, copy) else {
+      return (place.offset == 0 ? SegmentHeader.startLength : BlockHeader.size) - rest.count
+    }
+    return size - rest.count
+  }
+
+  private static func size(
+    of bytes: UnsafeRawBufferPointer, at place: TrailPlace, _ copy: TrailCopy
+  ) throws -> Int? {
+    do {
+      if place.offset > 0 {
+        return try CopyCheck.size(of: bytes, at: Position(segment: place.segment, offset: 0))
+      }
+      return bytes.count < SegmentHeader.startLength
+        ? nil : try SegmentHeader.length(of: bytes, number: place.segment)
+    } catch let fault as SegmentFault { throw copy.unfit(place, fault.problem) }
+  }
+}

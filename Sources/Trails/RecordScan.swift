@@ -1,0 +1,54 @@
+import Changes
+
+/// Follows the records of blocks as a cursor does, without looking into rows: a copy need not know what they say.
+struct RecordScan {
+  private(set) var transactions: TransactionTracker
+  private(set) var lastSchemaID: UInt64
+
+  init(_ transactions: TransactionTracker, lastSchemaID: UInt64 = 0) {
+    self.transactions = transactions
+    self.lastSchemaID = lastSchemaID
+  }
+
+  /// The records of a block's whole content, which stands at a position.
+  mutating func follow(
+    _ content: UnsafeRawBufferPointer, at place: Position, _ flags: BlockHeader.Flags
+  ) throws {
+    var records = ByteReader(content)
+    while !records.isAtEnd {
+      let offset = records.offset
+      do {
+        let kind = try records.readByte()
+        let payload = try records.readCounted()
+        if let problem = try follow(kind, payload) {
+          throw Self.fault(.content, place, offset, problem)
+        }
+        if !RecordKind.isReadable(kind) { throw Self.fault(.version, place, offset, "record kind \(kind) is unknown") }
+      } catch let error as DecodingError {
+        throw Self.fault(.content, place, offset, "record: \(error.problem)")
+      }
+    }
+    guard flags.isDisjoint(with: [.border, .seal]) || !transactions.isOpen else {
+      throw Self.fault(.content, place, content.count, "a border block ends inside of a transaction")
+    }
+  }
+
+  private mutating func follow(_ kind: UInt8, _ payload: UnsafeRawBufferPointer) throws -> String? {
+    if kind == RecordKind.change || kind == RecordKind.refreshRow { return transactions.followRow() }
+    guard RecordKind.isReadable(kind) else { return nil }
+    guard let record = try Record.decode(kind: kind, payload) else {
+      return transactions.isOpen ? nil : "a record outside of a transaction"
+    }
+    if let problem = transactions.follow(record) { return problem }
+    guard case .schema(let id, _) = record else { return nil }
+    guard id == lastSchemaID + 1 else { return "schema id \(id) follows \(lastSchemaID)" }
+    lastSchemaID = id
+    return nil
+  }
+
+  private static func fault(
+    _ kind: SegmentFault.Kind, _ place: Position, _ offset: Int, _ problem: String
+  ) -> SegmentFault {
+    SegmentFault(kind, Position(segment: place.segment, offset: place.offset + UInt64(offset)), problem)
+  }
+}

@@ -1,0 +1,224 @@
+import Changes
+import CodecKit
+import Glibc
+import SystemKit
+
+/// Reads a trail as bytes of its files, whole blocks at a time, up to its durable end, while a writer may go on.
+///
+/// One thread uses a source; any number of sources may be open. Every error is a `CairnError`.
+package final class SegmentSource {
+  /// How a place that somebody names stands to the trail.
+  package enum Verdict: Equatable, Sendable {
+    /// The place is one of the trail, and bytes follow.
+    case follows
+    case atEnd
+    /// What follows the place has been deleted.
+    case purged
+    /// The place is behind the durable end: it is not known whether it will be one of the trail.
+    case beyond
+    /// The trail has another history before the place.
+    case forked
+  }
+
+  /// Whole blocks of one segment, at offset 0 with the header before them.
+  package struct Piece: Equatable, Sendable {
+    package var place: TrailPlace
+    package var count: Int
+    /// Behind it; the start of the next segment when the piece ends with the seal.
+    package var next: TrailPlace
+  }
+
+  private struct OpenSegment {
+    let file: File
+    let header: SegmentHeader
+  }
+
+  private let folder: TrailFolder
+  private let marks: MarkFile
+  private var mark: DurableMark
+  private var open: OpenSegment?
+  private var oldest: UInt64 = 0
+
+  /// Throws `.trailMissing` when there is no trail.
+  package static func open(folder path: String) throws -> SegmentSource {
+    let folder = TrailFolder(path)
+    do { return try SegmentSource(folder) } catch { throw folder.outward(error) }
+  }
+
+  private init(_ folder: TrailFolder) throws {
+    self.folder = folder
+    (marks, mark) = try folder.openMark()
+  }
+
+  package var id: TrailID { mark.trail }
+  /// The durable end as it was when somebody looked last.
+  package var end: TrailPlace { TrailPlace(segment: mark.segment, offset: mark.fileOffset, chain: mark.chain) }
+
+  /// Looks where the trail stands now.
+  package func standing() throws -> TrailStanding {
+    try guarded {
+      try refresh()
+      guard let live = try segment(mark.segment) else {
+        throw folder.damaged(mark.position, "segment \(mark.segment.hex(8)) is missing")
+      }
+      return TrailStanding(
+        name: live.header.name, id: id, oldest: try oldestSegment(), end: end, position: mark.position,
+        lastTransaction: mark.lastTransaction)
+    }
+  }
+
+  /// How a place stands to the trail as it is now. Without `chain` only the start of a segment can be judged: that is
+  /// where somebody begins who has nothing yet.
+  package func judge(segment number: UInt64, offset: UInt64, chain: ChainHash?) throws -> Verdict {
+    try guarded {
+      try refresh()
+      guard number <= mark.segment else { return .beyond }
+      if number == mark.segment, offset == mark.fileOffset { return mark.chain == chain ? .atEnd : .forked }
+      if number == mark.segment, offset > mark.fileOffset { return .beyond }
+      guard let segment = try segment(number) else {
+        if number < mark.segment, try oldestSegment() > number { return .purged }
+        throw folder.damaged(Position(segment: number, offset: 0), "segment \(number.hex(8)) is missing")
+      }
+      if offset == 0 { return chain == nil || segment.header.chain == chain ? .follows : .forked }
+      let limit = try limit(segment)
+      if offset == limit, number < mark.segment {
+        return try judge(segment: number + 1, offset: 0, chain: chain)
+      }
+      guard offset >= segment.header.length, let block = try block(segment, at: offset, limit: limit) else {
+        return .forked
+      }
+      return block.chain == chain ? .follows : .forked
+    }
+  }
+
+  package func judge(_ place: TrailPlace) throws -> Verdict {
+    try judge(segment: place.segment, offset: place.offset, chain: place.chain)
+  }
+
+  /// The place before a segment's header; nil when there is no such segment.
+  package func start(of number: UInt64) throws -> TrailPlace? {
+    try guarded {
+      guard number <= mark.segment, let segment = try segment(number) else { return nil }
+      return TrailPlace(segment: number, offset: 0, chain: segment.header.chain)
+    }
+  }
+
+  /// What follows a place that ``judge(_:)`` found good: at most `max` bytes, or one block. Nil at the end.
+  package func piece(at place: TrailPlace, max: Int) throws -> Piece? {
+    try guarded {
+      guard let segment = try segment(place.segment) else { return nil }
+      let limit = try limit(segment)
+      var offset = place.offset
+      if offset == 0 { offset = segment.header.length }
+      var next = TrailPlace(segment: place.segment, offset: offset, chain: place.chain)
+      while offset < limit {
+        guard let block = try block(segment, at: offset, limit: limit) else { throw broken(segment, offset) }
+        next.chain = block.chain
+        let size = UInt64(BlockHeader.size) + UInt64(block.storedLength)
+        if offset > place.offset, offset - place.offset + size > UInt64(max) { break }
+        offset += size
+        next.offset = offset
+        if block.flags.contains(.seal) {
+          return Piece(
+            place: place, count: Int(offset - place.offset),
+            next: TrailPlace(segment: place.segment + 1, offset: 0, chain: block.chain))
+        }
+        if offset == limit {
+          guard place.segment == mark.segment else { throw broken(segment, offset) }
+          next.chain = mark.chain
+        }
+      }
+      guard offset > place.offset else { return nil }
+      return Piece(place: place, count: Int(offset - place.offset), next: next)
+    }
+  }
+
+  /// Fills `buffer` with the first bytes of a piece.
+  package func read(_ piece: Piece, from start: Int = 0, into buffer: UnsafeMutableRawBufferPointer) throws {
+    try guarded {
+      guard let segment = try segment(piece.place.segment) else {
+        throw try folder.missingSegment(piece.place.segment)
+      }
+      let offset = piece.place.offset + UInt64(start)
+      guard try segment.file.read(into: buffer, at: offset) == buffer.count else { throw broken(segment, offset) }
+    }
+  }
+
+  /// A segment's file, to be read from only, and how much of it is durable. Whoever gets the descriptor closes it. Nil
+  /// when there is no such segment.
+  package func file(_ number: UInt64) throws -> (descriptor: Int32, count: UInt64, isSealed: Bool)? {
+    try guarded {
+      guard number <= mark.segment else { return nil }
+      let descriptor = Glibc.open(folder.segmentPath(number), O_RDONLY | O_CLOEXEC)
+      if descriptor < 0 {
+        let error = FileError(code: errno, operation: "open", path: folder.segmentPath(number))
+        if error.isMissing { return nil }
+        throw error
+      }
+      if number == mark.segment { return (descriptor, mark.fileOffset, false) }
+      var status = stat()
+      guard fstat(descriptor, &status) == 0 else {
+        let error = FileError(code: errno, operation: "fstat", path: folder.segmentPath(number))
+        close(descriptor)
+        throw error
+      }
+      return (descriptor, UInt64(clamping: status.st_size), true)
+    }
+  }
+}
+
+extension SegmentSource {
+  private func guarded<T>(_ body: () throws -> T) throws -> T {
+    do { return try body() } catch { throw folder.outward(error) }
+  }
+
+  private func refresh() throws {
+    guard try marks.file.isLinked else { throw folder.missing() }
+    guard let newest = try marks.newest() else {
+      throw folder.damaged(nil, "both slots of the durable mark are broken")
+    }
+    if newest.generation > mark.generation { mark = newest }
+  }
+
+  private func oldestSegment() throws -> UInt64 {
+    if oldest == 0 || !Folder.exists(folder.segmentPath(oldest)) {
+      oldest = try folder.segments().first ?? mark.segment
+    }
+    return oldest
+  }
+
+  /// Nil when the segment is not there.
+  private func segment(_ number: UInt64) throws -> OpenSegment? {
+    if let open, open.header.number == number, try open.file.isLinked { return open }
+    do {
+      let file = try File(folder.segmentPath(number), .read)
+      let header = try SegmentHeader.read(file, number: number)
+      guard header.trail == mark.trail else {
+        throw folder.damaged(Position(segment: number, offset: 0), "the segment is of trail \(header.trail)")
+      }
+      let segment = OpenSegment(file: file, header: header)
+      open = segment
+      return segment
+    } catch let error as FileError where error.isMissing { return nil }
+  }
+
+  private func limit(_ segment: OpenSegment) throws -> UInt64 {
+    segment.header.number == mark.segment ? mark.fileOffset : try segment.file.size
+  }
+
+  /// The header of the block at an offset; nil when none stands there whole before the limit.
+  private func block(_ segment: OpenSegment, at offset: UInt64, limit: UInt64) throws -> BlockHeader? {
+    guard offset <= limit, limit - offset >= UInt64(BlockHeader.size) else { return nil }
+    let block = try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in
+      try segment.file.read(into: buffer, at: offset) == buffer.count
+        ? BlockHeader(UnsafeRawBufferPointer(buffer)) : nil
+    }
+    guard let block, UInt64(block.storedLength) <= limit - offset - UInt64(BlockHeader.size) else { return nil }
+    return block
+  }
+
+  private func broken(_ segment: OpenSegment, _ offset: UInt64) -> CairnError {
+    folder.damaged(
+      Position(segment: segment.header.number, offset: 0), "no whole block stands at file offset \(offset)")
+  }
+}

@@ -1,0 +1,340 @@
+import Changes
+import CodecKit
+import SystemKit
+
+/// Adds to a copy of a trail what another node sends of it: bytes of its segment files, at the place where the copy
+/// ends. There is one for each copy, which holds the lock of the folder, as a writer does.
+///
+/// What does not pass the checks is not written. One thread at a time uses a copy. Every error is a `CairnError`; when
+/// writing or syncing fails, the copy is poisoned: close it and open it again. Memory is bounded by the largest block.
+package final class TrailCopy {
+  package let name: TrailName
+  /// What was cut off when the copy was opened; nil if nothing was.
+  package private(set) var recovery: TrailRecovery?
+
+  private static let allocateBytes = 1 << 20
+
+  private let folder: TrailFolder
+  private let lock: File
+  private let opener = BlockOpener()
+  private let hasher: SHA256
+  /// Nil as long as there is no copy.
+  private var marks: MarkFile?
+  private var mark: DurableMark?
+  /// Nil between a seal and the header that follows.
+  private var segment: LiveSegment?
+  private var check: CopyCheck?
+  private var oldest: UInt64 = 0
+  private var failure: CairnError?
+
+  /// Opens the copy in `folder`, or what will be one: nothing but the folder and its lock is made before the first bytes
+  /// come. Throws `.trailBusy` when somebody else writes to it, `.trailDamaged`, `.trailVersion`, `.stateForeign` when the
+  /// folder holds another trail.
+  package static func open(folder path: String, name: TrailName) throws -> TrailCopy {
+    let folder = TrailFolder(path)
+    do { return try TrailCopy(folder, name) } catch { throw folder.outward(error, "open") }
+  }
+
+  private init(_ folder: TrailFolder, _ name: TrailName) throws {
+    self.folder = folder
+    self.name = name
+    hasher = try SHA256()
+    lock = try folder.lock()
+    let creator = TrailCreator(folder: folder, allocateBytes: Self.allocateBytes, isCopy: true)
+    if try !creator.isNeeded() { try recover() }
+  }
+
+  package var id: TrailID? { mark?.trail }
+
+  /// Where the next bytes belong; nil as long as there is no copy. Not all before it need be synced.
+  package var end: TrailPlace? {
+    guard let mark else { return nil }
+    if let segment {
+      return TrailPlace(segment: segment.number, offset: segment.place.fileOffset, chain: segment.place.chain)
+    }
+    return TrailPlace(segment: sealedNumber + 1, offset: 0, chain: check?.place.chain ?? mark.chain)
+  }
+
+  /// Adds whole blocks, and at offset 0 the header before them, at the end of the copy. Returns how many bytes it took:
+  /// what follows the last whole block is not taken, nor what stands behind a seal. It is not synced.
+  ///
+  /// Throws `.trailElsewhere` when the copy does not end at `place`, `.trailForked` when it does with another history
+  /// before it, `.trailDamaged` when the bytes do not pass; whole blocks before the fault are kept.
+  package func append(_ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID) throws -> Int {
+    try guarded {
+      try expect(place, id)
+      if place.offset > 0 { return try add(bytes) }
+      guard let header = try header(bytes, at: place, of: id) else { return 0 }
+      if let mark {
+        try follow(header, mark)
+        try begin(header, bytes, mark)
+      } else {
+        try create(header, bytes)
+      }
+      return try Int(header.length) + add(UnsafeRawBufferPointer(rebasing: bytes[Int(header.length)...]))
+    }
+  }
+
+  /// Begins the copy again at a later segment, since what follows its end is gone everywhere: the older segments are
+  /// deleted. As ``append(_:at:of:)`` otherwise; `end` is the end of the copy as whoever decides this knows it.
+  package func restart(
+    _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID, behind end: TrailPlace
+  ) throws -> Int {
+    try guarded {
+      guard let mark, let own = self.end, end == own, place.segment > own.segment, place.offset == 0 else {
+        throw elsewhere(place)
+      }
+      try expect(id)
+      guard let header = try header(bytes, at: place, of: id) else { return 0 }
+      try segment?.close()
+      try begin(header, bytes, mark)
+      try removeForerunners(of: header.number)
+      return try Int(header.length) + add(UnsafeRawBufferPointer(rebasing: bytes[Int(header.length)...]))
+    }
+  }
+
+  /// Makes durable what was added, moves the mark to the end of the last whole transaction, and tells where the copy
+  /// stands; nil as long as there is none.
+  @discardableResult
+  package func sync() throws -> TrailStanding? {
+    try guarded {
+      guard let end, let check, let id else { return nil }
+      if let segment, !segment.isSynced { try segment.sync() }
+      try moveMark()
+      return TrailStanding(
+        name: name, id: id, oldest: try oldestSegment(), end: end,
+        position: Position(segment: end.segment, offset: segment == nil ? 0 : check.place.contentOffset),
+        lastTransaction: check.lastNumber)
+    }
+  }
+
+  /// Syncs everything and the mark, and gives the lock back. No call may follow.
+  package func close() throws {
+    defer {
+      failure = failure ?? folder.bug("a copy is used after it was closed")
+      try? lock.close()
+    }
+    try sync()
+    try guarded {
+      try marks?.file.sync()
+      try segment?.close()
+    }
+  }
+}
+
+// MARK: - Adding
+
+extension TrailCopy {
+  private func add(_ bytes: UnsafeRawBufferPointer) throws -> Int {
+    guard let segment, var next = check else { return 0 }
+    var taken = 0
+    var fault: (any Error)?
+    do {
+      while !next.isSealed,
+        let size = try next.follow(
+          UnsafeRawBufferPointer(rebasing: bytes[taken...]), opener, hasher)
+      {
+        taken += size
+      }
+    } catch { fault = error }
+    if taken > 0 {
+      try writing { try segment.append(UnsafeRawBufferPointer(rebasing: bytes[..<taken]), to: next.place) }
+      check = next
+      if next.isSealed { try seal(segment) }
+    }
+    if let fault { throw folder.unfit(fault) }
+    return taken
+  }
+
+  /// All of the segment is durable before the next one can be created.
+  private func seal(_ segment: LiveSegment) throws {
+    try writing {
+      try segment.finish()
+      try moveMark()
+      try segment.close()
+      self.segment = nil
+    }
+  }
+
+  private func moveMark() throws {
+    guard let mark, let marks, let check else { return }
+    let border = check.border
+    guard border.place.fileOffset > mark.fileOffset, currentNumber == mark.segment else { return }
+    let moved = mark.moved(to: mark.segment, border.place, lastTransaction: border.lastNumber)
+    try writing { try marks.write(moved) }
+    self.mark = moved
+  }
+
+  private func header(
+    _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, of id: TrailID
+  ) throws -> SegmentHeader? {
+    do {
+      guard bytes.count >= SegmentHeader.startLength else { return nil }
+      let length = try SegmentHeader.length(of: bytes, number: place.segment)
+      guard bytes.count >= length else { return nil }
+      let header = try SegmentHeader.decode(
+        UnsafeRawBufferPointer(rebasing: bytes[..<length]), number: place.segment)
+      func fault(_ problem: String) -> SegmentFault {
+        SegmentFault(.content, Position(segment: place.segment, offset: 0), problem)
+      }
+      guard header.trail == id else { throw fault("the segment is of trail \(header.trail), not of \(id)") }
+      guard header.name == name else { throw fault("the segment is of trail \(header.name), not of \(name)") }
+      guard header.chain == place.chain else {
+        throw fault("chain hash before the segment is \(header.chain), expected \(place.chain)")
+      }
+      guard header.number > 1 || (header.chain == .zero && header.firstTransaction == 1) else {
+        throw fault("the first segment does not begin with transaction 1")
+      }
+      return header
+    } catch let fault as SegmentFault { throw folder.unfit(fault) }
+  }
+
+  private func follow(_ header: SegmentHeader, _ mark: DurableMark) throws {
+    guard let check else { return }
+    guard header.firstTransaction == check.lastNumber + 1 else {
+      throw folder.unfit(
+        SegmentFault(
+          .content, Position(segment: header.number, offset: 0),
+          "the segment's first transaction is \(header.firstTransaction), expected \(check.lastNumber + 1)"))
+    }
+  }
+
+  /// The segment's header is durable, then the mark moves to it; only then are blocks added.
+  private func begin(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer, _ mark: DurableMark) throws {
+    try writing {
+      let next = try LiveSegment(
+        folder, header, encoded: Array(bytes[..<Int(header.length)]),
+        allocateBytes: Self.allocateBytes)
+      let moved = mark.moved(to: next, lastTransaction: header.firstTransaction - 1)
+      try marks?.write(moved)
+      try marks?.file.sync()
+      self.mark = moved
+      segment = next
+      check = CopyCheck(header)
+    }
+  }
+
+  private func create(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer) throws {
+    try writing {
+      segment = try LiveSegment(
+        folder, header, encoded: Array(bytes[..<Int(header.length)]),
+        allocateBytes: Self.allocateBytes)
+      try TrailCreator(folder: folder, allocateBytes: Self.allocateBytes, isCopy: true).mark(header)
+      (_, mark) = try folder.openMark()
+      marks = try MarkFile(folder.markPath, .readWrite)
+      check = CopyCheck(header)
+    }
+  }
+}
+
+// MARK: - Places
+
+extension TrailCopy {
+  private var currentNumber: UInt64 { segment?.number ?? mark?.segment ?? 0 }
+  private var sealedNumber: UInt64 { mark?.segment ?? 0 }
+
+  private func expect(_ place: TrailPlace, _ id: TrailID) throws {
+    guard let end else {
+      guard place.offset == 0 else { throw elsewhere(place) }
+      return
+    }
+    try expect(id)
+    guard end.isSameSpot(as: place) else { throw elsewhere(place) }
+    guard end.chain == place.chain else {
+      throw folder.forked("chain hash at \(place) is \(end.chain) in the copy, \(place.chain) in what came")
+    }
+  }
+
+  private func expect(_ id: TrailID) throws {
+    guard let own = mark?.trail, own != id else { return }
+    throw folder.forked("the copy is of the trail with the id \(own), what came is of \(id)")
+  }
+
+  private func elsewhere(_ place: TrailPlace) -> CairnError {
+    CairnError(
+      .trailElsewhere,
+      "the copy of trail \(folder.label) ends at \(end?.description ?? "nothing"), bytes came for \(place)",
+      hint: "the sender goes on from the end of the copy by itself", remedy: .retry, context: ["trail": folder.label])
+  }
+
+  func unfit(_ place: TrailPlace, _ problem: String) -> CairnError {
+    folder.unfit(
+      SegmentFault(
+        .content, Position(segment: place.segment, offset: check?.place.contentOffset ?? 0), problem))
+  }
+
+  private func oldestSegment() throws -> UInt64 {
+    if oldest == 0 || !Folder.exists(folder.segmentPath(oldest)) {
+      oldest = try folder.segments().first ?? sealedNumber
+    }
+    return oldest
+  }
+
+  private func guarded<T>(_ body: () throws -> T) throws -> T {
+    if let failure { throw failure }
+    do { return try body() } catch { throw folder.outward(error, "add to") }
+  }
+
+  /// Poisons the copy when `body` fails: nobody knows then what is on the disk.
+  private func writing(_ body: () throws -> Void) throws {
+    do { try body() } catch {
+      let error = folder.outward(error, "write")
+      failure = failure ?? error
+      throw error
+    }
+  }
+}
+
+// MARK: - Opening
+
+extension TrailCopy {
+  private func recover() throws {
+    let (_, old) = try folder.openMark()
+    if try !isJoined(to: old.segment) { try removeForerunners(of: old.segment) }
+    var recovered = Recovery(folder, old, name, keeps: .blocks)
+    let end = try recovered.run()
+    recovery = recovered.cut
+    try removeSuccessors(of: end)
+    guard let border = recovered.border else { return }
+    let marks = try MarkFile(folder.markPath, .readWrite)
+    let moved = old.moved(to: border.segment, border.place, lastTransaction: border.lastNumber)
+    try Folder.sync(folder.path)
+    try marks.write(moved)
+    try marks.file.sync()
+    (self.marks, mark) = (marks, moved)
+    check = CopyCheck(end, border: border.place, lastNumber: border.lastNumber)
+    if !end.isSealed { segment = try LiveSegment(folder, end, allocateBytes: Self.allocateBytes) }
+  }
+
+  /// Whether the segment goes on from the one before it, where there is one: a copy that was to begin again at this
+  /// segment may not have got round to deleting the older ones.
+  private func isJoined(to number: UInt64) throws -> Bool {
+    guard let before = try folder.segments().last(where: { $0 < number }) else { return true }
+    guard before == number - 1 else { return false }
+    let header = try SegmentHeader.read(File(folder.segmentPath(number), .read), number: number)
+    let file = try File(folder.segmentPath(before), .read)
+    let size = try file.size
+    guard size >= UInt64(BlockHeader.size) else { return false }
+    return try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in
+      _ = try file.read(into: buffer, at: size - UInt64(BlockHeader.size))
+      let seal = BlockHeader(UnsafeRawBufferPointer(buffer))
+      return seal?.flags.contains(.seal) == true && seal?.chain == header.chain
+    }
+  }
+
+  private func removeForerunners(of number: UInt64) throws {
+    let old = try folder.segments().filter { $0 < number }
+    try writing {
+      for number in old { try Folder.remove(folder.segmentPath(number)) }
+      if !old.isEmpty { try Folder.sync(folder.path) }
+    }
+  }
+
+  /// A segment that does not follow the end is one at which the copy was to begin again: nothing is in it yet, since the
+  /// mark would stand in it.
+  private func removeSuccessors(of end: Recovery.End) throws {
+    let later = try folder.segments().filter { $0 > end.segment }
+    for number in later { try Folder.remove(folder.segmentPath(number)) }
+    if !later.isEmpty { try Folder.sync(folder.path) }
+  }
+}
