@@ -14,10 +14,12 @@ extension PostgresReplay {
     guard let named = before ?? after else { return }
     try leaveRefused(named)
     guard let (old, new) = try follow(ddl.action, before, after) else { return }
-    var made = Made(
-      action: ddl.action, before: before, after: after, origins: ddl.origins, isRefreshed: ddl.isRefreshed)
+    var made = ShapeChange(ddl, before: before, after: after, origins: ddl.origins)
     do {
-      guard try isStillToBeMade(&made, ddl, new) else { return forgetShape(new) }
+      let isLeft =
+        try !scope.isLane
+        || made.skipUnfit(ddl, fits: { fits($0, new) }, later: { try laterShape(of: $0, new) })
+      guard isLeft else { return forgetShape(new) }
       // Several trails may bring the same table.
       if made.action == .create || isStranger(old) { try state.lock() }
       try connection.execute("SET LOCAL lock_timeout = \(lockMilliseconds)")
@@ -68,37 +70,6 @@ extension PostgresReplay {
       "\(phrases.joined(separator: ", ")) is not made at \(connection.place) yet: the table is in use by \(who ?? "another session")",
       hint: "it is tried again by itself; end that transaction where it should not be there",
       context: ["table": table.fullName])
-  }
-
-  /// What is to be done at the target.
-  private struct Made {
-    var action: DDL.Action
-    var before: TableSchema?
-    var after: TableSchema?
-    var origins: [Int?]?
-    var isRefreshed: Bool
-  }
-
-  /// In a lane: a change to a shape that the target cannot have becomes one to the next that it can have. False when
-  /// nothing is left to do.
-  private func isStillToBeMade(_ made: inout Made, _ ddl: DDL, _ key: String) throws -> Bool {
-    guard scope.isLane else { return true }
-    // Made with the change to the shape before.
-    if let before = made.before, !fits(before, key) { return false }
-    guard let after = made.after, !fits(after, key), let later = try laterShape(of: after, key) else { return true }
-    guard let shape = later.schema else {
-      guard made.before != nil else { return false }
-      (made.action, made.after) = (.drop, nil)
-      return true
-    }
-    if let before = made.before {
-      let origins = LaterShape.origins(ddl, before, after)
-      made.origins = later.origins.map { $0.flatMap { origins[$0] } }
-      made.action = .reshape
-    }
-    made.after = shape
-    made.isRefreshed = made.isRefreshed || later.isRefreshed
-    return true
   }
 
   /// The table's names in state, before and after; nil when it is not for this replay.
@@ -156,7 +127,9 @@ extension PostgresReplay {
     try forget(key)
   }
 
-  private func change(_ made: Made, _ before: TableSchema, _ after: TableSchema, _ old: String, _ new: String) throws {
+  private func change(_ made: ShapeChange, _ before: TableSchema, _ after: TableSchema, _ old: String, _ new: String)
+    throws
+  {
     var before = before
     // A table that was renamed on the way has no script; that of before still says what its keys are called.
     if before.createText.isEmpty, let script = scripts[before.sourceKey] { before.createText = script }

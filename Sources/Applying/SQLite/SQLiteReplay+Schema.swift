@@ -21,15 +21,6 @@ extension SQLiteReplay {
 
   private var place: Place { Place(from: reader.position, checkpoint: reader.checkpoint, number: number) }
 
-  /// What is to be done at the target.
-  private struct Made {
-    var action: DDL.Action
-    var before: TableSchema?
-    var after: TableSchema?
-    var origins: [Int?]?
-    var isRefreshed: Bool
-  }
-
   private struct Names {
     let before: String?
     let after: String?
@@ -48,11 +39,10 @@ extension SQLiteReplay {
       guard let laneName, (names.before ?? names.after)?.lowercased() == laneName.lowercased() else { return }
     }
     do {
-      var change = Made(
-        action: ddl.action, before: before, after: after,
-        origins: before.flatMap { was in after.flatMap { ddl.origins(from: was, to: $0) } },
-        isRefreshed: ddl.isRefreshed)
-      if try isStillToBeMade(&change, ddl) {
+      var change = ShapeChange(
+        ddl, before: before, after: after,
+        origins: before.flatMap { was in after.flatMap { ddl.origins(from: was, to: $0) } })
+      if try scope == .main || change.skipUnfit(ddl, fits: fits, later: laterShape) {
         try checkFree(names)
         try make(change)
       }
@@ -81,30 +71,6 @@ extension SQLiteReplay {
     // A table that changes its name in letters' case only does not stand in its own way.
     if old?.lowercased() == name.lowercased() { return Names(before: old, after: name) }
     return Names(before: old, after: targetName(of: after))
-  }
-
-  // MARK: Shapes that the target cannot have
-
-  /// In a lane: a change to a shape that the target cannot have becomes one to the next that it can have. False when
-  /// nothing is left to do.
-  private func isStillToBeMade(_ change: inout Made, _ ddl: DDL) throws -> Bool {
-    guard case .lane = scope else { return true }
-    // Made with the change to the shape before.
-    if let before = change.before, !fits(before) { return false }
-    guard let after = change.after, !fits(after), let later = try laterShape(of: after) else { return true }
-    guard let shape = later.schema else {
-      guard change.before != nil else { return false }
-      (change.action, change.after) = (.drop, nil)
-      return true
-    }
-    if let before = change.before {
-      let origins = LaterShape.origins(ddl, before, after)
-      change.origins = later.origins.map { $0.flatMap { origins[$0] } }
-      change.action = .reshape
-    }
-    change.after = shape
-    change.isRefreshed = change.isRefreshed || later.isRefreshed
-    return true
   }
 
   // MARK: Tables that wait
@@ -210,7 +176,7 @@ extension SQLiteReplay {
 
   // MARK: Making it
 
-  private func make(_ made: Made) throws {
+  private func make(_ made: ShapeChange) throws {
     var before = try made.before.map { try TableMapping($0, to: .sqlite) }
     var after = try made.after.map { try TableMapping($0, to: .sqlite) }
     let isMoved = before.flatMap { was in after.map { $0.target.name != was.target.name } } ?? false
