@@ -4,7 +4,7 @@ import CTLS
 package final class Certificate {
   let handle: gnutls_x509_crt_t
 
-  private init() throws {
+  init() throws {
     var handle: gnutls_x509_crt_t?
     try GnuTLSError.check(gnutls_x509_crt_init(&handle))
     guard let handle else { throw GnuTLSError(code: GNUTLS_E_MEMORY_ERROR) }
@@ -61,12 +61,7 @@ package final class Certificate {
   /// SHA-256 of the public key, by which a client knows a server without an authority: as ``ClientTLS/pin``, without its
   /// `sha256//`, 32 bytes.
   package var keyDigest: [UInt8] {
-    var bytes = [UInt8](repeating: 0, count: 64)
-    var count = bytes.count
-    let code = bytes.withUnsafeMutableBytes {
-      gnutls_x509_crt_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0.baseAddress, &count)
-    }
-    return code >= 0 ? Array(bytes.prefix(count)) : []
+    keyID { gnutls_x509_crt_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
   }
 
   /// µs since 1970 UTC.

@@ -28,6 +28,16 @@ func take(_ datum: gnutls_datum_t) -> [UInt8] {
   return Array(UnsafeBufferPointer(start: datum.data, count: Int(datum.size)))
 }
 
-func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
+/// In lower case.
+package func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
   bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
+}
+
+/// Source: RFC 4648, section 4.
+package func base64(_ bytes: [UInt8]) -> String {
+  bytes.asDatum { datum in
+    var text = gnutls_datum_t()
+    guard gnutls_base64_encode2(datum, &text) >= 0 else { return "" }
+    return String(decoding: take(text), as: UTF8.self)
+  }
 }

@@ -22,7 +22,8 @@ package final class HTTPClient {
     package var connectSeconds: Int
     /// When no byte has come or gone for as long, the request fails; more than the longest wait that is asked for.
     package var silenceSeconds: Int
-    package var bytesPerSecond: Int64?
+    /// Shared by all clients that are given the same value.
+    package let rate: RateLimit?
     /// Our name, told in `Cairn-Node`.
     package var node: String?
     /// The largest body that is kept in a reply.
@@ -33,7 +34,8 @@ package final class HTTPClient {
       bodyBytesMax: Int = 4 << 20
     ) {
       (self.connectSeconds, self.silenceSeconds) = (connectSeconds, silenceSeconds)
-      (self.bytesPerSecond, self.node, self.bodyBytesMax) = (bytesPerSecond, node, bodyBytesMax)
+      rate = bytesPerSecond.map { RateLimit(bytesPerSecond: Int(clamping: $0)) }
+      (self.node, self.bodyBytesMax) = (node, bodyBytesMax)
     }
   }
 
@@ -97,6 +99,7 @@ package final class HTTPClient {
     }
     return try withoutActuallyEscaping(sink ?? { _ in }) { escaping in
       let transfer = Transfer(sink == nil ? nil : escaping, bodyBytesMax: options.bodyBytesMax)
+      defer { options.rate?.spend((body?.count ?? 0) + transfer.received, stop) }
       return try withExtendedLifetime((lines, transfer)) { try run(transfer) }
     }
   }
@@ -141,9 +144,10 @@ package final class HTTPClient {
     curl.set(CURLOPT_LOW_SPEED_TIME, options.silenceSeconds)
     curl.set(CURLOPT_UPLOAD_BUFFERSIZE, 512 << 10)
     curl.set(CURLOPT_BUFFERSIZE, 256 << 10)
-    if let rate = options.bytesPerSecond {
-      curl.set(CURLOPT_MAX_SEND_SPEED_LARGE, offset: rate)
-      curl.set(CURLOPT_MAX_RECV_SPEED_LARGE, offset: rate)
+    if let rate = options.rate?.bytesPerSecond {
+      // Within one transfer; what comes to little in each is counted between them.
+      curl.set(CURLOPT_MAX_SEND_SPEED_LARGE, offset: Int64(rate))
+      curl.set(CURLOPT_MAX_RECV_SPEED_LARGE, offset: Int64(rate))
     }
     if base.isLoopback { curl.set(CURLOPT_NOPROXY, text: "*") }
     curl.setConnectTo(connectTo)

@@ -16,10 +16,8 @@ package struct HTTPTarget: Equatable, Sendable {
       parts.append(name)
     }
     // A slash at the end is left out; "/" is one empty part.
-    if parts.count > 1, parts.last == "" { parts.removeLast() }
-    if parts != [""] {
-      guard parts.allSatisfy({ !$0.isEmpty && $0 != "." && $0 != ".." }) else { return nil }
-    }
+    if parts.last == "" { parts.removeLast() }
+    guard parts.allSatisfy({ !$0.isEmpty && $0 != "." && $0 != ".." }) else { return nil }
     path = "/" + parts.joined(separator: "/")
     var query: [String: String] = [:]
     if halves.count == 2 {

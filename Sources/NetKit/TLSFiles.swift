@@ -7,23 +7,31 @@ struct TLSFiles {
   let key: String
   let authorities: String
 
-  /// Errors: `conf-value` when a file cannot be read or certificate and key are not of use.
+  /// Errors: `conf-value` when a file cannot be read, or certificate and key are none or do not belong together.
   init(_ tls: ServerTLS) throws {
-    certificate = try Self.text(tls.certificate, "certificate")
-    key = try Self.text(tls.key, "key")
-    authorities = try Self.text(tls.authorities, "certificates of authorities")
+    certificate = try Self.text(tls.certificate)
+    key = try Self.text(tls.key)
+    authorities = try Self.text(tls.authorities)
+    guard let shown = try? Certificate(pem: certificate) else {
+      throw Self.unfit("\(tls.certificate) holds no certificate")
+    }
+    guard let own = try? PrivateKey(pem: key) else { throw Self.unfit("\(tls.key) holds no private key") }
+    guard shown.keyDigest == own.digest else {
+      throw Self.unfit("\(tls.key) is not the key of the certificate in \(tls.certificate)")
+    }
+    guard (try? Certificate(pem: authorities)) != nil else {
+      throw Self.unfit("\(tls.authorities) holds no certificate of an authority")
+    }
   }
 
-  private static func text(_ path: String, _ what: String) throws -> String {
-    do {
-      let file = try File(path, .read)
-      var bytes = [UInt8](repeating: 0, count: Int(clamping: min(try file.size, 1 << 20)))
-      let count = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
-      return String(decoding: bytes.prefix(count), as: UTF8.self)
-    } catch let error as FileError {
-      throw CairnError(
-        .confValue, "cannot read the \(what) for TLS: \(error)",
-        hint: "see who may read the file ('ls -l'); 'cairn peer invite' makes what a listener needs", remedy: .badInput)
-    }
+  private static func text(_ path: String) throws -> String {
+    do throws(FileError) { return try File.text(path) } catch { throw unfit("\(error)") }
+  }
+
+  private static func unfit(_ problem: String) -> CairnError {
+    CairnError(
+      .confValue, "TLS cannot be served: \(problem)",
+      hint: "look at tls in [receive]; without it, 'cairn peer invite' makes the files of a listener", remedy: .badInput
+    )
   }
 }

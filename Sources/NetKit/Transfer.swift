@@ -5,6 +5,8 @@ final class Transfer {
   private(set) var status = 0
   private(set) var headers: [String: String] = [:]
   private(set) var body: [UInt8] = []
+  /// Bytes of the body that have come, wherever they went.
+  private(set) var received = 0
   /// What the sink threw.
   private(set) var error: (any Error)?
   private let sink: ((UnsafeRawBufferPointer) throws -> Void)?
@@ -32,6 +34,7 @@ final class Transfer {
   }
 
   private func take(_ bytes: UnsafeRawBufferPointer) -> Bool {
+    received += bytes.count
     if let sink, (200..<300).contains(status) {
       do { try sink(bytes) } catch {
         self.error = error

@@ -98,3 +98,28 @@ extension Folder {
     return statvfs(path, &info) == 0 ? Int64(clamping: UInt64(info.f_bavail) * UInt64(info.f_frsize)) : nil
   }
 }
+
+extension Account {
+  /// Runs `body` with the rights of the user that a file or folder belongs to, where this is root: what is created belongs
+  /// to that user, and no link of that user's leads root elsewhere. For programs with one thread: seteuid(2).
+  package static func asOwner<T, E: Error>(of path: String, _ body: () throws(E) -> T) throws(E) -> T {
+    var info = stat()
+    guard geteuid() == 0, stat(path, &info) == 0, info.st_uid != 0 else { return try body() }
+    guard setegid(info.st_gid) == 0, seteuid(info.st_uid) == 0 else { return try body() }
+    defer { _ = becomeSelf() }
+    return try body()
+  }
+
+  /// Runs `body` within ``asOwner(of:_:)`` with the rights that were there before.
+  package static func asSelf<T, E: Error>(_ body: () throws(E) -> T) throws(E) -> T {
+    let (user, group) = (geteuid(), getegid())
+    guard becomeSelf() else { return try body() }
+    defer {
+      _ = setegid(group)
+      _ = seteuid(user)
+    }
+    return try body()
+  }
+
+  private static func becomeSelf() -> Bool { seteuid(getuid()) == 0 && setegid(getgid()) == 0 }
+}

@@ -26,10 +26,10 @@ package final class File {
   private var descriptor: Int32
   private var isLocked = false
 
-  /// open(2). A new file gets the mode 0640, less the umask; its entry in the folder is not synced.
-  package init(_ path: String, _ mode: Mode) throws(FileError) {
+  /// open(2). A new file gets these permissions, less the umask; its entry in the folder is not synced.
+  package init(_ path: String, _ mode: Mode, permissions: UInt32 = 0o640) throws(FileError) {
     self.path = path
-    descriptor = open(path, mode.flags | O_CLOEXEC, 0o640)
+    descriptor = open(path, mode.flags | O_CLOEXEC, permissions)
     if descriptor < 0 { throw FileError(code: errno, operation: "open", path: path) }
   }
 

@@ -1,7 +1,6 @@
 import Synchronization
-import SystemKit
 
-/// Keeps what is read at both ends within so many bytes a second, by pauses between slices.
+/// Keeps what is read or sent within so many bytes a second, by pauses between slices. Threads may share it.
 package final class RateLimit: Sendable {
   private struct State {
     var bytes = 0
@@ -13,8 +12,8 @@ package final class RateLimit: Sendable {
   /// Nil: no limit.
   package init(bytesPerSecond: Int?) { self.bytesPerSecond = bytesPerSecond }
 
-  /// Counts bytes that were read, and sleeps for as long as they were too many; a stop ends the sleep.
-  func spend(_ bytes: Int, _ stop: StopSignal) {
+  /// Counts bytes, and sleeps for as long as they were too many; a stop ends the sleep.
+  package func spend(_ bytes: Int, _ stop: StopSignal) {
     guard let bytesPerSecond else { return }
     let now = Clock.monotonicMilliseconds
     let wait = state.withLock { state -> Int64 in
@@ -29,7 +28,7 @@ package final class RateLimit: Sendable {
   }
 
   /// Rows that a range may have, so that a pause is never much longer than half a second.
-  func rows(_ rows: Int, of rowBytes: Int, least: Int = 20) -> Int {
+  package func rows(_ rows: Int, of rowBytes: Int, least: Int = 20) -> Int {
     guard let bytesPerSecond else { return rows }
     return max(least, min(rows, bytesPerSecond / 4 / max(1, rowBytes)))
   }

@@ -1,0 +1,52 @@
+import CTLS
+
+/// A request for a certificate: a name and a public key, signed with its private key. Source: RFC 2986.
+package final class CertificateRequest {
+  let handle: gnutls_x509_crq_t
+
+  private init(empty: Void) throws {
+    var handle: gnutls_x509_crq_t?
+    try GnuTLSError.check(gnutls_x509_crq_init(&handle))
+    guard let handle else { throw GnuTLSError(code: GNUTLS_E_MEMORY_ERROR) }
+    self.handle = handle
+  }
+
+  deinit { gnutls_x509_crq_deinit(handle) }
+
+  package convenience init(commonName: String, key: PrivateKey) throws {
+    try self.init(empty: ())
+    let name = Array(commonName.utf8)
+    try GnuTLSError.check(gnutls_x509_crq_set_version(handle, 1))
+    try name.withUnsafeBytes {
+      try GnuTLSError.check(
+        gnutls_x509_crq_set_dn_by_oid(handle, GNUTLS_OID_X520_COMMON_NAME, 0, $0.baseAddress, UInt32($0.count)))
+    }
+    try GnuTLSError.check(gnutls_x509_crq_set_key(handle, key.handle))
+    try GnuTLSError.check(gnutls_x509_crq_sign2(handle, key.handle, GNUTLS_DIG_SHA256, 0))
+  }
+
+  /// Throws unless whoever made it has the private key.
+  package convenience init(pem: String) throws {
+    try self.init(empty: ())
+    try Array(pem.utf8).asDatum { try GnuTLSError.check(gnutls_x509_crq_import(handle, $0, GNUTLS_X509_FMT_PEM)) }
+    try GnuTLSError.check(gnutls_x509_crq_verify(handle, 0))
+  }
+
+  package var pem: String {
+    get throws {
+      var datum = gnutls_datum_t()
+      try GnuTLSError.check(gnutls_x509_crq_export2(handle, GNUTLS_X509_FMT_PEM, &datum))
+      return String(decoding: take(datum), as: UTF8.self)
+    }
+  }
+
+  /// Empty where there is none.
+  package var commonName: String {
+    var bytes = [UInt8](repeating: 0, count: 512)
+    var count = bytes.count
+    let code = bytes.withUnsafeMutableBytes {
+      gnutls_x509_crq_get_dn_by_oid(handle, GNUTLS_OID_X520_COMMON_NAME, 0, 0, $0.baseAddress, &count)
+    }
+    return code >= 0 ? String(decoding: bytes.prefix(count), as: UTF8.self) : ""
+  }
+}

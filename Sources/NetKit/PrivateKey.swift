@@ -1,0 +1,52 @@
+import CTLS
+
+/// A private key. Not Sendable: it belongs to one thread.
+package final class PrivateKey {
+  let handle: gnutls_x509_privkey_t
+
+  private init(empty: Void) throws {
+    var handle: gnutls_x509_privkey_t?
+    try GnuTLSError.check(gnutls_x509_privkey_init(&handle))
+    guard let handle else { throw GnuTLSError(code: GNUTLS_E_MEMORY_ERROR) }
+    self.handle = handle
+  }
+
+  deinit { gnutls_x509_privkey_deinit(handle) }
+
+  /// A new one: ECDSA over P-256, which every program with TLS 1.3 knows.
+  package convenience init() throws {
+    try self.init(empty: ())
+    let bits = UInt32(1) << 31 | GNUTLS_ECC_CURVE_SECP256R1.rawValue
+    try GnuTLSError.check(gnutls_x509_privkey_generate(handle, GNUTLS_PK_ECDSA, bits, 0))
+  }
+
+  package convenience init(pem: String) throws {
+    try self.init(empty: ())
+    try Array(pem.utf8).asDatum {
+      try GnuTLSError.check(gnutls_x509_privkey_import2(handle, $0, GNUTLS_X509_FMT_PEM, nil, 0))
+    }
+  }
+
+  /// PKCS #8, not encrypted.
+  package var pem: String {
+    get throws {
+      var datum = gnutls_datum_t()
+      try GnuTLSError.check(
+        gnutls_x509_privkey_export2_pkcs8(handle, GNUTLS_X509_FMT_PEM, nil, GNUTLS_PKCS_PLAIN.rawValue, &datum))
+      return String(decoding: take(datum), as: UTF8.self)
+    }
+  }
+
+  /// As ``Certificate/keyDigest`` of its certificates.
+  package var digest: [UInt8] {
+    keyID { gnutls_x509_privkey_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
+  }
+}
+
+/// Asks GnuTLS for the SHA-256 of a public key.
+func keyID(_ ask: (UnsafeMutablePointer<UInt8>?, UnsafeMutablePointer<Int>) -> Int32) -> [UInt8] {
+  var bytes = [UInt8](repeating: 0, count: 64)
+  var count = bytes.count
+  let code = bytes.withUnsafeMutableBufferPointer { ask($0.baseAddress, &count) }
+  return code >= 0 ? Array(bytes.prefix(count)) : []
+}

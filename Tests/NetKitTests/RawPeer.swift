@@ -1,0 +1,56 @@
+import Foundation
+import SystemKit
+
+/// A peer that sends what it likes.
+final class RawPeer {
+  let descriptor: Int32
+
+  init?(_ port: UInt16) {
+    descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
+    var address = sockaddr_in()
+    address.sin_family = sa_family_t(AF_INET)
+    address.sin_port = port.bigEndian
+    address.sin_addr.s_addr = UInt32(0x7f00_0001).bigEndian
+    let length = socklen_t(MemoryLayout<sockaddr_in>.size)
+    let code = withUnsafePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) { connect(descriptor, $0, length) }
+    }
+    if code != 0 { return nil }
+    var patience = timeval(tv_sec: 20, tv_usec: 0)
+    setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, socklen_t(MemoryLayout<timeval>.size))
+  }
+
+  deinit { close(descriptor) }
+
+  /// False when the other side has closed.
+  @discardableResult func send(_ text: String) -> Bool { send(Array(text.utf8)) }
+
+  @discardableResult func send(_ bytes: [UInt8]) -> Bool {
+    var rest = bytes[...]
+    while !rest.isEmpty {
+      let count = rest.withUnsafeBytes {
+        Foundation.send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL))
+      }
+      if count <= 0 { return false }
+      rest = rest.dropFirst(count)
+    }
+    return true
+  }
+
+  /// What comes until the other side closes, or the time is over.
+  func all() -> String {
+    var answer: [UInt8] = []
+    var buffer = [UInt8](repeating: 0, count: 65536)
+    while true {
+      let count = recv(descriptor, &buffer, buffer.count, 0)
+      if count <= 0 { return String(decoding: answer, as: UTF8.self) }
+      answer += buffer.prefix(count)
+    }
+  }
+
+  /// The status of the one answer that comes; nil where none does.
+  func status() -> Int? {
+    let words = all().split(separator: " ", maxSplits: 2)
+    return words.count > 1 && words[0].hasPrefix("HTTP/1.") ? Int(words[1]) : nil
+  }
+}
