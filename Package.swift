@@ -39,6 +39,7 @@ let package = Package(
     module("SystemKit", ["CShims", "Changes"]),
     module("CodecKit", ["CShims", "CZstd", "CCrypto", "Changes"]),
     module("NetKit", ["CHTTP", "CCurl", "CTLS", "CShims", "Changes", "SystemKit"]),
+    module("Peering", ["Changes", "SystemKit", "CodecKit", "NetKit"]),
     module("ServiceKit", ["CSystemd", "Changes", "CodecKit", "NetKit"]),
     module("SQLiteKit", ["CSQLite", "CShims", "Changes", "SystemKit"]),
     module("PostgresKit", ["CPostgres", "Changes", "SystemKit"]),
@@ -72,7 +73,7 @@ let package = Package(
       dependencies: [
         "Changes", "Mapping", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying",
         "Comparing",
-        "Configuring", "Operating", "Steering",
+        "Configuring", "Operating", "Steering", "NetKit", "Peering",
       ],
       swiftSettings: strict),
     .executableTarget(
@@ -99,6 +100,7 @@ let package = Package(
     tests("PostgresKitTests", ["TestServers", "PostgresKit", "Changes"]),
     tests("MappingTests", ["Mapping", "Changes", "SQLiteKit"]),
     tests("SystemKitTests", ["SystemKit"]),
+    tests("PeeringTests", ["Peering", "NetKit", "Changes", "SystemKit"]),
     tests("NetKitTests", ["NetKit", "Changes", "SystemKit"]),
     tests("ConfiguringTests", ["Configuring", "Changes", "Mapping"]),
     tests("ReshapingTests", ["Reshaping", "Changes", "Mapping", "SQLiteKit"]),

@@ -1,6 +1,6 @@
 /// Amounts as people write them: `14 days`, `500 ms`, `20 GiB`. A number, then a unit; a space between them is allowed.
-enum Quantity {
-  enum Misread: Error, Equatable {
+package enum Quantity {
+  package enum Misread: Error, Equatable {
     case noNumber
     case noUnit
     case unknownUnit(String)
@@ -21,7 +21,7 @@ enum Quantity {
     ("MB", 1e6), ("GB", 1e9), ("TB", 1e12),
   ]
 
-  static func duration(_ text: String) throws(Misread) -> Duration {
+  package static func duration(_ text: String) throws(Misread) -> Duration {
     let (number, unit) = try split(text)
     let name = durationNames[unit.lowercased()] ?? unit
     guard let factor = durationUnits.first(where: { $0.name == name })?.milliseconds else {

@@ -14,7 +14,7 @@ struct Cairn {
     [
       ReplicateCommand.self, CheckCommand.self, ConfigCommand.self, StatusCommand.self, StartCommand.self,
       StopCommand.self, RestartCommand.self, ReloadCommand.self, CopyCommand.self, CompareCommand.self,
-      TrailCommand.self, UnhookCommand.self, RehookCommand.self,
+      TrailCommand.self, PeerCommand.self, UnhookCommand.self, RehookCommand.self,
       DetachCommand.self, ExplainCommand.self,
     ]
   }

@@ -1,0 +1,39 @@
+import Changes
+
+/// What one pastes to join a node: where it listens, a token, and by which public key it is known.
+package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
+  /// `HOST:PORT`
+  package let address: String
+  /// In lower-case hexadecimal: 16 bytes.
+  package let token: String
+  /// SHA-256 of the public key in lower-case hexadecimal.
+  package let key: String
+
+  package init(address: String, token: String, key: String) {
+    (self.address, self.token, self.key) = (address, token, key)
+  }
+
+  /// `HOST:PORT/TOKEN/KEY`
+  package var description: String { "\(address)/\(token)/\(key)" }
+
+  /// Nil for anything else; blanks around it do no harm.
+  package init?(_ text: String) {
+    let trimmed = text.split(whereSeparator: \.isWhitespace)
+    guard trimmed.count == 1 else { return nil }
+    let parts = trimmed[0].split(separator: "/", omittingEmptySubsequences: false).map(String.init)
+    guard parts.count == 3, parts[0].contains(":"), Self.isHex(parts[1], 32), Self.isHex(parts[2], 64) else {
+      return nil
+    }
+    self.init(address: parts[0], token: parts[1].lowercased(), key: parts[2].lowercased())
+  }
+
+  /// As libcurl wants it, less the name of the hash.
+  var keyBytes: [UInt8] {
+    let digits = key.utf8.compactMap { Character(Unicode.Scalar($0)).hexDigitValue }
+    return stride(from: 0, to: digits.count - 1, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) }
+  }
+
+  static func isHex(_ text: String, _ count: Int) -> Bool {
+    text.utf8.count == count && text.utf8.allSatisfy { Character(Unicode.Scalar($0)).isHexDigit }
+  }
+}

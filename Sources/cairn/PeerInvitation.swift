@@ -1,0 +1,148 @@
+import Changes
+import Configuring
+import Glibc
+import NetKit
+import Operating
+import Peering
+import SystemKit
+
+/// `cairn peer invite`: a line to join by, and the stanza that grants.
+struct PeerInvitation {
+  private let conf: Configuration
+  private let peers: PeerFolder
+  private let arguments: Arguments
+
+  init(_ conf: Configuration, _ peers: PeerFolder, _ arguments: Arguments) {
+    (self.conf, self.peers, self.arguments) = (conf, peers, arguments)
+  }
+
+  func run(_ name: String) throws -> Int32 {
+    try check(name)
+    let (address, host) = try address()
+    let lifetime = try lifetime()
+    let stanza = try stanza(name)
+    let now = Clock.system.microseconds()
+    try peers.prepare(node: conf.node.name, host: host, now: now)
+    if arguments.has("--write") { try write(stanza, name) }
+    _ = try Invitations(peers).withdraw(nil, now: now)
+    let line = JoinLine(
+      address: address, token: try Invitations(peers).make(name, expires: now + lifetime), key: try peers.keyDigest())
+    tell(name, line, stanza, expires: now + lifetime)
+    return 0
+  }
+
+  private func check(_ name: String) throws {
+    guard TrailName.isValid(name) else {
+      throw arguments.usage("'\(name)' is no name of a node", "letters, digits, '-' and '_' are allowed;")
+    }
+    if name == conf.node.name {
+      throw arguments.usage("'\(name)' is the name of this node", "name the node that is to join;")
+    }
+    let refusal: (String, String)? =
+      switch conf.receive {
+      case let receive? where receive.tls != nil:
+        (
+          "[receive] tls names certificates of another authority, for which Cairn cannot sign",
+          "have it sign a certificate with the common name '\(name)', and write [peer.\(name)]; or take tls out of [receive]"
+        )
+      case let receive? where receive.isInsecure:
+        ("[receive] is insecure: over plain HTTP nobody proves who he is", "take insecure out of [receive]")
+      default: nil
+      }
+    if let (message, hint) = refusal { throw CairnError(.confValue, message, hint: hint, remedy: .badInput) }
+  }
+
+  /// Where the other node dials, and the host alone.
+  private func address() throws -> (String, String) {
+    let port = conf.receive?.port ?? PeerURL.usualPort
+    var text = arguments.value("--address") ?? ""
+    if text.isEmpty, let receive = conf.receive, !["0.0.0.0", "::"].contains(receive.host) { text = receive.address }
+    if text.isEmpty { text = Self.hostName }
+    guard let url = PeerURL("https://" + text) else {
+      throw arguments.usage("'\(text)' is no address", "write --address HOST:PORT, such as hq.example:\(port);")
+    }
+    let isPortGiven = text.hasSuffix(":\(url.port)")
+    let host = url.host.contains(":") ? "[\(url.host)]" : url.host
+    return ("\(host):\(isPortGiven ? url.port : port)", url.host)
+  }
+
+  private static var hostName: String {
+    var name = [CChar](repeating: 0, count: 256)
+    guard gethostname(&name, 255) == 0 else { return "" }
+    return name.withUnsafeBufferPointer { $0.baseAddress.map { String(cString: $0) } ?? "" }
+  }
+
+  /// µs.
+  private func lifetime() throws -> Int64 {
+    let text = arguments.value("--ttl") ?? "1h"
+    guard let duration = try? Quantity.duration(text), duration >= .seconds(10), duration <= .seconds(86400 * 366)
+    else {
+      throw arguments.usage("--ttl is '\(text)'", "ten seconds to a year are allowed, such as 1h or 2d;")
+    }
+    return duration.components.seconds * 1_000_000
+  }
+
+  private func stanza(_ name: String) throws -> String {
+    let push = try patterns("--push") ?? ["\(name).*"]
+    let pull = try patterns("--pull") ?? []
+    let grants = [("push", push), ("pull", pull)].filter { !$0.1.isEmpty }.map { way, patterns in
+      "\(way) = [" + patterns.map { "\"\($0)\"" }.joined(separator: ", ") + "]"
+    }
+    guard !grants.isEmpty else {
+      throw arguments.usage("--push and --pull are empty", "a peer that may do nothing needs no invitation;")
+    }
+    return "[peer.\(name)]\nmay = { \(grants.joined(separator: ", ")) }\n"
+  }
+
+  private func patterns(_ option: String) throws -> [String]? {
+    guard let text = arguments.value(option) else { return nil }
+    let patterns = text.split(separator: ",").map { $0.filter { $0 != " " } }
+    for pattern in patterns where !pattern.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f && $0 != 0x22 && $0 != 0x5c }) {
+      throw arguments.usage("\(option) has '\(pattern)'", "patterns of trail names are allowed, such as store-*.pos;")
+    }
+    return patterns
+  }
+
+  /// The conf does not belong to whom the state belongs to.
+  private func write(_ stanza: String, _ name: String) throws {
+    let folder = arguments.value("--config") ?? ConfFolder.usual
+    guard Folder.isFolder(folder) else {
+      throw arguments.usage(
+        "--write needs a conf that is a folder", "put what is printed without --write into the file;")
+    }
+    guard !conf.peers.contains(where: { $0.name == name }) else {
+      throw CairnError(
+        .confTwice, "there is a [peer.\(name)] already", hint: "leave --write out, and change what is there",
+        remedy: .badInput)
+    }
+    let path = "\(folder)/conf.d/peer-\(name).toml"
+    do throws(FileError) {
+      try Account.asSelf { () throws(FileError) in
+        try Folder.create("\(folder)/conf.d")
+        try File.replace(path, text: stanza, permissions: 0o644)
+      }
+    } catch {
+      throw CairnError(
+        .ioFailed, "cannot write \(path): \(error)",
+        hint: "run it as root, or leave --write out and put the stanza there by hand", remedy: .badInput)
+    }
+  }
+
+  private func tell(_ name: String, _ line: JoinLine, _ stanza: String, expires: Int64) {
+    let isWritten = arguments.has("--write")
+    if arguments.has("--json") {
+      Terminal.print(
+        JSONObject([
+          ("event", .text("invited")), ("peer", .text(name)), ("line", .text(line.description)),
+          ("expires", .text(UTCTime(expires).description)), ("conf", .text(stanza)), ("written", .bool(isWritten)),
+        ]).line)
+      return
+    }
+    Terminal.note("at \(name), before \(UTCTime(expires).description.prefix(16))Z, once:\n")
+    Terminal.print("cairn peer join \(line)")
+    Terminal.note(isWritten ? "\nwritten: conf.d/peer-\(name).toml" : "\nin the conf here:\n")
+    if !isWritten { Terminal.print(stanza) }
+    Terminal.note(
+      "then 'cairn reload' here" + (conf.receive == nil ? "; nobody can join before there is a [receive]" : ""))
+  }
+}
