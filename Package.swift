@@ -47,6 +47,7 @@ let package = Package(
     module("Configuring", ["Changes", "SystemKit", "Mapping", "CToml"]),
     module("Reshaping", ["Changes", "Mapping", "SQLiteKit"]),
     module("Trails", ["Changes", "SystemKit", "CodecKit"]),
+    module("Pumping", ["Changes", "SystemKit", "CodecKit", "Trails", "NetKit"]),
     module("Capturing", ["Changes", "Mapping", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails"]),
     module("Applying", ["Changes", "Mapping", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails"]),
     module(
@@ -96,6 +97,7 @@ let package = Package(
     .testTarget(
       name: "TrailsTests", dependencies: ["Trails", "Changes", "SystemKit", "CodecKit"],
       resources: [.copy("Golden")], swiftSettings: strict),
+    tests("PumpingTests", ["Pumping", "Trails", "NetKit", "Changes", "SystemKit"]),
     tests("SQLiteKitTests", ["SQLiteKit", "Changes"]),
     tests("PostgresKitTests", ["TestServers", "PostgresKit", "Changes"]),
     tests("MappingTests", ["Mapping", "Changes", "SQLiteKit"]),

@@ -4,7 +4,7 @@ import Changes
 ///
 /// Several feeds may bring the same bytes: the place of each decides, and the one that comes too late fails with
 /// `.trailElsewhere`. Memory is bounded by one block.
-package struct CopyFeed: ~Copyable {
+package final class CopyFeed {
   package let trail: TrailID
   /// Where the next block belongs.
   package private(set) var place: TrailPlace
@@ -20,10 +20,15 @@ package struct CopyFeed: ~Copyable {
     restartsBehind = end
   }
 
+  /// The chain hash in the segment header with which `bytes` begin; nil when there is none.
+  package static func chain(inHeader bytes: UnsafeRawBufferPointer) -> ChainHash? {
+    bytes.count >= 88 ? ChainHash(bytes[56..<88]) : nil
+  }
+
   /// Whether nothing of a block is missing.
   package var isWhole: Bool { rest.count == 0 }
 
-  package mutating func take(_ bytes: UnsafeRawBufferPointer, for copy: TrailCopy) throws {
+  package func take(_ bytes: UnsafeRawBufferPointer, for copy: TrailCopy) throws {
     var bytes = bytes
     while !bytes.isEmpty {
       if isSealed { throw copy.unfit(place, "bytes stand behind the seal") }
@@ -49,7 +54,7 @@ package struct CopyFeed: ~Copyable {
     }
   }
 
-  private mutating func add(_ bytes: UnsafeRawBufferPointer, _ copy: TrailCopy) throws -> Int {
+  private func add(_ bytes: UnsafeRawBufferPointer, _ copy: TrailCopy) throws -> Int {
     let taken: Int
     if let end = restartsBehind {
       taken = try copy.restart(bytes, at: place, of: trail, behind: end)

@@ -55,6 +55,11 @@ package final class TrailCopy {
     return TrailPlace(segment: sealedNumber + 1, offset: 0, chain: check?.place.chain ?? mark.chain)
   }
 
+  /// Throws as ``append(_:at:of:)`` would when the copy does not end at `place`.
+  package func expect(_ place: TrailPlace, of id: TrailID) throws {
+    try guarded { try expect(place, id) }
+  }
+
   /// Adds whole blocks, and at offset 0 the header before them, at the end of the copy. Returns how many bytes it took:
   /// what follows the last whole block is not taken, nor what stands behind a seal. It is not synced.
   ///

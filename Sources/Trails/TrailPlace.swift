@@ -34,4 +34,11 @@ package struct TrailStanding: Equatable, Sendable {
   package var position: Position
   /// Number of the last whole one before the end; 0 for none.
   package var lastTransaction: UInt64
+
+  package init(
+    name: TrailName, id: TrailID, oldest: UInt64, end: TrailPlace, position: Position, lastTransaction: UInt64
+  ) {
+    (self.name, self.id, self.oldest, self.end) = (name, id, oldest, end)
+    (self.position, self.lastTransaction) = (position, lastTransaction)
+  }
 }

@@ -40,7 +40,7 @@ struct CopyPair {
     while try source.judge(place) == .follows, let piece = try source.piece(at: place, max: max) {
       var bytes = [UInt8](repeating: 0, count: piece.count)
       try bytes.withUnsafeMutableBytes { buffer throws in try source.read(piece, into: buffer) }
-      var feed = CopyFeed(trail: source.id, at: place)
+      let feed = CopyFeed(trail: source.id, at: place)
       var at = 0
       while at < bytes.count {
         let end = min(bytes.count, at + Swift.max(1, cut()))
@@ -213,7 +213,7 @@ private let soak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil
     for offset in good.indices {
       var bad = good
       bad[offset] ^= 0x10
-      var feed = CopyFeed(trail: source.id, at: copy.end ?? start)
+      let feed = CopyFeed(trail: source.id, at: copy.end ?? start)
       let from = copy.end.map { Int($0.offset) } ?? 0
       if offset < from { continue }
       do {
@@ -240,14 +240,14 @@ private let soak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil
     let source = try SegmentSource.open(folder: pair.origin)
     let start = try #require(try source.start(of: 1))
     let later = try #require(try source.start(of: 2))
-    var feed = CopyFeed(trail: source.id, at: start)
+    let feed = CopyFeed(trail: source.id, at: start)
     let piece = try #require(try source.piece(at: start, max: 1500))
     var bytes = [UInt8](repeating: 0, count: piece.count)
     try bytes.withUnsafeMutableBytes { buffer throws in try source.read(piece, into: buffer) }
     try bytes.withUnsafeBytes { buffer throws in try feed.take(buffer, for: copy) }
     func code(_ place: TrailPlace, _ id: TrailID, _ code: ErrorCode) {
       fails(code) {
-        var feed = CopyFeed(trail: id, at: place)
+        let feed = CopyFeed(trail: id, at: place)
         try bytes.withUnsafeBytes { buffer throws in try feed.take(buffer, for: copy) }
       }
     }
@@ -325,7 +325,7 @@ private let soak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil
     var bytes = [UInt8](repeating: 0, count: piece.count)
     try bytes.withUnsafeMutableBytes { buffer throws in try source.read(piece, into: buffer) }
     func restart(_ copy: TrailCopy, behind end: TrailPlace) throws {
-      var feed = CopyFeed(trail: source.id, at: start, restartsBehind: end)
+      let feed = CopyFeed(trail: source.id, at: start, restartsBehind: end)
       try bytes.withUnsafeBytes { buffer throws in try feed.take(buffer, for: copy) }
     }
     var wrong = end
@@ -390,8 +390,8 @@ private let soak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil
     let piece = try #require(try source.piece(at: start, max: 1 << 20))
     var bytes = [UInt8](repeating: 0, count: piece.count)
     try bytes.withUnsafeMutableBytes { buffer throws in try source.read(piece, into: buffer) }
-    var a = CopyFeed(trail: source.id, at: start)
-    var b = CopyFeed(trail: source.id, at: start)
+    let a = CopyFeed(trail: source.id, at: start)
+    let b = CopyFeed(trail: source.id, at: start)
     try bytes[..<700].withUnsafeBytes { buffer throws in try a.take(buffer, for: copy) }
     fails(.trailElsewhere) {
       try bytes[..<900].withUnsafeBytes { buffer throws in try b.take(buffer, for: copy) }

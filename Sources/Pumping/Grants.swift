@@ -1,0 +1,27 @@
+import Changes
+
+/// Which peer may do what with which trails (`docs/protocol.md`, Who is who).
+package struct Grants: Equatable, Sendable {
+  package enum Right: Sendable {
+    case push
+    case pull
+  }
+
+  package struct Peer: Equatable, Sendable {
+    package var push: TrailPatterns
+    package var pull: TrailPatterns
+    package init(push: TrailPatterns, pull: TrailPatterns) { (self.push, self.pull) = (push, pull) }
+  }
+
+  package var peers: [String: Peer]
+
+  package init(_ peers: [String: Peer]) { self.peers = peers }
+
+  package func allow(_ peer: String, _ right: Right, _ trail: TrailName) -> Bool {
+    guard let granted = peers[peer] else { return false }
+    switch right {
+    case .push: return granted.push.includes(trail)
+    case .pull: return granted.pull.includes(trail)
+    }
+  }
+}

@@ -1,0 +1,51 @@
+import Changes
+import NetKit
+import SystemKit
+import Trails
+
+/// Brings one trail to or from one peer until it is told to stop: tries again what may pass.
+protocol Lane: AnyObject {
+  var gauge: LaneGauge { get }
+  var stop: StopSignal { get }
+  /// Runs until something fails.
+  func session(_ achieved: () -> Void) throws
+}
+
+/// The trail is of no use to the other side, or to this one.
+struct LeftOut: Error {}
+
+extension Lane {
+  func run() {
+    var patience = LanePatience()
+    while !stop.isSet {
+      let error: CairnError
+      do {
+        try session {
+          patience.calm()
+          gauge.set { $0.error = nil }
+        }
+        return
+      } catch is HTTPClient.Stopped {
+        return
+      } catch is LeftOut {
+        gauge.set { ($0.state, $0.error) = (.leftOut, nil) }
+        // Names of nodes do not change without a restart of the pump; only that is waited for.
+        while !stop.wait(milliseconds: 60_000) {}
+        return
+      } catch let fault as PumpFault {
+        error = fault.error
+      } catch let thrown as CairnError {
+        error = thrown
+      } catch let thrown {
+        error = CairnError(.bug, "\(thrown)", hint: "report this as a bug", remedy: .bug)
+      }
+      guard let milliseconds = patience.next(error, chance: Double.random(in: 0...1)) else {
+        gauge.set { ($0.state, $0.error) = (.stopped, error) }
+        while !stop.wait(milliseconds: 60_000) {}
+        return
+      }
+      gauge.set { ($0.state, $0.error) = (.retrying, error) }
+      _ = stop.wait(milliseconds: Int32(clamping: milliseconds))
+    }
+  }
+}

@@ -1,0 +1,89 @@
+import Changes
+import Synchronization
+import SystemKit
+import Trails
+
+/// How far one trail has come on its way to or from one peer.
+package struct LaneProgress: Sendable {
+  package enum State: String, Sendable {
+    case starting
+    /// Bytes are on their way.
+    case moving
+    /// The other side has everything.
+    case waiting
+    /// The last try failed: there will be another.
+    case retrying
+    /// It needs a person.
+    case stopped
+    /// The trail began at the other side, or here: it is not sent there.
+    case leftOut = "left-out"
+  }
+
+  package enum Direction: String, Sendable {
+    case push
+    case pull
+  }
+
+  package let trail: TrailName
+  package let direction: Direction
+  package var state = State.starting
+  /// The name that the other side gives itself; empty before it was reached.
+  package var peer = ""
+  /// Where the copy ends, durably: at the other side for a push, here for a pull.
+  package var copied: TrailPlace?
+  package var copiedPosition: Position?
+  /// Where the trail ends at the side that it comes from.
+  package var end: TrailPlace?
+  /// What every apply of the other side has finished with.
+  package var peerApplied: Position?
+  /// Of trails, since the lane began.
+  package var bytes: UInt64 = 0
+  package var bytesPerSecond: Double = 0
+  package var error: CairnError?
+
+  package init(_ trail: TrailName, _ direction: Direction) { (self.trail, self.direction) = (trail, direction) }
+}
+
+/// The progress of a lane, which its thread writes and others read.
+final class LaneGauge: Sendable {
+  private struct State {
+    var progress: LaneProgress
+    var windowBegan = Clock.monotonicMilliseconds
+    var windowBytes: UInt64 = 0
+    var rate = 0.0
+  }
+
+  private static let windowMilliseconds: Int64 = 2000
+  private let state: Mutex<State>
+
+  init(_ trail: TrailName, _ direction: LaneProgress.Direction) {
+    state = Mutex(State(progress: LaneProgress(trail, direction)))
+  }
+
+  var value: LaneProgress {
+    state.withLock { state in
+      turn(&state)
+      var progress = state.progress
+      progress.bytesPerSecond = state.rate
+      return progress
+    }
+  }
+
+  func set(_ change: (inout LaneProgress) -> Void) { state.withLock { change(&$0.progress) } }
+
+  func moved(_ count: Int) {
+    state.withLock { state in
+      state.progress.bytes += UInt64(count)
+      state.windowBytes += UInt64(count)
+      turn(&state)
+    }
+  }
+
+  private func turn(_ state: inout State) {
+    let now = Clock.monotonicMilliseconds
+    let passed = now - state.windowBegan
+    guard passed >= Self.windowMilliseconds else { return }
+    state.rate = Double(state.windowBytes) * 1000 / Double(passed)
+    (state.windowBegan, state.windowBytes) = (now, 0)
+  }
+}

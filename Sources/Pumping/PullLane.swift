@@ -1,0 +1,182 @@
+import Changes
+import NetKit
+import SystemKit
+import Trails
+
+/// Fetches one trail from one peer and adds it to the copy here, one request after the other.
+final class PullLane: Lane {
+  private static let askAgainMilliseconds: Int64 = 60_000
+
+  let gauge: LaneGauge
+  let stop: StopSignal
+  private let trail: TrailName
+  private let plan: PumpPlan
+  private let shared: PumpShared
+  private var asked: [CopyRequest] = []
+  private var askedAt: Int64 = 0
+
+  init(_ trail: TrailName, _ plan: PumpPlan, _ shared: PumpShared, gauge: LaneGauge, stop: StopSignal) {
+    (self.trail, self.plan, self.shared, self.gauge, self.stop) = (trail, plan, shared, gauge, stop)
+  }
+
+  func session(_ achieved: () -> Void) throws {
+    if trail.origin == plan.node { throw LeftOut() }
+    let link = try PumpLink(plan, stop: stop)
+    guard let report = try link.report(trail) else {
+      throw CairnError(
+        .trailMissing, "there is no trail \(trail) at \(link.client.base.address) yet", hint: "it is waited for",
+        remedy: .retry)
+    }
+    let id = report.standing.id
+    note(report)
+    var standing = try shared.copies.exists(trail) ? shared.copies.with(trail) { try $0.sync() } : nil
+    if let standing, standing.id != id {
+      throw CairnError(
+        .trailForked, "trail \(trail) has the id \(id) at '\(report.node)', its copy here \(standing.id)",
+        hint: "'cairn explain trail-forked' says what to do", context: ["trail": trail.description])
+    }
+    var end = TrailSpot(segment: report.standing.end.segment, offset: report.standing.end.offset)
+    while !stop.isSet {
+      try ask(link)
+      do { standing = try step(link, report, standing, &end, achieved) } catch let fault as PumpFault
+        where fault.error.code == .trailPurged
+      {
+        standing = try restart(link, standing, achieved)
+      } catch let error as CairnError where error.code == .trailElsewhere {
+        // Another pump brings the same trail: go on from where the copy stands now.
+        standing = try shared.copies.with(trail) { try $0.sync() }
+      } catch let fault as PumpFault where fault.error.code == .trailElsewhere {
+        throw CairnError(
+          .trailForked,
+          "trail \(trail) ends at '\(report.node)' before the copy here: \(fault.error.message)",
+          hint: "if the other node was restored from a backup, see 'cairn explain trail-forked'",
+          context: ["trail": trail.description, "peer": report.node])
+      }
+    }
+  }
+
+  private func step(
+    _ link: PumpLink, _ report: TrailReport, _ standing: TrailStanding?, _ end: inout TrailSpot, _ achieved: () -> Void
+  ) throws -> TrailStanding? {
+    let id = report.standing.id
+    let place = standing?.end ?? TrailPlace(segment: report.standing.oldest, offset: 0, chain: .zero)
+    gauge.set { $0.state = place.isBefore(end) ? .moving : .waiting }
+    if let standing, place.offset == 0, place.segment < end.segment {
+      return try receive(at: place, id) { sink in
+        try link.segment(place.segment, trail, id, into: sink)
+        return true
+      } ?? standing
+    }
+    let result = try receive(at: standing == nil ? nil : place, first: place, id) { sink in
+      let (fetched, told) = try link.follow(
+        place, isKnown: standing != nil, trail, id, applied: shared.hooks.applied(trail), into: sink)
+      if let told { end = told }
+      return fetched == .bytes
+    }
+    achieved()
+    return result ?? standing
+  }
+
+  /// Feeds what `fetch` brings to the copy, and syncs it, also after an error: what has passed is kept.
+  private func receive(
+    at place: TrailPlace?, first: TrailPlace? = nil, _ id: TrailID, restart end: TrailPlace? = nil,
+    _ fetch: ((UnsafeRawBufferPointer) throws -> Void) throws -> Bool
+  ) throws -> TrailStanding? {
+    guard let start = place ?? first else { return nil }
+    let intake = Intake(trail, id, start, isKnown: place != nil, restartsBehind: end)
+    let copies = shared.copies
+    var didFetch = false
+    do {
+      didFetch = try fetch { bytes in
+        try intake.take(bytes, copies)
+        gauge.moved(bytes.count)
+      }
+      try intake.finish(copies)
+    } catch {
+      if intake.hasTaken { _ = try? copies.with(trail) { try $0.sync() } }
+      throw error
+    }
+    guard didFetch else { return nil }
+    let standing = try copies.with(trail) { try $0.sync() }
+    if let standing { gauge.set { ($0.copied, $0.copiedPosition) = (standing.end, standing.position) } }
+    return standing
+  }
+
+  /// What follows the copy is gone there: begin again at the oldest segment.
+  private func restart(
+    _ link: PumpLink, _ standing: TrailStanding?, _ achieved: () -> Void
+  ) throws -> TrailStanding? {
+    guard let report = try link.report(trail), let standing else { return nil }
+    note(report)
+    let start = TrailPlace(segment: report.standing.oldest, offset: 0, chain: .zero)
+    let result = try receive(at: nil, first: start, report.standing.id, restart: standing.end) { sink in
+      _ = try link.follow(start, isKnown: false, trail, report.standing.id, applied: nil, into: sink)
+      return true
+    }
+    shared.hooks.restarted(trail)
+    achieved()
+    return result
+  }
+
+  private func ask(_ link: PumpLink) throws {
+    let wanted = shared.hooks.requests(trail)
+    let now = Clock.monotonicMilliseconds
+    guard wanted != asked || (!wanted.isEmpty && now - askedAt > Self.askAgainMilliseconds) else { return }
+    try link.ask(wanted, trail)
+    (asked, askedAt) = (wanted, now)
+  }
+
+  private func note(_ report: TrailReport) {
+    gauge.set { ($0.peer, $0.end, $0.peerApplied) = (report.node, report.standing.end, report.applied) }
+  }
+}
+
+/// Gathers what comes and hands it to a copy in larger pieces.
+private final class Intake {
+  private static let pieceBytes = 1 << 20
+
+  private let trail: TrailName
+  private let id: TrailID
+  private let start: TrailPlace
+  private let isKnown: Bool
+  private let restartsBehind: TrailPlace?
+  private var feed: CopyFeed?
+  private var gathered = ByteWriter(capacity: 128 << 10)
+  private(set) var hasTaken = false
+
+  init(_ trail: TrailName, _ id: TrailID, _ start: TrailPlace, isKnown: Bool, restartsBehind: TrailPlace?) {
+    (self.trail, self.id, self.start, self.isKnown) = (trail, id, start, isKnown)
+    self.restartsBehind = restartsBehind
+  }
+
+  func take(_ bytes: UnsafeRawBufferPointer, _ copies: TrailCopies) throws {
+    gathered.append(bytes)
+    if gathered.count >= Self.pieceBytes { try flush(copies) }
+  }
+
+  func finish(_ copies: TrailCopies) throws {
+    try flush(copies)
+    if let feed, !feed.isWhole {
+      throw CairnError(
+        .peerUnreachable, "an answer with blocks of trail \(trail) ends inside of a block", hint: "it is tried again",
+        remedy: .retry)
+    }
+  }
+
+  private func flush(_ copies: TrailCopies) throws {
+    guard gathered.count > 0 else { return }
+    if feed == nil {
+      var place = start
+      // Who has nothing yet takes the first header's word for what stood before it.
+      if !isKnown, let chain = CopyFeed.chain(inHeader: gathered.bytes) { place.chain = chain }
+      feed = CopyFeed(trail: id, at: place, restartsBehind: restartsBehind)
+    }
+    hasTaken = true
+    try copies.with(trail) { copy in try feed?.take(gathered.bytes, for: copy) }
+    gathered.removeAll()
+  }
+}
+
+extension TrailPlace {
+  fileprivate func isBefore(_ spot: TrailSpot) -> Bool { (segment, offset) < (spot.segment, spot.offset) }
+}

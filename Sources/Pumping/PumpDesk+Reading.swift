@@ -1,0 +1,174 @@
+import Changes
+import Glibc
+import NetKit
+import SystemKit
+import Trails
+
+// What peers read: where trails stand, and their bytes.
+extension PumpDesk {
+  func trails(_ peer: String) throws -> HTTPResponse {
+    let grants = options.grants()
+    let reports = try Trail.names(state: copies.state).filter { grants.allow(peer, .pull, $0) }
+      .compactMap { try standing(of: $0) }
+    return Self.response(
+      JSONObject([
+        ("node", .text(options.node)), ("trails", .list(reports.map { .object(self.report($0).json) })),
+      ]))
+  }
+
+  func standing(_ visit: Visit) throws -> HTTPResponse {
+    if !visit.may(.push) { try visit.require(.pull) }
+    guard let standing = try standing(of: visit.trail, withUnread: visit.may(.push)) else {
+      throw CairnError(
+        .trailMissing, "there is no trail \(visit.trail) here", hint: "it is there as soon as somebody writes it",
+        remedy: .retry)
+    }
+    return Self.response(report(standing).json)
+  }
+
+  /// Nil when there is no such trail. `withUnread`: a copy's end may be inside of a transaction, for those who add to it.
+  private func standing(of trail: TrailName, withUnread: Bool = false) throws -> TrailStanding? {
+    guard copies.exists(trail) else { return nil }
+    if withUnread, trail.origin != options.node { return try copies.with(trail) { try $0.sync() } }
+    return try SegmentSource.open(folder: copies.folder(trail)).standing()
+  }
+
+  func fetch(_ visit: Visit, _ id: TrailID, _ segment: UInt64) throws -> HTTPResponse {
+    try visit.require(.pull)
+    guard copies.exists(visit.trail) else {
+      throw CairnError(.trailMissing, "there is no trail \(visit.trail) here", hint: "wait for it", remedy: .retry)
+    }
+    let ear = visit.request.query["offset"] == nil ? nil : try ear(visit.trail)
+    let source = try SegmentSource.open(folder: copies.folder(visit.trail))
+    guard source.id == id else {
+      throw PumpRefusal(
+        CairnError(
+          .trailForked, "trail \(visit.trail) has the id \(source.id) here, not \(id)",
+          hint: "find out which history is the true one"), report(try source.standing()))
+    }
+    guard let ear else { return try whole(visit, source, segment) }
+    return try follow(visit, source, segment, ear)
+  }
+
+  /// A sealed segment, or the rest of it.
+  private func whole(_ visit: Visit, _ source: SegmentSource, _ segment: UInt64) throws -> HTTPResponse {
+    guard let file = try source.file(segment), file.isSealed else {
+      throw CairnError(
+        .trailMissing, "segment \(segment.hex(8)) of trail \(visit.trail) is not sealed here, or purged",
+        hint: "follow the last segment by places", remedy: .retry)
+    }
+    let tag = "\"\(source.id)-\(segment.hex(8))\""
+    let headers = [
+      ("ETag", tag), ("Cache-Control", "public, max-age=31536000, immutable"), ("Accept-Ranges", "bytes"),
+      ("Content-Type", "application/octet-stream"),
+    ]
+    if let known = visit.request.header("If-None-Match"), known == "*" || known.contains(tag) {
+      close(file.descriptor)
+      return HTTPResponse(status: 304, headers: headers)
+    }
+    switch ByteRange(visit.request.header("Range"), count: file.count) {
+    case .all:
+      return HTTPResponse(
+        status: 200, headers: headers, body: .file(descriptor: file.descriptor, offset: 0, count: file.count))
+    case .part(let range):
+      let told = ("Content-Range", "bytes \(range.lowerBound)-\(range.upperBound - 1)/\(file.count)")
+      return HTTPResponse(
+        status: 206, headers: headers + [told],
+        body: .file(descriptor: file.descriptor, offset: range.lowerBound, count: UInt64(range.count)))
+    case .none:
+      close(file.descriptor)
+      return HTTPResponse(status: 416, headers: headers + [("Content-Range", "bytes */\(file.count)")])
+    }
+  }
+
+  /// What follows a place, as soon as there is something.
+  private func follow(
+    _ visit: Visit, _ source: SegmentSource, _ segment: UInt64, _ ear: TrailBell.Ear
+  ) throws -> HTTPResponse {
+    let query = visit.request.query
+    guard let offset = query["offset"].flatMap({ UInt64($0) }) else { throw Self.usage("offset is no number") }
+    let chain = query["chain"].flatMap { bytes(hex: $0) }.flatMap { ChainHash($0) }
+    guard chain != nil || (offset == 0 && query["chain"] == nil) else { throw Self.usage("chain is no chain hash") }
+    let wait = min(query["wait"].flatMap { Int($0) } ?? 0, Self.waitSecondsMax)
+    let deadline = Clock.monotonicMilliseconds + Int64(max(0, wait)) * 1000
+    var isTold = false
+    while true {
+      let verdict = try source.judge(segment: segment, offset: offset, chain: chain)
+      if !isTold, let chain, verdict == .follows || verdict == .atEnd {
+        isTold = true
+        acknowledge(visit, TrailPlace(segment: segment, offset: offset, chain: chain))
+      }
+      switch verdict {
+      case .follows:
+        guard
+          let place = try chain.map({ TrailPlace(segment: segment, offset: offset, chain: $0) })
+            ?? source.start(of: segment), let piece = try source.piece(at: place, max: options.bodyBytes),
+          let file = try source.file(segment)
+        else { continue }
+        return HTTPResponse(
+          status: 200,
+          headers: [
+            ("Cairn-End", source.end.description), ("Cache-Control", "no-store"),
+            ("Content-Type", "application/octet-stream"),
+          ], body: .file(descriptor: file.descriptor, offset: piece.place.offset, count: UInt64(piece.count)))
+      case .atEnd:
+        let left = deadline - Clock.monotonicMilliseconds
+        if left > 0, ear.wait(milliseconds: Int(left), stop: stop) { continue }
+        if stop.isSet { throw Self.ending }
+        if Clock.monotonicMilliseconds < deadline { continue }
+        return HTTPResponse(
+          status: 204, headers: [("Cairn-End", source.end.description), ("Cache-Control", "no-store")])
+      case .purged: throw refusal(.trailPurged, visit, source, "what follows it has been purged", segment, offset)
+      case .beyond: throw refusal(.trailElsewhere, visit, source, "it is behind the end", segment, offset)
+      case .forked: throw refusal(.trailForked, visit, source, "another history leads there", segment, offset)
+      }
+    }
+  }
+
+  private func acknowledge(_ visit: Visit, _ place: TrailPlace) {
+    options.hooks.acknowledged(visit.peer, visit.trail, place)
+    if let applied = visit.request.query["applied"].flatMap({ Position($0) }) {
+      options.hooks.peerApplied(visit.peer, visit.trail, applied)
+    }
+  }
+
+  private func refusal(
+    _ code: ErrorCode, _ visit: Visit, _ source: SegmentSource, _ why: String, _ segment: UInt64, _ offset: UInt64
+  ) -> any Error {
+    do {
+      let standing = try source.standing()
+      return PumpRefusal(
+        CairnError(
+          code,
+          "cannot go on at \(segment.hex(8)):\(offset) of trail \(visit.trail), which ends at \(standing.end): \(why)",
+          hint: "'cairn explain \(code.rawValue)' says what to do"), report(standing))
+    } catch { return error }
+  }
+}
+
+/// What a Range header asks of a body. Source: RFC 9110, section 14. Several ranges at once are answered with all.
+enum ByteRange: Equatable {
+  case all
+  case part(Range<UInt64>)
+  case none
+
+  init(_ header: String?, count: UInt64) {
+    guard let header, header.hasPrefix("bytes="), !header.contains(",") else {
+      self = .all
+      return
+    }
+    let sides = header.dropFirst(6).split(separator: "-", maxSplits: 1, omittingEmptySubsequences: false)
+    guard sides.count == 2 else {
+      self = .all
+      return
+    }
+    if sides[0].isEmpty, let last = UInt64(sides[1]) {
+      self = last > 0 && count > 0 ? .part(count - min(last, count)..<count) : .none
+    } else if let first = UInt64(sides[0]), sides[1].isEmpty || UInt64(sides[1]) ?? 0 >= first {
+      let last = sides[1].isEmpty ? UInt64.max : UInt64(sides[1]) ?? .max
+      self = first < count ? .part(first..<min(count, last == .max ? count : last + 1)) : .none
+    } else {
+      self = .all
+    }
+  }
+}

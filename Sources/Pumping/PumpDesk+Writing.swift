@@ -1,0 +1,147 @@
+import Changes
+import NetKit
+import SystemKit
+import Trails
+
+// What peers bring: bytes of trails, and requests for copies.
+extension PumpDesk {
+  func push(_ visit: Visit, _ id: TrailID, _ segment: UInt64) throws -> HTTPAction {
+    try visit.require(.push)
+    guard visit.trail.origin != options.node else {
+      throw CairnError(
+        .trailOwn, "trail \(visit.trail) began here", hint: "leave it out of the pump", remedy: .retry)
+    }
+    let query = visit.request.query
+    guard let offset = query["offset"].flatMap({ UInt64($0) }) else { throw Self.usage("offset is no number") }
+    guard let chain = query["chain"].flatMap({ bytes(hex: $0) }).flatMap({ ChainHash($0) }) else {
+      throw Self.usage("chain is no chain hash")
+    }
+    var replaced: (segment: UInt64, offset: UInt64)?
+    if let text = query["restart"] {
+      let parts = text.split(separator: ":")
+      guard parts.count == 2, let segment = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1]) else {
+        throw Self.usage("restart is no place")
+      }
+      replaced = (segment, offset)
+    }
+    let place = TrailPlace(segment: segment, offset: offset, chain: chain)
+    return .receive(PushSink(self, visit, id, place, restarts: replaced))
+  }
+
+  func asking(_ visit: Visit) throws -> HTTPAction {
+    try visit.require(.pull)
+    return .receive(AskSink(self, visit))
+  }
+}
+
+/// Takes the bytes that a peer pushes.
+final class PushSink: HTTPBodySink {
+  /// What comes is handed on in pieces as large: the network brings smaller ones.
+  private static let pieceBytes = 1 << 20
+
+  private let desk: PumpDesk
+  private let visit: PumpDesk.Visit
+  private let id: TrailID
+  private let place: TrailPlace
+  private let restarts: (segment: UInt64, offset: UInt64)?
+  private var feed: CopyFeed?
+  private var gathered = ByteWriter(capacity: 128 << 10)
+  private var isRestart: Bool { restarts != nil }
+
+  init(
+    _ desk: PumpDesk, _ visit: PumpDesk.Visit, _ id: TrailID, _ place: TrailPlace,
+    restarts: (segment: UInt64, offset: UInt64)?
+  ) {
+    (self.desk, self.visit, self.id, self.place, self.restarts) = (desk, visit, id, place, restarts)
+  }
+
+  func receive(_ bytes: UnsafeRawBufferPointer) -> HTTPResponse? {
+    do {
+      if desk.stop.isSet { throw PumpDesk.ending }
+      gathered.append(bytes)
+      if gathered.count >= Self.pieceBytes { try take() }
+      return nil
+    } catch { return refusal(error) }
+  }
+
+  func finish() -> HTTPResponse {
+    do {
+      try take()
+      if let feed, !feed.isWhole { throw PumpDesk.usage("the body ends inside of a block") }
+      let standing = try desk.copies.with(visit.trail) { copy in
+        if feed == nil { try copy.expect(place, of: id) }
+        return try copy.sync()
+      }
+      guard let standing else {
+        throw CairnError(.trailMissing, "there is no copy of \(visit.trail) here yet", hint: "begin it", remedy: .retry)
+      }
+      if isRestart { desk.options.hooks.restarted(visit.trail) }
+      desk.options.hooks.acknowledged(visit.peer, visit.trail, standing.end)
+      return PumpDesk.response(desk.report(standing).json)
+    } catch { return refusal(error) }
+  }
+
+  /// What has passed is kept: whole blocks of it are true, whatever became of the rest.
+  func abandon() { _ = try? desk.copies.with(visit.trail) { try $0.sync() } }
+
+  private func take() throws {
+    guard gathered.count > 0 else { return }
+    try desk.copies.with(visit.trail) { copy in
+      let feed = try feed ?? begin(copy)
+      self.feed = feed
+      try feed.take(gathered.bytes, for: copy)
+    }
+    gathered.removeAll()
+  }
+
+  private func begin(_ copy: TrailCopy) throws -> CopyFeed {
+    guard let restarts else { return CopyFeed(trail: id, at: place) }
+    guard let end = copy.end, end.segment == restarts.segment, end.offset == restarts.offset else {
+      throw CairnError(
+        .trailElsewhere,
+        "the copy of trail \(visit.trail) does not end at \(restarts.segment.hex(8)):\(restarts.offset)",
+        hint: "look again where it ends", remedy: .retry)
+    }
+    return CopyFeed(trail: id, at: place, restartsBehind: end)
+  }
+
+  private func refusal(_ error: any Error) -> HTTPResponse {
+    guard let error = error as? CairnError else { return PumpDesk.response(error) }
+    var standing: TrailStanding?
+    if desk.copies.exists(visit.trail) { standing = try? desk.copies.with(visit.trail) { try $0.sync() } }
+    return PumpDesk.response(PumpRefusal(error, standing.map { desk.report($0) }))
+  }
+}
+
+/// Takes what a peer asks for.
+private final class AskSink: HTTPBodySink {
+  private let desk: PumpDesk
+  private let visit: PumpDesk.Visit
+  private var bytes: [UInt8] = []
+
+  init(_ desk: PumpDesk, _ visit: PumpDesk.Visit) { (self.desk, self.visit) = (desk, visit) }
+
+  func receive(_ piece: UnsafeRawBufferPointer) -> HTTPResponse? {
+    guard bytes.count + piece.count <= PumpDesk.requestBytesMax else {
+      return PumpDesk.response(PumpFault(PumpDesk.usage("the body is too large")).json, status: 413)
+    }
+    bytes.append(contentsOf: piece)
+    return nil
+  }
+
+  func finish() -> HTTPResponse {
+    do {
+      guard case .object(let object)? = try? JSONReader.read(bytes) else {
+        throw PumpDesk.usage("the body is no JSON object")
+      }
+      guard desk.copies.exists(visit.trail) else {
+        throw CairnError(.trailMissing, "there is no trail \(visit.trail) here", hint: "wait for it", remedy: .retry)
+      }
+      let requests = object.list("requests").compactMap { CopyRequest($0) }
+      desk.options.hooks.asked(visit.peer, visit.trail, requests)
+      return PumpDesk.response(JSONObject([("requests", .list(requests.map { .object($0.json) }))]))
+    } catch { return PumpDesk.response(error) }
+  }
+
+  func abandon() {}
+}

@@ -1,0 +1,168 @@
+import Changes
+import NetKit
+import Synchronization
+import SystemKit
+import Trails
+
+/// Answers what peers ask of a node that listens (`docs/protocol.md`).
+package final class PumpDesk: HTTPHandler {
+  package struct Options: Sendable {
+    /// The name of this node.
+    package var node: String
+    /// Looked up with each request.
+    package var grants: @Sendable () -> Grants
+    /// Answers `POST join`.
+    package var join: @Sendable (HTTPRequest) -> HTTPAction
+    package var hooks: PumpHooks
+    /// The longest body of whole blocks that is sent at once; a larger block comes alone.
+    package var bodyBytes = 8 << 20
+
+    package init(
+      node: String, grants: @escaping @Sendable () -> Grants, hooks: PumpHooks = PumpHooks(),
+      join: @escaping @Sendable (HTTPRequest) -> HTTPAction
+    ) {
+      (self.node, self.grants, self.hooks, self.join) = (node, grants, hooks, join)
+    }
+  }
+
+  static let waitSecondsMax = 60
+  static let requestBytesMax = 64 << 10
+
+  let options: Options
+  let copies: TrailCopies
+  private let bell: TrailBell
+  let stop = StopSignal()
+
+  package init(_ options: Options, copies: TrailCopies, bell: TrailBell) {
+    (self.options, self.copies, self.bell) = (options, copies, bell)
+  }
+
+  /// Ends everything that waits; what comes afterwards is answered with `busy`.
+  package func end() { stop.set() }
+
+  package func begin(_ request: HTTPRequest) -> HTTPAction {
+    do {
+      if stop.isSet { throw Self.ending }
+      return try route(request)
+    } catch { return .answer(Self.response(error)) }
+  }
+
+  private func route(_ request: HTTPRequest) throws -> HTTPAction {
+    var parts = request.path.split(separator: "/").map(String.init)
+    guard parts.first == "cairn" else { throw Self.nothing }
+    parts.removeFirst()
+    if request.method == "POST", parts == ["1", "join"] { return options.join(request) }
+    let peer = try peer(of: request)
+    if parts.isEmpty, request.method == "GET" {
+      return .answer(
+        Self.response(
+          JSONObject([("versions", .list([.integer(1)])), ("node", .text(options.node))])))
+    }
+    guard parts.count >= 2, parts[0] == "1", parts[1] == "trails" else { throw Self.nothing }
+    parts.removeFirst(2)
+    if parts.isEmpty, request.method == "GET" { return .answer(try trails(peer)) }
+    guard let first = parts.first, let trail = TrailName(first) else { throw Self.nothing }
+    let visit = Visit(peer: peer, trail: trail, grants: options.grants(), request: request)
+    switch (request.method, parts.count) {
+    case ("GET", 1): return .answer(try standing(visit))
+    case ("POST", 2) where parts[1] == "requests": return try asking(visit)
+    case ("GET", 3), ("POST", 3):
+      guard let id = bytes(hex: parts[1]).flatMap({ TrailID($0) }), let segment = Self.segment(parts[2]) else {
+        throw Self.nothing
+      }
+      return request.method == "GET" ? .answer(try fetch(visit, id, segment)) : try push(visit, id, segment)
+    default: throw Self.nothing
+    }
+  }
+
+  /// One request to one trail, and who makes it.
+  struct Visit {
+    let peer: String
+    let trail: TrailName
+    let grants: Grants
+    let request: HTTPRequest
+
+    func may(_ right: Grants.Right) -> Bool { grants.allow(peer, right, trail) }
+
+    func require(_ right: Grants.Right) throws {
+      guard may(right) else {
+        throw CairnError(
+          .peerRefused, "peer '\(peer)' may not \(right == .push ? "push" : "pull") trail \(trail)",
+          hint: "grant it at the listener, in [peer.\(peer)] may", remedy: .retry,
+          context: ["peer": peer, "trail": trail.description])
+      }
+    }
+  }
+
+  private func peer(of request: HTTPRequest) throws -> String {
+    func unknown(_ why: String) -> CairnError {
+      CairnError(
+        .peerUnknown, "who asks is not known here: \(why)",
+        hint: "join this node ('cairn peer invite' here, 'cairn peer join' there)", remedy: .retry,
+        context: ["peer": request.remote])
+    }
+    if request.isTLS {
+      guard let peer = request.peer else { throw unknown(request.peerProblem ?? "no certificate came") }
+      return peer.commonName
+    }
+    guard let name = request.header("Cairn-Node"), TrailName.isValid(name) else {
+      throw unknown("no header Cairn-Node came")
+    }
+    return name
+  }
+
+  private static func segment(_ text: String) -> UInt64? {
+    guard text.hasSuffix(".seg"), let number = UInt64(text.dropLast(4), radix: 16), number > 0,
+      text == number.hex(8) + ".seg"
+    else { return nil }
+    return number
+  }
+
+  /// Waits until the trail's mark moves. False when the time is out or the desk is ending.
+  func ear(_ trail: TrailName) throws -> TrailBell.Ear { try bell.listen(folder: copies.folder(trail)) }
+
+  func report(_ standing: TrailStanding) -> TrailReport {
+    TrailReport(
+      node: options.node, standing: standing, applied: options.hooks.applied(standing.name),
+      requests: options.hooks.requests(standing.name))
+  }
+}
+
+// MARK: - Answers
+
+extension PumpDesk {
+  static func response(_ object: JSONObject, status: UInt32 = 200) -> HTTPResponse {
+    HTTPResponse(status: status, type: "application/json", text: object.line + "\n")
+  }
+
+  static func response(_ error: any Error) -> HTTPResponse {
+    let fault =
+      error as? PumpRefusal
+      ?? PumpRefusal(
+        (error as? CairnError)
+          ?? CairnError(.bug, "\(error)", hint: "report this as a bug", remedy: .bug))
+    let told = PumpFault(fault.error, report: fault.report)
+    return response(told.json, status: UInt32(told.status))
+  }
+
+  static var ending: CairnError {
+    CairnError(.busy, "this node is ending", hint: "it is tried again by itself", remedy: .retry)
+  }
+
+  static func usage(_ problem: String) -> CairnError {
+    CairnError(.usage, problem, hint: "see docs/protocol.md", remedy: .badInput)
+  }
+
+  static var nothing: CairnError {
+    CairnError(
+      .trailMissing, "there is nothing at this address", hint: "see docs/protocol.md", remedy: .retry)
+  }
+}
+
+/// An error that is told together with where the trail stands.
+struct PumpRefusal: Error {
+  let error: CairnError
+  let report: TrailReport?
+
+  init(_ error: CairnError, _ report: TrailReport? = nil) { (self.error, self.report) = (error, report) }
+}

@@ -1,0 +1,115 @@
+import Changes
+import NetKit
+import SystemKit
+import Trails
+
+/// One lane's connection to a peer: requests of the protocol, and what is answered. Belongs to one thread.
+final class PumpLink {
+  /// Longer than the longest wait that is asked for.
+  static let waitSeconds = 10
+
+  let client: HTTPClient
+  private var address: String { client.base.address }
+
+  init(_ plan: PumpPlan, stop: StopSignal) throws {
+    client = try HTTPClient(
+      base: plan.url, tls: plan.tls,
+      options: .init(silenceSeconds: Self.waitSeconds + 30, bytesPerSecond: plan.bytesPerSecond, node: plan.node),
+      stop: stop)
+  }
+
+  /// Where the trail stands there; nil where it is not there.
+  func report(_ trail: TrailName) throws -> TrailReport? {
+    let reply = try client.perform("GET", "/cairn/1/trails/\(trail)")
+    if reply.status == 404 { return nil }
+    return try report(reply)
+  }
+
+  /// The trails that we may pull.
+  func trails() throws -> [TrailReport] {
+    let reply = try client.perform("GET", "/cairn/1/trails")
+    guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body) else {
+      throw fault(reply).error
+    }
+    return object.objects("trails").compactMap { TrailReport($0) }
+  }
+
+  /// Adds bytes to the copy there, and tells where it stands then. `restart`: where the copy ends that begins again.
+  func push(
+    _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, _ trail: TrailName, _ id: TrailID,
+    restart: TrailPlace? = nil
+  ) throws -> TrailReport {
+    var target = target(trail, id, place.segment) + "?offset=\(place.offset)&chain=\(place.chain)"
+    if let restart { target += "&restart=\(restart.segment.hex(8)):\(restart.offset)" }
+    return try report(client.perform("POST", target, body: bytes))
+  }
+
+  enum Fetched {
+    case bytes
+    /// Nothing has come.
+    case nothing
+  }
+
+  /// What follows a place, as soon as there is something; `place.chain` is not told where it is not known.
+  func follow(
+    _ place: TrailPlace, isKnown: Bool, _ trail: TrailName, _ id: TrailID, applied: Position?,
+    into sink: (UnsafeRawBufferPointer) throws -> Void
+  ) throws -> (Fetched, end: TrailSpot?) {
+    var target = target(trail, id, place.segment) + "?offset=\(place.offset)&wait=\(Self.waitSeconds)"
+    if isKnown { target += "&chain=\(place.chain)" }
+    if let applied { target += "&applied=\(applied)" }
+    let reply = try withoutActuallyEscaping(sink) { sink in try client.perform("GET", target, into: sink) }
+    guard reply.status == 200 || reply.status == 204 else { throw fault(reply) }
+    return (reply.status == 200 ? .bytes : .nothing, reply.headers["cairn-end"].flatMap { TrailSpot($0) })
+  }
+
+  /// A sealed segment.
+  func segment(
+    _ number: UInt64, _ trail: TrailName, _ id: TrailID, into sink: (UnsafeRawBufferPointer) throws -> Void
+  ) throws {
+    let target = target(trail, id, number)
+    let reply = try withoutActuallyEscaping(sink) { sink in try client.perform("GET", target, into: sink) }
+    guard reply.status == 200 else { throw fault(reply) }
+  }
+
+  /// Asks for copies of tables: all that this node waits for now.
+  func ask(_ requests: [CopyRequest], _ trail: TrailName) throws {
+    let body = JSONObject([("requests", .list(requests.map { .object($0.json) }))]).line
+    let reply = try Array(body.utf8).withUnsafeBytes { bytes in
+      try client.perform("POST", "/cairn/1/trails/\(trail)/requests", body: bytes)
+    }
+    guard reply.status == 200 else { throw fault(reply).error }
+  }
+
+  private func target(_ trail: TrailName, _ id: TrailID, _ segment: UInt64) -> String {
+    "/cairn/1/trails/\(trail)/\(id)/\(segment.hex(8)).seg"
+  }
+
+  private func report(_ reply: HTTPReply) throws -> TrailReport {
+    guard reply.status == 200 else { throw fault(reply) }
+    guard case .object(let object)? = try? JSONReader.read(reply.body), let report = TrailReport(object) else {
+      throw fault(reply).error
+    }
+    return report
+  }
+
+  private func fault(_ reply: HTTPReply) -> PumpFault {
+    PumpFault(status: reply.status, body: reply.body, from: address)
+  }
+}
+
+extension PumpFault: Error {}
+
+/// A segment and an offset in its file, as `Cairn-End` tells them.
+struct TrailSpot: Equatable {
+  var segment: UInt64
+  var offset: UInt64
+
+  init(segment: UInt64, offset: UInt64) { (self.segment, self.offset) = (segment, offset) }
+
+  init?(_ text: String) {
+    let parts = text.split(separator: ":")
+    guard parts.count == 2, let segment = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1]) else { return nil }
+    (self.segment, self.offset) = (segment, offset)
+  }
+}

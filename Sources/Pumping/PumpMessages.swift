@@ -1,0 +1,170 @@
+import Changes
+import Trails
+
+/// That a reader needs rows of tables again, through the trail (`docs/protocol.md`, Refresh).
+package struct CopyRequest: Hashable, Sendable {
+  /// Asking twice with one id is asking once.
+  package var id: String
+  /// Empty: all.
+  package var tables: [String]
+
+  package init(id: String, tables: [String]) { (self.id, self.tables) = (id, tables) }
+
+  init?(_ value: JSONObject.Value) {
+    guard case .object(let object) = value, let id = object.text("id"), !id.isEmpty, id.utf8.count <= 200 else {
+      return nil
+    }
+    self.id = id
+    tables = object.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
+  }
+
+  var json: JSONObject {
+    JSONObject([("id", .text(id)), ("tables", .list(tables.map { .text($0) }))])
+  }
+}
+
+/// Where a trail stands at a node, as it is told (`docs/protocol.md`, Where a trail stands).
+package struct TrailReport: Equatable, Sendable {
+  /// The node that tells it.
+  package var node: String
+  package var standing: TrailStanding
+  /// What every apply of the node has finished with.
+  package var applied: Position?
+  package var requests: [CopyRequest]
+
+  package init(node: String, standing: TrailStanding, applied: Position?, requests: [CopyRequest]) {
+    (self.node, self.standing, self.applied, self.requests) = (node, standing, applied, requests)
+  }
+
+  package var json: JSONObject {
+    var end = standing.end.json
+    end["position"] = .text(standing.position.description)
+    var object = JSONObject([
+      ("node", .text(node)), ("trail", .text(standing.name.description)), ("id", .text(standing.id.description)),
+      ("oldest", .integer(Int64(clamping: standing.oldest))), ("end", .object(end)),
+      ("transaction", .integer(Int64(clamping: standing.lastTransaction))),
+    ])
+    if let applied { object["applied"] = .text(applied.description) }
+    object["requests"] = .list(requests.map { .object($0.json) })
+    return object
+  }
+
+  /// Nil when something is missing.
+  package init?(_ object: JSONObject) {
+    guard let name = object.text("trail").flatMap({ TrailName($0) }),
+      let id = object.text("id").flatMap({ bytes(hex: $0) }).flatMap({ TrailID($0) }),
+      let oldest = object.integer("oldest"), oldest > 0, let end = object.object("end"), let place = TrailPlace(end)
+    else { return nil }
+    node = object.text("node") ?? ""
+    standing = TrailStanding(
+      name: name, id: id, oldest: UInt64(oldest), end: place,
+      position: end.text("position").flatMap { Position($0) } ?? Position(segment: place.segment, offset: 0),
+      lastTransaction: UInt64(clamping: object.integer("transaction") ?? 0))
+    applied = object.text("applied").flatMap { Position($0) }
+    requests = object.list("requests").compactMap { CopyRequest($0) }
+  }
+}
+
+extension TrailPlace {
+  var json: JSONObject {
+    JSONObject([
+      ("segment", .integer(Int64(clamping: segment))), ("offset", .integer(Int64(clamping: offset))),
+      ("chain", .text(chain.description)),
+    ])
+  }
+
+  init?(_ object: JSONObject) {
+    guard let segment = object.integer("segment"), segment > 0, let offset = object.integer("offset"), offset >= 0,
+      let chain = object.text("chain").flatMap({ bytes(hex: $0) }).flatMap({ ChainHash($0) })
+    else { return nil }
+    self.init(segment: UInt64(segment), offset: UInt64(offset), chain: chain)
+  }
+}
+
+/// The bytes of lower- or upper-case hexadecimal digits; nil when they are none.
+func bytes(hex text: String) -> [UInt8]? {
+  let digits = Array(text.utf8)
+  guard digits.count.isMultiple(of: 2), digits.count <= 128 else { return nil }
+  func value(_ digit: UInt8) -> UInt8? {
+    switch digit {
+    case 0x30...0x39: digit - 0x30
+    case 0x61...0x66: digit - 0x57
+    case 0x41...0x46: digit - 0x37
+    default: nil
+    }
+  }
+  var bytes: [UInt8] = []
+  for at in stride(from: 0, to: digits.count, by: 2) {
+    guard let high = value(digits[at]), let low = value(digits[at + 1]) else { return nil }
+    bytes.append(high << 4 | low)
+  }
+  return bytes
+}
+
+/// An error as it is told to a peer, and as the peer reads it (`docs/protocol.md`, Errors).
+package struct PumpFault: Sendable {
+  package let status: Int
+  package let error: CairnError
+  /// Where the trail stands at the other side, where it was told.
+  package let report: TrailReport?
+
+  package init(_ error: CairnError, report: TrailReport? = nil) {
+    (self.error, self.report) = (error, report)
+    status = Self.status(of: error.code)
+  }
+
+  /// Reads the body of an answer that is no success.
+  package init(status: Int, body: [UInt8], from peer: String) {
+    self.status = status
+    var told: JSONObject?
+    if case .object(let object)? = try? JSONReader.read(body) { told = object }
+    report = told?.object("state").flatMap { TrailReport($0) }
+    let code = told?.text("code").flatMap { ErrorCode(rawValue: $0) } ?? Self.code(of: status)
+    let remedy: CairnError.Remedy =
+      switch status {
+      case 400, 413: .bug
+      case 409: code == .trailForked ? .stop : .retry
+      default: .retry
+      }
+    error = CairnError(
+      code, "\(peer) answers \(status): \(told?.text("message") ?? "nothing that Cairn says")",
+      hint: told?.text("hint") ?? "see what listens there: it may be no cairnd", remedy: remedy)
+  }
+
+  package var json: JSONObject {
+    var object = JSONObject([
+      ("code", .text(error.code.rawValue)), ("message", .text(error.message)), ("hint", .text(error.hint)),
+    ])
+    if let report { object["state"] = .object(report.json) }
+    return object
+  }
+
+  private static func status(of code: ErrorCode) -> Int {
+    switch code {
+    case .usage: 400
+    case .peerUnknown: 401
+    case .peerRefused: 403
+    case .trailMissing: 404
+    case .trailElsewhere, .trailForked, .trailOwn, .stateForeign: 409
+    case .trailPurged: 410
+    case .trailDamaged, .trailVersion: 422
+    case .busy, .trailBusy: 503
+    case .diskFull: 507
+    default: 500
+    }
+  }
+
+  private static func code(of status: Int) -> ErrorCode {
+    switch status {
+    case 401: .peerUnknown
+    case 403: .peerRefused
+    case 404: .trailMissing
+    case 409: .trailElsewhere
+    case 410: .trailPurged
+    case 422: .trailDamaged
+    case 429, 503: .busy
+    case 507: .diskFull
+    default: .peerUnreachable
+    }
+  }
+}

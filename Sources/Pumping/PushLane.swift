@@ -1,0 +1,126 @@
+import Changes
+import CodecKit
+import NetKit
+import SystemKit
+import Trails
+
+/// Sends one trail to one peer: what the copy there does not have, one request after the other.
+final class PushLane: Lane {
+  /// A backlog goes in bodies as large; a larger block goes alone.
+  private static let bodyBytes = 4 << 20
+  /// While nothing is to be sent, the peer is asked this often what it has applied.
+  private static let idleMilliseconds = 10_000
+
+  let gauge: LaneGauge
+  let stop: StopSignal
+  private let trail: TrailName
+  private let plan: PumpPlan
+  private let shared: PumpShared
+  private var body = Scratch(capacity: 64 << 10)
+
+  init(_ trail: TrailName, _ plan: PumpPlan, _ shared: PumpShared, gauge: LaneGauge, stop: StopSignal) {
+    (self.trail, self.plan, self.shared, self.gauge, self.stop) = (trail, plan, shared, gauge, stop)
+  }
+
+  func session(_ achieved: () -> Void) throws {
+    let folder = shared.copies.folder(trail)
+    let ear = try shared.bell.listen(folder: folder)
+    let source = try SegmentSource.open(folder: folder)
+    let link = try PumpLink(plan, stop: stop)
+    var report: TrailReport?
+    do { report = try link.report(trail) } catch let fault as PumpFault where fault.error.code == .trailOwn {
+      throw LeftOut()
+    }
+    if let report, report.node == trail.origin { throw LeftOut() }
+    var detours = 0
+    while !stop.isSet {
+      do {
+        report = try step(source, link, report, ear, achieved)
+        detours = 0
+      } catch let fault as PumpFault where fault.error.code == .trailElsewhere && fault.report != nil && detours < 20 {
+        // Somebody else was faster, or an answer was lost: go on from where the copy stands.
+        detours += 1
+        if detours > 3 { _ = stop.wait(milliseconds: 50) }
+        report = fault.report
+      }
+    }
+  }
+
+  private func step(
+    _ source: SegmentSource, _ link: PumpLink, _ report: TrailReport?, _ ear: TrailBell.Ear, _ achieved: () -> Void
+  ) throws -> TrailReport {
+    let standing = try source.standing()
+    guard let report else { return try begin(source, link, standing, restart: nil, achieved) }
+    note(report, standing)
+    guard report.standing.id == source.id else {
+      throw forked("the trail's id is \(source.id), that of the copy at '\(report.node)' is \(report.standing.id)")
+    }
+    let place = report.standing.end
+    switch try source.judge(place) {
+    case .follows:
+      guard let piece = try source.piece(at: place, max: Self.bodyBytes) else { return report }
+      return try send(piece, source, link, restart: nil, achieved)
+    case .atEnd:
+      achieved()
+      gauge.set { $0.state = .waiting }
+      if ear.wait(milliseconds: Self.idleMilliseconds, stop: stop) { return report }
+      if stop.isSet { throw HTTPClient.Stopped() }
+      return try link.push(.init(start: nil, count: 0), at: place, trail, source.id)
+    case .purged: return try begin(source, link, standing, restart: place, achieved)
+    case .forked:
+      throw forked("the copy at '\(report.node)' ends at \(place), where another history leads")
+    case .beyond:
+      throw CairnError(
+        .trailForked,
+        "trail \(trail) ends at \(standing.end), its copy at '\(report.node)' already at \(place)",
+        hint: "if this node was restored from a backup, see 'cairn explain trail-forked'; nothing is sent until then",
+        context: ["trail": trail.description, "peer": report.node])
+    }
+  }
+
+  /// Begins the copy, or begins it again, at the oldest segment that is here.
+  private func begin(
+    _ source: SegmentSource, _ link: PumpLink, _ standing: TrailStanding, restart: TrailPlace?, _ achieved: () -> Void
+  ) throws -> TrailReport {
+    guard let start = try source.start(of: standing.oldest),
+      let piece = try source.piece(at: start, max: Self.bodyBytes)
+    else {
+      throw CairnError(
+        .trailMissing, "trail \(trail) was purged while it was read", hint: "it is tried again", remedy: .retry)
+    }
+    return try send(piece, source, link, restart: restart, achieved)
+  }
+
+  private func send(
+    _ piece: SegmentSource.Piece, _ source: SegmentSource, _ link: PumpLink, restart: TrailPlace?,
+    _ achieved: () -> Void
+  ) throws -> TrailReport {
+    gauge.set { $0.state = .moving }
+    if piece.count <= Self.bodyBytes { body.shrink(above: Self.bodyBytes) }
+    let buffer = body.bytes(piece.count)
+    try source.read(piece, into: buffer)
+    let report = try link.push(UnsafeRawBufferPointer(buffer), at: piece.place, trail, source.id, restart: restart)
+    gauge.moved(piece.count)
+    achieved()
+    return report
+  }
+
+  private func note(_ report: TrailReport, _ standing: TrailStanding) {
+    gauge.set {
+      $0.peer = report.node
+      ($0.copied, $0.copiedPosition) = (report.standing.end, report.standing.position)
+      ($0.end, $0.peerApplied) = (standing.end, report.applied)
+    }
+    let hooks = shared.hooks
+    hooks.acknowledged(report.node, trail, report.standing.end)
+    if let applied = report.applied { hooks.peerApplied(report.node, trail, applied) }
+    hooks.asked(report.node, trail, report.requests)
+  }
+
+  private func forked(_ problem: String) -> CairnError {
+    CairnError(
+      .trailForked, "trail \(trail) has two histories: \(problem)",
+      hint: "'cairn explain trail-forked' says how to find out which one is true, and what to do",
+      context: ["trail": trail.description])
+  }
+}

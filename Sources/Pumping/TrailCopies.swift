@@ -1,0 +1,79 @@
+import Changes
+import Synchronization
+import SystemKit
+import Trails
+
+/// The copies that this process writes to: one opened copy for each trail, whoever brings bytes for it.
+package final class TrailCopies: Sendable {
+  /// Guards one copy. The copy is used under the lock only.
+  private final class Slot: @unchecked Sendable {
+    let lock = Mutex<Void>(())
+    var copy: TrailCopy?
+    var lastUsed: Int64 = 0
+  }
+
+  private static let openMax = 500
+
+  /// The folder in which the trails' folders are.
+  package let state: String
+  private let slots = Mutex<[TrailName: Slot]>([:])
+
+  package init(state: String) { self.state = state }
+
+  package func folder(_ trail: TrailName) -> String { "\(state)/\(trail)" }
+
+  /// Whether anything of the trail is here.
+  package func exists(_ trail: TrailName) -> Bool { Folder.exists(folder(trail) + "/durable") }
+
+  /// Calls `body` with the copy, which nobody else uses meanwhile. It is opened where it is not, and forgotten after an
+  /// error that leaves it in doubt.
+  package func with<T: Sendable>(_ trail: TrailName, _ body: (TrailCopy) throws -> T) throws -> T {
+    let slot = slots.withLock { slots in
+      if let slot = slots[trail] { return slot }
+      let slot = Slot()
+      slots[trail] = slot
+      return slot
+    }
+    defer { closeIdle() }
+    return try slot.lock.withLock { _ in
+      slot.lastUsed = Clock.monotonicMilliseconds
+      do {
+        let copy = try slot.copy ?? TrailCopy.open(folder: folder(trail), name: trail)
+        slot.copy = copy
+        return try body(copy)
+      } catch let error as CairnError {
+        if ![.trailElsewhere, .trailForked].contains(error.code) {
+          try? slot.copy?.close()
+          slot.copy = nil
+        }
+        throw error
+      }
+    }
+  }
+
+  /// Gives all locks back.
+  package func close() {
+    for slot in slots.withLock({ Array($0.values) }) {
+      slot.lock.withLock { _ in
+        try? slot.copy?.close()
+        slot.copy = nil
+      }
+    }
+  }
+
+  /// Each open copy has files open: those that nobody has used for longest are closed.
+  private func closeIdle() {
+    let surplus = slots.withLock { slots -> [Slot] in
+      guard slots.count > Self.openMax else { return [] }
+      let oldest = slots.sorted { $0.value.lastUsed < $1.value.lastUsed }.prefix(slots.count - Self.openMax)
+      for (name, _) in oldest { slots[name] = nil }
+      return oldest.map(\.value)
+    }
+    for slot in surplus {
+      slot.lock.withLock { _ in
+        try? slot.copy?.close()
+        slot.copy = nil
+      }
+    }
+  }
+}

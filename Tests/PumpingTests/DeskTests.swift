@@ -1,0 +1,179 @@
+import Changes
+import Foundation
+import NetKit
+import SystemKit
+import Testing
+import Trails
+
+@testable import Pumping
+
+/// Requests as a stranger, a tool or a broken peer would make them.
+@Suite struct DeskTests {
+  private let temp: TempFolder
+  private let node: TestNode
+  private let stop = StopSignal()
+  private let info: TrailInfo
+
+  init() throws {
+    temp = try TempFolder()
+    node = try TestNode("hub", temp)
+    try node.write("hub.erp", transactions: 60)
+    try node.listen(["till": (["till.*", "hub.*"], ["hub.*"])])
+    info = try Trail.info(folder: node.folder("hub.erp"))
+  }
+
+  private func ask(
+    _ method: String, _ target: String, as peer: String? = "till", body: [UInt8]? = nil,
+    _ headers: [(String, String)] = []
+  ) throws -> (status: Int, headers: [String: String], body: [UInt8]) {
+    let client = try HTTPClient(base: node.url, options: .init(node: peer), stop: stop)
+    let reply: HTTPReply
+    if let body {
+      reply = try body.withUnsafeBytes { try client.perform(method, target, headers: headers, body: $0) }
+    } else {
+      reply = try client.perform(method, target, headers: headers)
+    }
+    return (reply.status, reply.headers, reply.body)
+  }
+
+  private func code(_ body: [UInt8]) -> String? {
+    guard case .object(let object)? = try? JSONReader.read(body) else { return nil }
+    return object.text("code")
+  }
+
+  @Test func `sealed segments are plain files with strong tags`() throws {
+    let address = "/cairn/1/trails/hub.erp/\(info.id)/00000001.seg"
+    let whole = try Data(contentsOf: URL(fileURLWithPath: node.folder("hub.erp") + "/00000001.seg"))
+    let all = try ask("GET", address)
+    #expect(all.status == 200 && all.body == Array(whole))
+    #expect(all.headers["etag"] == "\"\(info.id)-00000001\"")
+    #expect(all.headers["cache-control"]?.contains("immutable") == true)
+    let part = try ask("GET", address, [("Range", "bytes=100-199")])
+    #expect(part.status == 206 && part.body == Array(whole[100..<200]))
+    #expect(part.headers["content-range"] == "bytes 100-199/\(whole.count)")
+    let rest = try ask("GET", address, [("Range", "bytes=100-")])
+    #expect(rest.status == 206 && rest.body == Array(whole[100...]))
+    #expect(try ask("GET", address, [("Range", "bytes=\(whole.count)-")]).status == 416)
+    #expect(try ask("GET", address, [("If-None-Match", "\"\(info.id)-00000001\"")]).status == 304)
+    // The last one is not sealed.
+    let last = info.end.position.segment
+    #expect(try ask("GET", "/cairn/1/trails/hub.erp/\(info.id)/\(last.hex(8)).seg").status == 404)
+  }
+
+  @Test func `strangers learn nothing`() throws {
+    let address = "/cairn/1/trails/hub.erp"
+    for target in ["/cairn", "/cairn/1/trails", address, "\(address)/\(info.id)/00000001.seg"] {
+      let nobody = try ask("GET", target, as: nil)
+      #expect(nobody.status == 401 && code(nobody.body) == "peer-unknown", "\(target)")
+    }
+    // Whether it is there or not: the same answer.
+    let stranger = try ask("GET", address, as: "stranger")
+    #expect(stranger.status == 403 && code(stranger.body) == "peer-refused")
+    #expect(try ask("GET", "/cairn/1/trails/hub.nothing", as: "stranger").status == 403)
+    #expect(try ask("GET", "/cairn/1/trails", as: "stranger").body.count < 60)
+    #expect(try ask("GET", "/cairn/1/trails/till.x").status == 404)
+    #expect(
+      try ask("POST", "\(address)/\(info.id)/00000001.seg?offset=0&chain=00", as: "stranger", body: []).status == 403)
+    let own = try ask("POST", "\(address)/\(info.id)/00000001.seg?offset=0&chain=\(ChainHash.zero)", body: [1])
+    #expect(own.status == 409 && code(own.body) == "trail-own")
+  }
+
+  @Test(arguments: [
+    "/", "/cairn/2/trails", "/cairn/1/", "/cairn/1/trails/hub", "/cairn/1/trails/..%2Fhub.erp",
+    "/cairn/1/trails/hub.erp/x",
+    "/cairn/1/trails/hub.erp/00/00000001.seg", "/cairn/1/trails/hub.erp/ID/1.seg",
+    "/cairn/1/trails/hub.erp/ID/0000000A.seg",
+    "/cairn/1/trails/hub.erp/ID/00000000.seg", "/cairn/1/trails/hub.erp/ID/00000001.seg?offset=-1&chain=CHAIN",
+    "/cairn/1/trails/hub.erp/ID/00000001.seg?offset=1&chain=zz", "/cairn/1/trails/hub.erp/ID/00000001.seg?offset=99",
+    "/cairn/1/trails/hub.erp/ID/ffffffffffffffffff.seg", "/cairn/1/trails/%00.x",
+  ])
+  func `a broken address is refused`(target: String) throws {
+    let target = target.replacingOccurrences(of: "ID", with: info.id.description)
+      .replacingOccurrences(of: "CHAIN", with: ChainHash.zero.description)
+    #expect([400, 404].contains(try ask("GET", target).status), "\(target)")
+  }
+
+  @Test func `places are judged`() throws {
+    let address = "/cairn/1/trails/hub.erp/\(info.id)/"
+    let last = info.segments[info.segments.count - 1]
+    func place(_ segment: UInt64, _ offset: UInt64, _ chain: ChainHash) -> String {
+      "\(address)\(segment.hex(8)).seg?offset=\(offset)&chain=\(chain)"
+    }
+    let end = try ask("GET", place(last.number, last.bytes, info.end.chain))
+    #expect(end.status == 204 && end.headers["cairn-end"] == "\(last.number.hex(8)):\(last.bytes)")
+    #expect(node.heard.withLock { $0.acknowledged["till hub.erp"]?.offset } == last.bytes)
+    let forked = try ask("GET", place(last.number, last.bytes, .zero))
+    #expect(forked.status == 409 && code(forked.body) == "trail-forked")
+    let beyond = try ask("GET", place(last.number, last.bytes + 1, info.end.chain))
+    #expect(beyond.status == 409 && code(beyond.body) == "trail-elsewhere")
+    let foreign = try ask("GET", "/cairn/1/trails/hub.erp/\(String(repeating: "ab", count: 16))/00000001.seg?offset=0")
+    #expect(foreign.status == 409 && code(foreign.body) == "trail-forked")
+    #expect(node.heard.withLock { $0.acknowledged["till hub.erp"]?.offset } == last.bytes)
+    _ = try Trail.purge(folder: node.folder("hub.erp"), below: Position(segment: 3, offset: 0))
+    let purged = try ask("GET", place(1, 0, .zero))
+    #expect(purged.status == 410 && code(purged.body) == "trail-purged")
+    guard case .object(let object) = try JSONReader.read(purged.body) else { return }
+    #expect(object.object("state")?.integer("oldest") == 3)
+  }
+
+  @Test func `a long poll is answered by what comes, and by the end of the node`() throws {
+    let last = info.segments[info.segments.count - 1]
+    let target =
+      "/cairn/1/trails/hub.erp/\(info.id)/\(last.number.hex(8)).seg?offset=\(last.bytes)&chain=\(info.end.chain)&wait=20"
+    let (node, temp) = (node, temp)
+    let writing = WorkerThread<Void> {
+      Clock.sleep(milliseconds: 200)
+      _ = try? node.write("hub.erp", transactions: 1, bytes: 10)
+      _ = temp
+    }
+    let began = Clock.monotonicMilliseconds
+    #expect(try ask("GET", target).status == 200)
+    #expect(Clock.monotonicMilliseconds - began < 5000)
+    _ = writing.join()
+    let now = try Trail.info(folder: node.folder("hub.erp"))
+    let end = now.segments[now.segments.count - 1]
+    let ending = WorkerThread<Void> {
+      Clock.sleep(milliseconds: 200)
+      node.endWaits()
+    }
+    let over = try ask(
+      "GET",
+      "/cairn/1/trails/hub.erp/\(info.id)/\(end.number.hex(8)).seg?offset=\(end.bytes)&chain=\(now.end.chain)&wait=20")
+    #expect(over.status == 503 && code(over.body) == "busy")
+    _ = ending.join()
+  }
+
+  @Test func `bytes that are not of the trail are refused, whatever they are`() throws {
+    let till = try TestNode("till", temp)
+    try till.write("till.pos", transactions: 8, bytes: 1000, segment: 1 << 20)
+    let source = try SegmentSource.open(folder: till.folder("till.pos"))
+    let start = try #require(try source.start(of: 1))
+    let piece = try #require(try source.piece(at: start, max: 1 << 20))
+    var good = [UInt8](repeating: 0, count: piece.count)
+    try good.withUnsafeMutableBytes { try source.read(piece, into: $0) }
+    let address = "/cairn/1/trails/till.pos/\(source.id)/00000001.seg?offset=0&chain=\(start.chain)"
+    var random = SystemRandomNumberGenerator()
+    for _ in 0..<60 {
+      var bad = good
+      switch Int.random(in: 0...3, using: &random) {
+      case 0: bad.removeLast(Int.random(in: 1..<bad.count, using: &random))
+      case 1: bad[Int.random(in: 0..<bad.count, using: &random)] ^= 1
+      case 2:
+        bad = (0..<Int.random(in: 0...5000, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }
+      default: bad.insert(7, at: Int.random(in: 0..<bad.count, using: &random))
+      }
+      let reply = try ask("POST", address, body: bad)
+      #expect([200, 400, 404, 409, 422].contains(reply.status), "\(reply.status)")
+      // Whatever was kept is of the trail.
+      if let end = node.end(of: "till.pos") {
+        #expect(
+          try source.judge(
+            segment: end.position.segment, offset: Trail.info(folder: node.folder("till.pos")).bytes, chain: end.chain)
+            != .forked)
+      }
+    }
+    till.pump(.push, node, "till.pos")
+    try eventually("it arrives") { node.end(of: "till.pos") == till.end(of: "till.pos") }
+    try node.expectEqual("till.pos", till)
+  }
+}

@@ -1,0 +1,219 @@
+import Changes
+import Foundation
+import NetKit
+import SystemKit
+import Testing
+import Trails
+
+@testable import Pumping
+
+@Suite struct PumpTests {
+  private let temp: TempFolder
+  private let till: TestNode
+  private let hub: TestNode
+  private let trail = "till.pos"
+
+  init() throws {
+    temp = try TempFolder()
+    till = try TestNode("till", temp)
+    hub = try TestNode("hub", temp)
+  }
+
+  private func arrives(_ trail: String, _ from: TestNode, _ to: TestNode, _ location: SourceLocation = #_sourceLocation)
+    throws
+  {
+    try eventually("\(trail) is at \(to.name)", sourceLocation: location) {
+      from.end(of: trail) != nil && to.end(of: trail) == from.end(of: trail)
+    }
+    try to.expectEqual(trail, from, sourceLocation: location)
+  }
+
+  @Test(arguments: [LaneProgress.Direction.push, .pull])
+  func `a trail and what is added to it arrive`(direction: LaneProgress.Direction) throws {
+    try till.write(trail, transactions: 100)
+    let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
+    try listener.listen([dialler.name: (["till.*"], ["till.*"])])
+    listener.applied.withLock { $0[TrailName(origin: "till", name: "pos")] = Position(segment: 1, offset: 7) }
+    let pump = dialler.pump(direction, listener, trail)
+    try arrives(trail, till, hub)
+    for _ in 0..<5 {
+      try till.write(trail, transactions: 3, bytes: 100)
+      try arrives(trail, till, hub)
+    }
+    let end = try #require(till.end(of: trail))
+    try eventually("everything is told") {
+      let lane = pump.progress.first
+      let told = till.heard.withLock { $0.acknowledged["hub till.pos"] }
+      return lane?.state == .waiting && lane?.copiedPosition == end.position && told?.chain == end.chain
+    }
+    #expect(pump.progress.first?.peer == listener.name)
+    #expect(pump.progress.first?.peerApplied == Position(segment: 1, offset: 7))
+    #expect(pump.progress.first?.error == nil)
+  }
+
+  @Test(arguments: [LaneProgress.Direction.push, .pull])
+  func `a peer that comes, goes and comes back loses nothing`(direction: LaneProgress.Direction) throws {
+    let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
+    try listener.listen([dialler.name: (["*"], ["*"])])
+    let port = listener.port
+    // Before there is anything to send.
+    dialler.pump(direction, listener, trail)
+    for _ in 0..<3 {
+      try till.write(trail, transactions: 30)
+      Clock.sleep(milliseconds: 20)
+      listener.stopListening()
+      listener.shared.copies.close()
+      try till.write(trail, transactions: 10)
+      try listener.listen([dialler.name: (["*"], ["*"])], port: port)
+    }
+    try arrives(trail, till, hub)
+  }
+
+  @Test func `trails are forwarded over a node in between, and patterns find new ones`() throws {
+    let shop = try TestNode("shop", temp)
+    try till.write(trail, transactions: 50)
+    try hub.listen(["till": (["till.*"], []), "shop": ([], ["*", "!hub.secret"])])
+    till.pump(.push, hub, "till.*")
+    shop.pump(.pull, hub, "*")
+    try arrives(trail, till, shop)
+    try hub.write("hub.erp")
+    try hub.write("hub.secret")
+    try till.write("till.more")
+    try arrives("hub.erp", hub, shop)
+    try arrives("till.more", till, shop)
+    try till.write(trail)
+    try arrives(trail, till, shop)
+    #expect(shop.end(of: "hub.secret") == nil)
+  }
+
+  @Test func `in a ring every trail reaches every node once, and none its origin`() throws {
+    let shop = try TestNode("shop", temp)
+    let ring = [till, hub, shop]
+    for (at, node) in ring.enumerated() { try node.listen([ring[(at + 2) % 3].name: (["*"], [])]) }
+    for node in ring { try node.write("\(node.name).db", transactions: 30) }
+    let pumps = ring.enumerated().map { at, node in node.pump(.push, ring[(at + 1) % 3], "*") }
+    for from in ring { for to in ring where to !== from { try arrives("\(from.name).db", from, to) } }
+    for node in ring { try node.write("\(node.name).db", transactions: 30) }
+    for from in ring { for to in ring where to !== from { try arrives("\(from.name).db", from, to) } }
+    try eventually("no trail goes to its origin") {
+      pumps.allSatisfy { $0.progress.filter { $0.state == .leftOut }.count == 1 }
+    }
+    let bytes = try Trail.info(folder: till.folder("till.db")).bytes
+    let sent = pumps[0].progress.first { $0.trail.description == "till.db" }?.bytes ?? 0
+    #expect(sent >= bytes && sent < bytes + 4096)
+  }
+
+  @Test func `two that bring the same trail do no harm`() throws {
+    let shop = try TestNode("shop", temp)
+    try till.write(trail, transactions: 100)
+    try hub.listen(["till": (["*"], [])])
+    till.pump(.push, hub, trail)
+    try arrives(trail, till, hub)
+    try shop.listen(["till": (["*"], []), "hub": (["*"], [])])
+    try till.listen(["shop": ([], ["*"])])
+    try till.write(trail, transactions: 50)
+    till.pump(.push, shop, trail)
+    hub.pump(.push, shop, trail)
+    shop.pump(.pull, till, trail)
+    for _ in 0..<5 {
+      try till.write(trail, transactions: 20)
+      try arrives(trail, till, shop)
+      try arrives(trail, till, hub)
+    }
+  }
+
+  @Test(arguments: [LaneProgress.Direction.push, .pull])
+  func `an origin that was restored from a backup is found out, and nobody's bytes are touched`(
+    direction: LaneProgress.Direction
+  ) throws {
+    try till.write(trail, transactions: 10)
+    let saved = temp.path + "/saved"
+    try FileManager.default.copyItem(atPath: till.folder(trail), toPath: saved)
+    try till.write(trail, transactions: 10)
+    let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
+    try listener.listen([dialler.name: (["*"], ["*"])])
+    let pump = dialler.pump(direction, listener, trail)
+    try arrives(trail, till, hub)
+    dialler.stopPumps()
+    let before = hub.end(of: trail)
+    try FileManager.default.removeItem(atPath: till.folder(trail))
+    try FileManager.default.copyItem(atPath: saved, toPath: till.folder(trail))
+    let again = dialler.pump(direction, listener, trail)
+    try eventually("it is said") { again.progress.first?.error?.code == .trailForked }
+    // Also when it has come as far again.
+    try till.write(trail, transactions: 15)
+    try eventually("it stops") { again.progress.first?.state == .stopped }
+    #expect(again.progress.first?.error?.code == .trailForked)
+    #expect(hub.end(of: trail) == before)
+    _ = pump
+  }
+
+  @Test(arguments: [LaneProgress.Direction.push, .pull])
+  func `a copy that was away for too long begins again`(direction: LaneProgress.Direction) throws {
+    try till.write(trail, transactions: 10)
+    let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
+    try listener.listen([dialler.name: (["*"], ["*"])])
+    dialler.pump(direction, listener, trail)
+    try arrives(trail, till, hub)
+    dialler.stopPumps()
+    let end = try till.write(trail, transactions: 60)
+    _ = try Trail.purge(folder: till.folder(trail), below: end.position)
+    dialler.pump(direction, listener, trail)
+    try arrives(trail, till, hub)
+    #expect(hub.heard.withLock { $0.restarted } == [TrailName(origin: "till", name: "pos")])
+    try till.write(trail, transactions: 20)
+    try arrives(trail, till, hub)
+  }
+
+  @Test func `requests for copies come to the origin, either way`() throws {
+    let name = TrailName(origin: "till", name: "pos")
+    try till.write(trail)
+    let request = CopyRequest(id: "a1", tables: ["orders", "items"])
+    hub.wanted.withLock { $0[name] = [request] }
+    try hub.listen(["till": (["*"], [])])
+    till.pump(.push, hub, trail)
+    try eventually("it is asked") { till.heard.withLock { $0.asked["hub till.pos"] } == [request] }
+    let shop = try TestNode("shop", temp)
+    shop.wanted.withLock { $0[name] = [CopyRequest(id: "b", tables: [])] }
+    try till.listen(["shop": ([], ["*"])])
+    shop.pump(.pull, till, trail)
+    try eventually("it is asked") {
+      till.heard.withLock { $0.asked["shop till.pos"] } == [CopyRequest(id: "b", tables: [])]
+    }
+  }
+
+  @Test func `what is not granted is refused, and goes on when it is`() throws {
+    try till.write(trail)
+    try hub.listen(["till": (["other.*"], [])])
+    let pump = till.pump(.push, hub, trail)
+    try eventually("it is refused") { pump.progress.first?.error?.code == .peerRefused }
+    #expect(hub.end(of: trail) == nil)
+    try till.listen(["hub": ([], ["till.x"])])
+    let pull = hub.pump(.pull, till, trail)
+    try eventually("it is refused") { pull.progress.first?.error?.code == .peerRefused }
+    till.grants.withLock { $0 = Grants(["hub": .init(push: TrailPatterns([]), pull: TrailPatterns(["till.*"]))]) }
+    try arrives(trail, till, hub)
+  }
+
+  @Test func `a commit is durable at the other side within milliseconds`() throws {
+    for direction in [LaneProgress.Direction.push, .pull] {
+      let trail = "till.\(direction.rawValue)"
+      let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
+      try listener.listen([dialler.name: (["*"], ["*"])])
+      try till.write(trail)
+      dialler.pump(direction, listener, trail)
+      try arrives(trail, till, hub)
+      var times: [Double] = []
+      for _ in 0..<30 {
+        try till.write(trail, transactions: 1, bytes: 100)
+        let began = ContinuousClock.now
+        let end = till.end(of: trail)
+        try eventually("it is there") { hub.end(of: trail) == end }
+        times.append(Double((ContinuousClock.now - began).components.attoseconds) / 1e15)
+      }
+      print("\(direction): p50 \(times.sorted()[15]) ms")
+      dialler.stopPumps()
+      listener.stopListening()
+    }
+  }
+}
