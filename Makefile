@@ -120,7 +120,7 @@ DOCDIR = $(PREFIX)/share/doc/cairn
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 CONFDIR = $(SYSCONFDIR)/cairn
 STAGE = .build/stage
-DOCS = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/decisions/*.md conf/*.toml conf/*.yml systemd/*.example)
+DOCS = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/decisions/*.md conf/*.toml conf/network/*.toml conf/*.yml systemd/*.example)
 
 # What install puts where and uninstall takes away: mode:file:place.
 INSTALLED = \
@@ -169,7 +169,7 @@ endif
 
 uninstall:
 	@rm -f $(foreach entry,$(INSTALLED),$(DESTDIR)$(lastword $(subst :, ,$(entry))))
-	@for folder in $(DOCDIR)/decisions $(DOCDIR)/conf $(DOCDIR)/systemd $(DOCDIR); do \
+	@for folder in $(DOCDIR)/decisions $(DOCDIR)/conf/network $(DOCDIR)/conf $(DOCDIR)/systemd $(DOCDIR); do \
 	  test ! -d $(DESTDIR)$$folder || rmdir --ignore-fail-on-non-empty $(DESTDIR)$$folder; \
 	done
 	@echo "left: $(DESTDIR)$(CONFDIR), $(DESTDIR)$(STATEDIR), the user cairn"

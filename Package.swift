@@ -62,12 +62,12 @@ let package = Package(
         "Changes", "Mapping", "Configuring", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails",
         "Capturing", "Applying", "Comparing",
       ]),
-    module("Steering", ["Changes", "SystemKit", "Configuring", "Operating"]),
+    module("Steering", ["Changes", "SystemKit", "NetKit", "Peering", "Configuring", "Operating"]),
     module(
       "Serving",
       [
         "Changes", "Mapping", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying",
-        "Comparing", "Configuring", "Operating", "Steering", "ServiceKit",
+        "Comparing", "Configuring", "Operating", "Steering", "ServiceKit", "NetKit", "Peering", "Pumping",
       ]),
     .executableTarget(
       name: "cairn",

@@ -15,6 +15,9 @@ package struct ApplyOptions: Sendable {
   package var commitMilliseconds: Int64 = 200
   /// Deletes segments of the trail that this target has behind it: where nobody else reads the trail.
   package var purgesTrail = false
+  /// What a table holds before its first copy could not be looked at in advance, and nobody said what is to become of it:
+  /// apply stops there before it writes.
+  package var refusesRows = false
   /// A copy of everything was asked for when this was the trail's last transaction: copies that began before are none.
   package var askedBehind: UInt64 = 0
   /// Where that was, for a target that has nothing of a trail whose beginning is gone: it begins there, and tables are
@@ -38,6 +41,15 @@ extension ApplyOptions {
   /// Whether a table that apply knows nothing of is still to be copied: copies of everything were asked for, and what
   /// stood before that was not read.
   var expectsStrangers: Bool { askedBehind > 0 }
+
+  /// A first copy would go where rows are already.
+  static func holdsRows(_ table: String) -> CairnError {
+    CairnError(
+      .targetDiffers, "table \(table) holds rows at the target already, before its first copy",
+      hint:
+        "say in [apply.NAME] what is to become of them: existing = \"keep\" (they stay), \"overwrite\" (the target becomes equal) or \"merge\" (the source's rows win), and reload",
+      context: ["table": table])
+  }
 
   /// What holds for a table. Unless it was said, tables that Cairn created follow, and others wait for a person.
   func policy(isCreated: Bool) -> DDLPolicy { ddl ?? (isCreated ? .follow : .stop) }

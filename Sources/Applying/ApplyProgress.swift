@@ -21,6 +21,9 @@ package final class ApplyProgress: Sendable {
     package var tablesCopied = 0
     /// Tables have to be copied that are not yet begun: until then they are empty, or as they were.
     package var awaitsCopies = false
+    /// In which transaction the last copy of each table began, by its name at the source: in lower case, and without the
+    /// schema where that is `public`.
+    package var copiesBegun: [String: UInt64] = [:]
     package var isCaughtUp = false
     package var isWaitingForLock = false
     /// The server is away; apply waits for it.

@@ -145,6 +145,9 @@ package struct TableSchema: Equatable, Sendable {
   /// As people call it: `sales.orders`, `orders`.
   package var fullName: String { namespace.isEmpty ? name : "\(namespace).\(name)" }
 
+  /// As it is looked for: in lower case, and without the schema where it is `public`.
+  package var plainName: String { (namespace == "public" ? name : fullName).lowercased() }
+
   /// Indexes of the key columns, in key order; empty when the whole row is the identity.
   package var key: [Int] {
     columns.indices.filter { columns[$0].keyOrdinal > 0 }.sorted { columns[$0].keyOrdinal < columns[$1].keyOrdinal }

@@ -29,6 +29,9 @@ struct ApplyEntry {
     let end = try TargetEnd(target)
     try checkNotItsSource(end)
     let known = try end.checkpoint(of: trail)
+    let first = FirstCopies(state: context.statePath, apply: name)
+    // Who asks for a copy of everything has decided what becomes of rows.
+    if try request.isPending() { first.end() }
     if try request.isPending() || isPurged(known, info) {
       let isLost = known.map { $0.trail != info.id } ?? true || isPurged(known, info)
       return try copyAll(end, info, request, forgets: isLost)
@@ -50,7 +53,9 @@ struct ApplyEntry {
     }
     // One that was told to begin anew, and has not yet, may hold what it held.
     let isTold = asked.map { !$0.isBegun && $0.at != nil } ?? false
-    if existing == nil, !isTold { try checkExisting(end) }
+    if existing == nil, !isTold {
+      if trail.origin == context.node { try checkExisting(end) } else { try first.begin() }
+    }
     guard info.firstPosition.segment > 1 else {
       asked?.at = nil
       return asked
@@ -92,22 +97,32 @@ struct ApplyEntry {
   private func copyAll(
     _ end: TargetEnd, _ info: TrailInfo, _ request: CopyRequest, forgets: Bool
   ) throws -> CopyRequest.Asked {
-    guard let capture = context.capture(of: trail) else {
-      throw CairnError(
-        .checkpointForeign,
-        "the target \(target.place) needs a copy of everything, and trail \(trail) comes from another node",
-        hint: "have it copied again where that trail is captured", context: ["trail": trail.description])
-    }
-    try CopyRequest.askCapture(folder)
+    let capture = context.capture(of: trail)
+    if capture != nil { try CopyRequest.askCapture(folder) } else { try askFromAfar(info) }
     var asked = CopyRequest.Asked(info)
     try request.note(asked, of: info.id)
     try end.expectRefresh(of: trail)
     if forgets { try end.forgetCheckpoint(of: trail) }
-    context.restart(.init(.capture, capture.name))
-    context.tell(.init(.apply, name), "everything is copied again into \(target.place)")
+    if let capture { context.restart(.init(.capture, capture.name)) }
+    let by = capture == nil ? "; node \(trail.origin) is asked for it" : ""
+    context.tell(.init(.apply, name), "everything is copied again into \(target.place)\(by)")
     // A trail that is whole is read from its beginning.
     if info.firstPosition.segment <= 1 { asked.at = nil }
     return asked
+  }
+
+  /// Only the node that the trail comes from has the rows.
+  private func askFromAfar(_ info: TrailInfo) throws {
+    guard trail.origin != context.node else {
+      throw CairnError(
+        .checkpointForeign,
+        "the target \(target.place) needs a copy of everything, and nothing captures trail \(trail) any more",
+        hint: "add [capture.\(trail.name)] again, or take [apply.\(name)] out", context: ["trail": trail.description])
+    }
+    let requests = context.requests
+    // One is enough: the later one counts.
+    requests.settle { $0.asker == .apply(name) && $0.tables.isEmpty && $0.behind != info.lastTransaction }
+    try requests.ask(trail, [], for: name, behind: info.lastTransaction, now: Clock.system.microseconds())
   }
 
   private func checkExisting(_ end: TargetEnd) throws {

@@ -16,6 +16,7 @@ final class ApplyWorker: Worker {
   private let database: Configuration.Database
   private let context: ServiceContext
   let progress = ApplyProgress()
+  private let makesFirstCopies = Atomic<Bool>(false)
   private let waitsForTrail = Atomic<Bool>(false)
   private let noticesTold = Mutex(0)
   /// Of this run.
@@ -51,6 +52,9 @@ final class ApplyWorker: Worker {
     let asked = try entry.prove()
     (options.askedBehind, options.askedAt) = (asked?.behind ?? 0, asked?.at)
     options.existing = apply.existing ?? .overwrite
+    let first = FirstCopies(state: context.statePath, apply: apply.name)
+    options.refusesRows = apply.existing == nil && first.areUnderWay
+    makesFirstCopies.store(options.refusesRows, ordering: .relaxed)
     options.existingHolds = true
     options.names = apply.names
     options.misfits = apply.misfits
@@ -124,7 +128,12 @@ final class ApplyWorker: Worker {
       commitTime: isBehind ? since : now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: isBehind,
       now: moment)
     if now.awaitsCopies { status.detail = "waits for the copy of everything that was asked for" }
-    if let copying = now.copying { status.detail = "copies table \(copying.table), \(copying.rows) rows so far" }
+    if now.awaitsCopies { status.detail = "waits for copies of tables, as its way on was lost" }
+    if let copying = now.copying {
+      status.detail = "copies table \(copying.table), \(copying.rows) rows so far"
+      status.copying = .init(
+        table: copying.table, rows: copying.rows, estimated: copying.estimated, tablesDone: now.tablesCopied)
+    }
     if let table = now.waiting.first { status.detail = "table \(table.name) waits: \(table.message)" }
     let drifts = audit.withLock { $0?.snapshot.drifts ?? [] }
     if let drift = drifts.first {
@@ -146,7 +155,13 @@ final class ApplyWorker: Worker {
 
   /// What it has to say once since the last call.
   func news() -> [LogEntry] {
-    let notices = progress.snapshot.notices
+    let now = progress.snapshot
+    if now.isCaughtUp, now.copying == nil, !now.awaitsCopies, now.tablesCopied > 0,
+      makesFirstCopies.exchange(false, ordering: .relaxed)
+    {
+      FirstCopies(state: context.statePath, apply: apply.name).end()
+    }
+    let notices = now.notices
     let fresh = noticesTold.withLock { told in
       defer { told = notices.count }
       return notices.dropFirst(told).map { LogEntry(.notice, $0, worker: name.description) }

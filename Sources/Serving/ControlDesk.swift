@@ -60,59 +60,64 @@ package struct ControlDesk: Sendable {
         hint: "there are \(configuration.applies.map(\.name).joined(separator: ", "))", remedy: .badInput)
     }
     let trail = try context.trailName(apply.trail)
-    guard let capture = context.capture(of: trail), let database = configuration.database(capture.database) else {
-      throw CairnError(
-        .unsupported, "trail \(trail) comes from another node, which has the rows",
-        hint: "run 'cairn copy' at the node \(trail.origin)", remedy: .badInput)
-    }
-    let folder = context.folder(of: trail)
     let applyName = WorkerName(.apply, apply.name)
-    let captureName = WorkerName(.capture, capture.name)
-    let workers = supervisor.workers()
-    let wentBack = workers.first { $0.name == captureName && $0.problem?.code == ErrorCode.sourceWentBack.rawValue }
-    if let wentBack, wentBack.state == .failed {
-      throw CairnError(
-        .sourceWentBack, "the source of trail \(trail) is not where the trail ends, so no copy can come through it",
-        hint:
-          "if it is to be the truth from now on: stop the daemon, 'cairn detach' the source, remove \(folder), start the daemon, and copy again",
-        remedy: .stop)
+    let isLost = tables.isEmpty && supervisor.workers().contains { $0.name == applyName && $0.state == .failed }
+    guard let capture = context.capture(of: trail) else {
+      return try copyFromAfar(apply, trail, tables, isLost: isLost)
     }
-    let failed = workers.filter { $0.state == .failed }.map(\.name)
-    if !tables.isEmpty, let capture = workers.first(where: { $0.name == captureName && $0.state == .failed }) {
-      throw CairnError(
-        capture.problem.flatMap { ErrorCode(rawValue: $0.code) } ?? .bug,
-        "\(captureName) has failed, so it copies no table: \(capture.problem?.message ?? "")",
-        hint: "have everything copied, with 'cairn copy \(apply.name)' without --tables", remedy: .badInput)
+    let order = CopyOrder(context: context, supervisor: supervisor)
+    try order.checkSource(of: capture)
+    let outcome: CopyOrder.Outcome
+    if isLost {
+      try beginAnew(apply)
+      outcome = .everything
+    } else {
+      outcome = try order.carryOut(
+        capture, tables, hint: "have everything copied, with 'cairn copy \(apply.name)' without --tables")
     }
-    if tables.isEmpty, failed.contains(applyName) || failed.contains(captureName) {
-      // Where the way on is lost: a target begins with the copy, a capture with a new slot if need be.
-      if failed.contains(applyName) {
-        try CopyRequest(state: context.statePath, apply: apply.name).ask()
-        try supervisor.order(.restart, applyName.description)
-      } else {
-        try CopyRequest.askCapture(folder)
-        try supervisor.order(.restart, captureName.description)
-      }
+    switch outcome {
+    case .everything:
       context.tell(applyName, "everything is copied again, as ordered")
-      return JSONObject([
-        ("event", .text("copying")), ("apply", .text(apply.name)), ("tables", .list([])), ("everything", .bool(true)),
-      ])
+      return Self.copying(apply, [], isEverything: true)
+    case .tables(let asked):
+      context.tell(applyName, "copies \(asked.joined(separator: ", ")) again, as ordered")
+      return Self.copying(apply, asked, isEverything: false)
     }
-    let patterns = TablePatterns(capture.tables)
-    let wanted = tables.isEmpty ? patterns : TablePatterns(tables)
-    let source = try SourceEnd(database.location().canonical)
-    let meant = try source.tables(wanted).filter { $0.refusal == nil }.map(\.name)
-    let captured = Set(try source.tables(patterns).map(\.name))
-    if let stranger = meant.first(where: { !captured.contains($0) }) ?? (meant.isEmpty ? tables.first ?? "*" : nil) {
+  }
+
+  /// The target begins with a copy of everything.
+  private func beginAnew(_ apply: Configuration.Apply) throws {
+    try CopyRequest(state: context.statePath, apply: apply.name).ask()
+    try supervisor.order(.restart, WorkerName(.apply, apply.name).description)
+  }
+
+  /// Only the node that a trail comes from can read the rows: it is asked, over the way that the trail comes.
+  private func copyFromAfar(
+    _ apply: Configuration.Apply, _ trail: TrailName, _ tables: [String], isLost: Bool
+  ) throws -> JSONObject {
+    guard context.configuration.receives(apply.trail) else {
       throw CairnError(
-        .tableMissing, "no table '\(stranger)' is captured from \(database.name)",
-        hint: "the capture takes \(capture.tables.joined(separator: ", "))", remedy: .badInput)
+        .unsupported, "trail \(trail) comes from another node, and nothing brings it here",
+        hint: "add a [pump.NAME] that fetches it, or a [peer.NAME] that may push it", remedy: .badInput)
     }
-    let asked = try source.askForCopies(of: wanted, trail: try Trail.info(folder: folder).id)
-    context.tell(applyName, "copies \(asked.joined(separator: ", ")) again, as ordered")
-    return JSONObject([
-      ("event", .text("copying")), ("apply", .text(apply.name)), ("tables", .list(asked.map { .text($0) })),
-      ("everything", .bool(false)),
+    if isLost {
+      try beginAnew(apply)
+    } else {
+      let info = try Trail.info(folder: context.folder(of: trail))
+      try context.requests.ask(
+        trail, tables, for: apply.name, behind: info.lastTransaction, now: Clock.system.microseconds())
+    }
+    let what = tables.isEmpty ? "everything" : tables.joined(separator: ", ")
+    context.tell(.init(.apply, apply.name), "node \(trail.origin) is asked to copy \(what) again, as ordered")
+    var answer = Self.copying(apply, tables, isEverything: tables.isEmpty)
+    answer["asked_of"] = .text(trail.origin)
+    return answer
+  }
+
+  private static func copying(_ apply: Configuration.Apply, _ tables: [String], isEverything: Bool) -> JSONObject {
+    JSONObject([
+      ("event", .text("copying")), ("apply", .text(apply.name)), ("tables", .list(tables.map { .text($0) })),
+      ("everything", .bool(isEverything)),
     ])
   }
 

@@ -6,6 +6,7 @@ import ServiceKit
 import Steering
 import Synchronization
 import SystemKit
+import Trails
 
 /// One node at work: its workers, its control socket, its metrics, and what it tells the service manager.
 ///
@@ -25,6 +26,8 @@ package final class Daemon: Sendable {
 
   private let context: ServiceContext
   private let supervisor: Supervisor
+  private let refreshes: RefreshDesk
+  private let board = Mutex(PathBoard())
   private let load: Load
   private let version: String
   private let startedAt = Clock.system.microseconds()
@@ -41,6 +44,7 @@ package final class Daemon: Sendable {
     let process = getpid()
     let hanging = getenv("CAIRN_TEST_HANG").map { String(cString: $0) }
     supervisor = Supervisor(context, hanging: hanging) { kill(process, SIGUSR1) }
+    refreshes = RefreshDesk(context, supervisor)
     published = Mutex(
       NodeStatus(
         node: configuration.node.name, version: version, process: process, now: startedAt, startedAt: startedAt,
@@ -124,6 +128,7 @@ package final class Daemon: Sendable {
       if now - budgetAt >= Self.budgetMilliseconds, endSince == nil {
         budgetAt = now
         supervisor.keepBudget()
+        refreshes.look()
         noteDisk(&forecast, now)
       }
       if now - publishedAt >= Self.publishMilliseconds {
@@ -224,10 +229,28 @@ package final class Daemon: Sendable {
         oldest: $0.segments.first?.created ?? 0)
     }
     now.sources = context.sourceFacts
+    now.paths = paths(now.now)
     now.refusal = refusal.withLock { $0 }
     published.withLock { published in
       now.disk = published.disk
       published = now
+    }
+  }
+
+  private func paths(_ now: Int64) -> [NodeStatus.Path] {
+    let infos = context.trailInfos
+    let configuration = context.configuration
+    let keys = PeerReaders.keys(configuration, infos.values.map(\.name), besides: context.leftOut)
+    var standings: [String: TrailStanding] = [:]
+    for trail in Set(keys.map(\.trail)) {
+      standings[trail.description] = try? SegmentSource.open(folder: context.folder(of: trail)).standing()
+    }
+    let peers = Dictionary(configuration.pumps.map { ($0.name, $0.peer ?? $0.url.host) }) { first, _ in first }
+    let monotonic = Clock.monotonicMilliseconds
+    return board.withLock { board in
+      board.paths(
+        lanes: supervisor.lanes(), keys: keys, book: { context.peers[$0] }, givenUp: supervisor.givenUp,
+        pumpPeers: peers, standings: standings, infos: infos, now: now, monotonic: monotonic)
     }
   }
 

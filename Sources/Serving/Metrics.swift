@@ -19,16 +19,18 @@ package enum Metrics {
     package let kind: Kind
     package let labels: String
     package let help: String
-    fileprivate let samples: @Sendable (NodeStatus) -> [Sample]
+    let samples: @Sendable (NodeStatus) -> [Sample]
   }
 
-  fileprivate struct Sample {
+  struct Sample {
     var suffix = ""
     var labels: [(String, String)] = []
     var value: Double
   }
 
-  package static let all: [Metric] = [
+  package static let all = workers + paths + disk
+
+  private static let workers: [Metric] = [
     Metric(name: "cairn_info", kind: .gauge, labels: "node, version", help: "Always 1; says who this is.") {
       [Sample(labels: [("node", $0.node), ("version", $0.version)], value: 1)]
     },
@@ -102,6 +104,9 @@ package enum Metrics {
     ofSources("cairn_source_full_seconds", "Until slot or journal is full, as it grew in the last minutes.") {
       $0.secondsUntilFull
     },
+  ]
+
+  private static let disk: [Metric] = [
     Metric(name: "cairn_disk_bytes", kind: .gauge, labels: "", help: "Size of all trails.") { status in
       status.disk.map { [Sample(value: Double($0.bytes))] } ?? []
     },

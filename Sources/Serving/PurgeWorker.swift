@@ -5,41 +5,50 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Deletes the segments of one trail that no reader needs any more, as the ``RetentionPlan`` of all trails says.
+/// Deletes the segments of trails that no reader needs any more, as the ``RetentionPlan`` of all trails says.
 final class PurgeWorker: Worker {
   let name: WorkerName
+  /// For people; empty for several.
   private let trail: String
   private let pause: Duration
   private let context: ServiceContext
+  private let trails: @Sendable () -> [TrailName]
   private let plan: @Sendable () -> RetentionPlan
   private let purged = Atomic<UInt64>(0)
 
-  /// `plan` is asked each time.
+  /// `trails` and `plan` are asked each time.
   init(
-    _ name: WorkerName, trail: String, every pause: Duration, _ context: ServiceContext,
-    plan: @escaping @Sendable () -> RetentionPlan
+    _ name: WorkerName, _ trail: String, every pause: Duration, _ context: ServiceContext,
+    trails: @escaping @Sendable () -> [TrailName], plan: @escaping @Sendable () -> RetentionPlan
   ) {
-    (self.name, self.trail, self.pause, self.context, self.plan) = (name, trail, pause, context, plan)
+    (self.name, self.trail, self.pause, self.context) = (name, trail, pause, context)
+    (self.trails, self.plan) = (trails, plan)
   }
 
   func run(stop: StopSignal) throws {
-    let folder = context.folder(of: try context.trailName(trail))
     var next: Duration = .zero
     while !stop.rest(next) {
       next = pause > .seconds(1) ? pause : .seconds(1)
-      guard Folder.exists(folder + "/durable") else {
-        next = .milliseconds(500)
-        continue
+      let there = trails().filter { Folder.exists(context.folder(of: $0) + "/durable") }
+      if there.isEmpty { next = .milliseconds(500) }
+      for trail in there { context.note(try Trail.info(folder: context.folder(of: trail))) }
+      let below = plan().purgeBelow
+      for trail in there where !stop.isSet {
+        Pulse.beat()
+        guard let below = below[trail.description], below > 1 else { continue }
+        try purge(trail, below: below)
       }
-      context.note(try Trail.info(folder: folder))
-      guard let below = plan().purgeBelow[trail], below > 1 else { continue }
-      let gone = try Trail.purge(folder: folder, below: Position(segment: below, offset: 0))
-      guard !gone.isEmpty else { continue }
-      purged.add(UInt64(gone.count), ordering: .relaxed)
-      context.note(try Trail.info(folder: folder))
-      context.log.write(
-        LogEntry(.debug, "deleted \(gone.count) segments of trail \(trail)", worker: name.description))
     }
+  }
+
+  private func purge(_ trail: TrailName, below: UInt64) throws {
+    let folder = context.folder(of: trail)
+    let gone = try Trail.purge(folder: folder, below: Position(segment: below, offset: 0))
+    guard !gone.isEmpty else { return }
+    purged.add(UInt64(gone.count), ordering: .relaxed)
+    context.note(try Trail.info(folder: folder))
+    context.log.write(
+      LogEntry(.debug, "deleted \(gone.count) segments of trail \(trail)", worker: name.description))
   }
 
   func describe(_ status: inout NodeStatus.Worker) {

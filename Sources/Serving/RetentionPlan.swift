@@ -15,9 +15,17 @@ package struct RetentionPlan: Equatable, Sendable {
     package init(name: String, segments: [TrailInfo.Segment]) { (self.name, self.segments) = (name, segments) }
   }
 
+  /// Who reads which trail: an apply, a pump that pushes it, or a peer that pulls it.
+  package struct ReaderID: Hashable, Sendable {
+    package var name: WorkerName
+    package var trail: String
+    package init(_ name: WorkerName, _ trail: String) { (self.name, self.trail) = (name, trail) }
+  }
+
   package struct Reader: Equatable, Sendable {
     package var name: WorkerName
     package var trail: String
+    package var id: ReaderID { ReaderID(name, trail) }
     /// The segment in which the oldest part begins that it still needs; nil: not known, so it may need all.
     package var segment: UInt64?
     /// It has applied all that there is.
@@ -36,7 +44,7 @@ package struct RetentionPlan: Equatable, Sendable {
   /// By trail: segments with lower numbers may go.
   package private(set) var purgeBelow: [String: UInt64] = [:]
   /// Readers to give up, which were not before.
-  package private(set) var expired: [WorkerName] = []
+  package private(set) var expired: [ReaderID] = []
   package private(set) var pausesCaptures = false
   /// What is left when it was carried out.
   package private(set) var bytes: UInt64 = 0
@@ -45,14 +53,14 @@ package struct RetentionPlan: Equatable, Sendable {
   package init(
     _ limits: Configuration.Limits, trails: [Trail], readers: [Reader], isPaused: Bool, now: Int64
   ) {
-    var given = Set(readers.filter(\.isExpired).map(\.name))
+    var given = Set(readers.filter(\.isExpired).map(\.id))
     if let retain = limits.retain {
       let oldest = now - retain.milliseconds * 1000
-      for reader in readers where !given.contains(reader.name) {
+      for reader in readers where !given.contains(reader.id) {
         guard let trail = trails.first(where: { $0.name == reader.trail }),
           Self.isOlder(reader.segment ?? 0, than: oldest, trail)
         else { continue }
-        given.insert(reader.name)
+        given.insert(reader.id)
       }
     }
     weigh(limits, trails, readers, given, now)
@@ -63,22 +71,22 @@ package struct RetentionPlan: Equatable, Sendable {
       }
       // Where all is applied, only the segments that are being written are left: they go when captures go on.
       let isAwaited =
-        readers.contains { !given.contains($0.name) && !$0.isAtEnd }
+        readers.contains { !given.contains($0.id) && !$0.isAtEnd }
         || trails.contains { trail in !readers.contains { $0.trail == trail.name } }
       pausesCaptures = isAwaited && Double(bytes) > Double(most) * (isPaused ? Self.resumeShare : 1)
     }
-    expired = readers.filter { !$0.isExpired && given.contains($0.name) }.map(\.name)
+    expired = readers.filter { !$0.isExpired && given.contains($0.id) }.map(\.id)
   }
 
   /// What may go when the given readers do not count any more.
   private mutating func weigh(
-    _ limits: Configuration.Limits, _ trails: [Trail], _ readers: [Reader], _ given: Set<WorkerName>, _ now: Int64
+    _ limits: Configuration.Limits, _ trails: [Trail], _ readers: [Reader], _ given: Set<ReaderID>, _ now: Int64
   ) {
     bytes = 0
     for trail in trails {
       let live = trail.segments.last?.number ?? 0
       let all = readers.filter { $0.trail == trail.name }
-      var below = all.filter { !given.contains($0.name) }.map { $0.segment ?? 0 }.min() ?? live
+      var below = all.filter { !given.contains($0.id) }.map { $0.segment ?? 0 }.min() ?? live
       if all.isEmpty { below = Self.unread(limits, trail, now) }
       purgeBelow[trail.name] = min(below, live)
       bytes += trail.segments.filter { $0.number >= min(below, live) }.reduce(0) { $0 + $1.bytes }
@@ -99,15 +107,15 @@ package struct RetentionPlan: Equatable, Sendable {
   }
 
   /// The reader that keeps the oldest segment from being deleted; nil when nobody does.
-  private static func slowest(_ readers: [Reader], besides given: Set<WorkerName>, _ trails: [Trail]) -> WorkerName? {
-    var slowest: (name: WorkerName, created: Int64)?
-    for reader in readers where !given.contains(reader.name) {
+  private static func slowest(_ readers: [Reader], besides given: Set<ReaderID>, _ trails: [Trail]) -> ReaderID? {
+    var slowest: (id: ReaderID, created: Int64)?
+    for reader in readers where !given.contains(reader.id) {
       guard let trail = trails.first(where: { $0.name == reader.trail }), let live = trail.segments.last,
         reader.segment ?? 0 < live.number,
         let kept = trail.segments.first(where: { $0.number >= reader.segment ?? 0 })
       else { continue }
-      if slowest.map({ kept.created < $0.created }) ?? true { slowest = (reader.name, kept.created) }
+      if slowest.map({ kept.created < $0.created }) ?? true { slowest = (reader.id, kept.created) }
     }
-    return slowest?.name
+    return slowest?.id
   }
 }

@@ -2,6 +2,7 @@ import Capturing
 import Changes
 import Configuring
 import Operating
+import Pumping
 import ServiceKit
 import Steering
 import Synchronization
@@ -12,13 +13,28 @@ package final class ServiceContext: Sendable {
   package let node: String
   package let statePath: String
   package let log: ServiceLog
+  /// Up to where other nodes have the trails of this one.
+  package let peers: PeerBook
+  /// Copies that are asked for at the origins of trails.
+  package let requests: RequestBook
+  /// The copies that come from other nodes, whoever brings them, and the bell of all trails.
+  let copies: TrailCopies
+  private let bell = Mutex<TrailBell?>(nil)
   private let conf: Mutex<Configuration>
+  private let granted: Mutex<Grants>
   /// Of each trail as its purge saw it last.
   private let trails = Mutex<[String: TrailInfo]>([:])
   /// Where each trail ended when its capture was looked at last, which is more often than it is purged.
   private let ends = Mutex<[String: Position]>([:])
   /// Of each source, by the capture's name, as its heartbeat saw it last.
   private let sources = Mutex<[String: NodeStatus.Source]>([:])
+
+  /// Pumps that leave a trail out, since it comes from where they lead.
+  private let ownElsewhere = Mutex<Set<PeerBook.Key>>([])
+  /// Up to where every apply of a trail is.
+  private let appliedEnds = Mutex<[String: Position]>([:])
+  /// The trails have no room.
+  private let full = Atomic<Bool>(false)
 
   /// Who does what with which database.
   private let works = Mutex<[DatabaseWork: WorkerName]>([:])
@@ -29,14 +45,45 @@ package final class ServiceContext: Sendable {
   package init(_ configuration: Configuration, log: ServiceLog) {
     (node, statePath, self.log) = (configuration.node.name, configuration.node.state, log)
     conf = Mutex(configuration)
+    granted = Mutex(Self.grants(configuration))
+    copies = TrailCopies(state: configuration.node.state)
+    peers = PeerBook(state: configuration.node.state)
+    requests = RequestBook(state: configuration.node.state)
   }
 
   package var configuration: Configuration {
     get { conf.withLock { $0 } }
-    set { conf.withLock { $0 = newValue } }
+    set {
+      conf.withLock { $0 = newValue }
+      granted.withLock { $0 = Self.grants(newValue) }
+    }
+  }
+
+  /// What the conf in force grants.
+  var grants: Grants { granted.withLock { $0 } }
+
+  private static func grants(_ configuration: Configuration) -> Grants {
+    Grants(
+      Dictionary(configuration.peers.map { ($0.name, Grants.Peer(push: $0.push, pull: $0.pull)) }) { first, _ in first }
+    )
   }
 
   package func folder(of trail: TrailName) -> String { "\(statePath)/\(trail)" }
+
+  /// Made when it is needed first. Errors: `io-failed` where the system has no room for it.
+  func trailBell() throws -> TrailBell {
+    try bell.withLock { bell in
+      if let bell { return bell }
+      let fresh = try TrailBell()
+      bell = fresh
+      return fresh
+    }
+  }
+
+  /// As its purge saw it last, else as it is.
+  func id(of trail: TrailName) -> TrailID? {
+    trailInfos[trail.description]?.id ?? (try? Trail.info(folder: folder(of: trail)))?.id
+  }
 
   package var trailInfos: [String: TrailInfo] { trails.withLock { $0 } }
   package func note(_ info: TrailInfo) { trails.withLock { $0[info.name.description] = info } }
@@ -75,6 +122,18 @@ package final class ServiceContext: Sendable {
     defer { works.withLock { $0[work] = nil } }
     return try body()
   }
+
+  var isFull: Bool {
+    get { full.load(ordering: .relaxed) }
+    set { full.store(newValue, ordering: .relaxed) }
+  }
+
+  /// What every apply of this node has finished with; nil where there is none, or one has not begun.
+  func applied(_ trail: TrailName) -> Position? { appliedEnds.withLock { $0[trail.description] } }
+  func note(applied: [String: Position]) { appliedEnds.withLock { $0 = applied } }
+
+  var leftOut: Set<PeerBook.Key> { ownElsewhere.withLock { $0 } }
+  func leaveOut(_ key: PeerBook.Key) { ownElsewhere.withLock { _ = $0.insert(key) } }
 
   func onRestart(_ body: @escaping @Sendable (WorkerName) -> Void) { restarting.withLock { $0 = body } }
   func restart(_ worker: WorkerName) { restarting.withLock { $0 }(worker) }

@@ -5,15 +5,16 @@ import ServiceKit
 import Steering
 import Synchronization
 import SystemKit
+import Trails
 
 /// Runs the workers of a daemon, each on a thread of its own, and starts them again as ``Supervision`` says.
 ///
 /// ``tick()`` is called by one thread, again and again; orders may come from any.
 package final class Supervisor: Sendable {
   /// How a run of a worker ended.
-  private struct Ending: Sendable { var error: CairnError? }
+  struct Ending: Sendable { var error: CairnError? }
 
-  private struct Entry {
+  struct Entry {
     /// What the worker is to be, and what it was made for.
     var spec: WorkerSpec
     var made: WorkerSpec
@@ -31,15 +32,17 @@ package final class Supervisor: Sendable {
     var tableWaits: [String: WaitNote] = [:]
   }
 
-  private struct State {
+  struct State {
     var entries: [WorkerName: Entry] = [:]
+    /// Other nodes that were too far behind, until they are back, and the segments that they were in.
+    var givenUp: [RetentionPlan.ReaderID: UInt64] = [:]
     var isEnding = false
     var isPaused = false
   }
 
-  private let state = Mutex(State())
-  private let context: ServiceContext
-  private let wake: @Sendable () -> Void
+  let state = Mutex(State())
+  let context: ServiceContext
+  let wake: @Sendable () -> Void
   /// Of a worker that is to hang as soon as it is started: a hook for tests of the watchdog.
   private let hanging: String?
   /// A run without an error for this long makes an older error history.
@@ -77,12 +80,20 @@ package final class Supervisor: Sendable {
           if state.entries[name]?.supervision.rest != .ordered { end(&state, name) { $0.restart(now: now) } }
         }
       }
+      // Whoever loads the conf anew may have mended what the network waits for.
+      for (name, entry) in state.entries where [.pump, .receive].contains(name.kind) {
+        guard entry.supervision.hasPresentFailure, case .due = entry.supervision.state else { continue }
+        end(&state, name) { $0.start(now: now) }
+      }
     }
     wake()
   }
 
   private func make(_ name: WorkerName, _ spec: WorkerSpec) -> any Worker {
-    switch spec {
+    let plan: @Sendable () -> RetentionPlan = { [weak self] in
+      self?.retention() ?? RetentionPlan(.init(), trails: [], readers: [], isPaused: false, now: 0)
+    }
+    return switch spec {
     case .capture(let capture, let database): CaptureWorker(name, capture, database, context)
     case .apply(let apply, let database): ApplyWorker(name, apply, database, context)
     case .heartbeat(let capture, let database):
@@ -91,9 +102,16 @@ package final class Supervisor: Sendable {
         taken: { [weak self] in self?.taken(by: WorkerName(.capture, capture.name)) ?? 0 },
         givesUp: { [weak self] in self?.givesUp($0) ?? false })
     case .purge(let trail, let every):
-      PurgeWorker(name, trail: trail, every: every, context) { [weak self] in
-        self?.retention() ?? RetentionPlan(.init(), trails: [], readers: [], isPaused: false, now: 0)
-      }
+      PurgeWorker(name, trail, every: every, context, trails: { TrailName(trail).map { [$0] } ?? [] }, plan: plan)
+    case .purgeOfCopies(let others):
+      PurgeWorker(
+        name, "", every: .seconds(10), context,
+        trails: { [context] in
+          let all = (try? Trail.names(state: context.statePath)) ?? []
+          return all.filter { $0.origin != context.node && !others.contains($0.description) }
+        }, plan: plan)
+    case .pump(let pump, let tls): PumpWorker(name, pump, tls, context)
+    case .receive(let receive): ReceiveWorker(receive, context)
     }
   }
 
@@ -129,7 +147,7 @@ package final class Supervisor: Sendable {
   }
 
   /// Applies an order to a supervision, and tells the thread to end where that is due.
-  private func end(_ state: inout State, _ name: WorkerName, _ order: (inout Supervision) -> Bool) {
+  func end(_ state: inout State, _ name: WorkerName, _ order: (inout Supervision) -> Bool) {
     guard var entry = state.entries[name] else { return }
     if order(&entry.supervision) { entry.stop.set() }
     state.entries[name] = entry
@@ -173,7 +191,7 @@ package final class Supervisor: Sendable {
         if entry.isExpired, entry.supervision.rest == .failed, entry.supervision.failure?.code == .checkpointForeign {
           entry.supervision.tryAgain(at: now + Self.expiredMilliseconds)
         }
-        let mayRun = !state.isEnding && !(state.isPaused && name.kind == .capture)
+        let mayRun = !state.isEnding && !(state.isPaused && entry.spec.bringsIn)
         if entry.thread == nil, mayRun, entry.supervision.isDue(now: now) { start(name, &entry, now) }
         if case .running(let since) = entry.supervision.state, now - since >= Self.wellMilliseconds,
           entry.supervision.failure != nil
@@ -184,13 +202,22 @@ package final class Supervisor: Sendable {
           entry.supervision.isWell(now: now)
         }
         entries += look(name, &entry, now)
-        if let apply = entry.worker as? ApplyWorker {
-          entries += apply.news()
-        }
+        entries += entry.worker.news()
         state.entries[name] = entry
       }
+      context.note(applied: Self.applied(state))
     }
     for entry in entries { context.log.write(entry) }
+  }
+
+  private static func applied(_ state: State) -> [String: Position] {
+    var ends: [String: Position] = [:]
+    for entry in state.entries.values {
+      guard let apply = entry.worker as? ApplyWorker, !entry.isLeaving else { continue }
+      let (trail, position) = (apply.apply.trail, apply.progress.snapshot.position)
+      ends[trail] = min(ends[trail] ?? position, position)
+    }
+    return ends.filter { $0.value > .start }
   }
 
   private func start(_ name: WorkerName, _ entry: inout Entry, _ now: Int64) {
@@ -281,69 +308,6 @@ package final class Supervisor: Sendable {
     return SlotVerdict.givesUp(source, isPaused: isPaused, limits: context.configuration.limits)
   }
 
-  /// What may be deleted now, and what else is to be done; readers that it gives up are given up from now on.
-  func retention() -> RetentionPlan {
-    let configuration = context.configuration
-    let trails = context.trailInfos.values.map {
-      RetentionPlan.Trail(name: $0.name.description, segments: $0.segments)
-    }
-    var given: [LogEntry] = []
-    let plan = state.withLock { state in
-      let readers = state.entries.compactMap { name, entry -> RetentionPlan.Reader? in
-        guard let apply = entry.worker as? ApplyWorker, !entry.isLeaving else { return nil }
-        let (needs, info) = (apply.progress.snapshot.needs, context.trailInfos[apply.apply.trail])
-        let (segment, first) = (needs?.segment, info?.firstPosition.segment ?? 0)
-        let isAtEnd = needs.flatMap { needs in info.map { needs >= $0.end.position } } ?? false
-        let isBack = entry.isExpired && (segment.map { $0 >= first } ?? false)
-        if isBack { state.entries[name]?.isExpired = false }
-        return RetentionPlan.Reader(
-          name: name, trail: apply.apply.trail, segment: segment, isAtEnd: isAtEnd,
-          isExpired: entry.isExpired && !isBack)
-      }
-      let plan = RetentionPlan(
-        configuration.limits, trails: trails, readers: readers, isPaused: state.isPaused,
-        now: Clock.system.microseconds())
-      for name in plan.expired {
-        state.entries[name]?.isExpired = true
-        given.append(
-          LogEntry(
-            .warning,
-            "is behind for longer than the trail may keep it: what it has missed is copied again when it comes back",
-            worker: name.description, code: .diskBudget))
-      }
-      return plan
-    }
-    for entry in given { context.log.write(entry) }
-    return plan
-  }
-
-  /// Lets captures rest, or go on, as the budget of the disk demands.
-  package func keepBudget() {
-    let plan = retention()
-    let limit = context.configuration.limits.diskBytes ?? 0
-    let now = Clock.monotonicMilliseconds
-    let entry: LogEntry? = state.withLock { state in
-      guard plan.pausesCaptures != state.isPaused else { return nil }
-      state.isPaused = plan.pausesCaptures
-      for name in state.entries.keys where name.kind == .capture {
-        if plan.pausesCaptures {
-          end(&state, name) { $0.stop(.paused, now: now) }
-        } else if state.entries[name]?.supervision.rest == .paused {
-          end(&state, name) { $0.start(now: now) }
-        }
-      }
-      return plan.pausesCaptures
-        ? LogEntry(
-          .error, "the trails hold \(plan.bytes) bytes, allowed are \(limit): captures rest", code: .diskBudget,
-          hint: "see 'cairn status' for the apply that is behind, or raise [limits] disk and reload")
-        : LogEntry(.notice, "the trails are within their budget again: captures go on", code: .diskBudget)
-    }
-    if let entry {
-      context.log.write(entry)
-      wake()
-    }
-  }
-
   // MARK: Status
 
   package func workers() -> [NodeStatus.Worker] {
@@ -353,6 +317,12 @@ package final class Supervisor: Sendable {
         state.entries[name].map { describe(name, $0, now) }
       }
     }
+  }
+
+  /// The trails that workers exchange with other nodes, as they see it.
+  package func lanes() -> [NodeStatus.Path] {
+    let workers = state.withLock { state in state.entries.keys.sorted().compactMap { state.entries[$0]?.worker } }
+    return workers.flatMap { $0.paths() }
   }
 
   private func describe(_ name: WorkerName, _ entry: Entry, _ now: Int64) -> NodeStatus.Worker {

@@ -1,4 +1,5 @@
 import Changes
+import ServiceKit
 import Steering
 import SystemKit
 
@@ -11,6 +12,17 @@ protocol Worker: Sendable {
 
   /// Adds what it knows of itself; called on other threads at any time.
   func describe(_ status: inout NodeStatus.Worker)
+
+  /// The trails that it exchanges with other nodes.
+  func paths() -> [NodeStatus.Path]
+
+  /// What it has to say once since the last call.
+  func news() -> [LogEntry]
+}
+
+extension Worker {
+  func paths() -> [NodeStatus.Path] { [] }
+  func news() -> [LogEntry] { [] }
 }
 
 /// How far behind a worker is, by what it said last.

@@ -9,6 +9,20 @@ package enum WorkerSpec: Equatable, Sendable {
   case heartbeat(Configuration.Capture, Configuration.Database)
   /// Of a trail.
   case purge(String, every: Duration)
+  /// Of all trails that are received, but for these.
+  case purgeOfCopies(besides: [String])
+  /// With the certificates that count where it names none.
+  case pump(Configuration.Pump, Configuration.PeerFiles?)
+  case receive(Configuration.Receive)
+
+  /// Trails grow by it, so it rests while they have no room.
+  var bringsIn: Bool {
+    switch self {
+    case .capture: true
+    case .pump(let pump, _): pump.way == .pull
+    case .apply, .heartbeat, .purge, .purgeOfCopies, .receive: false
+    }
+  }
 }
 
 /// The workers of a conf, and what another conf changes of them.
@@ -34,6 +48,11 @@ package struct WorkerPlan: Equatable, Sendable {
       if trails[apply.trail] == nil { trails[apply.trail] = (apply.trail, .seconds(10)) }
     }
     for (trail, purge) in trails { specs[WorkerName(.purge, purge.name)] = .purge(trail, every: purge.every) }
+    for pump in configuration.pumps { specs[WorkerName(.pump, pump.name)] = .pump(pump, configuration.receive?.tls) }
+    if let receive = configuration.receive { specs[.receive] = .receive(receive) }
+    if configuration.receive != nil || configuration.pumps.contains(where: { $0.way == .pull }) {
+      specs[.purgeOfCopies] = .purgeOfCopies(besides: trails.keys.sorted())
+    }
   }
 
   package var names: [WorkerName] { specs.keys.sorted() }

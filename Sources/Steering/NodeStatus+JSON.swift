@@ -11,6 +11,7 @@ extension NodeStatus {
       ("summary", .text(summary)), ("workers", .list(workers.map { .object($0.json) })),
       ("trails", .list(trails.map { .object($0.json) })), ("sources", .list(sources.map { .object($0.json) })),
     ])
+    object["paths"] = .list(paths.map { .object($0.json) })
     if let disk { object["disk"] = .object(disk.json) }
     object["conf_refused"] = refusal.map { .object($0.json) } ?? .null
     return object
@@ -26,7 +27,7 @@ extension NodeStatus.Worker {
       ("rows_per_second", .real((rowsPerSecond * 10).rounded() / 10)),
       ("lag_ms", lagMilliseconds.map { .real(($0 * 10).rounded() / 10) } ?? .null), ("caught_up", .bool(isCaughtUp)),
       ("tables_waiting", .list(waits.map { .text($0.table) })), ("waits", .list(waits.map { .object($0.json) })),
-      ("restarts", .integer(Int64(restarts))),
+      ("copying", copying.map { .object($0.json) } ?? .null), ("restarts", .integer(Int64(restarts))),
       ("retry_in_ms", retryInMilliseconds.map { .integer($0) } ?? .null),
       ("silent_ms", .integer(silentMilliseconds)),
       ("error", problem.flatMap { $0.isPassed ? nil : .object($0.json) } ?? .null),
@@ -47,6 +48,7 @@ extension NodeStatus.Worker {
     lagMilliseconds = object.real("lag_ms")
     isCaughtUp = object.bool("caught_up") ?? false
     waits = object.objects("waits").map(NodeStatus.Wait.init)
+    copying = object.object("copying").map(NodeStatus.Copying.init)
     restarts = Int(object.integer("restarts") ?? 0)
     retryInMilliseconds = object.integer("retry_in_ms")
     silentMilliseconds = object.integer("silent_ms") ?? 0
@@ -71,6 +73,22 @@ extension NodeStatus.Problem {
       code: object.text("code") ?? "", message: object.text("message") ?? "", hint: object.text("hint") ?? "",
       times: Int(object.integer("times") ?? 1), agoMilliseconds: object.integer("ago_ms"),
       isPassed: object.bool("passed") ?? false)
+  }
+}
+
+extension NodeStatus.Copying {
+  var json: JSONObject {
+    JSONObject([
+      ("table", .text(table)), ("rows", .integer(Int64(clamping: rows))),
+      ("rows_estimated", .integer(Int64(clamping: estimated))), ("tables_done", .integer(Int64(tablesDone))),
+    ])
+  }
+
+  init(_ object: JSONObject) {
+    self.init(
+      table: object.text("table") ?? "", rows: UInt64(clamping: object.integer("rows") ?? 0),
+      estimated: UInt64(clamping: object.integer("rows_estimated") ?? 0),
+      tablesDone: Int(object.integer("tables_done") ?? 0))
   }
 }
 

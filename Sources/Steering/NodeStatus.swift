@@ -64,6 +64,7 @@ package struct NodeStatus: Sendable {
     package var lags = LatencyHistogram()
     package var isCaughtUp = false
     package var waits: [Wait] = []
+    package var copying: Copying?
     package var restarts = 0
     package var retryInMilliseconds: Int64?
     package var silentMilliseconds: Int64 = 0
@@ -73,6 +74,19 @@ package struct NodeStatus: Sendable {
     /// It does what it is for; `lag` is what is allowed.
     package func isWell(lagMilliseconds lag: Double) -> Bool {
       state == .running && waits.isEmpty && (lagMilliseconds ?? 0) <= lag
+    }
+  }
+
+  /// A table that an apply is getting a copy of.
+  package struct Copying: Equatable, Sendable {
+    package var table: String
+    package var rows: UInt64
+    /// That the source had when the copy began, as far as it knew; 0: it did not.
+    package var estimated: UInt64
+    /// Since the daemon was started.
+    package var tablesDone: Int
+    package init(table: String, rows: UInt64, estimated: UInt64, tablesDone: Int) {
+      (self.table, self.rows, self.estimated, self.tablesDone) = (table, rows, estimated, tablesDone)
     }
   }
 
@@ -128,6 +142,8 @@ package struct NodeStatus: Sendable {
   package var workers: [Worker] = []
   package var trails: [Trail] = []
   package var sources: [Source] = []
+  /// Trails on their way to other nodes and from them.
+  package var paths: [Path] = []
   package var disk: Disk?
   /// Why the last conf was refused; nil when it is in force.
   package var refusal: Problem?
@@ -142,7 +158,7 @@ package struct NodeStatus: Sendable {
   /// For `systemctl status`.
   package var summary: String {
     if isEnding { return "ending" }
-    let main = workers.filter { [.capture, .apply].contains($0.name.kind) }
+    let main = workers.filter { [.capture, .pump, .receive, .apply].contains($0.name.kind) }
     let running = main.filter { $0.state == .running }.count
     let others = NodeStatus.WorkerState.allCases.filter { $0 != .running }.compactMap { state -> String? in
       let names = main.filter { $0.state == state }.map(\.name.description)

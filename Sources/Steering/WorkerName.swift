@@ -1,29 +1,43 @@
-/// A worker of the daemon, as people call it: `capture.pos`, `apply.erp`, `heartbeat.erp`, `purge.pos`.
+/// A worker of the daemon, as people call it: `capture.pos`, `pump.pos-to-hq`, `receive`, `apply.erp`, `purge.pos`.
 package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertible {
   package enum Kind: String, CaseIterable, Sendable {
     case capture
+    /// Brings trails to another node, or fetches them from there.
+    case pump
+    /// Listens for other nodes; there is one.
+    case receive
     case apply
     /// Writes to an idle PostgreSQL source, so that its slot moves.
     case heartbeat
     /// Deletes what every reader of a trail has behind it.
     case purge
+    /// Another node that pulls trails from this one: it reads, and is no worker of this daemon.
+    case peer
   }
 
   package let kind: Kind
-  /// Of the capture or apply in the conf; for a trail, the capture's.
+  /// Of the section in the conf; for a trail, the capture's. Empty where there is only one of the kind.
   package let name: String
+
+  package static let receive = WorkerName(.receive, "")
+  /// Deletes of all trails that are received and that no other worker looks after.
+  package static let purgeOfCopies = WorkerName(.purge, "*")
 
   package init(_ kind: Kind, _ name: String) { (self.kind, self.name) = (kind, name) }
 
-  /// Reads `KIND.NAME`; nil for anything else.
+  /// Reads `KIND.NAME`, or `receive`; nil for anything else.
   package init?(_ text: String) {
+    if text == Kind.receive.rawValue {
+      self = .receive
+      return
+    }
     guard let dot = text.firstIndex(of: "."), let kind = Kind(rawValue: String(text[..<dot])) else { return nil }
     let name = String(text[text.index(after: dot)...])
     guard !name.isEmpty else { return nil }
     self.init(kind, name)
   }
 
-  package var description: String { "\(kind.rawValue).\(name)" }
+  package var description: String { name.isEmpty ? kind.rawValue : "\(kind.rawValue).\(name)" }
 
   /// In the way of the data.
   package static func < (a: Self, b: Self) -> Bool { (a.rank, a.name) < (b.rank, b.name) }
@@ -32,7 +46,7 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
   /// The one of `all` that `text` means: its whole name, or the name of its section where only one has it.
   package static func meant(by text: String, among all: [WorkerName]) -> WorkerName? {
     if let whole = WorkerName(text), all.contains(whole) { return whole }
-    let named = all.filter { $0.name == text && [.capture, .apply].contains($0.kind) }
+    let named = all.filter { $0.name == text && [.capture, .pump, .apply].contains($0.kind) }
     return named.count == 1 ? named[0] : nil
   }
 }

@@ -109,12 +109,9 @@ extension ConfCheck {
 
   /// Which table becomes which; in lower case, and without the schema where it is `public`.
   private func routes(_ source: Source, _ apply: Configuration.Apply, to target: Engine) throws -> [String: String] {
-    func plain(_ table: TableSchema) -> String {
-      (table.namespace == "public" ? table.name : table.fullName).lowercased()
-    }
     let shaped = try RuledTables(source.tables, apply.rules.map(ReshapeRule.init), source.end, to: target).tables
     let pairs = try zip(source.tables, shaped).map { table, shaped in
-      (plain(table.schema), plain(try TableMapping(shaped.schema, to: target, names: apply.names).target))
+      (table.schema.plainName, try TableMapping(shaped.schema, to: target, names: apply.names).target.plainName)
     }
     return Dictionary(pairs) { first, _ in first }
   }

@@ -51,6 +51,14 @@ final class ConfCheck {
       begin("capture \(capture.name)")
       attempt { try check(capture) }
     }
+    if let receive = configuration.receive {
+      begin("receive")
+      attempt { try check(receive) }
+    }
+    for pump in configuration.pumps {
+      begin("pump \(pump.name)")
+      attempt { try check(pump) }
+    }
     for apply in configuration.applies {
       begin("apply \(apply.name)")
       attempt { try check(apply) }

@@ -112,8 +112,9 @@ struct CopyCommand: Command {
     + DaemonPeer.options
   static let details = """
     The capture that feeds the apply reads the rows again, in chunks between the changes; every apply of its trail gets
-    them. Without --tables it is also the way on where a target, a slot or a journal was lost: the target forgets where it
-    was, and waits for a copy of everything.
+    them. Where the trail comes from another node, that one is asked, over all nodes in between. Without --tables it is
+    also the way on where a target, a slot or a journal was lost: the target forgets where it was, and waits for a copy of
+    everything.
 
     example: cairn copy erp --tables item
     example: cairn copy erp
@@ -123,6 +124,10 @@ struct CopyCommand: Command {
     let tables = arguments.value("--tables").map { $0.split(separator: ",").map(String.init) } ?? []
     let answer = try DaemonPeer.ask(arguments, ControlRequest(.copy, name, tables: tables))
     guard !arguments.has("--json") else { return 0 }
+    if let node = answer.text("asked_of") {
+      Terminal.print("node \(node) is asked to copy again; see 'cairn status'")
+      return 0
+    }
     let asked = answer.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
     Terminal.print(
       answer.bool("everything") == true

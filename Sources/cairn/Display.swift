@@ -171,11 +171,16 @@ struct Display {
     guard let copying = apply.copying, copying.estimated > 0 else {
       return "copying, \(capture.tablesToCopy) tables to go, \(apply.rows) rows, \(Int(rate)) rows/s"
     }
-    let share = min(1, Double(copying.rows) / Double(copying.estimated))
+    return
+      "\(Self.bar(copying.rows, of: copying.estimated)) of \(copying.table), \(capture.tablesToCopy) tables to go, \(Int(rate)) rows/s"
+  }
+
+  /// `[######......] 50 %`
+  static func bar(_ done: UInt64, of all: UInt64) -> String {
+    let share = all > 0 ? min(1, Double(done) / Double(all)) : 0
     let full = Int(share * 24)
     let drawn = String(repeating: "#", count: full) + String(repeating: ".", count: 24 - full)
-    return
-      "[\(drawn)] \(Int(share * 100)) % of \(copying.table), \(capture.tablesToCopy) tables to go, \(Int(rate)) rows/s"
+    return "[\(drawn)] \(Int(share * 100)) %"
   }
 
   private func line(_ apply: ApplyProgress.Snapshot, _ rate: Double) -> String {

@@ -18,6 +18,9 @@ struct StatusCommand: Command {
     The lag is told by stage: from the commit at the source to the trail, and from there on to the commit at the target.
     SQLite does not say when something was committed; there it counts from the moment at which it was read.
 
+    For each trail that goes to another node or comes from there: up to where the other side has it durably and has
+    applied it, and how far in time and bytes that is behind.
+
     Exits 0 when every worker runs and none lags, 1 when one is stopped, waits, fails or lags, or a table is unhooked, 69
     when no daemon answers, 78 when none answers and the conf is broken. A daemon is found by the conf that it was started
     with, also after that was changed or broken. An error that has passed is shown for a day, and does not count.
@@ -41,7 +44,9 @@ struct StatusCommand: Command {
       }
       guard arguments.has("--watch") else {
         let isHooked = answer.objects("sources").allSatisfy { $0.list("unhooked").isEmpty }
-        return isHooked && workers.allSatisfy { $0.isWell(lagMilliseconds: seconds * 1000) } ? 0 : 1
+        let paths = answer.objects("paths").compactMap { NodeStatus.Path($0) }
+        return isHooked && paths.allSatisfy { $0.isWell(lagMilliseconds: seconds * 1000) }
+          && workers.allSatisfy { $0.isWell(lagMilliseconds: seconds * 1000) } ? 0 : 1
       }
       Clock.sleep(milliseconds: 1000)
     }
@@ -70,7 +75,8 @@ struct StatusTable {
     ]
     lines += Self.columns(
       [["WORKER", "STATE", "POSITION", "TO TRAIL", "TO TARGET", "ROWS/S", "ROWS", ""]] + workers.map(row))
-    for worker in workers { lines += troubles(worker) }
+    for worker in workers { lines += copying(worker) + troubles(worker) }
+    lines += StatusPaths(answer).lines
     let rest = facts
     return lines + (rest.isEmpty ? [] : [""] + rest)
   }
@@ -89,6 +95,13 @@ struct StatusTable {
       isOfRows ? String(Int(worker.rowsPerSecond)) : "", isOfRows ? String(worker.rows) : "",
       worker.detail.isEmpty ? worker.place : String(worker.detail.prefix { $0 != "\n" }),
     ]
+  }
+
+  private func copying(_ worker: NodeStatus.Worker) -> [String] {
+    guard let copying = worker.copying else { return [] }
+    let done = copying.tablesDone == 1 ? "1 table done" : "\(copying.tablesDone) tables done"
+    let rows = "\(copying.rows) of \(copying.estimated) rows, \(done), \(Int(worker.rowsPerSecond)) rows/s"
+    return ["\(worker.name) copies \(copying.table): \(Display.bar(copying.rows, of: copying.estimated)), \(rows)"]
   }
 
   private func troubles(_ worker: NodeStatus.Worker) -> [String] {
@@ -167,7 +180,7 @@ struct StatusTable {
     return unit == 0 ? "\(count) B" : "\((value * 10).rounded() / 10) \(units[unit])"
   }
 
-  private static func columns(_ rows: [[String]]) -> [String] {
+  static func columns(_ rows: [[String]]) -> [String] {
     let count = rows.map(\.count).max() ?? 0
     let widths = (0..<count).map { column in rows.map { column < $0.count ? $0[column].count : 0 }.max() ?? 0 }
     return rows.map { row in

@@ -10,7 +10,8 @@ import Testing
   private func load(_ name: String) throws -> Configuration {
     let values = [
       "CAIRN_STATE": "/var/lib/cairn", "CAIRN_SOURCE": "/srv/pos/pos.db", "CAIRN_STORES": "/srv/stores",
-      "CAIRN_POSTGRES": "postgresql://cairn@db.example/erp",
+      "CAIRN_POSTGRES": "postgresql://cairn@db.example/erp", "CAIRN_ROOT": "/srv/cairn", "CAIRN_HQ": "7420",
+      "CAIRN_REGION": "7420", "CAIRN_HUB": "7420", "STORE": "2",
     ]
     return try ConfFolder.load(Self.folder.appending(path: name).path(), environment: { values[$0] }).get()
   }
@@ -36,9 +37,29 @@ import Testing
     #expect(conf.applies.map { $0.rules.first?.filter } == (1...5).map { "store = \($0)" })
   }
 
+  @Test func `over the network: what is fetched may be, and what is pushed is taken`() throws {
+    let pairs = [
+      ("broadcast-store", "broadcast-hq"), ("consolidation-store", "consolidation-hq"),
+      ("cascade-hq", "cascade-region"),
+      ("cascade-store", "cascade-region"), ("spoke-north", "hub"), ("spoke-south", "hub"),
+    ]
+    for (dialling, listening) in pairs {
+      let (node, hub) = (try load("network/\(dialling).toml"), try load("network/\(listening).toml"))
+      let peer = try #require(hub.peers.first { $0.name == node.node.name }, "\(dialling)")
+      #expect(hub.receive?.isLoopback == true && !node.pumps.isEmpty)
+      for pump in node.pumps {
+        let trails = pump.way == .push ? node.captures.map(node.trail) : node.applies.map(\.trail)
+        #expect(!trails.isEmpty && trails.allSatisfy(pump.trails.includes))
+        #expect(trails.allSatisfy((pump.way == .push ? peer.push : peer.pull).includes))
+      }
+    }
+  }
+
   @Test func `every file in the folder loads`() throws {
     for name in try FileManager.default.contentsOfDirectory(atPath: Self.folder.path()) where name.hasSuffix(".toml") {
       _ = try load(name)
     }
+    let network = Self.folder.appending(path: "network").path()
+    for name in try FileManager.default.contentsOfDirectory(atPath: network) { _ = try load("network/" + name) }
   }
 }

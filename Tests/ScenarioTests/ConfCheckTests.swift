@@ -93,12 +93,14 @@ extension Scenarios {
       let codes = errors(outcome).map { $0.split(separator: " ").dropFirst(2).prefix(3).joined(separator: " ") }
       #expect(
         codes == [
-          "[database-missing]: capture gone:", "[database-unreachable]: apply down:", "[target-differs]: apply full:",
+          "[database-missing]: capture gone:", "[conf-missing]: pump far:", "[database-unreachable]: apply down:",
+          "[target-differs]: apply full:",
         ])
       #expect(outcome.errors.contains("existing = \"keep\""))
+      #expect(outcome.errors.contains("hint: run 'cairn peer join'"))
       #expect(outcome.output.contains("table item: key id"))
       #expect(outcome.output.contains("comes from node till-7"))
-      #expect(outcome.output.contains("not ready: 3 errors"))
+      #expect(outcome.output.contains("not ready: 4 errors"))
       #expect(try bench.sqlite("shop.db", "SELECT count(*) FROM sqlite_master WHERE name LIKE 'cairn%'") == "0\n")
 
       try write(bench, "conf/cairn.toml", conf(bench))

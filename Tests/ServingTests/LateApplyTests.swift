@@ -70,7 +70,7 @@ import Testing
     #expect(node.wait(seconds: 60) { text(node, "late.db") == expected }, "\(node.supervisor.workers())")
     #expect(node.wait { node.count("late.db", "SELECT count(*) FROM note") == 4 })
     #expect(node.wait { node.worker("apply.late")?.isCaughtUp == true })
-    #expect(text(node, "copy.db") == expected)
+    #expect(node.wait { text(node, "copy.db") == expected })
     // The file is lost, and made anew: the trail may still have the copy, or another one is asked for.
     try node.supervisor.order(.stop, "apply.late")
     #expect(node.wait { node.worker("apply.late")?.state == .stopped })

@@ -66,7 +66,7 @@ import Testing
     #expect(soon.expired.isEmpty)
     let late = RetentionPlan(
       limits(days: 14), trails: [trail("n.a", 1...9)], readers: readers, isPaused: false, now: 18 * Self.day)
-    #expect(late.expired == [WorkerName(.apply, "x")])
+    #expect(late.expired == [.init(WorkerName(.apply, "x"), "n.a")])
     #expect(late.purgeBelow == ["n.a": 9])
   }
 
@@ -81,7 +81,7 @@ import Testing
     let plan = RetentionPlan(
       limits(disk: 1000), trails: [trail("n.a", 1...9), trail("n.b", 4...9)],
       readers: [reader("x", "n.a", 1), reader("y", "n.b", 4), reader("z", "n.a", 8)], isPaused: false, now: 0)
-    #expect(plan.expired == [WorkerName(.apply, "x")])
+    #expect(plan.expired == [.init(WorkerName(.apply, "x"), "n.a")])
     #expect(plan.purgeBelow == ["n.a": 8, "n.b": 4])
     #expect(plan.bytes == 800)
     #expect(!plan.pausesCaptures)

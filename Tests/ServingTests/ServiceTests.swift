@@ -98,6 +98,10 @@ import Testing
     var source = NodeStatus.Source(capture: "pos")
     (source.slotBytes, source.slotStatus) = (77, "reserved")
     status.sources = [source]
+    var path = NodeStatus.Path("store-042.pos", "hq", .push, .connected)
+    (path.worker, path.durable, path.bytes, path.seenAt) = ("pump.hq", "00000001:4096", 4096, 3_000_000)
+    (path.durableLagMilliseconds, path.behindBytes) = (250, 12)
+    status.paths = [path]
     return status
   }
 
@@ -113,6 +117,10 @@ import Testing
       "cairn_latency_seconds_count{worker=\"apply.er\\\"p\",stage=\"apply\"} 3",
       "cairn_trail_bytes{trail=\"store-042.pos\"} 4096", "cairn_slot_retained_bytes{capture=\"pos\"} 77",
       "cairn_start_time_seconds 2",
+      "cairn_path_state{trail=\"store-042.pos\",peer=\"hq\",way=\"push\",state=\"connected\"} 1",
+      "cairn_path_lag_seconds{trail=\"store-042.pos\",peer=\"hq\",way=\"push\",stage=\"durable\"} 0.25",
+      "cairn_path_behind_bytes{trail=\"store-042.pos\",peer=\"hq\",way=\"push\"} 12",
+      "cairn_path_seen_time_seconds{trail=\"store-042.pos\",peer=\"hq\",way=\"push\"} 3",
     ] { #expect(page.contains(line + "\n"), "\(line)") }
     for line in page.split(separator: "\n") where !line.hasPrefix("#") {
       #expect(line.split(separator: " ").last.flatMap { Double($0) } != nil, "\(line)")

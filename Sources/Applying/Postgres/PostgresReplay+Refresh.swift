@@ -21,10 +21,14 @@ extension PostgresReplay {
         let holds = options.existingHolds && method == .byKey && !known.isCreated
         known.existing = holds ? options.existing : .overwrite
       }
+      if options.refusesRows, !known.isCreated, method != .rows, started.insert(key).inserted, try holdsRows(table) {
+        throw ApplyOptions.holdsRows(table.mapped.fullName)
+      }
       (known.refreshing, known.isAwaited) = (method, false)
       known.isEmptied = try prepareForRows(table, method, known.existing)
       try save(key, known)
       (copying, copied, estimated) = (table, 0, rows)
+      copiesBegun[table.source.plainName] = number
     case .chunk(let range):
       if copying !== table { (copying, copied, estimated) = (table, 0, 0) }
       switch range {
@@ -52,10 +56,7 @@ extension PostgresReplay {
   /// goes first, as every row comes again. True when the table is empty now: then no chunk has anything to replace.
   private func prepareForRows(_ table: MappedTable, _ method: Refresh.Method, _ existing: ExistingRows) throws -> Bool {
     if method == .rows { return false }
-    let share = share(table)
-    let isEmpty =
-      try connection.first("SELECT 1 FROM \(table.target.rowsName)\(share.condition) LIMIT 1", share.values) == nil
-    if isEmpty { return existing == .overwrite }
+    if try !holdsRows(table) { return existing == .overwrite }
     if method == .whole, existing != .overwrite {
       throw CairnError(
         .targetDiffers,
@@ -70,6 +71,13 @@ extension PostgresReplay {
     }
     try remove(nil, table)
     return table.removal == .applied
+  }
+
+  /// Of the share of this trail.
+  private func holdsRows(_ table: MappedTable) throws -> Bool {
+    let share = share(table)
+    return try connection.first(
+      "SELECT 1 FROM \(table.target.rowsName)\(share.condition) LIMIT 1", share.values) != nil
   }
 
   /// The rows of a chunk take the place of those that are there, and have from them what only the target knows.

@@ -66,6 +66,10 @@ final class PostgresReplay {
   var aside: MappedTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
+  /// Tables of which a copy has begun.
+  var started: Set<String> = []
+  /// Since the last commit.
+  var copiesBegun: [String: UInt64] = [:]
   var tablesCopied = 0
   var misfitsNulled: UInt64 = 0
   /// Refresh rows that were sent by COPY and not yet answered, to be sent again one by one.
@@ -209,6 +213,7 @@ final class PostgresReplay {
       $0.tablesCopied += tablesCopied
       $0.misfitsNulled += misfitsNulled
       $0.isWaitingForLock = false
+      $0.copiesBegun.merge(copiesBegun) { $1 }
       if scope.isLane { return }
       $0.rows += UInt64(rows)
       $0.transactions = number
@@ -218,6 +223,7 @@ final class PostgresReplay {
       $0.awaitsCopies = awaitsCopies
     }
     (tablesCopied, misfitsNulled) = (0, 0)
+    copiesBegun.removeAll()
   }
 
   /// In one round trip: a checkpoint that is not at `from` is an error, behind which nothing is committed.

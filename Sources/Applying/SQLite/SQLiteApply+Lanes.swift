@@ -173,8 +173,10 @@ extension SQLiteApply {
     progress.update {
       $0.rows += rows
       $0.tablesCopied += replay.tablesCopied
+      $0.copiesBegun.merge(replay.copiesBegun) { $1 }
     }
     replay.tablesCopied = 0
+    replay.copiesBegun.removeAll()
     return hasReached
   }
 

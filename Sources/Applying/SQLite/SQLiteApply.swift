@@ -106,8 +106,10 @@ package final class SQLiteApply {
       $0.tablesCopied += replay.tablesCopied
       $0.isCaughtUp = false
       $0.awaitsCopies = awaitsCopies
+      $0.copiesBegun.merge(replay.copiesBegun) { $1 }
     }
     replay.tablesCopied = 0
+    replay.copiesBegun.removeAll()
     noteWaiting()
     try purge()
   }

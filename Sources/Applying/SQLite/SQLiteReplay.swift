@@ -60,6 +60,10 @@ final class SQLiteReplay {
   var aside: TargetTable?
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
+  /// Tables of which a copy has begun.
+  var started: Set<String> = []
+  /// Since the last commit.
+  var copiesBegun: [String: UInt64] = [:]
   var tablesCopied = 0
   var early = EarlyUpdates()
   var held = HeldRows()

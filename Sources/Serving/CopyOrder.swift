@@ -1,0 +1,66 @@
+import Changes
+import Configuring
+import Operating
+import Steering
+import Trails
+
+/// Has a capture of this node copy tables through its trail once more, whoever asked for that.
+struct CopyOrder {
+  let context: ServiceContext
+  let supervisor: Supervisor
+
+  enum Outcome {
+    /// While all goes on.
+    case tables([String])
+    /// The capture is started anew for it.
+    case everything
+  }
+
+  /// Errors: `source-went-back` where no copy can come through the trail.
+  func checkSource(of capture: Configuration.Capture) throws {
+    guard failure(of: capture)?.code == ErrorCode.sourceWentBack.rawValue else { return }
+    let trail = TrailName(origin: context.node, name: capture.name)
+    throw CairnError(
+      .sourceWentBack, "the source of trail \(trail) is not where the trail ends, so no copy can come through it",
+      hint:
+        "if it is to be the truth from now on: stop the daemon, 'cairn detach' the source, remove \(context.folder(of: trail)), start the daemon, and copy again",
+      remedy: .stop)
+  }
+
+  /// Of one that has failed for good.
+  private func failure(of capture: Configuration.Capture) -> NodeStatus.Problem? {
+    let name = WorkerName(.capture, capture.name)
+    guard let worker = supervisor.workers().first(where: { $0.name == name && $0.state == .failed }) else { return nil }
+    return worker.problem ?? NodeStatus.Problem(code: ErrorCode.bug.rawValue, message: "", hint: "", times: 1)
+  }
+
+  /// `tables` are patterns; none: all. Errors: that of a capture that has failed, with `hint`; `table-missing`.
+  func carryOut(_ capture: Configuration.Capture, _ tables: [String], hint: String) throws -> Outcome {
+    let trail = TrailName(origin: context.node, name: capture.name)
+    let folder = context.folder(of: trail)
+    if let failure = failure(of: capture) {
+      let name = WorkerName(.capture, capture.name)
+      guard tables.isEmpty else {
+        throw CairnError(
+          ErrorCode(rawValue: failure.code) ?? .bug, "\(name) has failed, so it copies no table: \(failure.message)",
+          hint: hint, remedy: .badInput)
+      }
+      // Where the way on is lost, a capture begins with a new slot if need be.
+      try CopyRequest.askCapture(folder)
+      try supervisor.order(.restart, name.description)
+      return .everything
+    }
+    guard let database = context.configuration.database(capture.database) else { return .tables([]) }
+    let patterns = TablePatterns(capture.tables)
+    let wanted = tables.isEmpty ? patterns : TablePatterns(tables)
+    let source = try SourceEnd(database.location().canonical)
+    let meant = try source.tables(wanted).filter { $0.refusal == nil }.map(\.name)
+    let captured = Set(try source.tables(patterns).map(\.name))
+    if let stranger = meant.first(where: { !captured.contains($0) }) ?? (meant.isEmpty ? tables.first ?? "*" : nil) {
+      throw CairnError(
+        .tableMissing, "no table '\(stranger)' is captured from \(database.name)",
+        hint: "the capture takes \(capture.tables.joined(separator: ", "))", remedy: .badInput)
+    }
+    return .tables(try source.askForCopies(of: wanted, trail: try Trail.info(folder: folder).id))
+  }
+}

@@ -1,0 +1,51 @@
+import Changes
+import Configuring
+import Pumping
+import ServiceKit
+import Steering
+import SystemKit
+import Trails
+
+/// What lanes and the listener ask of this node, and what becomes of what they tell.
+struct NetworkHooks {
+  let context: ServiceContext
+  /// Who reads a trail here when a peer says where it is; nil: nobody for whom it would be kept.
+  let reader: @Sendable (_ peer: String, TrailName) -> WorkerName?
+  /// That tells.
+  let worker: WorkerName
+
+  var hooks: PumpHooks {
+    let (context, reader, worker) = (context, reader, worker)
+    var hooks = PumpHooks()
+    hooks.applied = { context.applied($0) }
+    hooks.requests = { trail in
+      // What begins here is copied here.
+      guard trail.origin != context.node else { return [] }
+      return context.requests.open(trail).map { Pumping.CopyRequest(id: $0.id, tables: $0.tables) }
+    }
+    hooks.asked = { peer, trail, asked in
+      let now = Clock.system.microseconds()
+      for request in asked { context.requests.note(request.id, trail, request.tables, from: peer, now: now) }
+      context.requests.settle(of: peer, trail, besides: asked.map(\.id))
+    }
+    hooks.acknowledged = { peer, trail, place in
+      guard let key = reader(peer, trail).map({ PeerBook.Key($0, trail) }), let id = context.id(of: trail) else {
+        return
+      }
+      let entry = PeerBook.Entry(
+        id: id.description, segment: place.segment, offset: place.offset, seenAt: Clock.system.microseconds())
+      context.peers.note(entry, of: key)
+    }
+    hooks.peerApplied = { peer, trail, position in
+      guard let key = reader(peer, trail).map({ PeerBook.Key($0, trail) }) else { return }
+      context.peers.note(applied: position, seenAt: Clock.system.microseconds(), of: key)
+    }
+    hooks.restarted = { trail in
+      context.tell(worker, "the copy of trail \(trail) begins again: what lies between was deleted where it comes from")
+      for apply in context.configuration.applies where apply.trail == trail.description {
+        context.restart(.init(.apply, apply.name))
+      }
+    }
+    return hooks
+  }
+}

@@ -1,0 +1,81 @@
+import Changes
+import Steering
+import Trails
+
+/// Puts together what is known of each trail on its way to and from other nodes: what the workers see, what the peers said
+/// of themselves, and how far in time that is behind.
+struct PathBoard {
+  private struct FilePlace: Comparable, Sendable {
+    var segment: UInt64
+    var offset: UInt64
+    static func < (a: Self, b: Self) -> Bool { (a.segment, a.offset) < (b.segment, b.offset) }
+  }
+
+  private struct Clocks {
+    var files = PlaceClock<FilePlace>()
+    var positions = PlaceClock<Position>()
+  }
+
+  private var clocks: [String: Clocks] = [:]
+  private var rates: [String: Rate] = [:]
+
+  /// `lanes` are what workers see, by the peers' names; `keys` all who read here. `standings` say where the trails end,
+  /// `infos` what their segments hold. `now` is µs since 1970 UTC, `monotonic` milliseconds of a clock that never jumps.
+  mutating func paths(
+    lanes: [NodeStatus.Path], keys: [PeerBook.Key], book: (PeerBook.Key) -> PeerBook.Entry?,
+    givenUp: Set<RetentionPlan.ReaderID>, pumpPeers: [String: String], standings: [String: TrailStanding],
+    infos: [String: TrailInfo], now: Int64, monotonic: Int64
+  ) -> [NodeStatus.Path] {
+    for (name, standing) in standings {
+      clocks[name, default: Clocks()].files.note(
+        FilePlace(segment: standing.end.segment, offset: standing.end.offset), at: now)
+      clocks[name, default: Clocks()].positions.note(standing.position, at: now)
+    }
+    var paths = lanes.filter { !$0.way.isOutward }
+    for key in keys {
+      let trail = key.trail.description
+      let isPush = key.reader.kind == .pump
+      let peer = isPush ? pumpPeers[key.reader.name] ?? "" : key.reader.name
+      let live = lanes.first {
+        $0.trail == trail && (isPush ? $0.worker == key.reader.description : $0.way == .served && $0.peer == peer)
+      }
+      var path = live ?? NodeStatus.Path(trail, peer, isPush ? .push : .served, .waiting)
+      if isPush { path.worker = key.reader.description }
+      if let standing = standings[trail], let entry = book(key), entry.id == standing.id.description {
+        fill(&path, entry, standing, infos[trail], now)
+      }
+      if givenUp.contains(.init(key.reader, trail)) { path.state = .givenUp }
+      paths.append(path)
+    }
+    return paths.map { path in
+      var path = path
+      let key = "\(path.way.rawValue) \(path.worker) \(path.peer) \(path.trail)"
+      rates[key, default: Rate()].note(path.bytes, now: monotonic)
+      path.bytesPerSecond = rates[key]?.perSecond ?? 0
+      return path
+    }.sorted { ($0.trail, $0.way.rawValue, $0.peer, $0.worker) < ($1.trail, $1.way.rawValue, $1.peer, $1.worker) }
+  }
+
+  private func fill(
+    _ path: inout NodeStatus.Path, _ entry: PeerBook.Entry, _ standing: TrailStanding, _ info: TrailInfo?, _ now: Int64
+  ) {
+    path.durable = "\(entry.segment.hex(8)):\(entry.offset)"
+    path.applied = entry.applied?.description ?? ""
+    path.seenAt = max(path.seenAt ?? 0, entry.seenAt)
+    path.durableLagMilliseconds = clocks[path.trail]?.files.lagMilliseconds(
+      at: FilePlace(segment: entry.segment, offset: entry.offset), now: now)
+    path.appliedLagMilliseconds = entry.applied.flatMap {
+      clocks[path.trail]?.positions.lagMilliseconds(at: $0, now: now)
+    }
+    path.behindBytes = Self.bytes(behind: entry, standing, info)
+  }
+
+  /// Of the files, from the place to the end.
+  static func bytes(behind entry: PeerBook.Entry, _ standing: TrailStanding, _ info: TrailInfo?) -> UInt64 {
+    if entry.segment >= standing.end.segment { return standing.end.offset - min(entry.offset, standing.end.offset) }
+    let sealed = (info?.segments ?? []).filter { $0.number >= entry.segment && $0.number < standing.end.segment }
+    let whole = sealed.reduce(UInt64(0)) { $0 + $1.bytes }
+    let had = sealed.first?.number == entry.segment ? min(entry.offset, sealed.first?.bytes ?? 0) : 0
+    return whole - had + standing.end.offset
+  }
+}

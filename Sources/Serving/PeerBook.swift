@@ -1,0 +1,117 @@
+import Changes
+import Operating
+import Steering
+import Synchronization
+import SystemKit
+
+/// Up to where other nodes have the trails of this one durably, as they said themselves; kept in the state folder, so
+/// that nothing is purged that a peer still needs when the daemon was started anew.
+///
+/// The files may be older than what the peer has by now: then more is kept than is needed.
+package final class PeerBook: Sendable {
+  /// Who reads, and which trail: the node that pulls it, or the pump that pushes it.
+  package struct Key: Hashable, Sendable {
+    package var reader: WorkerName
+    package var trail: TrailName
+    package init(_ reader: WorkerName, _ trail: TrailName) { (self.reader, self.trail) = (reader, trail) }
+  }
+
+  package struct Entry: Equatable, Sendable {
+    /// Of the trail, in hexadecimal.
+    package var id: String
+    /// Everything before it is durable there: the segment, and the offset in its file.
+    package var segment: UInt64
+    package var offset: UInt64
+    /// What every apply of that node has finished with; nil where it has none, or did not say.
+    package var applied: Position?
+    /// When it was heard of last, µs since 1970 UTC.
+    package var seenAt: Int64
+    package init(id: String, segment: UInt64, offset: UInt64, applied: Position? = nil, seenAt: Int64) {
+      (self.id, self.segment, self.offset, self.applied, self.seenAt) = (id, segment, offset, applied, seenAt)
+    }
+  }
+
+  /// What does not change the segment is written this often.
+  private static let writeMicroseconds: Int64 = 30_000_000
+
+  private struct Written {
+    var entry: Entry
+    var writtenAt: Int64
+    var writtenSegment: UInt64
+  }
+
+  private let folder: String
+  private let book = Mutex<[Key: Written]>([:])
+
+  /// Reads what is there. A file that cannot be read counts for nothing: then all is kept for that peer.
+  package init(state: String) {
+    folder = state + "/readers"
+    guard let readers = try? Folder.names(folder) else { return }
+    for name in readers {
+      guard let reader = WorkerName(name), let trails = try? Folder.names("\(folder)/\(name)") else { continue }
+      for trail in trails {
+        guard let trail = TrailName(trail), let text = try? File.text("\(folder)/\(name)/\(trail)"),
+          let entry = Entry(parsing: text)
+        else { continue }
+        book.withLock {
+          $0[Key(reader, trail)] = Written(entry: entry, writtenAt: entry.seenAt, writtenSegment: entry.segment)
+        }
+      }
+    }
+  }
+
+  package subscript(key: Key) -> Entry? { book.withLock { $0[key]?.entry } }
+
+  /// A peer has said where it is. Never fails: what cannot be written is written the next time.
+  package func note(_ entry: Entry, of key: Key) {
+    let isDue = book.withLock { book in
+      let old = book[key]
+      var written = Written(entry: entry, writtenAt: old?.writtenAt ?? 0, writtenSegment: old?.writtenSegment ?? 0)
+      if written.entry.applied == nil, old?.entry.id == entry.id { written.entry.applied = old?.entry.applied }
+      let isDue =
+        old == nil || written.writtenSegment != entry.segment || old?.entry.id != entry.id
+        || entry.seenAt - written.writtenAt > Self.writeMicroseconds
+      if isDue { (written.writtenAt, written.writtenSegment) = (entry.seenAt, entry.segment) }
+      book[key] = written
+      return isDue
+    }
+    guard isDue, let entry = self[key] else { return }
+    try? Folder.create(folder)
+    try? Folder.create("\(folder)/\(key.reader)")
+    try? File.replace("\(folder)/\(key.reader)/\(key.trail)", text: entry.line, permissions: 0o644)
+  }
+
+  /// It was heard of, and said nothing of its place.
+  package func note(applied: Position?, seenAt: Int64, of key: Key) {
+    book.withLock { book in
+      guard book[key] != nil else { return }
+      book[key]?.entry.seenAt = seenAt
+      if let applied { book[key]?.entry.applied = applied }
+    }
+  }
+
+  /// What nobody reads any more keeps nothing.
+  package func keep(_ isWanted: (Key) -> Bool) {
+    let gone = book.withLock { book in
+      let gone = book.keys.filter { !isWanted($0) }
+      for key in gone { book[key] = nil }
+      return gone
+    }
+    for key in gone { try? Folder.remove("\(folder)/\(key.reader)/\(key.trail)") }
+  }
+}
+
+extension PeerBook.Entry {
+  /// `ID SEGMENT OFFSET SEEN [APPLIED]`
+  var line: String {
+    "\(id) \(segment) \(offset) \(seenAt)" + (applied.map { " \($0)" } ?? "") + "\n"
+  }
+
+  init?(parsing text: String) {
+    let words = text.split { $0 == " " || $0 == "\n" }
+    guard words.count >= 4, let segment = UInt64(words[1]), let offset = UInt64(words[2]), let seen = Int64(words[3])
+    else { return nil }
+    self.init(id: String(words[0]), segment: segment, offset: offset, seenAt: seen)
+    applied = words.count > 4 ? Position(String(words[4])) : nil
+  }
+}

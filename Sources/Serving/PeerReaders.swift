@@ -1,0 +1,47 @@
+import Changes
+import Configuring
+import Steering
+import Trails
+
+/// Which other nodes read which trails of this one: what they do not have yet is not deleted.
+package enum PeerReaders {
+  /// Who may pull, and where trails are pushed to; `besides` are pumps that leave a trail out, since it comes from there.
+  package static func keys(
+    _ configuration: Configuration, _ trails: [TrailName], besides: Set<PeerBook.Key>
+  ) -> [PeerBook.Key] {
+    var keys: [PeerBook.Key] = []
+    for trail in trails {
+      for pump in configuration.pumps
+      where pump.way == .push && pump.trails.includes(trail) && trail.origin != pump.peer ?? pump.url.host {
+        keys.append(.init(WorkerName(.pump, pump.name), trail))
+      }
+      guard configuration.receive != nil else { continue }
+      for peer in configuration.peers where peer.pull.includes(trail) && trail.origin != peer.name {
+        keys.append(.init(WorkerName(.peer, peer.name), trail))
+      }
+    }
+    return keys.filter { !besides.contains($0) }
+  }
+
+  /// Whether the conf still means this reader.
+  static func mayRead(_ key: PeerBook.Key, _ configuration: Configuration) -> Bool {
+    key.reader.kind == .pump
+      ? configuration.pumps.contains {
+        $0.name == key.reader.name && $0.way == .push && $0.trails.includes(key.trail)
+      } : configuration.peers.contains { $0.name == key.reader.name && $0.pull.includes(key.trail) }
+  }
+
+  /// A reader of which nothing is known needs all that there is. One whose place was deleted is given up, and so is one
+  /// that was given up in a segment (0: it had none) and has not left it since.
+  package static func reader(
+    _ key: PeerBook.Key, _ entry: PeerBook.Entry?, _ info: TrailInfo?, givenUpIn: UInt64?
+  ) -> RetentionPlan.Reader {
+    let known = entry.flatMap { entry in info.flatMap { $0.id.description == entry.id ? entry : nil } }
+    let first = info?.segments.first?.number ?? 0
+    let live = info?.segments.last
+    let isAtEnd = known.map { $0.segment == live?.number && $0.offset >= live?.bytes ?? 0 } ?? false
+    return RetentionPlan.Reader(
+      name: key.reader, trail: key.trail.description, segment: known?.segment, isAtEnd: isAtEnd,
+      isExpired: known.map { $0.segment < first || $0.segment <= givenUpIn ?? 0 } ?? (givenUpIn != nil))
+  }
+}

@@ -1,0 +1,41 @@
+/// When a trail ended where, in the last hours: tells how far in time somebody is behind who is at a place of it.
+///
+/// Places only grow. The older samples are, the further apart they stand: what it tells is right to about a hundredth.
+struct PlaceClock<Place: Comparable & Sendable>: Sendable {
+  static var samplesMax: Int { 2048 }
+  private static var sharesOfAge: Int64 { 128 }
+
+  private var samples: [(place: Place, at: Int64)] = []
+
+  /// At this moment (µs since 1970 UTC) the trail ended there.
+  mutating func note(_ place: Place, at now: Int64) {
+    if let last = samples.last {
+      // A trail that was begun anew.
+      if place < last.place { samples = [] }
+      if place == last.place { return }
+    }
+    samples.append((place, now))
+    if samples.count > Self.samplesMax { thinOut(now) }
+  }
+
+  private mutating func thinOut(_ now: Int64) {
+    var kept: [(place: Place, at: Int64)] = []
+    for sample in samples.reversed() {
+      guard let next = kept.last else {
+        kept.append(sample)
+        continue
+      }
+      if next.at - sample.at >= (now - sample.at) / Self.sharesOfAge { kept.append(sample) }
+    }
+    samples = kept.reversed()
+  }
+
+  /// For how long there has been more than what is before `place`, in milliseconds; 0 at the end, nil where it is older
+  /// than what is remembered.
+  func lagMilliseconds(at place: Place, now: Int64) -> Double? {
+    guard let first = samples.first, let last = samples.last else { return nil }
+    if place >= last.place { return 0 }
+    guard place >= first.place, let next = samples.first(where: { $0.place > place }) else { return nil }
+    return Double(max(0, now - next.at)) / 1000
+  }
+}

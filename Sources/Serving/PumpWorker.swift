@@ -1,0 +1,156 @@
+import Changes
+import Configuring
+import Operating
+import Peering
+import Pumping
+import ServiceKit
+import Steering
+import Synchronization
+import SystemKit
+
+/// Brings trails to another node, or fetches them from there: a lane for each.
+final class PumpWorker: Worker {
+  let name: WorkerName
+  private let pump: Configuration.Pump
+  /// The certificates that count where the pump names none.
+  private let own: Configuration.PeerFiles?
+  private let context: ServiceContext
+  private static let renewMilliseconds: Int32 = 6 * 3_600_000
+  private let running = Mutex<Pump?>(nil)
+  private let notes = Mutex(LaneNotes())
+
+  init(_ name: WorkerName, _ pump: Configuration.Pump, _ own: Configuration.PeerFiles?, _ context: ServiceContext) {
+    (self.name, self.pump, self.own, self.context) = (name, pump, own, context)
+  }
+
+  func run(stop: StopSignal) throws {
+    let tls = try NetworkTLS.client(pump, own: own, state: context.statePath)
+    let plan = PumpPlan(
+      pump.way == .push ? .push : .pull, url: pump.url.description, trails: pump.trails, node: context.node, tls: tls,
+      bytesPerSecond: pump.bytesPerSecond.map { Int64($0) })
+    let reader = pump.way == .push ? name : nil
+    let hooks = NetworkHooks(context: context, reader: { _, _ in reader }, worker: name).hooks
+    let made = Pump(plan, PumpShared(copies: context.copies, bell: try context.trailBell(), hooks: hooks))
+    running.withLock { $0 = made }
+    let ended = StopSignal()
+    let renewing = WorkerThread<Void> { [self] in renew(until: ended) }
+    defer {
+      ended.set()
+      _ = renewing.join()
+      running.withLock { $0 = nil }
+    }
+    try made.run(stop: stop)
+  }
+
+  /// A certificate that joining has brought gets a successor before it ends.
+  private func renew(until ended: StopSignal) {
+    let peers = PeerFolder(state: context.statePath)
+    guard pump.url.isTLS, pump.tls == nil, own == nil, let hub = NetworkTLS.joined(pump, state: context.statePath)
+    else {
+      return
+    }
+    let joining = Joining(peers, node: context.node, stop: ended)
+    while !ended.isSet {
+      do {
+        let now = Clock.system.microseconds()
+        if let fresh = try joining.renewIfDue(hub, base: pump.url.description, now: now) {
+          context.tell(
+            name, "has a new certificate from \(hub), good until \(UTCTime(fresh.notAfter).description.prefix(10))")
+        }
+      } catch {
+        guard !ended.isSet else { return }
+        let error = CairnError(enveloping: error, doing: "renew a certificate")
+        context.log.write(
+          LogEntry(
+            .warning, "cannot renew the certificate from \(hub): \(error.message)", worker: name.description,
+            code: error.code, hint: error.hint))
+      }
+      _ = ended.wait(milliseconds: Self.renewMilliseconds)
+    }
+  }
+
+  private var progress: [LaneProgress] { running.withLock { $0 }?.progress ?? [] }
+
+  func paths() -> [NodeStatus.Path] {
+    progress.compactMap { lane in
+      if lane.state == .leftOut {
+        context.leaveOut(.init(name, lane.trail))
+        return nil
+      }
+      var path = NodeStatus.Path(
+        lane.trail.description, pump.peer ?? (lane.peer.isEmpty ? pump.url.host : lane.peer),
+        lane.direction == .push ? .push : .pull, Self.state(lane))
+      path.worker = name.description
+      path.bytes = lane.bytes
+      if let copied = lane.copied { path.durable = "\(copied.segment.hex(8)):\(copied.offset)" }
+      path.problem = lane.error.map {
+        NodeStatus.Problem(code: $0.code.rawValue, message: $0.message, hint: $0.hint, times: 1)
+      }
+      return path
+    }
+  }
+
+  private static func state(_ lane: LaneProgress) -> NodeStatus.Path.State {
+    switch lane.state {
+    case .moving, .waiting: .connected
+    case .starting, .retrying, .leftOut: .waiting
+    case .stopped: .failed
+    }
+  }
+
+  func describe(_ status: inout NodeStatus.Worker) {
+    let lanes = progress.filter { $0.state != .leftOut }
+    status.trail = pump.trails.patterns.joined(separator: ", ")
+    status.place = "\(pump.way == .push ? "to" : "from") \(pump.url)"
+    status.isCaughtUp = lanes.allSatisfy { $0.state == .waiting }
+    if let copied = lanes.first?.copiedPosition, lanes.count == 1 { status.position = copied.description }
+    let troubled = lanes.filter { $0.error != nil }
+    let problem = running.withLock { $0 }?.error ?? troubled.first?.error
+    guard let problem else {
+      if lanes.count > 1 { status.detail = "\(status.place), \(lanes.count) trails" }
+      return
+    }
+    let others = troubled.count > 1 ? ", and \(troubled.count - 1) more trails" : ""
+    status.detail = "[\(problem.code.rawValue)] \(problem.message)\(others)"
+  }
+
+  /// What began to fail, and what goes on.
+  func news() -> [LogEntry] {
+    guard let pump = running.withLock({ $0 }) else { return [] }
+    var problems: [String: CairnError] = [:]
+    for lane in pump.progress { problems[lane.trail.description] = lane.error }
+    if let error = pump.error { problems[""] = error }
+    return notes.withLock { $0.note(problems) }.map { note in
+      LogEntry(
+        // What is still to be made, here or there, is waited for.
+        note.error == nil || note.error?.code == .trailMissing ? .notice : .warning, note.text,
+        worker: name.description, code: note.error?.code,
+        hint: note.error?.hint)
+    }
+  }
+}
+
+/// What the log tells of the lanes of a pump: each problem once, and when it is over.
+struct LaneNotes {
+  struct Note {
+    var text: String
+    /// Nil: it is over.
+    var error: CairnError?
+  }
+
+  private var told: [String: String] = [:]
+
+  /// `problems` are those at this moment, by trail; of the pump as a whole, by an empty name.
+  mutating func note(_ problems: [String: CairnError]) -> [Note] {
+    var notes: [Note] = []
+    for (trail, error) in problems.sorted(by: { $0.key < $1.key }) where told[trail] != error.message {
+      told[trail] = error.message
+      notes.append(Note(text: (trail.isEmpty ? "" : "trail \(trail): ") + error.message, error: error))
+    }
+    for trail in told.keys.sorted() where problems[trail] == nil {
+      told[trail] = nil
+      notes.append(Note(text: trail.isEmpty ? "reaches the other node again" : "trail \(trail) goes on"))
+    }
+    return notes
+  }
+}

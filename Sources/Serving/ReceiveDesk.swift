@@ -1,0 +1,113 @@
+import Changes
+import NetKit
+import Peering
+import Pumping
+import Steering
+import SystemKit
+
+/// Between the listener and the desk that answers: keeps account of who does what, and takes no bytes while there is no
+/// room for them.
+final class ReceiveDesk: HTTPHandler {
+  private let desk: PumpDesk
+  private let join: JoinDesk
+  private let visits: VisitBook
+  private let context: ServiceContext
+
+  init(desk: PumpDesk, join: JoinDesk, visits: VisitBook, context: ServiceContext) {
+    (self.desk, self.join, self.visits, self.context) = (desk, join, visits, context)
+  }
+
+  func begin(_ request: HTTPRequest) -> HTTPAction {
+    if request.path == "/cairn/1/renew" { return join.begin(request) }
+    guard let visit = visit(request) else { return desk.begin(request) }
+    if visit.way == .received, request.contentLength != 0, context.isFull { return .answer(Self.full) }
+    visits.begin(visit.peer, visit.trail, visit.way, now: Clock.system.microseconds())
+    switch desk.begin(request) {
+    case .answer(let response):
+      end(visit, response, bytes: visit.way == .served ? response.bodyBytes : 0)
+      return .answer(response)
+    case .receive(let sink): return .receive(CountingSink(sink, self, visit))
+    }
+  }
+
+  private struct Visit {
+    var peer: String
+    var trail: TrailName
+    var way: NodeStatus.Path.Way
+  }
+
+  /// Bytes of a trail that a peer asks for or brings, where it may; nil for all else.
+  private func visit(_ request: HTTPRequest) -> Visit? {
+    let parts = request.path.split(separator: "/")
+    guard parts.count == 6, parts[0] == "cairn", parts[2] == "trails", let trail = TrailName(String(parts[3])),
+      let peer = request.isTLS ? request.peer?.commonName : request.header("Cairn-Node")
+    else { return nil }
+    let way: NodeStatus.Path.Way = request.method == "POST" ? .received : .served
+    guard context.grants.allow(peer, way == .received ? .push : .pull, trail) else { return nil }
+    return Visit(peer: peer, trail: trail, way: way)
+  }
+
+  private func end(_ visit: Visit, _ response: HTTPResponse, bytes: UInt64) {
+    visits.end(
+      visit.peer, visit.trail, visit.way, bytes: bytes, problem: response.problem,
+      now: Clock.system.microseconds())
+  }
+
+  private static var full: HTTPResponse {
+    let object = JSONObject([
+      ("code", .text(ErrorCode.diskFull.rawValue)), ("message", .text("the trails of this node have no room")),
+      ("hint", .text("see 'cairn status' there for who is behind, or raise [limits] disk")),
+    ])
+    return HTTPResponse(status: 507, type: "application/json", text: object.line + "\n", closes: true)
+  }
+
+  /// Counts what a peer brings.
+  private final class CountingSink: HTTPBodySink {
+    private let sink: any HTTPBodySink
+    private let desk: ReceiveDesk
+    private let visit: Visit
+    private var bytes: UInt64 = 0
+
+    init(_ sink: any HTTPBodySink, _ desk: ReceiveDesk, _ visit: Visit) {
+      (self.sink, self.desk, self.visit) = (sink, desk, visit)
+    }
+
+    func receive(_ piece: UnsafeRawBufferPointer) -> HTTPResponse? {
+      bytes += UInt64(piece.count)
+      return sink.receive(piece)
+    }
+
+    func finish() -> HTTPResponse {
+      let response = sink.finish()
+      desk.end(visit, response, bytes: bytes)
+      return response
+    }
+
+    func abandon() {
+      sink.abandon()
+      desk.visits.end(
+        visit.peer, visit.trail, visit.way, bytes: bytes, problem: nil, now: Clock.system.microseconds())
+    }
+  }
+}
+
+extension HTTPResponse {
+  fileprivate var bodyBytes: UInt64 {
+    switch body {
+    case .none: 0
+    case .bytes(let bytes): UInt64(bytes.count)
+    case .memory(let memory): UInt64(memory.count)
+    case .file(_, _, let count): count
+    }
+  }
+
+  /// What a person has to look at; what the other side settles by itself is none.
+  fileprivate var problem: NodeStatus.Problem? {
+    guard status >= 400, case .bytes(let bytes) = body, case .object(let told)? = try? JSONReader.read(bytes),
+      let code = told.text("code"),
+      [ErrorCode.trailForked, .trailDamaged, .diskFull, .ioFailed, .bug].map(\.rawValue).contains(code)
+    else { return nil }
+    return NodeStatus.Problem(
+      code: code, message: told.text("message") ?? "", hint: told.text("hint") ?? "", times: 1)
+  }
+}

@@ -1,0 +1,108 @@
+import Changes
+import Configuring
+import NetKit
+import Peering
+import Pumping
+import ServiceKit
+import Steering
+import Synchronization
+import SystemKit
+
+/// Listens for other nodes, which push trails here or pull them.
+final class ReceiveWorker: Worker {
+  let name = WorkerName.receive
+  private static let lookMilliseconds: Int32 = 1_000
+
+  private let receive: Configuration.Receive
+  private let context: ServiceContext
+  private let visits = VisitBook()
+  private let isTLS = Mutex<Bool?>(nil)
+
+  init(_ receive: Configuration.Receive, _ context: ServiceContext) {
+    (self.receive, self.context) = (receive, context)
+  }
+
+  func run(stop: StopSignal) throws {
+    defer { isTLS.withLock { $0 = nil } }
+    while !stop.isSet {
+      let tls = try NetworkTLS.server(receive, state: context.statePath)
+      try listen(tls, stop)
+    }
+  }
+
+  /// Until it is told to end, or the certificates are others.
+  private func listen(_ tls: ServerTLS?, _ stop: StopSignal) throws {
+    let peers = PeerFolder(state: context.statePath)
+    let context = context
+    let join = JoinDesk(peers, node: context.node)
+    let hooks = NetworkHooks(
+      context: context,
+      reader: { peer, trail in
+        context.grants.allow(peer, .pull, trail) ? WorkerName(.peer, peer) : nil
+      }, worker: name)
+    let options = PumpDesk.Options(
+      node: context.node, grants: { context.grants }, hooks: hooks.hooks, join: { join.begin($0) })
+    let desk = PumpDesk(options, copies: context.copies, bell: try context.trailBell())
+    let server = try HTTPServer(
+      host: receive.host, port: receive.port, tls: tls, limits: HTTPLimits(connections: receive.connections),
+      handler: ReceiveDesk(desk: desk, join: join, visits: visits, context: context))
+    defer {
+      desk.end()
+      server.stop()
+    }
+    isTLS.withLock { $0 = tls != nil }
+    context.tell(name, "listens on \(receive.address), \(tls == nil ? "plain HTTP" : "TLS 1.3")")
+    var seen = stamp
+    while !stop.wait(milliseconds: Self.lookMilliseconds) {
+      Pulse.beat()
+      let now = stamp
+      guard now != seen else { continue }
+      seen = now
+      if isFit() {
+        context.tell(name, "listens anew: the certificates have changed")
+        return
+      }
+    }
+  }
+
+  /// Whether one could listen with the certificates as they are now; else the old ones stay in force.
+  private func isFit() -> Bool {
+    do {
+      let tls = try NetworkTLS.server(receive, state: context.statePath)
+      try HTTPServer(host: "127.0.0.1", port: 0, tls: tls, handler: Unanswered()).stop()
+      return true
+    } catch {
+      let error = CairnError(enveloping: error, doing: "listen")
+      context.log.write(
+        LogEntry(
+          .warning, "the certificates have changed and are of no use, those before stay in force: \(error.message)",
+          worker: name.description, code: error.code, hint: error.hint))
+      return false
+    }
+  }
+
+  private struct Unanswered: HTTPHandler {
+    func begin(_ request: HTTPRequest) -> HTTPAction { .answer(HTTPResponse(status: 503, closes: true)) }
+  }
+
+  /// Tells the files apart from what they were.
+  private var stamp: [FileStamp?] {
+    guard !receive.isInsecure else { return [] }
+    let own = PeerFolder(state: context.statePath).serverTLS
+    let files = receive.tls
+    return [
+      files?.certificate ?? own.certificate, files?.key ?? own.key, files?.peers ?? own.authorities,
+    ].map { FileStamp(path: $0) }
+  }
+
+  func paths() -> [NodeStatus.Path] { visits.paths(now: Clock.system.microseconds()) }
+
+  func describe(_ status: inout NodeStatus.Worker) {
+    status.isCaughtUp = true
+    status.place = receive.address
+    guard let isTLS = isTLS.withLock({ $0 }) else { return }
+    let count = visits.peersNow(now: Clock.system.microseconds())
+    status.detail =
+      "listens on \(receive.address), \(isTLS ? "TLS 1.3" : "plain HTTP"), \(count == 1 ? "1 peer" : "\(count) peers")"
+  }
+}

@@ -1,0 +1,115 @@
+import Changes
+import Configuring
+import ServiceKit
+import Steering
+import Synchronization
+import SystemKit
+
+/// Has captures of this node carry out the copies that other nodes ask for, and settles what this node asked for and has.
+package final class RefreshDesk: Sendable {
+  private let context: ServiceContext
+  private let supervisor: Supervisor
+  private let thread = Mutex<WorkerThread<Void>?>(nil)
+  /// By trail: the error that was told last.
+  private let told = Mutex<[String: String]>([:])
+
+  package init(_ context: ServiceContext, _ supervisor: Supervisor) {
+    (self.context, self.supervisor) = (context, supervisor)
+  }
+
+  /// Returns at once: databases are asked on another thread, one at a time.
+  package func look() {
+    let now = Clock.system.microseconds()
+    context.requests.forgetOld(now: now)
+    supervisor.settleRequests()
+    let due = due()
+    guard !due.isEmpty else { return }
+    thread.withLock { thread in
+      if let running = thread {
+        guard running.outcome != nil else { return }
+        _ = running.join()
+      }
+      thread = WorkerThread { [self] in carryOut(due) }
+    }
+  }
+
+  private func due() -> [TrailName: [RequestBook.Request]] {
+    let open = context.requests.all.filter { !$0.isDone }
+    var due: [TrailName: [RequestBook.Request]] = [:]
+    for request in open {
+      guard let trail = TrailName(request.trail), context.capture(of: trail) != nil,
+        Folder.exists(context.folder(of: trail) + "/durable")
+      else { continue }
+      due[trail, default: []].append(request)
+    }
+    return due
+  }
+
+  /// What several ask for of a trail is copied once.
+  private func carryOut(_ due: [TrailName: [RequestBook.Request]]) {
+    let order = CopyOrder(context: context, supervisor: supervisor)
+    for (trail, requests) in due {
+      guard let capture = context.capture(of: trail) else { continue }
+      let name = WorkerName(.capture, capture.name)
+      let isAll = requests.contains { $0.tables.isEmpty }
+      let tables = isAll ? [] : Set(requests.flatMap(\.tables)).sorted()
+      do {
+        try order.checkSource(of: capture)
+        let outcome = try order.carryOut(capture, tables, hint: "see 'cairn status' for what \(name) needs")
+        for request in requests { context.requests.carriedOut(request) }
+        told.withLock { $0[trail.description] = nil }
+        let what = if case .tables(let names) = outcome { names.joined(separator: ", ") } else { "everything" }
+        context.tell(name, "copies \(what) again, as \(Self.askers(requests)) asked")
+      } catch {
+        let error = CairnError(enveloping: error, doing: "copy tables of \(trail)")
+        // A table that there is not will not be there the next time either.
+        if error.code == .tableMissing { for request in requests { context.requests.carriedOut(request) } }
+        guard told.withLock({ $0.updateValue(error.message, forKey: trail.description) }) != error.message else {
+          continue
+        }
+        context.log.write(
+          LogEntry(
+            .error, "cannot copy again what \(Self.askers(requests)) asked for: \(error.message)",
+            worker: name.description, code: error.code, hint: error.hint))
+      }
+    }
+  }
+
+  private static func askers(_ requests: [RequestBook.Request]) -> String {
+    let names = requests.map { request in
+      switch request.asker {
+      case .apply(let name): "apply.\(name)"
+      case .peer(let name): name
+      }
+    }
+    return Set(names).sorted().joined(separator: ", ")
+  }
+}
+
+extension Supervisor {
+  /// Takes back requests of applies of this node that have what they asked for.
+  func settleRequests() {
+    guard !context.requests.all.isEmpty else { return }
+    let applies = state.withLock { state in
+      Dictionary(
+        state.entries.values.compactMap { $0.worker as? ApplyWorker }.map { ($0.apply.name, $0.progress.snapshot) }
+      ) { first, _ in first }
+    }
+    context.requests.settle { request in
+      guard case .apply(let name) = request.asker else { return false }
+      // One that is gone from the conf wants nothing any more.
+      guard let now = applies[name] else { return true }
+      return request.isAnswered(begun: now.copiesBegun, awaitsMore: now.awaitsCopies)
+    }
+  }
+}
+
+extension RequestBook.Request {
+  /// `begun` has the tables of which copies have begun at the target, by name in lower case, and in which transactions.
+  func isAnswered(begun: [String: UInt64], awaitsMore: Bool) -> Bool {
+    let fresh = begun.filter { $0.value > behind }.keys
+    guard !fresh.isEmpty else { return false }
+    guard !tables.isEmpty else { return !awaitsMore }
+    return tables.allSatisfy { pattern in fresh.contains { TablePatterns([pattern]).includes($0) } }
+  }
+}

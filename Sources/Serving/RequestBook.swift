@@ -1,0 +1,171 @@
+import Changes
+import Operating
+import Synchronization
+import SystemKit
+
+/// Copies of tables that are asked for at the origin of a trail by those who apply it, here or at any node behind this
+/// one; kept in the state folder until they are settled. An id is asked for once, however often it comes.
+package final class RequestBook: Sendable {
+  package struct Request: Equatable, Sendable {
+    package enum Asker: Equatable, Sendable {
+      /// Of this node.
+      case apply(String)
+      /// Another node, which asks for itself or hands on.
+      case peer(String)
+    }
+
+    package var id: String
+    package var trail: String
+    /// Patterns; empty: all.
+    package var tables: [String]
+    package var asker: Asker
+    /// Copies that began up to this transaction of the trail are none of those that are meant.
+    package var behind: UInt64 = 0
+    /// When it was asked for last, µs since 1970 UTC.
+    package var askedAt: Int64
+    /// The capture of this node has it in hand.
+    package var isDone = false
+
+    package init(id: String, trail: String, tables: [String], asker: Asker, askedAt: Int64) {
+      (self.id, self.trail, self.tables, self.asker, self.askedAt) = (id, trail, tables, asker, askedAt)
+    }
+  }
+
+  /// What nobody asked for any more is forgotten after this time, ids that were carried out included.
+  private static let keptMicroseconds: Int64 = 7 * 86_400_000_000
+  /// The most open ones of a peer.
+  static let ofPeerMax = 64
+  static let idBytesMax = 64
+
+  private let folder: String
+  private let book = Mutex<[Request]>([])
+
+  package init(state: String) {
+    folder = state + "/requests"
+    guard let trails = try? Folder.names(folder) else { return }
+    for trail in trails.sorted() {
+      for id in ((try? Folder.names("\(folder)/\(trail)")) ?? []).sorted() {
+        guard let text = try? File.text("\(folder)/\(trail)/\(id)"),
+          let request = Request(id: id, trail: trail, parsing: text)
+        else { continue }
+        book.withLock { $0.append(request) }
+      }
+    }
+  }
+
+  package var all: [Request] { book.withLock { $0 } }
+
+  // MARK: Asking
+
+  /// An apply of this node needs a copy; the same that is asked for already is not asked for again. Durable when it
+  /// returns.
+  package func ask(_ trail: TrailName, _ tables: [String], for apply: String, behind: UInt64, now: Int64) throws {
+    let asker = Request.Asker.apply(apply)
+    let isThere = book.withLock { book in
+      book.contains { $0.trail == trail.description && $0.asker == asker && $0.tables == tables && $0.behind == behind }
+    }
+    guard !isThere else { return }
+    let id = UInt64.random(in: 0 ... .max).hex(16) + UInt64.random(in: 0 ... .max).hex(16)
+    var request = Request(id: id, trail: trail.description, tables: tables, asker: asker, askedAt: now)
+    request.behind = behind
+    do { try write(request) } catch { throw error.asCairnError(doing: "ask for a copy") }
+    book.withLock { $0.append(request) }
+  }
+
+  /// Another node asks; false where it asks for too much.
+  @discardableResult package func note(
+    _ id: String, _ trail: TrailName, _ tables: [String], from peer: String, now: Int64
+  ) -> Bool {
+    guard !id.isEmpty, id.utf8.count <= Self.idBytesMax, id.utf8.allSatisfy(Self.isOfID) else { return false }
+    let fresh: Request? = book.withLock { book in
+      if let index = book.firstIndex(where: { $0.id == id && $0.trail == trail.description }) {
+        book[index].askedAt = now
+        return nil
+      }
+      return Request(id: id, trail: trail.description, tables: tables, asker: .peer(peer), askedAt: now)
+    }
+    guard let fresh else { return true }
+    guard all.count(where: { $0.asker == fresh.asker && !$0.isDone }) < Self.ofPeerMax else { return false }
+    guard (try? write(fresh)) != nil else { return false }
+    book.withLock { book in
+      if !book.contains(where: { $0.id == id && $0.trail == fresh.trail }) { book.append(fresh) }
+    }
+    return true
+  }
+
+  private static func isOfID(_ byte: UInt8) -> Bool {
+    (0x30...0x39).contains(byte) || (0x61...0x7a).contains(byte) || (0x41...0x5a).contains(byte)
+      || byte == UInt8(ascii: "-")
+  }
+
+  // MARK: What is open
+
+  /// What is to be handed on towards the origin of a trail.
+  package func open(_ trail: TrailName) -> [Request] {
+    book.withLock { $0.filter { $0.trail == trail.description && !$0.isDone } }
+  }
+
+  /// The capture has it in hand: the same id does nothing any more.
+  package func carriedOut(_ request: Request) {
+    var done = request
+    done.isDone = true
+    try? write(done)
+    book.withLock { book in
+      for index in book.indices where book[index].id == request.id && book[index].trail == request.trail {
+        book[index].isDone = true
+      }
+    }
+  }
+
+  // MARK: Settling
+
+  /// The rows came, or nobody wants them any more.
+  package func settle(_ isSettled: (Request) -> Bool) {
+    let gone = book.withLock { book in
+      let gone = book.filter(isSettled)
+      book.removeAll(where: isSettled)
+      return gone
+    }
+    for request in gone { try? Folder.remove("\(folder)/\(request.trail)/\(request.id)") }
+  }
+
+  /// A peer that says all that it asks for no longer asks for the rest.
+  package func settle(of peer: String, _ trail: TrailName, besides ids: [String]) {
+    settle {
+      $0.asker == .peer(peer) && $0.trail == trail.description && !ids.contains($0.id) && !$0.isDone
+    }
+  }
+
+  package func forgetOld(now: Int64) { settle { now - $0.askedAt > Self.keptMicroseconds } }
+
+  private func write(_ request: Request) throws(FileError) {
+    try Folder.create(folder)
+    try Folder.create("\(folder)/\(request.trail)")
+    try File.replace("\(folder)/\(request.trail)/\(request.id)", text: request.line, permissions: 0o644)
+  }
+}
+
+extension RequestBook.Request {
+  fileprivate var line: String {
+    var object = JSONObject([
+      ("tables", .list(tables.map { .text($0) })), ("behind", .integer(Int64(clamping: behind))),
+      ("asked_at", .integer(askedAt)), ("done", .bool(isDone)),
+    ])
+    switch asker {
+    case .apply(let name): object["apply"] = .text(name)
+    case .peer(let name): object["peer"] = .text(name)
+    }
+    return object.line + "\n"
+  }
+
+  fileprivate init?(id: String, trail: String, parsing text: String) {
+    guard case .object(let object)? = try? JSONReader.read(Array(text.utf8)), TrailName(trail) != nil,
+      let askedAt = object.integer("asked_at")
+    else { return nil }
+    let tables = object.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
+    guard let asker = object.text("apply").map(Asker.apply) ?? object.text("peer").map(Asker.peer) else { return nil }
+    self.init(id: id, trail: trail, tables: tables, asker: asker, askedAt: askedAt)
+    behind = UInt64(clamping: object.integer("behind") ?? 0)
+    isDone = object.bool("done") ?? false
+  }
+}

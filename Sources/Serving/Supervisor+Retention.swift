@@ -1,0 +1,98 @@
+import Changes
+import Configuring
+import ServiceKit
+import Steering
+import SystemKit
+import Trails
+
+// What may be deleted of the trails, and who rests while they have no room.
+extension Supervisor {
+  /// What may be deleted now, and what else is to be done; readers that it gives up are given up from now on.
+  func retention() -> RetentionPlan {
+    let configuration = context.configuration
+    let infos = context.trailInfos
+    let trails = infos.values.map { RetentionPlan.Trail(name: $0.name.description, segments: $0.segments) }
+    let keys = PeerReaders.keys(configuration, infos.values.map(\.name), besides: context.leftOut)
+    let plan = state.withLock { state in
+      var readers = applies(&state, infos)
+      for key in keys {
+        let info = infos[key.trail.description]
+        let id = RetentionPlan.ReaderID(key.reader, key.trail.description)
+        let reader = PeerReaders.reader(key, context.peers[key], info, givenUpIn: state.givenUp[id])
+        if !reader.isExpired { state.givenUp[id] = nil }
+        readers.append(reader)
+      }
+      let plan = RetentionPlan(
+        configuration.limits, trails: trails, readers: readers, isPaused: state.isPaused,
+        now: Clock.system.microseconds())
+      for id in plan.expired {
+        if id.name.kind == .apply {
+          state.entries[id.name]?.isExpired = true
+        } else {
+          state.givenUp[id] = readers.first { $0.id == id }?.segment ?? 0
+        }
+      }
+      return plan
+    }
+    for id in plan.expired { tellExpired(id) }
+    return plan
+  }
+
+  private func applies(_ state: inout State, _ infos: [String: TrailInfo]) -> [RetentionPlan.Reader] {
+    var readers: [RetentionPlan.Reader] = []
+    for (name, entry) in state.entries {
+      guard let apply = entry.worker as? ApplyWorker, !entry.isLeaving else { continue }
+      let (needs, info) = (apply.progress.snapshot.needs, infos[apply.apply.trail])
+      let (segment, first) = (needs?.segment, info?.firstPosition.segment ?? 0)
+      let isAtEnd = needs.flatMap { needs in info.map { needs >= $0.end.position } } ?? false
+      let isBack = entry.isExpired && (segment.map { $0 >= first } ?? false)
+      if isBack { state.entries[name]?.isExpired = false }
+      readers.append(
+        RetentionPlan.Reader(
+          name: name, trail: apply.apply.trail, segment: segment, isAtEnd: isAtEnd,
+          isExpired: entry.isExpired && !isBack))
+    }
+    return readers
+  }
+
+  private func tellExpired(_ id: RetentionPlan.ReaderID) {
+    let text =
+      id.name.kind == .apply
+      ? "is behind for longer than the trail may keep it: what it has missed is copied again when it comes back"
+      : "is further behind in trail \(id.trail) than the trail may keep it: its copy begins again, and has all tables copied, when it comes back"
+    context.log.write(LogEntry(.warning, text, worker: id.name.description, code: .diskBudget))
+  }
+
+  /// Readers that were given up, of those that are other nodes.
+  package var givenUp: Set<RetentionPlan.ReaderID> { state.withLock { Set($0.givenUp.keys) } }
+
+  /// Lets captures rest, or go on, as the budget of the disk demands; so does what fetches from other nodes.
+  package func keepBudget() {
+    let plan = retention()
+    let configuration = context.configuration
+    let limit = configuration.limits.diskBytes ?? 0
+    context.peers.keep { PeerReaders.mayRead($0, configuration) }
+    let now = Clock.monotonicMilliseconds
+    let entry: LogEntry? = state.withLock { state in
+      guard plan.pausesCaptures != state.isPaused else { return nil }
+      state.isPaused = plan.pausesCaptures
+      context.isFull = plan.pausesCaptures
+      for name in state.entries.keys where state.entries[name]?.spec.bringsIn == true {
+        if plan.pausesCaptures {
+          end(&state, name) { $0.stop(.paused, now: now) }
+        } else if state.entries[name]?.supervision.rest == .paused {
+          end(&state, name) { $0.start(now: now) }
+        }
+      }
+      return plan.pausesCaptures
+        ? LogEntry(
+          .error, "the trails hold \(plan.bytes) bytes, allowed are \(limit): captures rest", code: .diskBudget,
+          hint: "see 'cairn status' for who is behind, or raise [limits] disk and reload")
+        : LogEntry(.notice, "the trails are within their budget again: captures go on", code: .diskBudget)
+    }
+    if let entry {
+      context.log.write(entry)
+      wake()
+    }
+  }
+}

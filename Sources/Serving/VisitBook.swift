@@ -1,0 +1,71 @@
+import Changes
+import Steering
+import Synchronization
+
+/// What peers that dial this node have done here, by trail: for the status.
+final class VisitBook: Sendable {
+  private struct Key: Hashable {
+    var peer: String
+    var trail: TrailName
+    var way: NodeStatus.Path.Way
+  }
+
+  fileprivate struct Visits {
+    var bytes: UInt64 = 0
+    var seenAt: Int64 = 0
+    /// A long poll counts as being there.
+    var underWay = 0
+    var problem: NodeStatus.Problem?
+  }
+
+  /// Who was not heard of for as long is not connected.
+  fileprivate static let freshMicroseconds: Int64 = 70_000_000
+  /// The most that are remembered: strangers are not, for a grant is needed.
+  private static let entriesMax = 20_000
+
+  private let book = Mutex<[Key: Visits]>([:])
+
+  func begin(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way, now: Int64) {
+    book.withLock { book in
+      let key = Key(peer: peer, trail: trail, way: way)
+      guard book[key] != nil || book.count < Self.entriesMax else { return }
+      book[key, default: Visits()].seenAt = now
+      book[key]?.underWay += 1
+    }
+  }
+
+  func end(
+    _ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way, bytes: UInt64, problem: NodeStatus.Problem?,
+    now: Int64
+  ) {
+    book.withLock { book in
+      let key = Key(peer: peer, trail: trail, way: way)
+      guard var visits = book[key] else { return }
+      visits.underWay -= 1
+      visits.bytes += bytes
+      visits.seenAt = now
+      visits.problem = problem
+      book[key] = visits
+    }
+  }
+
+  func peersNow(now: Int64) -> Int {
+    book.withLock { book in Set(book.filter { $0.value.isThere(now) }.map(\.key.peer)).count }
+  }
+
+  func paths(now: Int64) -> [NodeStatus.Path] {
+    book.withLock { book in
+      book.map { key, visits in
+        let state: NodeStatus.Path.State =
+          visits.problem != nil ? .failed : visits.isThere(now) ? .connected : .waiting
+        var path = NodeStatus.Path(key.trail.description, key.peer, key.way, state)
+        (path.bytes, path.seenAt, path.problem) = (visits.bytes, visits.seenAt, visits.problem)
+        return path
+      }
+    }
+  }
+}
+
+extension VisitBook.Visits {
+  fileprivate func isThere(_ now: Int64) -> Bool { underWay > 0 || now - seenAt < VisitBook.freshMicroseconds }
+}

@@ -1,0 +1,54 @@
+import Changes
+import Configuring
+import NetKit
+import Peering
+
+/// Which certificates count on each side of the network, by what the conf says and what the state folder has.
+package enum NetworkTLS {
+  /// What the listener shows, and whom it believes; nil: plain HTTP. What `cairn peer revoke` has written counts with any
+  /// certificates.
+  ///
+  /// Errors: `conf-missing` where there are no certificates and other machines can reach it.
+  package static func server(_ receive: Configuration.Receive, state: String) throws -> ServerTLS? {
+    guard !receive.isInsecure else { return nil }
+    let peers = PeerFolder(state: state)
+    if let files = receive.tls {
+      return ServerTLS(
+        certificate: files.certificate, key: files.key, authorities: files.peers, revoked: peers.serverTLS.revoked)
+    }
+    if peers.hasServer { return peers.serverTLS }
+    if receive.isLoopback { return nil }
+    throw CairnError(
+      .confMissing,
+      "there is no certificate to listen with on \(receive.address): no tls in [receive], and none in \(peers.path)",
+      hint: "run 'cairn peer invite NAME', which makes what is needed, or name your own files with tls", remedy: .retry)
+  }
+
+  /// The node that was joined and that a pump leads to; nil: none was.
+  package static func joined(_ pump: Configuration.Pump, state: String) -> String? {
+    let names = PeerFolder(state: state).joinedNames
+    // Whoever has joined one node only means that one.
+    guard let peer = pump.peer else { return names.count == 1 ? names[0] : nil }
+    return names.contains(peer) ? peer : nil
+  }
+
+  /// What is shown to the listener of a pump, and how it is known; nil: plain HTTP. `own` are the files of `[receive]`.
+  ///
+  /// Errors: `conf-missing` where there are no certificates.
+  package static func client(
+    _ pump: Configuration.Pump, own: Configuration.PeerFiles?, state: String
+  ) throws -> ClientTLS? {
+    guard pump.url.isTLS else { return nil }
+    if let files = pump.tls ?? own {
+      return ClientTLS(certificate: files.certificate, key: files.key, authorities: files.peers, name: pump.peer)
+    }
+    let peers = PeerFolder(state: state)
+    guard peers.joinedNames.isEmpty, !peers.hasServer else {
+      return peers.clientTLS(joined(pump, state: state) ?? pump.peer)
+    }
+    throw CairnError(
+      .confMissing,
+      "there is no certificate to show to \(pump.url): no tls in [pump.\(pump.name)], and none in \(peers.path)",
+      hint: "run 'cairn peer join' with the line that 'cairn peer invite' printed there", remedy: .retry)
+  }
+}

@@ -1,0 +1,100 @@
+import Changes
+import Operating
+
+extension NodeStatus {
+  /// A trail on its way between this node and another one.
+  package struct Path: Sendable {
+    package enum Way: String, CaseIterable, Sendable {
+      /// This node dials, and sends.
+      case push
+      /// This node dials, and fetches.
+      case pull
+      /// The peer dials, and fetches.
+      case served
+      /// The peer dials, and sends.
+      case received
+
+      /// From here to the peer.
+      package var isOutward: Bool { self == .push || self == .served }
+    }
+
+    package enum State: String, CaseIterable, Sendable {
+      /// Bytes go, or would if there were any.
+      case connected
+      /// The other side is not reached, or has not come.
+      case waiting
+      /// The other side refuses, or the two trails do not agree.
+      case failed
+      /// It was too far behind, and is to begin again with a copy.
+      case givenUp = "given_up"
+    }
+
+    package var trail: String
+    /// The node at the other end, as its certificate or the conf names it.
+    package var peer: String
+    package var way: Way
+    package var state: State
+    /// The pump; empty where the peer dials.
+    package var worker = ""
+    /// Up to where the other side has it durably, as `SEGMENT:OFFSET` of the file; of what comes in, up to where this node
+    /// has it.
+    package var durable = ""
+    /// Up to where the node that it goes to has applied it; empty where it has no apply, or did not say.
+    package var applied = ""
+    /// Bytes of the trail that the other side does not have yet; nil: not known.
+    package var behindBytes: UInt64?
+    /// How long there has been something that is not durable there, and not applied there.
+    package var durableLagMilliseconds: Double?
+    package var appliedLagMilliseconds: Double?
+    /// That went this way since the daemon was started.
+    package var bytes: UInt64 = 0
+    package var bytesPerSecond: Double = 0
+    /// When the other side was heard of last, µs since 1970 UTC; nil: never.
+    package var seenAt: Int64?
+    package var problem: Problem?
+
+    package init(_ trail: String, _ peer: String, _ way: Way, _ state: State) {
+      (self.trail, self.peer, self.way, self.state) = (trail, peer, way, state)
+    }
+
+    package func isWell(lagMilliseconds lag: Double) -> Bool {
+      switch state {
+      case .connected: (durableLagMilliseconds ?? 0) <= lag && (appliedLagMilliseconds ?? 0) <= lag
+      // Whoever dials is looked after at its own end, as long as nothing waits for it.
+      case .waiting: way == .received || (way == .served && (durableLagMilliseconds ?? .infinity) <= lag)
+      case .failed, .givenUp: false
+      }
+    }
+  }
+}
+
+extension NodeStatus.Path {
+  var json: JSONObject {
+    func milliseconds(_ lag: Double?) -> JSONObject.Value { lag.map { .real(($0 * 10).rounded() / 10) } ?? .null }
+    return JSONObject([
+      ("trail", .text(trail)), ("peer", .text(peer)), ("way", .text(way.rawValue)), ("state", .text(state.rawValue)),
+      ("worker", .text(worker)), ("durable", .text(durable)), ("applied", .text(applied)),
+      ("behind_bytes", behindBytes.map { .integer(Int64(clamping: $0)) } ?? .null),
+      ("durable_lag_ms", milliseconds(durableLagMilliseconds)),
+      ("applied_lag_ms", milliseconds(appliedLagMilliseconds)),
+      ("bytes", .integer(Int64(clamping: bytes))), ("bytes_per_second", .real(bytesPerSecond.rounded())),
+      ("seen_at", seenAt.map { .text(UTCTime($0).description) } ?? .null),
+      ("error", problem.map { .object($0.json) } ?? .null),
+    ])
+  }
+
+  package init?(_ object: JSONObject) {
+    guard let trail = object.text("trail"), let peer = object.text("peer"),
+      let way = object.text("way").flatMap(Way.init), let state = object.text("state").flatMap(State.init)
+    else { return nil }
+    self.init(trail, peer, way, state)
+    (worker, durable, applied) = (
+      object.text("worker") ?? "", object.text("durable") ?? "", object.text("applied") ?? ""
+    )
+    behindBytes = object.integer("behind_bytes").map { UInt64(clamping: $0) }
+    (durableLagMilliseconds, appliedLagMilliseconds) = (object.real("durable_lag_ms"), object.real("applied_lag_ms"))
+    bytes = UInt64(clamping: object.integer("bytes") ?? 0)
+    bytesPerSecond = object.real("bytes_per_second") ?? 0
+    problem = object.object("error").map(NodeStatus.Problem.init)
+  }
+}

@@ -1,0 +1,137 @@
+import Changes
+import Configuring
+import NetKit
+import Operating
+import Steering
+import SystemKit
+
+/// The way to other nodes: certificates, the port, and whether the other side lets us.
+extension ConfCheck {
+  private var state: String { configuration.node.state }
+
+  // MARK: The listener
+
+  func check(_ receive: Configuration.Receive) throws {
+    let tls = try NetworkTLS.server(receive, state: state)
+    if let tls {
+      try checkFiles(tls.certificate, tls.key, tls.authorities)
+      try tellExpiry(of: tls.certificate)
+    } else if !receive.isLoopback {
+      note("[receive] serves plain HTTP to other machines: whoever reaches \(receive.address) can be any peer")
+    }
+    do {
+      let server = try HTTPServer(host: receive.host, port: receive.port, tls: tls, handler: NobodyServed())
+      server.stop()
+      say(
+        "\(receive.address): free, \(tls == nil ? "plain HTTP" : "TLS 1.3")",
+        [("event", .text("listener")), ("ok", .bool(true)), ("tls", .bool(tls != nil))])
+    } catch let error as CairnError where error.code == .ioFailed && isOurs {
+      say("\(receive.address): the daemon listens there", [("event", .text("listener")), ("ok", .bool(true))])
+    }
+    if configuration.peers.isEmpty {
+      note("nobody may do anything at [receive]: there is no [peer.NAME]")
+    }
+  }
+
+  /// Whether the daemon of this conf runs and listens.
+  private var isOurs: Bool {
+    ControlClient.places(given: configuration.control.socket, state: state).contains { path in
+      guard let answer = try? ControlClient(path).ask(ControlRequest(.status), seconds: 5) else { return false }
+      return answer.text("node") == configuration.node.name
+        && answer.objects("workers").contains { $0.text("name") == WorkerName.receive.description }
+    }
+  }
+
+  private struct NobodyServed: HTTPHandler {
+    func begin(_ request: HTTPRequest) -> HTTPAction { .answer(HTTPResponse(status: 503, closes: true)) }
+  }
+
+  // MARK: Pumps
+
+  func check(_ pump: Configuration.Pump) throws {
+    let tls = try NetworkTLS.client(pump, own: configuration.receive?.tls, state: state)
+    if let certificate = tls?.certificate, let key = tls?.key, let authorities = tls?.authorities {
+      try checkFiles(certificate, key, authorities)
+      try tellExpiry(of: certificate)
+    }
+    let client = try HTTPClient(
+      base: pump.url.description, tls: tls,
+      options: .init(connectSeconds: 10, silenceSeconds: 20, node: configuration.node.name), stop: StopSignal())
+    let hello = try client.perform("GET", "/cairn")
+    guard hello.status == 200, let facts = Self.object(hello.body), let node = facts.text("node") else {
+      throw refusal(of: hello, pump, "it does not answer as a cairnd does")
+    }
+    if node == configuration.node.name {
+      throw CairnError(
+        .confValue, "\(pump.url) is node \(node), which is this one",
+        hint: "name another node in [pump.\(pump.name)]", remedy: .badInput)
+    }
+    say(
+      "\(pump.url): node \(node) answers, \(tls == nil ? "plain HTTP" : "TLS 1.3")",
+      [("event", .text("peer")), ("ok", .bool(true)), ("node", .text(node)), ("tls", .bool(tls != nil))])
+    let names = pump.trails.names
+    guard !names.isEmpty else {
+      let reply = try client.perform("GET", "/cairn/1/trails")
+      guard reply.status == 200 else { throw refusal(of: reply, pump, "it does not let this node in") }
+      return
+    }
+    for name in names {
+      let reply = try client.perform("GET", "/cairn/1/trails/\(name)")
+      switch (reply.status, pump.way) {
+      case (200, _): break
+      case (404, .push): note("node \(node) takes trail \(name), and has nothing of it yet")
+      case (404, .pull): note("node \(node) has no trail \(name) yet")
+      default: throw refusal(of: reply, pump, "it does not let this node \(pump.way.rawValue) trail \(name)")
+      }
+    }
+  }
+
+  private func refusal(of reply: HTTPReply, _ pump: Configuration.Pump, _ what: String) -> CairnError {
+    let told = Self.object(reply.body)
+    let code = told?.text("code").flatMap { ErrorCode(rawValue: $0) } ?? .peerUnreachable
+    let message = told?.text("message") ?? "HTTP status \(reply.status)"
+    return CairnError(
+      code, "\(pump.url): \(what): \(message)",
+      hint: told?.text("hint") ?? "see what listens there, and what [peer.\(configuration.node.name)] grants there")
+  }
+
+  private static func object(_ body: [UInt8]) -> JSONObject? {
+    if case .object(let object)? = try? JSONReader.read(body) { object } else { nil }
+  }
+
+  // MARK: Certificates
+
+  private func checkFiles(_ files: String...) throws {
+    for file in files {
+      guard Folder.exists(file) else {
+        throw CairnError(
+          .confMissing, "there is no file \(file)",
+          hint: "name it in tls as it is called, or have it made: 'cairn peer invite' and 'cairn peer join'")
+      }
+      guard let account, let place = FileRights.read.obstacle(at: file, for: account) else { continue }
+      throw CairnError(
+        .confMissing, "user \(account.name) cannot read \(file)\(place == file ? "" : ": \(place) bars the way")",
+        hint: "run: chown \(account.name) \(place)")
+    }
+  }
+
+  private func tellExpiry(of file: String) throws {
+    let text: String
+    do throws(FileError) { text = try File.text(file) } catch { throw error.asCairnError(doing: "read a certificate") }
+    guard let certificate = try? Certificate(pem: text) else {
+      throw CairnError(
+        .confValue, "\(file) holds no certificate", hint: "name a file in PEM, with -----BEGIN CERTIFICATE-----",
+        remedy: .badInput)
+    }
+    let now = Clock.system.microseconds()
+    let ends = UTCTime(certificate.notAfter).description.prefix(10)
+    if certificate.notAfter < now {
+      throw CairnError(
+        .peerUntrusted, "the certificate \(file) of '\(certificate.commonName)' has expired on \(ends)",
+        hint: "get a new one: 'cairn peer join' with a new invitation, or from who gave it")
+    }
+    if certificate.notAfter < now + 30 * 86_400_000_000 {
+      note("the certificate \(file) of '\(certificate.commonName)' ends on \(ends)")
+    }
+  }
+}

@@ -1,0 +1,50 @@
+import Changes
+import Operating
+import Steering
+
+/// The part of a status that tells of other nodes: each trail on its way there and from there.
+struct StatusPaths {
+  private let paths: [(path: NodeStatus.Path, seen: String)]
+
+  init(_ answer: JSONObject) {
+    paths = answer.objects("paths").compactMap { object in
+      NodeStatus.Path(object).map { ($0, object.text("seen_at") ?? "") }
+    }
+  }
+
+  var lines: [String] {
+    guard !paths.isEmpty else { return [] }
+    let header = ["TRAIL", "WAY", "PEER", "STATE", "BEHIND", "DURABLE THERE", "APPLIED THERE", "BYTES/S", "LAST SEEN"]
+    var lines = [""] + StatusTable.columns([header] + paths.map { row($0.path, $0.seen) })
+    for (path, _) in paths {
+      guard let problem = path.problem else { continue }
+      lines += ["", "\(path.trail) \(Self.way(path)): [\(problem.code)] \(problem.message)", "  hint: \(problem.hint)"]
+    }
+    return lines
+  }
+
+  private func row(_ path: NodeStatus.Path, _ seen: String) -> [String] {
+    func lag(_ milliseconds: Double?, _ isKnown: Bool) -> String {
+      milliseconds.map { Lag.text(milliseconds: $0) } ?? (isKnown ? "far behind" : "")
+    }
+    let state = path.state == .givenUp ? "given up" : path.state.rawValue
+    return [
+      path.trail, Self.word(path.way), path.peer, state,
+      path.behindBytes.map { StatusTable.bytes(Int64(clamping: $0)) } ?? "",
+      lag(path.durableLagMilliseconds, path.way.isOutward && !path.durable.isEmpty),
+      lag(path.appliedLagMilliseconds, !path.applied.isEmpty), StatusTable.bytes(Int64(path.bytesPerSecond)),
+      seen.isEmpty ? (path.way.isOutward ? "never" : "") : "\(seen.prefix(19))Z",
+    ]
+  }
+
+  private static func word(_ way: NodeStatus.Path.Way) -> String {
+    switch way {
+    case .push: "pushed to"
+    case .pull: "pulled from"
+    case .served: "pulled by"
+    case .received: "pushed by"
+    }
+  }
+
+  private static func way(_ path: NodeStatus.Path) -> String { "\(word(path.way)) \(path.peer)" }
+}

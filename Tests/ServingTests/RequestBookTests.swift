@@ -1,0 +1,88 @@
+import Changes
+import Foundation
+import Testing
+
+@testable import Serving
+
+/// Copies that are asked for over the network: once for each id, and until they have come.
+@Suite struct RequestBookTests {
+  private static let trail = TrailName(origin: "hq", name: "erp")
+
+  private func inFolder(_ body: (String) throws -> Void) throws {
+    let folder = FileManager.default.temporaryDirectory.appending(path: "cairn-requests-\(UUID().uuidString)")
+    try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(at: folder) }
+    try body(folder.path())
+  }
+
+  @Test func `what was asked for is there after a new start, and is asked for once`() throws {
+    try inFolder { state in
+      let book = RequestBook(state: state)
+      try book.ask(Self.trail, ["orders"], for: "copy", behind: 7, now: 1)
+      try book.ask(Self.trail, ["orders"], for: "copy", behind: 7, now: 2)
+      try book.ask(Self.trail, [], for: "copy", behind: 7, now: 3)
+      #expect(book.all.count == 2)
+      #expect(RequestBook(state: state).all.sorted { $0.askedAt < $1.askedAt } == book.all)
+      book.settle { $0.tables.isEmpty }
+      #expect(RequestBook(state: state).all.map(\.tables) == [["orders"]])
+    }
+  }
+
+  @Test func `an id of another node counts once, also when it has been carried out`() throws {
+    try inFolder { state in
+      let book = RequestBook(state: state)
+      #expect(book.note("a1", Self.trail, [], from: "store", now: 1))
+      #expect(book.note("a1", Self.trail, [], from: "store", now: 2))
+      #expect(book.all.count == 1 && book.open(Self.trail).count == 1)
+      book.carriedOut(book.all[0])
+      let again = RequestBook(state: state)
+      #expect(again.note("a1", Self.trail, [], from: "store", now: 3))
+      #expect(again.open(Self.trail).isEmpty && again.all.map(\.isDone) == [true])
+      // A peer that asks no more does not make us forget what was done.
+      again.settle(of: "store", Self.trail, besides: [])
+      #expect(again.all.count == 1)
+      again.forgetOld(now: 9 * 86_400_000_000)
+      #expect(again.all.isEmpty)
+    }
+  }
+
+  @Test func `what a peer no longer asks for is handed on no more`() throws {
+    try inFolder { state in
+      let book = RequestBook(state: state)
+      for id in ["a", "b"] { book.note(id, Self.trail, [], from: "store", now: 1) }
+      book.note("c", Self.trail, [], from: "other", now: 1)
+      book.settle(of: "store", Self.trail, besides: ["b"])
+      #expect(book.open(Self.trail).map(\.id) == ["b", "c"])
+    }
+  }
+
+  @Test(arguments: ["", "../../etc/passwd", "a/b", "a.b", "a b", String(repeating: "a", count: 65)])
+  func `an id that is none is refused`(_ id: String) throws {
+    try inFolder { state in
+      #expect(!RequestBook(state: state).note(id, Self.trail, [], from: "store", now: 1))
+    }
+  }
+
+  @Test func `a peer has so many open at a time`() throws {
+    try inFolder { state in
+      let book = RequestBook(state: state)
+      for number in 0..<RequestBook.ofPeerMax { book.note("n\(number)", Self.trail, [], from: "store", now: 1) }
+      #expect(!book.note("more", Self.trail, [], from: "store", now: 1))
+      #expect(book.note("n1", Self.trail, [], from: "store", now: 1))
+      #expect(book.note("more", Self.trail, [], from: "other", now: 1))
+    }
+  }
+
+  @Test func `it is answered when copies have begun behind it, of every table that was meant`() {
+    var request = RequestBook.Request(
+      id: "a", trail: "hq.erp", tables: ["orders", "i*"], asker: .apply("x"), askedAt: 1)
+    request.behind = 7
+    #expect(!request.isAnswered(begun: ["orders": 8], awaitsMore: false))
+    #expect(!request.isAnswered(begun: ["orders": 7, "item": 9], awaitsMore: false))
+    #expect(request.isAnswered(begun: ["orders": 8, "item": 9], awaitsMore: true))
+    request.tables = []
+    #expect(!request.isAnswered(begun: [:], awaitsMore: false))
+    #expect(!request.isAnswered(begun: ["orders": 8], awaitsMore: true))
+    #expect(request.isAnswered(begun: ["orders": 8], awaitsMore: false))
+  }
+}
