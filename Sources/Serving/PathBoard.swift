@@ -16,6 +16,14 @@ struct PathBoard {
     var positions = PlaceClock<Position>()
   }
 
+  /// The trail, and the pump or the peer that pulls.
+  private struct Lane: Hashable {
+    var trail: String
+    var end: String
+    init(trail: String, end: String) { (self.trail, self.end) = (trail, end) }
+    init(_ path: NodeStatus.Path) { self.init(trail: path.trail, end: path.way == .push ? path.worker : path.peer) }
+  }
+
   private var clocks: [String: Clocks] = [:]
   private var rates: [String: Rate] = [:]
 
@@ -32,13 +40,12 @@ struct PathBoard {
       clocks[name, default: Clocks()].positions.note(standing.position, at: now)
     }
     var paths = lanes.filter { !$0.way.isOutward }
+    let outward = Dictionary(lanes.filter(\.way.isOutward).map { (Lane($0), $0) }) { first, _ in first }
     for key in keys {
       let trail = key.trail.description
       let isPush = key.reader.kind == .pump
       let peer = isPush ? pumpPeers[key.reader.name] ?? "" : key.reader.name
-      let live = lanes.first {
-        $0.trail == trail && (isPush ? $0.worker == key.reader.description : $0.way == .served && $0.peer == peer)
-      }
+      let live = outward[Lane(trail: trail, end: isPush ? key.reader.description : peer)]
       var path = live ?? NodeStatus.Path(trail, peer, isPush ? .push : .served, .waiting)
       if isPush { path.worker = key.reader.description }
       if let standing = standings[trail], let entry = book(key), entry.id == standing.id.description {

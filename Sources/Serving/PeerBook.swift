@@ -31,13 +31,14 @@ package final class PeerBook: Sendable {
     }
   }
 
-  /// What does not change the segment is written this often.
+  /// A step inside of a segment is written this often, and nothing where a peer has just been heard of.
   private static let writeMicroseconds: Int64 = 30_000_000
 
   private struct Written {
     var entry: Entry
     var writtenAt: Int64
     var writtenSegment: UInt64
+    var writtenOffset: UInt64
   }
 
   private let folder: String
@@ -54,7 +55,8 @@ package final class PeerBook: Sendable {
           let entry = Entry(parsing: text)
         else { continue }
         book.withLock {
-          $0[Key(reader, trail)] = Written(entry: entry, writtenAt: entry.seenAt, writtenSegment: entry.segment)
+          $0[Key(reader, trail)] = Written(
+            entry: entry, writtenAt: entry.seenAt, writtenSegment: entry.segment, writtenOffset: entry.offset)
         }
       }
     }
@@ -66,12 +68,17 @@ package final class PeerBook: Sendable {
   package func note(_ entry: Entry, of key: Key) {
     let isDue = book.withLock { book in
       let old = book[key]
-      var written = Written(entry: entry, writtenAt: old?.writtenAt ?? 0, writtenSegment: old?.writtenSegment ?? 0)
+      var written = Written(
+        entry: entry, writtenAt: old?.writtenAt ?? 0, writtenSegment: old?.writtenSegment ?? 0,
+        writtenOffset: old?.writtenOffset ?? 0)
       if written.entry.applied == nil, old?.entry.id == entry.id { written.entry.applied = old?.entry.applied }
       let isDue =
         old == nil || written.writtenSegment != entry.segment || old?.entry.id != entry.id
-        || entry.seenAt - written.writtenAt > Self.writeMicroseconds
-      if isDue { (written.writtenAt, written.writtenSegment) = (entry.seenAt, entry.segment) }
+        || (entry.offset != written.writtenOffset && entry.seenAt - written.writtenAt > Self.writeMicroseconds)
+      if isDue {
+        written.writtenAt = entry.seenAt
+        (written.writtenSegment, written.writtenOffset) = (entry.segment, entry.offset)
+      }
       book[key] = written
       return isDue
     }

@@ -39,6 +39,9 @@ package final class RequestBook: Sendable {
 
   private let folder: String
   private let book = Mutex<[Request]>([])
+  /// The last ids of this node itself: over a ring they come back.
+  private let own = Mutex<[String]>([])
+  private static let ownMax = 1_000
 
   package init(state: String) {
     folder = state + "/requests"
@@ -49,7 +52,15 @@ package final class RequestBook: Sendable {
           let request = Request(id: id, trail: trail, parsing: text)
         else { continue }
         book.withLock { $0.append(request) }
+        if case .apply = request.asker { noteOwn(id) }
       }
+    }
+  }
+
+  private func noteOwn(_ id: String) {
+    own.withLock { own in
+      own.append(id)
+      if own.count > Self.ownMax { own.removeFirst() }
     }
   }
 
@@ -68,6 +79,7 @@ package final class RequestBook: Sendable {
     let id = UInt64.random(in: 0 ... .max).hex(16) + UInt64.random(in: 0 ... .max).hex(16)
     var request = Request(id: id, trail: trail.description, tables: tables, asker: asker, askedAt: now)
     request.behind = behind
+    noteOwn(id)
     do { try write(request) } catch { throw error.asCairnError(doing: "ask for a copy") }
     book.withLock { $0.append(request) }
   }
@@ -77,6 +89,7 @@ package final class RequestBook: Sendable {
     _ id: String, _ trail: TrailName, _ tables: [String], from peer: String, now: Int64
   ) -> Bool {
     guard !id.isEmpty, id.utf8.count <= Self.idBytesMax, id.utf8.allSatisfy(Self.isOfID) else { return false }
+    if own.withLock({ $0.contains(id) }) { return true }
     let fresh: Request? = book.withLock { book in
       if let index = book.firstIndex(where: { $0.id == id && $0.trail == trail.description }) {
         book[index].askedAt = now

@@ -46,6 +46,17 @@ import Testing
     }
   }
 
+  @Test func `what this node asked for itself comes back over a ring, and counts for nothing`() throws {
+    try inFolder { state in
+      let book = RequestBook(state: state)
+      try book.ask(Self.trail, [], for: "copy", behind: 7, now: 1)
+      let id = book.all[0].id
+      book.settle { _ in true }
+      #expect(book.note(id, Self.trail, [], from: "ring", now: 2))
+      #expect(book.all.isEmpty)
+    }
+  }
+
   @Test func `what a peer no longer asks for is handed on no more`() throws {
     try inFolder { state in
       let book = RequestBook(state: state)
