@@ -45,7 +45,7 @@ package struct Joining {
     guard Folder.exists(folder.file("node.crt")) else { return nil }
     let old = try folder.certificate("node.crt")
     guard Self.isDue(notBefore: old.notBefore, notAfter: old.notAfter, now: now) else { return nil }
-    let key = try PrivateKey(pem: try File.text(folder.file("node.key")))
+    let key = try folder.key("node.key")
     let client = try HTTPClient(base: base, tls: peers.clientTLS(hub), stop: stop)
     let request = try CertificateRequest(commonName: node, key: key)
     let answer = try ask(client, "/cairn/1/renew", JSONObject([("request", .text(try request.pem))]))

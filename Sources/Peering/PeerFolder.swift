@@ -81,11 +81,29 @@ package struct PeerFolder: Sendable {
   }
 
   func issue(_ terms: CertificateTerms, _ request: CertificateRequest) throws -> Certificate {
-    try Certificate.issue(
-      terms, for: request, by: try certificate("ca.crt"), key: try PrivateKey(pem: try File.text(file("ca.key"))))
+    try Certificate.issue(terms, for: request, by: try certificate("ca.crt"), key: try key("ca.key"))
   }
 
-  func certificate(_ name: String) throws -> Certificate { try Certificate(pem: try File.text(file(name))) }
+  func certificate(_ name: String) throws -> Certificate {
+    try read(name, "certificate") { try Certificate(pem: $0) }
+  }
+
+  func key(_ name: String) throws -> PrivateKey { try read(name, "private key") { try PrivateKey(pem: $0) } }
+
+  private func read<T>(_ name: String, _ what: String, _ parse: (String) throws -> T) throws -> T {
+    let text: String
+    do throws(FileError) { text = try File.text(file(name)) } catch {
+      throw CairnError(
+        .stateUnwritable, "cannot read the \(what) in \(file(name)): \(error)",
+        hint: "run it as root or as the user of the daemon; see who may read the file ('ls -l')", remedy: .badInput)
+    }
+    do { return try parse(text) } catch {
+      throw CairnError(
+        .stateForeign, "\(file(name)) holds no \(what): \(error)",
+        hint: "give the file back from a backup, or move the folder \(path) away and let all peers join again",
+        remedy: .badInput)
+    }
+  }
 
   static let day: Int64 = 86_400_000_000
   static let year = 365 * day

@@ -53,6 +53,12 @@ struct PeerCommand: Command {
       throw arguments.usage(words[0] == "join" ? "the line is missing" : "the name of the peer is missing", nil)
     }
     let conf = try DaemonConf.load(arguments.value("--config"))
+    guard Folder.isFolder(conf.node.state) else {
+      throw CairnError(
+        .stateUnwritable, "the state folder \(conf.node.state) is not there",
+        hint: "create it for the user of the daemon ('systemd-tmpfiles --create cairn.conf'), or start the daemon once",
+        remedy: .badInput)
+    }
     let peers = PeerFolder(state: conf.node.state)
     // Files belong to whom the state folder belongs to, also when root makes them.
     return try Account.asOwner(of: conf.node.state) {

@@ -59,7 +59,7 @@ import Testing
     }
   }
 
-  private static let isSoak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil
+  private static let isSoak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] == "1"
 
   private static let paths = [
     "/", "/cairn", "/cairn/1/trails", "/cairn/1/trails/hq.erp/5a/00000001.seg?offset=0&chain=00", "/../../etc/passwd",

@@ -1,0 +1,79 @@
+import Foundation
+import TestServers
+import Testing
+
+extension Scenarios {
+  /// `cairn peer`, as a program that works on files.
+  @Suite struct PeerCommandTests {
+    private let bench: Bench
+
+    init() throws {
+      bench = try Bench()
+      try write(
+        "conf/cairn.toml",
+        "[node]\nname = \"hq\"\nstate = \"\(bench.path("state"))\"\n[receive]\nlisten = \"0.0.0.0:7421\"\n")
+      try FileManager.default.createDirectory(atPath: bench.path("state"), withIntermediateDirectories: true)
+    }
+
+    private func write(_ path: String, _ text: String) throws {
+      let url = URL(fileURLWithPath: bench.path(path))
+      try FileManager.default.createDirectory(at: url.deletingLastPathComponent(), withIntermediateDirectories: true)
+      try Data(text.utf8).write(to: url)
+    }
+
+    private func peer(_ words: String...) throws -> Outcome {
+      try bench.run(Bench.cairn, ["peer"] + words + ["--config", "conf"])
+    }
+
+    @Test func `an invitation is a line, a stanza and a row until it is taken back`() throws {
+      #expect(try peer("list").output.hasPrefix("no peers"))
+      var outcome = try peer("invite", "store-042", "--address", "hq.example", "--pull", "hq.erp, hq.x", "--write")
+      #expect(outcome.status == 0, "\(outcome.errors)")
+      let words = outcome.output.split(separator: "\n")[0].split(separator: " ")
+      #expect(words.dropLast() == ["cairn", "peer", "join"])
+      #expect(words.last?.hasPrefix("hq.example:7421/") == true)
+      let stanza = try String(contentsOfFile: bench.path("conf/conf.d/peer-store-042.toml"), encoding: .utf8)
+      #expect(stanza == "[peer.store-042]\nmay = { push = [\"store-042.*\"], pull = [\"hq.erp\", \"hq.x\"] }\n")
+      outcome = try peer("list")
+      #expect(outcome.output.contains("store-042  invited"))
+      #expect(try peer("list", "--json").output.contains("\"state\":\"invited\""))
+      #expect(try peer("invite", "store-042", "--write").status == 78)
+      #expect(try peer("revoke", "store-042").status == 0)
+      #expect(try peer("list").output.contains("store-042  not invited"))
+      outcome = try peer("revoke", "store-042")
+      #expect(outcome.status == 64)
+      #expect(outcome.errors.contains("[peer.store-042]"))
+    }
+
+    @Test func `what cannot be is refused before anything is made`() throws {
+      for (words, part) in [
+        (["invite", "hq"], "this node"), (["invite", "a b"], "no name of a node"), (["invite"], "missing"),
+        (["invite", "x", "--ttl", "5"], "--ttl"), (["invite", "x", "--address", "http://y"], "no address"),
+        (["invite", "x", "--push", ""], "empty"), (["join", "hq:1/2/3"], "no line to join by"),
+        (["list", "--write"], "for 'cairn peer invite'"), (["invit", "x"], "did you mean 'invite'"),
+      ] {
+        let outcome = try bench.run(Bench.cairn, ["peer"] + words + ["--config", "conf"])
+        #expect(outcome.status == 64, "\(words) \(outcome.errors)")
+        #expect(outcome.errors.contains(part), "\(words) \(outcome.errors)")
+      }
+      #expect(try FileManager.default.contentsOfDirectory(atPath: bench.path("state")) == [])
+    }
+
+    @Test func `an authority of the operator's signs for itself`() throws {
+      try write("conf/conf.d/receive.toml", "")
+      try write(
+        "conf/cairn.toml",
+        """
+        [node]
+        name = "hq"
+        state = "\(bench.path("state"))"
+        [receive]
+        listen = "0.0.0.0:7421"
+        tls = { certificate = "a.crt", key = "a.key", peers = "ca.crt" }
+        """)
+      let outcome = try peer("invite", "store-042")
+      #expect(outcome.status == 78)
+      #expect(outcome.errors.contains("common name 'store-042'"))
+    }
+  }
+}
