@@ -22,20 +22,19 @@ package final class HTTPClient {
     package var connectSeconds: Int
     /// When no byte has come or gone for as long, the request fails; more than the longest wait that is asked for.
     package var silenceSeconds: Int
-    /// Shared by all clients that are given the same value.
-    package let rate: RateLimit?
+    /// Clients that are given the same one share it.
+    package var rate: RateLimit?
     /// Our name, told in `Cairn-Node`.
     package var node: String?
     /// The largest body that is kept in a reply.
     package var bodyBytesMax: Int
 
     package init(
-      connectSeconds: Int = 10, silenceSeconds: Int = 40, bytesPerSecond: Int64? = nil, node: String? = nil,
+      connectSeconds: Int = 10, silenceSeconds: Int = 40, rate: RateLimit? = nil, node: String? = nil,
       bodyBytesMax: Int = 4 << 20
     ) {
       (self.connectSeconds, self.silenceSeconds) = (connectSeconds, silenceSeconds)
-      rate = bytesPerSecond.map { RateLimit(bytesPerSecond: Int(clamping: $0)) }
-      (self.node, self.bodyBytesMax) = (node, bodyBytesMax)
+      (self.rate, self.node, self.bodyBytesMax) = (rate, node, bodyBytesMax)
     }
   }
 

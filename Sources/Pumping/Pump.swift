@@ -13,14 +13,16 @@ package struct PumpPlan: Sendable {
   /// The name of this node.
   package var node: String
   package var tls: ClientTLS?
-  package var bytesPerSecond: Int64?
+  /// Of all lanes together.
+  package var rate: RateLimit?
 
   package init(
     _ direction: LaneProgress.Direction, url: String, trails: TrailPatterns, node: String, tls: ClientTLS? = nil,
     bytesPerSecond: Int64? = nil
   ) {
     (self.direction, self.url, self.trails, self.node) = (direction, url, trails, node)
-    (self.tls, self.bytesPerSecond) = (tls, bytesPerSecond)
+    self.tls = tls
+    rate = bytesPerSecond.map { RateLimit(bytesPerSecond: Int(clamping: $0)) }
   }
 }
 

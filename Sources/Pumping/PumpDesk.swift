@@ -11,7 +11,7 @@ package final class PumpDesk: HTTPHandler {
     package var node: String
     /// Looked up with each request.
     package var grants: @Sendable () -> Grants
-    /// Answers `POST join`.
+    /// Answers `POST join` and `POST renew`.
     package var join: @Sendable (HTTPRequest) -> HTTPAction
     package var hooks: PumpHooks
     /// The longest body of whole blocks that is sent at once; a larger block comes alone.
@@ -51,7 +51,7 @@ package final class PumpDesk: HTTPHandler {
     var parts = request.path.split(separator: "/").map(String.init)
     guard parts.first == "cairn" else { throw Self.nothing }
     parts.removeFirst()
-    if request.method == "POST", parts == ["1", "join"] { return options.join(request) }
+    if request.method == "POST", parts == ["1", "join"] || parts == ["1", "renew"] { return options.join(request) }
     let peer = try peer(of: request)
     if parts.isEmpty, request.method == "GET" {
       return .answer(

@@ -14,7 +14,7 @@ final class PumpLink {
   init(_ plan: PumpPlan, stop: StopSignal) throws {
     client = try HTTPClient(
       base: plan.url, tls: plan.tls,
-      options: .init(silenceSeconds: Self.waitSeconds + 30, bytesPerSecond: plan.bytesPerSecond, node: plan.node),
+      options: .init(silenceSeconds: Self.waitSeconds + 30, rate: plan.rate, node: plan.node),
       stop: stop)
   }
 

@@ -126,6 +126,11 @@ struct PeerInvitation {
         .ioFailed, "cannot write \(path): \(error)",
         hint: "run it as root, or leave --write out and put the stanza there by hand", remedy: .badInput)
     }
+    // What would break the conf is taken back.
+    do { _ = try DaemonConf.load(arguments.value("--config")) } catch {
+      try? Account.asSelf { try Folder.remove(path) }
+      throw error
+    }
   }
 
   private func tell(_ name: String, _ line: JoinLine, _ stanza: String, expires: Int64) {

@@ -133,7 +133,7 @@ import Testing
 
   @Test func `a rate is kept`() throws {
     let server = try HTTPServer(host: "127.0.0.1", port: 0, handler: handler)
-    let client = try client(server, .init(bytesPerSecond: 1_000_000))
+    let client = try client(server, .init(rate: RateLimit(bytesPerSecond: 1_000_000)))
     let start = Clock.monotonicMilliseconds
     var count = 0
     for _ in 0..<3 { _ = try client.perform("GET", "/memory?count=700000") { count += $0.count } }

@@ -1,11 +1,10 @@
 import Foundation
-import SystemKit
 
-/// A peer that sends what it likes.
-final class RawPeer {
-  let descriptor: Int32
+/// A peer that sends what it likes, over TCP on this machine.
+package final class RawPeer {
+  package let descriptor: Int32
 
-  init?(_ port: UInt16) {
+  package init?(_ port: UInt16) {
     descriptor = socket(AF_INET, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
     var address = sockaddr_in()
     address.sin_family = sa_family_t(AF_INET)
@@ -23,9 +22,9 @@ final class RawPeer {
   deinit { close(descriptor) }
 
   /// False when the other side has closed.
-  @discardableResult func send(_ text: String) -> Bool { send(Array(text.utf8)) }
+  @discardableResult package func send(_ text: String) -> Bool { send(Array(text.utf8)) }
 
-  @discardableResult func send(_ bytes: [UInt8]) -> Bool {
+  @discardableResult package func send(_ bytes: [UInt8]) -> Bool {
     var rest = bytes[...]
     while !rest.isEmpty {
       let count = rest.withUnsafeBytes {
@@ -38,19 +37,33 @@ final class RawPeer {
   }
 
   /// What comes until the other side closes, or the time is over.
-  func all() -> String {
+  package func all() -> [UInt8] {
     var answer: [UInt8] = []
     var buffer = [UInt8](repeating: 0, count: 65536)
     while true {
       let count = recv(descriptor, &buffer, buffer.count, 0)
-      if count <= 0 { return String(decoding: answer, as: UTF8.self) }
+      if count <= 0 { return answer }
       answer += buffer.prefix(count)
     }
   }
 
   /// The status of the one answer that comes; nil where none does.
-  func status() -> Int? {
-    let words = all().split(separator: " ", maxSplits: 2)
+  package func status() -> Int? {
+    let words = String(decoding: all(), as: UTF8.self).split(separator: " ", maxSplits: 2)
     return words.count > 1 && words[0].hasPrefix("HTTP/1.") ? Int(words[1]) : nil
+  }
+}
+
+/// Random numbers that come again with their seed. Source: SplitMix64.
+package struct SplitMix: RandomNumberGenerator {
+  private var state: UInt64
+  package init(_ seed: UInt64) { state = seed }
+
+  package mutating func next() -> UInt64 {
+    state &+= 0x9e37_79b9_7f4a_7c15
+    var z = state
+    z = (z ^ z >> 30) &* 0xbf58_476d_1ce4_e5b9
+    z = (z ^ z >> 27) &* 0x94d0_49bb_1331_11eb
+    return z ^ z >> 31
   }
 }
