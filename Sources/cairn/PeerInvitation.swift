@@ -118,7 +118,11 @@ struct PeerInvitation {
     let path = "\(folder)/conf.d/peer-\(name).toml"
     do throws(FileError) {
       try Account.asSelf { () throws(FileError) in
-        try Folder.create("\(folder)/conf.d")
+        if !Folder.exists("\(folder)/conf.d") {
+          try Folder.create("\(folder)/conf.d")
+          // The daemon reads it as another user.
+          chmod("\(folder)/conf.d", 0o755)
+        }
         try File.replace(path, text: stanza, permissions: 0o644)
       }
     } catch {

@@ -34,12 +34,19 @@ import Trails
       let query = pick([
         "", "?offset=\(offset)", "?offset=\(offset)&chain=\(chain)", "?offset=\(offset)&chain=\(chain)&wait=0",
       ])
-      let path = pick([
-        "/cairn/1/trails/\(trail)/\(id)/\(file)\(query)", "/cairn/1/trails/\(trail)/\(id)/\(file)\(query)",
-        "/cairn/1/trails/\(trail)", "/cairn/1/trails", "/cairn", "/cairn/1/trails/\(trail)/requests", "/cairn/1/join",
-        "/cairn/2/trails/\(trail)", "/cairn/1/trails/\(trail)/\(id)",
-      ])
-      let method = pick(["GET", "GET", "POST", "POST", "POST", "HEAD", "PUT", "DELETE"])
+      // Every fourth is right but for its body.
+      let isRight = Int.random(in: 0..<4, using: &random) == 0
+      let right =
+        "/cairn/1/trails/till.pos/\(pushed.id)/00000001.seg?offset=0&chain=\(String(repeating: "0", count: 64))"
+      let path =
+        isRight
+        ? right
+        : pick([
+          "/cairn/1/trails/\(trail)/\(id)/\(file)\(query)", "/cairn/1/trails/\(trail)/\(id)/\(file)\(query)",
+          "/cairn/1/trails/\(trail)", "/cairn/1/trails", "/cairn", "/cairn/1/trails/\(trail)/requests", "/cairn/1/join",
+          "/cairn/2/trails/\(trail)", "/cairn/1/trails/\(trail)/\(id)",
+        ])
+      let method = isRight ? "POST" : pick(["GET", "GET", "POST", "POST", "POST", "HEAD", "PUT", "DELETE"])
       var body: [UInt8] = []
       if method == "POST" {
         switch Int.random(in: 0..<6, using: &random) {
@@ -54,9 +61,12 @@ import Trails
         default: break
         }
       }
-      let node = pick([
-        "Cairn-Node: till\r\n", "Cairn-Node: till\r\n", "Cairn-Node: stranger\r\n", "Cairn-Node: hub\r\n", "",
-      ])
+      let node =
+        isRight
+        ? "Cairn-Node: till\r\n"
+        : pick([
+          "Cairn-Node: till\r\n", "Cairn-Node: till\r\n", "Cairn-Node: stranger\r\n", "Cairn-Node: hub\r\n", "",
+        ])
       let length = Int.random(in: 0..<20, using: &random) == 0 ? Int.random(in: 0...9999, using: &random) : body.count
       let range = pick(["", "", "Range: bytes=5-\r\n", "Range: bytes=99999999999-1\r\n", "If-None-Match: *\r\n"])
       var bytes =
