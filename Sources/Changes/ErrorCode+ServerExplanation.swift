@@ -98,17 +98,19 @@ extension ErrorCode {
         ])
     default:
       Explanation(
-        "two names of the source become one at the target",
+        "two names of the source, or tables of two trails, become one at the target",
         why: """
           SQLite to PostgreSQL folds names to lower case; PostgreSQL to SQLite drops `public.` and joins other schemas \
           with `_`. Two tables, or two columns of one table, would then have the same name, so it is refused, with both \
           names. Where that comes up while a replication runs, only the table concerned waits, and goes on when it was \
-          undone at the source.
+          undone at the source. The same holds for a table of the target that has the rows of another trail: a copy of \
+          the one would delete the rows of the other, unless a constant in each tells them apart (docs/mapping.md).
           """,
         what: [
           "Rename one of them at the source.",
           "Or leave one table out: `--tables '*,!NAME'`.",
           "From SQLite, `--names keep` keeps names as they are.",
+          "Of two trails: the hint shows the constant that each apply is to write, or give one of them another `to`.",
         ])
     }
   }

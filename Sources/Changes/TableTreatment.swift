@@ -26,6 +26,8 @@ package struct TableTreatment: Equatable, Sendable {
 
   package var removal = Removal.applied
   package var shares: [Share] = []
+  /// Each change adds a row.
+  package var isHistory = false
   package var refusal: Refusal?
   package init() {}
 }

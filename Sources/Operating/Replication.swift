@@ -100,6 +100,7 @@ package final class Replication: Sendable {
     if let info, !hasCheckpoint, info.firstPosition.segment > 1 { isPurged = true }
     let remembered = try state.existing
     if !hasCheckpoint, options.existing == nil, remembered == nil { try checkExisting(from, to, options.tables) }
+    if !hasCheckpoint { try to.checkFeeders(from.tables(options.tables), of: trail, options.names) }
     if let given = options.existing, given != remembered { try state.remember(given) }
     try state.remember(options.tables, options.names)
     existing.withLock { $0 = options.existing ?? remembered ?? .overwrite }

@@ -156,7 +156,7 @@ struct ReshapeDraft {
       guard rule.delete == .apply else {
         throw refused("has both mode = \"history\" and delete", hint: "a history keeps all rows: leave `delete` out")
       }
-      treatment.removal = .kept
+      (treatment.removal, treatment.isHistory) = (.kept, true)
       return
     }
     if rule.delete == .apply { return }

@@ -80,11 +80,28 @@ extension ConfCheck {
       if let last = refused.last { throw last }
       try CheckCommand.tellContracts(ruled.tables, source.end, end, apply.names, isJSON)
       ruled.notices.forEach(note)
+      try checkFeeders(apply, end, ruled.tables, trail)
     }
     guard areKept else { return }
     try checkDirections(apply, source)
     if apply.existing == nil, try end.checkpoint(of: trail) == nil {
       try checkExisting(apply, end, source.end, trail)
+    }
+  }
+
+  /// The conf says what its own applies bring, whatever they brought before; the target knows the others.
+  private func checkFeeders(
+    _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
+  ) throws {
+    let place = try end.identity().map { "\($0)" } ?? end.url.place
+    func key(_ table: TableSchema) -> String { "\(place) \(table.fullName.lowercased())" }
+    let ours = Set(configuration.applies.filter { $0.database == apply.database }.map(\.trail))
+    try end.checkFeeders(tables, of: trail, apply.names) { table, known in
+      feeders[key(table), default: []] + known.filter { !ours.contains($0.trail) }
+    }
+    for table in tables where table.refusal == nil {
+      let target = try TableMapping(table.schema, to: end.url.engine, names: apply.names).target
+      feeders[key(target), default: []].append((trail.description, TableClaim(table.schema)))
     }
   }
 

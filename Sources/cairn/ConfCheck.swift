@@ -19,6 +19,8 @@ final class ConfCheck {
   var sources: [String: Source] = [:]
   /// Who does what.
   var works: [DatabaseWork: WorkerName] = [:]
+  /// What applies that were looked at bring to a table, by target and table.
+  var feeders: [String: [TableClaim.Feeder]] = [:]
   /// By server.
   var newSlots: [String: Int] = [:]
   private var failures: [CairnError] = []

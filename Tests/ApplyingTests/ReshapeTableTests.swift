@@ -212,6 +212,76 @@ import Testing
     #expect(try rows(sql) == [["02", "6", "60"]])
   }
 
+  @Test func `a table that another trail feeds waits`() throws {
+    let folder = try TempFolder()
+    let one = try Handmade(folder, trail: "one", name: TrailName(origin: "far", name: "one"))
+    let two = try Handmade(folder, trail: "two", name: TrailName(origin: "far", name: "two"))
+    try checkFeeders(one, two, { try $0.replay() }) { sql in
+      try one.rows(sql).map { $0.map { $0.shown.filter { $0 != "'" } } }
+    }
+    // An older version let both in.
+    let state =
+      "UPDATE cairn_table SET claim = NULL; INSERT INTO cairn_table(trail, name, created, refreshing, existing)"
+    try Database(path: one.target, mode: .readWrite).execute(state + " VALUES ('far.old', 'orders', 1, 0, 'overwrite')")
+    try checkOld(two) { try $0.replay() }
+  }
+
+  @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+  func `a table of PostgreSQL that another trail feeds waits`() throws {
+    let target = try PostgresTarget()
+    let two = try Handmade(TempFolder(), trail: "two", name: TrailName(origin: "far", name: "two"))
+    try checkFeeders(target.trail, two, { try target.replay($0, $0.options) }) { sql in
+      try target.psql(sql).split(separator: "\n").map {
+        $0.split(separator: "|", omittingEmptySubsequences: false).map(String.init)
+      }
+    }
+    try target.psql(
+      """
+      UPDATE cairn.table_state SET claim = NULL; INSERT INTO cairn.table_state VALUES
+        ('far.old', 'orders', 'public', 'orders', true, true, 0, false, 'overwrite')
+      """)
+    try checkOld(two) { try target.replay($0, $0.options) }
+  }
+
+  private func checkFeeders(
+    _ one: Handmade, _ two: Handmade, _ replay: (Handmade) throws -> Void, _ rows: (String) throws -> [[String]]
+  ) throws {
+    try one.begin(Self.orders, "orders", [[1, 10, "a"]])
+    try replay(one)
+    try two.shape(Self.orders)
+    try two.transaction {
+      try two.create("orders")
+      try two.copy("orders", [[2, 20, "b"]])
+    }
+    try two.transaction { try two.insert("orders", [3, 30, "c"]) }
+    for columns in [nil, [ReshapeRule.Column("store", "'02'"), .init("*", "*")]] {
+      two.options.rules = [Self.rule { $0.columns = columns }]
+      let refused = failure { try replay(two) }
+      #expect(refused?.code == .schemaStopped)
+      #expect(refused?.message.contains("\(one.name)") == true && refused?.message.contains("far.two") == true)
+      #expect(refused?.hint.contains("columns = { source = \"'far.two'\", \"*\" = \"*\" }") == true)
+    }
+    two.options.rules = []
+    try one.transaction {
+      try one.insert("orders", [4, 40, "d"])
+      try one.copy("orders", [[1, 10, "a"], [4, 40, "d"]], reason: .lostChanges)
+    }
+    try replay(one)
+    #expect(try rows("SELECT id, total FROM orders ORDER BY id") == [["1", "10"], ["4", "40"]])
+    try one.transaction { try one.drop("orders") }
+    try replay(one)
+    try replay(two)
+    #expect(try rows("SELECT id, total FROM orders ORDER BY id") == [["2", "20"], ["3", "30"]])
+  }
+
+  /// Changes go on, and copies are refused.
+  private func checkOld(_ made: Handmade, _ replay: (Handmade) throws -> Void) throws {
+    try made.transaction { try made.insert("orders", [5, 50, "e"]) }
+    try replay(made)
+    try made.transaction { try made.copy("orders", [[9, 90, "x"]], reason: .lostChanges) }
+    #expect(failure { try replay(made) }?.message.contains("far.old") == true)
+  }
+
   @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
   func `a table with types of its own is made in another shape`() throws {
     let target = try PostgresTarget()

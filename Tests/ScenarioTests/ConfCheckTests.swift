@@ -55,6 +55,53 @@ extension Scenarios {
       #expect(missing.status == 78 && missing.errors.contains("conf-missing"))
     }
 
+    @Test func `two trails come into one table only where constants tell them apart`() throws {
+      let bench = try Bench()
+      for name in ["shop.db", "till.db"] {
+        _ = try bench.sqlite(name, "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
+      }
+      func both(_ one: String, _ two: String) -> String {
+        """
+        [[apply.copy.table]]
+        from = "item"
+        columns = { \(one)"*" = "*" }
+        [database.till]
+        url = "sqlite://\(bench.path("till.db"))"
+        [capture.till]
+        database = "till"
+        [apply.till]
+        trail = "hq.till"
+        database = "copy"
+        [[apply.till.table]]
+        from = "item"
+        columns = { \(two)"*" = "*" }
+
+        """
+      }
+      let alike = "store = \"'a'\", "
+      for (one, two) in [("", ""), (alike, ""), (alike, alike), (alike, "till = \"'b'\", ")] {
+        try write(bench, "conf/cairn.toml", conf(bench, both(one, two)))
+        let outcome = try check(bench)
+        #expect(outcome.status != 0 && outcome.errors.contains("[name-collision]: apply till: table item"))
+        #expect(outcome.errors.contains("hq.shop") && outcome.errors.contains("hq.till"))
+      }
+      try write(bench, "conf/cairn.toml", conf(bench, both(alike, "store = \"'b'\", ")))
+      #expect(try check(bench).status == 0)
+      // Another replication has brought its rows there.
+      _ = try bench.sqlite("old.db", "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
+      func replicate(_ source: String, _ state: String) throws -> Outcome {
+        try bench.run(
+          Bench.cairn,
+          ["replicate", "--from", "sqlite:\(source)", "--to", "sqlite:\(bench.path("copy.db"))", "--once"]
+            + ["--state", state])
+      }
+      #expect(try replicate(bench.path("old.db"), bench.path("other")).status == 0)
+      let late = try replicate(bench.path("till.db"), bench.path("third"))
+      #expect(late.status != 0 && late.errors.contains("[name-collision]") && late.errors.contains("local.old"))
+      let taken = try check(bench)
+      #expect(taken.errors.contains("apply copy: table item") && taken.errors.contains("local.old"), "\(taken.errors)")
+    }
+
     @Test func `every path is proved, also when one fails`() throws {
       let bench = try Bench()
       _ = try bench.sqlite(

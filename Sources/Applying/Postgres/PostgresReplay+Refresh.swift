@@ -16,6 +16,7 @@ extension PostgresReplay {
     // Of a copy that was given up for the one that is awaited.
     case _ where known.isAwaited && !refresh.isStart(behind: options.askedBehind, in: number): break
     case .start(let reason, let method, let rows):
+      if method != .rows { _ = try claimRows(of: table.source, as: table.mapped, key, isCopied: true) }
       if reason == .firstCopy, !known.isCreated { known.existing = options.existing }
       if reason == .asked {
         let holds = options.existingHolds && method == .byKey && !known.isCreated

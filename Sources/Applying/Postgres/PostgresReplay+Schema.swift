@@ -112,11 +112,13 @@ extension PostgresReplay {
     let target = try mapped(after)
     var known = PostgresTargetState.Table(schema: target.namespace, name: target.name)
     _ = try register(key, after, target, known, isSaved: false)
+    let claim = try claimRows(of: after, as: target, key)
     if options.ddl ?? .follow == .follow, try shape.read(known) == nil { try ensureLabels(target) }
     known.isCreated = try shape.create(after, target, options.ddl ?? .follow)
     // A table that Cairn made at its first copy is still its own at a later one.
     if !known.isCreated, let was = tables[key] { known = was }
     if isAwaited { (known.refreshing, known.isAwaited) = (.byKey, true) }
+    known.claim = claim
     try save(key, known)
     forgetShape(key)
   }

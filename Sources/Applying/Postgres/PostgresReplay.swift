@@ -374,8 +374,13 @@ final class PostgresReplay {
     let source = part.schema
     let mapped = try TableMapping(source, to: .postgres, names: options.names).target
     try meet(source, mapped, key)
-    let known =
+    let claim = try claimRows(of: source, as: mapped, key)
+    var known =
       try tables[key] ?? register(key, source, mapped, .init(schema: mapped.namespace, name: mapped.name))
+    if known.claim != claim {
+      known.claim = claim
+      try save(key, known)
+    }
     let kept: [Int]?
     if options.policy(isCreated: known.isCreated) == .ignore {
       kept = try shape.columnsThere(source, mapped, known)
@@ -422,6 +427,22 @@ final class PostgresReplay {
     guard scope.isLane, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }
     if later.schema == nil { return nil }
     return later.part(of: schema) ?? .init(schema)
+  }
+
+  /// What of a table is the trail's. What two trails have had in common since before that was looked at goes on, with a
+  /// notice, but is not copied.
+  func claimRows(of source: TableSchema, as mapped: TableSchema, _ key: String, isCopied: Bool = false) throws
+    -> TableClaim
+  {
+    let claim = TableClaim(source)
+    let (known, name) = (tables[key], tables[key]?.name ?? mapped.name)
+    let error = claim.collision(
+      of: self.name, with: try state.feeders(of: known?.schema ?? mapped.namespace, name), table: name,
+      source: source, at: connection.place)
+    guard let error else { return claim }
+    guard !isCopied, let known, known.claim.map({ $0 == claim }) ?? true else { throw error }
+    progress.note("\(error.message): a copy would delete the others' rows, and is refused; \(error.hint)")
+    return claim
   }
 
   /// Two tables of the source must not become one.

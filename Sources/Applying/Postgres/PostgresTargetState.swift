@@ -6,7 +6,8 @@ import PostgresKit
 ///
 /// ```
 /// cairn.checkpoint(trail, trail_id, segment, content_offset, chain, number, applied_at, version)
-/// cairn.table_state(trail, source, schema_name, table_name, created, loaded, refreshing, emptied, existing)
+/// cairn.table_state(trail, source, schema_name, table_name, created, loaded, refreshing, emptied, existing,
+///   claim)
 /// cairn.pending(schema_name, table_name, kind, name, statement, needs_schema, needs_table)
 /// ```
 /// and `cairn.waiting`, see PostgresTargetState+Waiting.swift.
@@ -32,6 +33,8 @@ package struct PostgresTargetState {
     var isEmptied = false
     /// The rows that were there before Cairn came are dealt with this way for good.
     var existing: ExistingRows = .overwrite
+    /// Which of its rows are the trail's; nil: none yet, or an older version did not note it.
+    var claim: TableClaim?
   }
 
   /// Something that is made once the rows are there.
@@ -82,7 +85,7 @@ package struct PostgresTargetState {
         version integer NOT NULL);
       CREATE TABLE IF NOT EXISTS cairn.table_state(trail text NOT NULL, source text NOT NULL, schema_name text NOT NULL,
         table_name text NOT NULL, created boolean NOT NULL, loaded boolean NOT NULL, refreshing integer NOT NULL,
-        emptied boolean NOT NULL, existing text NOT NULL, PRIMARY KEY (trail, source),
+        emptied boolean NOT NULL, existing text NOT NULL, claim text, PRIMARY KEY (trail, source),
         UNIQUE (trail, schema_name, table_name));
       CREATE TABLE IF NOT EXISTS cairn.pending(schema_name text, table_name text, kind text, name text,
         statement text NOT NULL, needs_schema text NOT NULL, needs_table text NOT NULL,
@@ -93,12 +96,11 @@ package struct PostgresTargetState {
   /// Brings what an older version made up to date.
   func upgrade() throws {
     if try !hasWaiting() { try connection.execute(Self.waitingTable) }
-    guard
-      try connection.first(
-        """
-        SELECT 1 FROM pg_attribute WHERE attrelid = 'cairn.table_state'::regclass AND attname = 'trail'
-        """) == nil
-    else { return }
+    let columns = try connection.query(
+      "SELECT attname FROM pg_attribute WHERE attrelid = 'cairn.table_state'::regclass AND NOT attisdropped"
+    ).compactMap { $0[0] }
+    if !columns.contains("claim") { try connection.execute("ALTER TABLE cairn.table_state ADD COLUMN claim text") }
+    if columns.contains("trail") { return }
     // What was known of a table was known to every trail; with none yet, to the first that comes.
     try connection.execute(
       """
@@ -224,14 +226,16 @@ package struct PostgresTargetState {
     var tables: [String: Table] = [:]
     let rows = try connection.query(
       """
-      SELECT source, schema_name, table_name, created, loaded, refreshing, emptied, existing FROM cairn.table_state
+      SELECT source, schema_name, table_name, created, loaded, refreshing, emptied, existing, claim
+      FROM cairn.table_state
       WHERE trail IN ($1, '') ORDER BY trail
       """, [owner])
-    for row in rows.map({ $0.map { $0 ?? "" } }) {
+    for (claim, row) in rows.map({ ($0[8], $0.map { $0 ?? "" }) }) {
       tables[row[0]] = Table(
         schema: row[1], name: row[2], isCreated: row[3] == "t", isLoaded: row[4] == "t",
         refreshing: Refresh.method(UInt8(row[5]) ?? 0), isAwaited: UInt8(row[5]) == Refresh.awaited,
-        isEmptied: row[6] == "t", existing: ExistingRows(rawValue: row[7]) ?? .overwrite)
+        isEmptied: row[6] == "t", existing: ExistingRows(rawValue: row[7]) ?? .overwrite,
+        claim: claim.map(TableClaim.init(text:)))
     }
     return tables
   }
@@ -239,17 +243,30 @@ package struct PostgresTargetState {
   func save(_ source: String, _ table: Table) throws {
     try connection.run(
       """
-      INSERT INTO cairn.table_state(source, schema_name, table_name, created, loaded, refreshing, emptied, existing, trail)
-      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT (trail, source) DO UPDATE SET
+      INSERT INTO cairn.table_state(source, schema_name, table_name, created, loaded, refreshing, emptied, existing, trail,
+        claim)
+      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (trail, source) DO UPDATE SET
         schema_name = excluded.schema_name, table_name = excluded.table_name, created = excluded.created,
         loaded = excluded.loaded, refreshing = excluded.refreshing, emptied = excluded.emptied,
-        existing = excluded.existing
+        existing = excluded.existing, claim = excluded.claim
       """,
       [
         source, table.schema, table.name, table.isCreated ? "t" : "f", table.isLoaded ? "t" : "f",
         String(Refresh.code(table.refreshing, isAwaited: table.isAwaited)), table.isEmptied ? "t" : "f",
-        table.existing.rawValue, owner,
+        table.existing.rawValue, owner, table.claim?.text,
       ])
+  }
+
+  /// The other trails that know a table.
+  package func feeders(of schema: String, _ name: String) throws -> [TableClaim.Feeder] {
+    guard try connection.first("SELECT to_regclass('cairn.table_state') IS NOT NULL") == "t" else { return [] }
+    // What an older version knew has no trail, or no claim.
+    return try connection.query(
+      """
+      SELECT to_jsonb(t) ->> 'trail', to_jsonb(t) ->> 'claim' FROM cairn.table_state AS t
+      WHERE schema_name = $1 AND table_name = $2 AND to_jsonb(t) ->> 'trail' NOT IN ($3, '') ORDER BY 1
+      """, [schema, name, owner]
+    ).map { ($0[0] ?? "", $0[1].map(TableClaim.init(text:))) }
   }
 
   func forget(_ source: String) throws {

@@ -193,7 +193,7 @@ extension SQLiteApply {
       target.tables[key] = nil
       row = wanted
     }
-    if try isKept || target.shape.exists(row) {
+    if try known.claim != TableClaim.none && (isKept || target.shape.exists(row)) {
       try target.state.save(row, known)
       target.tables[row.lowercased()] = known
     } else {

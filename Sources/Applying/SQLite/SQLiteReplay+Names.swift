@@ -32,6 +32,21 @@ extension SQLiteReplay {
     return owner.isEmpty || owner == schema.fullName ? nil : owner
   }
 
+  /// What of a table is the trail's. What two trails have had in common since before that was looked at goes on, with a
+  /// notice, but is not copied.
+  func claimRows(of source: TableSchema, as name: String, isCopied: Bool = false) throws -> TableClaim {
+    let claim = TableClaim(source)
+    let error = claim.collision(
+      of: self.name, with: try state.feeders(of: name), table: name, source: source, at: database.path)
+    guard let error else { return claim }
+    let isOld = target.tables[key(name)].map { known in
+      known.claim.map { $0 == claim } ?? true
+    }
+    guard !isCopied, isOld ?? false else { throw error }
+    target.progress.note("\(error.message): a copy would delete the others' rows, and is refused; \(error.hint)")
+    return claim
+  }
+
   /// Whether the target can have a table of this shape.
   func fits(_ schema: TableSchema) -> Bool {
     (try? TableMapping(schema, to: .sqlite)) != nil && owner(besides: schema) == nil

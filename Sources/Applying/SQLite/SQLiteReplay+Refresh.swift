@@ -10,6 +10,11 @@ extension SQLiteReplay {
     // Of a copy that was given up for the one that is awaited.
     case _ where table.state.isAwaited && !refresh.isStart(behind: options.askedBehind, in: number + 1): break
     case .start(let reason, let method, let rows):
+      if method != .rows {
+        do { _ = try claimRows(of: table.source, as: name, isCopied: true) } catch let error as CairnError {
+          throw Refusal(position: reader.position, error: error)
+        }
+      }
       var known = target.tables[key(name)] ?? .init()
       if reason == .firstCopy, !known.isCreated { known.existing = options.existing }
       if reason == .asked {

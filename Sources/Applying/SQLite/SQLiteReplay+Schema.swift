@@ -116,7 +116,7 @@ extension SQLiteReplay {
       if laneName?.lowercased() == name.lowercased() { (halt, laneName) = (place, nil) }
       return
     }
-    var known = target.tables[name.lowercased()] ?? .init()
+    var known = target.tables[name.lowercased()] ?? TargetState.Table(claim: TableClaim.none)
     guard known.waiting == nil else { return }
     if isStranger(name.lowercased()) { (known.refreshing, known.isAwaited) = (.byKey, true) }
     let table = WaitingTable(
@@ -227,6 +227,7 @@ extension SQLiteReplay {
     var known = TargetState.Table()
     known.source = was?.source ?? ""
     try claim(&known, for: after)
+    let rows = try claimRows(of: after.source, as: name)
     let change = TargetShape.Change(after: after, policy: options.ddl ?? .follow)
     known.isCreated = try target.shape.create(change, isOwn: was?.isCreated ?? false)
     // A table that Cairn made at its first copy is still its own at a later one.
@@ -234,6 +235,7 @@ extension SQLiteReplay {
     known.waiting = was?.waiting
     if isAwaited { (known.refreshing, known.isAwaited) = (.byKey, true) }
     try claim(&known, for: after)
+    known.claim = rows
     try save(name, known)
     try saveOrigin(after)
   }

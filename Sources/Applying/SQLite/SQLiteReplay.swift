@@ -202,6 +202,11 @@ final class SQLiteReplay {
     var known = target.tables[key(targetName)] ?? .init()
     try claim(&known, for: mapping)
     let name = mapping.target.name
+    let claim = try claimRows(of: mapping.source, as: name)
+    if known.claim != claim {
+      known.claim = claim
+      try save(name, known)
+    }
     let columns = Set(
       try database.query("SELECT name FROM pragma_table_xinfo(?)", [.text(name)]).map { $0[0].string.lowercased() })
     let there = mapping.target.columns.indices.filter {

@@ -6,7 +6,7 @@ import SQLiteKit
 ///
 /// ```
 /// cairn_checkpoint(trail, trail_id, segment, offset, chain, number, applied_at)
-/// cairn_table(trail, name, created, refreshing, existing, source, wait_…): see TargetState+Waiting.swift
+/// cairn_table(trail, name, created, refreshing, existing, source, claim, wait_…): see TargetState+Waiting.swift
 /// cairn_origin(name, shape): what tables were in the engine from which Cairn brought them
 /// ```
 /// They are written in the transaction that applies the changes, so they are true after any crash.
@@ -25,6 +25,8 @@ package struct TargetState {
     var existing: ExistingRows = .overwrite
     /// The table of a PostgreSQL source that is kept in this one; empty for one of SQLite, where names are as they are.
     var source = ""
+    /// Which of its rows are the trail's; nil: none yet, or an older version did not note it.
+    var claim: TableClaim?
     /// Its part of the trail waits for a schema change.
     var waiting: Waiting?
   }
@@ -55,7 +57,8 @@ package struct TargetState {
   /// Brings tables that an older version made up to date.
   func upgrade() throws {
     let there = Set(try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string })
-    for (name, declaration) in [("source", "TEXT DEFAULT ''")] + Waiting.columns where !there.contains(name) {
+    for (name, declaration) in [("source", "TEXT DEFAULT ''"), ("claim", "TEXT")] + Waiting.columns
+    where !there.contains(name) {
       try database.execute("ALTER TABLE cairn_table ADD COLUMN \(name) \(declaration)")
     }
     guard !there.contains("trail") else { return }
@@ -63,7 +66,7 @@ package struct TargetState {
     let columns = (["name", "created", "refreshing", "existing", "source"] + Waiting.columns.map(\.name))
       .joined(separator: ", ")
     try database.execute("ALTER TABLE cairn_table RENAME TO cairn_table_before;" + Self.tableOfTables)
-    for (name, declaration) in Waiting.columns {
+    for (name, declaration) in [("claim", "TEXT")] + Waiting.columns {
       try database.execute("ALTER TABLE cairn_table ADD COLUMN \(name) \(declaration)")
     }
     try database.execute(
@@ -124,7 +127,7 @@ package struct TargetState {
 
   func tables() throws -> [String: Table] {
     var tables: [String: Table] = [:]
-    let columns = ["name", "created", "refreshing", "existing", "source"] + Waiting.columns.map(\.name)
+    let columns = ["name", "created", "refreshing", "existing", "source", "claim"] + Waiting.columns.map(\.name)
     let sql = "SELECT \(columns.joined(separator: ", ")) FROM cairn_table WHERE trail IN (?, '') ORDER BY trail"
     for row in try database.query(sql, [owner]) {
       var table = Table()
@@ -135,22 +138,37 @@ package struct TargetState {
       }
       table.existing = ExistingRows(rawValue: row[3].string) ?? .overwrite
       table.source = row[4].string
-      table.waiting = Waiting(row[0].string, Array(row[5...]))
+      if row[5] != .null { table.claim = TableClaim(text: row[5].string) }
+      table.waiting = Waiting(row[0].string, Array(row[6...]))
       tables[row[0].string.lowercased()] = table
     }
     return tables
   }
 
   func save(_ name: String, _ table: Table) throws {
-    let columns = ["trail", "name", "created", "refreshing", "existing", "source"] + Waiting.columns.map(\.name)
+    let columns =
+      ["trail", "name", "created", "refreshing", "existing", "source", "claim"] + Waiting.columns.map(\.name)
     let marks = columns.map { _ in "?" }.joined(separator: ", ")
     try database.run(
       "INSERT OR REPLACE INTO cairn_table(\(columns.joined(separator: ", "))) VALUES (\(marks))",
       [
         owner, .text(name), .integer(table.isCreated ? 1 : 0),
         .integer(Int64(Refresh.code(table.refreshing, isAwaited: table.isAwaited))),
-        .text(table.existing.rawValue), .text(table.source),
+        .text(table.existing.rawValue), .text(table.source), table.claim.map { .text($0.text) } ?? .null,
       ] + (table.waiting?.values ?? Waiting.columns.map { _ in .null }))
+  }
+
+  /// The other trails that know a table.
+  package func feeders(of name: String) throws -> [TableClaim.Feeder] {
+    guard try isInstalled() else { return [] }
+    let there = try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string }
+    guard there.contains("trail") else { return [] }
+    let claim = there.contains("claim") ? "claim" : "NULL"
+    return try database.query(
+      """
+      SELECT trail, \(claim) FROM cairn_table WHERE name = ? AND trail NOT IN (?, '') ORDER BY trail
+      """, [.text(name), owner]
+    ).map { ($0[0].string, $0[1] == .null ? nil : TableClaim(text: $0[1].string)) }
   }
 
   func forget(_ name: String) throws {

@@ -1,0 +1,29 @@
+import Applying
+import Changes
+import Mapping
+
+// Which trails have rows in a table.
+extension TargetEnd {
+  /// Throws `name-collision` for the first table whose rows would be mixed with those of another trail. `given` adds to
+  /// what the target knows of others, or leaves some out.
+  package func checkFeeders(
+    _ tables: [SourceEnd.Table], of trail: TrailName, _ names: NamePolicy,
+    given: (TableSchema, [TableClaim.Feeder]) -> [TableClaim.Feeder] = { $1 }
+  ) throws {
+    for table in tables where table.refusal == nil {
+      let target = try TableMapping(table.schema, to: url.engine, names: names).target
+      let feeders = given(target, try feeders(of: target, besides: trail))
+      let error = TableClaim(table.schema).collision(
+        of: trail, with: feeders, table: target.name, source: table.schema, at: url.place)
+      if let error { throw error }
+    }
+  }
+
+  private func feeders(of table: TableSchema, besides trail: TrailName) throws -> [TableClaim.Feeder] {
+    switch handle {
+    case .sqlite(let database): try database.map { try TargetState($0, of: trail).feeders(of: table.name) } ?? []
+    case .postgres(let connection):
+      try PostgresTargetState(connection, of: trail).feeders(of: table.namespace, table.name)
+    }
+  }
+}
