@@ -382,7 +382,8 @@ extension ErrorCode {
           The target remembers the trail, the position and the hash up to which it has applied. That place is not \
           in the trail that was found: the state folder was deleted or exchanged, the segment is gone already, or the \
           target was restored from a backup that is older than the trail. The changes in between are not there, so to \
-          go on would silently lose them.
+          go on would silently lose them. Where only the segment is gone, the daemon has everything copied again by \
+          itself.
           """,
         what: [
           "Check that `--state` names the folder that was used before.",
@@ -436,8 +437,8 @@ extension ErrorCode {
           """,
         what: [
           """
-          Find out why the source went back, and whether the target's rows are the ones to keep: it may hold the \
-          lost changes.
+          Where another url was given, put the right one back: the replication goes on. Otherwise find out why the \
+          source went back, and whether the target's rows are the ones to keep: it may hold the lost changes.
           """,
           """
           If the source as it is now is right: run `cairn detach URL` on it, then replicate into a new `--state` \

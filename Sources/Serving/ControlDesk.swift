@@ -61,7 +61,16 @@ package struct ControlDesk: Sendable {
     }
     let trail = try context.trailName(apply.trail)
     let applyName = WorkerName(.apply, apply.name)
-    let isLost = tables.isEmpty && supervisor.workers().contains { $0.name == applyName && $0.state == .failed }
+    let failed = supervisor.workers().first { $0.name == applyName && $0.state == .failed }
+    if let failed, !tables.isEmpty {
+      throw CairnError(
+        failed.problem.flatMap { ErrorCode(rawValue: $0.code) } ?? .bug,
+        "\(applyName) has failed, so it comes to no copy: \(failed.problem?.message ?? "")",
+        hint:
+          "have everything copied, with 'cairn copy \(apply.name)' without --tables; or mend the cause and run 'cairn start \(applyName)' first",
+        remedy: .badInput)
+    }
+    let isLost = failed != nil
     guard let capture = context.capture(of: trail) else {
       return try copyFromAfar(apply, trail, tables, isLost: isLost)
     }

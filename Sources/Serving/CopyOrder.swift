@@ -23,7 +23,7 @@ struct CopyOrder {
     throw CairnError(
       .sourceWentBack, "the source of trail \(trail) is not where the trail ends, so no copy can come through it",
       hint:
-        "if it is to be the truth from now on: stop the daemon, 'cairn detach' the source, remove \(context.folder(of: trail)), start the daemon, and copy again",
+        "put the url of the source back if it was changed; if the source is to be the truth from now on: stop the daemon, 'cairn detach' the source, remove \(context.folder(of: trail)), start the daemon, and copy again",
       remedy: .stop)
   }
 

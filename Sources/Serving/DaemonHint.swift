@@ -8,7 +8,9 @@ extension CairnError {
       switch code {
       case .slotLost:
         "run 'cairn copy APPLY' with an apply of this trail: slot and publication are made anew, and every table is copied again"
-      case .sourceWentBack, .trailDamaged:
+      case .sourceWentBack:
+        "put the url of the source back if it was changed; if the source was restored or replaced for good: stop the daemon, run 'cairn detach' on the source, remove \(folder), start it again, and run 'cairn copy APPLY' for each apply of this trail"
+      case .trailDamaged:
         "if it was restored or replaced for good: stop the daemon, run 'cairn detach' on the source, remove \(folder), start it again, and run 'cairn copy APPLY' for each apply of this trail"
       case .rowMissing, .rowDiffers, .rowExists, .checkpointForeign:
         worker.kind == .apply
