@@ -127,6 +127,7 @@ final class ApplyWorker: Worker {
     status.lagMilliseconds = CurrentLag.milliseconds(
       commitTime: isBehind ? since : now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: isBehind,
       now: moment)
+    status.tablesCopied = now.tablesCopied
     if now.awaitsCopies { status.detail = "waits for the copy of everything that was asked for" }
     if now.awaitsCopies { status.detail = "waits for copies of tables, as its way on was lost" }
     if let copying = now.copying {

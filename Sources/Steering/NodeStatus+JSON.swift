@@ -27,7 +27,8 @@ extension NodeStatus.Worker {
       ("rows_per_second", .real((rowsPerSecond * 10).rounded() / 10)),
       ("lag_ms", lagMilliseconds.map { .real(($0 * 10).rounded() / 10) } ?? .null), ("caught_up", .bool(isCaughtUp)),
       ("tables_waiting", .list(waits.map { .text($0.table) })), ("waits", .list(waits.map { .object($0.json) })),
-      ("copying", copying.map { .object($0.json) } ?? .null), ("restarts", .integer(Int64(restarts))),
+      ("copying", copying.map { .object($0.json) } ?? .null), ("tables_copied", .integer(Int64(tablesCopied))),
+      ("restarts", .integer(Int64(restarts))),
       ("retry_in_ms", retryInMilliseconds.map { .integer($0) } ?? .null),
       ("silent_ms", .integer(silentMilliseconds)),
       ("error", problem.flatMap { $0.isPassed ? nil : .object($0.json) } ?? .null),
@@ -49,6 +50,7 @@ extension NodeStatus.Worker {
     isCaughtUp = object.bool("caught_up") ?? false
     waits = object.objects("waits").map(NodeStatus.Wait.init)
     copying = object.object("copying").map(NodeStatus.Copying.init)
+    tablesCopied = Int(object.integer("tables_copied") ?? 0)
     restarts = Int(object.integer("restarts") ?? 0)
     retryInMilliseconds = object.integer("retry_in_ms")
     silentMilliseconds = object.integer("silent_ms") ?? 0

@@ -65,6 +65,8 @@ package struct NodeStatus: Sendable {
     package var isCaughtUp = false
     package var waits: [Wait] = []
     package var copying: Copying?
+    /// Copies of tables that have come to their end since the daemon was started.
+    package var tablesCopied = 0
     package var restarts = 0
     package var retryInMilliseconds: Int64?
     package var silentMilliseconds: Int64 = 0

@@ -108,30 +108,37 @@ struct CopyCommand: Command {
   static let summary = "copy tables to a target of the daemon once more, while changes go on"
   static let operands = "APPLY"
   static let options =
-    [Option("--tables", "PATTERN,...", "tables to copy, such as 'item,order*' (default: all)")]
-    + DaemonPeer.options
+    [
+      Option("--tables", "PATTERN,...", "tables to copy, such as 'item,order*' (default: all)"),
+      Option("--wait", nil, "until the rows have come, with a bar on a terminal"),
+    ] + DaemonPeer.options
   static let details = """
     The capture that feeds the apply reads the rows again, in chunks between the changes; every apply of its trail gets
     them. Where the trail comes from another node, that one is asked, over all nodes in between. Without --tables it is
     also the way on where a target, a slot or a journal was lost: the target forgets where it was, and waits for a copy of
     everything.
 
-    example: cairn copy erp --tables item
+    example: cairn copy erp --tables item --wait
     example: cairn copy erp
     """
   static func run(_ arguments: Arguments) throws -> Int32 {
     let name = try arguments.operands(1...1)[0]
     let tables = arguments.value("--tables").map { $0.split(separator: ",").map(String.init) } ?? []
+    let wait = arguments.has("--wait") ? try CopyWait(arguments, name) : nil
     let answer = try DaemonPeer.ask(arguments, ControlRequest(.copy, name, tables: tables))
-    guard !arguments.has("--json") else { return 0 }
+    tell(arguments, answer)
+    return try wait?.run() ?? 0
+  }
+
+  private static func tell(_ arguments: Arguments, _ answer: JSONObject) {
+    guard !arguments.has("--json") else { return }
     if let node = answer.text("asked_of") {
       Terminal.print("node \(node) is asked to copy again; see 'cairn status'")
-      return 0
+      return
     }
     let asked = answer.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
     Terminal.print(
       answer.bool("everything") == true
         ? "everything is copied again; see 'cairn status'" : "copying again: \(asked.joined(separator: ", "))")
-    return 0
   }
 }

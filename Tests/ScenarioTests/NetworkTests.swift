@@ -60,6 +60,7 @@ extension Scenarios {
       try sales(net, 200)
       try write(net, "hq", hq(net, port))
       let hq = try net.start("hq", net.bench.path("hq"))
+      #expect(net.wait { net.log(hq).contains("listens on") }, "\(net.logs)")
       let invited = try net.bench.run(
         Bench.cairn,
         ["peer", "invite", "store-042", "--address", "127.0.0.1:\(port)", "--config", "hq", "--write", "--json"])
@@ -72,6 +73,9 @@ extension Scenarios {
       #expect(net.wait { net.log(hq).contains("TLS 1.3") }, "\(net.logs)")
 
       try write(net, "store-042", shop(net, port))
+      // The folder is there before the daemon is, as an installation makes it.
+      try FileManager.default.createDirectory(
+        atPath: net.bench.path("state-store-042"), withIntermediateDirectories: true)
       let joined = try net.bench.run(Bench.cairn, ["peer", "join", line, "--config", "store-042"])
       #expect(joined.status == 0, "\(joined.errors)")
       let again = try net.bench.run(Bench.cairn, ["peer", "join", line, "--config", "store-042"])
@@ -108,6 +112,46 @@ extension Scenarios {
       let reloaded = try net.cairn(hq, "reload")
       #expect(reloaded.status == 0 && !reloaded.output.contains("receive"), "\(reloaded)")
       #expect(net.wait(for: "erp.db", "SELECT count(*) FROM sale", "10", seconds: 90), "\(net.logs)")
+      net.endAll()
+    }
+
+    @Test(.enabled(if: isSoak, "it fills segments, set CAIRN_SOAK=1"))
+    func `a peer that is away for too long is given up, and begins again with a copy when it is back`() throws {
+      let net = try NetworkBench()
+      let port = try NetworkBench.freePort()
+      try sales(net, 10)
+      let granted = "[receive]\nlisten = \"127.0.0.1:\(port)\"\n[peer.hq]\nmay = { pull = [\"store-042.pos\"] }\n"
+      try write(
+        net, "store-042",
+        "[database.pos]\nurl = \"sqlite://\(net.bench.path("pos.db"))\"\n[capture.pos]\ndatabase = \"pos\"\n"
+          + "[limits]\ndisk = \"64 MiB\"\n" + granted)
+      try write(
+        net, "hq",
+        "[database.erp]\nurl = \"sqlite://\(net.bench.path("erp.db"))\"\n"
+          + "[pump.pos]\ntrail = \"store-042.pos\"\nfrom = \"http://127.0.0.1:\(port)\"\n" + apply)
+      let shop = try net.start("store-042", net.bench.path("store-042"))
+      let hq = try net.start("hq", net.bench.path("hq"))
+      #expect(net.wait(for: "erp.db", "SELECT count(*) FROM sale", "10"), "\(net.logs)")
+      net.end(hq, SIGKILL)
+      for _ in 0..<12 {
+        _ = try net.bench.sqlite(
+          "pos.db",
+          """
+          WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1500)
+          INSERT INTO sale (text) SELECT hex(randomblob(5000)) FROM n
+          """)
+        usleep(2_000_000)
+      }
+      #expect(net.wait(seconds: 60) { path(net, shop, "state") == "given_up" }, "\(net.logs)")
+      // What goes meanwhile is not in the copies that come.
+      _ = try net.bench.sqlite("pos.db", "DELETE FROM sale WHERE id < 100")
+      try net.start(hq)
+      let sum = "SELECT count(*) || ' ' || sum(id) || ' ' || sum(length(text)) FROM sale"
+      let expected = try net.bench.sqlite("pos.db", sum).trimmingCharacters(in: .whitespacesAndNewlines)
+      #expect(net.wait(for: "erp.db", sum, expected, seconds: 120), "\(net.logs)")
+      #expect(net.log(hq).contains("the copy of trail store-042.pos begins again"), "\(net.log(hq))")
+      #expect(net.log(shop).contains("as hq asked"), "\(net.log(shop))")
+      #expect(net.wait { path(net, shop, "state") == "connected" })
       net.endAll()
     }
 
