@@ -7,7 +7,9 @@ import Trails
 /// Sends one trail to one peer: what the copy there does not have, one request after the other.
 final class PushLane: Lane {
   /// A backlog goes in bodies as large; a larger block goes alone.
-  private static let bodyBytes = 4 << 20
+  private static let bodyBytes = 8 << 20
+  /// What is kept of the memory for them while nothing is to be sent.
+  private static let idleBytes = 64 << 10
   /// While nothing is to be sent, the peer is asked this often what it has applied.
   private static let idleMilliseconds = 10_000
 
@@ -63,6 +65,7 @@ final class PushLane: Lane {
     case .atEnd:
       achieved()
       gauge.set { $0.state = .waiting }
+      body.shrink(above: Self.idleBytes)
       if ear.wait(milliseconds: Self.idleMilliseconds, stop: stop) { return report }
       if stop.isSet { throw HTTPClient.Stopped() }
       return try link.push(.init(start: nil, count: 0), at: place, trail, source.id)

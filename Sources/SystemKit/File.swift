@@ -1,3 +1,4 @@
+import CShims
 import Glibc
 
 /// An open file that is read and written at offsets. It owns the descriptor, which is closed at the latest in `deinit`.
@@ -77,6 +78,12 @@ package final class File {
       }
       done += n
     }
+  }
+
+  /// sync_file_range(2): lets the disk begin to write the range. A hint: nothing is durable by it, and errors are those of
+  /// the next sync.
+  package func beginWriting(from offset: UInt64, count: UInt64) {
+    cairn_begin_writing(descriptor, offset, count)
   }
 
   /// fdatasync(2): contents and size are on the disk afterwards. After an error nobody knows what is: do not try again.

@@ -8,7 +8,7 @@ struct CopyCheck {
   /// Behind the last block that ended a transaction, and the number of that.
   private(set) var border: (place: LiveSegment.Place, lastNumber: UInt64)
   private(set) var isSealed = false
-  private let segment: UInt64
+  let segment: UInt64
   private var scan: RecordScan
 
   /// At the start of a segment.

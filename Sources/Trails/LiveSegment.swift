@@ -32,17 +32,21 @@ final class LiveSegment {
     try self.init(folder, header, encoded: bytes, allocateBytes: allocateBytes)
   }
 
-  /// Creates the segment with the bytes of a header that another node has encoded.
-  init(_ folder: TrailFolder, _ header: SegmentHeader, encoded: [UInt8], allocateBytes: Int) throws {
+  /// Creates the segment with the bytes of a header that another node has encoded. Without `isDurable` the header is
+  /// durable after the next ``sync()``, and its entry when the folder has been synced.
+  init(
+    _ folder: TrailFolder, _ header: SegmentHeader, encoded: [UInt8], isDurable: Bool = true, allocateBytes: Int
+  ) throws {
     number = header.number
     self.allocateBytes = UInt64(max(allocateBytes, 4096))
     file = try File(folder.segmentPath(header.number), .create)
     place = Place(fileOffset: header.length, contentOffset: 0, chain: header.chain)
-    durable = header.length
+    durable = isDurable ? header.length : 0
     allocated = 0
     written = header.length
     try allocate(to: header.length)
     try encoded.withUnsafeBytes { buffer throws in try file.write(buffer, at: 0) }
+    guard isDurable else { return }
     try file.sync()
     try Folder.sync(folder.path)
   }
@@ -75,6 +79,8 @@ final class LiveSegment {
     try allocate(to: place.fileOffset + UInt64(blocks.count))
     try writeAhead(of: UInt64(blocks.count))
     try file.write(blocks, at: place.fileOffset)
+    // The disk begins with a large piece while the next one comes, so that the sync finds little to do.
+    if UInt64(blocks.count) > Self.largeBytes { file.beginWriting(from: place.fileOffset, count: UInt64(blocks.count)) }
     place = end
   }
 

@@ -20,10 +20,10 @@ struct RecordScan {
       do {
         let kind = try records.readByte()
         let payload = try records.readCounted()
-        if let problem = try follow(kind, payload) {
-          throw Self.fault(.content, place, offset, problem)
+        guard RecordKind.isReadable(kind) else {
+          throw Self.fault(.version, place, offset, "record kind \(kind) is unknown")
         }
-        if !RecordKind.isReadable(kind) { throw Self.fault(.version, place, offset, "record kind \(kind) is unknown") }
+        if let problem = try follow(kind, payload) { throw Self.fault(.content, place, offset, problem) }
       } catch let error as DecodingError {
         throw Self.fault(.content, place, offset, "record: \(error.problem)")
       }
@@ -34,16 +34,17 @@ struct RecordScan {
   }
 
   private mutating func follow(_ kind: UInt8, _ payload: UnsafeRawBufferPointer) throws -> String? {
-    if kind == RecordKind.change || kind == RecordKind.refreshRow { return transactions.followRow() }
-    guard RecordKind.isReadable(kind) else { return nil }
-    guard let record = try Record.decode(kind: kind, payload) else {
-      return transactions.isOpen ? nil : "a record outside of a transaction"
+    switch kind {
+    case RecordKind.change, RecordKind.refreshRow: return transactions.followRow()
+    case RecordKind.begin, RecordKind.commit, RecordKind.schema:
+      guard let record = try Record.decode(kind: kind, payload) else { return nil }
+      if let problem = transactions.follow(record) { return problem }
+      guard case .schema(let id, _) = record else { return nil }
+      guard id == lastSchemaID + 1 else { return "schema id \(id) follows \(lastSchemaID)" }
+      lastSchemaID = id
+      return nil
+    default: return transactions.isOpen ? nil : "a record outside of a transaction"
     }
-    if let problem = transactions.follow(record) { return problem }
-    guard case .schema(let id, _) = record else { return nil }
-    guard id == lastSchemaID + 1 else { return "schema id \(id) follows \(lastSchemaID)" }
-    lastSchemaID = id
-    return nil
   }
 
   private static func fault(

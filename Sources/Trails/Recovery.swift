@@ -169,7 +169,7 @@ struct Recovery {
   private mutating func dropUnfinished(_ number: UInt64, _ fault: SegmentFault, hasLater: Bool) throws {
     let file = try File(folder.segmentPath(number), .read)
     let search = TailSearch(file: file, size: try file.size, breakOffset: 0, contentOffset: 0)
-    if try hasLater || search.laterSyncedBlock() != nil { throw fault }
+    if try hasLater || (keeps == .transactions && search.laterSyncedBlock() != nil) { throw fault }
     cut = TrailRecovery(bytes: try search.usedBytes() + (cut?.bytes ?? 0), position: fault.position)
     try Folder.remove(folder.segmentPath(number))
     try Folder.sync(folder.path)

@@ -52,7 +52,7 @@ package final class TrailCopy {
     if let segment {
       return TrailPlace(segment: segment.number, offset: segment.place.fileOffset, chain: segment.place.chain)
     }
-    return TrailPlace(segment: sealedNumber + 1, offset: 0, chain: check?.place.chain ?? mark.chain)
+    return TrailPlace(segment: (check?.segment ?? mark.segment) + 1, offset: 0, chain: check?.place.chain ?? mark.chain)
   }
 
   /// Throws as ``append(_:at:of:)`` would when the copy does not end at `place`.
@@ -70,9 +70,14 @@ package final class TrailCopy {
       try expect(place, id)
       if place.offset > 0 { return try add(bytes) }
       guard let header = try header(bytes, at: place, of: id) else { return 0 }
-      if let mark {
-        try follow(header, mark)
-        try begin(header, bytes, mark)
+      if mark != nil {
+        try follow(header)
+        try writing {
+          segment = try LiveSegment(
+            folder, header, encoded: Array(bytes[..<Int(header.length)]), isDurable: false,
+            allocateBytes: Self.allocateBytes)
+          check = CopyCheck(header)
+        }
       } else {
         try create(header, bytes)
       }
@@ -104,8 +109,10 @@ package final class TrailCopy {
   package func sync() throws -> TrailStanding? {
     try guarded {
       guard let end, let check, let id else { return nil }
-      if let segment, !segment.isSynced { try segment.sync() }
-      try moveMark()
+      try writing {
+        if let segment, !segment.isSynced { try segment.sync() }
+        try moveMark()
+      }
       return TrailStanding(
         name: name, id: id, oldest: try oldestSegment(), end: end,
         position: Position(segment: end.segment, offset: segment == nil ? 0 : check.place.contentOffset),
@@ -161,12 +168,15 @@ extension TrailCopy {
     }
   }
 
+  /// The segment is synced, and now its entry in the folder, before the mark moves to it.
   private func moveMark() throws {
     guard let mark, let marks, let check else { return }
-    let border = check.border
-    guard border.place.fileOffset > mark.fileOffset, currentNumber == mark.segment else { return }
-    let moved = mark.moved(to: mark.segment, border.place, lastTransaction: border.lastNumber)
-    try writing { try marks.write(moved) }
+    let (border, isNew) = (check.border, check.segment != mark.segment)
+    guard isNew || border.place.fileOffset > mark.fileOffset else { return }
+    if isNew { try Folder.sync(folder.path) }
+    let moved = mark.moved(to: check.segment, border.place, lastTransaction: border.lastNumber)
+    try marks.write(moved)
+    if isNew { try marks.file.sync() }
     self.mark = moved
   }
 
@@ -194,7 +204,7 @@ extension TrailCopy {
     } catch let fault as SegmentFault { throw folder.unfit(fault) }
   }
 
-  private func follow(_ header: SegmentHeader, _ mark: DurableMark) throws {
+  private func follow(_ header: SegmentHeader) throws {
     guard let check else { return }
     guard header.firstTransaction == check.lastNumber + 1 else {
       throw folder.unfit(
@@ -204,7 +214,8 @@ extension TrailCopy {
     }
   }
 
-  /// The segment's header is durable, then the mark moves to it; only then are blocks added.
+  /// The header of a segment that does not follow is durable, then the mark moves to it; only then are blocks added. So a
+  /// segment that does not follow the one of the mark is empty.
   private func begin(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer, _ mark: DurableMark) throws {
     try writing {
       let next = try LiveSegment(
@@ -235,9 +246,6 @@ extension TrailCopy {
 // MARK: - Places
 
 extension TrailCopy {
-  private var currentNumber: UInt64 { segment?.number ?? mark?.segment ?? 0 }
-  private var sealedNumber: UInt64 { mark?.segment ?? 0 }
-
   private func expect(_ place: TrailPlace, _ id: TrailID) throws {
     guard let end else {
       guard place.offset == 0 else { throw elsewhere(place) }
@@ -270,7 +278,7 @@ extension TrailCopy {
 
   private func oldestSegment() throws -> UInt64 {
     if oldest == 0 || !Folder.exists(folder.segmentPath(oldest)) {
-      oldest = try folder.segments().first ?? sealedNumber
+      oldest = try folder.segments().first ?? check?.segment ?? 0
     }
     return oldest
   }

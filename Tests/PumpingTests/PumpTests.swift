@@ -30,7 +30,7 @@ import Trails
 
   @Test(arguments: [LaneProgress.Direction.push, .pull])
   func `a trail and what is added to it arrive`(direction: LaneProgress.Direction) throws {
-    try till.write(trail, transactions: 100)
+    try till.write(trail, transactions: 30)
     let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
     try listener.listen([dialler.name: (["till.*"], ["till.*"])])
     listener.applied.withLock { $0[TrailName(origin: "till", name: "pos")] = Position(segment: 1, offset: 7) }
@@ -69,6 +69,23 @@ import Trails
     try arrives(trail, till, hub)
   }
 
+  @Test(arguments: [LaneProgress.Direction.push, .pull])
+  func `certificates say who it is, and others get nothing`(direction: LaneProgress.Direction) throws {
+    try till.write(trail, transactions: 20)
+    let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
+    let authority = try TestCertificates(temp.path)
+    try listener.listen([dialler.name: (["till.*"], ["till.*"])], tls: authority.server)
+    let stranger = dialler.pump(direction, listener, trail, tls: try authority.client("stranger"))
+    try eventually("the stranger is refused") { stranger.progress.first?.error?.code == .peerRefused }
+    dialler.stopPumps()
+    let nobody = dialler.pump(direction, listener, trail, tls: ClientTLS(authorities: authority.authorities))
+    try eventually("nobody is refused") { nobody.progress.first?.error?.code == .peerUnknown }
+    dialler.stopPumps()
+    #expect(hub.end(of: trail) == nil)
+    dialler.pump(direction, listener, trail, tls: try authority.client(dialler.name))
+    try arrives(trail, till, hub)
+  }
+
   @Test func `trails are forwarded over a node in between, and patterns find new ones`() throws {
     let shop = try TestNode("shop", temp)
     try till.write(trail, transactions: 50)
@@ -90,10 +107,10 @@ import Trails
     let shop = try TestNode("shop", temp)
     let ring = [till, hub, shop]
     for (at, node) in ring.enumerated() { try node.listen([ring[(at + 2) % 3].name: (["*"], [])]) }
-    for node in ring { try node.write("\(node.name).db", transactions: 30) }
+    for node in ring { try node.write("\(node.name).db", transactions: 12) }
     let pumps = ring.enumerated().map { at, node in node.pump(.push, ring[(at + 1) % 3], "*") }
     for from in ring { for to in ring where to !== from { try arrives("\(from.name).db", from, to) } }
-    for node in ring { try node.write("\(node.name).db", transactions: 30) }
+    for node in ring { try node.write("\(node.name).db", transactions: 12) }
     for from in ring { for to in ring where to !== from { try arrives("\(from.name).db", from, to) } }
     try eventually("no trail goes to its origin") {
       pumps.allSatisfy { $0.progress.filter { $0.state == .leftOut }.count == 1 }
@@ -105,18 +122,18 @@ import Trails
 
   @Test func `two that bring the same trail do no harm`() throws {
     let shop = try TestNode("shop", temp)
-    try till.write(trail, transactions: 100)
+    try till.write(trail, transactions: 30)
     try hub.listen(["till": (["*"], [])])
     till.pump(.push, hub, trail)
     try arrives(trail, till, hub)
     try shop.listen(["till": (["*"], []), "hub": (["*"], [])])
     try till.listen(["shop": ([], ["*"])])
-    try till.write(trail, transactions: 50)
+    try till.write(trail, transactions: 15)
     till.pump(.push, shop, trail)
     hub.pump(.push, shop, trail)
     shop.pump(.pull, till, trail)
-    for _ in 0..<5 {
-      try till.write(trail, transactions: 20)
+    for _ in 0..<3 {
+      try till.write(trail, transactions: 5)
       try arrives(trail, till, shop)
       try arrives(trail, till, hub)
     }
@@ -156,7 +173,7 @@ import Trails
     dialler.pump(direction, listener, trail)
     try arrives(trail, till, hub)
     dialler.stopPumps()
-    let end = try till.write(trail, transactions: 60)
+    let end = try till.write(trail, transactions: 40)
     _ = try Trail.purge(folder: till.folder(trail), below: end.position)
     dialler.pump(direction, listener, trail)
     try arrives(trail, till, hub)
@@ -204,14 +221,15 @@ import Trails
       dialler.pump(direction, listener, trail)
       try arrives(trail, till, hub)
       var times: [Double] = []
-      for _ in 0..<30 {
+      for _ in 0..<10 {
         try till.write(trail, transactions: 1, bytes: 100)
         let began = ContinuousClock.now
         let end = till.end(of: trail)
         try eventually("it is there") { hub.end(of: trail) == end }
         times.append(Double((ContinuousClock.now - began).components.attoseconds) / 1e15)
       }
-      print("\(direction): p50 \(times.sorted()[15]) ms")
+      // A loose bound: the machine may be busy. What it really takes, the benchmark says.
+      #expect(times.sorted()[5] < 1000)
       dialler.stopPumps()
       listener.stopListening()
     }

@@ -26,5 +26,8 @@ enum {
   CAIRN_DBCONFIG_ENABLE_FKEY = SQLITE_DBCONFIG_ENABLE_FKEY,
 };
 
+/// sync_file_range(2): lets the disk begin to write a range; nothing is durable by it.
+void cairn_begin_writing(int descriptor, uint64_t offset, uint64_t count);
+
 /// How many bytes a TCP socket has received, and its peer has taken, in all; 0 where the kernel does not tell.
 uint64_t cairn_tcp_moved(int descriptor);
