@@ -7,13 +7,17 @@ package enum ConfFolder {
   package static let usual = "/etc/cairn"
   private static let bytesMax: UInt64 = 1 << 20
 
-  /// `path` is the folder, or one file that stands alone. Never throws: what cannot be read is a problem of the conf.
-  package static func load(_ path: String, environment: @escaping (String) -> String?) -> LoadedConfiguration {
+  /// `path` is the folder, or one file that stands alone; `more` counts as if it stood there. Never throws: what cannot be
+  /// read is a problem of the conf.
+  package static func load(
+    _ path: String, more: [ConfFile] = [], environment: @escaping (String) -> String?
+  ) -> LoadedConfiguration {
     var files: [ConfFile] = []
     var problems: [ConfProblem] = []
     for path in Folder.isFolder(path) ? paths(in: path, &problems) : [path] {
       if let text = text(path, &problems) { files.append(ConfFile(path: path, text: text)) }
     }
+    files += more
     let service = environment("CREDENTIALS_DIRECTORY")
     var barred: [ConfProblem] = []
     let credentials = credentials(in: service ?? path + "/credentials", isService: service != nil, &barred)

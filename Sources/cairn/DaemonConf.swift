@@ -8,10 +8,13 @@ import Trails
 
 /// What the command line takes from the conf of a daemon.
 enum DaemonConf {
-  static func load(_ folder: String?) throws -> Configuration { try loaded(folder).get() }
+  /// `more` counts as if it stood in the folder.
+  static func load(_ folder: String?, more: [ConfFile] = []) throws -> Configuration {
+    try loaded(folder, more: more).get()
+  }
 
-  private static func loaded(_ folder: String?) -> LoadedConfiguration {
-    ConfFolder.load(folder ?? ConfFolder.usual) { name in getenv(name).map { String(cString: $0) } }
+  private static func loaded(_ folder: String?, more: [ConfFile] = []) -> LoadedConfiguration {
+    ConfFolder.load(folder ?? ConfFolder.usual, more: more) { name in getenv(name).map { String(cString: $0) } }
   }
 
   /// The daemon of a conf: where there is a socket of it, of all places where it may listen. Of a conf that is broken,

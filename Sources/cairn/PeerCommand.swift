@@ -52,7 +52,9 @@ struct PeerCommand: Command {
     } else if words.count == 1 {
       throw arguments.usage(words[0] == "join" ? "the line is missing" : "the name of the peer is missing", nil)
     }
-    let conf = try DaemonConf.load(arguments.value("--config"))
+    let conf =
+      words[0] == "invite"
+      ? try PeerInvitation.conf(for: words[1], arguments) : try DaemonConf.load(arguments.value("--config"))
     guard Folder.isFolder(conf.node.state) else {
       throw CairnError(
         .stateUnwritable, "the state folder \(conf.node.state) is not there",
@@ -63,7 +65,7 @@ struct PeerCommand: Command {
     // Files belong to whom the state folder belongs to, also when root makes them.
     return try Account.asOwner(of: conf.node.state) {
       switch words[0] {
-      case "invite": try PeerInvitation(conf, peers, arguments).run(words[1])
+      case "invite": try PeerInvitation(words[1], conf, peers, arguments).run()
       case "join": try join(words[1], conf, peers, arguments)
       case "revoke": try revoke(words[1], peers, arguments)
       default: PeerListing(conf, peers).run(asJSON: arguments.has("--json"))

@@ -8,36 +8,58 @@ import SystemKit
 
 /// `cairn peer invite`: a line to join by, and the stanza that grants.
 struct PeerInvitation {
+  private let name: String
+  /// With the stanza.
   private let conf: Configuration
   private let peers: PeerFolder
   private let arguments: Arguments
 
-  init(_ conf: Configuration, _ peers: PeerFolder, _ arguments: Arguments) {
-    (self.conf, self.peers, self.arguments) = (conf, peers, arguments)
+  init(_ name: String, _ conf: Configuration, _ peers: PeerFolder, _ arguments: Arguments) {
+    (self.name, self.conf, self.peers, self.arguments) = (name, conf, peers, arguments)
   }
 
-  func run(_ name: String) throws -> Int32 {
-    try check(name)
-    let (address, host) = try address()
-    let lifetime = try lifetime()
-    let stanza = try stanza(name)
-    let now = Clock.system.microseconds()
-    try peers.prepare(node: conf.node.name, host: host, now: now)
-    if arguments.has("--write") { try write(stanza, name) }
-    _ = try Invitations(peers).withdraw(nil, now: now)
-    let line = JoinLine(
-      address: address, token: try Invitations(peers).make(name, expires: now + lifetime), key: try peers.keyDigest())
-    tell(name, line, stanza, expires: now + lifetime)
-    return 0
-  }
-
-  private func check(_ name: String) throws {
+  /// The conf as it will be: an apply that waits for the trails of the peer is none without the stanza.
+  static func conf(for name: String, _ arguments: Arguments) throws -> Configuration {
     guard TrailName.isValid(name) else {
       throw arguments.usage("'\(name)' is no name of a node", "letters, digits, '-' and '_' are allowed;")
     }
-    if name == conf.node.name {
+    let folder = arguments.value("--config")
+    let now = try? DaemonConf.load(folder)
+    if now?.node.name == name {
       throw arguments.usage("'\(name)' is the name of this node", "name the node that is to join;")
     }
+    if let now, now.peers.contains(where: { $0.name == name }) {
+      guard !arguments.has("--write") else {
+        throw CairnError(
+          .confTwice, "there is a [peer.\(name)] already", hint: "leave --write out, and change what is there",
+          remedy: .badInput)
+      }
+      return now
+    }
+    let more = ConfFile(path: path(name, arguments), text: try stanza(name, arguments))
+    return try DaemonConf.load(folder, more: [more])
+  }
+
+  private static func path(_ name: String, _ arguments: Arguments) -> String {
+    "\(arguments.value("--config") ?? ConfFolder.usual)/conf.d/peer-\(name).toml"
+  }
+
+  func run() throws -> Int32 {
+    try check()
+    let (address, host) = try address()
+    let lifetime = try lifetime()
+    let stanza = try Self.stanza(name, arguments)
+    let now = Clock.system.microseconds()
+    try peers.prepare(node: conf.node.name, host: host, now: now)
+    if arguments.has("--write") { try write(stanza) }
+    _ = try Invitations(peers).withdraw(nil, now: now)
+    let line = JoinLine(
+      address: address, token: try Invitations(peers).make(name, expires: now + lifetime), key: try peers.keyDigest())
+    tell(line, stanza, expires: now + lifetime)
+    return 0
+  }
+
+  private func check() throws {
     let refusal: (String, String)? =
       switch conf.receive {
       case let receive? where receive.tls != nil:
@@ -82,9 +104,9 @@ struct PeerInvitation {
     return duration.components.seconds * 1_000_000
   }
 
-  private func stanza(_ name: String) throws -> String {
-    let push = try patterns("--push") ?? ["\(name).*"]
-    let pull = try patterns("--pull") ?? []
+  private static func stanza(_ name: String, _ arguments: Arguments) throws -> String {
+    let push = try patterns("--push", arguments) ?? ["\(name).*"]
+    let pull = try patterns("--pull", arguments) ?? []
     let grants = [("push", push), ("pull", pull)].filter { !$0.1.isEmpty }.map { way, patterns in
       "\(way) = [" + patterns.map { "\"\($0)\"" }.joined(separator: ", ") + "]"
     }
@@ -94,7 +116,7 @@ struct PeerInvitation {
     return "[peer.\(name)]\nmay = { \(grants.joined(separator: ", ")) }\n"
   }
 
-  private func patterns(_ option: String) throws -> [String]? {
+  private static func patterns(_ option: String, _ arguments: Arguments) throws -> [String]? {
     guard let text = arguments.value(option) else { return nil }
     let patterns = text.split(separator: ",").map { $0.filter { $0 != " " } }
     for pattern in patterns where !pattern.utf8.allSatisfy({ $0 > 0x20 && $0 < 0x7f && $0 != 0x22 && $0 != 0x5c }) {
@@ -104,18 +126,13 @@ struct PeerInvitation {
   }
 
   /// The conf does not belong to whom the state belongs to.
-  private func write(_ stanza: String, _ name: String) throws {
+  private func write(_ stanza: String) throws {
     let folder = arguments.value("--config") ?? ConfFolder.usual
     guard Folder.isFolder(folder) else {
       throw arguments.usage(
         "--write needs a conf that is a folder", "put what is printed without --write into the file;")
     }
-    guard !conf.peers.contains(where: { $0.name == name }) else {
-      throw CairnError(
-        .confTwice, "there is a [peer.\(name)] already", hint: "leave --write out, and change what is there",
-        remedy: .badInput)
-    }
-    let path = "\(folder)/conf.d/peer-\(name).toml"
+    let path = Self.path(name, arguments)
     do throws(FileError) {
       try Account.asSelf { () throws(FileError) in
         if !Folder.exists("\(folder)/conf.d") {
@@ -130,14 +147,9 @@ struct PeerInvitation {
         .ioFailed, "cannot write \(path): \(error)",
         hint: "run it as root, or leave --write out and put the stanza there by hand", remedy: .badInput)
     }
-    // What would break the conf is taken back.
-    do { _ = try DaemonConf.load(arguments.value("--config")) } catch {
-      try? Account.asSelf { try Folder.remove(path) }
-      throw error
-    }
   }
 
-  private func tell(_ name: String, _ line: JoinLine, _ stanza: String, expires: Int64) {
+  private func tell(_ line: JoinLine, _ stanza: String, expires: Int64) {
     let isWritten = arguments.has("--write")
     if arguments.has("--json") {
       Terminal.print(

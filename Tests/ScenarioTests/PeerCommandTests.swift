@@ -41,6 +41,13 @@ extension Scenarios {
       // A trail that is not here would break the conf: nothing of it stays.
       #expect(try peer("invite", "store-043", "--pull", "hq.none", "--write").status == 78)
       #expect(try FileManager.default.contentsOfDirectory(atPath: bench.path("conf/conf.d")) == ["peer-store-042.toml"])
+      // A conf that waits for the stanza is no obstacle to it.
+      try write(
+        "conf/conf.d/apply.toml",
+        "[database.x]\nurl = \"sqlite://\(bench.path("x.db"))\"\n[apply.x]\ntrail = \"store-044.pos\"\ndatabase = \"x\"\n"
+      )
+      #expect(try peer("list").status == 78)
+      #expect(try peer("invite", "store-044", "--write").status == 0)
       #expect(try peer("revoke", "store-042").status == 0)
       #expect(try peer("list").output.contains("store-042  not invited"))
       outcome = try peer("revoke", "store-042")
