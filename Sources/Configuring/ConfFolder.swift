@@ -53,6 +53,10 @@ package enum ConfFolder {
           hint: "name the folder of the conf with --config; 'cairn config --toml' prints a conf to begin with"))
       return nil
     }
+    guard isRegular(path) else {
+      problems.append(unreadable(path, "it is no regular file"))
+      return nil
+    }
     do throws(FileError) {
       let bytes = try contents(path)
       guard bytes.count <= bytesMax else {
@@ -70,6 +74,12 @@ package enum ConfFolder {
       problems.append(unreadable(path, "\(error)"))
     }
     return nil
+  }
+
+  /// A pipe, say, would keep whoever opens it waiting for ever.
+  private static func isRegular(_ path: String) -> Bool {
+    var info = stat()
+    return stat(path, &info) != 0 || info.st_mode & S_IFMT == S_IFREG
   }
 
   private static func contents(_ path: String) throws(FileError) -> [UInt8] {

@@ -92,6 +92,16 @@ package final class Daemon: Sendable {
     return 0
   }
 
+  /// Rows and their order do not hang on the time of day; what people read of times does.
+  private func tell(jump: Int64) {
+    let size = Lag.text(milliseconds: Double(abs(jump)) / 1000)
+    context.log.write(
+      LogEntry(
+        .warning,
+        "the time of day went \(size) \(jump > 0 ? "forward" : "back") at once: lags and commit times are wrong by that",
+        hint: "see whether the clock is right ('timedatectl'); rows arrive all the same, in their order"))
+  }
+
   // MARK: The loop
 
   private func loop(_ blocked: sigset_t) {
@@ -101,6 +111,7 @@ package final class Daemon: Sendable {
     var budgetAt = publishedAt
     var silentTold: [WorkerName] = []
     var forecast = FillForecast()
+    var clock = ClockWatch(wall: Clock.system.microseconds(), steady: Clock.monotonicMicroseconds)
     let watchdog = ServiceManager.watchdogMilliseconds
     while true {
       var wait = timespec(tv_sec: 0, tv_nsec: Self.tickMilliseconds * 1_000_000)
@@ -114,6 +125,9 @@ package final class Daemon: Sendable {
       default: break
       }
       supervisor.tick()
+      if let jump = clock.jump(wall: Clock.system.microseconds(), steady: Clock.monotonicMicroseconds) {
+        tell(jump: jump)
+      }
       let now = Clock.monotonicMilliseconds
       if let since = endSince {
         let alive = supervisor.alive

@@ -206,6 +206,10 @@ import Testing
     let conf = try ConfFolder.load(folder.path(), environment: { _ in nil }).get()
     #expect(conf.applies.flatMap(\.rules).map(\.from) == ["a", "b"])
     #expect(conf.database("erp")?.secret == "geheim")
+    #expect(mkfifo(folder.appending(path: "conf.d/300-pipe.toml").path(), 0o600) == 0)
+    let piped = ConfFolder.load(folder.path(), environment: { _ in nil }).problems.map(\.error.message)
+    #expect(piped.count == 1 && piped[0].contains("no regular file"), "\(piped)")
+    try FileManager.default.removeItem(at: folder.appending(path: "conf.d/300-pipe.toml"))
     try write("service/database_erp", "anders \n")
     try write("service/database.old", "x")
     let service = ConfFolder.load(folder.path()) { name in

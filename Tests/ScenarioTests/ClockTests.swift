@@ -18,7 +18,7 @@ extension Scenarios {
         "source.db", "PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
       try node.write(node.pair() + "[limits]\nretain = \"1 hour\"\n")
       try node.start(environment: ["LD_PRELOAD": node.bench.path("libjump.so"), "CLOCK_JUMP": node.bench.path("jump")])
-      var written = 0
+      var (written, jumps) = (0, 0)
       func write() throws {
         written += 1
         _ = try node.bench.sqlite("source.db", "INSERT INTO item VALUES (\(written), 'at \(written)')")
@@ -28,6 +28,9 @@ extension Scenarios {
       for seconds in [Self.day, -2 * Self.day, 400 * Self.day, 0] {
         try jump(seconds)
         try write()
+        jumps += 1
+        #expect(
+          node.wait { node.log.components(separatedBy: "the time of day went").count == jumps + 1 }, "\(node.log)")
         usleep(1_200_000)
         try write()
         for name in ["capture.pos", "apply.copy"] {
