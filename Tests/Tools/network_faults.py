@@ -60,6 +60,7 @@ class Node:
         self.state = os.path.join(self.folder, "state")
         self.database = os.path.join(self.folder, "own.db")
         os.makedirs(os.path.join(self.conf, "conf.d"))
+        os.makedirs(self.state)
         self.process, self.sections, self.starts, self.listened = None, [], 0, 0
         if isinstance(world.lab, Lab):
             self.host, self.port = world.lab.address(name), PORT
@@ -371,7 +372,6 @@ def sender_killed(world, hq, shop, listener, dialler):
 def disk_full(world, way):
     """The copy's folder is a small file system."""
     hq, shop, _, dialler = pair(world, way, joined=False)
-    os.makedirs(hq.state)
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", hq.state], capture_output=True)
     if mounted.returncode != 0:
         return "left out: this machine lets nobody mount"
