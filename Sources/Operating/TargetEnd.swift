@@ -70,6 +70,14 @@ package struct TargetEnd {
     }
   }
 
+  /// Whether a table of a trail waits for its schema, a rule or a person.
+  package func hasWaitingTables(of trail: TrailName) throws -> Bool {
+    switch handle {
+    case .sqlite(let database): try database.map { try TargetState($0, of: trail).hasWaitingTables() } ?? false
+    case .postgres(let connection): try PostgresTargetState(connection, of: trail).hasWaitingTables()
+    }
+  }
+
   package func forgetCheckpoint(of trail: TrailName) throws {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0).forgetCheckpoint(of: trail) }

@@ -16,6 +16,7 @@ struct ApplyEntry {
   let folder: String
   let existing: ExistingRows?
   let rules: [ReshapeRule]
+  let names: NamePolicy
   let context: ServiceContext
 
   /// Returns what copies of everything were asked for; nil: none.
@@ -43,6 +44,7 @@ struct ApplyEntry {
         hint: "put that state folder back, or copy everything again with 'cairn copy \(name)'",
         context: ["trail": trail.description])
     }
+    try checkNames(end)
     var asked = try request.asked(of: info.id)
     if known != nil {
       if let begun = asked, !begun.isBegun {
@@ -74,6 +76,21 @@ struct ApplyEntry {
       hint: "copy everything again with 'cairn copy \(name)'", context: ["trail": trail.description])
   }
 
+  /// Under another name, what a waiting table missed would be looked for in vain, and be left out.
+  private func checkNames(_ end: TargetEnd) throws {
+    let noted = TargetNames(state: context.statePath, apply: name)
+    let now = TargetNames.text(rules, names)
+    guard let before = try noted.read(), before != now, try end.hasWaitingTables(of: trail) else {
+      return try noted.note(now)
+    }
+    throw CairnError(
+      .ruleRefused,
+      "tables wait at \(target.place), and the conf gives tables of trail \(trail) other names there than when they began to wait: what they missed would not be found",
+      hint:
+        "put 'names', and 'from' and 'to' of [[apply.\(name).table]], back until no table waits; or copy everything again with 'cairn copy \(name)'",
+      context: ["trail": trail.description])
+  }
+
   /// The conf is refused where this can be seen; a link, a file that came later, or another way to a server shows only
   /// here. A source that cannot be reached is another one, since the target was.
   private func checkNotItsSource(_ end: TargetEnd) throws {
@@ -102,6 +119,7 @@ struct ApplyEntry {
     var asked = CopyRequest.Asked(info)
     try request.note(asked, of: info.id)
     try end.expectRefresh(of: trail)
+    try TargetNames(state: context.statePath, apply: name).note(TargetNames.text(rules, names))
     if forgets { try end.forgetCheckpoint(of: trail) }
     if let capture { context.restart(.init(.capture, capture.name)) }
     let by = capture == nil ? "; node \(trail.origin) is asked for it" : ""

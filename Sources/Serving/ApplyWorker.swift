@@ -46,7 +46,7 @@ final class ApplyWorker: Worker {
     let rules = apply.rules.map(ReshapeRule.init)
     let entry = ApplyEntry(
       name: apply.name, target: location, trail: trail, folder: folder, existing: apply.existing, rules: rules,
-      context: context)
+      names: apply.names, context: context)
     var options = ApplyOptions()
     options.rules = rules
     let asked = try entry.prove()

@@ -83,6 +83,15 @@ final class SegmentCursor {
     return chain == mark.chain ? nil : "chain hash is \(chain), the durable mark says \(mark.chain)"
   }
 
+  /// Whether nothing but room stands where the next block should.
+  var isAtZeros: Bool {
+    get throws {
+      try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in
+        try file.read(into: buffer, at: fileOffset) == buffer.count && buffer.allSatisfy { $0 == 0 }
+      }
+    }
+  }
+
   private func hash(to count: Int) {
     hasher.update(UnsafeRawBufferPointer(rebasing: content[hashedCount..<count]))
     hashedCount = count

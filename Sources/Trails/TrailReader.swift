@@ -152,6 +152,7 @@ extension TrailReader {
     do {
       try cursor.loadBlock(limit: mark.segment == cursor.number ? mark.fileOffset : cursor.file.size)
     } catch let fault as SegmentFault where mark.segment > cursor.number {
+      guard try cursor.isAtZeros else { throw fault }
       throw try purgedMeanwhile() ?? fault
     }
     if cursor.isSealed, mark.segment == cursor.number {
@@ -160,7 +161,7 @@ extension TrailReader {
     return true
   }
 
-  /// The mark stands in a later segment, but this one has no seal: a copy that began again at the later one is about to
+  /// The mark stands in a later segment, but this one has no seal, just what was allocated ahead: a copy that began again at the later one is about to
   /// delete this one. Nil when it does not within seconds.
   private func purgedMeanwhile() throws -> CairnError? {
     for _ in 0..<30 {

@@ -1,6 +1,7 @@
 import Changes
 import Configuring
 import Foundation
+import Operating
 import SQLiteKit
 import ServiceKit
 import Steering
@@ -159,6 +160,33 @@ final class TestNode: @unchecked Sendable {
     node.context.configuration = conf
     node.supervisor.adopt(WorkerPlan(conf))
     #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 3 })
+  }
+
+  @Test func `what a waiting table missed is not left out when the conf gives it another name`() throws {
+    let node = try TestNode(Self.pair)
+    let shop = try Self.shop(node)
+    node.start()
+    defer { node.end() }
+    #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 2 })
+    func adopt(_ rules: [TableRule]) {
+      var conf = node.context.configuration
+      conf.applies[0].rules = rules
+      node.context.configuration = conf
+      node.supervisor.adopt(WorkerPlan(conf))
+    }
+    var rule = TableRule(from: "item")
+    rule.to = "item2"
+    adopt([rule])
+    try shop.execute("UPDATE item SET name = 'oat milk' WHERE id = 2; INSERT INTO item VALUES (3, 'rice')")
+    #expect(node.wait { node.worker("apply.copy")?.waits.map(\.table) == ["item2"] }, "\(node.supervisor.workers())")
+    adopt([])
+    #expect(node.wait { node.worker("apply.copy")?.state == .failed }, "\(node.supervisor.workers())")
+    #expect(node.worker("apply.copy")?.problem?.code == "rule-refused")
+    try CopyRequest(state: node.folder + "/state", apply: "copy").ask()
+    try node.supervisor.order(.start, "copy")
+    #expect(
+      node.wait { node.count("copy.db", "SELECT count(*) FROM item WHERE name IN ('tea', 'oat milk', 'rice')") == 3 },
+      "\(node.supervisor.workers())")
   }
 
   @Test func `an apply that is too far behind is given up, and gets everything again when it comes back`() throws {

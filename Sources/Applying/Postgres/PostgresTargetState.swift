@@ -217,6 +217,11 @@ package struct PostgresTargetState {
       "SELECT 1 FROM cairn.table_state AS t WHERE coalesce(to_jsonb(t) ->> 'trail', $1) = $1 LIMIT 1", [owner]) != nil
   }
 
+  package func hasWaitingTables() throws -> Bool {
+    guard try hasWaiting() else { return false }
+    return try connection.first("SELECT 1 FROM cairn.waiting WHERE trail = $1 LIMIT 1", [owner]) != nil
+  }
+
   private var owner: String { trail?.description ?? "" }
 
   // MARK: Tables
