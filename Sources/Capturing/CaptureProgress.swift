@@ -47,7 +47,7 @@ package final class CaptureProgress: Sendable {
       $0.lags.add(microseconds: last.microsecondsAgo)
     }
   }
-  /// A run begins: what was said of the connection before holds no more.
-  package func forgetConnection() { update { $0.isReconnecting = false } }
+  /// A run begins: what was said of the connection and of the journal before holds no more.
+  package func forgetConnection() { update { ($0.isReconnecting, $0.taken) = (false, 0) } }
   package func tell(_ text: String) { sink(Notice(text)) }
 }

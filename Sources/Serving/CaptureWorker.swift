@@ -4,6 +4,7 @@ import Configuring
 import Operating
 import ServiceKit
 import Steering
+import Synchronization
 import SystemKit
 
 /// Captures a database into its trail.
@@ -13,12 +14,14 @@ final class CaptureWorker: Worker {
   private let database: Configuration.Database
   private let context: ServiceContext
   let progress: CaptureProgress
+  private let sight: Mutex<Sight>
 
   init(
     _ name: WorkerName, _ capture: Configuration.Capture, _ database: Configuration.Database, _ context: ServiceContext
   ) {
     (self.name, self.capture, self.database, self.context) = (name, capture, database, context)
     let log = context.log
+    sight = Mutex(Sight(now: Clock.system.microseconds()))
     progress = CaptureProgress { notice in
       log.write(LogEntry(.notice, notice.text, worker: name.description))
     }
@@ -35,9 +38,11 @@ final class CaptureWorker: Worker {
     // Where nothing was captured yet, the first copy is what is asked for.
     if run.copiesAgain, Folder.exists(folder + "/durable") { try SourceEnd(run.source).askForRefresh() }
     progress.forgetConnection()
+    defer { sight.withLock { $0.isOpen = false } }
     do {
       try context.alone(name, at: DatabaseIdentity(run.source).map { .capture($0) }) {
         try run.run(stop: stop, untilCaughtUp: false, progress: progress) {
+          sight.withLock { $0.isOpen = true }
           if run.copiesAgain { CopyRequest.settleCapture(folder) }
           tellUnhooked(run.source)
         }
@@ -64,14 +69,33 @@ final class CaptureWorker: Worker {
     status.position = now.position == .start ? "" : now.position.description
     if now.position != .start { context.note(end: now.position, of: trail) }
     status.lags = now.lags
-    status.isCaughtUp = now.isCaughtUp
-    status.lagMilliseconds = CurrentLag.milliseconds(
-      commitTime: now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: false,
-      now: Clock.system.microseconds())
+    let moment = Clock.system.microseconds()
+    let blind = sight.withLock { $0.blindMicroseconds(isConnected: !now.isReconnecting, now: moment) }
+    status.lagMilliseconds =
+      blind.map { Double($0) / 1000 }
+      ?? CurrentLag.milliseconds(
+        commitTime: now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: false, now: moment)
+    status.isCaughtUp = now.isCaughtUp && blind == nil
     if let copying = now.copying, now.tablesToCopy > 0 { status.detail = "copies table \(copying.table)" }
     if now.isReconnecting, status.state == .running {
       status.state = .waiting
       status.detail = "waits for the server of \(status.place)"
     }
+  }
+}
+
+/// Since when a capture does not see its source: what was committed there since may be missing, so its lag grows.
+struct Sight: Equatable, Sendable {
+  /// A run has its source open.
+  var isOpen = false
+  private var seenAt: Int64
+
+  init(now: Int64) { seenAt = now }
+
+  /// Nil while it sees the source. To be called again and again; times of day, µs.
+  mutating func blindMicroseconds(isConnected: Bool, now: Int64) -> Int64? {
+    guard isOpen, isConnected else { return max(0, now - seenAt) }
+    seenAt = now
+    return nil
   }
 }

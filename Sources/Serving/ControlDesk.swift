@@ -38,7 +38,7 @@ package struct ControlDesk: Sendable {
       func list(_ names: [WorkerName]) -> JSONObject.Value { .list(names.map { .text($0.description) }) }
       return JSONObject([
         ("event", .text("reloaded")), ("added", list(change.added)), ("removed", list(change.removed)),
-        ("changed", list(change.altered)),
+        ("changed", list(change.altered)), notes(change.added + change.altered),
       ])
     }
   }
@@ -87,10 +87,10 @@ package struct ControlDesk: Sendable {
     switch outcome {
     case .everything:
       context.tell(applyName, "everything is copied again, as ordered")
-      return Self.copying(apply, [], isEverything: true)
+      return copying(apply, [], isEverything: true, capture)
     case .tables(let asked):
       context.tell(applyName, "copies \(asked.joined(separator: ", ")) again, as ordered")
-      return Self.copying(apply, asked, isEverything: false)
+      return copying(apply, asked, isEverything: false, capture)
     }
   }
 
@@ -118,16 +118,24 @@ package struct ControlDesk: Sendable {
     }
     let what = tables.isEmpty ? "everything" : tables.joined(separator: ", ")
     context.tell(.init(.apply, apply.name), "node \(trail.origin) is asked to copy \(what) again, as ordered")
-    var answer = Self.copying(apply, tables, isEverything: tables.isEmpty)
+    var answer = copying(apply, tables, isEverything: tables.isEmpty, nil)
     answer["asked_of"] = .text(trail.origin)
     return answer
   }
 
-  private static func copying(_ apply: Configuration.Apply, _ tables: [String], isEverything: Bool) -> JSONObject {
-    JSONObject([
+  private func copying(
+    _ apply: Configuration.Apply, _ tables: [String], isEverything: Bool, _ capture: Configuration.Capture?
+  ) -> JSONObject {
+    let workers = [WorkerName(.apply, apply.name)] + (capture.map { [WorkerName(.capture, $0.name)] } ?? [])
+    return JSONObject([
       ("event", .text("copying")), ("apply", .text(apply.name)), ("tables", .list(tables.map { .text($0) })),
-      ("everything", .bool(isEverything)),
+      ("everything", .bool(isEverything)), notes(workers),
     ])
+  }
+
+  /// Which of the workers concerned do not do what was asked for.
+  private func notes(_ workers: [WorkerName]) -> (String, JSONObject.Value) {
+    ("notes", .list(supervisor.obstacles(workers).map { .text($0) }))
   }
 
   // MARK: Triggers

@@ -15,15 +15,21 @@ final class HeartbeatWorker: Worker {
   private let capture: Configuration.Capture
   private let database: Configuration.Database
   private let context: ServiceContext
-  /// How much the capture has taken, to see whether anything moves.
-  private let taken: @Sendable () -> UInt64
+  /// What the capture has taken, to see whether anything moves; nil while it does not run.
+  private let taken: @Sendable () -> Taken?
   /// Whether the slot is to be given up, as things stand.
   private let givesUp: @Sendable (NodeStatus.Source) -> Bool
   private static let lookMilliseconds: Int64 = 10_000
 
+  /// What a capture has taken in its run: transactions, and up to which row of an SQLite journal (0: none yet).
+  struct Taken: Equatable, Sendable {
+    var transactions: UInt64
+    var journal: Int64
+  }
+
   init(
     _ name: WorkerName, _ capture: Configuration.Capture, _ database: Configuration.Database,
-    _ context: ServiceContext, taken: @escaping @Sendable () -> UInt64,
+    _ context: ServiceContext, taken: @escaping @Sendable () -> Taken?,
     givesUp: @escaping @Sendable (NodeStatus.Source) -> Bool
   ) {
     (self.name, self.capture, self.database, self.context, self.taken) = (name, capture, database, context, taken)
@@ -62,10 +68,10 @@ final class HeartbeatWorker: Worker {
       let journal = Journal(try Database(path: path, mode: .readOnly, busyTimeoutMilliseconds: 1000))
       var facts = NodeStatus.Source(capture: capture.name)
       facts.database = database.name
-      if let fill = try journal.fill() {
+      if let fill = try journal.fill(taken: taken()?.journal ?? 0) {
         let cap = Int64(capture.journalRows)
         (facts.journalRows, facts.journalCapRows) = (fill.rows, cap)
-        facts.isJournalFull = fill.hasDropped || fill.rows >= cap
+        facts.isJournalFull = fill.hasDropped
         forecast.note(used: fill.rows, now: Clock.monotonicMilliseconds)
         if !facts.isJournalFull { facts.secondsUntilFull = forecast.secondsUntil(cap) }
         facts.unhooked = try journal.unhooked()
@@ -80,8 +86,8 @@ final class HeartbeatWorker: Worker {
     let worker = WorkerName(.capture, capture.name)
     let text =
       level == .full
-      ? "the journal of \(database.name) is full: all tables are copied again when the capture goes on"
-      : "the journal of \(database.name) holds \(rows) rows, at \(cap) all tables are to be copied again"
+      ? "the journal of \(database.name) has dropped rows past its cap of \(cap): all tables are copied again when the capture goes on"
+      : "\(rows) rows wait in the journal of \(database.name), past \(cap) all tables are to be copied again"
     context.log.write(
       LogEntry(
         .warning, text, worker: worker.description,
@@ -146,11 +152,17 @@ final class HeartbeatWorker: Worker {
 
   private func giveUp(_ connection: PostgresConnection, _ slot: String, _ facts: NodeStatus.Source) throws {
     try connection.query("SELECT pg_drop_replication_slot($1)", [slot])
+    let kept = Size.text(bytes: facts.slotBytes ?? 0)
+    let left =
+      facts.slotSafeBytes.map { ", with \(Size.text(bytes: $0)) left until the server drops it" }
+      ?? ", more than [limits] disk"
     context.log.write(
       LogEntry(
         .error,
-        "slot \(slot) of \(connection.place) is given up: it held back \(facts.slotBytes ?? 0) bytes of log, and the trails have no room",
+        "slot \(slot) of \(connection.place) is given up, as [limits] give_up_slot says: it held back \(kept) of log\(left), and the trails have no room, so nothing moves it",
         worker: WorkerName(.capture, capture.name).description, code: .slotLost,
-        hint: "make room, then run 'cairn copy APPLY' for each apply of its trail"))
+        hint:
+          "see in 'cairn status' who holds the trails, or raise [limits] disk and reload; then run 'cairn copy APPLY' for each apply of trail \(context.node).\(capture.name)"
+      ))
   }
 }

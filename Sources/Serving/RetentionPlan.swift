@@ -45,9 +45,15 @@ package struct RetentionPlan: Equatable, Sendable {
   package private(set) var purgeBelow: [String: UInt64] = [:]
   /// Readers to give up, which were not before.
   package private(set) var expired: [ReaderID] = []
+  /// Of these, the ones for whom there is no room; the others are behind for longer than allowed.
+  package private(set) var expiredForRoom: Set<ReaderID> = []
   package private(set) var pausesCaptures = false
   /// What is left when it was carried out.
   package private(set) var bytes: UInt64 = 0
+  /// What had to be kept before anybody was given up for room.
+  package private(set) var bytesBefore: UInt64 = 0
+  /// Who still needs what is left, by trail; a trail that nobody reads has an empty list.
+  package private(set) var holders: [String: [WorkerName]] = [:]
 
   /// `now` is µs since 1970 UTC; `isPaused`: captures rest already.
   package init(
@@ -64,9 +70,11 @@ package struct RetentionPlan: Equatable, Sendable {
       }
     }
     weigh(limits, trails, readers, given, now)
+    bytesBefore = bytes
     if let most = limits.diskBytes {
       while bytes > UInt64(max(0, most)), let slowest = Self.slowest(readers, besides: given, trails) {
         given.insert(slowest)
+        expiredForRoom.insert(slowest)
         weigh(limits, trails, readers, given, now)
       }
       // Where all is applied, only the segments that are being written are left: they go when captures go on.
@@ -74,6 +82,11 @@ package struct RetentionPlan: Equatable, Sendable {
         readers.contains { !given.contains($0.id) && !$0.isAtEnd }
         || trails.contains { trail in !readers.contains { $0.trail == trail.name } }
       pausesCaptures = isAwaited && Double(bytes) > Double(most) * (isPaused ? Self.resumeShare : 1)
+    }
+    for trail in trails {
+      let all = readers.filter { $0.trail == trail.name }
+      let held = all.filter { !given.contains($0.id) && !$0.isAtEnd }.map(\.name).sorted()
+      if all.isEmpty || !held.isEmpty { holders[trail.name] = held }
     }
     expired = readers.filter { !$0.isExpired && given.contains($0.id) }.map(\.id)
   }

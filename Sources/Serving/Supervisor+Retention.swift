@@ -34,7 +34,7 @@ extension Supervisor {
       }
       return plan
     }
-    for id in plan.expired { tellExpired(id) }
+    for id in plan.expired { tellExpired(id, plan) }
     return plan
   }
 
@@ -55,12 +55,11 @@ extension Supervisor {
     return readers
   }
 
-  private func tellExpired(_ id: RetentionPlan.ReaderID) {
-    let text =
-      id.name.kind == .apply
-      ? "is behind for longer than the trail may keep it: what it has missed is copied again when it comes back"
-      : "is further behind in trail \(id.trail) than the trail may keep it: its copy begins again, and has all tables copied, when it comes back"
-    context.log.write(LogEntry(.warning, text, worker: id.name.description, code: .diskBudget))
+  private func tellExpired(_ id: RetentionPlan.ReaderID, _ plan: RetentionPlan) {
+    let words = BudgetWords(plan, context.configuration.limits)
+    context.log.write(
+      LogEntry(
+        .warning, words.expiry(of: id), worker: id.name.description, code: .diskBudget, hint: words.expiryHint(id)))
   }
 
   /// Readers that were given up, of those that are other nodes.
@@ -70,13 +69,14 @@ extension Supervisor {
   package func keepBudget() {
     let plan = retention()
     let configuration = context.configuration
-    let limit = configuration.limits.diskBytes ?? 0
+    let words = BudgetWords(plan, configuration.limits)
     context.peers.keep { PeerReaders.mayRead($0, configuration) }
     let now = Clock.monotonicMilliseconds
     let entry: LogEntry? = state.withLock { state in
       guard plan.pausesCaptures != state.isPaused else { return nil }
       state.isPaused = plan.pausesCaptures
       context.isFull = plan.pausesCaptures
+      state.pauseReason = plan.pausesCaptures ? words.pause : ""
       for name in state.entries.keys where state.entries[name]?.spec.bringsIn == true {
         if plan.pausesCaptures {
           end(&state, name) { $0.stop(.paused, now: now) }
@@ -86,9 +86,8 @@ extension Supervisor {
       }
       return plan.pausesCaptures
         ? LogEntry(
-          .error, "the trails hold \(plan.bytes) bytes, allowed are \(limit): captures rest", code: .diskBudget,
-          hint: "see 'cairn status' for who is behind, or raise [limits] disk and reload")
-        : LogEntry(.notice, "the trails are within their budget again: captures go on", code: .diskBudget)
+          .error, words.pause, code: .diskBudget, hint: words.pauseHint)
+        : LogEntry(.notice, "the trails are within [limits] disk again: captures go on", code: .diskBudget)
     }
     if let entry {
       context.log.write(entry)

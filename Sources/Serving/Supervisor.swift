@@ -38,6 +38,8 @@ package final class Supervisor: Sendable {
     var givenUp: [RetentionPlan.ReaderID: UInt64] = [:]
     var isEnding = false
     var isPaused = false
+    /// Why, in words.
+    var pauseReason = ""
   }
 
   let state = Mutex(State())
@@ -99,7 +101,7 @@ package final class Supervisor: Sendable {
     case .heartbeat(let capture, let database):
       HeartbeatWorker(
         name, capture, database, context,
-        taken: { [weak self] in self?.taken(by: WorkerName(.capture, capture.name)) ?? 0 },
+        taken: { [weak self] in self?.taken(by: WorkerName(.capture, capture.name)) },
         givesUp: { [weak self] in self?.givesUp($0) ?? false })
     case .purge(let trail, let every):
       PurgeWorker(name, trail, every: every, context, trails: { TrailName(trail).map { [$0] } ?? [] }, plan: plan)
@@ -175,6 +177,7 @@ package final class Supervisor: Sendable {
     let now = Clock.monotonicMilliseconds
     var entries: [LogEntry] = []
     state.withLock { state in
+      var hasMoved = false
       for name in state.entries.keys.sorted() {
         guard var entry = state.entries[name] else { continue }
         if let ending = entry.thread?.outcome {
@@ -185,6 +188,7 @@ package final class Supervisor: Sendable {
         if entry.thread == nil, entry.isLeaving {
           if case .purge(let trail, _) = entry.spec { context.forget(trail: trail) }
           state.entries[name] = nil
+          hasMoved = true
           continue
         }
         // What was purged of the trail cannot be read any more: the next run has everything copied again.
@@ -192,7 +196,10 @@ package final class Supervisor: Sendable {
           entry.supervision.tryAgain(at: now + Self.expiredMilliseconds)
         }
         let mayRun = !state.isEnding && !(state.isPaused && entry.spec.bringsIn)
-        if entry.thread == nil, mayRun, entry.supervision.isDue(now: now) { start(name, &entry, now) }
+        if entry.thread == nil, mayRun, entry.supervision.isDue(now: now) {
+          hasMoved = hasMoved || entry.made != entry.spec
+          start(name, &entry, now)
+        }
         if case .running(let since) = entry.supervision.state, now - since >= Self.wellMilliseconds,
           entry.supervision.failure != nil
         {
@@ -205,6 +212,7 @@ package final class Supervisor: Sendable {
         entries += entry.worker.news()
         state.entries[name] = entry
       }
+      if hasMoved { Self.startRefused(&state, now: now) }
       context.note(applied: Self.applied(state))
     }
     for entry in entries { context.log.write(entry) }
@@ -299,8 +307,14 @@ package final class Supervisor: Sendable {
 
   // MARK: What they know of each other
 
-  private func taken(by name: WorkerName) -> UInt64 {
-    state.withLock { ($0.entries[name]?.worker as? CaptureWorker)?.progress.snapshot.transactions } ?? 0
+  private func taken(by name: WorkerName) -> HeartbeatWorker.Taken? {
+    let progress = state.withLock { state in
+      state.entries[name].flatMap { $0.supervision.isAlive ? ($0.worker as? CaptureWorker)?.progress : nil }
+    }
+    return progress.map { progress in
+      let now = progress.snapshot
+      return HeartbeatWorker.Taken(transactions: now.transactions, journal: now.taken)
+    }
   }
 
   private func givesUp(_ source: NodeStatus.Source) -> Bool {
@@ -314,7 +328,7 @@ package final class Supervisor: Sendable {
     let now = Clock.monotonicMilliseconds
     return state.withLock { state in
       state.entries.keys.sorted().compactMap { name in
-        state.entries[name].map { describe(name, $0, now) }
+        state.entries[name].map { describe(name, $0, state.pauseReason, now) }
       }
     }
   }
@@ -325,7 +339,7 @@ package final class Supervisor: Sendable {
     return workers.flatMap { $0.paths() }
   }
 
-  private func describe(_ name: WorkerName, _ entry: Entry, _ now: Int64) -> NodeStatus.Worker {
+  private func describe(_ name: WorkerName, _ entry: Entry, _ pause: String, _ now: Int64) -> NodeStatus.Worker {
     let supervision = entry.supervision
     let state: NodeStatus.WorkerState =
       switch supervision.state {
@@ -343,6 +357,7 @@ package final class Supervisor: Sendable {
     if entry.thread != nil { status.silentMilliseconds = max(0, now - entry.pulseAt) }
     entry.worker.describe(&status)
     if entry.isExpired { status.detail = "is too far behind: everything is copied again when it comes back" }
+    if status.state == .paused { status.detail = pause }
     status.problem = supervision.failure.map {
       NodeStatus.Problem(
         code: $0.code.rawValue, message: $0.message, hint: $0.hint, times: $0.times,

@@ -114,7 +114,7 @@ package struct NodeStatus: Sendable {
     /// SQLite: rows in the journal that have not been taken, and its cap.
     package var journalRows: Int64?
     package var journalCapRows: Int64?
-    /// Rows were dropped that had not been taken, or will be.
+    /// Rows were dropped that had not been taken.
     package var isJournalFull = false
     /// The database in the conf, and its tables off which capture was taken by `cairn unhook`.
     package var database = ""
@@ -169,6 +169,16 @@ package struct NodeStatus: Sendable {
     }
     let lag = Lag.text(milliseconds: greatestLagMilliseconds)
     return (["\(running) of \(main.count) workers run, greatest lag \(lag)"] + others).joined(separator: "; ")
+  }
+}
+
+/// A number of bytes as people read it.
+package enum Size {
+  package static func text(bytes: Int64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    var (value, unit) = (Double(bytes), 0)
+    while value >= 1024, unit < units.count - 1 { (value, unit) = (value / 1024, unit + 1) }
+    return unit == 0 ? "\(bytes) B" : "\((value * 10).rounded() / 10) \(units[unit])"
   }
 }
 

@@ -5,6 +5,7 @@ import Glibc
 import Mapping
 import Operating
 import Reshaping
+import Steering
 import SystemKit
 
 /// `cairn compare`: whether the target is equal to the source, row by row.
@@ -100,9 +101,22 @@ struct CompareCommand: Command {
     options.names = given.names ?? ends.apply.names
     options.rules = ends.apply.rules.map(ReshapeRule.init)
     let trail = TrailName(origin: configuration.node.name, name: ends.capture.name)
+    tellOfStanding(["capture.\(ends.capture.name)", "apply.\(ends.apply.name)"], arguments)
     let comparison = try Comparison(
       from: ends.from, to: ends.to, trail: trail, state: configuration.node.state, options: options, watch: watch)
     return (comparison, ends.to)
+  }
+
+  /// What a worker that stands has not brought over is no drift.
+  private static func tellOfStanding(_ names: [String], _ arguments: Arguments) {
+    let daemon = DaemonConf.address(arguments.value("--config"))
+    guard let answer = try? daemon.ask(ControlRequest(.status), seconds: 2) else { return }
+    for worker in answer.objects("workers").compactMap(NodeStatus.Worker.init)
+    where names.contains(worker.name.description) && [.stopped, .failed, .paused].contains(worker.state) {
+      Terminal.note(
+        "cairn: \(worker.name) is \(worker.state.rawValue): what it has not brought over yet is not at the target; 'cairn start \(worker.name)' goes on with it"
+      )
+    }
   }
 
   private static func limit(_ arguments: Arguments) throws -> Int {

@@ -15,6 +15,13 @@ enum DaemonPeer {
     return answer
   }
 
+  /// Which workers do not do what was asked for, on standard error; true when there are any.
+  @discardableResult static func tellNotes(of answer: JSONObject) -> Bool {
+    let notes = answer.list("notes").compactMap { if case .text(let text) = $0 { text } else { nil } }
+    for note in notes { Terminal.note("cairn: \(note)") }
+    return !notes.isEmpty
+  }
+
   static func address(_ arguments: Arguments) -> DaemonAddress {
     if let path = arguments.value("--socket") { return DaemonAddress(client: ControlClient(path), confError: nil) }
     return DaemonConf.address(arguments.value("--config"))
@@ -78,6 +85,7 @@ struct ReloadCommand: Command {
   static func run(_ arguments: Arguments) throws -> Int32 {
     _ = try arguments.operands(0...0)
     let answer = try DaemonPeer.ask(arguments, ControlRequest(.reload))
+    DaemonPeer.tellNotes(of: answer)
     guard !arguments.has("--json") else { return 0 }
     var isNothing = true
     for (key, word) in [("added", "new"), ("removed", "gone"), ("changed", "started anew")] {
@@ -127,7 +135,9 @@ struct CopyCommand: Command {
     let wait = arguments.has("--wait") ? try CopyWait(arguments, name) : nil
     let answer = try DaemonPeer.ask(arguments, ControlRequest(.copy, name, tables: tables))
     tell(arguments, answer)
-    return try wait?.run() ?? 0
+    let isHeld = DaemonPeer.tellNotes(of: answer)
+    guard let wait else { return 0 }
+    return isHeld ? 1 : try wait.run()
   }
 
   private static func tell(_ arguments: Arguments, _ answer: JSONObject) {

@@ -21,7 +21,8 @@ struct StatusCommand: Command {
     For each trail that goes to another node or comes from there: up to where the other side has it durably and has
     applied it, and how far in time and bytes that is behind.
 
-    Exits 0 when every worker runs and none lags, 1 when one is stopped, waits, fails or lags, or a table is unhooked, 69
+    Exits 0 when every worker runs and none lags, 1 when one is stopped, waits, fails or lags, a table is unhooked, or the
+    conf that was loaded last is refused, 69
     when no daemon answers, 78 when none answers and the conf is broken. A daemon is found by the conf that it was started
     with, also after that was changed or broken. An error that has passed is shown for a day, and does not count.
 
@@ -43,13 +44,18 @@ struct StatusCommand: Command {
         Terminal.print((arguments.has("--watch") && Terminal.isInteractive ? "\u{1b}[H\u{1b}[2J" : "") + table)
       }
       guard arguments.has("--watch") else {
-        let isHooked = answer.objects("sources").allSatisfy { $0.list("unhooked").isEmpty }
-        let paths = answer.objects("paths").compactMap { NodeStatus.Path($0) }
-        return isHooked && paths.allSatisfy { $0.isWell(lagMilliseconds: seconds * 1000) }
-          && workers.allSatisfy { $0.isWell(lagMilliseconds: seconds * 1000) } ? 0 : 1
+        return isWell(answer, workers, lagMilliseconds: seconds * 1000) ? 0 : 1
       }
       Clock.sleep(milliseconds: 1000)
     }
+  }
+
+  private static func isWell(_ answer: JSONObject, _ workers: [NodeStatus.Worker], lagMilliseconds lag: Double) -> Bool
+  {
+    answer.object("conf_refused") == nil
+      && answer.objects("sources").allSatisfy { $0.list("unhooked").isEmpty }
+      && answer.objects("paths").compactMap { NodeStatus.Path($0) }.allSatisfy { $0.isWell(lagMilliseconds: lag) }
+      && workers.allSatisfy { $0.isWell(lagMilliseconds: lag) }
   }
 
   private static func lag(_ arguments: Arguments) throws -> Double {
@@ -133,14 +139,14 @@ struct StatusTable {
     }
     for trail in answer.objects("trails") {
       lines.append(
-        "trail \(trail.text("name") ?? ""): \(Self.bytes(trail.integer("bytes") ?? 0)) in \(trail.integer("segments") ?? 0) segments, since \(trail.text("oldest")?.prefix(19) ?? "")Z"
+        "trail \(trail.text("name") ?? ""): \(Size.text(bytes: trail.integer("bytes") ?? 0)) in \(trail.integer("segments") ?? 0) segments, since \(trail.text("oldest")?.prefix(19) ?? "")Z"
       )
     }
     for source in answer.objects("sources") { lines += [self.source(source)] + unhooked(source) }
     if let disk = answer.object("disk") {
-      let limit = disk.integer("limit_bytes").map { " of \(Self.bytes($0))" } ?? ""
+      let limit = disk.integer("limit_bytes").map { " of \(Size.text(bytes: $0))" } ?? ""
       lines.append(
-        "disk: trails \(Self.bytes(disk.integer("bytes") ?? 0))\(limit), free \(Self.bytes(disk.integer("free_bytes") ?? 0))"
+        "disk: trails \(Size.text(bytes: disk.integer("bytes") ?? 0))\(limit), free \(Size.text(bytes: disk.integer("free_bytes") ?? 0))"
           + full(disk))
     }
     return lines
@@ -151,11 +157,11 @@ struct StatusTable {
     if let rows = source.integer("journal_rows") {
       return "source of capture.\(name): journal \(rows) of \(source.integer("journal_cap_rows") ?? 0) rows"
         + (source.bool("journal_full") == true
-          ? ", is full: all tables are copied again when the capture goes on" : full(source))
+          ? ", has dropped some past its cap: all tables are copied again when the capture goes on" : full(source))
     }
     guard let slot = source.text("slot_status") else { return "source of capture.\(name): not looked at yet" }
-    let kept = source.integer("slot_bytes").map { ", keeps \(Self.bytes($0))" } ?? ""
-    let safe = source.integer("slot_safe_bytes").map { ", lost after \(Self.bytes($0)) more" } ?? ""
+    let kept = source.integer("slot_bytes").map { ", keeps \(Size.text(bytes: $0))" } ?? ""
+    let safe = source.integer("slot_safe_bytes").map { ", lost after \(Size.text(bytes: $0)) more" } ?? ""
     return "source of capture.\(name): slot \(slot)\(kept)\(safe)"
       + full(source)
   }
@@ -171,13 +177,6 @@ struct StatusTable {
 
   private func full(_ object: JSONObject) -> String {
     object.integer("seconds_until_full").map { ", full in \(Lag.text(milliseconds: Double($0) * 1000))" } ?? ""
-  }
-
-  static func bytes(_ count: Int64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB"]
-    var (value, unit) = (Double(count), 0)
-    while value >= 1024, unit < units.count - 1 { (value, unit) = (value / 1024, unit + 1) }
-    return unit == 0 ? "\(count) B" : "\((value * 10).rounded() / 10) \(units[unit])"
   }
 
   static func columns(_ rows: [[String]]) -> [String] {

@@ -30,9 +30,9 @@ struct StatusPaths {
     let state = path.state == .givenUp ? "given up" : path.state.rawValue
     return [
       path.trail, Self.word(path.way), path.peer, state,
-      path.behindBytes.map { StatusTable.bytes(Int64(clamping: $0)) } ?? "",
+      path.behindBytes.map { Size.text(bytes: Int64(clamping: $0)) } ?? "",
       lag(path.durableLagMilliseconds, path.way.isOutward && !path.durable.isEmpty),
-      lag(path.appliedLagMilliseconds, !path.applied.isEmpty), StatusTable.bytes(Int64(path.bytesPerSecond)),
+      lag(path.appliedLagMilliseconds, !path.applied.isEmpty), Size.text(bytes: Int64(path.bytesPerSecond)),
       seen.isEmpty ? (path.way.isOutward ? "never" : "") : "\(seen.prefix(19))Z",
     ]
   }

@@ -35,6 +35,11 @@ extension Scenarios {
       #expect(try node.cairn("stop", "apply.copy").status == 0)
       #expect(node.wait(for: "apply.copy", "stopped"))
       #expect(try node.cairn("status").status == 1)
+      // What is asked of one that is stopped is told to wait for it.
+      let asked = try node.cairn("copy", "copy", "--tables", "item", "--wait")
+      #expect(
+        asked.status == 1 && asked.errors == "cairn: apply.copy is stopped: run 'cairn start apply.copy'\n", "\(asked)")
+      #expect(try node.cairn("compare", "copy").errors.contains("apply.copy is stopped: what it has not brought over"))
       _ = try node.bench.sqlite("source.db", "INSERT INTO item VALUES (2, 'milk')")
       #expect(try node.cairn("start", "copy").status == 0)
       #expect(try node.bench.waitForTarget(Self.rows, "2"))
@@ -47,6 +52,8 @@ extension Scenarios {
       let refused = try node.cairn("reload")
       #expect(refused.status != 0 && refused.errors.contains("hint:"), "\(refused.errors)")
       #expect(node.wait { (try? node.cairn("status").output.contains("is refused")) == true })
+      #expect(try node.cairn("status").status == 1)
+      #expect((node.status()?["conf_refused"] as? [String: Any])?["code"] != nil)
       // It is found by its conf also where that is broken, or names another socket by now.
       let byConf = { try node.bench.run(Bench.cairn, ["status", "--config", "conf"]) }
       try node.write(node.pair() + "[control]\nsocket = \"/nowhere/control\"\n")
@@ -260,6 +267,7 @@ extension Scenarios {
           url = "\(twin)"
           [capture.twin]
           database = "twin"
+          heartbeat = "1 s"
           [apply.itself]
           trail = "store-042.erp"
           database = "twin"
@@ -268,6 +276,12 @@ extension Scenarios {
       #expect(node.wait(for: "capture.twin", "failed", code: "conf-reference"), "\(node.log)")
       #expect(node.wait(for: "apply.itself", "failed", code: "same-database"), "\(node.log)")
       #expect(node.worker("apply.copy")?["state"] as? String == "running")
+      // When the first one leaves, its twin has the way free.
+      try node.write(
+        conf.replacingOccurrences(of: "[capture.erp]\ndatabase = \"erp\"", with: "[capture.twin]\ndatabase = \"twin\"")
+          .replacingOccurrences(of: "store-042.erp", with: "store-042.twin") + "[database.twin]\nurl = \"\(twin)\"\n")
+      #expect(try node.cairn("reload").status == 0)
+      #expect(node.wait(for: "capture.twin", "running"), "\(node.log)")
       #expect(node.end() == 0)
     }
   }

@@ -87,6 +87,31 @@ import Testing
     #expect(!plan.pausesCaptures)
   }
 
+  @Test func `each step of the budget tells limit, use, who holds it and what to do`() {
+    let plan = RetentionPlan(
+      limits(disk: 250), trails: [trail("n.a", 1...9), trail("n.b", 1...3)], readers: [reader("x", "n.a", 1)],
+      isPaused: false, now: 0)
+    let words = BudgetWords(plan, limits(disk: 250))
+    #expect(
+      plan.expired.map { words.expiry(of: $0) } == [
+        "is given up in trail n.a: the trails hold 1.2 KiB, [limits] disk allows 250 B, and it is furthest behind; what it has missed is copied again when it comes back"
+      ])
+    #expect(
+      words.pause
+        == "the trails hold 400 B, [limits] disk allows 250 B, and nobody is left to be given up: captures rest; n.b is kept, as nobody reads it here"
+    )
+    #expect(words.pauseHint.contains("[limits] retain"))
+    let busy = RetentionPlan(
+      limits(disk: 50), trails: [trail("n.a", 9...9)], readers: [reader("x", "n.a", 9)], isPaused: false, now: 0)
+    #expect(BudgetWords(busy, limits(disk: 50)).pause.hasSuffix("n.a is needed by apply.x"))
+    let old = RetentionPlan(
+      limits(days: 14), trails: [trail("n.a", 1...9)], readers: [reader("x", "n.a", 2)], isPaused: false,
+      now: 18 * Self.day)
+    #expect(
+      BudgetWords(old, limits(days: 14)).expiry(of: .init(WorkerName(.apply, "x"), "n.a")).contains(
+        "longer than [limits] retain allows (336 h)"))
+  }
+
   @Test func `when nobody is left to give up, captures rest`() {
     let plan = RetentionPlan(
       limits(disk: 90), trails: [trail("n.a", 1...9)], readers: [reader("x", "n.a", 9)], isPaused: false, now: 0)

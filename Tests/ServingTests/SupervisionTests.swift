@@ -148,6 +148,18 @@ import Testing
     #expect([note(100, isFull: true), note(128, isFull: true), note(3), note(90)] == [.full, nil, nil, .filling])
   }
 
+  @Test func `the lag of a capture that does not see its source grows`() {
+    var sight = Sight(now: 100)
+    #expect(sight.blindMicroseconds(isConnected: true, now: 130) == 30)
+    sight.isOpen = true
+    #expect(sight.blindMicroseconds(isConnected: true, now: 200) == nil)
+    #expect(sight.blindMicroseconds(isConnected: false, now: 250) == 50)
+    sight.isOpen = false
+    #expect(sight.blindMicroseconds(isConnected: true, now: 900) == 700)
+    sight.isOpen = true
+    #expect(sight.blindMicroseconds(isConnected: true, now: 901) == nil)
+  }
+
   @Test func `a backlog is as old as the last moment without one`() {
     var backlog = Backlog(since: 50)
     #expect(backlog.since(lastCommitTime: 0) == 50)

@@ -127,14 +127,16 @@ package struct Journal {
     return try database.query("SELECT name FROM cairn_unhooked ORDER BY name").map { $0[0].string }
   }
 
-  /// Rows that have not been taken, and whether the cap has dropped some of them; nil when nobody captures.
-  package func fill() throws -> (rows: Int64, hasDropped: Bool)? {
+  /// Rows that wait to be taken, and whether the cap has dropped some that had not been; nil when nobody captures.
+  ///
+  /// The source is marked with what was taken only now and then: a capture at work knows better, and gives `taken`.
+  package func fill(taken: Int64 = 0) throws -> (rows: Int64, hasDropped: Bool)? {
     guard try isInstalled() else { return nil }
     return try database.transaction("BEGIN") {
-      let taken = try database.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0
+      let taken = max(taken, try database.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0)
       let first = try database.integer("SELECT min(seq) FROM cairn_journal") ?? 0
       let last = try database.integer("SELECT max(seq) FROM cairn_journal") ?? 0
-      return (max(0, last - taken), last > taken && first > taken + 1)
+      return (max(0, last - max(taken, first - 1)), last > taken && first > taken + 1)
     }
   }
 

@@ -1,0 +1,58 @@
+import Configuring
+import Steering
+
+/// What is told of each step that the budget of the trails demands: which limit, what is used, who holds it, what to do.
+struct BudgetWords {
+  private let plan: RetentionPlan
+  private let limits: Configuration.Limits
+
+  init(_ plan: RetentionPlan, _ limits: Configuration.Limits) { (self.plan, self.limits) = (plan, limits) }
+
+  private var allowed: String { Size.text(bytes: limits.diskBytes ?? 0) }
+  private func size(_ bytes: UInt64) -> String { Size.text(bytes: Int64(clamping: bytes)) }
+
+  // MARK: A reader is given up
+
+  func expiry(of id: RetentionPlan.ReaderID) -> String {
+    let why =
+      plan.expiredForRoom.contains(id)
+      ? "the trails hold \(size(plan.bytesBefore)), [limits] disk allows \(allowed), and it is furthest behind"
+      : "it is behind for longer than [limits] retain allows (\(retain))"
+    let next =
+      id.name.kind == .apply
+      ? "what it has missed is copied again when it comes back"
+      : "its copy begins again, and has all tables copied, when it comes back"
+    return "is given up in trail \(id.trail): \(why); \(next)"
+  }
+
+  func expiryHint(_ id: RetentionPlan.ReaderID) -> String {
+    let limit = plan.expiredForRoom.contains(id) ? "disk" : "retain"
+    return
+      "see in 'cairn status' why \(id.name) does not go on; to keep more for it, raise [limits] \(limit) and reload"
+  }
+
+  private var retain: String { Lag.text(milliseconds: Double(limits.retain?.milliseconds ?? 0)) }
+
+  // MARK: Captures rest
+
+  var pause: String {
+    "the trails hold \(size(plan.bytes)), [limits] disk allows \(allowed), and nobody is left to be given up: captures rest\(held)"
+  }
+
+  /// By trail, who still needs it.
+  private var held: String {
+    let parts = plan.holders.sorted { $0.key < $1.key }.map { trail, readers in
+      readers.isEmpty
+        ? "\(trail) is kept, as nobody reads it here"
+        : "\(trail) is needed by \(readers.map(\.description).joined(separator: ", "))"
+    }
+    return parts.isEmpty ? "" : "; " + parts.joined(separator: ", ")
+  }
+
+  var pauseHint: String {
+    let isUnread = plan.holders.values.contains { $0.isEmpty }
+    let retain = isUnread ? "; a trail that nobody reads is kept for [limits] retain" : ""
+    return
+      "see in 'cairn status' why those do not go on, or raise [limits] disk and reload\(retain); meanwhile changes wait in the sources"
+  }
+}
