@@ -35,6 +35,7 @@ package enum Value: Hashable, Sendable {
     }
   }
 
+  @inlinable public var isNull: Bool { if case .null = self { true } else { false } }
   @inlinable public var isUnchanged: Bool { if case .unchanged = self { true } else { false } }
 }
 

@@ -4,6 +4,7 @@ import PostgresKit
 import Reshaping
 import SQLiteKit
 import SystemKit
+import Trails
 
 /// Compares two databases row by row (`docs/compare.md`).
 package final class Comparison {
@@ -118,7 +119,7 @@ package final class Comparison {
 
   /// What knows of rows on their way; nil where both ends are not, or not yet, replicated.
   private func flight(_ looks: (source: any RowReader, target: any RowReader)) throws -> SettlingByTrail? {
-    guard let trail = options.trail, Folder.exists(trail.folder) else { return nil }
+    guard let trail = options.trail, Trail.exists(folder: trail.folder) else { return nil }
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)
     guard try flightEnds.isCaptured(), try flightEnds.checkpoint() != nil else { return nil }
     let follower = TrailFollower(trail, stop: watch.stop)
@@ -127,7 +128,7 @@ package final class Comparison {
 
   /// What to say when the target is fed from a trail that is not here: then nothing can be proven.
   private func unknownTrail(_ looks: (source: any RowReader, target: any RowReader)) throws -> String? {
-    guard let trail = options.trail, !Folder.exists(trail.folder) else { return nil }
+    guard let trail = options.trail, !Trail.exists(folder: trail.folder) else { return nil }
     let flightEnds = FlightEnds(source: looks.source, target: looks.target, trail: trail.name)
     guard try flightEnds.checkpoint() != nil else { return nil }
     return

@@ -76,7 +76,7 @@ package final class Replication: Sendable {
     let checkpoint = try to.checkpoint(of: trail)
     let known = checkpoint?.trail
     var hasCheckpoint = known != nil
-    if let known, try !Folder.exists(folder) || Trail.info(folder: folder).id != known {
+    if let known, try !Trail.exists(folder: folder) || Trail.info(folder: folder).id != known {
       // The target was fed from a trail that this state does not have.
       guard options.existing != nil else {
         throw CairnError(
@@ -86,7 +86,7 @@ package final class Replication: Sendable {
       try to.forgetCheckpoint(of: trail)
       hasCheckpoint = false
     }
-    let info = try Folder.exists(folder) ? Trail.info(folder: folder) : nil
+    let info = try Trail.exists(folder: folder) ? Trail.info(folder: folder) : nil
     var isPurged = false
     if let info, let checkpoint, hasCheckpoint, checkpoint.position.segment < info.firstPosition.segment {
       guard options.existing != nil else {

@@ -23,7 +23,7 @@ package final class TrailCopies: Sendable {
   package func folder(_ trail: TrailName) -> String { "\(state)/\(trail)" }
 
   /// Whether anything of the trail is here.
-  package func exists(_ trail: TrailName) -> Bool { Folder.exists(folder(trail) + "/durable") }
+  package func exists(_ trail: TrailName) -> Bool { Trail.exists(folder: folder(trail)) }
 
   /// Calls `body` with the copy, which nobody else uses meanwhile. It is opened where it is not, and forgotten after an
   /// error that leaves it in doubt.

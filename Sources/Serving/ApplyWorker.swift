@@ -97,7 +97,7 @@ final class ApplyWorker: Worker {
   /// False when it was stopped before there was a trail.
   private func waitForTrail(_ folder: String, _ stop: StopSignal) -> Bool {
     defer { waitsForTrail.store(false, ordering: .relaxed) }
-    while !Folder.exists(folder + "/durable") {
+    while !Trail.exists(folder: folder) {
       waitsForTrail.store(true, ordering: .relaxed)
       if stop.wait(milliseconds: 200) { return false }
     }

@@ -6,6 +6,7 @@ import ServiceKit
 import Steering
 import Synchronization
 import SystemKit
+import Trails
 
 /// Captures a database into its trail.
 final class CaptureWorker: Worker {
@@ -36,7 +37,7 @@ final class CaptureWorker: Worker {
     run.journalRows = Int64(capture.journalRows)
     run.copiesAgain = CopyRequest.isAskedOfCapture(folder)
     // Where nothing was captured yet, the first copy is what is asked for.
-    if run.copiesAgain, Folder.exists(folder + "/durable") { try SourceEnd(run.source).askForRefresh() }
+    if run.copiesAgain, Trail.exists(folder: folder) { try SourceEnd(run.source).askForRefresh() }
     progress.forgetConnection()
     defer { sight.withLock { $0.isOpen = false } }
     do {

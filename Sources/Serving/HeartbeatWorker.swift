@@ -40,7 +40,7 @@ final class HeartbeatWorker: Worker {
 
   func run(stop: StopSignal) throws {
     // There is nothing to look after before the capture has begun.
-    while !Folder.exists(folder + "/durable") { if stop.rest(.milliseconds(500)) { return } }
+    while !Trail.exists(folder: folder) { if stop.rest(.milliseconds(500)) { return } }
     switch try database.location().canonical {
     case .sqlite(let path): try watchJournal(path, stop)
     case .postgres(let uri): try watchSlot(uri, stop)

@@ -29,7 +29,7 @@ final class PurgeWorker: Worker {
     var next: Duration = .zero
     while !stop.rest(next) {
       next = pause > .seconds(1) ? pause : .seconds(1)
-      let there = trails().filter { Folder.exists(context.folder(of: $0) + "/durable") }
+      let there = trails().filter { Trail.exists(folder: context.folder(of: $0)) }
       if there.isEmpty { next = .milliseconds(500) }
       for trail in there { context.note(try Trail.info(folder: context.folder(of: trail))) }
       let below = plan().purgeBelow

@@ -4,6 +4,7 @@ import ServiceKit
 import Steering
 import Synchronization
 import SystemKit
+import Trails
 
 /// Has captures of this node carry out the copies that other nodes ask for, and settles what this node asked for and has.
 package final class RefreshDesk: Sendable {
@@ -38,7 +39,7 @@ package final class RefreshDesk: Sendable {
     var due: [TrailName: [RequestBook.Request]] = [:]
     for request in open {
       guard let trail = TrailName(request.trail), context.capture(of: trail) != nil,
-        Folder.exists(context.folder(of: trail) + "/durable")
+        Trail.exists(folder: context.folder(of: trail))
       else { continue }
       due[trail, default: []].append(request)
     }

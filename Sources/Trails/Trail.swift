@@ -3,6 +3,9 @@ import SystemKit
 
 /// What can be done with whole trails. Nothing here needs the writer's lock; a writer may go on meanwhile.
 package enum Trail {
+  /// Whether there is a trail in a folder: it has a durable mark. Its writer makes the folder first.
+  package static func exists(folder: String) -> Bool { Folder.exists(TrailFolder(folder).markPath) }
+
   /// The names of the trails below a state folder: its folders `NODE.NAME` that hold a durable mark, in order. Empty
   /// when there is no such folder.
   package static func names(state: String) throws -> [TrailName] {
@@ -12,7 +15,7 @@ package enum Trail {
       throw error.asCairnError(doing: "list the trails")
     }
     return entries.compactMap { TrailName($0) }
-      .filter { Folder.exists(TrailFolder("\(state)/\($0)").markPath) }
+      .filter { exists(folder: "\(state)/\($0)") }
   }
 
   /// What is known of each trail below a state folder. Throws the first error.

@@ -12,7 +12,7 @@ struct TrailCreator {
   /// Whether the folder holds no trail: nothing, or what a creation that was cut short has left, which is removed.
   /// Throws `.trailDamaged` when it holds a trail that has lost its mark.
   func isNeeded() throws -> Bool {
-    if Folder.exists(folder.markPath) { return false }
+    if Trail.exists(folder: folder.path) { return false }
     for number in try folder.segments() {
       let file = try File(folder.segmentPath(number), .read)
       let search = TailSearch(file: file, size: try file.size, breakOffset: 0, contentOffset: 0)

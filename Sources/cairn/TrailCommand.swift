@@ -58,7 +58,7 @@ struct TrailCommand: Command {
     let all = try StateFolders.entries(in: state)
     let meant = all.filter { trail == nil || $0.name.description == trail }
     if meant.count == 1 { return meant[0].folder }
-    if let trail, meant.isEmpty, Folder.exists(trail + "/durable") { return trail }
+    if let trail, meant.isEmpty, Trail.exists(folder: trail) { return trail }
     let place = state ?? StateFolders.base()
     let names = all.map { $0.name.description }.joined(separator: ", ")
     if meant.isEmpty {

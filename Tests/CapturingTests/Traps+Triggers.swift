@@ -50,6 +50,22 @@ extension Trap {
         "DELETE FROM n WHERE id = 1",
       ]),
     Trap(
+      "a row that takes the place of the one it references", pragmas: "PRAGMA foreign_keys = 1",
+      """
+      CREATE TABLE n(id INTEGER PRIMARY KEY, up REFERENCES n ON DELETE SET NULL ON UPDATE CASCADE, name UNIQUE, x);
+      CREATE TABLE o(id INTEGER PRIMARY KEY, up DEFAULT 1 REFERENCES o ON DELETE SET DEFAULT);
+      CREATE TABLE w(id TEXT PRIMARY KEY, up REFERENCES w ON DELETE SET NULL, name UNIQUE) WITHOUT ROWID;
+      INSERT INTO n VALUES (1,NULL,'a',0),(2,1,'b',0),(3,2,'c',0),(4,4,'own',0),(5,1,'e',0);
+      INSERT INTO o VALUES (1,NULL),(2,1),(3,2),(4,3); INSERT INTO w VALUES ('p',NULL,'p'),('q','p','q'),('r','q','r')
+      """,
+      [
+        "UPDATE OR REPLACE n SET name = 'a' WHERE id = 2", "UPDATE n SET x = 1",
+        "UPDATE OR REPLACE n SET id = 2 WHERE id = 3; UPDATE n SET x = x + 1",
+        "UPDATE OR REPLACE n SET id = 40, name = 'e' WHERE id = 4; UPDATE n SET x = x + 1; DELETE FROM n WHERE id = 40",
+        "UPDATE OR REPLACE o SET id = 3 WHERE id = 4; UPDATE OR REPLACE o SET id = 2 WHERE id = 3; UPDATE o SET up = NULL",
+        "UPDATE OR REPLACE w SET name = 'p' WHERE id = 'q'; UPDATE w SET name = name || '!'", "DELETE FROM n",
+      ]),
+    Trap(
       "cascades with recursive triggers on", pragmas: "PRAGMA foreign_keys = 1; PRAGMA recursive_triggers = 1",
       """
       CREATE TABLE p(k TEXT PRIMARY KEY, n); CREATE TABLE c(k TEXT REFERENCES p ON DELETE CASCADE ON UPDATE CASCADE, n UNIQUE);
@@ -103,6 +119,25 @@ extension Trap {
       [
         "CREATE TEMP TRIGGER tt AFTER INSERT ON t BEGIN UPDATE t SET at = 'now' WHERE id = NEW.id; END",
         "INSERT INTO t(a) VALUES (2)",
+      ]),
+    Trap(
+      "triggers that change the row before it is updated or deleted",
+      """
+      CREATE TABLE t(id INTEGER PRIMARY KEY, a, n DEFAULT 0); CREATE TABLE k(k TEXT PRIMARY KEY NOT NULL, u UNIQUE, n DEFAULT 0);
+      CREATE TABLE f(a, n DEFAULT 0);
+      CREATE TRIGGER tu BEFORE UPDATE OF a ON t BEGIN UPDATE t SET n = n + 1 WHERE id = OLD.id; END;
+      CREATE TRIGGER td BEFORE DELETE ON t BEGIN UPDATE t SET n = -1 WHERE id = OLD.id; END;
+      CREATE TRIGGER ku BEFORE UPDATE OF u ON k BEGIN UPDATE k SET n = n + 1; END;
+      CREATE TRIGGER fu BEFORE UPDATE OF a ON f BEGIN UPDATE f SET n = n + 1 WHERE a = OLD.a; END;
+      INSERT INTO t(a) VALUES (1),(2),(3); INSERT INTO k(k,u) VALUES ('a',1),('b',2); INSERT INTO f(a) VALUES (1),(1),(2)
+      """,
+      [
+        "UPDATE t SET a = 'x'; UPDATE t SET a = 'y' WHERE id = 1; UPDATE t SET n = 50 WHERE id = 1",
+        "DELETE FROM t WHERE id < 3",
+        "INSERT INTO t(id,a) VALUES (1,9); UPDATE t SET a = 8; REPLACE INTO t(id,a) VALUES (1,10); UPDATE t SET a = 11",
+        "UPDATE k SET u = -u; UPDATE OR REPLACE k SET u = -2 WHERE k = 'a'",
+        "UPDATE f SET a = a + 1; UPDATE f SET n = 0",
+        "CREATE TEMP TRIGGER tt BEFORE UPDATE OF n ON f BEGIN UPDATE f SET a = a - 1 WHERE rowid = OLD.rowid; END; UPDATE f SET n = 5",
       ]),
     Trap(
       "triggers that write to other tables, before and after",

@@ -44,6 +44,18 @@ extension Scenarios {
     }
 
     /// Everything that the programs wrote and synced is recorded, and rebuilt as a power cut may leave it.
+    @Test func `a replication that was killed before its trail began goes on`() throws {
+      let bench = try Bench()
+      _ = try bench.sqlite("source.db", "CREATE TABLE t(a); INSERT INTO t VALUES (1)")
+      // All that stands when its writer has made the folder and taken the lock.
+      let folder = bench.path("state/local.source")
+      try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+      #expect(FileManager.default.createFile(atPath: folder + "/lock", contents: nil))
+      let outcome = try bench.replicateOnce()
+      #expect(outcome.status == 0, "\(outcome.errors)")
+      #expect(try bench.differences() == "")
+    }
+
     @Test(arguments: [("wal", "NORMAL"), ("wal", "FULL"), ("delete", "FULL")])
     func `after a power cut the ends are equal again, or it is said that the source went back`(
       journalMode: String, synchronous: String

@@ -11,6 +11,7 @@ enum PostgresApplySession {
     let connection = try PostgresConnection(uri, application: "cairn apply \(trail)")
     try check(connection)
     try adopt(connection)
+    try claim(connection, trail)
     let state = PostgresTargetState(connection)
     try setUpOrigin(connection, try state.originPrefix() + trail.description, trail)
     try connection.transaction {
@@ -72,6 +73,25 @@ enum PostgresApplySession {
       """)
   }
 
+  /// One session at a time applies a trail. That of a cairn that was killed may still be about to commit what it was sent:
+  /// where the trail goes on is known when it has ended.
+  private static func claim(_ connection: PostgresConnection, _ trail: TrailName) throws {
+    let limit = Clock.monotonicMilliseconds + patienceMilliseconds
+    while try connection.first(
+      "SELECT pg_try_advisory_lock(hashtextextended('cairn apply ' || $1, 0))", [trail.description]) != "t"
+    {
+      guard Clock.monotonicMilliseconds < limit else { throw busy(connection, trail, "it holds the lock of the trail") }
+      Clock.sleep(milliseconds: 50)
+    }
+  }
+
+  private static func busy(_ connection: PostgresConnection, _ trail: TrailName, _ how: String) -> CairnError {
+    CairnError(
+      .databaseBusy, "another session applies trail \(trail) to \(connection.place): \(how)",
+      hint: "let only one cairn apply this trail; a session that was cut off ends by itself after a while",
+      remedy: .retry)
+  }
+
   /// Where the role may: what is replicated here is then marked in the write-ahead log as not born here. Capture knows
   /// our transactions by their message in any case.
   private static func setUpOrigin(_ connection: PostgresConnection, _ origin: String, _ trail: TrailName) throws {
@@ -88,12 +108,7 @@ enum PostgresApplySession {
         return
       } catch let error as PostgresError where error.sqlState == "55006" {
         // The session of a cairn that was killed ends a moment after it.
-        guard Clock.monotonicMilliseconds < limit else {
-          throw CairnError(
-            .databaseBusy, "another session applies trail \(trail) to \(connection.place): \(error.message)",
-            hint: "let only one cairn apply this trail; a session that was cut off ends by itself after a while",
-            remedy: .retry)
-        }
+        guard Clock.monotonicMilliseconds < limit else { throw busy(connection, trail, error.message) }
         Clock.sleep(milliseconds: 50)
       } catch let error as PostgresError where error.sqlState == "53400" || error.sqlState == "55000" {
         guard !isTidied else {

@@ -28,6 +28,7 @@ struct JournalReader: ~Copyable {
 
   private var candidates: [Key: [UInt8]] = [:]
   private var candidateOrder: [Key] = []
+  private var latest = LatestImages()
   private var row = ByteWriter()
   private var old = ByteWriter()
   private var oldEnds: [Int] = []
@@ -41,6 +42,7 @@ struct JournalReader: ~Copyable {
     mayHaveVacuumed = false
     candidates.removeAll(keepingCapacity: true)
     candidateOrder.removeAll(keepingCapacity: true)
+    latest.removeAll()
     return doubtful
   }
 
@@ -73,8 +75,15 @@ struct JournalReader: ~Copyable {
     case .delete, .vanished:
       let rowid = rowid(layout, row, rowEnds)
       forget(layout, rowid)
+      let seen = keyHash(layout, row, rowEnds).flatMap { latest.take($0) }
       guard isWanted(rowid) else { break }
-      try delete(layout, image: slice(row, rowEnds, columns), isImplied: kind == .vanished, to: trail)
+      guard let seen else {
+        try delete(layout, image: slice(row, rowEnds, columns), isImplied: kind == .vanished, to: trail)
+        break
+      }
+      try setOld(row.bytes, count: rowEnds.count)
+      try bringOld(to: seen, layout)
+      try delete(layout, image: slice(old, oldEnds, columns), isImplied: kind == .vanished, to: trail)
     case .insert:
       let rowid = rowid(layout, row, rowEnds)
       if let rowid, let replaced = take(Key(layout: layout.id, rowid: rowid)) {
@@ -82,6 +91,7 @@ struct JournalReader: ~Copyable {
           doubtful.insert(layout.id)
           break
         }
+        _ = keyHash(layout, row, rowEnds).map { latest.take($0) }
         guard isWanted(rowid) else { break }
         try replaced.withUnsafeBytes { try setOld($0, count: rowEnds.count) }
         try update(layout, columns, to: trail)
@@ -96,6 +106,7 @@ struct JournalReader: ~Copyable {
     case .updateOld:
       try setOld(row.bytes, count: rowEnds.count)
     case .updateNew:
+      try followUpdate(layout)
       let before = rowid(layout, old, oldEnds)
       let now = rowid(layout, row, rowEnds)
       if now == before {
@@ -195,6 +206,53 @@ struct JournalReader: ~Copyable {
     var reader = ByteReader(bytes)
     for _ in 0..<columns { _ = try reader.readColumn() }
     return UnsafeRawBufferPointer(rebasing: bytes[0..<reader.offset])
+  }
+
+  /// Of what identifies a row while the journal is read; nil where a NULL in the key leaves that open.
+  private func keyHash(_ layout: Layout, _ writer: borrowing ByteWriter, _ ends: [Int]) -> Int? {
+    var hasher = Hasher()
+    hasher.combine(layout.id)
+    let mayBeNull = layout.schema.flags.contains(.nullableKey)
+    for index in layout.carriesRowid ? layout.rowidIndex.map({ [$0] }) ?? [] : layout.schema.key {
+      // The encoding of a value tells where it ends.
+      let value = UnsafeRawBufferPointer(rebasing: writer.bytes[(index == 0 ? 0 : ends[index - 1])..<ends[index]])
+      if mayBeNull {
+        var reader = ByteReader(value)
+        guard let column = try? reader.readColumn(), !column.isNull else { return nil }
+      }
+      hasher.combine(bytes: value)
+    }
+    return hasher.finalize()
+  }
+
+  private mutating func bringOld(to seen: [UInt8], _ layout: Layout) throws {
+    try seen.withUnsafeBytes { seen in
+      if old.bytes.isEqual(to: seen) { return }
+      let (shown, count) = (Array(old.bytes), oldEnds.count)
+      let key = keyBytes(layout)
+      try setOld(seen, count: count)
+      // Two keys may have one hash.
+      if keyBytes(layout) != key { try shown.withUnsafeBytes { try setOld($0, count: count) } }
+    }
+  }
+
+  /// Of the old image.
+  private func keyBytes(_ layout: Layout) -> [UInt8] {
+    let indexes = layout.carriesRowid ? [oldEnds.count - 1] : layout.schema.key
+    return indexes.flatMap { old.bytes[($0 == 0 ? 0 : oldEnds[$0 - 1])..<oldEnds[$0]] }
+  }
+
+  /// Brings the old image up to what the same statement made of the row before, and remembers the new one.
+  private mutating func followUpdate(_ layout: Layout) throws {
+    let before = keyHash(layout, old, oldEnds)
+    if let seen = before.flatMap({ latest.image($0) }) { try bringOld(to: seen, layout) }
+    guard let now = keyHash(layout, row, rowEnds) else { return }
+    if let before, now != before {
+      _ = latest.take(before)
+      // An update of the row under its new key stands in the journal already: it is as that one left it.
+      if latest.image(now) != nil { return }
+    }
+    latest.note(now, row.bytes)
   }
 
   private func rowid(_ layout: Layout, _ writer: borrowing ByteWriter, _ ends: [Int]) -> Int64? {
