@@ -5,8 +5,11 @@ import Testing
 /// Full size with CAIRN_SOAK=1, otherwise reduced.
 let isSoak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] == "1"
 
-/// Whole programs, one scenario after the other: they measure time, and the machine may be small.
+/// `cairn` and other programs, one scenario after the other: they measure time, and the machine may be small.
 @Suite(.serialized) enum Scenarios {}
+
+/// The same with daemons; they mostly wait, so that they may run beside the others.
+@Suite(.serialized) enum DaemonScenarios {}
 
 /// What a child process said.
 struct Outcome {

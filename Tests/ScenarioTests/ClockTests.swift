@@ -2,7 +2,7 @@ import Foundation
 import TestServers
 import Testing
 
-extension Scenarios {
+extension DaemonScenarios {
   /// The clock of the machine is set while a daemon runs.
   @Suite struct ClockTests {
     private static let day = 86_400

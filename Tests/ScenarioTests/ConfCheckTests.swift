@@ -2,7 +2,7 @@ import Foundation
 import TestServers
 import Testing
 
-extension Scenarios {
+extension DaemonScenarios {
   /// `cairn check --config` and `cairn config show`, as programs.
   @Suite struct ConfCheckTests {
     private func write(_ bench: Bench, _ path: String, _ text: String, mode: Int = 0o644) throws {

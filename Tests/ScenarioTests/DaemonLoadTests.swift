@@ -2,7 +2,7 @@ import Foundation
 import TestServers
 import Testing
 
-extension Scenarios {
+extension DaemonScenarios {
   /// The examples in `conf/`, run by one daemon under load, and judged by the engines' own programs.
   @Suite(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))
   struct DaemonLoadTests {
@@ -93,11 +93,10 @@ extension Scenarios {
     }
 
     @Test func `ten files into one server, and one server into five files, by one daemon`() throws {
-      let server = try PostgresServer.shared
+      let server = try PostgresServer()
       let node = try DaemonBench()
       let consolidated = try server.createDatabase("consolidated")
       let hub = try server.createDatabase("hub")
-      defer { for name in ["consolidated", "hub"] { try? server.dropDatabase(name) } }
       try makeStores(node)
       try server.psql(
         """
@@ -142,10 +141,9 @@ extension Scenarios {
     }
 
     @Test func `one file into a server, by the example as it stands`() throws {
-      let server = try PostgresServer.shared
+      let server = try PostgresServer()
       let node = try DaemonBench()
       let url = try server.createDatabase("one_way")
-      defer { try? server.dropDatabase("one_way") }
       _ = try node.bench.sqlite(
         "source.db", "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT); INSERT INTO item VALUES (1, 'tea')")
       try node.start(

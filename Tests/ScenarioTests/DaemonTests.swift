@@ -2,7 +2,7 @@ import Foundation
 import TestServers
 import Testing
 
-extension Scenarios {
+extension DaemonScenarios {
   /// The daemon as operators meet it: whole programs, started, steered, broken and mended.
   @Suite struct DaemonTests {
     private static let rows = "SELECT count(*) FROM item"

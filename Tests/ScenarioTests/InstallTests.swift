@@ -2,7 +2,7 @@ import Foundation
 import TestServers
 import Testing
 
-extension Scenarios {
+extension DaemonScenarios {
   /// What `make install` puts where, what the unit allows the daemon, and the service in a booted systemd.
   @Suite struct InstallTests {
     private static let programs = URL(fileURLWithPath: Bench.cairn).deletingLastPathComponent().path

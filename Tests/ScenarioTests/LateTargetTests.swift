@@ -2,7 +2,7 @@ import Foundation
 import TestServers
 import Testing
 
-extension Scenarios {
+extension DaemonScenarios {
   /// Targets that come to a trail which has lost its beginning.
   @Suite struct LateTargetTests {
     /// Two of them fill a segment.

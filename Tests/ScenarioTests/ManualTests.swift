@@ -2,7 +2,7 @@ import Foundation
 import TestServers
 import Testing
 
-extension Scenarios {
+extension DaemonScenarios {
   /// The man pages and the completion know what the commands know.
   @Suite struct ManualTests {
     /// The options of each command, as its help lists them.

@@ -2,7 +2,7 @@ import Foundation
 import TestServers
 import Testing
 
-extension Scenarios {
+extension DaemonScenarios {
   /// The examples in `conf/network`, as they stand: a daemon for each node, on loopback.
   @Suite struct NetworkExampleTests {
     private static let conf = Bench.root + "/conf/network/"

@@ -2,7 +2,7 @@ import Foundation
 import TestServers
 import Testing
 
-extension Scenarios {
+extension DaemonScenarios {
   /// Nodes in networks of their own, with links that fail; `Tests/Tools/network_faults.py` has the cases and judges.
   @Suite struct NetworkFaultTests {
     /// In reduced size those that differ most; the way is drawn.

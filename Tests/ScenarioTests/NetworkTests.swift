@@ -2,7 +2,7 @@ import Foundation
 import TestServers
 import Testing
 
-extension Scenarios {
+extension DaemonScenarios {
   /// Nodes that know each other by certificates, and what stops them.
   @Suite struct NetworkTests {
     private func write(_ net: NetworkBench, _ node: String, _ text: String) throws {

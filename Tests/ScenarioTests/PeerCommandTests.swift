@@ -2,7 +2,7 @@ import Foundation
 import TestServers
 import Testing
 
-extension Scenarios {
+extension DaemonScenarios {
   /// `cairn peer`, as a program that works on files.
   @Suite struct PeerCommandTests {
     private let bench: Bench
