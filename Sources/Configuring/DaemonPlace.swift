@@ -1,6 +1,8 @@
 /// Where the daemon of a conf is to be looked for, as far as its files tell; of a broken file, what its lines tell one
 /// by one.
 package struct DaemonPlace: Equatable, Sendable {
+  /// `[node] name`
+  package var node: String?
   /// `[node] state`
   package var state: String?
   /// `[control] socket`
@@ -17,7 +19,7 @@ package struct DaemonPlace: Equatable, Sendable {
     func text(_ section: String, _ key: String) -> String? {
       sections.first { $0.source.section.key == section }?.text(key)
     }
-    (state, socket) = (text("node", "state"), text("control", "socket"))
+    (node, state, socket) = (text("node", "name"), text("node", "state"), text("control", "socket"))
   }
 
   /// The text where it is TOML, else its lines, each below its header.

@@ -29,6 +29,26 @@ enum DaemonConf {
     } catch { return DaemonAddress(client: client, confError: loaded.files.isEmpty ? nil : error) }
   }
 
+  /// The node of a conf, also where something else in it is wrong: that is told, and nothing but the node counts then.
+  /// Errors: what is wrong, where it is the node itself or the files cannot be read.
+  static func node(_ folder: String?) throws -> (node: Configuration.Node, configuration: Configuration?) {
+    let loaded = loaded(folder)
+    do throws(CairnError) {
+      let configuration = try loaded.get()
+      return (configuration.node, configuration)
+    } catch {
+      guard let name = loaded.place.node else { throw error }
+      var node = Configuration.Node(name: name)
+      loaded.place.state.map { node.state = $0 }
+      Terminal.note(
+        """
+        the conf does not load: [\(error.code.rawValue)] \(error.message)
+        only [node] of it counts here: node \(name), state folder \(node.state)
+        """)
+      return (node, nil)
+    }
+  }
+
   /// Both ends of an apply whose trail is captured here. Errors: `usage` for one that there is not.
   static func ends(
     of name: String, in configuration: Configuration

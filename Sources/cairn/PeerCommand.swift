@@ -30,6 +30,7 @@ struct PeerCommand: Command {
       revoke NAME   certificates and invitations of NAME count no more, at once; those that another authority has signed
                     are kept out by taking [peer.NAME] away
 
+    list, join and revoke need name and state of [node] only: they work while something else in the conf is wrong.
     Run it as root or as the user of the daemon, where the conf is. Certificates are renewed by themselves.
 
     example: cairn peer invite store-042 --address hq.example:7420 --push 'store-042.*' --pull hq.erp --write
@@ -52,36 +53,40 @@ struct PeerCommand: Command {
     } else if words.count == 1 {
       throw arguments.usage(words[0] == "join" ? "the line is missing" : "the name of the peer is missing", nil)
     }
-    let conf =
-      words[0] == "invite"
-      ? try PeerInvitation.conf(for: words[1], arguments) : try DaemonConf.load(arguments.value("--config"))
-    guard Folder.isFolder(conf.node.state) else {
-      throw CairnError(
-        .stateUnwritable, "the state folder \(conf.node.state) is not there",
-        hint: "create it for the user of the daemon ('systemd-tmpfiles --create cairn.conf'), or start the daemon once",
-        remedy: .badInput)
+    if words[0] == "invite" {
+      let conf = try PeerInvitation.conf(for: words[1], arguments)
+      return try at(conf.node) { try PeerInvitation(words[1], conf, $0, arguments).run() }
     }
-    let peers = PeerFolder(state: conf.node.state)
-    // Files belong to whom the state folder belongs to, also when root makes them.
-    return try Account.asOwner(of: conf.node.state) {
+    // Locking a node out must not wait for a conf that is right again.
+    let (node, conf) = try DaemonConf.node(arguments.value("--config"))
+    return try at(node) { peers in
       switch words[0] {
-      case "invite": try PeerInvitation(words[1], conf, peers, arguments).run()
-      case "join": try join(words[1], conf, peers, arguments)
+      case "join": try join(words[1], node.name, peers, arguments)
       case "revoke": try revoke(words[1], peers, arguments)
       default: PeerListing(conf, peers).run(asJSON: arguments.has("--json"))
       }
     }
   }
 
+  /// Files belong to whom the state folder belongs to, also when root makes them.
+  private static func at(_ node: Configuration.Node, _ body: (PeerFolder) throws -> Int32) throws -> Int32 {
+    guard Folder.isFolder(node.state) else {
+      throw CairnError(
+        .stateUnwritable, "the state folder \(node.state) is not there",
+        hint: "create it for the user of the daemon ('systemd-tmpfiles --create cairn.conf'), or start the daemon once",
+        remedy: .badInput)
+    }
+    return try Account.asOwner(of: node.state) { try body(PeerFolder(state: node.state)) }
+  }
+
   private static func join(
-    _ word: String, _ conf: Configuration, _ peers: PeerFolder, _ arguments: Arguments
+    _ word: String, _ node: String, _ peers: PeerFolder, _ arguments: Arguments
   ) throws -> Int32 {
     let text = word == "-" ? readLine() ?? "" : word
     guard let line = JoinLine(text) else {
       throw arguments.usage(
         "this is no line to join by", "it is HOST:PORT/TOKEN/KEY, as 'cairn peer invite' prints it;")
     }
-    let node = conf.node.name
     let outcome = try Joining(peers, node: node).join(line)
     let stanza = """
       [pump.to-\(outcome.hub)]

@@ -14,10 +14,11 @@ struct PeerListing {
     var expires: Int64?
   }
 
-  private let conf: Configuration
+  /// Nil where it does not load: then it is not known what is granted.
+  private let conf: Configuration?
   private let peers: PeerFolder
 
-  init(_ conf: Configuration, _ peers: PeerFolder) { (self.conf, self.peers) = (conf, peers) }
+  init(_ conf: Configuration?, _ peers: PeerFolder) { (self.conf, self.peers) = (conf, peers) }
 
   func run(asJSON: Bool) -> Int32 {
     let rows = rows(now: Clock.system.microseconds())
@@ -43,8 +44,8 @@ struct PeerListing {
       rows.append(Row(name: invitation.name, state: "invited", expires: invitation.expires))
     }
     // Whose certificate another authority has signed, and who has not been invited yet.
-    for peer in conf.peers where !rows.contains(where: { $0.name == peer.name }) {
-      rows.append(Row(name: peer.name, state: conf.receive?.tls == nil ? "not invited" : "by its authority"))
+    for peer in conf?.peers ?? [] where !rows.contains(where: { $0.name == peer.name }) {
+      rows.append(Row(name: peer.name, state: conf?.receive?.tls == nil ? "not invited" : "by its authority"))
     }
     for hub in peers.joinedNames {
       guard let facts = peers.joinedCertificate(hub) else { continue }
@@ -57,7 +58,7 @@ struct PeerListing {
   }
 
   private func text(_ row: Row) -> [String] {
-    let peer = conf.peers.first { $0.name == row.name }
+    let peer = conf?.peers.first { $0.name == row.name }
     let until: String? = row.expires.map { UTCTime($0).description.prefix(16) + "Z" }
     let fingerprint: String? = row.certificate.map { String($0.fingerprint.prefix(16)) }
     let (push, pull) = (peer?.push.patterns ?? [], peer?.pull.patterns ?? [])
@@ -68,7 +69,7 @@ struct PeerListing {
   }
 
   private func json(_ row: Row) -> String {
-    let peer = conf.peers.first { $0.name == row.name }
+    let peer = conf?.peers.first { $0.name == row.name }
     func list(_ patterns: TrailPatterns?) -> JSONObject.Value { .list((patterns?.patterns ?? []).map { .text($0) }) }
     var object = JSONObject([("peer", .text(row.name)), ("state", .text(row.state))])
     object["fingerprint"] = row.certificate.map { .text($0.fingerprint) }

@@ -46,7 +46,10 @@ extension DaemonScenarios {
         "conf/conf.d/apply.toml",
         "[database.x]\nurl = \"sqlite://\(bench.path("x.db"))\"\n[apply.x]\ntrail = \"store-044.pos\"\ndatabase = \"x\"\n"
       )
-      #expect(try peer("list").status == 78)
+      // Nor is one that does not load to locking somebody out.
+      outcome = try peer("list")
+      #expect(outcome.status == 0 && outcome.output.contains("store-042  invited"))
+      #expect(outcome.errors.contains("[conf-reference]") && outcome.errors.contains(bench.path("state")))
       #expect(try peer("invite", "store-044", "--write").status == 0)
       #expect(try peer("revoke", "store-042").status == 0)
       #expect(try peer("list").output.contains("store-042  not invited"))
