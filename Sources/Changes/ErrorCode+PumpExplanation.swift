@@ -57,9 +57,17 @@ extension ErrorCode {
         "a copy of a trail does not stand where bytes were to be added",
         why: """
           Somebody else has added to the copy meanwhile, or an answer was lost and the bytes are there already. The \
-          sender looks where the copy stands and goes on from there.
+          sender looks where the copy stands and goes on from there. Or the copy stands behind the end of the trail at \
+          the other side: that node was restored and does not have all of it again, or the capture there has not opened \
+          the trail yet.
           """,
-        what: ["Nothing: it settles itself. If it comes all the time, two pumps push the same trail."])
+        what: [
+          "Nothing: it settles itself. If it comes all the time, two pumps push the same trail.",
+          """
+          If it stays so, look with `cairn status` at the side that is behind: its capture has to run, or the pump that \
+          brings the trail there.
+          """,
+        ])
     case .trailForked:
       Explanation(
         "two different histories exist under one trail's name",

@@ -18,6 +18,9 @@ package struct CaptureRun: Sendable {
   /// PostgreSQL: every table is copied again, and a lost slot is made anew.
   package var copiesAgain = false
 
+  /// Called as soon as the trail is open: whatever stood in it durably is before its end.
+  package var opened: @Sendable () -> Void = {}
+
   package init(_ source: DatabaseURL, trail: TrailName, folder: String, place: String) {
     (self.source, self.trail, self.folder, self.place) = (source, trail, folder, place)
   }
@@ -27,6 +30,7 @@ package struct CaptureRun: Sendable {
   package func run(stop: StopSignal, untilCaughtUp: Bool, progress: CaptureProgress, ready: () -> Void) throws {
     let clock = Clock.system
     let writer = try TrailWriter.open(folder: folder, name: trail, now: { clock.microseconds() })
+    opened()
     if let cut = writer.recovery {
       progress.tell("cut \(cut.bytes) bytes of an unfinished transaction off the trail at \(cut.position)")
     }

@@ -47,10 +47,10 @@ final class PullLane: Lane {
         standing = try shared.copies.with(trail) { try $0.sync() }
       } catch let fault as PumpFault where fault.error.code == .trailElsewhere {
         throw CairnError(
-          .trailForked,
+          .trailElsewhere,
           "trail \(trail) ends at '\(report.node)' before the copy here: \(fault.error.message)",
-          hint: "if the other node was restored from a backup, see 'cairn explain trail-forked'",
-          context: ["trail": trail.description, "peer": report.node])
+          hint: "it is waited for until the trail has come as far there: see 'cairn status' there for who brings it",
+          remedy: .retry, context: ["trail": trail.description, "peer": report.node])
       }
     }
   }

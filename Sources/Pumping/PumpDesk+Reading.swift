@@ -119,7 +119,10 @@ extension PumpDesk {
         return HTTPResponse(
           status: 204, headers: [("Cairn-End", source.end.description), ("Cache-Control", "no-store")])
       case .purged: throw refusal(.trailPurged, visit, source, "what follows it has been purged", segment, offset)
-      case .beyond: throw refusal(.trailElsewhere, visit, source, "it is behind the end", segment, offset)
+      case .beyond:
+        let isFork = options.hooks.isFork(visit.trail, behindEndAt: options.node)
+        throw refusal(
+          isFork ? .trailForked : .trailElsewhere, visit, source, "it is behind the end", segment, offset)
       case .forked: throw refusal(.trailForked, visit, source, "another history leads there", segment, offset)
       }
     }

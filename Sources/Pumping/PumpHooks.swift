@@ -5,6 +5,8 @@ import Trails
 package struct PumpHooks: Sendable {
   /// What every apply of this node has finished with; nil where there is none.
   package var applied: @Sendable (TrailName) -> Position? = { _ in nil }
+  /// Whether the writer of a trail that begins here has opened it, so that everything synced stands before its end.
+  package var isOpen: @Sendable (TrailName) -> Bool = { _ in true }
   /// Copies of tables that this node waits for and that no capture of its own brings.
   package var requests: @Sendable (TrailName) -> [CopyRequest] = { _ in [] }
   /// A peer asks for copies of tables: all that it waits for now.
@@ -17,4 +19,9 @@ package struct PumpHooks: Sendable {
   package var restarted: @Sendable (TrailName) -> Void = { _ in }
 
   package init() {}
+
+  /// Whether a copy that stands behind the end of a trail at `node`, which is this one, has another history. Where the
+  /// trail begins, all that anybody was ever sent stands before its end as soon as its writer has opened it; at any other
+  /// node it may still come.
+  func isFork(_ trail: TrailName, behindEndAt node: String) -> Bool { trail.origin == node && isOpen(trail) }
 }

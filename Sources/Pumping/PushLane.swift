@@ -73,11 +73,14 @@ final class PushLane: Lane {
     case .forked:
       throw forked("the copy at '\(report.node)' ends at \(place), where another history leads")
     case .beyond:
+      let isFork = shared.hooks.isFork(trail, behindEndAt: plan.node)
       throw CairnError(
-        .trailForked,
+        isFork ? .trailForked : .trailElsewhere,
         "trail \(trail) ends at \(standing.end), its copy at '\(report.node)' already at \(place)",
-        hint: "if this node was restored from a backup, see 'cairn explain trail-forked'; nothing is sent until then",
-        context: ["trail": trail.description, "peer": report.node])
+        hint: isFork
+          ? "if this node was restored from a backup, see 'cairn explain trail-forked'; nothing is sent until then"
+          : "it is waited for until the trail has come as far here: see 'cairn status' for who brings it",
+        remedy: isFork ? .stop : .retry, context: ["trail": trail.description, "peer": report.node])
     }
   }
 

@@ -38,6 +38,8 @@ final class CaptureWorker: Worker {
     run.copiesAgain = CopyRequest.isAskedOfCapture(folder)
     // Where nothing was captured yet, the first copy is what is asked for.
     if run.copiesAgain, Trail.exists(folder: folder) { try SourceEnd(run.source).askForRefresh() }
+    context.opened(trail, false)
+    run.opened = { [context, trail] in context.opened(trail, true) }
     progress.forgetConnection()
     defer { sight.withLock { $0.isOpen = false } }
     do {

@@ -18,6 +18,7 @@ struct NetworkHooks {
     let (context, reader, worker) = (context, reader, worker)
     var hooks = PumpHooks()
     hooks.applied = { context.applied($0) }
+    hooks.isOpen = { context.isOpen($0) }
     hooks.requests = { trail in
       // What begins here is copied here.
       guard trail.origin != context.node else { return [] }

@@ -26,6 +26,7 @@ package final class ServiceContext: Sendable {
   private let trails = Mutex<[String: TrailInfo]>([:])
   /// Where each trail ended when its capture was looked at last, which is more often than it is purged.
   private let ends = Mutex<[String: Position]>([:])
+  private let openTrails = Mutex<Set<TrailName>>([])
   /// Of each source, by the capture's name, as its heartbeat saw it last.
   private let sources = Mutex<[String: NodeStatus.Source]>([:])
 
@@ -90,6 +91,14 @@ package final class ServiceContext: Sendable {
 
   func note(end: Position, of trail: TrailName) { ends.withLock { $0[trail.description] = end } }
   func end(of trail: String) -> Position? { ends.withLock { $0[trail] } ?? trailInfos[trail]?.end.position }
+
+  /// Whether the capture that writes a trail has opened it since the daemon was started.
+  func isOpen(_ trail: TrailName) -> Bool { openTrails.withLock { $0.contains(trail) } }
+  func opened(_ trail: TrailName, _ isOpen: Bool) {
+    openTrails.withLock { trails in
+      if isOpen { trails.insert(trail) } else { trails.remove(trail) }
+    }
+  }
 
   func forget(trail: String) {
     trails.withLock { $0[trail] = nil }

@@ -105,7 +105,10 @@ import Trails
     let forked = try ask("GET", place(last.number, last.bytes, .zero))
     #expect(forked.status == 409 && code(forked.body) == "trail-forked")
     let beyond = try ask("GET", place(last.number, last.bytes + 1, info.end.chain))
-    #expect(beyond.status == 409 && code(beyond.body) == "trail-elsewhere")
+    #expect(beyond.status == 409 && code(beyond.body) == "trail-forked")
+    node.unopened.withLock { $0 = [info.name] }
+    let unopened = try ask("GET", place(last.number, last.bytes + 1, info.end.chain))
+    #expect(unopened.status == 409 && code(unopened.body) == "trail-elsewhere")
     let foreign = try ask("GET", "/cairn/1/trails/hub.erp/\(String(repeating: "ab", count: 16))/00000001.seg?offset=0")
     #expect(foreign.status == 409 && code(foreign.body) == "trail-forked")
     #expect(node.heard.withLock { $0.acknowledged["till hub.erp"]?.offset } == last.bytes)

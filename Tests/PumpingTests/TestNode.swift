@@ -36,6 +36,8 @@ final class TestNode: Sendable {
   let grants = Mutex(Grants([:]))
   let applied = Mutex<[TrailName: Position]>([:])
   let wanted = Mutex<[TrailName: [CopyRequest]]>([:])
+  /// Trails that begin here and whose writers have not opened them yet.
+  let unopened = Mutex<Set<TrailName>>([])
   let shared: PumpShared
   private let listener = Mutex<(server: HTTPServer, desk: PumpDesk)?>(nil)
   private let pumps = Mutex<[(pump: Pump, stop: StopSignal, thread: WorkerThread<Void>)]>([])
@@ -47,6 +49,7 @@ final class TestNode: Sendable {
     var hooks = PumpHooks()
     let relay = Relay()
     hooks.applied = { trail in relay.node?.applied.withLock { $0[trail] } }
+    hooks.isOpen = { trail in relay.node?.unopened.withLock { $0.contains(trail) } == false }
     hooks.requests = { trail in relay.node?.wanted.withLock { $0[trail] } ?? [] }
     hooks.acknowledged = { peer, trail, place in
       relay.node?.heard.withLock { $0.acknowledged["\(peer) \(trail)"] = place }
