@@ -59,7 +59,10 @@ extension OptionTable {
           """, example: "true"),
       Option(
         "connections", .count(1...10_000), default: "1000", "the most connections at one time",
-        details: "Each pump of another node has one for each trail.", example: "200"),
+        details: """
+          Each pump of another node has one for each trail, and one more. One address has at most half of them: allow \
+          twice as many where all nodes come through one NAT or proxy.
+          """, example: "200"),
     ])
 
   static let peer = Section(

@@ -1,4 +1,5 @@
 import CCurl
+import CShims
 import Changes
 import Glibc
 import SystemKit
@@ -38,6 +39,14 @@ final class CurlHandle {
   func set(_ option: CURLoption, text: String?) {
     guard let text else { return set(option, pointer: nil) }
     _ = text.withCString { cairn_curl_set_pointer(easy, option, $0) }
+  }
+
+  /// A connection over which nothing comes back is broken, also while it is idle.
+  func watchConnection() {
+    _ = cairn_curl_set_socket(easy, CURLOPT_SOCKOPTFUNCTION) { _, descriptor, _ in
+      cairn_tcp_watch(descriptor, Int32(HTTPLimits.linkSeconds))
+      return CURL_SOCKOPT_OK
+    }
   }
 
   /// `HOST1:PORT1:HOST2:PORT2`: dials the second where the URL says the first.

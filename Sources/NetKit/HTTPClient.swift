@@ -30,7 +30,7 @@ package final class HTTPClient {
     package var bodyBytesMax: Int
 
     package init(
-      connectSeconds: Int = 10, silenceSeconds: Int = 40, rate: RateLimit? = nil, node: String? = nil,
+      connectSeconds: Int = 10, silenceSeconds: Int = 20, rate: RateLimit? = nil, node: String? = nil,
       bodyBytesMax: Int = 4 << 20
     ) {
       (self.connectSeconds, self.silenceSeconds) = (connectSeconds, silenceSeconds)
@@ -137,7 +137,7 @@ package final class HTTPClient {
     curl.set(CURLOPT_PROTOCOLS, Int(CURLPROTO_HTTP | CURLPROTO_HTTPS))
     curl.set(CURLOPT_HTTP_VERSION, Int(CURL_HTTP_VERSION_1_1))
     curl.set(CURLOPT_TCP_NODELAY, 1)
-    curl.set(CURLOPT_TCP_KEEPALIVE, 1)
+    curl.watchConnection()
     curl.set(CURLOPT_CONNECTTIMEOUT, options.connectSeconds)
     curl.set(CURLOPT_LOW_SPEED_LIMIT, 1)
     curl.set(CURLOPT_LOW_SPEED_TIME, options.silenceSeconds)

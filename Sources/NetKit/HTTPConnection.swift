@@ -13,6 +13,8 @@ final class HTTPConnection: Sendable {
   let excess: Excess
   private let patience: Mutex<ConnectionPatience>
   private let verdict = Mutex<PeerVerdict?>(nil)
+  private let stranger = Atomic<Bool>(true)
+  private let ended = Atomic<Bool>(false)
 
   init(_ descriptor: Int32, remote: String, excess: Excess) {
     (self.descriptor, self.remote, self.excess) = (descriptor, remote, excess)
@@ -33,13 +35,24 @@ final class HTTPConnection: Sendable {
     }
   }
 
-  /// Ends the connection where its time is over: the thread that serves it finds it closed. To be called only while the
-  /// descriptor is sure to be open.
+  /// Nobody has shown yet who it is; without TLS: nothing has been asked yet.
+  var isStranger: Bool {
+    get { stranger.load(ordering: .relaxed) }
+    set { stranger.store(newValue, ordering: .relaxed) }
+  }
+  var isEnded: Bool { ended.load(ordering: .relaxed) }
+
+  /// Ends the connection: the thread that serves it finds it closed. To be called only while the descriptor is sure to be
+  /// open.
+  func end() {
+    ended.store(true, ordering: .relaxed)
+    shutdown(descriptor, Int32(SHUT_RDWR))
+  }
+
+  /// Ends the connection where its time is over; see ``end()``.
   func endWhenOver(now: Int64, _ limits: HTTPLimits) {
     let moved = cairn_tcp_moved(descriptor)
-    if patience.withLock({ $0.isOver(now: now, moved: moved, limits) }) {
-      shutdown(descriptor, Int32(SHUT_RDWR))
-    }
+    if patience.withLock({ $0.isOver(now: now, moved: moved, limits) }) { end() }
   }
 
   /// The numeric address, without port.

@@ -5,6 +5,8 @@ import Synchronization
 final class HTTPConnections: Sendable {
   private struct State {
     var all: [ObjectIdentifier: HTTPConnection] = [:]
+    /// Those that nobody had shown who they are when somebody looked last, in the order in which they came.
+    var strangers: [HTTPConnection] = []
     var perAddress: [String: Int] = [:]
   }
 
@@ -17,18 +19,33 @@ final class HTTPConnections: Sendable {
     state.withLock { state in
       let ofAddress = state.perAddress[remote, default: 0] + 1
       state.perAddress[remote] = ofAddress
-      let excess: HTTPConnection.Excess =
-        state.all.count >= limits.connections ? .total : ofAddress > limits.perAddress ? .address : .none
+      var excess = HTTPConnection.Excess.none
+      if ofAddress > limits.perAddress {
+        excess = .address
+      } else if state.all.count >= limits.connections, !Self.endStranger(&state) {
+        excess = .total
+      }
       let connection = HTTPConnection(descriptor, remote: remote, excess: excess)
       state.all[ObjectIdentifier(connection)] = connection
+      state.strangers.append(connection)
       return connection
     }
+  }
+
+  /// Makes room: the connection that has stood for longest without a word of who it is gives way to a new one. So those
+  /// who hold many open keep nobody out. False: all are of peers.
+  private static func endStranger(_ state: inout State) -> Bool {
+    state.strangers.removeAll { !$0.isStranger || $0.isEnded }
+    guard let oldest = state.strangers.first else { return false }
+    oldest.end()
+    return true
   }
 
   /// Before its descriptor is closed.
   func close(_ connection: HTTPConnection) {
     state.withLock { state in
       state.all[ObjectIdentifier(connection)] = nil
+      state.strangers.removeAll { $0 === connection }
       let ofAddress = state.perAddress[connection.remote, default: 1] - 1
       state.perAddress[connection.remote] = ofAddress == 0 ? nil : ofAddress
     }

@@ -90,6 +90,9 @@ final class HTTPExchange {
 
   private func queue(_ response: HTTPResponse, _ handle: OpaquePointer) -> MHD_Result {
     connection.enter(.moving)
+    var response = response
+    // Who is nobody has one answer, and no connection to keep.
+    if server.tls != nil, connection.isStranger { response.closes = true }
     guard let made = response.make() else { return MHD_Result.NO }
     defer { MHD_destroy_response(made) }
     for (name, value) in response.headers { _ = MHD_add_response_header(made, name, value) }

@@ -1,8 +1,11 @@
 /// What a listener takes upon itself.
 package struct HTTPLimits: Sendable {
-  /// Connections at a time; those above are answered with 503.
+  /// A link over which the other side's kernel says nothing for as long is dead, whoever dialled: packets vanish there.
+  static let linkSeconds = 10
+
+  /// Connections at a time; those above are answered with 503, unless one of a stranger can be ended instead.
   package var connections: Int
-  /// Connections of one address at a time; those above are answered with 429.
+  /// Connections of one address at a time, half of all where nothing is said; those above are answered with 429.
   package var perAddress: Int
   /// A connection that neither asks nor moves a byte for as long is ended.
   package var idleSeconds: Int
@@ -17,7 +20,7 @@ package struct HTTPLimits: Sendable {
     headerBytes: Int = 16384, unwantedBytes: UInt64 = 16 << 20
   ) {
     self.connections = connections
-    self.perAddress = perAddress ?? connections
+    self.perAddress = perAddress ?? (connections + 1) / 2
     (self.idleSeconds, self.handshakeSeconds) = (idleSeconds, handshakeSeconds)
     (self.headerBytes, self.unwantedBytes) = (headerBytes, unwantedBytes)
   }

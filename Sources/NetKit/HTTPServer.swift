@@ -1,4 +1,5 @@
 import CHTTP
+import CShims
 import Changes
 import Glibc
 import Synchronization
@@ -109,8 +110,7 @@ extension HTTPServer.Core {
     let connections = Unmanaged<HTTPServer.Core>.fromOpaque(context).takeUnretainedValue().connections
     if code == .CONNECTION_NOTIFY_STARTED {
       let descriptor = cairn_http_descriptor(handle)
-      var one: Int32 = 1
-      setsockopt(descriptor, SOL_SOCKET, SO_KEEPALIVE, &one, 4)
+      cairn_tcp_watch(descriptor, Int32(HTTPLimits.linkSeconds))
       let connection = connections.open(descriptor, remote: HTTPConnection.text(cairn_http_address(handle)))
       place.pointee = Unmanaged.passRetained(connection).toOpaque()
     } else if let known = place.pointee {
@@ -151,8 +151,13 @@ extension HTTPServer.Core {
   }
 
   func verdict(_ handle: OpaquePointer, _ connection: HTTPConnection) -> PeerVerdict {
-    guard let tls else { return .none }
+    guard let tls else {
+      connection.isStranger = false
+      return .none
+    }
     let verdict = connection.peer { PeerVerdict.judge(cairn_http_tls_session(handle)) }
-    return verdict.now(Clock.system.microseconds(), revoked: tls.revoked)
+      .now(Clock.system.microseconds(), revoked: tls.revoked)
+    connection.isStranger = verdict.peer == nil
+    return verdict
   }
 }

@@ -40,6 +40,8 @@ package struct LaneProgress: Sendable {
   package var bytes: UInt64 = 0
   package var bytesPerSecond: Double = 0
   package var error: CairnError?
+  /// When the other side answered last, µs since 1970 UTC.
+  package var heardAt: Int64?
 
   package init(_ trail: TrailName, _ direction: Direction) { (self.trail, self.direction) = (trail, direction) }
 }
@@ -70,6 +72,8 @@ final class LaneGauge: Sendable {
   }
 
   func set(_ change: (inout LaneProgress) -> Void) { state.withLock { change(&$0.progress) } }
+
+  func heard() { state.withLock { $0.progress.heardAt = Clock.system.microseconds() } }
 
   func moved(_ count: Int) {
     state.withLock { state in

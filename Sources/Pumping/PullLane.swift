@@ -21,7 +21,7 @@ final class PullLane: Lane {
 
   func session(_ achieved: () -> Void) throws {
     if trail.origin == plan.node { throw LeftOut() }
-    let link = try PumpLink(plan, stop: stop)
+    let link = try PumpLink(plan, stop: stop, heard: gauge.heard)
     guard let report = try link.report(trail) else {
       throw CairnError(
         .trailMissing, "there is no trail \(trail) at \(link.client.base.address) yet", hint: "it is waited for",

@@ -5,29 +5,34 @@ import Trails
 
 /// One lane's connection to a peer: requests of the protocol, and what is answered. Belongs to one thread.
 final class PumpLink {
-  /// Longer than the longest wait that is asked for.
+  /// The longest wait that is asked for.
   static let waitSeconds = 10
+  /// An answer may take as much longer: a dead link is found by its own time, a slow disk is not.
+  private static let answerSeconds = 10
 
   let client: HTTPClient
   private var address: String { client.base.address }
+  private let heard: () -> Void
 
-  init(_ plan: PumpPlan, stop: StopSignal) throws {
+  /// `heard` is called with each answer.
+  init(_ plan: PumpPlan, stop: StopSignal, heard: @escaping () -> Void = {}) throws {
+    self.heard = heard
     client = try HTTPClient(
       base: plan.url, tls: plan.tls,
-      options: .init(silenceSeconds: Self.waitSeconds + 30, rate: plan.rate, node: plan.node),
+      options: .init(silenceSeconds: Self.waitSeconds + Self.answerSeconds, rate: plan.rate, node: plan.node),
       stop: stop)
   }
 
   /// Where the trail stands there; nil where it is not there.
   func report(_ trail: TrailName) throws -> TrailReport? {
-    let reply = try client.perform("GET", "/cairn/1/trails/\(trail)")
+    let reply = try perform("GET", "/cairn/1/trails/\(trail)")
     if reply.status == 404 { return nil }
     return try report(reply)
   }
 
   /// The trails that we may pull.
   func trails() throws -> [TrailReport] {
-    let reply = try client.perform("GET", "/cairn/1/trails")
+    let reply = try perform("GET", "/cairn/1/trails")
     guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body) else {
       throw fault(reply).error
     }
@@ -41,7 +46,7 @@ final class PumpLink {
   ) throws -> TrailReport {
     var target = target(trail, id, place.segment) + "?offset=\(place.offset)&chain=\(place.chain)"
     if let restart { target += "&restart=\(restart.segment.hex(8)):\(restart.offset)" }
-    return try report(client.perform("POST", target, body: bytes))
+    return try report(perform("POST", target, body: bytes))
   }
 
   enum Fetched {
@@ -58,7 +63,7 @@ final class PumpLink {
     var target = target(trail, id, place.segment) + "?offset=\(place.offset)&wait=\(Self.waitSeconds)"
     if isKnown { target += "&chain=\(place.chain)" }
     if let applied { target += "&applied=\(applied)" }
-    let reply = try withoutActuallyEscaping(sink) { sink in try client.perform("GET", target, into: sink) }
+    let reply = try withoutActuallyEscaping(sink) { sink in try perform("GET", target, into: sink) }
     guard reply.status == 200 || reply.status == 204 else { throw fault(reply) }
     return (reply.status == 200 ? .bytes : .nothing, reply.headers["cairn-end"].flatMap { TrailSpot($0) })
   }
@@ -68,7 +73,7 @@ final class PumpLink {
     _ number: UInt64, _ trail: TrailName, _ id: TrailID, into sink: (UnsafeRawBufferPointer) throws -> Void
   ) throws {
     let target = target(trail, id, number)
-    let reply = try withoutActuallyEscaping(sink) { sink in try client.perform("GET", target, into: sink) }
+    let reply = try withoutActuallyEscaping(sink) { sink in try perform("GET", target, into: sink) }
     guard reply.status == 200 else { throw fault(reply) }
   }
 
@@ -76,9 +81,18 @@ final class PumpLink {
   func ask(_ requests: [CopyRequest], _ trail: TrailName) throws {
     let body = JSONObject([("requests", .list(requests.map { .object($0.json) }))]).line
     let reply = try Array(body.utf8).withUnsafeBytes { bytes in
-      try client.perform("POST", "/cairn/1/trails/\(trail)/requests", body: bytes)
+      try perform("POST", "/cairn/1/trails/\(trail)/requests", body: bytes)
     }
     guard reply.status == 200 else { throw fault(reply).error }
+  }
+
+  private func perform(
+    _ method: String, _ target: String, body: UnsafeRawBufferPointer? = nil,
+    into sink: ((UnsafeRawBufferPointer) throws -> Void)? = nil
+  ) throws -> HTTPReply {
+    let reply = try client.perform(method, target, body: body, into: sink)
+    heard()
+    return reply
   }
 
   private func target(_ trail: TrailName, _ id: TrailID, _ segment: UInt64) -> String {

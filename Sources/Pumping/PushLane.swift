@@ -28,7 +28,7 @@ final class PushLane: Lane {
     let folder = shared.copies.folder(trail)
     let ear = try shared.bell.listen(folder: folder)
     let source = try SegmentSource.open(folder: folder)
-    let link = try PumpLink(plan, stop: stop)
+    let link = try PumpLink(plan, stop: stop, heard: gauge.heard)
     var report: TrailReport?
     do { report = try link.report(trail) } catch let fault as PumpFault where fault.error.code == .trailOwn {
       throw LeftOut()

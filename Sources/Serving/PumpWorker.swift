@@ -81,7 +81,7 @@ final class PumpWorker: Worker {
         lane.trail.description, pump.peer ?? (lane.peer.isEmpty ? pump.url.host : lane.peer),
         lane.direction == .push ? .push : .pull, Self.state(lane))
       path.worker = name.description
-      path.bytes = lane.bytes
+      (path.bytes, path.seenAt) = (lane.bytes, lane.heardAt)
       if let copied = lane.copied { path.durable = "\(copied.segment.hex(8)):\(copied.offset)" }
       path.problem = lane.error.map {
         NodeStatus.Problem(code: $0.code.rawValue, message: $0.message, hint: $0.hint, times: 1)
@@ -110,8 +110,20 @@ final class PumpWorker: Worker {
       if lanes.count > 1 { status.detail = "\(status.place), \(lanes.count) trails" }
       return
     }
+    if status.state == .running, let state = Self.state(lanes, running.withLock { $0 }?.error) { status.state = state }
     let others = troubled.count > 1 ? ", and \(troubled.count - 1) more trails" : ""
     status.detail = "[\(problem.code.rawValue)] \(problem.message)\(others)"
+    if let heardAt = lanes.compactMap(\.heardAt).max() {
+      status.detail += "; last heard of at \(UTCTime(heardAt).description.prefix(19))Z"
+    }
+  }
+
+  /// Where no lane goes on; what is still to be made, here or there, is no failure.
+  private static func state(_ lanes: [LaneProgress], _ error: CairnError?) -> NodeStatus.WorkerState? {
+    let failing = lanes.filter { $0.error.map { $0.code != .trailMissing } ?? false }
+    if lanes.isEmpty { return error == nil ? nil : .retrying }
+    guard failing.count == lanes.count else { return nil }
+    return lanes.allSatisfy { $0.state == .stopped } ? .failed : .retrying
   }
 
   /// What began to fail, and what goes on.

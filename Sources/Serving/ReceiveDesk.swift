@@ -20,8 +20,11 @@ final class ReceiveDesk: HTTPHandler {
   func begin(_ request: HTTPRequest) -> HTTPAction {
     if request.path == "/cairn/1/renew" { return join.begin(request) }
     guard let visit = visit(request) else { return desk.begin(request) }
-    if visit.way == .received, request.contentLength != 0, context.isFull { return .answer(Self.full) }
     visits.begin(visit.peer, visit.trail, visit.way, now: Clock.system.microseconds())
+    if visit.way == .received, request.contentLength != 0, context.isFull {
+      end(visit, Self.full, bytes: 0)
+      return .answer(Self.full)
+    }
     switch desk.begin(request) {
     case .answer(let response):
       end(visit, response, bytes: visit.way == .served ? response.bodyBytes : 0)
@@ -85,8 +88,7 @@ final class ReceiveDesk: HTTPHandler {
 
     func abandon() {
       sink.abandon()
-      desk.visits.end(
-        visit.peer, visit.trail, visit.way, bytes: bytes, problem: nil, now: Clock.system.microseconds())
+      desk.visits.abandon(visit.peer, visit.trail, visit.way, bytes: bytes)
     }
   }
 }

@@ -17,6 +17,7 @@ final class ReceiveWorker: Worker {
   private let context: ServiceContext
   private let visits = VisitBook()
   private let isTLS = Mutex<Bool?>(nil)
+  private let notes = Mutex(LaneNotes())
 
   init(_ receive: Configuration.Receive, _ context: ServiceContext) {
     (self.receive, self.context) = (receive, context)
@@ -104,5 +105,18 @@ final class ReceiveWorker: Worker {
     let count = visits.peersNow(now: Clock.system.microseconds())
     status.detail =
       "listens on \(receive.address), \(isTLS ? "TLS 1.3" : "plain HTTP"), \(count == 1 ? "1 peer" : "\(count) peers")"
+    let problems = visits.problems.sorted { $0.key < $1.key }
+    guard let (trail, error) = problems.first else { return }
+    let others = problems.count > 1 ? ", and \(problems.count - 1) more trails" : ""
+    status.detail += "; [\(error.code.rawValue)] trail \(trail): \(error.message)\(others)"
+  }
+
+  /// What peers cannot bring or fetch, and that they can again.
+  func news() -> [LogEntry] {
+    notes.withLock { $0.note(visits.problems) }.map { note in
+      LogEntry(
+        note.error == nil ? .notice : .warning, note.text, worker: name.description, code: note.error?.code,
+        hint: note.error?.hint)
+    }
   }
 }

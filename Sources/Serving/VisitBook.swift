@@ -13,13 +13,14 @@ final class VisitBook: Sendable {
   fileprivate struct Visits {
     var bytes: UInt64 = 0
     var seenAt: Int64 = 0
-    /// A long poll counts as being there.
     var underWay = 0
     var problem: NodeStatus.Problem?
   }
 
-  /// Who was not heard of for as long is not connected.
-  fileprivate static let freshMicroseconds: Int64 = 70_000_000
+  /// Who was not heard of for as long is not connected: nodes say something every ten seconds, and whoever asks may
+  /// have up to a minute's patience for an answer.
+  fileprivate static let freshMicroseconds: Int64 = 25_000_000
+  fileprivate static let patientMicroseconds: Int64 = 70_000_000
   /// The most that are remembered: strangers are not, for a grant is needed.
   private static let entriesMax = 20_000
 
@@ -43,9 +44,32 @@ final class VisitBook: Sendable {
       guard var visits = book[key] else { return }
       visits.underWay -= 1
       visits.bytes += bytes
-      visits.seenAt = now
+      // An answer is no sign of life of who asked, but what it brought is.
+      if way == .received { visits.seenAt = now }
       visits.problem = problem
       book[key] = visits
+    }
+  }
+
+  /// The connection broke before the answer: what was wrong before may still be.
+  func abandon(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way, bytes: UInt64) {
+    book.withLock { book in
+      let key = Key(peer: peer, trail: trail, way: way)
+      book[key]?.underWay -= 1
+      book[key]?.bytes += bytes
+    }
+  }
+
+  /// What a person has to look at, by trail and peer, in words that a log can tell.
+  var problems: [String: CairnError] {
+    book.withLock { book in
+      var problems: [String: CairnError] = [:]
+      for (key, visits) in book {
+        guard let problem = visits.problem, let code = ErrorCode(rawValue: problem.code) else { continue }
+        problems["\(key.trail) \(key.way == .received ? "from" : "to") \(key.peer)"] =
+          CairnError(code, problem.message, hint: problem.hint, remedy: .retry)
+      }
+      return problems
     }
   }
 
@@ -67,5 +91,7 @@ final class VisitBook: Sendable {
 }
 
 extension VisitBook.Visits {
-  fileprivate func isThere(_ now: Int64) -> Bool { underWay > 0 || now - seenAt < VisitBook.freshMicroseconds }
+  fileprivate func isThere(_ now: Int64) -> Bool {
+    now - seenAt < (underWay > 0 ? VisitBook.patientMicroseconds : VisitBook.freshMicroseconds)
+  }
 }

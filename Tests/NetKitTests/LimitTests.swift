@@ -38,6 +38,21 @@ import Testing
     #expect(status == 404)
   }
 
+  @Test func `those who say nothing give way to who comes`() throws {
+    #expect(HTTPLimits(connections: 9).perAddress == 5)
+    let server = try serve(HTTPLimits(connections: 3, perAddress: 100))
+    let silent = (0..<3).compactMap { _ in RawPeer(server.port) }
+    #expect(silent.count == 3)
+    for _ in 0..<5 {
+      let peer = try #require(RawPeer(server.port))
+      peer.send("GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+      #expect(peer.status() == 404)
+    }
+    // The one that has stood for longest.
+    var byte: UInt8 = 0
+    #expect(recv(silent[0].descriptor, &byte, 1, 0) == 0)
+  }
+
   @Test func `connections of one address are counted`() throws {
     let server = try serve(HTTPLimits(connections: 100, perAddress: 1))
     let first = try #require(RawPeer(server.port))

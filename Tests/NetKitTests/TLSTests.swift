@@ -42,6 +42,10 @@ import Testing
   @Test func `without a certificate one is nobody, with one of another authority, too`() throws {
     let server = try HTTPServer(host: "127.0.0.1", port: 0, tls: authority.server(), handler: handler)
     #expect(try ask(server, authority.client(nil)).1 == "nobody till")
+    for (name, isKept) in [(nil, false), ("till", true)] {
+      let client = try HTTPClient(base: "https://127.0.0.1:\(server.port)", tls: authority.client(name), stop: stop)
+      #expect(try (client.perform("GET", "/who").headers["connection"] == nil) == isKept)
+    }
     let other = try TestAuthority("another")
     try other.issue("till")
     var tls = other.client()

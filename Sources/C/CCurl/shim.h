@@ -16,6 +16,11 @@ static inline CURLcode cairn_curl_set_write(CURL *easy, CURLoption option,
                                             size_t (*function)(char *, size_t, size_t, void *)) {
   return (curl_easy_setopt)(easy, option, function);
 }
+/// For CURLOPT_SOCKOPTFUNCTION.
+static inline CURLcode cairn_curl_set_socket(CURL *easy, CURLoption option,
+                                             int (*function)(void *, curl_socket_t, curlsocktype)) {
+  return (curl_easy_setopt)(easy, option, function);
+}
 static inline CURLcode cairn_curl_get_long(CURL *easy, CURLINFO what, long *value) {
   return (curl_easy_getinfo)(easy, what, value);
 }

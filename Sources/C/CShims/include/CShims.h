@@ -31,3 +31,6 @@ void cairn_begin_writing(int descriptor, uint64_t offset, uint64_t count);
 
 /// How many bytes a TCP socket has received, and its peer has taken, in all; 0 where the kernel does not tell.
 uint64_t cairn_tcp_moved(int descriptor);
+
+/// A TCP connection over which nothing comes back for so long is broken by the kernel, also one that is idle.
+void cairn_tcp_watch(int descriptor, int seconds);

@@ -1,0 +1,46 @@
+import Changes
+import Steering
+import Testing
+
+@testable import Serving
+
+/// What a listener tells of those who dial.
+@Suite struct VisitBookTests {
+  private let book = VisitBook()
+  private let trail = TrailName(origin: "shop", name: "pos")
+
+  private func bring(_ problem: NodeStatus.Problem? = nil, now: Int64) {
+    book.begin("shop", trail, .received, now: now)
+    book.end("shop", trail, .received, bytes: 10, problem: problem, now: now)
+  }
+
+  @Test func `a disk that is full is told at the receiver until bytes pass, also when a connection breaks meanwhile`() {
+    let full = NodeStatus.Problem(code: "disk-full", message: "no room", hint: "make some", times: 1)
+    var notes = LaneNotes()
+    bring(now: 0)
+    #expect(book.problems.isEmpty && notes.note(book.problems).isEmpty)
+    bring(full, now: 1)
+    book.begin("shop", trail, .received, now: 2)
+    book.abandon("shop", trail, .received, bytes: 5)
+    #expect(book.problems["shop.pos from shop"]?.code == .diskFull)
+    #expect(notes.note(book.problems).map(\.text) == ["trail shop.pos from shop: no room"])
+    #expect(notes.note(book.problems).isEmpty)
+    #expect(book.paths(now: 3).first?.state == .failed)
+    bring(now: 4)
+    #expect(notes.note(book.problems).map(\.text) == ["trail shop.pos from shop goes on"])
+    #expect(book.paths(now: 5).first?.state == .connected && book.paths(now: 5).first?.bytes == 35)
+  }
+
+  @Test func `who was not heard of for long is not connected, whatever is still to be answered`() {
+    let second: Int64 = 1_000_000
+    bring(now: 0)
+    #expect(book.peersNow(now: 24 * second) == 1)
+    #expect(book.paths(now: 26 * second).first?.state == .waiting)
+    #expect(book.paths(now: 26 * second).first?.seenAt == 0)
+    // A long poll is an answer that takes its time; that it is over is no word of the peer.
+    book.begin("shop", trail, .served, now: 30 * second)
+    #expect(book.peersNow(now: 60 * second) == 1)
+    book.end("shop", trail, .served, bytes: 0, problem: nil, now: 60 * second)
+    #expect(book.peersNow(now: 60 * second) == 0)
+  }
+}
