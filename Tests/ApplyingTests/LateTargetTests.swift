@@ -1,6 +1,8 @@
 import Applying
 import Changes
 import Mapping
+import PostgresKit
+import Reshaping
 import SQLiteKit
 import SystemKit
 import TestServers
@@ -144,5 +146,63 @@ import Trails
       case .overwrite: [[1, "tea"], [2, "cup"]]
       }
     #expect(try database.query("SELECT * FROM item ORDER BY id") == expected)
+  }
+
+  private static func history() -> [ReshapeRule] {
+    var rule = ReshapeRule(from: "item")
+    (rule.mode, rule.to) = (.history, "log")
+    return [rule]
+  }
+
+  private static let told = "SELECT cairn_operation, id FROM log ORDER BY cairn_position"
+
+  /// A copy of everything was asked for: of a history everything that is read counts, before its copy too.
+  private func ask(_ made: Handmade, _ run: (ApplyOptions) throws -> Bool) throws {
+    var asked = try options(made)
+    asked.rules = Self.history()
+    try made.transaction { try made.insert("item", [7, "seven"]) }
+    #expect(try !run(asked))
+    try made.transaction { try made.copy("item", [[1, "tea"], [7, "seven"]], reason: .asked) }
+    try made.transaction { try made.delete("item", [1, "tea"]) }
+    #expect(try !run(asked))
+  }
+
+  @Test func `a history of SQLite misses nothing while a copy of everything is awaited`() throws {
+    let made = try purged(TempFolder())
+    let target = made.folder("history.db")
+    try ask(made) { options in
+      let progress = ApplyProgress()
+      try SQLiteApply(path: target, trail: made.trail, name: made.name, options: options, progress: progress).drain()
+      return progress.snapshot.awaitsCopies
+    }
+    let expected: [[Value]] = [["insert", 7], ["copy", 1], ["copy", 7], ["delete", 1]]
+    #expect(try Database(path: target).query(Self.told) == expected)
+    // It is known by now, and the way on is lost.
+    try TargetState(Database(path: target, mode: .readWrite), of: made.name).expectRefreshOfAll()
+    try ask(made) { options in
+      let progress = ApplyProgress()
+      try SQLiteApply(path: target, trail: made.trail, name: made.name, options: options, progress: progress).drain()
+      return progress.snapshot.awaitsCopies
+    }
+    #expect(try Database(path: target).query(Self.told) == expected + expected)
+  }
+
+  @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+  func `a history of PostgreSQL misses nothing while a copy of everything is awaited`() throws {
+    let target = try PostgresTarget()
+    let made = try purged(TempFolder())
+    let run = { (options: ApplyOptions) in
+      let progress = ApplyProgress()
+      try PostgresApply(uri: target.url, trail: made.trail, name: made.name, options: options, progress: progress)
+        .drain()
+      return progress.snapshot.awaitsCopies
+    }
+    try ask(made, run)
+    let expected = "insert|7\ncopy|1\ncopy|7\ndelete|1"
+    #expect(try target.psql(Self.told) == expected)
+    let connection = try PostgresConnection(target.url)
+    try PostgresTargetState(connection, of: made.name).expectRefreshOfAll()
+    try ask(made, run)
+    #expect(try target.psql(Self.told) == expected + "\n" + expected)
   }
 }

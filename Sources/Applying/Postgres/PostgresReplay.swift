@@ -377,7 +377,10 @@ final class PostgresReplay {
     let claim = try claimRows(of: source, as: mapped, key)
     var known =
       try tables[key] ?? register(key, source, mapped, .init(schema: mapped.namespace, name: mapped.name))
-    if known.claim != claim {
+    // A copy replaces nothing in a history: what comes before it counts as well.
+    let isAwaited = known.isAwaited && source.treatment?.isHistory != true
+    if known.claim != claim || known.isAwaited != isAwaited {
+      if !isAwaited, known.isAwaited { (known.refreshing, known.isAwaited) = (nil, false) }
       known.claim = claim
       try save(key, known)
     }

@@ -203,7 +203,10 @@ final class SQLiteReplay {
     try claim(&known, for: mapping)
     let name = mapping.target.name
     let claim = try claimRows(of: mapping.source, as: name)
-    if known.claim != claim {
+    // A copy replaces nothing in a history: what comes before it counts as well.
+    let isAwaited = known.isAwaited && mapping.source.treatment?.isHistory != true
+    if known.claim != claim || known.isAwaited != isAwaited {
+      if !isAwaited, known.isAwaited { (known.refreshing, known.isAwaited) = (nil, false) }
       known.claim = claim
       try save(name, known)
     }
