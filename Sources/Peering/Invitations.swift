@@ -37,7 +37,7 @@ package struct Invitations: Sendable {
     for name in (try? Folder.names(folder)) ?? [] {
       let bytes = Array(name.utf8)
       guard bytes.count == wanted.count else { continue }
-      if zip(bytes, wanted).reduce(0, { $0 | $1.0 ^ $1.1 }) == 0 { found = name }
+      if zip(bytes, wanted).reduce(0, { $0 | ($1.0 ^ $1.1) }) == 0 { found = name }
     }
     return found.flatMap { read($0) }
   }

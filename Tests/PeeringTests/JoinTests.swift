@@ -73,6 +73,16 @@ import Testing
     #expect(error?.code == .confValue || error?.code == .peerUntrusted)
   }
 
+  @Test func `a token finds its own invitation among many, and one that nobody gave finds none`() throws {
+    let invitations = Invitations(hub)
+    let tokens = try (0..<30).map { try invitations.make("till-\($0)", expires: now + 60_000_000) }
+    for (number, token) in tokens.enumerated() { #expect(try invitations.find(token)?.name == "till-\(number)") }
+    for _ in 0..<200 {
+      let wrong = (0..<32).compactMap { _ in "0123456789abcdef".randomElement().map(String.init) }.joined()
+      #expect(try invitations.find(wrong) == nil, "\(wrong)")
+    }
+  }
+
   @Test func `a token is good once, for one name and for a time`() throws {
     let used = try line("till-7")
     _ = try Joining(till, node: "till-7").join(used)
