@@ -14,6 +14,12 @@ final class BlockOpener {
   func open(
     _ block: BlockHeader, _ stored: UnsafeRawBufferPointer, checksum: UInt32, at place: Position, chain: ChainHash
   ) throws -> UnsafeRawBufferPointer {
+    try Self.check(block, checksum: checksum, at: place, chain: chain)
+    return try unpack(block, stored, place)
+  }
+
+  /// Throws when a block is not whole, or not one for a position and the chain hash before it.
+  static func check(_ block: BlockHeader, checksum: UInt32, at place: Position, chain: ChainHash) throws {
     guard checksum == block.checksum else {
       throw SegmentFault(
         .torn, place, "block checksum is 0x\(UInt64(block.checksum).hex(8)), expected 0x\(UInt64(checksum).hex(8))")
@@ -24,10 +30,10 @@ final class BlockOpener {
     guard block.chain == chain else {
       throw SegmentFault(.torn, place, "chain hash before the block is \(block.chain), expected \(chain)")
     }
-    return try unpack(block, stored, place)
   }
 
-  private func unpack(
+  /// The content of a block whose checksum is right; valid until the next call.
+  func unpack(
     _ block: BlockHeader, _ stored: UnsafeRawBufferPointer, _ place: Position
   ) throws -> UnsafeRawBufferPointer {
     let length = Int(block.contentLength)

@@ -30,29 +30,60 @@ struct CopyCheck {
 
   var lastNumber: UInt64 { scan.transactions.lastNumber }
 
-  /// Checks the block with which `bytes` begin. Returns its size; nil when it is not whole. When this throws, nothing
-  /// has changed.
+  /// Checks the whole blocks with which `bytes` begin, up to the seal, and adds their sizes to `taken`. When this throws,
+  /// it has come as far as the block that does not pass.
   mutating func follow(
-    _ bytes: UnsafeRawBufferPointer, _ opener: BlockOpener, _ hasher: SHA256
-  ) throws -> Int? {
-    guard bytes.count >= BlockHeader.size else { return nil }
-    let at = Position(segment: segment, offset: place.contentOffset)
-    let head = UnsafeRawBufferPointer(rebasing: bytes[..<BlockHeader.size])
-    guard let size = try Self.size(of: head, at: at) else { return nil }
-    guard bytes.count >= size, let block = BlockHeader(head) else { return nil }
-    if isSealed { throw SegmentFault(.content, at, "a block stands behind the seal") }
-    let stored = UnsafeRawBufferPointer(rebasing: bytes[BlockHeader.size..<size])
-    let checksum = CRC32C.of(stored, continuing: BlockHeader.checksumStart(head))
-    let content = try opener.open(block, stored, checksum: checksum, at: at, chain: place.chain)
+    _ bytes: UnsafeRawBufferPointer, _ opener: BlockOpener, _ hasher: SHA256, taken: inout Int
+  ) throws {
+    let several = blocks(bytes)
+    if several.count >= BlockCrew.blocksMin {
+      _ = try BlockCrew.shared.open(several, of: segment) { block, opened in
+        try take(block, opened)
+        taken += block.size
+      }
+    }
+    while !isSealed, let block = try block(UnsafeRawBufferPointer(rebasing: bytes[taken...])) {
+      try take(block, BlockCrew.open(block, segment, opener, hasher))
+      taken += block.size
+    }
+  }
+
+  private mutating func take(_ block: BlockCrew.Block, _ opened: BlockCrew.Opened) throws {
+    let (header, at) = (block.header, Position(segment: segment, offset: place.contentOffset))
+    try BlockOpener.check(header, checksum: opened.checksum, at: at, chain: place.chain)
+    guard let content = try opened.content?.get() else { return }
     var next = scan
-    try next.follow(content, at: at, block.flags)
+    try next.follow(content, at: at, header.flags)
     scan = next
-    place.fileOffset += UInt64(size)
-    place.contentOffset += UInt64(content.count)
-    if !content.isEmpty { place.chain = hasher.chain(before: place.chain, content: content) }
-    isSealed = block.flags.contains(.seal)
-    if block.flags.contains(.border), !isSealed { border = (place, lastNumber) }
-    return size
+    place = .init(
+      fileOffset: place.fileOffset + UInt64(block.size), contentOffset: place.contentOffset + UInt64(content.count),
+      chain: opened.chain)
+    isSealed = header.flags.contains(.seal)
+    if header.flags.contains(.border), !isSealed { border = (place, lastNumber) }
+  }
+
+  /// The whole blocks with which `bytes` begin, up to the seal or to one of unusual size: of those the memory has room
+  /// for one only.
+  private func blocks(_ bytes: UnsafeRawBufferPointer) -> [BlockCrew.Block] {
+    var (blocks, offset) = ([BlockCrew.Block](), 0)
+    while let block = try? block(UnsafeRawBufferPointer(rebasing: bytes[offset...])),
+      block.header.contentLength <= BlockOpener.usualBytes
+    {
+      blocks.append(block)
+      offset += block.size
+      if block.header.flags.contains(.seal) { break }
+    }
+    return blocks
+  }
+
+  /// The block with which `bytes` begin; nil when it is not whole.
+  private func block(_ bytes: UnsafeRawBufferPointer) throws -> BlockCrew.Block? {
+    guard let size = try Self.size(of: bytes, at: Position(segment: segment, offset: place.contentOffset)),
+      bytes.count >= size, let header = BlockHeader(bytes)
+    else { return nil }
+    return BlockCrew.Block(
+      header: header, start: UnsafeRawBufferPointer(rebasing: bytes[..<BlockHeader.size]),
+      stored: UnsafeRawBufferPointer(rebasing: bytes[BlockHeader.size..<size]))
   }
 
   /// The size of the block that begins with these bytes; nil when they are too few to tell.

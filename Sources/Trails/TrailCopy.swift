@@ -6,7 +6,8 @@ import SystemKit
 /// ends. There is one for each copy, which holds the lock of the folder, as a writer does.
 ///
 /// What does not pass the checks is not written. One thread at a time uses a copy. Every error is a `CairnError`; when
-/// writing or syncing fails, the copy is poisoned: close it and open it again. Memory is bounded by the largest block.
+/// writing or syncing fails, the copy is poisoned: close it and open it again. Memory is bounded by the largest block, and
+/// a dozen of usual size.
 package final class TrailCopy {
   package let name: TrailName
   /// What was cut off when the copy was opened; nil if nothing was.
@@ -141,14 +142,7 @@ extension TrailCopy {
     guard let segment, var next = check else { return 0 }
     var taken = 0
     var fault: (any Error)?
-    do {
-      while !next.isSealed,
-        let size = try next.follow(
-          UnsafeRawBufferPointer(rebasing: bytes[taken...]), opener, hasher)
-      {
-        taken += size
-      }
-    } catch { fault = error }
+    do { try next.follow(bytes, opener, hasher, taken: &taken) } catch { fault = error }
     if taken > 0 {
       try writing { try segment.append(UnsafeRawBufferPointer(rebasing: bytes[..<taken]), to: next.place) }
       check = next

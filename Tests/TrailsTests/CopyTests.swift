@@ -234,6 +234,31 @@ private let soak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil
     try pair.expectEqual()
   }
 
+  @Test(arguments: [0, 1, 20, 38])
+  func `of many blocks that come at once, those before a broken one are kept`(broken: Int) throws {
+    try pair.write(transactions: 120, rows: 8, .small(block: 600, segment: 1 << 20, compress: true))
+    let source = try SegmentSource.open(folder: pair.origin)
+    let start = try #require(try source.start(of: 1))
+    let piece = try #require(try source.piece(at: start, max: 1 << 20))
+    var bytes = [UInt8](repeating: 0, count: piece.count)
+    try bytes.withUnsafeMutableBytes { buffer throws in try source.read(piece, into: buffer) }
+    var offset = try bytes.withUnsafeBytes { try SegmentHeader.length(of: $0, number: 1) }
+    for _ in 0..<broken {
+      offset += BlockHeader.size + Int(bytes[offset + 4]) + Int(bytes[offset + 5]) << 8
+    }
+    bytes[offset + BlockHeader.size + 3] ^= 1
+    let copy = try pair.open()
+    let feed = CopyFeed(trail: source.id, at: start)
+    let error = #expect(throws: CairnError.self) {
+      try bytes.withUnsafeBytes { buffer throws in try feed.take(buffer, for: copy) }
+    }
+    #expect(error?.message.contains("block checksum") == true)
+    #expect(try copy.sync()?.end.offset == UInt64(offset))
+    try pair.bring(copy)
+    try copy.close()
+    try pair.expectEqual()
+  }
+
   @Test func `gaps, forks and foreign trails are told apart`() throws {
     try pair.write()
     let copy = try pair.open()
