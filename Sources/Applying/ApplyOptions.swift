@@ -31,6 +31,10 @@ package struct ApplyOptions: Sendable {
   package var ddl: DDLPolicy?
   /// What becomes of single tables on their way.
   package var rules: [ReshapeRule] = []
+  /// Tables whose rules are other ones than those under which their rows came.
+  package var changedRules: [ChangedRule] = []
+  /// A table that such a rule leads to must hold no rows of others: nobody said what is to become of them.
+  package var refusesRowsElsewhere = false
   package init() {}
 }
 

@@ -24,6 +24,8 @@ package final class ApplyProgress: Sendable {
     /// In which transaction the last copy of each table began, by its name at the source: in lower case, and without the
     /// schema where that is `public`.
     package var copiesBegun: [String: UInt64] = [:]
+    /// Tables that are under their new rules: as ``ChangedRule/table`` names them.
+    package var rulesAdopted: Set<String> = []
     package var isCaughtUp = false
     package var isWaitingForLock = false
     /// The server is away; apply waits for it.

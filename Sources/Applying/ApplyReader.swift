@@ -57,6 +57,9 @@ final class ApplyReader {
     return reshaper?.schema(id, given) ?? given
   }
 
+  /// As ``schema(_:)``, but as the source has the table.
+  func given(_ id: UInt64) -> TableSchema? { trail.schema(id) }
+
   /// The next record; nil at the durable end. Views in it are valid until the next call.
   func next() throws -> Record? {
     guard let reshaper else { return try trail.next() }

@@ -37,3 +37,30 @@ struct ShapeChange {
     return true
   }
 }
+
+extension ShapeChange {
+  /// From what a table was under one rule to what it is under the next; nil where that is the same table.
+  init?(_ step: ChangedRule.Step, isCopied: Bool) {
+    let (was, now) = (step.was, step.now)
+    let treatment = now.treatment ?? .init()
+    // What only a history or a mark tells of rows that are gone is not thrown away.
+    let kept = was.columns.indices.filter { index in
+      if step.origins.contains(index) { return true }
+      if treatment.isHistory { return false }
+      if treatment.removal == .kept, case .marked(let mark) = was.treatment?.removal {
+        return was.columns[index].name != mark
+      }
+      return true
+    }
+    let left = was.keeping(kept)
+    let isSame =
+      left.columns == now.columns && left.uniques == now.uniques && left.flags == now.flags
+      && left.objects == now.objects && left.foreignKeys == now.foreignKeys
+    if isSame { return nil }
+    self.init(
+      DDL(
+        action: .reshape, before: 0, after: 0,
+        isRefreshed: isCopied && treatment.removal == .applied && treatment.shares.isEmpty),
+      before: left, after: now, origins: step.origins.map { $0.flatMap { kept.firstIndex(of: $0) } })
+  }
+}

@@ -70,6 +70,14 @@ package struct TargetEnd {
     }
   }
 
+  /// What the tables of a trail that are known here are called in it, under the rules by which they came.
+  package func tableNames(of trail: TrailName) throws -> [String] {
+    switch handle {
+    case .sqlite(let database): try database.map { try TargetState($0, of: trail).tableNames() } ?? []
+    case .postgres(let connection): try PostgresTargetState(connection, of: trail).tableNames()
+    }
+  }
+
   /// Whether a table of a trail waits for its schema, a rule or a person.
   package func hasWaitingTables(of trail: TrailName) throws -> Bool {
     switch handle {

@@ -49,6 +49,16 @@ package struct ReshapePlan {
     fullIdentity = source.engine == .postgres ? draft.whyFullIdentity : nil
   }
 
+  /// What a table is under a rule, and without one; for each column, which one it is of the source, if it is one. Nil
+  /// where the rule cannot be kept.
+  package static func shape(
+    of source: TableSchema, under rule: ReshapeRule?, to target: Engine
+  ) -> (schema: TableSchema, columns: [Int?])? {
+    guard let rule else { return (source, Array(source.columns.indices)) }
+    guard let plan = try? ReshapePlan(rule, source, to: target) else { return nil }
+    return (plan.schema, plan.outputs.map { if case .plain(let column) = $0 { column } else { nil } })
+  }
+
   /// The table that stands for one whose rule cannot be kept: nothing is written to it.
   static func refused(_ rule: ReshapeRule, _ source: TableSchema, _ error: CairnError, to target: Engine)
     -> TableSchema

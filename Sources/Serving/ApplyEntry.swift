@@ -19,15 +19,21 @@ struct ApplyEntry {
   let names: NamePolicy
   let context: ServiceContext
 
-  /// Returns what copies of everything were asked for; nil: none.
+  /// Returns what copies of everything were asked for; nil: none. And the tables whose rules are other ones than those
+  /// under which their rows came.
+  func prove() throws -> (asked: CopyRequest.Asked?, changed: [ChangedRule]) {
+    let end = try TargetEnd(target)
+    let asked = try prove(end)
+    return (asked, try adoptRules(end))
+  }
+
   ///
   /// Everything is copied where the trail does not go on from where the target is: its checkpoint was purged, since it was
   /// away for too long, or it is new and the trail's beginning was purged; and where a person asked for that. Errors:
   /// `same-database`, `checkpoint-foreign`, `target-differs`.
-  func prove() throws -> CopyRequest.Asked? {
+  private func prove(_ end: TargetEnd) throws -> CopyRequest.Asked? {
     let info = try Trail.info(folder: folder)
     let request = CopyRequest(state: context.statePath, apply: name)
-    let end = try TargetEnd(target)
     try checkNotItsSource(end)
     let known = try end.checkpoint(of: trail)
     let first = FirstCopies(state: context.statePath, apply: name)

@@ -23,10 +23,12 @@ final class ApplyWorker: Worker {
   private let audit = Mutex<Audit?>(nil)
   private let backlog = Mutex(Backlog(since: Clock.system.microseconds()))
   private let driftsTold = Mutex<Set<String>>([])
+  private let ruleUpkeep: RuleUpkeep
 
   init(_ name: WorkerName, _ apply: Configuration.Apply, _ database: Configuration.Database, _ context: ServiceContext)
   {
     (self.name, self.apply, self.database, self.context) = (name, apply, database, context)
+    ruleUpkeep = RuleUpkeep(apply.name, context)
   }
 
   func run(stop: StopSignal) throws {
@@ -49,7 +51,10 @@ final class ApplyWorker: Worker {
       names: apply.names, context: context)
     var options = ApplyOptions()
     options.rules = rules
-    let asked = try entry.prove()
+    ruleUpkeep.rest()
+    let (asked, changed) = try entry.prove()
+    ruleUpkeep.begin(rules, changed)
+    (options.changedRules, options.refusesRowsElsewhere) = (changed, apply.existing == nil)
     (options.askedBehind, options.askedAt) = (asked?.behind ?? 0, asked?.at)
     options.existing = apply.existing ?? .overwrite
     let first = FirstCopies(state: context.statePath, apply: apply.name)
@@ -115,10 +120,11 @@ final class ApplyWorker: Worker {
       NodeStatus.Wait(table: $0.name, code: $0.code.rawValue, message: $0.message, hint: $0.hint)
     }
     let end = context.end(of: apply.trail)
+    let toCopy = ruleUpkeep.awaited
     // What stands behind the last transaction of a trail is read, and moves no position.
     let hasReadAll = now.isCaughtUp
     let isBehind = !hasReadAll && (end.map { $0 > max(now.position, now.needs ?? .start) } ?? false)
-    status.isCaughtUp = (hasReadAll || (end != nil && !isBehind)) && !now.awaitsCopies
+    status.isCaughtUp = (hasReadAll || (end != nil && !isBehind)) && !now.awaitsCopies && toCopy.isEmpty
     let moment = Clock.system.microseconds()
     let since = backlog.withLock { backlog in
       if status.isCaughtUp { backlog.noteNone(now: moment) }
@@ -130,6 +136,9 @@ final class ApplyWorker: Worker {
     status.tablesCopied = now.tablesCopied
     if now.awaitsCopies { status.detail = "waits for the copy of everything that was asked for" }
     if now.awaitsCopies { status.detail = "waits for copies of tables, as its way on was lost" }
+    if let first = toCopy.first {
+      status.detail = "waits for copies of \(toCopy.count) tables whose rules were changed, the first \(first)"
+    }
     if let copying = now.copying {
       status.detail = "copies table \(copying.table), \(copying.rows) rows so far"
       status.copying = .init(
@@ -168,7 +177,8 @@ final class ApplyWorker: Worker {
       return notices.dropFirst(told).map { LogEntry(.notice, $0, worker: name.description) }
     }
     let drifts = audit.withLock { $0?.snapshot.drifts ?? [] }
-    return fresh
+    let ofRules = TrailName(apply.trail).map { ruleUpkeep.look(now, $0) } ?? []
+    return fresh + ofRules
       + driftsTold.withLock { told in
         drifts.filter { told.insert($0.table).inserted }.map { drift in
           LogEntry(

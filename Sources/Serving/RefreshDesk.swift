@@ -48,31 +48,38 @@ package final class RefreshDesk: Sendable {
 
   /// What several ask for of a trail is copied once.
   private func carryOut(_ due: [TrailName: [RequestBook.Request]]) {
-    let order = CopyOrder(context: context, supervisor: supervisor)
     for (trail, requests) in due {
-      guard let capture = context.capture(of: trail) else { continue }
-      let name = WorkerName(.capture, capture.name)
-      let isAll = requests.contains { $0.tables.isEmpty }
-      let tables = isAll ? [] : Set(requests.flatMap(\.tables)).sorted()
-      do {
-        try order.checkSource(of: capture)
-        let outcome = try order.carryOut(capture, tables, hint: "see 'cairn status' for what \(name) needs")
-        for request in requests { context.requests.carriedOut(request) }
-        told.withLock { $0[trail.description] = nil }
-        let what = if case .tables(let names) = outcome { names.joined(separator: ", ") } else { "everything" }
-        context.tell(name, "copies \(what) again, as \(Self.askers(requests)) asked")
-      } catch {
-        let error = CairnError(enveloping: error, doing: "copy tables of \(trail)")
+      if let capture = context.capture(of: trail) { carryOut(requests, of: trail, capture) }
+    }
+  }
+
+  private func carryOut(_ requests: [RequestBook.Request], of trail: TrailName, _ capture: Configuration.Capture) {
+    let order = CopyOrder(context: context, supervisor: supervisor)
+    let name = WorkerName(.capture, capture.name)
+    let isAll = requests.contains { $0.tables.isEmpty }
+    let tables = isAll ? [] : Set(requests.flatMap(\.tables)).sorted()
+    do {
+      try order.checkSource(of: capture)
+      let outcome = try order.carryOut(capture, tables, hint: "see 'cairn status' for what \(name) needs")
+      for request in requests { context.requests.carriedOut(request) }
+      told.withLock { $0[trail.description] = nil }
+      let what = if case .tables(let names) = outcome { names.joined(separator: ", ") } else { "everything" }
+      context.tell(name, "copies \(what) again, as \(Self.askers(requests)) asked")
+    } catch {
+      let error = CairnError(enveloping: error, doing: "copy tables of \(trail)")
+      if error.code == .tableMissing {
+        // It stands in the way of no other.
+        if requests.count > 1 { return requests.forEach { carryOut([$0], of: trail, capture) } }
         // A table that there is not will not be there the next time either.
-        if error.code == .tableMissing { for request in requests { context.requests.carriedOut(request) } }
-        guard told.withLock({ $0.updateValue(error.message, forKey: trail.description) }) != error.message else {
-          continue
-        }
-        context.log.write(
-          LogEntry(
-            .error, "cannot copy again what \(Self.askers(requests)) asked for: \(error.message)",
-            worker: name.description, code: error.code, hint: error.hint))
+        for request in requests { context.requests.carriedOut(request, isMissing: true) }
       }
+      guard told.withLock({ $0.updateValue(error.message, forKey: trail.description) }) != error.message else {
+        return
+      }
+      context.log.write(
+        LogEntry(
+          .error, "cannot copy again what \(Self.askers(requests)) asked for: \(error.message)",
+          worker: name.description, code: error.code, hint: error.hint))
     }
   }
 

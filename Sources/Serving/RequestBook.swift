@@ -25,6 +25,8 @@ package final class RequestBook: Sendable {
     package var askedAt: Int64
     /// The capture of this node has it in hand.
     package var isDone = false
+    /// There was no such table.
+    package var isMissing = false
 
     package init(id: String, trail: String, tables: [String], asker: Asker, askedAt: Int64) {
       (self.id, self.trail, self.tables, self.asker, self.askedAt) = (id, trail, tables, asker, askedAt)
@@ -119,13 +121,13 @@ package final class RequestBook: Sendable {
   }
 
   /// The capture has it in hand: the same id does nothing any more.
-  package func carriedOut(_ request: Request) {
+  package func carriedOut(_ request: Request, isMissing: Bool = false) {
     var done = request
-    done.isDone = true
+    (done.isDone, done.isMissing) = (true, isMissing)
     try? write(done)
     book.withLock { book in
       for index in book.indices where book[index].id == request.id && book[index].trail == request.trail {
-        book[index].isDone = true
+        (book[index].isDone, book[index].isMissing) = (true, isMissing)
       }
     }
   }
@@ -162,7 +164,7 @@ extension RequestBook.Request {
   fileprivate var line: String {
     var object = JSONObject([
       ("tables", .list(tables.map { .text($0) })), ("behind", .integer(Int64(clamping: behind))),
-      ("asked_at", .integer(askedAt)), ("done", .bool(isDone)),
+      ("asked_at", .integer(askedAt)), ("done", .bool(isDone)), ("missing", .bool(isMissing)),
     ])
     switch asker {
     case .apply(let name): object["apply"] = .text(name)
@@ -180,5 +182,6 @@ extension RequestBook.Request {
     self.init(id: id, trail: trail, tables: tables, asker: asker, askedAt: askedAt)
     behind = UInt64(clamping: object.integer("behind") ?? 0)
     isDone = object.bool("done") ?? false
+    isMissing = object.bool("missing") ?? false
   }
 }

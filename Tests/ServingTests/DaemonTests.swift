@@ -18,8 +18,9 @@ final class TestNode: @unchecked Sendable {
   private let stop = StopSignal()
   private var thread: WorkerThread<Void>?
 
-  init(_ make: (String) -> Configuration) throws {
-    folder = FileManager.default.temporaryDirectory.path + "/cairn-serving-" + UUID().uuidString
+  /// `there`: the folder of another one that has ended.
+  init(in there: String? = nil, _ make: (String) -> Configuration) throws {
+    folder = there ?? FileManager.default.temporaryDirectory.path + "/cairn-serving-" + UUID().uuidString
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     context = ServiceContext(make(folder), log: ServiceLog(level: .error))
     supervisor = Supervisor(context) {}
@@ -170,7 +171,8 @@ final class TestNode: @unchecked Sendable {
     #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 2 })
     func adopt(_ rules: [TableRule]) {
       var conf = node.context.configuration
-      conf.applies[0].rules = rules
+      // The table of the other name is not made.
+      (conf.applies[0].rules, conf.applies[0].ddl) = (rules, .stop)
       node.context.configuration = conf
       node.supervisor.adopt(WorkerPlan(conf))
     }

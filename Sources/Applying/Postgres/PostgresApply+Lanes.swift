@@ -132,6 +132,8 @@ extension PostgresApply {
       let waiting = Set(main.waiting.map(\.source))
       for key in attempts.keys where !waiting.contains(key) { attempts[key] = nil }
       tellWaiting()
+      let awaitsCopies = main.awaitsCopies
+      progress.update { $0.awaitsCopies = awaitsCopies }
       try purge()
     }
     return isMoved

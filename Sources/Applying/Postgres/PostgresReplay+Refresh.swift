@@ -22,14 +22,16 @@ extension PostgresReplay {
         let holds = options.existingHolds && method == .byKey && !known.isCreated
         known.existing = holds ? options.existing : .overwrite
       }
-      if options.refusesRows, !known.isCreated, method != .rows, started.insert(key).inserted, try holdsRows(table) {
+      if options.refusesRows || isLedElsewhere(refresh.schemaID), !known.isCreated, method != .rows,
+        started.insert(key).inserted, try holdsRows(table)
+      {
         throw ApplyOptions.holdsRows(table.mapped.fullName)
       }
       (known.refreshing, known.isAwaited) = (method, false)
       known.isEmptied = try prepareForRows(table, method, known.existing)
       try save(key, known)
       (copying, copied, estimated) = (table, 0, rows)
-      copiesBegun[table.source.plainName] = number
+      noteBegin(of: refresh.schemaID, table, method)
     case .chunk(let range):
       if copying !== table { (copying, copied, estimated) = (table, 0, 0) }
       switch range {

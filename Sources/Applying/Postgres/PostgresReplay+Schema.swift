@@ -6,13 +6,14 @@ import PostgresKit
 extension PostgresReplay {
   /// How long a change of shape waits for programs that use the table, while others wait behind it; less where it has
   /// waited before.
-  private var lockMilliseconds: Int { scope.isLane ? 1000 : 2000 }
+  var lockMilliseconds: Int { scope.isLane ? 1000 : 2000 }
 
   func apply(_ ddl: DDL) throws {
     let before = ddl.before == 0 ? nil : try schema(ddl.before)
     let after = ddl.after == 0 ? nil : try schema(ddl.after)
     guard let named = before ?? after else { return }
     try leaveRefused(named)
+    try adoptBefore(ddl)
     guard let (old, new) = try follow(ddl.action, before, after) else { return }
     var made = ShapeChange(ddl, before: before, after: after, origins: ddl.origins)
     do {
@@ -45,7 +46,7 @@ extension PostgresReplay {
   }
 
   /// Why a change waits for a lock: who uses the table.
-  private func inUse(
+  func inUse(
     _ before: TableSchema?, _ after: TableSchema?, _ origins: [Int?]?, _ table: TableSchema,
     _ known: PostgresTargetState.Table?
   ) throws -> CairnError {
@@ -108,7 +109,7 @@ extension PostgresReplay {
     try create(source, key, isAwaited: true)
   }
 
-  private func create(_ after: TableSchema, _ key: String, isAwaited: Bool) throws {
+  func create(_ after: TableSchema, _ key: String, isAwaited: Bool) throws {
     let target = try mapped(after)
     var known = PostgresTargetState.Table(schema: target.namespace, name: target.name)
     _ = try register(key, after, target, known, isSaved: false)
@@ -129,7 +130,7 @@ extension PostgresReplay {
     try forget(key)
   }
 
-  private func change(_ made: ShapeChange, _ before: TableSchema, _ after: TableSchema, _ old: String, _ new: String)
+  func change(_ made: ShapeChange, _ before: TableSchema, _ after: TableSchema, _ old: String, _ new: String)
     throws
   {
     var before = before

@@ -70,6 +70,7 @@ final class PostgresReplay {
   var started: Set<String> = []
   /// Since the last commit.
   var copiesBegun: [String: UInt64] = [:]
+  var changedRules: ChangedRules
   var tablesCopied = 0
   var misfitsNulled: UInt64 = 0
   /// Refresh rows that were sent by COPY and not yet answered, to be sent again one by one.
@@ -86,6 +87,7 @@ final class PostgresReplay {
     (self.connection, self.name, self.options, self.madeAhead) = (connection, name, options, madeAhead)
     self.folder = folder
     (self.clock, self.progress, self.isCareful, self.refusals) = (clock, progress, isCareful, refusals)
+    changedRules = ChangedRules(options.changedRules, besides: progress.snapshot.rulesAdopted)
     state = PostgresTargetState(connection, of: name)
     sink = PostgresSink(connection)
     if let first = lane?.first {
@@ -205,6 +207,7 @@ final class PostgresReplay {
     }
     (checkpoint, applied) = (reached, number)
     let awaitsCopies = awaitsCopies
+    let adopted = changedRules.noteCommit()
     scripts.removeAll()
     if !scope.isLane {
       progress.noteLag(last.commitTime, now: clock.microseconds(), isCopying: copying != nil)
@@ -214,6 +217,7 @@ final class PostgresReplay {
       $0.misfitsNulled += misfitsNulled
       $0.isWaitingForLock = false
       $0.copiesBegun.merge(copiesBegun) { $1 }
+      $0.rulesAdopted.formUnion(adopted)
       if scope.isLane { return }
       $0.rows += UInt64(rows)
       $0.transactions = number
@@ -293,7 +297,7 @@ final class PostgresReplay {
   }
 
   /// A table that is not as it should be waits from here on.
-  private func onTable(_ id: UInt64, _ body: () throws -> Void) throws {
+  func onTable(_ id: UInt64, _ body: () throws -> Void) throws {
     if refusals[reader.position] != nil {
       try endChunk()
       try leaveRefused(try schema(id))
@@ -362,18 +366,19 @@ final class PostgresReplay {
     }
     if let table = bySchema[id] { return table }
     let schema = try schema(id)
-    let table = try scope.key(schema.sourceKey).flatMap { try self.table(for: schema, $0) }
+    let table = try scope.key(schema.sourceKey).flatMap { try self.table(for: schema, $0, id) }
     bySchema[id] = .some(table)
     return table
   }
 
-  private func table(for schema: TableSchema, _ key: String) throws -> MappedTable? {
+  private func table(for schema: TableSchema, _ key: String, _ id: UInt64) throws -> MappedTable? {
     if let table = byKey[key], table.given == schema { return table }
     try sink.settle()
     guard let part = try part(of: schema, key) else { return nil }
     let source = part.schema
     let mapped = try TableMapping(source, to: .postgres, names: options.names).target
     try meet(source, mapped, key)
+    try adopt(id, source, mapped, key)
     let claim = try claimRows(of: source, as: mapped, key)
     var known =
       try tables[key] ?? register(key, source, mapped, .init(schema: mapped.namespace, name: mapped.name))

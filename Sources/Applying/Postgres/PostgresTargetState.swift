@@ -217,6 +217,13 @@ package struct PostgresTargetState {
       "SELECT 1 FROM cairn.table_state AS t WHERE coalesce(to_jsonb(t) ->> 'trail', $1) = $1 LIMIT 1", [owner]) != nil
   }
 
+  /// As the trail has them under the rules by which they came.
+  package func tableNames() throws -> [String] {
+    guard try isInstalled() else { return [] }
+    try upgrade()
+    return try Array(tables().keys)
+  }
+
   package func hasWaitingTables() throws -> Bool {
     guard try hasWaiting() else { return false }
     return try connection.first("SELECT 1 FROM cairn.waiting WHERE trail = $1 LIMIT 1", [owner]) != nil

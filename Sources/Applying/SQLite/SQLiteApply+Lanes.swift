@@ -74,6 +74,8 @@ extension SQLiteApply {
     }
     if isMoved {
       tellWaiting()
+      let awaitsCopies = awaitsCopies
+      progress.update { $0.awaitsCopies = awaitsCopies }
       try purge()
     }
     return isMoved
@@ -167,6 +169,7 @@ extension SQLiteApply {
       target.tables[key] = known
     }
     try target.commit()
+    noteAdopted(replay)
     self.replay.forgetShapes()
     replay.forgetShapes()
     let rows = UInt64(group.rows)

@@ -42,7 +42,7 @@ package final class SQLiteApply {
   }
 
   /// Copies were asked for that have not begun.
-  private var awaitsCopies: Bool {
+  var awaitsCopies: Bool {
     options.askedBehind > 0 && number <= options.askedBehind || target.tables.values.contains(where: \.isAwaited)
   }
 
@@ -94,6 +94,7 @@ package final class SQLiteApply {
     let now = target.clock.microseconds()
     try target.state.move(name, from: checkpoint, to: reached, number: replay.number, now: now)
     try target.commit()
+    noteAdopted(replay)
     (checkpoint, number) = (reached, replay.number)
     let (replay, awaitsCopies) = (replay, awaitsCopies)
     progress.noteLag(
@@ -112,6 +113,14 @@ package final class SQLiteApply {
     replay.copiesBegun.removeAll()
     noteWaiting()
     try purge()
+  }
+
+  /// Behind a commit.
+  func noteAdopted(_ replay: SQLiteReplay) {
+    let adopted = replay.changedRules.noteCommit()
+    guard !adopted.isEmpty else { return }
+    target.adopted.formUnion(adopted)
+    progress.update { $0.rulesAdopted.formUnion(adopted) }
   }
 
   /// Forgets what this target, with every table that waits, has behind it.

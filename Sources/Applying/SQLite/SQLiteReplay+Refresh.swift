@@ -21,8 +21,8 @@ extension SQLiteReplay {
         let holds = options.existingHolds && method == .byKey && !known.isCreated
         known.existing = holds ? options.existing : .overwrite
       }
-      if options.refusesRows, !known.isCreated, method != .rows, started.insert(key(name)).inserted,
-        try table.holdsRows()
+      if options.refusesRows || isLedElsewhere(refresh.schemaID), !known.isCreated, method != .rows,
+        started.insert(key(name)).inserted, try table.holdsRows()
       {
         throw ApplyOptions.holdsRows(name)
       }
@@ -42,7 +42,7 @@ extension SQLiteReplay {
       // Ranges of keys that sort in another way here cannot be emptied one by one.
       if method == .byKey, known.existing == .overwrite, !table.sortsAsSource { try empty(table) }
       (copying, copied, estimated) = (table, 0, rows)
-      copiesBegun[table.source.plainName] = number + 1
+      noteBegin(of: refresh.schemaID, table, method)
     case .chunk(let range):
       if copying?.schema != table.schema { (copying, copied, estimated) = (table, 0, 0) }
       switch range {

@@ -44,6 +44,7 @@ extension SQLiteReplay {
         origins: before.flatMap { was in after.flatMap { ddl.origins(from: was, to: $0) } })
       if try scope == .main || change.skipUnfit(ddl, fits: fits, later: laterShape) {
         try checkFree(names)
+        try adoptBefore(ddl)
         try make(change)
       }
     } catch let error as CairnError
@@ -176,7 +177,7 @@ extension SQLiteReplay {
 
   // MARK: Making it
 
-  private func make(_ made: ShapeChange) throws {
+  func make(_ made: ShapeChange) throws {
     var before = try made.before.map { try TableMapping($0, to: .sqlite) }
     var after = try made.after.map { try TableMapping($0, to: .sqlite) }
     let isMoved = before.flatMap { was in after.map { $0.target.name != was.target.name } } ?? false
@@ -221,7 +222,7 @@ extension SQLiteReplay {
     try create(mapping, isAwaited: true)
   }
 
-  private func create(_ after: TableMapping, isAwaited: Bool) throws {
+  func create(_ after: TableMapping, isAwaited: Bool) throws {
     let name = after.target.name
     let was = target.tables[key(name)]
     var known = TargetState.Table()

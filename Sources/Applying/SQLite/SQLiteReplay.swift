@@ -64,6 +64,7 @@ final class SQLiteReplay {
   var started: Set<String> = []
   /// Since the last commit.
   var copiesBegun: [String: UInt64] = [:]
+  var changedRules: ChangedRules
   var tablesCopied = 0
   var early = EarlyUpdates()
   var held = HeldRows()
@@ -84,6 +85,7 @@ final class SQLiteReplay {
     (name, isUTF16, self.folder) = (target.trail, target.isUTF16, folder)
     reader = try ApplyReader.open(folder: folder, for: checkpoint, options: options, to: .sqlite)
     groupStart = reader.checkpoint
+    changedRules = ChangedRules(options.changedRules, besides: target.adopted)
     if case .lane(let key) = scope, let waiting = target.tables[key]?.waiting {
       laneName = waiting.from == nil ? waiting.names.first : nil
     }
@@ -199,6 +201,7 @@ final class SQLiteReplay {
     guard isInScope(targetName), let part = try part(of: schema) else { return nil }
     let mapping = try underNameThere(try TableMapping(part.schema, to: .sqlite))
     try meet(mapping, key(targetName))
+    try adopt(id, mapping)
     var known = target.tables[key(targetName)] ?? .init()
     try claim(&known, for: mapping)
     let name = mapping.target.name

@@ -18,6 +18,8 @@ final class SQLiteTarget {
   private let identity: FileIdentity?
   /// As stored, or as the transaction that is open will store it; by name in lower case.
   var tables: [String: TargetState.Table] = [:]
+  /// Tables of this run that are under their new rules.
+  var adopted: Set<String> = []
 
   /// Opens the file, and creates it when there is none. Errors: ``SQLiteError``.
   init(path: String, trail: TrailName, options: ApplyOptions, clock: Clock, progress: ApplyProgress) throws {

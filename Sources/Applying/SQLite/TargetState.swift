@@ -203,6 +203,15 @@ package struct TargetState {
       "SELECT 1 FROM cairn_table \(hasTrail ? "WHERE trail = ?" : "WHERE '' <> ?") LIMIT 1", [owner]) != nil
   }
 
+  /// As the trail has them under the rules by which they came.
+  package func tableNames() throws -> [String] {
+    guard try isInstalled() else { return [] }
+    try upgrade()
+    return try tables().map { name, table in
+      table.waiting?.table.name ?? (table.source.isEmpty ? name : table.source)
+    }
+  }
+
   package func hasWaitingTables() throws -> Bool {
     guard try isInstalled() else { return false }
     // What an older version left cannot wait.

@@ -1,0 +1,83 @@
+import Changes
+import Mapping
+import PostgresKit
+
+// Tables whose rules are other ones than those under which their rows came.
+extension PostgresReplay {
+  /// With the first record of such a table that is read: it gets the shape that its rule means now, and its rows are
+  /// awaited. In the transaction of the group.
+  func adopt(_ id: UInt64, _ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
+    guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
+    do {
+      try connection.execute("SET LOCAL lock_timeout = \(lockMilliseconds)")
+      try adopt(rule, given, source, mapped, key)
+      try connection.execute("SET LOCAL lock_timeout = 0")
+    } catch let error as PostgresError where error.isLockTimeout {
+      // Nothing can be asked in a transaction that failed.
+      abandon()
+      let error = try inUse(source, source, nil, source, tables[key])
+      throw SchemaStop(key: key, position: reader.position, error: error, isLocked: true)
+    }
+    if !rule.isCopied { changedRules.finish(given) }
+  }
+
+  private func adopt(
+    _ rule: ChangedRule, _ given: TableSchema, _ source: TableSchema, _ mapped: TableSchema, _ key: String
+  ) throws {
+    let isHistory = source.treatment?.isHistory ?? false
+    for step in rule.steps(of: given, to: options.rules.rule(for: given), in: .postgres) {
+      guard !step.isElsewhere else {
+        try leave(step.was.sourceKey, for: key)
+        continue
+      }
+      // In a lane, a table may have another name in state.
+      let place = step.now.sourceKey == source.sourceKey ? key : step.now.sourceKey
+      guard tables[place] != nil else { continue }
+      guard step.was.shares == step.now.shares else { throw CairnError.shareChanged(source) }
+      guard let made = ShapeChange(step, isCopied: rule.isCopied), let before = made.before, let after = made.after
+      else { continue }
+      try change(made, before, after, place, place)
+    }
+    if try tables[key].map({ try shape.read($0) == nil }) ?? true {
+      try state.lock()
+      try create(source, key, isAwaited: !isHistory)
+    } else if rule.isCopied, !isHistory, var known = tables[key] {
+      if let treatment = source.treatment, treatment.removal != .applied {
+        progress.note(LaterShape.unseen(source, since: reader.position))
+      }
+      (known.refreshing, known.isAwaited, known.isEmptied) = (.byKey, true, false)
+      try save(key, known)
+    }
+  }
+
+  /// A change of shape is made to what the new rule has made of the table. One that is dropped needs no copy.
+  func adoptBefore(_ ddl: DDL) throws {
+    guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given),
+      scope.key(try schema(ddl.before).sourceKey) != nil
+    else { return }
+    if ddl.after == 0 { return changedRules.finish(given) }
+    try onTable(ddl.before) { _ = try table(ddl.before) }
+  }
+
+  /// The rows go to another table from here on: this one is none of ours any more.
+  private func leave(_ old: String, for key: String) throws {
+    guard let known = tables[old], old != key, scope.key(old) == old else { return }
+    try state.removePending(of: known)
+    try forget(old)
+  }
+
+  /// Whether a rule leads a table to another one than before, where nobody said what becomes of rows.
+  func isLedElsewhere(_ id: UInt64) -> Bool {
+    guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
+      let rule = options.changedRules.first(where: { $0.table == given.plainName })
+    else { return false }
+    return rule.steps(of: given, to: options.rules.rule(for: given), in: .postgres).contains(where: \.isElsewhere)
+  }
+
+  /// A copy of a table begins.
+  func noteBegin(of id: UInt64, _ table: MappedTable, _ method: Refresh.Method) {
+    guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
+    copiesBegun[given.plainName] = number
+    changedRules.finish(given)
+  }
+}

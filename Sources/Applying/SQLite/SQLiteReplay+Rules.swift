@@ -1,0 +1,63 @@
+import Changes
+import Mapping
+import SQLiteKit
+
+// Tables whose rules are other ones than those under which their rows came.
+extension SQLiteReplay {
+  /// With the first record of such a table that is read: it gets the shape that its rule means now, and its rows are
+  /// awaited. In the transaction of the group.
+  func adopt(_ id: UInt64, _ mapping: TableMapping) throws {
+    guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
+    let now = mapping.source
+    let isHistory = now.treatment?.isHistory ?? false
+    for step in rule.steps(of: given, to: options.rules.rule(for: given), in: .sqlite) {
+      let (old, new) = (targetName(of: step.was), targetName(of: step.now))
+      guard key(old) == key(new) else {
+        try leave(old, for: mapping.target.name)
+        continue
+      }
+      guard target.tables[key(old)] != nil else { continue }
+      guard step.was.shares == step.now.shares else { throw CairnError.shareChanged(now) }
+      if let change = ShapeChange(step, isCopied: rule.isCopied) { try make(change) }
+    }
+    let name = mapping.target.name
+    if try target.tables[key(name)] == nil || !target.shape.exists(name) {
+      try create(mapping, isAwaited: !isHistory)
+    } else if rule.isCopied, !isHistory, var known = target.tables[key(name)] {
+      if let treatment = now.treatment, treatment.removal != .applied {
+        target.progress.note(LaterShape.unseen(now, since: reader.position))
+      }
+      (known.refreshing, known.isAwaited) = (.byKey, true)
+      try save(name, known)
+    }
+    if !rule.isCopied { changedRules.finish(given) }
+  }
+
+  /// A change of shape is made to what the new rule has made of the table. One that is dropped needs no copy.
+  func adoptBefore(_ ddl: DDL) throws {
+    guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given) else { return }
+    if ddl.after == 0 { return changedRules.finish(given) }
+    _ = try table(ddl.before)
+  }
+
+  /// The rows go to another table from here on: this one is none of ours any more.
+  private func leave(_ name: String, for other: String) throws {
+    guard let known = target.tables[key(name)], key(name) != key(other), known.waiting == nil else { return }
+    try forget(name)
+  }
+
+  /// Whether a rule leads a table to another one than before, where nobody said what becomes of rows.
+  func isLedElsewhere(_ id: UInt64) -> Bool {
+    guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
+      let rule = options.changedRules.first(where: { $0.table == given.plainName })
+    else { return false }
+    return rule.steps(of: given, to: options.rules.rule(for: given), in: .sqlite).contains(where: \.isElsewhere)
+  }
+
+  /// A copy of a table begins.
+  func noteBegin(of id: UInt64, _ table: TargetTable, _ method: Refresh.Method) {
+    guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
+    copiesBegun[given.plainName] = number + 1
+    changedRules.finish(given)
+  }
+}

@@ -1,0 +1,117 @@
+import Applying
+import Changes
+import Reshaping
+
+/// What another rule means for a table whose rows came under the one before.
+enum RuleChange: Equatable {
+  /// All its rows come again.
+  case copied
+  /// What is there stays as it is; what comes is under the new rule.
+  case noted
+  /// Another table gets them all; nil: under the name without a rule.
+  case moved(from: String?)
+  /// One table of the target cannot be both.
+  case refused
+
+  /// Nil where both say the same.
+  init?(from old: ReshapeRule?, to new: ReshapeRule?) {
+    let (was, now) = (old ?? ReshapeRule(from: ""), new ?? ReshapeRule(from: ""))
+    var same = now
+    same.from = was.from
+    if same == was { return nil }
+    if now.to?.lowercased() != was.to?.lowercased() {
+      self = .moved(from: was.to)
+    } else if now.mode != was.mode {
+      self = .refused
+    } else if now.mode == .history {
+      self = .noted
+    } else {
+      // Rows that are there are what the source has; from here on they stay.
+      same.delete = was.delete
+      self = same == was && was.delete == .apply && now.delete == .keep ? .noted : .copied
+    }
+  }
+
+  var isCopied: Bool {
+    switch self {
+    case .copied, .moved: true
+    case .noted, .refused: false
+    }
+  }
+
+  /// What is said of it once.
+  func notice(_ table: String) -> String {
+    let changed = "the rule of table \(table) changed:"
+    return switch self {
+    case .copied: "\(changed) it is copied again"
+    case .noted: "\(changed) rows that are there stay as they are, and what comes is under the new rule"
+    case .moved(let old):
+      "\(changed) it is copied into the table that it leads to now; \(old ?? "the one of its own name") stays as it is, and gets no more rows"
+    case .refused: changed
+    }
+  }
+
+  // MARK: Whole confs
+
+  /// Of each table the change, by its name at the source. Errors: `rule-refused`.
+  static func all(
+    of tables: [String], from old: [ReshapeRule], to new: [ReshapeRule], at place: String, apply: String
+  ) throws -> [(table: String, change: RuleChange)] {
+    try tables.compactMap { table in
+      let schema = TableSchema(named: table)
+      guard let change = RuleChange(from: old.rule(for: schema), to: new.rule(for: schema)) else { return nil }
+      guard change == .refused else { return (table, change) }
+      let isHistory = new.rule(for: schema)?.mode == .history
+      throw CairnError(
+        .ruleRefused,
+        "the rule of table \(table) makes \(isHistory ? "a history" : "a mirror") of it now, and its table at \(place) is \(isHistory ? "a mirror" : "a history")",
+        hint: "give another `to` in [[apply.\(apply).table]] for \(table), or put `mode` back",
+        context: ["table": table])
+    }
+  }
+
+  /// What tables that a target knows are called at the source, by the rules under which their rows came.
+  static func sources(of names: [String], _ rules: [ReshapeRule]) -> [String] {
+    let named = rules.filter { rule in !rule.from.contains { $0 == "*" || $0 == "?" } }
+    let sources = names.map(plain).flatMap { name -> [String] in
+      let exact = named.filter { $0.to.map(plain) == name }.map { plain($0.from) }
+      if !exact.isEmpty { return exact }
+      // A schema may have become a part of the name, or the other way round.
+      return [name] + named.filter { flat($0.to ?? $0.from) == flat(name) }.map { plain($0.from) }
+    }
+    return Set(sources).sorted()
+  }
+
+  private static func plain(_ name: String) -> String {
+    let name = name.lowercased()
+    return name.hasPrefix("public.") ? String(name.dropFirst("public.".count)) : name
+  }
+
+  private static func flat(_ name: String) -> String { String(plain(name).map { $0 == "." ? "_" : $0 }) }
+
+  /// `changes` beside those that are not through yet.
+  static func merged(
+    _ pending: [ChangedRule], _ changes: [(table: String, change: RuleChange)], from old: [ReshapeRule]
+  ) -> [ChangedRule] {
+    var all = pending
+    for (table, change) in changes {
+      let rule = old.rule(for: TableSchema(named: table))
+      guard let index = all.firstIndex(where: { $0.table == table }) else {
+        all.append(ChangedRule(table, before: [rule], isCopied: change.isCopied))
+        continue
+      }
+      if all[index].before.last != .some(rule) { all[index].before.append(rule) }
+      all[index].isCopied = all[index].isCopied || change.isCopied
+    }
+    return all.sorted { $0.table < $1.table }
+  }
+}
+
+extension TableSchema {
+  /// A table of which nothing but the name is known.
+  fileprivate init(named name: String) {
+    let parts = name.split(separator: ".", maxSplits: 1).map(String.init)
+    let (namespace, own) = parts.count == 2 ? (parts[0], parts[1]) : ("", name)
+    self.init(epoch: 0, engine: .postgres, namespace: namespace, name: own, columns: [])
+  }
+}

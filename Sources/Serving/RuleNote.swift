@@ -1,0 +1,131 @@
+import Applying
+import Changes
+import Reshaping
+import SystemKit
+
+/// Under which rules the tables of an apply came, and which of them are not under their present one yet. A file, so that
+/// no crash forgets a change.
+struct RuleNote {
+  struct Content: Equatable {
+    var rules: [ReshapeRule]
+    /// A table is taken off once it is under its rule.
+    var changed: [ChangedRule] = []
+  }
+
+  private let path: String
+
+  init(state: String, apply: String) { path = "\(state)/applies/\(apply).rules" }
+
+  /// Nil: it is not known. Errors: `state-foreign` for what cannot be read.
+  func read() throws -> Content? {
+    guard Folder.exists(path) else { return nil }
+    let text: String
+    do throws(FileError) { text = try File.text(path) } catch {
+      throw error.asCairnError(doing: "read an apply's rules")
+    }
+    guard case .object(let object)? = try? JSONReader.read(text), let content = Content(object) else {
+      throw CairnError(
+        .stateForeign, "\(path) is not what this cairn wrote, so it is not known under which rules tables came",
+        hint: "use the cairn that wrote it; or remove it, and copy the tables again whose rules were changed")
+    }
+    return content
+  }
+
+  func note(_ content: Content) throws {
+    guard (try? read()) != content else { return }
+    do throws(FileError) {
+      try Folder.create(Folder.parent(of: path))
+      try File.replace(path, text: content.json.line + "\n", permissions: 0o640)
+    } catch { throw error.asCairnError(doing: "note an apply's rules") }
+  }
+}
+
+extension RuleNote.Content {
+  fileprivate var json: JSONObject {
+    JSONObject([
+      ("rules", .list(rules.map { .object($0.json) })),
+      (
+        "changed",
+        .list(
+          changed.map { table in
+            .object(
+              JSONObject([
+                ("table", .text(table.table)), ("copied", .bool(table.isCopied)),
+                ("before", .list(table.before.map { $0.map { .object($0.json) } ?? .null })),
+              ]))
+          })
+      ),
+    ])
+  }
+
+  fileprivate init?(_ object: JSONObject) {
+    let rules = object.objects("rules").compactMap(ReshapeRule.init(json:))
+    guard rules.count == object.list("rules").count else { return nil }
+    var changed: [ChangedRule] = []
+    for item in object.objects("changed") {
+      guard let table = item.text("table"), let isCopied = item.bool("copied") else { return nil }
+      var before: [ReshapeRule?] = []
+      for value in item.list("before") {
+        switch value {
+        case .null: before.append(nil)
+        case .object(let json):
+          guard let rule = ReshapeRule(json: json) else { return nil }
+          before.append(rule)
+        default: return nil
+        }
+      }
+      changed.append(ChangedRule(table, before: before, isCopied: isCopied))
+    }
+    guard changed.count == object.list("changed").count else { return nil }
+    self.init(rules: rules, changed: changed)
+  }
+}
+
+extension ReshapeRule {
+  fileprivate var json: JSONObject {
+    var object = JSONObject([("from", .text(from))])
+    if let to { object["to"] = .text(to) }
+    if let filter { object["where"] = .text(filter) }
+    if let columns {
+      object["columns"] = .list(
+        columns.map { column in
+          var item = JSONObject([
+            ("name", .text(column.name)), ("expr", .text(column.expression)), ("share", .bool(column.isShare)),
+          ])
+          if let type = column.type { item["type"] = .text(type) }
+          return .object(item)
+        })
+    }
+    switch delete {
+    case .apply: break
+    case .keep: object["delete"] = .text("keep")
+    case .mark(let column): object["delete"] = .text("mark:\(column)")
+    }
+    if mode == .history { object["mode"] = .text("history") }
+    return object
+  }
+
+  fileprivate init?(json: JSONObject) {
+    guard let from = json.text("from") else { return nil }
+    self.init(from: from)
+    (to, filter) = (json.text("to"), json.text("where"))
+    if json["columns"] != nil {
+      let items = json.objects("columns")
+      let columns = items.compactMap { item -> Column? in
+        guard let name = item.text("name"), let expression = item.text("expr"), let isShare = item.bool("share") else {
+          return nil
+        }
+        return Column(name, expression, type: item.text("type"), isShare: isShare)
+      }
+      guard columns.count == json.list("columns").count else { return nil }
+      self.columns = columns
+    }
+    switch json.text("delete") {
+    case nil: break
+    case "keep"?: delete = .keep
+    case let text? where text.hasPrefix("mark:"): delete = .mark(column: String(text.dropFirst("mark:".count)))
+    default: return nil
+    }
+    mode = json.text("mode") == "history" ? .history : .mirror
+  }
+}

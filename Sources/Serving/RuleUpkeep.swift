@@ -1,0 +1,73 @@
+import Applying
+import Changes
+import Reshaping
+import ServiceKit
+import Steering
+import Synchronization
+import SystemKit
+
+/// Looks after the tables of an apply that are to come under other rules, until they have.
+final class RuleUpkeep: Sendable {
+  private struct State {
+    var rules: [ReshapeRule] = []
+    var changed: [ChangedRule] = []
+    var askedAt: Int64 = 0
+  }
+
+  /// A copy that was under way at the capture when another was asked for is the one that it takes for it, and may have
+  /// begun before the rule changed.
+  static let askAgainMilliseconds: Int64 = 30_000
+
+  private let apply: String
+  private let context: ServiceContext
+  private let state = Mutex(State())
+
+  init(_ apply: String, _ context: ServiceContext) { (self.apply, self.context) = (apply, context) }
+
+  /// The tables whose copies have not begun.
+  var awaited: [String] { state.withLock { $0.changed.filter(\.isCopied).map(\.table) } }
+
+  /// A run begins: none is known yet.
+  func rest() { state.withLock { $0 = State() } }
+
+  func begin(_ rules: [ReshapeRule], _ changed: [ChangedRule]) {
+    state.withLock { $0 = State(rules: rules, changed: changed, askedAt: Clock.monotonicMilliseconds) }
+  }
+
+  /// Takes those off the note that are under their rules, and asks again for the others. Returns what it has to say.
+  func look(_ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
+    state.withLock { state in
+      guard !state.changed.isEmpty else { return [] }
+      let requests = context.requests.all
+      let isMissing = { (table: String) in
+        now.isCaughtUp && requests.contains { $0.isOf(apply: self.apply, trail, table) && $0.isMissing }
+      }
+      let gone = state.changed.map(\.table).filter { !now.rulesAdopted.contains($0) && isMissing($0) }
+      let left = state.changed.filter { !now.rulesAdopted.contains($0.table) && !gone.contains($0.table) }
+      if left.count < state.changed.count {
+        // Otherwise it is done once more at the next start.
+        try? RuleNote(state: context.statePath, apply: apply).note(.init(rules: state.rules, changed: left))
+        state.changed = left
+        context.requests.settle { request in gone.contains { request.isOf(apply: self.apply, trail, $0) } }
+      }
+      askAgain(&state, now, trail)
+      return gone.map { table in
+        LogEntry(
+          .warning,
+          "table \(table) is not captured any more, so it is not copied for its new rule: what the target has of it came under the old one",
+          worker: WorkerName(.apply, apply).description)
+      }
+    }
+  }
+
+  private func askAgain(_ state: inout State, _ now: ApplyProgress.Snapshot, _ trail: TrailName) {
+    let moment = Clock.monotonicMilliseconds
+    guard now.isCaughtUp, moment - state.askedAt >= Self.askAgainMilliseconds else { return }
+    state.askedAt = moment
+    for table in state.changed where table.isCopied {
+      context.requests.settle { $0.isOf(apply: self.apply, trail, table.table) }
+      try? context.requests.ask(
+        trail, [table.table], for: apply, behind: now.transactions, now: Clock.system.microseconds())
+    }
+  }
+}

@@ -1,0 +1,114 @@
+import Changes
+import Configuring
+import Foundation
+import SQLiteKit
+import Steering
+import Testing
+
+@testable import Serving
+
+/// A daemon whose conf gives tables other rules while it runs.
+@Suite struct RuleAdoptionTests {
+  private static func conf(_ folder: String) -> Configuration {
+    var conf = Configuration(node: .init(name: "store-042", state: folder + "/state"))
+    conf.databases = [
+      .init(name: "copy", url: "sqlite://\(folder)/copy.db"), .init(name: "pos", url: "sqlite://\(folder)/pos.db"),
+    ]
+    conf.captures = [.init(name: "pos", database: "pos")]
+    conf.applies = [.init(name: "copy", trail: "store-042.pos", database: "copy")]
+    return conf
+  }
+
+  private static func rule(_ body: (inout TableRule) -> Void) -> [TableRule] {
+    var rule = TableRule(from: "item")
+    body(&rule)
+    return [rule]
+  }
+
+  private func adopt(_ node: TestNode, _ rules: [TableRule], captures: Bool = true) {
+    var conf = node.context.configuration
+    conf.applies[0].rules = rules
+    if !captures { conf.captures = [] }
+    node.context.configuration = conf
+    node.supervisor.adopt(WorkerPlan(conf))
+  }
+
+  private func text(_ node: TestNode, _ sql: String) -> String? {
+    (try? Database(path: node.folder + "/copy.db", mode: .readOnly)).flatMap { try? $0.text(sql) }
+  }
+
+  @Test
+  func `a changed rule brings its table in line, whatever ends the daemon, and one that cannot be kept is refused`()
+    throws
+  {
+    let node = try TestNode(Self.conf)
+    let shop = try node.database("pos.db")
+    try shop.execute("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, price INTEGER)")
+    try shop.execute("CREATE TABLE note(id INTEGER PRIMARY KEY); INSERT INTO note VALUES (1)")
+    try shop.execute("INSERT INTO item VALUES (1, 5), (2, 0), (3, 7)")
+    let desk = RefreshDesk(node.context, node.supervisor)
+    let wait = { (condition: () -> Bool) in
+      node.wait {
+        desk.look()
+        return condition()
+      }
+    }
+    let ids = "SELECT group_concat(id) FROM (SELECT id FROM item ORDER BY id)"
+    node.start()
+    #expect(wait { text(node, ids) == "1,2,3" && node.worker("apply.copy")?.isCaughtUp == true })
+    // What an older version left has no note: it is made, and asks for nothing.
+    let path = node.folder + "/state/applies/copy.rules"
+    #expect(try String(contentsOfFile: path, encoding: .utf8) == "{\"rules\":[],\"changed\":[]}\n")
+
+    let cheap = Self.rule {
+      ($0.filter, $0.columns) = (
+        "price < 6", [.init(name: "*", expression: "*"), .init(name: "tax", expression: "price / 5")]
+      )
+    }
+    adopt(node, cheap)
+    try shop.execute("UPDATE item SET price = 9 WHERE id = 1; UPDATE item SET price = 1 WHERE id = 3")
+    let taxes = "SELECT group_concat(id || ':' || tax) FROM (SELECT * FROM item ORDER BY id)"
+    #expect(wait { text(node, taxes) == "2:0,3:0" && node.worker("apply.copy")?.isCaughtUp == true })
+    #expect(wait { node.context.requests.all.isEmpty })
+    #expect(try String(contentsOfFile: path, encoding: .utf8).hasSuffix("\"changed\":[]}\n"))
+    node.end()
+
+    // The change is noted, and no more: as `kill -9` may leave it.
+    let note = RuleNote(state: node.folder + "/state", apply: "copy")
+    var content = try #require(try note.read())
+    content.changed = [.init("item", before: [content.rules.first], isCopied: true)]
+    content.rules = []
+    try note.note(content)
+    let again = try TestNode(in: node.folder, Self.conf)
+    let desk2 = RefreshDesk(again.context, again.supervisor)
+    again.start()
+    defer { again.end() }
+    let wait2 = { (condition: () -> Bool) in
+      again.wait {
+        desk2.look()
+        return condition()
+      }
+    }
+    #expect(wait2 { text(again, ids) == "1,2,3" && again.worker("apply.copy")?.isCaughtUp == true })
+    #expect(again.count("copy.db", "SELECT count(*) FROM pragma_table_info('item')") == 2)
+
+    // Another table: the old one stays.
+    adopt(again, Self.rule { $0.to = "goods" })
+    #expect(
+      wait2 {
+        again.count("copy.db", "SELECT count(*) FROM goods") == 3 && again.worker("apply.copy")?.isCaughtUp == true
+      })
+    try shop.execute("DELETE FROM item WHERE id = 2")
+    #expect(wait2 { again.count("copy.db", "SELECT count(*) FROM goods") == 2 })
+    #expect(text(again, ids) == "1,2,3")
+
+    adopt(again, Self.rule { ($0.to, $0.mode) = ("goods", .history) })
+    #expect(wait2 { again.worker("apply.copy")?.problem?.code == "rule-refused" })
+    #expect(again.worker("apply.copy")?.problem?.hint.contains("another `to`") == true)
+    adopt(again, Self.rule { $0.filter = "price > 1" }, captures: false)
+    #expect(wait2 { again.worker("apply.copy")?.problem?.hint.contains("[capture.pos]") == true })
+    // Put back, it goes on as if nothing had been.
+    adopt(again, Self.rule { $0.to = "goods" }, captures: false)
+    #expect(wait2 { again.worker("apply.copy")?.isCaughtUp == true && again.context.requests.all.isEmpty })
+  }
+}
