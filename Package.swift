@@ -46,6 +46,7 @@ let package = Package(
     module("Mapping", ["Changes"]),
     module("Configuring", ["Changes", "SystemKit", "Mapping", "CToml"]),
     module("Reshaping", ["Changes", "Mapping", "SQLiteKit"]),
+    module("Conflicts", ["Changes"]),
     module("Trails", ["Changes", "SystemKit", "CodecKit"]),
     module("Pumping", ["Changes", "SystemKit", "CodecKit", "Trails", "NetKit"]),
     module("Capturing", ["Changes", "Mapping", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails"]),
@@ -105,6 +106,7 @@ let package = Package(
     tests("PeeringTests", ["Peering", "NetKit", "Changes", "SystemKit"]),
     tests("NetKitTests", ["TestServers", "NetKit", "Changes", "SystemKit"]),
     tests("ConfiguringTests", ["Configuring", "Changes", "Mapping"]),
+    tests("ConflictsTests", ["Conflicts", "Changes"]),
     tests("ReshapingTests", ["Reshaping", "Changes", "Mapping", "SQLiteKit"]),
     tests("CapturingTests", ["TestServers", "Capturing", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
     tests(

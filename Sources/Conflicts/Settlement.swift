@@ -1,0 +1,55 @@
+import Changes
+
+/// What a row is to be, by all the versions of it that are known. A function of their set: no order, no I/O, no clock.
+package struct Settlement: Equatable, Sendable {
+  /// Nil: the row is not to be there. A column that is nil stays as it is at the target, as no version gives it.
+  package private(set) var row: RowVersion.Row?
+
+  /// `columnCount`: of the table.
+  package init(_ history: RowHistory, _ rules: ConflictRules, columnCount: Int) {
+    let versions = history.versions
+    // Who knew all of it may also have known what has not come here yet.
+    if let last = versions.last(where: { one in versions.allSatisfy { $0.stamp == one.stamp || one.follows($0) } }) {
+      row = last.after.map { _ in (0..<columnCount).map { Self.value($0, of: last, versions) } }
+      return
+    }
+    let living = versions.filter { one in
+      !one.isDelete && !versions.contains { $0.isDelete && Self.ends($0, one, rules.deletes) }
+    }
+    guard let winner = Self.winner(living.heads, rules.rule) else { return }
+    row = (0..<columnCount).map { column in
+      guard rules.isTrackedByItself(column) else { return Self.value(column, of: winner, versions) }
+      let values = ColumnVersions(column, living, all: versions)
+      return values.settled(rules.columns[column] ?? rules.rule) ?? Self.value(column, of: winner, versions)
+    }
+  }
+
+  /// Whether a delete ends what a version made of the row.
+  private static func ends(_ delete: RowVersion, _ version: RowVersion, _ rule: ConflictRules.DeleteRule) -> Bool {
+    if delete.follows(version) { return true }
+    // Who inserts a row does so because it is gone already.
+    guard delete.isConcurrent(with: version), !version.isInsert else { return false }
+    return switch rule {
+    case .deleteWins: true
+    case .updateWins: false
+    case .newest: delete.stamp > version.stamp
+    }
+  }
+
+  /// A value that the version's trail left out is that of the last version before it which gives it.
+  private static func value(_ column: Int, of version: RowVersion, _ all: [RowVersion]) -> Value? {
+    if let value = version.after?[column] { return value }
+    return all.filter { version.follows($0) }.lazy.reversed().compactMap { $0.after?[column] }.first
+  }
+
+  /// `heads` by rising stamps.
+  static func winner(_ heads: [RowVersion], _ rule: ConflictRules.Rule) -> RowVersion? {
+    switch rule {
+    case .oldest: return heads.first
+    case .priority(let nodes):
+      func rank(_ version: RowVersion) -> Int { nodes.firstIndex { $0 == version.stamp.node } ?? nodes.count }
+      return heads.max { (-rank($0), $0.stamp) < (-rank($1), $1.stamp) }
+    default: return heads.last
+    }
+  }
+}

@@ -1,0 +1,147 @@
+import Changes
+import Foundation
+@testable import Conflicts
+import Testing
+
+/// Nodes that write one row, and get each other's versions in any order, but for that of each origin.
+private struct Nodes {
+  struct Message {
+    var stamp: Stamp
+    var seen: [String: UInt64]
+    /// Nil: the transaction wrote other rows.
+    var version: RowVersion?
+  }
+  struct Node {
+    var name: String
+    var clock: UInt64 = 0
+    var history = RowHistory()
+    var row: RowVersion.Row?
+    /// Of each origin, the transactions that have come; of its own, those that it made.
+    var seen: [String: UInt64] = [:]
+    /// What each origin had seen when it made the last of them.
+    var seenBy: [String: [String: UInt64]] = [:]
+  }
+
+  let rules: ConflictRules
+  var nodes: [Node]
+  /// By place of the node.
+  var sent: [[Message]]
+  var random: Seeded
+
+  init(_ count: Int, _ rules: ConflictRules, seed: UInt64) {
+    self.rules = rules
+    nodes = (0..<count).map { Node(name: "n\($0).db", row: row("tea", 100)) }
+    sent = Array(repeating: [], count: count)
+    random = Seeded(seed)
+  }
+
+  mutating func write(_ index: Int) {
+    var node = nodes[index]
+    // Off by up to 20 from the others'.
+    node.clock = max(node.clock + 1, UInt64(sent.map(\.count).reduce(0, +)) + UInt64.random(in: 0...20, using: &random))
+    let stamp = Stamp(clock: node.clock, origin: node.name, number: UInt64(sent[index].count + 1))
+    var message = Message(stamp: stamp, seen: node.seen, version: nil)
+    if Int.random(in: 0..<4, using: &random) > 0 {
+      let write: RowVersion.Write
+      if let before = node.row {
+        var after = before
+        switch Int.random(in: 0..<6, using: &random) {
+        case 0: after[1] = .text(Array("name \(stamp.clock)".utf8))
+        case 1: after[3] = .text(Array("\(node.name) \(stamp.clock % 7)".utf8))
+        default:
+          if case .integer(let stock)? = before[2] {
+            after[2] = .integer(stock + Int64.random(in: -9...9, using: &random))
+          }
+        }
+        write =
+          Int.random(in: 0..<8, using: &random) == 0 ? .delete(before: before) : .update(before: before, after: after)
+      } else {
+        write = .insert(row("anew \(stamp.clock)", Int64.random(in: 1...50, using: &random)))
+      }
+      message.version = RowVersion(stamp, seen: node.seen, write)
+    }
+    node.seen[node.name] = stamp.number
+    nodes[index] = node
+    take(message, at: index)
+    sent[index].append(message)
+  }
+
+  /// Brings the next transaction of an origin to a node; false when there is none.
+  mutating func deliver(from: Int, to: Int) -> Bool {
+    let known = Int(nodes[to].seen[nodes[from].name, default: 0])
+    guard from != to, known < sent[from].count else { return false }
+    take(sent[from][known], at: to)
+    nodes[to].seen[nodes[from].name] = UInt64(known + 1)
+    nodes[to].clock = max(nodes[to].clock, sent[from][known].stamp.clock)
+    return true
+  }
+
+  private mutating func take(_ message: Message, at index: Int) {
+    nodes[index].seenBy[message.stamp.origin] = message.seen
+    guard let version = message.version else { return }
+    let isFollowing = nodes[index].history.isFollowed(by: version)
+    nodes[index].history.add(version)
+    let settled = Settlement(nodes[index].history, rules, columnCount: columnCount).row
+    if isFollowing { #expect(settled == version.after, "what knew all of it is taken as it is") }
+    nodes[index].row = settled
+  }
+
+  /// A node forgets what it knows that all have seen.
+  mutating func forget(_ index: Int) {
+    let node = nodes[index]
+    let others = nodes.map(\.name).filter { $0 != node.name }
+    nodes[index].history.forget { stamp in
+      others.allSatisfy { other in
+        other == stamp.origin || node.seenBy[other]?[stamp.origin] ?? 0 >= stamp.number
+      }
+    }
+  }
+}
+
+struct Seeded: RandomNumberGenerator {
+  private var state: UInt64
+  init(_ seed: UInt64) { state = seed }
+  mutating func next() -> UInt64 {
+    state &+= 0x9e37_79b9_7f4a_7c15
+    var z = state
+    z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
+    z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
+    return z ^ (z >> 31)
+  }
+}
+
+@Suite struct ConvergenceTests {
+  private let isSoak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] == "1"
+  private static let rules: [ConflictRules] = [
+    ConflictRules(), ConflictRules(rule: .oldest), ConflictRules(rule: .priority(["n2", "n0"])),
+    ConflictRules(tracking: .column), ConflictRules(tracking: .column, deletes: .deleteWins),
+    ConflictRules(columns: [2: .delta], deletes: .updateWins), ConflictRules(columns: [2: .max, 3: .min]),
+    ConflictRules(tracking: .column, columns: [2: .average, 3: .combine(separator: "/")], deletes: .updateWins),
+    ConflictRules(columns: [2: .delta], deletes: .deleteWins), ConflictRules(rule: .oldest, columns: [1: .newest]),
+  ]
+
+  @Test(arguments: rules)
+  func `nodes that have seen the same hold the same row`(rules: ConflictRules) {
+    for seed in UInt64(1)...(isSoak ? 300 : 5) {
+      var nodes = Nodes(seed % 2 == 0 ? 3 : 5, rules, seed: seed)
+      let places = nodes.nodes.indices
+      for _ in 0..<250 {
+        let (one, other) = (
+          Int.random(in: nodes.nodes.indices, using: &nodes.random),
+          Int.random(in: nodes.nodes.indices, using: &nodes.random)
+        )
+        switch Int.random(in: 0..<8, using: &nodes.random) {
+        case 0...1: nodes.write(one)
+        case 2: nodes.forget(one)
+        default: _ = nodes.deliver(from: one, to: other)
+        }
+      }
+      while places.contains(where: { from in places.contains { nodes.deliver(from: from, to: $0) } }) {}
+      // What was forgotten on the way makes no difference.
+      let all = RowHistory(nodes.sent.joined().compactMap(\.version))
+      let settled = [nodes.nodes.map(\.row), [Settlement(all, rules, columnCount: columnCount).row]].joined()
+      let rows = settled.map { $0?.map { $0?.shown ?? "?" } ?? ["gone"] }
+      #expect(Set(rows).count == 1, "seed \(seed): \(rows)")
+    }
+  }
+}
