@@ -9,6 +9,8 @@ struct PostgresDraft {
   private let names: NamePolicy
   /// The columns of the original by name, where they are as Cairn created them.
   private let originals: [String: TableSchema.Column]
+  /// Columns by whose values keys tell rows apart, by index: PostgreSQL does not say of two `json` whether they are equal.
+  private let keyed: Set<Int>
   private(set) var notices: [String] = []
 
   init(_ source: TableSchema, names: NamePolicy) {
@@ -25,6 +27,10 @@ struct PostgresDraft {
       if declared != column.declaredType.uppercased() { originals[name] = nil }
     }
     self.originals = originals
+    let indexes = source.objects.compactMap { IndexText($0.text, columns: source.columns.map(\.name), engine: .sqlite) }
+    keyed = Set(
+      source.key + source.uniques.joined() + source.foreignKeys.flatMap(\.columns)
+        + indexes.filter(\.isUnique).flatMap { $0.terms.map(\.column) })
   }
 
   /// The column keeps the values of a PostgreSQL column, in the form in which Cairn brought them.
@@ -97,7 +103,8 @@ struct PostgresDraft {
   /// Types that users defined are created with the table they came with: without it, what they rest on takes their place.
   private func type(of column: TableSchema.Column) -> PostgresType {
     guard let original = originals[column.name.asciiLowercased] else {
-      return PostgresType(declaration: column.declaredType)
+      let type = PostgresType(declaration: column.declaredType)
+      return type.kind == .json && source.columns.firstIndex(of: column).map(keyed.contains) ?? false ? .text : type
     }
     let type = PostgresType(original)
     guard type.isUserDefined || original.baseType == "array" else { return type }
@@ -164,6 +171,10 @@ struct PostgresDraft {
         }
         if Set(columns) == Set(source.key) { continue }
       }
+      if columns.contains(where: { type(of: source.columns[$0]).kind == .json }) {
+        notices.append("the index \(object.name) of \(source.name) is left out: PostgreSQL puts json in no order")
+        continue
+      }
       let terms = index.terms.map {
         target.columns[$0.column].name.postgresIdentifier + ($0.isDescending ? " DESC" : "")
       }
@@ -193,6 +204,11 @@ struct PostgresDraft {
   }
 
   private mutating func noteWhatIsLeft() {
+    for index in keyed.sorted() where PostgresType(declaration: source.columns[index].declaredType).kind == .json {
+      guard type(of: source.columns[index]).kind == .text else { continue }
+      notices.append(
+        "column \(source.name).\(source.columns[index].name) is text: PostgreSQL compares no json in a key")
+    }
     let words = Set(SQLText.tokens(Array(source.createText.utf8)).map(\.word))
     if words.contains("CHECK") { notices.append("the CHECK constraints of \(source.name) are left out") }
     if words.contains("AS") { notices.append("the generated columns of \(source.name) are left out") }
