@@ -328,6 +328,10 @@ extension ErrorCode {
           "List the trails that are there: `cairn trail list`, or `cairn trail list --state DIR`.",
           "Name the state folder with `--state` if it is not below `$XDG_STATE_HOME/cairn`.",
           "Start the replication that writes it.",
+          """
+          Where it was removed or moved while it was in use, nothing of the source is forgotten for it: the capture begins a \
+          new one with a copy. Run `cairn copy APPLY` for each apply of the old one.
+          """,
         ])
     case .trailBusy:
       Explanation(

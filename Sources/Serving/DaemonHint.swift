@@ -1,5 +1,6 @@
 import Changes
 import Steering
+import SystemKit
 
 extension CairnError {
   /// With the next step as it is for a worker of a daemon, where that is another than for `cairn replicate`.
@@ -12,6 +13,9 @@ extension CairnError {
         "put the url of the source back if it was changed; if the source was restored or replaced for good: stop the daemon, run 'cairn detach' on the source, remove \(folder), start it again, and run 'cairn copy APPLY' for each apply of this trail"
       case .trailDamaged:
         "if it was restored or replaced for good: stop the daemon, run 'cairn detach' on the source, remove \(folder), start it again, and run 'cairn copy APPLY' for each apply of this trail"
+      case .trailMissing where worker.kind == .capture:
+        PurgeWorker.anew(
+          worker.name, trail: TrailName(Folder.lastName(of: folder)) ?? TrailName(origin: "NODE", name: worker.name))
       case .rowMissing, .rowDiffers, .rowExists, .checkpointForeign:
         worker.kind == .apply
           ? "find out what else writes to the target; 'cairn copy \(worker.name)' copies everything again and goes on"

@@ -29,6 +29,7 @@ final class PurgeWorker: Worker {
     var next: Duration = .zero
     while !stop.rest(next) {
       next = pause > .seconds(1) ? pause : .seconds(1)
+      for trail in trails() { try checkStillThere(trail) }
       let there = trails().filter { Trail.exists(folder: context.folder(of: $0)) }
       if there.isEmpty { next = .milliseconds(500) }
       for trail in there { context.note(try Trail.info(folder: context.folder(of: trail))) }
@@ -39,6 +40,22 @@ final class PurgeWorker: Worker {
         try purge(trail, below: below)
       }
     }
+  }
+
+  /// A capture that has nothing to write would not see for long that its trail was taken away.
+  private func checkStillThere(_ trail: TrailName) throws {
+    guard context.trailInfos[trail.description] != nil, !Trail.exists(folder: context.folder(of: trail)) else { return }
+    context.forget(trail: trail.description)
+    guard let capture = context.capture(of: trail) else { return }
+    context.restart(.init(.capture, capture.name))
+    throw CairnError(
+      .trailMissing, "trail \(trail) was removed or moved out of \(context.statePath)",
+      hint: Self.anew(capture.name, trail: trail), remedy: .retry, context: ["trail": trail.description])
+  }
+
+  /// What comes of a trail that was taken away.
+  static func anew(_ capture: String, trail: TrailName) -> String {
+    "capture.\(capture) begins a new one by itself; run 'cairn copy APPLY' for each apply of trail \(trail), and drop the slot of the old one if 'cairn check' tells of one"
   }
 
   private func purge(_ trail: TrailName, below: UInt64) throws {

@@ -54,7 +54,11 @@ package final class Supervisor: Sendable {
   /// `wake` is called, on any thread, when it is time for a ``tick()``.
   package init(_ context: ServiceContext, hanging: String? = nil, wake: @escaping @Sendable () -> Void) {
     (self.context, self.hanging, self.wake) = (context, hanging, wake)
-    context.onRestart { [weak self] name in _ = try? self?.order(.restart, name.description) }
+    context.onRestart { [weak self] name in
+      // One that a person stopped does what it is asked for when it is started.
+      guard let self, state.withLock({ $0.entries[name]?.supervision.rest }) != .ordered else { return }
+      _ = try? order(.restart, name.description)
+    }
   }
 
   // MARK: The conf

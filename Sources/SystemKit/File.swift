@@ -50,6 +50,19 @@ package final class File {
     get throws(FileError) { try status().st_nlink > 0 }
   }
 
+  /// Whether its path leads to it still: it may have been removed, moved away, or replaced by another.
+  package var isInPlace: Bool {
+    get throws(FileError) {
+      let own = try status()
+      var there = stat()
+      guard stat(path, &there) == 0 else {
+        if errno == ENOENT || errno == ENOTDIR { return false }
+        throw failure("stat")
+      }
+      return own.st_ino == there.st_ino && own.st_dev == there.st_dev
+    }
+  }
+
   /// Fills `buffer` from `offset`: pread(2). Returns how many bytes there were; fewer only at the end of the file.
   package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(FileError) -> Int {
     guard let base = buffer.baseAddress else { return 0 }

@@ -63,6 +63,8 @@ final class LiveSegment {
   }
 
   var isSynced: Bool { durable == place.fileOffset }
+  /// False when its file is not in the folder any more.
+  var isInPlace: Bool { get throws { try file.isInPlace } }
 
   /// Adds a block. It is not synced.
   func append(_ content: UnsafeRawBufferPointer, _ flags: BlockHeader.Flags, _ encoder: BlockEncoder) throws {

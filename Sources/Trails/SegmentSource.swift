@@ -173,7 +173,7 @@ extension SegmentSource {
   }
 
   private func refresh() throws {
-    guard try marks.file.isLinked else { throw folder.missing() }
+    guard try marks.file.isInPlace else { throw folder.missing() }
     guard let newest = try marks.newest() else {
       throw folder.damaged(nil, "both slots of the durable mark are broken")
     }

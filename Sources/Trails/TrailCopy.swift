@@ -112,6 +112,7 @@ package final class TrailCopy {
       guard let end, let check, let id else { return nil }
       try writing {
         if let segment, !segment.isSynced { try segment.sync() }
+        guard try marks?.file.isInPlace ?? true, try segment?.isInPlace ?? true else { throw folder.removed() }
         try moveMark()
       }
       return TrailStanding(

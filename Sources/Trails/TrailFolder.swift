@@ -58,6 +58,15 @@ struct TrailFolder {
       hint: "start the capture that writes it, or check the name and the state folder", context: ["trail": label])
   }
 
+  /// What its writer has open is not what stands in the folder any more: what is written there is lost.
+  func removed() -> CairnError {
+    CairnError(
+      .trailMissing, "trail \(label) was removed, moved or replaced in \(path) while it was written",
+      hint:
+        "a new run begins a new trail there, with a copy of everything, and the targets of the old one are to be copied again; leave the state folder alone while something runs on it",
+      context: ["trail": label])
+  }
+
   func damaged(_ position: Position?, _ problem: String) -> CairnError {
     var context = ["trail": label]
     context["position"] = position?.description

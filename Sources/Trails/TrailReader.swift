@@ -255,7 +255,7 @@ extension TrailReader {
       // Events are forgotten before the mark is read: one that comes later ends the poll.
       watch.drain()
       if try hasMore() { return true }
-      guard try marks.file.isLinked else { throw folder.missing() }
+      guard try marks.file.isInPlace else { throw folder.missing() }
       var polled = [pollfd(fd: watch.descriptor, events: Int16(POLLIN), revents: 0)]
       if let fd { polled.append(pollfd(fd: fd, events: Int16(POLLIN), revents: 0)) }
       let count = poll(&polled, nfds_t(polled.count), Self.pollTime(until: deadline))

@@ -167,8 +167,11 @@ package final class TrailWriter {
     try check(isOpen: false)
     return try poisoning {
       try flush(&pending, [.border, .sync])
-      if !segment.isSynced {
-        try segment.sync()
+      let hasNews = !segment.isSynced
+      if hasNews { try segment.sync() }
+      // What stands in a file that was removed counts for nothing: nobody may forget it at the source.
+      guard try marks.file.isInPlace, try segment.isInPlace else { throw folder.removed() }
+      if hasNews {
         mark = mark.moved(to: segment, lastTransaction: lastNumber)
         try marks.write(mark)
       }

@@ -133,6 +133,30 @@ final class TestNode: @unchecked Sendable {
     #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 3 })
   }
 
+  @Test func `a trail that is removed while it is written is told, and a new one begins with a copy`() throws {
+    let node = try TestNode { folder in
+      var conf = Self.pair(folder)
+      conf.captures[0].purge = .seconds(1)
+      return conf
+    }
+    let shop = try Self.shop(node)
+    node.start()
+    defer { node.end() }
+    #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 2 })
+    #expect(node.wait { node.context.trailInfos["store-042.pos"] != nil })
+    try FileManager.default.removeItem(atPath: node.folder + "/state/store-042.pos")
+    // Whoever sees it first; what is written now must not be forgotten by the source.
+    try shop.execute("INSERT INTO item VALUES (3, 'rice')")
+    #expect(
+      node.wait { ["capture.pos", "purge.pos"].contains { node.worker($0)?.problem?.code == "trail-missing" } },
+      "\(node.supervisor.workers())")
+    #expect(node.wait { node.worker("apply.copy")?.state == .failed }, "\(node.supervisor.workers())")
+    #expect(node.worker("apply.copy")?.problem?.code == "checkpoint-foreign")
+    try CopyRequest(state: node.folder + "/state", apply: "copy").ask()
+    try node.supervisor.order(.start, "copy")
+    #expect(node.wait { node.count("copy.db", "SELECT count(*) FROM item") == 3 }, "\(node.supervisor.workers())")
+  }
+
   @Test func `an apply of another node's trail waits for it`() throws {
     let node = try TestNode { folder in
       var conf = Configuration(node: .init(name: "hq", state: folder + "/state"))

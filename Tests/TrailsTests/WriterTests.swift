@@ -29,6 +29,30 @@ import Testing
     try writer.close()
   }
 
+  @Test(arguments: ["removed", "moved", "replaced"])
+  func `a trail that is taken away under its writer ends it, and what was written then does not count`(_ how: String)
+    throws
+  {
+    let writer = try openWriter(folder)
+    _ = try writer.begin(TransactionHeader(commitTime: 1))
+    try writer.commit()
+    let end = try writer.sync()
+    let reader = try TrailReader.open(folder: folder, at: end)
+    if how == "removed" {
+      try FileManager.default.removeItem(atPath: folder)
+    } else {
+      try FileManager.default.moveItem(atPath: folder, toPath: folder + ".away")
+    }
+    if how == "replaced" { try FileManager.default.copyItem(atPath: folder + ".away", toPath: folder) }
+    fails(.trailMissing) { _ = try reader.wait(milliseconds: 0) }
+    _ = try writer.begin(TransactionHeader(commitTime: 2))
+    try writer.commit()
+    fails(.trailMissing) { try writer.sync() }
+    #expect(writer.end == end)
+    fails(.trailMissing) { try writer.close() }
+    if how == "replaced" { #expect(try openWriter(folder).lastHeader?.number == 1) }
+  }
+
   @Test func `an empty trail has no header and ends at its start`() throws {
     let writer = try openWriter(folder)
     #expect(writer.lastHeader == nil && writer.recovery == nil)
