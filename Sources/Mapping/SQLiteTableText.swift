@@ -60,3 +60,10 @@ struct SQLiteTableText {
       + String(decoding: bytes[end...], as: UTF8.self)
   }
 }
+
+extension TableSchema {
+  /// A column of an SQLite table as its CREATE TABLE statement has it, such as `n INTEGER NOT NULL`.
+  package func definitionText(of column: String) -> String? {
+    SQLiteTableText(createText)?.definition(of: column)?.text
+  }
+}

@@ -31,6 +31,23 @@ import Testing
     }
   }
 
+  @Test(arguments: [false, true])
+  func `a column that may not be NULL says what to give rows that only the target has`(isOwn: Bool) throws {
+    let made = try started(isOwn: isOwn)
+    if isOwn { made.options.ddl = .follow }
+    try made.transaction {
+      try made.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, a, n INTEGER NOT NULL)")
+      try made.insert("t", [3, 3, 3])
+    }
+    let error = try #require(failure { try made.replay() })
+    #expect(error.code == .schemaStopped && error.message.contains("table t"), "\(error.message)")
+    #expect(error.message.contains("column n of table t may not be NULL and has no default"), "\(error.message)")
+    #expect(error.hint.contains("\n  ALTER TABLE \"t\" ADD COLUMN n INTEGER NOT NULL DEFAULT …;"), "\(error.hint)")
+    try made.run("ALTER TABLE t ADD COLUMN n INTEGER NOT NULL DEFAULT 7")
+    try made.replay()
+    #expect(try made.rows("SELECT * FROM t ORDER BY id") == [[1, 1, 7], [2, 2, 7], [3, 3, 3]])
+  }
+
   @Test(arguments: ["reshape", "rename", "drop"])
   func `a table that Cairn made follows`(action: String) throws {
     let made = try started(isOwn: false)

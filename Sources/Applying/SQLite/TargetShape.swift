@@ -125,6 +125,7 @@ struct TargetShape {
     }
     if change.isMovingAside { return }
     try checkDefaults(difference, change)
+    try checkValues(difference, change)
     let there = Set(try table(now)?.schema.columns.map { $0.name.lowercased() } ?? [])
     try alter(difference, change)
     try checkFilled(there, change)
@@ -246,6 +247,11 @@ struct TargetShape {
         difference, there: there?.schema, isOwn: change.isCreated, isRefreshed: change.isRefreshed)
       let isRenamed = there?.name.lowercased() == after.target.name.lowercased()
       statements = isRenamed ? Array(alteration.statements.dropFirst(alteration.rename.count)) : alteration.statements
+      if let additions = try? unfilled(difference, change), !additions.isEmpty {
+        statements = statements.map { statement in
+          additions.first { statement.hasSuffix($0.definition) }.map { _ in statement + " DEFAULT …" } ?? statement
+        }
+      }
       if statements.count > 1 { statements = ["BEGIN"] + statements + ["COMMIT"] }
     default: break
     }
