@@ -46,6 +46,10 @@ package enum ConfFolder {
   }
 
   private static func text(_ path: String, _ problems: inout [ConfProblem]) -> String? {
+    if let problem = barred(path) {
+      problems.append(problem)
+      return nil
+    }
     guard Folder.exists(path) else {
       problems.append(
         ConfProblem(
@@ -74,6 +78,16 @@ package enum ConfFolder {
       problems.append(unreadable(path, "\(error)"))
     }
     return nil
+  }
+
+  /// Whether this user may not read a file, or may not even see whether it is there.
+  static func barred(_ path: String) -> ConfProblem? {
+    guard faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) != 0, errno == EACCES else { return nil }
+    let user = Account(user: Account.current)?.name ?? "number \(Account.current)"
+    return ConfProblem(
+      .confMissing, at: ConfPlace(file: path), "cannot be read: user \(user) may not",
+      hint: "run as root or as the daemon's user, or let a group that \(user) is in read it and enter its folders",
+      isBarred: true)
   }
 
   /// A pipe, say, would keep whoever opens it waiting for ever.

@@ -8,8 +8,12 @@ package struct ConfProblem: Equatable, Sendable {
   package let message: String
   package let hint: String
 
-  init(_ code: ErrorCode, at place: ConfPlace, _ message: String, hint: String) {
+  /// Whoever reads the conf lacks the rights for this file; others may have them.
+  package let isBarred: Bool
+
+  init(_ code: ErrorCode, at place: ConfPlace, _ message: String, hint: String, isBarred: Bool = false) {
     (self.code, self.place, self.message, self.hint) = (code, place, message, hint)
+    self.isBarred = isBarred
   }
 
   package var error: CairnError {

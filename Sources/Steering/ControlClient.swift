@@ -64,6 +64,8 @@ package struct ControlClient: Sendable {
         "start it ('systemctl start cairnd', or 'cairnd --config DIR'); if it runs with another conf, name that with --config"
       }
     let why = error.code == EAGAIN ? "it does not answer" : String(cString: strerror(error.code))
-    return CairnError(.daemonUnreachable, "no cairnd answers at \(path): \(why)", hint: hint, remedy: .retry)
+    let isRefused = [EACCES, EPERM].contains(error.code)
+    return CairnError(
+      .daemonUnreachable, "no cairnd answers at \(path): \(why)", hint: hint, remedy: isRefused ? .badInput : .retry)
   }
 }

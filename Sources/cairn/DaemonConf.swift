@@ -18,7 +18,8 @@ enum DaemonConf {
   }
 
   /// The daemon of a conf: where there is a socket of it, of all places where it may listen. Of a conf that is broken,
-  /// what can be read of it counts; of one that this user may not read, the usual places are left.
+  /// what can be read of it counts; of one that this user may not read, the usual places are left, and where no daemon
+  /// answers there, that is what is wrong.
   static func address(_ folder: String?) -> DaemonAddress {
     let loaded = loaded(folder)
     let places = ControlClient.places(given: loaded.place.socket, state: loaded.place.state ?? "/var/lib/cairn")
@@ -26,7 +27,12 @@ enum DaemonConf {
     do {
       _ = try loaded.get()
       return DaemonAddress(client: client, confError: nil)
-    } catch { return DaemonAddress(client: client, confError: loaded.files.isEmpty ? nil : error) }
+    } catch { return DaemonAddress(client: client, confError: isTold(loaded) ? error : nil) }
+  }
+
+  /// A conf that is not there says nothing of a daemon.
+  private static func isTold(_ loaded: LoadedConfiguration) -> Bool {
+    !loaded.files.isEmpty || loaded.problems.contains { $0.isBarred }
   }
 
   /// The node of a conf, also where something else in it is wrong: that is told, and nothing but the node counts then.
@@ -81,7 +87,8 @@ struct DaemonAddress {
     do { return try client.ask(request, seconds: seconds) } catch let error as CairnError
       where error.code == .daemonUnreachable
     {
-      guard let confError else { throw error }
+      // One that is there and lets this user not in needs no conf to be found.
+      guard let confError, error.remedy == .retry else { throw error }
       throw CairnError(
         confError.code, "\(confError.message); and no cairnd answers at \(client.path)", hint: confError.hint,
         remedy: confError.remedy, context: confError.context)

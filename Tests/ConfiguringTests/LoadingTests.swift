@@ -38,6 +38,23 @@ import Testing
     #expect(messages.contains { $0.contains("[apply.b] would write the database that its trail hq.a comes from") })
   }
 
+  @Test(.enabled(if: geteuid() == 0, "needs root, to become another user"), arguments: [0o700, 0o755])
+  func `a conf that this user may not read is no missing one`(_ mode: Int) async throws {
+    let folder = FileManager.default.temporaryDirectory.path + "/cairn-loading-" + UUID().uuidString
+    let files = FileManager.default
+    try files.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    defer { try? files.removeItem(atPath: folder) }
+    try "[node]\nname = \"hq\"\n".write(toFile: folder + "/cairn.toml", atomically: true, encoding: .utf8)
+    try files.setAttributes([.posixPermissions: 0o600], ofItemAtPath: folder + "/cairn.toml")
+    try files.setAttributes([.posixPermissions: mode], ofItemAtPath: folder)
+    await #expect(processExitsWith: .exitCode(7)) { [folder = folder as String] in
+      guard setuid(65534) == 0 else { exit(1) }
+      let problems = ConfFolder.load(folder) { _ in nil }.problems
+      exit(
+        problems.count == 1 && problems[0].isBarred && problems[0].message.hasPrefix("cannot be read: user ") ? 7 : 2)
+    }
+  }
+
   @Test func `everything that a conf says arrives in its value`() throws {
     let conf = try Conf.load(
       """
