@@ -17,4 +17,24 @@ package enum Detaching {
       return hadSource || hadTarget
     }
   }
+
+  /// Drops a slot that a capture left, with its publication; all else stays.
+  package static func drop(slot name: String, at url: DatabaseURL) throws {
+    guard case .postgres(let uri) = url else {
+      throw CairnError(
+        .unsupported, "\(url.place) is an SQLite file, which has no slots",
+        hint: "name the PostgreSQL database that was captured", remedy: .badInput)
+    }
+    try PostgresSource.detach(slot: name, PostgresConnection(uri))
+  }
+
+  /// Lets a target forget one trail: its place, what is known of its tables, which rows are its own. User tables and rows
+  /// stay, and so does what is known of other trails. False when there was nothing. Errors: `database-busy` while a
+  /// session applies the trail, where that can be seen.
+  package static func forget(_ trail: TrailName, at url: DatabaseURL) throws -> Bool {
+    switch url {
+    case .sqlite(let path): return try TargetState(Ends.open(path, mode: .readWrite), of: trail).forgetTrail()
+    case .postgres(let uri): return try PostgresTargetState(PostgresConnection(uri), of: trail).forgetTrail()
+    }
+  }
 }

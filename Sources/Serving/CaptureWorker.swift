@@ -45,6 +45,7 @@ final class CaptureWorker: Worker {
     do {
       try context.alone(name, at: DatabaseIdentity(run.source).map { .capture($0) }) {
         try run.run(stop: stop, untilCaughtUp: false, progress: progress) {
+          if case .postgres = run.source { try? LeftSlot.note(source: database.url, folder: folder) }
           sight.withLock { $0.isOpen = true }
           if run.copiesAgain { CopyRequest.settleCapture(folder) }
           tellUnhooked(run.source)

@@ -82,7 +82,8 @@ package struct ControlDesk: Sendable {
       outcome = .everything
     } else {
       outcome = try order.carryOut(
-        capture, tables, hint: "have everything copied, with 'cairn copy \(apply.name)' without --tables")
+        capture, Self.sources(of: tables, apply),
+        hint: "have everything copied, with 'cairn copy \(apply.name)' without --tables", isStrict: true)
     }
     switch outcome {
     case .everything:
@@ -92,6 +93,11 @@ package struct ControlDesk: Sendable {
       context.tell(applyName, "copies \(asked.joined(separator: ", ")) again, as ordered")
       return copying(apply, asked, isEverything: false, capture)
     }
+  }
+
+  /// A table that a rule gives another name at the target may be meant by that name, under which it waits.
+  private static func sources(of tables: [String], _ apply: Configuration.Apply) -> [String] {
+    tables.map { name in apply.rules.first { $0.to?.lowercased() == name.lowercased() }?.from ?? name }
   }
 
   /// The target begins with a copy of everything.
@@ -114,7 +120,8 @@ package struct ControlDesk: Sendable {
     } else {
       let info = try Trail.info(folder: context.folder(of: trail))
       try context.requests.ask(
-        trail, tables, for: apply.name, behind: info.lastTransaction, now: Clock.system.microseconds())
+        trail, Self.sources(of: tables, apply), for: apply.name, behind: info.lastTransaction,
+        now: Clock.system.microseconds())
     }
     let what = tables.isEmpty ? "everything" : tables.joined(separator: ", ")
     context.tell(.init(.apply, apply.name), "node \(trail.origin) is asked to copy \(what) again, as ordered")

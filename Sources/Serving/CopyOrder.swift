@@ -34,8 +34,11 @@ struct CopyOrder {
     return worker.problem ?? NodeStatus.Problem(code: ErrorCode.bug.rawValue, message: "", hint: "", times: 1)
   }
 
-  /// `tables` are patterns; none: all. Errors: that of a capture that has failed, with `hint`; `table-missing`.
-  func carryOut(_ capture: Configuration.Capture, _ tables: [String], hint: String) throws -> Outcome {
+  /// `tables` are patterns; none: all. Errors: that of a capture that has failed, with `hint`; `table-missing` where none
+  /// is meant, or with `isStrict` for each pattern that means none.
+  func carryOut(
+    _ capture: Configuration.Capture, _ tables: [String], hint: String, isStrict: Bool = false
+  ) throws -> Outcome {
     let trail = TrailName(origin: context.node, name: capture.name)
     let folder = context.folder(of: trail)
     if let failure = failure(of: capture) {
@@ -56,10 +59,15 @@ struct CopyOrder {
     let source = try SourceEnd(database.location().canonical)
     let meant = try source.tables(wanted).filter { $0.refusal == nil }.map(\.name)
     let captured = Set(try source.tables(patterns).map(\.name))
-    if let stranger = meant.first(where: { !captured.contains($0) }) ?? (meant.isEmpty ? tables.first ?? "*" : nil) {
+    var stranger = meant.first { !captured.contains($0) } ?? (meant.isEmpty ? tables.first ?? "*" : nil)
+    if isStrict, stranger == nil {
+      stranger = try tables.first { try !$0.hasPrefix("!") && source.tables(TablePatterns([$0])).isEmpty }
+    }
+    if let stranger {
+      let near = stranger.nearest(in: captured.sorted()).map { "did you mean '\($0)'? " } ?? ""
       throw CairnError(
         .tableMissing, "no table '\(stranger)' is captured from \(database.name)",
-        hint: "the capture takes \(capture.tables.joined(separator: ", "))", remedy: .badInput)
+        hint: "\(near)the capture takes \(capture.tables.joined(separator: ", "))", remedy: .badInput)
     }
     return .tables(try source.askForCopies(of: wanted, trail: try Trail.info(folder: folder).id))
   }

@@ -27,6 +27,7 @@ package final class Daemon: Sendable {
   private let context: ServiceContext
   private let supervisor: Supervisor
   private let refreshes: RefreshDesk
+  private let leftSlots: LeftSlotDesk
   private let board = Mutex(PathBoard())
   private let load: Load
   private let version: String
@@ -45,6 +46,7 @@ package final class Daemon: Sendable {
     let hanging = getenv("CAIRN_TEST_HANG").map { String(cString: $0) }
     supervisor = Supervisor(context, hanging: hanging) { kill(process, SIGUSR1) }
     refreshes = RefreshDesk(context, supervisor)
+    leftSlots = LeftSlotDesk(context)
     published = Mutex(
       NodeStatus(
         node: configuration.node.name, version: version, process: process, now: startedAt, startedAt: startedAt,
@@ -143,6 +145,7 @@ package final class Daemon: Sendable {
         budgetAt = now
         supervisor.keepBudget()
         refreshes.look()
+        leftSlots.look()
         noteDisk(&forecast, now)
       }
       if now - publishedAt >= Self.publishMilliseconds {
@@ -244,6 +247,7 @@ package final class Daemon: Sendable {
     }
     now.sources = context.sourceFacts
     now.paths = paths(now.now)
+    now.leftSlots = leftSlots.slots
     now.refusal = refusal.withLock { $0 }
     published.withLock { published in
       now.disk = published.disk

@@ -104,6 +104,14 @@ package enum Metrics {
     ofSources("cairn_source_full_seconds", "Until slot or journal is full, as it grew in the last minutes.") {
       $0.secondsUntilFull
     },
+    Metric(
+      name: "cairn_left_slot_bytes", kind: .gauge, labels: "capture, slot",
+      help: "Log that a server keeps for the slot of a capture that left the conf."
+    ) { status in
+      status.leftSlots.map {
+        Sample(labels: [("capture", $0.capture), ("slot", $0.slot)], value: Double($0.bytes ?? 0))
+      }
+    },
   ]
 
   private static let disk: [Metric] = [

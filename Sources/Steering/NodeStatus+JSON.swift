@@ -12,6 +12,7 @@ extension NodeStatus {
       ("trails", .list(trails.map { .object($0.json) })), ("sources", .list(sources.map { .object($0.json) })),
     ])
     object["paths"] = .list(paths.map { .object($0.json) })
+    object["left_slots"] = .list(leftSlots.map { .object($0.json) })
     if let disk { object["disk"] = .object(disk.json) }
     object["conf_refused"] = refusal.map { .object($0.json) } ?? .null
     return object

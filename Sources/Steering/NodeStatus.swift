@@ -147,6 +147,7 @@ package struct NodeStatus: Sendable {
   /// Trails on their way to other nodes and from them.
   package var paths: [Path] = []
   package var disk: Disk?
+  package var leftSlots: [LeftSlot] = []
   /// Why the last conf was refused; nil when it is in force.
   package var refusal: Problem?
 

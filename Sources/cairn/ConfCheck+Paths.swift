@@ -4,6 +4,7 @@ import Changes
 import Configuring
 import Mapping
 import Operating
+import PostgresKit
 import Reshaping
 import Steering
 import SystemKit
@@ -28,12 +29,28 @@ extension ConfCheck {
           .sourceCaptured, "\(url.place) is captured already; the state of that capture is in \(owner.place)",
           hint: "end that one first, with 'cairn detach \(url.shown)'")
       }
+      try checkIsSource(of: folder, url) { info in
+        let owner = try Journal(database).owner()
+        if owner?.trail == info.id { return nil }
+        return (.sourceWentBack, owner == nil ? "it has no journal" : "its journal is of another trail")
+      }
     case .postgres(let server):
       if !Folder.exists(folder), let cluster = identity?.cluster {
         newSlots[cluster, default: 0] += 1
         try PostgresSource.check(server, newSlots: newSlots[cluster] ?? 1)
       }
       if let notice = try PostgresSource.schemaNotice(server) { note(notice) }
+      try checkIsSource(of: folder, url) { info in
+        let slot = PostgresSource.name(of: info.id)
+        let row = try server.query(
+          "SELECT coalesce(wal_status, 'lost') FROM pg_replication_slots WHERE slot_name = $1", [slot]
+        ).first
+        guard row?.first != "lost" else {
+          return (.slotLost, "the server has dropped the log that slot \(slot) needed")
+        }
+        return row == nil ? (.slotLost, "it has no slot \(slot)") : nil
+      }
+      try tellIdleSlots(server, url)
     }
     let tables = try end.tables(TablePatterns(capture.tables))
     CheckCommand.tellTables(tables, isJSON)
@@ -43,6 +60,41 @@ extension ConfCheck {
         hint: "create a table first, or look at 'tables' of [capture.\(capture.name)]", remedy: .badInput)
     }
     sources[capture.name] = (end, tables.filter { $0.refusal == nil })
+  }
+
+  /// A trail goes on from where its source is: another database in its place, or one that was restored, shows here
+  /// before the daemon finds out. `fault` says what is wrong with the database, if anything is.
+  private func checkIsSource(
+    of folder: String, _ url: DatabaseURL, _ fault: (TrailInfo) throws -> (ErrorCode, String)?
+  ) throws {
+    guard Trail.exists(folder: folder) else { return }
+    let info = try Trail.info(folder: folder)
+    guard info.lastTransaction > 0, let (code, what) = try fault(info) else { return }
+    throw CairnError(
+      code, "\(url.place) is not where trail \(info.name) ends: \(what)",
+      hint:
+        "put the url back if it was changed; else see 'cairn explain \(code.rawValue)'")
+  }
+
+  /// Slots of which no trail here knows: of other nodes, or left when a state folder was removed.
+  private func tellIdleSlots(_ server: PostgresConnection, _ url: DatabaseURL) throws {
+    let trails = (try? Trail.list(state: configuration.node.state)) ?? []
+    let known = Set(trails.map { PostgresSource.name(of: $0.id) })
+    for slot in try PostgresSource.idleSlots(server) where !known.contains(slot.name) {
+      note(
+        "nobody reads slot \(slot.name) of \(url.place), which keeps \(Size.text(bytes: slot.bytes)) of log; if it is of no other node, drop it: \(LeftSlot.command(url.shown, slot.name))"
+      )
+    }
+  }
+
+  /// Slots of captures that left the conf.
+  func tellLeftSlots() {
+    let captures = Set(configuration.captures.map(\.name))
+    for slot in LeftSlot.all(state: configuration.node.state, node: configuration.node.name, captures: captures) {
+      begin("slot \(slot.name)")
+      guard let left = NodeStatus.LeftSlot(slot, slot.standing(configuration.databases)) else { continue }
+      note("\(left.text); \(left.hint)")
+    }
   }
 
   private func claim(_ work: DatabaseWork, by name: WorkerName) throws {
@@ -58,6 +110,10 @@ extension ConfCheck {
     if case .sqlite(let path) = url { try checkRights(ofDatabase: path, mayBeMissing: true) }
     let end = try TargetEnd(url.canonical)
     say("\(end.url.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
+    if let server = end.server, let cluster = try end.identity()?.cluster, try !PostgresOrigins.has(trail, server) {
+      newOrigins[cluster, default: 0] += 1
+      try PostgresOrigins.check(server, new: newOrigins[cluster] ?? 1)
+    }
     guard trail.origin == configuration.node.name else {
       return note("trail \(trail) comes from node \(trail.origin): nothing is known of its tables here")
     }

@@ -23,6 +23,7 @@ final class ConfCheck {
   var feeders: [String: [TableClaim.Feeder]] = [:]
   /// By server.
   var newSlots: [String: Int] = [:]
+  var newOrigins: [String: Int] = [:]
   private var failures: [CairnError] = []
   private var path = ""
 
@@ -65,6 +66,7 @@ final class ConfCheck {
       begin("apply \(apply.name)")
       attempt { try check(apply) }
     }
+    tellLeftSlots()
     let count = failures.count
     say(
       count == 0
@@ -74,7 +76,7 @@ final class ConfCheck {
     return failures.first?.code.exitStatus ?? 0
   }
 
-  private func begin(_ path: String) {
+  func begin(_ path: String) {
     self.path = path
     say(path, [("event", .text("path")), ("path", .text(path))])
   }

@@ -1,38 +1,8 @@
-import Applying
 import Capturing
 import Changes
 import Operating
 import SQLiteKit
 import Steering
-
-/// `cairn detach`: leaves a database as it was before Cairn came.
-struct DetachCommand: Command {
-  static let name = "detach"
-  static let summary = "take everything of Cairn's out of a database; user tables and rows stay"
-  static let operands = "URL"
-  static let options = [Option.json]
-  static let details = """
-    From SQLite: triggers, journal and side tables. From PostgreSQL: slots, publications, replication origins and the
-    schema cairn. Afterwards the schema is what it was. Changes that were not replicated yet stay in the user's tables,
-    but are no longer known as changes.
-
-    example: cairn detach sqlite:shop.db
-    example: cairn detach postgresql://cairn@db.example/erp
-    """
-
-  static func run(_ arguments: Arguments) throws -> Int32 {
-    let url = try DatabaseURL(arguments.operands(1...1)[0])
-    let path = url.place
-    let found = try Detaching.run(url)
-    if arguments.has("--json") {
-      Terminal.print(
-        JSONObject([("event", .text("detached")), ("database", .text(path)), ("found", .bool(found))]).line)
-    } else {
-      Terminal.print(found ? "detached \(path)" : "\(path) has nothing of Cairn's")
-    }
-    return 0
-  }
-}
 
 /// `cairn unhook`: capture off a table for a schema change that its triggers would refuse.
 struct UnhookCommand: Command {

@@ -21,10 +21,10 @@ struct StatusCommand: Command {
     For each trail that goes to another node or comes from there: up to where the other side has it durably and has
     applied it, and how far in time and bytes that is behind.
 
-    Exits 0 when every worker runs and none lags, 1 when one is stopped, waits, fails or lags, a table is unhooked, or the
-    conf that was loaded last is refused, 69
-    when no daemon answers, 78 when none answers and the conf is broken. A daemon is found by the conf that it was started
-    with, also after that was changed or broken. An error that has passed is shown for a day, and does not count.
+    Exits 0 when every worker runs and none lags, 1 when one is stopped, waits, fails or lags, a table is unhooked, the
+    conf that was loaded last is refused, or a slot is left of a capture that left the conf, 69 when no daemon answers, 78
+    when none answers and the conf is broken or may not be read. A daemon is found by the conf that it was started with,
+    also after that was changed or broken. An error that has passed is shown for a day, and does not count.
 
     example: cairn status
     example: cairn status --json --lag 300 --config /etc/cairn
@@ -52,7 +52,7 @@ struct StatusCommand: Command {
 
   private static func isWell(_ answer: JSONObject, _ workers: [NodeStatus.Worker], lagMilliseconds lag: Double) -> Bool
   {
-    answer.object("conf_refused") == nil
+    answer.object("conf_refused") == nil && answer.list("left_slots").isEmpty
       && answer.objects("sources").allSatisfy { $0.list("unhooked").isEmpty }
       && answer.objects("paths").compactMap { NodeStatus.Path($0) }.allSatisfy { $0.isWell(lagMilliseconds: lag) }
       && workers.allSatisfy { $0.isWell(lagMilliseconds: lag) }
@@ -143,6 +143,9 @@ struct StatusTable {
       )
     }
     for source in answer.objects("sources") { lines += [self.source(source)] + unhooked(source) }
+    for slot in answer.objects("left_slots") {
+      lines += [slot.text("message") ?? "", "  hint: \(slot.text("hint") ?? "")"]
+    }
     if let disk = answer.object("disk") {
       let limit = disk.integer("limit_bytes").map { " of \(Size.text(bytes: $0))" } ?? ""
       lines.append(

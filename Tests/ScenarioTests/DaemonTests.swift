@@ -69,6 +69,9 @@ extension DaemonScenarios {
       // Rows that somebody spoilt are copied again; both ends are compared by the name of the apply.
       _ = try node.bench.sqlite("target.db", "UPDATE item SET name = 'other' WHERE id = 3")
       #expect(try node.cairn("compare", "copy").status == 1)
+      let stranger = try node.cairn("copy", "copy", "--tables", "item,itme")
+      #expect(stranger.errors.contains("no table 'itme' is captured from pos"), "\(stranger)")
+      #expect(stranger.errors.contains("did you mean 'item'?"), "\(stranger)")
       #expect(try node.cairn("copy", "copy", "--tables", "item").status == 0)
       #expect(try node.bench.waitForTarget("SELECT name FROM item WHERE id = 3", "rice"), "\(node.log)")
       #expect(node.wait { (try? node.cairn("compare", "copy").status) == 0 })
@@ -86,6 +89,11 @@ extension DaemonScenarios {
       #expect(node.end() == 0)
       #expect(!FileManager.default.fileExists(atPath: node.bench.path("control")))
       #expect(try node.cairn("status").status == 69)
+      // Another database in the place of the source is seen before the daemon starts.
+      #expect(try node.bench.run(Bench.cairn, ["check", "--config", "conf"]).status == 0)
+      #expect(try node.bench.run(Bench.cairn, ["detach", "sqlite:source.db"]).status == 0)
+      let replaced = try node.bench.run(Bench.cairn, ["check", "--config", "conf"])
+      #expect(replaced.errors.contains("[source-went-back]: capture pos: "), "\(replaced)")
       try node.write(node.pair() + "x = \n")
       let broken = try byConf()
       #expect(broken.status == 78 && broken.errors.contains("[conf-syntax]"), "\(broken.errors)")
@@ -252,6 +260,8 @@ extension DaemonScenarios {
       try server.psql("INSERT INTO item VALUES (2, 'milk'); DELETE FROM item WHERE id = 1", "erp")
       #expect(try node.cairn("start", "capture.erp").status == 0)
       #expect(node.wait(for: "capture.erp", "failed", code: "slot-lost"), "\(node.log)")
+      let lost = try node.bench.run(Bench.cairn, ["check", "--config", "conf"])
+      #expect(lost.errors.contains("[slot-lost]: capture erp: ") && lost.errors.contains("it has no slot"), "\(lost)")
       #expect(node.worker("apply.copy")?["state"] as? String == "running")
       #expect(try node.cairn("copy", "copy").status == 0)
       #expect(try node.bench.waitForTarget("SELECT group_concat(id || name) FROM item", "2milk"), "\(node.log)")
@@ -282,6 +292,25 @@ extension DaemonScenarios {
           .replacingOccurrences(of: "store-042.erp", with: "store-042.twin") + "[database.twin]\nurl = \"\(twin)\"\n")
       #expect(try node.cairn("reload").status == 0)
       #expect(node.wait(for: "capture.twin", "running"), "\(node.log)")
+
+      // The slot of the one that left is told until it is dropped; one that is in use, or another's, is not.
+      #expect(node.waitForLog("of capture.erp, which is not in the conf any more, is left at"), "\(node.log)")
+      #expect(node.wait { (node.status()?["left_slots"] as? [Any])?.count == 1 })
+      let left = try #require((node.status()?["left_slots"] as? [[String: Any]])?.first?["slot"] as? String)
+      let told = try node.cairn("status")
+      #expect(told.status == 1 && told.output.contains("or drop the slot: cairn detach"), "\(told)")
+      let check = try node.bench.run(Bench.cairn, ["check", "--config", "conf"])
+      #expect(check.output.contains("notice: slot \(left) of capture.erp"), "\(check)")
+      let used = try server.psql("SELECT slot_name FROM pg_replication_slots WHERE active")
+      func drop(_ slot: String) throws -> Outcome {
+        try node.bench.run(Bench.cairn, ["detach", url, "--slot", slot])
+      }
+      #expect(try drop(used).errors.contains("is in use by process"))
+      #expect(try drop("others").status == 64)
+      #expect(try drop(left).output.hasPrefix("dropped slot \(left)"))
+      #expect(try server.psql("SELECT slot_name FROM pg_replication_slots") == used)
+      #expect(try server.psql("SELECT pubname FROM pg_publication", "erp") == used)
+      #expect(try drop(left).errors.contains("has no slot"))
       #expect(node.end() == 0)
     }
   }

@@ -281,15 +281,61 @@ package struct PostgresSource {
 
   // MARK: Detach
 
+  /// Drops one slot of Cairn's that nothing reads from, and the publication of its name; all else stays. Errors: `usage`
+  /// for a name that is none of ours, `slot-missing` where there is none or it is in use.
+  package static func detach(slot name: String, _ connection: PostgresConnection) throws {
+    let digits = name.dropFirst("cairn_".count)
+    guard name.hasPrefix("cairn_"), digits.count == 16, digits.allSatisfy(\.isHexDigit) else {
+      throw CairnError(
+        .usage, "'\(name)' is no slot of Cairn's",
+        hint: "ours are named cairn_ and 16 digits; 'cairn status' tells them",
+        remedy: .badInput)
+    }
+    let row = try connection.query(
+      "SELECT active, active_pid, database, database = current_database() FROM pg_replication_slots WHERE slot_name = $1",
+      [name]
+    ).first
+    if let row {
+      guard row[3] == "t" else {
+        throw CairnError(
+          .slotMissing, "\(connection.place): slot \(name) belongs to database \(row[2] ?? "?")",
+          hint: "name that database in the URL", remedy: .badInput)
+      }
+      guard row[0] != "t" else { throw inUse(name, row[1] ?? "?", connection) }
+      try connection.query("SELECT pg_drop_replication_slot($1)", [name])
+    }
+    let isPublished = try connection.first("SELECT 1 FROM pg_publication WHERE pubname = $1", [name]) != nil
+    guard row != nil || isPublished else {
+      throw CairnError(
+        .slotMissing, "\(connection.place) has no slot \(name)",
+        hint: "it was dropped already, or is at another server", remedy: .badInput)
+    }
+    if isPublished { try connection.execute("DROP PUBLICATION \(name.quotedName)") }
+  }
+
+  /// Slots of Cairn's in this database from which nobody reads at this moment, with the log that is kept for each.
+  package static func idleSlots(_ connection: PostgresConnection) throws -> [(name: String, bytes: Int64)] {
+    try connection.query(
+      """
+      SELECT slot_name, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, 0) FROM pg_replication_slots
+      WHERE slot_name ~ '^cairn_[0-9a-f]{16}$' AND database = current_database() AND NOT active ORDER BY 1
+      """
+    ).map { ($0[0] ?? "", $0[1].flatMap { Int64($0) } ?? 0) }
+  }
+
+  private static func inUse(_ slot: String, _ process: String, _ connection: PostgresConnection) -> CairnError {
+    CairnError(
+      .slotMissing, "\(connection.place): slot \(slot) is in use by process \(process)",
+      hint: "stop the replication first, then run again", remedy: .retry)
+  }
+
   /// Takes slots and publications of Cairn's out of the database. True when there were any.
   package static func detach(_ connection: PostgresConnection) throws -> Bool {
     let slots = try connection.query(
       "SELECT slot_name, active, active_pid FROM pg_replication_slots WHERE slot_name ~ '^cairn_' AND database = current_database()"
     )
     for slot in slots where slot[1] == "t" {
-      throw CairnError(
-        .slotMissing, "\(connection.place): slot \(slot[0] ?? "") is in use by process \(slot[2] ?? "?")",
-        hint: "stop the replication first, then run again", remedy: .retry)
+      throw inUse(slot[0] ?? "", slot[2] ?? "?", connection)
     }
     let hadTriggers = try SchemaTriggers(connection: connection).remove()
     for slot in slots { try connection.query("SELECT pg_drop_replication_slot($1)", [slot[0]]) }

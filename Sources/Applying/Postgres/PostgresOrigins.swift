@@ -1,0 +1,37 @@
+import Changes
+import PostgresKit
+
+/// The replication origins of a server: one for each trail that is applied to one of its databases.
+package enum PostgresOrigins {
+  /// Whether an apply of the trail has one in this database.
+  package static func has(_ trail: TrailName, _ connection: PostgresConnection) throws -> Bool {
+    let origin = try PostgresTargetState(connection).originPrefix() + trail.description
+    return try connection.first("SELECT 1 FROM pg_replication_origin WHERE roname = $1", [origin]) != nil
+  }
+
+  /// Throws `server-setting` where the server has no room for those of so many more applies. Where the role may not use
+  /// them, none is needed.
+  ///
+  /// Source: https://www.postgresql.org/docs/current/runtime-config-replication.html
+  package static func check(_ connection: PostgresConnection, new: Int) throws {
+    // Until PostgreSQL 18 slots and origins had one limit.
+    let setting = connection.serverVersion >= 180_000 ? "max_active_replication_origins" : "max_replication_slots"
+    let row =
+      try connection.query(
+        """
+        SELECT current_setting($1)::int,
+          (SELECT count(*) FROM pg_replication_origin WHERE NOT (roname ~ '^cairn_[0-9]+_'
+            AND split_part(roname, '_', 2) NOT IN (SELECT oid::text FROM pg_database))),
+          has_function_privilege('pg_replication_origin_session_setup(text)', 'execute')
+        """, [setting]
+      ).first ?? []
+    guard row.count == 3, row[2] == "t", let most = Int(row[0] ?? ""), let used = Int(row[1] ?? ""), used + new > most
+    else { return }
+    throw CairnError(
+      .serverSetting,
+      "\(connection.place): \(used) of \(most) replication origins are in use (\(setting)), and \(new) \(new == 1 ? "apply needs one" : "applies need one each")",
+      hint:
+        "raise \(setting) and restart the server, or take away what applies there no more: 'cairn detach URL --trail NODE.NAME'"
+    )
+  }
+}

@@ -1,0 +1,54 @@
+import Changes
+import PostgresKit
+import SystemKit
+
+extension PostgresTargetState {
+  /// Forgets all that is known of the trail: its place, its tables, which rows are its own, and its replication origin.
+  /// False when there was nothing. Errors: `database-busy` while a session applies it; that of a cairn that has just ended
+  /// may take a moment to go.
+  package func forgetTrail(patienceMilliseconds: Int64 = 3_000) throws -> Bool {
+    guard let trail, try isInstalled() else { return false }
+    let limit = Clock.monotonicMilliseconds + patienceMilliseconds
+    while let process = try user(of: trail) {
+      guard Clock.monotonicMilliseconds < limit else { throw busy(trail, "process \(process)") }
+      Clock.sleep(milliseconds: 50)
+    }
+    return try connection.transaction {
+      try lock()
+      try upgrade()
+      // What is to be made when rows are there was to be made for this trail alone.
+      try connection.run(
+        """
+        DELETE FROM cairn.pending AS p WHERE EXISTS (SELECT FROM cairn.table_state AS t
+            WHERE t.trail = $1 AND (t.schema_name, t.table_name) = (p.schema_name, p.table_name))
+          AND NOT EXISTS (SELECT FROM cairn.table_state AS t
+            WHERE t.trail <> $1 AND (t.schema_name, t.table_name) = (p.schema_name, p.table_name))
+        """, [trail.description])
+      var count: Int64 = 0
+      for table in ["checkpoint", "table_state", "waiting"] {
+        count += try connection.run("DELETE FROM cairn.\(table) WHERE trail = $1", [trail.description])
+      }
+      let origin = try originPrefix() + trail.description
+      guard try connection.first("SELECT 1 FROM pg_replication_origin WHERE roname = $1", [origin]) != nil else {
+        return count > 0
+      }
+      do { try connection.run("SELECT pg_replication_origin_drop($1)", [origin]) } catch let error as PostgresError
+        where error.sqlState == "55006"
+      { throw busy(trail, error.message) }
+      return true
+    }
+  }
+
+  /// The process of a session that applies the trail here; nil where there is none.
+  private func user(of trail: TrailName) throws -> String? {
+    try connection.first(
+      "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = left($1, 63)",
+      ["cairn apply \(trail)"])
+  }
+
+  private func busy(_ trail: TrailName, _ who: String) -> CairnError {
+    CairnError(
+      .databaseBusy, "a session applies trail \(trail) to \(connection.place): \(who)",
+      hint: "take the apply out of the conf and reload, or stop it, then run again", remedy: .retry)
+  }
+}

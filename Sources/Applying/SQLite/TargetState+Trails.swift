@@ -1,0 +1,19 @@
+import Changes
+import SQLiteKit
+
+extension TargetState {
+  /// Forgets all that is known of the trail: its place, its tables, and which rows are its own. False when there was
+  /// nothing.
+  package func forgetTrail() throws -> Bool {
+    guard let trail, try isInstalled() else { return false }
+    return try database.transaction {
+      try upgrade()
+      var count: Int64 = 0
+      for table in ["cairn_checkpoint", "cairn_table"] {
+        try database.run("DELETE FROM \(table) WHERE trail = ?", [.text(trail.description)])
+        count += Int64(database.changes)
+      }
+      return count > 0
+    }
+  }
+}

@@ -1,0 +1,86 @@
+import Capturing
+import Changes
+import Configuring
+import PostgresKit
+import SystemKit
+import Trails
+
+/// A slot at a PostgreSQL server whose capture left the conf: the server keeps log for it until it is dropped.
+package struct LeftSlot: Equatable, Sendable {
+  /// What is there at the server.
+  package enum Standing: Equatable, Sendable {
+    case gone
+    /// A capture reads from it at this moment.
+    case inUse
+    /// With so much log that is kept for it.
+    case left(bytes: Int64)
+    /// The server could not be asked.
+    case unknown(String)
+  }
+
+  /// The trail that the capture wrote; its folder is still there.
+  package let trail: TrailName
+  package let name: String
+  /// The source as the conf had it, without a password.
+  package let url: String
+  private let file: String
+
+  /// Keeps beside a trail where its source is: the slot must be found also when the conf does not name that any more.
+  package static func note(source url: String, folder: String) throws {
+    let file = Self.file(folder)
+    do throws(FileError) {
+      let known = Folder.exists(file) ? try File.text(file) : ""
+      guard Folder.exists(folder), known != url else { return }
+      try File.replace(file, text: url, permissions: 0o644)
+    } catch { throw error.asCairnError(doing: "note the source of a trail") }
+  }
+
+  /// The trails that start at a node and that no capture writes, of those that came from PostgreSQL.
+  package static func all(state: String, node: String, captures: Set<String>) -> [LeftSlot] {
+    let trails = (try? Trail.names(state: state)) ?? []
+    return trails.filter { $0.origin == node && !captures.contains($0.name) }.compactMap { trail in
+      let folder = "\(state)/\(trail)"
+      guard Folder.exists(file(folder)), let url = try? File.text(file(folder)),
+        let id = try? Trail.info(folder: folder).id
+      else { return nil }
+      return LeftSlot(trail: trail, name: PostgresSource.name(of: id), url: url, file: file(folder))
+    }
+  }
+
+  private static func file(_ folder: String) -> String { folder + "/source" }
+
+  /// Asks the server, with the password of a database that has the URL, where the conf still has one.
+  package func standing(_ databases: [Configuration.Database]) -> Standing {
+    do {
+      let known = databases.first { $0.url == url }
+      return try look(at: known?.location() ?? DatabaseURL(url))
+    } catch { return .unknown(CairnError(enveloping: error, doing: "look for slot \(name)").message) }
+  }
+
+  private func look(at location: DatabaseURL) throws -> Standing {
+    guard case .postgres(let uri) = location else { return .gone }
+    let connection = try PostgresConnection(uri)
+    let row = try connection.query(
+      """
+      SELECT active, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, 0)
+      FROM pg_replication_slots WHERE slot_name = $1
+      """, [name]
+    ).first
+    guard let row, row.count == 2 else { return .gone }
+    return row[0] == "t" ? .inUse : .left(bytes: row[1].flatMap { Int64($0) } ?? 0)
+  }
+
+  /// It is gone from the server, and is looked for no more.
+  package func forget() { try? Folder.remove(file) }
+
+  /// What drops it.
+  package var command: String { Self.command(url, name) }
+
+  package static func command(_ url: String, _ slot: String) -> String {
+    let isPlain = url.allSatisfy { $0.isLetter || $0.isNumber || "-._~:/@".contains($0) }
+    return "cairn detach \(isPlain ? url : "'\(url)'") --slot \(slot)"
+  }
+
+  /// For people.
+  package var place: String { (try? DatabaseURL(url).place) ?? url }
+}

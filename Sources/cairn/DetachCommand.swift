@@ -1,0 +1,76 @@
+import Changes
+import Operating
+import Steering
+
+/// `cairn detach`: leaves a database as it was before Cairn came.
+struct DetachCommand: Command {
+  static let name = "detach"
+  static let summary = "take everything of Cairn's out of a database; user tables and rows stay"
+  static let operands = "URL"
+  static let options =
+    [
+      Option("--slot", "NAME", "only this slot, which a capture left at the server, and its publication"),
+      Option("--trail", "NODE.NAME", "only what a target knows of this trail, which no apply brings there any more"),
+    ] + DaemonPeer.options
+  static let details = """
+    From SQLite: triggers, journal and side tables. From PostgreSQL: slots, publications, replication origins and the
+    schema cairn. Afterwards the schema is what it was. Changes that were not replicated yet stay in the user's tables,
+    but are no longer known as changes.
+
+    With --slot or --trail all that belongs to other captures and applies stays. A slot that is in use is refused, and so
+    is a trail that an apply of the running daemon, or a session at the server, brings there.
+
+    example: cairn detach sqlite:shop.db
+    example: cairn detach postgresql://cairn@db.example/erp
+    example: cairn detach postgresql://cairn@db.example/erp --slot cairn_0123456789abcdef
+    example: cairn detach postgresql://cairn@db.example/erp --trail store-042.pos
+    """
+
+  static func run(_ arguments: Arguments) throws -> Int32 {
+    let url = try DatabaseURL(arguments.operands(1...1)[0])
+    switch (arguments.value("--slot"), arguments.value("--trail")) {
+    case (_?, _?): throw arguments.usage("--slot does not go with --trail", "one is of a source, one of a target;")
+    case (let slot?, nil):
+      try Detaching.drop(slot: slot, at: url)
+      tell(arguments, url, "dropped slot \(slot) at \(url.place)", [("slot", .text(slot))], found: true)
+    case (nil, let text?):
+      guard let trail = TrailName(text) else {
+        throw arguments.usage("--trail is '\(text)'", "a name is NODE.NAME, as in store-042.pos;")
+      }
+      try checkIsUnused(trail, at: url, arguments)
+      let found = try Detaching.forget(trail, at: url)
+      let text = found ? "\(url.place) has forgotten trail \(trail)" : "\(url.place) knows nothing of trail \(trail)"
+      tell(arguments, url, text, [("trail", .text(trail.description))], found: found)
+    case (nil, nil):
+      let found = try Detaching.run(url)
+      tell(arguments, url, found ? "detached \(url.place)" : "\(url.place) has nothing of Cairn's", [], found: found)
+    }
+    return 0
+  }
+
+  private static func tell(
+    _ arguments: Arguments, _ url: DatabaseURL, _ text: String, _ more: [(String, JSONObject.Value)], found: Bool
+  ) {
+    let facts = [("event", .text("detached")), ("database", .text(url.place)), ("found", .bool(found))] + more
+    Terminal.print(arguments.has("--json") ? JSONObject(facts).line : text)
+  }
+
+  /// No server says who applies to an SQLite file, so the daemon is asked.
+  private static func checkIsUnused(_ trail: TrailName, at url: DatabaseURL, _ arguments: Arguments) throws {
+    guard let answer = try? DaemonPeer.address(arguments).ask(ControlRequest(.status), seconds: 5) else { return }
+    let user = answer.objects("workers").compactMap(NodeStatus.Worker.init).first { worker in
+      worker.name.kind == .apply && worker.trail == trail.description && isSame(worker.place, url)
+        && ![.stopped, .failed].contains(worker.state)
+    }
+    guard let user else { return }
+    throw CairnError(
+      .databaseBusy, "\(user.name) of the running daemon brings trail \(trail) into \(url.place)",
+      hint: "take [\(user.name)] out of the conf and reload, or run 'cairn stop \(user.name)', then run again",
+      remedy: .badInput)
+  }
+
+  private static func isSame(_ place: String, _ url: DatabaseURL) -> Bool {
+    guard case .sqlite = url else { return place == url.place }
+    return (try? DatabaseURL("sqlite:" + place).canonical) == url.canonical
+  }
+}
