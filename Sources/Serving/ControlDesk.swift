@@ -38,7 +38,10 @@ package struct ControlDesk: Sendable {
       func list(_ names: [WorkerName]) -> JSONObject.Value { .list(names.map { .text($0.description) }) }
       return JSONObject([
         ("event", .text("reloaded")), ("added", list(change.added)), ("removed", list(change.removed)),
-        ("changed", list(change.altered)), notes(change.added + change.altered),
+        ("changed", list(change.altered)),
+        (
+          "notes", .list(supervisor.obstacles(change.added + change.altered).map { .text($0) })
+        ),
       ])
     }
   }
@@ -133,16 +136,13 @@ package struct ControlDesk: Sendable {
   private func copying(
     _ apply: Configuration.Apply, _ tables: [String], isEverything: Bool, _ capture: Configuration.Capture?
   ) -> JSONObject {
-    let workers = [WorkerName(.apply, apply.name)] + (capture.map { [WorkerName(.capture, $0.name)] } ?? [])
+    let name = WorkerName(.apply, apply.name)
+    let workers = [name] + (capture.map { [WorkerName(.capture, $0.name)] } ?? [])
+    let notes = supervisor.obstacles(workers) + supervisor.waitingTables(of: name, TablePatterns(tables))
     return JSONObject([
       ("event", .text("copying")), ("apply", .text(apply.name)), ("tables", .list(tables.map { .text($0) })),
-      ("everything", .bool(isEverything)), notes(workers),
+      ("everything", .bool(isEverything)), ("notes", .list(notes.map { .text($0) })),
     ])
-  }
-
-  /// Which of the workers concerned do not do what was asked for.
-  private func notes(_ workers: [WorkerName]) -> (String, JSONObject.Value) {
-    ("notes", .list(supervisor.obstacles(workers).map { .text($0) }))
   }
 
   // MARK: Triggers

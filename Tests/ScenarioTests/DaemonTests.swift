@@ -103,7 +103,9 @@ extension DaemonScenarios {
     @Test func `tables that wait are told with their own reasons`() throws {
       let node = try DaemonBench()
       try shop(node)
-      _ = try node.bench.sqlite("source.db", "CREATE TABLE sale(id INTEGER PRIMARY KEY, kind TEXT)")
+      _ = try node.bench.sqlite(
+        "source.db", "CREATE TABLE sale(id INTEGER PRIMARY KEY, kind TEXT); CREATE TABLE memo(id INTEGER PRIMARY KEY)")
+      _ = try node.bench.sqlite("target.db", "CREATE TABLE memo(id INTEGER PRIMARY KEY)")
       let rules = ["item": "name", "sale": "kind"].map {
         "[[apply.copy.table]]\nfrom = \"\($0)\"\nwhere = \"\($1) <> ''\"\n"
       }
@@ -112,15 +114,18 @@ extension DaemonScenarios {
       #expect(try node.bench.waitForTarget(Self.rows, "1"), "\(node.log)")
       _ = try node.bench.sqlite(
         "source.db",
-        "ALTER TABLE item RENAME COLUMN name TO title; ALTER TABLE sale RENAME COLUMN kind TO sort; INSERT INTO sale VALUES (1, 'a')"
+        "ALTER TABLE item RENAME COLUMN name TO title; ALTER TABLE sale RENAME COLUMN kind TO sort; INSERT INTO sale VALUES (1, 'a'); ALTER TABLE memo ADD COLUMN b"
       )
-      #expect(node.wait { (node.worker("apply.copy")?["waits"] as? [Any])?.count == 2 }, "\(node.log)")
+      #expect(node.wait { (node.worker("apply.copy")?["waits"] as? [Any])?.count == 3 }, "\(node.log)")
       let status = try node.cairn("status").output
       for table in ["item", "sale"] {
         #expect(status.contains("[rule-refused] table \(table) waits: "), "\(status)")
         #expect(node.waitForLog("apply.copy: [rule-refused] table \(table) waits: "), "\(node.log)")
       }
       #expect(status.contains("  hint: "), "\(status)")
+      // A copy cannot bring on what waits for a person.
+      let asked = try node.cairn("copy", "copy", "--tables", "memo", "--wait")
+      #expect(asked.status == 1 && asked.errors.contains("table memo waits at apply.copy, so its copy"), "\(asked)")
       #expect(node.end() == 0)
     }
 
