@@ -39,9 +39,7 @@ package struct ControlDesk: Sendable {
       return JSONObject([
         ("event", .text("reloaded")), ("added", list(change.added)), ("removed", list(change.removed)),
         ("changed", list(change.altered)),
-        (
-          "notes", .list(supervisor.obstacles(change.added + change.altered).map { .text($0) })
-        ),
+        ("notes", .list(supervisor.obstacles(change.added + change.altered).map { .text($0) })),
       ])
     }
   }
@@ -138,7 +136,9 @@ package struct ControlDesk: Sendable {
   ) -> JSONObject {
     let name = WorkerName(.apply, apply.name)
     let workers = [name] + (capture.map { [WorkerName(.capture, $0.name)] } ?? [])
-    let notes = supervisor.obstacles(workers) + supervisor.waitingTables(of: name, TablePatterns(tables))
+    // One that waits is told of by the name that it has at the target.
+    let names = tables + apply.rules.filter { tables.contains($0.from) }.compactMap(\.to)
+    let notes = supervisor.obstacles(workers) + supervisor.waitingTables(of: name, TablePatterns(names))
     return JSONObject([
       ("event", .text("copying")), ("apply", .text(apply.name)), ("tables", .list(tables.map { .text($0) })),
       ("everything", .bool(isEverything)), ("notes", .list(notes.map { .text($0) })),
