@@ -100,7 +100,6 @@ final class HeartbeatWorker: Worker {
     let connection = try PostgresConnection(uri, application: "cairn heartbeat")
     connection.interrupt = stop.descriptor
     defer { context.forget(capture: capture.name) }
-    let slot = PostgresSource.name(of: try Trail.info(folder: folder).id)
     var forecast = FillForecast()
     var lookedAt: Int64?
     var beatAt = Clock.monotonicMilliseconds
@@ -109,7 +108,8 @@ final class HeartbeatWorker: Worker {
       let now = Clock.monotonicMilliseconds
       if now - (lookedAt ?? now - Self.lookMilliseconds) >= Self.lookMilliseconds {
         lookedAt = now
-        try look(connection, slot, &forecast, now)
+        // The trail, and with it the slot, may have been begun anew.
+        if Trail.exists(folder: folder) { try look(connection, &forecast, now) }
       }
       if capture.heartbeat > .zero, now - beatAt >= capture.heartbeat.milliseconds {
         if taken() == seen {
@@ -124,8 +124,10 @@ final class HeartbeatWorker: Worker {
   }
 
   private func look(
-    _ connection: PostgresConnection, _ slot: String, _ forecast: inout FillForecast, _ now: Int64
+    _ connection: PostgresConnection, _ forecast: inout FillForecast, _ now: Int64
   ) throws {
+    let trail = try Trail.info(folder: folder)
+    let slot = PostgresSource.name(of: trail.id)
     var facts = NodeStatus.Source(capture: capture.name)
     facts.database = database.name
     let row = try connection.query(
@@ -143,7 +145,7 @@ final class HeartbeatWorker: Worker {
         if let safe = facts.slotSafeBytes { facts.secondsUntilFull = forecast.secondsUntil(used + safe) }
       }
       if givesUp(facts) { try giveUp(connection, slot, facts) }
-    } else if try Trail.info(folder: folder).lastTransaction > 0 {
+    } else if trail.lastTransaction > 0 {
       // Before that it is still to be made.
       facts.slotStatus = "missing"
     }
