@@ -71,7 +71,16 @@ package final class Pump: Sendable {
   /// progress. Throws `bad-url`.
   package func run(stop: StopSignal) throws {
     let link = try PumpLink(plan, stop: stop)
-    defer { endAll() }
+    let ended = StopSignal()
+    let ear = WorkerThread<Void> { [self] in
+      let lanes = { [self] in progress.filter { [.moving, .waiting].contains($0.state) }.map(\.trail) }
+      RequestEar(plan, shared.hooks, trails: lanes).run(until: ended)
+    }
+    defer {
+      endAll()
+      ended.set()
+      _ = ear.join()
+    }
     var patience = LanePatience()
     var pause = Self.lookMilliseconds
     repeat {

@@ -1,4 +1,5 @@
 import Changes
+import CodecKit
 import Glibc
 import NetKit
 import SystemKit
@@ -14,6 +15,32 @@ extension PumpDesk {
       JSONObject([
         ("node", .text(options.node)), ("trails", .list(reports.map { .object(self.report($0).json) })),
       ]))
+  }
+
+  /// What this node waits for of trails that the peer may push, as soon as it is something else than the peer knows.
+  func requests(_ peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
+    let deadline = Clock.monotonicMilliseconds + Int64(waitSeconds(request)) * 1000
+    while true {
+      let grants = options.grants()
+      let open = options.hooks.allRequests().filter { !$0.value.isEmpty && grants.allow(peer, .push, $0.key) }
+        .sorted { $0.key.description < $1.key.description }
+      let trails = JSONObject.Value.list(
+        open.map { trail, requests in
+          .object(
+            JSONObject([
+              ("trail", .text(trail.description)), ("requests", .list(requests.map { .object($0.json) })),
+            ]))
+        })
+      let mark = UInt64(CRC32C.of(Array(JSONObject([("trails", trails)]).line.utf8))).hex(8)
+      if mark != request.query["known"] || Clock.monotonicMilliseconds >= deadline {
+        return Self.response(JSONObject([("node", .text(options.node)), ("mark", .text(mark)), ("trails", trails)]))
+      }
+      if stop.wait(milliseconds: 500) { throw Self.ending }
+    }
+  }
+
+  private func waitSeconds(_ request: HTTPRequest) -> Int {
+    min(max(0, request.query["wait"].flatMap { Int($0) } ?? 0), Self.waitSecondsMax)
   }
 
   func standing(_ visit: Visit) throws -> HTTPResponse {
@@ -89,8 +116,7 @@ extension PumpDesk {
     guard let offset = query["offset"].flatMap({ UInt64($0) }) else { throw Self.usage("offset is no number") }
     let chain = query["chain"].flatMap { bytes(hex: $0) }.flatMap { ChainHash($0) }
     guard chain != nil || (offset == 0 && query["chain"] == nil) else { throw Self.usage("chain is no chain hash") }
-    let wait = min(query["wait"].flatMap { Int($0) } ?? 0, Self.waitSecondsMax)
-    let deadline = Clock.monotonicMilliseconds + Int64(max(0, wait)) * 1000
+    let deadline = Clock.monotonicMilliseconds + Int64(waitSeconds(visit.request)) * 1000
     var isTold = false
     while true {
       let verdict = try source.judge(segment: segment, offset: offset, chain: chain)

@@ -58,6 +58,7 @@ package final class PumpDesk: HTTPHandler {
         Self.response(
           JSONObject([("versions", .list([.integer(1)])), ("node", .text(options.node))])))
     }
+    if parts == ["1", "requests"], request.method == "GET" { return .answer(try requests(peer, request)) }
     guard parts.count >= 2, parts[0] == "1", parts[1] == "trails" else { throw Self.nothing }
     parts.removeFirst(2)
     if parts.isEmpty, request.method == "GET" { return .answer(try trails(peer)) }

@@ -9,6 +9,8 @@ package struct PumpHooks: Sendable {
   package var isOpen: @Sendable (TrailName) -> Bool = { _ in true }
   /// Copies of tables that this node waits for and that no capture of its own brings.
   package var requests: @Sendable (TrailName) -> [CopyRequest] = { _ in [] }
+  /// The same of all trails that begin elsewhere.
+  package var allRequests: @Sendable () -> [TrailName: [CopyRequest]] = { [:] }
   /// A peer asks for copies of tables: all that it waits for now.
   package var asked: @Sendable (_ peer: String, TrailName, [CopyRequest]) -> Void = { _, _, _ in }
   /// A peer holds everything before the place, durably.

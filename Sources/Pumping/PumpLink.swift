@@ -86,6 +86,22 @@ final class PumpLink {
     guard reply.status == 200 else { throw fault(reply).error }
   }
 
+  /// What that node waits for of all trails that we may push there, by trail: as soon as its `mark` is another one than
+  /// is `known`, else after a while.
+  func requests(known: String?) throws -> (node: String, mark: String, requests: [(TrailName, [CopyRequest])]) {
+    let mark = known.map { "&known=\($0)" } ?? ""
+    let reply = try perform("GET", "/cairn/1/requests?wait=\(Self.waitSeconds)\(mark)")
+    guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body),
+      let node = object.text("node"), let mark = object.text("mark"), mark.utf8.allSatisfy(Self.isHexDigit)
+    else { throw fault(reply).error }
+    let requests = object.objects("trails").compactMap { entry in
+      entry.text("trail").flatMap { TrailName($0) }.map { ($0, entry.list("requests").compactMap { CopyRequest($0) }) }
+    }
+    return (node, mark, requests)
+  }
+
+  private static func isHexDigit(_ byte: UInt8) -> Bool { Character(UnicodeScalar(byte)).isHexDigit }
+
   private func perform(
     _ method: String, _ target: String, body: UnsafeRawBufferPointer? = nil,
     into sink: ((UnsafeRawBufferPointer) throws -> Void)? = nil

@@ -144,12 +144,12 @@ package final class Daemon: Sendable {
       if now - budgetAt >= Self.budgetMilliseconds, endSince == nil {
         budgetAt = now
         supervisor.keepBudget()
-        refreshes.look()
         leftSlots.look()
         noteDisk(&forecast, now)
       }
       if now - publishedAt >= Self.publishMilliseconds {
         publishedAt = now
+        if endSince == nil { refreshes.look() }
         publish()
         ServiceManager.tell(status.summary)
       }

@@ -24,6 +24,14 @@ struct NetworkHooks {
       guard trail.origin != context.node else { return [] }
       return context.requests.open(trail).map { Pumping.CopyRequest(id: $0.id, tables: $0.tables) }
     }
+    hooks.allRequests = {
+      var all: [TrailName: [Pumping.CopyRequest]] = [:]
+      for request in context.requests.all where !request.isDone {
+        guard let trail = TrailName(request.trail), trail.origin != context.node else { continue }
+        all[trail, default: []].append(Pumping.CopyRequest(id: request.id, tables: request.tables))
+      }
+      return all
+    }
     hooks.asked = { peer, trail, asked in
       let now = Clock.system.microseconds()
       for request in asked { context.requests.note(request.id, trail, request.tables, from: peer, now: now) }

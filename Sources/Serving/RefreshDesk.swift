@@ -13,6 +13,9 @@ package final class RefreshDesk: Sendable {
   private let thread = Mutex<WorkerThread<Void>?>(nil)
   /// By trail: the error that was told last.
   private let told = Mutex<[String: String]>([:])
+  /// After an error databases are left alone until then: milliseconds of a clock that never jumps.
+  private let restsUntil = Mutex<Int64>(0)
+  private static let restMilliseconds: Int64 = 5_000
 
   package init(_ context: ServiceContext, _ supervisor: Supervisor) {
     (self.context, self.supervisor) = (context, supervisor)
@@ -24,7 +27,7 @@ package final class RefreshDesk: Sendable {
     context.requests.forgetOld(now: now)
     supervisor.settleRequests()
     let due = due()
-    guard !due.isEmpty else { return }
+    guard !due.isEmpty, Clock.monotonicMilliseconds >= restsUntil.withLock({ $0 }) else { return }
     thread.withLock { thread in
       if let running = thread {
         guard running.outcome != nil else { return }
@@ -67,6 +70,7 @@ package final class RefreshDesk: Sendable {
       context.tell(name, "copies \(what) again, as \(Self.askers(requests)) asked")
     } catch {
       let error = CairnError(enveloping: error, doing: "copy tables of \(trail)")
+      restsUntil.withLock { $0 = Clock.monotonicMilliseconds + Self.restMilliseconds }
       if error.code == .tableMissing {
         // It stands in the way of no other.
         if requests.count > 1 { return requests.forEach { carryOut([$0], of: trail, capture) } }

@@ -257,6 +257,25 @@ import Trails
     }
   }
 
+  @Test func `a request travels at once over lanes that have nothing to say`() throws {
+    let shop = try TestNode("shop", temp)
+    let name = TrailName(origin: "till", name: "pos")
+    try till.write(trail)
+    try hub.listen(["till": (["till.*"], []), "bank": (["bank.*"], [])])
+    try till.listen(["shop": ([], ["*"])])
+    till.pump(.push, hub, trail)
+    shop.pump(.pull, till, trail)
+    for node in [hub, shop] { try arrives(trail, till, node) }
+    Clock.sleep(milliseconds: 700)
+    for (node, id) in [(hub, "a"), (shop, "b"), (hub, "c")] {
+      let request = CopyRequest(id: id, tables: ["orders"])
+      node.wanted.withLock { $0[name] = [request] }
+      try eventually("\(id) has come", seconds: 4) {
+        till.heard.withLock { $0.asked["\(node.name) till.pos"] } == [request]
+      }
+    }
+  }
+
   @Test func `what is not granted is refused, and goes on when it is`() throws {
     try till.write(trail)
     try hub.listen(["till": (["other.*"], [])])

@@ -51,6 +51,7 @@ final class TestNode: Sendable {
     hooks.applied = { trail in relay.node?.applied.withLock { $0[trail] } }
     hooks.isOpen = { trail in relay.node?.unopened.withLock { $0.contains(trail) } == false }
     hooks.requests = { trail in relay.node?.wanted.withLock { $0[trail] } ?? [] }
+    hooks.allRequests = { relay.node?.wanted.withLock { $0 } ?? [:] }
     hooks.acknowledged = { peer, trail, place in
       relay.node?.heard.withLock { $0.acknowledged["\(peer) \(trail)"] = place }
     }

@@ -551,7 +551,7 @@ def token_twice(world, way):
 
 # More nodes.
 
-def chain(world, _):
+def row(world):
     """Three in a row: the one in the middle forwards."""
     a, b, c = (world.node(name) for name in ("a", "b", "c"))
     a.captures()
@@ -570,6 +570,11 @@ def chain(world, _):
     a.start()
     b.end()
     b.start()
+    return a, b, c
+
+
+def chain(world, _):
+    a, b, c = row(world)
     writer = Writer(a, world.seed)
     for _ in range(2):
         time.sleep(world.seconds / 2)
@@ -579,6 +584,52 @@ def chain(world, _):
     writer.end()
     world.equal(a, b, c)
     return f"{writer.transactions} transactions, the one in the middle killed twice"
+
+
+def chain_restored(world, _):
+    """The one in the middle goes back to an older state: it waits for what it lacks, and so does the one behind it."""
+    a, b, c = row(world)
+    writer = Writer(a, world.seed)
+    world.wait("the first rows are there", lambda: c.rows(c.copy_of("a")) not in (None, [[], []]))
+    b.end()
+    keep = os.path.join(world.folder, "backup")
+    copy(b.folder, keep)
+    b.start()
+    time.sleep(world.seconds)
+    writer.end()
+    world.equal(a, b, c)
+    b.end()
+    a.end()
+    log = b.log()
+    shutil.rmtree(b.folder)
+    copy(keep, b.folder)
+    with open(os.path.join(b.folder, "log"), "w") as file:
+        file.write(log)
+    b.start()
+    b.says("trail-elsewhere", seconds=30)
+    writer = Writer(a, world.seed + 1)
+    a.start()
+    time.sleep(world.seconds / 2)
+    writer.end()
+    world.equal(a, b, c)
+    return f"{writer.transactions} transactions after it"
+
+
+def chain_asks(world, _):
+    """The last one wants all rows again, and asks for them over the one in the middle."""
+    a, b, c = row(world)
+    writer = Writer(a, world.seed)
+    world.wait("the first rows are there", lambda: c.rows(c.copy_of("a")) not in (None, [[], []]))
+    writer.end()
+    world.equal(a, b, c)
+    begun = time.monotonic()
+    c.cairn("copy", "from-a")
+    a.says("again, as b asked", seconds=30)
+    took = time.monotonic() - begun
+    if took > 6:
+        raise Failed(f"a request took {took:.1f} s over two hops")
+    world.equal(a, b, c)
+    return f"asked over two hops within {took:.1f} s"
 
 
 def ring(world, _):
@@ -658,6 +709,8 @@ CASES = {
     "wrong-name": (wrong_name, ["hq", "shop"], WAYS, False),
     "token-twice": (token_twice, ["hq", "shop", "stranger"], ("push",), False),
     "chain": (chain, ["a", "b", "c"], ("",), False),
+    "chain-restored": (chain_restored, ["a", "b", "c"], ("",), False),
+    "chain-asks": (chain_asks, ["a", "b", "c"], ("",), False),
     "ring": (ring, ["a", "b", "c"], ("",), False),
     "hub": (hub, ["hub"] + [f"s{number}" for number in range(1, 10)], ("",), False),
 }
