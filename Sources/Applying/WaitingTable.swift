@@ -32,3 +32,17 @@ package struct WaitingTable: Equatable, Sendable {
       hint: first.hint, context: ["table": names.joined(separator: ", ")])
   }
 }
+
+/// Where a table that waits is at the target, and whether a copy could take the place of what it missed.
+package struct HeldTable: Equatable, Sendable {
+  /// As its rule has it now.
+  package var name: String
+  /// As its rule had it when it began to wait: its table at the target is that one.
+  package var place: String
+  /// What it missed is in a copy too: not so for a history, for one that is dropped, and where another has its name.
+  package var isReplaceable: Bool
+
+  package init(name: String, place: String, isReplaceable: Bool) {
+    (self.name, self.place, self.isReplaceable) = (name, place, isReplaceable)
+  }
+}

@@ -23,6 +23,8 @@ package struct TableClaim: Equatable, Sendable {
     }
   }
 
+  package var isOfHistory: Bool { text == Self.history }
+
   private var shares: [Substring: Substring] {
     var shares: [Substring: Substring] = [:]
     for part in text.split(separator: Self.separator) {

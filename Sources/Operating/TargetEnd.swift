@@ -78,11 +78,19 @@ package struct TargetEnd {
     }
   }
 
-  /// Whether a table of a trail waits for its schema, a rule or a person.
-  package func hasWaitingTables(of trail: TrailName) throws -> Bool {
+  /// The tables of a trail that wait for their schema, a rule or a person.
+  package func heldTables(of trail: TrailName) throws -> [HeldTable] {
     switch handle {
-    case .sqlite(let database): try database.map { try TargetState($0, of: trail).hasWaitingTables() } ?? false
-    case .postgres(let connection): try PostgresTargetState(connection, of: trail).hasWaitingTables()
+    case .sqlite(let database): try database.map { try TargetState($0, of: trail).heldTables() } ?? []
+    case .postgres(let connection): try PostgresTargetState(connection, of: trail).heldTables()
+    }
+  }
+
+  /// They wait no longer, and take nothing until their next copies.
+  package func replaceHeldTables(of trail: TrailName) throws {
+    switch handle {
+    case .sqlite(let database): try database.map { try TargetState($0, of: trail).replaceHeldTables() }
+    case .postgres(let connection): try PostgresTargetState(connection, of: trail).replaceHeldTables()
     }
   }
 

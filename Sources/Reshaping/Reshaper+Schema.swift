@@ -19,7 +19,9 @@ extension Reshaper {
       case (.shaped, .untouched), (.refused, .untouched):
         refuse(
           ddl.after, after, "table \(before.fullName) is called \(after.fullName) now, which no rule names",
-          hint: "let the rule for table \(before.fullName) say from = \"\(after.fullName)\", and to as before")
+          hint:
+            "let its rule say from = \"\(after.fullName)\", and to = the name that its table has at the target, and reload: it is copied again"
+        )
         return record
       default: return record
       }

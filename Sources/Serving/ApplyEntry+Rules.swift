@@ -12,21 +12,34 @@ extension ApplyEntry {
   /// whatever ends us in between, it is done again. Errors: `rule-refused`.
   func adoptRules(_ end: TargetEnd) throws -> [ChangedRule] {
     let note = RuleNote(state: context.statePath, apply: name)
-    // What an older version left came under the rules that stand, as far as can be known.
-    guard let before = try note.read(), try end.knowsTables(of: trail) else {
+    let names = TargetNames(state: context.statePath, apply: name)
+    let namesNow = TargetNames.text(rules, self.names)
+    guard try end.knowsTables(of: trail) else {
       try note.note(.init(rules: rules))
       return []
     }
-    if before == .init(rules: rules) { return [] }
+    // What an older version left came under the rules that stand, as far as can be known.
+    let before = try note.read() ?? .init(rules: rules)
+    let held = try names.read() == namesNow ? [] : try end.heldTables(of: trail)
+    if before == .init(rules: rules), held.isEmpty {
+      try note.note(before)
+      return []
+    }
     var changes: [(table: String, change: RuleChange)] = []
     if before.rules != rules {
       let tables = RuleChange.sources(of: try end.tableNames(of: trail), before.rules)
       changes = try RuleChange.all(of: tables, from: before.rules, to: rules, at: target.place, apply: name)
     }
+    let replaced = RuleChange.sources(of: held.map(\.name), before.rules)
+    changes = changes.filter { !replaced.contains($0.table) } + replaced.map { ($0, .copied) }
     let changed = RuleChange.merged(before.changed, changes, from: before.rules)
     let copied = changed.filter(\.isCopied).map(\.table)
     try checkCanBeCopied(copied)
     try note.note(.init(rules: rules, changed: changed))
+    if !held.isEmpty {
+      try end.replaceHeldTables(of: trail)
+      try names.note(namesNow)
+    }
     for (table, change) in changes {
       if change.isCopied { forgetRequest(for: table) }
       context.tell(.init(.apply, name), change.notice(table))

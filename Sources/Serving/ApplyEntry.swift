@@ -82,19 +82,32 @@ struct ApplyEntry {
       hint: "copy everything again with 'cairn copy \(name)'", context: ["trail": trail.description])
   }
 
-  /// Under another name, what a waiting table missed would be looked for in vain, and be left out.
+  /// Under another name, what a waiting table missed would be looked for in vain, and be left out: a copy has to take its
+  /// place, into the table that it has.
   private func checkNames(_ end: TargetEnd) throws {
     let noted = TargetNames(state: context.statePath, apply: name)
     let now = TargetNames.text(rules, names)
-    guard let before = try noted.read(), before != now, try end.hasWaitingTables(of: trail) else {
-      return try noted.note(now)
-    }
+    guard let before = try noted.read(), before != now else { return try noted.note(now) }
+    let held = try end.heldTables(of: trail)
+    if held.isEmpty { return try noted.note(now) }
+    // Done by `adoptRules`, once the copies are noted.
+    if try canBeReplaced(held, before, now) { return }
     throw CairnError(
       .ruleRefused,
       "tables wait at \(target.place), and the conf gives tables of trail \(trail) other names there than when they began to wait: what they missed would not be found",
       hint:
         "put 'names', and 'from' and 'to' of [[apply.\(name).table]], back until no table waits; or copy everything again with 'cairn copy \(name)'",
       context: ["trail": trail.description])
+  }
+
+  private func canBeReplaced(_ held: [HeldTable], _ before: String, _ now: String) throws -> Bool {
+    guard before.prefix(while: { $0 != "\n" }) == now.prefix(while: { $0 != "\n" }),
+      let old = try RuleNote(state: context.statePath, apply: name).read()?.rules
+    else { return false }
+    return held.allSatisfy { table in
+      let sources = RuleChange.sources(of: [table.name], old)
+      return table.isReplaceable && sources.count == 1 && RuleChange.leads(sources[0], to: table.place, rules)
+    }
   }
 
   /// The conf is refused where this can be seen; a link, a file that came later, or another way to a server shows only
@@ -125,7 +138,11 @@ struct ApplyEntry {
     var asked = CopyRequest.Asked(info)
     try request.note(asked, of: info.id)
     try end.expectRefresh(of: trail)
-    try TargetNames(state: context.statePath, apply: name).note(TargetNames.text(rules, names))
+    let (noted, now) = (TargetNames(state: context.statePath, apply: name), TargetNames.text(rules, names))
+    if let before = try noted.read(), before != now, try canBeReplaced(end.heldTables(of: trail), before, now) {
+      try end.replaceHeldTables(of: trail)
+    }
+    try noted.note(now)
     if forgets { try end.forgetCheckpoint(of: trail) }
     if let capture { context.restart(.init(.capture, capture.name)) }
     let by = capture == nil ? "; node \(trail.origin) is asked for it" : ""

@@ -82,6 +82,12 @@ enum RuleChange: Equatable {
     return Set(sources).sorted()
   }
 
+  /// Whether rules lead a table of the source to one that the target has under this name.
+  static func leads(_ table: String, to place: String, _ rules: [ReshapeRule]) -> Bool {
+    let rule = rules.rule(for: TableSchema(named: table))
+    return rule?.mode != .history && flat(rule?.to ?? table) == flat(place)
+  }
+
   private static func plain(_ name: String) -> String {
     let name = name.lowercased()
     return name.hasPrefix("public.") ? String(name.dropFirst("public.".count)) : name

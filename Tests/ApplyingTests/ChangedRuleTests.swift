@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Mapping
+import PostgresKit
 import Reshaping
 import SQLiteKit
 import TestServers
@@ -190,6 +191,66 @@ import Testing
       ).drain()
     }
     #expect(try target.psql("SELECT * FROM orders ORDER BY id") == "2|4|b|\n3|1|c|x")
+  }
+
+  /// A ruled table gets a name that no rule has, and waits; then one has it, and leads to the table that is there.
+  private static func rename(
+    _ made: Handmade, _ change: ([ReshapeRule], [ChangedRule]) -> Void, held: () throws -> [HeldTable],
+    replace: () throws -> Void, _ run: (ApplyProgress) throws -> Void
+  ) throws {
+    change([rule { $0.filter = "total > 0" }], [])
+    try made.transaction { try made.copy("orders", [[1, 5, "a"], [2, 0, "b"]], reason: .asked) }
+    try run(.init())
+    try made.transaction {
+      try made.reshape(
+        "orders", "CREATE TABLE sales(id INTEGER PRIMARY KEY, total INTEGER, note TEXT UNIQUE)", as: .rename,
+        to: "sales")
+      try made.insert("sales", [3, 1, "c"])
+    }
+    #expect(failure { try run(.init()) }?.message.contains("no rule names") == true)
+    #expect(try held() == [HeldTable(name: "sales", place: "orders", isReplaceable: true)])
+    var rule = ReshapeRule(from: "sales")
+    (rule.to, rule.filter) = ("orders", "total > 0")
+    change([rule], [ChangedRule("sales", before: [nil], isCopied: true)])
+    try replace()
+    #expect(try held().isEmpty)
+    try made.transaction { try made.delete("sales", [1, 5, "a"]) }
+    let progress = ApplyProgress()
+    try run(progress)
+    #expect(progress.snapshot.awaitsCopies)
+    try made.transaction {
+      try made.copy("sales", [[2, 0, "b"], [3, 1, "c"]], reason: .asked)
+      try made.update("sales", [2, 0, "b"], [nil, 2, nil])
+    }
+    try run(progress)
+    #expect(!progress.snapshot.awaitsCopies && progress.snapshot.rulesAdopted == ["sales"])
+  }
+
+  @Test func `a ruled table of SQLite with another name goes on under a rule that has it`() throws {
+    let made = try Handmade(TempFolder())
+    try made.begin(Self.orders, "orders", [[1, 5, "a"], [2, 0, "b"]])
+    let state = TargetState(try Database(path: made.target, mode: .readWrite), of: made.name)
+    try Self.rename(
+      made, { (made.options.rules, made.options.changedRules) = ($0, $1) }, held: state.heldTables,
+      replace: state.replaceHeldTables
+    ) { try made.open($0).drain() }
+    #expect(try made.rows("SELECT * FROM orders ORDER BY id") == [[2, 2, "b"], [3, 1, "c"]])
+  }
+
+  @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+  func `a ruled table of PostgreSQL with another name goes on under a rule that has it`() throws {
+    let target = try PostgresTarget()
+    try target.begin(Self.orders, "orders", [[1, 5, "a"], [2, 0, "b"]])
+    let state = PostgresTargetState(try PostgresConnection(target.url), of: target.trail.name)
+    try Self.rename(
+      target.trail, { (target.options.rules, target.options.changedRules) = ($0, $1) }, held: state.heldTables,
+      replace: state.replaceHeldTables
+    ) { progress in
+      try PostgresApply(
+        uri: target.url, trail: target.trail.trail, name: target.trail.name, options: target.options, progress: progress
+      ).drain()
+    }
+    #expect(try target.psql("SELECT * FROM orders ORDER BY id") == "2|2|b\n3|1|c")
   }
 
   @Test func `what others have is not overwritten, another constant is refused, and a table that goes needs no copy`()

@@ -111,4 +111,36 @@ import Testing
     adopt(again, Self.rule { $0.to = "goods" }, captures: false)
     #expect(wait2 { again.worker("apply.copy")?.isCaughtUp == true && again.context.requests.all.isEmpty })
   }
+
+  @Test func `a ruled table that gets another name waits, and goes on under the rule that the hint asks for`() throws {
+    let node = try TestNode(Self.conf)
+    let shop = try node.database("pos.db")
+    try shop.execute("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, price INTEGER)")
+    try shop.execute("CREATE TABLE note(id INTEGER PRIMARY KEY); INSERT INTO item VALUES (1, 5), (2, 0), (3, 7)")
+    let desk = RefreshDesk(node.context, node.supervisor)
+    let wait = { (condition: () -> Bool) in
+      node.wait {
+        desk.look()
+        return condition()
+      }
+    }
+    let ids = "SELECT group_concat(id) FROM (SELECT id FROM item ORDER BY id)"
+    adopt(node, Self.rule { $0.filter = "price < 6" })
+    node.start()
+    defer { node.end() }
+    #expect(wait { text(node, ids) == "1,2" && node.worker("apply.copy")?.isCaughtUp == true })
+    try shop.execute(
+      "ALTER TABLE item RENAME TO goods; INSERT INTO goods VALUES (4, 1), (5, 9); DELETE FROM goods WHERE id = 1")
+    #expect(wait { node.worker("apply.copy")?.waits.first?.code == "rule-refused" }, "\(node.supervisor.workers())")
+    var rule = TableRule(from: "goods")
+    (rule.to, rule.filter) = ("item", "price < 6")
+    adopt(node, [rule])
+    #expect(
+      wait {
+        text(node, ids) == "2,4" && node.worker("apply.copy")?.isCaughtUp == true
+          && node.worker("apply.copy")?.waits.isEmpty == true
+      }, "\(node.worker("apply.copy") as Any)")
+    try shop.execute("INSERT INTO goods VALUES (6, 2), (7, 9); DELETE FROM goods WHERE id = 2")
+    #expect(wait { text(node, ids) == "4,6" && node.worker("apply.copy")?.isCaughtUp == true })
+  }
 }

@@ -92,6 +92,34 @@ extension PostgresTargetState {
     guard moved == 1 else { throw self.moved("the place where table \(waiting.source) waits in \(connection.place)") }
   }
 
+  package func heldTables() throws -> [HeldTable] {
+    guard let trail, try hasWaiting() else { return [] }
+    try upgrade()
+    let tables = try tables()
+    return try waiting(of: trail).map { waiting in
+      let isTaken = waiting.place != waiting.source && tables[waiting.place] != nil
+      return HeldTable(
+        name: waiting.table.name, place: waiting.place,
+        isReplaceable: !isTaken && tables[waiting.source].map { $0.claim?.isOfHistory != true } ?? false)
+    }
+  }
+
+  /// No table waits any more: each is awaited under the name that its table has here.
+  package func replaceHeldTables() throws {
+    guard let trail else { return }
+    let all = try waiting(of: trail)
+    try connection.transaction {
+      for waiting in all {
+        try connection.run(
+          """
+          UPDATE cairn.table_state SET source = $1, refreshing = \(Refresh.awaited), emptied = false
+          WHERE source = $2 AND trail IN ($3, '')
+          """, [waiting.place, waiting.source, trail.description])
+        try connection.run("DELETE FROM cairn.waiting WHERE id = $1", [waiting.id])
+      }
+    }
+  }
+
   /// The source calls a table that waits by another name, which the target will learn in its lane.
   func rename(_ waiting: Waiting, to new: String, name: String) throws {
     try connection.run("UPDATE cairn.waiting SET source = $2, name = $3 WHERE id = $1", [waiting.id, new, name])

@@ -224,11 +224,6 @@ package struct PostgresTargetState {
     return try Array(tables().keys)
   }
 
-  package func hasWaitingTables() throws -> Bool {
-    guard try hasWaiting() else { return false }
-    return try connection.first("SELECT 1 FROM cairn.waiting WHERE trail = $1 LIMIT 1", [owner]) != nil
-  }
-
   private var owner: String { trail?.description ?? "" }
 
   // MARK: Tables

@@ -83,6 +83,33 @@ extension TargetState {
       hint: "let only one cairn apply this trail to this target, then run again; nothing was applied twice")
   }
 
+  package func heldTables() throws -> [HeldTable] {
+    guard try isInstalled() else { return [] }
+    try upgrade()
+    let tables = try tables()
+    return tables.compactMap { key, table in
+      guard let waiting = table.waiting, let place = waiting.names.first else { return nil }
+      let isTaken = place.lowercased() != key && tables[place.lowercased()] != nil
+      return HeldTable(
+        name: waiting.table.name, place: place,
+        isReplaceable: !isTaken && !waiting.isGone && table.claim?.isOfHistory != true)
+    }
+  }
+
+  /// No table waits any more: each is awaited under the name that its table has here.
+  package func replaceHeldTables() throws {
+    let tables = try tables()
+    try database.transaction {
+      for (key, table) in tables {
+        guard let waiting = table.waiting, let place = waiting.names.first else { continue }
+        try forget(waiting.names.last ?? key)
+        var known = table
+        (known.waiting, known.refreshing, known.isAwaited) = (nil, .byKey, true)
+        try save(place, known)
+      }
+    }
+  }
+
   /// Tables that waited in a trail that is gone begin anew with what comes.
   func forgetWaiting(in trail: TrailID) throws {
     try upgrade()

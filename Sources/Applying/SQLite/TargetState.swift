@@ -212,16 +212,6 @@ package struct TargetState {
     }
   }
 
-  package func hasWaitingTables() throws -> Bool {
-    guard try isInstalled() else { return false }
-    // What an older version left cannot wait.
-    let known = try database.integer(
-      "SELECT count(*) FROM pragma_table_info('cairn_table') WHERE name IN ('trail', 'wait_trail')")
-    guard known == 2 else { return false }
-    return try database.integer(
-      "SELECT 1 FROM cairn_table WHERE trail = ? AND wait_trail IS NOT NULL LIMIT 1", [owner]) != nil
-  }
-
   /// Every table waits for its next copy, and takes nothing until that begins.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
