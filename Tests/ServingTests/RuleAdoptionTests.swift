@@ -143,4 +143,47 @@ import Testing
     try shop.execute("INSERT INTO goods VALUES (6, 2), (7, 9); DELETE FROM goods WHERE id = 2")
     #expect(wait { text(node, ids) == "4,6" && node.worker("apply.copy")?.isCaughtUp == true })
   }
+
+  @Test func `where a trail comes from another node, that is asked for the copy`() throws {
+    let store = try TestNode { folder in
+      var conf = Self.conf(folder)
+      conf.applies = []
+      return conf
+    }
+    let shop = try store.database("pos.db")
+    try shop.execute("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, price INTEGER)")
+    try shop.execute("INSERT INTO item VALUES (1, 5), (2, 0)")
+    let hq = try TestNode { folder in
+      var conf = Self.conf(folder)
+      (conf.node.name, conf.captures) = ("hq", [])
+      conf.peers = [.init(name: "store-042", push: TrailPatterns(["*"]), pull: TrailPatterns([]))]
+      return conf
+    }
+    try FileManager.default.createDirectory(atPath: hq.folder + "/state", withIntermediateDirectories: true)
+    try FileManager.default.createSymbolicLink(
+      atPath: hq.folder + "/state/store-042.pos", withDestinationPath: store.folder + "/state/store-042.pos")
+    store.start()
+    hq.start()
+    defer {
+      hq.end()
+      store.end()
+    }
+    let ids = "SELECT group_concat(id) FROM (SELECT id FROM item ORDER BY id)"
+    #expect(hq.wait { text(hq, ids) == "1,2" && hq.worker("apply.copy")?.isCaughtUp == true })
+    adopt(hq, Self.rule { ($0.to, $0.filter) = ("cheap", "price < 3") })
+    let trail = try #require(TrailName("store-042.pos"))
+    #expect(hq.wait { hq.context.requests.open(trail).map(\.tables) == [["item"]] })
+    // As a pump hands it on.
+    let request = try #require(hq.context.requests.open(trail).first)
+    store.context.requests.note(request.id, trail, request.tables, from: "hq", now: request.askedAt)
+    RefreshDesk(store.context, store.supervisor).look()
+    #expect(hq.wait { text(hq, "SELECT group_concat(id) FROM cheap") == "2" })
+    #expect(text(hq, ids) == "1,2")
+    let desk = RefreshDesk(hq.context, hq.supervisor)
+    #expect(
+      hq.wait {
+        desk.look()
+        return hq.context.requests.all.isEmpty && hq.worker("apply.copy")?.isCaughtUp == true
+      })
+  }
 }
