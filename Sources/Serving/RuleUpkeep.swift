@@ -16,13 +16,15 @@ final class RuleUpkeep: Sendable {
 
   /// A copy that was under way at the capture when another was asked for is the one that it takes for it, and may have
   /// begun before the rule changed.
-  static let askAgainMilliseconds: Int64 = 30_000
+  private let askAgainMilliseconds: Int64
 
   private let apply: String
   private let context: ServiceContext
   private let state = Mutex(State())
 
-  init(_ apply: String, _ context: ServiceContext) { (self.apply, self.context) = (apply, context) }
+  init(_ apply: String, _ context: ServiceContext, askAgainMilliseconds: Int64 = 30_000) {
+    (self.apply, self.context, self.askAgainMilliseconds) = (apply, context, askAgainMilliseconds)
+  }
 
   /// The tables whose copies have not begun.
   var awaited: [String] { state.withLock { $0.changed.filter(\.isCopied).map(\.table) } }
@@ -62,7 +64,7 @@ final class RuleUpkeep: Sendable {
 
   private func askAgain(_ state: inout State, _ now: ApplyProgress.Snapshot, _ trail: TrailName) {
     let moment = Clock.monotonicMilliseconds
-    guard now.isCaughtUp, moment - state.askedAt >= Self.askAgainMilliseconds else { return }
+    guard now.isCaughtUp, moment - state.askedAt >= askAgainMilliseconds else { return }
     state.askedAt = moment
     for table in state.changed where table.isCopied {
       context.requests.settle { $0.isOf(apply: self.apply, trail, table.table) }

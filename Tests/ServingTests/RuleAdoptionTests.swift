@@ -1,3 +1,4 @@
+import Applying
 import Changes
 import Configuring
 import Foundation
@@ -185,5 +186,30 @@ import Testing
         desk.look()
         return hq.context.requests.all.isEmpty && hq.worker("apply.copy")?.isCaughtUp == true
       })
+  }
+
+  @Test func `a copy that does not begin is asked for again, and one of a table that is gone is given up`() throws {
+    let node = try TestNode(Self.conf)
+    let trail = try #require(TrailName("store-042.pos"))
+    let book = node.context.requests
+    let upkeep = RuleUpkeep("copy", node.context, askAgainMilliseconds: 0)
+    upkeep.begin([], [.init("item", before: [nil], isCopied: true), .init("note", before: [nil], isCopied: false)])
+    try book.ask(trail, ["item"], for: "copy", behind: 3, now: 1)
+    // The capture took a copy that was under way for it.
+    let first = try #require(book.all.first)
+    book.carriedOut(first)
+    var now = ApplyProgress().snapshot
+    #expect(upkeep.look(now, trail).isEmpty && book.all.map(\.id) == [first.id])
+    now.isCaughtUp = true
+    now.rulesAdopted = ["note"]
+    #expect(upkeep.look(now, trail).isEmpty && upkeep.awaited == ["item"])
+    let second = try #require(book.open(trail).first)
+    #expect(book.all.count == 1 && second.id != first.id && second.tables == ["item"])
+    let note = RuleNote(state: node.folder + "/state", apply: "copy")
+    #expect(try note.read()?.changed.map(\.table) == ["item"])
+
+    book.carriedOut(second, isMissing: true)
+    #expect(upkeep.look(now, trail).count == 1 && upkeep.awaited.isEmpty && book.all.isEmpty)
+    #expect(try note.read()?.changed.isEmpty == true)
   }
 }
