@@ -65,28 +65,30 @@ package final class HTTPClient {
   /// Sends a request and waits for all of the answer; `target` is path and query, escaped.
   ///
   /// The body of a success goes to `sink` as it comes, where there is one. Errors: ``Stopped``; `peer-unreachable` and
-  /// `peer-untrusted`, which may pass; whatever the sink throws. The next request dials again then.
+  /// `peer-untrusted`, which may pass; whatever the sink or `source` throws, which is the body where there is no `body`. The
+  /// next request dials again then.
   package func perform(
     _ method: String, _ target: String, headers: [(String, String)] = [], body: UnsafeRawBufferPointer? = nil,
-    into sink: ((UnsafeRawBufferPointer) throws -> Void)? = nil
+    source: (any HTTPBodySource)? = nil, into sink: ((UnsafeRawBufferPointer) throws -> Void)? = nil
   ) throws -> HTTPReply {
     if stop.isSet { throw Stopped() }
     try checkFiles()
     let lines = HeaderList(
       headers + [("Expect", "")] + (options.node.map { [("Cairn-Node", $0)] } ?? [])
-        + (body == nil ? [] : [("Content-Type", "application/octet-stream")]),
+        + (body == nil && source == nil ? [] : [("Content-Type", "application/octet-stream")]),
       unless: headers.map(\.0))
     curl.set(CURLOPT_URL, text: urlBase + target)
     curl.set(CURLOPT_HTTPHEADER, pointer: lines.first)
+    let sent = body?.count ?? source?.count ?? 0
     switch (method, body) {
     case ("GET", nil): curl.set(CURLOPT_HTTPGET, 1)
     case ("HEAD", nil): curl.set(CURLOPT_NOBODY, 1)
     default:
       curl.set(CURLOPT_POST, 1)
-      curl.set(CURLOPT_POSTFIELDSIZE_LARGE, offset: Int64(body?.count ?? 0))
-      if let start = body?.baseAddress, body?.count ?? 0 > 0 {
+      curl.set(CURLOPT_POSTFIELDSIZE_LARGE, offset: Int64(sent))
+      if let start = body?.baseAddress, sent > 0 {
         curl.set(CURLOPT_POSTFIELDS, pointer: start)
-      } else {
+      } else if body != nil || source == nil {
         curl.set(CURLOPT_COPYPOSTFIELDS, text: "")
       }
     }
@@ -97,8 +99,9 @@ package final class HTTPClient {
       if method == "HEAD" { curl.set(CURLOPT_NOBODY, 0) }
     }
     return try withoutActuallyEscaping(sink ?? { _ in }) { escaping in
-      let transfer = Transfer(sink == nil ? nil : escaping, bodyBytesMax: options.bodyBytesMax)
-      defer { options.rate?.spend((body?.count ?? 0) + transfer.received, stop) }
+      let transfer = Transfer(
+        sink == nil ? nil : escaping, bodyBytesMax: options.bodyBytesMax, source: body == nil ? source : nil)
+      defer { options.rate?.spend(sent + transfer.received, stop) }
       return try withExtendedLifetime((lines, transfer)) { try run(transfer) }
     }
   }

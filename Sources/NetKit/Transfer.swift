@@ -1,19 +1,25 @@
 import CCurl
+import Glibc
 
-/// What comes back for one request, while it comes.
+/// What goes out and comes back for one request, while it does.
 final class Transfer {
   private(set) var status = 0
   private(set) var headers: [String: String] = [:]
   private(set) var body: [UInt8] = []
   /// Bytes of the body that have come, wherever they went.
   private(set) var received = 0
-  /// What the sink threw.
+  /// What the sink or the source threw.
   private(set) var error: (any Error)?
   private let sink: ((UnsafeRawBufferPointer) throws -> Void)?
   private let bodyBytesMax: Int
+  private let source: (any HTTPBodySource)?
+  /// How much has been read of the source.
+  private var read = 0
 
-  init(_ sink: ((UnsafeRawBufferPointer) throws -> Void)?, bodyBytesMax: Int) {
-    (self.sink, self.bodyBytesMax) = (sink, bodyBytesMax)
+  init(
+    _ sink: ((UnsafeRawBufferPointer) throws -> Void)?, bodyBytesMax: Int, source: (any HTTPBodySource)? = nil
+  ) {
+    (self.sink, self.bodyBytesMax, self.source) = (sink, bodyBytesMax, source)
   }
 
   func attach(to easy: UnsafeMutableRawPointer) {
@@ -31,6 +37,31 @@ final class Transfer {
       return line.count
     }
     _ = cairn_curl_set_pointer(easy, CURLOPT_HEADERDATA, this)
+    let reading = source == nil ? nil : this
+    _ = cairn_curl_set_pointer(easy, CURLOPT_READDATA, reading)
+    _ = cairn_curl_set_pointer(easy, CURLOPT_SEEKDATA, reading)
+    guard source != nil else { return }
+    _ = cairn_curl_set_write(easy, CURLOPT_READFUNCTION) { room, size, count, this in
+      guard let room, let this else { return Int(CURL_READFUNC_ABORT) }
+      let memory = UnsafeMutableRawBufferPointer(start: room, count: size * count)
+      return Unmanaged<Transfer>.fromOpaque(this).takeUnretainedValue().fill(memory)
+    }
+    _ = cairn_curl_set_seek(easy) { this, offset, origin in
+      guard let this, origin == SEEK_SET else { return CURL_SEEKFUNC_FAIL }
+      Unmanaged<Transfer>.fromOpaque(this).takeUnretainedValue().read = Int(offset)
+      return CURL_SEEKFUNC_OK
+    }
+  }
+
+  private func fill(_ room: UnsafeMutableRawBufferPointer) -> Int {
+    guard let source else { return Int(CURL_READFUNC_ABORT) }
+    let piece = UnsafeMutableRawBufferPointer(rebasing: room[..<min(room.count, source.count - read)])
+    do { try source.read(from: read, into: piece) } catch {
+      self.error = error
+      return Int(CURL_READFUNC_ABORT)
+    }
+    read += piece.count
+    return piece.count
   }
 
   private func take(_ bytes: UnsafeRawBufferPointer) -> Bool {
@@ -59,4 +90,11 @@ final class Transfer {
       headers[line[..<colon].lowercased()] = String(value)
     }
   }
+}
+
+/// A body of a request that is read while it is sent.
+package protocol HTTPBodySource: AnyObject {
+  var count: Int { get }
+  /// Fills `buffer` with what stands at `offset`; it may be asked twice for the same.
+  func read(from offset: Int, into buffer: UnsafeMutableRawBufferPointer) throws
 }

@@ -41,12 +41,12 @@ final class PumpLink {
 
   /// Adds bytes to the copy there, and tells where it stands then. `restart`: where the copy ends that begins again.
   func push(
-    _ bytes: UnsafeRawBufferPointer, at place: TrailPlace, _ trail: TrailName, _ id: TrailID,
-    restart: TrailPlace? = nil
+    _ bytes: UnsafeRawBufferPointer? = nil, source: (any HTTPBodySource)? = nil, at place: TrailPlace,
+    _ trail: TrailName, _ id: TrailID, restart: TrailPlace? = nil
   ) throws -> TrailReport {
     var target = target(trail, id, place.segment) + "?offset=\(place.offset)&chain=\(place.chain)"
     if let restart { target += "&restart=\(restart.segment.hex(8)):\(restart.offset)" }
-    return try report(perform("POST", target, body: bytes))
+    return try report(perform("POST", target, body: bytes, source: source))
   }
 
   enum Fetched {
@@ -103,10 +103,10 @@ final class PumpLink {
   private static func isHexDigit(_ byte: UInt8) -> Bool { Character(UnicodeScalar(byte)).isHexDigit }
 
   private func perform(
-    _ method: String, _ target: String, body: UnsafeRawBufferPointer? = nil,
+    _ method: String, _ target: String, body: UnsafeRawBufferPointer? = nil, source: (any HTTPBodySource)? = nil,
     into sink: ((UnsafeRawBufferPointer) throws -> Void)? = nil
   ) throws -> HTTPReply {
-    let reply = try client.perform(method, target, body: body, into: sink)
+    let reply = try client.perform(method, target, body: body, source: source, into: sink)
     heard()
     return reply
   }

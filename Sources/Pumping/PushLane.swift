@@ -8,8 +8,8 @@ import Trails
 final class PushLane: Lane {
   /// A backlog goes in bodies as large; a larger block goes alone.
   private static let bodyBytes = 8 << 20
-  /// What is kept of the memory for them while nothing is to be sent.
-  private static let idleBytes = 64 << 10
+  /// A smaller body goes out in one packet with its head; a larger one is read while it is sent.
+  private static let smallBytes = 32 << 10
   /// While nothing is to be sent, the peer is asked this often what it has applied.
   private static let idleMilliseconds = 10_000
 
@@ -18,7 +18,7 @@ final class PushLane: Lane {
   private let trail: TrailName
   private let plan: PumpPlan
   private let shared: PumpShared
-  private var body = Scratch(capacity: 64 << 10)
+  private var body = Scratch(capacity: smallBytes)
 
   init(_ trail: TrailName, _ plan: PumpPlan, _ shared: PumpShared, gauge: LaneGauge, stop: StopSignal) {
     (self.trail, self.plan, self.shared, self.gauge, self.stop) = (trail, plan, shared, gauge, stop)
@@ -65,7 +65,6 @@ final class PushLane: Lane {
     case .atEnd:
       achieved()
       gauge.set { $0.state = .waiting }
-      body.shrink(above: Self.idleBytes)
       if ear.wait(milliseconds: Self.idleMilliseconds, stop: stop) { return report }
       if stop.isSet { throw HTTPClient.Stopped() }
       return try link.push(.init(start: nil, count: 0), at: place, trail, source.id)
@@ -102,10 +101,15 @@ final class PushLane: Lane {
     _ achieved: () -> Void
   ) throws -> TrailReport {
     gauge.set { $0.state = .moving }
-    if piece.count <= Self.bodyBytes { body.shrink(above: Self.bodyBytes) }
-    let buffer = body.bytes(piece.count)
-    try source.read(piece, into: buffer)
-    let report = try link.push(UnsafeRawBufferPointer(buffer), at: piece.place, trail, source.id, restart: restart)
+    let report: TrailReport
+    if piece.count <= Self.smallBytes {
+      let buffer = body.bytes(piece.count)
+      try source.read(piece, into: buffer)
+      report = try link.push(UnsafeRawBufferPointer(buffer), at: piece.place, trail, source.id, restart: restart)
+    } else {
+      report = try link.push(
+        source: PieceSource(source, piece), at: piece.place, trail, source.id, restart: restart)
+    }
     gauge.moved(piece.count)
     achieved()
     return report
@@ -128,5 +132,19 @@ final class PushLane: Lane {
       .trailForked, "trail \(trail) has two histories: \(problem)",
       hint: "'cairn explain trail-forked' says how to find out which one is true, and what to do",
       context: ["trail": trail.description])
+  }
+}
+
+/// The bytes of a piece, as they are sent.
+private final class PieceSource: HTTPBodySource {
+  private let source: SegmentSource
+  private let piece: SegmentSource.Piece
+
+  init(_ source: SegmentSource, _ piece: SegmentSource.Piece) { (self.source, self.piece) = (source, piece) }
+
+  var count: Int { piece.count }
+
+  func read(from offset: Int, into buffer: UnsafeMutableRawBufferPointer) throws {
+    try source.read(piece, from: offset, into: buffer)
   }
 }

@@ -11,7 +11,7 @@ static inline CURLcode cairn_curl_set_offset(CURL *easy, CURLoption option, curl
 static inline CURLcode cairn_curl_set_pointer(CURL *easy, CURLoption option, const void *value) {
   return (curl_easy_setopt)(easy, option, value);
 }
-/// For CURLOPT_WRITEFUNCTION and CURLOPT_HEADERFUNCTION.
+/// For CURLOPT_WRITEFUNCTION, CURLOPT_HEADERFUNCTION and CURLOPT_READFUNCTION.
 static inline CURLcode cairn_curl_set_write(CURL *easy, CURLoption option,
                                             size_t (*function)(char *, size_t, size_t, void *)) {
   return (curl_easy_setopt)(easy, option, function);
@@ -20,6 +20,10 @@ static inline CURLcode cairn_curl_set_write(CURL *easy, CURLoption option,
 static inline CURLcode cairn_curl_set_socket(CURL *easy, CURLoption option,
                                              int (*function)(void *, curl_socket_t, curlsocktype)) {
   return (curl_easy_setopt)(easy, option, function);
+}
+/// For CURLOPT_SEEKFUNCTION.
+static inline CURLcode cairn_curl_set_seek(CURL *easy, int (*function)(void *, curl_off_t, int)) {
+  return (curl_easy_setopt)(easy, CURLOPT_SEEKFUNCTION, function);
 }
 static inline CURLcode cairn_curl_get_long(CURL *easy, CURLINFO what, long *value) {
   return (curl_easy_getinfo)(easy, what, value);
