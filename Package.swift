@@ -87,8 +87,8 @@ let package = Package(
     .executableTarget(
       name: "cairn-bench",
       dependencies: [
-        "TestServers", "Changes", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing",
-        "Operating",
+        "TestServers", "Changes", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "NetKit", "Trails", "Pumping",
+        "Capturing", "Operating",
       ],
       swiftSettings: strict),
 

@@ -8,6 +8,8 @@ struct BenchOptions {
   var rounds = 3
   /// Rows and seconds of every workload are multiplied by it.
   var scale = 1.0
+  /// Of the trail that goes to another node.
+  var backlogBytes: UInt64 = 1 << 30
   /// The program that is measured.
   var cairn = BenchOptions.neighbour
 
@@ -28,7 +30,8 @@ struct BenchOptions {
     return """
       cairn-bench: measures cairn beside PostgreSQL's own replication and the raw speed of the engines
 
-      usage: cairn-bench [--workloads W1,W4] [--pairs pg-pg,pg-sqlite] [--rounds 3] [--scale 1.0] [--cairn PATH]
+      usage: cairn-bench [--workloads W1,W4] [--pairs pg-pg,pg-sqlite] [--rounds 3] [--scale 1.0] [--backlog MIB]
+                         [--cairn PATH]
 
       Prints one JSON object a line for each workload and pair of engines; progress goes to standard error. It starts
       servers of its own in temporary folders, which are gone when it ends, however it ends.
@@ -37,6 +40,7 @@ struct BenchOptions {
         --pairs LIST       pairs of postgres (or pg) and sqlite, source first (default: all)
         --rounds N         each figure is the median of N rounds (default 3)
         --scale X          multiplies rows and seconds, such as 0.01 to see whether it works
+        --backlog MIB      length of the trail that goes to another node (W9, default 1024; --scale counts besides)
         --cairn PATH       the program to measure (default: cairn beside this program)
 
       \(workloads)
@@ -57,6 +61,7 @@ struct BenchOptions {
       case "--pairs": pairs = try Self.read(list, "pair") { Pair($0) }
       case "--rounds": rounds = try Self.read([value], "number of rounds") { Int($0) }[0]
       case "--scale": scale = try Self.read([value], "scale") { Double($0) }[0]
+      case "--backlog": backlogBytes = try Self.read([value], "number of MiB") { UInt64($0) }[0] << 20
       case "--cairn": cairn = value
       default: throw Misuse(message: "option \(name) is unknown")
       }

@@ -37,6 +37,9 @@ enum CairnBench {
     case .latency: return try Latency(stage: stage, pairs: pairs).run()
     case .firstCopy: return try FirstCopy(stage: stage, pairs: pairs).run()
     case .compare: return try CompareRate(stage: stage, pairs: pairs).run()
+    case .copies: return try CopyRate(stage: stage).run()
+    case .copyLatency: return try CopyLatency(stage: stage).run()
+    case .idlePeers: return try IdlePeers(stage: stage).run()
     case .triggers:
       let folder = try stage.freshFolder("triggers")
       return [try TriggerCost(folder: folder, rows: stage.options.scaled(500_000), rounds: stage.options.rounds).run()]

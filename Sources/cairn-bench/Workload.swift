@@ -8,6 +8,9 @@ enum Workload: String, CaseIterable {
   case firstCopy = "W6"
   case triggers = "W7"
   case compare = "W8"
+  case copies = "W9"
+  case copyLatency = "W10"
+  case idlePeers = "W11"
 
   var summary: String {
     switch self {
@@ -19,13 +22,18 @@ enum Workload: String, CaseIterable {
     case .firstCopy: "the first copy of 500,000 rows"
     case .triggers: "500,000 inserts by a program whose SQLite file is captured, against one that is not"
     case .compare: "cairn compare of 1,000,000 rows that are equal"
+    case .copies: "a trail of 1 GiB (--backlog) that goes to another node, pushed and pulled, plain and over TLS"
+    case .copyLatency: "500 single-row transactions at 50/s, from the trail to the durable copy at another node"
+    case .idlePeers: "200 nodes that wait for news: processor time and memory of the one that they ask"
     }
   }
 
   var unit: String {
     switch self {
     case .inserts, .pgbench, .scattered, .oneTransaction: "changes/s"
-    case .latency: "ms"
+    case .latency, .copyLatency: "ms"
+    case .copies: "MiB/s"
+    case .idlePeers: "% of a core"
     case .firstCopy, .triggers, .compare: "rows/s"
     }
   }
@@ -34,7 +42,7 @@ enum Workload: String, CaseIterable {
   var pairs: [Pair] {
     switch self {
     case .pgbench: Pair.all.filter { $0.from == .postgres }
-    case .triggers: []
+    case .triggers, .copies, .copyLatency, .idlePeers: []
     default: Pair.all
     }
   }

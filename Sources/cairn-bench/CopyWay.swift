@@ -1,0 +1,22 @@
+import NetKit
+import Pumping
+
+/// Who dials, and whether over TLS.
+struct CopyWay {
+  let direction: LaneProgress.Direction
+  let isTLS: Bool
+
+  static let all = [false, true].flatMap { isTLS in
+    [LaneProgress.Direction.push, .pull].map { CopyWay(direction: $0, isTLS: isTLS) }
+  }
+
+  var name: String { "\(direction.rawValue)-\(isTLS ? "tls" : "plain")" }
+
+  /// Lets a trail of one node go to the other one. Returns the one that dials.
+  func connect(_ from: PumpNode, _ to: PumpNode, _ certificates: BenchCertificates) throws -> PumpNode {
+    let (listener, dialler) = direction == .push ? (to, from) : (from, to)
+    let port = try listener.listen(isTLS ? certificates.server : nil, peer: dialler.name)
+    dialler.pump(direction, port: port, isTLS ? try certificates.client(dialler.name) : nil)
+    return dialler
+  }
+}
