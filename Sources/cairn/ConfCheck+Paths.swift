@@ -114,6 +114,9 @@ extension ConfCheck {
       newOrigins[cluster, default: 0] += 1
       try PostgresOrigins.check(server, new: newOrigins[cluster] ?? 1)
     }
+    if let identity = try end.identity() {
+      try claim(.apply(identity, trail: apply.trail), by: WorkerName(.apply, apply.name))
+    }
     guard trail.origin == configuration.node.name else {
       return note("trail \(trail) comes from node \(trail.origin): nothing is known of its tables here")
     }
@@ -124,9 +127,6 @@ extension ConfCheck {
       throw CairnError(
         .sameDatabase, "the trail \(trail) comes from the database that it would be applied to, \(end.url.place)",
         hint: "name another database in [apply.\(apply.name)]", remedy: .badInput)
-    }
-    if let identity = try end.identity() {
-      try claim(.apply(identity, trail: apply.trail), by: WorkerName(.apply, apply.name))
     }
     let rules = apply.rules.map(ReshapeRule.init)
     let areKept = attempt {

@@ -325,6 +325,17 @@ extension DaemonScenarios {
         more.replacing("/more\"", with: "/postgres?connect_timeout=9\"") + "[capture.more]\ndatabase = \"more\"\n")
       let twice = try check(bench)
       #expect(twice.errors.contains("capture.erp captures this database already"), "\(twice.errors)")
+      // A trail of another node, too, comes into a database once.
+      try server.psql("ALTER ROLE guest SUPERUSER")
+      try write(
+        bench, "conf/conf.d/more.toml",
+        more.replacing("/more\"", with: "/postgres?connect_timeout=9\"")
+          + "[apply.far]\ntrail = \"shop.own\"\ndatabase = \"erp\"\n"
+          + "[apply.far-again]\ntrail = \"shop.own\"\ndatabase = \"more\"\n"
+          + "[receive]\nlisten = \"127.0.0.1:\(try NetworkBench.freePort())\"\ninsecure = true\n"
+          + "[peer.shop]\nmay = { push = [\"shop.own\"] }\n")
+      let far = try check(bench)
+      #expect(far.errors.contains("apply.far brings trail shop.own into this database already"), "\(far.errors)")
       try FileManager.default.removeItem(atPath: bench.path("conf/conf.d/more.toml"))
       let shown = try bench.run(Bench.cairn, ["config", "show", "--config", "conf"])
       #expect(shown.status == 0)
