@@ -26,13 +26,16 @@ package final class RefreshDesk: Sendable {
     let now = Clock.system.microseconds()
     context.requests.forgetOld(now: now)
     supervisor.settleRequests()
-    let due = due()
-    guard !due.isEmpty, Clock.monotonicMilliseconds >= restsUntil.withLock({ $0 }) else { return }
+    guard Clock.monotonicMilliseconds >= restsUntil.withLock({ $0 }) else { return }
     thread.withLock { thread in
       if let running = thread {
         guard running.outcome != nil else { return }
         _ = running.join()
+        thread = nil
       }
+      // Asked now that nobody is at it: what is carried out is done once.
+      let due = due()
+      guard !due.isEmpty else { return }
       thread = WorkerThread { [self] in carryOut(due) }
     }
   }

@@ -125,10 +125,11 @@ package final class RequestBook: Sendable {
     var done = request
     (done.isDone, done.isMissing) = (true, isMissing)
     try? write(done)
-    book.withLock { book in
-      for index in book.indices where book[index].id == request.id && book[index].trail == request.trail {
-        (book[index].isDone, book[index].isMissing) = (true, isMissing)
-      }
+    book.withLock { [done] book in
+      let index = book.firstIndex { $0.id == request.id && $0.trail == request.trail }
+      // An older word of the peer may have settled it meanwhile; the newer one must not have it carried out again.
+      guard let index else { return book.append(done) }
+      (book[index].isDone, book[index].isMissing) = (true, isMissing)
     }
   }
 

@@ -28,6 +28,19 @@ import Testing
     }
   }
 
+  @Test func `what is taken back while it is carried out is not carried out again`() throws {
+    try inFolder { state in
+      let book = RequestBook(state: state)
+      book.note("a1", Self.trail, ["orders"], from: "store", now: 1)
+      let request = book.all[0]
+      // An older word of the peer comes after the one that asked.
+      book.settle(of: "store", Self.trail, besides: [])
+      book.carriedOut(request)
+      book.note("a1", Self.trail, ["orders"], from: "store", now: 2)
+      #expect(book.open(Self.trail).isEmpty)
+    }
+  }
+
   @Test func `an id of another node counts once, also when it has been carried out`() throws {
     try inFolder { state in
       let book = RequestBook(state: state)
