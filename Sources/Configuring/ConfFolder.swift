@@ -10,7 +10,9 @@ package enum ConfFolder {
   /// `path` is the folder, or one file that stands alone; `more` counts as if it stood there. Never throws: what cannot be
   /// read is a problem of the conf.
   package static func load(
-    _ path: String, more: [ConfFile] = [], environment: @escaping (String) -> String?
+    _ path: String, more: [ConfFile] = [],
+    expressionFault: @escaping LoadedConfiguration.ExpressionFault = { _, _ in nil },
+    environment: @escaping (String) -> String?
   ) -> LoadedConfiguration {
     var files: [ConfFile] = []
     var problems: [ConfProblem] = []
@@ -26,7 +28,7 @@ package enum ConfFolder {
     return LoadedConfiguration(
       files: files, credentials: credentials, unreadable: problems,
       notices: service == nil ? barred.map { "\($0.place): \($0.message)" } : [], fileIdentity: fileIdentity,
-      environment: environment)
+      expressionFault: expressionFault, environment: environment)
   }
 
   /// Device and inode, where there is such a file; else its path with all links of its folder followed.

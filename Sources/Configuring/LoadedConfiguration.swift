@@ -18,6 +18,9 @@ package struct ConfCredential: Sendable {
 
 /// All files of a conf, read and checked: the value that they make, or everything that is wrong with them.
 package struct LoadedConfiguration: Sendable {
+  /// What is wrong with an expression of a rule, whatever its table is; the flag: it is the value of a column.
+  package typealias ExpressionFault = (_ text: String, _ isColumn: Bool) -> String?
+
   /// Nil where there are problems.
   package let configuration: Configuration?
   /// What is in force, in the order of the option table.
@@ -34,11 +37,11 @@ package struct LoadedConfiguration: Sendable {
 
   /// Decides only: files, variables and credentials (by the name of the database) are handed in. Files count in their
   /// order; `unreadable` and `notices` are what reading them met. `fileIdentity` makes one text of all paths that lead to
-  /// one database file.
+  /// one database file; `expressionFault` judges the expressions of rules.
   package init(
     files: [ConfFile], credentials: [String: ConfCredential] = [:], unreadable: [ConfProblem] = [],
     notices: [String] = [], fileIdentity: @escaping (String) -> String = { $0 },
-    environment: @escaping (String) -> String?
+    expressionFault: @escaping ExpressionFault = { _, _ in nil }, environment: @escaping (String) -> String?
   ) {
     var problems = unreadable
     var collector = SectionCollector()
@@ -49,7 +52,7 @@ package struct LoadedConfiguration: Sendable {
         isWhole = false
       }
     }
-    var reader = OptionReader(environment: environment)
+    var reader = OptionReader(environment: environment, expressionFault: expressionFault)
     let sections = collector.sections.map { ReadSection($0, &reader) }
     problems += collector.problems + reader.problems
     let references = ConfReferences(sections, isWhole: isWhole, fileIdentity: fileIdentity)

@@ -25,6 +25,21 @@ extension OptionReader {
     return nil
   }
 
+  /// The star stands for columns as they are.
+  mutating func isExpression(_ text: String, _ place: ConfPlace, column: String) -> Bool {
+    column == "*" || isExpression(text, place, "column \(column)", isColumn: true)
+  }
+
+  private mutating func isExpression(
+    _ text: String, _ place: ConfPlace, _ name: String, isColumn: Bool = false
+  ) -> Bool {
+    guard let reason = expressionFault(text, isColumn) else { return true }
+    refuse(
+      place, "\(name) is what SQLite does not take: \(text): \(reason)",
+      "expressions are SQLite's, over the columns of the row: no subqueries, aggregates, random() or 'now'")
+    return false
+  }
+
   /// `${NAME}` is the value of a variable, `$$` a dollar; any other dollar stays.
   private mutating func expand(_ raw: String, _ place: ConfPlace) -> String? {
     guard raw.contains("$") else { return raw }
@@ -76,6 +91,7 @@ extension OptionReader {
       add(code, place, message, hint)
       return nil
     }
+    if case .sql = option.kind, !isExpression(text, place, option.key) { return nil }
     if case .path = option.kind, text.count > 1, text.hasSuffix("/") { return String(text.dropLast()) }
     return text
   }

@@ -4,9 +4,15 @@ import Mapping
 /// Reads values of options, and gathers what is wrong with them.
 struct OptionReader {
   let environment: (String) -> String?
+  let expressionFault: LoadedConfiguration.ExpressionFault
   private(set) var problems: [ConfProblem] = []
 
-  init(environment: @escaping (String) -> String?) { self.environment = environment }
+  init(
+    environment: @escaping (String) -> String?,
+    expressionFault: @escaping LoadedConfiguration.ExpressionFault = { _, _ in nil }
+  ) {
+    (self.environment, self.expressionFault) = (environment, expressionFault)
+  }
 
   /// Nil where the value is wrong; then there is a problem more.
   mutating func read(_ node: TomlNode, of option: OptionTable.Option) -> OptionValue? {
@@ -112,9 +118,9 @@ struct OptionReader {
     guard case .table(let parts) = entry.node.value else {
       guard let text = string(entry.node, option, as: "column \(entry.key)", example: "\(entry.key) = \"\(entry.key)\"")
       else { return nil }
-      guard let expression = nonEmpty(text, entry.node.place, "the expression of column \(entry.key)") else {
-        return nil
-      }
+      guard let expression = nonEmpty(text, entry.node.place, "the expression of column \(entry.key)"),
+        isExpression(expression, entry.node.place, column: entry.key)
+      else { return nil }
       return TableRule.Column(name: entry.key, expression: expression)
     }
     var found: [String: String] = [:]
@@ -124,7 +130,8 @@ struct OptionReader {
       switch part.key {
       case "expr", "type":
         guard let text = string(part.node, option, as: name, example: "\(part.key) = \"...\""),
-          let value = nonEmpty(text, part.node.place, name)
+          let value = nonEmpty(text, part.node.place, name),
+          part.key == "type" || isExpression(value, part.node.place, column: entry.key)
         else { return nil }
         found[part.key] = value
       case "share":

@@ -141,7 +141,8 @@ package struct ControlDesk: Sendable {
     let notes = supervisor.obstacles(workers) + supervisor.waitingTables(of: name, TablePatterns(names))
     return JSONObject([
       ("event", .text("copying")), ("apply", .text(apply.name)), ("tables", .list(tables.map { .text($0) })),
-      ("everything", .bool(isEverything)), ("notes", .list(notes.map { .text($0) })),
+      ("names", .list(names.map { .text($0) })), ("everything", .bool(isEverything)),
+      ("notes", .list(notes.map { .text($0) })),
     ])
   }
 

@@ -20,8 +20,8 @@ extension Supervisor {
   /// Tables of an apply that wait for something else than a copy, so that one that was asked for comes after that.
   package func waitingTables(of apply: WorkerName, _ patterns: TablePatterns) -> [String] {
     let waits = workers().first { $0.name == apply }?.waits ?? []
-    return waits.filter { $0.code != ErrorCode.ruleRefused.rawValue && patterns.includes($0.table) }.map { wait in
-      "table \(wait.table) waits at \(apply), so its copy comes when it goes on: [\(wait.code)] \(wait.message.prefix { $0 != "\n" }); see 'cairn status' for what it waits for"
+    return waits.filter { !$0.goesOnWithCopy && patterns.includes($0.table) }.map { wait in
+      "table \(wait.table) waits at \(apply), so its copy comes when it goes on: \(wait.reason); see 'cairn status' for what it waits for"
     }
   }
 

@@ -45,6 +45,14 @@ package struct NodeStatus: Sendable {
     package init(table: String, code: String, message: String, hint: String) {
       (self.table, self.code, self.message, self.hint) = (table, code, message, hint)
     }
+
+    /// Whether a copy is what it waits for; without one of these words in the hint, it comes only when the table goes on.
+    package var goesOnWithCopy: Bool {
+      code == ErrorCode.ruleRefused.rawValue && hint.contains("copy the table again")
+    }
+
+    /// The first line of what it waits for, with its code.
+    package var reason: String { "[\(code)] \(message.prefix { $0 != "\n" })" }
   }
 
   package struct Worker: Sendable {

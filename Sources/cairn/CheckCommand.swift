@@ -68,7 +68,7 @@ struct CheckCommand: Command {
     for option in ["--from", "--to", "--tables", "--names"] where arguments.value(option) != nil {
       throw arguments.usage("\(option) has no meaning with --config", "the conf says that itself;")
     }
-    let loaded = ConfFolder.load(path, environment: ConfigCommand.environment)
+    let loaded = ConfFolder.load(path)
     guard let configuration = loaded.configuration else {
       return ConfigCommand.report(loaded, isJSON: arguments.has("--json"))
     }

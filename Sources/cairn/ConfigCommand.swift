@@ -1,6 +1,5 @@
 import Changes
 import Configuring
-import Glibc
 import Operating
 
 /// `cairn config`: what is in force, and the documents of the option table.
@@ -45,7 +44,7 @@ struct ConfigCommand: Command {
   }
 
   private static func show(_ path: String, isJSON: Bool) -> Int32 {
-    let loaded = ConfFolder.load(path, environment: Self.environment)
+    let loaded = ConfFolder.load(path)
     var section = ""
     let widths = Dictionary(grouping: loaded.settings, by: \.section).mapValues { settings in
       settings.map { $0.line.count }.max() ?? 0
@@ -78,8 +77,6 @@ struct ConfigCommand: Command {
     for problem in loaded.problems { Terminal.report(problem.error, asJSON: isJSON) }
     return loaded.problems.first?.code.exitStatus ?? 0
   }
-
-  static func environment(_ name: String) -> String? { getenv(name).map { String(cString: $0) } }
 }
 
 extension Setting {

@@ -8,6 +8,9 @@ struct CopyWait {
   private static let lookMilliseconds = 500
   /// Nothing is copied for as long, after something was: then it was all.
   private static let quietMilliseconds: Int64 = 2_000
+  /// A table goes on waiting for as long, though nothing is on its way: its copy did not bring it on.
+  private static let heldMilliseconds: Int64 = 10_000
+  private static let heldFromAfarMilliseconds: Int64 = 60_000
 
   private let daemon: DaemonAddress
   private let name: WorkerName
@@ -19,31 +22,68 @@ struct CopyWait {
     daemon = DaemonPeer.address(arguments)
     name = WorkerName(apply) ?? WorkerName(.apply, apply)
     isJSON = arguments.has("--json")
-    copiedBefore = try Self.look(daemon, name)?.tablesCopied ?? 0
+    copiedBefore = try Self.look(daemon, name)?.apply.tablesCopied ?? 0
   }
 
-  private static func look(_ daemon: DaemonAddress, _ name: WorkerName) throws -> NodeStatus.Worker? {
+  /// The apply, and the capture of its trail where that is of this node.
+  private static func look(
+    _ daemon: DaemonAddress, _ name: WorkerName
+  ) throws -> (apply: NodeStatus.Worker, capture: NodeStatus.Worker?)? {
     let answer = try daemon.ask(ControlRequest(.status), seconds: 10)
-    return answer.objects("workers").compactMap { NodeStatus.Worker($0) }.first { $0.name == name }
+    let workers = answer.objects("workers").compactMap { NodeStatus.Worker($0) }
+    return workers.first { $0.name == name }.map { apply in
+      (apply, workers.first { $0.name.kind == .capture && $0.trail == apply.trail })
+    }
   }
 
-  /// The exit status: 0 when copies have come, 1 when the apply rests with an error.
-  func run() throws -> Int32 {
+  /// `tables` are meant. The exit status: 0 when copies have come, 1 when none can come, or a table waits for something
+  /// else.
+  func run(_ tables: TablePatterns) throws -> Int32 {
     var quietSince: Int64?
+    var heldSince: Int64?
     while true {
       Clock.sleep(milliseconds: Self.lookMilliseconds)
-      guard let worker = try Self.look(daemon, name) else { return 1 }
+      guard let (worker, capture) = try Self.look(daemon, name) else { return 1 }
       let now = Clock.monotonicMilliseconds
-      let isQuiet = worker.copying == nil && worker.tablesCopied > copiedBefore && worker.isCaughtUp
+      let isAtRest = worker.copying == nil && Self.isThere(worker)
+      let held = worker.waits.filter { tables.includes($0.table) }
+      heldSince = isAtRest && !held.isEmpty ? heldSince ?? now : nil
+      let patience = capture == nil ? Self.heldFromAfarMilliseconds : Self.heldMilliseconds
+      let isHeld = held.contains { !$0.goesOnWithCopy } || heldSince.map { now - $0 >= patience } ?? false
+      let isQuiet = isAtRest && held.isEmpty && worker.tablesCopied > copiedBefore
       quietSince = isQuiet ? quietSince ?? now : nil
       show(worker)
       if let since = quietSince, now - since >= Self.quietMilliseconds { return end(worker) }
-      guard worker.state == .failed || worker.state == .stopped else { continue }
+      if let resting = [worker, capture].compactMap(\.self).first(where: { [.failed, .stopped].contains($0.state) }) {
+        tell(resting)
+        return 1
+      }
+      guard isHeld else { continue }
       clear()
-      let problem = worker.problem.map { ": [\($0.code)] \($0.message)" } ?? ""
-      Terminal.note("cairn: \(name) is \(worker.state.rawValue)\(problem)")
+      for wait in held { tell("table \(wait.table) waits at \(name): \(wait.reason)", hint: wait.hint) }
       return 1
     }
+  }
+
+  /// One with tables that wait may never be caught up.
+  private static func isThere(_ worker: NodeStatus.Worker) -> Bool {
+    worker.isCaughtUp || !worker.waits.isEmpty && (worker.lagMilliseconds ?? 0) < Double(quietMilliseconds)
+  }
+
+  private func tell(_ resting: NodeStatus.Worker) {
+    clear()
+    let problem = resting.problem.map { ": [\($0.code)] \($0.message)" } ?? ""
+    let what = "\(resting.name) \(resting.state == .failed ? "has failed" : "is stopped")"
+    let start = "run 'cairn start \(resting.name)'"
+    let consequence = resting.name == name ? "" : ", so no copy comes"
+    tell(
+      what + consequence + (resting.state == .failed ? problem : ""),
+      hint: resting.state == .failed ? resting.problem?.hint ?? start : start)
+  }
+
+  private func tell(_ text: String, hint: String) {
+    Terminal.note("cairn: \(text)")
+    if !hint.isEmpty { Terminal.note("hint: \(hint)") }
   }
 
   private func show(_ worker: NodeStatus.Worker) {

@@ -1,6 +1,5 @@
 import Changes
 import Configuring
-import Glibc
 import Operating
 import Steering
 import SystemKit
@@ -14,7 +13,7 @@ enum DaemonConf {
   }
 
   private static func loaded(_ folder: String?, more: [ConfFile] = []) -> LoadedConfiguration {
-    ConfFolder.load(folder ?? ConfFolder.usual, more: more) { name in getenv(name).map { String(cString: $0) } }
+    ConfFolder.load(folder ?? ConfFolder.usual, more: more)
   }
 
   /// The daemon of a conf: where there is a socket of it, of all places where it may listen. Of a conf that is broken,

@@ -17,7 +17,7 @@ enum DaemonPeer {
 
   /// Which workers do not do what was asked for, on standard error; true when there are any.
   @discardableResult static func tellNotes(of answer: JSONObject) -> Bool {
-    let notes = answer.list("notes").compactMap { if case .text(let text) = $0 { text } else { nil } }
+    let notes = answer.texts("notes")
     for note in notes { Terminal.note("cairn: \(note)") }
     return !notes.isEmpty
   }
@@ -89,7 +89,7 @@ struct ReloadCommand: Command {
     guard !arguments.has("--json") else { return 0 }
     var isNothing = true
     for (key, word) in [("added", "new"), ("removed", "gone"), ("changed", "started anew")] {
-      let names = answer.list(key).compactMap { if case .text(let text) = $0 { text } else { nil } }
+      let names = answer.texts(key)
       if names.isEmpty { continue }
       isNothing = false
       Terminal.print("\(word): \(names.joined(separator: ", "))")
@@ -137,7 +137,7 @@ struct CopyCommand: Command {
     tell(arguments, answer)
     let isHeld = DaemonPeer.tellNotes(of: answer)
     guard let wait else { return 0 }
-    return isHeld ? 1 : try wait.run()
+    return isHeld ? 1 : try wait.run(TablePatterns(answer.texts("names")))
   }
 
   private static func tell(_ arguments: Arguments, _ answer: JSONObject) {
@@ -146,9 +146,15 @@ struct CopyCommand: Command {
       Terminal.print("node \(node) is asked to copy again; see 'cairn status'")
       return
     }
-    let asked = answer.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
+    let asked = answer.texts("tables")
     Terminal.print(
       answer.bool("everything") == true
         ? "everything is copied again; see 'cairn status'" : "copying again: \(asked.joined(separator: ", "))")
+  }
+}
+
+extension JSONObject {
+  fileprivate func texts(_ key: String) -> [String] {
+    list(key).compactMap { if case .text(let text) = $0 { text } else { nil } }
   }
 }

@@ -39,7 +39,7 @@ struct Cairnd {
         return say("cairnd \(Product.version) (trail format 1, SQLite \(Database.libraryVersion))")
       }
       let folder = try folder(words)
-      let load: Daemon.Load = { ConfFolder.load(folder) { name in getenv(name).map { String(cString: $0) } } }
+      let load: Daemon.Load = { ConfFolder.load(folder) }
       let loaded = load()
       guard let configuration = loaded.configuration else {
         for problem in loaded.problems { log.write(LogEntry(problem.error, .error)) }

@@ -56,6 +56,20 @@ import Testing
     #expect(try plan(rule).schema.columns[1].declaredType == type)
   }
 
+  @Test func `an expression is judged without its table`() {
+    func fault(_ text: String, isColumn: Bool = true) -> String? {
+      ExpressionFault.reason(of: text, isColumn: isColumn)
+    }
+    for text in [
+      "round(total * rate, 2) || \"Über Größe\" || [a b] || X01", "at > '2026-01-01' AND note NOT LIKE 'x%' -- late",
+      "CASE WHEN id THEN json_extract(doc, '$.a') END", "strftime('%Y', at)", "order", " Group ", "'x'", "rowid + oid",
+    ] { #expect(fault(text) == nil, "\(text)") }
+    // A name alone is a column; a condition is always evaluated.
+    #expect(fault("order", isColumn: false) != nil)
+    #expect(fault("datetime('now') > at")?.contains("non-deterministic") == true)
+    #expect(fault("v <<") != nil && fault("nosuch(a)") != nil)
+  }
+
   @Test(arguments: [
     ("total > ", "syntax error"), ("nosuch > 1", "no such column: nosuch"), ("rowid = 1", "no such column: rowid"),
     ("id IN (SELECT 1)", "subqueries prohibited"), ("random() > 0", "non-deterministic"),
@@ -66,6 +80,11 @@ import Testing
     ("total, id", "what is not one expression"),
   ])
   func `a filter that is none is refused with its reason`(_ text: String, _ reason: String) throws {
+    // Another table may have such a column.
+    let fault = ExpressionFault.reason(of: text, isColumn: false)
+    #expect(
+      reason.hasPrefix("no such column") ? fault == nil : fault?.contains(reason.replacing("what is", with: "")) == true
+    )
     var rule = ReshapeRule(from: "orders")
     rule.filter = text
     let error = #expect(throws: CairnError.self) { try plan(rule) }

@@ -193,6 +193,18 @@ extension DaemonScenarios {
       #expect(good.output.contains("item -> goods"))
       #expect(good.output.contains("  cents: INTEGER -> INTEGER, lossless"))
       #expect(good.output.contains("the rule for table gone is for none"))
+      // What is right for no table is an error of the conf, at its place.
+      let wrong = rules.replacingOccurrences(of: "nam <> ''", with: "v <<").replacingOccurrences(
+        of: "CAST(total * 100 AS INTEGER)", with: "random()")
+      try write(bench, "conf/cairn.toml", conf(bench, wrong))
+      let refused = try check(bench)
+      #expect(refused.status == 78 && errors(refused).count == 2, "\(refused)")
+      let lines = conf(bench, wrong).split(separator: "\n", omittingEmptySubsequences: false)
+      for (text, what) in [("where = \"v", "where is what"), ("\"random()", "column cents is what")] {
+        let line = try #require(lines.firstIndex { $0.contains(text) }) + 1
+        #expect(refused.errors.contains("[conf-value]: conf/cairn.toml:\(line):"), "\(refused.errors)")
+        #expect(refused.errors.contains(what), "\(refused.errors)")
+      }
       let collides = "[[apply.copy.table]]\nfrom = \"item\"\nto = \"Sale\"\n"
       try write(bench, "conf/cairn.toml", conf(bench, collides))
       #expect(try check(bench).errors.contains("[name-collision]: apply copy"))

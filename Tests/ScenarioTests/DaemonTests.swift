@@ -54,6 +54,10 @@ extension DaemonScenarios {
       #expect(node.wait { (try? node.cairn("status").output.contains("is refused")) == true })
       #expect(try node.cairn("status").status == 1)
       #expect((node.status()?["conf_refused"] as? [String: Any])?["code"] != nil)
+      // So does a rule that is right for no table.
+      try node.write(node.pair("[[apply.copy.table]]\nfrom = \"item\"\nwhere = \"random() > 0\"\n"))
+      let unruled = try node.cairn("reload")
+      #expect(unruled.status == 78 && unruled.errors.contains("[conf-value]") && unruled.errors.contains(".toml:15:9"))
       // It is found by its conf also where that is broken, or names another socket by now.
       let byConf = { try node.bench.run(Bench.cairn, ["status", "--config", "conf"]) }
       try node.write(node.pair() + "[control]\nsocket = \"/nowhere/control\"\n")
@@ -126,6 +130,8 @@ extension DaemonScenarios {
       // A copy cannot bring on what waits for a person.
       let asked = try node.cairn("copy", "copy", "--tables", "memo", "--wait")
       #expect(asked.status == 1 && asked.errors.contains("table memo waits at apply.copy, so its copy"), "\(asked)")
+      let ruled = try node.cairn("copy", "copy", "--wait")
+      #expect(ruled.status == 1 && ruled.errors.contains("table item waits at apply.copy, so its copy"), "\(ruled)")
       #expect(node.end() == 0)
     }
 

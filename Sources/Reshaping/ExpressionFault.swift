@@ -1,0 +1,48 @@
+import Changes
+import SQLiteKit
+
+/// What is wrong with the text of an expression, whatever columns its table has.
+package enum ExpressionFault {
+  private static let noColumn = "no such column: "
+  /// Of a table in SQLite.
+  private static let columnsMax = 1_900
+
+  /// Nil where there may be a table for which it is right. `isColumn`: it is the value of a column, where the name of one
+  /// alone is not evaluated.
+  package static func reason(of text: String, isColumn: Bool) -> String? {
+    let name = text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
+    let named = TableSchema(epoch: 0, engine: .sqlite, name: "r", columns: [.init(name: name)])
+    do throws(Expression.Fault) {
+      if try Expression(text, of: named).column != nil, isColumn { return nil }
+    } catch { return "it is not one expression" }
+    // Every name that SQLite does not know is taken for a column, until it knows all.
+    var columns: [Calculator.Column] = []
+    while columns.count < columnsMax {
+      do throws(SQLiteError) { return chance(try calculator(text, columns), columns.count) } catch {
+        guard error.message.hasPrefix(noColumn) else { return error.message }
+        let name = String(error.message.dropFirst(noColumn.count))
+        // Not to be had as a column: its table will tell.
+        guard !columns.contains(where: { $0.name == name }) else { return nil }
+        columns.append(.init(name: name, type: ""))
+      }
+    }
+    return nil
+  }
+
+  private static func calculator(_ text: String, _ columns: [Calculator.Column]) throws(SQLiteError) -> Calculator? {
+    do { return try Calculator(columns: columns, groups: [[(text, false)]]) } catch let error as SQLiteError {
+      throw error
+    } catch { return nil }
+  }
+
+  /// That a result hangs on the time of day shows only when it is evaluated; what else fails then is for the rows.
+  private static func chance(_ calculator: Calculator?, _ count: Int) -> String? {
+    do {
+      try calculator?.set(Array(repeating: .null, count: count))
+      try calculator?.values(0) { _, _ in }
+    } catch let error as SQLiteError where error.message.contains("non-deterministic") {
+      return error.message
+    } catch {}
+    return nil
+  }
+}
