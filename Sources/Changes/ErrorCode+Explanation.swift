@@ -425,10 +425,13 @@ extension ErrorCode {
           captures would take the journal's rows from each other.
           """,
         what: [
-          "Go on with the other one: run with `--state` and the folder in the message.",
+          """
+          Go on with the other one: run `cairn replicate` with `--state` and the folder in the message, or take the \
+          capture out of the daemon's conf.
+          """,
           """
           If that replication is over and its folder gone, run `cairn detach URL` on the source, then replicate \
-          again.
+          again. With the daemon, remove the trail's folder here before, and `cairn copy` each apply afterwards.
           """,
         ])
     case .sourceWentBack:
@@ -437,16 +440,19 @@ extension ErrorCode {
         why: """
           The source was restored from a backup, replaced by a copy, or lost transactions in a power cut \
           (`synchronous=OFF`). The trail holds changes that the source no longer has, so source and target would \
-          differ without a trace.
+          differ without a trace. Or the state folder is an older one: what was taken since is in a trail that it does \
+          not have.
           """,
         what: [
           """
-          Where another url was given, put the right one back: the replication goes on. Otherwise find out why the \
-          source went back, and whether the target's rows are the ones to keep: it may hold the lost changes.
+          Where another url was given, or another state folder was used since, put the right one back: the replication \
+          goes on. Otherwise find out why the source went back, and whether the target's rows are the ones to keep: it \
+          may hold the lost changes.
           """,
           """
-          If the source as it is now is right: run `cairn detach URL` on it, then replicate into a new `--state` \
-          with `--existing overwrite`.
+          If the source as it is now is right: with the daemon, stop it, run `cairn detach URL` on the source, remove \
+          the trail's folder, start it, and `cairn copy` each apply of the trail. Else run `cairn detach URL`, then \
+          replicate into a new `--state` with `--existing overwrite`.
           """,
         ])
     case .tableRefused:

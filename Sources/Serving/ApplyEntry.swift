@@ -47,7 +47,8 @@ struct ApplyEntry {
       throw CairnError(
         .checkpointForeign,
         "the target \(target.place) was fed from a trail \(trail) that is not in \(context.statePath)",
-        hint: "put that state folder back, or copy everything again with 'cairn copy \(name)'",
+        hint:
+          "copy everything again with 'cairn copy \(name)'; a state folder that was moved away may be put back only if no daemon ran without it",
         context: ["trail": trail.description])
     }
     try checkNames(end)

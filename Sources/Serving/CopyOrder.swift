@@ -22,9 +22,7 @@ struct CopyOrder {
     let trail = TrailName(origin: context.node, name: capture.name)
     throw CairnError(
       .sourceWentBack, "the source of trail \(trail) is not where the trail ends, so no copy can come through it",
-      hint:
-        "put the url of the source back if it was changed; if the source is to be the truth from now on: stop the daemon, 'cairn detach' the source, remove \(context.folder(of: trail)), start the daemon, and copy again",
-      remedy: .stop)
+      hint: TrailHint.wentBack(context.folder(of: trail)), remedy: .stop)
   }
 
   /// Of one that has failed for good.

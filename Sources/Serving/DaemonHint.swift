@@ -9,10 +9,9 @@ extension CairnError {
       switch code {
       case .slotLost:
         "run 'cairn copy APPLY' with an apply of this trail: slot and publication are made anew, and every table is copied again"
-      case .sourceWentBack:
-        "put the url of the source back if it was changed; if the source was restored or replaced for good: stop the daemon, run 'cairn detach' on the source, remove \(folder), start it again, and run 'cairn copy APPLY' for each apply of this trail"
-      case .trailDamaged:
-        "if it was restored or replaced for good: stop the daemon, run 'cairn detach' on the source, remove \(folder), start it again, and run 'cairn copy APPLY' for each apply of this trail"
+      case .sourceWentBack: TrailHint.wentBack(folder)
+      case .sourceCaptured: TrailHint.captured(worker.name, folder)
+      case .trailDamaged: "if it was restored or replaced for good: \(TrailHint.anew(folder))"
       case .trailMissing where worker.kind == .capture:
         PurgeWorker.anew(
           worker.name, trail: TrailName(Folder.lastName(of: folder)) ?? TrailName(origin: "NODE", name: worker.name))

@@ -27,12 +27,12 @@ extension ConfCheck {
       if let owner = try Journal(database).owner(), owner.place != folder {
         throw CairnError(
           .sourceCaptured, "\(url.place) is captured already; the state of that capture is in \(owner.place)",
-          hint: "end that one first, with 'cairn detach \(url.shown)'")
+          hint: TrailHint.captured(capture.name, folder))
       }
       try checkIsSource(of: folder, url) { info in
         let owner = try Journal(database).owner()
         if owner?.trail == info.id { return nil }
-        return (.sourceWentBack, owner == nil ? "it has no journal" : "its journal is of another trail")
+        return (.sourceWentBack, owner == nil ? "it has no journal" : SQLiteCapture.otherState)
       }
     case .postgres(let server):
       if !Folder.exists(folder), let cluster = identity?.cluster {
@@ -72,8 +72,8 @@ extension ConfCheck {
     guard info.lastTransaction > 0, let (code, what) = try fault(info) else { return }
     throw CairnError(
       code, "\(url.place) is not where trail \(info.name) ends: \(what)",
-      hint:
-        "put the url back if it was changed; else see 'cairn explain \(code.rawValue)'")
+      hint: code == .sourceWentBack
+        ? TrailHint.wentBack(folder) : "put the url back if it was changed; else see 'cairn explain \(code.rawValue)'")
   }
 
   /// Slots of which no trail here knows: of other nodes, or left when a state folder was removed.

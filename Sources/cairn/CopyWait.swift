@@ -25,14 +25,14 @@ struct CopyWait {
     copiedBefore = try Self.look(daemon, name)?.apply.tablesCopied ?? 0
   }
 
-  /// The apply, and the capture of its trail where that is of this node.
+  /// The apply, and the capture of its trail where that is of this node; and when the status was made.
   private static func look(
     _ daemon: DaemonAddress, _ name: WorkerName
-  ) throws -> (apply: NodeStatus.Worker, capture: NodeStatus.Worker?)? {
+  ) throws -> (apply: NodeStatus.Worker, capture: NodeStatus.Worker?, made: String)? {
     let answer = try daemon.ask(ControlRequest(.status), seconds: 10)
     let workers = answer.objects("workers").compactMap { NodeStatus.Worker($0) }
     return workers.first { $0.name == name }.map { apply in
-      (apply, workers.first { $0.name.kind == .capture && $0.trail == apply.trail })
+      (apply, workers.first { $0.name.kind == .capture && $0.trail == apply.trail }, answer.text("now") ?? "")
     }
   }
 
@@ -41,9 +41,16 @@ struct CopyWait {
   func run(_ tables: TablePatterns) throws -> Int32 {
     var quietSince: Int64?
     var heldSince: Int64?
+    var (stale, isFresh) = (String?.none, false)
     while true {
       Clock.sleep(milliseconds: Self.lookMilliseconds)
-      guard let (worker, capture) = try Self.look(daemon, name) else { return 1 }
+      guard let (worker, capture, made) = try Self.look(daemon, name) else { return 1 }
+      // The first status may have been made before the order was carried out.
+      if !isFresh {
+        isFresh = stale.map { $0 != made } ?? false
+        stale = made
+        guard isFresh else { continue }
+      }
       let now = Clock.monotonicMilliseconds
       let isAtRest = worker.copying == nil && Self.isThere(worker)
       let held = worker.waits.filter { tables.includes($0.table) }

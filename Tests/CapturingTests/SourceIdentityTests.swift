@@ -115,6 +115,19 @@ import Testing
     #expect(code { try replica.take() } == .sourceWentBack)
   }
 
+  @Test func `a trail that is put back where another was begun meanwhile is refused`() throws {
+    let folder = try TempFolder()
+    let replica = try started(folder)
+    replica.close()
+    try runTool("mv", [replica.trail, folder("aside")])
+    try write(replica, "INSERT INTO t VALUES (4,4)")
+    replica.close()
+    try runTool("rm", ["-r", replica.trail])
+    try runTool("mv", [folder("aside"), replica.trail])
+    let error = #expect(throws: CairnError.self) { try replica.take() }
+    #expect(error?.code == .sourceWentBack && error?.message.contains("this state folder is not") == true)
+  }
+
   @Test func `a second capture of one source is refused and names the first`() throws {
     let folder = try TempFolder()
     let replica = try started(folder)

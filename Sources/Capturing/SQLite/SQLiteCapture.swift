@@ -129,12 +129,17 @@ package final class SQLiteCapture {
     randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) }
   }
 
-  /// One capture per source. A capture whose state was kept where ours is, is gone: its journal is made anew.
+  /// What is wrong with a source whose journal belongs to another trail that was kept where this one is.
+  package static let otherState =
+    "its journal belongs to another trail that was kept in the same place, so this state folder is not the one that was used last"
+
+  /// One capture per source. A capture whose state was kept where ours is, is gone: its journal is made anew, unless it
+  /// took what our trail does not have.
   private static func checkOwner(_ journal: Journal, trail: TrailWriter, options: Options) throws {
     guard let owner = try journal.owner(), owner.trail != trail.id else { return }
-    if owner.place == options.place, !owner.place.isEmpty, trail.lastHeader == nil {
-      try journal.uninstall()
-      return
+    if owner.place == options.place, !owner.place.isEmpty {
+      guard trail.lastHeader == nil else { throw wentBack(journal.database.path, otherState) }
+      return try journal.uninstall()
     }
     throw CairnError(
       .sourceCaptured, "\(journal.database.path) is already captured into another trail, kept in \(owner.place)",
