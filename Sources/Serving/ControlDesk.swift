@@ -39,7 +39,7 @@ package struct ControlDesk: Sendable {
       return JSONObject([
         ("event", .text("reloaded")), ("added", list(change.added)), ("removed", list(change.removed)),
         ("changed", list(change.altered)),
-        ("notes", .list(supervisor.obstacles(change.added + change.altered).map { .text($0) })),
+        ("notes", .list((change.notices + supervisor.obstacles(change.added + change.altered)).map { .text($0) })),
       ])
     }
   }

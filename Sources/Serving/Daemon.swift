@@ -199,7 +199,8 @@ package final class Daemon: Sendable {
         throw try refusal(loaded)
       }
       if let refusal = WorkerPlan.refusal(from: old, to: new) { throw refusal }
-      let change = WorkerPlan(old).change(to: WorkerPlan(new))
+      var change = WorkerPlan(old).change(to: WorkerPlan(new))
+      change.notices = TakenOut.notices(from: old, to: new)
       context.configuration = new
       context.log.setLevel(new.log.serviceLevel)
       supervisor.adopt(WorkerPlan(new))
@@ -213,6 +214,7 @@ package final class Daemon: Sendable {
         LogEntry(
           .info,
           "conf loaded anew" + (words.isEmpty ? ", no worker is concerned" : "; " + words.joined(separator: "; "))))
+      for notice in change.notices { context.log.write(LogEntry(.warning, notice)) }
       return change
     } catch {
       let error = CairnError(enveloping: error, doing: "load the conf")

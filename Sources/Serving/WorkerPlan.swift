@@ -62,6 +62,8 @@ package struct WorkerPlan: Equatable, Sendable {
     package var removed: [WorkerName] = []
     package var added: [WorkerName] = []
     package var altered: [WorkerName] = []
+    /// What a person may not have meant, a sentence each.
+    package var notices: [String] = []
     package var isNothing: Bool { removed.isEmpty && added.isEmpty && altered.isEmpty }
   }
 

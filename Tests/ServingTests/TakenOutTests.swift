@@ -1,0 +1,38 @@
+import Configuring
+import SQLiteKit
+import Testing
+
+@testable import Serving
+
+/// A conf that takes tables out of a capture.
+@Suite struct TakenOutTests {
+  private static func conf(_ folder: String) -> Configuration {
+    var conf = Configuration(node: .init(name: "store-042", state: folder + "/state"))
+    conf.databases = [.init(name: "pos", url: "sqlite://\(folder)/pos.db")]
+    conf.captures = [.init(name: "pos", database: "pos")]
+    conf.applies = [.init(name: "copy", trail: "store-042.pos", database: "copy")]
+    return conf
+  }
+
+  @Test func `tables that are taken no more are named, with what becomes of their rows`() throws {
+    let node = try TestNode(Self.conf)
+    let old = node.context.configuration
+    func notices(_ tables: [String], _ more: (inout Configuration) -> Void = { _ in }) -> [String] {
+      var new = old
+      new.captures[0].tables = tables
+      more(&new)
+      return TakenOut.notices(from: old, to: new)
+    }
+    #expect(notices(["item"]).first?.contains("which cannot be named: ") == true)
+    try node.database("pos.db").execute(
+      "CREATE TABLE item(id INTEGER PRIMARY KEY); CREATE TABLE note(id INTEGER PRIMARY KEY); CREATE TABLE sale(id)")
+    #expect(
+      notices(["*", "!note"]) == ["capture.pos takes table note no more: what apply.copy brought of it stays as it is"])
+    #expect(
+      notices(["ITEM"]) { $0.applies = [] } == [
+        "capture.pos takes tables note, sale no more: what targets of trail store-042.pos have of them stays as it is"
+      ])
+    #expect(notices(["*", "!gone"]).isEmpty && notices(["*"]).isEmpty)
+    #expect(notices(["item"]) { $0.captures = [] }.isEmpty)
+  }
+}
