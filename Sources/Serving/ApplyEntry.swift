@@ -36,6 +36,7 @@ struct ApplyEntry {
     let request = CopyRequest(state: context.statePath, apply: name)
     try checkNotItsSource(end)
     let known = try end.checkpoint(of: trail)
+    try checkReaches(known, info)
     let first = FirstCopies(state: context.statePath, apply: name)
     // Who asks for a copy of everything has decided what becomes of rows.
     if try request.isPending() { first.end() }
@@ -72,6 +73,18 @@ struct ApplyEntry {
     if isTold, let at = asked?.at, at.position >= info.firstPosition { return asked }
     try checkIsNew(end, info)
     return try copyAll(end, info, request, forgets: false)
+  }
+
+  /// A copy that was removed or put back comes again from the node that sends it.
+  private func checkReaches(_ known: Checkpoint?, _ info: TrailInfo) throws {
+    guard context.capture(of: trail) == nil, let known, known.trail == info.id,
+      info.end.position < known.position
+    else { return }
+    throw CairnError(
+      .trailElsewhere,
+      "the copy of trail \(trail) here ends at \(info.end.position), and the target \(target.place) goes on at \(known.position)",
+      hint: "the rest is waited for; see in 'cairn status' whether it comes", remedy: .retry,
+      context: ["trail": trail.description])
   }
 
   /// Nobody has to be asked before everything is copied into a target that never had any of it.

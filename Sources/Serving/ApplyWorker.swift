@@ -72,7 +72,9 @@ final class ApplyWorker: Worker {
     do {
       try ApplyRun(location, trail: trail, folder: folder, options: options)
         .run(stop: stop, drain: stop, progress: progress)
-    } catch let error as CairnError { throw error.hinted(for: name, trail: folder) }
+    } catch let error as CairnError {
+      throw error.hinted(for: name, trail: folder, isReceived: context.capture(of: trail) == nil)
+    }
   }
 
   /// Compares both ends while it applies, where the conf asks for that and the source is at hand.

@@ -4,20 +4,25 @@ import SystemKit
 
 extension CairnError {
   /// With the next step as it is for a worker of a daemon, where that is another than for `cairn replicate`.
-  func hinted(for worker: WorkerName, trail folder: String) -> CairnError {
+  /// `isReceived`: the trail comes from another node.
+  func hinted(for worker: WorkerName, trail folder: String, isReceived: Bool = false) -> CairnError {
     let next: String? =
       switch code {
       case .slotLost:
         "run 'cairn copy APPLY' with an apply of this trail: slot and publication are made anew, and every table is copied again"
       case .sourceWentBack: TrailHint.wentBack(folder)
       case .sourceCaptured: TrailHint.captured(worker.name, folder)
+      case .trailDamaged where isReceived:
+        "stop this daemon, remove \(folder), and start it again: the trail is fetched once more from the node that sends it, and applies go on where they were"
+      case .trailForked where worker.kind == .pump:
+        "find out which one is true ('cairn trail list' at both nodes); to take the origin's, remove the copy's folder with its daemon stopped, 'cairn start \(worker)' here, and 'cairn copy' the applies when the trail has come"
       case .trailDamaged: "if it was restored or replaced for good: \(TrailHint.anew(folder))"
       case .trailMissing where worker.kind == .capture:
         PurgeWorker.anew(
           worker.name, trail: TrailName(Folder.lastName(of: folder)) ?? TrailName(origin: "NODE", name: worker.name))
       case .rowMissing, .rowDiffers, .rowExists, .checkpointForeign:
         worker.kind == .apply
-          ? "find out what else writes to the target; 'cairn copy \(worker.name)' copies everything again and goes on"
+          ? "find out what else writes to the target, or which state folder was put back; 'cairn copy \(worker.name)' copies everything again and goes on"
           : nil
       default: nil
       }

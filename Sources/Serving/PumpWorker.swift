@@ -69,6 +69,9 @@ final class PumpWorker: Worker {
     }
   }
 
+  /// A lane that stopped is tried again by nobody else.
+  var isPartlyAtRest: Bool { progress.contains { $0.state == .stopped } }
+
   private var progress: [LaneProgress] { running.withLock { $0 }?.progress ?? [] }
 
   func paths() -> [NodeStatus.Path] {
@@ -83,11 +86,15 @@ final class PumpWorker: Worker {
       path.worker = name.description
       (path.bytes, path.seenAt) = (lane.bytes, lane.heardAt)
       if let copied = lane.copied { path.durable = "\(copied.segment.hex(8)):\(copied.offset)" }
-      path.problem = lane.error.map {
+      path.problem = lane.error.map { hinted($0, lane.trail) }.map {
         NodeStatus.Problem(code: $0.code.rawValue, message: $0.message, hint: $0.hint, times: 1)
       }
       return path
     }
+  }
+
+  private func hinted(_ error: CairnError, _ trail: TrailName) -> CairnError {
+    error.hinted(for: name, trail: context.folder(of: trail), isReceived: context.capture(of: trail) == nil)
   }
 
   private static func state(_ lane: LaneProgress) -> NodeStatus.Path.State {
@@ -130,7 +137,7 @@ final class PumpWorker: Worker {
   func news() -> [LogEntry] {
     guard let pump = running.withLock({ $0 }) else { return [] }
     var problems: [String: CairnError] = [:]
-    for lane in pump.progress { problems[lane.trail.description] = lane.error }
+    for lane in pump.progress { problems[lane.trail.description] = lane.error.map { hinted($0, lane.trail) } }
     if let error = pump.error { problems[""] = error }
     return notes.withLock { $0.note(problems) }.map { note in
       LogEntry(

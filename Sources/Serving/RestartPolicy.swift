@@ -47,7 +47,7 @@ package enum RestartPolicy {
     switch code {
     case .databaseMissing, .databaseReadOnly, .databaseBusy, .databaseFull, .databaseFailed, .databaseUnreachable,
       .loginRefused, .privilegeMissing, .serverSetting, .stateUnwritable, .diskFull, .ioFailed, .trailMissing,
-      .trailBusy, .slotMissing, .noTables, .tableRefused, .schemaStopped:
+      .trailBusy, .trailElsewhere, .slotMissing, .noTables, .tableRefused, .schemaStopped:
       true
     default: false
     }

@@ -139,9 +139,10 @@ package final class Supervisor: Sendable {
           .usage, "there is no worker '\(text)'",
           hint: "there are \(all.map(\.description).joined(separator: ", "))", remedy: .badInput)
       }
+      let isPartlyAtRest = state.entries[name]?.worker.isPartlyAtRest ?? false
       end(&state, name) { supervision in
         switch order {
-        case .start: supervision.start(now: now)
+        case .start: isPartlyAtRest ? supervision.restart(now: now) : supervision.start(now: now)
         case .stop: supervision.stop(.ordered, now: now)
         case .restart: supervision.restart(now: now)
         }

@@ -18,11 +18,15 @@ protocol Worker: Sendable {
 
   /// What it has to say once since the last call.
   func news() -> [LogEntry]
+
+  /// It runs, and yet something of it does nothing any more until it is started anew.
+  var isPartlyAtRest: Bool { get }
 }
 
 extension Worker {
   func paths() -> [NodeStatus.Path] { [] }
   func news() -> [LogEntry] { [] }
+  var isPartlyAtRest: Bool { false }
 }
 
 /// How far behind a worker is, by what it said last.

@@ -88,6 +88,37 @@ final class TestNode: @unchecked Sendable {
     return shop
   }
 
+  @Test func `a copy of a trail that ends before its target goes on is waited for`() throws {
+    let first = try TestNode(Self.pair)
+    let shop = try Self.shop(first)
+    let (folder, files) = (first.folder, FileManager.default)
+    let trail = folder + "/state/store-042.pos"
+    first.start()
+    #expect(first.wait { first.count("copy.db", "SELECT count(*) FROM item") == 2 })
+    first.end()
+    try files.copyItem(atPath: trail, toPath: folder + "/early")
+    try shop.execute("INSERT INTO item VALUES (3, 'salt')")
+    let second = try TestNode(in: folder, Self.pair)
+    second.start()
+    #expect(second.wait { second.count("copy.db", "SELECT count(*) FROM item") == 3 })
+    second.end()
+    try files.moveItem(atPath: trail, toPath: folder + "/late")
+    try files.moveItem(atPath: folder + "/early", toPath: trail)
+    // Another node, to which it is sent.
+    let third = try TestNode(in: folder) { folder in
+      var conf = Self.pair(folder)
+      (conf.node.name, conf.captures) = ("hq", [])
+      return conf
+    }
+    third.start()
+    #expect(third.wait { third.worker("apply.copy")?.problem?.code == "trail-elsewhere" })
+    #expect(third.worker("apply.copy")?.state != .failed)
+    try files.removeItem(atPath: trail)
+    try files.moveItem(atPath: folder + "/late", toPath: trail)
+    #expect(third.wait { third.worker("apply.copy")?.isCaughtUp == true }, "\(third.worker("apply.copy") as Any)")
+    third.end()
+  }
+
   @Test func `rows are copied and followed, a worker is stopped and started`() throws {
     let node = try TestNode(Self.pair)
     let shop = try Self.shop(node)
