@@ -43,16 +43,21 @@ extension Supervisor {
     for (name, entry) in state.entries {
       guard let apply = entry.worker as? ApplyWorker, !entry.isLeaving else { continue }
       let (needs, info) = (apply.progress.snapshot.needs, infos[apply.apply.trail])
-      let (segment, first) = (needs?.segment, info?.firstPosition.segment ?? 0)
       let isAtEnd = needs.flatMap { needs in info.map { needs >= $0.end.position } } ?? false
-      let isBack = entry.isExpired && (segment.map { $0 >= first } ?? false)
+      let isBack = entry.isExpired && Self.isBack(entry, infos)
       if isBack { state.entries[name]?.isExpired = false }
       readers.append(
         RetentionPlan.Reader(
-          name: name, trail: apply.apply.trail, segment: segment, isAtEnd: isAtEnd,
+          name: name, trail: apply.apply.trail, segment: needs?.segment, isAtEnd: isAtEnd,
           isExpired: entry.isExpired && !isBack))
     }
     return readers
+  }
+
+  /// Whether an apply that was given up needs nothing any more that its trail does not have.
+  static func isBack(_ entry: Entry, _ infos: [String: TrailInfo]) -> Bool {
+    guard let apply = entry.worker as? ApplyWorker, let needs = apply.progress.snapshot.needs else { return false }
+    return needs.segment >= infos[apply.apply.trail]?.firstPosition.segment ?? 0
   }
 
   private func tellExpired(_ id: RetentionPlan.ReaderID, _ plan: RetentionPlan) {

@@ -361,7 +361,9 @@ package final class Supervisor: Sendable {
     if case .due(let at) = supervision.state { status.retryInMilliseconds = max(0, at - now) }
     if entry.thread != nil { status.silentMilliseconds = max(0, now - entry.pulseAt) }
     entry.worker.describe(&status)
-    if entry.isExpired { status.detail = "is too far behind: everything is copied again when it comes back" }
+    if entry.isExpired, !Self.isBack(entry, context.trailInfos) {
+      status.detail = "is too far behind: everything is copied again when it comes back"
+    }
     if status.state == .paused { status.detail = pause }
     status.problem = supervision.failure.map {
       NodeStatus.Problem(
