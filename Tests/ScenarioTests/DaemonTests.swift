@@ -90,6 +90,21 @@ extension DaemonScenarios {
       #expect(try node.bench.waitForTarget(Self.rows, "4"), "\(node.log)")
       #expect(node.wait { (try? node.cairn("status").status) == 0 })
 
+      // No copy comes out of a capture that fails.
+      let own = try node.bench.sqlite("source.db", "SELECT hex(trail) FROM cairn_control WHERE id = 0")
+        .trimmingCharacters(in: .newlines)
+      _ = try node.bench.sqlite(
+        "source.db", "UPDATE cairn_control SET trail = randomblob(16), place = '/elsewhere' WHERE id = 0")
+      #expect(try node.cairn("restart", "capture.pos").status == 0)
+      #expect(node.wait(for: "capture.pos", "failed", code: "source-captured"))
+      let hopeless = try node.cairn("copy", "copy", "--wait")
+      #expect(
+        hopeless.status == 1 && hopeless.errors.contains("capture.pos has failed, so no copy comes: [source-captured]"),
+        "\(hopeless)")
+      let place = node.bench.path("state/store-042.pos")
+      _ = try node.bench.sqlite(
+        "source.db", "UPDATE cairn_control SET trail = X'\(own)', place = '\(place)' WHERE id = 0")
+
       #expect(node.end() == 0)
       #expect(!FileManager.default.fileExists(atPath: node.bench.path("control")))
       #expect(try node.cairn("status").status == 69)
