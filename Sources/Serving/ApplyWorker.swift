@@ -111,6 +111,14 @@ final class ApplyWorker: Worker {
     return !stop.isSet
   }
 
+  /// A copy that was asked of the node that the trail comes from, and has not begun.
+  private var askedFromAfar: (origin: String, tables: String, at: Int64)? {
+    guard let trail = TrailName(apply.trail), trail.origin != context.node else { return nil }
+    let open = context.requests.open(trail).filter { $0.asker == .apply(apply.name) }
+    guard let first = open.min(by: { $0.askedAt < $1.askedAt }) else { return nil }
+    return (trail.origin, first.tables.isEmpty ? "everything" : first.tables.joined(separator: ", "), first.askedAt)
+  }
+
   func describe(_ status: inout NodeStatus.Worker) {
     let now = progress.snapshot
     status.trail = apply.trail
@@ -132,12 +140,17 @@ final class ApplyWorker: Worker {
       if status.isCaughtUp { backlog.noteNone(now: moment) }
       return backlog.since(lastCommitTime: now.lastCommitTime)
     }
+    // Rows whose copy has not come are as old as what was there before.
+    let lags = isBehind || now.awaitsCopies || !toCopy.isEmpty
     status.lagMilliseconds = CurrentLag.milliseconds(
-      commitTime: isBehind ? since : now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: isBehind,
-      now: moment)
+      commitTime: lags ? since : now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: lags, now: moment)
     status.tablesCopied = now.tablesCopied
     if now.awaitsCopies { status.detail = "waits for the copy of everything that was asked for" }
     if now.awaitsCopies { status.detail = "waits for copies of tables, as its way on was lost" }
+    if let asked = askedFromAfar {
+      status.detail =
+        "node \(asked.origin) was asked at \(UTCTime(asked.at).description.prefix(19))Z to copy \(asked.tables), and has not begun"
+    }
     if let first = toCopy.first {
       status.detail = "waits for copies of \(toCopy.count) tables whose rules were changed, the first \(first)"
     }

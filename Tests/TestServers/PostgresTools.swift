@@ -12,7 +12,11 @@ struct PostgresTools: Sendable {
     let group: gid_t
   }
 
-  static func find() throws -> PostgresTools {
+  /// Looked for once: the C library tells of users in one buffer for all threads.
+  private static let found = Result { try look() }
+  static func find() throws -> PostgresTools { try found.get() }
+
+  private static func look() throws -> PostgresTools {
     let root = "/usr/lib/postgresql"
     let versions = (try? FileManager.default.contentsOfDirectory(atPath: root)) ?? []
     let found = versions.compactMap(Int.init).sorted().reversed().map { "\(root)/\($0)/bin" }
