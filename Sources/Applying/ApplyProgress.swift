@@ -26,6 +26,8 @@ package final class ApplyProgress: Sendable {
     package var copiesBegun: [String: UInt64] = [:]
     /// Tables that are under their new rules: as ``ChangedRule/table`` names them.
     package var rulesAdopted: Set<String> = []
+    /// Tables that wait for nothing but a copy, which nobody has asked for: their rules fit again. By the name in state.
+    package var copiesWanted: [String: String] = [:]
     package var isCaughtUp = false
     package var isWaitingForLock = false
     /// The server is away; apply waits for it.

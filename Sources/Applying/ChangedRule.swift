@@ -55,7 +55,7 @@ extension TableSchema {
 
 /// Which of the tables with another rule a replay has met, and of which a copy has begun.
 struct ChangedRules {
-  private let pending: [String: ChangedRule]
+  private var pending: [String: ChangedRule]
   private var met: Set<String> = []
   /// Done with, since the last commit.
   private(set) var fresh: Set<String> = []
@@ -78,6 +78,11 @@ struct ChangedRules {
   /// Its copy begins, or it needs none.
   mutating func finish(_ given: TableSchema) {
     if isPending(given) { fresh.insert(given.plainName) }
+  }
+
+  /// Another replay has done with them.
+  mutating func leave(_ done: Set<String>) {
+    if !pending.isEmpty { pending = pending.filter { !done.contains($0.key) } }
   }
 
   mutating func noteCommit() -> Set<String> {

@@ -39,8 +39,9 @@ struct ShapeChange {
 }
 
 extension ShapeChange {
-  /// From what a table was under one rule to what it is under the next; nil where that is the same table.
-  init?(_ step: ChangedRule.Step, isCopied: Bool) {
+  /// From what a table was under one rule to what it is under the next; nil where that is the same table. `isNamed`:
+  /// another name makes it another one.
+  init?(_ step: ChangedRule.Step, isCopied: Bool, isNamed: Bool = false) {
     let (was, now) = (step.was, step.now)
     let treatment = now.treatment ?? .init()
     // What only a history or a mark tells of rows that are gone is not thrown away.
@@ -54,7 +55,8 @@ extension ShapeChange {
     }
     let left = was.keeping(kept)
     let isSame =
-      left.columns == now.columns && left.uniques == now.uniques && left.flags == now.flags
+      (!isNamed || was.sourceKey == now.sourceKey) && left.columns == now.columns && left.uniques == now.uniques
+      && left.flags == now.flags
       && left.objects == now.objects && left.foreignKeys == now.foreignKeys
     if isSame { return nil }
     self.init(

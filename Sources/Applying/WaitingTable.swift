@@ -41,8 +41,10 @@ package struct HeldTable: Equatable, Sendable {
   package var place: String
   /// What it missed is in a copy too: not so for a history, for one that is dropped, and where another has its name.
   package var isReplaceable: Bool
+  /// The source has given it another name since.
+  package var isRenamed: Bool
 
-  package init(name: String, place: String, isReplaceable: Bool) {
-    (self.name, self.place, self.isReplaceable) = (name, place, isReplaceable)
+  package init(name: String, place: String, isReplaceable: Bool, isRenamed: Bool) {
+    (self.name, self.place, self.isReplaceable, self.isRenamed) = (name, place, isReplaceable, isRenamed)
   }
 }

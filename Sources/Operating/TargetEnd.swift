@@ -87,10 +87,10 @@ package struct TargetEnd {
   }
 
   /// They wait no longer, and take nothing until their next copies.
-  package func replaceHeldTables(of trail: TrailName) throws {
+  package func replace(_ held: [HeldTable], of trail: TrailName) throws {
     switch handle {
-    case .sqlite(let database): try database.map { try TargetState($0, of: trail).replaceHeldTables() }
-    case .postgres(let connection): try PostgresTargetState(connection, of: trail).replaceHeldTables()
+    case .sqlite(let database): try database.map { try TargetState($0, of: trail).replace(held) }
+    case .postgres(let connection): try PostgresTargetState(connection, of: trail).replace(held)
     }
   }
 

@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Operating
+import Reshaping
 import SystemKit
 import Trails
 
@@ -20,8 +21,9 @@ extension ApplyEntry {
     }
     // What an older version left came under the rules that stand, as far as can be known.
     let before = try note.read() ?? .init(rules: rules)
-    let held = try names.read() == namesNow ? [] : try end.heldTables(of: trail)
+    let held = try names.read() == namesNow ? [] : try renamed(end.heldTables(of: trail), before.rules)
     if before == .init(rules: rules), held.isEmpty {
+      try names.note(namesNow)
       try note.note(before)
       return []
     }
@@ -36,16 +38,22 @@ extension ApplyEntry {
     let copied = changed.filter(\.isCopied).map(\.table)
     try checkCanBeCopied(copied)
     try note.note(.init(rules: rules, changed: changed))
-    if !held.isEmpty {
-      try end.replaceHeldTables(of: trail)
-      try names.note(namesNow)
-    }
+    if !held.isEmpty { try end.replace(held, of: trail) }
+    try names.note(namesNow)
     for (table, change) in changes {
       if change.isCopied { forgetRequest(for: table) }
       context.tell(.init(.apply, name), change.notice(table))
     }
     for table in copied { try askForCopy(of: table) }
     return changed
+  }
+
+  /// Of tables that wait those that the rules call otherwise now. The others go on with a copy from where they wait.
+  func renamed(_ held: [HeldTable], _ old: [ReshapeRule]) -> [HeldTable] {
+    held.filter { table in
+      let sources = RuleChange.sources(of: [table.name], old)
+      return table.isRenamed || sources.count != 1 || !RuleChange.leads(sources[0], to: table.place, rules)
+    }
   }
 
   private func checkCanBeCopied(_ tables: [String]) throws {

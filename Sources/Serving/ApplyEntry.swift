@@ -154,7 +154,8 @@ struct ApplyEntry {
     try end.expectRefresh(of: trail)
     let (noted, now) = (TargetNames(state: context.statePath, apply: name), TargetNames.text(rules, names))
     if let before = try noted.read(), before != now, try canBeReplaced(end.heldTables(of: trail), before, now) {
-      try end.replaceHeldTables(of: trail)
+      let old = try RuleNote(state: context.statePath, apply: name).read()?.rules ?? []
+      try end.replace(renamed(end.heldTables(of: trail), old), of: trail)
     }
     try noted.note(now)
     if forgets { try end.forgetCheckpoint(of: trail) }

@@ -12,6 +12,8 @@ final class RuleUpkeep: Sendable {
     var rules: [ReshapeRule] = []
     var changed: [ChangedRule] = []
     var askedAt: Int64 = 0
+    /// When copies were asked for of tables that wait for nothing else.
+    var wanted: [String: Int64] = [:]
   }
 
   /// A copy that was under way at the capture when another was asked for is the one that it takes for it, and may have
@@ -39,7 +41,8 @@ final class RuleUpkeep: Sendable {
   /// Takes those off the note that are under their rules, and asks again for the others. Returns what it has to say.
   func look(_ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     state.withLock { state in
-      guard !state.changed.isEmpty else { return [] }
+      let wanted = askForWanted(&state, now, trail)
+      guard !state.changed.isEmpty else { return wanted }
       let requests = context.requests.all
       let isMissing = { (table: String) in
         now.isCaughtUp && requests.contains { $0.isOf(apply: self.apply, trail, table) && $0.isMissing }
@@ -53,23 +56,52 @@ final class RuleUpkeep: Sendable {
         context.requests.settle { request in gone.contains { request.isOf(apply: self.apply, trail, $0) } }
       }
       askAgain(&state, now, trail)
-      return gone.map { table in
-        LogEntry(
-          .warning,
-          "table \(table) is not captured any more, so it is not copied for its new rule: what the target has of it came under the old one",
-          worker: WorkerName(.apply, apply).description)
-      }
+      return wanted
+        + gone.map { table in
+          LogEntry(
+            .warning,
+            "table \(table) is not captured any more, so it is not copied for its new rule: what the target has of it came under the old one",
+            worker: WorkerName(.apply, apply).description)
+        }
     }
+  }
+
+  /// A table whose rule fits again goes on with a copy, for which nobody but us would ask.
+  private func askForWanted(_ state: inout State, _ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
+    guard now.isCaughtUp else { return [] }
+    let tables = Set(now.copiesWanted.values)
+    for table in state.wanted.keys where !tables.contains(table) {
+      state.wanted[table] = nil
+      context.requests.settle { $0.isOf(apply: self.apply, trail, table) }
+    }
+    let moment = Clock.monotonicMilliseconds
+    var news: [LogEntry] = []
+    for table in tables.sorted() where !state.changed.contains(where: { $0.table == table }) {
+      if let asked = state.wanted[table], moment - asked < askAgainMilliseconds { continue }
+      let isNew = state.wanted.updateValue(moment, forKey: table) == nil
+      // One that an earlier run of the daemon asked for is on its way.
+      if isNew, context.requests.all.contains(where: { $0.isOf(apply: apply, trail, table) }) { continue }
+      if isNew {
+        news.append(
+          LogEntry(
+            .notice, "table \(table) fits its rule again: it is copied, and goes on with that",
+            worker: WorkerName(.apply, apply).description))
+      }
+      ask(for: table, now, trail)
+    }
+    return news
+  }
+
+  private func ask(for table: String, _ now: ApplyProgress.Snapshot, _ trail: TrailName) {
+    context.requests.settle { $0.isOf(apply: self.apply, trail, table) }
+    try? context.requests.ask(
+      trail, [table], for: apply, behind: now.transactions, now: Clock.system.microseconds())
   }
 
   private func askAgain(_ state: inout State, _ now: ApplyProgress.Snapshot, _ trail: TrailName) {
     let moment = Clock.monotonicMilliseconds
     guard now.isCaughtUp, moment - state.askedAt >= askAgainMilliseconds else { return }
     state.askedAt = moment
-    for table in state.changed where table.isCopied {
-      context.requests.settle { $0.isOf(apply: self.apply, trail, table.table) }
-      try? context.requests.ask(
-        trail, [table.table], for: apply, behind: now.transactions, now: Clock.system.microseconds())
-    }
+    for table in state.changed where table.isCopied { ask(for: table.table, now, trail) }
   }
 }

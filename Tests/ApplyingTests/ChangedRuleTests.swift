@@ -208,7 +208,7 @@ import Testing
       try made.insert("sales", [3, 1, "c"])
     }
     #expect(failure { try run(.init()) }?.message.contains("no rule names") == true)
-    #expect(try held() == [HeldTable(name: "sales", place: "orders", isReplaceable: true)])
+    #expect(try held() == [HeldTable(name: "sales", place: "orders", isReplaceable: true, isRenamed: true)])
     var rule = ReshapeRule(from: "sales")
     (rule.to, rule.filter) = ("orders", "total > 0")
     change([rule], [ChangedRule("sales", before: [nil], isCopied: true)])
@@ -232,7 +232,7 @@ import Testing
     let state = TargetState(try Database(path: made.target, mode: .readWrite), of: made.name)
     try Self.rename(
       made, { (made.options.rules, made.options.changedRules) = ($0, $1) }, held: state.heldTables,
-      replace: state.replaceHeldTables
+      replace: { try state.replace(state.heldTables()) }
     ) { try made.open($0).drain() }
     #expect(try made.rows("SELECT * FROM orders ORDER BY id") == [[2, 2, "b"], [3, 1, "c"]])
   }
@@ -244,7 +244,7 @@ import Testing
     let state = PostgresTargetState(try PostgresConnection(target.url), of: target.trail.name)
     try Self.rename(
       target.trail, { (target.options.rules, target.options.changedRules) = ($0, $1) }, held: state.heldTables,
-      replace: state.replaceHeldTables
+      replace: { try state.replace(state.heldTables()) }
     ) { progress in
       try PostgresApply(
         uri: target.url, trail: target.trail.trail, name: target.trail.name, options: target.options, progress: progress

@@ -14,6 +14,8 @@ extension PostgresApply {
     var replay: PostgresReplay
     /// Changes that are known not to be made.
     var refusals: [Position: CairnError] = [:]
+    /// Copies with which tables go on, by the records that they wait with.
+    var overtaken: [Position: LaterCopy] = [:]
     var carefulThrough: UInt64 = 0
   }
 
@@ -30,7 +32,11 @@ extension PostgresApply {
 
   func tellWaiting() {
     let waiting = (replay?.waiting ?? []).map(\.table).sorted { $0.name < $1.name }
-    progress.update { $0.waiting = waiting }
+    let keys = Set((replay?.waiting ?? []).map(\.source))
+    progress.update {
+      $0.waiting = waiting
+      $0.copiesWanted = $0.copiesWanted.filter { keys.contains($0.key) }
+    }
   }
 
   func closeLane() {
@@ -81,13 +87,14 @@ extension PostgresApply {
   }
 
   private func open(
-    _ tables: [PostgresTargetState.Waiting], isCareful: Bool = false, _ refusals: [Position: CairnError] = [:]
+    _ tables: [PostgresTargetState.Waiting], isCareful: Bool = false, _ refusals: [Position: CairnError] = [:],
+    _ overtaken: [Position: LaterCopy] = [:]
   ) throws -> PostgresReplay {
     guard let connection else { throw Stopped() }
     do {
       return try PostgresReplay(
         connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
-        isCareful: isCareful, madeAhead: madeAhead, refusals: refusals, lane: tables)
+        isCareful: isCareful, madeAhead: madeAhead, refusals: refusals, lane: tables, overtaken: overtaken)
     } catch let error as CairnError where error.code == .checkpointForeign {
       let names = tables.map(\.table.name).joined(separator: ", ")
       throw CairnError(
@@ -146,7 +153,8 @@ extension PostgresApply {
 
   private func reopen(_ lane: inout Lane) throws {
     lane.replay.abandon()
-    lane.replay = try open(lane.tables, isCareful: lane.replay.applied < lane.carefulThrough, lane.refusals)
+    lane.replay = try open(
+      lane.tables, isCareful: lane.replay.applied < lane.carefulThrough, lane.refusals, lane.overtaken)
   }
 
   /// After an error in a lane, whose group was rolled back; false when its tables go on waiting.
@@ -161,7 +169,11 @@ extension PostgresApply {
     case let refusal as SchemaStop:
       try tell(refusal.error, refusal.key, lane)
       postpone([refusal.key], isLocked: refusal.isLocked)
-      if lane.tables.contains(where: { $0.source == refusal.key && $0.from == refusal.position }) {
+      let here = lane.tables.first { $0.source == refusal.key && $0.from == refusal.position }
+      if let here, let copy = try laterCopy(than: refusal, here, lane) {
+        lane.overtaken[refusal.position] = copy
+        attempts[refusal.key] = nil
+      } else if here != nil {
         lane.tables.removeAll { $0.source == refusal.key }
         guard !lane.tables.isEmpty else { return false }
       } else {
@@ -177,8 +189,21 @@ extension PostgresApply {
       return false
     default: throw error
     }
-    lane.replay = try open(lane.tables, isCareful: applied < lane.carefulThrough, lane.refusals)
+    lane.replay = try open(lane.tables, isCareful: applied < lane.carefulThrough, lane.refusals, lane.overtaken)
     return true
+  }
+
+  /// With which a table whose rule could not be kept goes on; nil: none, or it has been tried.
+  private func laterCopy(
+    than refusal: SchemaStop, _ table: PostgresTargetState.Waiting, _ lane: Lane
+  ) throws -> LaterCopy? {
+    guard !refusal.isLocked, lane.overtaken[refusal.position] == nil, let replay else { return nil }
+    let outcome = try LaterCopy.find(
+      refusal.error.code, at: refusal.position, in: folder, from: table.table, through: replay.applied,
+      options: options, to: .postgres)
+    progress.update { $0.copiesWanted[refusal.key] = outcome.wanted }
+    if case .found(let copy) = outcome { return copy }
+    return nil
   }
 
   /// What a row or a table has against the target: in a lane, the table goes on waiting with it.

@@ -66,6 +66,46 @@ extension PostgresReplay {
     try forget(old)
   }
 
+  /// A table of the lane gets the shape that it has when a copy begins further on, and waits there.
+  func goOn(with copy: LaterCopy, _ name: String, _ key: String) throws {
+    try sink.settle()
+    do {
+      try connection.execute("SET LOCAL lock_timeout = \(lockMilliseconds)")
+      if let there = try tables[key].flatMap({ try shape.read($0) }) {
+        let columns = Set(there.columns.map { $0.name.lowercased() })
+        guard let step = try copy.step(from: columns, mapped) else {
+          throw LaterCopy.unfit(copy.now)
+        }
+        guard step.was.shares == step.now.shares else { throw CairnError.shareChanged(copy.now) }
+        if let made = ShapeChange(step, isCopied: true, isNamed: true), let before = made.before, let after = made.after
+        {
+          try change(made, before, after, key, key)
+        }
+      } else {
+        try state.lock()
+        try create(copy.now, key, isAwaited: true)
+      }
+      try connection.execute("SET LOCAL lock_timeout = 0")
+    } catch let error as CairnError
+      where [.schemaStopped, .nameCollision, .tableRefused, .ruleRefused, .privilegeMissing].contains(error.code)
+    {
+      throw SchemaStop(key: key, position: reader.position, error: error)
+    } catch let error as PostgresError where error.isLockTimeout {
+      // Nothing can be asked in a transaction that failed.
+      abandon()
+      let error = try inUse(copy.now, copy.now, nil, copy.now, tables[key])
+      throw SchemaStop(key: key, position: reader.position, error: error, isLocked: true)
+    }
+    if let removal = copy.now.treatment?.removal, removal != .applied {
+      progress.note(LaterShape.unseen(copy.now, since: reader.position))
+    }
+    if var known = tables[key] {
+      (known.refreshing, known.isAwaited, known.isEmptied) = (.byKey, true, false)
+      try save(key, known)
+    }
+    halt(key, called: name, at: copy)
+  }
+
   /// Whether a rule leads a table to another one than before, where nobody said what becomes of rows.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),

@@ -17,6 +17,7 @@ extension PostgresReplay {
     guard let (old, new) = try follow(ddl.action, before, after) else { return }
     var made = ShapeChange(ddl, before: before, after: after, origins: ddl.origins)
     do {
+      if scope.isLane, after != nil, let before, before.treatment?.refusal != nil { _ = try mapped(before) }
       let isLeft =
         try !scope.isLane
         || made.skipUnfit(ddl, fits: { fits($0, new) }, later: { try laterShape(of: $0, new) })
@@ -94,7 +95,7 @@ extension PostgresReplay {
     }
   }
 
-  private func mapped(_ schema: TableSchema) throws -> TableSchema {
+  func mapped(_ schema: TableSchema) throws -> TableSchema {
     try TableMapping(schema, to: .postgres, names: options.names).target
   }
 

@@ -30,6 +30,8 @@ final class PostgresReplay {
 
   /// Records whose table is known not to be as they need it, with the reason: it waits from there on.
   let refusals: [Position: CairnError]
+  /// Copies with which tables of a lane go on instead, by the records that they wait with.
+  let overtaken: [Position: LaterCopy]
 
   private var checkpoint: Checkpoint?
   /// The last transaction that was begun.
@@ -82,10 +84,11 @@ final class PostgresReplay {
   init(
     _ connection: PostgresConnection, trail folder: String, name: TrailName, options: PostgresApply.Options,
     clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<String>,
-    refusals: [Position: CairnError], lane: [PostgresTargetState.Waiting]? = nil
+    refusals: [Position: CairnError], lane: [PostgresTargetState.Waiting]? = nil,
+    overtaken: [Position: LaterCopy] = [:]
   ) throws {
     (self.connection, self.name, self.options, self.madeAhead) = (connection, name, options, madeAhead)
-    self.folder = folder
+    (self.folder, self.overtaken) = (folder, overtaken)
     (self.clock, self.progress, self.isCareful, self.refusals) = (clock, progress, isCareful, refusals)
     changedRules = ChangedRules(options.changedRules, besides: progress.snapshot.rulesAdopted)
     state = PostgresTargetState(connection, of: name)
@@ -114,6 +117,7 @@ final class PostgresReplay {
   /// After another replay has written to the target: between groups.
   func reload() throws {
     tables = try state.tables()
+    changedRules.leave(progress.snapshot.rulesAdopted)
     if !scope.isLane {
       waiting = try state.waiting(of: name)
       scope = ReplayScope(waiting: waiting, isLane: false)
@@ -298,7 +302,7 @@ final class PostgresReplay {
 
   /// A table that is not as it should be waits from here on.
   func onTable(_ id: UInt64, _ body: () throws -> Void) throws {
-    if refusals[reader.position] != nil {
+    if refusals[reader.position] != nil || overtaken[reader.position] != nil {
       try endChunk()
       try leaveRefused(try schema(id))
     }
@@ -317,6 +321,7 @@ final class PostgresReplay {
   /// From a record on that is known to be refused, its table waits: what stands before that has been applied.
   func leaveRefused(_ schema: TableSchema) throws {
     let name = schema.sourceKey
+    if let copy = overtaken[reader.position], let key = scope.key(name) { return try goOn(with: copy, name, key) }
     guard let error = refusals[reader.position], let key = scope.key(name) else { return }
     try sink.settle()
     let (from, border) = (reader.position, reader.checkpoint)
@@ -333,6 +338,14 @@ final class PostgresReplay {
       table.id = try state.add(table, self.name)
       waiting.append(table)
     }
+    scope.leave(name)
+    forgetShape(key)
+  }
+
+  /// A table of the lane waits at a copy further on.
+  func halt(_ key: String, called name: String, at copy: LaterCopy) {
+    halted[key] = Halt(
+      place: copy.now.sourceKey, from: copy.from, checkpoint: copy.checkpoint, number: copy.number)
     scope.leave(name)
     forgetShape(key)
   }

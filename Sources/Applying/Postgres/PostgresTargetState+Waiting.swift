@@ -100,16 +100,17 @@ extension PostgresTargetState {
       let isTaken = waiting.place != waiting.source && tables[waiting.place] != nil
       return HeldTable(
         name: waiting.table.name, place: waiting.place,
-        isReplaceable: !isTaken && tables[waiting.source].map { $0.claim?.isOfHistory != true } ?? false)
+        isReplaceable: !isTaken && tables[waiting.source].map { $0.claim?.isOfHistory != true } ?? false,
+        isRenamed: waiting.place != waiting.source)
     }
   }
 
-  /// No table waits any more: each is awaited under the name that its table has here.
-  package func replaceHeldTables() throws {
+  /// They wait no more: each is awaited under the name that its table has here.
+  package func replace(_ held: [HeldTable]) throws {
     guard let trail else { return }
     let all = try waiting(of: trail)
     try connection.transaction {
-      for waiting in all {
+      for waiting in all where held.contains(where: { $0.place == waiting.place }) {
         try connection.run(
           """
           UPDATE cairn.table_state SET source = $1, refreshing = \(Refresh.awaited), emptied = false

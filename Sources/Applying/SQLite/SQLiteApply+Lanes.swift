@@ -30,7 +30,11 @@ extension SQLiteApply {
 
   func tellWaiting() {
     let waiting = waiting
-    progress.update { $0.waiting = waiting }
+    let keys = Set(target.waiting(in: replay.reader.id).keys)
+    progress.update {
+      $0.waiting = waiting
+      $0.copiesWanted = $0.copiesWanted.filter { keys.contains($0.key) }
+    }
   }
 
   // MARK: Beginning to wait
@@ -105,7 +109,8 @@ extension SQLiteApply {
       try target.reload()
       try tell(refusal.error, key)
       try advance(key, to: refusal, stop)
-      return .refused
+      lane.replay = nil
+      return try overtake(key, refusal, stop) ? .moved : .refused
     } catch {
       target.rollback()
       throw error
@@ -126,6 +131,33 @@ extension SQLiteApply {
       // The target has been changed since.
       target.rollback()
       try target.reload()
+    } catch {
+      target.rollback()
+      throw error
+    }
+  }
+
+  /// A table whose rule could not be kept goes on with a copy that has begun since; true when it does.
+  private func overtake(_ key: String, _ refusal: SQLiteReplay.Refusal, _ stop: StopSignal) throws -> Bool {
+    guard let waiting = target.tables[key]?.waiting, waiting.from == refusal.position else { return false }
+    let outcome = try LaterCopy.find(
+      refusal.error.code, at: refusal.position, in: folder, from: waiting.table, through: number, options: options,
+      to: .sqlite)
+    progress.update { $0.copiesWanted[key] = outcome.wanted }
+    guard case .found(let copy) = outcome else { return false }
+    let replay = try SQLiteReplay(
+      target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key),
+      overtaken: [refusal.position: copy])
+    do {
+      while replay.halt == nil, let group = try replay.applyGroup(through: number, stop) {
+        if try commit(group, of: replay, key) { break }
+      }
+      return replay.halt != nil
+    } catch let refusal as SQLiteReplay.Refusal {
+      target.rollback()
+      try target.reload()
+      try tell(refusal.error, key)
+      return false
     } catch {
       target.rollback()
       throw error

@@ -120,6 +120,7 @@ package final class SQLiteApply {
     let adopted = replay.changedRules.noteCommit()
     guard !adopted.isEmpty else { return }
     target.adopted.formUnion(adopted)
+    self.replay.changedRules.leave(adopted)
     progress.update { $0.rulesAdopted.formUnion(adopted) }
   }
 

@@ -46,6 +46,42 @@ extension SQLiteReplay {
     try forget(name)
   }
 
+  /// The lane's table gets the shape that it has when a copy begins further on, and waits there.
+  func goOn(with copy: LaterCopy) throws {
+    guard case .lane(let key) = scope, let known = target.tables[key], let waiting = known.waiting else { return }
+    do {
+      let mapping = try TableMapping(copy.now, to: .sqlite)
+      let name = mapping.target.name
+      guard waiting.holds(name) else { throw LaterCopy.unfit(copy.now) }
+      if let place = try waiting.names.first(where: target.shape.exists) {
+        let columns = Set(
+          try database.query("SELECT name FROM pragma_table_xinfo(?)", [.text(place)]).map { $0[0].string.lowercased() }
+        )
+        guard let step = try copy.step(from: columns, { try TableMapping($0, to: .sqlite).target }) else {
+          throw LaterCopy.unfit(copy.now)
+        }
+        guard step.was.shares == step.now.shares else { throw CairnError.shareChanged(copy.now) }
+        if let change = ShapeChange(step, isCopied: true, isNamed: true) { try make(change) }
+      } else {
+        try create(mapping, isAwaited: true)
+      }
+      if let removal = copy.now.treatment?.removal, removal != .applied {
+        target.progress.note(LaterShape.unseen(copy.now, since: reader.position))
+      }
+      try follow(key, to: name)
+      var moved = target.tables[key] ?? known
+      (moved.refreshing, moved.isAwaited) = (.byKey, true)
+      try save(name, moved)
+    } catch let error as CairnError
+      where [.schemaStopped, .tableRefused, .nameCollision, .ruleRefused].contains(error.code)
+    {
+      throw Refusal(position: reader.position, error: error)
+    }
+    halt = Place(from: copy.from, checkpoint: copy.checkpoint, number: copy.number)
+    laneName = nil
+    forgetShapes()
+  }
+
   /// Whether a rule leads a table to another one than before, where nobody said what becomes of rows.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),

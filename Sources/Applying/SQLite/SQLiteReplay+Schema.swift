@@ -39,6 +39,9 @@ extension SQLiteReplay {
       guard let laneName, (names.before ?? names.after)?.lowercased() == laneName.lowercased() else { return }
     }
     do {
+      if case .lane = scope, after != nil, before?.treatment?.refusal != nil {
+        _ = try before.map { try TableMapping($0, to: .sqlite) }
+      }
       var change = ShapeChange(
         ddl, before: before, after: after,
         origins: before.flatMap { was in after.flatMap { ddl.origins(from: was, to: $0) } })
@@ -56,7 +59,7 @@ extension SQLiteReplay {
   }
 
   /// The lane's table has this name in the trail from here on.
-  private func follow(_ key: String, to name: String) throws {
+  func follow(_ key: String, to name: String) throws {
     laneName = name
     guard var known = target.tables[key],
       let place = known.waiting?.names.firstIndex(where: { $0.lowercased() == name.lowercased() }), place > 0
@@ -99,6 +102,7 @@ extension SQLiteReplay {
       laneName = waiting.names.first
       forgetShapes()
     }
+    if let copy = overtaken[reader.position], laneName != nil { return try goOn(with: copy) }
     guard let error = refusals[reader.position] else { return }
     switch record {
     case .change(let change): try beginToWait(schema(change.schemaID), error)

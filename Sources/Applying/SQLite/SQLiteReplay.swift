@@ -34,6 +34,8 @@ final class SQLiteReplay {
   private(set) var groupStart: Checkpoint
   /// Changes that are known not to be made, by their place in the trail, with the reason.
   let refusals: [Position: CairnError]
+  /// Copies with which the lane's table goes on instead, by the record that it waits with.
+  let overtaken: [Position: LaterCopy]
   let database: Database
   let state: TargetState
   let options: ApplyOptions
@@ -77,9 +79,9 @@ final class SQLiteReplay {
   /// Opens the trail in `folder`. Errors: `checkpoint-foreign` when the checkpoint is not in it.
   init(
     _ target: SQLiteTarget, trail folder: String, at checkpoint: Checkpoint?, number: UInt64, scope: Scope = .main,
-    refusals: [Position: CairnError] = [:]
+    refusals: [Position: CairnError] = [:], overtaken: [Position: LaterCopy] = [:]
   ) throws {
-    (self.target, self.scope, self.refusals) = (target, scope, refusals)
+    (self.target, self.scope, self.refusals, self.overtaken) = (target, scope, refusals, overtaken)
     self.number = checkpoint == nil ? target.options.begin.number : number
     (database, state, options) = (target.database, target.state, target.options)
     (name, isUTF16, self.folder) = (target.trail, target.isUTF16, folder)

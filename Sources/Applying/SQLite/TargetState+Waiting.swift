@@ -92,16 +92,18 @@ extension TargetState {
       let isTaken = place.lowercased() != key && tables[place.lowercased()] != nil
       return HeldTable(
         name: waiting.table.name, place: place,
-        isReplaceable: !isTaken && !waiting.isGone && table.claim?.isOfHistory != true)
+        isReplaceable: !isTaken && !waiting.isGone && table.claim?.isOfHistory != true,
+        isRenamed: waiting.names.count > 1)
     }
   }
 
-  /// No table waits any more: each is awaited under the name that its table has here.
-  package func replaceHeldTables() throws {
+  /// They wait no more: each is awaited under the name that its table has here.
+  package func replace(_ held: [HeldTable]) throws {
     let tables = try tables()
     try database.transaction {
       for (key, table) in tables {
-        guard let waiting = table.waiting, let place = waiting.names.first else { continue }
+        guard let waiting = table.waiting, let place = waiting.names.first, held.contains(where: { $0.place == place })
+        else { continue }
         try forget(waiting.names.last ?? key)
         var known = table
         (known.waiting, known.refreshing, known.isAwaited) = (nil, .byKey, true)

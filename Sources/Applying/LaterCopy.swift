@@ -1,0 +1,146 @@
+import Changes
+import Reshaping
+import Trails
+
+/// A copy, further on in the trail, with which a table that waits for its rule can go on: what it missed comes with that,
+/// whatever shapes it had in between, also those for which the rule cannot be kept.
+struct LaterCopy {
+  enum Outcome {
+    case found(LaterCopy)
+    /// The rule fits again, and a copy of this table is all that is missing: its ``TableSchema/plainName``.
+    case wanted(String)
+    case none
+
+    var wanted: String? { if case .wanted(let table) = self { table } else { nil } }
+  }
+
+  /// The table as the target is to have it when the copy begins.
+  let now: TableSchema
+  /// What the target's table may be where it waits: the oldest rule first.
+  let were: [ChangedRule.Step]
+  /// The record with which the copy begins, the border before its transaction, and the last one before that.
+  let from: Position
+  let checkpoint: Checkpoint
+  let number: UInt64
+
+  /// Reads the trail from a table's checkpoint through transaction `limit`; the table is that of the record at `start`.
+  ///
+  /// Nothing for a table without a rule that waits for anything but a rule, for a history, whose rows no copy brings again,
+  /// and for one that is dropped on the way.
+  static func find(
+    _ code: ErrorCode?, at start: Position, in folder: String, from table: WaitingTable, through limit: UInt64,
+    options: ApplyOptions, to target: Engine
+  ) throws -> Outcome {
+    let reader = try ApplyReader.open(folder: folder, at: table.checkpoint, rules: [], to: target)
+    var path: Path?
+    var number = table.number
+    while let record = try reader.next() {
+      switch record {
+      case .begin(let header) where header.number > limit: return path?.end(options.rules, target) ?? .none
+      case .commit(let last, _): number = last
+      default: break
+      }
+      guard reader.position >= start else { continue }
+      guard path != nil else {
+        guard let given = reader.subject(of: record) else { return .none }
+        path = Path(given, options)
+        if code != .ruleRefused, path?.changed == nil { return .none }
+        if case .ddl(let ddl) = record, ddl.before != 0, path?.follow(ddl, reader) == false { return .none }
+        continue
+      }
+      switch record {
+      case .ddl(let ddl): if path?.follow(ddl, reader) == false { return .none }
+      case .refresh(let refresh):
+        guard case .start(_, let method, _) = refresh.event, method != .rows,
+          let given = reader.given(refresh.schemaID),
+          let path, given.sourceKey == path.last.sourceKey,
+          let plan = ReshapePlan.shape(of: given, under: options.rules.rule(for: given), to: target),
+          plan.schema.treatment?.isHistory != true
+        else { continue }
+        return .found(
+          LaterCopy(
+            now: plan.schema, were: path.steps(to: plan, target), from: reader.position, checkpoint: reader.checkpoint,
+            number: number))
+      default: break
+      }
+    }
+    return path?.end(options.rules, target) ?? .none
+  }
+
+  /// From what the table is at the target, by the columns that it has there.
+  func step(from columns: Set<String>, _ mapped: (TableSchema) throws -> TableSchema) rethrows -> ChangedRule.Step? {
+    try were.first { try mapped($0.was).columns.allSatisfy { columns.contains($0.name.lowercased()) } }
+  }
+
+  static func unfit(_ table: TableSchema) -> CairnError {
+    CairnError(
+      .schemaStopped,
+      "a copy of table \(table.fullName) is there, but the target's table has neither the shape nor the name with which it waits",
+      hint: "put it back, or copy everything again with 'cairn copy APPLY'", context: ["table": table.fullName])
+  }
+
+  /// A table's shapes at the source, from the one with which it waits.
+  private struct Path {
+    let first: TableSchema
+    let changed: ChangedRule?
+    let rules: [ReshapeRule?]
+    private(set) var last: TableSchema
+    /// For each column of the last shape: which one it is of the first.
+    private var origins: [Int?]
+    private var between: [TableSchema] = []
+
+    init(_ given: TableSchema, _ options: ApplyOptions) {
+      (first, last, origins) = (given, given, Array(given.columns.indices))
+      changed = options.changedRules.first { $0.table == given.plainName && $0.isCopied }
+      rules = (changed?.before ?? []) + [options.rules.rule(for: given)]
+    }
+
+    /// False when the table is gone.
+    mutating func follow(_ ddl: DDL, _ reader: ApplyReader) -> Bool {
+      guard ddl.before != 0, let before = reader.given(ddl.before), before.sourceKey == last.sourceKey else {
+        return true
+      }
+      guard ddl.after != 0, let after = reader.given(ddl.after) else { return false }
+      between.append(last)
+      origins = LaterShape.origins(ddl, before, after).map { $0.flatMap { $0 < origins.count ? origins[$0] : nil } }
+      last = after
+      return true
+    }
+
+    func steps(to plan: (schema: TableSchema, columns: [Int?]), _ target: Engine) -> [ChangedRule.Step] {
+      rules.compactMap { ReshapePlan.shape(of: first, under: $0, to: target) }.map { was in
+        let columns = plan.schema.columns.indices.map { index in
+          let name = plan.schema.columns[index].name.lowercased()
+          let same = was.schema.columns.firstIndex { $0.name.lowercased() == name }
+          guard index < plan.columns.count, let column = plan.columns[index] else { return same }
+          guard let origin = origins[column] else { return nil }
+          return same.flatMap { $0 < was.columns.count && was.columns[$0] == origin ? $0 : nil }
+            ?? was.columns.firstIndex(of: origin)
+        }
+        return ChangedRule.Step(was: was.schema, now: plan.schema, origins: columns)
+      }
+    }
+
+    /// A rule that fits behind shapes that it did not fit: no row of theirs can come but by a copy.
+    func end(_ rules: [ReshapeRule], _ target: Engine) -> Outcome {
+      let fits = { (given: TableSchema) in
+        ReshapePlan.shape(of: given, under: rules.rule(for: given), to: target)
+          .map { $0.schema.treatment?.isHistory != true } ?? false
+      }
+      return fits(last) && !between.allSatisfy(fits) ? .wanted(last.plainName) : .none
+    }
+  }
+}
+
+extension ApplyReader {
+  /// The table of a record as the source has it, ahead of it.
+  fileprivate func subject(of record: Record) -> TableSchema? {
+    switch record {
+    case .change(let change): given(change.schemaID)
+    case .refreshRow(let id, _): given(id)
+    case .refresh(let refresh): given(refresh.schemaID)
+    case .ddl(let ddl): given(ddl.before == 0 ? ddl.after : ddl.before)
+    default: nil
+    }
+  }
+}
