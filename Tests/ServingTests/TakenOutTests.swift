@@ -10,7 +10,6 @@ import Testing
     var conf = Configuration(node: .init(name: "store-042", state: folder + "/state"))
     conf.databases = [.init(name: "pos", url: "sqlite://\(folder)/pos.db")]
     conf.captures = [.init(name: "pos", database: "pos")]
-    conf.applies = [.init(name: "copy", trail: "store-042.pos", database: "copy")]
     return conf
   }
 
@@ -26,12 +25,9 @@ import Testing
     #expect(notices(["item"]).first?.contains("which cannot be named: ") == true)
     try node.database("pos.db").execute(
       "CREATE TABLE item(id INTEGER PRIMARY KEY); CREATE TABLE note(id INTEGER PRIMARY KEY); CREATE TABLE sale(id)")
-    #expect(
-      notices(["*", "!note"]) == ["capture.pos takes table note no more: what apply.copy brought of it stays as it is"])
-    #expect(
-      notices(["ITEM"]) { $0.applies = [] } == [
-        "capture.pos takes tables note, sale no more: what targets of trail store-042.pos have of them stays as it is"
-      ])
+    let stays = "what targets have of that stays as it is"
+    #expect(notices(["*", "!note"]) == ["capture.pos takes no more: note; \(stays)"])
+    #expect(notices(["ITEM"]) == ["capture.pos takes no more: note, sale; \(stays)"])
     #expect(notices(["*", "!gone"]).isEmpty && notices(["*"]).isEmpty)
     #expect(notices(["item"]) { $0.captures = [] }.isEmpty)
   }
