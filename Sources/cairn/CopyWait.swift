@@ -36,9 +36,9 @@ struct CopyWait {
     }
   }
 
-  /// `tables` are meant. The exit status: 0 when copies have come, 1 when none can come, or a table waits for something
+  /// `tables` are meant, `count` of them, as far as that is known. The exit status: 0 when copies have come, 1 when none can come, or a table waits for something
   /// else.
-  func run(_ tables: TablePatterns) throws -> Int32 {
+  func run(_ tables: TablePatterns, count: Int) throws -> Int32 {
     var quietSince: Int64?
     var heldSince: Int64?
     var (stale, isFresh) = (String?.none, false)
@@ -52,9 +52,9 @@ struct CopyWait {
         guard isFresh else { continue }
       }
       let now = Clock.monotonicMilliseconds
-      let isAtRest = worker.copying == nil && Self.isThere(worker)
+      let isAtRest = worker.copying == nil && isThere(worker, count)
       let held = worker.waits.filter { tables.includes($0.table) }
-      heldSince = isAtRest && !held.isEmpty ? heldSince ?? now : nil
+      heldSince = worker.copying == nil && !held.isEmpty ? heldSince ?? now : nil
       let patience = capture == nil ? Self.heldFromAfarMilliseconds : Self.heldMilliseconds
       let isHeld = held.contains { !$0.goesOnWithCopy } || heldSince.map { now - $0 >= patience } ?? false
       let isQuiet = isAtRest && held.isEmpty && worker.tablesCopied > copiedBefore
@@ -73,8 +73,8 @@ struct CopyWait {
   }
 
   /// One with tables that wait may never be caught up.
-  private static func isThere(_ worker: NodeStatus.Worker) -> Bool {
-    worker.isCaughtUp || !worker.waits.isEmpty && (worker.lagMilliseconds ?? 0) < Double(quietMilliseconds)
+  private func isThere(_ worker: NodeStatus.Worker, _ count: Int) -> Bool {
+    worker.isCaughtUp || !worker.waits.isEmpty && worker.tablesCopied - copiedBefore >= count
   }
 
   private func tell(_ resting: NodeStatus.Worker) {

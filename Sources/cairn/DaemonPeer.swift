@@ -137,7 +137,7 @@ struct CopyCommand: Command {
     tell(arguments, answer)
     let isHeld = DaemonPeer.tellNotes(of: answer)
     guard let wait else { return 0 }
-    return isHeld ? 1 : try wait.run(TablePatterns(answer.texts("names")))
+    return isHeld ? 1 : try wait.run(TablePatterns(answer.texts("names")), count: max(1, answer.texts("tables").count))
   }
 
   private static func tell(_ arguments: Arguments, _ answer: JSONObject) {
