@@ -19,7 +19,7 @@ extension PumpDesk {
 
   /// What this node waits for of trails that the peer may push, as soon as it is something else than the peer knows.
   func requests(_ peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
-    let deadline = Clock.monotonicMilliseconds + Int64(waitSeconds(request)) * 1000
+    let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
       let grants = options.grants()
       let open = options.hooks.allRequests().filter { !$0.value.isEmpty && grants.allow(peer, .push, $0.key) }
@@ -39,8 +39,10 @@ extension PumpDesk {
     }
   }
 
-  private func waitSeconds(_ request: HTTPRequest) -> Int {
-    min(max(0, request.query["wait"].flatMap { Int($0) } ?? 0), Self.waitSecondsMax)
+  private func waitSeconds(_ request: HTTPRequest) throws -> Int {
+    guard let text = request.query["wait"] else { return 0 }
+    guard let seconds = Int(text), seconds >= 0 else { throw Self.usage("wait is no number of seconds") }
+    return min(seconds, Self.waitSecondsMax)
   }
 
   func standing(_ visit: Visit) throws -> HTTPResponse {
@@ -116,7 +118,7 @@ extension PumpDesk {
     guard let offset = query["offset"].flatMap({ UInt64($0) }) else { throw Self.usage("offset is no number") }
     let chain = query["chain"].flatMap { bytes(hex: $0) }.flatMap { ChainHash($0) }
     guard chain != nil || (offset == 0 && query["chain"] == nil) else { throw Self.usage("chain is no chain hash") }
-    let deadline = Clock.monotonicMilliseconds + Int64(waitSeconds(visit.request)) * 1000
+    let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(visit.request)) * 1000
     var isTold = false
     while true {
       let verdict = try source.judge(segment: segment, offset: offset, chain: chain)

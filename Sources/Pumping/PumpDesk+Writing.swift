@@ -134,10 +134,14 @@ private final class AskSink: HTTPBodySink {
       guard case .object(let object)? = try? JSONReader.read(bytes) else {
         throw PumpDesk.usage("the body is no JSON object")
       }
+      guard case .list(let list)? = object["requests"] else { throw PumpDesk.usage("requests is no list") }
+      let requests = list.compactMap { CopyRequest($0) }
+      guard requests.count == list.count else {
+        throw PumpDesk.usage("a request is no id of letters, digits and hyphens with a list of tables")
+      }
       guard desk.copies.exists(visit.trail) else {
         throw CairnError(.trailMissing, "there is no trail \(visit.trail) here", hint: "wait for it", remedy: .retry)
       }
-      let requests = object.list("requests").compactMap { CopyRequest($0) }
       desk.options.hooks.asked(visit.peer, visit.trail, requests)
       return PumpDesk.response(JSONObject([("requests", .list(requests.map { .object($0.json) }))]))
     } catch { return PumpDesk.response(error) }

@@ -10,12 +10,25 @@ package struct CopyRequest: Hashable, Sendable {
 
   package init(id: String, tables: [String]) { (self.id, self.tables) = (id, tables) }
 
+  private static let idBytesMax = 64
+
+  /// Letters, digits and hyphens.
+  package static func isID(_ text: String) -> Bool {
+    (1...idBytesMax).contains(text.utf8.count)
+      && text.utf8.allSatisfy {
+        (0x30...0x39).contains($0) || (0x61...0x7a).contains($0) || (0x41...0x5a).contains($0)
+          || $0 == UInt8(ascii: "-")
+      }
+  }
+
+  /// Nil when anything of it is not as it must be: no tables would be all of them.
   init?(_ value: JSONObject.Value) {
-    guard case .object(let object) = value, let id = object.text("id"), !id.isEmpty, id.utf8.count <= 200 else {
-      return nil
-    }
+    guard case .object(let object) = value, let id = object.text("id"), Self.isID(id),
+      case .list(let patterns)? = object["tables"]
+    else { return nil }
     self.id = id
-    tables = object.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
+    tables = patterns.compactMap { if case .text(let text) = $0, !text.isEmpty { text } else { nil } }
+    guard tables.count == patterns.count else { return nil }
   }
 
   var json: JSONObject {

@@ -1,5 +1,6 @@
 import Changes
 import Operating
+import Pumping
 import Synchronization
 import SystemKit
 
@@ -37,7 +38,6 @@ package final class RequestBook: Sendable {
   private static let keptMicroseconds: Int64 = 7 * 86_400_000_000
   /// The most open ones of a peer.
   static let ofPeerMax = 64
-  static let idBytesMax = 64
 
   private let folder: String
   private let book = Mutex<[Request]>([])
@@ -90,7 +90,7 @@ package final class RequestBook: Sendable {
   @discardableResult package func note(
     _ id: String, _ trail: TrailName, _ tables: [String], from peer: String, now: Int64
   ) -> Bool {
-    guard !id.isEmpty, id.utf8.count <= Self.idBytesMax, id.utf8.allSatisfy(Self.isOfID) else { return false }
+    guard Pumping.CopyRequest.isID(id) else { return false }
     if own.withLock({ $0.contains(id) }) { return true }
     let fresh: Request? = book.withLock { book in
       if let index = book.firstIndex(where: { $0.id == id && $0.trail == trail.description }) {
@@ -106,11 +106,6 @@ package final class RequestBook: Sendable {
       if !book.contains(where: { $0.id == id && $0.trail == fresh.trail }) { book.append(fresh) }
     }
     return true
-  }
-
-  private static func isOfID(_ byte: UInt8) -> Bool {
-    (0x30...0x39).contains(byte) || (0x61...0x7a).contains(byte) || (0x41...0x5a).contains(byte)
-      || byte == UInt8(ascii: "-")
   }
 
   // MARK: What is open
