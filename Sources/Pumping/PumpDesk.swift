@@ -53,27 +53,51 @@ package final class PumpDesk: HTTPHandler {
     parts.removeFirst()
     if request.method == "POST", parts == ["1", "join"] || parts == ["1", "renew"] { return options.join(request) }
     let peer = try peer(of: request)
-    if parts.isEmpty, request.method == "GET" {
+    if parts.isEmpty {
+      try Self.expect(Self.reading, request)
       return .answer(
         Self.response(
           JSONObject([("versions", .list([.integer(1)])), ("node", .text(options.node))])))
     }
-    if parts == ["1", "requests"], request.method == "GET" { return .answer(try requests(peer, request)) }
+    if parts == ["1", "join"] || parts == ["1", "renew"] { try Self.expect(Self.writing, request) }
+    if parts == ["1", "requests"] {
+      try Self.expect(Self.reading, request)
+      return .answer(try requests(peer, request))
+    }
     guard parts.count >= 2, parts[0] == "1", parts[1] == "trails" else { throw Self.nothing }
     parts.removeFirst(2)
-    if parts.isEmpty, request.method == "GET" { return .answer(try trails(peer)) }
+    if parts.isEmpty {
+      try Self.expect(Self.reading, request)
+      return .answer(try trails(peer))
+    }
     guard let first = parts.first, let trail = TrailName(first) else { throw Self.nothing }
     let visit = Visit(peer: peer, trail: trail, grants: options.grants(), request: request)
-    switch (request.method, parts.count) {
-    case ("GET", 1): return .answer(try standing(visit))
-    case ("POST", 2) where parts[1] == "requests": return try asking(visit)
-    case ("GET", 3), ("POST", 3):
+    switch parts.count {
+    case 1:
+      try Self.expect(Self.reading, request)
+      return .answer(try standing(visit))
+    case 2 where parts[1] == "requests":
+      try Self.expect(Self.writing, request)
+      return try asking(visit)
+    case 3:
       guard let id = bytes(hex: parts[1]).flatMap({ TrailID($0) }), let segment = Self.segment(parts[2]) else {
         throw Self.nothing
       }
-      return request.method == "GET" ? .answer(try fetch(visit, id, segment)) : try push(visit, id, segment)
+      try Self.expect(Self.reading + Self.writing, request)
+      return Self.writing.contains(request.method)
+        ? try push(visit, id, segment) : .answer(try fetch(visit, id, segment))
     default: throw Self.nothing
     }
+  }
+
+  /// The listener sends no body in answer to HEAD.
+  private static let reading = ["GET", "HEAD"]
+  private static let writing = ["POST"]
+
+  /// Whatever the address leads to: a stranger learns nothing by it.
+  private static func expect(_ methods: [String], _ request: HTTPRequest) throws {
+    guard !methods.contains(request.method) else { return }
+    throw PumpMethodRefusal(allowed: methods)
   }
 
   /// One request to one trail, and who makes it.
@@ -137,6 +161,12 @@ extension PumpDesk {
   }
 
   static func response(_ error: any Error) -> HTTPResponse {
+    if let refusal = error as? PumpMethodRefusal {
+      let allowed = refusal.allowed.joined(separator: ", ")
+      var told = response(PumpFault(usage("this address takes \(allowed) only")).json, status: 405)
+      told.headers.append(("Allow", allowed))
+      return told
+    }
     let fault =
       error as? PumpRefusal
       ?? PumpRefusal(
@@ -158,6 +188,11 @@ extension PumpDesk {
     CairnError(
       .trailMissing, "there is nothing at this address", hint: "see docs/protocol.md", remedy: .retry)
   }
+}
+
+/// The address takes other methods.
+private struct PumpMethodRefusal: Error {
+  let allowed: [String]
 }
 
 /// An error that is told together with where the trail stands.

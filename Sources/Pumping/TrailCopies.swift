@@ -26,7 +26,7 @@ package final class TrailCopies: Sendable {
   package func exists(_ trail: TrailName) -> Bool { Trail.exists(folder: folder(trail)) }
 
   /// Calls `body` with the copy, which nobody else uses meanwhile. It is opened where it is not, and forgotten after an
-  /// error that leaves it in doubt.
+  /// error that leaves it in doubt; nothing stays of one that has not begun.
   package func with<T: Sendable>(_ trail: TrailName, _ body: (TrailCopy) throws -> T) throws -> T {
     let slot = slots.withLock { slots in
       if let slot = slots[trail] { return slot }
@@ -40,6 +40,12 @@ package final class TrailCopies: Sendable {
       do {
         let copy = try slot.copy ?? TrailCopy.open(folder: folder(trail), name: trail)
         slot.copy = copy
+        defer {
+          if !copy.hasBegun {
+            copy.discard()
+            slot.copy = nil
+          }
+        }
         return try body(copy)
       } catch let error as CairnError {
         if ![.trailElsewhere, .trailForked].contains(error.code) {

@@ -42,7 +42,8 @@ final class ReceiveDesk: HTTPHandler {
   /// Bytes of a trail that a peer asks for or brings, where it may; nil for all else.
   private func visit(_ request: HTTPRequest) -> Visit? {
     let parts = request.path.split(separator: "/")
-    guard parts.count == 6, parts[0] == "cairn", parts[2] == "trails", let trail = TrailName(String(parts[3])),
+    guard ["GET", "POST"].contains(request.method), parts.count == 6, parts[0] == "cairn", parts[2] == "trails",
+      let trail = TrailName(String(parts[3])),
       let peer = request.isTLS ? request.peer?.commonName : request.header("Cairn-Node")
     else { return nil }
     let way: NodeStatus.Path.Way = request.method == "POST" ? .received : .served
@@ -51,10 +52,21 @@ final class ReceiveDesk: HTTPHandler {
   }
 
   private func end(_ visit: Visit, _ response: HTTPResponse, bytes: UInt64) {
+    // What is wrong with bytes of which nothing was taken is told to who sent them; that there is no room is told here.
+    let isNothing = (400..<500).contains(response.status) && isNothing(visit)
     visits.end(
-      visit.peer, visit.trail, visit.way, bytes: bytes, problem: response.problem,
+      visit.peer, visit.trail, visit.way, bytes: bytes, problem: isNothing ? nil : response.problem,
       now: Clock.system.microseconds())
+    if isNothing { visits.forget(visit.peer, visit.trail, visit.way) }
   }
+
+  private func abandon(_ visit: Visit, bytes: UInt64) {
+    visits.abandon(visit.peer, visit.trail, visit.way, bytes: bytes)
+    if isNothing(visit) { visits.forget(visit.peer, visit.trail, visit.way) }
+  }
+
+  /// No copy has begun.
+  private func isNothing(_ visit: Visit) -> Bool { visit.way == .received && !context.copies.exists(visit.trail) }
 
   private static var full: HTTPResponse {
     let object = JSONObject([
@@ -88,7 +100,7 @@ final class ReceiveDesk: HTTPHandler {
 
     func abandon() {
       sink.abandon()
-      desk.visits.abandon(visit.peer, visit.trail, visit.way, bytes: bytes)
+      desk.abandon(visit, bytes: bytes)
     }
   }
 }

@@ -60,6 +60,15 @@ final class VisitBook: Sendable {
     }
   }
 
+  /// Nothing came of it; what was wrong here before is still told.
+  func forget(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way) {
+    book.withLock { book in
+      let key = Key(peer: peer, trail: trail, way: way)
+      guard let visits = book[key], visits.underWay == 0, visits.problem == nil else { return }
+      book[key] = nil
+    }
+  }
+
   /// What a person has to look at, by trail and peer, in words that a log can tell.
   var problems: [String: CairnError] {
     book.withLock { book in

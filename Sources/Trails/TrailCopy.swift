@@ -47,6 +47,19 @@ package final class TrailCopy {
 
   package var id: TrailID? { mark?.trail }
 
+  /// Whether there is anything of the trail here.
+  package var hasBegun: Bool { mark != nil }
+
+  /// Takes away what ``open(folder:name:)`` made for a copy that has not begun, and gives the lock back. No call may
+  /// follow.
+  package func discard() {
+    if !hasBegun, (try? Folder.names(folder.path)) == [Folder.lastName(of: folder.lockPath)] {
+      try? Folder.remove(folder.lockPath)
+      try? Folder.remove(folder.path)
+    }
+    try? close()
+  }
+
   /// Where the next bytes belong; nil as long as there is no copy. Not all before it need be synced.
   package var end: TrailPlace? {
     guard let mark else { return nil }

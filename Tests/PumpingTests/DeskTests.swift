@@ -78,6 +78,62 @@ import Trails
     #expect(own.status == 409 && code(own.body) == "trail-own")
   }
 
+  @Test func `HEAD is answered as GET, without a body, and other methods with those that the address takes`() throws {
+    let address = "/cairn/1/trails/hub.erp"
+    let segment = "\(address)/\(info.id)/00000001.seg"
+    for target in ["/cairn", "/cairn/1/requests", "/cairn/1/trails", address, segment] {
+      let (head, get) = (try ask("HEAD", target), try ask("GET", target))
+      #expect(head.status == 200 && head.body.isEmpty, "\(target)")
+      for name in ["etag", "cache-control", "content-type", "content-length"] {
+        #expect(head.headers[name] == get.headers[name], "\(name) of \(target)")
+      }
+    }
+    #expect(try ask("HEAD", segment).headers["content-length"] == String(info.segments[0].bytes))
+    #expect(try ask("HEAD", "/cairn/1/trails/till.x").status == 404)
+    for method in ["PUT", "DELETE", "OPTIONS", "TRACE"] {
+      let refused = try ask(method, address)
+      #expect(refused.status == 405 && refused.headers["allow"] == "GET, HEAD" && code(refused.body) == "usage")
+      #expect(try ask(method, segment).headers["allow"] == "GET, HEAD, POST")
+      #expect(try ask(method, address + "/requests").headers["allow"] == "POST")
+      // Whether it is there or not, and who asks for it: the same answer.
+      #expect(try ask(method, "/cairn/1/trails/till.x", as: "stranger").body == refused.body)
+      #expect(try ask(method, "/cairn/1/nothing").status == 404)
+    }
+  }
+
+  @Test func `requests that are not as they must be change nothing`() throws {
+    let address = "/cairn/1/trails/hub.erp/requests"
+    func post(_ text: String) throws -> Int { try ask("POST", address, body: Array(text.utf8)).status }
+    #expect(try post(#"{"requests":[{"id":"5f-A","tables":["item"]}]}"#) == 200)
+    let good = [CopyRequest(id: "5f-A", tables: ["item"])]
+    for text in [
+      "", "{}", "[]", #"{"requests":"x"}"#, #"{"requests":{}}"#, #"{"requests":[7]}"#, #"{"requests":[{"id":5}]}"#,
+      #"{"requests":[{"id":"zz","tables":"item"}]}"#, #"{"requests":[{"id":"zz"}]}"#,
+      #"{"requests":[{"id":"zz","tables":["item",5]}]}"#, #"{"requests":[{"id":"zz","tables":[""]}]}"#,
+      #"{"requests":[{"id":"a/b","tables":[]}]}"#, #"{"requests":[{"id":"","tables":[]}]}"#,
+      #"{"requests":[{"id":"ok","tables":[]},{"id":"a b","tables":[]}]}"#,
+      "{\"requests\":[{\"id\":\"\(String(repeating: "a", count: 65))\",\"tables\":[]}]}",
+    ] {
+      #expect(try post(text) == 400, "\(text)")
+      #expect(node.heard.withLock { $0.asked["till hub.erp"] } == good, "\(text)")
+    }
+    #expect(try post(#"{"requests":[]}"#) == 200)
+    #expect(node.heard.withLock { $0.asked["till hub.erp"] } == [])
+    for wait in ["abc", "-1", "", "1.5"] {
+      #expect(try ask("GET", "/cairn/1/requests?known=x&wait=\(wait)").status == 400, "\(wait)")
+    }
+    #expect(try ask("GET", "/cairn/1/requests?known=x&wait=999").status == 200)
+  }
+
+  @Test func `nothing stays of a copy that never began`() throws {
+    let address = "/cairn/1/trails/till.new/\(info.id)/00000001.seg?offset=0&chain=\(ChainHash.zero)"
+    for body in [[], Array("rubbish".utf8), [UInt8](repeating: 7, count: 5000)] {
+      #expect([400, 404, 422].contains(try ask("POST", address, body: body).status))
+      #expect(!FileManager.default.fileExists(atPath: node.folder("till.new")))
+    }
+    #expect(try ask("GET", "/cairn/1/trails/till.new").status == 404)
+  }
+
   @Test(arguments: [
     "/", "/cairn/2/trails", "/cairn/1/", "/cairn/1/trails/hub", "/cairn/1/trails/..%2Fhub.erp",
     "/cairn/1/trails/hub.erp/x",

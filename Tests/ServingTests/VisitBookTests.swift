@@ -31,6 +31,19 @@ import Testing
     #expect(book.paths(now: 5).first?.state == .connected && book.paths(now: 5).first?.bytes == 35)
   }
 
+  @Test func `a copy that never began leaves no row, but that there is no room for it stays told`() {
+    bring(now: 0)
+    book.begin("shop", trail, .received, now: 1)
+    book.forget("shop", trail, .received)
+    #expect(book.paths(now: 2).count == 1)
+    book.abandon("shop", trail, .received, bytes: 0)
+    book.forget("shop", trail, .received)
+    #expect(book.paths(now: 2).isEmpty)
+    bring(NodeStatus.Problem(code: "disk-budget", message: "no room", hint: "make some", times: 1), now: 3)
+    book.forget("shop", trail, .received)
+    #expect(book.problems.count == 1)
+  }
+
   @Test func `who was not heard of for long is not connected, whatever is still to be answered`() {
     let second: Int64 = 1_000_000
     bring(now: 0)
