@@ -20,9 +20,10 @@ extension ErrorCode {
         "the trails have used up their budget on the disk",
         why: """
           All trails together are larger than `[limits] disk` allows, and nothing in them can be deleted: some apply is \
-          behind and still needs it, or one transaction alone is that large. Captures rest until there is room again. \
-          Nothing is lost: what programs commit meanwhile waits in the journal of an SQLite source, and behind the slot \
-          of a PostgreSQL source, where it needs room too.
+          behind and still needs it, or one transaction alone is that large. Captures rest until there is room again, and \
+          a listener takes nothing of what peers push. Nothing is lost: what programs commit meanwhile waits in the \
+          journal of an SQLite source, and behind the slot of a PostgreSQL source, where it needs room too; what peers \
+          have waits in their trails.
           """,
         what: [
           "Run `cairn status`: it names the apply that is furthest behind, and why.",

@@ -162,7 +162,7 @@ package struct PumpFault: Sendable {
     case .trailPurged: 410
     case .trailDamaged, .trailVersion: 422
     case .busy, .trailBusy: 503
-    case .diskFull: 507
+    case .diskFull, .diskBudget: 507
     default: 500
     }
   }

@@ -27,7 +27,7 @@ final class PurgeWorker: Worker {
 
   func run(stop: StopSignal) throws {
     var next: Duration = .zero
-    while !stop.rest(next) {
+    while !rest(next, stop) {
       next = pause > .seconds(1) ? pause : .seconds(1)
       for trail in trails() { try checkStillThere(trail) }
       let there = trails().filter { Trail.exists(folder: context.folder(of: $0)) }
@@ -39,6 +39,16 @@ final class PurgeWorker: Worker {
         guard let below = below[trail.description], below > 1 else { continue }
         try purge(trail, below: below)
       }
+    }
+  }
+
+  /// Shorter where a peer's bytes wait for room.
+  private func rest(_ pause: Duration, _ stop: StopSignal) -> Bool {
+    let limit = Clock.monotonicMilliseconds + pause.milliseconds
+    while true {
+      let left = limit - Clock.monotonicMilliseconds
+      if stop.rest(.milliseconds(max(0, min(left, 500)))) { return true }
+      if left <= 500 || (trail.isEmpty && context.intake.takePurgeDue()) { return false }
     }
   }
 

@@ -12,16 +12,21 @@ final class ReceiveDesk: HTTPHandler {
   private let join: JoinDesk
   private let visits: VisitBook
   private let context: ServiceContext
+  private let plan: @Sendable () -> RetentionPlan
 
-  init(desk: PumpDesk, join: JoinDesk, visits: VisitBook, context: ServiceContext) {
+  init(
+    desk: PumpDesk, join: JoinDesk, visits: VisitBook, context: ServiceContext,
+    plan: @escaping @Sendable () -> RetentionPlan
+  ) {
     (self.desk, self.join, self.visits, self.context) = (desk, join, visits, context)
+    self.plan = plan
   }
 
   func begin(_ request: HTTPRequest) -> HTTPAction {
     if request.path == "/cairn/1/renew" { return join.begin(request) }
     guard let visit = visit(request) else { return desk.begin(request) }
     visits.begin(visit.peer, visit.trail, visit.way, now: Clock.system.microseconds())
-    if visit.way == .received, request.contentLength != 0, context.isFull {
+    if visit.way == .received, request.contentLength != 0, isFull {
       end(visit, Self.full, bytes: 0)
       return .answer(Self.full)
     }
@@ -31,6 +36,11 @@ final class ReceiveDesk: HTTPHandler {
       return .answer(response)
     case .receive(let sink): return .receive(CountingSink(sink, self, visit))
     }
+  }
+
+  private var isFull: Bool {
+    context.isFull
+      || context.intake.isFull(now: Clock.monotonicMilliseconds) { IntakeRoom(context, plan: plan) }
   }
 
   private struct Visit {
@@ -70,7 +80,8 @@ final class ReceiveDesk: HTTPHandler {
 
   private static var full: HTTPResponse {
     let object = JSONObject([
-      ("code", .text(ErrorCode.diskFull.rawValue)), ("message", .text("the trails of this node have no room")),
+      ("code", .text(ErrorCode.diskBudget.rawValue)),
+      ("message", .text("the trails of this node hold more than its [limits] disk allows")),
       ("hint", .text("see 'cairn status' there for who is behind, or raise [limits] disk")),
     ])
     return HTTPResponse(status: 507, type: "application/json", text: object.line + "\n", closes: true)
@@ -89,6 +100,7 @@ final class ReceiveDesk: HTTPHandler {
 
     func receive(_ piece: UnsafeRawBufferPointer) -> HTTPResponse? {
       bytes += UInt64(piece.count)
+      desk.context.intake.note(piece.count)
       return sink.receive(piece)
     }
 
@@ -119,7 +131,7 @@ extension HTTPResponse {
   fileprivate var problem: NodeStatus.Problem? {
     guard status >= 400, case .bytes(let bytes) = body, case .object(let told)? = try? JSONReader.read(bytes),
       let code = told.text("code"),
-      [ErrorCode.trailForked, .trailDamaged, .diskFull, .ioFailed, .bug].map(\.rawValue).contains(code)
+      [ErrorCode.trailForked, .trailDamaged, .diskFull, .diskBudget, .ioFailed, .bug].map(\.rawValue).contains(code)
     else { return nil }
     return NodeStatus.Problem(
       code: code, message: told.text("message") ?? "", hint: told.text("hint") ?? "", times: 1)

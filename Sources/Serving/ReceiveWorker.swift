@@ -15,12 +15,16 @@ final class ReceiveWorker: Worker {
 
   private let receive: Configuration.Receive
   private let context: ServiceContext
+  private let plan: @Sendable () -> RetentionPlan
   private let visits = VisitBook()
   private let isTLS = Mutex<Bool?>(nil)
   private let notes = Mutex(LaneNotes())
 
-  init(_ receive: Configuration.Receive, _ context: ServiceContext) {
-    (self.receive, self.context) = (receive, context)
+  /// `plan` is asked for when bytes come.
+  init(
+    _ receive: Configuration.Receive, _ context: ServiceContext, plan: @escaping @Sendable () -> RetentionPlan
+  ) {
+    (self.receive, self.context, self.plan) = (receive, context, plan)
   }
 
   func run(stop: StopSignal) throws {
@@ -46,7 +50,7 @@ final class ReceiveWorker: Worker {
     let desk = PumpDesk(options, copies: context.copies, bell: try context.trailBell())
     let server = try HTTPServer(
       host: receive.host, port: receive.port, tls: tls, limits: HTTPLimits(connections: receive.connections),
-      handler: ReceiveDesk(desk: desk, join: join, visits: visits, context: context))
+      handler: ReceiveDesk(desk: desk, join: join, visits: visits, context: context, plan: plan))
     defer {
       desk.end()
       server.stop()

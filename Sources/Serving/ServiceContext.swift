@@ -34,6 +34,8 @@ package final class ServiceContext: Sendable {
   private let ownElsewhere = Mutex<Set<PeerBook.Key>>([])
   /// Up to where every apply of a trail is.
   private let appliedEnds = Mutex<[String: Position]>([:])
+  /// Whether there is room for what peers bring.
+  let intake = IntakeGate()
   /// The trails have no room.
   private let full = Atomic<Bool>(false)
 

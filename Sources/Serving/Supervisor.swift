@@ -117,7 +117,7 @@ package final class Supervisor: Sendable {
           return all.filter { $0.origin != context.node && !others.contains($0.description) }
         }, plan: plan)
     case .pump(let pump, let tls): PumpWorker(name, pump, tls, context)
-    case .receive(let receive): ReceiveWorker(receive, context)
+    case .receive(let receive): ReceiveWorker(receive, context, plan: plan)
     }
   }
 
