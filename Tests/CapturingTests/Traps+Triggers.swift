@@ -64,6 +64,9 @@ extension Trap {
         "UPDATE OR REPLACE n SET id = 40, name = 'e' WHERE id = 4; UPDATE n SET x = x + 1; DELETE FROM n WHERE id = 40",
         "UPDATE OR REPLACE o SET id = 3 WHERE id = 4; UPDATE OR REPLACE o SET id = 2 WHERE id = 3; UPDATE o SET up = NULL",
         "UPDATE OR REPLACE w SET name = 'p' WHERE id = 'q'; UPDATE w SET name = name || '!'", "DELETE FROM n",
+        "INSERT INTO o VALUES (7,NULL),(8,NULL); UPDATE o SET up = 2 WHERE id = 8; UPDATE OR REPLACE o SET id = 8 WHERE id = 7; UPDATE o SET up = 2 WHERE id = 8; DELETE FROM o WHERE id = 8",
+        "INSERT INTO o VALUES (7,NULL); UPDATE o SET up = 2 WHERE id = 7; REPLACE INTO o VALUES (7,NULL); UPDATE o SET up = 2 WHERE id = 7",
+        "UPDATE n SET x = 9; INSERT INTO n(id,name,x) VALUES (50,'f',1); UPDATE n SET x = 2; REPLACE INTO n(id,name,x) VALUES (50,'g',3); UPDATE n SET x = 4",
       ]),
     Trap(
       "cascades with recursive triggers on", pragmas: "PRAGMA foreign_keys = 1; PRAGMA recursive_triggers = 1",
@@ -137,6 +140,7 @@ extension Trap {
         "INSERT INTO t(id,a) VALUES (1,9); UPDATE t SET a = 8; REPLACE INTO t(id,a) VALUES (1,10); UPDATE t SET a = 11",
         "UPDATE k SET u = -u; UPDATE OR REPLACE k SET u = -2 WHERE k = 'a'",
         "UPDATE f SET a = a + 1; UPDATE f SET n = 0",
+        "UPDATE f SET a = 7 WHERE rowid = 1; DELETE FROM f WHERE rowid = 1; VACUUM; UPDATE f SET a = 8 WHERE rowid = 1",
         "CREATE TEMP TRIGGER tt BEFORE UPDATE OF n ON f BEGIN UPDATE f SET a = a - 1 WHERE rowid = OLD.rowid; END; UPDATE f SET n = 5",
       ]),
     Trap(

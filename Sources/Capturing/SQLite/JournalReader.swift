@@ -101,6 +101,7 @@ struct JournalReader: ~Copyable {
       if rowid == -1, layout.rowidIndex != nil, !layout.carriesRowid {
         // A row that was explicitly given rowid -1 looks to the trigger like one that has none yet.
         try deleteByKey(layout, to: trail)
+        _ = keyHash(layout, row, rowEnds).map { latest.take($0) }
       }
       try insert(layout, image: slice(row, rowEnds, columns), to: trail)
     case .updateOld:
@@ -228,6 +229,10 @@ struct JournalReader: ~Copyable {
   private mutating func bringOld(to seen: [UInt8], _ layout: Layout) throws {
     try seen.withUnsafeBytes { seen in
       if old.bytes.isEqual(to: seen) { return }
+      if mayHaveVacuumed, layout.carriesRowid {
+        doubtful.insert(layout.id)
+        return
+      }
       let (shown, count) = (Array(old.bytes), oldEnds.count)
       let key = keyBytes(layout)
       try setOld(seen, count: count)
@@ -249,6 +254,10 @@ struct JournalReader: ~Copyable {
     guard let now = keyHash(layout, row, rowEnds) else { return }
     if let before, now != before {
       _ = latest.take(before)
+      // The row that had this key goes with the write.
+      if let rowid = rowid(layout, row, rowEnds), candidates[Key(layout: layout.id, rowid: rowid)] != nil {
+        _ = latest.take(now)
+      }
       // An update of the row under its new key stands in the journal already: it is as that one left it.
       if latest.image(now) != nil { return }
     }
