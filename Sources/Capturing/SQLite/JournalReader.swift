@@ -32,6 +32,8 @@ struct JournalReader: ~Copyable {
   private var row = ByteWriter()
   private var old = ByteWriter()
   private var oldEnds: [Int] = []
+  /// The old image is what ``latest`` says, and not what the journal shows.
+  private var isOldFollowed = false
   private var rowEnds: [Int] = []
   private var after = ByteWriter()
   private var record = ByteWriter()
@@ -93,6 +95,7 @@ struct JournalReader: ~Copyable {
         }
         _ = keyHash(layout, row, rowEnds).map { latest.take($0) }
         guard isWanted(rowid) else { break }
+        isOldFollowed = false
         try replaced.withUnsafeBytes { try setOld($0, count: rowEnds.count) }
         try update(layout, columns, to: trail)
         break
@@ -105,6 +108,7 @@ struct JournalReader: ~Copyable {
       }
       try insert(layout, image: slice(row, rowEnds, columns), to: trail)
     case .updateOld:
+      isOldFollowed = false
       try setOld(row.bytes, count: rowEnds.count)
     case .updateNew:
       try followUpdate(layout)
@@ -183,7 +187,8 @@ struct JournalReader: ~Copyable {
       }
       (oldStart, newStart) = (oldEnds[index], rowEnds[index])
     }
-    guard isChanged else { return }
+    // Apply then proves that the row is what it is taken for.
+    guard isChanged || isOldFollowed else { return }
     try begin(.update, [.before, .after], layout, trail)
     record.appendCounted(slice(old, oldEnds, columns))
     record.appendCounted(after.bytes)
@@ -236,8 +241,11 @@ struct JournalReader: ~Copyable {
       let (shown, count) = (Array(old.bytes), oldEnds.count)
       let key = keyBytes(layout)
       try setOld(seen, count: count)
+      isOldFollowed = true
+      guard keyBytes(layout) != key else { return }
       // Two keys may have one hash.
-      if keyBytes(layout) != key { try shown.withUnsafeBytes { try setOld($0, count: count) } }
+      try shown.withUnsafeBytes { try setOld($0, count: count) }
+      isOldFollowed = false
     }
   }
 
