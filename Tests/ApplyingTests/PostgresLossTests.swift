@@ -30,6 +30,27 @@ struct PostgresLossTests {
     init(_ value: PostgresApply) { self.value = value }
   }
 
+  /// Invariant 4, where the role may have no replication origin: what a killed cairn was about to commit comes first.
+  @Test func `a session of the same trail that has not ended is waited for`() throws {
+    let target = try PostgresTarget()
+    let before = try PostgresConnection(target.url)
+    let name = target.trail.name.description
+    try before.run("SELECT pg_advisory_lock(hashtextextended('cairn apply ' || $1, 0))", [name])
+    let (ended, box) = (Clock.monotonicMilliseconds + 300, UncheckedConnection(before))
+    let killed = WorkerThread {
+      Clock.sleep(milliseconds: 300)
+      _ = try? box.value.run("SELECT pg_advisory_unlock_all()", [])
+    }
+    _ = try target.open()
+    #expect(Clock.monotonicMilliseconds >= ended)
+    _ = killed.join()
+  }
+
+  private struct UncheckedConnection: @unchecked Sendable {
+    let value: PostgresConnection
+    init(_ value: PostgresConnection) { self.value = value }
+  }
+
   @Test func `connections that are ended under load lose nothing and double nothing`() throws {
     let target = try PostgresTarget()
     try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER)", "t", [])
