@@ -2,7 +2,7 @@ import Changes
 
 /// Two versions of a row whose authors did not know each other's, as the one that came later to a node meets the other.
 package struct Conflict: Equatable, Sendable {
-  /// As PostgreSQL 18 names them, and `delete…` likewise; see `docs/conflicts.md`.
+  /// As PostgreSQL 18 names them.
   package enum Kind: String, Sendable, CaseIterable {
     /// A row is inserted that somebody else has inserted.
     case insertExists = "insert_exists"

@@ -77,7 +77,7 @@ struct ApplyEntry {
 
   /// A copy that was removed or put back comes again from the node that sends it.
   private func checkReaches(_ known: Checkpoint?, _ info: TrailInfo) throws {
-    guard context.capture(of: trail) == nil, let known, known.trail == info.id,
+    guard trail.origin != context.node, let known, known.trail == info.id,
       info.end.position < known.position
     else { return }
     throw CairnError(

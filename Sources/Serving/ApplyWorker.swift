@@ -73,7 +73,7 @@ final class ApplyWorker: Worker {
       try ApplyRun(location, trail: trail, folder: folder, options: options)
         .run(stop: stop, drain: stop, progress: progress)
     } catch let error as CairnError {
-      throw error.hinted(for: name, trail: folder, isReceived: context.capture(of: trail) == nil)
+      throw error.hinted(for: name, trail: folder, isReceived: trail.origin != context.node)
     }
   }
 
@@ -145,7 +145,6 @@ final class ApplyWorker: Worker {
     status.lagMilliseconds = CurrentLag.milliseconds(
       commitTime: lags ? since : now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: lags, now: moment)
     status.tablesCopied = now.tablesCopied
-    if now.awaitsCopies { status.detail = "waits for the copy of everything that was asked for" }
     if now.awaitsCopies { status.detail = "waits for copies of tables, as its way on was lost" }
     if let asked = askedFromAfar {
       status.detail =

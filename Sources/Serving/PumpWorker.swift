@@ -94,7 +94,7 @@ final class PumpWorker: Worker {
   }
 
   private func hinted(_ error: CairnError, _ trail: TrailName) -> CairnError {
-    error.hinted(for: name, trail: context.folder(of: trail), isReceived: context.capture(of: trail) == nil)
+    error.hinted(for: name, trail: context.folder(of: trail), isReceived: trail.origin != context.node)
   }
 
   private static func state(_ lane: LaneProgress) -> NodeStatus.Path.State {

@@ -39,8 +39,9 @@ extension SQLiteReplay {
       guard let laneName, (names.before ?? names.after)?.lowercased() == laneName.lowercased() else { return }
     }
     do {
-      if case .lane = scope, after != nil, before?.treatment?.refusal != nil {
-        _ = try before.map { try TableMapping($0, to: .sqlite) }
+      // No rule fits the shape before: the change is not passed over, and the lane waits with that reason.
+      if case .lane = scope, after != nil, let before, before.treatment?.refusal != nil {
+        _ = try TableMapping(before, to: .sqlite)
       }
       var change = ShapeChange(
         ddl, before: before, after: after,
