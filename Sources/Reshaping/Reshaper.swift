@@ -146,7 +146,7 @@ package final class Reshaper {
     } catch let failure as RowCalculator.Failure {
       return refused(
         change, table, "SQLite cannot compute it: \(failure.message)",
-        hint: "mend the expression in the rule, or the row at the source, then copy the table again")
+        hint: "mend the expression in the rule, or the row at the source, \(TableTreatment.thenCopy)")
     }
   }
 
@@ -281,7 +281,7 @@ package final class Reshaper {
       return .change(
         refused(
           change, table, "SQLite cannot compute it: \(failure.message)",
-          hint: "mend the expression in the rule, or the row at the source, then copy the table again"))
+          hint: "mend the expression in the rule, or the row at the source, \(TableTreatment.thenCopy)"))
     }
   }
 
@@ -309,7 +309,7 @@ package final class Reshaper {
       .ruleRefused,
       "table \(source.fullName): an update does not tell a long value that it did not change\(column.isEmpty ? "" : ", which column \(column) needs"), so the rule for the table cannot be kept",
       hint:
-        "run at the source: ALTER TABLE \(source.postgresIdentifier) REPLICA IDENTITY FULL, then copy the table again",
+        "run at the source: ALTER TABLE \(source.postgresIdentifier) REPLICA IDENTITY FULL, \(TableTreatment.thenCopy)",
       context: ["table": table.plan.schema.fullName])
   }
 

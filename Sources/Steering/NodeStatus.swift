@@ -46,9 +46,9 @@ package struct NodeStatus: Sendable {
       (self.table, self.code, self.message, self.hint) = (table, code, message, hint)
     }
 
-    /// Whether a copy is what it waits for; without one of these words in the hint, it comes only when the table goes on.
+    /// Whether a copy is what it waits for; otherwise a copy comes only when the table goes on.
     package var goesOnWithCopy: Bool {
-      code == ErrorCode.ruleRefused.rawValue && hint.contains("copy the table again")
+      code == ErrorCode.ruleRefused.rawValue && hint.hasSuffix(TableTreatment.thenCopy)
     }
 
     /// The first line of what it waits for, with its code.
