@@ -50,7 +50,9 @@ let package = Package(
     module("Trails", ["Changes", "SystemKit", "CodecKit"]),
     module("Pumping", ["Changes", "SystemKit", "CodecKit", "Trails", "NetKit"]),
     module("Capturing", ["Changes", "Mapping", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails"]),
-    module("Applying", ["Changes", "Mapping", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails"]),
+    module(
+      "Applying",
+      ["Changes", "Mapping", "Reshaping", "Conflicts", "SystemKit", "SQLiteKit", "PostgresKit", "Trails"]),
     module(
       "Comparing",
       [
@@ -111,7 +113,10 @@ let package = Package(
     tests("CapturingTests", ["TestServers", "Capturing", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
     tests(
       "ApplyingTests",
-      ["TestServers", "Applying", "Changes", "Mapping", "Reshaping", "SQLiteKit", "PostgresKit", "SystemKit", "Trails"]),
+      [
+        "TestServers", "Applying", "Changes", "Mapping", "Reshaping", "Conflicts", "SQLiteKit", "PostgresKit",
+        "SystemKit", "Trails",
+      ]),
     tests(
       "ComparingTests",
       [

@@ -57,6 +57,11 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case nameCollision = "name-collision"
   case schemaStopped = "schema-stopped"
   case ruleRefused = "rule-refused"
+  // Conflicts
+  case conflictStopped = "conflict-stopped"
+  case conflictMissing = "conflict-missing"
+  case conflictStale = "conflict-stale"
+  case keysAlike = "keys-alike"
   // Comparison
   case driftFound = "drift-found"
   // The daemon
@@ -83,9 +88,9 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .databaseNotADatabase, .databaseDamaged, .trailDamaged, .trailVersion, .targetDiffers, .rowMissing,
       .rowDiffers, .rowExists, .constraintFailed, .schemaStopped, .sourceWentBack, .checkpointForeign,
       .driftFound, .tableRefused, .noTables, .tableMissing, .slotLost, .valueMisfit, .nameCollision, .ruleRefused,
-      .trailForked, .trailPurged:
+      .trailForked, .trailPurged, .conflictStopped, .conflictStale:
       65
-    case .databaseMissing, .trailMissing: 66
+    case .databaseMissing, .trailMissing, .conflictMissing: 66
     case .unsupported, .databaseFailed, .databaseUnreachable, .slotMissing, .triggersOff: 69
     case .bug: 70
     case .stateUnwritable: 73
@@ -98,7 +103,7 @@ package enum ErrorCode: String, CaseIterable, Sendable {
       75
     case .databaseReadOnly, .loginRefused, .privilegeMissing, .peerUnknown, .peerRefused, .peerUntrusted: 77
     case .sameDatabase, .stateForeign, .serverSetting, .confSyntax, .confUnknown, .confValue, .confTwice, .confMissing,
-      .confReference, .confSecret, .confUnsupported, .trailOwn:
+      .confReference, .confSecret, .confUnsupported, .trailOwn, .keysAlike:
       78
     }
   }

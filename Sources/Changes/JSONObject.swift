@@ -9,7 +9,8 @@ package struct JSONObject {
     case object(JSONObject)
     case list([Value])
   }
-  private var members: [(key: String, value: Value)] = []
+  /// In the order in which they were set.
+  package private(set) var members: [(key: String, value: Value)] = []
 
   package init() {}
   package init(_ members: [(String, Value)]) { self.members = members.map { (key: $0.0, value: $0.1) } }

@@ -14,17 +14,44 @@ struct ColumnVersions {
   }
 
   /// Nil where no version wrote the column.
-  func settled(_ rule: ConflictRules.Rule) -> Value? {
+  func settled(_ rule: ConflictRules.Rule, _ evaluate: Settlement.Evaluate) rethrows -> Value? {
     guard !heads.isEmpty else { return nil }
     let values = heads.compactMap { $0.after?[column] }
     switch rule {
-    case .newest, .oldest, .priority: return Settlement.winner(heads, rule)?.after?[column]
+    case .newest, .oldest, .priority, .source, .target, .insertOnly, .stop, .ask:
+      return Settlement.winner(heads, rule)?.after?[column]
     case .max: return values.max(by: Self.isLess)
     case .min: return values.min(by: Self.isLess)
     case .average: return heads.count == 1 ? values.first : Decimal.mean(values) ?? values.last
     case .combine(let separator): return combined(values, separator)
     case .delta: return sum() ?? values.last
+    case .mergeText: return merged(values) ?? values.last
+    case .sql(let expression):
+      guard var value = values.first else { return nil }
+      for next in values.dropFirst() { value = try evaluate(expression, value, next, before) ?? next }
+      return value
     }
+  }
+
+  /// The value that all of the heads came from: what the author of the first version had that not all others follow.
+  ///
+  /// It is the same whether the versions that all others follow are forgotten or not: whoever knew them all had the row
+  /// that they come to. Nil where no version gives it.
+  private var before: Value? {
+    let apart = all.unshared
+    if let insert = living.last(where: \.isInsert), apart.contains(where: { $0.stamp == insert.stamp }) { return nil }
+    return apart.roots.lazy.compactMap { $0.before?[column] }.first
+  }
+
+  private func merged(_ values: [Value]) -> Value? {
+    guard var text = values.first?.textBytes else { return nil }
+    let base = before?.textBytes ?? []
+    for value in values.dropFirst() {
+      guard let next = value.textBytes else { return nil }
+      text = TextMerge.merged(base: base, text, next)
+    }
+    if case .exact? = values.last { return .exact(text) }
+    return .text(text)
   }
 
   /// The value before all versions, or that of the row which was inserted last, and what each update added; nil where a
@@ -42,28 +69,57 @@ struct ColumnVersions {
 
   private func combined(_ values: [Value], _ separator: String) -> Value? {
     var parts: [[UInt8]] = []
-    for case .text(let bytes) in values where !parts.contains(bytes) { parts.append(bytes) }
+    for value in values { if let bytes = value.textBytes, !parts.contains(bytes) { parts.append(bytes) } }
     if parts.isEmpty { return values.last }
-    return .text(Array(parts.joined(separator: Array(separator.utf8))))
+    let text = Array(parts.joined(separator: Array(separator.utf8)))
+    if case .exact? = values.last { return .exact(text) }
+    return .text(text)
   }
 
-  /// NULL, then numbers, then texts and blobs by their bytes.
+  /// NULL, then numbers, then texts and blobs by their bytes. Texts that are numbers count as such: what is a text in
+  /// SQLite and what PostgreSQL prints of a number must not be told apart, as nodes of both come to one row.
   static func isLess(_ a: Value, _ b: Value) -> Bool {
-    if let x = Decimal(a), let y = Decimal(b) { return x < y }
-    switch (a, b) {
-    case (.text(let x), .text(let y)), (.blob(let x), .blob(let y)): return x.lexicographicallyPrecedes(y)
-    case (.exact(let x), .exact(let y)) where rank(a) == rank(b): return x.lexicographicallyPrecedes(y)
-    default: return rank(a) < rank(b)
-    }
+    if let x = Decimal(number: a), let y = Decimal(number: b) { return x < y }
+    let (x, y) = (rank(a), rank(b))
+    return x == y ? bytes(a).lexicographicallyPrecedes(bytes(b)) : x < y
   }
 
   private static func rank(_ value: Value) -> Int {
-    if Decimal(value) != nil { return 1 }
+    if Decimal(number: value) != nil { return 1 }
     return switch value {
     case .null: 0
-    case .integer, .real, .exact: 2
-    case .text: 3
+    case .integer, .real: 2
+    case .text, .exact: 3
     case .blob: 4
     }
+  }
+
+  private static func bytes(_ value: Value) -> [UInt8] {
+    switch value {
+    case .text(let bytes), .exact(let bytes), .blob(let bytes): bytes
+    case .real(let real): Array(String(real).utf8)
+    case .null, .integer: []
+    }
+  }
+}
+
+extension Value {
+  /// Of a text, as either engine has it.
+  fileprivate var textBytes: [UInt8]? {
+    switch self {
+    case .text(let bytes), .exact(let bytes): bytes
+    default: nil
+    }
+  }
+}
+
+extension [RowVersion] {
+  /// Without those that all later ones follow.
+  fileprivate var unshared: [RowVersion] {
+    for count in stride(from: self.count - 1, to: 0, by: -1)
+    where self[count...].allSatisfy({ late in self[..<count].allSatisfy { late.follows($0) } }) {
+      return Array(self[count...])
+    }
+    return self
   }
 }

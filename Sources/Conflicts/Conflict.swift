@@ -8,12 +8,18 @@ package struct Conflict: Equatable, Sendable {
     case insertExists = "insert_exists"
     /// A row is updated that somebody else has updated.
     case updateOriginDiffers = "update_origin_differs"
+    /// An update gives a row the key of another one.
+    case updateExists = "update_exists"
+    /// A row is updated that is not there, and nobody is known to have deleted.
+    case updateMissing = "update_missing"
     /// A row is updated that somebody else has deleted.
     case updateDeleted = "update_deleted"
     /// A row is deleted that somebody else has updated.
     case deleteOriginDiffers = "delete_origin_differs"
-    /// A row is deleted that somebody else has deleted.
+    /// A row is deleted that is not there: somebody else has deleted it.
     case deleteMissing = "delete_missing"
+    /// A row has unique values of several others.
+    case multipleUniqueConflicts = "multiple_unique_conflicts"
   }
 
   package var kind: Kind

@@ -1,48 +1,31 @@
 /// How conflicts of one table are settled.
 package struct ConflictRules: Equatable, Sendable {
   /// What two versions of a row may both have changed without being in conflict.
-  package enum Tracking: Sendable {
+  package enum Tracking: String, Sendable, CaseIterable {
     /// Nothing: the row is one thing.
     case row
     /// Different columns: both changes are kept.
     case column
   }
 
-  /// Which of several versions, or of their values in one column, stands.
-  package enum Rule: Equatable, Sendable {
-    /// The latest one; of equal clocks that of the node whose name comes last.
-    case newest
-    /// The earliest one.
-    case oldest
-    /// That of the node that comes first here; nodes that are not named come last, and by `newest` among themselves.
-    case priority([String])
-    /// The greatest value; NULL is the least.
-    case max
-    case min
-    /// The sum of what each one added. Columns of numbers.
-    case delta
-    /// The mean of the values. Columns of numbers.
-    case average
-    /// All different values, from the earliest to the latest, with this between them. Columns of text.
-    case combine(separator: String)
-  }
-
   /// What becomes of a row that one deleted and another one updated.
-  package enum DeleteRule: Equatable, Sendable {
-    /// It is gone.
-    case deleteWins
-    /// It stays, as it was updated.
-    case updateWins
+  package enum DeleteRule: String, Sendable, CaseIterable {
     /// The later of both wins.
     case newest
+    /// It is gone.
+    case deleteWins = "delete"
+    /// It stays, as it was updated.
+    case updateWins = "update"
   }
 
   package var tracking: Tracking
-  /// Of rows, or of columns that have no rule of their own. `newest`, `oldest` or `priority`.
+  /// Of rows, or of columns that have no rule of their own. One of those that ``Rule/isForRows``.
   package var rule: Rule
   /// By index of the column. Such a column is tracked by itself.
   package var columns: [Int: Rule]
   package var deletes: DeleteRule
+  /// The node whose rows nobody else changes (`insert-only`); nil: all may.
+  var owner: String?
 
   package init(
     tracking: Tracking = .row, rule: Rule = .newest, columns: [Int: Rule] = [:], deletes: DeleteRule = .newest
@@ -51,4 +34,44 @@ package struct ConflictRules: Equatable, Sendable {
   }
 
   func isTrackedByItself(_ column: Int) -> Bool { tracking == .column || columns[column] != nil }
+
+  /// Under these rules on one way: `source` and `target` are the nodes at its ends.
+  package func between(source: String, target: String) -> ConflictRules {
+    func resolved(_ rule: Rule) -> Rule {
+      switch rule {
+      case .source: .priority([source])
+      case .target, .insertOnly: .priority([target])
+      default: rule
+      }
+    }
+    var rules = self
+    if rule == .insertOnly { rules.owner = target }
+    rules.rule = resolved(rule)
+    rules.columns = columns.mapValues(resolved)
+    return rules
+  }
+
+  // MARK: Conflicts that a person settles
+
+  /// Whether apply is to stop before the conflict.
+  package func stops(at conflict: Conflict) -> Bool { governs(conflict) { $0 == .stop } }
+
+  /// Whether a person is to decide it, while the row goes on as `newest` has it.
+  package func asks(of conflict: Conflict) -> Bool { governs(conflict) { $0 == .ask } }
+
+  /// The rules that settle the conflict, as the conf has them, for people.
+  package func text(for conflict: Conflict) -> String {
+    var texts: [String] = []
+    for rule in governing(conflict) where !texts.contains(rule.text) { texts.append(rule.text) }
+    return texts.joined(separator: ", ")
+  }
+
+  private func governs(_ conflict: Conflict, _ isMeant: (Rule) -> Bool) -> Bool {
+    governing(conflict).contains(where: isMeant)
+  }
+
+  private func governing(_ conflict: Conflict) -> [Rule] {
+    let rules = conflict.columns.map { columns[$0] ?? rule }
+    return rules.isEmpty ? [rule] : rules
+  }
 }

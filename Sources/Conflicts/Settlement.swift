@@ -2,12 +2,25 @@ import Changes
 
 /// What a row is to be, by all the versions of it that are known. A function of their set: no order, no I/O, no clock.
 package struct Settlement: Equatable, Sendable {
+  /// What an expression (`sql:`) makes of two values of a column, the earlier one and the later one, and of what it was
+  /// before them (nil: not known). Nil: nothing, and the later one stands.
+  package typealias Evaluate = (_ expression: String, _ local: Value, _ incoming: Value, _ before: Value?) throws ->
+    Value?
+
   /// Nil: the row is not to be there. A column that is nil stays as it is at the target, as no version gives it.
   package private(set) var row: RowVersion.Row?
 
-  /// `columnCount`: of the table.
-  package init(_ history: RowHistory, _ rules: ConflictRules, columnCount: Int) {
-    let versions = history.versions
+  /// `columnCount`: of the table. `rules`: as of ``ConflictRules/between(source:target:)``.
+  package init(_ history: RowHistory, _ rules: ConflictRules, columnCount: Int, evaluate: Evaluate) rethrows {
+    var versions = history.versions
+    if let owner = rules.owner {
+      versions = Self.allowed(versions, owner)
+      if versions.isEmpty {
+        // Nobody may change what was there.
+        row = history.versions.first.flatMap(\.before)
+        return
+      }
+    }
     // Who knew all of it may also have known what has not come here yet.
     if let last = versions.last(where: { one in versions.allSatisfy { $0.stamp == one.stamp || one.follows($0) } }) {
       row = last.after.map { _ in (0..<columnCount).map { Self.value($0, of: last, versions) } }
@@ -17,11 +30,24 @@ package struct Settlement: Equatable, Sendable {
       !one.isDelete && !versions.contains { $0.isDelete && Self.ends($0, one, rules.deletes) }
     }
     guard let winner = Self.winner(living.heads, rules.rule) else { return }
-    row = (0..<columnCount).map { column in
+    row = try (0..<columnCount).map { column in
       guard rules.isTrackedByItself(column) else { return Self.value(column, of: winner, versions) }
       let values = ColumnVersions(column, living, all: versions)
-      return values.settled(rules.columns[column] ?? rules.rule) ?? Self.value(column, of: winner, versions)
+      return try values.settled(rules.columns[column] ?? rules.rule, evaluate)
+        ?? Self.value(column, of: winner, versions)
     }
+  }
+
+  /// Under rules without expressions.
+  package init(_ history: RowHistory, _ rules: ConflictRules, columnCount: Int) {
+    self.init(history, rules, columnCount: columnCount) { _, _, _, _ in nil }
+  }
+
+  /// Without what other nodes than the owner made of rows that were there.
+  private static func allowed(_ versions: [RowVersion], _ owner: String) -> [RowVersion] {
+    let own = versions.filter { $0.stamp.node == owner }
+    // Of a row that the owner has not touched, what came in stays as it came.
+    return own.isEmpty && versions.contains(where: \.isInsert) ? versions.filter(\.isInsert) : own
   }
 
   /// Whether a delete ends what a version made of the row.

@@ -1,0 +1,96 @@
+import Changes
+import Conflicts
+
+/// The conflicts that a target has met, kept in the target: `cairn_conflict` in SQLite, `cairn.conflict` in PostgreSQL.
+///
+/// What apply notes is written in the transaction that settles the row, so it is true after any crash. For one thread.
+package protocol ConflictLog {
+  func isInstalled() throws -> Bool
+  /// From the latest to the earliest; `before`: those with smaller numbers only.
+  func list(before: Int64?, limit: Int) throws -> [ConflictRecord]
+  func find(_ id: Int64) throws -> ConflictRecord?
+  /// Forgets what was met before a moment (µs). Returns how many were.
+  func prune(before moment: Int64) throws -> Int64
+  /// Puts a version of a conflict in the row's place, as a change of this database that replicates; in one transaction
+  /// with the mark in the log. `now`: µs.
+  ///
+  /// Errors: `conflict-missing`; `conflict-stale` where the row is no longer what the conflict left, unless `force`.
+  @discardableResult func overturn(_ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64) throws
+    -> ConflictRecord
+}
+
+/// The columns of the log, in both engines alike but for their types.
+enum ConflictColumns {
+  static let names = [
+    "at", "trail", "position", "number", "clock", "kind", "rule", "schema_name", "table_name", "key", "local",
+    "incoming", "before", "settled", "winner", "other_origin", "other_number", "other_clock", "overturned_at",
+  ]
+  static var list: String { names.joined(separator: ", ") }
+
+  /// Nil where a newer version wrote it.
+  static func record(id: Int64, _ text: (Int) -> String?) -> ConflictRecord? {
+    func unsigned(_ index: Int) -> UInt64? { text(index).flatMap { Int64($0) }.map { UInt64(bitPattern: $0) } }
+    func row(_ index: Int) -> ConflictRow? { text(index).flatMap { ConflictRow(json: $0) } }
+    guard let at = text(0).flatMap({ Int64($0) }), let trail = text(1).flatMap({ TrailName($0) }),
+      let position = text(2).flatMap({ Position($0) }), let own = unsigned(3), let clock = unsigned(4),
+      let kind = text(5).flatMap({ Conflict.Kind(rawValue: $0) }), let table = text(8), let key = row(9),
+      let winner = text(14).flatMap({ ConflictRecord.Winner(rawValue: $0) })
+    else { return nil }
+    // What is there and cannot be read must not pass for a row that was not there.
+    guard (10...13).allSatisfy({ text($0) == nil || row($0) != nil }) else { return nil }
+    var record = ConflictRecord(
+      at: at, trail: trail, position: position, number: own, clock: clock, kind: kind, rule: text(6) ?? "",
+      namespace: text(7) ?? "", table: table, key: key, local: row(10), incoming: row(11), before: row(12),
+      settled: row(13), winner: winner, other: nil)
+    if let origin = text(15), let number = unsigned(16), let clock = unsigned(17) {
+      record.other = Stamp(clock: clock, origin: origin, number: number)
+    }
+    record.id = id
+    record.overturnedAt = text(18).flatMap { Int64($0) }
+    return record
+  }
+
+  /// The fields of a record as texts, in the order of the names.
+  static func texts(_ record: ConflictRecord) -> [String?] {
+    func signed(_ number: UInt64) -> String { String(Int64(bitPattern: number)) }
+    return [
+      String(record.at), record.trail.description, record.position.description, signed(record.number),
+      signed(record.clock), record.kind.rawValue, record.rule, record.namespace, record.table, record.key.json,
+      record.local?.json, record.incoming?.json, record.before?.json, record.settled?.json, record.winner.rawValue,
+      record.other?.origin, record.other.map { signed($0.number) }, record.other.map { signed($0.clock) },
+      record.overturnedAt.map(String.init),
+    ]
+  }
+}
+
+extension ConflictRecord {
+  /// The row that is to stand once the conflict is overturned; nil: none.
+  func row(of winner: Winner?) throws -> ConflictRow? {
+    switch winner ?? loser {
+    case .local: return local
+    case .incoming: return incoming
+    case .merged, nil:
+      throw CairnError(
+        .usage, "conflict \(id) came to a row that has something of both sides, so no side lost",
+        hint: "say which one is to stand: --to local or --to incoming", remedy: .badInput)
+    }
+  }
+
+  static func missing(_ id: Int64, _ place: String) -> CairnError {
+    CairnError(
+      .conflictMissing, "\(place) knows no conflict \(id)", hint: "'cairn conflicts list' shows those that are kept",
+      remedy: .badInput)
+  }
+
+  func stale(_ why: String) -> CairnError {
+    CairnError(
+      .conflictStale, "the row of conflict \(id), table \(fullName), key \(key.shown), \(why)",
+      hint: "look at it with 'cairn conflicts show \(id)'; --force puts the other version in place all the same",
+      remedy: .badInput, context: ["table": fullName, "key": key.shown])
+  }
+}
+
+extension ConflictRow {
+  /// Short, for messages.
+  package var shown: String { columns.map { "\($0.name) \($0.value.shown)" }.joined(separator: ", ") }
+}

@@ -1,0 +1,84 @@
+import Changes
+
+/// Columns of a row by name, in the order of the table; those that are not known are left out.
+package struct ConflictRow: Equatable, Sendable {
+  package struct Column: Equatable, Sendable {
+    package var name: String
+    package var value: Value
+    package init(_ name: String, _ value: Value) { (self.name, self.value) = (name, value) }
+  }
+  package var columns: [Column]
+
+  package init(_ columns: [Column]) { self.columns = columns }
+
+  /// `values` in the order of the names; nil: not known.
+  package init(_ names: [String], _ values: [Value?]) {
+    columns = zip(names, values).compactMap { name, value in value.map { Column(name, $0) } }
+  }
+
+  package subscript(name: String) -> Value? { columns.first { $0.name == name }?.value }
+}
+
+// As JSON, from which it comes back exactly: numbers, texts and null are what they are; the rest is an object with one
+// member that says what it is.
+extension ConflictRow {
+  package var json: String { object.line }
+  package var object: JSONObject { JSONObject(columns.map { ($0.name, $0.value.json) }) }
+
+  /// Nil where it is no text of ours.
+  package init?(json: String) {
+    guard case .object(let object)? = try? JSONReader.read(json) else { return nil }
+    var columns: [Column] = []
+    for (name, member) in object.members {
+      guard let value = Value(json: member) else { return nil }
+      columns.append(Column(name, value))
+    }
+    self.init(columns)
+  }
+}
+
+extension Value {
+  fileprivate var json: JSONObject.Value {
+    func tagged(_ tag: String, _ text: String) -> JSONObject.Value { .object(JSONObject([(tag, .text(text))])) }
+    switch self {
+    case .null: return .null
+    case .integer(let n): return .integer(n)
+    case .real(let r): return r.isFinite ? .real(r) : tagged("real", String(r))
+    case .blob(let bytes): return tagged("blob", bytes.hex)
+    case .text(let bytes):
+      let text = String(decoding: bytes, as: UTF8.self)
+      return text.utf8.elementsEqual(bytes) ? .text(text) : tagged("text", bytes.hex)
+    case .exact(let bytes): return tagged("exact", String(decoding: bytes, as: UTF8.self))
+    }
+  }
+
+  fileprivate init?(json: JSONObject.Value) {
+    switch json {
+    case .null: self = .null
+    case .integer(let n): self = .integer(n)
+    case .real(let r): self = .real(r)
+    case .text(let text): self = .text(text)
+    case .object(let object):
+      guard let (tag, member) = object.members.first, case .text(let text) = member else { return nil }
+      switch tag {
+      case "real":
+        guard let real = Double(text) else { return nil }
+        self = .real(real)
+      case "exact": self = .exact(Array(text.utf8))
+      case "blob", "text":
+        guard let bytes = [UInt8](hexadecimal: text) else { return nil }
+        self = tag == "blob" ? .blob(bytes) : .text(bytes)
+      default: return nil
+      }
+    case .bool, .list: return nil
+    }
+  }
+}
+
+extension [UInt8] {
+  fileprivate init?(hexadecimal text: String) {
+    let digits = text.compactMap(\.hexDigitValue)
+    guard digits.count == text.utf8.count, digits.count % 2 == 0 else { return nil }
+    self = stride(from: 0, to: digits.count, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) }
+  }
+}

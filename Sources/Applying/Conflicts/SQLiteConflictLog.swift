@@ -1,0 +1,138 @@
+import Changes
+import SQLiteKit
+
+/// The conflicts of an SQLite target, in its table `cairn_conflict`.
+package struct SQLiteConflictLog: ConflictLog {
+  let database: Database
+  package init(_ database: Database) { self.database = database }
+
+  private static let types = ["at", "number", "clock", "other_number", "other_clock", "overturned_at"]
+
+  package func isInstalled() throws -> Bool {
+    try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_conflict'") != nil
+  }
+
+  /// Makes the table, or adds what an older version's lacks. In the caller's transaction, where one is open.
+  package func install() throws {
+    let columns = ConflictColumns.names.map { "\($0) \(Self.types.contains($0) ? "INTEGER" : "TEXT")" }
+    guard try isInstalled() else {
+      return try database.execute(
+        "CREATE TABLE cairn_conflict(id INTEGER PRIMARY KEY, \(columns.joined(separator: ", ")))")
+    }
+    let there = Set(try database.query("SELECT name FROM pragma_table_info('cairn_conflict')").map { $0[0].string })
+    for (name, column) in zip(ConflictColumns.names, columns) where !there.contains(name) {
+      try database.execute("ALTER TABLE cairn_conflict ADD COLUMN \(column)")
+    }
+  }
+
+  /// Notes a conflict in the transaction that is open. Returns its number.
+  @discardableResult package func append(_ record: ConflictRecord) throws -> Int64 {
+    let marks = ConflictColumns.names.map { _ in "?" }.joined(separator: ", ")
+    // Columns take numbers that come as texts as numbers.
+    return try database.integer(
+      "INSERT INTO cairn_conflict(\(ConflictColumns.list)) VALUES (\(marks)) RETURNING id",
+      ConflictColumns.texts(record).map { $0.map { .text($0) } ?? .null }) ?? 0
+  }
+
+  package func list(before: Int64?, limit: Int) throws -> [ConflictRecord] {
+    guard try isInstalled() else { return [] }
+    return try records(
+      "WHERE id < ? ORDER BY id DESC LIMIT ?", [.integer(before ?? .max), .integer(Int64(limit))])
+  }
+
+  package func find(_ id: Int64) throws -> ConflictRecord? {
+    guard try isInstalled() else { return nil }
+    return try records("WHERE id = ?", [.integer(id)]).first
+  }
+
+  private func records(_ condition: String, _ parameters: [Value]) throws -> [ConflictRecord] {
+    try database.query("SELECT id, \(ConflictColumns.list) FROM cairn_conflict \(condition)", parameters).map { row in
+      guard case .integer(let id) = row[0],
+        let record = ConflictColumns.record(
+          id: id,
+          { index in
+            switch row[index + 1] {
+            case .text(let bytes): String(decoding: bytes, as: UTF8.self)
+            case .integer(let number): String(number)
+            default: nil
+            }
+          })
+      else {
+        throw CairnError(
+          .databaseDamaged, "table cairn_conflict of \(database.path) holds a row that this cairn did not write",
+          hint: "use the cairn that wrote it")
+      }
+      return record
+    }
+  }
+
+  package func prune(before moment: Int64) throws -> Int64 {
+    guard try isInstalled() else { return 0 }
+    try database.run("DELETE FROM cairn_conflict WHERE at < ?", [.integer(moment)])
+    return database.changes
+  }
+
+  // MARK: Overturn
+
+  @discardableResult package func overturn(
+    _ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64
+  ) throws -> ConflictRecord {
+    // As a program that minds its foreign keys would; triggers fire, so that capture takes it.
+    try database.execute("PRAGMA foreign_keys = ON")
+    return try database.transaction {
+      guard var record = try find(id) else { throw ConflictRecord.missing(id, database.path) }
+      let row = try record.row(of: winner)
+      try put(row, of: record, force: force)
+      try database.run("UPDATE cairn_conflict SET overturned_at = ? WHERE id = ?", [.integer(now), .integer(id)])
+      record.overturnedAt = now
+      return record
+    }
+  }
+
+  /// Generated columns are in no row of ours.
+  private func put(_ row: ConflictRow?, of record: ConflictRecord, force: Bool) throws {
+    let table = record.table.quotedName
+    let names = try database.query("SELECT name FROM pragma_table_info(?)", [.text(record.table)]).map { $0[0].string }
+    if names.isEmpty { throw record.stale("is gone with its table") }
+    func known(_ row: ConflictRow?) throws -> [ConflictRow.Column] {
+      guard let row else { return [] }
+      let lost = row.columns.filter { !names.contains($0.name) }
+      if !force, let column = lost.first {
+        throw record.stale("had a column \(column.name), which the table lacks now")
+      }
+      return row.columns.filter { names.contains($0.name) }
+    }
+    let key = record.key.columns
+    let condition = "WHERE " + key.map { "\($0.name.quotedName) IS ?" }.joined(separator: " AND ")
+    let list = names.map(\.quotedName).joined(separator: ", ")
+    let there = try database.query("SELECT \(list) FROM \(table) \(condition)", key.map(\.value)).first
+    if !force {
+      let settled = try known(record.settled)
+      guard (there == nil) == (record.settled == nil) else {
+        throw record.stale(there == nil ? "is not there any more" : "has been inserted since")
+      }
+      if let there,
+        let changed = settled.first(where: { column in
+          names.firstIndex(of: column.name).map { there[$0] != column.value } ?? false
+        })
+      {
+        throw record.stale("has another value in column \(changed.name) since")
+      }
+    }
+    let columns = try known(row)
+    if row == nil {
+      try database.run("DELETE FROM \(table) \(condition)", key.map(\.value))
+    } else if let there {
+      let changed = columns.filter { column in
+        names.firstIndex(of: column.name).map { there[$0] != column.value } ?? false
+      }
+      if changed.isEmpty { return }
+      let list = changed.map { "\($0.name.quotedName) = ?" }.joined(separator: ", ")
+      try database.run("UPDATE \(table) SET \(list) \(condition)", (changed + key).map(\.value))
+    } else {
+      let list = columns.map(\.name.quotedName).joined(separator: ", ")
+      let marks = columns.map { _ in "?" }.joined(separator: ", ")
+      try database.run("INSERT INTO \(table)(\(list)) VALUES (\(marks))", columns.map(\.value))
+    }
+  }
+}

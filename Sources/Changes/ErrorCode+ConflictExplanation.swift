@@ -1,0 +1,55 @@
+extension ErrorCode {
+  var conflictExplanation: Explanation {
+    switch self {
+    case .conflictStopped:
+      Explanation(
+        "two nodes wrote the same row, and the rule says that a person decides",
+        why: """
+          The conf has `conflict = "stop"` for the table, or for the column. A transaction came whose author did not \
+          know what had been written here. Nothing of it was applied; the apply stands before it, and all other \
+          workers go on.
+          """,
+        what: [
+          "Read the message: it names the table, the key, and whose version is there.",
+          "Make the row here what it is to be, or write another rule for the table: see docs/conflicts.md.",
+          "Start the apply again. With a rule such as \"newest\" it settles the conflict and goes on.",
+        ])
+    case .conflictMissing:
+      Explanation(
+        "no conflict of that number is kept",
+        why: """
+          Each target numbers the conflicts that it has met, and keeps them for 30 days. The number is not among them: \
+          it is of another database, or older than that.
+          """,
+        what: [
+          "List what is kept with `cairn conflicts list`.",
+          "Name the apply whose target is meant, where there are several.",
+        ])
+    case .conflictStale:
+      Explanation(
+        "a row is no longer what the conflict left it",
+        why: """
+          Somebody has written the row since the conflict was settled, or the table was altered. To put the other \
+          version in its place would undo that, too. Nothing was changed.
+          """,
+        what: [
+          "Compare the row with what `cairn conflicts show N` prints.",
+          "Write what it is to be with a plain UPDATE: it replicates like any other.",
+          "Or put the other version in place all the same: `cairn conflicts overturn N --force`.",
+        ])
+    default:
+      Explanation(
+        "two nodes would draw the same keys for different rows",
+        why: """
+          A table that is written at both ends makes its keys by itself: AUTOINCREMENT or INTEGER PRIMARY KEY in \
+          SQLite, serial and identity columns in PostgreSQL. Both ends would give the same number to different rows, \
+          and of each two one would be lost to the other. Nothing was written.
+          """,
+        what: [
+          "Give each node keys of its own: `cairn identity separate DATABASE --nodes N --node K` at every node.",
+          "Where programs bring keys of their own, such as UUIDs, write `keys = \"shared\"` into `[database.NAME]`.",
+          "Look at what each table draws with `cairn identity show DATABASE`.",
+        ])
+    }
+  }
+}
