@@ -57,5 +57,7 @@ package final class ApplyProgress: Sendable {
       if !isCopying { $0.lags.add(microseconds: now - commitTime) }
     }
   }
+  /// All of the trail was read. What stands behind its last transaction moves no checkpoint, and is finished with, too.
+  func noteEnd(_ read: Position) { update { ($0.isCaughtUp, $0.position) = (true, max($0.position, read)) } }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
 }

@@ -46,6 +46,8 @@ final class ApplyReader {
   /// Where the record that was returned last begins.
   var position: Position { trail.position }
   var checkpoint: Checkpoint { trail.checkpoint }
+  /// The place up to which the trail was synced when the reader looked last.
+  var durableEnd: Checkpoint { trail.durableEnd }
   /// Why the record that was returned last cannot be applied, where its treatment says so.
   var refusal: CairnError? { reshaper?.refusal }
   /// Of the transaction that is being read, as columns that mark rows have it. Empty where there are no rules.

@@ -85,7 +85,7 @@ package final class PostgresApply {
           continue
         }
         try replay.keepUpIdentities(isLast: isLast)
-        progress.update { $0.isCaughtUp = true }
+        progress.noteEnd(replay.reader.durableEnd.position)
         if isLast {
           if try tryLanes(stop, isLast: true) { continue }
           let now = Clock.monotonicMilliseconds
@@ -216,7 +216,8 @@ package final class PostgresApply {
       isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals)
     replay = made
     let awaitsCopies = made.awaitsCopies
-    progress.update { $0.awaitsCopies = awaitsCopies }
+    let position = made.position
+    progress.update { ($0.awaitsCopies, $0.position) = (awaitsCopies, position) }
     tellWaiting()
     try purge()
     return made

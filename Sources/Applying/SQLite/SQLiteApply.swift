@@ -38,7 +38,8 @@ package final class SQLiteApply {
     replay = try SQLiteReplay(target, trail: folder, at: checkpoint, number: number)
     let awaitsCopies = awaitsCopies
     let needs = checkpoint == nil ? options.askedAt?.position : progress.snapshot.needs
-    progress.update { ($0.awaitsCopies, $0.needs) = (awaitsCopies, needs) }
+    let position = checkpoint?.position ?? .start
+    progress.update { ($0.awaitsCopies, $0.needs, $0.position) = (awaitsCopies, needs, position) }
   }
 
   /// Copies were asked for that have not begun.
@@ -60,7 +61,7 @@ package final class SQLiteApply {
         tellWaiting()
         if try step(stop) || isMoved { continue }
         try target.checkIdentity()
-        progress.update { $0.isCaughtUp = true }
+        progress.noteEnd(replay.reader.durableEnd.position)
         if isLast {
           if try tryLanes(stop, isLast: true) { continue }
           break
