@@ -69,6 +69,8 @@ struct PathBoard {
     path.durable = "\(entry.segment.hex(8)):\(entry.offset)"
     path.applied = entry.applied?.description ?? ""
     path.seenAt = max(path.seenAt ?? 0, entry.seenAt)
+    // What comes after a place of another history is not what is missing there.
+    guard path.problem?.code != ErrorCode.trailForked.rawValue else { return }
     path.durableLagMilliseconds = clocks[path.trail]?.files.lagMilliseconds(
       at: FilePlace(segment: entry.segment, offset: entry.offset), now: now)
     path.appliedLagMilliseconds = entry.applied.flatMap {
@@ -77,9 +79,11 @@ struct PathBoard {
     path.behindBytes = Self.bytes(behind: entry, standing, info)
   }
 
-  /// Of the files, from the place to the end.
-  static func bytes(behind entry: PeerBook.Entry, _ standing: TrailStanding, _ info: TrailInfo?) -> UInt64 {
-    if entry.segment >= standing.end.segment { return standing.end.offset - min(entry.offset, standing.end.offset) }
+  /// Of the files, from the place to the end; nil where the place is behind it.
+  static func bytes(behind entry: PeerBook.Entry, _ standing: TrailStanding, _ info: TrailInfo?) -> UInt64? {
+    let end = standing.end
+    guard (entry.segment, entry.offset) <= (end.segment, end.offset) else { return nil }
+    if entry.segment == end.segment { return end.offset - entry.offset }
     let sealed = (info?.segments ?? []).filter { $0.number >= entry.segment && $0.number < standing.end.segment }
     let whole = sealed.reduce(UInt64(0)) { $0 + $1.bytes }
     let had = sealed.first?.number == entry.segment ? min(entry.offset, sealed.first?.bytes ?? 0) : 0

@@ -24,8 +24,9 @@ struct StatusPaths {
   }
 
   private func row(_ path: NodeStatus.Path, _ seen: String) -> [String] {
+    let isForked = path.problem?.code == ErrorCode.trailForked.rawValue
     func lag(_ milliseconds: Double?, _ isKnown: Bool) -> String {
-      milliseconds.map { Lag.text(milliseconds: $0) } ?? (isKnown ? "far behind" : "")
+      milliseconds.map { Lag.text(milliseconds: $0) } ?? (isKnown && !isForked ? "far behind" : "")
     }
     let state = path.state == .givenUp ? "given up" : path.state.rawValue
     return [

@@ -83,6 +83,14 @@ import Testing
     let givenUp = try board(
       &paths, [live], entry, end: 70, now: 12_000_000, givenUp: [.init(WorkerName(.peer, "store"), "hq.erp")])
     #expect(givenUp[0].state == .givenUp && !givenUp[0].isWell(lagMilliseconds: 60_000))
+    // Of two histories nobody knows how far one is behind the other.
+    live.problem = NodeStatus.Problem(code: "trail-forked", message: "", hint: "", times: 1)
+    let forked = try board(&paths, [live], entry, end: 70, now: 13_000_000)
+    #expect(forked[0].behindBytes == nil && forked[0].durableLagMilliseconds == nil && !forked[0].durable.isEmpty)
+    live.problem = nil
+    #expect(try board(&paths, [live], entry, end: 50, now: 14_000_000)[0].behindBytes == 90)
+    let ahead = PeerBook.Entry(id: "", segment: 2, offset: 71, seenAt: 5_000_000)
+    #expect(try board(&paths, [live], ahead, end: 70, now: 15_000_000)[0].behindBytes == nil)
   }
 
   @Test func `a problem of a lane is told once, and when it is over`() {
