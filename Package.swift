@@ -126,8 +126,8 @@ let package = Package(
     tests(
       "ServingTests",
       [
-        "Serving", "Steering", "ServiceKit", "Operating", "Configuring", "Changes", "Mapping", "SQLiteKit", "SystemKit",
-        "Trails",
+        "Serving", "Steering", "ServiceKit", "Operating", "Configuring", "Changes", "Mapping", "NetKit", "Pumping",
+        "SQLiteKit", "SystemKit", "Trails",
       ]),
     tests("ScenarioTests", ["TestServers", "SQLiteKit"]),
   ],

@@ -102,7 +102,8 @@ extension ErrorCode {
     default:
       Explanation(
         "the other side cannot serve this now",
-        why: "It has as many connections as it allows, or it is ending. What waits is sent once there is room.",
+        why:
+          "It has as many connections as it allows, or this node asks it for too many copies at once, or it is ending. What waits is sent once there is room.",
         what: ["Nothing: it is tried again. Raise `[receive] connections` if it stays so."])
     }
   }

@@ -37,6 +37,7 @@ final class PullLane: Lane {
     }
     var end = TrailSpot(segment: report.standing.end.segment, offset: report.standing.end.offset)
     while !stop.isSet {
+      if let full = shared.hooks.full() { throw full }
       try ask(link)
       do { standing = try step(link, report, standing, &end, achieved) } catch let fault as PumpFault
         where fault.error.code == .trailPurged
@@ -90,6 +91,7 @@ final class PullLane: Lane {
       didFetch = try fetch { bytes in
         try intake.take(bytes, copies)
         gauge.moved(bytes.count)
+        shared.hooks.come(bytes.count)
       }
       try intake.finish(copies)
     } catch {
@@ -122,7 +124,8 @@ final class PullLane: Lane {
     let wanted = shared.hooks.requests(trail)
     let now = Clock.monotonicMilliseconds
     guard wanted != asked || (!wanted.isEmpty && now - askedAt > Self.askAgainMilliseconds) else { return }
-    try link.ask(wanted, trail)
+    // Too much at once is asked for again; the trail goes on meanwhile.
+    do { try link.ask(wanted, trail) } catch let error as CairnError where error.code == .busy {}
     (asked, askedAt) = (wanted, now)
   }
 

@@ -45,6 +45,12 @@ extension PumpDesk {
     return min(seconds, Self.waitSecondsMax)
   }
 
+  private func applied(_ request: HTTPRequest) throws -> Position? {
+    guard let text = request.query["applied"] else { return nil }
+    guard let position = Position(text) else { throw Self.usage("applied is no position") }
+    return position
+  }
+
   func standing(_ visit: Visit) throws -> HTTPResponse {
     if !visit.may(.push) { try visit.require(.pull) }
     guard let standing = try standing(of: visit.trail, withUnread: visit.may(.push)) else {
@@ -118,13 +124,14 @@ extension PumpDesk {
     guard let offset = query["offset"].flatMap({ UInt64($0) }) else { throw Self.usage("offset is no number") }
     let chain = query["chain"].flatMap { bytes(hex: $0) }.flatMap { ChainHash($0) }
     guard chain != nil || (offset == 0 && query["chain"] == nil) else { throw Self.usage("chain is no chain hash") }
+    let applied = try applied(visit.request)
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(visit.request)) * 1000
     var isTold = false
     while true {
       let verdict = try source.judge(segment: segment, offset: offset, chain: chain)
       if !isTold, let chain, verdict == .follows || verdict == .atEnd {
         isTold = true
-        acknowledge(visit, TrailPlace(segment: segment, offset: offset, chain: chain))
+        acknowledge(visit, TrailPlace(segment: segment, offset: offset, chain: chain), applied: applied)
       }
       switch verdict {
       case .follows:
@@ -156,11 +163,9 @@ extension PumpDesk {
     }
   }
 
-  private func acknowledge(_ visit: Visit, _ place: TrailPlace) {
+  private func acknowledge(_ visit: Visit, _ place: TrailPlace, applied: Position?) {
     options.hooks.acknowledged(visit.peer, visit.trail, place)
-    if let applied = visit.request.query["applied"].flatMap({ Position($0) }) {
-      options.hooks.peerApplied(visit.peer, visit.trail, applied)
-    }
+    if let applied { options.hooks.peerApplied(visit.peer, visit.trail, applied) }
   }
 
   private func refusal(

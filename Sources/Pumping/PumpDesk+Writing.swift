@@ -142,7 +142,14 @@ private final class AskSink: HTTPBodySink {
       guard desk.copies.exists(visit.trail) else {
         throw CairnError(.trailMissing, "there is no trail \(visit.trail) here", hint: "wait for it", remedy: .retry)
       }
-      desk.options.hooks.asked(visit.peer, visit.trail, requests)
+      let surplus = desk.options.hooks.asked(visit.peer, visit.trail, requests)
+      guard surplus == 0 else {
+        throw CairnError(
+          .busy,
+          "of the \(requests.count) copies that peer '\(visit.peer)' asks for, \(surplus) are not taken now: too many are open, or the disk has no room",
+          hint: "ask for them again when the others have come", remedy: .retry,
+          context: ["peer": visit.peer, "trail": visit.trail.description])
+      }
       return PumpDesk.response(JSONObject([("requests", .list(requests.map { .object($0.json) }))]))
     } catch { return PumpDesk.response(error) }
   }

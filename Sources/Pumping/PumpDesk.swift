@@ -176,6 +176,13 @@ extension PumpDesk {
     return response(told.json, status: UInt32(told.status))
   }
 
+  /// Of a body that nobody reads.
+  package static func refusal(_ error: CairnError) -> HTTPResponse {
+    var told = response(error)
+    told.closes = true
+    return told
+  }
+
   static var ending: CairnError {
     CairnError(.busy, "this node is ending", hint: "it is tried again by itself", remedy: .retry)
   }

@@ -11,8 +11,12 @@ package struct PumpHooks: Sendable {
   package var requests: @Sendable (TrailName) -> [CopyRequest] = { _ in [] }
   /// The same of all trails that begin elsewhere.
   package var allRequests: @Sendable () -> [TrailName: [CopyRequest]] = { [:] }
-  /// A peer asks for copies of tables: all that it waits for now.
-  package var asked: @Sendable (_ peer: String, TrailName, [CopyRequest]) -> Void = { _, _, _ in }
+  /// A peer asks for copies of tables: all that it waits for now. Returns how many of them are too much, and not taken.
+  package var asked: @Sendable (_ peer: String, TrailName, [CopyRequest]) -> Int = { _, _, _ in 0 }
+  /// Why no bytes of other nodes' trails may come at this moment; nil: they may.
+  package var full: @Sendable () -> CairnError? = { nil }
+  /// Bytes of other nodes' trails have come.
+  package var come: @Sendable (Int) -> Void = { _ in }
   /// A peer holds everything before the place, durably.
   package var acknowledged: @Sendable (_ peer: String, TrailName, TrailPlace) -> Void = { _, _, _ in }
   /// A peer has applied everything before the position.

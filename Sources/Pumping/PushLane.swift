@@ -124,7 +124,7 @@ final class PushLane: Lane {
     let hooks = shared.hooks
     hooks.acknowledged(report.node, trail, report.standing.end)
     if let applied = report.applied { hooks.peerApplied(report.node, trail, applied) }
-    hooks.asked(report.node, trail, report.requests)
+    _ = hooks.asked(report.node, trail, report.requests)
   }
 
   private func forked(_ problem: String) -> CairnError {

@@ -39,7 +39,7 @@ final class RequestEar {
   private func hear(_ link: PumpLink) throws {
     let told = try link.requests(known: known)
     for (trail, requests) in told.requests where plan.trails.includes(trail) {
-      hooks.asked(told.node, trail, requests)
+      _ = hooks.asked(told.node, trail, requests)
     }
     known = told.mark
   }
@@ -48,7 +48,8 @@ final class RequestEar {
     for trail in trails() {
       let wanted = hooks.requests(trail)
       guard wanted != asked[trail] ?? [] else { continue }
-      try link.ask(wanted, trail)
+      // What is too much at once, the lane asks for again.
+      do { try link.ask(wanted, trail) } catch let error as CairnError where error.code == .busy {}
       asked[trail] = wanted
     }
   }

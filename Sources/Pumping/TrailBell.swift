@@ -139,7 +139,12 @@ package final class TrailBell: Sendable {
   /// Listens from now on; look at the trail after this. Throws `.trailMissing` when there is no trail in the folder.
   package func listen(folder: String) throws -> Ear {
     do throws(FileError) { return try Ear(core, folder + "/durable") } catch {
-      throw error.asCairnError(doing: "wait for trail \(Folder.lastName(of: folder))", missing: .trailMissing)
+      let name = Folder.lastName(of: folder)
+      guard error.isMissing else { throw error.asCairnError(doing: "wait for trail \(name)") }
+      throw CairnError(
+        .trailMissing, "there is no trail \(name) here yet",
+        hint: "it is there as soon as its capture has begun here, or it has come from another node", remedy: .retry,
+        context: ["trail": name])
     }
   }
 }

@@ -1,5 +1,6 @@
 import Changes
 import Synchronization
+import SystemKit
 import Trails
 
 /// Whether there is room for what peers bring, by what the trails held when they were looked at and what has come since.
@@ -42,6 +43,13 @@ extension IntakeRoom {
   }
 }
 
+extension ServiceContext {
+  /// Whether bytes of other nodes' trails may come now.
+  func hasRoom(_ plan: () -> RetentionPlan) -> Bool {
+    !isFull && !intake.isFull(now: Clock.monotonicMilliseconds) { IntakeRoom(self, plan: plan) }
+  }
+}
+
 /// Asks whether there is room with each body that comes, and looks at the trails once a second for that.
 final class IntakeGate: Sendable {
   private static let lookMilliseconds: Int64 = 1_000
@@ -72,6 +80,12 @@ final class IntakeGate: Sendable {
       }
       return last.room.isFull(come.load(ordering: .relaxed) - last.come)
     }
+  }
+
+  static func full(_ node: String) -> CairnError {
+    CairnError(
+      .diskBudget, "the trails of node \(node) hold more than its [limits] disk allows",
+      hint: "see 'cairn status' at \(node) for who is behind, or raise [limits] disk there", remedy: .retry)
   }
 
   /// Whether bytes wait for segments to be deleted; true once for each look.

@@ -13,9 +13,11 @@ struct NetworkHooks {
   let reader: @Sendable (_ peer: String, TrailName) -> WorkerName?
   /// That tells.
   let worker: WorkerName
+  /// What may be deleted, for whoever brings bytes.
+  let plan: @Sendable () -> RetentionPlan
 
   var hooks: PumpHooks {
-    let (context, reader, worker) = (context, reader, worker)
+    let (context, reader, worker, plan) = (context, reader, worker, plan)
     var hooks = PumpHooks()
     hooks.applied = { context.applied($0) }
     hooks.isOpen = { context.isOpen($0) }
@@ -34,9 +36,11 @@ struct NetworkHooks {
     }
     hooks.asked = { peer, trail, asked in
       let now = Clock.system.microseconds()
-      for request in asked { context.requests.note(request.id, trail, request.tables, from: peer, now: now) }
       context.requests.settle(of: peer, trail, besides: asked.map(\.id))
+      return asked.count { !context.requests.note($0.id, trail, $0.tables, from: peer, now: now) }
     }
+    hooks.full = { context.hasRoom(plan) ? nil : IntakeGate.full(context.node) }
+    hooks.come = { context.intake.note($0) }
     hooks.acknowledged = { peer, trail, place in
       guard let key = reader(peer, trail).map({ PeerBook.Key($0, trail) }), let id = context.id(of: trail) else {
         return

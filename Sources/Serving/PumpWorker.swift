@@ -15,22 +15,27 @@ final class PumpWorker: Worker {
   /// The certificates that count where the pump names none.
   private let own: Configuration.PeerFiles?
   private let context: ServiceContext
+  private let plan: @Sendable () -> RetentionPlan
   private static let renewMilliseconds: Int32 = 6 * 3_600_000
   private let running = Mutex<Pump?>(nil)
   private let notes = Mutex(LaneNotes())
 
-  init(_ name: WorkerName, _ pump: Configuration.Pump, _ own: Configuration.PeerFiles?, _ context: ServiceContext) {
-    (self.name, self.pump, self.own, self.context) = (name, pump, own, context)
+  /// `plan` is asked for when bytes come.
+  init(
+    _ name: WorkerName, _ pump: Configuration.Pump, _ own: Configuration.PeerFiles?, _ context: ServiceContext,
+    plan: @escaping @Sendable () -> RetentionPlan
+  ) {
+    (self.name, self.pump, self.own, self.context, self.plan) = (name, pump, own, context, plan)
   }
 
   func run(stop: StopSignal) throws {
     let tls = try NetworkTLS.client(pump, own: own, state: context.statePath)
-    let plan = PumpPlan(
+    let lanes = PumpPlan(
       pump.way == .push ? .push : .pull, url: pump.url.description, trails: pump.trails, node: context.node, tls: tls,
       bytesPerSecond: pump.bytesPerSecond.map { Int64($0) })
     let reader = pump.way == .push ? name : nil
-    let hooks = NetworkHooks(context: context, reader: { _, _ in reader }, worker: name).hooks
-    let made = Pump(plan, PumpShared(copies: context.copies, bell: try context.trailBell(), hooks: hooks))
+    let hooks = NetworkHooks(context: context, reader: { _, _ in reader }, worker: name, plan: plan).hooks
+    let made = Pump(lanes, PumpShared(copies: context.copies, bell: try context.trailBell(), hooks: hooks))
     running.withLock { $0 = made }
     let ended = StopSignal()
     let renewing = WorkerThread<Void> { [self] in renew(until: ended) }

@@ -26,9 +26,10 @@ final class ReceiveDesk: HTTPHandler {
     if request.path == "/cairn/1/renew" { return join.begin(request) }
     guard let visit = visit(request) else { return desk.begin(request) }
     visits.begin(visit.peer, visit.trail, visit.way, now: Clock.system.microseconds())
-    if visit.way == .received, request.contentLength != 0, isFull {
-      end(visit, Self.full, bytes: 0)
-      return .answer(Self.full)
+    if visit.way == .received, request.contentLength != 0, !context.hasRoom(plan) {
+      let full = PumpDesk.refusal(IntakeGate.full(context.node))
+      end(visit, full, bytes: 0)
+      return .answer(full)
     }
     switch desk.begin(request) {
     case .answer(let response):
@@ -36,11 +37,6 @@ final class ReceiveDesk: HTTPHandler {
       return .answer(response)
     case .receive(let sink): return .receive(CountingSink(sink, self, visit))
     }
-  }
-
-  private var isFull: Bool {
-    context.isFull
-      || context.intake.isFull(now: Clock.monotonicMilliseconds) { IntakeRoom(context, plan: plan) }
   }
 
   private struct Visit {
@@ -77,15 +73,6 @@ final class ReceiveDesk: HTTPHandler {
 
   /// No copy has begun.
   private func isNothing(_ visit: Visit) -> Bool { visit.way == .received && !context.copies.exists(visit.trail) }
-
-  private static var full: HTTPResponse {
-    let object = JSONObject([
-      ("code", .text(ErrorCode.diskBudget.rawValue)),
-      ("message", .text("the trails of this node hold more than its [limits] disk allows")),
-      ("hint", .text("see 'cairn status' there for who is behind, or raise [limits] disk")),
-    ])
-    return HTTPResponse(status: 507, type: "application/json", text: object.line + "\n", closes: true)
-  }
 
   /// Counts what a peer brings.
   private final class CountingSink: HTTPBodySink {

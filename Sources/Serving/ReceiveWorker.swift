@@ -44,7 +44,7 @@ final class ReceiveWorker: Worker {
       context: context,
       reader: { peer, trail in
         context.grants.allow(peer, .pull, trail) ? WorkerName(.peer, peer) : nil
-      }, worker: name)
+      }, worker: name, plan: plan)
     let options = PumpDesk.Options(
       node: context.node, grants: { context.grants }, hooks: hooks.hooks, join: { join.begin($0) })
     let desk = PumpDesk(options, copies: context.copies, bell: try context.trailBell())

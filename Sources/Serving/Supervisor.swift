@@ -116,7 +116,7 @@ package final class Supervisor: Sendable {
           let all = (try? Trail.names(state: context.statePath)) ?? []
           return all.filter { $0.origin != context.node && !others.contains($0.description) }
         }, plan: plan)
-    case .pump(let pump, let tls): PumpWorker(name, pump, tls, context)
+    case .pump(let pump, let tls): PumpWorker(name, pump, tls, context, plan: plan)
     case .receive(let receive): ReceiveWorker(receive, context, plan: plan)
     }
   }

@@ -123,6 +123,23 @@ import Trails
       #expect(try ask("GET", "/cairn/1/requests?known=x&wait=\(wait)").status == 400, "\(wait)")
     }
     #expect(try ask("GET", "/cairn/1/requests?known=x&wait=999").status == 200)
+    let place = "/cairn/1/trails/hub.erp/\(info.id)/00000001.seg?offset=0"
+    for (applied, status) in [("00000001:5", 200), ("", 400), ("1", 400), ("x:y", 400)] {
+      #expect(try ask("GET", "\(place)&applied=\(applied)").status == status, "\(applied)")
+    }
+  }
+
+  @Test func `more copies than may be asked for at once are refused, the rest is taken`() throws {
+    let address = "/cairn/1/trails/hub.erp/requests"
+    func body(_ count: Int) -> [UInt8] {
+      let list = (0..<count).map { "{\"id\": \"r\($0)\", \"tables\": [\"t\"]}" }
+      return Array("{\"requests\": [\(list.joined(separator: ","))]}".utf8)
+    }
+    #expect(try ask("POST", address, body: body(64)).status == 200)
+    let surplus = try ask("POST", address, body: body(67))
+    #expect(surplus.status == 503 && code(surplus.body) == "busy")
+    #expect(String(decoding: surplus.body, as: UTF8.self).contains("of the 67 copies that peer 'till' asks for, 3 are"))
+    #expect(node.heard.withLock { $0.asked["till hub.erp"]?.count } == 64)
   }
 
   @Test func `nothing stays of a copy that never began`() throws {

@@ -257,6 +257,25 @@ import Trails
     }
   }
 
+  @Test func `a lane goes on where more copies are asked for at once than are taken`() throws {
+    let name = TrailName(origin: "till", name: "pos")
+    try till.write(trail)
+    let requests = (0..<70).map { CopyRequest(id: "r\($0)", tables: []) }
+    hub.wanted.withLock { $0[name] = requests }
+    try till.listen(["hub": ([], ["*"])])
+    hub.pump(.pull, till, trail)
+    try arrives(trail, till, hub)
+    try eventually("the first are asked for") { till.heard.withLock { $0.asked["hub till.pos"]?.count } == 64 }
+  }
+
+  @Test func `a trail that is not there yet is waited for, and told in words`() throws {
+    try hub.listen(["till": (["till.*"], [])])
+    let pump = till.pump(.push, hub, trail)
+    try eventually("it is told") { pump.progress.first?.error?.message == "there is no trail till.pos here yet" }
+    try till.write(trail)
+    try arrives(trail, till, hub)
+  }
+
   @Test func `a request travels at once over lanes that have nothing to say`() throws {
     let shop = try TestNode("shop", temp)
     let name = TrailName(origin: "till", name: "pos")

@@ -59,7 +59,8 @@ final class TestNode: Sendable {
       relay.node?.heard.withLock { $0.peerApplied["\(peer) \(trail)"] = place }
     }
     hooks.asked = { peer, trail, requests in
-      relay.node?.heard.withLock { $0.asked["\(peer) \(trail)"] = requests }
+      relay.node?.heard.withLock { $0.asked["\(peer) \(trail)"] = Array(requests.prefix(64)) }
+      return max(0, requests.count - 64)
     }
     hooks.restarted = { trail in relay.node?.heard.withLock { $0.restarted.append(trail) } }
     shared = PumpShared(copies: TrailCopies(state: state), bell: try TrailBell(), hooks: hooks)
