@@ -48,6 +48,7 @@ let package = Package(
     module("Reshaping", ["Changes", "Mapping", "SQLiteKit"]),
     module("Conflicts", ["Changes"]),
     module("Trails", ["Changes", "SystemKit", "CodecKit"]),
+    module("Versions", ["Changes", "SystemKit", "SQLiteKit", "Trails", "Conflicts"]),
     module("Pumping", ["Changes", "SystemKit", "CodecKit", "Trails", "NetKit"]),
     module("Capturing", ["Changes", "Mapping", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails"]),
     module(
@@ -109,6 +110,7 @@ let package = Package(
     tests("NetKitTests", ["TestServers", "NetKit", "Changes", "SystemKit"]),
     tests("ConfiguringTests", ["Configuring", "Changes", "Mapping"]),
     tests("ConflictsTests", ["Conflicts", "Changes"]),
+    tests("VersionsTests", ["Versions", "Conflicts", "Changes", "SystemKit", "Trails"]),
     tests("ReshapingTests", ["Reshaping", "Changes", "Mapping", "SQLiteKit"]),
     tests("CapturingTests", ["TestServers", "Capturing", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
     tests(

@@ -29,6 +29,31 @@ package enum Trail {
     do { return try info(folder) } catch { throw folder.outward(error) }
   }
 
+  /// The start of the segment in which a transaction stands: of the oldest one where it has been purged, of the one with
+  /// the last transaction where it is not there yet.
+  package static func segmentStart(folder path: String, of number: UInt64) throws -> Checkpoint {
+    let folder = TrailFolder(path)
+    do {
+      let info = try info(folder)
+      let reached = min(number, info.lastTransaction)
+      let segment = info.segments.last { $0.firstTransaction <= reached } ?? info.segments[0]
+      let header = try SegmentHeader.read(
+        File(folder.segmentPath(segment.number), .read), number: segment.number)
+      return Checkpoint(
+        trail: info.id, position: Position(segment: segment.number, offset: 0), chain: header.chain)
+    } catch { throw folder.outward(error) }
+  }
+
+  /// Which trail stands in a folder, and its last durable transaction; nil where there is none.
+  package static func end(folder path: String) throws -> (id: TrailID, lastTransaction: UInt64)? {
+    guard exists(folder: path) else { return nil }
+    let folder = TrailFolder(path)
+    do {
+      let (_, mark) = try folder.openMark()
+      return (mark.trail, mark.lastTransaction)
+    } catch { throw folder.outward(error) }
+  }
+
   /// Reads everything from the oldest segment to the durable end as it is now and checks all that can be checked:
   /// checksums, chain, segment headers, every record, and every value of every image. Throws at the first fault.
   ///

@@ -1,0 +1,210 @@
+import Changes
+
+/// The versions of the window in memory: 24 bytes each, 56 for each transaction, and some 20 for each row.
+///
+/// Everything is in arrays, linked by indexes, so that nothing is allocated for a version; what is free is used again.
+struct MemoryStore {
+  /// One version.
+  private struct Slot {
+    var row: UInt64
+    var transaction: Int32
+    /// Of the same row; of one origin the later ones first.
+    var nextOfRow: Int32
+    var nextOfTransaction: Int32
+  }
+
+  private struct Transaction {
+    var entry: WindowEntry
+    var firstSlot: Int32
+    var count: Int32
+  }
+
+  /// The transactions of one origin that have versions, by rising number. Of those without, some may still be here.
+  private struct Order {
+    var items: [(number: UInt64, transaction: Int32)] = []
+    /// Those before it have no versions.
+    var first = 0
+
+    /// Of the first transaction with a greater number.
+    func index(behind number: UInt64) -> Int {
+      var (low, high) = (first, items.count)
+      while low < high {
+        let middle = (low + high) / 2
+        if items[middle].number <= number { low = middle + 1 } else { high = middle }
+      }
+      return low
+    }
+  }
+
+  private static let none: Int32 = -1
+
+  private(set) var count = 0
+  private var firstOfRow: [UInt64: Int32] = [:]
+  private var slots: [Slot] = []
+  private var freeSlots: [Int32] = []
+  private var transactions: [Transaction] = []
+  private var freeTransactions: [Int32] = []
+  private var orders: [Order] = []
+
+  func holds(_ row: UInt64) -> Bool { firstOfRow[row] != nil }
+
+  /// Adds a version, unless it is there.
+  mutating func add(_ row: UInt64, _ entry: WindowEntry) {
+    let transaction = place(of: entry)
+    let first = firstOfRow[row] ?? Self.none
+    var (at, later) = (first, Self.none)
+    while at != Self.none {
+      let slot = slots[Int(at)]
+      if slot.transaction == transaction { return }
+      let other = transactions[Int(slot.transaction)].entry
+      if other.origin == entry.origin {
+        if other.number < entry.number { break }
+        later = at
+      }
+      at = slot.nextOfRow
+    }
+    let next = later == Self.none ? first : slots[Int(later)].nextOfRow
+    let slot = Slot(
+      row: row, transaction: transaction, nextOfRow: next,
+      nextOfTransaction: transactions[Int(transaction)].firstSlot)
+    let new: Int32
+    if let free = freeSlots.popLast() {
+      new = free
+      slots[Int(free)] = slot
+    } else {
+      new = Int32(slots.count)
+      slots.append(slot)
+    }
+    if later == Self.none { firstOfRow[row] = new } else { slots[Int(later)].nextOfRow = new }
+    transactions[Int(transaction)].firstSlot = new
+    transactions[Int(transaction)].count += 1
+    count += 1
+  }
+
+  func forEach(of row: UInt64, _ body: (WindowEntry) -> Void) {
+    guard var at = firstOfRow[row] else { return }
+    while at != Self.none {
+      let slot = slots[Int(at)]
+      body(transactions[Int(slot.transaction)].entry)
+      at = slot.nextOfRow
+    }
+  }
+
+  /// Of every version that is here.
+  func forEach(_ body: (_ row: UInt64, WindowEntry) throws -> Void) rethrows {
+    for row in firstOfRow.keys {
+      var all: [WindowEntry] = []
+      forEach(of: row) { all.append($0) }
+      for entry in all { try body(row, entry) }
+    }
+  }
+
+  /// The rows that an origin's transactions behind `after`, up to `through`, wrote. Some may be told twice, some may be
+  /// without versions by now.
+  func rows(of origin: Int, after: UInt64, through: UInt64) -> [UInt64] {
+    guard origin < orders.count else { return [] }
+    let order = orders[origin]
+    var rows: [UInt64] = []
+    var index = order.index(behind: after)
+    while index < order.items.count, order.items[index].number <= through {
+      let item = order.items[index]
+      index += 1
+      guard isAlive(item, origin) else { continue }
+      var at = transactions[Int(item.transaction)].firstSlot
+      while at != Self.none {
+        rows.append(slots[Int(at)].row)
+        at = slots[Int(at)].nextOfTransaction
+      }
+    }
+    return rows
+  }
+
+  /// Removes those versions of a row for which it is said. No transaction of one that goes may be asked for its rows
+  /// again.
+  mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) {
+    guard var at = firstOfRow[row] else { return }
+    var (first, last) = (Self.none, Self.none)
+    while at != Self.none {
+      let slot = slots[Int(at)]
+      if isGone(transactions[Int(slot.transaction)].entry) {
+        free(at, of: slot.transaction)
+      } else {
+        if last == Self.none { first = at } else { slots[Int(last)].nextOfRow = at }
+        last = at
+      }
+      at = slot.nextOfRow
+    }
+    if last == Self.none {
+      firstOfRow[row] = nil
+    } else {
+      slots[Int(last)].nextOfRow = Self.none
+      firstOfRow[row] = first
+    }
+  }
+
+  /// The first transaction of an origin that has a version here.
+  mutating func oldest(of origin: Int) -> WindowEntry? {
+    guard origin < orders.count else { return nil }
+    while orders[origin].first < orders[origin].items.count {
+      let item = orders[origin].items[orders[origin].first]
+      if isAlive(item, origin) { return transactions[Int(item.transaction)].entry }
+      orders[origin].first += 1
+    }
+    orders[origin] = Order()
+    return nil
+  }
+
+  /// Gives room back that transactions without versions take.
+  mutating func tidy() {
+    for origin in orders.indices {
+      _ = oldest(of: origin)
+      let order = orders[origin]
+      guard order.items.count > 64, order.items.count > 2 * transactions.count - 2 * freeTransactions.count else {
+        continue
+      }
+      orders[origin] = Order(items: order.items.filter { isAlive($0, origin) })
+    }
+    if count == 0, slots.count > 1 << 16 { self = MemoryStore() }
+  }
+
+  // MARK: Transactions
+
+  private func isAlive(_ item: (number: UInt64, transaction: Int32), _ origin: Int) -> Bool {
+    let transaction = transactions[Int(item.transaction)]
+    return transaction.count > 0 && transaction.entry.number == item.number && transaction.entry.origin == origin
+  }
+
+  /// Where the transaction stands; it is put there if it is not there yet.
+  private mutating func place(of entry: WindowEntry) -> Int32 {
+    while orders.count <= entry.origin { orders.append(Order()) }
+    // Transactions come in their order, but for those of a table that waited.
+    var index = orders[entry.origin].items.count
+    if let last = orders[entry.origin].items.last, last.number >= entry.number {
+      index = orders[entry.origin].index(behind: entry.number - 1)
+      if index < orders[entry.origin].items.count {
+        let item = orders[entry.origin].items[index]
+        if item.number == entry.number, isAlive(item, entry.origin) { return item.transaction }
+      }
+    }
+    let transaction = new(entry)
+    orders[entry.origin].items.insert((entry.number, transaction), at: index)
+    return transaction
+  }
+
+  private mutating func new(_ entry: WindowEntry) -> Int32 {
+    let transaction = Transaction(entry: entry, firstSlot: Self.none, count: 0)
+    if let free = freeTransactions.popLast() {
+      transactions[Int(free)] = transaction
+      return free
+    }
+    transactions.append(transaction)
+    return Int32(transactions.count - 1)
+  }
+
+  private mutating func free(_ slot: Int32, of transaction: Int32) {
+    freeSlots.append(slot)
+    count -= 1
+    transactions[Int(transaction)].count -= 1
+    if transactions[Int(transaction)].count == 0 { freeTransactions.append(transaction) }
+  }
+}

@@ -1,0 +1,101 @@
+import Changes
+
+/// A number in text, taken apart: its digits without zeros at both ends, and the power of ten of the last of them.
+struct PlainNumber {
+  private(set) var isNegative = false
+  /// From the highest down, zeros at neither end; empty: zero.
+  private(set) var digits: [UInt8] = []
+  private(set) var power = 0
+  /// The number, where it is one of 64 bits.
+  private(set) var integer: Int64?
+  /// More than any type of an engine has; a longer one is a text.
+  private static let digitsMax = 20_000
+
+  /// Nil where the text is no number and nothing else.
+  init?(_ text: UnsafeRawBufferPointer) {
+    guard let first = text.first, first <= UInt8(ascii: "9"), text.count <= Self.digitsMax else { return nil }
+    if let small = Self.small(text) {
+      integer = small
+      return
+    }
+    guard read(text) else { return nil }
+    trim()
+    integer = wholeNumber
+  }
+
+  /// Most numbers: up to 18 digits, and a sign.
+  private static func small(_ text: UnsafeRawBufferPointer) -> Int64? {
+    let start = text.first == UInt8(ascii: "-") ? 1 : 0
+    guard text.count > start, text.count - start <= 18 else { return nil }
+    var value: Int64 = 0
+    for byte in text[start...] {
+      guard byte >= UInt8(ascii: "0"), byte <= UInt8(ascii: "9") else { return nil }
+      value = value * 10 + Int64(byte - UInt8(ascii: "0"))
+    }
+    return start == 1 ? -value : value
+  }
+
+  private mutating func read(_ text: UnsafeRawBufferPointer) -> Bool {
+    var at = 0
+    func digit() -> UInt8? {
+      guard at < text.count, text[at] >= UInt8(ascii: "0"), text[at] <= UInt8(ascii: "9") else { return nil }
+      return text[at] - UInt8(ascii: "0")
+    }
+    if text[at] == UInt8(ascii: "-") || text[at] == UInt8(ascii: "+") {
+      isNegative = text[at] == UInt8(ascii: "-")
+      at += 1
+    }
+    while let next = digit() {
+      digits.append(next)
+      at += 1
+    }
+    if at < text.count, text[at] == UInt8(ascii: ".") {
+      at += 1
+      while let next = digit() {
+        digits.append(next)
+        power -= 1
+        at += 1
+      }
+    }
+    guard !digits.isEmpty else { return false }
+    if at < text.count, text[at] | 0x20 == UInt8(ascii: "e") {
+      at += 1
+      var isDown = false
+      if at < text.count, text[at] == UInt8(ascii: "-") || text[at] == UInt8(ascii: "+") {
+        isDown = text[at] == UInt8(ascii: "-")
+        at += 1
+      }
+      var (exponent, count) = (0, 0)
+      while let next = digit() {
+        exponent = exponent * 10 + Int(next)
+        (at, count) = (at + 1, count + 1)
+        guard exponent <= Self.digitsMax else { return false }
+      }
+      guard count > 0 else { return false }
+      power += isDown ? -exponent : exponent
+    }
+    return at == text.count
+  }
+
+  private mutating func trim() {
+    while digits.last == 0 {
+      digits.removeLast()
+      power += 1
+    }
+    digits.removeFirst(digits.prefix { $0 == 0 }.count)
+    if digits.isEmpty { (isNegative, power) = (false, 0) }
+  }
+
+  private var wholeNumber: Int64? {
+    guard power >= 0, digits.count + power <= 19 else { return nil }
+    var value: Int64 = 0
+    for digit in digits + Array(repeating: 0, count: power) {
+      let (tens, isTooLarge) = value.multipliedReportingOverflow(by: 10)
+      let (sum, isOver) =
+        isNegative ? tens.subtractingReportingOverflow(Int64(digit)) : tens.addingReportingOverflow(Int64(digit))
+      guard !isTooLarge, !isOver else { return nil }
+      value = sum
+    }
+    return value
+  }
+}

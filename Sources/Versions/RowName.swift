@@ -1,0 +1,101 @@
+import Changes
+
+/// Names a row for the window: 64 bits made of its table and its key, alike for every engine's spelling of them.
+///
+/// The same row has the same name in every process and for ever. Two rows may share one, which is rare but happens (texts
+/// that are the same number always do): who finds a version by its name compares the keys before it counts.
+package struct RowName: Hashable, Sendable {
+  package var hash: UInt64
+
+  package init(hash: UInt64) { self.hash = hash }
+
+  /// `table`: the target's name of it. `key`: in the order of the key's columns, in the target's own form.
+  package init(table: String, key: [Value]) {
+    var naming = RowNaming(table: table)
+    for value in key { value.withView { naming.add($0) } }
+    self = naming.name
+  }
+}
+
+/// Makes the names of a table's rows of keys that are read in place: begun once for a table, copied for each row.
+package struct RowNaming: Sendable {
+  private var state: UInt64
+
+  package init(table: String) {
+    state = 0x9e37_79b9_7f4a_7c15
+    var name = table.lowercased()
+    name.withUTF8 { add(bytes: UnsafeRawBufferPointer($0), tag: .table) }
+  }
+
+  package var name: RowName { RowName(hash: state) }
+
+  /// The next value of the key. Numbers that are equal count alike, whether they are integers, reals, or the text of one;
+  /// other texts and blobs count by their bytes.
+  package mutating func add(_ value: ColumnView) {
+    switch value {
+    case .unchanged, .null: mix(0, tag: .null)
+    case .integer(let n): mix(UInt64(bitPattern: n), tag: .integer)
+    case .real(let r): add(r)
+    case .text(let bytes), .exact(let bytes):
+      if let number = PlainNumber(bytes) { add(number) } else { add(bytes: bytes, tag: .text) }
+    case .blob(let bytes): add(bytes: bytes, tag: .blob)
+    }
+  }
+
+  // MARK: Parts
+
+  private enum Tag: UInt64 {
+    case table = 1
+    case null, integer, number, text, blob
+  }
+
+  private mutating func add(_ real: Double) {
+    if let n = Int64(exactly: real) { return mix(UInt64(bitPattern: n), tag: .integer) }
+    // As PostgreSQL prints what is no number.
+    var text = real.isNaN ? "NaN" : real.isInfinite ? (real < 0 ? "-Infinity" : "Infinity") : real.description
+    text.withUTF8 { bytes in
+      let bytes = UnsafeRawBufferPointer(bytes)
+      if let number = PlainNumber(bytes) { add(number) } else { add(bytes: bytes, tag: .text) }
+    }
+  }
+
+  private mutating func add(_ number: PlainNumber) {
+    if let n = number.integer { return mix(UInt64(bitPattern: n), tag: .integer) }
+    mix(UInt64(bitPattern: Int64(number.isNegative ? -1 : 1)), tag: .number)
+    mix(UInt64(bitPattern: Int64(number.power)), tag: .number)
+    var word: UInt64 = 0
+    for (index, digit) in number.digits.enumerated() {
+      word = word << 4 | UInt64(digit)
+      if index % 16 == 15 {
+        mix(word, tag: .number)
+        word = 0
+      }
+    }
+    mix(word, tag: .number)
+  }
+
+  private mutating func add(bytes: UnsafeRawBufferPointer, tag: Tag) {
+    mix(UInt64(bytes.count), tag: tag)
+    var offset = 0
+    while offset + 8 <= bytes.count {
+      mix(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)), tag: tag)
+      offset += 8
+    }
+    var rest: UInt64 = 0
+    while offset < bytes.count {
+      rest = rest << 8 | UInt64(bytes[offset])
+      offset += 1
+    }
+    mix(rest, tag: tag)
+  }
+
+  /// Multiplication folded to 64 bits, as wyhash has it: every bit of both sides reaches every bit of the result.
+  private mutating func mix(_ word: UInt64, tag: Tag) {
+    let a = state ^ 0xa076_1d64_78bd_642f
+    let b = (word &+ tag.rawValue &* 0xe703_7ed1_a0b4_28db) ^ 0x8ebc_6af0_9c88_c6e3
+    let first = a.multipliedFullWidth(by: b | 1)
+    let folded = first.high ^ first.low ^ b
+    let second = folded.multipliedFullWidth(by: 0x5895_60f8_2f3b_8dc5)
+    state = second.high ^ second.low ^ a
+  }
+}

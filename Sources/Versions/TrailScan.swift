@@ -1,0 +1,69 @@
+import Changes
+import Conflicts
+import Trails
+
+/// Takes the versions of a trail into the window, transaction by transaction.
+struct TrailScan {
+  /// Which rows a change touches, by the mapping of its trail.
+  typealias RowNames = (TableSchema, ChangeView) throws -> [RowName]
+  /// What has been read of a transaction.
+  struct Part {
+    var header: TransactionHeader
+    var begin: Position
+    var rows: [RowName] = []
+  }
+
+  /// Rows of one transaction that are kept before the window gets them.
+  private static let rowsMax = 4096
+  private let from: UInt64
+  let reader: TrailReader
+  /// Of the last whole transaction that was read.
+  private(set) var number: UInt64 = 0
+  /// Of the last progress that was read in a whole transaction.
+  private(set) var sourcePosition: [UInt8] = []
+
+  /// Opens a trail for the rows of transaction `number` and those behind it. Earlier ones may come too, without rows.
+  init(folder: String, from number: UInt64) throws {
+    from = number
+    reader = try TrailReader.open(folder: folder, at: try Trail.segmentStart(folder: folder, of: number))
+  }
+
+  /// Reads on to transaction `through`, or to the durable end. `take` gets every transaction, a large one in parts; with
+  /// the last part of it, `isEnd`. Returns how many whole ones came.
+  mutating func run(through last: UInt64, _ rowNames: RowNames, _ take: (Part, _ isEnd: Bool) throws -> Void) throws
+    -> Int
+  {
+    var count = 0
+    var part: Part?
+    while number < last, let record = try reader.next() {
+      switch record {
+      case .begin(let header): part = Part(header: header, begin: reader.position)
+      case .progress(let position, _): part?.header.sourcePosition = position
+      case .change(let change) where change.operation != .truncate:
+        guard let header = part?.header, header.number >= from else { break }
+        guard let schema = reader.schema(change.schemaID) else { throw missingSchema(change.schemaID) }
+        part?.rows += try rowNames(schema, change)
+        if let full = part, full.rows.count >= Self.rowsMax {
+          try take(full, false)
+          part?.rows.removeAll(keepingCapacity: true)
+        }
+      case .commit(let number, _):
+        if let whole = part {
+          try take(whole, true)
+          if !whole.header.sourcePosition.isEmpty { sourcePosition = whole.header.sourcePosition }
+        }
+        part = nil
+        self.number = number
+        count += 1
+      default: break
+      }
+    }
+    return count
+  }
+
+  private func missingSchema(_ id: UInt64) -> CairnError {
+    CairnError(
+      .trailDamaged, "a change at \(reader.position) of trail \(reader.name) is of schema \(id), which is not there",
+      hint: "run 'cairn trail verify \(reader.name)'", context: ["trail": reader.name.description])
+  }
+}

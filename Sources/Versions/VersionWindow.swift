@@ -1,0 +1,176 @@
+import Changes
+import Conflicts
+import SQLiteKit
+import Synchronization
+import Trails
+
+/// The versions that some node may not know yet, of all rows of one database: those of its own trail, and those of others
+/// that were applied to it.
+///
+/// A change that comes is in conflict where the window holds a version of its row that it does not follow. All applies of
+/// a database share one window; any thread may call. How to use it:
+///
+/// 1. ``addPeer(_:folder:)`` for every trail that is applied, ``load(from:applied:)``, then ``read(_:through:rowNames:)``
+///    for each of them and ``catchUp(rowNames:)``. Until all have been read an answer may lack versions, and nothing is
+///    forgotten: see ``isComplete``.
+/// 2. For each transaction that is applied: ``meet(_:of:)``; for each of its changes ``concurrent(_:with:seen:)`` and
+///    ``note(_:_:)``; ``commit(_:)`` when the target has committed, ``rollback(_:)`` when it has not.
+///
+/// After an error it is of no use: make another, which reads again what it needs.
+package final class VersionWindow: Sendable {
+  package let own: TrailName
+  private let ownTrail: OwnTrail
+  private let state: Mutex<State>
+
+  private struct State {
+    var index: WindowIndex
+    var folders: [TrailName: String] = [:]
+    var reach = OwnReach(number: 0, sourcePosition: [], position: .start)
+  }
+
+  /// Opens nothing yet. Past `spillRows` versions they are kept in a temporary file.
+  package init(own: TrailName, ownFolder: String, spillRows: Int = 1_000_000) {
+    self.own = own
+    ownTrail = OwnTrail(ownFolder)
+    state = Mutex(State(index: WindowIndex(own: own.description, spillRows: spillRows)))
+  }
+
+  /// A trail that is applied to the database. All of them are to be told before the first is read.
+  package func addPeer(_ trail: TrailName, folder: String) {
+    state.withLock {
+      $0.folders[trail] = folder
+      $0.index.add(trail.description)
+    }
+  }
+
+  /// Of the own trail and all peers'.
+  var allFolders: [(trail: TrailName, folder: String)] {
+    [(own, ownTrail.folder)] + state.withLock { $0.folders }.map { ($0.key, $0.value) }
+  }
+
+  func take(_ kept: [WindowFile.Kept]) { state.withLock { for one in kept { $0.index.take(one) } } }
+
+  func kept(of trail: TrailName, _ id: TrailID) throws -> WindowFile.Kept {
+    try withState { try $0.index.kept(of: trail, id) }
+  }
+
+  private func withState<T: Sendable>(_ body: (inout State) throws -> T) throws -> T {
+    do { return try state.withLock { try body(&$0) } } catch let error as SQLiteError { throw error.asCairnError }
+  }
+}
+
+// MARK: - Reading trails
+
+extension VersionWindow {
+  /// Reads the own trail on to its durable end, and learns what the own database knew of others. `rowNames` says which
+  /// rows a change touches: none, one, or for a change of the key the row before and the row after. Returns how many
+  /// transactions came.
+  @discardableResult
+  package func catchUp(rowNames: (TableSchema, ChangeView) throws -> [RowName]) throws -> Int {
+    let own = own.description
+    guard
+      let (count, reach) = try ownTrail.readOn(
+        from: { self.firstNeeded(own) }, rowNames,
+        { part, isEnd in
+          try withState {
+            try $0.index.take(part, of: own)
+            if isEnd { $0.index.settle(own) }
+          }
+        })
+    else {
+      // Nothing has been captured yet.
+      try withState { try $0.index.endReading(own, through: 0) }
+      return 0
+    }
+    try withState {
+      if $0.reach.number <= reach.number { $0.reach = reach }
+      try $0.index.endReading(own, through: reach.number)
+    }
+    return count
+  }
+
+  /// Reads what was applied of a peer's trail before the start: through transaction `number`, as the database's checkpoint
+  /// says, 0 where it has none.
+  package func read(
+    _ trail: TrailName, through number: UInt64, rowNames: (TableSchema, ChangeView) throws -> [RowName]
+  ) throws {
+    let name = trail.description
+    let from = firstNeeded(name)
+    if number >= from, let folder = state.withLock({ $0.folders[trail] }) {
+      var scan = try TrailScan(folder: folder, from: from)
+      _ = try scan.run(through: number, rowNames) { part, _ in try withState { try $0.index.take(part, of: name) } }
+    }
+    try withState { try $0.index.endReading(name, through: number) }
+  }
+
+  private func firstNeeded(_ origin: String) -> UInt64 { state.withLock { $0.index.firstNeeded(origin) } }
+
+  /// Whether all trails have been read.
+  package var isComplete: Bool { state.withLock { $0.index.isRead } }
+
+  /// The last transaction of the own trail that has been read, and the source's position by its last progress; empty
+  /// where there was none.
+  package var ownReach: (number: UInt64, sourcePosition: [UInt8]) {
+    state.withLock { ($0.reach.number, $0.reach.sourcePosition) }
+  }
+
+  /// Nothing behind these places may be purged: versions stand there that may be asked for, or that have not been read.
+  /// A peer's trail of which nothing is needed is not among them.
+  package func needs() throws -> [TrailName: Position] {
+    try withState { state in
+      var needs: [TrailName: Position] = [:]
+      for trail in [own] + state.folders.keys {
+        if !state.index.isRead(trail.description) {
+          needs[trail] = .start
+        } else if let oldest = try state.index.oldest(of: trail.description) {
+          needs[trail] = oldest.begin
+        } else if trail == own {
+          needs[trail] = state.reach.position
+        }
+      }
+      return needs
+    }
+  }
+}
+
+// MARK: - Applying
+
+extension VersionWindow {
+  /// Apply is about to apply a transaction: what its author knew.
+  package func meet(_ header: TransactionHeader, of trail: TrailName) {
+    state.withLock { $0.index.learn(trail.description, number: header.number, knew: header.dependencies) }
+  }
+
+  /// The versions of a row that `incoming` does not follow, by rising stamps; itself is not among them. None: no
+  /// conflict. `seen`: the dependencies of its transaction.
+  package func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
+    try withState { try $0.index.concurrent(row, with: incoming, seen: seen) }
+  }
+
+  /// All versions of a row, by rising stamps.
+  package func versions(_ row: RowName) throws -> [VersionPlace] { try withState { try $0.index.versions(row) } }
+
+  /// A version that apply writes. Others see it at once, whether the target commits it or not: it stands in its trail, and
+  /// what is settled depends on the versions alone. To be noted while the target holds the lock of the row.
+  package func note(_ row: RowName, _ place: VersionPlace) throws {
+    try withState { try $0.index.note(row, place) }
+  }
+
+  /// The target has committed what was met of a trail; nothing of it comes again. Forgets what nobody needs any more.
+  package func commit(_ trail: TrailName) throws {
+    try withState {
+      $0.index.settle(trail.description)
+      try $0.index.sweep()
+    }
+  }
+
+  /// The target has not committed: what was met of a trail since the last commit comes again.
+  package func rollback(_ trail: TrailName) { state.withLock { $0.index.forgetMet(trail.description) } }
+
+  /// Where one of a trail's tables waits, its changes behind transaction `number` come later than those of others: nothing
+  /// counts as known at the trail's origin that it learnt after that. Nil: none waits. To be told before the commit that
+  /// lets it wait, and at a start before anything is read.
+  package func hold(_ trail: TrailName, through number: UInt64?) {
+    state.withLock { $0.index.hold(trail.description, through: number) }
+  }
+}

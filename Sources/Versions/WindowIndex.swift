@@ -1,0 +1,237 @@
+import Changes
+import Conflicts
+
+/// Which versions the window holds, what each origin knew when, and what may be forgotten. No trails, no locks.
+struct WindowIndex {
+  /// A trail whose versions come here, or the own one.
+  private struct Origin {
+    var name: String
+    /// By place of the other origin.
+    var steps: [KnowledgeSteps] = []
+    /// Up to here its transactions are here for good: whatever comes of it knows what the last of them knew.
+    var reached: UInt64 = 0
+    /// Up to here they have been met by an apply that has not committed yet.
+    var met: UInt64 = 0
+    /// Where one of its tables waits, nothing that comes behind counts as known there.
+    var held: UInt64?
+    /// Its transactions up to here are known to all.
+    var floor: UInt64 = 0
+    /// Whether what was here of it before the start has been read.
+    var isRead = false
+    /// The first of its transactions that must be read then.
+    var from: UInt64 = 1
+    /// What it knew before the start.
+    var kept: WindowFile.Kept?
+
+    var border: UInt64 { min(reached, held ?? .max) }
+  }
+
+  private var origins: [Origin] = []
+  private var places: [String: Int] = [:]
+  private var store: VersionStore
+
+  init(own: String, spillRows: Int) {
+    store = VersionStore(spillRows: spillRows)
+    _ = add(own)
+  }
+
+  var count: Int { store.count }
+  var isRead: Bool { origins.allSatisfy(\.isRead) }
+
+  @discardableResult mutating func add(_ name: String) -> Int {
+    if let place = places[name] { return place }
+    places[name] = origins.count
+    origins.append(Origin(name: name))
+    for index in origins.indices {
+      while origins[index].steps.count < origins.count { origins[index].steps.append(KnowledgeSteps()) }
+    }
+    return origins.count - 1
+  }
+
+  // MARK: Versions
+
+  mutating func note(_ row: RowName, _ place: VersionPlace) throws {
+    let origin = places[place.stamp.origin] ?? add(place.stamp.origin)
+    // Known to all, and the only one of its row: whatever comes follows it.
+    if place.stamp.number <= origins[origin].floor, isRead, try !store.holds(row.hash) { return }
+    try store.add(
+      row.hash,
+      WindowEntry(origin: origin, number: place.stamp.number, clock: place.stamp.clock, begin: place.begin))
+  }
+
+  /// What has been read of a transaction.
+  mutating func take(_ part: TrailScan.Part, of origin: String) throws {
+    learn(origin, number: part.header.number, knew: part.header.dependencies)
+    let stamp = Stamp(clock: part.header.clock, origin: origin, number: part.header.number)
+    for row in part.rows { try note(row, VersionPlace(stamp: stamp, begin: part.begin)) }
+  }
+
+  func versions(_ row: RowName) throws -> [VersionPlace] {
+    var all: [VersionPlace] = []
+    try store.forEach(of: row.hash) { all.append(place($0)) }
+    return all.sorted { $0.stamp < $1.stamp }
+  }
+
+  func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
+    var found: [VersionPlace] = []
+    // The vector is looked at once for each origin, however many versions there are.
+    var last = -1
+    var (isOwn, known): (Bool, UInt64) = (false, 0)
+    try store.forEach(of: row.hash) { entry in
+      if entry.origin != last {
+        last = entry.origin
+        isOwn = origins[last].name == incoming.origin
+        known = isOwn ? incoming.number : seen[origins[last].name] ?? 0
+      }
+      if entry.number > known { found.append(place(entry)) }
+    }
+    return found.sorted { $0.stamp < $1.stamp }
+  }
+
+  private func place(_ entry: WindowEntry) -> VersionPlace {
+    VersionPlace(
+      stamp: Stamp(clock: entry.clock, origin: origins[entry.origin].name, number: entry.number), begin: entry.begin)
+  }
+
+  // MARK: Knowledge
+
+  /// What the author of an origin's transaction knew.
+  mutating func learn(_ origin: String, number: UInt64, knew: [TransactionHeader.Dependency]) {
+    let place = add(origin)
+    for one in knew {
+      guard let other = places[one.origin], other != place else { continue }
+      origins[place].steps[other].add(number, knows: one.number)
+    }
+    origins[place].met = max(origins[place].met, number)
+  }
+
+  /// What has been met of an origin is here for good.
+  mutating func settle(_ origin: String) {
+    let place = add(origin)
+    origins[place].reached = max(origins[place].reached, origins[place].met)
+  }
+
+  /// What has been met of an origin comes again.
+  mutating func forgetMet(_ origin: String) {
+    let place = add(origin)
+    origins[place].met = origins[place].reached
+  }
+
+  mutating func hold(_ origin: String, through number: UInt64?) { origins[add(origin)].held = number }
+  func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
+  func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
+
+  /// The first transaction of an origin of which a version is here, and where it begins.
+  mutating func oldest(of origin: String) throws -> (number: UInt64, begin: Position)? {
+    guard let place = places[origin], let entry = try store.oldest(of: place) else { return nil }
+    return (entry.number, entry.begin)
+  }
+}
+
+// MARK: - Start and end
+
+extension WindowIndex {
+  func firstNeeded(_ origin: String) -> UInt64 { places[origin].map { origins[$0].from } ?? 1 }
+
+  /// What another window knew of an origin, before anything of it is read.
+  mutating func take(_ kept: WindowFile.Kept) {
+    let place = add(kept.trail.description)
+    (origins[place].from, origins[place].kept) = (kept.from, kept)
+  }
+
+  /// What was here of an origin before the start has been read, through transaction `number`.
+  mutating func endReading(_ origin: String, through number: UInt64) throws {
+    let place = add(origin)
+    if let kept = origins[place].kept { learn(origin, number: kept.number, knew: kept.knew) }
+    origins[place].kept = nil
+    origins[place].met = max(origins[place].met, number)
+    origins[place].isRead = true
+    settle(origin)
+    try sweep()
+  }
+
+  mutating func kept(of trail: TrailName, _ id: TrailID) throws -> WindowFile.Kept {
+    let place = add(trail.description)
+    if !origins[place].isRead, let kept = origins[place].kept { return kept }
+    let origin = origins[place]
+    let from = origin.isRead ? try store.oldest(of: place)?.number ?? origin.border + 1 : 1
+    let knew = origins.indices.filter { $0 != place }.map { other in
+      TransactionHeader.Dependency(origin: origins[other].name, number: origin.steps[other].known(at: origin.border))
+    }
+    return .init(trail: trail, id: id, from: from, number: origin.border, knew: knew)
+  }
+}
+
+// MARK: - Forgetting
+
+extension WindowIndex {
+  /// Forgets what nobody can ask for any more.
+  mutating func sweep() throws {
+    guard isRead else { return }
+    let before = origins.map(\.floor)
+    for place in origins.indices { origins[place].floor = max(before[place], floor(of: place)) }
+    var rows: Set<UInt64> = []
+    for place in origins.indices where origins[place].floor > before[place] {
+      rows.formUnion(try store.rows(of: place, after: before[place], through: origins[place].floor))
+    }
+    for row in rows { try sweep(row) }
+    guard !rows.isEmpty else { return }
+    try store.tidy()
+    for place in origins.indices {
+      let first = min(try store.oldest(of: place)?.number ?? .max, origins[place].border)
+      for other in origins.indices { origins[place].steps[other].forget(before: first) }
+    }
+  }
+
+  /// The number of an origin's last transaction that all others know.
+  private func floor(of place: Int) -> UInt64 {
+    origins.indices.filter { $0 != place }.map { origins[$0].steps[place].known(at: origins[$0].border) }.min() ?? 0
+  }
+
+  /// Forgets the versions of a row that all know, up to the latest border behind which everything follows them, as
+  /// `RowHistory` does.
+  private mutating func sweep(_ row: UInt64) throws {
+    var entries: [WindowEntry] = []
+    try store.forEach(of: row) { entries.append($0) }
+    entries.sort { isEarlier($0, $1) }
+    let known = entries.prefix { $0.number <= origins[$0.origin].floor }.count
+    guard known > 0 else { return }
+    guard known < entries.count else { return try store.remove(of: row) { _ in true } }
+    guard let border = border(entries, upTo: known) else { return }
+    let last = entries[border - 1]
+    let names = origins.map(\.name)
+    try store.remove(of: row) { entry in
+      (entry.clock, names[entry.origin], entry.number) <= (last.clock, names[last.origin], last.number)
+    }
+  }
+
+  private func isEarlier(_ a: WindowEntry, _ b: WindowEntry) -> Bool {
+    (a.clock, origins[a.origin].name, a.number) < (b.clock, origins[b.origin].name, b.number)
+  }
+
+  /// How many versions there are at most, up to `count`, that all others follow; nil where there are none.
+  private func border(_ entries: [WindowEntry], upTo count: Int) -> Int? {
+    // What everything from an index on knows of each origin.
+    var known = Array(repeating: UInt64.max, count: origins.count)
+    func take(_ entry: WindowEntry) {
+      for place in origins.indices {
+        let one =
+          place == entry.origin ? entry.number - 1 : origins[entry.origin].steps[place].known(at: entry.number)
+        known[place] = min(known[place], one)
+      }
+    }
+    for entry in entries[count...] { take(entry) }
+    // Of the versions before an index, the last of each origin.
+    var last = [Array(repeating: UInt64(0), count: origins.count)]
+    for entry in entries[..<count] {
+      var next = last[last.count - 1]
+      next[entry.origin] = max(next[entry.origin], entry.number)
+      last.append(next)
+    }
+    for border in stride(from: count, to: 0, by: -1) {
+      if zip(last[border], known).allSatisfy({ $0 <= $1 }) { return border }
+      take(entries[border - 1])
+    }
+    return nil
+  }
+}
