@@ -79,10 +79,11 @@ struct PathBoard {
     path.behindBytes = Self.bytes(behind: entry, standing, info)
   }
 
-  /// Of the files, from the place to the end; nil where the place is behind it.
+  /// Of the files, from the place to the end; nil where the place is behind it, or was deleted.
   static func bytes(behind entry: PeerBook.Entry, _ standing: TrailStanding, _ info: TrailInfo?) -> UInt64? {
     let end = standing.end
     guard (entry.segment, entry.offset) <= (end.segment, end.offset) else { return nil }
+    if let first = info?.segments.first?.number, entry.segment < first { return nil }
     if entry.segment == end.segment { return end.offset - entry.offset }
     let sealed = (info?.segments ?? []).filter { $0.number >= entry.segment && $0.number < standing.end.segment }
     let whole = sealed.reduce(UInt64(0)) { $0 + $1.bytes }

@@ -169,7 +169,8 @@ struct LaneNotes {
     var notes: [Note] = []
     for (trail, error) in problems.sorted(by: { $0.key < $1.key }) where told[trail] != error.message {
       told[trail] = error.message
-      notes.append(Note(text: (trail.isEmpty ? "" : "trail \(trail): ") + error.message, error: error))
+      let isNamed = trail.isEmpty || error.message.contains("trail \(trail) ")
+      notes.append(Note(text: (isNamed ? "" : "trail \(trail): ") + error.message, error: error))
     }
     for trail in told.keys.sorted() where problems[trail] == nil {
       told[trail] = nil

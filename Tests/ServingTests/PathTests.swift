@@ -89,6 +89,9 @@ import Testing
     #expect(forked[0].behindBytes == nil && forked[0].durableLagMilliseconds == nil && !forked[0].durable.isEmpty)
     live.problem = nil
     #expect(try board(&paths, [live], entry, end: 50, now: 14_000_000)[0].behindBytes == 90)
+    // What it lacks was deleted in part.
+    let gone = PeerBook.Entry(id: "", segment: 0, offset: 90, seenAt: 5_000_000)
+    #expect(try board(&paths, [live], gone, end: 70, now: 15_000_000)[0].behindBytes == nil)
     let ahead = PeerBook.Entry(id: "", segment: 2, offset: 71, seenAt: 5_000_000)
     #expect(try board(&paths, [live], ahead, end: 70, now: 15_000_000)[0].behindBytes == nil)
   }
@@ -100,5 +103,7 @@ import Testing
     #expect(notes.note(["hq.erp": down]).isEmpty)
     #expect(notes.note([:]).map(\.text) == ["trail hq.erp goes on"])
     #expect(notes.note([:]).isEmpty)
+    let forked = CairnError(.trailForked, "trail hq.erp has two histories", hint: "look")
+    #expect(notes.note(["hq.erp": forked]).map(\.text) == ["trail hq.erp has two histories"])
   }
 }
