@@ -14,6 +14,7 @@ final class PullLane: Lane {
   private let shared: PumpShared
   private var asked: [CopyRequest] = []
   private var askedAt: Int64 = 0
+  private var idle = IdleWait()
 
   init(_ trail: TrailName, _ plan: PumpPlan, _ shared: PumpShared, gauge: LaneGauge, stop: StopSignal) {
     (self.trail, self.plan, self.shared, self.gauge, self.stop) = (trail, plan, shared, gauge, stop)
@@ -68,10 +69,14 @@ final class PullLane: Lane {
         return true
       } ?? standing
     }
+    let applied = shared.hooks.applied(trail)
+    let isBehind = applied.flatMap { applied in standing.map { applied < $0.position } } ?? false
+    let seconds = idle.seconds(isApplyBehind: isBehind)
     let result = try receive(at: standing == nil ? nil : place, first: place, id) { sink in
       let (fetched, told) = try link.follow(
-        place, isKnown: standing != nil, trail, id, applied: shared.hooks.applied(trail), into: sink)
+        place, isKnown: standing != nil, trail, id, applied: applied, waitSeconds: seconds, into: sink)
       if let told { end = told }
+      if fetched == .bytes { idle.begin() }
       return fetched == .bytes
     }
     achieved()
@@ -112,7 +117,7 @@ final class PullLane: Lane {
     note(report)
     let start = TrailPlace(segment: report.standing.oldest, offset: 0, chain: .zero)
     let result = try receive(at: nil, first: start, report.standing.id, restart: standing.end) { sink in
-      _ = try link.follow(start, isKnown: false, trail, report.standing.id, applied: nil, into: sink)
+      _ = try link.follow(start, isKnown: false, trail, report.standing.id, applied: nil, waitSeconds: 0, into: sink)
       return true
     }
     shared.hooks.restarted(trail)

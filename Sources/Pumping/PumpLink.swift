@@ -6,7 +6,7 @@ import Trails
 /// One lane's connection to a peer: requests of the protocol, and what is answered. Belongs to one thread.
 final class PumpLink {
   /// The longest wait that is asked for.
-  static let waitSeconds = 10
+  static let waitSeconds = IdleWait.longest
   /// An answer may take as much longer: a dead link is found by its own time, a slow disk is not.
   private static let answerSeconds = 10
 
@@ -58,9 +58,9 @@ final class PumpLink {
   /// What follows a place, as soon as there is something; `place.chain` is not told where it is not known.
   func follow(
     _ place: TrailPlace, isKnown: Bool, _ trail: TrailName, _ id: TrailID, applied: Position?,
-    into sink: (UnsafeRawBufferPointer) throws -> Void
+    waitSeconds: Int, into sink: (UnsafeRawBufferPointer) throws -> Void
   ) throws -> (Fetched, end: TrailSpot?) {
-    var target = target(trail, id, place.segment) + "?offset=\(place.offset)&wait=\(Self.waitSeconds)"
+    var target = target(trail, id, place.segment) + "?offset=\(place.offset)&wait=\(waitSeconds)"
     if isKnown { target += "&chain=\(place.chain)" }
     if let applied { target += "&applied=\(applied)" }
     let reply = try withoutActuallyEscaping(sink) { sink in try perform("GET", target, into: sink) }

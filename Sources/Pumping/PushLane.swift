@@ -10,8 +10,6 @@ final class PushLane: Lane {
   private static let bodyBytes = 8 << 20
   /// A smaller body goes out in one packet with its head; a larger one is read while it is sent.
   private static let smallBytes = 32 << 10
-  /// While nothing is to be sent, the peer is asked this often what it has applied.
-  private static let idleMilliseconds = 10_000
 
   let gauge: LaneGauge
   let stop: StopSignal
@@ -19,6 +17,7 @@ final class PushLane: Lane {
   private let plan: PumpPlan
   private let shared: PumpShared
   private var body = Scratch(capacity: smallBytes)
+  private var idle = IdleWait()
 
   init(_ trail: TrailName, _ plan: PumpPlan, _ shared: PumpShared, gauge: LaneGauge, stop: StopSignal) {
     (self.trail, self.plan, self.shared, self.gauge, self.stop) = (trail, plan, shared, gauge, stop)
@@ -65,7 +64,8 @@ final class PushLane: Lane {
     case .atEnd:
       achieved()
       gauge.set { $0.state = .waiting }
-      if ear.wait(milliseconds: Self.idleMilliseconds, stop: stop) { return report }
+      let seconds = idle.seconds(isApplyBehind: report.applied.map { $0 < standing.position } ?? false)
+      if ear.wait(milliseconds: seconds * 1000, stop: stop) { return report }
       if stop.isSet { throw HTTPClient.Stopped() }
       return try link.push(.init(start: nil, count: 0), at: place, trail, source.id)
     case .purged: return try begin(source, link, standing, restart: place, achieved)
@@ -111,6 +111,7 @@ final class PushLane: Lane {
         source: PieceSource(source, piece), at: piece.place, trail, source.id, restart: restart)
     }
     gauge.moved(piece.count)
+    idle.begin()
     achieved()
     return report
   }

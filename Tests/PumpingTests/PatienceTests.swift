@@ -5,6 +5,14 @@ import Trails
 @testable import Pumping
 
 @Suite struct PatienceTests {
+  @Test func `what was applied is told soon after something has moved, then ever more seldom`() {
+    var idle = IdleWait()
+    #expect(idle.seconds(isApplyBehind: false) == 10)
+    #expect((0..<6).map { _ in idle.seconds(isApplyBehind: true) } == [1, 2, 4, 8, 10, 10])
+    idle.begin()
+    #expect(idle.seconds(isApplyBehind: true) == 1 && idle.seconds(isApplyBehind: false) == 10)
+  }
+
   private func error(_ code: ErrorCode, _ remedy: CairnError.Remedy = .retry) -> CairnError {
     CairnError(code, "it failed", hint: "try again", remedy: remedy)
   }

@@ -276,6 +276,20 @@ import Trails
     try arrives(trail, till, hub)
   }
 
+  @Test(arguments: [LaneProgress.Direction.push, .pull])
+  func `what is applied a moment after it came is told soon`(direction: LaneProgress.Direction) throws {
+    let name = TrailName(origin: "till", name: "pos")
+    let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
+    hub.applied.withLock { $0[name] = Position.start }
+    try till.write(trail)
+    try listener.listen([dialler.name: (["*"], ["*"])])
+    dialler.pump(direction, listener, trail)
+    try arrives(trail, till, hub)
+    let end = try #require(hub.end(of: trail)).position
+    hub.applied.withLock { $0[name] = end }
+    try eventually("it is told", seconds: 6) { till.heard.withLock { $0.peerApplied["hub till.pos"] } == end }
+  }
+
   @Test func `a request travels at once over lanes that have nothing to say`() throws {
     let shop = try TestNode("shop", temp)
     let name = TrailName(origin: "till", name: "pos")
