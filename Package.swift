@@ -53,7 +53,7 @@ let package = Package(
     module("Capturing", ["Changes", "Mapping", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails"]),
     module(
       "Applying",
-      ["Changes", "Mapping", "Reshaping", "Conflicts", "SystemKit", "SQLiteKit", "PostgresKit", "Trails"]),
+      ["Changes", "Mapping", "Reshaping", "Conflicts", "Versions", "SystemKit", "SQLiteKit", "PostgresKit", "Trails"]),
     module(
       "Comparing",
       [

@@ -35,6 +35,10 @@ package struct ApplyOptions: Sendable {
   package var changedRules: [ChangedRule] = []
   /// A table that such a rule leads to must hold no rows of others: nobody said what is to become of them.
   package var refusesRowsElsewhere = false
+  /// Where the database is captured too: what its applies share.
+  package var twoWay: TwoWay?
+  /// What others than this apply need of the trail, where it purges it.
+  package var alsoNeeded: @Sendable () throws -> Position? = { nil }
   package init() {}
 }
 
@@ -45,6 +49,12 @@ extension ApplyOptions {
   /// Whether a table that apply knows nothing of is still to be copied: copies of everything were asked for, and what
   /// stood before that was not read.
   var expectsStrangers: Bool { askedBehind > 0 }
+
+  /// Where what is still needed of the trail begins, for a target that is at `position`.
+  func needed(_ position: Position, of trail: TrailName) throws -> Position {
+    let places = [try twoWay?.window.needs()[trail], try alsoNeeded()].compactMap { $0 }
+    return places.reduce(position, min)
+  }
 
   /// A first copy would go where rows are already.
   static func holdsRows(_ table: String) -> CairnError {

@@ -19,6 +19,10 @@ package final class ApplyProgress: Sendable {
     /// The table that is being copied, its rows so far, and how many the source had when it began.
     package var copying: (table: String, rows: UInt64, estimated: UInt64)?
     package var tablesCopied = 0
+    /// Rows that others had written to as well, since the start.
+    package var conflicts = 0
+    /// A peer's clock is further ahead than it may be; its trail is held back.
+    package var isHeldBack = false
     /// Tables have to be copied that are not yet begun: until then they are empty, or as they were.
     package var awaitsCopies = false
     /// In which transaction the last copy of each table began, by its name at the source: in lower case, and without the

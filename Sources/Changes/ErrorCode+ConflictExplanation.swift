@@ -25,6 +25,18 @@ extension ErrorCode {
           "List what is kept with `cairn conflicts list`.",
           "Name the apply whose target is meant, where there are several.",
         ])
+    case .clockAhead:
+      Explanation(
+        "the clock of another node is further ahead than it may be",
+        why: """
+          Of two writes to one row the later one wins, so a clock that is ahead would win for as long as it is. A trail \
+          whose next transaction is ahead of this node's clock by more than `max_clock_skew` is held back; nothing of it \
+          is lost, and it goes on by itself when that moment has come here.
+          """,
+        what: [
+          "Set the clocks of both nodes right, such as by NTP (`timedatectl`).",
+          "Or allow more, with `max_clock_skew` in the conf of the apply.",
+        ])
     case .conflictStale:
       Explanation(
         "a row is no longer what the conflict left it",

@@ -61,6 +61,7 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case conflictStopped = "conflict-stopped"
   case conflictMissing = "conflict-missing"
   case conflictStale = "conflict-stale"
+  case clockAhead = "clock-ahead"
   case keysAlike = "keys-alike"
   // Comparison
   case driftFound = "drift-found"
@@ -99,7 +100,7 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .diskBudget: 74
     case .restartNeeded: 78
     case .databaseBusy, .stateLocked, .trailBusy, .checkpointMoved, .sourceCaptured, .trailElsewhere,
-      .busy:
+      .busy, .clockAhead:
       75
     case .databaseReadOnly, .loginRefused, .privilegeMissing, .peerUnknown, .peerRefused, .peerUntrusted: 77
     case .sameDatabase, .stateForeign, .serverSetting, .confSyntax, .confUnknown, .confValue, .confTwice, .confMissing,

@@ -41,6 +41,9 @@ package final class PostgresApply {
   /// Transactions up to this one are applied carefully.
   private var carefulThrough: UInt64 = 0
   private var purgedBelow: UInt64 = 0
+  /// Where the database is captured, and writes go both ways.
+  private let desk: PostgresReplay.Desk?
+  private var isDraining = false
 
   /// Connects to a target and proves that apply could write to it, without a trace; the connection is the caller's.
   package static func prove(_ uri: String) throws -> PostgresConnection {
@@ -55,6 +58,7 @@ package final class PostgresApply {
   ) throws {
     (self.uri, self.folder, self.name, self.options, self.clock, self.progress) =
       (uri, folder, name, options, clock, progress)
+    desk = options.twoWay.map { TwoWayDesk($0, name, RowNames(to: .postgres, options.names), clock) }
     do { _ = try ready(nil) } catch let error as PostgresError { throw error.asCairnError }
   }
 
@@ -75,6 +79,7 @@ package final class PostgresApply {
     while !stop.isSet {
       // Asked before the trail is read: what was appended before `drain` was set is still found.
       let isLast = drain.isSet
+      isDraining = isLast
       do {
         let replay = try ready(stop)
         if awaySince != nil { progress.update { $0.isReconnecting = false } }
@@ -136,9 +141,33 @@ package final class PostgresApply {
 
   /// One group; carefully again where it was not taken as a whole, and without a table that is to wait.
   private func step(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
+    guard let desk else { return try step(replay, stop, through: .max) }
+    guard desk.shared.enter(stop) else { throw Stopped() }
+    defer { desk.shared.leave() }
+    do {
+      let isMoved = try step(replay, stop, through: desk.limit() ?? .max)
+      progress.update { $0.isHeldBack = desk.heldBack != nil }
+      if !isMoved, let held = desk.heldBack { return try desk.wait(for: held, isDraining: isDraining, stop) }
+      return isMoved
+    } catch {
+      desk.shared.window.rollback(name)
+      switch error {
+      case is LocalAhead: desk.shared.rest()
+      case is RowInConflict: carefulThrough = max(carefulThrough, replay.number)
+      case let ahead as PostgresReplay.Desk.Ahead: desk.holdBack(ahead.header)
+      case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: replay.number):
+        carefulThrough = max(carefulThrough, replay.number)
+      default: throw error
+      }
+      forget()
+      return true
+    }
+  }
+
+  private func step(_ replay: PostgresReplay, _ stop: StopSignal, through limit: UInt64) throws -> Bool {
     do {
       let waiting = replay.waiting.map(\.source)
-      guard try replay.applyAvailable(stop) else { return false }
+      guard try replay.applyAvailable(stop, through: limit) else { return false }
       // A lane that is open knows its tables by the names that they had.
       if replay.waiting.map(\.source) != waiting {
         closeLane()
@@ -180,7 +209,8 @@ package final class PostgresApply {
   /// Forgets what this target, with every table that waits, has behind it.
   func purge() throws {
     guard let replay else { return }
-    let needed = replay.waiting.map(\.table.checkpoint.position).reduce(replay.position, min)
+    let needed = try replay.waiting.map(\.table.checkpoint.position)
+      .reduce(options.needed(replay.position, of: name), min)
     progress.update { $0.needs = needed }
     guard options.purgesTrail, needed.segment > purgedBelow else { return }
     purgedBelow = needed.segment
@@ -197,6 +227,7 @@ package final class PostgresApply {
     closeLane()
     replay?.abandon()
     replay = nil
+    desk?.shared.window.rollback(name)
   }
 
   func ready(_ stop: StopSignal?) throws -> PostgresReplay {
@@ -213,7 +244,11 @@ package final class PostgresApply {
     let applied = try PostgresTargetState(connection).checkpoint(of: name)?.number ?? options.begin.number
     let made = try PostgresReplay(
       connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
-      isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals)
+      isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals, desk: desk)
+    if let desk {
+      let state = made.state
+      try desk.shared.prepare(desk.names) { try state.checkpoint(of: $0)?.number }
+    }
     replay = made
     let awaitsCopies = made.awaitsCopies
     let position = made.position

@@ -11,6 +11,7 @@ extension PostgresReplay {
   func apply(_ change: ChangeView) throws {
     guard let table = try table(change.schemaID), !table.state.isAwaited else { return }
     if change.treatment.contains(.refused) { return try refuse(table) }
+    if try defers(change, table) { return }
     before.removeAll()
     after.removeAll()
     if let image = change.before { try encode(image, into: &before, table, isNew: false) }

@@ -25,6 +25,8 @@ final class PostgresReplay {
   let sink: PostgresSink
   let isCareful: Bool
   let folder: String
+  /// Where the database is captured, and others write to its rows as well.
+  let desk: Desk?
   /// The last transaction that it may look at.
   private(set) var limit = UInt64.max
 
@@ -74,6 +76,8 @@ final class PostgresReplay {
   var copiesBegun: [String: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
+  /// Of rows, that were settled in the group.
+  var conflicts = 0
   var misfitsNulled: UInt64 = 0
   /// Refresh rows that were sent by COPY and not yet answered, to be sent again one by one.
   var piece = ByteWriter(capacity: 1 << 16)
@@ -85,8 +89,9 @@ final class PostgresReplay {
     _ connection: PostgresConnection, trail folder: String, name: TrailName, options: PostgresApply.Options,
     clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<String>,
     refusals: [Position: CairnError], lane: [PostgresTargetState.Waiting]? = nil,
-    overtaken: [Position: LaterCopy] = [:]
+    overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil
   ) throws {
+    self.desk = desk
     (self.connection, self.name, self.options, self.madeAhead) = (connection, name, options, madeAhead)
     (self.folder, self.overtaken) = (folder, overtaken)
     (self.clock, self.progress, self.isCareful, self.refusals) = (clock, progress, isCareful, refusals)
@@ -153,7 +158,11 @@ final class PostgresReplay {
     while true {
       switch record {
       case .begin(let header):
-        if last.number == 0 { try begin(header) }
+        if last.number == 0 {
+          try begin(header)
+          if let desk { try beginDesk(desk) }
+        }
+        try desk?.begin(header, at: reader.position)
         (last, number) = (header, header.number)
       case .commit(_, let changes):
         rows += Int(changes)
@@ -165,6 +174,10 @@ final class PostgresReplay {
         if !isDue, let following = try reader.next() {
           record = following
           continue
+        }
+        if let desk, rows > 0 {
+          try endChunk()
+          try checkDesk(desk, stop)
         }
         try commit(last, rows: rows, isLaneDone: isLaneDone && number >= limit)
         return true
@@ -189,6 +202,11 @@ final class PostgresReplay {
   }
 
   private func endTransaction() throws {
+    if let desk, !desk.rows.isEmpty {
+      try endChunk()
+      try sink.settle()
+      try settleDeferred()
+    }
     try early.checkEmpty()
     try putBackHeldRows()
   }
@@ -219,6 +237,7 @@ final class PostgresReplay {
     progress.update {
       $0.tablesCopied += tablesCopied
       $0.misfitsNulled += misfitsNulled
+      $0.conflicts += conflicts
       $0.isWaitingForLock = false
       $0.copiesBegun.merge(copiesBegun) { $1 }
       $0.rulesAdopted.formUnion(adopted)
@@ -230,7 +249,11 @@ final class PostgresReplay {
       $0.isCaughtUp = false
       $0.awaitsCopies = awaitsCopies
     }
-    (tablesCopied, misfitsNulled) = (0, 0)
+    (tablesCopied, misfitsNulled, conflicts) = (0, 0, 0)
+    if let desk {
+      desk.shared.note(applied: number, of: name)
+      try desk.shared.window.commit(name)
+    }
     copiesBegun.removeAll()
   }
 
@@ -282,6 +305,7 @@ final class PostgresReplay {
       try endChunk()
       try onTable(change.schemaID) { try again { try self.apply(change) } }
     case .refreshRow(let id, let image):
+      if try keepsOwn(id, image) { return }
       try onTable(id) { try again { if let table = try self.table(id) { try self.apply(row: image, of: table) } } }
     case .refresh(let refresh):
       try endChunk()

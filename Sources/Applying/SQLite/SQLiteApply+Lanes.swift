@@ -41,10 +41,16 @@ extension SQLiteApply {
 
   /// The group was rolled back; it is done again, and from that change on without its table.
   func wait(for refusal: SQLiteReplay.Refusal) throws {
-    try target.reload()
     var refusals = replay.refusals.filter { $0.key >= replay.groupStart.position }
     refusals[refusal.position] = refusal.error
-    replay = try SQLiteReplay(target, trail: folder, at: checkpoint, number: number, refusals: refusals)
+    try reopen(refusals)
+  }
+
+  /// Begins again behind the last commit.
+  func reopen(_ refusals: [Position: CairnError]) throws {
+    try target.reload()
+    replay = try SQLiteReplay(
+      target, trail: folder, at: checkpoint, number: number, refusals: refusals, desk: desk)
   }
 
   /// Behind a group: tables that began to wait in it are not tried at once.

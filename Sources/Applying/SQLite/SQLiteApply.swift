@@ -18,6 +18,9 @@ package final class SQLiteApply {
   /// The last transaction that was committed here.
   var number: UInt64
   var lanes: [String: Lane] = [:]
+  /// Where the database is captured, and writes go both ways.
+  let desk: SQLiteReplay.Desk?
+  private var isDraining = false
   private var purgedBelow: UInt64 = 0
 
   var name: TrailName { target.trail }
@@ -35,7 +38,12 @@ package final class SQLiteApply {
     let stored = try target.state.checkpoint(of: name)
     checkpoint = stored?.checkpoint
     number = stored?.number ?? 0
-    replay = try SQLiteReplay(target, trail: folder, at: checkpoint, number: number)
+    desk = options.twoWay.map { TwoWayDesk($0, name, RowNames(to: .sqlite, options.names), clock) }
+    replay = try SQLiteReplay(target, trail: folder, at: checkpoint, number: number, desk: desk)
+    if let desk {
+      let state = target.state
+      try desk.shared.prepare(desk.names) { try state.checkpoint(of: $0)?.number }
+    }
     let awaitsCopies = awaitsCopies
     let needs = checkpoint == nil ? options.askedAt?.position : progress.snapshot.needs
     let position = checkpoint?.position ?? .start
@@ -57,6 +65,7 @@ package final class SQLiteApply {
       while !stop.isSet {
         // Asked before the trail is read: what was appended before `drain` was set is still found.
         let isLast = drain.isSet
+        isDraining = isLast
         let isMoved = try tryLanes(stop)
         tellWaiting()
         if try step(stop) || isMoved { continue }
@@ -76,8 +85,30 @@ package final class SQLiteApply {
 
   /// Applies what is there as one commit; false when nothing is.
   private func step(_ stop: StopSignal) throws -> Bool {
+    guard let desk else { return try step(stop, through: .max) }
+    guard desk.shared.enter(stop) else { return false }
+    defer { desk.shared.leave() }
     do {
-      guard let group = try replay.applyGroup(stop) else { return false }
+      let isMoved = try step(stop, through: desk.limit() ?? .max)
+      progress.update { $0.isHeldBack = desk.heldBack != nil }
+      if !isMoved, let held = desk.heldBack { return try desk.wait(for: held, isDraining: isDraining, stop) }
+      return isMoved
+    } catch {
+      desk.shared.window.rollback(name)
+      switch error {
+      case is LocalAhead: desk.shared.rest()
+      case let ahead as SQLiteReplay.Desk.Ahead: desk.holdBack(ahead.header)
+      case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: replay.number + 1): break
+      default: throw error
+      }
+      try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
+      return true
+    }
+  }
+
+  private func step(_ stop: StopSignal, through limit: UInt64) throws -> Bool {
+    do {
+      guard let group = try replay.applyGroup(through: limit, stop) else { return false }
       try commit(group)
       return true
     } catch let refusal as SQLiteReplay.Refusal {
@@ -97,6 +128,10 @@ package final class SQLiteApply {
     try target.commit()
     noteAdopted(replay)
     (checkpoint, number) = (reached, replay.number)
+    if let desk {
+      desk.shared.note(applied: number, of: name)
+      try desk.shared.window.commit(name)
+    }
     let (replay, awaitsCopies) = (replay, awaitsCopies)
     progress.noteLag(
       group.last.commitTime, now: target.clock.microseconds(), isCopying: replay.copying != nil)
@@ -106,11 +141,12 @@ package final class SQLiteApply {
       $0.position = reached.position
       $0.copying = replay.copying.map { ($0.schema.name, replay.copied, replay.estimated) }
       $0.tablesCopied += replay.tablesCopied
+      $0.conflicts += replay.conflicts
       $0.isCaughtUp = false
       $0.awaitsCopies = awaitsCopies
       $0.copiesBegun.merge(replay.copiesBegun) { $1 }
     }
-    replay.tablesCopied = 0
+    (replay.tablesCopied, replay.conflicts) = (0, 0)
     replay.copiesBegun.removeAll()
     noteWaiting()
     try purge()
@@ -129,7 +165,7 @@ package final class SQLiteApply {
   func purge() throws {
     guard let checkpoint else { return }
     try target.checkIdentity()
-    let needed = waiting.map(\.checkpoint.position).reduce(checkpoint.position, min)
+    let needed = try waiting.map(\.checkpoint.position).reduce(options.needed(checkpoint.position, of: name), min)
     progress.update { $0.needs = needed }
     guard options.purgesTrail, needed.segment > purgedBelow else { return }
     purgedBelow = needed.segment

@@ -42,6 +42,8 @@ final class SQLiteReplay {
   let name: TrailName
   let isUTF16: Bool
   let folder: String
+  /// Where the database is captured, and others write to its rows as well.
+  let desk: Desk?
 
   /// The last transaction that was applied.
   private(set) var number: UInt64
@@ -68,6 +70,8 @@ final class SQLiteReplay {
   var copiesBegun: [String: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
+  /// Of rows, that were settled in the group.
+  var conflicts = 0
   var early = EarlyUpdates()
   var held = HeldRows()
   var before: [ColumnView] = []
@@ -79,9 +83,10 @@ final class SQLiteReplay {
   /// Opens the trail in `folder`. Errors: `checkpoint-foreign` when the checkpoint is not in it.
   init(
     _ target: SQLiteTarget, trail folder: String, at checkpoint: Checkpoint?, number: UInt64, scope: Scope = .main,
-    refusals: [Position: CairnError] = [:], overtaken: [Position: LaterCopy] = [:]
+    refusals: [Position: CairnError] = [:], overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil
   ) throws {
     (self.target, self.scope, self.refusals, self.overtaken) = (target, scope, refusals, overtaken)
+    self.desk = desk
     self.number = checkpoint == nil ? target.options.begin.number : number
     (database, state, options) = (target.database, target.state, target.options)
     (name, isUTF16, self.folder) = (target.trail, target.isUTF16, folder)
@@ -102,6 +107,7 @@ final class SQLiteReplay {
     groupStart = reader.checkpoint
     guard var record = try reader.next() else { return nil }
     guard try target.begin(stop) else { throw Stopped() }
+    if let desk { try beginDesk(desk) }
     if case .lane(let key) = scope, let waiting = target.tables[key]?.waiting {
       try state.checkWaiting(waiting.names.last ?? key, at: groupStart, waiting.from)
     }
@@ -110,11 +116,14 @@ final class SQLiteReplay {
     skipped = 0
     while true {
       switch record {
-      case .begin(let header): group.last = header
+      case .begin(let header):
+        try desk?.begin(header, at: reader.position)
+        group.last = header
       case .commit(let number, let changes):
         group.rows += Int(changes)
         self.number = number
         try endChunk()
+        try settleDeferred()
         try early.checkEmpty()
         if !held.isEmpty { try settleHeld() }
         let isDue =
@@ -155,9 +164,10 @@ final class SQLiteReplay {
         skipped += 1
         return
       }
+      if try defers(change, table) { return }
       try apply(change, table)
     case .refreshRow(let id, let image):
-      guard let table = try table(id), !table.state.isAwaited else {
+      guard let table = try table(id), !table.state.isAwaited, try !keepsOwn(id, image) else {
         skipped += 1
         return
       }

@@ -41,7 +41,7 @@ final class TargetTable {
   var state: TargetState.Table
   /// What a rule says of it.
   let treatment: TableTreatment?
-  private let database: Database
+  let database: Database
   private var statements: [Shape: Statement] = [:]
   private let names: [String]
   private let table: String

@@ -1,0 +1,66 @@
+import Changes
+import Conflicts
+import PostgresKit
+
+// Rows by their key, as they were settled. One statement at a time: conflicts are few.
+extension MappedTable {
+  private func keyed(from first: Int) -> String {
+    " WHERE "
+      + key.enumerated().map { offset, index in
+        "\(columns[index].name.quotedName) \(columns[index].equality) $\(first + offset)::\(columns[index].castType)"
+      }.joined(separator: " AND ")
+  }
+
+  private var texts: String { columns.map { "\($0.name.quotedName)::text" }.joined(separator: ",") }
+
+  /// Of the row with this key, locked until the transaction ends; nil: there is none.
+  func row(_ key: [Value], _ connection: PostgresConnection) throws -> [String?]? {
+    try connection.query(
+      "SELECT \(texts) FROM \(target.rowsName)\(keyed(from: 1)) FOR UPDATE", key.map(\.postgresInput)
+    ).first
+  }
+
+  /// Makes the row what it is to be; nil: it goes. Columns that are nil stay as they are.
+  func put(_ row: RowVersion.Row?, _ key: [Value], _ connection: PostgresConnection) throws {
+    let keys = key.map(\.postgresInput)
+    guard let row else {
+      try connection.run("DELETE FROM \(target.rowsName)\(keyed(from: 1))", keys)
+      return
+    }
+    let given = row.indices.filter { row[$0] != nil }
+    let settable = given.filter { !alwaysIdentity.contains($0) }
+    func mark(_ place: Int, _ index: Int) -> String { "$\(place + 1)::\(columns[index].castType)" }
+    if !settable.isEmpty {
+      let set = settable.enumerated().map { "\(columns[$1].name.quotedName) = \(mark($0, $1))" }.joined(separator: ",")
+      let touched = try connection.run(
+        "UPDATE \(target.rowsName) SET \(set)\(keyed(from: settable.count + 1))",
+        settable.map { row[$0].flatMap(\.postgresInput) } + keys)
+      if touched > 0 { return }
+    }
+    let marks = given.enumerated().map { mark($0, $1) }.joined(separator: ",")
+    let always = alwaysIdentity.isEmpty ? "" : " OVERRIDING SYSTEM VALUE"
+    try connection.run(
+      "INSERT INTO \(target.qualifiedName)(\(given.map { columns[$0].name.quotedName }.joined(separator: ",")))\(always) VALUES (\(marks))",
+      given.map { row[$0].flatMap(\.postgresInput) })
+    hasNewKeys = true
+  }
+
+  /// Other rows that have one of its unique values.
+  func rows(inTheWayOf row: RowVersion.Row, _ key: [Value], _ connection: PostgresConnection) throws -> [[String?]] {
+    var found: [[String?]] = []
+    for index in otherIndexes where target.uniqueIndexes[index].predicate == nil {
+      guard let positions = positions(of: index) else { continue }
+      let values = positions.compactMap { row[$0] }
+      guard values.count == positions.count, !values.contains(.null) else { continue }
+      let terms = positions.enumerated().map { offset, index in
+        "\(columns[index].name.quotedName) \(columns[index].equality) $\(offset + 1)::\(columns[index].castType)"
+      }
+      let own = keyed(from: positions.count + 1).dropFirst(7)
+      let rows = try connection.query(
+        "SELECT \(texts) FROM \(target.rowsName) WHERE \(terms.joined(separator: " AND ")) AND NOT (\(own))",
+        (values + key).map(\.postgresInput))
+      for row in rows where !found.contains(row) { found.append(row) }
+    }
+    return found
+  }
+}

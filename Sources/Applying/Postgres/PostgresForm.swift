@@ -1,0 +1,93 @@
+import Changes
+import Conflicts
+import Mapping
+import Versions
+
+/// Brings rows, as any trail has them, into the form of a table in PostgreSQL: its columns in their order, with values as
+/// texts that its input reads; those of numbers as exact ones.
+struct PostgresForm {
+  let table: MappedTable
+  let names: NamePolicy
+
+  func version(_ stored: StoredVersion) throws -> RowVersion {
+    let columns = try columns(of: stored.schema)
+    return try RowVersion(stored) { row in
+      try columns.enumerated().map { place, column in
+        guard let (index, text) = column, let value = row[index] else { return nil }
+        return try convert(value, text, place)
+      }
+    }
+  }
+
+  /// Of the row that the version is of.
+  func key(_ stored: StoredVersion) throws -> [Value] {
+    let columns = try columns(of: stored.schema)
+    return try table.key.map { place in
+      guard let (index, text) = columns[place], let value = stored.after?[index] ?? stored.before?[index] else {
+        throw CairnError(
+          .trailDamaged, "a version of a row of table \(table.source.fullName) has no key",
+          hint: "run 'cairn trail verify \(stored.stamp.origin)'")
+      }
+      return try convert(value, text, place)
+    }
+  }
+
+  /// Whether two keys are of one row.
+  func isSame(_ a: [Value], _ b: [Value]) -> Bool {
+    zip(a, b).allSatisfy { a, b in
+      if a == b { return true }
+      if case .text = a { return false }
+      return RowName(table: "", key: [a]) == RowName(table: "", key: [b])
+    }
+  }
+
+  /// A row as the server prints it.
+  func row(_ texts: [String?]) -> [Value] {
+    texts.enumerated().map { place, text in text.map { value(Array($0.utf8), place) } ?? .null }
+  }
+
+  private func columns(of schema: TableSchema) throws -> [(Int, PostgresText)?] {
+    let mapped = try TableMapping(schema, to: .postgres, names: names).target
+    return table.columns.map { column in
+      mapped.columns.firstIndex { $0.name == column.name }.map { index in
+        (index, PostgresText(from: schema.columns[index], of: schema.engine, to: column.type))
+      }
+    }
+  }
+
+  private func convert(_ value: Value, _ text: PostgresText, _ place: Int) throws -> Value {
+    if value == .null { return .null }
+    var made = ByteWriter(capacity: 64)
+    let misfit: Misfit? = value.withView { view in
+      do throws(Misfit) { try text.append(view, to: &made) } catch { return error }
+      return nil
+    }
+    if let misfit {
+      throw CairnError(
+        .valueMisfit,
+        "table \(table.source.fullName): value \(value.shown) of column \(table.columns[place].name) has no place in \(table.columns[place].type.name): \(misfit.reason)",
+        hint: "mend it at the node that wrote it", context: ["table": table.source.fullName])
+    }
+    return self.value(Array(made.bytes), place)
+  }
+
+  private func value(_ text: [UInt8], _ place: Int) -> Value {
+    switch table.columns[place].type.kind {
+    case .int2, .int4, .int8, .numeric, .float4, .float8, .oid: .exact(text)
+    default: .text(text)
+    }
+  }
+}
+
+extension Value {
+  /// Of a value that ``PostgresForm`` made; nil for NULL.
+  var postgresInput: String? {
+    switch self {
+    case .null: nil
+    case .text(let bytes), .exact(let bytes): String(decoding: bytes, as: UTF8.self)
+    case .integer(let number): String(number)
+    case .real(let number): String(number)
+    case .blob(let bytes): "\\x" + bytes.map { String($0 >> 4, radix: 16) + String($0 & 15, radix: 16) }.joined()
+    }
+  }
+}

@@ -1,0 +1,58 @@
+import Changes
+import Conflicts
+import Mapping
+import SQLiteKit
+import Versions
+
+/// Brings rows, as any trail has them, into the form of a table in SQLite: its columns, in their order.
+struct SQLiteForm {
+  let table: TargetTable
+  init(_ table: TargetTable) { self.table = table }
+
+  func version(_ stored: StoredVersion) throws -> RowVersion {
+    let columns = try columns(of: stored.schema)
+    return RowVersion(stored) { row in
+      columns.map { $0.flatMap { index, value in row[index].map { convert($0, value) } } }
+    }
+  }
+
+  /// Of the row that the version is of.
+  func key(_ stored: StoredVersion) throws -> [Value] {
+    let columns = try columns(of: stored.schema)
+    return try table.schema.key.map { position in
+      guard let (index, form) = columns[position],
+        let value = stored.after?[index] ?? stored.before?[index]
+      else {
+        throw CairnError(
+          .trailDamaged, "a version of a row of table \(table.schema.name) has no key",
+          hint: "run 'cairn trail verify \(stored.stamp.origin)'")
+      }
+      return convert(value, form)
+    }
+  }
+
+  /// Whether two keys are of one row.
+  func isSame(_ a: [Value], _ b: [Value]) -> Bool {
+    zip(a, b).allSatisfy { a, b in
+      if a == b { return true }
+      if case .text = a, case .text = b { return false }
+      return RowName(table: "", key: [a]) == RowName(table: "", key: [b])
+    }
+  }
+
+  /// For each column of the table: where a trail's rows have it, and what makes it one of SQLite.
+  private func columns(of schema: TableSchema) throws -> [(Int, SQLiteValue?)?] {
+    let mapped = try TableMapping(schema, to: .sqlite).target
+    return table.schema.columns.map { column in
+      mapped.columns.firstIndex { $0.name.lowercased() == column.name.lowercased() }.map { index in
+        (index, schema.engine == .sqlite ? nil : SQLiteValue(from: schema.columns[index]))
+      }
+    }
+  }
+
+  private func convert(_ value: Value, _ form: SQLiteValue?) -> Value {
+    guard let form else { return value }
+    var made = ByteWriter(capacity: 64)
+    return value.withView { view in (try? form.convert(view, scratch: &made))?.value } ?? value
+  }
+}

@@ -1,0 +1,101 @@
+import Changes
+import Conflicts
+import Mapping
+import SQLiteKit
+import SystemKit
+import Versions
+
+// Two-way: rows that somebody else has written to as well.
+extension SQLiteReplay {
+  typealias Desk = TwoWayDesk<TargetTable>
+
+  /// Inside of the group's transaction: what is committed here, as far as anybody can know.
+  func beginDesk(_ desk: Desk) throws {
+    let window = desk.shared.window
+    _ = try window.catchUp(rowNames: desk.names.names)
+    guard case .journal(let rows) = desk.shared.local else { return desk.beginGroup() }
+    var uncaptured: Set<RowName> = []
+    let isShown = try rows(database, window.ownReach.sourcePosition) { schema, values in
+      if let name = desk.names.name(schema, values) { uncaptured.insert(name) }
+    }
+    guard isShown else { throw LocalAhead() }
+    desk.beginGroup(uncaptured: uncaptured)
+  }
+
+  /// Whether a change is settled when its transaction ends.
+  func defers(_ change: ChangeView, _ table: TargetTable) throws -> Bool {
+    guard let desk, change.operation != .truncate, let schema = reader.given(change.schemaID) else { return false }
+    return try desk.defers(change, schema, table)
+  }
+
+  /// Whether a row that a copy brings gives way to what was written here.
+  func keepsOwn(_ id: UInt64, _ image: ImageView) throws -> Bool {
+    guard let desk, let schema = reader.given(id), let name = try desk.names.name(schema, image) else { return false }
+    return try desk.keeps(name)
+  }
+
+  /// At the end of a transaction.
+  func settleDeferred() throws {
+    guard let desk, !desk.rows.isEmpty else { return }
+    var held: [(row: SettledRow, table: TargetTable, key: [Value])] = []
+    for row in desk.rows where row.version.before != nil || row.version.after != nil {
+      let form = SQLiteForm(row.table)
+      let key = try form.key(row.version)
+      let settled = try settle(row, key, form, desk)
+      try desk.checkStops(settled, row.table.schema, key)
+      let records = settled.records(
+        desk.place, of: name, row.table.schema, key: key, now: target.clock.microseconds(), isAhead: desk.isAhead)
+      for record in records { try log(record) }
+      try desk.shared.window.note(row.name, desk.place)
+      do { try row.table.put(settled.row, key) } catch let error as SQLiteError where error.isUniqueness {
+        try row.table.put(nil, key)
+        held.append((settled, row.table, key))
+      } catch let error as SQLiteError where error.isConstraint { throw refused(row.table, error) }
+    }
+    for row in held { try put(held: row.row, row.table, row.key, desk) }
+    desk.endTransaction()
+  }
+
+  private func settle(_ row: Desk.Row, _ key: [Value], _ form: SQLiteForm, _ desk: Desk) throws -> SettledRow {
+    var versions: [RowVersion] = []
+    for stored in try desk.others(row.name) where try form.isSame(key, form.key(stored)) {
+      versions.append(try form.version(stored))
+    }
+    versions.append(try form.version(row.version))
+    let names = row.table.schema.columns.map(\.name)
+    return SettledRow(
+      versions, local: try row.table.row(key), try desk.rules(row.table.schema.plainName, names),
+      columnCount: names.count)
+  }
+
+  private func log(_ record: ConflictRecord) throws {
+    let log = SQLiteConflictLog(database)
+    if try !log.isInstalled() { try log.install() }
+    try log.append(record)
+    conflicts += 1
+  }
+
+  // MARK: Two rows that cannot both be
+
+  /// A row that has a unique value in common with another one. The later of both stays; who loses is kept in the log.
+  private func put(held row: SettledRow, _ table: TargetTable, _ key: [Value], _ desk: Desk) throws {
+    do { return try table.put(row.row, key) } catch let error as SQLiteError where error.isUniqueness {
+      guard let values = row.row else { return }
+      let others = try table.rows(inTheWayOf: values, key)
+      guard !others.isEmpty else { throw refused(table, error) }
+      for other in others {
+        let otherKey = table.schema.key.map { other[$0] }
+        let stamp = try desk.names.name(table.schema, other)
+          .flatMap { try desk.shared.window.versions($0).map(\.stamp).max() }
+        let isOurs = stamp.map { row.stamp > $0 } ?? true
+        try log(
+          row.collision(
+            with: other, stamp, isOurs: isOurs, desk.place, of: name, table.schema, key: key,
+            now: target.clock.microseconds()))
+        guard isOurs else { return }
+        try table.put(nil, otherKey)
+      }
+      try table.put(row.row, key)
+    }
+  }
+}

@@ -1,0 +1,81 @@
+import Changes
+import Mapping
+import Versions
+
+/// Which rows of the target a change of a trail is about: the same names for every trail that leads to them.
+final class RowNames {
+  /// Of one shape of a table.
+  private struct Naming {
+    let schema: TableSchema
+    let begun: RowNaming
+    /// The columns of the key, by their names.
+    let key: [Int]
+  }
+
+  private let engine: Engine
+  private let names: NamePolicy
+  private var known: [String: Naming] = [:]
+  private var before: [ColumnView] = []
+  private var after: [ColumnView] = []
+
+  init(to engine: Engine, _ names: NamePolicy) { (self.engine, self.names) = (engine, names) }
+
+  /// None where rows have no key; two where the change gives a row another key: the old one first.
+  func names(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
+    guard change.operation != .truncate else { return [] }
+    let naming = naming(of: schema)
+    guard !naming.key.isEmpty else { return [] }
+    before.removeAll(keepingCapacity: true)
+    after.removeAll(keepingCapacity: true)
+    if let image = change.before { try read(image, into: &before) }
+    if let image = change.after { try read(image, into: &after) }
+    switch change.operation {
+    case .insert: return [name(naming) { after[$0] }]
+    case .delete: return [name(naming) { before[$0] }]
+    default:
+      let old = name(naming) { $0 < before.count && !before[$0].isUnchanged ? before[$0] : after[$0] }
+      let new = name(naming) { after[$0].isUnchanged && $0 < before.count ? before[$0] : after[$0] }
+      return old == new ? [old] : [old, new]
+    }
+  }
+
+  /// Of a row of a copy; nil where it has no key.
+  func name(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
+    let naming = naming(of: schema)
+    guard !naming.key.isEmpty else { return nil }
+    after.removeAll(keepingCapacity: true)
+    try read(image, into: &after)
+    return name(naming) { after[$0] }
+  }
+
+  /// Of a row with all its values.
+  func name(_ schema: TableSchema, _ row: [Value]) -> RowName? {
+    let naming = naming(of: schema)
+    guard !naming.key.isEmpty else { return nil }
+    var begun = naming.begun
+    for index in naming.key { row[index].withView { begun.add($0) } }
+    return begun.name
+  }
+
+  private func naming(of schema: TableSchema) -> Naming {
+    if let naming = known[schema.fullName], naming.schema == schema { return naming }
+    let target = TableMapping.targetName(of: schema, in: engine, names: names)
+    let keyed = schema.flags.contains(.wholeRow) ? [] : schema.key
+    let naming = Naming(
+      schema: schema, begun: RowNaming(table: target),
+      key: keyed.sorted { schema.columns[$0].name.lowercased() < schema.columns[$1].name.lowercased() })
+    known[schema.fullName] = naming
+    return naming
+  }
+
+  private func name(_ naming: Naming, _ value: (Int) -> ColumnView) -> RowName {
+    var row = naming.begun
+    for index in naming.key { row.add(value(index)) }
+    return row.name
+  }
+
+  private func read(_ image: ImageView, into columns: inout [ColumnView]) throws {
+    var reader = ByteReader(image.bytes)
+    while !reader.isAtEnd { columns.append(try reader.readColumn()) }
+  }
+}

@@ -1,0 +1,111 @@
+import Changes
+import Conflicts
+import SQLiteKit
+import Synchronization
+import SystemKit
+import Trails
+import Versions
+
+/// What the applies of one database share, when the database is captured too and writes go both ways.
+package final class TwoWay: Sendable {
+  /// How conflicts of a table of the target are settled, by its plain name; its columns in their order.
+  package typealias RuleBook = @Sendable (_ table: String, _ columns: [String]) throws -> ConflictRules
+
+  /// Local commits that the own trail does not hold yet.
+  package enum LocalCommits: Sendable {
+    /// SQLite: shows the rows of the journal behind a source position of the own trail, inside apply's transaction.
+    /// False: there are too many of them to be looked at.
+    case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
+    /// PostgreSQL: returns when the own trail holds, durably, all that had been committed before the call. False: `stop`
+    /// was set first.
+    case stream(@Sendable (StopSignal) throws -> Bool)
+  }
+
+  /// Of the trail into which the database is captured.
+  package let own: TrailName
+  /// Of the own trail and of those that are applied, by name.
+  private let folders: [String: String]
+  private let peers: [TrailName]
+  package let window: VersionWindow
+  let rules: RuleBook
+  let local: LocalCommits
+  /// How far a peer's clock may be ahead of ours, µs.
+  let skewMicrosecondsMax: Int64
+  private let isTaken = Mutex(false)
+  private let applied = Mutex<[String: UInt64]>([:])
+  private let isPrepared = Mutex(false)
+
+  package init(
+    own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)], local: LocalCommits,
+    skewMicrosecondsMax: Int64 = 60_000_000, rules: @escaping RuleBook
+  ) {
+    self.own = own.name
+    folders = Dictionary(([own] + applied).map { ($0.name.description, $0.folder) }) { first, _ in first }
+    peers = applied.map(\.name)
+    window = VersionWindow(own: own.name, ownFolder: own.folder)
+    for trail in applied { window.addPeer(trail.name, folder: trail.folder) }
+    (self.local, self.skewMicrosecondsMax, self.rules) = (local, skewMicrosecondsMax, rules)
+  }
+
+  func folder(of origin: String) throws -> String {
+    if let folder = folders[origin] { return folder }
+    throw CairnError(
+      .trailMissing, "a version of a row stands in trail \(origin), which is not applied here", hint: "apply it again")
+  }
+
+  /// Reads what stands in the trails, once: whichever apply comes first. `number`: of the last transaction of a trail that
+  /// the database has, as its checkpoint says.
+  func prepare(_ names: RowNames, number: (TrailName) throws -> UInt64?) throws {
+    try isPrepared.withLock { isPrepared in
+      if isPrepared { return }
+      for trail in peers {
+        let last = try number(trail) ?? 0
+        try window.read(trail, through: last, rowNames: names.names)
+        note(applied: last, of: trail)
+      }
+      try window.catchUp(rowNames: names.names)
+      isPrepared = true
+    }
+  }
+
+  // MARK: One apply decides at a time
+
+  /// Waits until no other apply has a group under way; false when `stop` was set first.
+  func enter(_ stop: StopSignal) -> Bool {
+    while !stop.isSet {
+      let isOurs = isTaken.withLock { isTaken in
+        defer { isTaken = true }
+        return !isTaken
+      }
+      if isOurs { return true }
+      Pulse.beat()
+      Clock.sleep(milliseconds: 1)
+    }
+    return false
+  }
+
+  func leave() { isTaken.withLock { $0 = false } }
+
+  /// Gives capture the time to take what was committed locally.
+  func rest() { Clock.sleep(milliseconds: 2) }
+
+  /// What a row has against being written as it comes: it is settled from its versions, then.
+  static func isOfRow(_ error: CairnError) -> Bool { [.rowMissing, .rowDiffers, .rowExists].contains(error.code) }
+
+  // MARK: What has been applied
+
+  func note(applied number: UInt64, of trail: TrailName) {
+    applied.withLock { $0[trail.description] = number }
+  }
+
+  /// Whether the author of a transaction knew what has not come here yet, of a trail that does come here.
+  func isAhead(_ header: TransactionHeader) -> Bool {
+    applied.withLock { applied in
+      header.dependencies.contains { known in applied[known.origin].map { $0 < known.number } ?? false }
+    }
+  }
+}
+
+/// A local commit, which the own trail does not hold yet, is of a row that comes: the group is rolled back, and done again
+/// when capture has it.
+struct LocalAhead: Error {}

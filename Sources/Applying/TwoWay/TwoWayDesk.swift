@@ -1,0 +1,185 @@
+import Changes
+import Conflicts
+import SystemKit
+import Trails
+import Versions
+
+/// One apply's part in two-way replication: which rows of the transaction at hand are written as they come, and which
+/// are settled from all their versions when it ends.
+final class TwoWayDesk<Table> {
+  /// A row to be settled, with what the transaction at hand makes of it.
+  struct Row {
+    let name: RowName
+    let table: Table
+    var version: StoredVersion
+  }
+
+  /// A transaction whose clock is further ahead of ours than a peer's may be.
+  struct Ahead: Error {
+    let header: TransactionHeader
+  }
+
+  let shared: TwoWay
+  let names: RowNames
+  private let trail: TrailName
+  private let clock: Clock
+  /// Transactions through this one are settled row by row: one of them was not as the target has it.
+  private var settlesThrough: UInt64 = 0
+  /// The transaction that is held back, as its clock is ahead.
+  private(set) var heldBack: TransactionHeader?
+  private(set) var place = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
+  private(set) var seen: [String: UInt64] = [:]
+  /// The author of the transaction knew what has not come here yet.
+  private(set) var isAhead = false
+  private var settlesAll = false
+  /// Rows of local commits that capture has not taken.
+  private var uncaptured: Set<RowName> = []
+  private var order: [Row] = []
+  private var indexes: [RowName: Int] = [:]
+  /// Rows of the group, among which those are looked for that are committed meanwhile.
+  private var written: Set<RowName> = []
+  private var watchesRows = false
+
+  init(_ shared: TwoWay, _ trail: TrailName, _ names: RowNames, _ clock: Clock) {
+    (self.shared, self.trail, self.names, self.clock) = (shared, trail, names, clock)
+  }
+
+  // MARK: Groups
+
+  /// `uncaptured`: rows of local commits that the own trail does not hold yet. `watchesRows`: such commits are looked for
+  /// when the group ends.
+  func beginGroup(uncaptured: Set<RowName> = [], watchesRows: Bool = false) {
+    (self.uncaptured, self.watchesRows) = (uncaptured, watchesRows)
+    written.removeAll(keepingCapacity: true)
+    endTransaction()
+  }
+
+  /// A row did not fit: its group is to be done again, through that transaction row by row. False: it was already.
+  func settle(through number: UInt64) -> Bool {
+    guard number > settlesThrough else { return false }
+    settlesThrough = number
+    return true
+  }
+
+  /// Throws ``LocalAhead`` where one of the rows that were written has been committed locally meanwhile.
+  func check(committed rows: Set<RowName>) throws { if !written.isDisjoint(with: rows) { throw LocalAhead() } }
+
+  /// The last transaction that may be applied now; nil: all of them.
+  func limit() -> UInt64? {
+    guard let held = heldBack else { return nil }
+    if isClockAhead(held) { return held.number - 1 }
+    heldBack = nil
+    return nil
+  }
+
+  func holdBack(_ header: TransactionHeader) { heldBack = header }
+
+  private func isClockAhead(_ header: TransactionHeader) -> Bool {
+    header.clock > UInt64(clamping: clock.microseconds() + shared.skewMicrosecondsMax)
+  }
+
+  /// A clock that is ahead is waited for; while the trail is drained, that is an error.
+  func wait(for held: TransactionHeader, isDraining: Bool, _ stop: StopSignal) throws -> Bool {
+    let seconds = (Int64(clamping: held.clock) - clock.microseconds()) / 1_000_000
+    guard !isDraining else {
+      throw CairnError(
+        .clockAhead, "transaction \(held.number) of trail \(trail) is of a time \(seconds) s ahead of this clock",
+        hint: "set the clocks of both nodes right, such as by NTP; its trail is held back until then", remedy: .retry)
+    }
+    _ = stop.wait(milliseconds: 200)
+    return true
+  }
+
+  // MARK: Transactions
+
+  /// Throws ``Ahead``.
+  func begin(_ header: TransactionHeader, at begin: Position) throws {
+    if isClockAhead(header) { throw Ahead(header: header) }
+    place = VersionPlace(
+      stamp: Stamp(clock: header.clock, origin: trail.description, number: header.number), begin: begin)
+    seen = Dictionary(header.dependencies.map { ($0.origin, $0.number) }) { max($0, $1) }
+    isAhead = shared.isAhead(header)
+    settlesAll = isAhead || header.number <= settlesThrough
+    shared.window.meet(header, of: trail)
+  }
+
+  /// Rows that are to be settled now, each once.
+  var rows: [Row] { order }
+
+  func endTransaction() {
+    order.removeAll(keepingCapacity: true)
+    indexes.removeAll(keepingCapacity: true)
+  }
+
+  /// Whether a change is left to the end of its transaction. `schema`: as the trail has it.
+  func defers(_ change: ChangeView, _ schema: TableSchema, _ table: Table) throws -> Bool {
+    let rows = try names.names(schema, change)
+    if rows.contains(where: uncaptured.contains) { throw LocalAhead() }
+    if watchesRows { written.formUnion(rows) }
+    let isDeferred =
+      try settlesAll || rows.contains { indexes[$0] != nil }
+      || rows.contains { try !shared.window.concurrent($0, with: place.stamp, seen: seen).isEmpty }
+    guard isDeferred, !rows.isEmpty else {
+      for row in rows { try shared.window.note(row, place) }
+      return false
+    }
+    let (before, after) = (try change.before?.values(), try change.after?.values())
+    if rows.count == 2 {
+      // It leaves one key, and comes to another.
+      let whole = after.map { after in before.map { zip($0, after).map { $1 ?? $0 } } ?? after }
+      fold(rows[0], table, schema, before: before ?? after, after: nil)
+      fold(rows[1], table, schema, before: nil, after: whole)
+    } else {
+      let old = before ?? (change.operation == .update ? after?.indices.map { keyed($0, schema, after) } : nil)
+      fold(rows[0], table, schema, before: old, after: after)
+    }
+    return true
+  }
+
+  private func keyed(_ index: Int, _ schema: TableSchema, _ row: [Value?]?) -> Value? {
+    schema.key.contains(index) ? row?[index] : nil
+  }
+
+  private func fold(_ name: RowName, _ table: Table, _ schema: TableSchema, before: [Value?]?, after: [Value?]?) {
+    guard let index = indexes[name] else {
+      indexes[name] = order.count
+      let version = StoredVersion(stamp: place.stamp, seen: seen, schema: schema, before: before, after: after)
+      return order.append(Row(name: name, table: table, version: version))
+    }
+    let known = order[index].version.after
+    // A second update of a row says only what it changes.
+    order[index].version.after = after.map { after in
+      before == nil ? after : known.map { zip($0, after).map { $1 ?? $0 } } ?? after
+    }
+  }
+
+  /// Whether a row that a copy brings stays as it is here: it was written to here, and that goes there.
+  func keeps(_ row: RowName) throws -> Bool {
+    if uncaptured.contains(row) { throw LocalAhead() }
+    if watchesRows { written.insert(row) }
+    return try !shared.window.concurrent(row, with: place.stamp, seen: seen).isEmpty
+  }
+
+  /// The other versions of a row that are known, as their trails have them.
+  func others(_ row: RowName) throws -> [StoredVersion] {
+    try shared.window.versions(row).filter { $0.stamp != place.stamp }.flatMap { place in
+      try VersionReader.read(row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
+    }
+  }
+
+  /// How conflicts of a table are settled on this way.
+  func rules(_ table: String, _ columns: [String]) throws -> ConflictRules {
+    try shared.rules(table, columns).between(source: trail.origin, target: shared.own.origin)
+  }
+
+  /// Throws where a rule says that apply is to stop before a conflict.
+  func checkStops(_ row: SettledRow, _ table: TableSchema, _ key: [Value]) throws {
+    guard let conflict = row.conflicts.first(where: row.rules.stops) else { return }
+    let shown = zip(table.key, key).map { "\(table.columns[$0].name)=\($1.shown)" }.joined(separator: ", ")
+    throw CairnError(
+      .conflictStopped,
+      "table \(table.fullName), row \(shown): \(conflict.kind.rawValue) between \(conflict.incoming.origin) and \(conflict.other.origin), and the rule is stop",
+      hint: "write the row as it is to be at one of the nodes, or choose another rule",
+      context: ["table": table.fullName])
+  }
+}
