@@ -1,4 +1,5 @@
 import Changes
+import Conflicts
 import Mapping
 
 extension Configuration {
@@ -12,7 +13,10 @@ extension Configuration {
     own.text("state").map { node.state = $0 }
     databases = all("database").compactMap { section in
       section.text("url").map {
-        Database(name: section.source.name, url: Database.canonical($0), secret: secrets[section.source.name])
+        var database = Database(
+          name: section.source.name, url: Database.canonical($0), secret: secrets[section.source.name])
+        database.sharesKeys = section.text("keys") == "shared"
+        return database
       }
     }
     captures = all("capture").compactMap(Capture.init)
@@ -66,7 +70,8 @@ extension Configuration.Apply {
   fileprivate init?(_ section: ReadSection, rules: [ReadSection]) {
     guard let trail = section.text("trail"), let database = section.text("database") else { return nil }
     self.init(name: section.source.name, trail: trail, database: database)
-    section.text("conflict").flatMap { Configuration.Conflict(rawValue: $0) }.map { conflict = $0 }
+    conflicts = ConflictPlan.Part(section, else: conflicts)
+    section.duration("max_clock_skew").map { maxClockSkew = $0 }
     section.text("on_error").flatMap { Configuration.OnError(rawValue: $0) }.map { onError = $0 }
     existing = section.text("existing").flatMap { ExistingRows(rawValue: $0) }
     section.text("names").flatMap { NamePolicy(rawValue: $0) }.map { names = $0 }
@@ -112,5 +117,6 @@ extension TableRule {
       delete = text.hasPrefix("mark:") ? .mark(column: String(text.dropFirst(5))) : text == "keep" ? .keep : .apply
     }
     section.text("mode").flatMap { Mode(rawValue: $0) }.map { mode = $0 }
+    conflicts = ConflictPlan.Part(section)
   }
 }

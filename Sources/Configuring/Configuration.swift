@@ -1,3 +1,4 @@
+import Conflicts
 import Mapping
 
 /// What a daemon is to do: all conf files of one node as one value, checked and with every default filled in.
@@ -45,6 +46,8 @@ package struct Configuration: Equatable, Sendable {
     package var url: String
     /// The password, from a systemd credential. Never printed.
     package var secret: String?
+    /// Whether tables may draw the same keys as those of other nodes: programs take care that they do not.
+    package var sharesKeys = false
 
     package init(name: String, url: String, secret: String? = nil) {
       (self.name, self.url, self.secret) = (name, url, secret)
@@ -75,8 +78,10 @@ package struct Configuration: Equatable, Sendable {
     /// `NODE.NAME`; of another node where it is received.
     package var trail: String
     package var database: String
-    /// How conflicts of two-way replication are settled; without effect one-way.
-    package var conflict = Conflict.newest
+    /// How conflicts are settled in all tables whose rules say nothing else.
+    package var conflicts = ConflictPlan.Part(rule: .newest, tracking: .row, deletes: .newest)
+    /// How far the clock of the trail's node may be ahead of ours before its transactions are held back.
+    package var maxClockSkew = Duration.seconds(60)
     package var onError = OnError.stop
     /// What becomes of rows that the target holds before the first copy; nil: the apply stops before it writes.
     package var existing: ExistingRows?
@@ -94,7 +99,6 @@ package struct Configuration: Equatable, Sendable {
     }
   }
 
-  package enum Conflict: String, CaseIterable, Sendable { case newest }
   package enum OnError: String, CaseIterable, Sendable { case stop }
 
   /// `[limits]`

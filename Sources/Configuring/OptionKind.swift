@@ -1,3 +1,5 @@
+import Conflicts
+
 /// What an option takes.
 package enum OptionKind: Equatable, Sendable {
   /// `[a-z0-9_-]`
@@ -37,6 +39,10 @@ package enum OptionKind: Equatable, Sendable {
   case columns
   /// `apply`, `keep` or `mark:COLUMN`.
   case delete
+  /// How conflicts of rows are settled.
+  case rule
+  /// The same of columns: a table of columns and rules.
+  case rules
   /// Any value: of options that are refused whatever they hold.
   case anything
 
@@ -71,6 +77,8 @@ package enum OptionKind: Equatable, Sendable {
     case .sql: "an expression in SQLite's SQL"
     case .columns: "a table of columns and expressions"
     case .delete: "apply, keep or mark:COLUMN"
+    case .rule: "a rule: \(ConflictRules.Rule.rowNames.joined(separator: ", "))"
+    case .rules: "a table of columns and rules: \(ConflictRules.Rule.columnNames.joined(separator: ", "))"
     case .anything: "nothing in this version"
     }
   }
@@ -101,4 +109,5 @@ enum OptionValue: Equatable, Sendable {
   case columns([TableRule.Column])
   case files(Configuration.PeerFiles)
   case grants(push: [String], pull: [String])
+  case rules([ColumnRule])
 }

@@ -24,6 +24,8 @@ struct OptionReader {
     case .files: files(node, option)
     case .grants: grants(node, option)
     case .columns: columns(node, option)
+    case .rule: rule(node, option)
+    case .rules: rules(node, option)
     case .duration(let range): duration(node, option, range)
     case .size: size(node, option)
     default: string(node, option).flatMap { text(of: $0, node.place, option) }.map { .text($0) }
@@ -284,6 +286,7 @@ extension OptionReader {
         + names.compactMap { name in
           if case .string(let text) = name.value { "\(text) = \"\(text)\"" } else { nil }
         }.joined(separator: ", ") + " }"
+    case (.rules, .string(let text)): "{ COLUMN = \"\(text)\" }"
     case (.count, _), (.patterns, _), (.misfits, _), (.columns, _), (.flag, _), (.duration, _), (.size, _): nil
     case (.name, .integer(let number)), (.account, .integer(let number)): "\"\(number)\""
     default: nil

@@ -14,10 +14,32 @@ extension OptionTable {
           """, example: "\"store-042.pos\""),
       Option("database", .database, required: true, "the database that is written", example: "\"erp\""),
       Option(
-        "conflict", .choice(["newest"], later: ["oldest", "source", "target", "priority", "stop"]),
-        default: "\"newest\"",
-        "how conflicts are settled where both ends are written to",
-        details: "One-way there are none: a row that is not what it should be stops the apply.", example: "\"newest\""),
+        "conflict", .rule, default: "\"newest\"", "how conflicts are settled where both ends are written to",
+        details: """
+          What each rule promises is in `docs/conflicts.md`. One-way there are no conflicts: a row that is not what it \
+          should be stops the apply.
+          """, example: "\"priority:hq,store-1\""),
+      Option(
+        "conflicts", .rules, absence: "columns go by the rule of their row",
+        "how conflicts in single columns are settled, in all tables",
+        details: "A column with a rule is tracked by itself: two nodes that change different ones do not clash.",
+        example: "{ stock = \"delta\" }"),
+      Option(
+        "tracking", .choice(["row", "column"], later: []), default: "\"row\"", "what a conflict is about",
+        details: """
+          `row`: two nodes that change one row clash. `column`: only where they change the same column of it; a table of \
+          PostgreSQL takes `REPLICA IDENTITY FULL` for that.
+          """, example: "\"column\""),
+      Option(
+        "deletes", .choice(["newest", "delete", "update"], later: []), default: "\"newest\"",
+        "what becomes of a row that one node deletes and another one updates",
+        details: "`newest`: the later of both wins. `delete`: it is gone. `update`: it stays, as it was updated.",
+        example: "\"delete\""),
+      Option(
+        "max_clock_skew", .duration(.milliseconds(1) ... .seconds(86_400)), default: "\"1 min\"",
+        "how far the clock of the trail's node may be ahead",
+        details: "Transactions from further ahead are held back, and that is told, until this node's clock is there.",
+        example: "\"5 s\""),
       Option(
         "on_error", .choice(["stop"], later: ["quarantine"]), default: "\"stop\"",
         "what becomes of a transaction that cannot be applied",
@@ -103,9 +125,18 @@ extension OptionTable {
           `history`: the target gets a row for each change, with the columns of the row and `cairn_operation`, \
           `cairn_committed_at`, `cairn_origin`, `cairn_position`.
           """, example: "\"history\""),
-      Option("conflict", .anything, supported: false, "how conflicts in this table are settled", example: "\"newest\""),
       Option(
-        "conflicts", .anything, supported: false, "how conflicts in single columns are settled",
-        example: "{ stock = \"delta\" }"),
+        "conflict", .rule, absence: "as the apply has it", "how conflicts in this table are settled",
+        example: "\"priority:hq\""),
+      Option(
+        "conflicts", .rules, absence: "as the apply has it", "how conflicts in single columns are settled",
+        details: "By the names that columns have at the target.",
+        example: "{ stock = \"delta\", note = \"merge-text\" }"),
+      Option(
+        "tracking", .choice(["row", "column"], later: []), absence: "as the apply has it",
+        "what a conflict in this table is about", example: "\"column\""),
+      Option(
+        "deletes", .choice(["newest", "delete", "update"], later: []), absence: "as the apply has it",
+        "what becomes of a row of this table that one node deletes and another one updates", example: "\"update\""),
     ])
 }

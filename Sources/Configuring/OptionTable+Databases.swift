@@ -29,7 +29,17 @@ extension OptionTable {
         "url", .url, required: true, "where the database is",
         details: """
           `sqlite:///srv/pos/pos.db`, with an absolute path, or any libpq URI: `postgresql://cairn@db.example/erp`.
-          """, example: "\"sqlite:///srv/pos/pos.db\"")
+          """, example: "\"sqlite:///srv/pos/pos.db\""),
+      Option(
+        "keys", .choice(["shared"], later: []),
+        absence:
+          "tables that draw keys of their own are refused where both ends write to them, until they are separated",
+        "whether nodes may draw the same keys for different rows",
+        details: """
+          AUTOINCREMENT, INTEGER PRIMARY KEY, serial and identity columns give the same number at two nodes. `cairn \
+          identity` separates them. `shared`: nothing is separated, as programs bring keys of their own, such as UUIDs, \
+          or each table is written to at one node only.
+          """, example: "\"shared\""),
     ])
 
   static let capture = Section(

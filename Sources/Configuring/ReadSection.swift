@@ -66,6 +66,7 @@ struct ReadSection {
   func duration(_ key: String) -> Duration? {
     if case .duration(let duration)? = values[key]?.value { duration } else { nil }
   }
+  func rules(_ key: String) -> [ColumnRule] { if case .rules(let rules)? = values[key]?.value { rules } else { [] } }
   func columns(_ key: String) -> [TableRule.Column]? {
     if case .columns(let columns)? = values[key]?.value { columns } else { nil }
   }
@@ -87,6 +88,9 @@ extension OptionValue {
         + [("push", push), ("pull", pull)].filter { !$0.1.isEmpty }.map { key, list in
           "\(key) = [" + list.map(Self.quoted).joined(separator: ", ") + "]"
         }.joined(separator: ", ") + " }"
+    case .rules(let rules):
+      "{ "
+        + rules.map { "\(Self.key($0.column)) = \(Self.quoted($0.rule.text))" }.joined(separator: ", ") + " }"
     case .columns(let columns):
       "{ "
         + columns.map { column in
@@ -94,10 +98,12 @@ extension OptionValue {
           let type = column.type.map { ", type = \(Self.quoted($0))" } ?? ""
           let share = column.isShare ? "" : ", share = false"
           let whole = type.isEmpty && share.isEmpty ? value : "{ expr = \(value)\(type)\(share) }"
-          return "\(OptionReader.isName(column.name.lowercased()) ? column.name : Self.quoted(column.name)) = \(whole)"
+          return "\(Self.key(column.name)) = \(whole)"
         }.joined(separator: ", ") + " }"
     }
   }
+
+  private static func key(_ name: String) -> String { OptionReader.isName(name.lowercased()) ? name : quoted(name) }
 
   /// A basic string of TOML.
   static func quoted(_ text: String) -> String {

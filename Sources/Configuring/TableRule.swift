@@ -1,3 +1,5 @@
+import Conflicts
+
 /// `[[apply.NAME.table]]`: what becomes of the rows of one table on their way to the target.
 package struct TableRule: Equatable, Sendable {
   /// A column of the target and where its value comes from.
@@ -43,6 +45,8 @@ package struct TableRule: Equatable, Sendable {
   package var columns: [Column]?
   package var delete = DeleteRule.apply
   package var mode = Mode.mirror
+  /// How conflicts in its rows are settled, where it is written at both ends.
+  package var conflicts = ConflictPlan.Part()
 
   /// Whether it may be for several tables.
   package var isPattern: Bool { from.contains { $0 == "*" || $0 == "?" } }

@@ -28,6 +28,10 @@ package struct Conflict: Equatable, Sendable {
   /// The columns that both wrote; all of them where the row is tracked as one, or one of both deletes it.
   package var columns: [Int]
 
+  package init(kind: Kind, incoming: Stamp, other: Stamp, columns: [Int]) {
+    (self.kind, self.incoming, self.other, self.columns) = (kind, incoming, other, columns)
+  }
+
   /// What `incoming` meets among the versions that are known: one conflict for each that it does not follow, that does not
   /// follow it, and that no other of them replaces.
   package static func all(

@@ -34,6 +34,16 @@ extension ConflictRules.Rule {
   /// Whether single columns can be settled by it.
   package var isForColumns: Bool { self != .insertOnly }
 
+  /// The names of those that are for rows, as people write them.
+  package static var rowNames: [String] {
+    names.filter { name in samples.contains { $0.isNamed(name) && $0.isForRows } }
+  }
+  package static var columnNames: [String] {
+    names.filter { name in samples.contains { $0.isNamed(name) && $0.isForColumns } }
+  }
+
+  private func isNamed(_ name: String) -> Bool { text.hasPrefix(name) }
+
   /// Whether it needs to know what a value was before: PostgreSQL logs that only under REPLICA IDENTITY FULL.
   package var needsBefore: Bool { self == .delta || self == .mergeText }
 

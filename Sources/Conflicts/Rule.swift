@@ -55,6 +55,9 @@ extension ConflictRules.Rule {
     ("priority", "priority:hq,store-1"), ("combine", "combine: / "), ("sql", "sql:max(local, incoming)"),
   ]
 
+  /// One of each.
+  package static var samples: [ConflictRules.Rule] { plain.map(\.1) + withMore.compactMap { try? Self($0.1) } }
+
   /// `newest`, `priority:NODE,NODE`, `combine:SEPARATOR`, `sql:EXPRESSION` and so on.
   package init(_ text: String) throws(Fault) {
     let name = String(text.prefix { $0 != ":" })

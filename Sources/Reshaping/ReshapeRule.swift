@@ -48,17 +48,12 @@ package struct ReshapeRule: Equatable, Sendable {
 
   package init(from: String) { self.from = from }
 
-  var isPattern: Bool { from.contains { $0 == "*" || $0 == "?" } }
+  var isPattern: Bool { TablePatterns.isPattern(from) }
 
   /// It changes nothing.
   var isTrivial: Bool { to == nil && filter == nil && columns == nil && delete == .apply && mode == .mirror }
 
-  func matches(_ schema: TableSchema) -> Bool {
-    let isBare = !from.contains(".")
-    if isBare, !["", "public"].contains(schema.namespace) { return false }
-    let name = isBare || schema.namespace.isEmpty ? schema.name : schema.fullName
-    return TablePatterns([from]).includes(name)
-  }
+  func matches(_ schema: TableSchema) -> Bool { schema.matches(from) }
 }
 
 extension [ReshapeRule] {

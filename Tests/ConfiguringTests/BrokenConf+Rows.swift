@@ -1,5 +1,5 @@
 extension BrokenConf {
-  static let all = syntax + keys + types + texts + references + network
+  static let all = syntax + keys + types + texts + references + network + conflicts
 
   private static let syntax = [
     BrokenConf(
@@ -86,13 +86,6 @@ extension BrokenConf {
     BrokenConf(
       "", "[[apply.erp.table]]\nto = \"a\"\n", at: "12:1", .confMissing, "has no 'from'", "add from =",
       mend: ("to =", "from = \"orders\"\nto =")),
-    BrokenConf(
-      "", "[[apply.erp.table]]\nfrom = \"a\"\nconflicts = { stock = \"delta\" }\n", at: "14:1", .confUnsupported,
-      "'conflicts' in [[apply.NAME.table]] is not part of this version", "take it out",
-      mend: ("conflicts = { stock = \"delta\" }\n", "")),
-    BrokenConf(
-      "database = \"erp\"", "database = \"erp\"\nconflict = \"oldest\"", at: "12:12", .confUnsupported,
-      "conflict = \"oldest\" is not part of this version", "write conflict = \"newest\"", mend: ("oldest", "newest")),
     BrokenConf(
       "database = \"erp\"", "database = \"erp\"\non_error = \"quarantine\"", at: "12:12", .confUnsupported,
       "not part of this version", "write on_error = \"stop\"", mend: ("quarantine", "stop")),

@@ -1,5 +1,6 @@
 import Changes
 import Configuring
+import Conflicts
 import Foundation
 import Mapping
 import Testing
@@ -63,6 +64,7 @@ import Testing
       state = "/srv/cairn/"
       [database.pos]
       url = "sqlite:/srv/./pos/pos.db"
+      keys = "shared"
       [database.erp]
       url = "postgresql://cairn@db.example/erp?sslmode=verify-full"
       [capture.pos]
@@ -75,7 +77,11 @@ import Testing
       [apply.pos]
       trail = "store-042.pos"
       database = "erp"
-      conflict = "newest"
+      conflict = "priority:hq,store-042"
+      conflicts = { Stock = "delta" }
+      tracking = "column"
+      deletes = "update"
+      max_clock_skew = "5 s"
       on_error = "stop"
       existing = "merge"
       names = "keep"
@@ -88,6 +94,10 @@ import Testing
       where = "doc ->> '$.a' > 0 AND note <> '$${x}'"
       columns = { id = "id", amount = { expr = "round(total, 2)", type = "numeric(10,2)" }, store = { expr = "'042'", share = false }, "*" = "*", A = "b" }
       delete = "mark:deleted_at"
+      conflict = "stop"
+      conflicts = { note = "merge-text", tags = "combine: / ", high = "sql:max(local, incoming)" }
+      tracking = "row"
+      deletes = "delete"
       [[apply.pos.table]]
       from = "log"
       mode = "history"
@@ -109,12 +119,16 @@ import Testing
       .init(name: "erp", url: "postgresql://cairn@db.example/erp?sslmode=verify-full", secret: "geheim"),
       .init(name: "pos", url: "sqlite:///srv/pos/pos.db"),
     ]
+    expected.databases[1].sharesKeys = true
     var capture = Configuration.Capture(name: "pos", database: "pos")
     (capture.tables, capture.statements, capture.journalRows) = (["*", "!tmp_*"], false, 10_000)
     (capture.heartbeat, capture.purge) = (.seconds(90), .milliseconds(500))
     expected.captures = [capture]
     var apply = Configuration.Apply(name: "pos", trail: "store-042.pos", database: "erp")
     (apply.existing, apply.names, apply.ddl, apply.auditBytesPerSecond) = (.merge, .keep, .ignore, 10 << 20)
+    apply.conflicts = .init(
+      rule: .priority(["hq", "store-042"]), columns: ["stock": .delta], tracking: .column, deletes: .updateWins)
+    apply.maxClockSkew = .seconds(5)
     apply.misfits = try MisfitPolicies(parsing: "stop,orders.note=null")
     var orders = TableRule(from: "orders")
     (orders.to, orders.filter) = ("sales.orders", "doc ->> '$.a' > 0 AND note <> '${x}'")
@@ -124,6 +138,10 @@ import Testing
       .init(name: "A", expression: "b"),
     ]
     orders.delete = .mark(column: "deleted_at")
+    orders.conflicts = .init(
+      rule: .stop,
+      columns: ["note": .mergeText, "tags": .combine(separator: " / "), "high": .sql("max(local, incoming)")],
+      tracking: .row, deletes: .deleteWins)
     var log = TableRule(from: "log")
     log.mode = .history
     apply.rules = [orders, log]

@@ -7,6 +7,7 @@ import Testing
     .deletingLastPathComponent()
 
   private static let headers = [
+    "database": "[database.b]\nurl = \"sqlite:///srv/b.db\"\n",
     "capture": "[capture.b]\ndatabase = \"erp\"\n",
     "apply": "[peer.other]\nmay = { push = [\"*\"] }\n[apply.b]\ntrail = \"other.b\"\ndatabase = \"erp\"\n",
     "pump": "[pump.b]\n",

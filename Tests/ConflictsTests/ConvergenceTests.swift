@@ -46,7 +46,7 @@ private struct Nodes {
       if let before = node.row {
         var after = before
         switch Int.random(in: 0..<6, using: &random) {
-        case 0: after[1] = .text(Array("name \(stamp.clock)".utf8))
+        case 0: after[1] = .text(lines(of: before[1], stamp.clock))
         case 1: after[3] = .text(Array("\(node.name) \(stamp.clock % 7)".utf8))
         default:
           if case .integer(let stock)? = before[2] {
@@ -66,6 +66,24 @@ private struct Nodes {
     sent[index].append(message)
   }
 
+  /// A line more, and one changed or taken out.
+  private mutating func lines(of text: Value?, _ clock: UInt64) -> [UInt8] {
+    var lines = (text?.string ?? "").split(separator: "\n", omittingEmptySubsequences: false).suffix(6).map(String.init)
+    let place = Int.random(in: 0...lines.count, using: &random)
+    lines.insert("line \(clock)", at: place)
+    switch Int.random(in: 0..<3, using: &random) {
+    case 0: lines.remove(at: Int.random(in: lines.indices, using: &random))
+    case 1: lines[Int.random(in: lines.indices, using: &random)] = "changed \(clock % 5)"
+    default: break
+    }
+    return Array(lines.joined(separator: "\n").utf8)
+  }
+
+  /// What `sql:` rules come to: told apart by the order of their parts.
+  static func evaluate(_: String, _ one: Value, _ other: Value, _ before: Value?) -> Value? {
+    .text(Array("(\(one.string)+\(other.string)-\(before?.string ?? "?"))".utf8.suffix(60)))
+  }
+
   /// Brings the next transaction of an origin to a node; false when there is none.
   mutating func deliver(from: Int, to: Int) -> Bool {
     let known = Int(nodes[to].seen[nodes[from].name, default: 0])
@@ -81,7 +99,7 @@ private struct Nodes {
     guard let version = message.version else { return }
     let isFollowing = nodes[index].history.isFollowed(by: version)
     nodes[index].history.add(version)
-    let settled = Settlement(nodes[index].history, rules, columnCount: columnCount).row
+    let settled = Settlement(nodes[index].history, rules, columnCount: columnCount, evaluate: Self.evaluate).row
     if isFollowing { #expect(settled == version.after, "what knew all of it is taken as it is") }
     nodes[index].row = settled
   }
@@ -118,6 +136,8 @@ struct Seeded: RandomNumberGenerator {
     ConflictRules(columns: [2: .delta], deletes: .updateWins), ConflictRules(columns: [2: .max, 3: .min]),
     ConflictRules(tracking: .column, columns: [2: .average, 3: .combine(separator: "/")], deletes: .updateWins),
     ConflictRules(columns: [2: .delta], deletes: .deleteWins), ConflictRules(rule: .oldest, columns: [1: .newest]),
+    ConflictRules(columns: [1: .mergeText, 3: .mergeText]), ConflictRules(tracking: .column, columns: [3: .sql("+")]),
+    ConflictRules(rule: .source, columns: [3: .target]).between(source: "n1", target: "n2"), ConflictRules(rule: .ask),
   ]
 
   @Test(arguments: rules)
@@ -139,7 +159,9 @@ struct Seeded: RandomNumberGenerator {
       while places.contains(where: { from in places.contains { nodes.deliver(from: from, to: $0) } }) {}
       // What was forgotten on the way makes no difference.
       let all = RowHistory(nodes.sent.joined().compactMap(\.version))
-      let settled = [nodes.nodes.map(\.row), [Settlement(all, rules, columnCount: columnCount).row]].joined()
+      let settled = [
+        nodes.nodes.map(\.row), [Settlement(all, rules, columnCount: columnCount, evaluate: Nodes.evaluate).row],
+      ].joined()
       let rows = settled.map { $0?.map { $0?.shown ?? "?" } ?? ["gone"] }
       #expect(Set(rows).count == 1, "seed \(seed): \(rows)")
     }

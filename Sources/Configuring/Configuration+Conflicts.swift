@@ -1,0 +1,19 @@
+import Conflicts
+
+extension Configuration.Apply {
+  /// How conflicts are settled; without effect one-way.
+  package var conflictPlan: ConflictPlan {
+    ConflictPlan(conflicts, tables: rules.filter { $0.conflicts != .init() }.map { .init(from: $0.from, $0.conflicts) })
+  }
+}
+
+extension ConflictPlan.Part {
+  /// What a section says of conflicts, and what holds where it does not.
+  init(_ section: ReadSection, else usual: Self = Self()) {
+    self.init(
+      rule: section.text("conflict").flatMap { try? ConflictRules.Rule($0) } ?? usual.rule,
+      columns: Dictionary(section.rules("conflicts").map { ($0.column, $0.rule) }) { first, _ in first },
+      tracking: section.text("tracking").flatMap { ConflictRules.Tracking(rawValue: $0) } ?? usual.tracking,
+      deletes: section.text("deletes").flatMap { ConflictRules.DeleteRule(rawValue: $0) } ?? usual.deletes)
+  }
+}

@@ -1,0 +1,85 @@
+import Changes
+import Conflicts
+
+// Rules for conflicts.
+extension OptionReader {
+  /// Of rows.
+  mutating func rule(_ node: TomlNode, _ option: OptionTable.Option) -> OptionValue? {
+    guard let text = string(node, option), let rule = rule(text, node.place, option.key) else { return nil }
+    guard rule.isForRows else {
+      refuse(
+        node.place, "\(option.key) = \"\(text)\" is a rule for single columns, not for rows",
+        "write conflicts = { COLUMN = \"\(text)\" }, and \(option.key) = \"newest\" for the rest of the row")
+      return nil
+    }
+    return .text(rule.text)
+  }
+
+  /// `{ stock = "delta", note = "merge-text" }`
+  mutating func rules(_ node: TomlNode, _ option: OptionTable.Option) -> OptionValue? {
+    guard case .table(let entries) = node.value else {
+      wrongType(node, option)
+      return nil
+    }
+    guard !entries.isEmpty else {
+      refuse(node.place, "\(option.key) names no column", "name some, or leave it out")
+      return nil
+    }
+    var rules: [ColumnRule] = []
+    var seen: [String: ConfPlace] = [:]
+    var isWhole = true
+    for entry in entries {
+      if let first = seen.updateValue(entry.keyPlace, forKey: entry.key.lowercased()) {
+        twice(entry.keyPlace, "column \(entry.key) has a rule already, at \(first)")
+        isWhole = false
+      } else if let rule = columnRule(entry, option) {
+        rules.append(ColumnRule(column: entry.key, rule: rule))
+      } else {
+        isWhole = false
+      }
+    }
+    return isWhole ? .rules(rules) : nil
+  }
+
+  private mutating func columnRule(_ entry: TomlEntry, _ option: OptionTable.Option) -> ConflictRules.Rule? {
+    let name = "the rule of column \(entry.key)"
+    guard let text = string(entry.node, option, as: name, example: "\(entry.key) = \"newest\""),
+      let rule = rule(text, entry.node.place, name)
+    else { return nil }
+    guard rule.isForColumns else {
+      refuse(
+        entry.node.place, "\(name) is \"\(text)\", which is a rule for whole rows",
+        "write conflict = \"\(text)\" for the table, or another rule for the column, such as \"target\"")
+      return nil
+    }
+    if case .sql(let expression) = rule, !isExpression(expression, entry.node.place, column: entry.key) { return nil }
+    return rule
+  }
+
+  private mutating func rule(_ text: String, _ place: ConfPlace, _ name: String) -> ConflictRules.Rule? {
+    let allowed = "there are \(ConflictRules.Rule.names.joined(separator: ", "))"
+    do throws(ConflictRules.Rule.Fault) {
+      let rule = try ConflictRules.Rule(text)
+      guard case .priority(let nodes) = rule, let wrong = nodes.first(where: { !Self.isName($0) }) else { return rule }
+      refuse(
+        place, "\(name) is \"\(text)\": '\(wrong)' is no name of a node", "write the names of nodes, a-z, 0-9, _ and -")
+    } catch {
+      switch error {
+      case .unknown(let near):
+        refuse(place, "\(name) is \"\(text)\", which is not known", "write \"\(near)\"; \(allowed)")
+      case .incomplete(let example):
+        refuse(
+          place, "\(name) is \"\(text)\", which does not say enough", "write \"\(example)\", with what is meant here")
+      case .tooMuch(let rule):
+        refuse(place, "\(name) is \"\(text)\"; nothing stands behind \(rule)", "write \"\(rule)\"; \(allowed)")
+      }
+    }
+    return nil
+  }
+}
+
+/// How conflicts in a column are settled.
+struct ColumnRule: Equatable, Sendable {
+  var column: String
+  var rule: ConflictRules.Rule
+}

@@ -1,0 +1,59 @@
+import Changes
+
+/// How an apply settles conflicts, by the names of tables and columns: what the conf says.
+package struct ConflictPlan: Equatable, Sendable {
+  /// A part of it; nil: as the whole has it.
+  package struct Part: Equatable, Sendable {
+    package var rule: ConflictRules.Rule?
+    /// By the names of the target's columns, matched without regard to case.
+    package var columns: [String: ConflictRules.Rule]
+    package var tracking: ConflictRules.Tracking?
+    package var deletes: ConflictRules.DeleteRule?
+
+    package init(
+      rule: ConflictRules.Rule? = nil, columns: [String: ConflictRules.Rule] = [:],
+      tracking: ConflictRules.Tracking? = nil, deletes: ConflictRules.DeleteRule? = nil
+    ) {
+      (self.rule, self.tracking, self.deletes) = (rule, tracking, deletes)
+      self.columns = Dictionary(columns.map { ($0.lowercased(), $1) }) { first, _ in first }
+    }
+  }
+
+  /// Of one table at the source, or of all that match a pattern.
+  package struct Table: Equatable, Sendable {
+    package var from: String
+    package var part: Part
+
+    package init(from: String, _ part: Part) { (self.from, self.part) = (from, part) }
+  }
+
+  package var whole: Part
+  /// Each table goes by one of them, and in what that leaves out by the whole.
+  package var tables: [Table]
+
+  package init(_ whole: Part = Part(), tables: [Table] = []) { (self.whole, self.tables) = (whole, tables) }
+
+  /// For a table of the source. `columns`: the names that they have at the target, in their order there; what is said of
+  /// other columns has no effect.
+  package func rules(for source: TableSchema, columns: [String]) -> ConflictRules {
+    let part = part(for: source)
+    var rules = ConflictRules(
+      tracking: part?.tracking ?? whole.tracking ?? .row, rule: part?.rule ?? whole.rule ?? .newest,
+      deletes: part?.deletes ?? whole.deletes ?? .newest)
+    for (index, column) in columns.enumerated() {
+      rules.columns[index] = part?.columns[column.lowercased()] ?? whole.columns[column.lowercased()]
+    }
+    return rules
+  }
+
+  /// The columns that have rules of their own in a table, and that it does not have at the target: for people.
+  package func unknownColumns(of source: TableSchema, columns: [String]) -> [String] {
+    let there = Set(columns.map { $0.lowercased() })
+    return (part(for: source)?.columns.keys.filter { !there.contains($0) } ?? []).sorted()
+  }
+
+  private func part(for source: TableSchema) -> Part? {
+    (tables.first { !TablePatterns.isPattern($0.from) && source.matches($0.from) }
+      ?? tables.first { source.matches($0.from) })?.part
+  }
+}

@@ -1,0 +1,85 @@
+import Changes
+import Conflicts
+import Testing
+
+@Suite struct RuleTests {
+  private typealias Rule = ConflictRules.Rule
+
+  @Test func `every rule is read as it is written`() throws {
+    for rule in ConflictRules.Rule.samples { #expect(try ConflictRules.Rule(rule.text) == rule) }
+    #expect(ConflictRules.Rule.samples.count == ConflictRules.Rule.names.count)
+    #expect(try Rule("priority:hq, store-1") == .priority(["hq", "store-1"]))
+    #expect(try Rule("combine:: ") == .combine(separator: ": "))
+    #expect(try Rule("sql:a:b") == .sql("a:b"))
+  }
+
+  @Test(arguments: [
+    ("newset", ConflictRules.Rule.Fault.unknown(nearest: "newest")), ("", .unknown(nearest: "newest")),
+    ("Delta", .unknown(nearest: "delta")), ("mergetext", .unknown(nearest: "merge-text")),
+    ("priorty:a", .unknown(nearest: "priority:hq,store-1")), ("newest:", .tooMuch("newest")),
+    ("max:3", .tooMuch("max")), ("priority", .incomplete(example: "priority:hq,store-1")),
+    ("priority:", .incomplete(example: "priority:hq,store-1")),
+    ("priority:a,,b", .incomplete(example: "priority:hq,store-1")),
+    ("priority:a,a", .incomplete(example: "priority:hq,store-1")), ("combine:", .incomplete(example: "combine: / ")),
+    ("sql: ", .incomplete(example: "sql:max(local, incoming)")),
+  ])
+  func `what is no rule is told, with what was probably meant`(text: String, fault: ConflictRules.Rule.Fault) {
+    #expect(throws: fault) { try ConflictRules.Rule(text) }
+  }
+
+  @Test func `what is promised of a rule, and where it may stand`() {
+    func names(_ isMeant: (ConflictRules.Rule) -> Bool) -> [String] {
+      ConflictRules.Rule.samples.filter(isMeant).map { String($0.text.prefix { $0 != ":" }) }
+    }
+    #expect(
+      names { $0.promise == .converges } == [
+        "newest", "oldest", "max", "min", "delta", "average", "merge-text", "priority", "combine",
+      ])
+    #expect(names { $0.promise == .convergesIfWaysAgree } == ["source", "target"])
+    #expect(names { $0.promise == .decidedAtOneNode } == ["insert-only", "sql"])
+    #expect(names { $0.promise == .decidedByPerson } == ["ask"])
+    #expect(names { $0.promise == .stops } == ["stop"])
+    #expect(
+      names { $0.isForRows } == ["newest", "oldest", "source", "target", "insert-only", "stop", "ask", "priority"])
+    #expect(names { !$0.isForColumns } == ["insert-only"])
+    #expect(names { $0.needsBefore } == ["delta", "merge-text"])
+    for rule in ConflictRules.Rule.samples {
+      #expect(!rule.explanation.hasSuffix(".") && !rule.promise.explanation.hasSuffix("."))
+    }
+  }
+
+  @Test func `the rules of a table are those of its name, then of a pattern, then of the whole`() {
+    let columns = ["id", "Stock", "note"]
+    let plan = ConflictPlan(
+      .init(rule: .oldest, columns: ["note": .mergeText], tracking: .column),
+      tables: [
+        .init(from: "i*", .init(rule: .stop)),
+        .init(from: "ITEM", .init(columns: ["STOCK": .delta, "gone": .max], deletes: .deleteWins)),
+        .init(from: "sales.*", .init(tracking: .row)),
+      ])
+    func table(_ name: String, _ namespace: String = "") -> TableSchema {
+      TableSchema(epoch: 1, engine: .postgres, namespace: namespace, name: name, columns: [])
+    }
+    #expect(
+      plan.rules(for: table("item", "public"), columns: columns)
+        == ConflictRules(tracking: .column, rule: .oldest, columns: [1: .delta, 2: .mergeText], deletes: .deleteWins))
+    #expect(plan.rules(for: table("Invoice"), columns: ["id"]) == ConflictRules(tracking: .column, rule: .stop))
+    #expect(plan.rules(for: table("item", "sales"), columns: ["id"]) == ConflictRules(rule: .oldest))
+    #expect(plan.rules(for: table("item", "other"), columns: ["id"]) == ConflictRules(tracking: .column, rule: .oldest))
+    #expect(ConflictPlan().rules(for: table("item"), columns: columns) == ConflictRules())
+    #expect(plan.unknownColumns(of: table("item"), columns: columns) == ["gone"])
+    #expect(plan.unknownColumns(of: table("other"), columns: columns) == [])
+  }
+
+  @Test func `rules that a person decides are known by the columns in conflict`() {
+    let rules = ConflictRules(tracking: .column, columns: [1: .stop, 2: .ask, 3: .delta])
+    func conflict(_ columns: [Int]) -> Conflict {
+      let stamp = Stamp(clock: 1, origin: "a.db", number: 1)
+      return Conflict(kind: .updateOriginDiffers, incoming: stamp, other: stamp, columns: columns)
+    }
+    #expect(rules.stops(at: conflict([1, 3])) && !rules.asks(of: conflict([1, 3])))
+    #expect(rules.asks(of: conflict([2])) && !rules.stops(at: conflict([2])))
+    #expect(!rules.asks(of: conflict([0, 3])) && rules.text(for: conflict([0, 3])) == "newest, delta")
+    #expect(ConflictRules(rule: .stop).stops(at: conflict([])))
+  }
+}
