@@ -40,6 +40,15 @@ package struct Knowledge: Equatable, Sendable {
   }
 }
 
+extension TransactionHeader {
+  /// The transaction's author knew this much: its clock is beyond everything that it may follow.
+  package mutating func follow(_ knowledge: Knowledge) {
+    dependencies = knowledge.dependencies
+    guard !dependencies.isEmpty else { return }
+    clock = max(clock, knowledge.clock == .max ? .max : knowledge.clock + 1)
+  }
+}
+
 extension ByteWriter {
   package mutating func append(_ knowledge: Knowledge) {
     appendVarint(UInt64(knowledge.origins.count))

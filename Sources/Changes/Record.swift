@@ -223,6 +223,14 @@ package enum Record {
   /// Reserved in format 1: known by kind, not yet by content.
   case reserved(kind: UInt8, UnsafeRawBufferPointer)
 
+  /// Whether a database that takes it may be another one then.
+  package var isOfChanges: Bool {
+    switch self {
+    case .change, .refresh, .refreshRow, .ddl, .reserved: true
+    case .begin, .commit, .schema, .progress, .marker, .sequence: false
+    }
+  }
+
   /// Decodes a payload; nil for an optional kind that this version does not know.
   package static func decode(kind: UInt8, _ payload: UnsafeRawBufferPointer) throws -> Record? {
     var r = ByteReader(payload)

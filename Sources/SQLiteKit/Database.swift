@@ -59,6 +59,8 @@ package final class Database {
 
   /// Rows changed by the last INSERT, UPDATE or DELETE, without those of triggers (`sqlite3_changes64`).
   package var changes: Int64 { sqlite3_changes64(handle) }
+  /// Of the last row that this connection inserted.
+  package var lastInsertRowid: Int64 { sqlite3_last_insert_rowid(handle) }
 
   package var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 

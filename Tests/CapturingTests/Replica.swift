@@ -22,6 +22,8 @@ final class Replica {
   private var capture: SQLiteCapture?
   private var apply: SQLiteApply?
   static let name = TrailName(origin: "local", name: "source")
+  var name = Replica.name
+  var trailOptions = TrailOptions()
 
   init(_ folder: TempFolder, source: String = "source.db", target: String = "target.db", trail: String = "trail") {
     self.folder = folder
@@ -59,7 +61,8 @@ final class Replica {
   private func open() throws {
     guard capture == nil else { return }
     let clock = clock
-    let writer = try TrailWriter.open(folder: trail, name: Self.name, now: Clock.system.microseconds)
+    let writer = try TrailWriter.open(
+      folder: trail, name: name, options: trailOptions, now: Clock.system.microseconds)
     let said = said
     capture = try SQLiteCapture(
       path: source, trail: writer, options: options, clock: clock,
@@ -69,7 +72,7 @@ final class Replica {
 
   /// Applies everything that is in the trail.
   func replay() throws {
-    let apply = try apply ?? SQLiteApply(path: target, trail: trail, name: Self.name, options: applyOptions)
+    let apply = try apply ?? SQLiteApply(path: target, trail: trail, name: name, options: applyOptions)
     self.apply = apply
     let drain = StopSignal()
     drain.set()

@@ -53,6 +53,8 @@ final class PostgresReplay {
   /// By the names that they had: scripts of tables that have been renamed, and are to be reshaped.
   var scripts: [String: String] = [:]
   private let own = OwnStatements()
+  /// The transaction that heads the group at the target; nil: nothing of it has been sent.
+  private var head: UInt64?
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: MappedTable?] = [:]
   private var byKey: [String: MappedTable] = [:]
@@ -152,16 +154,14 @@ final class PostgresReplay {
     self.limit = limit
     guard number < limit, var record = try reader.next() else { return false }
     let begun = Clock.monotonicMilliseconds
+    head = nil
     var rows = 0
     var count = 0
     var last = TransactionHeader(commitTime: 0)
     while true {
       switch record {
       case .begin(let header):
-        if last.number == 0 {
-          try begin(header)
-          if let desk { try beginDesk(desk) }
-        }
+        if last.number == 0, let desk { try beginDesk(desk) }
         try desk?.begin(header, at: reader.position)
         (last, number) = (header, header.number)
       case .commit(_, let changes):
@@ -181,7 +181,9 @@ final class PostgresReplay {
         }
         try commit(last, rows: rows, isLaneDone: isLaneDone && number >= limit)
         return true
-      default: try apply(record)
+      default:
+        if head == nil, record.isOfChanges { try begin(last, as: last.number) }
+        try apply(record)
       }
       count += 1
       if count % 256 == 0, stop.isSet { throw PostgresApply.Stopped() }
@@ -194,11 +196,16 @@ final class PostgresReplay {
     }
   }
 
-  /// Capture on the target's database knows our transactions by this message, which therefore comes first.
-  private func begin(_ header: TransactionHeader) throws {
-    let text = "1 \(name) \(header.number) \(header.clock) \(reader.position)"
+  /// Capture on the target's database knows our transactions by this message, which therefore comes first. A group that
+  /// changes nothing is not to be noted there: else two databases would tell each other of that for ever.
+  private func begin(_ header: TransactionHeader, as number: UInt64) throws {
+    head = number
     try sink.queue(own.begin)
-    try sink.queue(own.message, [text])
+    try sink.queue(own.message, [note(header, as: number)])
+  }
+
+  private func note(_ header: TransactionHeader, as number: UInt64) -> String {
+    AppliedNote(trail: name.description, number: number, clock: header.clock, position: reader.position).text
   }
 
   private func endTransaction() throws {
@@ -212,14 +219,18 @@ final class PostgresReplay {
   }
 
   private func commit(_ last: TransactionHeader, rows: Int, isLaneDone: Bool) throws {
+    if head == nil { try begin(last, as: 0) }
     try endChunk()
     try checkUncheckedRows()
     try sink.settle()
     try sequences.carry(sink, progress)
+    // What stands before it is in the database from this commit on.
+    if let head, head != 0, head != last.number { try sink.queue(own.message, [note(last, as: last.number)]) }
     let reached = reader.checkpoint
     if let checkpoint, !scope.isLane {
       try moveAndCommit(from: checkpoint, to: reached)
     } else {
+      try sink.settle()
       if scope.isLane {
         try moveLane(to: reached, isDone: isLaneDone)
       } else {

@@ -125,6 +125,12 @@ package final class SQLiteApply {
     let reached = replay.reader.checkpoint
     let now = target.clock.microseconds()
     try target.state.move(name, from: checkpoint, to: reached, number: replay.number, now: now)
+    // A group that changes nothing is not noted: else two databases would tell each other of that for ever.
+    if group.isOfChanges {
+      try target.notes.write(
+        AppliedNote(
+          trail: name.description, number: replay.number, clock: group.last.clock, position: replay.reader.position))
+    }
     try target.commit()
     noteAdopted(replay)
     (checkpoint, number) = (reached, replay.number)

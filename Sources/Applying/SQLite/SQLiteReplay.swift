@@ -22,6 +22,8 @@ final class SQLiteReplay {
   struct Group {
     var last = TransactionHeader(commitTime: 0)
     var rows = 0
+    /// Whether the trail has anything in it that a database could be another one by.
+    var isOfChanges = false
   }
 
   /// `stop` was set before the target's lock was ours.
@@ -135,7 +137,9 @@ final class SQLiteReplay {
         }
         group.rows = max(0, group.rows - skipped)
         return group
-      default: try apply(record)
+      default:
+        if record.isOfChanges { group.isOfChanges = true }
+        try apply(record)
       }
       guard let following = try reader.next() else {
         throw CairnError(

@@ -13,6 +13,7 @@ final class SQLiteTarget {
   let clock: Clock
   let state: TargetState
   let shape: TargetShape
+  let notes: JournalNotes
   /// SQLite would alter text that is not valid UTF-8 when it converts it.
   let isUTF16: Bool
   private let identity: FileIdentity?
@@ -37,6 +38,7 @@ final class SQLiteTarget {
     isUTF16 = try database.text("PRAGMA encoding") != "UTF-8"
     state = TargetState(database, of: trail)
     shape = TargetShape(database: database, progress: progress)
+    notes = JournalNotes(database)
     let (state, database) = (state, database)
     try database.transaction { try state.isInstalled() ? state.upgrade() : state.install() }
     try reload()

@@ -50,6 +50,8 @@ extension PostgresCapture {
     copier = nil
     chunk = nil
     incoming = nil
+    // What comes after it comes again.
+    position.knowledge = toldKnowledge
     isConnected = false
     wantedRows = []
     if position.refresh?.wantsRows == true { position.refresh = nil }
@@ -109,7 +111,7 @@ extension PostgresCapture {
   private var canSync: Bool { hasUnsynced && !isTrailOpen }
 
   private var idleMilliseconds: Int32 {
-    chunk == nil && hasCopies || look.isPending ? 5 : 1000
+    chunk == nil && hasCopies || look.isPending ? 5 : untilNotesAreToldMilliseconds ?? 1000
   }
 
   var hasCopies: Bool {

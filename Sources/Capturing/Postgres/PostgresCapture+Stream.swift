@@ -23,7 +23,7 @@ extension PostgresCapture {
       if prefix == Self.barrierPrefix { incoming?.barrier = String(decoding: content, as: UTF8.self) }
       if prefix == PostgresRequests.prefix, incoming?.isSkipped == false { try takeRequest(content) }
       if prefix == Self.progressPrefix { incoming?.wantsProgress = true }
-      if prefix == "cairn", incoming?.isFresh == true { incoming?.isSkipped = true }
+      if prefix == "cairn" { takeNote(content) }
       if prefix == SchemaTriggers.prefix, incoming?.isSkipped == false {
         incoming?.isFresh = false
         try take(SchemaMessage(content))
@@ -69,6 +69,19 @@ extension PostgresCapture {
     self.expected = nil
   }
 
+  /// A transaction of apply's says first that it is one, and somewhere what the database holds with it.
+  private func takeNote(_ content: UnsafeRawBufferPointer) {
+    guard let incoming, incoming.isFresh || incoming.isApplied else { return }
+    self.incoming?.isSkipped = true
+    self.incoming?.isApplied = true
+    // What the trail has passed has been noted there.
+    guard incoming.transaction.commit >= position.reached,
+      let note = AppliedNote(String(decoding: content, as: UTF8.self)), note.number > 0,
+      note.trail != trail.name.description
+    else { return }
+    self.incoming?.notes.append(note)
+  }
+
   private func appendOld(_ old: PgOutput.OldTuple, _ table: Captured) throws {
     switch old {
     case .key(let tuple): try tuple.appendImage(to: &image, scratch: &record, given: table.isKey)
@@ -105,6 +118,7 @@ extension PostgresCapture {
     guard let transaction = incoming?.transaction else { return }
     let barrier = incoming?.barrier
     let wantsProgress = incoming?.wantsProgress == true
+    let notes = incoming?.notes ?? []
     incoming = nil
     if isTrailOpen {
       position.last = transaction
@@ -113,10 +127,11 @@ extension PostgresCapture {
       committedAt = transaction.time
       try endTransaction()
     }
+    for note in notes { position.knowledge.note(note) }
     if let barrier, barrier == goal { goal = nil }
     if let barrier { look.reached(barrier) }
     try reach(end)
-    if wantsProgress { try appendProgressInTime(isDue: true) }
+    if wantsProgress || !notes.isEmpty { try appendProgressInTime(isDue: wantsProgress) }
     if hasUnsynced, Clock.monotonicMilliseconds - syncedAt > 50 { try sync() }
   }
 

@@ -7,6 +7,8 @@ import Trails
 extension PostgresCapture {
   /// Of log that the server keeps for us without need.
   private static let distanceBytesMax: UInt64 = 16 << 20
+  /// Between transactions of the trail that tell nothing but what apply has noted.
+  private static let notesMilliseconds: Int64 = 1000
   /// Transactions that make a stream of them, and a backlog.
   static let unsyncedFew = 16
   static let unsyncedMany = 128
@@ -16,6 +18,7 @@ extension PostgresCapture {
     guard !isTrailOpen else { return }
     var header = TransactionHeader(commitTime: clock.microseconds(), flags: [.late])
     if let incoming { header = TransactionHeader(commitTime: incoming.transaction.time) }
+    header.follow(position.knowledge)
     if incoming == nil { settleRegistry() }
     openNumber = try trail.begin(header).number
     isTrailOpen = true
@@ -34,6 +37,7 @@ extension PostgresCapture {
     let hasNewShapes = !isRegistrySaved
     if hasNewShapes { try saveRegistry(from: openNumber) }
     try trail.commit()
+    toldKnowledge = position.knowledge
     isTrailOpen = false
     hasUnsynced = true
     unsyncedCount += 1
@@ -64,9 +68,16 @@ extension PostgresCapture {
   func appendProgressInTime(isDue: Bool) throws {
     guard received > position.reached, incoming == nil, !isTrailOpen else { return }
     let isFar = received.value - position.reached.value > Self.distanceBytesMax
-    guard isDue || isFar || Clock.monotonicMilliseconds - progressAt > 10_000 else { return }
+    let pauseMilliseconds = position.knowledge == toldKnowledge ? 10_000 : Self.notesMilliseconds
+    guard isDue || isFar || Clock.monotonicMilliseconds - progressAt >= pauseMilliseconds else { return }
     try appendProgress()
     try sync()
+  }
+
+  /// Until what apply has noted is told, when nothing else comes.
+  var untilNotesAreToldMilliseconds: Int32? {
+    guard position.knowledge != toldKnowledge else { return nil }
+    return Int32(max(1, min(1000, progressAt + Self.notesMilliseconds - Clock.monotonicMilliseconds)))
   }
 
   func appendProgress() throws {

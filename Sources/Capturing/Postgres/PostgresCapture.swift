@@ -26,6 +26,10 @@ package final class PostgresCapture {
     var isFresh = true
     /// What a barrier of ours says; nil for all others.
     var barrier: String?
+    /// An apply made it, which says so first of all.
+    var isApplied = false
+    /// What it then notes.
+    var notes: [AppliedNote] = []
     /// Somebody waits until the trail tells that it has come this far.
     var wantsProgress = false
     /// Tables whose rows were written anew, and why, as the server counts reasons.
@@ -47,6 +51,8 @@ package final class PostgresCapture {
   let registryFile: RegistryFile
   var isRegistrySaved = true
   var position: PostgresPosition
+  /// What the last transaction of the trail tells.
+  var toldKnowledge = Knowledge()
 
   // Of one connection
   var relations: [UInt32: PgOutput.Relation] = [:]
@@ -124,6 +130,7 @@ package final class PostgresCapture {
     if stored == nil {
       try beginAnew(.firstCopy)
     } else {
+      toldKnowledge = position.knowledge
       try resume(identity.system, copiesAgain: options.copiesAgain)
       try installTriggers()
       forgetUnfinishedCopy()
@@ -143,8 +150,14 @@ package final class PostgresCapture {
     _ = try source.publish(tables)
     try installTriggers()
     try source.dropSlot()
-    let start = try source.createSlot(replication, tell: progress.tell)
-    position = PostgresPosition(system: identity.system, timeline: identity.timeline, reached: start)
+    let (start, snapshot) = try source.createSlot(replication, tell: progress.tell)
+    var begun = PostgresPosition(system: identity.system, timeline: identity.timeline, reached: start)
+    begun.knowledge = position.knowledge
+    for (origin, number) in try source.applied(snapshot) where origin != trail.name.description {
+      // Of the clock there is nothing but that it was no later than this, as far as clocks agree.
+      begun.knowledge.note(origin, number: number, clock: UInt64(clamping: clock.microseconds()))
+    }
+    position = begun
     received = start
     try openTransaction()
     try announce(tables, reason)

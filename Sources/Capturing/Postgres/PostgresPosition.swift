@@ -30,9 +30,12 @@ struct PostgresPosition: Equatable {
   var reached: LSN
   var last: Transaction?
   var refresh: RefreshState?
+  /// What apply has brought into the database, as far as everything that is in the trail shows it.
+  var knowledge = Knowledge()
 
   private static let magic: UInt8 = 0x50
-  static let version: UInt8 = 1
+  /// 2: with knowledge. One of version 1 is read as one without.
+  static let version: UInt8 = 2
 
   init(system: UInt64, timeline: UInt32, reached: LSN) {
     self.system = system
@@ -65,6 +68,7 @@ struct PostgresPosition: Equatable {
         for value in cursor { writer.appendString(value) }
       }
     }
+    writer.append(knowledge)
     return Array(writer.bytes)
   }
 
@@ -75,7 +79,7 @@ struct PostgresPosition: Equatable {
         throw DecodingError(offset: 0, problem: "source position is not one of PostgreSQL")
       }
       let version = try r.readByte()
-      guard version == Self.version else {
+      guard (1...Self.version).contains(version) else {
         throw DecodingError(offset: 1, problem: "source position has version \(version)")
       }
       var position = PostgresPosition(
@@ -95,6 +99,7 @@ struct PostgresPosition: Equatable {
         }
         position.refresh = state
       }
+      if version >= 2 { position.knowledge = try r.readKnowledge() }
       return position
     }
   }

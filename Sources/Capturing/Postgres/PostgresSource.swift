@@ -202,7 +202,9 @@ package struct PostgresSource {
   }
 
   /// Makes the slot. Waits until all transactions that are open now have ended; says so, and gives up after a minute.
-  func createSlot(_ replication: PostgresConnection, tell: @escaping (String) -> Void) throws -> LSN {
+  func createSlot(
+    _ replication: PostgresConnection, tell: @escaping (String) -> Void
+  ) throws -> (start: LSN, snapshot: String) {
     let connection = self.connection
     let begun = Clock.monotonicMilliseconds
     var hasTold = false
@@ -219,8 +221,8 @@ package struct PostgresSource {
     }
     defer { replication.onWait = nil }
     do {
-      let row = try replication.query("CREATE_REPLICATION_SLOT \(name.quotedName) LOGICAL pgoutput NOEXPORT_SNAPSHOT")
-      return row.first.flatMap { $0[1] }.flatMap { LSN($0) } ?? LSN(0)
+      let row = try replication.query("CREATE_REPLICATION_SLOT \(name.quotedName) LOGICAL pgoutput EXPORT_SNAPSHOT")
+      return (row.first.flatMap { $0[1] }.flatMap { LSN($0) } ?? LSN(0), row.first.flatMap { $0[2] } ?? "")
     } catch let error as PostgresError where error.isCancelled && !blocker.isEmpty {
       throw CairnError(
         .slotMissing, "\(connection.place): the slot cannot begin before a transaction ends: \(blocker)",
@@ -229,6 +231,17 @@ package struct PostgresSource {
       throw CairnError(
         .serverSetting, "\(connection.place): \(error.message)",
         hint: "drop a slot that nobody needs, or raise max_replication_slots and restart the server")
+    }
+  }
+
+  /// Up to which transaction of each trail an apply has brought the database, as the snapshot of a new slot shows it.
+  func applied(_ snapshot: String) throws -> [(trail: String, number: UInt64)] {
+    try connection.execute(
+      "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT \(snapshot.postgresLiteral)")
+    defer { _ = try? connection.execute("ROLLBACK") }
+    guard try connection.first("SELECT to_regclass('cairn.checkpoint')") != nil else { return [] }
+    return try connection.query("SELECT trail, number FROM cairn.checkpoint").compactMap { row in
+      row[0].flatMap { trail in row[1].flatMap { Int64($0) }.map { (trail, UInt64(bitPattern: $0)) } }
     }
   }
 

@@ -3,6 +3,8 @@ import SQLiteKit
 
 // Requests are journal rows of their own kind: the layout of the table, and the key's values where the columns are.
 extension Journal {
+  private static let requestVersionMin: Int64 = 2
+
   /// Asks the capture of this source to send rows again. Where the table has no key, or a key asked for has a NULL in it,
   /// the whole table is copied instead.
   ///
@@ -51,7 +53,7 @@ extension Journal {
         .tableMissing, "\(database.path) is not captured", hint: "start 'cairn replicate' on it first",
         remedy: .badInput)
     }
-    guard try database.integer("SELECT version FROM cairn_control WHERE id = 0") == Self.version else {
+    guard try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0 >= Self.requestVersionMin else {
       throw CairnError(
         .trailVersion, "\(database.path) is captured by an older cairn, which cannot send single rows again",
         hint: "end its 'cairn replicate' and start it with this cairn; its state goes on working", remedy: .retry)

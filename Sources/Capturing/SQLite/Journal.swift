@@ -1,13 +1,15 @@
 import Changes
 import SQLiteKit
+import SystemKit
 
 /// Cairn's tables and triggers in an SQLite source: put there, kept in step with the program's schema, taken away.
 ///
 /// Every change to them is one transaction of the source, so capture is either wholly there or not at all. The tables
 /// are described in `docs/sqlite-capture.md`.
 package struct Journal {
-  /// 2: rows can be asked for. An older cairn refuses such a journal; one of version 1 is brought up to this one.
-  static let version: Int64 = 2
+  /// 2: rows can be asked for. 3: apply notes what it has brought. An older cairn refuses such a journal; one of an
+  /// older version is brought up to this one.
+  static let version: Int64 = 3
   /// Rows in the journal that nobody has taken, past which the oldest are dropped and a refresh is needed.
   package static let defaultCapRows: Int64 = 5_000_000
 
@@ -62,6 +64,18 @@ package struct Journal {
         .integer(Self.version), .blob(trail.bytes), .text(place), .integer(mark.taken), .integer(mark.nonce),
         .integer(capRows),
       ])
+  }
+
+  /// Brings a journal that has just been made, or that an older cairn made, to where apply notes what it brings: from
+  /// what it has brought by then.
+  func upgrade(capRows: Int64, _ clock: Clock) throws {
+    let isNew = try database.integer("SELECT max(seq) FROM cairn_journal") == nil
+    let version = try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0
+    try database.run(
+      "UPDATE cairn_control SET cap = ?, version = ? WHERE id = 0", [.integer(capRows), .integer(Self.version)])
+    guard isNew || version < Self.version else { return }
+    let notes = JournalNotes(database)
+    for note in try applied(clock) { try notes.write(note) }
   }
 
   /// The tables of the capture; others of Cairn's are those of an apply into the same file.
@@ -155,6 +169,27 @@ package struct Journal {
       hint: "see the captured tables with 'cairn check --from'", remedy: .badInput)
   }
 
+  // MARK: Rows
+
+  /// How many values a journal row holds.
+  static func valueCount(_ code: Int64, _ layouts: [Int64: Layout]) -> Int {
+    code == JournalNotes.code ? 1 : layouts[code / 8]?.valueCount ?? 0
+  }
+
+  /// Up to which transaction of each trail an apply has brought the file, where it could not note that or the notes are
+  /// gone. Of the clock there is nothing but that it was no later than now, as far as clocks agree.
+  func applied(_ clock: Clock) throws -> [AppliedNote] {
+    guard
+      try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
+    else { return [] }
+    return try database.query("SELECT trail, number FROM cairn_checkpoint").compactMap { row in
+      guard case .integer(let number) = row[1] else { return nil }
+      return AppliedNote(
+        trail: row[0].string, number: UInt64(bitPattern: number), clock: UInt64(clamping: clock.microseconds()),
+        position: .start)
+    }
+  }
+
   // MARK: Layouts
 
   /// Which tables are captured, as the capture was told.
@@ -227,7 +262,7 @@ package struct Journal {
     let from = try before?.through ?? (database.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0)
     written.through = max(from, try database.integer("SELECT max(seq) FROM cairn_journal") ?? 0)
     let rows = try database.query(
-      "SELECT DISTINCT code / 8 FROM cairn_journal WHERE seq > ? AND seq <= ? AND code % 8 IN (1, 3)",
+      "SELECT DISTINCT code / 8 FROM cairn_journal WHERE seq > ? AND seq <= ? AND code >= 8 AND code % 8 IN (1, 3)",
       [.integer(from), .integer(written.through)])
     for row in rows { if case .integer(let layout) = row[0] { written.layouts.insert(layout) } }
     return written

@@ -42,10 +42,15 @@ struct JournalReader: ~Copyable {
   mutating func endSnapshot() -> Set<Int64> {
     defer { doubtful = [] }
     mayHaveVacuumed = false
+    endTransaction()
+    return doubtful
+  }
+
+  /// Takes candidates to be settled by the end of a transaction.
+  mutating func endTransaction() {
     candidates.removeAll(keepingCapacity: true)
     candidateOrder.removeAll(keepingCapacity: true)
     latest.removeAll()
-    return doubtful
   }
 
   /// Reads the values of the current journal row (columns from `first`) and adds them to the checksum.

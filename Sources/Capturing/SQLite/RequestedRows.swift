@@ -12,6 +12,9 @@ struct RequestedRows {
   /// Layouts whose refresh has begun.
   private var begun: Set<Int64> = []
 
+  /// Something was asked for that is not sent yet.
+  var isPending: Bool { places != nil }
+
   /// One request more, which stands in the journal at `seq`.
   mutating func add(_ layout: Layout, at seq: Int64, to trail: TrailWriter) throws {
     counts[layout.id, default: 0] += 1

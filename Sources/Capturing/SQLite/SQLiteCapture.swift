@@ -17,6 +17,9 @@ package final class SQLiteCapture {
     package init() {}
   }
 
+  /// Between transactions of the trail that tell nothing but what apply has noted.
+  private static let notesMilliseconds: Int64 = 1000
+
   private let path: String
   private let options: Options
   private let trail: TrailWriter
@@ -38,23 +41,30 @@ package final class SQLiteCapture {
   private var identity: FileIdentity?
   private var markedAt = Clock.monotonicMilliseconds
   private var takenAt = Clock.monotonicMilliseconds
+  /// The last journal row that a look has seen: behind it may stand nothing but notes of apply's, which wait.
+  private var seenThrough: Int64 = 0
+  private var tellsNotesAtOnce = false
 
   private var ignored: IgnoredObjects
   private var doubtful: Set<Int64> = []
+  /// Of the look that is under way.
+  private var part: Part?
   /// By the layout that takes over: the shape before it, without the indexes that it has not.
-  private var relaxed: [Int64: (schema: TableSchema, id: UInt64)] = [:]
+  private var relaxed: [Int64: TableSchema] = [:]
   /// Found at the start: the journal dropped rows that had not been marked as taken.
   private var hasLostRows = false
   private var statements: Statements
 
   /// Statements that are run at every look.
   private struct Statements {
-    let begin, commit, schemaVersion, lastRow, firstRow, mark: Statement
+    let begin, commit, schemaVersion, lastRow, lastChange, firstRow, mark: Statement
     init(_ source: Database) throws {
       begin = try source.prepare("BEGIN")
       commit = try source.prepare("COMMIT")
       schemaVersion = try source.prepare("PRAGMA schema_version")
       lastRow = try source.prepare("SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1")
+      lastChange = try source.prepare(
+        "SELECT seq FROM cairn_journal WHERE seq > ? AND code <> \(JournalNotes.code) ORDER BY seq DESC LIMIT 1")
       firstRow = try source.prepare("SELECT seq FROM cairn_journal ORDER BY seq LIMIT 1")
       mark = try source.prepare("SELECT taken, nonce FROM cairn_control WHERE id = 0")
     }
@@ -93,9 +103,7 @@ package final class SQLiteCapture {
           trail: trail.id, place: options.place, capRows: options.journalCapRows, mark: position.mark,
           tables: options.tables)
       }
-      try source.run(
-        "UPDATE cairn_control SET cap = ?, version = ? WHERE id = 0",
-        [.integer(options.journalCapRows), .integer(Journal.version)])
+      try journal.upgrade(capRows: options.journalCapRows, clock)
       try journal.remember(options.tables)
       doubtful = try journal.adopt(options.tables, written: written)
       // When all tables were dropped, that is still to be told; when none is meant, that is a mistake.
@@ -185,7 +193,7 @@ package final class SQLiteCapture {
     while try statement.step() {
       guard statement.integer(0) == next else { break }
       let code = statement.integer(1)
-      check.read(statement, seq: next, code: code, first: 3, count: all[code / 8]?.valueCount ?? 0)
+      check.read(statement, seq: next, code: code, first: 3, count: Journal.valueCount(code, all))
       next += 1
     }
     statement.reset()
@@ -226,6 +234,7 @@ package final class SQLiteCapture {
   /// before the call is in the trail and every table is copied.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
     var watch = try SourceWatch(database: path)
+    tellsNotesAtOnce = untilCaughtUp
     progress.noteDurable(trail.end.position)
     if hasLostRows { try recoverFromLoss() }
     while !stop.isSet {
@@ -241,7 +250,7 @@ package final class SQLiteCapture {
       if untilCaughtUp { break }
       try checkIdentity()
       try markIfQuiet()
-      watch.wait(found: false, atMost: marked == position.mark ? .max : 100, stop: stop)
+      watch.wait(found: false, atMost: min(marked == position.mark ? .max : 100, untilNotesAreTold), stop: stop)
       try lookUntilFound(&watch, stop)
     }
     try markSource(waitMilliseconds: 2000)
@@ -252,7 +261,7 @@ package final class SQLiteCapture {
     // Other programs' readers make events too; they must not keep us from marking and purging.
     let limit = Clock.monotonicMilliseconds + 100
     while !stop.isSet, Clock.monotonicMilliseconds < limit {
-      if try Self.scalar(statements.lastRow) > position.mark.taken { return }
+      if try Self.scalar(statements.lastRow) > max(position.mark.taken, seenThrough) { return }
       if try Self.scalar(statements.schemaVersion) != schemaVersion { return }
       guard watch.isClimbing else { return }
       watch.wait(found: false, atMost: .max, stop: stop)
@@ -281,12 +290,16 @@ package final class SQLiteCapture {
     let last = try Self.scalar(statements.lastRow)
     try checkMark(last: last)
     let from = position.mark.taken
-    guard last > from || nextRefresh(last: last) != nil else {
+    seenThrough = last
+    let readsTables = position.look != nil || nextRefresh(last: last) != nil
+    let through = readsTables || untilNotesAreTold == 0 ? last : try lastChange(behind: from)
+    guard through > from || readsTables else {
       isOpen = false
       _ = try statements.commit.step()
       return false
     }
-    if last > from, try Self.scalar(statements.firstRow) > from + 1 {
+    let begin = position.look?.from ?? from
+    if last > begin, try Self.scalar(statements.firstRow) > begin + 1 {
       isOpen = false
       _ = try statements.commit.step()
       try recoverFromLoss()
@@ -294,41 +307,27 @@ package final class SQLiteCapture {
     }
     try sourceSync.sync(isWAL: isWAL)
 
-    var next = position
-    next.previous = marked
-    next.mark = .init(taken: last, nonce: Self.nonce())
-    let checksum = reader.checksum
     let (readAt, begun) = (clock.microseconds(), Clock.monotonicMicroseconds)
-    _ = try trail.begin(TransactionHeader(commitTime: readAt, flags: [.group, .late]))
+    relaxed = [:]
+    part = Part(readAt: readAt, checksum: reader.checksum, look: .init(from: begin, through: last), next: position)
     do {
-      try appendJournal(from: from, through: last, &next)
-      if !doubtful.isEmpty {
-        // Some rows cannot be told apart: they are left out, which may only be when their copy is certain to come.
-        try trail.abandon()
-        reader.checksum = checksum
-        isOpen = false
-        _ = try statements.commit.step()
-        try refreshDoubtful()
-        return true
-      }
-      if let layout = nextRefresh(last: last), let reason = layout.refresh {
-        let state = next.refresh.flatMap { $0.layout == layout.id && $0.isPartial == layout.isPartial ? $0 : nil }
-        next.refresh = try refresher.appendChunk(of: layout, reason: reason, state: state, from: source, to: trail)
-      }
-      next.checksum = reader.checksum
-      try appendProgress(next)
-      try trail.commit()
+      try appendLook(from: from, through: through, last: last)
     } catch {
-      try? trail.abandon()
+      try? abandonPart()
       throw error
     }
+    part = nil
     isOpen = false
     _ = try statements.commit.step()
     let end = try trail.sync()
     progress.noteDurable(end.position, (readAt, Clock.monotonicMicroseconds - begun))
-    position = next
+    guard doubtful.isEmpty else {
+      // Some rows cannot be told apart: they are left out, which may only be when their copy is certain to come.
+      try refreshDoubtful()
+      return true
+    }
     takenAt = Clock.monotonicMilliseconds
-    report(last: last)
+    report(last: position.mark.taken)
     if let refresh = position.refresh, refresh.isDone {
       try finishRefresh(refresh.layout)
       position.refresh = nil
@@ -337,11 +336,105 @@ package final class SQLiteCapture {
     return true
   }
 
+  // MARK: One look
+
+  /// A look becomes one transaction of the trail, or several: each ends before a note of apply's, as what follows that
+  /// was written by somebody who could see what apply had brought.
+  private struct Part {
+    let readAt: Int64
+    /// Of the journal rows that the trail has.
+    var checksum: UInt32
+    let look: SourcePosition.Look
+    var next: SourcePosition
+    var isOpen = false
+    var requested = RequestedRows()
+  }
+
+  /// Milliseconds; 0 when the notes at the end of the journal are to be told even where nothing follows them.
+  private var untilNotesAreTold: Int32 {
+    guard seenThrough > position.mark.taken else { return .max }
+    return tellsNotesAtOnce
+      ? 0 : Int32(clamping: max(0, takenAt + Self.notesMilliseconds - Clock.monotonicMilliseconds))
+  }
+
+  /// The last journal row that is no note; `from` when there is none behind it.
+  private func lastChange(behind from: Int64) throws -> Int64 {
+    defer { statements.lastChange.reset() }
+    try statements.lastChange.bind([.integer(from)])
+    return try statements.lastChange.step() ? statements.lastChange.integer(0) : from
+  }
+
+  /// All of a look. Where rows turn out that cannot be told apart, the part that has them is dropped, and ``doubtful``
+  /// says of which tables they are.
+  private func appendLook(from: Int64, through: Int64, last: Int64) throws {
+    try appendJournal(from: from, through: through)
+    guard doubtful.isEmpty else { return try abandonPart() }
+    let readsTables = nextRefresh(last: last) != nil || part?.requested.isPending ?? false || position.look != nil
+    // What is read from tables shows what stands behind the last change too.
+    if readsTables, through < last { try appendJournal(from: through, through: last) }
+    try openPart()
+    guard doubtful.isEmpty else { return try abandonPart() }
+    if let requested = part?.requested {
+      try requested.append(layouts, from: source, to: trail, tell: progress.tell)
+    }
+    if let layout = nextRefresh(last: last), let reason = layout.refresh {
+      let state = part?.next.refresh.flatMap {
+        $0.layout == layout.id && $0.isPartial == layout.isPartial ? $0 : nil
+      }
+      part?.next.refresh = try refresher.appendChunk(
+        of: layout, reason: reason, state: state, from: source, to: trail)
+    }
+    try endPart(through: readsTables ? last : through, isLast: true)
+  }
+
+  private func openPart() throws {
+    guard let part, !part.isOpen else { return }
+    var header = TransactionHeader(commitTime: part.readAt, flags: [.group, .late])
+    header.follow(part.next.knowledge)
+    _ = try trail.begin(header)
+    self.part?.isOpen = true
+    if let look = position.look { try goOn(look) }
+  }
+
+  /// Rows that were asked for are sent at the end of a look; another run may have begun with it.
+  private func goOn(_ look: SourcePosition.Look) throws {
+    guard part?.requested.isPending == false else { return }
+    let statement = try source.prepare(
+      "SELECT seq, code FROM cairn_journal WHERE seq > ? AND seq <= ? AND code % 8 = \(JournalKind.asked.rawValue) ORDER BY seq"
+    )
+    try statement.bind([.integer(look.from), .integer(position.mark.taken)])
+    while try statement.step() {
+      guard let layout = layouts[statement.integer(1) / 8] else { continue }
+      try part?.requested.add(layout, at: statement.integer(0), to: trail)
+    }
+  }
+
+  /// Ends the transaction of the trail that is open, if one is.
+  private func endPart(through seq: Int64, isLast: Bool) throws {
+    guard var part, part.isOpen else { return }
+    part.next.previous = marked
+    part.next.mark = .init(taken: seq, nonce: Self.nonce())
+    part.next.checksum = reader.checksum
+    let isToBeEnded = part.requested.isPending || !relaxed.isEmpty
+    part.next.look = isLast || !isToBeEnded ? nil : part.look
+    try appendProgress(part.next)
+    try trail.commit()
+    (part.isOpen, part.checksum) = (false, reader.checksum)
+    position = part.next
+    self.part = part
+    progress.update { $0.transactions += 1 }
+  }
+
+  private func abandonPart() throws {
+    if let part { reader.checksum = part.checksum }
+    part = nil
+    try trail.abandon()
+  }
+
   private func report(last: Int64) {
     let name = position.refresh.flatMap { layouts[$0.layout]?.schema.name }
     progress.update {
       $0.taken = last
-      $0.transactions += 1
       $0.copying = position.refresh.flatMap { state in name.map { ($0, state.rows, 0) } }
     }
   }
@@ -373,14 +466,13 @@ package final class SQLiteCapture {
     return layouts.values.filter { $0.ended == nil && $0.refresh != nil && $0.since <= last }.min { $0.id < $1.id }
   }
 
-  private func appendJournal(from: Int64, through last: Int64, _ next: inout SourcePosition) throws {
+  private func appendJournal(from: Int64, through last: Int64) throws {
     guard last > from else { return }
     try announceDroppedIndexes(behind: from)
     let statement = try source.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND seq <= ? ORDER BY seq")
     try statement.bind([.integer(from), .integer(last)])
     var expected = from + 1
     var count: UInt64 = 0
-    var requested = RequestedRows()
     // Of the last row: as a rule, also of the next.
     var known: Layout?
     while try statement.step() {
@@ -388,8 +480,13 @@ package final class SQLiteCapture {
       let code = statement.integer(1)
       guard seq == expected else { throw Self.wentBack(path, "journal row \(expected) is missing") }
       expected += 1
+      if code == JournalNotes.code {
+        guard try take(note: statement, seq: seq) else { return }
+        continue
+      }
+      try openPart()
       if known?.id != code / 8 { known = layouts[code / 8] }
-      guard let kind = JournalKind(rawValue: code % 8), kind == .marker || known != nil else {
+      guard let kind = JournalKind(rawValue: code % 8), code == 0 || known != nil else {
         throw CairnError(
           .databaseDamaged, "journal row \(seq) of \(path) has code \(code), which no layout explains",
           hint: "run 'cairn detach' on the source and replicate again")
@@ -404,13 +501,36 @@ package final class SQLiteCapture {
       reader.read(statement, seq: seq, code: code, first: 3, count: layout.valueCount)
       // Of triggers that an older version left at a table which is not captured any more.
       if kind != .asked, let ended = layout.ended, seq > abs(ended) { continue }
-      if kind == .asked { try requested.add(layout, at: seq, to: trail) }
-      try reader.emit(kind, layout, to: trail) { rowid in Self.isWanted(layout, rowid, next.refresh) }
+      if kind == .asked { try part?.requested.add(layout, at: seq, to: trail) }
+      let refresh = part?.next.refresh
+      try reader.emit(kind, layout, to: trail) { rowid in Self.isWanted(layout, rowid, refresh) }
       count += 1
     }
-    for layout in reader.endSnapshot() where layouts[layout]?.refresh == nil { doubtful.insert(layout) }
-    if doubtful.isEmpty { try requested.append(layouts, from: source, to: trail, tell: progress.tell) }
+    noteDoubt(reader.endSnapshot())
     progress.update { $0.changes += count }
+  }
+
+  /// What apply brought ends the part before it; false when that part cannot be told.
+  private func take(note statement: Statement, seq: Int64) throws -> Bool {
+    reader.endTransaction()
+    noteDoubt(reader.doubtful)
+    guard doubtful.isEmpty else {
+      _ = reader.endSnapshot()
+      return false
+    }
+    try endPart(through: seq - 1, isLast: false)
+    reader.read(statement, seq: seq, code: JournalNotes.code, first: 3, count: 1)
+    guard let note = AppliedNote(statement.text(3)) else {
+      throw CairnError(
+        .databaseDamaged, "journal row \(seq) of \(path) is a note of apply's that this cairn does not understand",
+        hint: "run 'cairn detach' on the source and replicate again")
+    }
+    if note.number > 0, note.trail != trail.name.description { part?.next.knowledge.note(note) }
+    return true
+  }
+
+  private func noteDoubt(_ layouts: Set<Int64>) {
+    for layout in layouts where self.layouts[layout]?.refresh == nil { doubtful.insert(layout) }
   }
 
   /// A change is left out when a chunk that is still to come will show it.
@@ -440,18 +560,16 @@ package final class SQLiteCapture {
         before.schema.name.lowercased() != layout.schema.name.lowercased(),
         taken.contains(before.schema.name.lowercased())
       else { continue }
-      var schema = relaxed[layout.id]?.schema ?? before.schema
+      var schema = relaxed[layout.id] ?? before.schema
       schema.name = "cairn_moving_\(layout.id)"
       let id = try trail.schemaID(schema, token: layout.token | 1 << 62)
-      try append(DDL(action: .rename, before: try relaxed[layout.id]?.id ?? schemaID(before), after: id))
+      try append(DDL(action: .rename, before: try relaxedID(layout) ?? schemaID(before), after: id))
       aside[layout.id] = id
     }
     for layout in fresh {
       guard let action = layout.action else { continue }
       let before =
-        try aside[layout.id] ?? relaxed[layout.id]?.id ?? layout.previous.flatMap { layouts[$0] }.map {
-          try schemaID($0)
-        }
+        try aside[layout.id] ?? relaxedID(layout) ?? layout.previous.flatMap { layouts[$0] }.map { try schemaID($0) }
         ?? 0
       let isRefreshed = layout.refresh != nil && !layout.isPartial
       let origins = layout.previous.flatMap { layouts[$0] }.flatMap { layout.origins(from: $0.schema) }
@@ -464,8 +582,11 @@ package final class SQLiteCapture {
 
   /// An index that the program dropped no longer held for rows that stand before the marker of that change. So the
   /// target has to drop it before them; what else changed follows at the marker.
+  ///
+  /// Where another run has begun with the look, it has told of it, and the target is as it was told.
   private func announceDroppedIndexes(behind from: Int64) throws {
     relaxed = [:]
+    let told = position.look
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.since > from {
       guard let before = layout.previous.flatMap({ layouts[$0] }) else { continue }
       var schema = before.schema
@@ -474,12 +595,20 @@ package final class SQLiteCapture {
       let origins = TableDifference(before.schema, layout.schema, origins: layout.origins(from: before.schema)).origins
       let kept = Set(layout.schema.uniques.map { $0.map { origins[$0] } })
       schema.uniques.removeAll { !kept.contains($0) }
-      let id = try trail.schemaID(schema, token: layout.token | 1 << 61)
-      try append(
-        DDL(action: .reshape, before: try schemaID(before), after: id, origins: Array(schema.columns.indices)))
+      let isTold = told.map { layout.since <= $0.through } ?? false
+      if !isTold {
+        try openPart()
+        let id = try trail.schemaID(schema, token: layout.token | 1 << 61)
+        try append(
+          DDL(action: .reshape, before: try schemaID(before), after: id, origins: Array(schema.columns.indices)))
+      }
       // Where the shape before is still to be told, the change from it is too.
-      if before.since <= from { relaxed[layout.id] = (schema, id) }
+      if before.since <= (isTold ? told?.from ?? from : from) { relaxed[layout.id] = schema }
     }
+  }
+
+  private func relaxedID(_ layout: Layout) throws -> UInt64? {
+    try relaxed[layout.id].map { try trail.schemaID($0, token: layout.token | 1 << 61) }
   }
 
   private func schemaID(_ layout: Layout) throws -> UInt64 { try trail.schemaID(layout.schema, token: layout.token) }
@@ -530,8 +659,14 @@ package final class SQLiteCapture {
     let from = position.mark.taken
     progress.tell("the journal of \(path) reached its cap of \(options.journalCapRows) rows: copying all tables again")
     var next = position
+    next.look = nil
+    relaxed = [:]
     try source.transaction {
       try journal.refreshAll(.lostChanges)
+      // Notes are among what was lost.
+      for note in try journal.applied(clock) where note.trail != trail.name.description {
+        next.knowledge.note(note)
+      }
       let last = try Self.scalar(statements.lastRow)
       next.mark = .init(taken: last, nonce: Self.nonce())
       try source.run(
@@ -542,7 +677,9 @@ package final class SQLiteCapture {
     next.refresh = nil
     try reloadLayouts()
     try sourceSync.sync(isWAL: isWAL)
-    _ = try trail.begin(TransactionHeader(commitTime: clock.microseconds(), flags: [.group, .late]))
+    var header = TransactionHeader(commitTime: clock.microseconds(), flags: [.group, .late])
+    header.follow(next.knowledge)
+    _ = try trail.begin(header)
     do {
       if next.mark.taken > from { try announce(markers: from + 1...next.mark.taken) }
       reader.checksum = 0
@@ -568,7 +705,8 @@ package final class SQLiteCapture {
   }
 
   private func markSource(waitMilliseconds: Int32) throws {
-    guard marked != position.mark else { return }
+    // What a look has still to end, it reads from rows before the mark.
+    guard marked != position.mark, position.look == nil else { return }
     try writePatiently(waitMilliseconds) {
       try source.run(
         "UPDATE cairn_control SET taken = ?, nonce = ? WHERE id = 0",

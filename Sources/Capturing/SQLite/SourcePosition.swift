@@ -28,8 +28,19 @@ struct SourcePosition: Equatable {
   /// CRC-32C of the journal rows behind `previous.taken`, up to `mark.taken`.
   var checksum: UInt32
   var refresh: RefreshState?
+  /// Rows of one look that stand in several transactions of the trail, of which this is not the last: the journal row
+  /// behind which it began, and the last one that it saw.
+  struct Look: Equatable {
+    var from: Int64
+    var through: Int64
+  }
+  /// What apply has brought into the file, as far as its notes were read.
+  var knowledge = Knowledge()
+  /// Only where something was begun that the look has to end.
+  var look: Look?
 
-  static let version: UInt8 = 1
+  /// 2: with knowledge. One of version 1 is read as one without.
+  static let version: UInt8 = 2
 
   var encoded: [UInt8] {
     var writer = ByteWriter(capacity: 128)
@@ -47,6 +58,12 @@ struct SourcePosition: Equatable {
       writer.append(refresh.cursor == nil ? 0 : 1)
       if let cursor = refresh.cursor { writer.appendImage(cursor) }
     }
+    writer.append(knowledge)
+    writer.append(look == nil ? 0 : 1)
+    if let look {
+      writer.appendZigzag(look.from)
+      writer.appendZigzag(look.through)
+    }
     return Array(writer.bytes)
   }
 
@@ -61,7 +78,7 @@ struct SourcePosition: Equatable {
     self = try bytes.withUnsafeBytes { raw in
       var r = ByteReader(raw)
       let version = try r.readByte()
-      guard version == Self.version else {
+      guard (1...Self.version).contains(version) else {
         throw DecodingError(offset: 0, problem: "source position has version \(version)")
       }
       var position = SourcePosition(
@@ -75,6 +92,9 @@ struct SourcePosition: Equatable {
         position.refresh = RefreshState(
           layout: layout, rows: rows, cursor: cursor, isDone: flags & 1 != 0, isPartial: flags & 2 != 0)
       }
+      guard version >= 2 else { return position }
+      position.knowledge = try r.readKnowledge()
+      if try r.readByte() == 1 { position.look = Look(from: try r.readZigzag(), through: try r.readZigzag()) }
       return position
     }
   }

@@ -1,0 +1,59 @@
+import Changes
+
+/// Writes what apply has brought into the journal of a captured SQLite file, as a row of its own in apply's transaction:
+/// so capture meets it in its place among the changes.
+///
+/// Nothing is written where the file is not captured, or by an older cairn.
+package final class JournalNotes {
+  /// Of a journal row that holds a note, in `v0`: a kind that no table has, as no layout has number 0.
+  package static let code: Int64 = 1
+  /// The first version of the journal that knows such rows.
+  private static let versionMin: Int64 = 3
+
+  private let database: Database
+  /// Of the schema that was looked at.
+  private var schemaVersion: Int64 = -1
+  private var statements: (version: Statement, insert: Statement)?
+
+  package init(_ database: Database) { self.database = database }
+
+  /// In a transaction that writes; false when nobody captures the file.
+  @discardableResult package func write(_ note: AppliedNote) throws -> Bool {
+    try look()
+    guard let statements else { return false }
+    defer {
+      statements.version.reset()
+      statements.insert.reset()
+    }
+    guard try statements.version.step(), statements.version.integer(0) >= Self.versionMin else { return false }
+    try statements.insert.bind([.integer(Self.code), .text(note.text)])
+    _ = try statements.insert.step()
+    if database.lastInsertRowid & 127 == 0 { try bound() }
+    return true
+  }
+
+  private func look() throws {
+    let version = try database.integer("PRAGMA schema_version") ?? 0
+    guard version != schemaVersion else { return }
+    statements = nil
+    let there = try database.integer(
+      "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('cairn_journal', 'cairn_control')")
+    if there == 2 {
+      statements = (
+        try database.prepare("SELECT version FROM cairn_control WHERE id = 0"),
+        try database.prepare("INSERT INTO cairn_journal(code, v0) VALUES (?, ?)")
+      )
+    }
+    schemaVersion = version
+  }
+
+  /// As the triggers do, which apply does not fire: removes rows that have been taken, or that are past the cap.
+  private func bound() throws {
+    try database.execute(
+      """
+      UPDATE cairn_control SET purged = max(purged, (SELECT max(seq) FROM cairn_journal) - cap,
+        min(taken, purged + 1024)) WHERE id = 0;
+      DELETE FROM cairn_journal WHERE seq < (SELECT purged FROM cairn_control WHERE id = 0);
+      """)
+  }
+}

@@ -1,0 +1,164 @@
+import Applying
+import Changes
+import PostgresKit
+import SystemKit
+import TestServers
+import Testing
+import Trails
+
+@testable import Capturing
+
+/// The headers of a trail's transactions, and of each what it holds but progress.
+func transactions(of trail: String) throws -> [(header: TransactionHeader, records: Int)] {
+  let reader = try TrailReader.open(folder: trail, at: nil)
+  var found: [(header: TransactionHeader, records: Int)] = []
+  while let record = try reader.next() {
+    if case .begin(let header) = record { found.append((header, 0)) }
+    if record.isOfChanges { found[found.count - 1].records += 1 }
+  }
+  return found
+}
+
+extension PostgresCapturing {
+  /// What apply has brought into a database that is captured too.
+  @Suite struct KnowledgeTests {
+    private typealias Dependency = TransactionHeader.Dependency
+    /// Of a node whose clock is ahead.
+    private static let clock: UInt64 = 5_000_000_000_000_000
+
+    private func emit(_ number: UInt64, clock: UInt64 = clock, of trail: String = "b.x") -> String {
+      let note = AppliedNote(trail: trail, number: number, clock: clock, position: .start)
+      return "SELECT pg_logical_emit_message(true, 'cairn', '\(note.text)');"
+    }
+
+    private func origin() throws -> PostgresOrigin {
+      let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY)")
+      try origin.take()
+      return origin
+    }
+
+    /// The headers of transactions that change something, behind the first copy.
+    private func changing(_ origin: PostgresOrigin, from number: UInt64) throws -> [TransactionHeader] {
+      try transactions(of: origin.trailFolder).filter { $0.header.number > number && $0.records > 0 }.map(\.header)
+    }
+
+    @Test func `each transaction tells what apply had brought before it`() throws {
+      let origin = try origin()
+      let known = try origin.lastNumber
+      try origin.run(
+        """
+        BEGIN; INSERT INTO t VALUES (1); COMMIT; BEGIN; \(emit(0)) \(emit(5)) INSERT INTO t VALUES (2); \(emit(7, clock: Self.clock + 9)) COMMIT;
+        BEGIN; INSERT INTO t VALUES (3); COMMIT; BEGIN; \(emit(9)) ROLLBACK; BEGIN; \(emit(0)) COMMIT; BEGIN; \(emit(3, of: "a.y")) COMMIT;
+        BEGIN; \(emit(50, of: "local.origin")) COMMIT; BEGIN; \(emit(6)) COMMIT;
+        INSERT INTO t VALUES (4);
+        """)
+      try origin.take()
+      #expect(try origin.lines(from: known) == ["insert t id=1", "insert t id=3", "insert t id=4"])
+      let headers = try changing(origin, from: known)
+      let b = Dependency(origin: "b.x", number: 7)
+      #expect(headers.map(\.dependencies) == [[], [b], [.init(origin: "a.y", number: 3), b]])
+      #expect(headers[0].clock < Self.clock)
+      #expect(headers[1].clock == Self.clock + 10)
+    }
+
+    @Test func `what is known outlives capture, also where nothing followed it`() throws {
+      let origin = try origin()
+      try origin.run("BEGIN; \(emit(7)) INSERT INTO t VALUES (1); COMMIT")
+      try origin.take()
+      let known = try origin.lastNumber
+      // A server that crashed sends again what the trail has passed.
+      try origin.server.restart(.immediate)
+      try origin.run("INSERT INTO t VALUES (2)")
+      try origin.take()
+      let headers = try changing(origin, from: known)
+      #expect(headers.map(\.dependencies) == [[.init(origin: "b.x", number: 7)]])
+    }
+
+    @Test func `a lost slot forgets nothing that is known`() throws {
+      let origin = try origin()
+      try origin.run("BEGIN; \(emit(7)) COMMIT")
+      try origin.take()
+      try origin.run(
+        "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
+      try origin.take(copiesAgain: true)
+      #expect(try transactions(of: origin.trailFolder).last?.header.dependencies.first?.number == 7)
+    }
+
+    @Test func `what apply had brought before the first start is known, exactly as the slot sees it`() throws {
+      let origin = try PostgresOrigin(
+        """
+        CREATE TABLE t(id int PRIMARY KEY); CREATE SCHEMA cairn;
+        CREATE TABLE cairn.checkpoint(trail text PRIMARY KEY, number bigint); INSERT INTO cairn.checkpoint VALUES ('b.x', 12)
+        """)
+      try origin.take()
+      #expect(
+        try transactions(of: origin.trailFolder).first?.header.dependencies == [.init(origin: "b.x", number: 12)])
+    }
+
+    @Test func `many notes are told by few transactions, and soon`() throws {
+      let origin = try origin()
+      let before = try origin.lastNumber
+      let (server, database, trail) = (origin.server, origin.database, origin.trailFolder)
+      let statements = (1...60).map { "BEGIN; \(emit(UInt64($0))) INSERT INTO t VALUES (\($0)); COMMIT;" }
+      let stop = StopSignal()
+      let writer = WorkerThread<Bool> {
+        defer { stop.set() }
+        _ = try? server.psql(statements.joined(), database)
+        for _ in 0..<400 {
+          if let last = try? transactions(of: trail).last, last.header.dependencies.first?.number == 60 { return true }
+          Clock.sleep(milliseconds: 10)
+        }
+        return false
+      }
+      try origin.with { try $0.run(stop: stop, untilCaughtUp: false) }
+      #expect(writer.join() == true)
+      let told = try transactions(of: trail).filter { $0.header.number > before }
+      #expect(told.allSatisfy { $0.records == 0 })
+      #expect(told.count <= 4, "\(told.count) transactions")
+    }
+
+    @Test func `apply notes the last transaction of a group, and none that changes nothing`() throws {
+      let origin = try origin()
+      let replica = Replica(try TempFolder())
+      try execute(replica.source, "CREATE TABLE s(id INTEGER PRIMARY KEY, a); INSERT INTO s VALUES (1, 1)")
+      for id in 2..<5 {
+        try replica.take()
+        try execute(replica.source, "INSERT INTO s VALUES (\(id), \(id))")
+      }
+      try replica.take()
+      let last = try #require(try transactions(of: replica.trail).last { $0.records > 0 }?.header)
+      let options = PostgresApply.Options()
+      func replay() throws {
+        let drain = StopSignal()
+        drain.set()
+        try PostgresApply(uri: origin.uri, trail: replica.trail, name: Replica.name, options: options)
+          .run(stop: StopSignal(), drain: drain)
+      }
+      try replay()
+      try origin.take(TablePatterns(["t"]))
+      let noted = [Dependency(origin: "local.source", number: last.number)]
+      #expect(try transactions(of: origin.trailFolder).last?.header.dependencies == noted)
+      replica.close()
+      let writer = try TrailWriter.open(folder: replica.trail, name: Replica.name, now: { 0 })
+      _ = try writer.begin(TransactionHeader(commitTime: 0))
+      try writer.commit()
+      try writer.close()
+      try replay()
+      try origin.take(TablePatterns(["t"]))
+      #expect(try transactions(of: origin.trailFolder).last?.header.dependencies == noted)
+      #expect(try transactions(of: replica.trail).last?.header.number == last.number + 1)
+    }
+
+    @Test func `a position of an older version is read as one without knowledge`() throws {
+      var position = PostgresPosition(system: 1, timeline: 2, reached: LSN(3))
+      position.last = .init(commit: LSN(2), xid: 4, time: 5)
+      position.refresh = .init(relation: 6, epoch: 7, rows: 8, cursor: ["9"], isDone: true)
+      var older = Array(position.encoded.dropLast())
+      older[1] = 1
+      #expect(try PostgresPosition(decoding: older) == position)
+      position.knowledge.note("b.x", number: 7, clock: 8)
+      #expect(try PostgresPosition(decoding: position.encoded) == position)
+      #expect(try PostgresPosition(decoding: older) != position)
+    }
+  }
+}
