@@ -89,18 +89,18 @@ final class PullLane: Lane {
     _ fetch: ((UnsafeRawBufferPointer) throws -> Void) throws -> Bool
   ) throws -> TrailStanding? {
     guard let start = place ?? first else { return nil }
-    let intake = Intake(trail, id, start, isKnown: place != nil, restartsBehind: end)
     let copies = shared.copies
+    let intake = Intake(trail, id, start, isKnown: place != nil, restartsBehind: end, copies)
     var didFetch = false
     do {
       didFetch = try fetch { bytes in
-        try intake.take(bytes, copies)
+        try intake.put(bytes)
         gauge.moved(bytes.count)
         shared.hooks.come(bytes.count)
       }
-      try intake.finish(copies)
+      try intake.finish()
     } catch {
-      if intake.hasTaken { _ = try? copies.with(trail) { try $0.sync() } }
+      if intake.hasTaken() { _ = try? copies.with(trail) { try $0.sync() } }
       throw error
     }
     guard didFetch else { return nil }
@@ -139,31 +139,29 @@ final class PullLane: Lane {
   }
 }
 
-/// Gathers what comes and hands it to a copy in larger pieces.
+/// Hands what comes to a copy.
 private final class Intake {
-  private static let pieceBytes = 1 << 20
-
   private let trail: TrailName
   private let id: TrailID
   private let start: TrailPlace
   private let isKnown: Bool
   private let restartsBehind: TrailPlace?
+  private let copies: TrailCopies
   private var feed: CopyFeed?
-  private var gathered = ByteWriter(capacity: 128 << 10)
-  private(set) var hasTaken = false
+  private lazy var handover = PieceHandover { [unowned self] in try take($0) }
 
-  init(_ trail: TrailName, _ id: TrailID, _ start: TrailPlace, isKnown: Bool, restartsBehind: TrailPlace?) {
+  init(
+    _ trail: TrailName, _ id: TrailID, _ start: TrailPlace, isKnown: Bool, restartsBehind: TrailPlace?,
+    _ copies: TrailCopies
+  ) {
     (self.trail, self.id, self.start, self.isKnown) = (trail, id, start, isKnown)
-    self.restartsBehind = restartsBehind
+    (self.restartsBehind, self.copies) = (restartsBehind, copies)
   }
 
-  func take(_ bytes: UnsafeRawBufferPointer, _ copies: TrailCopies) throws {
-    gathered.append(bytes)
-    if gathered.count >= Self.pieceBytes { try flush(copies) }
-  }
+  func put(_ bytes: UnsafeRawBufferPointer) throws { try handover.put(bytes) }
 
-  func finish(_ copies: TrailCopies) throws {
-    try flush(copies)
+  func finish() throws {
+    try handover.finish()
     if let feed, !feed.isWhole {
       throw CairnError(
         .peerUnreachable, "an answer with blocks of trail \(trail) ends inside of a block", hint: "it is tried again",
@@ -171,17 +169,23 @@ private final class Intake {
     }
   }
 
-  private func flush(_ copies: TrailCopies) throws {
-    guard gathered.count > 0 else { return }
-    if feed == nil {
-      var place = start
-      // Who has nothing yet takes the first header's word for what stood before it.
-      if !isKnown, let chain = CopyFeed.chain(inHeader: gathered.bytes) { place.chain = chain }
-      feed = CopyFeed(trail: id, at: place, restartsBehind: restartsBehind)
-    }
-    hasTaken = true
-    try copies.with(trail) { copy in try feed?.take(gathered.bytes, for: copy) }
-    gathered.removeAll()
+  /// Whether anything was handed to the copy; nothing is any more when this returns.
+  func hasTaken() -> Bool {
+    try? handover.settle()
+    return feed != nil
+  }
+
+  private func take(_ bytes: UnsafeRawBufferPointer) throws {
+    let feed = self.feed ?? begin(bytes)
+    self.feed = feed
+    try copies.with(trail) { copy in try feed.take(bytes, for: copy) }
+  }
+
+  private func begin(_ bytes: UnsafeRawBufferPointer) -> CopyFeed {
+    var place = start
+    // Who has nothing yet takes the first header's word for what stood before it.
+    if !isKnown, let chain = CopyFeed.chain(inHeader: bytes) { place.chain = chain }
+    return CopyFeed(trail: id, at: place, restartsBehind: restartsBehind)
   }
 }
 

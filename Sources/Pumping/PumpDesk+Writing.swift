@@ -36,16 +36,13 @@ extension PumpDesk {
 
 /// Takes the bytes that a peer pushes.
 final class PushSink: HTTPBodySink {
-  /// What comes is handed on in pieces as large: the network brings smaller ones.
-  private static let pieceBytes = 1 << 20
-
   private let desk: PumpDesk
   private let visit: PumpDesk.Visit
   private let id: TrailID
   private let place: TrailPlace
   private let restarts: (segment: UInt64, offset: UInt64)?
   private var feed: CopyFeed?
-  private var gathered = ByteWriter(capacity: 128 << 10)
+  private lazy var handover = PieceHandover { [unowned self] in try take($0) }
   private var isRestart: Bool { restarts != nil }
 
   init(
@@ -58,15 +55,14 @@ final class PushSink: HTTPBodySink {
   func receive(_ bytes: UnsafeRawBufferPointer) -> HTTPResponse? {
     do {
       if desk.stop.isSet { throw PumpDesk.ending }
-      gathered.append(bytes)
-      if gathered.count >= Self.pieceBytes { try take() }
+      try handover.put(bytes)
       return nil
     } catch { return refusal(error) }
   }
 
   func finish() -> HTTPResponse {
     do {
-      try take()
+      try handover.finish()
       if let feed, !feed.isWhole { throw PumpDesk.usage("the body ends inside of a block") }
       let standing = try desk.copies.with(visit.trail) { copy in
         if feed == nil { try copy.expect(place, of: id) }
@@ -82,16 +78,17 @@ final class PushSink: HTTPBodySink {
   }
 
   /// What has passed is kept: whole blocks of it are true, whatever became of the rest.
-  func abandon() { _ = try? desk.copies.with(visit.trail) { try $0.sync() } }
+  func abandon() {
+    try? handover.settle()
+    _ = try? desk.copies.with(visit.trail) { try $0.sync() }
+  }
 
-  private func take() throws {
-    guard gathered.count > 0 else { return }
+  private func take(_ bytes: UnsafeRawBufferPointer) throws {
     try desk.copies.with(visit.trail) { copy in
       let feed = try feed ?? begin(copy)
       self.feed = feed
-      try feed.take(gathered.bytes, for: copy)
+      try feed.take(bytes, for: copy)
     }
-    gathered.removeAll()
   }
 
   private func begin(_ copy: TrailCopy) throws -> CopyFeed {
@@ -106,6 +103,7 @@ final class PushSink: HTTPBodySink {
   }
 
   private func refusal(_ error: any Error) -> HTTPResponse {
+    try? handover.settle()
     guard let error = error as? CairnError else { return PumpDesk.response(error) }
     var standing: TrailStanding?
     if desk.copies.exists(visit.trail) { standing = try? desk.copies.with(visit.trail) { try $0.sync() } }

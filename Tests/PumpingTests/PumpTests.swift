@@ -277,6 +277,17 @@ import Trails
   }
 
   @Test(arguments: [LaneProgress.Direction.push, .pull])
+  func `a backlog of several large pieces arrives`(direction: LaneProgress.Direction) throws {
+    let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)
+    try till.write(trail, transactions: 12, bytes: 500_000, segment: 4 << 20, block: 64 << 10)
+    #expect(try Trail.info(folder: till.folder(trail)).bytes > 3 << 20)
+    try listener.listen([dialler.name: (["*"], ["*"])])
+    dialler.pump(direction, listener, trail)
+    try arrives(trail, till, hub)
+    try hub.expectEqual(trail, till)
+  }
+
+  @Test(arguments: [LaneProgress.Direction.push, .pull])
   func `what is applied a moment after it came is told soon`(direction: LaneProgress.Direction) throws {
     let name = TrailName(origin: "till", name: "pos")
     let (listener, dialler) = direction == .push ? (hub, till) : (till, hub)

@@ -152,8 +152,8 @@ final class TestNode: Sendable {
       for _ in 0..<max(1, bytes / 500) {
         var payload = ByteWriter()
         payload.append(1)
-        payload.appendString(
-          String((0..<min(bytes, 500)).map { _ in "0123456789abcdefghijklmnopqrstuvwxyz".randomElement() ?? "-" }))
+        let words = (0...min(bytes, 500) / 10).map { _ in String(UInt64.random(in: 0 ... .max), radix: 36) }
+        payload.appendString(String(words.joined().prefix(min(bytes, 500))))
         try writer.append(kind: RecordKind.marker, payload.bytes)
       }
       try writer.commit()

@@ -1,0 +1,59 @@
+import Changes
+import SystemKit
+
+/// Gathers what the network brings into larger pieces, and has one worked on while the next one comes: to check and to
+/// write a piece takes longer than to receive it. Pieces are worked on one after the other, in order; there are two at
+/// most. Belongs to one thread.
+final class PieceHandover {
+  /// Handed to the thread that works on it, and used here only when that has ended.
+  private final class Piece: @unchecked Sendable {
+    var bytes = ByteWriter(capacity: 128 << 10)
+    let work: (UnsafeRawBufferPointer) throws -> Void
+
+    init(_ work: @escaping (UnsafeRawBufferPointer) throws -> Void) { self.work = work }
+
+    func run() throws {
+      defer { bytes.removeAll() }
+      try work(bytes.bytes)
+    }
+  }
+
+  private static let pieceBytes = 1 << 20
+
+  private let work: (UnsafeRawBufferPointer) throws -> Void
+  private var coming: Piece
+  private var spare: Piece?
+  private var running: WorkerThread<(any Error)?>?
+
+  /// `work` is called on other threads, never on two at a time, and on none when ``settle()`` has returned.
+  init(_ work: @escaping (UnsafeRawBufferPointer) throws -> Void) {
+    self.work = work
+    coming = Piece(work)
+  }
+
+  /// Throws what the work on an earlier piece threw.
+  func put(_ bytes: UnsafeRawBufferPointer) throws {
+    coming.bytes.append(bytes)
+    guard coming.bytes.count >= Self.pieceBytes else { return }
+    try settle()
+    let (piece, next) = (coming, spare ?? Piece(work))
+    (coming, spare) = (next, piece)
+    running = WorkerThread {
+      do { try piece.run() } catch { return error }
+      return nil
+    }
+  }
+
+  /// Everything has come: works on the rest.
+  func finish() throws {
+    try settle()
+    if coming.bytes.count > 0 { try coming.run() }
+  }
+
+  /// Waits for the piece that is worked on, and throws what that threw.
+  func settle() throws {
+    guard let thread = running else { return }
+    running = nil
+    if let error = thread.join() ?? nil { throw error }
+  }
+}
