@@ -5,6 +5,7 @@ import Trails
 
 /// One lane's connection to a peer: requests of the protocol, and what is answered. Belongs to one thread.
 final class PumpLink {
+  private static let version: Int64 = 1
   /// The longest wait that is asked for.
   static let waitSeconds = IdleWait.longest
   /// An answer may take as much longer: a dead link is found by its own time, a slow disk is not.
@@ -26,13 +27,35 @@ final class PumpLink {
   /// Where the trail stands there; nil where it is not there.
   func report(_ trail: TrailName) throws -> TrailReport? {
     let reply = try perform("GET", "/cairn/1/trails/\(trail)")
-    if reply.status == 404 { return nil }
+    if reply.status == 404 {
+      try checkVersion()
+      return nil
+    }
     return try report(reply)
+  }
+
+  /// What is not there may be so because another version of the protocol is spoken there, or another protocol.
+  private func checkVersion() throws {
+    let reply = try perform("GET", "/cairn")
+    guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body) else {
+      guard [200, 404].contains(reply.status) else { throw fault(reply) }
+      throw CairnError(
+        .peerUnreachable, "what answers at \(address) is no cairnd", hint: "see what listens there", remedy: .retry)
+    }
+    let versions = object.list("versions").compactMap { value -> Int64? in
+      if case .integer(let number) = value { number } else { nil }
+    }
+    guard !versions.contains(Self.version) else { return }
+    throw CairnError(
+      .unsupported,
+      "node '\(object.text("node") ?? "")' at \(address) does not speak version \(Self.version) of the protocol, as this one does, but \(versions.map(String.init).joined(separator: ", "))",
+      hint: "bring both to the same version of Cairn; it is tried again by itself", remedy: .retry)
   }
 
   /// The trails that we may pull.
   func trails() throws -> [TrailReport] {
     let reply = try perform("GET", "/cairn/1/trails")
+    if reply.status == 404 { try checkVersion() }
     guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body) else {
       throw fault(reply).error
     }

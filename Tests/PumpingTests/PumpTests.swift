@@ -301,6 +301,39 @@ import Trails
     try eventually("it is told", seconds: 6) { till.heard.withLock { $0.peerApplied["hub till.pos"] } == end }
   }
 
+  /// What is not of this version, at another node.
+  private struct Other: HTTPHandler {
+    let versions: String?
+    func begin(_ request: HTTPRequest) -> HTTPAction {
+      guard request.path == "/cairn", let versions else {
+        return .answer(HTTPResponse(status: 404, type: "text/html", text: "<h1>Not Found</h1>"))
+      }
+      return .answer(
+        HTTPResponse(status: 200, type: "application/json", text: "{\"versions\": [\(versions)], \"node\": \"hub\"}"))
+    }
+  }
+
+  @Test(arguments: [LaneProgress.Direction.push, .pull])
+  func `who speaks another version, or is no node, is told from one that lacks the trail`(
+    direction: LaneProgress.Direction
+  ) throws {
+    try till.write(trail)
+    for (versions, code) in [("2, 3", ErrorCode.unsupported), (nil, .peerUnreachable), ("1", .trailMissing)] {
+      let server = try HTTPServer(host: "127.0.0.1", port: 0, handler: Other(versions: versions))
+      defer { server.stop() }
+      let plan = PumpPlan(
+        direction, url: "http://127.0.0.1:\(server.port)", trails: TrailPatterns([trail]),
+        node: direction == .push ? "till" : "hub")
+      let pump = Pump(plan, (direction == .push ? till : hub).shared)
+      let stop = StopSignal()
+      let thread = WorkerThread<Void> { try? pump.run(stop: stop) }
+      try eventually("it is told") { pump.progress.first?.error?.code == code }
+      #expect(pump.progress.first?.state == .retrying)
+      stop.set()
+      _ = thread.join()
+    }
+  }
+
   @Test func `a request travels at once over lanes that have nothing to say`() throws {
     let shop = try TestNode("shop", temp)
     let name = TrailName(origin: "till", name: "pos")
