@@ -18,6 +18,9 @@ package struct CaptureRun: Sendable {
   /// PostgreSQL: every table is copied again, and a lost slot is made anew.
   package var copiesAgain = false
 
+  /// PostgreSQL: whom to tell how far the trail is, for an apply into the same database.
+  package var watch: LocalWatch?
+
   /// Called as soon as the trail is open: whatever stood in it durably is before its end.
   package var opened: @Sendable () -> Void = {}
 
@@ -49,6 +52,7 @@ package struct CaptureRun: Sendable {
         options.tables = tables
         options.place = place
         options.copiesAgain = copiesAgain
+        options.watch = watch
         let capture = try PostgresCapture(uri: uri, trail: writer, options: options, clock: clock, progress: progress)
         ready()
         try capture.run(stop: stop, untilCaughtUp: untilCaughtUp)

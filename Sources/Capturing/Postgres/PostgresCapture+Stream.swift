@@ -131,8 +131,15 @@ extension PostgresCapture {
     if let barrier, barrier == goal { goal = nil }
     if let barrier { look.reached(barrier) }
     try reach(end)
+    if let barrier { try tellWatch(barrier) }
     if wantsProgress || !notes.isEmpty { try appendProgressInTime(isDue: wantsProgress) }
     if hasUnsynced, Clock.monotonicMilliseconds - syncedAt > 50 { try sync() }
+  }
+
+  private func tellWatch(_ barrier: String) throws {
+    guard let watch = options.watch, watch.isAwaited(barrier) else { return }
+    if hasUnsynced { try sync() }
+    watch.reached(barrier, .init(number: trail.lastHeader?.number ?? 0, position: trail.end.position))
   }
 
   /// Every transaction that committed before `end` has been dealt with.

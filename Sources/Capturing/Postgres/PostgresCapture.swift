@@ -14,6 +14,8 @@ package final class PostgresCapture {
     package var place = ""
     /// Every table is copied again, and a lost slot is made anew.
     package var copiesAgain = false
+    /// Whom to tell when its messages have been met.
+    package var watch: LocalWatch?
     package init() {}
   }
 

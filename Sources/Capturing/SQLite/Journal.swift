@@ -209,6 +209,11 @@ package struct Journal {
     try database.query("SELECT \(Layout.columns) FROM cairn_layout ORDER BY id").map(Layout.init(row:))
   }
 
+  func layout(_ id: Int64) throws -> Layout? {
+    try database.query("SELECT \(Layout.columns) FROM cairn_layout WHERE id = ?", [.integer(id)]).first
+      .map(Layout.init(row:))
+  }
+
   func activeLayouts() throws -> [Layout] { try layouts().filter { $0.ended == nil } }
 
   func setRefresh(_ reason: Refresh.Reason?, layout: Int64) throws {

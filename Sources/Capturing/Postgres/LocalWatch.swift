@@ -1,0 +1,98 @@
+import Changes
+import CodecKit
+import Glibc
+import PostgresKit
+import Synchronization
+import SystemKit
+
+/// Tells an apply when the trail of its own database holds everything that was committed there before.
+///
+/// It commits a message in a session of its own; the capture, on its own thread, meets that message behind all those
+/// commits, makes the trail durable and says so here. Any thread may ask.
+package final class LocalWatch: Sendable {
+  /// Durable in the trail, with all that the source committed before.
+  package struct Reach: Equatable, Sendable {
+    /// The trail's last transaction.
+    package let number: UInt64
+    package let position: Position
+  }
+  /// Who waits for a message: woken when it was met.
+  private struct Waiting {
+    let arrival = StopSignal()
+    var reach: Reach?
+  }
+
+  /// A capture that ended behind the message has not told: it is asked again.
+  private static let patienceMilliseconds: Int32 = 5000
+
+  private let uri: String
+  private let session = Mutex<PostgresConnection?>(nil)
+  private let waiting = Mutex<[String: Waiting]>([:])
+
+  package init(uri: String) { self.uri = uri }
+
+  /// Commits a message behind everything that was committed before the call. Every token is to be waited for. Errors:
+  /// ``PostgresError``.
+  package func mark() throws -> String {
+    let token = "watch \(randomBytes(16).hex)"
+    waiting.withLock { $0[token] = Waiting() }
+    do { try commit(token) } catch {
+      waiting.withLock { $0[token] = nil }
+      throw error
+    }
+    return token
+  }
+
+  private func commit(_ token: String) throws {
+    try session.withLock { session in
+      if session?.isUsable != true {
+        let opened = try PostgresConnection(uri)
+        // The stream has a commit only once it is durable.
+        try opened.execute("SET synchronous_commit = on; SET statement_timeout = 0")
+        session = opened
+      }
+      do {
+        try session?.query("SELECT pg_logical_emit_message(true, $1, $2)", [PostgresCapture.barrierPrefix, token])
+      } catch {
+        session = nil
+        throw error
+      }
+    }
+  }
+
+  /// How far the trail is durable behind the message; nil when `stop` was set first, or so many milliseconds have passed.
+  package func wait(_ token: String, _ stop: StopSignal, milliseconds: Int32) -> Reach? {
+    guard let arrival = waiting.withLock({ $0[token]?.arrival }) else { return nil }
+    let limit = Clock.monotonicMilliseconds + Int64(milliseconds)
+    while !arrival.isSet, !stop.isSet {
+      let left = limit - Clock.monotonicMilliseconds
+      guard left > 0 else { break }
+      var entries = [
+        pollfd(fd: arrival.descriptor, events: Int16(POLLIN), revents: 0),
+        pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0),
+      ]
+      _ = poll(&entries, 2, Int32(clamping: min(left, 1000)))
+      Pulse.beat()
+    }
+    return waiting.withLock { $0.removeValue(forKey: token)?.reach }
+  }
+
+  /// Returns when the trail holds, durably, all that had been committed before the call; false when `stop` was set first.
+  package func catchUp(_ stop: StopSignal) throws -> Bool {
+    while !stop.isSet {
+      if wait(try mark(), stop, milliseconds: Self.patienceMilliseconds) != nil { return true }
+    }
+    return false
+  }
+
+  /// Of the capture: whether somebody waits for this message.
+  func isAwaited(_ token: String) -> Bool { waiting.withLock { $0[token] != nil } }
+
+  /// The capture has met the message, and the trail is durable up to there.
+  func reached(_ token: String, _ reach: Reach) {
+    waiting.withLock {
+      $0[token]?.reach = reach
+      $0[token]?.arrival.set()
+    }
+  }
+}
