@@ -1,6 +1,7 @@
 import Changes
 import Mapping
 import Reshaping
+import SQLiteKit
 
 /// How a trail is applied, whatever the engine of the target.
 package struct ApplyOptions: Sendable {
@@ -39,7 +40,22 @@ package struct ApplyOptions: Sendable {
   package var twoWay: TwoWay?
   /// What others than this apply need of the trail, where it purges it.
   package var alsoNeeded: @Sendable () throws -> Position? = { nil }
+  /// Where the target is an SQLite file that is captured too.
+  package var schemaFollower: SchemaFollower?
   package init() {}
+}
+
+/// Keeps the capture of an SQLite target in step with the schema changes that apply makes there, in apply's transaction.
+package struct SchemaFollower: Sendable {
+  /// Before a table is altered; with the schema's version when the transaction began.
+  package var release: @Sendable (_ table: String, Database, _ version: Int64) throws -> Void
+  /// Before the commit of a transaction that has changed the schema.
+  package var adopt: @Sendable (Database, _ version: Int64) throws -> Void
+
+  package init(
+    release: @escaping @Sendable (String, Database, Int64) throws -> Void,
+    adopt: @escaping @Sendable (Database, Int64) throws -> Void
+  ) { (self.release, self.adopt) = (release, adopt) }
 }
 
 extension ApplyOptions {

@@ -61,6 +61,7 @@ extension Configuration.Capture {
     section.list("tables").map { tables = $0 }
     section.flag("statements").map { statements = $0 }
     section.count("journal_rows").map { journalRows = $0 }
+    section.flag("copy").map { copiesRows = $0 }
     section.duration("heartbeat").map { heartbeat = $0 }
     section.duration("purge").map { purge = $0 }
   }

@@ -64,6 +64,8 @@ package struct Configuration: Equatable, Sendable {
     package var statements = true
     /// SQLite: the cap of the journal.
     package var journalRows = 5_000_000
+    /// Whether the rows are sent that are there when capture begins.
+    package var copiesRows = true
     /// Between two heartbeats while nothing else moves; zero: none.
     package var heartbeat = Duration.seconds(10)
     /// Between two looks for segments of the trail that nobody needs.

@@ -61,6 +61,13 @@ extension OptionTable {
           """,
         example: "false"),
       Option(
+        "copy", .flag, default: "true", "send the rows that are there when the capture begins",
+        details: """
+          `false` where another way brings them, as where two nodes write and the rows of this one came from the other. \
+          Changes are captured from the first moment on. It counts at the first start only; tables that come later are \
+          copied, except those that an apply brings.
+          """, example: "false"),
+      Option(
         "journal_rows", .count(1000...1_000_000_000), default: "5000000",
         "SQLite: rows that the journal in the database may hold",
         details: """

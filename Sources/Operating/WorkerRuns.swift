@@ -15,6 +15,8 @@ package struct CaptureRun: Sendable {
   package let place: String
   package var tables = TablePatterns()
   package var journalRows = Journal.defaultCapRows
+  /// Whether the rows are sent that are there when capture begins.
+  package var copiesRows = true
   /// PostgreSQL: every table is copied again, and a lost slot is made anew.
   package var copiesAgain = false
 
@@ -43,6 +45,7 @@ package struct CaptureRun: Sendable {
         var options = SQLiteCapture.Options()
         options.tables = tables
         options.journalCapRows = journalRows
+        options.copiesRows = copiesRows
         options.place = place
         let capture = try SQLiteCapture(path: path, trail: writer, options: options, clock: clock, progress: progress)
         ready()
@@ -52,6 +55,7 @@ package struct CaptureRun: Sendable {
         options.tables = tables
         options.place = place
         options.copiesAgain = copiesAgain
+        options.copiesRows = copiesRows
         options.watch = watch
         let capture = try PostgresCapture(uri: uri, trail: writer, options: options, clock: clock, progress: progress)
         ready()
@@ -80,6 +84,11 @@ package struct ApplyRun: Sendable {
   package func run(stop: StopSignal, drain: StopSignal, progress: ApplyProgress) throws {
     switch target {
     case .sqlite(let path):
+      var options = options
+      // The file may be captured, now or later.
+      options.schemaFollower = SchemaFollower(
+        release: { try AppliedSchema.release($0, in: $1, since: $2) },
+        adopt: { try AppliedSchema.adopt(in: $0, since: $1) })
       let apply = try SQLiteApply(path: path, trail: folder, name: trail, options: options, progress: progress)
       try apply.run(stop: stop, drain: drain)
     case .postgres(let uri):

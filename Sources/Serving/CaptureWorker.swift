@@ -35,6 +35,7 @@ final class CaptureWorker: Worker {
     var run = CaptureRun(try database.location().canonical, trail: trail, folder: folder, place: folder)
     run.tables = TablePatterns(capture.tables)
     run.journalRows = Int64(capture.journalRows)
+    run.copiesRows = capture.copiesRows
     run.copiesAgain = CopyRequest.isAskedOfCapture(folder)
     // Where nothing was captured yet, the first copy is what is asked for.
     if run.copiesAgain, Trail.exists(folder: folder) { try SourceEnd(run.source).askForRefresh() }

@@ -149,6 +149,40 @@ extension PostgresCapturing {
       #expect(try transactions(of: replica.trail).last?.header.number == last.number + 1)
     }
 
+    @Test func `without a copy, rows that were there are not sent, and every change from then on is`() throws {
+      let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY); INSERT INTO t VALUES (1)")
+      origin.copiesRows = false
+      try origin.take()
+      try origin.run("INSERT INTO t VALUES (2)")
+      try origin.run("CREATE TABLE late(id int PRIMARY KEY); INSERT INTO late VALUES (1)")
+      try origin.take()
+      #expect(
+        try origin.lines()
+          == [
+            "create t", "insert t id=2", "create late", "start late firstCopy", "chunk late", "row late id=1",
+            "end late",
+          ])
+    }
+
+    @Test func `a schema change of apply's is told at its place, and copies nothing`() throws {
+      let origin = try PostgresOrigin(
+        "CREATE TABLE t(id int PRIMARY KEY, a int); CREATE TABLE gone(id int PRIMARY KEY); INSERT INTO t VALUES (1, 1)")
+      try origin.take()
+      let known = try origin.lastNumber
+      try origin.run(
+        """
+        BEGIN; \(emit(5)) ALTER TABLE t ADD COLUMN b timestamptz DEFAULT clock_timestamp(); INSERT INTO t VALUES (2, 2);
+        DROP TABLE gone; COMMIT;
+        BEGIN; UPDATE t SET a = 3, b = NULL WHERE id = 2; COMMIT;
+        BEGIN; \(emit(6)) ALTER TABLE t ALTER a TYPE text USING a || 'x'; COMMIT;
+        BEGIN; UPDATE t SET b = NULL WHERE id = 2; COMMIT
+        """)
+      try origin.take()
+      #expect(
+        try origin.lines(from: known)
+          == ["reshape t t", "drop gone", "update t id=2 a=3 b=NULL", "reshape t t", "update t id=2 a=3x b=NULL"])
+    }
+
     @Test func `a position of an older version is read as one without knowledge`() throws {
       var position = PostgresPosition(system: 1, timeline: 2, reached: LSN(3))
       position.last = .init(commit: LSN(2), xid: 4, time: 5)

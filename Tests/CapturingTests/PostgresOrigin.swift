@@ -15,6 +15,7 @@ final class PostgresOrigin {
   let database: String
   let uri: String
   let name = TrailName(origin: "local", name: "origin")
+  var copiesRows = true
   private static let counter = Counter()
   /// Not the shared one: a slot is made only when no transaction is open in any database of the server.
   private static let ours = Result {
@@ -55,6 +56,7 @@ final class PostgresOrigin {
       options.tables = tables
       options.place = folder("state")
       options.copiesAgain = copiesAgain
+      options.copiesRows = copiesRows
       try body(
         try PostgresCapture(
           uri: uri, trail: writer, options: options, progress: CaptureProgress(notice: { said($0.text) })))

@@ -72,6 +72,7 @@ import Testing
       tables = ["*", "!tmp_*"]
       statements = false
       journal_rows = 10_000
+      copy = false
       heartbeat = "1.5 min"
       purge = "500 ms"
       [apply.pos]
@@ -122,6 +123,7 @@ import Testing
     expected.databases[1].sharesKeys = true
     var capture = Configuration.Capture(name: "pos", database: "pos")
     (capture.tables, capture.statements, capture.journalRows) = (["*", "!tmp_*"], false, 10_000)
+    capture.copiesRows = false
     (capture.heartbeat, capture.purge) = (.seconds(90), .milliseconds(500))
     expected.captures = [capture]
     var apply = Configuration.Apply(name: "pos", trail: "store-042.pos", database: "erp")

@@ -209,6 +209,8 @@ extension SQLiteReplay {
       try state.saveOrigin(before.target.name, nil)
       try forget(before.target.name)
     case (.rename, let before?, let after?), (.reshape, let before?, let after?):
+      // Of a table that gets another name, the triggers tell which one it was.
+      if before.target.name == after.target.name { try target.release(after.target.name) }
       try target.shape.reshape(change)
       try move(before, after)
     default: break

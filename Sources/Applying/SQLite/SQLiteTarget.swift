@@ -17,6 +17,8 @@ final class SQLiteTarget {
   /// SQLite would alter text that is not valid UTF-8 when it converts it.
   let isUTF16: Bool
   private let identity: FileIdentity?
+  /// When the transaction began.
+  private var schemaVersion: Int64 = 0
   /// As stored, or as the transaction that is open will store it; by name in lower case.
   var tables: [String: TargetState.Table] = [:]
   /// Tables of this run that are under their new rules.
@@ -62,8 +64,14 @@ final class SQLiteTarget {
   /// Commits, unless the file has lost its name.
   func commit() throws {
     try checkIdentity()
+    if let follower = options.schemaFollower, try database.integer("PRAGMA schema_version") != schemaVersion {
+      try follower.adopt(database, schemaVersion)
+    }
     try database.execute("COMMIT")
   }
+
+  /// A table is about to be altered.
+  func release(_ table: String) throws { try options.schemaFollower?.release(table, database, schemaVersion) }
 
   /// What was not committed is forgotten.
   func reload() throws { tables = try state.tables() }
@@ -84,6 +92,7 @@ final class SQLiteTarget {
     while !stop.isSet {
       do {
         try database.execute("BEGIN IMMEDIATE")
+        if options.schemaFollower != nil { schemaVersion = try database.integer("PRAGMA schema_version") ?? 0 }
         progress.update { $0.isWaitingForLock = false }
         return true
       } catch let error as SQLiteError where error.isBusy {

@@ -65,7 +65,7 @@ extension PostgresCapture {
     if table.refusal != nil { look.isWanted = true }
     let word = RowFate.Word(
       isExact: true, mayCompute: message.mayCompute, rewrites: rewrites, isCreation: message.tag == "CREATE TABLE",
-      text: message.text)
+      isApplied: incoming?.isApplied == true, text: message.text)
     try update(known, to: shape(of: table), table.details, word)
     tellWaiting()
   }

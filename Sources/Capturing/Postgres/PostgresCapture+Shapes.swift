@@ -7,7 +7,7 @@ import Trails
 extension PostgresCapture {
   /// Tells of every difference between the tables that the trail knows and `tables`. Tables that are new, or whose rows
   /// may have changed without a word, are to be copied for `reason`.
-  func announce(_ tables: [PostgresTable], _ reason: Refresh.Reason, copiesAll: Bool = true) throws {
+  func announce(_ tables: [PostgresTable], _ reason: Refresh.Reason?, copiesAll: Bool = true) throws {
     let present = Set(tables.map(\.oid))
     for gone in registry.tables.values.sorted(by: { $0.epoch < $1.epoch }) where !present.contains(gone.relation) {
       try drop(gone)
@@ -38,7 +38,7 @@ extension PostgresCapture {
   }
 
   func introduce(
-    _ table: PostgresTable, _ reason: Refresh.Reason, _ text: String = "", isPublished: Bool = true
+    _ table: PostgresTable, _ reason: Refresh.Reason?, _ text: String = "", isPublished: Bool = true
   ) throws {
     try openTransaction()
     try free(table.schema, for: table.oid)
@@ -48,7 +48,8 @@ extension PostgresCapture {
     entry.epoch = registry.nextEpoch()
     entry.schema.epoch = entry.epoch
     registry.set(entry)
-    try append(DDL(action: .create, before: 0, after: try id(of: entry), text: text, isRefreshed: true))
+    try append(
+      DDL(action: .create, before: 0, after: try id(of: entry), text: text, isRefreshed: reason != nil))
     relationChanged(table.oid)
   }
 
@@ -95,10 +96,10 @@ extension PostgresCapture {
     // A column may be another under the name and type of one that was dropped.
     let hasOtherColumns = !known.numbers.isEmpty && fresh.numbers != known.numbers
     let hasOtherShape = fresh.schema != known.schema || fresh.types != known.types || hasOtherColumns
-    let isCopied = !fate.keepsRows
+    let isCopied = !fate.keepsRows && !word.isApplied
     if fresh.refresh == nil {
       // Of rows that came or went with a partition, or with its TRUNCATE, the stream says nothing.
-      if !fate.keepsPartitions { fresh.refresh = .lostChanges }
+      if !fate.keepsPartitions, !word.isApplied { fresh.refresh = .lostChanges }
       if isCopied { fresh.refresh = .schemaChange }
     }
     if fresh.refresh != known.refresh || !fate.keepsCopy || !fate.keepsPartitions {

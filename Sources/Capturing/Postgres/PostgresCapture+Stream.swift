@@ -24,8 +24,8 @@ extension PostgresCapture {
       if prefix == PostgresRequests.prefix, incoming?.isSkipped == false { try takeRequest(content) }
       if prefix == Self.progressPrefix { incoming?.wantsProgress = true }
       if prefix == "cairn" { takeNote(content) }
-      if prefix == SchemaTriggers.prefix, incoming?.isSkipped == false {
-        incoming?.isFresh = false
+      if prefix == SchemaTriggers.prefix, let incoming, incoming.isSkipped ? incoming.isNews : true {
+        if !incoming.isSkipped { self.incoming?.isFresh = false }
         try take(SchemaMessage(content))
       }
     case .relation(let relation):
@@ -75,8 +75,9 @@ extension PostgresCapture {
     self.incoming?.isSkipped = true
     self.incoming?.isApplied = true
     // What the trail has passed has been noted there.
-    guard incoming.transaction.commit >= position.reached,
-      let note = AppliedNote(String(decoding: content, as: UTF8.self)), note.number > 0,
+    guard incoming.transaction.commit >= position.reached else { return }
+    self.incoming?.isNews = true
+    guard let note = AppliedNote(String(decoding: content, as: UTF8.self)), note.number > 0,
       note.trail != trail.name.description
     else { return }
     self.incoming?.notes.append(note)

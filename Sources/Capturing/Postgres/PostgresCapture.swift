@@ -14,6 +14,8 @@ package final class PostgresCapture {
     package var place = ""
     /// Every table is copied again, and a lost slot is made anew.
     package var copiesAgain = false
+    /// Whether the rows are sent that are there when capture begins; else another way brings them.
+    package var copiesRows = true
     /// Whom to tell when its messages have been met.
     package var watch: LocalWatch?
     package init() {}
@@ -30,6 +32,8 @@ package final class PostgresCapture {
     var barrier: String?
     /// An apply made it, which says so first of all.
     var isApplied = false
+    /// And it is not in the trail yet: that is told of what it changed in tables, not in rows.
+    var isNews = false
     /// What it then notes.
     var notes: [AppliedNote] = []
     /// Somebody waits until the trail tells that it has come this far.
@@ -162,7 +166,8 @@ package final class PostgresCapture {
     position = begun
     received = start
     try openTransaction()
-    try announce(tables, reason)
+    // From here on the slot has every change.
+    try announce(tables, reason == .firstCopy && !options.copiesRows ? nil : reason)
     try endTransaction()
     try sync()
   }

@@ -16,6 +16,8 @@ struct RowFate {
     var rewrites = 0
     /// A new table, and so a partition without rows.
     var isCreation = false
+    /// An apply made the change, and what it made of the rows came from elsewhere.
+    var isApplied = false
     /// The statement.
     var text = ""
 

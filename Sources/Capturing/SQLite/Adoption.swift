@@ -6,10 +6,15 @@ struct Adoption {
   private let database: Database
   private var marker: Int64?
   private let doubtful: Set<Int64>
+  /// Whether the rows of tables that have not been captured yet are sent.
+  private let copiesNew: Bool
+  /// An apply has made the change, in the transaction that is open.
+  private let isApplied: Bool
 
-  init(_ database: Database, doubtful: Set<Int64>) {
+  init(_ database: Database, doubtful: Set<Int64>, copiesNew: Bool, isApplied: Bool) {
     self.database = database
     self.doubtful = doubtful
+    (self.copiesNew, self.isApplied) = (copiesNew, isApplied)
   }
 
   /// The sequence number of the marker row, which is made at the first call.
@@ -24,7 +29,8 @@ struct Adoption {
   /// A table that has not been captured yet.
   mutating func add(_ table: SQLiteTable) throws {
     try insert(
-      table, previous: nil, epoch: 1, action: Layout.code(.create, isSame: false), refresh: Layout.code(.firstCopy))
+      table, previous: nil, epoch: 1, action: Layout.code(.create, isSame: false),
+      refresh: Layout.code(copiesNew ? .firstCopy : nil))
   }
 
   /// The table of `layout` as it is now. Without its triggers, changes have been missed.
@@ -47,7 +53,12 @@ struct Adoption {
       "UPDATE cairn_layout SET ended = ? WHERE id = ?", [.integer(try place()), .integer(layout.id)])
     try insert(
       table, previous: layout.id, epoch: layout.schema.epoch + 1, action: Layout.code(action, isSame: isHooked),
-      refresh: Self.refresh(layout, now, isTrusted: isTrusted, isShapeSame: action == nil))
+      refresh: refresh(layout, now, isTrusted: isTrusted, isShapeSame: action == nil))
+  }
+
+  private func refresh(_ layout: Layout, _ now: TableSchema, isTrusted: Bool, isShapeSame: Bool) -> Value {
+    if isApplied, layout.refresh == nil { return .null }
+    return Self.refresh(layout, now, isTrusted: isTrusted, isShapeSame: isShapeSame)
   }
 
   /// What has to be copied behind the marker: all rows, some, or none.

@@ -237,23 +237,35 @@ package struct Journal {
   /// it served has deleted rows unseen, so the tables that were written to meanwhile are copied again; `written` is what
   /// ``writtenLayouts()`` said before the transaction. Returns those layouts.
   @discardableResult
-  func adopt(_ patterns: TablePatterns, written: Written? = nil) throws -> Set<Int64> {
+  func adopt(_ patterns: TablePatterns, written: Written? = nil, copiesNew: Bool = true) throws -> Set<Int64> {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     let known = try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0")
     guard version != known else {
-      try adopt(patterns, doubtful: [], hooks: Hooks(database))
+      try adopt(patterns, doubtful: [], hooks: Hooks(database), copiesNew: copiesNew)
       return []
     }
     let touched = try writtenLayouts(since: written).layouts
     let hooks = try Hooks(database)
     // Where a trigger of the program's has come before ours, rows stand in the journal behind their own effects.
     let doubtful = touched.filter { !hooks.areFirst(layout: $0) || known.map { version - $0 >= 2 } ?? false }
-    try adopt(patterns, doubtful: doubtful, hooks: hooks)
-    let now = try database.integer("PRAGMA schema_version") ?? 0
-    if now != known {
-      try database.run("UPDATE cairn_control SET schema_version = ? WHERE id = 0", [.integer(now)])
-    }
+    try adopt(patterns, doubtful: doubtful, hooks: hooks, copiesNew: copiesNew)
+    try noteSchema()
     return doubtful
+  }
+
+  /// The same where an apply has made all changes since they were in step, in the transaction that is open: no rows have
+  /// to be copied.
+  func adoptApplied(_ patterns: TablePatterns) throws {
+    try adopt(patterns, doubtful: [], hooks: Hooks(database), copiesNew: false, isApplied: true)
+    try noteSchema()
+  }
+
+  /// Triggers and layouts are in step.
+  private func noteSchema() throws {
+    let now = try database.integer("PRAGMA schema_version") ?? 0
+    try database.run(
+      "UPDATE cairn_control SET schema_version = ? WHERE id = 0 AND schema_version IS NOT ?",
+      [.integer(now), .integer(now)])
   }
 
   /// Layouts with rows inserted or updated that have not been marked as taken, up to a journal row.
@@ -273,7 +285,9 @@ package struct Journal {
     return written
   }
 
-  private func adopt(_ patterns: TablePatterns, doubtful: Set<Int64>, hooks: Hooks) throws {
+  private func adopt(
+    _ patterns: TablePatterns, doubtful: Set<Int64>, hooks: Hooks, copiesNew: Bool, isApplied: Bool = false
+  ) throws {
     let tables = try database.userTables()
     let unhooked = Set(try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string.lowercased() })
     let captured = tables.filter {
@@ -281,7 +295,7 @@ package struct Journal {
     }
     let capturedNames = Set(captured.map { $0.name.lowercased() })
     var free = Dictionary(uniqueKeysWithValues: captured.map { ($0.name.lowercased(), $0) })
-    var adoption = Adoption(database, doubtful: doubtful)
+    var adoption = Adoption(database, doubtful: doubtful, copiesNew: copiesNew, isApplied: isApplied)
 
     // Triggers follow their table through a rename, so those that are in place tell which table is which.
     let active = try activeLayouts().filter { !unhooked.contains($0.schema.name.lowercased()) }
@@ -322,7 +336,7 @@ package struct Journal {
       "UPDATE cairn_layout SET refresh = ? WHERE ended IS NULL", [.integer(Int64(reason.rawValue))])
   }
 
-  private func dropTriggers(onTable table: String) throws {
+  func dropTriggers(onTable table: String) throws {
     let rows = try database.query(
       "SELECT name FROM sqlite_master WHERE type = 'trigger' AND lower(tbl_name) = lower(?)", [.text(table)])
     for row in rows where CaptureTriggers.layout(ofTrigger: row[0].string) != nil {

@@ -14,6 +14,8 @@ package final class SQLiteCapture {
     package var journalCapRows = Journal.defaultCapRows
     /// Where the trail is: told to whoever wants to capture the same source.
     package var place = ""
+    /// Whether the rows are sent that are there when capture begins; else another way brings them.
+    package var copiesRows = true
     package init() {}
   }
 
@@ -105,7 +107,9 @@ package final class SQLiteCapture {
       }
       try journal.upgrade(capRows: options.journalCapRows, clock)
       try journal.remember(options.tables)
-      doubtful = try journal.adopt(options.tables, written: written)
+      // What stands in a table that comes later was written before its triggers were there.
+      doubtful = try journal.adopt(
+        options.tables, written: written, copiesNew: options.copiesRows || !isFirst)
       // When all tables were dropped, that is still to be told; when none is meant, that is a mistake.
       let isEmptied = try !isFirst && !source.userTables().contains { $0.refusal == nil }
       guard try isEmptied || !journal.activeLayouts().isEmpty else {

@@ -1,0 +1,118 @@
+import Changes
+import SQLiteKit
+import Testing
+import Trails
+
+@testable import Applying
+@testable import Capturing
+
+/// Two files, each captured and each the target of the other's trail.
+@Suite struct BothWaysTests {
+  private struct Pair {
+    let there: Replica
+    let back: Replica
+
+    init(_ setup: String) throws {
+      let folder = try TempFolder()
+      there = Replica(folder)
+      try execute(there.source, "PRAGMA journal_mode = WAL;" + setup)
+      try there.takeAndReplay()
+      // As another run, which finds the file captured.
+      there.close()
+      back = Replica(folder, source: "target.db", target: "source.db", trail: "back")
+      back.name = TrailName(origin: "b", name: "back")
+      back.options.place = folder("state of b")
+      back.options.copiesRows = false
+      for replica in [there, back] {
+        replica.applyOptions.ddl = .follow
+        replica.applyOptions.schemaFollower = SchemaFollower(
+          release: { try AppliedSchema.release($0, in: $1, since: $2) },
+          adopt: { try AppliedSchema.adopt(in: $0, since: $1) })
+      }
+      try back.takeAndReplay()
+    }
+
+    func settle() throws {
+      for _ in 0..<2 {
+        try there.takeAndReplay()
+        try back.takeAndReplay()
+      }
+    }
+
+    /// What the way back tells: rows, and what became of tables.
+    func told() throws -> [String] {
+      let reader = try TrailReader.open(folder: back.trail, at: nil)
+      var lines: [String] = []
+      while let record = try reader.next() {
+        switch record {
+        case .change(let change):
+          lines.append("\(change.operation) \(reader.schema(change.schemaID)?.name ?? "?")")
+        case .refresh(let refresh):
+          if case .start = refresh.event { lines.append("copy \(reader.schema(refresh.schemaID)?.name ?? "?")") }
+        case .refreshRow: lines.append("row")
+        case .ddl(let ddl):
+          lines.append("\(ddl.action) \(reader.schema(ddl.after == 0 ? ddl.before : ddl.after)?.name ?? "?")")
+        default: break
+        }
+      }
+      return lines
+    }
+  }
+
+  @Test func `without a copy, rows that were there are not sent, and every change from then on is`() throws {
+    let pair = try Pair("CREATE TABLE t(id INTEGER PRIMARY KEY, a); INSERT INTO t VALUES (1, 1), (2, 2)")
+    try execute(pair.back.source, "UPDATE t SET a = 3 WHERE id = 1")
+    try pair.settle()
+    #expect(try pair.told() == ["create t", "update t"])
+    // What stands in a table that comes later was written before anybody looked.
+    try execute(pair.back.source, "CREATE TABLE late(id INTEGER PRIMARY KEY); INSERT INTO late VALUES (1)")
+    try pair.settle()
+    try execute(pair.back.source, "INSERT INTO late VALUES (2)")
+    try pair.settle()
+    #expect(try pair.told() == ["create t", "update t", "create late", "copy late", "row", "insert late"])
+    #expect(try pair.there.differences() == [])
+  }
+
+  @Test func `a schema change that apply makes copies nothing back, and loses nothing`() throws {
+    let pair = try Pair(
+      "CREATE TABLE t(id INTEGER PRIMARY KEY, a, u); CREATE TABLE gone(x); INSERT INTO t VALUES (1, 1, 1), (2, 2, 2)")
+    let changes = [
+      "ALTER TABLE t ADD COLUMN b DEFAULT 5; UPDATE t SET b = 6 WHERE id = 2", "ALTER TABLE t RENAME COLUMN a TO c",
+      "CREATE TABLE made(id INTEGER PRIMARY KEY, v); INSERT INTO made VALUES (1, 'x')",
+      "CREATE INDEX i ON t(u)", "ALTER TABLE made RENAME TO other", "DROP TABLE gone",
+    ]
+    let known = try pair.told().count
+    for (index, change) in changes.enumerated() {
+      try execute(pair.there.source, change)
+      try pair.there.takeAndReplay()
+      try execute(pair.back.source, "INSERT INTO t(id, u) VALUES (\(10 + index), \(index))")
+      if index == 2 { try execute(pair.back.source, "UPDATE made SET v = 'y'") }
+      if index == 4 { try execute(pair.back.source, "UPDATE other SET v = 'z'") }
+      try pair.settle()
+      #expect(try pair.there.differences() == [], "\(change)")
+    }
+    let told = try pair.told().dropFirst(known)
+    #expect(told.filter { $0.hasPrefix("copy") || $0 == "row" } == [])
+    #expect(told.filter { $0 == "insert t" }.count == changes.count)
+    #expect(told.filter { $0 == "update made" || $0 == "update other" }.count == 2)
+    let count = try [pair.there, pair.back].map { try transactions(of: $0.trail).filter { $0.records > 0 }.count }
+    try pair.settle()
+    let later = try [pair.there, pair.back].map { try transactions(of: $0.trail).filter { $0.records > 0 }.count }
+    #expect(count == later)
+  }
+
+  @Test func `two ends tell each other what they have, and then nothing more`() throws {
+    let pair = try Pair("CREATE TABLE t(id INTEGER PRIMARY KEY, a)")
+    try execute(pair.there.source, "INSERT INTO t VALUES (1, 1)")
+    try execute(pair.back.source, "INSERT INTO t VALUES (2, 2)")
+    try pair.settle()
+    let counts = try [pair.there, pair.back].map { try transactions(of: $0.trail).count }
+    for (one, other) in [(pair.there, pair.back), (pair.back, pair.there)] {
+      let changed = try #require(try transactions(of: other.trail).last { $0.records > 0 }?.header.number)
+      let known = try #require(try transactions(of: one.trail).last?.header.dependencies.first)
+      #expect(known.origin == other.name.description && known.number >= changed)
+    }
+    for _ in 0..<3 { try pair.settle() }
+    #expect(try [pair.there, pair.back].map { try transactions(of: $0.trail).count } == counts)
+  }
+}
