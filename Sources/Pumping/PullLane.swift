@@ -6,6 +6,8 @@ import Trails
 /// Fetches one trail from one peer and adds it to the copy here, one request after the other.
 final class PullLane: Lane {
   private static let askAgainMilliseconds: Int64 = 60_000
+  /// Among sealed segments, which are fetched as plain files, the other side is told this often how far they have come.
+  private static let tellMilliseconds: Int64 = 5_000
 
   let gauge: LaneGauge
   let stop: StopSignal
@@ -14,6 +16,7 @@ final class PullLane: Lane {
   private let shared: PumpShared
   private var asked: [CopyRequest] = []
   private var askedAt: Int64 = 0
+  private var toldAt: Int64?
   private var idle = IdleWait()
 
   init(_ trail: TrailName, _ plan: PumpPlan, _ shared: PumpShared, gauge: LaneGauge, stop: StopSignal) {
@@ -64,13 +67,14 @@ final class PullLane: Lane {
     let place = standing?.end ?? TrailPlace(segment: report.standing.oldest, offset: 0, chain: .zero)
     gauge.set { $0.state = place.isBefore(end) ? .moving : .waiting }
     if let standing, place.offset == 0, place.segment < end.segment {
+      try tell(link, place, id)
       return try receive(at: place, id) { sink in
         try link.segment(place.segment, trail, id, into: sink)
         return true
       } ?? standing
     }
     let applied = shared.hooks.applied(trail)
-    let isBehind = applied.flatMap { applied in standing.map { applied < $0.position } } ?? false
+    let isBehind = applied.flatMap { applied in standing.map { applied < $0.position } } ?? true
     let seconds = idle.seconds(isApplyBehind: isBehind)
     let result = try receive(at: standing == nil ? nil : place, first: place, id) { sink in
       let (fetched, told) = try link.follow(
@@ -123,6 +127,13 @@ final class PullLane: Lane {
     shared.hooks.restarted(trail)
     achieved()
     return result
+  }
+
+  private func tell(_ link: PumpLink, _ place: TrailPlace, _ id: TrailID) throws {
+    let now = Clock.monotonicMilliseconds
+    if let toldAt, now - toldAt < Self.tellMilliseconds { return }
+    try link.tell(place, trail, id, applied: shared.hooks.applied(trail))
+    toldAt = now
   }
 
   private func ask(_ link: PumpLink) throws {

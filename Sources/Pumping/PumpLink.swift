@@ -83,12 +83,25 @@ final class PumpLink {
     _ place: TrailPlace, isKnown: Bool, _ trail: TrailName, _ id: TrailID, applied: Position?,
     waitSeconds: Int, into sink: (UnsafeRawBufferPointer) throws -> Void
   ) throws -> (Fetched, end: TrailSpot?) {
-    var target = target(trail, id, place.segment) + "?offset=\(place.offset)&wait=\(waitSeconds)"
-    if isKnown { target += "&chain=\(place.chain)" }
-    if let applied { target += "&applied=\(applied)" }
+    let target = address(of: place, isKnown: isKnown, trail, id, applied) + "&wait=\(waitSeconds)"
     let reply = try withoutActuallyEscaping(sink) { sink in try perform("GET", target, into: sink) }
     guard reply.status == 200 || reply.status == 204 else { throw fault(reply) }
     return (reply.status == 200 ? .bytes : .nothing, reply.headers["cairn-end"].flatMap { TrailSpot($0) })
+  }
+
+  /// Says that everything before a place is here; what is wrong with it, the next request is told.
+  func tell(_ place: TrailPlace, _ trail: TrailName, _ id: TrailID, applied: Position?) throws {
+    _ = try perform("HEAD", address(of: place, isKnown: true, trail, id, applied))
+  }
+
+  /// Of what follows a place.
+  private func address(
+    of place: TrailPlace, isKnown: Bool, _ trail: TrailName, _ id: TrailID, _ applied: Position?
+  ) -> String {
+    var target = target(trail, id, place.segment) + "?offset=\(place.offset)"
+    if isKnown { target += "&chain=\(place.chain)" }
+    if let applied { target += "&applied=\(applied)" }
+    return target
   }
 
   /// A sealed segment.

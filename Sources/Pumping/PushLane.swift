@@ -64,7 +64,7 @@ final class PushLane: Lane {
     case .atEnd:
       achieved()
       gauge.set { $0.state = .waiting }
-      let seconds = idle.seconds(isApplyBehind: report.applied.map { $0 < standing.position } ?? false)
+      let seconds = idle.seconds(isApplyBehind: report.applied.map { $0 < standing.position } ?? true)
       if ear.wait(milliseconds: seconds * 1000, stop: stop) { return report }
       if stop.isSet { throw HTTPClient.Stopped() }
       return try link.push(.init(start: nil, count: 0), at: place, trail, source.id)

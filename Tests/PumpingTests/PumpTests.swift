@@ -301,6 +301,22 @@ import Trails
     try eventually("it is told", seconds: 6) { till.heard.withLock { $0.peerApplied["hub till.pos"] } == end }
   }
 
+  @Test func `who fetches many sealed segments says meanwhile how far it is`() throws {
+    try till.listen(["hub": ([], ["*"])])
+    try till.write(trail, transactions: 40)
+    hub.pump(.pull, till, trail)
+    try arrives(trail, till, hub)
+    hub.stopPumps()
+    let before = try #require(hub.end(of: trail)).position.segment
+    till.heard.withLock { $0.places = [] }
+    try till.write(trail, transactions: 60)
+    hub.pump(.pull, till, trail)
+    try arrives(trail, till, hub)
+    let last = try #require(hub.end(of: trail)).position.segment
+    let told = till.heard.withLock { $0.places }.map(\.segment)
+    #expect(last > before + 2 && told.contains { $0 > before && $0 < last }, "\(told), \(before) to \(last)")
+  }
+
   /// What is not of this version, at another node.
   private struct Other: HTTPHandler {
     let versions: String?

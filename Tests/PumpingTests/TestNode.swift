@@ -23,6 +23,7 @@ final class TempFolder: Sendable {
 /// What the hooks of a node were told.
 struct Heard: Sendable {
   var acknowledged: [String: TrailPlace] = [:]
+  var places: [TrailPlace] = []
   var peerApplied: [String: Position] = [:]
   var asked: [String: [CopyRequest]] = [:]
   var restarted: [TrailName] = []
@@ -53,7 +54,10 @@ final class TestNode: Sendable {
     hooks.requests = { trail in relay.node?.wanted.withLock { $0[trail] } ?? [] }
     hooks.allRequests = { relay.node?.wanted.withLock { $0 } ?? [:] }
     hooks.acknowledged = { peer, trail, place in
-      relay.node?.heard.withLock { $0.acknowledged["\(peer) \(trail)"] = place }
+      relay.node?.heard.withLock {
+        $0.acknowledged["\(peer) \(trail)"] = place
+        $0.places.append(place)
+      }
     }
     hooks.peerApplied = { peer, trail, place in
       relay.node?.heard.withLock { $0.peerApplied["\(peer) \(trail)"] = place }
