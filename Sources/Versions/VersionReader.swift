@@ -29,7 +29,7 @@ package struct VersionReader {
         guard names.contains(row) else { break }
         for step in try steps(change, schema, names, row) { add(step, schema, to: &folds) }
       case .commit where isThere:
-        return folds.map {
+        return folds.filter { $0.before != nil || $0.after != nil }.map {
           StoredVersion(stamp: place.stamp, seen: seen, schema: $0.schema, before: $0.before, after: $0.after)
         }
       default: break

@@ -1,30 +1,59 @@
 import Changes
 
-/// The versions of the window: in memory, and past a limit in a file.
+/// The versions of the window: in memory, and past a limit in a temporary file, until there are half as many again.
 struct VersionStore {
   private let spillRows: Int
   private var memory = MemoryStore()
+  private var spill: SpillStore?
 
   init(spillRows: Int) { self.spillRows = spillRows }
 
-  var count: Int { memory.count }
+  var count: Int { spill?.count ?? memory.count }
+  var isSpilled: Bool { spill != nil }
 
-  func holds(_ row: UInt64) throws -> Bool { memory.holds(row) }
+  func holds(_ row: UInt64) throws -> Bool { try spill?.holds(row) ?? memory.holds(row) }
 
-  mutating func add(_ row: UInt64, _ entry: WindowEntry) throws { memory.add(row, entry) }
-
-  func forEach(of row: UInt64, _ body: (WindowEntry) -> Void) throws { memory.forEach(of: row, body) }
-
-  /// The rows that an origin's transactions behind `after`, up to `through`, wrote.
-  func rows(of origin: Int, after: UInt64, through: UInt64) throws -> [UInt64] {
-    memory.rows(of: origin, after: after, through: through)
+  mutating func add(_ row: UInt64, _ entry: WindowEntry) throws {
+    if let spill { return try spill.add(row, entry) }
+    memory.add(row, entry)
+    guard memory.count > spillRows else { return }
+    let spill = try SpillStore()
+    try memory.forEach { try spill.add($0, $1) }
+    self.spill = spill
+    memory = MemoryStore()
   }
 
+  /// Of one origin the later ones first.
+  func forEach(of row: UInt64, _ body: (WindowEntry) -> Void) throws {
+    if let spill { try spill.forEach(of: row, body) } else { memory.forEach(of: row, body) }
+  }
+
+  /// The rows that an origin's transactions behind `after`, up to `through`, wrote. Some may be told twice, some may be
+  /// without versions by now.
+  func rows(of origin: Int, after: UInt64, through: UInt64) throws -> [UInt64] {
+    if let spill { return try spill.rows(of: origin, after: after, through: through) }
+    return memory.rows(of: origin, after: after, through: through)
+  }
+
+  /// Removes those versions of a row for which it is said. No transaction of one that goes may be asked for its rows
+  /// again.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) throws {
+    if let spill { return try spill.remove(of: row, where: isGone) }
     memory.remove(of: row, where: isGone)
   }
 
-  mutating func oldest(of origin: Int) throws -> WindowEntry? { memory.oldest(of: origin) }
+  /// The first transaction of an origin that has a version here.
+  mutating func oldest(of origin: Int) throws -> WindowEntry? {
+    if let spill { return try spill.oldest(of: origin) }
+    return memory.oldest(of: origin)
+  }
 
-  mutating func tidy() throws { memory.tidy() }
+  /// Gives room back, after some have been removed.
+  mutating func tidy() throws {
+    guard let spill else { return memory.tidy() }
+    guard spill.count <= spillRows / 2 else { return }
+    var memory = MemoryStore()
+    try spill.forEach { memory.add($0, $1) }
+    (self.memory, self.spill) = (memory, nil)
+  }
 }

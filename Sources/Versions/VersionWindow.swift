@@ -105,6 +105,11 @@ extension VersionWindow {
 
   private func firstNeeded(_ origin: String) -> UInt64 { state.withLock { $0.index.firstNeeded(origin) } }
 
+  /// How many versions it holds.
+  package var count: Int { state.withLock { $0.index.count } }
+  /// Whether there are so many that they are in a file.
+  package var isSpilled: Bool { state.withLock { $0.index.isSpilled } }
+
   /// Whether all trails have been read.
   package var isComplete: Bool { state.withLock { $0.index.isRead } }
 

@@ -36,6 +36,7 @@ struct WindowIndex {
   }
 
   var count: Int { store.count }
+  var isSpilled: Bool { store.isSpilled }
   var isRead: Bool { origins.allSatisfy(\.isRead) }
 
   @discardableResult mutating func add(_ name: String) -> Int {
