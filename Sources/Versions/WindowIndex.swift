@@ -29,6 +29,8 @@ struct WindowIndex {
   private var origins: [Origin] = []
   private var places: [String: Int] = [:]
   private var store: VersionStore
+  /// Rows of which a version came that all know already: to be looked at when something is forgotten next.
+  private var late: Set<UInt64> = []
 
   init(own: String, spillRows: Int) {
     store = VersionStore(spillRows: spillRows)
@@ -53,8 +55,11 @@ struct WindowIndex {
 
   mutating func note(_ row: RowName, _ place: VersionPlace) throws {
     let origin = places[place.stamp.origin] ?? add(place.stamp.origin)
-    // Known to all, and the only one of its row: whatever comes follows it.
-    if place.stamp.number <= origins[origin].floor, isRead, try !store.holds(row.hash) { return }
+    if place.stamp.number <= origins[origin].floor {
+      // The only one of its row: whatever comes follows it.
+      if try !store.holds(row.hash) { return }
+      late.insert(row.hash)
+    }
     try store.add(
       row.hash,
       WindowEntry(origin: origin, number: place.stamp.number, clock: place.stamp.clock, begin: place.begin))
@@ -171,7 +176,8 @@ extension WindowIndex {
     guard isRead else { return }
     let before = origins.map(\.floor)
     for place in origins.indices { origins[place].floor = max(before[place], floor(of: place)) }
-    var rows: Set<UInt64> = []
+    var rows = late
+    late = []
     for place in origins.indices where origins[place].floor > before[place] {
       rows.formUnion(try store.rows(of: place, after: before[place], through: origins[place].floor))
     }

@@ -32,7 +32,9 @@ func rowNames(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
 
 extension TrailWriter {
   /// A change of `items`; nil: not there.
-  func change(_ before: [Value?]?, _ after: [Value?]?, _ operation: Changes.Operation? = nil, schema: TableSchema = items)
+  func change(
+    _ before: [Value?]?, _ after: [Value?]?, _ operation: Changes.Operation? = nil, schema: TableSchema = items
+  )
     throws
   {
     let id = try schemaID(schema, token: schema.epoch)

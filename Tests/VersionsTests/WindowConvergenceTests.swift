@@ -15,7 +15,7 @@ import Trails
     ConflictRules(columns: [2: .max, 3: .combine(separator: "/")]),
   ]
 
-  @Test(arguments: 1...(isSoak ? 400 : 8))
+  @Test(arguments: 1...(isSoak ? 400 : 5))
   func `rows are those of the full history`(seed: Int) throws {
     var random = Seeded(UInt64(seed))
     let temp = try TempFolder()
@@ -25,7 +25,7 @@ import Trails
       try SimulatedNode(temp, $0, rules, spillRows: seed % 2 == 0 ? 5 : 1000)
     }
     for node in nodes { try node.meet(nodes) }
-    for _ in 0..<150 {
+    for _ in 0..<120 {
       let (node, other) = (nodes[random.below(count)], nodes[random.below(count)])
       switch random.below(16) {
       case 0...4: try node.write(random.below(5), &random)
