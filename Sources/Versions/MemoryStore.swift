@@ -159,7 +159,9 @@ struct MemoryStore {
     for origin in orders.indices {
       _ = oldest(of: origin)
       let order = orders[origin]
-      guard order.items.count > 64, order.items.count > 2 * transactions.count - 2 * freeTransactions.count else {
+      guard order.items.count > 64,
+        order.items.count > 2 * transactions.count - 2 * freeTransactions.count
+      else {
         continue
       }
       orders[origin] = Order(items: order.items.filter { isAlive($0, origin) })
@@ -171,7 +173,8 @@ struct MemoryStore {
 
   private func isAlive(_ item: (number: UInt64, transaction: Int32), _ origin: Int) -> Bool {
     let transaction = transactions[Int(item.transaction)]
-    return transaction.count > 0 && transaction.entry.number == item.number && transaction.entry.origin == origin
+    return transaction.count > 0 && transaction.entry.number == item.number
+      && transaction.entry.origin == origin
   }
 
   /// Where the transaction stands; it is put there if it is not there yet.

@@ -14,7 +14,8 @@ final class OwnTrail: @unchecked Sendable {
   /// Reads on to the durable end. `from`: the first transaction that is of interest, when it is read for the first time.
   /// Nil where there is no such trail yet.
   func readOn(
-    from number: () -> UInt64, _ rowNames: TrailScan.RowNames, _ take: (TrailScan.Part, _ isEnd: Bool) throws -> Void
+    from number: () -> UInt64, _ rowNames: TrailScan.RowNames,
+    _ take: (TrailScan.Part, _ isEnd: Bool) throws -> Void
   ) throws -> (count: Int, reach: OwnReach)? {
     lock.lock()
     defer { lock.unlock() }
@@ -25,7 +26,9 @@ final class OwnTrail: @unchecked Sendable {
     guard let count = try scan?.run(through: .max, rowNames, take), let scan else { return nil }
     return (
       count,
-      OwnReach(number: scan.number, sourcePosition: scan.sourcePosition, position: scan.reader.commitPosition)
+      OwnReach(
+        number: scan.number, sourcePosition: scan.sourcePosition,
+        position: scan.reader.commitPosition)
     )
   }
 }

@@ -13,7 +13,9 @@ struct PlainNumber {
 
   /// Nil where the text is no number and nothing else.
   init?(_ text: UnsafeRawBufferPointer) {
-    guard let first = text.first, first <= UInt8(ascii: "9"), text.count <= Self.digitsMax else { return nil }
+    guard let first = text.first, first <= UInt8(ascii: "9"), text.count <= Self.digitsMax else {
+      return nil
+    }
     if let small = Self.small(text) {
       integer = small
       return
@@ -38,7 +40,9 @@ struct PlainNumber {
   private mutating func read(_ text: UnsafeRawBufferPointer) -> Bool {
     var at = 0
     func digit() -> UInt8? {
-      guard at < text.count, text[at] >= UInt8(ascii: "0"), text[at] <= UInt8(ascii: "9") else { return nil }
+      guard at < text.count, text[at] >= UInt8(ascii: "0"), text[at] <= UInt8(ascii: "9") else {
+        return nil
+      }
       return text[at] - UInt8(ascii: "0")
     }
     if text[at] == UInt8(ascii: "-") || text[at] == UInt8(ascii: "+") {
@@ -92,7 +96,9 @@ struct PlainNumber {
     for digit in digits + Array(repeating: 0, count: power) {
       let (tens, isTooLarge) = value.multipliedReportingOverflow(by: 10)
       let (sum, isOver) =
-        isNegative ? tens.subtractingReportingOverflow(Int64(digit)) : tens.addingReportingOverflow(Int64(digit))
+        isNegative
+        ? tens.subtractingReportingOverflow(Int64(digit))
+        : tens.addingReportingOverflow(Int64(digit))
       guard !isTooLarge, !isOver else { return nil }
       value = sum
     }

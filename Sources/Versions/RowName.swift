@@ -52,7 +52,9 @@ package struct RowNaming: Sendable {
   private mutating func add(_ real: Double) {
     if let n = Int64(exactly: real) { return mix(UInt64(bitPattern: n), tag: .integer) }
     // As PostgreSQL prints what is no number.
-    var text = real.isNaN ? "NaN" : real.isInfinite ? (real < 0 ? "-Infinity" : "Infinity") : real.description
+    var text =
+      real.isNaN
+      ? "NaN" : real.isInfinite ? (real < 0 ? "-Infinity" : "Infinity") : real.description
     text.withUTF8 { bytes in
       let bytes = UnsafeRawBufferPointer(bytes)
       if let number = PlainNumber(bytes) { add(number) } else { add(bytes: bytes, tag: .text) }
@@ -78,7 +80,9 @@ package struct RowNaming: Sendable {
     mix(UInt64(bytes.count), tag: tag)
     var offset = 0
     while offset + 8 <= bytes.count {
-      mix(UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)), tag: tag)
+      mix(
+        UInt64(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt64.self)), tag: tag
+      )
       offset += 8
     }
     var rest: UInt64 = 0

@@ -31,11 +31,14 @@ final class SpillStore {
       return (
         database, try database.prepare("INSERT OR IGNORE INTO version VALUES (?, ?, ?, ?, ?, ?)"),
         try database.prepare(
-          "SELECT origin, number, clock, segment, place FROM version WHERE row = ? ORDER BY origin, number DESC"),
+          "SELECT origin, number, clock, segment, place FROM version WHERE row = ? ORDER BY origin, number DESC"
+        ),
         try database.prepare("DELETE FROM version WHERE row = ? AND origin = ? AND number = ?"),
         try database.prepare(
-          "SELECT origin, number, clock, segment, place FROM version WHERE origin = ? ORDER BY number LIMIT 1"),
-        try database.prepare("SELECT DISTINCT row FROM version WHERE origin = ? AND number > ? AND number <= ?")
+          "SELECT origin, number, clock, segment, place FROM version WHERE origin = ? ORDER BY number LIMIT 1"
+        ),
+        try database.prepare(
+          "SELECT DISTINCT row FROM version WHERE origin = ? AND number > ? AND number <= ?")
       )
     }
   }
@@ -115,7 +118,8 @@ final class SpillStore {
       origin: Int(statement.integer(0)), number: UInt64(bitPattern: statement.integer(1)),
       clock: UInt64(bitPattern: statement.integer(2)),
       begin: Position(
-        segment: UInt64(bitPattern: statement.integer(3)), offset: UInt64(bitPattern: statement.integer(4))))
+        segment: UInt64(bitPattern: statement.integer(3)),
+        offset: UInt64(bitPattern: statement.integer(4))))
   }
 
   /// SQLite has no unsigned integers. Rows are only looked for; numbers of transactions never come near the sign.

@@ -25,12 +25,15 @@ struct TrailScan {
   /// Opens a trail for the rows of transaction `number` and those behind it. Earlier ones may come too, without rows.
   init(folder: String, from number: UInt64) throws {
     from = number
-    reader = try TrailReader.open(folder: folder, at: try Trail.segmentStart(folder: folder, of: number))
+    reader = try TrailReader.open(
+      folder: folder, at: try Trail.segmentStart(folder: folder, of: number))
   }
 
   /// Reads on to transaction `through`, or to the durable end. `take` gets every transaction, a large one in parts; with
   /// the last part of it, `isEnd`. Returns how many whole ones came.
-  mutating func run(through last: UInt64, _ rowNames: RowNames, _ take: (Part, _ isEnd: Bool) throws -> Void) throws
+  mutating func run(
+    through last: UInt64, _ rowNames: RowNames, _ take: (Part, _ isEnd: Bool) throws -> Void
+  ) throws
     -> Int
   {
     var count = 0
@@ -41,7 +44,9 @@ struct TrailScan {
       case .progress(let position, _): part?.header.sourcePosition = position
       case .change(let change) where change.operation != .truncate:
         guard let header = part?.header, header.number >= from else { break }
-        guard let schema = reader.schema(change.schemaID) else { throw missingSchema(change.schemaID) }
+        guard let schema = reader.schema(change.schemaID) else {
+          throw missingSchema(change.schemaID)
+        }
         part?.rows += try rowNames(schema, change)
         if let full = part, full.rows.count >= Self.rowsMax {
           try take(full, false)
@@ -63,7 +68,8 @@ struct TrailScan {
 
   private func missingSchema(_ id: UInt64) -> CairnError {
     CairnError(
-      .trailDamaged, "a change at \(reader.position) of trail \(reader.name) is of schema \(id), which is not there",
+      .trailDamaged,
+      "a change at \(reader.position) of trail \(reader.name) is of schema \(id), which is not there",
       hint: "run 'cairn trail verify \(reader.name)'", context: ["trail": reader.name.description])
   }
 }

@@ -34,11 +34,15 @@ struct VersionFold {
 
   mutating func add(_ step: Step, _ schema: TableSchema) {
     if schema != self.schema {
-      (before, after) = (before.map { reshaped($0, to: schema) }, after.map { reshaped($0, to: schema) })
+      (before, after) = (
+        before.map { reshaped($0, to: schema) }, after.map { reshaped($0, to: schema) }
+      )
       self.schema = schema
     }
     // An update may stand before the change that brought its row.
-    if beganWithUpdate, let was = before, let row = step.after, row == was, step.before == nil || step.before != after {
+    if beganWithUpdate, let was = before, let row = step.after, row == was,
+      step.before == nil || step.before != after
+    {
       before = step.before
       return
     }
@@ -53,10 +57,13 @@ struct VersionFold {
     other.columns.map { Self.value(row, $0.name, schema) }
   }
 
-  private static func key(_ schema: TableSchema) -> [String] { schema.key.map { schema.columns[$0].name } }
+  private static func key(_ schema: TableSchema) -> [String] {
+    schema.key.map { schema.columns[$0].name }
+  }
 
   private static func value(_ row: [Value?], _ column: String, _ schema: TableSchema) -> Value? {
-    guard let index = schema.columns.firstIndex(where: { $0.name == column }), index < row.count else { return nil }
+    guard let index = schema.columns.firstIndex(where: { $0.name == column }), index < row.count
+    else { return nil }
     return row[index]
   }
 }

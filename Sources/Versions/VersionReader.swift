@@ -2,48 +2,60 @@ import Changes
 import Conflicts
 import Trails
 
-/// Reads versions where they stand in a trail.
-package struct VersionReader {
+/// Reads versions where they stand in trails. It keeps what it has learnt of their segments, so that one reader for many
+/// versions costs little for each; one thread uses it.
+package final class VersionReader {
+  /// By folder.
+  private var trails: [String: TransactionLookup] = [:]
+
+  package init() {}
+
   /// What the transaction at a place made of a row: one version for each row of that name, which is one unless two rows
-  /// share it. In memory is only what it returns, however large the transaction is.
+  /// share it, and none where it made nothing of it. In memory is only what it returns, however large the transaction is.
   ///
   /// `rowNames`: as the window got it; of a change of the key the name before comes first. Such a change is a delete of
-  /// one row and an insert of the other. None: the transaction has nothing of the row.
-  package static func read(
+  /// one row and an insert of the other. Throws `.checkpointForeign` where the version is not there.
+  package func read(
     _ row: RowName, at place: VersionPlace, folder: String,
     rowNames: (TableSchema, ChangeView) throws -> [RowName]
   ) throws -> [StoredVersion] {
-    let start = try Trail.segmentStart(folder: folder, of: place.stamp.number)
-    let reader = try TrailReader.open(folder: folder, at: start)
+    let trail = trails[folder] ?? TransactionLookup(folder: folder)
+    trails[folder] = trail
     var seen: [String: UInt64] = [:]
     var folds: [VersionFold] = []
-    var isThere = false
-    while let record = try reader.next() {
+    try trail.read(at: place.begin) { record, schema in
       switch record {
-      case .begin(let header) where header.number == place.stamp.number:
-        isThere = true
+      case .begin(let header):
+        guard header.number == place.stamp.number else { throw Self.missing(place, header) }
         for one in header.dependencies { seen[one.origin] = one.number }
-      case .change(let change) where isThere && change.operation != .truncate:
-        guard let schema = reader.schema(change.schemaID) else { break }
+      case .change(let change) where change.operation != .truncate:
+        guard let schema else { return }
         let names = try rowNames(schema, change)
-        guard names.contains(row) else { break }
-        for step in try steps(change, schema, names, row) { add(step, schema, to: &folds) }
-      case .commit where isThere:
-        return folds.filter { $0.before != nil || $0.after != nil }.map {
-          StoredVersion(stamp: place.stamp, seen: seen, schema: $0.schema, before: $0.before, after: $0.after)
+        guard names.contains(row) else { return }
+        for step in try Self.steps(change, schema, names, row) {
+          Self.add(step, schema, to: &folds)
         }
       default: break
       }
     }
-    throw CairnError(
-      .checkpointForeign,
-      "transaction \(place.stamp.number) of trail \(place.stamp.origin) at \(place.begin) is not there",
-      hint: "a version that is in conflict stands there; restart the apply, and refresh the target if this comes again",
-      context: ["trail": place.stamp.origin, "position": place.begin.description])
+    return folds.filter { $0.before != nil || $0.after != nil }.map {
+      StoredVersion(
+        stamp: place.stamp, seen: seen, schema: $0.schema, before: $0.before, after: $0.after)
+    }
+  }
+
+  /// As ``read(_:at:folder:rowNames:)`` of a reader that is used once.
+  package static func read(
+    _ row: RowName, at place: VersionPlace, folder: String,
+    rowNames: (TableSchema, ChangeView) throws -> [RowName]
+  ) throws -> [StoredVersion] {
+    try VersionReader().read(row, at: place, folder: folder, rowNames: rowNames)
   }
 
   /// How the row sees a change: two steps where it has the name of both rows of a change of the key.
-  private static func steps(_ change: ChangeView, _ schema: TableSchema, _ names: [RowName], _ row: RowName) throws
+  private static func steps(
+    _ change: ChangeView, _ schema: TableSchema, _ names: [RowName], _ row: RowName
+  ) throws
     -> [VersionFold.Step]
   {
     var before = try change.before?.values()
@@ -61,11 +73,21 @@ package struct VersionReader {
     return steps
   }
 
-  private static func add(_ step: VersionFold.Step, _ schema: TableSchema, to folds: inout [VersionFold]) {
+  private static func add(
+    _ step: VersionFold.Step, _ schema: TableSchema, to folds: inout [VersionFold]
+  ) {
     if let index = folds.firstIndex(where: { $0.isSameRow(step, schema) }) {
       folds[index].add(step, schema)
     } else {
       folds.append(VersionFold(step, schema))
     }
+  }
+
+  private static func missing(_ place: VersionPlace, _ header: TransactionHeader) -> CairnError {
+    CairnError(
+      .checkpointForeign,
+      "transaction \(place.stamp.number) of trail \(place.stamp.origin) is not at \(place.begin): number \(header.number) is there",
+      hint: "the trail was replaced since it was read: restart the apply",
+      context: ["trail": place.stamp.origin, "position": place.begin.description])
   }
 }

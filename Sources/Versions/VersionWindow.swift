@@ -55,7 +55,9 @@ package final class VersionWindow: Sendable {
   }
 
   private func withState<T: Sendable>(_ body: (inout State) throws -> T) throws -> T {
-    do { return try state.withLock { try body(&$0) } } catch let error as SQLiteError { throw error.asCairnError }
+    do { return try state.withLock { try body(&$0) } } catch let error as SQLiteError {
+      throw error.asCairnError
+    }
   }
 }
 
@@ -92,18 +94,23 @@ extension VersionWindow {
   /// Reads what was applied of a peer's trail before the start: through transaction `number`, as the database's checkpoint
   /// says, 0 where it has none.
   package func read(
-    _ trail: TrailName, through number: UInt64, rowNames: (TableSchema, ChangeView) throws -> [RowName]
+    _ trail: TrailName, through number: UInt64,
+    rowNames: (TableSchema, ChangeView) throws -> [RowName]
   ) throws {
     let name = trail.description
     let from = firstNeeded(name)
     if number >= from, let folder = state.withLock({ $0.folders[trail] }) {
       var scan = try TrailScan(folder: folder, from: from)
-      _ = try scan.run(through: number, rowNames) { part, _ in try withState { try $0.index.take(part, of: name) } }
+      _ = try scan.run(through: number, rowNames) { part, _ in
+        try withState { try $0.index.take(part, of: name) }
+      }
     }
     try withState { try $0.index.endReading(name, through: number) }
   }
 
-  private func firstNeeded(_ origin: String) -> UInt64 { state.withLock { $0.index.firstNeeded(origin) } }
+  private func firstNeeded(_ origin: String) -> UInt64 {
+    state.withLock { $0.index.firstNeeded(origin) }
+  }
 
   /// How many versions it holds.
   package var count: Int { state.withLock { $0.index.count } }
@@ -143,17 +150,23 @@ extension VersionWindow {
 extension VersionWindow {
   /// Apply is about to apply a transaction: what its author knew.
   package func meet(_ header: TransactionHeader, of trail: TrailName) {
-    state.withLock { $0.index.learn(trail.description, number: header.number, knew: header.dependencies) }
+    state.withLock {
+      $0.index.learn(trail.description, number: header.number, knew: header.dependencies)
+    }
   }
 
   /// The versions of a row that `incoming` does not follow, by rising stamps; itself is not among them. None: no
   /// conflict. `seen`: the dependencies of its transaction.
-  package func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
+  package func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws
+    -> [VersionPlace]
+  {
     try withState { try $0.index.concurrent(row, with: incoming, seen: seen) }
   }
 
   /// All versions of a row, by rising stamps.
-  package func versions(_ row: RowName) throws -> [VersionPlace] { try withState { try $0.index.versions(row) } }
+  package func versions(_ row: RowName) throws -> [VersionPlace] {
+    try withState { try $0.index.versions(row) }
+  }
 
   /// A version that apply writes. Others see it at once, whether the target commits it or not: it stands in its trail, and
   /// what is settled depends on the versions alone. To be noted while the target holds the lock of the row.
@@ -170,7 +183,9 @@ extension VersionWindow {
   }
 
   /// The target has not committed: what was met of a trail since the last commit comes again.
-  package func rollback(_ trail: TrailName) { state.withLock { $0.index.forgetMet(trail.description) } }
+  package func rollback(_ trail: TrailName) {
+    state.withLock { $0.index.forgetMet(trail.description) }
+  }
 
   /// Where one of a trail's tables waits, its changes behind transaction `number` come later than those of others: nothing
   /// counts as known at the trail's origin that it learnt after that. Nil: none waits. To be told before the commit that

@@ -58,15 +58,20 @@ struct WindowFile: Equatable {
     let body = UnsafeRawBufferPointer(rebasing: bytes.dropLast(8))
     var end = ByteReader(UnsafeRawBufferPointer(rebasing: bytes.suffix(8)))
     var reader = ByteReader(body)
-    guard try end.readFixed(UInt64.self) == Self.checksum(body), try reader.readByte() == Self.version else {
+    guard try end.readFixed(UInt64.self) == Self.checksum(body),
+      try reader.readByte() == Self.version
+    else {
       throw DecodingError(offset: 0, problem: "checksum or version is another")
     }
     trails = []
     for _ in 0..<(try reader.readCount()) {
-      guard let name = TrailName(try reader.readString()), let id = TrailID(try reader.read(16)) else {
+      guard let name = TrailName(try reader.readString()), let id = TrailID(try reader.read(16))
+      else {
         throw DecodingError(offset: reader.offset, problem: "no name of a trail")
       }
-      var kept = Kept(trail: name, id: id, from: try reader.readVarint(), number: try reader.readVarint(), knew: [])
+      var kept = Kept(
+        trail: name, id: id, from: try reader.readVarint(), number: try reader.readVarint(),
+        knew: [])
       for _ in 0..<(try reader.readCount()) {
         kept.knew.append(.init(origin: try reader.readString(), number: try reader.readVarint()))
       }

@@ -46,7 +46,9 @@ struct WindowIndex {
     places[name] = origins.count
     origins.append(Origin(name: name))
     for index in origins.indices {
-      while origins[index].steps.count < origins.count { origins[index].steps.append(KnowledgeSteps()) }
+      while origins[index].steps.count < origins.count {
+        origins[index].steps.append(KnowledgeSteps())
+      }
     }
     return origins.count - 1
   }
@@ -62,7 +64,8 @@ struct WindowIndex {
     }
     try store.add(
       row.hash,
-      WindowEntry(origin: origin, number: place.stamp.number, clock: place.stamp.clock, begin: place.begin))
+      WindowEntry(
+        origin: origin, number: place.stamp.number, clock: place.stamp.clock, begin: place.begin))
   }
 
   /// What has been read of a transaction.
@@ -78,7 +81,9 @@ struct WindowIndex {
     return all.sorted { $0.stamp < $1.stamp }
   }
 
-  func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws -> [VersionPlace] {
+  func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws
+    -> [VersionPlace]
+  {
     var found: [VersionPlace] = []
     // The vector is looked at once for each origin, however many versions there are.
     var last = -1
@@ -96,7 +101,8 @@ struct WindowIndex {
 
   private func place(_ entry: WindowEntry) -> VersionPlace {
     VersionPlace(
-      stamp: Stamp(clock: entry.clock, origin: origins[entry.origin].name, number: entry.number), begin: entry.begin)
+      stamp: Stamp(clock: entry.clock, origin: origins[entry.origin].name, number: entry.number),
+      begin: entry.begin)
   }
 
   // MARK: Knowledge
@@ -123,7 +129,9 @@ struct WindowIndex {
     origins[place].met = origins[place].reached
   }
 
-  mutating func hold(_ origin: String, through number: UInt64?) { origins[add(origin)].held = number }
+  mutating func hold(_ origin: String, through number: UInt64?) {
+    origins[add(origin)].held = number
+  }
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
 
@@ -162,7 +170,8 @@ extension WindowIndex {
     let origin = origins[place]
     let from = origin.isRead ? try store.oldest(of: place)?.number ?? origin.border + 1 : 1
     let knew = origins.indices.filter { $0 != place }.map { other in
-      TransactionHeader.Dependency(origin: origins[other].name, number: origin.steps[other].known(at: origin.border))
+      TransactionHeader.Dependency(
+        origin: origins[other].name, number: origin.steps[other].known(at: origin.border))
     }
     return .init(trail: trail, id: id, from: from, number: origin.border, knew: knew)
   }
@@ -192,7 +201,9 @@ extension WindowIndex {
 
   /// The number of an origin's last transaction that all others know.
   private func floor(of place: Int) -> UInt64 {
-    origins.indices.filter { $0 != place }.map { origins[$0].steps[place].known(at: origins[$0].border) }.min() ?? 0
+    origins.indices.filter { $0 != place }.map {
+      origins[$0].steps[place].known(at: origins[$0].border)
+    }.min() ?? 0
   }
 
   /// Forgets the versions of a row that all know, up to the latest border behind which everything follows them, as
@@ -208,7 +219,9 @@ extension WindowIndex {
     let last = entries[border - 1]
     let names = origins.map(\.name)
     try store.remove(of: row) { entry in
-      (entry.clock, names[entry.origin], entry.number) <= (last.clock, names[last.origin], last.number)
+      (entry.clock, names[entry.origin], entry.number) <= (
+        last.clock, names[last.origin], last.number
+      )
     }
   }
 
@@ -223,7 +236,8 @@ extension WindowIndex {
     func take(_ entry: WindowEntry) {
       for place in origins.indices {
         let one =
-          place == entry.origin ? entry.number - 1 : origins[entry.origin].steps[place].known(at: entry.number)
+          place == entry.origin
+          ? entry.number - 1 : origins[entry.origin].steps[place].known(at: entry.number)
         known[place] = min(known[place], one)
       }
     }

@@ -4,11 +4,15 @@ import Testing
 @testable import Versions
 
 @Suite struct RowNameTests {
-  private func name(_ values: Value..., table: String = "t") -> RowName { RowName(table: table, key: values) }
+  private func name(_ values: Value..., table: String = "t") -> RowName {
+    RowName(table: table, key: values)
+  }
 
   @Test(arguments: [
-    ["1", "1.0", "1.00", "+1", "01", "1e0", "10e-1"], ["0", "-0", "0.00", "0e7"], ["-12.5", "-12.50", "-1.25e1"],
-    ["9223372036854775807", "9223372036854775807.0"], ["9223372036854775808", "9.223372036854775808E18"],
+    ["1", "1.0", "1.00", "+1", "01", "1e0", "10e-1"], ["0", "-0", "0.00", "0e7"],
+    ["-12.5", "-12.50", "-1.25e1"],
+    ["9223372036854775807", "9223372036854775807.0"],
+    ["9223372036854775808", "9.223372036854775808E18"],
     ["100000000000000000000", "1e20", "1e+20"], ["0.1", ".1", "1e-1"],
   ])
   func `numbers that are equal have one name`(texts: [String]) {
@@ -29,12 +33,18 @@ import Testing
 
   @Test func `what differs has another name`() {
     let names = [
-      name(), name(.null), name(.null, .null), name(.integer(1)), name(.integer(2)), name(.integer(-1)),
-      name(.integer(1), .integer(2)), name(.integer(2), .integer(1)), name(.integer(12)), name(.text("a")),
-      name(.blob(Array("a".utf8))), name(.text("ab")), name(.text("a"), .text("b")), name(.text("")), name(.blob([])),
-      name(.text("A")), name(.text("1.1.1")), name(.text("1-1")), name(.text("12345678")), name(.text("12345678 ")),
-      name(.real(0.5)), name(.real(-0.5)), name(.real(5e-2)), name(.integer(1), table: "u"), name(.text("e5")),
-      name(.text("123456789a")), name(.text("a23456789")), name(.text("-")), name(.text(".")), name(.text("1e")),
+      name(), name(.null), name(.null, .null), name(.integer(1)), name(.integer(2)),
+      name(.integer(-1)),
+      name(.integer(1), .integer(2)), name(.integer(2), .integer(1)), name(.integer(12)),
+      name(.text("a")),
+      name(.blob(Array("a".utf8))), name(.text("ab")), name(.text("a"), .text("b")),
+      name(.text("")), name(.blob([])),
+      name(.text("A")), name(.text("1.1.1")), name(.text("1-1")), name(.text("12345678")),
+      name(.text("12345678 ")),
+      name(.real(0.5)), name(.real(-0.5)), name(.real(5e-2)), name(.integer(1), table: "u"),
+      name(.text("e5")),
+      name(.text("123456789a")), name(.text("a23456789")), name(.text("-")), name(.text(".")),
+      name(.text("1e")),
     ]
     #expect(Set(names).count == names.count)
   }
@@ -46,7 +56,9 @@ import Testing
   /// The checksum of a window's file is one.
   @Test func `a name never changes`() {
     #expect(name(.integer(1)).hash == 449_486_303_317_243_992)
-    #expect(name(.text("tea"), .blob([1, 2, 3, 4, 5, 6, 7, 8, 9]), table: "items").hash == 14_995_122_748_151_591_210)
+    #expect(
+      name(.text("tea"), .blob([1, 2, 3, 4, 5, 6, 7, 8, 9]), table: "items").hash
+        == 14_995_122_748_151_591_210)
     #expect(name(.real(0.5)).hash == 17_403_464_762_011_122_036)
   }
 

@@ -9,7 +9,8 @@ import Trails
 let items = TableSchema(
   epoch: 1, engine: .sqlite, name: "items",
   columns: [
-    .init(name: "id", declaredType: "INTEGER", keyOrdinal: 1), .init(name: "name"), .init(name: "stock"),
+    .init(name: "id", declaredType: "INTEGER", keyOrdinal: 1), .init(name: "name"),
+    .init(name: "stock"),
     .init(name: "note"),
   ])
 
@@ -33,13 +34,15 @@ func rowNames(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
 extension TrailWriter {
   /// A change of `items`; nil: not there.
   func change(
-    _ before: [Value?]?, _ after: [Value?]?, _ operation: Changes.Operation? = nil, schema: TableSchema = items
+    _ before: [Value?]?, _ after: [Value?]?, _ operation: Changes.Operation? = nil,
+    schema: TableSchema = items
   )
     throws
   {
     let id = try schemaID(schema, token: schema.epoch)
     var payload = ByteWriter()
-    payload.append((operation ?? (before == nil ? .insert : after == nil ? .delete : .update)).rawValue)
+    payload.append(
+      (operation ?? (before == nil ? .insert : after == nil ? .delete : .update)).rawValue)
     var flags: ChangeFlags = []
     if before != nil { flags.insert(.before) }
     if after != nil { flags.insert(.after) }
@@ -70,6 +73,14 @@ final class TempFolder: Sendable {
   deinit { try? FileManager.default.removeItem(atPath: path) }
 
   func callAsFunction(_ name: String) -> String { path + "/" + name }
+}
+
+func contents(_ path: String) throws -> [UInt8] {
+  Array(try Data(contentsOf: URL(fileURLWithPath: path)))
+}
+
+func put(_ bytes: some Sequence<UInt8>, _ path: String) throws {
+  try Data(bytes).write(to: URL(fileURLWithPath: path))
 }
 
 struct Seeded: RandomNumberGenerator {

@@ -12,6 +12,7 @@ final class SimulatedNode {
   let name: TrailName
   let folder: String
   private let writer: TrailWriter
+  private let reader = VersionReader()
   private let state: String
   private let spillRows: Int
   private let rules: ConflictRules
@@ -31,7 +32,7 @@ final class SimulatedNode {
     (folder, state) = (temp(name.description), temp(name.description + ".versions"))
     (self.rules, self.spillRows) = (rules, spillRows)
     var options = TrailOptions()
-    (options.segmentBytes, options.blockBytes, options.allocateBytes) = (6000, 512, 4096)
+    (options.segmentBytes, options.blockBytes, options.allocateBytes) = (3000, 512, 4096)
     writer = try TrailWriter.open(folder: folder, name: name, options: options) { 0 }
     window = VersionWindow(own: name, ownFolder: folder, spillRows: spillRows)
   }
@@ -47,7 +48,9 @@ final class SimulatedNode {
   func write(_ changes: Int, _ random: inout Seeded) throws {
     let begun = rows
     clock += UInt64(random.below(15))
-    let known = applied.filter { $0.value.number > 0 }.sorted { $0.key.description < $1.key.description }
+    let known = applied.filter { $0.value.number > 0 }.sorted {
+      $0.key.description < $1.key.description
+    }
     let header = try writer.begin(
       TransactionHeader(
         commitTime: 0, clock: clock + 1,
@@ -60,7 +63,9 @@ final class SimulatedNode {
     let stamp = Stamp(clock: header.clock, origin: name.description, number: header.number)
     let seen = Dictionary(uniqueKeysWithValues: header.dependencies.map { ($0.origin, $0.number) })
     for id in touched {
-      if let version = Self.version(stamp, seen, begun[id], rows[id]) { made[id, default: []].append(version) }
+      if let version = Self.version(stamp, seen, begun[id], rows[id]) {
+        made[id, default: []].append(version)
+      }
     }
     touched = []
   }
@@ -88,7 +93,10 @@ final class SimulatedNode {
       return try writer.change(before, after)
     case 2: after[1] = .text("name \(clock)")
     case 3: after[3] = .text("\(name) \(clock % 7)")
-    default: if case .integer(let stock)? = before[2] { after[2] = .integer(stock + Int64(random.below(19)) - 9) }
+    default:
+      if case .integer(let stock)? = before[2] {
+        after[2] = .integer(stock + Int64(random.below(19)) - 9)
+      }
     }
     rows[id] = after
     // Values that stay are not always given.
@@ -98,8 +106,9 @@ final class SimulatedNode {
     try writer.change(before, image)
   }
 
-  static func version(_ stamp: Stamp, _ seen: [String: UInt64], _ before: [Value?]?, _ after: [Value?]?) -> RowVersion?
-  {
+  static func version(
+    _ stamp: Stamp, _ seen: [String: UInt64], _ before: [Value?]?, _ after: [Value?]?
+  ) -> RowVersion? {
     switch (before, after) {
     case (nil, nil): nil
     case (nil, let row?): RowVersion(stamp, seen: seen, .insert(row))
@@ -126,14 +135,20 @@ final class SimulatedNode {
         (header, begin, touched) = (given, reader.position, [:])
         window.meet(header, of: trail)
       case .change(let change):
-        for case .integer(let id)?? in [try change.before?.values().first, try change.after?.values().first] {
+        for case .integer(let id)?? in [
+          try change.before?.values().first, try change.after?.values().first,
+        ] {
           touched[rowName(id)] = id
         }
       case .commit:
         let place = VersionPlace(
-          stamp: Stamp(clock: header.clock, origin: trail.description, number: header.number), begin: begin)
-        let seen = Dictionary(uniqueKeysWithValues: header.dependencies.map { ($0.origin, $0.number) })
-        for (row, id) in touched.sorted(by: { $0.value < $1.value }) { try apply(row, id, place, seen) }
+          stamp: Stamp(clock: header.clock, origin: trail.description, number: header.number),
+          begin: begin)
+        let seen = Dictionary(
+          uniqueKeysWithValues: header.dependencies.map { ($0.origin, $0.number) })
+        for (row, id) in touched.sorted(by: { $0.value < $1.value }) {
+          try apply(row, id, place, seen)
+        }
         (clock, number, left) = (max(clock, header.clock), header.number, left - 1)
       default: break
       }
@@ -147,7 +162,9 @@ final class SimulatedNode {
     }
   }
 
-  private func apply(_ row: RowName, _ id: Int64, _ place: VersionPlace, _ seen: [String: UInt64]) throws {
+  private func apply(_ row: RowName, _ id: Int64, _ place: VersionPlace, _ seen: [String: UInt64])
+    throws
+  {
     let incoming = try read(row, place)
     #expect(incoming?.seen ?? seen == seen)
     if try window.concurrent(row, with: place.stamp, seen: seen).isEmpty {
@@ -163,8 +180,9 @@ final class SimulatedNode {
 
   private func read(_ row: RowName, _ place: VersionPlace) throws -> RowVersion? {
     let origin = place.stamp.origin
-    let folder = origin == name.description ? folder : folders.first { $0.key.description == origin }?.value
-    let found = try VersionReader.read(row, at: place, folder: try #require(folder), rowNames: rowNames)
+    let folder =
+      origin == name.description ? folder : folders.first { $0.key.description == origin }?.value
+    let found = try reader.read(row, at: place, folder: try #require(folder), rowNames: rowNames)
     #expect(found.count <= 1)
     return found.first.flatMap { Self.version($0.stamp, $0.seen, $0.before, $0.after) }
   }
@@ -180,7 +198,9 @@ final class SimulatedNode {
     for (trail, folder) in folders { window.addPeer(trail, folder: folder) }
     try window.load(from: state, applied: applied.mapValues(\.number))
     #expect(!window.isComplete)
-    for trail in folders.keys { try window.read(trail, through: applied[trail]?.number ?? 0, rowNames: rowNames) }
+    for trail in folders.keys {
+      try window.read(trail, through: applied[trail]?.number ?? 0, rowNames: rowNames)
+    }
     try window.catchUp(rowNames: rowNames)
     #expect(window.isComplete)
   }

@@ -33,18 +33,24 @@ import Trails
       case 6: try node.start(withFile: random.below(3) > 0)
       case 7: try node.purge(nodes)
       default:
-        if node !== other { try node.apply(other, 1 + random.below(3), commits: random.below(5) > 0) }
+        if node !== other {
+          try node.apply(other, 1 + random.below(3), commits: random.below(5) > 0)
+        }
       }
     }
     for _ in 0..<3 {
-      for node in nodes { for other in nodes where other !== node { try node.apply(other, .max, commits: true) } }
+      for node in nodes {
+        for other in nodes where other !== node { try node.apply(other, .max, commits: true) }
+      }
       // Heartbeats.
       for node in nodes { try node.write(0, &random) }
     }
     for id in Int64(0)..<4 {
       let all = RowHistory(nodes.flatMap { $0.made[id] ?? [] })
       let expected = Settlement(all, rules, columnCount: 4).row
-      for node in nodes { #expect(node.rows[id] == expected, "seed \(seed), row \(id) of \(node.name)") }
+      for node in nodes {
+        #expect(node.rows[id] == expected, "seed \(seed), row \(id) of \(node.name)")
+      }
     }
     #expect(nodes.contains { $0.conflictCount > 0 })
     for node in nodes {

@@ -11,9 +11,13 @@ private struct Histories {
     var seen: [String: UInt64]
     var row: Int64
 
-    var place: VersionPlace { VersionPlace(stamp: stamp, begin: Position(segment: 1, offset: stamp.number)) }
+    var place: VersionPlace {
+      VersionPlace(stamp: stamp, begin: Position(segment: 1, offset: stamp.number))
+    }
     var version: RowVersion { RowVersion(stamp, seen: seen, .insert([])) }
-    var dependencies: [TransactionHeader.Dependency] { seen.map { .init(origin: $0.key, number: $0.value) } }
+    var dependencies: [TransactionHeader.Dependency] {
+      seen.map { .init(origin: $0.key, number: $0.value) }
+    }
   }
 
   static let names = ["a.db", "b.db", "c.db"]
@@ -35,13 +39,16 @@ private struct Histories {
       }
     }
     let stamp = Stamp(
-      clock: clock + 1 + UInt64(random.below(3)), origin: Self.names[origin], number: UInt64(made[origin].count + 1))
+      clock: clock + 1 + UInt64(random.below(3)), origin: Self.names[origin],
+      number: UInt64(made[origin].count + 1))
     made[origin].append(Transaction(stamp: stamp, seen: seen, row: Int64(random.below(3))))
   }
 }
 
 @Suite struct WindowIndexTests {
-  private func index(_ names: [String] = Histories.names, spillRows: Int = 1000) throws -> WindowIndex {
+  private func index(_ names: [String] = Histories.names, spillRows: Int = 1000) throws
+    -> WindowIndex
+  {
     var index = WindowIndex(own: names[0], spillRows: spillRows)
     for name in names.dropFirst() { index.add(name) }
     for name in names { try index.endReading(name, through: 0) }
@@ -72,7 +79,9 @@ private struct Histories {
         let row = rowName(one.row)
         #expect(
           try index.concurrent(row, with: one.stamp, seen: one.seen).map(\.stamp)
-            == (model[one.row] ?? RowHistory()).versions.filter { !one.version.follows($0) && $0.stamp != one.stamp }
+            == (model[one.row] ?? RowHistory()).versions.filter {
+              !one.version.follows($0) && $0.stamp != one.stamp
+            }
             .map(\.stamp))
         try index.note(row, one.place)
         model[one.row, default: RowHistory()].add(one.version)
@@ -89,18 +98,22 @@ private struct Histories {
             (0..<3).allSatisfy { other in
               Histories.names[other] == stamp.origin
                 || settled[other] > 0
-                  && histories.made[other][settled[other] - 1].seen[stamp.origin] ?? 0 >= stamp.number
+                  && histories.made[other][settled[other] - 1].seen[stamp.origin] ?? 0
+                    >= stamp.number
             }
           }
         }
         for row in Int64(0)..<3 {
           let kept = model[row]?.versions.map(\.stamp) ?? []
-          #expect(try index.versions(rowName(row)).map(\.stamp) == kept, "seed \(seed), step \(step)")
+          #expect(
+            try index.versions(rowName(row)).map(\.stamp) == kept, "seed \(seed), step \(step)")
         }
         #expect(index.count == model.values.reduce(0) { $0 + $1.versions.count })
         for origin in 0..<3 {
-          let first = model.values.flatMap(\.versions).map(\.stamp).filter { $0.origin == Histories.names[origin] }
-            .map(\.number).min()
+          let first = model.values.flatMap(\.versions).map(\.stamp).filter {
+            $0.origin == Histories.names[origin]
+          }
+          .map(\.number).min()
           #expect(try index.oldest(of: Histories.names[origin])?.number == first)
         }
       }
@@ -156,11 +169,17 @@ private struct Histories {
 
   @Test func `a version is noted once, and itself is no conflict`() throws {
     var index = try index()
-    for _ in 0..<3 { for number in UInt64(1)...3 { try index.note(rowName(1), place("b.db", number)) } }
+    for _ in 0..<3 {
+      for number in UInt64(1)...3 { try index.note(rowName(1), place("b.db", number)) }
+    }
     #expect(index.count == 3)
     #expect(try index.concurrent(rowName(1), with: stamp("b.db", 3), seen: [:]).isEmpty)
-    #expect(try index.concurrent(rowName(1), with: stamp("b.db", 2), seen: [:]).map(\.stamp.number) == [3])
-    #expect(try index.concurrent(rowName(1), with: stamp("c.db", 1), seen: ["b.db": 1]).map(\.stamp.number) == [2, 3])
+    #expect(
+      try index.concurrent(rowName(1), with: stamp("b.db", 2), seen: [:]).map(\.stamp.number) == [3]
+    )
+    #expect(
+      try index.concurrent(rowName(1), with: stamp("c.db", 1), seen: ["b.db": 1]).map(
+        \.stamp.number) == [2, 3])
     #expect(try index.concurrent(rowName(2), with: stamp("c.db", 1), seen: [:]).isEmpty)
   }
 

@@ -1,0 +1,154 @@
+import Changes
+import CodecKit
+import SystemKit
+
+/// Reads single transactions of a trail at their places, in any order.
+///
+/// It reads a segment once, to check it and to learn where its blocks stand and which schemas it has; from then on a
+/// transaction costs the blocks that hold it. One thread uses it. Every error is a `CairnError`.
+package final class TransactionLookup {
+  /// What is known of a segment.
+  private struct Segment {
+    /// By rising content offset.
+    var blocks: [(content: UInt64, file: UInt64)] = []
+    var schemas: [UInt64: TableSchema] = [:]
+    /// Behind the last block.
+    var end: UInt64 = 0
+    /// Goes on where the segment ended when it was read; nil where it is sealed.
+    var cursor: SegmentCursor?
+    var use = 0
+  }
+
+  /// So many are kept.
+  private static let segmentsMax = 64
+  private let folder: TrailFolder
+  private var segments: [UInt64: Segment] = [:]
+  private var useCount = 0
+  private var stored = Scratch(capacity: 64 << 10)
+  private let opener = BlockOpener()
+
+  package init(folder path: String) { folder = TrailFolder(path) }
+
+  /// Reads the transaction whose begin record stands at a place: `body` gets every record from there to the commit, with
+  /// the schema of a change. Views are valid during the call. Throws `.checkpointForeign` where no transaction begins there,
+  /// or it has been purged.
+  package func read(at place: Position, _ body: (Record, TableSchema?) throws -> Void) throws {
+    do {
+      try learn(place)
+      guard let segment = segments[place.segment] else { return }
+      try read(place, segment, body)
+    } catch { throw folder.outward(error) }
+  }
+
+  // MARK: Segments
+
+  /// Reads a segment, or what has been added to it, unless the place is in what is known of it.
+  private func learn(_ place: Position) throws {
+    useCount += 1
+    var segment = segments[place.segment] ?? Segment()
+    segment.use = useCount
+    if segment.blocks.isEmpty || place.offset >= segment.end {
+      let (_, mark) = try folder.openMark()
+      guard place.segment <= mark.segment else { throw nothing(at: place) }
+      let cursor: SegmentCursor
+      do { cursor = try segment.cursor ?? SegmentCursor(folder, place.segment) } catch let error
+        as FileError
+        where error.isMissing
+      { throw try folder.missingSegment(place.segment) }
+      let limit = try mark.segment == place.segment ? mark.fileOffset : cursor.file.size
+      while !cursor.isSealed, cursor.fileOffset < limit {
+        segment.blocks.append((cursor.contentEnd, cursor.fileOffset))
+        Pulse.beat()
+        try cursor.loadBlock(limit: limit)
+        while try cursor.nextRecord() != nil {}
+      }
+      (segment.schemas, segment.end) = (cursor.schemas, cursor.contentEnd)
+      segment.cursor = cursor.isSealed ? nil : cursor
+    }
+    segments[place.segment] = segment
+    if segments.count > Self.segmentsMax,
+      let oldest = segments.min(by: { $0.value.use < $1.value.use })?.key
+    {
+      segments[oldest] = nil
+    }
+  }
+
+  // MARK: Blocks
+
+  private func read(
+    _ place: Position, _ segment: Segment, _ body: (Record, TableSchema?) throws -> Void
+  ) throws {
+    let file = try File(folder.segmentPath(place.segment), .read)
+    var index = (segment.blocks.partitioningIndex { $0.content > place.offset }) - 1
+    guard index >= 0, place.offset < segment.end else { throw nothing(at: place) }
+    var skipped = Int(place.offset - segment.blocks[index].content)
+    var isFirst = true
+    while index < segment.blocks.count {
+      let content = try block(file, segment.blocks[index], place.segment)
+      var records = ByteReader(content)
+      guard skipped <= content.count else { throw nothing(at: place) }
+      _ = try records.read(skipped)
+      while !records.isAtEnd {
+        let decoded: Record?
+        do { decoded = try next(&records) } catch is DecodingError { throw nothing(at: place) }
+        guard let record = decoded else { continue }
+        if isFirst { guard case .begin = record else { throw nothing(at: place) } }
+        isFirst = false
+        if case .change(let change) = record {
+          try body(record, segment.schemas[change.schemaID])
+        } else {
+          try body(record, nil)
+        }
+        if case .commit = record { return }
+      }
+      (index, skipped) = (index + 1, 0)
+    }
+    throw nothing(at: place)
+  }
+
+  private func next(_ records: inout ByteReader) throws -> Record? {
+    let kind = try records.readByte()
+    return try Record.decode(kind: kind, try records.readCounted())
+  }
+
+  /// The content of a block, checked again; valid until the next one.
+  private func block(_ file: File, _ block: (content: UInt64, file: UInt64), _ segment: UInt64)
+    throws
+    -> UnsafeRawBufferPointer
+  {
+    let place = Position(segment: segment, offset: block.content)
+    let start = stored.bytes(BlockHeader.size)
+    guard try file.read(into: start, at: block.file) == start.count,
+      let header = BlockHeader(UnsafeRawBufferPointer(start))
+    else { throw SegmentFault(.torn, place, "no block stands here") }
+    let begun = BlockHeader.checksumStart(UnsafeRawBufferPointer(start))
+    let bytes = stored.bytes(Int(header.storedLength))
+    guard try file.read(into: bytes, at: block.file + UInt64(BlockHeader.size)) == bytes.count
+    else {
+      throw SegmentFault(.torn, place, "the file ends in a block")
+    }
+    let checksum = CRC32C.of(UnsafeRawBufferPointer(bytes), continuing: begun)
+    // That it follows the one before was seen when the segment was read.
+    return try opener.open(
+      header, UnsafeRawBufferPointer(bytes), checksum: checksum, at: place, chain: header.chain)
+  }
+
+  private func nothing(at place: Position) -> CairnError {
+    CairnError(
+      .checkpointForeign, "no transaction of trail \(folder.label) begins at \(place)",
+      hint: "the trail was replaced, or cut off, since it was read: restart what reads it",
+      context: ["trail": folder.label, "position": place.description])
+  }
+}
+
+extension [(content: UInt64, file: UInt64)] {
+  /// The index of the first element for which it is true; it is for all behind it.
+  fileprivate func partitioningIndex(where isBehind: (Element) -> Bool) -> Int {
+    var (low, high) = (0, count)
+    while low < high {
+      let middle = (low + high) / 2
+      if isBehind(self[middle]) { high = middle } else { low = middle + 1 }
+    }
+    return low
+  }
+}

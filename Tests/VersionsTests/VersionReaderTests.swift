@@ -1,0 +1,188 @@
+import Changes
+import Conflicts
+import Testing
+import Trails
+
+@testable import Versions
+
+@Suite struct VersionReaderTests {
+  private let temp: TempFolder
+  private let folder: String
+  private let writer: TrailWriter
+
+  init() throws {
+    temp = try TempFolder()
+    folder = temp("a.db")
+    writer = try Self.writer(folder)
+  }
+
+  private static func writer(_ folder: String) throws -> TrailWriter {
+    var options = TrailOptions()
+    (options.segmentBytes, options.blockBytes, options.allocateBytes) = (3000, 300, 4096)
+    return try TrailWriter.open(
+      folder: folder, name: TrailName(origin: "a", name: "db"), options: options
+    ) { 0 }
+  }
+
+  /// Commits a transaction and reads what it made of a row.
+  private func versions(
+    of row: RowName = rowName(1), seen: [TransactionHeader.Dependency] = [],
+    _ body: () throws -> Void
+  ) throws -> [StoredVersion] {
+    let place = try place(seen, body)
+    let found = try VersionReader.read(row, at: place, folder: folder, rowNames: rowNames)
+    #expect(found.allSatisfy { $0.stamp == place.stamp })
+    return found
+  }
+
+  private func place(_ seen: [TransactionHeader.Dependency] = [], _ body: () throws -> Void) throws
+    -> VersionPlace
+  {
+    let begin = try writer.sync().position
+    let header = try writer.begin(TransactionHeader(commitTime: 5, dependencies: seen))
+    try body()
+    try writer.commit()
+    try writer.sync()
+    return VersionPlace(
+      stamp: Stamp(clock: header.clock, origin: "a.db", number: header.number), begin: begin)
+  }
+
+  @Test func `several changes of a row are one version`() throws {
+    let found = try versions(seen: [.init(origin: "b.db", number: 7)]) {
+      try writer.change(nil, item(2, "other", 1))
+      try writer.change(item(1, "tea", 1), item(1, "tea", 2))
+      try writer.change(item(2, "other", 1), item(2, "other", 5))
+      try writer.change(item(1, "tea", 2), [.integer(1), nil, nil, .text("new")])
+    }
+    #expect(found.map(\.before) == [item(1, "tea", 1)])
+    #expect(found.map(\.after) == [item(1, "tea", 2, "new")])
+    #expect(found.first?.seen == ["b.db": 7])
+    #expect(found.first?.schema == items)
+  }
+
+  @Test func `inserts and deletes fold to what is there at the end`() throws {
+    let (tea, mate) = (item(1, "tea", 1), item(1, "mate", 2))
+    let replaced = try versions {
+      try writer.change(tea, nil)
+      try writer.change(nil, mate)
+    }
+    #expect(replaced.map(\.before) == [tea] && replaced.map(\.after) == [mate])
+    let deleted = try versions {
+      try writer.change(mate, tea)
+      try writer.change(tea, nil)
+    }
+    #expect(deleted.map(\.before) == [mate] && deleted.map(\.after) == [nil])
+    let inserted = try versions {
+      try writer.change(nil, tea)
+      try writer.change(tea, mate)
+    }
+    #expect(inserted.map(\.before) == [nil] && inserted.map(\.after) == [mate])
+    let gone = try versions {
+      try writer.change(nil, tea)
+      try writer.change(tea, nil)
+    }
+    #expect(gone.isEmpty, "neither before nor afterwards")
+  }
+
+  @Test func `a change of the key is a delete and an insert`() throws {
+    func change() throws {
+      try writer.change(item(1, "tea", 1), [.integer(2), nil, nil, .text("x")])
+    }
+    let old = try versions(of: rowName(1), change)
+    #expect(old.map(\.before) == [item(1, "tea", 1)] && old.map(\.after) == [nil])
+    let new = try versions(of: rowName(2), change)
+    #expect(new.map(\.before) == [nil] && new.map(\.after) == [item(2, "tea", 1, "x")])
+  }
+
+  @Test func `an update may stand before what brought its row`() throws {
+    let inserted = try versions {
+      try writer.change(item(1, "tea", 1), item(1, "tea", 2))
+      try writer.change(nil, item(1, "tea", 1))
+    }
+    #expect(inserted.map(\.before) == [nil] && inserted.map(\.after) == [item(1, "tea", 2)])
+    let updated = try versions {
+      try writer.change(item(1, "tea", 2), item(1, "tea", 3))
+      try writer.change(item(1, "tea", 1), item(1, "tea", 2))
+    }
+    #expect(
+      updated.map(\.before) == [item(1, "tea", 1)] && updated.map(\.after) == [item(1, "tea", 3)])
+    let back = try versions {
+      try writer.change(item(1, "tea", 1), item(1, "tea", 2))
+      try writer.change(item(1, "tea", 2), item(1, "tea", 1))
+    }
+    #expect(back.map(\.before) == [item(1, "tea", 1)] && back.map(\.after) == [item(1, "tea", 1)])
+  }
+
+  @Test func `an update without its row before is no insert`() throws {
+    let found = try versions { try writer.change(nil, item(1, "tea", 2), .update) }
+    #expect(found.map(\.before) == [[.integer(1), nil, nil, nil]])
+    #expect(found.map(\.after) == [item(1, "tea", 2)])
+  }
+
+  @Test func `two rows of one name are two versions`() throws {
+    let texts = ["1", "1.0"].map { [.text($0), .text("name \($0)"), .null, .null] as [Value?] }
+    let found = try versions(of: RowName(table: "items", key: [.text("1.00")])) {
+      for text in texts { try writer.change(nil, text) }
+      try writer.change(texts[0], [nil, .text("again"), nil, nil].map { $0 ?? texts[0][0] })
+    }
+    #expect(found.count == 2)
+    #expect(found.last?.after == texts[1])
+  }
+
+  @Test func `a column that came within the transaction is not given before`() throws {
+    var wider = items
+    wider.epoch = 2
+    wider.columns.insert(.init(name: "price"), at: 1)
+    let found = try versions {
+      try writer.change(item(1, "tea", 1), item(1, "tea", 2))
+      try writer.change(
+        [.integer(1), .null, .text("tea"), .integer(2), .text("")],
+        [.integer(1), .integer(9), .text("tea"), .integer(2), .text("")], schema: wider)
+    }
+    #expect(found.map(\.schema) == [wider])
+    #expect(found.map(\.before) == [[.integer(1), nil, .text("tea"), .integer(1), .text("")]])
+    #expect(
+      found.map(\.after) == [[.integer(1), .integer(9), .text("tea"), .integer(2), .text("")]])
+  }
+
+  @Test func `versions are read in any order over blocks and segments`() throws {
+    var places: [VersionPlace] = []
+    for number in 0..<60 {
+      places.append(
+        try place {
+          for row in 0..<(number % 5 == 0 ? 40 : 1) {
+            try writer.change(nil, item(Int64(row), "version \(number) of \(row)", Int64(number)))
+          }
+        })
+    }
+    #expect(try Trail.info(folder: folder).segments.count > 2)
+    let reader = VersionReader()
+    var random = Seeded(7)
+    for _ in 0..<200 {
+      let number = random.below(places.count)
+      let row = Int64(random.below(number % 5 == 0 ? 40 : 1))
+      let found = try reader.read(
+        rowName(row), at: places[number], folder: folder, rowNames: rowNames)
+      #expect(found.map(\.after) == [item(row, "version \(number) of \(row)", Int64(number))])
+    }
+    // What comes later is found, too.
+    let last = try place { try writer.change(nil, item(1, "last", 1)) }
+    #expect(try reader.read(rowName(1), at: last, folder: folder, rowNames: rowNames).count == 1)
+    #expect(try reader.read(rowName(9), at: last, folder: folder, rowNames: rowNames).isEmpty)
+  }
+
+  @Test func `what is not there is told`() throws {
+    let place = try place { try writer.change(nil, item(1, "tea", 1)) }
+    func fails(_ place: VersionPlace) {
+      let error = #expect(throws: CairnError.self) {
+        try VersionReader.read(rowName(1), at: place, folder: folder, rowNames: rowNames)
+      }
+      #expect(error?.code == .checkpointForeign)
+    }
+    for offset in [1, 1000, 1 << 40] as [UInt64] {
+      fails(VersionPlace(stamp: place.stamp, begin: Position(segment: 1, offset: offset)))
+    }
+    fails(VersionPlace(stamp: place.stamp, begin: Position(segment: 2, offset: 0)))
+    fails(VersionPlace(stamp: Stamp(clock: 1, origin: "a.db", number: 9), begin: place.begin))
+  }
+}

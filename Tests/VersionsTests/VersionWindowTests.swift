@@ -1,0 +1,196 @@
+import Changes
+import Conflicts
+import Testing
+import Trails
+
+@testable import Versions
+
+@Suite struct VersionWindowTests {
+  private let temp: TempFolder
+  private let own = TrailName(origin: "a", name: "db")
+  private let peer = TrailName(origin: "b", name: "db")
+
+  init() throws { temp = try TempFolder() }
+
+  private func writer(_ name: TrailName) throws -> TrailWriter {
+    var options = TrailOptions()
+    (options.segmentBytes, options.blockBytes, options.allocateBytes) = (3000, 300, 4096)
+    return try TrailWriter.open(folder: temp(name.description), name: name, options: options) { 0 }
+  }
+
+  private func window() throws -> VersionWindow {
+    let window = VersionWindow(own: own, ownFolder: temp(own.description))
+    window.addPeer(peer, folder: temp(peer.description))
+    return window
+  }
+
+  /// A transaction that knows the other trail through `knowing`; where its begin stands.
+  @discardableResult private func commit(
+    _ writer: TrailWriter, knowing: UInt64 = 0, _ body: () throws -> Void
+  ) throws -> (header: TransactionHeader, begin: Position) {
+    let begin = try writer.sync().position
+    let other = writer.name == own ? peer : own
+    let header = try writer.begin(
+      TransactionHeader(
+        commitTime: 0, sourcePosition: [9],
+        dependencies: knowing > 0 ? [.init(origin: other.description, number: knowing)] : []))
+    try body()
+    try writer.commit()
+    try writer.sync()
+    return (header, begin)
+  }
+
+  @Test func `the own trail is read on`() throws {
+    let window = try window()
+    #expect(try window.catchUp(rowNames: rowNames) == 0, "there is none yet")
+    #expect(window.ownReach.number == 0 && window.ownReach.sourcePosition.isEmpty)
+    let writer = try writer(own)
+    try commit(writer) { try writer.change(nil, item(1, "tea", 1)) }
+    try commit(writer) {
+      try writer.change(nil, item(2, "tea", 1))
+      try writer.change(item(2, "tea", 1), item(3, "tea", 1))
+      try writer.progress([1, 2, 3])
+    }
+    #expect(try window.catchUp(rowNames: rowNames) == 2)
+    #expect(window.ownReach.number == 2 && window.ownReach.sourcePosition == [1, 2, 3])
+    #expect(window.count == 3)
+    try commit(writer) { try writer.change(item(1, "tea", 1), nil) }
+    #expect(try window.catchUp(rowNames: rowNames) == 1)
+    #expect(window.ownReach.number == 3 && window.ownReach.sourcePosition == [9])
+    #expect(try window.versions(rowName(1)).map(\.stamp.number) == [1, 3])
+    #expect(try window.catchUp(rowNames: rowNames) == 0)
+  }
+
+  @Test func `copied rows and truncates are no versions`() throws {
+    let writer = try writer(own)
+    try commit(writer) {
+      let id = try writer.schemaID(items, token: 1)
+      var payload = ByteWriter()
+      payload.appendVarint(id)
+      payload.appendImage(item(1, "tea", 1))
+      try writer.append(kind: RecordKind.refreshRow, payload.bytes)
+      try writer.change(nil, nil, .truncate)
+    }
+    let window = try window()
+    try window.catchUp(rowNames: { _, _ in [rowName(1)] })
+    #expect(window.count == 0)
+  }
+
+  @Test func `what is needed stands where the oldest version begins`() throws {
+    let (ours, theirs) = (try writer(own), try writer(peer))
+    let window = try window()
+    #expect(try window.needs() == [own: .start, peer: .start], "nothing has been read")
+    try window.read(peer, through: 0, rowNames: rowNames)
+    var begins: [Position] = []
+    for number in Int64(1)...40 {
+      begins.append(try commit(ours) { try ours.change(nil, item(number, "tea", 1)) }.begin)
+    }
+    try window.catchUp(rowNames: rowNames)
+    #expect(try window.needs() == [own: begins[0]])
+    // The peer has seen some, and writes one of its own.
+    let (header, begin) = try commit(theirs, knowing: 30) {
+      try theirs.change(nil, item(99, "mate", 1))
+    }
+    let stamp = Stamp(clock: header.clock, origin: peer.description, number: 1)
+    window.meet(header, of: peer)
+    #expect(try window.concurrent(rowName(30), with: stamp, seen: [own.description: 30]).isEmpty)
+    #expect(
+      try window.concurrent(rowName(31), with: stamp, seen: [own.description: 30]).map(\.begin) == [
+        begins[30]
+      ])
+    try window.note(rowName(99), VersionPlace(stamp: stamp, begin: begin))
+    #expect(try window.needs()[own] == begins[0], "not committed yet")
+    try window.commit(peer)
+    #expect(try window.needs() == [own: begins[30], peer: begin])
+    // A purge up to there leaves what a new window needs.
+    #expect(try !Trail.purge(folder: temp(own.description), below: begins[30]).isEmpty)
+    for hasFile in [true, false] {
+      let next = try self.window()
+      if hasFile {
+        try window.save(to: temp("versions"))
+        try next.load(from: temp("versions"), applied: [peer: 1])
+      }
+      #expect(try next.needs() == [own: .start, peer: .start])
+      try next.read(peer, through: 1, rowNames: rowNames)
+      try next.catchUp(rowNames: rowNames)
+      #expect(try next.needs() == [own: begins[30], peer: begin])
+      #expect(next.count == window.count)
+      #expect(next.ownReach == window.ownReach)
+    }
+    // The own trail knows it, and the peer all.
+    try commit(ours, knowing: 1) {}
+    try window.catchUp(rowNames: rowNames)
+    #expect(try window.needs() == [own: begins[30]])
+    window.meet(
+      TransactionHeader(
+        number: 2, commitTime: 0, dependencies: [.init(origin: "a.db", number: 41)]), of: peer)
+    try window.commit(peer)
+    #expect(window.count == 0)
+    #expect(try window.needs() == [own: ours.end.position])
+  }
+
+  @Test func `a file that does not fit is not taken`() throws {
+    let (ours, theirs) = (try writer(own), try writer(peer))
+    for number in Int64(1)...20 {
+      try commit(ours) { try ours.change(nil, item(number, "tea", 1)) }
+    }
+    let header = try commit(theirs, knowing: 15) {}.header
+    let window = try window()
+    try window.read(peer, through: 1, rowNames: rowNames)
+    try window.catchUp(rowNames: rowNames)
+    #expect(window.count == 5)
+    try window.save(to: temp("versions"))
+
+    func count(applied: UInt64, _ path: String = "versions", extra: TrailName? = nil) throws -> Int
+    {
+      let next = try self.window()
+      if let extra { next.addPeer(extra, folder: temp(peer.description)) }
+      try next.load(from: temp(path), applied: [peer: applied])
+      try next.read(peer, through: applied, rowNames: rowNames)
+      if let extra { try next.read(extra, through: 0, rowNames: rowNames) }
+      try next.catchUp(rowNames: rowNames)
+      return next.count
+    }
+    #expect(header.number == 1)
+    #expect(try count(applied: 1) == 5)
+    #expect(
+      try count(applied: 0) == 20, "the database was put back: what the peer does comes again")
+    #expect(
+      try count(applied: 1, extra: TrailName(origin: "c", name: "db")) == 20, "a peer was added")
+    #expect(try count(applied: 1, "nothing") == 5)
+    var bytes = try contents(temp("versions"))
+    bytes[bytes.count / 2] ^= 1
+    try put(bytes, temp("broken"))
+    #expect(try count(applied: 1, "broken") == 5)
+    for length in 0..<bytes.count {
+      try put(contents(temp("versions")).prefix(length), temp("short"))
+      #expect(try WindowFile.read(temp("short")) == nil)
+    }
+  }
+
+  @Test func `several threads share a window`() async throws {
+    let ours = try writer(own)
+    for number in Int64(1)...30 {
+      try commit(ours) { try ours.change(nil, item(number, "tea", 1)) }
+    }
+    let window = try window()
+    try window.read(peer, through: 0, rowNames: rowNames)
+    try await withThrowingTaskGroup(of: Int.self) { group in
+      for thread in UInt64(0)..<4 {
+        group.addTask {
+          for number in UInt64(1)...200 {
+            let stamp = Stamp(clock: number, origin: "b.db", number: number * 4 + thread)
+            _ = try window.concurrent(rowName(Int64(number)), with: stamp, seen: [:])
+            try window.note(
+              rowName(Int64(number + 1000)), VersionPlace(stamp: stamp, begin: .start))
+          }
+          return try window.catchUp(rowNames: rowNames)
+        }
+      }
+      var count = 0
+      for try await more in group { count += more }
+      #expect(count == 30, "each transaction is read once")
+    }
+    #expect(window.count == 830)
+  }
+}
