@@ -30,14 +30,13 @@ package struct RowNaming: Sendable {
   package var name: RowName { RowName(hash: state) }
 
   /// The next value of the key. Numbers that are equal count alike, whether they are integers, reals, or the text of one;
-  /// other texts and blobs count by their bytes.
+  /// so do a blob and PostgreSQL's text of it, and its booleans and the integers 1 and 0. Other texts count by their bytes.
   package mutating func add(_ value: ColumnView) {
     switch value {
     case .unchanged, .null: mix(0, tag: .null)
     case .integer(let n): mix(UInt64(bitPattern: n), tag: .integer)
     case .real(let r): add(r)
-    case .text(let bytes), .exact(let bytes):
-      if let number = PlainNumber(bytes) { add(number) } else { add(bytes: bytes, tag: .text) }
+    case .text(let bytes), .exact(let bytes): add(text: bytes)
     case .blob(let bytes): add(bytes: bytes, tag: .blob)
     }
   }
@@ -47,6 +46,37 @@ package struct RowNaming: Sendable {
   private enum Tag: UInt64 {
     case table = 1
     case null, integer, number, text, blob
+  }
+
+  private mutating func add(text bytes: UnsafeRawBufferPointer) {
+    if let number = PlainNumber(bytes) { return add(number) }
+    if bytes.count == 1, bytes[0] == UInt8(ascii: "t") || bytes[0] == UInt8(ascii: "f") {
+      return mix(bytes[0] == UInt8(ascii: "t") ? 1 : 0, tag: .integer)
+    }
+    if let blob = Self.blob(bytes) { return blob.withUnsafeBytes { add(bytes: $0, tag: .blob) } }
+    add(bytes: bytes, tag: .text)
+  }
+
+  /// What PostgreSQL writes as `\x` and two digits for each byte.
+  private static func blob(_ text: UnsafeRawBufferPointer) -> [UInt8]? {
+    guard text.count >= 2, text.count % 2 == 0, text[0] == UInt8(ascii: "\\"),
+      text[1] == UInt8(ascii: "x")
+    else {
+      return nil
+    }
+    func digit(_ byte: UInt8) -> UInt8? {
+      switch byte {
+      case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
+      case UInt8(ascii: "a")...UInt8(ascii: "f"): byte - UInt8(ascii: "a") + 10
+      default: nil
+      }
+    }
+    var blob: [UInt8] = []
+    for index in stride(from: 2, to: text.count, by: 2) {
+      guard let high = digit(text[index]), let low = digit(text[index + 1]) else { return nil }
+      blob.append(high << 4 | low)
+    }
+    return blob
   }
 
   private mutating func add(_ real: Double) {

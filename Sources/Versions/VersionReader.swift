@@ -44,14 +44,6 @@ package final class VersionReader {
     }
   }
 
-  /// As ``read(_:at:folder:rowNames:)`` of a reader that is used once.
-  package static func read(
-    _ row: RowName, at place: VersionPlace, folder: String,
-    rowNames: (TableSchema, ChangeView) throws -> [RowName]
-  ) throws -> [StoredVersion] {
-    try VersionReader().read(row, at: place, folder: folder, rowNames: rowNames)
-  }
-
   /// How the row sees a change: two steps where it has the name of both rows of a change of the key.
   private static func steps(
     _ change: ChangeView, _ schema: TableSchema, _ names: [RowName], _ row: RowName

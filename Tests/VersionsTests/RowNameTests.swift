@@ -31,6 +31,17 @@ import Testing
     #expect(name(.real(3)) == name(.integer(3)))
   }
 
+  @Test func `what PostgreSQL prints is named as what SQLite has`() {
+    #expect(name(.exact(Array("t".utf8))) == name(.integer(1)))
+    #expect(name(.exact(Array("f".utf8))) == name(.integer(0)))
+    for bytes in [[], [0], [1, 0xab], Array(0...20)] as [[UInt8]] {
+      #expect(name(.exact(Array("\\x\(bytes.hex)".utf8))) == name(.blob(bytes)))
+    }
+    #expect(name(.text("\\x1")) != name(.blob([1])))
+    #expect(name(.text("\\x1g")) != name(.text("\\x1h")))
+    #expect(name(.exact(Array("NaN".utf8))) == name(.text("NaN")))
+  }
+
   @Test func `what differs has another name`() {
     let names = [
       name(), name(.null), name(.null, .null), name(.integer(1)), name(.integer(2)),

@@ -30,7 +30,7 @@ import Trails
     _ body: () throws -> Void
   ) throws -> [StoredVersion] {
     let place = try place(seen, body)
-    let found = try VersionReader.read(row, at: place, folder: folder, rowNames: rowNames)
+    let found = try VersionReader().read(row, at: place, folder: folder, rowNames: rowNames)
     #expect(found.allSatisfy { $0.stamp == place.stamp })
     return found
   }
@@ -175,7 +175,7 @@ import Trails
     let place = try place { try writer.change(nil, item(1, "tea", 1)) }
     func fails(_ place: VersionPlace) {
       let error = #expect(throws: CairnError.self) {
-        try VersionReader.read(rowName(1), at: place, folder: folder, rowNames: rowNames)
+        try VersionReader().read(rowName(1), at: place, folder: folder, rowNames: rowNames)
       }
       #expect(error?.code == .checkpointForeign)
     }

@@ -23,6 +23,7 @@ final class TwoWayDesk<Table> {
   let names: RowNames
   private let trail: TrailName
   private let clock: Clock
+  private let reader = VersionReader()
   /// Transactions through this one are settled row by row: one of them was not as the target has it.
   private var settlesThrough: UInt64 = 0
   /// The transaction that is held back, as its clock is ahead.
@@ -163,7 +164,7 @@ final class TwoWayDesk<Table> {
   /// The other versions of a row that are known, as their trails have them.
   func others(_ row: RowName) throws -> [StoredVersion] {
     try shared.window.versions(row).filter { $0.stamp != place.stamp }.flatMap { place in
-      try VersionReader.read(row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
+      try reader.read(row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
     }
   }
 
