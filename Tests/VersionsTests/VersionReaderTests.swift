@@ -185,4 +185,21 @@ import Trails
     fails(VersionPlace(stamp: place.stamp, begin: Position(segment: 2, offset: 0)))
     fails(VersionPlace(stamp: Stamp(clock: 1, origin: "a.db", number: 9), begin: place.begin))
   }
+
+  @Test func `a damaged block is told, also where it was whole before`() throws {
+    let place = try place { try writer.change(nil, item(1, "tea", 1)) }
+    let reader = VersionReader()
+    func read(_ reader: VersionReader) throws -> Int {
+      try reader.read(rowName(1), at: place, folder: folder, rowNames: rowNames).count
+    }
+    #expect(try read(reader) == 1)
+    let path = folder + "/00000001.seg"
+    var bytes = try contents(path)
+    bytes[600] ^= 4
+    try put(bytes, path)
+    for reader in [reader, VersionReader()] {
+      let error = #expect(throws: CairnError.self) { try read(reader) }
+      #expect(error?.code == .trailDamaged)
+    }
+  }
 }

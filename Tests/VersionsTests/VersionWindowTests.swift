@@ -141,8 +141,7 @@ import Trails
     #expect(window.count == 5)
     try window.save(to: temp("versions"))
 
-    func count(applied: UInt64, _ path: String = "versions", extra: TrailName? = nil) throws -> Int
-    {
+    func count(applied: UInt64, _ path: String = "versions", extra: TrailName? = nil) throws -> Int {
       let next = try self.window()
       if let extra { next.addPeer(extra, folder: temp(peer.description)) }
       try next.load(from: temp(path), applied: [peer: applied])
