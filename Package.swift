@@ -64,7 +64,7 @@ let package = Package(
       "Operating",
       [
         "Changes", "Mapping", "Configuring", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails",
-        "Capturing", "Applying", "Comparing",
+        "Capturing", "Applying", "Comparing", "Conflicts",
       ]),
     module("Steering", ["Changes", "SystemKit", "NetKit", "Peering", "Configuring", "Operating"]),
     module(
@@ -76,7 +76,8 @@ let package = Package(
     .executableTarget(
       name: "cairn",
       dependencies: [
-        "Changes", "Mapping", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing", "Applying",
+        "Changes", "Conflicts", "Mapping", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing",
+        "Applying",
         "Comparing",
         "Configuring", "Operating", "Steering", "NetKit", "Peering",
       ],
@@ -124,7 +125,8 @@ let package = Package(
       [
         "TestServers", "Comparing", "Changes", "CodecKit", "Mapping", "SQLiteKit", "PostgresKit", "SystemKit", "Trails",
       ]),
-    tests("OperatingTests", ["TestServers", "Operating", "Changes", "SQLiteKit", "PostgresKit", "Trails"]),
+    tests(
+      "OperatingTests", ["TestServers", "Operating", "Conflicts", "Changes", "SQLiteKit", "PostgresKit", "Trails"]),
     tests(
       "ServingTests",
       [

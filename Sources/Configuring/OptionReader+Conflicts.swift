@@ -60,9 +60,12 @@ extension OptionReader {
     let allowed = "there are \(ConflictRules.Rule.names.joined(separator: ", "))"
     do throws(ConflictRules.Rule.Fault) {
       let rule = try ConflictRules.Rule(text)
-      guard case .priority(let nodes) = rule, let wrong = nodes.first(where: { !Self.isName($0) }) else { return rule }
+      guard case .priority(let nodes) = rule, let wrong = nodes.first(where: { !Self.isOrigin($0) }) else {
+        return rule
+      }
       refuse(
-        place, "\(name) is \"\(text)\": '\(wrong)' is no name of a node", "write the names of nodes, a-z, 0-9, _ and -")
+        place, "\(name) is \"\(text)\": '\(wrong)' is no name of a node",
+        "write the names of nodes, a-z, 0-9, _ and -, or of trails, NODE.NAME")
     } catch {
       switch error {
       case .unknown(let near):
@@ -75,6 +78,13 @@ extension OptionReader {
       }
     }
     return nil
+  }
+}
+
+extension OptionReader {
+  /// A node, or a trail.
+  fileprivate static func isOrigin(_ text: String) -> Bool {
+    isName(text) || TrailName(text).map { isName($0.origin) && isName($0.name) } ?? false
   }
 }
 

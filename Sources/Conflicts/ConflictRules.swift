@@ -24,7 +24,7 @@ package struct ConflictRules: Equatable, Sendable {
   /// By index of the column. Such a column is tracked by itself.
   package var columns: [Int: Rule]
   package var deletes: DeleteRule
-  /// The node whose rows nobody else changes (`insert-only`); nil: all may.
+  /// The node, or its trail, whose rows nobody else changes (`insert-only`); nil: all may.
   var owner: String?
 
   package init(
@@ -35,7 +35,7 @@ package struct ConflictRules: Equatable, Sendable {
 
   func isTrackedByItself(_ column: Int) -> Bool { tracking == .column || columns[column] != nil }
 
-  /// Under these rules on one way: `source` and `target` are the nodes at its ends.
+  /// Under these rules on one way: `source` and `target` are the trails of the databases at its ends, or their nodes.
   package func between(source: String, target: String) -> ConflictRules {
     func resolved(_ rule: Rule) -> Rule {
       switch rule {

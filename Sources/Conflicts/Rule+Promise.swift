@@ -5,7 +5,7 @@ extension ConflictRules.Rule {
     case converges
     /// So they do as long as both ways between two nodes name the same one as the winner.
     case convergesIfWaysAgree
-    /// So they do once the decision of the one node that has the rule has come to them: it travels as a change of its own.
+    /// So they do once the one node that has the rule has written the row again, or sent it: what it decides is what it has.
     case decidedAtOneNode
     /// So they do as `newest` has it, and then as the person who decides has it.
     case decidedByPerson
@@ -15,9 +15,9 @@ extension ConflictRules.Rule {
 
   package var promise: Promise {
     switch self {
-    case .newest, .oldest, .priority, .max, .min, .delta, .average, .mergeText, .combine: .converges
+    case .newest, .oldest, .priority, .max, .min, .delta, .average, .mergeText, .combine, .sql: .converges
     case .source, .target: .convergesIfWaysAgree
-    case .insertOnly, .sql: .decidedAtOneNode
+    case .insertOnly: .decidedAtOneNode
     case .ask: .decidedByPerson
     case .stop: .stops
     }
@@ -75,7 +75,7 @@ extension ConflictRules.Rule.Promise {
     switch self {
     case .converges: "all nodes come to the same row, in whatever order they hear of it"
     case .convergesIfWaysAgree: "all nodes come to the same row where every way between them names the same node"
-    case .decidedAtOneNode: "one node decides, and its decision replicates; only one node may have the rule"
+    case .decidedAtOneNode: "one node decides; the others come to its row with its next change there, or a copy"
     case .decidedByPerson: "all nodes come to the same row; what a person decides replicates as a change"
     case .stops: "nothing is settled; the way waits for a person"
     }

@@ -7,7 +7,8 @@ extension ConflictRules {
     case newest
     /// The earliest one.
     case oldest
-    /// That of the node that comes first here; nodes that are not named come last, and by `newest` among themselves.
+    /// That of the node that comes first here, or of the trail, where a node has several; those that are not named come
+    /// last, and by `newest` among themselves.
     case priority([String])
     /// The greatest value; NULL is the least.
     case max

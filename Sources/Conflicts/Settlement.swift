@@ -45,7 +45,7 @@ package struct Settlement: Equatable, Sendable {
 
   /// Without what other nodes than the owner made of rows that were there.
   private static func allowed(_ versions: [RowVersion], _ owner: String) -> [RowVersion] {
-    let own = versions.filter { $0.stamp.node == owner }
+    let own = versions.filter { $0.stamp.isOf(owner) }
     // Of a row that the owner has not touched, what came in stays as it came.
     return own.isEmpty && versions.contains(where: \.isInsert) ? versions.filter(\.isInsert) : own
   }
@@ -73,7 +73,7 @@ package struct Settlement: Equatable, Sendable {
     switch rule {
     case .oldest: return heads.first
     case .priority(let nodes):
-      func rank(_ version: RowVersion) -> Int { nodes.firstIndex { $0 == version.stamp.node } ?? nodes.count }
+      func rank(_ version: RowVersion) -> Int { nodes.firstIndex { version.stamp.isOf($0) } ?? nodes.count }
       return heads.max { (-rank($0), $0.stamp) < (-rank($1), $1.stamp) }
     default: return heads.last
     }

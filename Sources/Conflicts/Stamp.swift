@@ -17,4 +17,7 @@ package struct Stamp: Hashable, Comparable, Sendable {
   package static func < (a: Stamp, b: Stamp) -> Bool { (a.clock, a.origin, a.number) < (b.clock, b.origin, b.number) }
 
   package var node: Substring { origin.prefix { $0 != "." } }
+
+  /// `name`: of a node, or of one of its trails where it has several.
+  func isOf(_ name: String) -> Bool { origin == name || node == name }
 }

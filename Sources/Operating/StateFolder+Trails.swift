@@ -34,7 +34,7 @@ package enum StateFolders {
     try entries(in: state).map { try Trail.info(folder: $0.folder) }
   }
 
-  private static func folders(_ state: String?) throws -> [String] {
+  static func folders(_ state: String?) throws -> [String] {
     if let state { return [state] }
     let base = base()
     do throws(FileError) {

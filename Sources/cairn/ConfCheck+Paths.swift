@@ -60,6 +60,7 @@ extension ConfCheck {
         hint: "create a table first, or look at 'tables' of [capture.\(capture.name)]", remedy: .badInput)
     }
     sources[capture.name] = (end, tables.filter { $0.refusal == nil })
+    try tellKeys(capture, end)
   }
 
   /// A trail goes on from where its source is: another database in its place, or one that was restored, shows here
@@ -110,6 +111,7 @@ extension ConfCheck {
     if case .sqlite(let path) = url { try checkRights(ofDatabase: path, mayBeMissing: true) }
     let end = try TargetEnd(url.canonical)
     say("\(end.url.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
+    tellPromises(apply)
     if let server = end.server, let cluster = try end.identity()?.cluster, try !PostgresOrigins.has(trail, server) {
       newOrigins[cluster, default: 0] += 1
       try PostgresOrigins.check(server, new: newOrigins[cluster] ?? 1)

@@ -54,6 +54,16 @@ enum DaemonConf {
     }
   }
 
+  /// A database by its name in the conf. Errors: `usage` for one that there is not.
+  static func database(_ name: String, in configuration: Configuration) throws -> DatabaseURL {
+    guard let database = configuration.database(name) else {
+      let names = configuration.databases.map(\.name).joined(separator: ", ")
+      throw CairnError(
+        .usage, "there is no database '\(name)' in the conf", hint: "there are \(names)", remedy: .badInput)
+    }
+    return try database.location()
+  }
+
   /// Both ends of an apply whose trail is captured here. Errors: `usage` for one that there is not.
   static func ends(
     of name: String, in configuration: Configuration

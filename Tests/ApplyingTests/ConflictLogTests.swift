@@ -72,6 +72,23 @@ private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {
     #expect(try log.list(before: nil, limit: 10).map(\.id) == [2])
   }
 
+  @Test func `what is older than thirty days is forgotten in time`() throws {
+    let folder = try TempFolder()
+    let (log, database) = try log(folder)
+    defer { withExtendedLifetime(folder) {} }
+    try log.install()
+    let day: Int64 = 86_400_000_000
+    try database.transaction {
+      for index in 0..<64 {
+        try log.append(record(at: (index < 10 ? 0 : 1) * day, local: nil, incoming: nil, settled: nil, winner: .local))
+      }
+      for _ in 64..<128 {
+        try log.append(record(at: 31 * day, local: nil, incoming: nil, settled: nil, winner: .local))
+      }
+    }
+    #expect(try log.list(before: nil, limit: 200).map(\.id) == (11...128).reversed().map { Int64($0) })
+  }
+
   @Test func `a log of an older version gets the columns that it lacks`() throws {
     let folder = try TempFolder()
     let (log, database) = try log(folder)

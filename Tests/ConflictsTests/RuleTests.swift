@@ -33,10 +33,10 @@ import Testing
     }
     #expect(
       names { $0.promise == .converges } == [
-        "newest", "oldest", "max", "min", "delta", "average", "merge-text", "priority", "combine",
+        "newest", "oldest", "max", "min", "delta", "average", "merge-text", "priority", "combine", "sql",
       ])
     #expect(names { $0.promise == .convergesIfWaysAgree } == ["source", "target"])
-    #expect(names { $0.promise == .decidedAtOneNode } == ["insert-only", "sql"])
+    #expect(names { $0.promise == .decidedAtOneNode } == ["insert-only"])
     #expect(names { $0.promise == .decidedByPerson } == ["ask"])
     #expect(names { $0.promise == .stops } == ["stop"])
     #expect(

@@ -19,7 +19,7 @@ import Testing
 
   @Test(arguments: [
     (ConflictRules.Rule.newest, "b"), (.oldest, "a"), (.priority(["a", "b"]), "a"), (.priority(["c", "b"]), "b"),
-    (.priority([]), "b"),
+    (.priority([]), "b"), (.priority(["a.db"]), "a"),
   ])
   func `of two that knew nothing of each other, the rule takes one`(rule: ConflictRules.Rule, winner: String) {
     let a = RowVersion.by("a", at: 5, update(row("a", 1)))

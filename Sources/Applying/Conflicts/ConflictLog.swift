@@ -19,6 +19,14 @@ package protocol ConflictLog {
     -> ConflictRecord
 }
 
+/// How long conflicts are kept.
+enum ConflictRetention {
+  static let microseconds: Int64 = 30 * 86_400 * 1_000_000
+
+  /// Whether those that are too old are to be forgotten when this one is noted: not each time, since all are looked at.
+  static func isDue(at id: Int64) -> Bool { id % 64 == 0 }
+}
+
 /// The columns of the log, in both engines alike but for their types.
 enum ConflictColumns {
   static let names = [

@@ -44,9 +44,12 @@ package struct PostgresConflictLog: ConflictLog {
 
   static func parameters(_ record: ConflictRecord) -> [String?] { ConflictColumns.texts(record) }
 
-  /// Notes a conflict in the transaction that is open. Returns its number.
+  /// Notes a conflict in the transaction that is open, and now and then forgets what is older than 30 days. Returns its
+  /// number.
   @discardableResult package func append(_ record: ConflictRecord) throws -> Int64 {
-    try connection.first(Self.appendText, Self.parameters(record)).flatMap { Int64($0) } ?? 0
+    let id = try connection.first(Self.appendText, Self.parameters(record)).flatMap { Int64($0) } ?? 0
+    if ConflictRetention.isDue(at: id) { _ = try prune(before: record.at - ConflictRetention.microseconds) }
+    return id
   }
 
   package func list(before: Int64?, limit: Int) throws -> [ConflictRecord] {

@@ -25,13 +25,16 @@ package struct SQLiteConflictLog: ConflictLog {
     }
   }
 
-  /// Notes a conflict in the transaction that is open. Returns its number.
+  /// Notes a conflict in the transaction that is open, and now and then forgets what is older than 30 days. Returns its
+  /// number.
   @discardableResult package func append(_ record: ConflictRecord) throws -> Int64 {
     let marks = ConflictColumns.names.map { _ in "?" }.joined(separator: ", ")
     // Columns take numbers that come as texts as numbers.
-    return try database.integer(
+    let id = try database.integer(
       "INSERT INTO cairn_conflict(\(ConflictColumns.list)) VALUES (\(marks)) RETURNING id",
-      ConflictColumns.texts(record).map { $0.map { .text($0) } ?? .null }) ?? 0
+      ConflictColumns.texts(record).map { $0.map { .text($0) } ?? .null })
+    if let id, ConflictRetention.isDue(at: id) { _ = try prune(before: record.at - ConflictRetention.microseconds) }
+    return id ?? 0
   }
 
   package func list(before: Int64?, limit: Int) throws -> [ConflictRecord] {

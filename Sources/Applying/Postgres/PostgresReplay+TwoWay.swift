@@ -86,7 +86,7 @@ extension PostgresReplay {
     versions.append(try form.version(row.version))
     let names = row.table.columns.map(\.name)
     let local = try sink.attempt { try row.table.row(key, connection) }
-    return SettledRow(
+    return try SettledRow(
       versions, local: local.map(form.row), try desk.rules(row.table.mapped.plainName, names), columnCount: names.count)
   }
 

@@ -3,7 +3,8 @@ import PostgresKit
 import SystemKit
 
 /// Keeps the sequences of the target ahead of the values that its rows have, so that a program which goes on there does
-/// not meet a number twice. Never moves one back.
+/// not meet a number twice. Never moves one back, and only to a value that it would draw itself: where each node has
+/// numbers of its own, they stay its own.
 struct SequenceUpkeep {
   /// How far a sequence is put ahead of what its source had given out, in steps.
   private static let margin: Int64 = 32
@@ -36,7 +37,10 @@ struct SequenceUpkeep {
             """
             SELECT setval(s.seqrelid, w.value) FROM pg_sequence s CROSS JOIN LATERAL (SELECT CASE
               WHEN $2::bigint > s.seqmax THEN s.seqmax WHEN $2::bigint < s.seqmin THEN s.seqmin ELSE $2::bigint END
-              AS value) w
+              AS value) r CROSS JOIN LATERAL (SELECT s.seqstart
+                + div(r.value::numeric - s.seqstart, s.seqincrement) * s.seqincrement AS value) v
+              CROSS JOIN LATERAL (SELECT v.value::bigint AS value
+                WHERE v.value BETWEEN s.seqmin AND s.seqmax) w
             WHERE s.seqrelid = to_regclass($1) AND CASE WHEN s.seqincrement > 0
               THEN w.value > coalesce(pg_sequence_last_value(s.seqrelid), s.seqmin - 1)
               ELSE w.value < coalesce(pg_sequence_last_value(s.seqrelid), s.seqmax + 1) END
@@ -67,9 +71,12 @@ struct SequenceUpkeep {
     do {
       try connection.query(
         """
-        SELECT setval(s.name, m.value) FROM (SELECT pg_get_serial_sequence($1, $2)::regclass AS name) s,
-          (SELECT max(\(column.quotedName)) AS value FROM \(table)) m
-        WHERE m.value > coalesce(pg_sequence_last_value(s.name), 0)
+        SELECT setval(s.name, v.value::bigint) FROM (SELECT pg_get_serial_sequence($1, $2)::regclass AS name) s
+          JOIN pg_sequence AS q ON q.seqrelid = s.name AND q.seqincrement > 0,
+          (SELECT max(\(column.quotedName)) AS value FROM \(table)) m,
+          LATERAL (SELECT q.seqstart + ceil((m.value::numeric - q.seqstart) / q.seqincrement) * q.seqincrement
+            AS value) v
+        WHERE m.value > coalesce(pg_sequence_last_value(s.name), 0) AND v.value BETWEEN q.seqmin AND q.seqmax
         """, [table, column])
     } catch let error as PostgresError where !error.isServerGone && !error.isCancelled {
       // Dropped or renamed since: nothing depends on it any more.

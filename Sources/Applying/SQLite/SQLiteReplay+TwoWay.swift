@@ -63,7 +63,7 @@ extension SQLiteReplay {
     }
     versions.append(try form.version(row.version))
     let names = row.table.schema.columns.map(\.name)
-    return SettledRow(
+    return try SettledRow(
       versions, local: try row.table.row(key), try desk.rules(row.table.schema.plainName, names),
       columnCount: names.count)
   }

@@ -1,5 +1,6 @@
 import Changes
 import Conflicts
+import Reshaping
 import Versions
 
 /// What a row is to be by all its versions, in the form of the target.
@@ -15,12 +16,14 @@ struct SettledRow {
   let conflicts: [Conflict]
   let rules: ConflictRules
 
-  /// `incoming` is the last of `versions`.
-  init(_ versions: [RowVersion], local: [Value]?, _ rules: ConflictRules, columnCount: Int) {
+  /// `incoming` is the last of `versions`. Errors: `rule-refused` where an expression of a rule cannot be evaluated.
+  init(_ versions: [RowVersion], local: [Value]?, _ rules: ConflictRules, columnCount: Int) throws {
     incoming = versions[versions.count - 1]
     history = RowHistory(versions)
     (self.local, self.rules) = (local, rules)
-    row = Settlement(history, rules, columnCount: columnCount).row
+    row = try Settlement(history, rules, columnCount: columnCount) { expression, local, incoming, before in
+      try ConflictExpression(expression).value(local: local, incoming: incoming, before: before)
+    }.row
     conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columnCount)
   }
 

@@ -1,0 +1,52 @@
+import Applying
+import Changes
+import Configuring
+import PostgresKit
+import SQLiteKit
+import SystemKit
+
+/// The logs of conflicts in databases, wherever these are known from.
+package enum ConflictLogs {
+  package typealias Entry = (url: DatabaseURL, log: any ConflictLog)
+
+  /// Opens the log of a database; to read and write, as to overturn is to write.
+  package static func open(_ url: DatabaseURL) throws -> any ConflictLog {
+    switch url {
+    case .sqlite(let path): SQLiteConflictLog(try Ends.open(path, mode: .readWrite))
+    case .postgres(let uri): PostgresConflictLog(try PostgresConnection(uri))
+    }
+  }
+
+  /// The databases that the applies of a conf write to, by the names of the conf.
+  package static func databases(of configuration: Configuration) throws -> [DatabaseURL] {
+    let names = Set(configuration.applies.map(\.database))
+    return try configuration.databases.filter { names.contains($0.name) }.map { try $0.location() }
+  }
+
+  /// Both ends of the replications whose states are in a folder, or in every folder below the usual one. A file that is
+  /// not there any more is left out.
+  package static func databases(inState state: String?) throws -> [DatabaseURL] {
+    var urls: [DatabaseURL] = []
+    for place in try StateFolders.places(in: state) {
+      let url = try DatabaseURL(place.hasPrefix("/") ? "sqlite:" + place : place)
+      if case .sqlite(let path) = url, FileIdentity(path: path) == nil { continue }
+      if !urls.contains(url) { urls.append(url) }
+    }
+    return urls
+  }
+}
+
+extension StateFolders {
+  /// The databases between which the states of replications are, as the state folders name them.
+  static func places(in state: String?) throws -> [String] {
+    try folders(state).flatMap { folder -> [String] in
+      guard Folder.exists("\(folder)/replication") else { return [] }
+      do {
+        let lines = try File.text("\(folder)/replication").split(separator: "\n")
+        return ["from ", "to "].compactMap { word in
+          lines.first { $0.hasPrefix(word) }.map { String($0.dropFirst(word.count)) }
+        }
+      } catch let error as FileError { throw error.asCairnError(doing: "read the state") }
+    }
+  }
+}

@@ -1,0 +1,144 @@
+import Changes
+import Conflicts
+import PostgresKit
+import SQLiteKit
+
+/// The keys that a database draws by itself, and giving each node some of its own.
+package struct DrawnKeys {
+  package let url: DatabaseURL
+  private let handle: SourceEnd.Handle
+
+  package init(_ url: DatabaseURL) throws {
+    self.url = url
+    switch url {
+    case .sqlite(let path): handle = .sqlite(try Ends.open(path, mode: .readWrite))
+    case .postgres(let uri): handle = .postgres(try PostgresConnection(uri))
+    }
+  }
+
+  package init(_ end: SourceEnd) { (url, handle) = (end.url, end.handle) }
+
+  /// Of the tables that the patterns mean, by table and column.
+  package func all(_ patterns: TablePatterns = TablePatterns()) throws -> [DrawnKey] {
+    switch handle {
+    case .sqlite(let database):
+      return try database.transaction("BEGIN") { try database.userTables() }
+        .filter { $0.refusal == nil && patterns.includes($0.name) }.compactMap(\.drawnKey)
+    case .postgres(let server):
+      return try server.drawnKeys().filter { patterns.includes($0.fullName) }
+    }
+  }
+
+  /// What gives this database's sequences values of its own, as statements; run in one transaction they hold.
+  ///
+  /// Errors: `unsupported` for SQLite, whose rowids take no stride; `database-full` where no number is left.
+  @discardableResult package func separate(_ share: KeyShare, _ patterns: TablePatterns = TablePatterns(), isDry: Bool)
+    throws -> [String]
+  {
+    let server = try server()
+    return try server.transaction {
+      try server.drawnKeys().filter { patterns.includes($0.fullName) }.map { key in
+        guard case .sequence(let sequence) = key.source else { return "" }
+        // From here on nobody else draws.
+        if !isDry { try server.execute("ALTER SEQUENCE \(sequence.name) INCREMENT BY \(sequence.increment)") }
+        let extreme = try server.extreme(of: key, isLeast: share.isBelowZero)
+        guard let own = share.separated(try server.state(of: sequence), extreme: extreme) else {
+          throw CairnError(
+            .databaseFull, "\(url.place): sequence \(sequence.name) of table \(key.fullName) has no number left",
+            hint: "make the column bigint, and its sequence: ALTER SEQUENCE \(sequence.name) AS bigint")
+        }
+        let statement = """
+          ALTER SEQUENCE \(sequence.name) INCREMENT BY \(own.increment) MINVALUE \(own.least) MAXVALUE \(own.greatest) \
+          START WITH \(own.start) RESTART WITH \(own.start)
+          """
+        if !isDry { try server.execute(statement) }
+        return statement
+      }
+    }
+  }
+
+  /// Puts sequences behind the keys that have come, each to the next value of its own. Returns those that were moved.
+  package func catchUp(_ patterns: TablePatterns = TablePatterns()) throws -> [(key: DrawnKey, next: Int64)] {
+    guard case .postgres(let server) = handle else { return [] }
+    return try server.transaction {
+      try server.drawnKeys().filter { patterns.includes($0.fullName) }.compactMap { key in
+        guard case .sequence(let sequence) = key.source,
+          let extreme = try server.extreme(of: key, isLeast: sequence.increment < 0)
+        else { return nil }
+        // What it would draw next is behind what came: then it is put before the next one of its own.
+        let (upcoming, isOver) =
+          sequence.last?.addingReportingOverflow(sequence.increment) ?? (sequence.start, false)
+        let isBehind = sequence.increment > 0 ? upcoming <= extreme : upcoming >= extreme
+        guard isBehind, !isOver, let next = sequence.next(behind: extreme) else { return nil }
+        try server.query("SELECT setval($1::regclass, $2)", [sequence.name, String(next - sequence.increment)])
+        return (key, next)
+      }
+    }
+  }
+
+  private func server() throws -> PostgresConnection {
+    if case .postgres(let server) = handle { return server }
+    throw CairnError(
+      .unsupported,
+      "\(url.place) is an SQLite file, which draws one more than the greatest key in a table, whichever node that came from: it takes no stride",
+      hint: """
+        separate the PostgreSQL nodes with --below-zero, where this is the only SQLite file; else let programs bring keys \
+        of their own, such as UUIDs, and write keys = "shared" into [database.NAME]
+        """, remedy: .badInput)
+  }
+}
+
+extension SQLiteTable {
+  /// The rowid where it is the key.
+  fileprivate var drawnKey: DrawnKey? {
+    guard let rowidColumn, schema.columns.indices.contains(rowidColumn) else { return nil }
+    return DrawnKey(
+      table: name, column: schema.columns[rowidColumn].name,
+      source: .rowid(isMonotonic: schema.flags.contains(.autoincrement)))
+  }
+}
+
+extension PostgresConnection {
+  /// The columns of user tables that are part of a unique key and whose default counts.
+  fileprivate func drawnKeys() throws -> [DrawnKey] {
+    try query(
+      """
+      SELECT n.nspname, c.relname, a.attname, s.seqrelid::regclass::text, s.seqincrement, s.seqstart,
+        pg_sequence_last_value(s.seqrelid), s.seqmin, s.seqmax
+      FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+      JOIN LATERAL (
+        SELECT d.objid AS oid FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass AND d.deptype = 'i'
+          AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid AND d.refobjsubid = a.attnum
+        UNION SELECT d.refobjid FROM pg_attrdef AS f JOIN pg_depend AS d
+          ON d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid AND d.refclassid = 'pg_class'::regclass
+          WHERE f.adrelid = c.oid AND f.adnum = a.attnum) AS o ON true
+      JOIN pg_sequence AS s ON s.seqrelid = o.oid
+      WHERE \(PostgresTable.isUsers("c", "n")) AND EXISTS (SELECT 1 FROM pg_index AS i
+        WHERE i.indrelid = c.oid AND i.indisunique AND a.attnum = ANY (i.indkey))
+      ORDER BY 1, 2, a.attnum
+      """
+    ).map { row in
+      func number(_ index: Int) -> Int64 { row[index].flatMap { Int64($0) } ?? 0 }
+      let sequence = DrawnKey.Sequence(
+        name: row[3] ?? "", increment: number(4), start: number(5), last: row[6].flatMap { Int64($0) },
+        least: number(7),
+        greatest: number(8))
+      return DrawnKey(
+        namespace: row[0] ?? "", table: row[1] ?? "", column: row[2] ?? "", source: .sequence(sequence))
+    }
+  }
+
+  /// As it is now.
+  fileprivate func state(of sequence: DrawnKey.Sequence) throws -> DrawnKey.Sequence {
+    var now = sequence
+    now.last = try first("SELECT pg_sequence_last_value($1::regclass)", [sequence.name]).flatMap { Int64($0) }
+    return now
+  }
+
+  /// The greatest or the least value of the column; nil where there is no row.
+  fileprivate func extreme(of key: DrawnKey, isLeast: Bool) throws -> Int64? {
+    let table = "\(key.namespace.quotedName).\(key.table.quotedName)"
+    return try first("SELECT \(isLeast ? "min" : "max")(\(key.column.quotedName)) FROM \(table)").flatMap { Int64($0) }
+  }
+}

@@ -1,0 +1,127 @@
+import Applying
+import Changes
+import Operating
+import SystemKit
+
+/// `cairn conflicts`: what two-way replication has settled, and the way back.
+struct ConflictsCommand: Command {
+  static let name = "conflicts"
+  static let summary = "list and show conflicts that were settled, and put a version that lost in place"
+  static let operands = "list|show|overturn [N]"
+  static let options = [
+    Option("--database", "URL|DATABASE", "only this one; DATABASE is one of the daemon's conf"),
+    Option("--config", "DIR", "the databases that the applies of the daemon's conf write to"),
+    Option.state,
+    Option("--limit", "N", "list: the latest N of each database (default 20)"),
+    Option("--to", "local|incoming", "overturn: whose version is to stand (default: that of the one that lost)"),
+    Option("--force", nil, "overturn: also where the row has been written since"),
+    Option.json,
+  ]
+  static let details = """
+    Each target keeps the conflicts that it has met, for 30 days: what clashed, both rows, the rule, and what came of it.
+    Without --database and --config, the targets are those of the replications whose states are in the state folder.
+
+      list       the latest conflicts, those with the greatest numbers first
+      show       one of them with its rows, column by column
+      overturn   put the version that lost in place, as a new change that replicates like any other
+
+    A conflict under the rule 'ask' is open until it is overturned, or the row is written otherwise. See docs/conflicts.md.
+
+    example: cairn conflicts list --database sqlite:shop.db
+    example: cairn conflicts show 7 --config /etc/cairn --database erp
+    example: cairn conflicts overturn 7 --database sqlite:shop.db
+    """
+
+  static func run(_ arguments: Arguments) throws -> Int32 {
+    let words = try arguments.operands(1...2)
+    let allowed = ["list": ["--limit"], "show": [], "overturn": ["--to", "--force"]]
+    guard let own = allowed[words[0]] else {
+      let near = words[0].nearest(in: ["list", "show", "overturn"])
+      throw arguments.usage("there is no 'cairn conflicts \(words[0])'", near.map { "did you mean '\($0)'?" })
+    }
+    for option in ["--limit", "--to", "--force"]
+    where !own.contains(option) && (arguments.value(option) != nil || arguments.has(option)) {
+      throw arguments.usage("option \(option) is not for 'cairn conflicts \(words[0])'", nil)
+    }
+    let isJSON = arguments.has("--json")
+    if words[0] == "list" {
+      if words.count > 1 { throw arguments.usage("'\(words[1])' is one word too many", nil) }
+      return try list(arguments, isJSON)
+    }
+    guard words.count > 1, let id = Int64(words[1]), id > 0 else {
+      throw arguments.usage("which conflict?", "'cairn conflicts list' shows their numbers;")
+    }
+    let (url, log, record) = try find(id, arguments)
+    if words[0] == "show" {
+      Terminal.print(isJSON ? ConflictText.json(record, url) : ConflictText.whole(record, url))
+      return 0
+    }
+    let winner = try arguments.value("--to").map { text in
+      guard let winner = ConflictRecord.Winner(rawValue: text), winner != .merged else {
+        throw arguments.usage("--to is '\(text)'", "allowed are local and incoming;")
+      }
+      return winner
+    }
+    let turned = try log.overturn(id, to: winner, force: arguments.has("--force"), now: Clock.system.microseconds())
+    Terminal.print(
+      isJSON
+        ? ConflictText.json(turned, url)
+        : "overturned conflict \(id) of \(url.place): the row of table \(turned.fullName), key \(turned.key.shown), is the \((winner ?? turned.loser)?.rawValue ?? "other") one now"
+    )
+    return 0
+  }
+
+  private static func list(_ arguments: Arguments, _ isJSON: Bool) throws -> Int32 {
+    var limit = 20
+    if let text = arguments.value("--limit") {
+      guard let number = Int(text), number > 0 else {
+        throw arguments.usage("--limit is '\(text)'", "a number from 1 is allowed;")
+      }
+      limit = number
+    }
+    let urls = try databases(arguments)
+    var count = 0
+    for url in urls {
+      let records = try ConflictLogs.open(url).list(before: nil, limit: limit)
+      count += records.count
+      if !records.isEmpty, !isJSON { Terminal.print(url.place) }
+      for record in records { Terminal.print(isJSON ? ConflictText.json(record, url) : ConflictText.line(record)) }
+    }
+    if count == 0, !isJSON {
+      Terminal.note(urls.isEmpty ? "no databases are known here: name one with --database" : "no conflicts")
+    }
+    return 0
+  }
+
+  /// The conflict of that number, where only one database has one.
+  private static func find(_ id: Int64, _ arguments: Arguments) throws -> (DatabaseURL, any ConflictLog, ConflictRecord)
+  {
+    var found: [(DatabaseURL, any ConflictLog, ConflictRecord)] = []
+    let urls = try databases(arguments)
+    for url in urls {
+      let log = try ConflictLogs.open(url)
+      if let record = try log.find(id) { found.append((url, log, record)) }
+    }
+    if found.count > 1 {
+      let places = found.map { $0.0.place }.joined(separator: " and ")
+      throw arguments.usage("\(places) both have a conflict \(id)", "name one of them with --database;")
+    }
+    guard let one = found.first else {
+      if urls.isEmpty { throw arguments.usage("no databases are known here", "name one with --database;") }
+      throw CairnError(
+        .conflictMissing, "\(urls.map(\.place).joined(separator: ", ")): there is no conflict \(id)",
+        hint: "'cairn conflicts list' shows those that are kept", remedy: .badInput)
+    }
+    return one
+  }
+
+  private static func databases(_ arguments: Arguments) throws -> [DatabaseURL] {
+    let (named, config) = (arguments.value("--database"), arguments.value("--config"))
+    if let named, named.contains(":") { return [try DatabaseURL(named).canonical] }
+    guard let named else {
+      guard let config else { return try ConflictLogs.databases(inState: arguments.value("--state")) }
+      return try ConflictLogs.databases(of: DaemonConf.load(config))
+    }
+    return [try DaemonConf.database(named, in: DaemonConf.load(config))]
+  }
+}

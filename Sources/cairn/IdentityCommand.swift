@@ -1,0 +1,136 @@
+import Changes
+import Conflicts
+import Operating
+
+/// `cairn identity`: keys that a database draws by itself, so that two nodes do not draw the same.
+struct IdentityCommand: Command {
+  static let name = "identity"
+  static let summary = "show keys that a database draws by itself, and give each node keys of its own"
+  static let operands = "show|separate|catch-up URL|DATABASE"
+  static let options = [
+    Option("--nodes", "N", "separate: how many nodes write"),
+    Option("--node", "K", "separate: which of them this one is, from 1"),
+    Option("--below-zero", nil, "separate: draw downwards from zero, where another node is an SQLite file"),
+    Option("--tables", "PATTERN,...", "only these tables (default: all)"),
+    Option("--sql", nil, "separate: print the statements, and do nothing"),
+    Option("--config", "DIR", "folder of the daemon's conf, in which DATABASE stands (default /etc/cairn)"),
+    Option.json,
+  ]
+  static let details = """
+    AUTOINCREMENT, INTEGER PRIMARY KEY, serial and identity columns give the next number to the next row. Two nodes that
+    write one table would give the same number to different rows.
+
+      show       the tables that draw keys, and what each draws
+      separate   PostgreSQL: every sequence goes on in steps of N, from the next number that leaves the rest K
+      catch-up   PostgreSQL: every sequence goes on behind the keys that have come, as after a switch-over
+
+    Separate every node before two of them write, each with its own K. SQLite draws one more than the greatest key in the
+    table, so its keys take no stride: where one node is an SQLite file, all others are separated with --below-zero; of
+    two such files programs must bring the keys.
+
+    example: cairn identity show sqlite:shop.db
+    example: cairn identity separate postgresql://cairn@db.example/erp --nodes 3 --node 2
+    example: cairn identity catch-up erp --config /etc/cairn
+    """
+
+  static func run(_ arguments: Arguments) throws -> Int32 {
+    let words = try arguments.operands(2...2)
+    let isSeparate = words[0] == "separate"
+    guard isSeparate || ["show", "catch-up"].contains(words[0]) else {
+      let near = words[0].nearest(in: ["show", "separate", "catch-up"])
+      throw arguments.usage("there is no 'cairn identity \(words[0])'", near.map { "did you mean '\($0)'?" })
+    }
+    for option in ["--nodes", "--node", "--below-zero", "--sql"]
+    where !isSeparate && (arguments.value(option) != nil || arguments.has(option)) {
+      throw arguments.usage("option \(option) is for 'cairn identity separate'", nil)
+    }
+    let patterns = TablePatterns(
+      arguments.value("--tables")?.split(separator: ",").map(String.init) ?? ["*"])
+    let isJSON = arguments.has("--json")
+    let share = isSeparate ? try share(arguments) : nil
+    let keys = try DrawnKeys(database(words[1], arguments))
+    if let share { return try separate(keys, share, patterns, arguments) }
+    if words[0] == "show" {
+      let all = try keys.all(patterns)
+      for key in all { Terminal.print(isJSON ? json(key, keys.url) : text(key)) }
+      if all.isEmpty, !isJSON { Terminal.note("\(keys.url.place) draws no keys by itself") }
+      return 0
+    }
+    let moved = try keys.catchUp(patterns)
+    for (key, next) in moved {
+      Terminal.print(
+        isJSON
+          ? JSONObject([("event", .text("caught_up")), ("table", .text(key.fullName)), ("next", .integer(next))]).line
+          : "\(key.fullName).\(key.column) goes on with \(next)")
+    }
+    if moved.isEmpty, !isJSON { Terminal.note("nothing was behind") }
+    return 0
+  }
+
+  private static func separate(
+    _ keys: DrawnKeys, _ share: KeyShare, _ patterns: TablePatterns, _ arguments: Arguments
+  ) throws -> Int32 {
+    let isDry = arguments.has("--sql")
+    let statements = try keys.separate(share, patterns, isDry: isDry)
+    for statement in statements {
+      Terminal.print(
+        arguments.has("--json")
+          ? JSONObject([("event", .text(isDry ? "statement" : "separated")), ("sql", .text(statement))]).line
+          : statement + ";")
+    }
+    if statements.isEmpty { Terminal.note("\(keys.url.place) draws no keys by itself") }
+    return 0
+  }
+
+  private static func share(_ arguments: Arguments) throws -> KeyShare {
+    func number(_ option: String) throws -> Int64 {
+      let text = try arguments.required(option)
+      guard let number = Int64(text), number > 0 else {
+        throw arguments.usage("\(option) is '\(text)'", "a number from 1 is allowed;")
+      }
+      return number
+    }
+    let (nodes, node) = (try number("--nodes"), try number("--node"))
+    guard let share = KeyShare(node: node, of: nodes, isBelowZero: arguments.has("--below-zero")) else {
+      throw arguments.usage("there is no node \(node) of \(nodes)", "--node is from 1 to --nodes;")
+    }
+    return share
+  }
+
+  private static func database(_ word: String, _ arguments: Arguments) throws -> DatabaseURL {
+    if word.contains(":") { return try DatabaseURL(word).canonical }
+    return try DaemonConf.database(word, in: DaemonConf.load(arguments.value("--config")))
+  }
+
+  private static func text(_ key: DrawnKey) -> String {
+    "\(key.fullName).\(key.column): " + what(key)
+      + (key.isSeparated ? "; separated" : "; another node would draw the same")
+  }
+
+  private static func what(_ key: DrawnKey) -> String {
+    switch key.source {
+    case .rowid(let isMonotonic):
+      isMonotonic ? "AUTOINCREMENT, one more than the greatest that ever was" : "one more than the greatest key"
+    case .sequence(let sequence):
+      "sequence \(sequence.name) in steps of \(sequence.increment), "
+        + (sequence.last.map { "last \($0)" } ?? "from \(sequence.start)")
+    }
+  }
+
+  private static func json(_ key: DrawnKey, _ url: DatabaseURL) -> String {
+    var object = JSONObject([
+      ("database", .text(url.place)), ("table", .text(key.fullName)), ("column", .text(key.column)),
+      ("separated", .bool(key.isSeparated)),
+    ])
+    switch key.source {
+    case .rowid(let isMonotonic): object["source"] = .text(isMonotonic ? "autoincrement" : "rowid")
+    case .sequence(let sequence):
+      object["source"] = .text("sequence")
+      object["sequence"] = .text(sequence.name)
+      object["increment"] = .integer(sequence.increment)
+      object["start"] = .integer(sequence.start)
+      object["last"] = sequence.last.map { .integer($0) } ?? .null
+    }
+    return object.line
+  }
+}

@@ -1,0 +1,36 @@
+import Conflicts
+import Foundation
+import Testing
+
+@Suite struct DocumentTests {
+  @Test func `docs/conflicts.md tells of every rule and of every kind what the code does`() throws {
+    let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+      .deletingLastPathComponent()
+    let page = try String(contentsOf: root.appending(path: "docs/conflicts.md"), encoding: .utf8)
+    let rows = page.split(separator: "\n").filter { $0.hasPrefix("| `") }
+    func row(_ name: String) throws -> String {
+      try String(#require(rows.first { $0.hasPrefix("| `\(name)") }, "\(name) is not in docs/conflicts.md"))
+    }
+    for rule in ConflictRules.Rule.samples {
+      let name = String(rule.text.prefix { $0 != ":" })
+      let text = try row(name)
+      let promise =
+        switch rule.promise {
+        case .converges: "| converges |"
+        case .convergesIfWaysAgree: "| converges if the ways agree |"
+        case .decidedAtOneNode: "| decided at one node |"
+        case .decidedByPerson: "| decided by a person |"
+        case .stops: "| stops |"
+        }
+      #expect(text.hasSuffix(promise), "\(text)")
+      #expect(text.contains("| rows") == rule.isForRows, "\(text)")
+      #expect(text.split(separator: "|")[1].contains("columns") == rule.isForColumns, "\(text)")
+      // What stands is said in the same words, where the rule holds nothing of its own.
+      switch rule {
+      case .priority, .combine, .sql: break
+      default: #expect(text.contains(rule.explanation), "\(text)")
+      }
+    }
+    for kind in Conflict.Kind.allCases { _ = try row(kind.rawValue) }
+  }
+}

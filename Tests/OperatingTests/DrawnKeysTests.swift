@@ -1,0 +1,86 @@
+import Changes
+import Conflicts
+import Foundation
+import Operating
+import PostgresKit
+import SQLiteKit
+import TestServers
+import Testing
+
+@Suite struct DrawnKeysTests {
+  @Test func `an SQLite file draws the keys that are its rowids, and takes no stride`() throws {
+    let path = FileManager.default.temporaryDirectory.path + "/cairn-keys-\(UUID().uuidString).db"
+    defer { for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: path + suffix) } }
+    let database = try Database(path: path, mode: .create)
+    try database.execute(
+      """
+      CREATE TABLE plain(id INTEGER PRIMARY KEY, v); CREATE TABLE counted(id INTEGER PRIMARY KEY AUTOINCREMENT);
+      CREATE TABLE int(id INT PRIMARY KEY); CREATE TABLE pair(a INTEGER, b INTEGER, PRIMARY KEY (a, b));
+      CREATE TABLE text(id TEXT PRIMARY KEY); CREATE TABLE without(id INTEGER PRIMARY KEY) WITHOUT ROWID;
+      """)
+    let keys = try DrawnKeys(.sqlite(path: path))
+    #expect(
+      try keys.all() == [
+        DrawnKey(table: "plain", column: "id", source: .rowid(isMonotonic: false)),
+        DrawnKey(table: "counted", column: "id", source: .rowid(isMonotonic: true)),
+      ])
+    #expect(try keys.all(TablePatterns(["c*"])).map(\.table) == ["counted"])
+    let share = try #require(KeyShare(node: 1, of: 2))
+    let error = #expect(throws: CairnError.self) { try keys.separate(share, isDry: false) }
+    #expect(error?.code == .unsupported && error?.hint.contains("--below-zero") == true)
+    #expect(try keys.catchUp().isEmpty)
+    // Why: whatever the counter says, the next key is behind the greatest that came.
+    try database.execute(
+      "INSERT INTO counted VALUES (5000); UPDATE sqlite_sequence SET seq = 10; INSERT INTO counted DEFAULT VALUES")
+    #expect(try database.query("SELECT max(id) FROM counted") == [[.integer(5001)]])
+    try database.execute("INSERT INTO plain VALUES (7, 1), (-9, 1); INSERT INTO plain(v) VALUES (2)")
+    #expect(try database.query("SELECT max(id) FROM plain") == [[.integer(8)]])
+  }
+
+  @Test(.enabled(if: PostgresServer.problem == nil))
+  func `each PostgreSQL node draws numbers of its own once they are separated`() throws {
+    let server = try PostgresServer.shared
+    let name = "keys_" + UUID().uuidString.prefix(8).lowercased()
+    let url = DatabaseURL.postgres(uri: try server.createDatabase(name))
+    defer { try? server.dropDatabase(name) }
+    try server.psql(
+      """
+      CREATE SCHEMA sales; CREATE SEQUENCE shared;
+      CREATE TABLE item(id serial PRIMARY KEY, plain serial, name text);
+      CREATE TABLE sales."Odd.name"(id smallint GENERATED ALWAYS AS IDENTITY UNIQUE, k uuid PRIMARY KEY DEFAULT gen_random_uuid());
+      CREATE TABLE late(id bigint PRIMARY KEY DEFAULT nextval('shared'));
+      INSERT INTO item(name) SELECT 'x' FROM generate_series(1, 10); INSERT INTO item VALUES (40, 1, 'brought');
+      """, name)
+    let keys = try DrawnKeys(url)
+    let before = try keys.all()
+    #expect(before.map { "\($0.fullName).\($0.column)" } == ["item.id", "late.id", "sales.Odd.name.id"])
+    #expect(before.allSatisfy { key in !key.isSeparated && before.contains { $0.isAlike(key) } })
+    let share = try #require(KeyShare(node: 2, of: 3))
+    let statements = try keys.separate(share, isDry: true)
+    #expect(statements.count == 3 && statements[0].hasSuffix("START WITH 41 RESTART WITH 41"), "\(statements)")
+    #expect(try keys.all() == before)
+    #expect(try keys.separate(share, isDry: false) == statements)
+    #expect(try keys.all().allSatisfy(\.isSeparated))
+    try server.psql(
+      """
+      INSERT INTO item(name) VALUES ('a'), ('b'); INSERT INTO late DEFAULT VALUES; INSERT INTO late DEFAULT VALUES;
+      INSERT INTO sales."Odd.name" DEFAULT VALUES;
+      """, name)
+    #expect(try server.psql("SELECT string_agg(id::text, ' ' ORDER BY id) FROM item WHERE id > 40", name) == "41 44")
+    #expect(try server.psql("SELECT string_agg(id::text, ' ' ORDER BY id) FROM late", name) == "2 5")
+    // What came from others, as at a switch-over.
+    try server.psql("INSERT INTO item VALUES (100, 1, 'c'); INSERT INTO late VALUES (4)", name)
+    let moved = try keys.catchUp()
+    #expect(moved.map { "\($0.key.fullName) \($0.next)" } == ["item 101"])
+    #expect(try keys.catchUp().isEmpty)
+    #expect(try server.psql("INSERT INTO item(name) VALUES ('d') RETURNING id", name).contains("101"))
+    // Beside an SQLite file: downwards from zero.
+    let below = try #require(KeyShare(node: 2, of: 2, isBelowZero: true))
+    try keys.separate(below, TablePatterns(["item", "sales.*"]), isDry: false)
+    try server.psql("INSERT INTO item(name) VALUES ('e'), ('f'); INSERT INTO sales.\"Odd.name\" DEFAULT VALUES", name)
+    #expect(try server.psql("SELECT string_agg(id::text, ' ' ORDER BY id) FROM item WHERE id < 0", name) == "-4 -2")
+    #expect(try server.psql("SELECT min(id) FROM sales.\"Odd.name\"", name) == "-2")
+    try server.psql("INSERT INTO item VALUES (-9, 1, 'g')", name)
+    #expect(try keys.catchUp().map(\.next) == [-10])
+  }
+}

@@ -1,0 +1,111 @@
+import Foundation
+import Testing
+
+extension Scenarios {
+  /// `cairn conflicts` and `cairn identity` with logs that were written by hand.
+  @Suite struct ConflictCommandTests {
+    /// Two conflicts: of one the local version won, the other one is open.
+    private func made() throws -> Bench {
+      let bench = try Bench()
+      _ = try bench.sqlite(
+        "shop.db",
+        """
+        CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, stock);
+        INSERT INTO item VALUES (1, 'tea', 2), (2, 'cocoa', 5);
+        CREATE TABLE cairn_conflict(id INTEGER PRIMARY KEY, at INTEGER, trail TEXT, position TEXT, number INTEGER,
+          clock INTEGER, kind TEXT, rule TEXT, schema_name TEXT, table_name TEXT, key TEXT, local TEXT, incoming TEXT,
+          before TEXT, settled TEXT, winner TEXT, other_origin TEXT, other_number INTEGER, other_clock INTEGER,
+          overturned_at INTEGER);
+        INSERT INTO cairn_conflict VALUES (1, 1795000000000000, 'far.shop', '00000001:00000100', 7, 1795000000000000,
+          'update_origin_differs', 'newest', '', 'item', '{"id":1}', '{"id":1,"name":"tea","stock":2}',
+          '{"id":1,"name":"oolong","stock":{"exact":"3"}}', NULL, '{"id":1,"name":"tea","stock":2}', 'local', 'near.shop',
+          4, 1795000000000001, NULL), (2, 1795000001000000, 'far.shop', '00000001:00000200', 8, 1795000001000000,
+          'delete_origin_differs', 'ask', '', 'item', '{"id":2}', '{"id":2,"name":"cocoa","stock":5}', NULL,
+          '{"id":2,"name":"cocoa","stock":4}', '{"id":2,"name":"cocoa","stock":5}', 'local', NULL, NULL, NULL, NULL);
+        """)
+      return bench
+    }
+
+    private func cairn(_ bench: Bench, _ words: String...) throws -> Outcome { try bench.run(Bench.cairn, words) }
+
+    @Test func `conflicts are listed, shown and overturned`() throws {
+      let bench = try made()
+      let list = try cairn(bench, "conflicts", "list", "--database", "sqlite:shop.db")
+      let lines = list.output.split(separator: "\n").dropFirst()
+      #expect(list.status == 0 && lines.count == 2, "\(list.output)\(list.errors)")
+      #expect(lines.first?.contains("#2") == true && lines.first?.hasSuffix("[open]") == true)
+      #expect(lines.last?.contains("item (id 1)  newest: the local version stands  with far.shop 7") == true)
+      #expect(
+        try cairn(bench, "conflicts", "list", "--database", "sqlite:shop.db", "--limit", "1", "--json").output
+          .split(separator: "\n").count == 1)
+      let shown = try cairn(bench, "conflicts", "show", "1", "--database", "sqlite:shop.db").output
+      for part in ["update_origin_differs", "transaction 4 of near.shop", "name", "'tea'", "'oolong'", "(not known)"] {
+        #expect(shown.contains(part), "\(shown)")
+      }
+      let json = try cairn(bench, "conflicts", "show", "1", "--database", "sqlite:shop.db", "--json").output
+      #expect(json.contains(#""incoming":{"id":1,"name":"oolong","stock":{"exact":"3"}}"#), "\(json)")
+
+      _ = try bench.sqlite("shop.db", "UPDATE item SET stock = 9 WHERE id = 1")
+      let stale = try cairn(bench, "conflicts", "overturn", "1", "--database", "sqlite:shop.db")
+      #expect(stale.status == 65 && stale.errors.contains("conflict-stale"), "\(stale.errors)")
+      let forced = try cairn(bench, "conflicts", "overturn", "1", "--force", "--database", "sqlite:shop.db")
+      #expect(forced.status == 0 && forced.output.contains("is the incoming one now"), "\(forced.errors)")
+      #expect(try cairn(bench, "conflicts", "overturn", "2", "--database", "sqlite:shop.db").status == 0)
+      #expect(try bench.sqlite("shop.db", "SELECT * FROM item") == "1|oolong|3\n")
+      #expect(
+        try cairn(bench, "conflicts", "show", "2", "--database", "sqlite:shop.db").output.contains("overturned 2"))
+    }
+
+    @Test func `the databases come from the state of a replication, or from a conf`() throws {
+      let bench = try made()
+      _ = try bench.sqlite("other.db", "CREATE TABLE t(id INTEGER PRIMARY KEY)")
+      let folder = URL(fileURLWithPath: bench.folder)
+      try FileManager.default.createDirectory(at: folder.appending(path: "state"), withIntermediateDirectories: true)
+      try "from \(bench.path("other.db"))\nto \(bench.path("shop.db"))\n"
+        .write(to: folder.appending(path: "state/replication"), atomically: true, encoding: .utf8)
+      #expect(try cairn(bench, "conflicts", "list", "--state", "state").output.contains("#1"))
+      try """
+      [node]
+      name = "hq"
+      [database.shop]
+      url = "sqlite://\(bench.path("shop.db"))"
+      [database.other]
+      url = "sqlite://\(bench.path("other.db"))"
+      [capture.other]
+      database = "other"
+      [apply.shop]
+      trail = "hq.other"
+      database = "shop"
+      """.write(to: folder.appending(path: "cairn.toml"), atomically: true, encoding: .utf8)
+      #expect(try cairn(bench, "conflicts", "show", "2", "--config", ".").output.contains("delete_origin_differs"))
+      #expect(try cairn(bench, "conflicts", "show", "2", "--config", ".", "--database", "shop").status == 0)
+      let none = try cairn(bench, "conflicts", "show", "2", "--config", ".", "--database", "other")
+      #expect(none.status == 66 && none.errors.contains("conflict-missing"), "\(none.errors)")
+      #expect(try cairn(bench, "conflicts", "list", "--config", ".", "--database", "othr").status == 64)
+    }
+
+    @Test(arguments: [
+      (["conflicts", "lst"], "did you mean 'list'?"), (["conflicts", "show"], "which conflict?"),
+      (["conflicts", "show", "x"], "which conflict?"),
+      (["conflicts", "show", "1", "--limit", "3"], "--limit is not for"),
+      (
+        ["conflicts", "overturn", "1", "--to", "both", "--database", "sqlite:shop.db"], "allowed are local and incoming"
+      ),
+      (["identity", "separate", "sqlite:shop.db", "--nodes", "2"], "--node is missing"),
+      (["identity", "separate", "sqlite:shop.db", "--nodes", "2", "--node", "3"], "there is no node 3 of 2"),
+      (["identity", "separate", "sqlite:shop.db", "--nodes", "2", "--node", "1"], "takes no stride"),
+      (["identity", "show", "sqlite:shop.db", "--nodes", "2"], "is for 'cairn identity separate'"),
+    ])
+    func `what cannot be done is told`(words: [String], text: String) throws {
+      let bench = try made()
+      let outcome = try bench.run(Bench.cairn, words)
+      #expect([64, 69].contains(outcome.status) && outcome.errors.contains(text), "\(outcome.errors)")
+    }
+
+    @Test func `keys that an SQLite file draws are shown`() throws {
+      let bench = try made()
+      let outcome = try cairn(bench, "identity", "show", "sqlite:shop.db")
+      #expect(outcome.output == "item.id: one more than the greatest key; another node would draw the same\n")
+    }
+  }
+}
