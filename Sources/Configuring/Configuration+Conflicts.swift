@@ -3,7 +3,8 @@ import Conflicts
 extension Configuration.Apply {
   /// How conflicts are settled; without effect one-way.
   package var conflictPlan: ConflictPlan {
-    ConflictPlan(conflicts, tables: rules.filter { $0.conflicts != .init() }.map { .init(from: $0.from, $0.conflicts) })
+    ConflictPlan(
+      conflicts, tables: rules.filter { $0.conflicts != .init() }.map { .init(from: $0.from, to: $0.to, $0.conflicts) })
   }
 }
 

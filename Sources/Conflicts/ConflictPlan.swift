@@ -22,9 +22,19 @@ package struct ConflictPlan: Equatable, Sendable {
   /// Of one table at the source, or of all that match a pattern.
   package struct Table: Equatable, Sendable {
     package var from: String
+    /// Its name at the target, where the conf gives it another one.
+    package var to: String?
     package var part: Part
 
-    package init(from: String, _ part: Part) { (self.from, self.part) = (from, part) }
+    package init(from: String, to: String? = nil, _ part: Part) { (self.from, self.to, self.part) = (from, to, part) }
+
+    /// Whether it is of the table that has this name at the target, in the words of either engine.
+    fileprivate func isOf(target name: String, exactly: Bool) -> Bool {
+      let meant = to ?? from
+      guard TablePatterns.isPattern(meant) != exactly else { return false }
+      let joined = String(meant.map { $0 == "." ? "_" : $0 })
+      return TablePatterns([meant]).includes(name) || TablePatterns([joined]).includes(name)
+    }
   }
 
   package var whole: Part
@@ -36,7 +46,17 @@ package struct ConflictPlan: Equatable, Sendable {
   /// For a table of the source. `columns`: the names that they have at the target, in their order there; what is said of
   /// other columns has no effect.
   package func rules(for source: TableSchema, columns: [String]) -> ConflictRules {
-    let part = part(for: source)
+    rules(part(for: source), columns)
+  }
+
+  /// For a table by its name at the target, without the schema where that is `public`.
+  package func rules(forTarget name: String, columns: [String]) -> ConflictRules {
+    let found =
+      tables.first { $0.isOf(target: name, exactly: true) } ?? tables.first { $0.isOf(target: name, exactly: false) }
+    return rules(found?.part, columns)
+  }
+
+  private func rules(_ part: Part?, _ columns: [String]) -> ConflictRules {
     var rules = ConflictRules(
       tracking: part?.tracking ?? whole.tracking ?? .row, rule: part?.rule ?? whole.rule ?? .newest,
       deletes: part?.deletes ?? whole.deletes ?? .newest)

@@ -51,6 +51,14 @@ package struct ConflictRules: Equatable, Sendable {
     return rules
   }
 
+  /// Whether nodes come to the same rows under these rules on the way from `source` to `target`, and under those of the
+  /// way `back`: where both name the same winner for all that is settled by the ends of a way.
+  package func agrees(with back: ConflictRules, source: String, target: String) -> Bool {
+    let (there, again) = (between(source: source, target: target), back.between(source: target, target: source))
+    return there.tracking == again.tracking && there.deletes == again.deletes && there.rule == again.rule
+      && there.columns == again.columns
+  }
+
   // MARK: Conflicts that a person settles
 
   /// Whether apply is to stop before the conflict.

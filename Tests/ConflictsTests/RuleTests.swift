@@ -66,9 +66,32 @@ import Testing
     #expect(plan.rules(for: table("Invoice"), columns: ["id"]) == ConflictRules(tracking: .column, rule: .stop))
     #expect(plan.rules(for: table("item", "sales"), columns: ["id"]) == ConflictRules(rule: .oldest))
     #expect(plan.rules(for: table("item", "other"), columns: ["id"]) == ConflictRules(tracking: .column, rule: .oldest))
+    #expect(plan.rules(forTarget: "item", columns: columns) == plan.rules(for: table("item"), columns: columns))
+    #expect(plan.rules(forTarget: "sales_orders", columns: ["id"]) == ConflictRules(rule: .oldest))
+    let renamed = ConflictPlan(tables: [.init(from: "a", to: "sales.b", .init(rule: .stop))])
+    #expect(renamed.rules(forTarget: "sales.b", columns: []).rule == .stop)
+    #expect(renamed.rules(forTarget: "a", columns: []).rule == .newest)
     #expect(ConflictPlan().rules(for: table("item"), columns: columns) == ConflictRules())
     #expect(plan.unknownColumns(of: table("item"), columns: columns) == ["gone"])
     #expect(plan.unknownColumns(of: table("other"), columns: columns) == [])
+  }
+
+  @Test func `both ways agree where they name the same winner`() {
+    func agree(_ there: ConflictRules, _ back: ConflictRules) -> Bool {
+      let one = there.agrees(with: back, source: "a.db", target: "b.db")
+      #expect(back.agrees(with: there, source: "b.db", target: "a.db") == one)
+      return one
+    }
+    #expect(agree(ConflictRules(), ConflictRules()) && agree(ConflictRules(rule: .max), ConflictRules(rule: .max)))
+    #expect(agree(ConflictRules(rule: .source), ConflictRules(rule: .target)))
+    #expect(agree(ConflictRules(rule: .source), ConflictRules(rule: .priority(["a.db"]))))
+    #expect(!agree(ConflictRules(rule: .source), ConflictRules(rule: .source)))
+    #expect(!agree(ConflictRules(rule: .target), ConflictRules(rule: .target)))
+    #expect(agree(ConflictRules(columns: [1: .target]), ConflictRules(columns: [1: .source])))
+    #expect(!agree(ConflictRules(columns: [1: .delta]), ConflictRules()))
+    #expect(!agree(ConflictRules(tracking: .column), ConflictRules()))
+    #expect(!agree(ConflictRules(deletes: .deleteWins), ConflictRules()))
+    #expect(agree(ConflictRules(rule: .insertOnly), ConflictRules(rule: .source)))
   }
 
   @Test func `rules that a person decides are known by the columns in conflict`() {
