@@ -11,7 +11,7 @@ final class OwnTrail: @unchecked Sendable {
 
   init(_ folder: String) { self.folder = folder }
 
-  /// Reads on to the durable end. `from`: the first transaction that is of interest, when it is read for the first time.
+  /// Reads on to the durable end. `from`: the first transaction that is of interest, when it is opened.
   /// Nil where there is no such trail yet.
   func readOn(
     from number: () -> UInt64, _ rowNames: TrailScan.RowNames,
@@ -19,17 +19,21 @@ final class OwnTrail: @unchecked Sendable {
   ) throws -> (count: Int, reach: OwnReach)? {
     lock.lock()
     defer { lock.unlock() }
-    if scan == nil {
-      guard Trail.exists(folder: folder) else { return nil }
-      scan = try TrailScan(folder: folder, from: number())
+    do {
+      if scan == nil {
+        guard Trail.exists(folder: folder) else { return nil }
+        scan = try TrailScan(folder: folder, from: number())
+      }
+      guard let count = try scan?.run(through: .max, rowNames, take), let scan else { return nil }
+      return (
+        count,
+        OwnReach(number: scan.number, sourcePosition: scan.sourcePosition, position: scan.reader.commitPosition)
+      )
+    } catch {
+      // It may stand inside of a transaction: whoever asks next begins anew behind the last whole one.
+      scan = nil
+      throw error
     }
-    guard let count = try scan?.run(through: .max, rowNames, take), let scan else { return nil }
-    return (
-      count,
-      OwnReach(
-        number: scan.number, sourcePosition: scan.sourcePosition,
-        position: scan.reader.commitPosition)
-    )
   }
 }
 

@@ -30,7 +30,8 @@ struct TrailScan {
   }
 
   /// Reads on to transaction `through`, or to the durable end. `take` gets every transaction, a large one in parts; with
-  /// the last part of it, `isEnd`. Returns how many whole ones came.
+  /// the last part of it, `isEnd`. Returns how many whole ones came that
+  /// are of interest.
   mutating func run(
     through last: UInt64, _ rowNames: RowNames, _ take: (Part, _ isEnd: Bool) throws -> Void
   ) throws
@@ -59,7 +60,7 @@ struct TrailScan {
         }
         part = nil
         self.number = number
-        count += 1
+        if number >= from { count += 1 }
       default: break
       }
     }

@@ -16,7 +16,7 @@ import Trails
 /// 2. For each transaction that is applied: ``meet(_:of:)``; for each of its changes ``concurrent(_:with:seen:)`` and
 ///    ``note(_:_:)``; ``commit(_:)`` when the target has committed, ``rollback(_:)`` when it has not.
 ///
-/// After an error it is of no use: make another, which reads again what it needs.
+/// After an error the group is to be rolled back and done again; what could not be read is read again.
 package final class VersionWindow: Sendable {
   package let own: TrailName
   private let ownTrail: OwnTrail

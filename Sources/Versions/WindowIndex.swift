@@ -145,7 +145,10 @@ struct WindowIndex {
 // MARK: - Start and end
 
 extension WindowIndex {
-  func firstNeeded(_ origin: String) -> UInt64 { places[origin].map { origins[$0].from } ?? 1 }
+  /// The first transaction of an origin that has not been taken, or at a start is to be.
+  func firstNeeded(_ origin: String) -> UInt64 {
+    places[origin].map { origins[$0].isRead ? origins[$0].reached + 1 : origins[$0].from } ?? 1
+  }
 
   /// What another window knew of an origin, before anything of it is read.
   mutating func take(_ kept: WindowFile.Kept) {

@@ -61,6 +61,38 @@ import Trails
     #expect(try window.catchUp(rowNames: rowNames) == 0)
   }
 
+  @Test func `what an error cut off is read again`() throws {
+    let window = try window()
+    let writer = try writer(own)
+    for number in Int64(0)..<4 {
+      try commit(writer) { for row in 0..<Int64(5) { try writer.change(nil, item(number * 5 + row, "tea", 1)) } }
+    }
+    struct Broken: Error {}
+    var faults = 0
+    // First before all has been read once, then behind that.
+    for _ in 0..<2 {
+      for fault in 1...12 {
+        var left = fault
+        do {
+          try window.catchUp { schema, change in
+            left -= 1
+            if left == 0 { throw Broken() }
+            return try rowNames(schema, change)
+          }
+        } catch is Broken { faults += 1 }
+      }
+      _ = try window.catchUp(rowNames: rowNames)
+      let count = Int64(window.ownReach.number)
+      #expect(window.count == Int(count) * 5)
+      for row in 0..<count * 5 { #expect(try window.versions(rowName(row)).count == 1) }
+      for number in count..<8 where count < 8 {
+        try commit(writer) { for row in 0..<Int64(5) { try writer.change(nil, item(number * 5 + row, "tea", 1)) } }
+      }
+    }
+    #expect(window.ownReach.number == 8)
+    #expect(faults > 15)
+  }
+
   @Test func `copied rows and truncates are no versions`() throws {
     let writer = try writer(own)
     try commit(writer) {
