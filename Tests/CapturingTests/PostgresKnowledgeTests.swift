@@ -183,6 +183,29 @@ extension PostgresCapturing {
           == ["reshape t t", "drop gone", "update t id=2 a=3 b=NULL", "reshape t t", "update t id=2 a=3x b=NULL"])
     }
 
+    @Test func `a table that apply makes is not copied back, and no change of it is missed`() throws {
+      let origin = try origin()
+      let known = try origin.lastNumber
+      let replica = Replica(try TempFolder())
+      try execute(replica.source, "CREATE TABLE s(id INTEGER PRIMARY KEY, a); INSERT INTO s VALUES (1, 1)")
+      try replica.take()
+      let drain = StopSignal()
+      drain.set()
+      try PostgresApply(uri: origin.uri, trail: replica.trail, name: Replica.name, options: PostgresApply.Options())
+        .run(stop: StopSignal(), drain: drain)
+      // Before capture has looked.
+      try origin.run("INSERT INTO s VALUES (2, 2); UPDATE s SET a = 3 WHERE id = 1")
+      try origin.take()
+      #expect(try origin.run("SELECT count(*) FROM s") == "2")
+      let lines = try origin.lines(from: known).filter { !$0.hasPrefix("sequence") }
+      #expect(lines == ["create s", "insert s id=2 a=2", "update s id=1 a=3"])
+      // Made by somebody who is no apply, the same is copied.
+      let then = try origin.lastNumber
+      try origin.run("CREATE TABLE u(id int PRIMARY KEY)")
+      try origin.take()
+      #expect(try origin.lines(from: then).contains("start u firstCopy"))
+    }
+
     @Test func `a position of an older version is read as one without knowledge`() throws {
       var position = PostgresPosition(system: 1, timeline: 2, reached: LSN(3))
       position.last = .init(commit: LSN(2), xid: 4, time: 5)

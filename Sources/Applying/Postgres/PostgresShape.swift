@@ -45,6 +45,7 @@ struct PostgresShape {
     do { try connection.execute(mapped.createText) } catch let error as PostgresError where error.isOfShape {
       throw refusal.error(error.message, table: source.fullName)
     }
+    try publish(mapped)
     for object in mapped.objects {
       try state.add(
         .init(
@@ -52,6 +53,22 @@ struct PostgresShape {
     }
     for key in PostgresForeignKey.all(of: mapped) { try state.add(.init(key, of: mapped)) }
     return true
+  }
+
+  /// Where this database is captured too: a table that is published from its first moment on need not be copied. Without
+  /// a primary key, programs could not update what is published.
+  private func publish(_ table: TableSchema) throws {
+    let name = table.qualifiedName
+    try connection.execute(
+      """
+      DO $cairn$ DECLARE publication name; BEGIN
+        IF EXISTS (SELECT FROM pg_index WHERE indrelid = \(name.postgresLiteral)::regclass AND indisprimary) THEN
+          FOR publication IN SELECT pubname FROM pg_publication WHERE pubname ~ '^cairn_[0-9a-f]{16}$'
+            AND NOT puballtables AND pg_has_role(pubowner, 'USAGE')
+          LOOP EXECUTE format('ALTER PUBLICATION %I ADD TABLE %s', publication, \(name.postgresLiteral)); END LOOP;
+        END IF;
+      END $cairn$
+      """)
   }
 
   func drop(

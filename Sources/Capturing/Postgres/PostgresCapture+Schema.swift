@@ -56,7 +56,10 @@ extension PostgresCapture {
     let isOurs = options.tables.includes(table) && table.refusal?.isHarmless != true
     guard let known else {
       guard isOurs, table.refusal == nil else { return look.isWanted = true }
-      try introduce(table, .firstCopy, message.text, isPublished: false)
+      // An apply that makes a table puts it into the publication at once: no change of it is missing in the stream.
+      let isWhole =
+        try incoming.map { try $0.isApplied && source.isPublished(table.oid, since: $0.transaction.xid) } ?? false
+      try introduce(table, isWhole ? nil : .firstCopy, message.text, isPublished: isWhole)
       look.isWanted = true
       return tellWaiting()
     }

@@ -118,6 +118,16 @@ package struct PostgresSource {
     return there != nil
   }
 
+  /// Whether a table has been in the publication since a transaction, and no later one took it out meanwhile.
+  func isPublished(_ relation: UInt32, since transaction: UInt32) throws -> Bool {
+    try connection.query(
+      """
+      SELECT 1 FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
+      WHERE p.pubname = $1 AND r.prrelid = $2::oid AND r.xmin::text = $3
+      """, [name, String(relation), String(transaction)]
+    ).first != nil
+  }
+
   private func make(_ tables: [PostgresTable]) -> String {
     let list = Self.list(tables)
     return
