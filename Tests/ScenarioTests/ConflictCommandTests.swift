@@ -107,5 +107,37 @@ extension Scenarios {
       let outcome = try cairn(bench, "identity", "show", "sqlite:shop.db")
       #expect(outcome.output == "item.id: one more than the greatest key; another node would draw the same\n")
     }
+
+    @Test(.enabled(if: postgresProblem == nil), arguments: [false, true])
+    func `what is overturned is a change that replicates`(isPostgres: Bool) throws {
+      let pairs = try PairBench(fromPostgres: isPostgres, toPostgres: false)
+      try pairs.sql(pairs.from, "CREATE TABLE item(id integer PRIMARY KEY, name text)")
+      try pairs.sql(pairs.from, "INSERT INTO item VALUES (1, 'tea'), (2, 'cocoa')")
+      #expect(try pairs.once().status == 0)
+      let (log, kind) = isPostgres ? ("cairn.conflict", "bigint") : ("cairn_conflict", "INTEGER")
+      if isPostgres { try pairs.sql(pairs.from, "CREATE SCHEMA IF NOT EXISTS cairn") }
+      try pairs.sql(
+        pairs.from,
+        """
+        CREATE TABLE \(log)(id \(kind) PRIMARY KEY, at \(kind), trail text, position text, number \(kind),
+          clock \(kind), kind text, rule text, schema_name text, table_name text, key text, local text, incoming text,
+          before text, settled text, winner text, other_origin text, other_number \(kind), other_clock \(kind),
+          overturned_at \(kind));
+        INSERT INTO \(log) VALUES (1, 5, 'far.shop', '00000001:00000100', 7, 5, 'update_origin_differs', 'newest',
+          '\(isPostgres ? "public" : "")', 'item', '{"id":1}', '{"id":1,"name":"tea"}', '{"id":1,"name":"oolong"}', NULL,
+          '{"id":1,"name":"tea"}', 'local', NULL, NULL, NULL, NULL), (2, 6, 'far.shop', '00000001:00000100', 8, 6,
+          'delete_origin_differs', 'newest', '\(isPostgres ? "public" : "")', 'item', '{"id":2}',
+          '{"id":2,"name":"cocoa"}', NULL, NULL, '{"id":2,"name":"cocoa"}', 'local', NULL, NULL, NULL, NULL);
+        """)
+      for number in ["1", "2"] {
+        let outcome = try pairs.bench.run(
+          Bench.cairn, ["conflicts", "overturn", number, "--database", pairs.from.url])
+        #expect(outcome.status == 0, "\(outcome.errors)")
+      }
+      #expect(try pairs.once().status == 0)
+      #expect(try pairs.sql(pairs.to, "SELECT * FROM item") == "1|oolong")
+      // The log is no table of the user's.
+      #expect(try pairs.sql(pairs.to, "SELECT count(*) FROM sqlite_master WHERE name LIKE '%conflict%'") == "0")
+    }
   }
 }
