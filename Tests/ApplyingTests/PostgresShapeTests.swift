@@ -225,6 +225,23 @@ struct PostgresShapeTests {
     #expect(try target.psql("SELECT last_value FROM t_id_seq") == "2147483647")
   }
 
+  @Test func `a sequence is moved to numbers that are its own only`() throws {
+    let target = try PostgresTarget()
+    try target.begin(postgres: "CREATE TABLE t(id serial PRIMARY KEY, v text)", "t", [[.exact("1"), .exact("a")]])
+    func carried(_ last: Int64, _ alter: String) throws -> String {
+      try target.psql("ALTER SEQUENCE t_id_seq \(alter)")
+      var record = ByteWriter()
+      record.append(SequenceState(namespace: "public", name: "t_id_seq", last: last, increment: 2))
+      try target.trail.transaction { try target.trail.raw(kind: RecordKind.sequence, Array(record.bytes)) }
+      try target.replay()
+      return try target.psql("SELECT nextval('t_id_seq')")
+    }
+    #expect(try carried(101, "INCREMENT BY 2 START WITH 2 RESTART WITH 2") == "166")
+    #expect(try carried(201, "INCREMENT BY 5 START WITH 4 RESTART WITH 4") == "269")
+    #expect(
+      try carried(301, "INCREMENT BY -2 MINVALUE -2147483648 MAXVALUE -1 START WITH -2 RESTART WITH -2") == "-4")
+  }
+
   @Test func `detach leaves the tables and nothing of ours`() throws {
     let target = try PostgresTarget()
     try target.psql("CREATE TABLE mine(id int)")

@@ -326,7 +326,8 @@ final class PostgresReplay {
       try sink.settle()
       try apply(ddl)
     case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
-    case .sequence(let sequence): sequences.note(sequence)
+    // Where writes go both ways, each node counts by itself: to follow one another, sequences would run away.
+    case .sequence(let sequence): if options.twoWay == nil { sequences.note(sequence) }
     case .begin, .commit, .progress, .marker: break
     case .reserved(let kind, _):
       throw CairnError(
@@ -451,7 +452,7 @@ final class PostgresReplay {
       key: key, given: schema, part: narrow, mapped: mapped.keeping(kept), target: target, state: known,
       number: tableCount)
     byKey[key] = table
-    sequences.note(table)
+    if options.twoWay == nil { sequences.note(table) }
     return table
   }
 
