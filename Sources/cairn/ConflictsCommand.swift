@@ -25,7 +25,8 @@ struct ConflictsCommand: Command {
       show       one of them with its rows, column by column
       overturn   put the version that lost in place, as a new change that replicates like any other
 
-    A conflict under the rule 'ask' is open until it is overturned, or the row is written otherwise. See docs/conflicts.md.
+    A conflict under the rule 'ask' is open until it is overturned; --to may name the version that stands, too. See
+    docs/conflicts.md.
 
     example: cairn conflicts list --database sqlite:shop.db
     example: cairn conflicts show 7 --config /etc/cairn --database erp
