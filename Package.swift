@@ -126,7 +126,11 @@ let package = Package(
         "TestServers", "Comparing", "Changes", "CodecKit", "Mapping", "SQLiteKit", "PostgresKit", "SystemKit", "Trails",
       ]),
     tests(
-      "OperatingTests", ["TestServers", "Operating", "Conflicts", "Changes", "SQLiteKit", "PostgresKit", "Trails"]),
+      "OperatingTests",
+      [
+        "TestServers", "Operating", "Applying", "Capturing", "Conflicts", "Changes", "SQLiteKit", "PostgresKit",
+        "SystemKit", "Trails",
+      ]),
     tests(
       "ServingTests",
       [

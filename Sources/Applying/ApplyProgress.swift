@@ -23,6 +23,8 @@ package final class ApplyProgress: Sendable {
     package var conflicts = 0
     /// A peer's clock is further ahead than it may be; its trail is held back.
     package var isHeldBack = false
+    /// Rows that come were written to here as well, and the capture of this database has not taken that yet.
+    package var isWaitingForCapture = false
     /// Tables have to be copied that are not yet begun: until then they are empty, or as they were.
     package var awaitsCopies = false
     /// In which transaction the last copy of each table began, by its name at the source: in lower case, and without the

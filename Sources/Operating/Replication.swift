@@ -1,6 +1,7 @@
 import Applying
 import Capturing
 import Changes
+import Conflicts
 import Glibc
 import Mapping
 import PostgresKit
@@ -9,8 +10,8 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// One-way replication from one database to another: a capture and an apply, each on a thread of its own, which meet
-/// only in the trail.
+/// Replication from one database to another: a capture and an apply, each on a thread of its own, which meet only in the
+/// trail. Two-way, there is another such pair for the way back.
 package final class Replication: Sendable {
   package struct Options: Sendable {
     package var tables = TablePatterns()
@@ -24,6 +25,8 @@ package final class Replication: Sendable {
     package var ddl: DDLPolicy?
     /// Bytes of rows a second that an audit may read, over both ends; nil: none.
     package var auditBytesPerSecond: Int?
+    /// Writes to the target go back to the source.
+    package var isTwoWay = false
     package init() {}
   }
 
@@ -35,12 +38,19 @@ package final class Replication: Sendable {
   package let applyProgress = ApplyProgress()
   /// Compares both ends while they follow; nil where none was asked for.
   package let audit: Audit?
+  /// The way from the target to the source; nil: there is none.
+  package let back: Way?
+  private let twoWay: (source: TwoWay, target: TwoWay)?
+  /// Nil for SQLite.
+  private let watches: (source: LocalWatch?, target: LocalWatch?)
   private let options: Options
   private let stopSignal = StopSignal()
   private let drainSignal = StopSignal()
   private let readySignal = StopSignal()
   private let failure = Mutex<CairnError?>(nil)
-  private let running = Atomic<Int>(2)
+  private let running: Atomic<Int>
+  /// Applies that have not ended.
+  private let applying: Atomic<Int>
   private let copiesAgain = Atomic<Bool>(false)
   private let asked = Mutex<CopyRequest.Asked?>(nil)
   private let existing = Mutex(ExistingRows.overwrite)
@@ -54,7 +64,24 @@ package final class Replication: Sendable {
     let state = options.state.map { $0.hasPrefix("/") ? $0 : FileIdentity.canonical("./" + $0) }
     statePath = state ?? StateFolder.defaultPath(from: source, to: target)
     trail = TrailName(origin: "local", name: source.stem)
+    let ways = options.isTwoWay ? 2 : 1
+    running = Atomic(ways * 2)
+    applying = Atomic(ways)
+    back =
+      options.isTwoWay
+      ? Way(
+        from: target, to: source, trail: TrailName(origin: "remote", name: target.stem), state: statePath,
+        notice: notice) : nil
     captureProgress = CaptureProgress(notice: notice)
+    let watches = back == nil ? (nil, nil) : (LocalWatch(source), LocalWatch(target))
+    self.watches = watches
+    twoWay = back.map { [trail, statePath] back in
+      let (forth, backwards) = ((trail, "\(statePath)/\(trail)"), (back.trail, back.folder))
+      return (
+        TwoWay(own: forth, applied: [backwards], watch: watches.0) { _, _ in ConflictRules() },
+        TwoWay(own: backwards, applied: [forth], watch: watches.1) { _, _ in ConflictRules() }
+      )
+    }
     audit = options.auditBytesPerSecond.map { [source, target, statePath, stopSignal] rate in
       Audit(
         from: source, to: target, statePath: statePath, tables: options.tables, names: options.names,
@@ -70,7 +97,8 @@ package final class Replication: Sendable {
   package func prepare() throws -> StateFolder {
     let (from, to) = try openEnds()
     let state = try StateFolder(statePath, from: source.place, to: target.place)
-    if try to.isCaptured() {
+    if back == nil, try to.isCaptured() {
+      try state.checkOneWay()
       captureProgress.tell("the target is captured itself; rows that are applied to it do not go into that trail")
     }
     let checkpoint = try to.checkpoint(of: trail)
@@ -103,6 +131,7 @@ package final class Replication: Sendable {
     if !hasCheckpoint { try to.checkFeeders(from.tables(options.tables), of: trail, options.names) }
     if let given = options.existing, given != remembered { try state.remember(given) }
     try state.remember(options.tables, options.names)
+    if back != nil { try state.rememberTwoWay() }
     existing.withLock { $0 = options.existing ?? remembered ?? .overwrite }
     asked.withLock { $0 = nil }
     if let info {
@@ -166,15 +195,18 @@ package final class Replication: Sendable {
 
   // MARK: Running
 
-  /// Starts both workers and returns at once. `changed` is called, on their threads, when one of them has ended.
+  /// Starts all workers and returns at once. `ended` is called, on their threads, when one of them has ended.
   package func start(ended: @escaping @Sendable () -> Void) -> [WorkerThread<Void>] {
-    [
-      WorkerThread({ self.work { try self.capture() } }, finished: { self.end(ended) }),
-      WorkerThread({ self.work { try self.apply() } }, finished: { self.end(ended) }),
-    ]
-      + (audit.map { audit in
-        [WorkerThread({ audit.run { self.applyProgress.snapshot.isCaughtUp } })]
-      } ?? [])
+    func worker(_ body: @escaping @Sendable () throws -> Void) -> WorkerThread<Void> {
+      WorkerThread({ self.work(body) }, finished: { self.end(ended) })
+    }
+    var workers = [worker { try self.capture() }, worker { try self.apply() }]
+    if let back {
+      workers += [worker { try self.captureBack(back) }, worker { try self.applyBack(back) }]
+      if options.once { workers.append(WorkerThread { self.drainOnceCaughtUp(back) }) }
+    }
+    if let audit { workers.append(WorkerThread { audit.run { self.applyProgress.snapshot.isCaughtUp } }) }
+    return workers
   }
 
   package var isRunning: Bool { running.load(ordering: .acquiring) > 0 }
@@ -202,14 +234,18 @@ package final class Replication: Sendable {
 
   private func capture() throws {
     defer {
-      drainSignal.set()
+      // On the way back, what has been written there before is still to be taken.
+      if back == nil || stopSignal.isSet { drainSignal.set() }
       readySignal.set()
     }
     var run = CaptureRun(source, trail: trail, folder: folder, place: statePath)
     run.tables = options.tables
     run.journalRows = options.journalRows
     run.copiesAgain = copiesAgain.load(ordering: .acquiring)
-    try run.run(stop: stopSignal, untilCaughtUp: options.once, progress: captureProgress) { readySignal.set() }
+    run.watch = watches.source
+    try run.run(stop: stopSignal, untilCaughtUp: options.once && back == nil, progress: captureProgress) {
+      readySignal.set()
+    }
   }
 
   private func apply() throws {
@@ -217,16 +253,75 @@ package final class Replication: Sendable {
     if stopSignal.isSet { return }
     // Only now is it certain that the copies will come.
     if copiesAgain.load(ordering: .acquiring) { try TargetEnd(target).expectRefreshOfAll() }
-    var options = ApplyOptions()
+    var options = applyOptions()
     options.existing = existing.withLock { $0 }
-    options.purgesTrail = true
     let asked = asked.withLock { $0 }
     (options.askedBehind, options.askedAt) = (asked?.behind ?? 0, asked?.at)
     options.existingHolds = asked?.at != nil
+    if let twoWay {
+      options.twoWay = twoWay.target
+      options.alsoNeeded = { [trail] in try twoWay.source.window.needs()[trail] }
+    }
+    let run = ApplyRun(target, trail: trail, folder: folder, options: options)
+    defer { applyEnded() }
+    try run.run(stop: stopSignal, drain: drainSignal, progress: applyProgress)
+  }
+
+  private func applyOptions() -> ApplyOptions {
+    var options = ApplyOptions()
+    options.purgesTrail = true
     options.names = self.options.names
     options.misfits = self.options.misfits
     options.ddl = self.options.ddl
-    let run = ApplyRun(target, trail: trail, folder: folder, options: options)
-    try run.run(stop: stopSignal, drain: drainSignal, progress: applyProgress)
+    return options
+  }
+
+  // MARK: The way back
+
+  /// Begins as soon as the target has a table: from then on programs may write to it.
+  private func captureBack(_ back: Way) throws {
+    defer { back.ready.set() }
+    var run = CaptureRun(back.source, trail: back.trail, folder: back.folder, place: statePath)
+    run.tables = options.tables
+    run.journalRows = options.journalRows
+    run.copiesRows = false
+    run.watch = watches.target
+    while !stopSignal.isSet {
+      do {
+        return try run.run(stop: stopSignal, untilCaughtUp: false, progress: back.captureProgress) { back.ready.set() }
+      } catch {
+        let envelope = CairnError(enveloping: error, doing: "capture \(back.source.place)")
+        guard !back.ready.isSet, [.noTables, .databaseMissing].contains(envelope.code) else { throw envelope }
+        _ = stopSignal.wait(milliseconds: 20)
+      }
+    }
+  }
+
+  private func applyBack(_ back: Way) throws {
+    defer { applyEnded() }
+    while !back.ready.isSet, !drainSignal.isSet { _ = back.ready.wait(milliseconds: 100) }
+    if stopSignal.isSet || !back.ready.isSet { return }
+    var options = applyOptions()
+    if let twoWay {
+      options.twoWay = twoWay.source
+      options.alsoNeeded = { try twoWay.target.window.needs()[back.trail] }
+    }
+    try ApplyRun(back.target, trail: back.trail, folder: back.folder, options: options)
+      .run(stop: stopSignal, drain: drainSignal, progress: back.applyProgress)
+  }
+
+  /// Both captures go on while applies are at work: these ask them what has been committed.
+  private func drainOnceCaughtUp(_ back: Way) {
+    while !stopSignal.isSet {
+      let (forth, back) = (captureProgress.snapshot, back.captureProgress.snapshot)
+      if forth.isCaughtUp, forth.tablesToCopy == 0, back.isCaughtUp { break }
+      _ = stopSignal.wait(milliseconds: 20)
+    }
+    drainSignal.set()
+  }
+
+  private func applyEnded() {
+    guard applying.subtract(1, ordering: .acquiringAndReleasing).newValue == 0, back != nil else { return }
+    stopSignal.set()
   }
 }

@@ -94,6 +94,18 @@ package final class StateFolder {
     try keep(names.rawValue, in: "names")
   }
 
+  /// Keeps that writes go both ways.
+  package func rememberTwoWay() throws { try keep("two", in: "ways") }
+
+  /// What is written to the target would go nowhere, while a trail waits for it.
+  package func checkOneWay() throws {
+    guard try Self.kept("ways", path) == "two" else { return }
+    throw CairnError(
+      .stateForeign, "the state folder \(path) belongs to a two-way replication",
+      hint: "run with --two-way, or end it with 'cairn detach' of both databases and take another --state",
+      remedy: .badInput)
+  }
+
   /// Which tables are replicated with the state in a folder; nil where that is not known.
   package static func tables(in path: String) throws -> TablePatterns? {
     try kept("patterns", path).map { TablePatterns($0.split(separator: ",").map(String.init)) }

@@ -19,7 +19,6 @@ package struct CaptureRun: Sendable {
   package var copiesRows = true
   /// PostgreSQL: every table is copied again, and a lost slot is made anew.
   package var copiesAgain = false
-
   /// PostgreSQL: whom to tell how far the trail is, for an apply into the same database.
   package var watch: LocalWatch?
 

@@ -15,6 +15,7 @@ struct Display {
   private var lastRows: UInt64 = 0
   private var isFollowing = false
   private var noticesTold = 0
+  private var noticesToldBack = 0
   private var driftsTold = 0
   private var roundsTold = 0
   private var problemTold = ""
@@ -32,15 +33,24 @@ struct Display {
         [
           ("from", .text(replication.source.place)), ("to", .text(replication.target.place)),
           ("state", .text(replication.statePath)), ("trail", .text(replication.trail.description)),
-        ])
+        ] + (replication.back.map { [("trail_back", .text($0.trail.description))] } ?? []))
     } else {
-      Terminal.print("\(replication.source.place) -> \(replication.target.place)")
-      Terminal.print("state in \(replication.statePath), trail \(replication.trail)")
+      let arrow = replication.back == nil ? "->" : "<->"
+      Terminal.print("\(replication.source.place) \(arrow) \(replication.target.place)")
+      let trails = [replication.trail, replication.back?.trail].compactMap { $0?.description }
+      Terminal.print(
+        "state in \(replication.statePath), trail\(trails.count > 1 ? "s" : "") \(trails.joined(separator: " and "))")
     }
   }
 
   /// What apply has to say once.
   private mutating func tellNotices(_ apply: ApplyProgress.Snapshot) {
+    let back = replication.back?.applyProgress.snapshot.notices ?? []
+    for notice in back.dropFirst(noticesToldBack) {
+      closeLine()
+      Terminal.note("cairn: on the way back: \(notice)")
+    }
+    noticesToldBack = back.count
     for notice in apply.notices.dropFirst(noticesTold) {
       closeLine()
       Terminal.note("cairn: \(notice)")
@@ -148,7 +158,7 @@ struct Display {
   private func status(_ apply: ApplyProgress.Snapshot, _ rate: Double) {
     var members: [(String, JSONObject.Value)] = [
       ("rows", .integer(Int64(apply.rows))), ("rows_per_second", .integer(Int64(rate))),
-      ("lag_ms", .real(lagMilliseconds(apply))), ("conflicts", .integer(0)),
+      ("lag_ms", .real(lagMilliseconds(apply))), ("conflicts", .integer(Int64(conflicts))),
       ("position", .text(apply.position.description)), ("caught_up", .bool(apply.isCaughtUp)),
       ("waiting_for_lock", .bool(apply.isWaitingForLock)), ("tables_waiting", .integer(Int64(apply.waiting.count))),
     ]
@@ -191,7 +201,16 @@ struct Display {
     let count = apply.waiting.count
     let waiting = count == 0 ? "" : count == 1 ? ", 1 table waits" : ", \(count) tables wait"
     return
-      "\(Int(rate)) rows/s, lag \(lagMilliseconds(apply)) ms, conflicts 0, \(apply.rows) rows in all\(waiting)\(lock)\(drift)"
+      "\(Int(rate)) rows/s, lag \(lagMilliseconds(apply)) ms, conflicts \(conflicts), \(apply.rows) rows in all\(waysBack)\(waiting)\(lock)\(drift)"
+  }
+
+  /// Rows that were written at both ends, since the start.
+  private var conflicts: Int {
+    replication.applyProgress.snapshot.conflicts + (replication.back?.applyProgress.snapshot.conflicts ?? 0)
+  }
+
+  private var waysBack: String {
+    replication.back.map { ", \($0.applyProgress.snapshot.rows) back" } ?? ""
   }
 
   private mutating func show(_ text: String) {
@@ -220,12 +239,13 @@ struct Display {
         [
           ("ok", .bool(error == nil)), ("rows", .integer(Int64(apply.rows))),
           ("transactions", .integer(Int64(apply.transactions))), ("position", .text(apply.position.description)),
-          ("misfits_nulled", .integer(Int64(apply.misfitsNulled))),
+          ("rows_back", .integer(Int64(replication.back?.applyProgress.snapshot.rows ?? 0))),
+          ("conflicts", .integer(Int64(conflicts))), ("misfits_nulled", .integer(Int64(apply.misfitsNulled))),
           ("tables_waiting", .integer(Int64(apply.waiting.count))), ("milliseconds", .integer(milliseconds)),
         ])
     } else if error == nil {
       Terminal.print(
-        "\(apply.rows) rows applied in \(milliseconds / 1000).\(milliseconds % 1000 / 100) s, up to \(apply.position)"
+        "\(apply.rows) rows applied\(waysBack)\(conflicts > 0 ? ", \(conflicts) conflicts settled" : "") in \(milliseconds / 1000).\(milliseconds % 1000 / 100) s, up to \(apply.position)"
           + (apply.misfitsNulled > 0 ? "; \(apply.misfitsNulled) values did not fit and became NULL" : ""))
     }
   }

@@ -14,6 +14,7 @@ struct ReplicateCommand: Command {
   static let options = [
     Option("--from", "URL", "the source: sqlite:relative.db, sqlite:///absolute.db or postgresql://user@host/db"),
     Option("--to", "URL", "the target; a missing SQLite file is created"),
+    Option("--two-way", nil, "writes to the target go back to the source; of two to one row the later one wins"),
     Option("--once", nil, "apply everything committed up to now, then exit 0"),
     Option("--tables", "PATTERN,...", "tables to take, such as 'order*,!tmp_*' (default: all)"),
     Option("--existing", "keep|overwrite|merge", "what becomes of other rows that the target holds already"),
@@ -40,6 +41,10 @@ struct ReplicateCommand: Command {
     that Cairn created follow, and others wait. While a table waits all others go on; with --once, or when it is ended,
     the exit status is 65 then ('cairn explain schema-stopped').
 
+    --two-way: the target is captured as well, from the moment at which it has the tables. A row that was written at
+    both ends is settled alike at both: the later write wins, and the other one is kept ('cairn conflicts list'). Tables
+    must have a key. Rows that are at the target already are not sent back.
+
     example: cairn replicate --from sqlite:shop.db --to sqlite:///backup/shop.db
     example: cairn replicate --from sqlite:shop.db --to sqlite:copy.db --tables 'item,order*' --once
     example: cairn replicate --from postgresql://cairn@db.example/erp --to sqlite:erp.db
@@ -58,6 +63,12 @@ struct ReplicateCommand: Command {
         throw arguments.usage("--existing is '\(text)'", "allowed are keep, overwrite and merge;")
       }
       options.existing = existing
+    }
+    options.isTwoWay = arguments.has("--two-way")
+    if options.isTwoWay, let existing = options.existing, existing != .overwrite {
+      throw arguments.usage(
+        "--existing is '\(existing.rawValue)', and --two-way is given",
+        "rows of the target do not go back, so both ends would differ: allowed is overwrite;")
     }
     if let text = arguments.value("--ddl") {
       guard let policy = DDLPolicy(rawValue: text) else {

@@ -152,7 +152,7 @@ package final class PostgresApply {
     } catch {
       desk.shared.window.rollback(name)
       switch error {
-      case is LocalAhead: desk.shared.rest()
+      case is LocalAhead: try waitForCapture(desk, stop)
       case is RowInConflict: carefulThrough = max(carefulThrough, replay.number)
       case let ahead as PostgresReplay.Desk.Ahead: desk.holdBack(ahead.header)
       case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: replay.number):
@@ -162,6 +162,14 @@ package final class PostgresApply {
       forget()
       return true
     }
+  }
+
+  /// The group is rolled back first: nothing is to be locked meanwhile.
+  private func waitForCapture(_ desk: PostgresReplay.Desk, _ stop: StopSignal) throws {
+    forget()
+    progress.update { $0.isWaitingForCapture = true }
+    defer { progress.update { $0.isWaitingForCapture = false } }
+    try desk.shared.waitForCapture(stop)
   }
 
   private func step(_ replay: PostgresReplay, _ stop: StopSignal, through limit: UInt64) throws -> Bool {

@@ -23,7 +23,10 @@ extension PostgresReplay {
     guard case .stream(let wait) = desk.shared.local else { return }
     try sink.settle()
     try sink.rest()
-    guard try wait(stop) else { throw PostgresApply.Stopped() }
+    guard try wait(stop, true) else {
+      if stop.isSet { throw PostgresApply.Stopped() }
+      throw LocalAhead()
+    }
     var committed: Set<RowName> = []
     try desk.shared.window.catchUp { schema, change in
       let rows = try desk.names.names(schema, change)

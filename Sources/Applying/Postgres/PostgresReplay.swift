@@ -492,6 +492,8 @@ final class PostgresReplay {
     -> TableClaim
   {
     let claim = TableClaim(source)
+    // Writers that settle their conflicts share all rows.
+    if options.twoWay != nil { return claim }
     let (known, name) = (tables[key], tables[key]?.name ?? mapped.name)
     let error = claim.collision(
       of: self.name, with: try state.feeders(of: known?.schema ?? mapped.namespace, name), table: name,

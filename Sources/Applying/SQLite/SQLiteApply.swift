@@ -96,7 +96,10 @@ package final class SQLiteApply {
     } catch {
       desk.shared.window.rollback(name)
       switch error {
-      case is LocalAhead: desk.shared.rest()
+      case is LocalAhead:
+        target.rollback()
+        progress.update { $0.isWaitingForCapture = true }
+        try desk.shared.waitForCapture(stop)
       case let ahead as SQLiteReplay.Desk.Ahead: desk.holdBack(ahead.header)
       case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: replay.number + 1): break
       default: throw error
@@ -135,6 +138,7 @@ package final class SQLiteApply {
     noteAdopted(replay)
     (checkpoint, number) = (reached, replay.number)
     if let desk {
+      progress.update { $0.isWaitingForCapture = false }
       desk.shared.note(applied: number, of: name)
       try desk.shared.window.commit(name)
     }

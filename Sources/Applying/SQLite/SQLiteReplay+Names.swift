@@ -36,6 +36,8 @@ extension SQLiteReplay {
   /// notice, but is not copied.
   func claimRows(of source: TableSchema, as name: String, isCopied: Bool = false) throws -> TableClaim {
     let claim = TableClaim(source)
+    // Writers that settle their conflicts share all rows.
+    if options.twoWay != nil { return claim }
     let error = claim.collision(
       of: self.name, with: try state.feeders(of: name), table: name, source: source, at: database.path)
     guard let error else { return claim }

@@ -16,9 +16,9 @@ package final class TwoWay: Sendable {
     /// SQLite: shows the rows of the journal behind a source position of the own trail, inside apply's transaction.
     /// False: there are too many of them to be looked at.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
-    /// PostgreSQL: returns when the own trail holds, durably, all that had been committed before the call. False: `stop`
-    /// was set first.
-    case stream(@Sendable (StopSignal) throws -> Bool)
+    /// PostgreSQL: whether the own trail holds, durably, all that had been committed before the call; `hurry`: within a
+    /// second or two, as rows are locked meanwhile. Otherwise it returns false only when the signal was set.
+    case stream(@Sendable (StopSignal, _ hurry: Bool) throws -> Bool)
   }
 
   /// Of the trail into which the database is captured.
@@ -86,8 +86,10 @@ package final class TwoWay: Sendable {
 
   func leave() { isTaken.withLock { $0 = false } }
 
-  /// Gives capture the time to take what was committed locally.
-  func rest() { Clock.sleep(milliseconds: 2) }
+  /// Gives capture the time to take what was committed locally, while nothing is locked.
+  func waitForCapture(_ stop: StopSignal) throws {
+    if case .stream(let wait) = local { _ = try wait(stop, false) } else { _ = stop.wait(milliseconds: 2) }
+  }
 
   /// What a row has against being written as it comes: it is settled from its versions, then.
   static func isOfRow(_ error: CairnError) -> Bool { [.rowMissing, .rowDiffers, .rowExists].contains(error.code) }

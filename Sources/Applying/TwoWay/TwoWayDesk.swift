@@ -161,7 +161,8 @@ final class TwoWayDesk<Table> {
     return try !shared.window.concurrent(row, with: place.stamp, seen: seen).isEmpty
   }
 
-  /// The other versions of a row that are known, as their trails have them.
+  /// The other versions of a row that are known, as their trails have them. Who made a row and took it away again in one
+  /// transaction made no version of it.
   func others(_ row: RowName) throws -> [StoredVersion] {
     try shared.window.versions(row).filter { $0.stamp != place.stamp }.flatMap { place in
       try reader.read(row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)

@@ -1,0 +1,76 @@
+import Applying
+import Capturing
+import Changes
+import Conflicts
+import Mapping
+import Synchronization
+import SystemKit
+import Trails
+
+/// The way back of a two-way replication: what happens at the target is captured, and applied to the source.
+package final class Way: Sendable {
+  package let source: DatabaseURL
+  package let target: DatabaseURL
+  package let trail: TrailName
+  let folder: String
+  package let captureProgress: CaptureProgress
+  package let applyProgress = ApplyProgress()
+  /// Its trail is open, and what is written to its source is captured.
+  let ready = StopSignal()
+
+  init(
+    from source: DatabaseURL, to target: DatabaseURL, trail: TrailName, state: String,
+    notice: @escaping @Sendable (CaptureProgress.Notice) -> Void
+  ) {
+    (self.source, self.target, self.trail, folder) = (source, target, trail, "\(state)/\(trail)")
+    captureProgress = CaptureProgress(notice: notice)
+  }
+}
+
+extension TwoWay {
+  /// For the applies to a database that is captured into `own`. `watch`: of its capture, where it is PostgreSQL.
+  package convenience init(
+    own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)], watch: LocalWatch?,
+    skewMicrosecondsMax: Int64 = 60_000_000, rules: @escaping RuleBook
+  ) {
+    let local: LocalCommits
+    if let watch {
+      let capture = CaptureBegun(own.folder)
+      local = .stream { stop, hurry in
+        guard capture.isSeen else { return true }
+        guard hurry else { return try watch.catchUp(stop) }
+        return watch.wait(try watch.mark(), stop, milliseconds: 1000) != nil
+      }
+    } else {
+      local = .journal { database, position, body in
+        guard try Journal(database).owner() != nil else { return true }
+        return try UncapturedRows.read(database, behind: position, body)
+      }
+    }
+    self.init(own: own, applied: applied, local: local, skewMicrosecondsMax: skewMicrosecondsMax, rules: rules)
+  }
+}
+
+/// Whether capture has begun with a trail: before that, nothing that is written is captured.
+private final class CaptureBegun: Sendable {
+  private let folder: String
+  private let wasSeen = Atomic<Bool>(false)
+  init(_ folder: String) { self.folder = folder }
+
+  var isSeen: Bool {
+    if wasSeen.load(ordering: .relaxed) { return true }
+    guard Trail.exists(folder: folder), let info = try? Trail.info(folder: folder), info.lastTransaction > 0 else {
+      return false
+    }
+    wasSeen.store(true, ordering: .relaxed)
+    return true
+  }
+}
+
+extension LocalWatch {
+  /// Nil for SQLite, whose journal shows what was committed.
+  package convenience init?(_ database: DatabaseURL) {
+    guard case .postgres(let uri) = database else { return nil }
+    self.init(uri: uri)
+  }
+}

@@ -1,0 +1,165 @@
+import Applying
+import Capturing
+import Changes
+import Conflicts
+import Foundation
+import Operating
+import PostgresKit
+import SQLiteKit
+import SystemKit
+import TestServers
+import Trails
+
+/// Databases that all write, each captured and each applied to by all others, in one process. Trails are read where they
+/// are written; when one is applied, and where, is up to the test.
+final class Mesh {
+  /// One database.
+  final class Node {
+    let name: String
+    let url: DatabaseURL
+    let trail: TrailName
+    let folder: String
+    /// Nil for SQLite.
+    let watch: LocalWatch?
+    var twoWay: TwoWay?
+    let rules: TwoWay.RuleBook
+    private var capture: (stop: StopSignal, thread: WorkerThread<String?>, progress: CaptureProgress)?
+    private let sqlite: Database?
+    private let postgres: PostgresConnection?
+
+    init(_ name: String, _ url: DatabaseURL, in folder: String, rules: @escaping TwoWay.RuleBook) throws {
+      (self.name, self.url, self.rules) = (name, url, rules)
+      trail = TrailName(origin: name, name: "shop")
+      self.folder = "\(folder)/\(trail)"
+      watch = LocalWatch(url)
+      switch url {
+      case .sqlite(let path):
+        sqlite = try Database(path: path, mode: .create)
+        postgres = nil
+        try sqlite?.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF")
+      case .postgres(let uri):
+        sqlite = nil
+        postgres = try PostgresConnection(uri)
+        try postgres?.execute("SET search_path = public")
+      }
+    }
+
+    var isPostgres: Bool { postgres != nil }
+
+    func execute(_ sql: String) throws {
+      try sqlite?.execute(sql)
+      try postgres?.execute(sql)
+    }
+
+    /// Rows as texts, columns parted by bars.
+    func rows(_ sql: String) throws -> [String] {
+      if let sqlite {
+        return try sqlite.query(sql).map { $0.map { $0.string.isEmpty ? $0.shown : $0.string }.joined(separator: "|") }
+      }
+      return try postgres?.query(sql).map { $0.map { $0 ?? "NULL" }.joined(separator: "|") } ?? []
+    }
+
+    // MARK: Capture
+
+    func startCapture() throws {
+      var run = CaptureRun(url, trail: trail, folder: folder, place: folder)
+      run.copiesRows = false
+      run.watch = watch
+      let (stop, ready, progress) = (StopSignal(), StopSignal(), CaptureProgress())
+      let thread = WorkerThread<String?> { [run] in
+        defer { ready.set() }
+        do {
+          try run.run(stop: stop, untilCaughtUp: false, progress: progress) { ready.set() }
+          return nil
+        } catch { return "\(error)" }
+      }
+      while !ready.isSet { _ = ready.wait(milliseconds: 1000) }
+      capture = (stop, thread, progress)
+      if thread.outcome != nil { try stopCapture() }
+    }
+
+    func stopCapture() throws {
+      guard let capture else { return }
+      capture.stop.set()
+      self.capture = nil
+      if let problem = capture.thread.join() ?? nil { throw TestFailure("capture of \(name): \(problem)") }
+    }
+
+    /// Waits until everything that was committed before is in the trail.
+    func capturePending() throws {
+      let limit = Clock.monotonicMilliseconds + 30_000
+      while try !isCaptured() {
+        guard Clock.monotonicMilliseconds < limit else { throw TestFailure("capture of \(name) does not come on") }
+        Clock.sleep(milliseconds: 2)
+      }
+    }
+
+    private func isCaptured() throws -> Bool {
+      if let sqlite {
+        let last = try sqlite.integer("SELECT max(seq) FROM cairn_journal") ?? 0
+        return (capture?.progress.snapshot.taken ?? 0) >= last
+      }
+      return try watch?.catchUp(StopSignal()) ?? true
+    }
+  }
+
+  let folder: String
+  private(set) var nodes: [Node] = []
+  private var databases: [String] = []
+
+  /// A letter for each node: `s` for SQLite, `p` for PostgreSQL. `schema` makes the tables of each.
+  init(_ engines: String, schema: String, rules: @escaping TwoWay.RuleBook = { _, _ in ConflictRules() }) throws {
+    folder = NSTemporaryDirectory() + "cairn-mesh-\(UUID().uuidString.prefix(8))"
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    for (index, engine) in engines.enumerated() {
+      let name = "n\(index)"
+      let url: DatabaseURL
+      if engine == "p" {
+        let database = "mesh_\(UUID().uuidString.prefix(8).lowercased())"
+        databases.append(database)
+        url = try DatabaseURL(PostgresServer.shared.createDatabase(database))
+      } else {
+        url = try DatabaseURL("sqlite://\(folder)/\(name).db")
+      }
+      let node = try Node(name, url, in: folder, rules: rules)
+      try node.execute(schema)
+      nodes.append(node)
+    }
+    for node in nodes {
+      try node.startCapture()
+      renew(node)
+    }
+  }
+
+  /// As after a start of the program.
+  func renew(_ node: Node) {
+    node.twoWay = TwoWay(
+      own: (node.trail, node.folder),
+      applied: nodes.filter { $0 !== node }.map { ($0.trail, $0.folder) }, watch: node.watch, rules: node.rules)
+  }
+
+  /// Applies what is in the trail of one node to another; returns the conflicts that it met.
+  @discardableResult func apply(_ from: Int, to: Int) throws -> Int {
+    var options = ApplyOptions()
+    options.twoWay = nodes[to].twoWay
+    let drain = StopSignal()
+    drain.set()
+    let progress = ApplyProgress()
+    try ApplyRun(nodes[to].url, trail: nodes[from].trail, folder: nodes[from].folder, options: options)
+      .run(stop: StopSignal(), drain: drain, progress: progress)
+    return progress.snapshot.conflicts
+  }
+
+  /// Brings everything everywhere.
+  func settle() throws {
+    for node in nodes { try node.capturePending() }
+    for from in nodes.indices { for to in nodes.indices where to != from { try apply(from, to: to) } }
+  }
+
+  func close() throws {
+    for node in nodes { try node.stopCapture() }
+    nodes.removeAll()
+    for database in databases { try PostgresServer.shared.dropDatabase(database) }
+    if getenv("KEEP") == nil { try FileManager.default.removeItem(atPath: folder) }
+  }
+}

@@ -1,0 +1,49 @@
+import Applying
+import Conflicts
+import TestServers
+import Testing
+
+/// Invariants 7 and 8: nothing comes back to where it came from, and all come to the same rows.
+@Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+struct TwoWayTests {
+  private static let schema = "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, stock INTEGER)"
+  private static let all = "SELECT id, name, stock FROM item ORDER BY id"
+
+  @Test("writes at both ends come to the other", arguments: ["ss", "sp", "pp"])
+  func bothWays(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.schema)
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (1, 'tea', 10), (2, 'milk', 5)")
+    try b.execute("INSERT INTO item VALUES (3, 'rice', 7)")
+    try mesh.settle()
+    try a.execute("UPDATE item SET stock = 9 WHERE id = 3")
+    try b.execute("DELETE FROM item WHERE id = 2")
+    try mesh.settle()
+    for node in mesh.nodes {
+      let rows = try node.rows(Self.all)
+      #expect(rows == ["1|tea|10", "3|rice|9"], "\(node.name)")
+    }
+    try mesh.close()
+  }
+
+  @Test(
+    "of two writes to one row the later one stands at both ends, and the other is kept", arguments: ["ss", "sp", "pp"])
+  func newest(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.schema)
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (1, 'tea', 10)")
+    try mesh.settle()
+    try a.execute("UPDATE item SET stock = 11")
+    try a.capturePending()
+    try b.execute("UPDATE item SET name = 'green tea'")
+    try b.capturePending()
+    try #expect(mesh.apply(0, to: 1) == 1)
+    try #expect(mesh.apply(1, to: 0) == 1)
+    try mesh.settle()
+    for node in mesh.nodes {
+      let rows = try node.rows(Self.all)
+      #expect(rows == ["1|green tea|10"], "\(node.name)")
+    }
+    try mesh.close()
+  }
+}
