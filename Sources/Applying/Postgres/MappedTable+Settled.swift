@@ -20,6 +20,13 @@ extension MappedTable {
     ).first
   }
 
+  /// Rows with nothing but their keys.
+  func rows(where condition: String, _ values: [String?], _ connection: PostgresConnection) throws -> [[String?]] {
+    let texts = columns.indices.map { key.contains($0) ? "\(columns[$0].name.quotedName)::text" : "NULL" }
+    return try connection.query(
+      "SELECT \(texts.joined(separator: ",")) FROM \(target.rowsName)\(condition)", values)
+  }
+
   /// Makes the row what it is to be; nil: it goes. Columns that are nil stay as they are.
   func put(_ row: RowVersion.Row?, _ key: [Value], _ connection: PostgresConnection) throws {
     let keys = key.map(\.postgresInput)

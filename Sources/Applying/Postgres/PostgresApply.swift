@@ -255,6 +255,7 @@ package final class PostgresApply {
       isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals, desk: desk)
     if let desk {
       let state = made.state
+      made.holdWindow()
       try desk.shared.prepare(desk.names) { try state.checkpoint(of: $0)?.number }
     }
     replay = made

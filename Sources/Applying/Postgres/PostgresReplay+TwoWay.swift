@@ -12,6 +12,9 @@ struct RowInConflict: Error {}
 extension PostgresReplay {
   typealias Desk = TwoWayDesk<MappedTable>
 
+  /// What tables that wait still lack counts as known to nobody.
+  func holdWindow() { desk?.shared.window.hold(name, through: waiting.map(\.table.number).min()) }
+
   func beginDesk(_ desk: Desk) throws {
     try desk.shared.window.catchUp(rowNames: desk.names.names)
     desk.beginGroup(watchesRows: true)
@@ -50,6 +53,15 @@ extension PostgresReplay {
   func keepsOwn(_ id: UInt64, _ image: ImageView) throws -> Bool {
     guard let desk, let schema = reader.given(id), let name = try desk.names.name(schema, image) else { return false }
     return try desk.keeps(name)
+  }
+
+  /// Removes rows of the target, but for those of which the author of the copy does not know what was done to them here.
+  func removeKnown(_ rows: (condition: String, values: [String?]), _ table: MappedTable, _ desk: Desk) throws {
+    let form = PostgresForm(table: table, names: options.names)
+    for row in try table.rows(where: rows.condition, rows.values, connection).map(form.row) {
+      guard let name = desk.names.name(table.mapped, row), try !desk.keeps(name) else { continue }
+      try table.put(nil, table.key.map { row[$0] }, connection)
+    }
   }
 
   /// At the end of a transaction.

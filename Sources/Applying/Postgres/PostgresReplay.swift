@@ -227,6 +227,7 @@ final class PostgresReplay {
     // What stands before it is in the database from this commit on.
     if let head, head != 0, head != last.number { try sink.queue(own.message, [note(last, as: last.number)]) }
     let reached = reader.checkpoint
+    holdWindow()
     if let checkpoint, !scope.isLane {
       try moveAndCommit(from: checkpoint, to: reached)
     } else {

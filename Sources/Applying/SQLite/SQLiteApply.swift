@@ -42,6 +42,7 @@ package final class SQLiteApply {
     replay = try SQLiteReplay(target, trail: folder, at: checkpoint, number: number, desk: desk)
     if let desk {
       let state = target.state
+      desk.shared.window.hold(name, through: waiting.map(\.number).min())
       try desk.shared.prepare(desk.names) { try state.checkpoint(of: $0)?.number }
     }
     let awaitsCopies = awaitsCopies
@@ -128,6 +129,7 @@ package final class SQLiteApply {
     let reached = replay.reader.checkpoint
     let now = target.clock.microseconds()
     try target.state.move(name, from: checkpoint, to: reached, number: replay.number, now: now)
+    desk?.shared.window.hold(name, through: waiting.map(\.number).min())
     // A group that changes nothing is not noted: else two databases would tell each other of that for ever.
     if group.isOfChanges {
       try target.notes.write(

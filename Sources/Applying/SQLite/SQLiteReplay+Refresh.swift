@@ -69,13 +69,18 @@ extension SQLiteReplay {
         "table \(table.schema.name) is emptied for its copy: what its columns \(own) held, which only the target has, is gone"
       )
     }
-    try table.remove(nil, at: reader.commitTime)
+    try remove(nil, table)
+  }
+
+  private func remove(_ range: Refresh.Range?, _ table: TargetTable) throws {
+    if let desk, !table.schema.key.isEmpty { return try removeKnown(range, table, desk) }
+    try table.remove(range, at: reader.commitTime)
   }
 
   /// The rows of a chunk take the place of those that are there, and have from them what only the target knows.
   private func clear(_ range: Refresh.Range, _ table: TargetTable) throws {
     if table.removal == .applied, try table.setAside(range) { aside = table }
-    try table.remove(range, at: reader.commitTime)
+    try remove(range, table)
   }
 
   /// Behind the rows of a chunk.

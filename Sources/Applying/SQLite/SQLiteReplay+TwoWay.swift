@@ -34,6 +34,17 @@ extension SQLiteReplay {
     return try desk.keeps(name)
   }
 
+  /// Removes what the target has in a range, but for rows of which the author of the copy does not know what was done to
+  /// them here.
+  func removeKnown(_ range: Refresh.Range?, _ table: TargetTable, _ desk: Desk) throws {
+    for key in try table.keys(in: range) {
+      var row = [Value](repeating: .null, count: table.schema.columns.count)
+      for (index, value) in zip(table.schema.key, key) { row[index] = value }
+      guard let name = desk.names.name(table.schema, row), try !desk.keeps(name) else { continue }
+      try table.put(nil, key)
+    }
+  }
+
   /// At the end of a transaction.
   func settleDeferred() throws {
     guard let desk, !desk.rows.isEmpty else { return }

@@ -42,7 +42,14 @@ final class SQLiteTarget {
     shape = TargetShape(database: database, progress: progress)
     notes = JournalNotes(database)
     let (state, database) = (state, database)
-    try database.transaction { try state.isInstalled() ? state.upgrade() : state.install() }
+    try database.transaction {
+      let version = try database.integer("PRAGMA schema_version") ?? 0
+      try state.isInstalled() ? state.upgrade() : state.install()
+      if options.twoWay != nil { try SQLiteConflictLog(database).install() }
+      if let follower = options.schemaFollower, try database.integer("PRAGMA schema_version") != version {
+        try follower.adopt(database, version)
+      }
+    }
     try reload()
   }
 

@@ -334,6 +334,13 @@ final class TargetTable {
     }
   }
 
+  /// Of the rows in a range, or of all.
+  func keys(in range: Refresh.Range?) throws -> [[Value]] {
+    guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return [] }
+    let key = schema.key.map { names[$0] }.joined(separator: ",")
+    return try database.query("SELECT \(key) FROM \(table)\(rows.condition)", rows.values)
+  }
+
   func holdsRows() throws -> Bool {
     let rows = all
     return try database.first("SELECT 1 FROM \(table)\(rows.condition) LIMIT 1", rows.values) != nil
