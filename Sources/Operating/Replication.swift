@@ -78,8 +78,8 @@ package final class Replication: Sendable {
     twoWay = back.map { [trail, statePath] back in
       let (forth, backwards) = ((trail, "\(statePath)/\(trail)"), (back.trail, back.folder))
       return (
-        TwoWay(own: forth, applied: [backwards], watch: watches.0) { _, _ in ConflictRules() },
-        TwoWay(own: backwards, applied: [forth], watch: watches.1) { _, _ in ConflictRules() }
+        TwoWay(own: forth, applied: [backwards], watch: watches.0) { _, _, _ in ConflictRules() },
+        TwoWay(own: backwards, applied: [forth], watch: watches.1) { _, _, _ in ConflictRules() }
       )
     }
     audit = options.auditBytesPerSecond.map { [source, target, statePath, stopSignal] rate in

@@ -63,7 +63,9 @@ struct ApplyEntry {
     }
     // One that was told to begin anew, and has not yet, may hold what it held.
     let isTold = asked.map { !$0.isBegun && $0.at != nil } ?? false
-    if existing == nil, !isTold {
+    // Of a trail without copies, nothing is overwritten.
+    let isCopied = context.capture(of: trail)?.copiesRows ?? true
+    if existing == nil, !isTold, isCopied {
       if trail.origin == context.node { try checkExisting(end) } else { try first.begin() }
     }
     guard info.firstPosition.segment > 1 else {

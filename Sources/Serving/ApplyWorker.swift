@@ -64,6 +64,7 @@ final class ApplyWorker: Worker {
     options.names = apply.names
     options.misfits = apply.misfits
     options.ddl = apply.ddl
+    options.twoWay = context.twoWays.twoWay(for: apply, at: location, in: context)
     let (auditing, stopAudit) = try startAudit(of: trail, location)
     defer {
       stopAudit.set()
@@ -172,6 +173,10 @@ final class ApplyWorker: Worker {
     } else if now.isReconnecting {
       status.state = .waiting
       status.detail = "waits for the server of \(status.place)"
+    } else if now.isHeldBack {
+      status.detail = "waits, as the clock of \(apply.trail) is further ahead than max_clock_skew allows"
+    } else if now.isWaitingForCapture {
+      status.detail = "waits for the capture of its own database, which has not taken all that was committed there"
     } else if now.isWaitingForLock {
       status.detail = "waits for a lock on the target"
     }

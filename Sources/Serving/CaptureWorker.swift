@@ -36,6 +36,7 @@ final class CaptureWorker: Worker {
     run.tables = TablePatterns(capture.tables)
     run.journalRows = Int64(capture.journalRows)
     run.copiesRows = capture.copiesRows
+    run.watch = context.twoWays.watch(of: capture, at: run.source)
     run.copiesAgain = CopyRequest.isAskedOfCapture(folder)
     // Where nothing was captured yet, the first copy is what is asked for.
     if run.copiesAgain, Trail.exists(folder: folder) { try SourceEnd(run.source).askForRefresh() }

@@ -36,6 +36,8 @@ package final class ServiceContext: Sendable {
   private let appliedEnds = Mutex<[String: Position]>([:])
   /// Whether there is room for what peers bring.
   let intake = IntakeGate()
+  /// Databases to which both ends write.
+  let twoWays = TwoWayBook()
   /// The trails have no room.
   private let full = Atomic<Bool>(false)
 

@@ -51,6 +51,16 @@ extension Supervisor {
           name: name, trail: apply.apply.trail, segment: needs?.segment, isAtEnd: isAtEnd,
           isExpired: entry.isExpired && !isBack))
     }
+    for (trail, position) in context.twoWays.needs() {
+      // Who must decide on a row that both ends wrote reads there what each of them did.
+      let name = WorkerName(.capture, trail.name)
+      let id = RetentionPlan.ReaderID(name, trail.description)
+      let isAtEnd = infos[trail.description].map { position >= $0.end.position } ?? false
+      readers.append(
+        RetentionPlan.Reader(
+          name: name, trail: trail.description, segment: position.segment, isAtEnd: isAtEnd,
+          isExpired: state.givenUp[id] != nil))
+    }
     return readers
   }
 

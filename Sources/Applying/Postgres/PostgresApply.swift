@@ -142,7 +142,7 @@ package final class PostgresApply {
   /// One group; carefully again where it was not taken as a whole, and without a table that is to wait.
   private func step(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk else { return try step(replay, stop, through: .max) }
-    guard desk.shared.enter(stop) else { throw Stopped() }
+    guard try desk.shared.enter(stop) else { throw Stopped() }
     defer { desk.shared.leave() }
     do {
       let isMoved = try step(replay, stop, through: desk.limit() ?? .max)
@@ -157,7 +157,9 @@ package final class PostgresApply {
       case let ahead as PostgresReplay.Desk.Ahead: desk.holdBack(ahead.header)
       case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: replay.number):
         carefulThrough = max(carefulThrough, replay.number)
-      default: throw error
+      default:
+        desk.shared.note(error)
+        throw error
       }
       forget()
       return true

@@ -87,7 +87,7 @@ package final class SQLiteApply {
   /// Applies what is there as one commit; false when nothing is.
   private func step(_ stop: StopSignal) throws -> Bool {
     guard let desk else { return try step(stop, through: .max) }
-    guard desk.shared.enter(stop) else { return false }
+    guard try desk.shared.enter(stop) else { return false }
     defer { desk.shared.leave() }
     do {
       let isMoved = try step(stop, through: desk.limit() ?? .max)
@@ -103,7 +103,9 @@ package final class SQLiteApply {
         try desk.shared.waitForCapture(stop)
       case let ahead as SQLiteReplay.Desk.Ahead: desk.holdBack(ahead.header)
       case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: replay.number + 1): break
-      default: throw error
+      default:
+        desk.shared.note(error)
+        throw error
       }
       try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
       return true

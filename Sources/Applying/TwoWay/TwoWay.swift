@@ -8,8 +8,10 @@ import Versions
 
 /// What the applies of one database share, when the database is captured too and writes go both ways.
 package final class TwoWay: Sendable {
-  /// How conflicts of a table of the target are settled, by its plain name; its columns in their order.
-  package typealias RuleBook = @Sendable (_ table: String, _ columns: [String]) throws -> ConflictRules
+  /// How conflicts that come with a trail are settled, in a table of the target by its plain name; its columns in their
+  /// order.
+  package typealias RuleBook =
+    @Sendable (_ trail: TrailName, _ table: String, _ columns: [String]) throws -> ConflictRules
 
   /// Local commits that the own trail does not hold yet.
   package enum LocalCommits: Sendable {
@@ -34,6 +36,7 @@ package final class TwoWay: Sendable {
   private let isTaken = Mutex(false)
   private let applied = Mutex<[String: UInt64]>([:])
   private let isPrepared = Mutex(false)
+  private let isSpoilt = Mutex(false)
 
   package init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)], local: LocalCommits,
@@ -51,6 +54,17 @@ package final class TwoWay: Sendable {
     if let folder = folders[origin] { return folder }
     throw CairnError(
       .trailMissing, "a version of a row stands in trail \(origin), which is not applied here", hint: "apply it again")
+  }
+
+  /// False after an error that may have been the window's, which then may lack something: another is to be made.
+  package var isSound: Bool { isSpoilt.withLock { !$0 } }
+
+  func note(_ error: any Error) {
+    guard let error = error as? CairnError else { return }
+    let doubtful: [ErrorCode] = [
+      .diskFull, .ioFailed, .databaseFull, .databaseFailed, .databaseDamaged, .trailDamaged, .checkpointForeign, .bug,
+    ]
+    if doubtful.contains(error.code) { isSpoilt.withLock { $0 = true } }
   }
 
   /// Reads what stands in the trails, once: whichever apply comes first. `number`: of the last transaction of a trail that
@@ -71,8 +85,13 @@ package final class TwoWay: Sendable {
   // MARK: One apply decides at a time
 
   /// Waits until no other apply has a group under way; false when `stop` was set first.
-  func enter(_ stop: StopSignal) -> Bool {
+  func enter(_ stop: StopSignal) throws -> Bool {
     while !stop.isSet {
+      if !isSound {
+        throw CairnError(
+          .ioFailed, "what both ends wrote could not be read to its end by another apply to the same database",
+          hint: "see its error; this one begins anew", remedy: .retry)
+      }
       let isOurs = isTaken.withLock { isTaken in
         defer { isTaken = true }
         return !isTaken

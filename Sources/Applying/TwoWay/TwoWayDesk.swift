@@ -171,7 +171,7 @@ final class TwoWayDesk<Table> {
 
   /// How conflicts of a table are settled on this way.
   func rules(_ table: String, _ columns: [String]) throws -> ConflictRules {
-    try shared.rules(table, columns).between(source: trail.description, target: shared.own.description)
+    try shared.rules(trail, table, columns).between(source: trail.description, target: shared.own.description)
   }
 
   /// Throws where a rule says that apply is to stop before a conflict.

@@ -32,7 +32,7 @@ struct MeshConvergenceTests {
   func converge(seed: UInt64) throws {
     let book = Self.books[Int(seed % UInt64(Self.books.count))]
     var random = Seeded(seed)
-    let mesh = try Mesh(seed % 3 == 0 ? "ssp" : seed % 3 == 1 ? "spp" : "sss", schema: Self.schema) { _, _ in
+    let mesh = try Mesh(seed % 3 == 0 ? "ssp" : seed % 3 == 1 ? "spp" : "sss", schema: Self.schema) { _, _, _ in
       book.rules
     }
     for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }

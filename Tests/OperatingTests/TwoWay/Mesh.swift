@@ -108,7 +108,7 @@ final class Mesh {
   private var databases: [String] = []
 
   /// A letter for each node: `s` for SQLite, `p` for PostgreSQL. `schema` makes the tables of each.
-  init(_ engines: String, schema: String, rules: @escaping TwoWay.RuleBook = { _, _ in ConflictRules() }) throws {
+  init(_ engines: String, schema: String, rules: @escaping TwoWay.RuleBook = { _, _, _ in ConflictRules() }) throws {
     folder = NSTemporaryDirectory() + "cairn-mesh-\(UUID().uuidString.prefix(8))"
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     for (index, engine) in engines.enumerated() {

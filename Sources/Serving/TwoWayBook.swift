@@ -1,0 +1,70 @@
+import Applying
+import Capturing
+import Changes
+import Configuring
+import Conflicts
+import Operating
+import Synchronization
+import SystemKit
+import Trails
+import Versions
+
+/// What applies to one database share, where both ends write; for all databases of the daemon.
+final class TwoWayBook: Sendable {
+  /// From which it is made: another conf makes another.
+  private struct Plan: Equatable {
+    var own: TrailName
+    var applied: [TrailName]
+    var rules: [String: ConflictPlan]
+    var skew: Duration
+  }
+
+  private let known = Mutex<[String: (plan: Plan, twoWay: TwoWay)]>([:])
+  private let watches = Mutex<[String: LocalWatch]>([:])
+
+  /// Of the capture of a PostgreSQL database; nil for SQLite, whose journal tells.
+  func watch(of capture: Configuration.Capture, at location: DatabaseURL) -> LocalWatch? {
+    watches.withLock { watches in
+      let key = "\(capture.name) \(location.place)"
+      if let watch = watches[key] { return watch }
+      watches[key] = LocalWatch(location)
+      return watches[key]
+    }
+  }
+
+  /// Nil for an apply that is one-way.
+  func twoWay(for apply: Configuration.Apply, at location: DatabaseURL, in context: ServiceContext) -> TwoWay? {
+    let conf = context.configuration
+    guard let capture = conf.captureBehind(apply) else { return nil }
+    let peers = conf.applies.filter { $0.database == apply.database && conf.captureBehind($0) != nil }
+    let plan = Plan(
+      own: TrailName(origin: context.node, name: capture.name), applied: peers.compactMap { TrailName($0.trail) },
+      rules: Dictionary(peers.map { ($0.trail, $0.conflictPlan) }) { first, _ in first },
+      skew: peers.map(\.maxClockSkew).min() ?? .zero)
+    let watch = watch(of: capture, at: location)
+    return known.withLock { known in
+      if let made = known[apply.database], made.plan == plan, made.twoWay.isSound { return made.twoWay }
+      let twoWay = TwoWay(
+        own: (plan.own, context.folder(of: plan.own)), applied: plan.applied.map { ($0, context.folder(of: $0)) },
+        watch: watch, skewMicrosecondsMax: plan.skew.milliseconds * 1000
+      ) { trail, table, columns in
+        (plan.rules[trail.description] ?? ConflictPlan()).rules(forTarget: table, columns: columns)
+      }
+      known[apply.database] = (plan, twoWay)
+      return twoWay
+    }
+  }
+
+  /// What is still needed of trails, for conflicts that may come: by trail, the name of its capture here, or of none.
+  func needs() -> [TrailName: Position] {
+    known.withLock { known in
+      var needs: [TrailName: Position] = [:]
+      for entry in known.values {
+        for (trail, position) in (try? entry.twoWay.window.needs()) ?? [:] {
+          needs[trail] = min(position, needs[trail] ?? position)
+        }
+      }
+      return needs
+    }
+  }
+}
