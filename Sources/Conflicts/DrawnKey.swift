@@ -117,9 +117,17 @@ extension DrawnKey {
     return one.flatMap { key in (byName[key.commonName] ?? []).filter(key.isAlike).map { (key, $0) } }
   }
 
+  /// Table and column, as people name them.
+  package var text: String { "\(fullName).\(column)" }
+
   /// Of the column, in either engine.
-  private var commonName: String {
-    let table = ["", "public"].contains(namespace) ? table : "\(namespace)_\(table)"
-    return "\(table).\(column)".lowercased()
+  private var commonName: String { "\(commonTable).\(column.lowercased())" }
+
+  /// Of the table, in either engine.
+  package var commonTable: String { Self.commonName(ofTable: fullName) }
+
+  /// `name`: as people name the table, with its schema where that is not `public`.
+  package static func commonName(ofTable name: String) -> String {
+    String(name.lowercased().map { $0 == "." ? "_" : $0 })
   }
 }

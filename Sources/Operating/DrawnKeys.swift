@@ -29,20 +29,6 @@ package struct DrawnKeys {
     }
   }
 
-  /// Why two databases cannot be replicated both ways, where both draw the same keys for the tables that they share; nil
-  /// where they do not. The first ones are named.
-  package static func refusal(_ one: DrawnKeys, _ other: DrawnKeys, _ patterns: TablePatterns) throws -> CairnError? {
-    let pairs = DrawnKey.alike(try one.all(patterns), try other.all())
-    guard !pairs.isEmpty else { return nil }
-    let names = pairs.prefix(10).map { "\($0.0.fullName).\($0.0.column)" }.joined(separator: ", ")
-    let more = pairs.count > 10 ? " and \(pairs.count - 10) more" : ""
-    return CairnError(
-      .keysAlike,
-      "\(one.url.place) and \(other.url.place) would draw the same keys for different rows: \(names)\(more)",
-      hint: "separate them with 'cairn identity separate', or let programs bring the keys; see docs/conflicts.md",
-      remedy: .badInput)
-  }
-
   /// What gives this database's sequences values of its own, as statements; run in one transaction they hold.
   ///
   /// Errors: `unsupported` for SQLite, whose rowids take no stride; `database-full` where no number is left.

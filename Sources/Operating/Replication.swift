@@ -96,6 +96,7 @@ package final class Replication: Sendable {
   /// Looks at both ends and at the state. Keep what it returns as long as the replication runs: it holds the lock.
   package func prepare() throws -> StateFolder {
     let (from, to) = try openEnds()
+    if back != nil { try checkTwoWay(from, to) }
     let state = try StateFolder(statePath, from: source.place, to: target.place)
     if back == nil, try to.isCaptured() {
       try state.checkOneWay()
@@ -164,6 +165,19 @@ package final class Replication: Sendable {
     try checkCapture(from)
     if try to.checkpoint(of: trail) == nil { try checkExisting(from, to, patterns) }
     return to
+  }
+
+  /// Tells of keys that programs at both ends would draw alike. Errors: `table-refused` for a table without key.
+  private func checkTwoWay(_ from: SourceEnd, _ to: TargetEnd) throws {
+    let other = try to.isMissing ? nil : SourceEnd(target)
+    let tables = try from.tables(options.tables)
+    for (end, tables) in [(from, tables)] + (try other.map { [($0, try $0.tables(options.tables))] } ?? []) {
+      let keyless = TwoWayCheck.keyless(tables, at: end.url.place) { "leave it out: --tables '*,!\($0)'" }
+      if let keyless { throw keyless }
+    }
+    if let alike = try TwoWayCheck(from, tables, other, at: target).keysAlike() {
+      captureProgress.tell("\(alike.message); \(alike.hint)")
+    }
   }
 
   /// An SQLite file is captured by one replication at a time.

@@ -30,6 +30,9 @@ package struct TargetEnd {
   /// The connection where it is PostgreSQL.
   package var server: PostgresConnection? { if case .postgres(let connection) = handle { connection } else { nil } }
 
+  /// Whether its file is still to be made.
+  package var isMissing: Bool { if case .sqlite(nil) = handle { true } else { false } }
+
   /// How a table of the source stands here. A table that is there already decides about its columns' types.
   package func mapping(of source: TableSchema, _ names: NamePolicy) throws -> TableMapping {
     let mapping = try TableMapping(source, to: url.engine, names: names)

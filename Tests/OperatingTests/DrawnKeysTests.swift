@@ -55,9 +55,16 @@ import Testing
     let before = try keys.all()
     #expect(before.map { "\($0.fullName).\($0.column)" } == ["item.id", "late.id", "sales.Odd.name.id"])
     #expect(before.allSatisfy { key in !key.isSeparated && before.contains { $0.isAlike(key) } })
-    let refusal = try #require(try DrawnKeys.refusal(keys, keys, TablePatterns(["item", "late"])))
+    let end = try SourceEnd(url)
+    func alike(_ patterns: [String], _ other: SourceEnd?, at place: DatabaseURL) throws -> CairnError? {
+      try TwoWayCheck(end, end.tables(TablePatterns(patterns)), other, at: place).keysAlike()
+    }
+    let refusal = try #require(try alike(["item", "late"], end, at: url))
     #expect(refusal.code == .keysAlike && refusal.message.hasSuffix("rows: item.id, late.id"), "\(refusal.message)")
-    #expect(try DrawnKeys.refusal(keys, keys, TablePatterns(["none"])) == nil)
+    #expect(try alike(["none"], end, at: url) == nil)
+    // A file that is still to be made: a key of one column will be its rowid.
+    let file = try #require(try alike(["*", "!late"], nil, at: .sqlite(path: "/none.db")))
+    #expect(file.message.hasSuffix("rows: item.id") && file.hint.contains("--below-zero"), "\(file)")
     let share = try #require(KeyShare(node: 2, of: 3))
     let statements = try keys.separate(share, isDry: true)
     #expect(statements.count == 3 && statements[0].hasSuffix("START WITH 41 RESTART WITH 41"), "\(statements)")

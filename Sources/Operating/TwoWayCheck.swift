@@ -1,0 +1,80 @@
+import Changes
+import Conflicts
+import Mapping
+
+/// What stands in the way of writes that go both ways between two databases, or will make them clash.
+package struct TwoWayCheck {
+  private let one: SourceEnd
+  private let other: SourceEnd?
+  private let otherURL: DatabaseURL
+  private let tables: [SourceEnd.Table]
+
+  /// `one`: where the first copy comes from. `other`: nil where its file is still to be made. `tables`: of the first one,
+  /// that go both ways.
+  package init(_ one: SourceEnd, _ tables: [SourceEnd.Table], _ other: SourceEnd?, at otherURL: DatabaseURL) {
+    (self.one, self.other, self.otherURL) = (one, other, otherURL)
+    self.tables = tables.filter { $0.refusal == nil }
+  }
+
+  /// Why rows cannot be settled: in a table without a key nobody knows which rows of two nodes are one. `leaveOut`:
+  /// says how a table is left out.
+  package static func keyless(_ tables: [SourceEnd.Table], at place: String, leaveOut: (String) -> String)
+    -> CairnError?
+  {
+    let keyless = tables.filter { $0.refusal == nil && ($0.schema.key.isEmpty || $0.schema.flags.contains(.wholeRow)) }
+    guard let first = keyless.first else { return nil }
+    return CairnError(
+      .tableRefused,
+      "\(place): \(keyless.count == 1 ? "table" : "tables") \(names(keyless.map(\.name))) cannot go both ways without a key",
+      hint: "give \(first.name) a PRIMARY KEY, or a UNIQUE index over NOT NULL columns; or \(leaveOut(first.name))",
+      remedy: .badInput, context: ["table": first.name])
+  }
+
+  /// Why programs at both ends would give the same key to different rows; nil where they do not. A table that the other
+  /// end does not have yet is taken to be as apply makes it.
+  package func keysAlike() throws -> CairnError? {
+    let wanted = Set(tables.map { DrawnKey.commonName(ofTable: $0.name) })
+    let ours = try DrawnKeys(one).all().filter { wanted.contains($0.commonTable) }
+    let there = Set(try other?.tables(TablePatterns()).map { DrawnKey.commonName(ofTable: $0.name) } ?? [])
+    let made = ours.filter { !there.contains($0.commonTable) }.compactMap(asMade)
+    let theirs = try other.map { try DrawnKeys($0).all() } ?? []
+    let alike = DrawnKey.alike(ours, theirs + made).map(\.0)
+    guard !alike.isEmpty else { return nil }
+    return CairnError(
+      .keysAlike,
+      "\(one.url.place) and \(otherURL.place) would draw the same keys for different rows: \(Self.names(alike.map(\.text)))",
+      hint: hint, remedy: .badInput)
+  }
+
+  /// As apply makes the column at the other end.
+  private func asMade(_ key: DrawnKey) -> DrawnKey? {
+    var made = key
+    switch otherURL.engine {
+    case .postgres:
+      made.source = .sequence(
+        .init(name: "", increment: 1, start: 1, last: nil, least: 1, greatest: .max))
+    case .sqlite:
+      // Only a key of one column is a rowid.
+      guard let schema = tables.first(where: { DrawnKey.commonName(ofTable: $0.name) == key.commonTable })?.schema,
+        schema.key.map({ schema.columns[$0].name }) == [key.column]
+      else { return nil }
+      made.source = .rowid(isMonotonic: false)
+    }
+    return made
+  }
+
+  private var hint: String {
+    switch (one.url.engine, otherURL.engine) {
+    case (.sqlite, .sqlite):
+      "SQLite files take no stride: let programs bring keys of their own, such as UUIDs, wherever both ends insert"
+    case (.postgres, .postgres):
+      "run 'cairn identity separate URL --nodes 2 --node N' at both ends, with N 1 and 2, once both have the tables; or let programs bring the keys"
+    default:
+      "run 'cairn identity separate \((one.url.engine == .postgres ? one.url : otherURL).shown) --nodes 2 --node 2 --below-zero' once the tables are there; or let programs bring the keys"
+    }
+  }
+
+  private static func names(_ all: [String]) -> String {
+    all.prefix(10).joined(separator: ", ") + (all.count > 10 ? " and \(all.count - 10) more" : "")
+  }
+}
