@@ -46,6 +46,23 @@ package struct TwoWayCheck {
       hint: hint, remedy: .badInput)
   }
 
+  /// The same of a database whose other end is at another node: keys that nobody has separated. `tables`: those that come
+  /// from there by `trail`, too.
+  package static func keysNotSeparated(_ end: SourceEnd, _ tables: [SourceEnd.Table], from trail: TrailName) throws
+    -> CairnError?
+  {
+    let wanted = Set(tables.map { DrawnKey.commonName(ofTable: $0.name) })
+    let keys = try DrawnKeys(end).all().filter { wanted.contains($0.commonTable) && !$0.isSeparated }
+    guard !keys.isEmpty else { return nil }
+    return CairnError(
+      .keysAlike,
+      "\(end.url.place) would draw keys that node \(trail.origin) may draw for other rows: \(names(keys.map(\.text)))",
+      hint: end.server == nil
+        ? "SQLite takes no stride: let programs bring keys of their own, such as UUIDs"
+        : "run 'cairn identity separate \(end.url.shown) --nodes N --node K'; or let programs bring the keys",
+      remedy: .badInput)
+  }
+
   /// As apply makes the column at the other end.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key
@@ -76,5 +93,14 @@ package struct TwoWayCheck {
 
   private static func names(_ all: [String]) -> String {
     all.prefix(10).joined(separator: ", ") + (all.count > 10 ? " and \(all.count - 10) more" : "")
+  }
+}
+
+extension CairnError {
+  /// Of keys that are drawn alike: also says how a conf tells that programs take care of it.
+  package func sayingShared(_ database: String) -> CairnError {
+    CairnError(
+      code, message, hint: "\(hint), and write keys = \"shared\" into [database.\(database)]", remedy: remedy,
+      context: context)
   }
 }

@@ -65,6 +65,14 @@ final class ApplyWorker: Worker {
     options.misfits = apply.misfits
     options.ddl = apply.ddl
     options.twoWay = context.twoWays.twoWay(for: apply, at: location, in: context)
+    let gate = TwoWayGate(apply: apply, context: context)
+    try gate.check()
+    let stopLooking = StopSignal()
+    let looking = gate.checkOnceCopied(progress, stop: stopLooking) { [context, name] in context.restart(name) }
+    defer {
+      stopLooking.set()
+      _ = looking?.join()
+    }
     let (auditing, stopAudit) = try startAudit(of: trail, location)
     defer {
       stopAudit.set()

@@ -120,7 +120,8 @@ extension ConfCheck {
       try claim(.apply(identity, trail: apply.trail), by: WorkerName(.apply, apply.name))
     }
     guard trail.origin == configuration.node.name else {
-      return note("trail \(trail) comes from node \(trail.origin): nothing is known of its tables here")
+      note("trail \(trail) comes from node \(trail.origin): nothing is known of its tables here")
+      return try checkBothWays(apply, end, trail)
     }
     guard let source = sources[trail.name] else {
       return note("nothing is known of the tables of trail \(trail), since its capture is not ready")
@@ -141,8 +142,10 @@ extension ConfCheck {
       try checkFeeders(apply, end, ruled.tables, trail)
     }
     guard areKept else { return }
-    try checkDirections(apply, source)
-    if apply.existing == nil, try end.checkpoint(of: trail) == nil {
+    try checkBothWays(apply, source)
+    // Of a trail without copies, nothing is overwritten.
+    let isCopied = configuration.captures.first { $0.name == trail.name }?.copiesRows ?? true
+    if apply.existing == nil, isCopied, try end.checkpoint(of: trail) == nil {
       try checkExisting(apply, end, source.end, trail)
     }
   }
@@ -161,34 +164,6 @@ extension ConfCheck {
       let target = try TableMapping(table.schema, to: end.url.engine, names: apply.names).target
       feeders[key(target), default: []].append((trail.description, TableClaim(table.schema)))
     }
-  }
-
-  /// A table that goes one way between two databases must not come back the other: nobody would settle conflicts.
-  private func checkDirections(_ apply: Configuration.Apply, _ source: Source) throws {
-    let captures = configuration.captures
-    guard let origin = captures.first(where: { configuration.trail(of: $0) == apply.trail })?.database else { return }
-    for back in configuration.applies where back.database == origin && back.name > apply.name {
-      guard let capture = captures.first(where: { configuration.trail(of: $0) == back.trail }),
-        capture.database == apply.database, let other = sources[capture.name]
-      else { continue }
-      let there = try routes(source, apply, to: other.end.url.engine)
-      let again = try routes(other, back, to: source.end.url.engine)
-      guard let table = there.keys.sorted().first(where: { again[there[$0] ?? ""] == $0 }) else { continue }
-      throw CairnError(
-        .confUnsupported,
-        "table \(table) would go both ways, here and by [apply.\(back.name)]; this version replicates a table one way",
-        hint: "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\(there[table] ?? table)\"]",
-        remedy: .badInput, context: ["table": table])
-    }
-  }
-
-  /// Which table becomes which; in lower case, and without the schema where it is `public`.
-  private func routes(_ source: Source, _ apply: Configuration.Apply, to target: Engine) throws -> [String: String] {
-    let shaped = try RuledTables(source.tables, apply.rules.map(ReshapeRule.init), source.end, to: target).tables
-    let pairs = try zip(source.tables, shaped).map { table, shaped in
-      (table.schema.plainName, try TableMapping(shaped.schema, to: target, names: apply.names).target.plainName)
-    }
-    return Dictionary(pairs) { first, _ in first }
   }
 
   private func checkExisting(

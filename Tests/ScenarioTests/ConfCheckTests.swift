@@ -210,18 +210,35 @@ extension DaemonScenarios {
       #expect(try check(bench).errors.contains("[name-collision]: apply copy"))
     }
 
-    @Test func `a table that would go both ways is refused, two tables that go one way each are not`() throws {
+    @Test func `a table that goes both ways needs a key, keys that only one end draws, and the same rules`() throws {
       let bench = try Bench()
       for name in ["shop", "copy"] {
         _ = try bench.sqlite(
-          "\(name).db", "CREATE TABLE up(id INTEGER PRIMARY KEY); CREATE TABLE down(id INTEGER PRIMARY KEY)")
+          "\(name).db",
+          "CREATE TABLE up(id INTEGER PRIMARY KEY); CREATE TABLE down(id INTEGER PRIMARY KEY); CREATE TABLE log(t)")
       }
       let back = "[capture.copy]\ndatabase = \"copy\"\n[apply.shop]\ntrail = \"hq.copy\"\ndatabase = \"shop\"\n"
+      func both(_ apply: String = "", tables: String = #"["*", "!log"]"#, keys: String = "") throws -> Outcome {
+        try write(bench, "conf/cairn.toml", conf(bench, apply + back))
+        let both = "[capture.shop]\ntables = \(tables)\n[capture.copy]\ntables = \(tables)\n"
+        try write(bench, "conf/conf.d/a.toml", both + (keys.isEmpty ? "" : "[database.copy]\nkeys = \"\(keys)\"\n"))
+        return try check(bench)
+      }
+      let keyless = try both(tables: "[\"*\"]")
+      #expect(keyless.status == 65 && keyless.errors.contains("table log cannot go both ways without a key"))
+      #expect(keyless.errors.contains("leave it out of 'tables' of [capture.shop], as in [\"*\", \"!log\"]"))
+      let alike = try both()
+      #expect(alike.status == 78 && errors(alike).count == 1)
+      #expect(alike.errors.contains("[keys-alike]: apply copy: "), "\(alike.errors)")
+      #expect(alike.errors.contains("different rows: up.id, down.id"), "\(alike.errors)")
+      #expect(alike.errors.contains("keys = \"shared\" into [database.copy]"))
+      let good = try both(keys: "shared")
+      #expect(good.status == 0, "\(good.errors)")
+      #expect(good.output.contains("2 tables go both ways, back by [apply.shop]"))
+      let differing = try both("conflict = \"source\"\n", keys: "shared")
+      #expect(differing.status == 78 && differing.errors.contains("another way than by [apply.shop]"), "\(differing)")
       try write(bench, "conf/cairn.toml", conf(bench, back))
-      let both = try check(bench)
-      #expect(both.status == 78)
-      #expect(
-        errors(both).count == 1 && both.errors.contains("would go both ways, here and by [apply.shop]"))
+      for name in ["shop", "copy"] { _ = try bench.sqlite("\(name).db", "DROP TABLE log") }
       // Under other names they do not meet.
       let apart = """
         [[apply.copy.table]]
@@ -233,8 +250,8 @@ extension DaemonScenarios {
 
         """
       try write(bench, "conf/conf.d/a.toml", apart)
-      let good = try check(bench)
-      #expect(good.status == 0, "\(good.errors)")
+      let renamed = try check(bench)
+      #expect(renamed.status == 0, "\(renamed.errors)")
       try write(
         bench, "conf/conf.d/a.toml", "[capture.shop]\ntables = [\"up\"]\n[capture.copy]\ntables = [\"*\", \"!UP\"]\n")
       #expect(try check(bench).status == 0)

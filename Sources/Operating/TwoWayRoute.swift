@@ -1,0 +1,33 @@
+import Changes
+import Mapping
+import Reshaping
+
+/// The way of tables from one database to another: the one half of two-way replication.
+package struct TwoWayRoute {
+  package let source: SourceEnd
+  /// Those that are captured.
+  package let tables: [SourceEnd.Table]
+  private let rules: [ReshapeRule]
+  private let names: NamePolicy
+
+  package init(_ source: SourceEnd, _ tables: [SourceEnd.Table], _ rules: [ReshapeRule], _ names: NamePolicy) {
+    (self.source, self.rules, self.names) = (source, rules, names)
+    self.tables = tables.filter { $0.refusal == nil }
+  }
+
+  /// The tables that come back from where they go, each with the one that it is there.
+  package func tables(thatComeBackBy back: TwoWayRoute) throws -> [(here: SourceEnd.Table, there: SourceEnd.Table)] {
+    let (forth, again) = (try targets(in: back.source.url.engine), try back.targets(in: source.url.engine))
+    return zip(tables, forth).compactMap { table, name in
+      let found = zip(back.tables, again).first { $0.schema.plainName == name && $1 == table.schema.plainName }
+      return found.map { (table, $0.0) }
+    }
+  }
+
+  /// What each table is called at its target: in lower case, and without the schema where it is `public`.
+  private func targets(in engine: Engine) throws -> [String] {
+    try RuledTables(tables, rules, source, to: engine).tables.map {
+      try TableMapping($0.schema, to: engine, names: names).target.plainName
+    }
+  }
+}

@@ -1,0 +1,87 @@
+import Applying
+import Changes
+import Configuring
+import Conflicts
+import Operating
+import Reshaping
+import SystemKit
+
+/// Keeps an apply from tables to which both ends write, where that cannot go well: rows without key, and keys that both
+/// ends would draw for different rows.
+struct TwoWayGate {
+  let apply: Configuration.Apply
+  let context: ServiceContext
+  private var conf: Configuration { context.configuration }
+
+  /// Errors: `table-refused`, `keys-alike`.
+  func check() throws {
+    guard let behind = conf.captureBehind(apply), let trail = TrailName(apply.trail) else { return }
+    if let capture = context.capture(of: trail) {
+      try checkPair(capture, behind)
+    } else {
+      try checkOwn(behind, trail)
+    }
+  }
+
+  /// Looks again when the first copies have made the tables. `restart`: starts the apply again, which meets the error.
+  func checkOnceCopied(_ progress: ApplyProgress, stop: StopSignal, restart: @escaping @Sendable () -> Void)
+    -> WorkerThread<Void>?
+  {
+    guard conf.captureBehind(apply) != nil else { return nil }
+    return WorkerThread {
+      while !stop.wait(milliseconds: 250) {
+        let now = progress.snapshot
+        guard now.isCaughtUp, now.copying == nil, !now.awaitsCopies else { continue }
+        guard now.tablesCopied > 0 else { return }
+        do { try check() } catch let error as CairnError where Self.isOurs(error) { restart() } catch {}
+        return
+      }
+    }
+  }
+
+  private static func isOurs(_ error: CairnError) -> Bool { [.tableRefused, .keysAlike].contains(error.code) }
+
+  /// Both databases are at hand; one that does not answer now is looked at with the next start.
+  private func checkPair(_ capture: Configuration.Capture, _ behind: Configuration.Capture) throws {
+    guard
+      let back = conf.applies.first(where: { $0.trail == conf.trail(of: behind) && $0.database == capture.database }),
+      let there = try? route(capture, apply), let again = try? route(behind, back)
+    else { return }
+    let pairs = try there.tables(thatComeBackBy: again)
+    try checkKeyed(pairs.map(\.here), there.source, capture)
+    try checkKeyed(pairs.map(\.there), again.source, behind)
+    guard ![apply.database, capture.database].contains(where: { conf.database($0)?.sharesKeys ?? false }) else {
+      return
+    }
+    let check = TwoWayCheck(there.source, pairs.map(\.here), again.source, at: again.source.url)
+    if let alike = try check.keysAlike() { throw alike.sayingShared(apply.database) }
+  }
+
+  private func route(_ capture: Configuration.Capture, _ apply: Configuration.Apply) throws -> TwoWayRoute? {
+    guard let database = conf.database(capture.database) else { return nil }
+    let end = try SourceEnd(database.location().canonical)
+    return try TwoWayRoute(
+      end, end.tables(TablePatterns(capture.tables)), apply.rules.map(ReshapeRule.init), apply.names)
+  }
+
+  /// Only this end is at hand: its tables that the trail brings.
+  private func checkOwn(_ capture: Configuration.Capture, _ trail: TrailName) throws {
+    guard let database = conf.database(capture.database), !database.sharesKeys else { return }
+    let location = try database.location().canonical
+    let comes = Set(try TargetEnd(location).tableNames(of: trail).map(DrawnKey.commonName(ofTable:)))
+    let end = try SourceEnd(location)
+    let tables = try end.tables(TablePatterns(capture.tables))
+      .filter { comes.contains(DrawnKey.commonName(ofTable: $0.name)) }
+    try checkKeyed(tables, end, capture)
+    if let alike = try TwoWayCheck.keysNotSeparated(end, tables, from: trail) {
+      throw alike.sayingShared(database.name)
+    }
+  }
+
+  private func checkKeyed(_ tables: [SourceEnd.Table], _ end: SourceEnd, _ capture: Configuration.Capture) throws {
+    let keyless = TwoWayCheck.keyless(tables, at: end.url.place) {
+      "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"
+    }
+    if let keyless { throw keyless }
+  }
+}

@@ -1,0 +1,68 @@
+import Applying
+import Changes
+import Configuring
+import Conflicts
+import Operating
+import Reshaping
+
+// What must hold of tables to which both ends write.
+extension ConfCheck {
+  /// Where an apply of this conf brings back what this one brings there.
+  func checkBothWays(_ apply: Configuration.Apply, _ source: Source) throws {
+    let captures = configuration.captures
+    guard let capture = captures.first(where: { configuration.trail(of: $0) == apply.trail }) else { return }
+    for back in configuration.applies where back.database == capture.database && back.name > apply.name {
+      guard let behind = captures.first(where: { configuration.trail(of: $0) == back.trail }),
+        behind.database == apply.database, let other = sources[behind.name]
+      else { continue }
+      let there = TwoWayRoute(source.end, source.tables, apply.rules.map(ReshapeRule.init), apply.names)
+      let again = TwoWayRoute(other.end, other.tables, back.rules.map(ReshapeRule.init), back.names)
+      let pairs = try there.tables(thatComeBackBy: again)
+      guard !pairs.isEmpty else { continue }
+      note("\(pairs.count) \(pairs.count == 1 ? "table goes" : "tables go") both ways, back by [apply.\(back.name)]")
+      for (tables, end, capture) in [(pairs.map(\.here), source.end, capture), (pairs.map(\.there), other.end, behind)]
+      {
+        let keyless = TwoWayCheck.keyless(tables, at: end.url.place) {
+          "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"
+        }
+        if let keyless { return fail(keyless) }
+      }
+      let areShared = [apply.database, back.database].contains { configuration.database($0)?.sharesKeys ?? false }
+      let check = TwoWayCheck(source.end, pairs.map(\.here), other.end, at: other.end.url)
+      if !areShared, let alike = try check.keysAlike() { fail(alike.sayingShared(apply.database)) }
+      for pair in pairs { checkRules(apply, back, pair.here, pair.there) }
+    }
+  }
+
+  /// Where the trail comes from another node: what that one has, it proves itself.
+  func checkBothWays(_ apply: Configuration.Apply, _ end: TargetEnd, _ trail: TrailName) throws {
+    guard let capture = configuration.captureBehind(apply), let source = sources[capture.name],
+      configuration.database(apply.database)?.sharesKeys != true
+    else { return }
+    let comes = Set(try end.tableNames(of: trail).map(DrawnKey.commonName(ofTable:)))
+    let tables = source.tables.filter { comes.contains(DrawnKey.commonName(ofTable: $0.name)) }
+    if let alike = try TwoWayCheck.keysNotSeparated(source.end, tables, from: trail) {
+      fail(alike.sayingShared(apply.database))
+    }
+  }
+
+  /// Both ends come to the same rows only where both ways name the same winner. Where a table only takes rows in, its
+  /// node decides.
+  private func checkRules(
+    _ apply: Configuration.Apply, _ back: Configuration.Apply, _ here: SourceEnd.Table, _ there: SourceEnd.Table
+  ) {
+    let columns = here.schema.columns.map(\.name)
+    let forth = apply.conflictPlan.rules(for: here.schema, columns: columns)
+    let again = back.conflictPlan.rules(for: there.schema, columns: columns)
+    guard forth.rule != .insertOnly, again.rule != .insertOnly,
+      !forth.agrees(with: again, source: apply.trail, target: back.trail)
+    else { return }
+    fail(
+      CairnError(
+        .confValue,
+        "table \(here.name): conflicts would be settled in another way than by [apply.\(back.name)], so both ends would differ",
+        hint:
+          "give both applies the same 'conflict', 'conflicts', 'tracking' and 'deletes'; where one has source, the other needs target",
+        remedy: .badInput, context: ["table": here.name]))
+  }
+}
