@@ -264,6 +264,8 @@ package final class Replication: Sendable {
 
   private func apply() throws {
     while !readySignal.isSet { _ = readySignal.wait(milliseconds: 1000) }
+    // What programs write to a table from its first moment on is to go back.
+    if let back { while !back.ready.isSet { _ = back.ready.wait(milliseconds: 1000) } }
     if stopSignal.isSet { return }
     // Only now is it certain that the copies will come.
     if copiesAgain.load(ordering: .acquiring) { try TargetEnd(target).expectRefreshOfAll() }
@@ -292,23 +294,19 @@ package final class Replication: Sendable {
 
   // MARK: The way back
 
-  /// Begins as soon as the target has a table: from then on programs may write to it.
+  /// Begins before apply makes tables: from then on programs may write to them.
   private func captureBack(_ back: Way) throws {
     defer { back.ready.set() }
-    var run = CaptureRun(back.source, trail: back.trail, folder: back.folder, place: statePath)
+    // What a capture from PostgreSQL knows of tables is apart from what the other one does.
+    let place = back.source.engine == .postgres ? back.folder : statePath
+    var run = CaptureRun(back.source, trail: back.trail, folder: back.folder, place: place)
     run.tables = options.tables
+    run.needsTables = false
     run.journalRows = options.journalRows
     run.copiesRows = false
     run.watch = watches.target
-    while !stopSignal.isSet {
-      do {
-        return try run.run(stop: stopSignal, untilCaughtUp: false, progress: back.captureProgress) { back.ready.set() }
-      } catch {
-        let envelope = CairnError(enveloping: error, doing: "capture \(back.source.place)")
-        guard !back.ready.isSet, [.noTables, .databaseMissing].contains(envelope.code) else { throw envelope }
-        _ = stopSignal.wait(milliseconds: 20)
-      }
-    }
+    if case .sqlite(let path) = back.source { try SQLiteApply.makeFile(path) }
+    try run.run(stop: stopSignal, untilCaughtUp: false, progress: back.captureProgress) { back.ready.set() }
   }
 
   private func applyBack(_ back: Way) throws {

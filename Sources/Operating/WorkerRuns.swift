@@ -17,6 +17,8 @@ package struct CaptureRun: Sendable {
   package var journalRows = Journal.defaultCapRows
   /// Whether the rows are sent that are there when capture begins.
   package var copiesRows = true
+  /// Whether it is an error that there is no table yet.
+  package var needsTables = true
   /// PostgreSQL: every table is copied again, and a lost slot is made anew.
   package var copiesAgain = false
   /// PostgreSQL: whom to tell how far the trail is, for an apply into the same database.
@@ -45,6 +47,7 @@ package struct CaptureRun: Sendable {
         options.tables = tables
         options.journalCapRows = journalRows
         options.copiesRows = copiesRows
+        options.needsTables = needsTables
         options.place = place
         let capture = try SQLiteCapture(path: path, trail: writer, options: options, clock: clock, progress: progress)
         ready()
@@ -55,6 +58,7 @@ package struct CaptureRun: Sendable {
         options.place = place
         options.copiesAgain = copiesAgain
         options.copiesRows = copiesRows
+        options.needsTables = needsTables
         options.watch = watch
         let capture = try PostgresCapture(uri: uri, trail: writer, options: options, clock: clock, progress: progress)
         ready()

@@ -51,6 +51,9 @@ package final class SQLiteApply {
     progress.update { ($0.awaitsCopies, $0.needs, $0.position) = (awaitsCopies, needs, position) }
   }
 
+  /// Creates a file as apply would, when there is none: it can be captured then before it has tables.
+  package static func makeFile(_ path: String) throws { _ = try SQLiteTarget.open(path) }
+
   /// Copies were asked for that have not begun.
   var awaitsCopies: Bool {
     options.askedBehind > 0 && number <= options.askedBehind || target.tables.values.contains(where: \.isAwaited)

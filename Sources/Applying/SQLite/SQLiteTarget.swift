@@ -27,9 +27,7 @@ final class SQLiteTarget {
   /// Opens the file, and creates it when there is none. Errors: ``SQLiteError``.
   init(path: String, trail: TrailName, options: ApplyOptions, clock: Clock, progress: ApplyProgress) throws {
     (self.trail, self.options, self.clock, self.progress) = (trail, options, clock, progress)
-    let isNew = !Folder.exists(path)
-    database = try Database(path: path, mode: .create)
-    if isNew { try database.execute("PRAGMA journal_mode = WAL") }
+    database = try Self.open(path)
     // The checkpoint must never be less durable than the trail's purge believes.
     let isWAL = try database.text("PRAGMA journal_mode") == "wal"
     try database.execute(
@@ -51,6 +49,14 @@ final class SQLiteTarget {
       }
     }
     try reload()
+  }
+
+  /// Opens the file, and creates it when there is none.
+  static func open(_ path: String) throws -> Database {
+    let isNew = !Folder.exists(path)
+    let database = try Database(path: path, mode: .create)
+    if isNew { try database.execute("PRAGMA journal_mode = WAL") }
+    return database
   }
 
   /// Throws when the file at the path is not the one that is open: what was written to that one would be lost, and the

@@ -16,6 +16,8 @@ package final class PostgresCapture {
     package var copiesAgain = false
     /// Whether the rows are sent that are there when capture begins; else another way brings them.
     package var copiesRows = true
+    /// Whether it is an error that there is no table yet.
+    package var needsTables = true
     /// Whom to tell when its messages have been met.
     package var watch: LocalWatch?
     package init() {}
@@ -148,7 +150,7 @@ package final class PostgresCapture {
   private func beginAnew(_ reason: Refresh.Reason) throws {
     let identity = try PostgresSource.identity(replication)
     let tables = try wantedTables()
-    guard !tables.isEmpty else {
+    guard !tables.isEmpty || !options.needsTables else {
       throw CairnError(
         .noTables, "\(source.connection.place) has no table that could be captured",
         hint: "create a table first, or look at --tables", remedy: .badInput)

@@ -16,6 +16,8 @@ package final class SQLiteCapture {
     package var place = ""
     /// Whether the rows are sent that are there when capture begins; else another way brings them.
     package var copiesRows = true
+    /// Whether it is an error that there is no table yet.
+    package var needsTables = true
     package init() {}
   }
 
@@ -112,7 +114,7 @@ package final class SQLiteCapture {
         options.tables, written: written, copiesNew: options.copiesRows || !isFirst)
       // When all tables were dropped, that is still to be told; when none is meant, that is a mistake.
       let isEmptied = try !isFirst && !source.userTables().contains { $0.refusal == nil }
-      guard try isEmptied || !journal.activeLayouts().isEmpty else {
+      guard try !options.needsTables || isEmptied || !journal.activeLayouts().isEmpty else {
         throw CairnError(
           .noTables, "\(path) has no table that could be captured",
           hint: "create a table first, or look at --tables", remedy: .badInput)
