@@ -70,4 +70,62 @@ extension MappedTable {
     }
     return found
   }
+
+  // MARK: Foreign keys
+
+  struct Links {
+    /// Its own, and those of others that lead to it.
+    var references: [Reference] = []
+    var referrers: [Reference] = []
+  }
+
+  func lookUpLinks(_ connection: PostgresConnection) throws -> Links {
+    let rows = try connection.query(
+      """
+      SELECT c.oid, cn.nspname, ct.relname, pn.nspname, pt.relname, ca.attname, pa.attname,
+        c.conrelid = $1::regclass, c.confrelid = $1::regclass
+      FROM pg_constraint c
+      JOIN pg_class ct ON ct.oid = c.conrelid JOIN pg_namespace cn ON cn.oid = ct.relnamespace
+      JOIN pg_class pt ON pt.oid = c.confrelid JOIN pg_namespace pn ON pn.oid = pt.relnamespace
+      CROSS JOIN LATERAL unnest(c.conkey, c.confkey) WITH ORDINALITY AS k(child, parent, place)
+      JOIN pg_attribute ca ON ca.attrelid = ct.oid AND ca.attnum = k.child
+      JOIN pg_attribute pa ON pa.attrelid = pt.oid AND pa.attnum = k.parent
+      WHERE c.contype = 'f' AND c.conparentid = 0 AND $1::regclass IN (c.conrelid, c.confrelid)
+      ORDER BY c.oid, k.place
+      """, [target.qualifiedName])
+    var links = Links()
+    for group in Dictionary(grouping: rows, by: { $0[0] ?? "" }).sorted(by: { $0.key < $1.key }).map(\.value) {
+      let texts = group[0].map { $0 ?? "" }
+      let reference = Reference(
+        child: "\(texts[1]).\(texts[2])", columns: group.map { $0[5] ?? "" }, parent: "\(texts[3]).\(texts[4])",
+        references: group.map { $0[6] ?? "" })
+      if texts[7] == "t" { links.references.append(reference) }
+      if texts[8] == "t" { links.referrers.append(reference) }
+    }
+    return links
+  }
+
+  /// Whether another row refers to this one.
+  func isReferred(
+    _ row: [String?], _ referrers: [Reference], _ key: [Value], _ connection: PostgresConnection
+  ) throws -> Bool {
+    for reference in referrers {
+      let found = reference.references.compactMap { name in columns.firstIndex { $0.name == name } }
+      let values = found.compactMap { row[$0] }
+      guard values.count == reference.references.count else { continue }
+      var terms = reference.columns.enumerated().map {
+        "\($1.quotedName) = $\($0 + 1)::\(columns[found[$0]].castType)"
+      }
+      var parameters: [String?] = values
+      if reference.child == "\(target.schema).\(target.name)" {
+        // A row that refers to itself keeps nothing.
+        terms.append("NOT (\(keyed(from: values.count + 1).dropFirst(7)))")
+        parameters += key.map(\.postgresInput)
+      }
+      let parts = reference.child.split(separator: ".", maxSplits: 1).map { String($0).quotedName }
+      let sql = "SELECT 1 FROM \(parts.joined(separator: ".")) WHERE \(terms.joined(separator: " AND ")) LIMIT 1"
+      if try connection.first(sql, parameters) != nil { return true }
+    }
+    return false
+  }
 }

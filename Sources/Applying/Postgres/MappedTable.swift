@@ -65,6 +65,8 @@ final class MappedTable {
   var asideColumns: [String] = []
   /// Rows came since the sequence of its identity column was looked after.
   var hasNewKeys = true
+  /// Foreign keys; nil: not looked up.
+  var links: Links?
   private let names: [String]
   private var statements: [Shape: PostgresStatement] = [:]
   private let number: Int

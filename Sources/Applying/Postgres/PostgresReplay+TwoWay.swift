@@ -44,9 +44,11 @@ extension PostgresReplay {
     guard let desk, change.operation != .truncate, !table.isWholeRow, let schema = reader.given(change.schemaID) else {
       return false
     }
-    guard try desk.defers(change, schema, table) else { return false }
-    if !isCareful { throw RowInConflict() }
-    return true
+    let links = try links(of: table)
+    let isDeferred = try desk.defers(
+      change, schema, table, references: links.references, isReferenced: !links.referrers.isEmpty)
+    if isDeferred || desk.isToSettle, !isCareful { throw RowInConflict() }
+    return isDeferred
   }
 
   /// Whether a row that a copy brings gives way to what was written here.
@@ -66,8 +68,9 @@ extension PostgresReplay {
 
   /// At the end of a transaction.
   func settleDeferred() throws {
-    guard let desk, !desk.rows.isEmpty else { return }
+    guard let desk, desk.isToSettle else { return }
     var held: [(row: SettledRow, table: MappedTable, key: [Value])] = []
+    var parents: [(row: SettledRow, table: MappedTable, key: [Value])] = []
     for row in desk.rows where row.version.before != nil || row.version.after != nil {
       let form = PostgresForm(table: row.table, names: options.names)
       let key = try form.key(row.version)
@@ -77,13 +80,75 @@ extension PostgresReplay {
         desk.place, of: name, row.table.mapped, key: key, now: clock.microseconds(), isAhead: desk.isAhead)
       for record in records { try log(record) }
       try desk.shared.window.note(row.name, desk.place)
+      if settled.row == nil, try !links(of: row.table).referrers.isEmpty {
+        parents.append((settled, row.table, key))
+        continue
+      }
       do { try put(settled.row, key, row.table) } catch let error as PostgresError where error.isUniqueness {
         try put(nil, key, row.table)
         held.append((settled, row.table, key))
       } catch let error as PostgresError { throw refusal(row.table, error) }
     }
     for row in held { try put(held: row.row, row.table, row.key, desk) }
+    try delete(parents, desk)
+    for parent in desk.needed { try bringBack(parent, desk) }
     desk.endTransaction()
+  }
+
+  // MARK: Rows that others refer to
+
+  /// Foreign keys of a table, and those of others that lead to it.
+  private func links(of table: MappedTable) throws -> MappedTable.Links {
+    if let links = table.links { return links }
+    try sink.settle()
+    let links = try sink.attempt { try table.lookUpLinks(connection) }
+    table.links = links
+    return links
+  }
+
+  /// Those to which nobody refers when all others have gone; the rest stays.
+  private func delete(_ rows: [(row: SettledRow, table: MappedTable, key: [Value])], _ desk: Desk) throws {
+    var rows = rows
+    var isMoving = true
+    while isMoving, !rows.isEmpty {
+      isMoving = false
+      var left: [(row: SettledRow, table: MappedTable, key: [Value])] = []
+      for row in rows {
+        let links = try links(of: row.table)
+        let isReferred = try sink.attempt {
+          guard let there = try row.table.row(row.key, connection) else { return false }
+          return try row.table.isReferred(there, links.referrers, row.key, connection)
+        }
+        if isReferred {
+          left.append(row)
+        } else {
+          try put(nil, row.key, row.table)
+          isMoving = true
+        }
+      }
+      rows = left
+    }
+    for row in rows {
+      guard let kept = row.row.living else { continue }
+      try put(kept, row.key, row.table)
+      try log(
+        SettledRow.returned(kept, desk.place, of: name, row.table.mapped, key: row.key, now: clock.microseconds()))
+    }
+  }
+
+  /// A row that was deleted here by somebody who did not know that another one would refer to it.
+  private func bringBack(_ parent: NeededRow, _ desk: Desk) throws {
+    let versions = try desk.others(parent.name)
+    guard let last = versions.last, let table = try sink.attempt({ try table(like: last.schema) }) else { return }
+    let form = PostgresForm(table: table, names: options.names)
+    let key = try form.key(last)
+    guard try sink.attempt({ try table.row(key, connection) }) == nil else { return }
+    let history = RowHistory(try versions.filter { try form.isSame(key, form.key($0)) }.map(form.version))
+    let names = table.columns.map(\.name)
+    let rules = try desk.rules(table.mapped.plainName, names)
+    guard let row = SettledRow.living(history, rules, columnCount: names.count) else { return }
+    try put(row, key, table)
+    try log(SettledRow.returned(row, desk.place, of: name, table.mapped, key: key, now: clock.microseconds()))
   }
 
   private func put(_ row: RowVersion.Row?, _ key: [Value], _ table: MappedTable) throws {

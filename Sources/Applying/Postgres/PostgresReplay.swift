@@ -209,7 +209,7 @@ final class PostgresReplay {
   }
 
   private func endTransaction() throws {
-    if let desk, !desk.rows.isEmpty {
+    if let desk, desk.isToSettle {
       try endChunk()
       try sink.settle()
       try settleDeferred()
@@ -455,6 +455,16 @@ final class PostgresReplay {
     byKey[key] = table
     if options.twoWay == nil { sequences.note(table) }
     return table
+  }
+
+  /// The table into which rows of this shape go, whichever trail has them; nil: there is none.
+  func table(like schema: TableSchema) throws -> MappedTable? {
+    let mapped = try TableMapping(schema, to: .postgres, names: options.names).target
+    guard let target = try PostgresTargetTable.read(mapped.namespace, mapped.name, connection) else { return nil }
+    tableCount += 1
+    return MappedTable(
+      key: schema.sourceKey, given: schema, part: .init(schema), mapped: mapped, target: target,
+      state: .init(schema: mapped.namespace, name: mapped.name), number: tableCount)
   }
 
   // MARK: Tables that the target cannot have

@@ -25,7 +25,8 @@ extension SQLiteReplay {
   /// Whether a change is settled when its transaction ends.
   func defers(_ change: ChangeView, _ table: TargetTable) throws -> Bool {
     guard let desk, change.operation != .truncate, let schema = reader.given(change.schemaID) else { return false }
-    return try desk.defers(change, schema, table)
+    return try desk.defers(
+      change, schema, table, references: table.references, isReferenced: !table.referrers.isEmpty)
   }
 
   /// Whether a row that a copy brings gives way to what was written here.
@@ -47,8 +48,9 @@ extension SQLiteReplay {
 
   /// At the end of a transaction.
   func settleDeferred() throws {
-    guard let desk, !desk.rows.isEmpty else { return }
+    guard let desk, desk.isToSettle else { return }
     var held: [(row: SettledRow, table: TargetTable, key: [Value])] = []
+    var parents: [(row: SettledRow, table: TargetTable, key: [Value])] = []
     for row in desk.rows where row.version.before != nil || row.version.after != nil {
       let form = SQLiteForm(row.table)
       let key = try form.key(row.version)
@@ -58,13 +60,64 @@ extension SQLiteReplay {
         desk.place, of: name, row.table.schema, key: key, now: target.clock.microseconds(), isAhead: desk.isAhead)
       for record in records { try log(record) }
       try desk.shared.window.note(row.name, desk.place)
+      if settled.row == nil, !row.table.referrers.isEmpty {
+        parents.append((settled, row.table, key))
+        continue
+      }
       do { try row.table.put(settled.row, key) } catch let error as SQLiteError where error.isUniqueness {
         try row.table.put(nil, key)
         held.append((settled, row.table, key))
       } catch let error as SQLiteError where error.isConstraint { throw refused(row.table, error) }
     }
     for row in held { try put(held: row.row, row.table, row.key, desk) }
+    try delete(parents, desk)
+    for parent in desk.needed { try bringBack(parent, desk) }
     desk.endTransaction()
+  }
+
+  // MARK: Rows that others refer to
+
+  /// Those to which nobody refers when all others have gone; the rest stays.
+  private func delete(_ rows: [(row: SettledRow, table: TargetTable, key: [Value])], _ desk: Desk) throws {
+    var rows = rows
+    var isMoving = true
+    while isMoving, !rows.isEmpty {
+      isMoving = false
+      var left: [(row: SettledRow, table: TargetTable, key: [Value])] = []
+      for row in rows {
+        if let there = try row.table.row(row.key), try row.table.isReferred(there) {
+          left.append(row)
+        } else {
+          try row.table.put(nil, row.key)
+          isMoving = true
+        }
+      }
+      rows = left
+    }
+    for row in rows {
+      guard let kept = row.row.living else { continue }
+      try row.table.put(kept, row.key)
+      try log(
+        SettledRow.returned(
+          kept, desk.place, of: name, row.table.schema, key: row.key, now: target.clock.microseconds()))
+    }
+  }
+
+  /// A row that was deleted here by somebody who did not know that another one would refer to it.
+  private func bringBack(_ parent: NeededRow, _ desk: Desk) throws {
+    let versions = try desk.others(parent.name)
+    guard let last = versions.last else { return }
+    let table = TargetTable(try TableMapping(last.schema, to: .sqlite), state: .init(), database: database)
+    let form = SQLiteForm(table)
+    let key = try form.key(last)
+    guard try table.row(key) == nil else { return }
+    let history = RowHistory(try versions.filter { try form.isSame(key, form.key($0)) }.map(form.version))
+    let names = table.schema.columns.map(\.name)
+    let rules = try desk.rules(table.schema.plainName, names)
+    guard let row = SettledRow.living(history, rules, columnCount: names.count) else { return }
+    try table.put(row, key)
+    try log(
+      SettledRow.returned(row, desk.place, of: name, table.schema, key: key, now: target.clock.microseconds()))
   }
 
   private func settle(_ row: Desk.Row, _ key: [Value], _ form: SQLiteForm, _ desk: Desk) throws -> SettledRow {

@@ -42,4 +42,62 @@ extension TargetTable {
     }
     return found
   }
+
+  // MARK: Foreign keys
+
+  func lookUpReferences() throws -> [Reference] {
+    try Self.references(
+      database.query(
+        "SELECT ?, \"table\", id, \"from\", \"to\" FROM pragma_foreign_key_list(?) ORDER BY id, seq",
+        [.text(schema.name), .text(schema.name)]), database)
+  }
+
+  func lookUpReferrers() throws -> [Reference] {
+    try Self.references(
+      database.query(
+        """
+        SELECT m.name, f."table", f.id, f."from", f."to" FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) f
+        WHERE m.type = 'table' AND lower(f."table") = lower(?) ORDER BY m.name, f.id, f.seq
+        """, [.text(schema.name)]), database)
+  }
+
+  /// Rows of child, parent, number, column and the column that it refers to; NULL: the key.
+  private static func references(_ rows: [[Value]], _ database: Database) throws -> [Reference] {
+    var found: [Reference] = []
+    var last: [Value] = []
+    for row in rows {
+      if Array(row.prefix(3)) != last {
+        found.append(.init(child: row[0].string, columns: [], parent: row[1].string, references: []))
+      }
+      last = Array(row.prefix(3))
+      found[found.count - 1].columns.append(row[3].string)
+      if row[4] != .null { found[found.count - 1].references.append(row[4].string) }
+    }
+    for index in found.indices where found[index].references.isEmpty {
+      found[index].references = try database.query(
+        "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", [.text(found[index].parent)]
+      ).map { $0[0].string }
+    }
+    return found.filter { $0.columns.count == $0.references.count }
+  }
+
+  /// Whether another row refers to this one.
+  func isReferred(_ row: [Value]) throws -> Bool {
+    for reference in referrers {
+      let values = reference.references.compactMap { column in
+        schema.columns.firstIndex { $0.name.lowercased() == column.lowercased() }.map { row[$0] }
+      }
+      guard values.count == reference.references.count, !values.contains(.null) else { continue }
+      var terms = reference.columns.map { "\($0.quotedName) = ?" }
+      var parameters = values
+      if reference.child.lowercased() == schema.name.lowercased() {
+        // A row that refers to itself keeps nothing.
+        terms.append("NOT (\(schema.key.map { "\(columnNames[$0]) = ?" }.joined(separator: " AND ")))")
+        parameters += schema.key.map { row[$0] }
+      }
+      let sql = "SELECT 1 FROM \(reference.child.quotedName) WHERE \(terms.joined(separator: " AND ")) LIMIT 1"
+      if try database.first(sql, parameters) != nil { return true }
+    }
+    return false
+  }
 }

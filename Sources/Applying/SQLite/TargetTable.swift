@@ -43,6 +43,9 @@ final class TargetTable {
   let treatment: TableTreatment?
   let database: Database
   private var statements: [Shape: Statement] = [:]
+  /// Its foreign keys, and those of others that lead to it.
+  lazy var references: [Reference] = (try? lookUpReferences()) ?? []
+  lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []
   private let names: [String]
   private let table: String
   /// Columns with the value that tells this trail's rows from others.

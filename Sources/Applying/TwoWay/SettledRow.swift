@@ -27,6 +27,18 @@ struct SettledRow {
     conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columnCount)
   }
 
+  /// The row as it was before it was deleted, with what others did to it: where another row needs it.
+  var living: RowVersion.Row? { Self.living(history, rules, columnCount: incoming.before?.count ?? 0) }
+
+  static func living(_ history: RowHistory, _ rules: ConflictRules, columnCount: Int) -> RowVersion.Row? {
+    var kept = rules
+    kept.deletes = .updateWins
+    let row = try? Settlement(history, kept, columnCount: columnCount) { expression, local, incoming, before in
+      try ConflictExpression(expression).value(local: local, incoming: incoming, before: before)
+    }.row
+    return row ?? history.versions.last(where: \.isDelete)?.before
+  }
+
   /// Of the last that was done to it: by this, one of two rows that cannot both be has to go.
   var stamp: Stamp { history.versions.last?.stamp ?? incoming.stamp }
 
@@ -72,6 +84,18 @@ struct SettledRow {
     if !conflicts.isEmpty { return conflicts.map { record($0.kind, rules.text(for: $0), $0.other) } }
     guard !isAhead, let kind = strangeness else { return [] }
     return [record(kind, rules.rule.text, nil)]
+  }
+
+  /// Of a row that comes back, or stays, as another one refers to it.
+  static func returned(
+    _ row: [Value?], _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, key: [Value], now: Int64
+  ) -> ConflictRecord {
+    let names = table.columns.map(\.name)
+    return ConflictRecord(
+      at: now, trail: trail, position: place.begin, number: place.stamp.number, clock: place.stamp.clock,
+      kind: .deleteOriginDiffers, rule: "foreign key", namespace: table.namespace, table: table.name,
+      key: ConflictRow(table.key.map { names[$0] }, key), local: nil, incoming: nil, before: ConflictRow(names, row),
+      settled: ConflictRow(names, row), winner: .merged, other: nil)
   }
 
   /// Of two rows that have a unique value in common.

@@ -106,19 +106,27 @@ final class TwoWayDesk<Table> {
 
   /// Rows that are to be settled now, each once.
   var rows: [Row] { order }
+  /// Rows that were referred to by somebody who does not know what was done to them.
+  private(set) var needed: [NeededRow] = []
+  var isToSettle: Bool { !order.isEmpty || !needed.isEmpty }
 
   func endTransaction() {
+    needed.removeAll(keepingCapacity: true)
     order.removeAll(keepingCapacity: true)
     indexes.removeAll(keepingCapacity: true)
   }
 
-  /// Whether a change is left to the end of its transaction. `schema`: as the trail has it.
-  func defers(_ change: ChangeView, _ schema: TableSchema, _ table: Table) throws -> Bool {
+  /// Whether a change is left to the end of its transaction. `schema`: as the trail has it. `references`: foreign keys of
+  /// the table; `isReferenced`: others refer to it.
+  func defers(
+    _ change: ChangeView, _ schema: TableSchema, _ table: Table, references: [Reference], isReferenced: Bool
+  ) throws -> Bool {
     let rows = try names.names(schema, change)
+    if !references.isEmpty { try need(change, schema, references) }
     if rows.contains(where: uncaptured.contains) { throw LocalAhead() }
     if watchesRows { written.formUnion(rows) }
     let isDeferred =
-      try settlesAll || rows.contains { indexes[$0] != nil }
+      try settlesAll || (isReferenced && change.operation == .delete) || rows.contains { indexes[$0] != nil }
       || rows.contains { try !shared.window.concurrent($0, with: place.stamp, seen: seen).isEmpty }
     guard isDeferred, !rows.isEmpty else {
       for row in rows { try shared.window.note(row, place) }
@@ -135,6 +143,18 @@ final class TwoWayDesk<Table> {
       fold(rows[0], table, schema, before: old, after: after)
     }
     return true
+  }
+
+  private func need(_ change: ChangeView, _ schema: TableSchema, _ references: [Reference]) throws {
+    guard let after = try change.after?.values() else { return }
+    let before = try change.before?.values()
+    let row = after.indices.map { after[$0] ?? before?[$0] }
+    for reference in references {
+      guard let parent = names.parent(reference, schema, row),
+        try !shared.window.concurrent(parent.name, with: place.stamp, seen: seen).isEmpty
+      else { continue }
+      needed.append(parent)
+    }
   }
 
   private func keyed(_ index: Int, _ schema: TableSchema, _ row: [Value?]?) -> Value? {
