@@ -44,6 +44,8 @@ package final class PostgresApply {
   /// Where the database is captured, and writes go both ways.
   private let desk: PostgresReplay.Desk?
   private var isDraining = false
+  /// Those that two-way apply needs were made.
+  private var hasTables = false
 
   /// Connects to a target and proves that apply could write to it, without a trace; the connection is the caller's.
   package static func prove(_ uri: String) throws -> PostgresConnection {
@@ -146,6 +148,7 @@ package final class PostgresApply {
     defer { desk.shared.leave() }
     do {
       let isMoved = try step(replay, stop, through: desk.limit() ?? .max)
+      if !isMoved { try replay.lookAtCandidates() }
       progress.update { $0.isHeldBack = desk.heldBack != nil }
       if !isMoved, let held = desk.heldBack { return try desk.wait(for: held, isDraining: isDraining, stop) }
       return isMoved
@@ -257,6 +260,13 @@ package final class PostgresApply {
       isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals, desk: desk)
     if let desk {
       let state = made.state
+      if !hasTables {
+        try connection.transaction {
+          try PostgresConflictLog(connection).install()
+          try PostgresCandidates(connection: connection).install()
+        }
+        hasTables = true
+      }
       made.holdWindow()
       try desk.shared.prepare(desk.names) { try state.checkpoint(of: $0)?.number }
     }

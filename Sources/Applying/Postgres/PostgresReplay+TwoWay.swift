@@ -25,7 +25,6 @@ extension PostgresReplay {
   func checkDesk(_ desk: Desk, _ stop: StopSignal) throws {
     guard case .stream(let wait) = desk.shared.local else { return }
     try sink.settle()
-    try sink.rest()
     guard try wait(stop, true) else {
       if stop.isSet { throw PostgresApply.Stopped() }
       throw LocalAhead()
@@ -80,6 +79,12 @@ extension PostgresReplay {
         desk.place, of: name, row.table.mapped, key: key, now: clock.microseconds(), isAhead: desk.isAhead)
       for record in records { try log(record) }
       try desk.shared.window.note(row.name, desk.place)
+      if hasCandidates {
+        let names = row.table.mapped.key.map { row.table.mapped.columns[$0].name }
+        try sink.attempt {
+          try candidates.remove(row.table.mapped.namespace, row.table.mapped.name, ConflictRow(names, key))
+        }
+      }
       if settled.row == nil, try !links(of: row.table).referrers.isEmpty {
         parents.append((settled, row.table, key))
         continue
@@ -171,17 +176,50 @@ extension PostgresReplay {
   }
 
   private func log(_ record: ConflictRecord) throws {
-    try sink.attempt {
-      let log = PostgresConflictLog(connection)
-      if try !log.isInstalled() { try log.install() }
-      try log.append(record)
-    }
+    _ = try sink.attempt { try PostgresConflictLog(connection).append(record) }
     conflicts += 1
   }
 
   // MARK: Two rows that cannot both be
 
-  /// A row that has a unique value in common with another one. The later of both stays; who loses is kept in the log.
+  private var candidates: PostgresCandidates { PostgresCandidates(connection: connection) }
+
+  /// Before the commit.
+  func bringBackCandidates() throws {
+    try sink.settle()
+    _ = try candidates.bringBack { body in try sink.attempt(body) }
+    hasCandidates = try !candidates.isEmpty()
+  }
+
+  var hasCandidates: Bool {
+    get { desk?.shared.mayHaveCandidates ?? false }
+    set { desk?.shared.mayHaveCandidates = newValue }
+  }
+
+  /// A program may have made room for a row that waits for a unique value. In a transaction of its own.
+  func lookAtCandidates() throws {
+    guard hasCandidates else { return }
+    try sink.settle()
+    hasCandidates = try !candidates.isEmpty()
+    guard hasCandidates else { return }
+    let note = AppliedNote(trail: name.description, number: 0, clock: 0, position: position)
+    try connection.transaction {
+      // By this, capture knows the transaction as one of ours.
+      try connection.query("SELECT pg_logical_emit_message(true, 'cairn', $1)", [note.text])
+      _ = try candidates.bringBack { body in
+        try connection.execute("SAVEPOINT cairn_one")
+        do {
+          try body()
+          try connection.execute("RELEASE cairn_one")
+        } catch let error as PostgresError where !error.isServerGone {
+          try connection.execute("ROLLBACK TO cairn_one; RELEASE cairn_one")
+          throw error
+        }
+      }
+    }
+  }
+
+  /// A row that has a unique value in common with another one. The later of both stays; who loses waits for the value.
   private func put(held row: SettledRow, _ table: MappedTable, _ key: [Value], _ desk: Desk) throws {
     do { return try put(row.row, key, table) } catch let error as PostgresError where error.isUniqueness {
       guard let values = row.row else { return }
@@ -197,7 +235,17 @@ extension PostgresReplay {
           row.collision(
             with: other, stamp, isOurs: isOurs, desk.place, of: name, table.mapped, key: key,
             now: clock.microseconds()))
-        guard isOurs else { return }
+        hasCandidates = true
+        guard isOurs else {
+          return try sink.attempt {
+            try candidates.add(Candidate(table.mapped, key: key, row: values, stamp: row.stamp))
+          }
+        }
+        try sink.attempt {
+          try candidates.add(
+            Candidate(
+              table.mapped, key: otherKey, row: other, stamp: stamp ?? Stamp(clock: 0, origin: "", number: 0)))
+        }
         try put(nil, otherKey, table)
       }
       try put(row.row, key, table)

@@ -177,6 +177,7 @@ final class PostgresReplay {
         }
         if let desk, rows > 0 {
           try endChunk()
+          if hasCandidates { try bringBackCandidates() }
           try checkDesk(desk, stop)
         }
         try commit(last, rows: rows, isLaneDone: isLaneDone && number >= limit)

@@ -94,6 +94,7 @@ package final class SQLiteApply {
     defer { desk.shared.leave() }
     do {
       let isMoved = try step(stop, through: desk.limit() ?? .max)
+      if !isMoved { try lookAtCandidates(stop) }
       progress.update { $0.isHeldBack = desk.heldBack != nil }
       if !isMoved, let held = desk.heldBack { return try desk.wait(for: held, isDraining: isDraining, stop) }
       return isMoved
@@ -113,6 +114,13 @@ package final class SQLiteApply {
       try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
       return true
     }
+  }
+
+  /// A program may have made room for a row that waits for a unique value.
+  private func lookAtCandidates(_ stop: StopSignal) throws {
+    guard desk?.shared.mayHaveCandidates == true, try target.begin(stop) else { return }
+    defer { target.rollback() }
+    if try replay.bringBackCandidates() { try target.commit() }
   }
 
   private func step(_ stop: StopSignal, through limit: UInt64) throws -> Bool {

@@ -60,6 +60,10 @@ extension SQLiteReplay {
         desk.place, of: name, row.table.schema, key: key, now: target.clock.microseconds(), isAhead: desk.isAhead)
       for record in records { try log(record) }
       try desk.shared.window.note(row.name, desk.place)
+      if hasCandidates {
+        let names = row.table.schema.key.map { row.table.schema.columns[$0].name }
+        try candidates.remove(row.table.schema.name, ConflictRow(names, key))
+      }
       if settled.row == nil, !row.table.referrers.isEmpty {
         parents.append((settled, row.table, key))
         continue
@@ -133,15 +137,28 @@ extension SQLiteReplay {
   }
 
   private func log(_ record: ConflictRecord) throws {
-    let log = SQLiteConflictLog(database)
-    if try !log.isInstalled() { try log.install() }
-    try log.append(record)
+    try SQLiteConflictLog(database).append(record)
     conflicts += 1
   }
 
   // MARK: Two rows that cannot both be
 
-  /// A row that has a unique value in common with another one. The later of both stays; who loses is kept in the log.
+  private var candidates: SQLiteCandidates { SQLiteCandidates(database: database) }
+
+  private var hasCandidates: Bool {
+    get { desk?.shared.mayHaveCandidates ?? false }
+    set { desk?.shared.mayHaveCandidates = newValue }
+  }
+
+  /// Before the commit; true when rows came back.
+  func bringBackCandidates() throws -> Bool {
+    guard hasCandidates else { return false }
+    let count = try candidates.bringBack()
+    hasCandidates = try !candidates.isEmpty()
+    return count > 0
+  }
+
+  /// A row that has a unique value in common with another one. The later of both stays; who loses waits for the value.
   private func put(held row: SettledRow, _ table: TargetTable, _ key: [Value], _ desk: Desk) throws {
     do { return try table.put(row.row, key) } catch let error as SQLiteError where error.isUniqueness {
       guard let values = row.row else { return }
@@ -156,7 +173,13 @@ extension SQLiteReplay {
           row.collision(
             with: other, stamp, isOurs: isOurs, desk.place, of: name, table.schema, key: key,
             now: target.clock.microseconds()))
-        guard isOurs else { return }
+        hasCandidates = true
+        guard isOurs else {
+          return try candidates.add(Candidate(table.schema, key: key, row: values, stamp: row.stamp))
+        }
+        try candidates.add(
+          Candidate(
+            table.schema, key: otherKey, row: other, stamp: stamp ?? Stamp(clock: 0, origin: "", number: 0)))
         try table.put(nil, otherKey)
       }
       try table.put(row.row, key)

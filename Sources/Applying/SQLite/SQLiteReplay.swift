@@ -136,6 +136,7 @@ final class SQLiteReplay {
           continue
         }
         group.rows = max(0, group.rows - skipped)
+        _ = try bringBackCandidates()
         return group
       default:
         if record.isOfChanges { group.isOfChanges = true }

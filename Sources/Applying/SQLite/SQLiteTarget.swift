@@ -43,7 +43,10 @@ final class SQLiteTarget {
     try database.transaction {
       let version = try database.integer("PRAGMA schema_version") ?? 0
       try state.isInstalled() ? state.upgrade() : state.install()
-      if options.twoWay != nil { try SQLiteConflictLog(database).install() }
+      if options.twoWay != nil {
+        try SQLiteConflictLog(database).install()
+        try SQLiteCandidates(database: database).install()
+      }
       if let follower = options.schemaFollower, try database.integer("PRAGMA schema_version") != version {
         try follower.adopt(database, version)
       }

@@ -34,6 +34,7 @@ package final class TwoWay: Sendable {
   /// How far a peer's clock may be ahead of ours, µs.
   let skewMicrosecondsMax: Int64
   private let isTaken = Mutex(false)
+  private let candidates = Mutex(true)
   private let applied = Mutex<[String: UInt64]>([:])
   private let isPrepared = Mutex(false)
   private let isSpoilt = Mutex(false)
@@ -112,6 +113,12 @@ package final class TwoWay: Sendable {
 
   /// What a row has against being written as it comes: it is settled from its versions, then.
   static func isOfRow(_ error: CairnError) -> Bool { [.rowMissing, .rowDiffers, .rowExists].contains(error.code) }
+
+  /// Whether rows may wait for a unique value that others have. To be asked, and set, by whom no other apply disturbs.
+  var mayHaveCandidates: Bool {
+    get { candidates.withLock { $0 } }
+    set { candidates.withLock { $0 = newValue } }
+  }
 
   // MARK: What has been applied
 

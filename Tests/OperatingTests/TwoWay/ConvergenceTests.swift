@@ -93,6 +93,37 @@ struct MeshConvergenceTests {
     try mesh.close()
   }
 
+  @Test("rows that would have one unique value converge, and who lost comes back", arguments: seeds)
+  func uniqueValues(seed: UInt64) throws {
+    var random = Seeded(seed)
+    let mesh = try Mesh(
+      seed % 3 == 0 ? "ssp" : seed % 3 == 1 ? "spp" : "sss",
+      schema: "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT UNIQUE, step INTEGER)")
+    for step in 0..<36 {
+      let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
+      let (id, name) = (Int.random(in: 1...4, using: &random), "'\("abc".randomElement(using: &random) ?? "a")'")
+      switch Int.random(in: 0..<8, using: &random) {
+      case 0, 1, 2:
+        try mesh.nodes[node].execute("INSERT INTO item VALUES (\(id), \(name), \(step)) ON CONFLICT DO NOTHING")
+      case 3: try mesh.nodes[node].execute("DELETE FROM item WHERE id = \(id)")
+      case 4:
+        try mesh.nodes[node].execute(
+          """
+          UPDATE item SET name = \(name), step = \(step)
+          WHERE id = \(id) AND NOT EXISTS (SELECT 1 FROM item AS other WHERE other.name = \(name))
+          """)
+      default:
+        let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
+        try mesh.apply(from, to: node)
+      }
+    }
+    for _ in 0..<2 { try mesh.settle() }
+    let rows = try mesh.nodes.map { try $0.rows("SELECT id, name, step FROM item ORDER BY id") }
+    #expect(rows[1] == rows[0], "seed \(seed)")
+    #expect(rows[2] == rows[0], "seed \(seed)")
+    try mesh.close()
+  }
+
   private static func write(_ step: Int, _ node: String, _ random: inout Seeded) -> String {
     let id = Int.random(in: 1...4, using: &random)
     switch Int.random(in: 0..<8, using: &random) {
