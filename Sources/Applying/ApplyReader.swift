@@ -10,6 +10,8 @@ final class ApplyReader {
   private let reshaper: Reshaper?
   /// Only shapes are looked at: rows stay as the trail has them.
   private let isForShapes: Bool
+  /// Where writes go both ways every row has a key: PostgreSQL is to have it as one.
+  private var hasWholeKeys = false
 
   /// Opens the trail behind a checkpoint, or at its start. Errors: as ``TrailReader``.
   static func open(
@@ -24,6 +26,7 @@ final class ApplyReader {
     -> ApplyReader
   {
     let reader = try open(folder: folder, at: checkpoint ?? options.askedAt, rules: options.rules, to: target)
+    reader.hasWholeKeys = options.twoWay != nil && target == .postgres
     let begin = reader.trail.checkpoint.position
     guard checkpoint == nil, options.askedAt == nil, begin.segment > 1 else { return reader }
     throw CairnError(
@@ -56,7 +59,9 @@ final class ApplyReader {
   /// The schema of an id in the segment that is being read; nil before its record.
   func schema(_ id: UInt64) -> TableSchema? {
     guard let given = trail.schema(id) else { return nil }
-    return reshaper?.schema(id, given) ?? given
+    var schema = reshaper?.schema(id, given) ?? given
+    if hasWholeKeys { schema.flags.remove(.nullableKey) }
+    return schema
   }
 
   /// As ``schema(_:)``, but as the source has the table.

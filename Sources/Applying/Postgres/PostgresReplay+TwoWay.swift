@@ -40,7 +40,7 @@ extension PostgresReplay {
 
   /// Whether a change is settled when its transaction ends.
   func defers(_ change: ChangeView, _ table: MappedTable) throws -> Bool {
-    guard let desk, change.operation != .truncate, !table.isWholeRow, let schema = reader.given(change.schemaID) else {
+    guard let desk, change.operation != .truncate, let schema = reader.given(change.schemaID) else {
       return false
     }
     let links = try links(of: table)
@@ -52,7 +52,8 @@ extension PostgresReplay {
 
   /// Whether a row that a copy brings gives way to what was written here.
   func keepsOwn(_ id: UInt64, _ image: ImageView) throws -> Bool {
-    guard let desk, let schema = reader.given(id), let name = try desk.names.name(schema, image) else { return false }
+    guard let desk, let schema = reader.given(id) else { return false }
+    guard let name = try desk.names.name(schema, image) else { throw Desk.keyless(schema) }
     return try desk.keeps(name)
   }
 

@@ -39,7 +39,10 @@ extension SQLiteReplay {
       }
       for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
-    case .truncate: try table.remove(nil, at: reader.commitTime)
+    case .truncate:
+      // What its author does not know of stays.
+      if let desk { return try removeKnown(nil, table, desk) }
+      try table.remove(nil, at: reader.commitTime)
     }
   }
 

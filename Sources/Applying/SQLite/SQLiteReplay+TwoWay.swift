@@ -31,7 +31,8 @@ extension SQLiteReplay {
 
   /// Whether a row that a copy brings gives way to what was written here.
   func keepsOwn(_ id: UInt64, _ image: ImageView) throws -> Bool {
-    guard let desk, let schema = reader.given(id), let name = try desk.names.name(schema, image) else { return false }
+    guard let desk, let schema = reader.given(id) else { return false }
+    guard let name = try desk.names.name(schema, image) else { throw Desk.keyless(schema) }
     return try desk.keeps(name)
   }
 

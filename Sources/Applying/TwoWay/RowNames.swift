@@ -20,7 +20,7 @@ final class RowNames {
 
   init(to engine: Engine, _ names: NamePolicy) { (self.engine, self.names) = (engine, names) }
 
-  /// None where rows have no key; two where the change gives a row another key: the old one first.
+  /// None where the row has no key, or NULL in it; two where the change gives a row another key: the old one first.
   func names(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
     guard change.operation != .truncate else { return [] }
     let naming = naming(of: schema)
@@ -30,12 +30,12 @@ final class RowNames {
     if let image = change.before { try read(image, into: &before) }
     if let image = change.after { try read(image, into: &after) }
     switch change.operation {
-    case .insert: return [name(naming) { after[$0] }]
-    case .delete: return [name(naming) { before[$0] }]
+    case .insert: return [name(naming) { after[$0] }].compactMap(\.self)
+    case .delete: return [name(naming) { before[$0] }].compactMap(\.self)
     default:
       let old = name(naming) { $0 < before.count && !before[$0].isUnchanged ? before[$0] : after[$0] }
       let new = name(naming) { after[$0].isUnchanged && $0 < before.count ? before[$0] : after[$0] }
-      return old == new ? [old] : [old, new]
+      return old == new ? [old].compactMap(\.self) : [old, new].compactMap(\.self)
     }
   }
 
@@ -53,7 +53,10 @@ final class RowNames {
     let naming = naming(of: schema)
     guard !naming.key.isEmpty else { return nil }
     var begun = naming.begun
-    for index in naming.key { row[index].withView { begun.add($0) } }
+    for index in naming.key {
+      if row[index] == .null { return nil }
+      row[index].withView { begun.add($0) }
+    }
     return begun.name
   }
 
@@ -68,9 +71,13 @@ final class RowNames {
     return naming
   }
 
-  private func name(_ naming: Naming, _ value: (Int) -> ColumnView) -> RowName {
+  private func name(_ naming: Naming, _ value: (Int) -> ColumnView) -> RowName? {
     var row = naming.begun
-    for index in naming.key { row.add(value(index)) }
+    for index in naming.key {
+      let column = value(index)
+      if column.isNull { return nil }
+      row.add(column)
+    }
     return row.name
   }
 

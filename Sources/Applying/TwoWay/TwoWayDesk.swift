@@ -122,13 +122,14 @@ final class TwoWayDesk<Table> {
     _ change: ChangeView, _ schema: TableSchema, _ table: Table, references: [Reference], isReferenced: Bool
   ) throws -> Bool {
     let rows = try names.names(schema, change)
+    if rows.isEmpty { throw Self.keyless(schema) }
     if !references.isEmpty { try need(change, schema, references) }
     if rows.contains(where: uncaptured.contains) { throw LocalAhead() }
     if watchesRows { written.formUnion(rows) }
     let isDeferred =
       try settlesAll || (isReferenced && change.operation == .delete) || rows.contains { indexes[$0] != nil }
       || rows.contains { try !shared.window.concurrent($0, with: place.stamp, seen: seen).isEmpty }
-    guard isDeferred, !rows.isEmpty else {
+    guard isDeferred else {
       for row in rows { try shared.window.note(row, place) }
       return false
     }
@@ -155,6 +156,16 @@ final class TwoWayDesk<Table> {
       else { continue }
       needed.append(parent)
     }
+  }
+
+  /// Nobody could say which rows of two databases are one.
+  static func keyless(_ schema: TableSchema) -> CairnError {
+    let what =
+      schema.key.isEmpty || schema.flags.contains(.wholeRow) ? "the table has no key" : "a row has NULL in its key"
+    return CairnError(
+      .constraintFailed, "table \(schema.fullName) cannot go both ways: \(what)",
+      hint: "give every row a key that is not NULL, or leave the table out: --tables '*,!\(schema.fullName)'",
+      context: ["table": schema.fullName])
   }
 
   private func keyed(_ index: Int, _ schema: TableSchema, _ row: [Value?]?) -> Value? {

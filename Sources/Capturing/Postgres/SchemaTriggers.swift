@@ -34,8 +34,9 @@ struct SchemaTriggers {
   func install() throws {
     guard try !isComplete() else { return }
     try connection.transaction {
-      // Two captures that begin at once.
-      try connection.query("SELECT pg_advisory_xact_lock(hashtext('cairn.ddl'))")
+      // Two captures that begin at once, or an apply, which makes the schema too.
+      try connection.query(
+        "SELECT pg_advisory_xact_lock(hashtext('cairn.ddl')), pg_advisory_xact_lock(hashtext('cairn'))")
       try connection.execute(Self.script)
     }
   }

@@ -1,4 +1,5 @@
 import Applying
+import Changes
 import Conflicts
 import TestServers
 import Testing
@@ -44,6 +45,34 @@ struct TwoWayTests {
       let rows = try node.rows(Self.all)
       #expect(rows == ["1|green tea|10"], "\(node.name)")
     }
+    try mesh.close()
+  }
+
+  @Test("a table that is emptied at one end keeps what that end had not heard of", arguments: ["ps", "pp"])
+  func truncate(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.schema)
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (1, 'tea', 10), (2, 'milk', 5), (3, 'rice', 7)")
+    try mesh.settle()
+    try a.execute("TRUNCATE item")
+    try a.execute("INSERT INTO item VALUES (5, 'salt', 1)")
+    try b.execute("INSERT INTO item VALUES (4, 'oil', 2); UPDATE item SET stock = 6 WHERE id = 2")
+    try mesh.settle()
+    for node in mesh.nodes {
+      let rows = try node.rows(Self.all)
+      #expect(rows == ["2|milk|6", "4|oil|2", "5|salt|1"], "\(node.name)")
+    }
+    try mesh.close()
+  }
+
+  @Test func `a row with NULL in its key is refused`() throws {
+    let mesh = try Mesh("ss", schema: "CREATE TABLE item(id TEXT PRIMARY KEY, name TEXT)")
+    try mesh.nodes[0].execute("INSERT INTO item VALUES ('a', 'tea')")
+    try mesh.settle()
+    try mesh.nodes[0].execute("INSERT INTO item VALUES (NULL, 'milk')")
+    let error = #expect(throws: CairnError.self) { try mesh.settle() }
+    #expect(error?.code == .constraintFailed)
+    #expect(error?.message.contains("item") == true)
     try mesh.close()
   }
 }
