@@ -174,7 +174,7 @@ package final class PostgresApply {
     forget()
     progress.update { $0.isWaitingForCapture = true }
     defer { progress.update { $0.isWaitingForCapture = false } }
-    try desk.shared.waitForCapture(stop)
+    try desk.waitForCapture(stop)
   }
 
   private func step(_ replay: PostgresReplay, _ stop: StopSignal, through limit: UInt64) throws -> Bool {

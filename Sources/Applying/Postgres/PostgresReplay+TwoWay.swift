@@ -230,7 +230,7 @@ extension PostgresReplay {
       for other in others {
         let otherKey = table.key.map { other[$0] }
         let stamp = try desk.names.name(table.mapped, other)
-          .flatMap { try desk.shared.window.versions($0).map(\.stamp).max() }
+          .flatMap(desk.lastWrite)
         let isOurs = stamp.map { row.stamp > $0 } ?? true
         try log(
           row.collision(

@@ -263,10 +263,7 @@ final class PostgresReplay {
       $0.awaitsCopies = awaitsCopies
     }
     (tablesCopied, misfitsNulled, conflicts) = (0, 0, 0)
-    if let desk {
-      desk.shared.note(applied: number, of: name)
-      try desk.shared.window.commit(name)
-    }
+    try desk?.committed(number)
     copiesBegun.removeAll()
   }
 

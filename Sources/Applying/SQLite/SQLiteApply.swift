@@ -104,7 +104,7 @@ package final class SQLiteApply {
       case is LocalAhead:
         target.rollback()
         progress.update { $0.isWaitingForCapture = true }
-        try desk.shared.waitForCapture(stop)
+        try desk.waitForCapture(stop)
       case let ahead as SQLiteReplay.Desk.Ahead: desk.holdBack(ahead.header)
       case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: replay.number + 1): break
       default:
@@ -154,8 +154,7 @@ package final class SQLiteApply {
     (checkpoint, number) = (reached, replay.number)
     if let desk {
       progress.update { $0.isWaitingForCapture = false }
-      desk.shared.note(applied: number, of: name)
-      try desk.shared.window.commit(name)
+      try desk.committed(number)
     }
     let (replay, awaitsCopies) = (replay, awaitsCopies)
     progress.noteLag(

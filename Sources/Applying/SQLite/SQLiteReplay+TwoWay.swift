@@ -168,7 +168,7 @@ extension SQLiteReplay {
       for other in others {
         let otherKey = table.schema.key.map { other[$0] }
         let stamp = try desk.names.name(table.schema, other)
-          .flatMap { try desk.shared.window.versions($0).map(\.stamp).max() }
+          .flatMap(desk.lastWrite)
         let isOurs = stamp.map { row.stamp > $0 } ?? true
         try log(
           row.collision(

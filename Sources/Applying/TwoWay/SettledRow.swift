@@ -39,8 +39,8 @@ struct SettledRow {
     return row ?? history.versions.last(where: \.isDelete)?.before
   }
 
-  /// Of the last that was done to it: by this, one of two rows that cannot both be has to go.
-  var stamp: Stamp { history.versions.last?.stamp ?? incoming.stamp }
+  /// Of the last that was written to it: by this, one of two rows that cannot both be has to go.
+  var stamp: Stamp { history.versions.last { !$0.isDelete }?.stamp ?? incoming.stamp }
 
   /// The row as it is to be, with what stays of the one that is there.
   var outcome: [Value?]? {

@@ -106,9 +106,12 @@ package final class TwoWay: Sendable {
 
   func leave() { isTaken.withLock { $0 = false } }
 
-  /// Gives capture the time to take what was committed locally, while nothing is locked.
-  func waitForCapture(_ stop: StopSignal) throws {
-    if case .stream(let wait) = local { _ = try wait(stop, false) } else { _ = stop.wait(milliseconds: 2) }
+  /// Gives capture the time to take what was committed locally, while nothing is locked. `count`: how often in a row.
+  func waitForCapture(_ stop: StopSignal, _ count: Int) throws {
+    switch local {
+    case .stream(let wait): _ = try wait(stop, false)
+    case .journal: _ = stop.wait(milliseconds: Int32(2 << min(count, 8)))
+    }
   }
 
   /// What a row has against being written as it comes: it is settled from its versions, then.

@@ -26,6 +26,8 @@ final class TwoWayDesk<Table> {
   private let reader = VersionReader()
   /// Transactions through this one are settled row by row: one of them was not as the target has it.
   private var settlesThrough: UInt64 = 0
+  /// How often a group was sent back for local commits, since the last that was committed.
+  private var waits = 0
   /// The transaction that is held back, as its clock is ahead.
   private(set) var heldBack: TransactionHeader?
   private(set) var place = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
@@ -89,6 +91,18 @@ final class TwoWayDesk<Table> {
     }
     _ = stop.wait(milliseconds: 200)
     return true
+  }
+
+  func waitForCapture(_ stop: StopSignal) throws {
+    try shared.waitForCapture(stop, waits)
+    waits += 1
+  }
+
+  /// The group was committed, through transaction `number`.
+  func committed(_ number: UInt64) throws {
+    waits = 0
+    shared.note(applied: number, of: trail)
+    try shared.window.commit(trail)
   }
 
   // MARK: Transactions
@@ -198,6 +212,13 @@ final class TwoWayDesk<Table> {
     try shared.window.versions(row).filter { $0.stamp != place.stamp }.flatMap { place in
       try reader.read(row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
     }
+  }
+
+  /// Of the last that was written to a row, as far as anybody may not know of it; nil: nothing. To delete it is not to
+  /// write to it: where it is there all the same, that did not count.
+  func lastWrite(_ row: RowName) throws -> Stamp? {
+    let own = order.filter { $0.name == row }.map(\.version)
+    return try (others(row) + own).filter { $0.after != nil }.map(\.stamp).max()
   }
 
   /// How conflicts of a table are settled on this way.

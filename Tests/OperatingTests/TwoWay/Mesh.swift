@@ -89,6 +89,7 @@ final class Mesh {
     func capturePending() throws {
       let limit = Clock.monotonicMilliseconds + 30_000
       while try !isCaptured() {
+        if capture?.thread.outcome != nil { try stopCapture() }
         guard Clock.monotonicMilliseconds < limit else { throw TestFailure("capture of \(name) does not come on") }
         Clock.sleep(milliseconds: 2)
       }
