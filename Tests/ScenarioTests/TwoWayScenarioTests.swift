@@ -94,5 +94,28 @@ extension Scenarios {
       }
       #expect(try schema(pairs, pairs.from) == before)
     }
+
+    @Test func `a long transaction of one program keeps no other one waiting for locks of ours`() throws {
+      let pairs = try pair(.mixed)
+      #expect(try pairs.once(["--two-way"]).status == 0)
+      let cairn = try pairs.start("cairn", ["--two-way"])
+      let long = try pairs.bench.start(
+        "long", "/usr/bin/psql",
+        ["-qX", pairs.to.url, "-c", "BEGIN; UPDATE hot SET note = 'long' WHERE id = 2; SELECT pg_sleep(3); COMMIT"])
+      let sleeps = "SELECT 1 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(3)%' AND wait_event = 'PgSleep'"
+      #expect(pairs.waitForTarget(sleeps, "1"))
+      // It writes row 1, and then has to wait for row 2.
+      try pairs.sql(pairs.from, "UPDATE hot SET name = 'here' WHERE id IN (1, 2)")
+      while long.isRunning {
+        try pairs.sql(pairs.to, "SET lock_timeout = '900ms'; UPDATE hot SET stock = stock + 1 WHERE id = 1")
+      }
+      #expect(long.terminationStatus == 0, "\(pairs.said("long"))")
+      #expect(pairs.bench.stop(cairn) == 0, "\(pairs.said("cairn"))")
+      let outcome = try pairs.once(["--two-way"])
+      #expect(outcome.status == 0, "\(outcome.errors)")
+      try pairs.expectEqual()
+      // It came last.
+      #expect(try pairs.sql(pairs.from, "SELECT note FROM hot WHERE id = 2") == "long")
+    }
   }
 }

@@ -23,6 +23,11 @@ package final class PostgresApply {
   /// How long locks are waited for when all else is done and `drain` is set.
   private static let lockedMillisecondsMax: Int64 = 5000
 
+  /// How long a group waits for one lock where programs write to the target, at first and at most: they wait meanwhile
+  /// for those that it has. Always less than the second after which a server looks for deadlocks, so that it is never a
+  /// program that has to give way.
+  private static let patienceMilliseconds: (first: Int64, most: Int64) = (50, 800)
+
   private let uri: String
   let folder: String
   let name: TrailName
@@ -44,6 +49,7 @@ package final class PostgresApply {
   /// Where the database is captured, and writes go both ways.
   private let desk: PostgresReplay.Desk?
   private var isDraining = false
+  private var lockMilliseconds = patienceMilliseconds.first
   /// Those that two-way apply needs were made.
   private var hasTables = false
 
@@ -88,7 +94,7 @@ package final class PostgresApply {
         (awaySince, wait) = (nil, 100)
         let isMoved = try tryLanes(stop)
         if try step(replay, stop) || isMoved {
-          conflicts = 0
+          (conflicts, lockMilliseconds) = (0, Self.patienceMilliseconds.first)
           continue
         }
         try replay.keepUpIdentities(isLast: isLast)
@@ -118,7 +124,9 @@ package final class PostgresApply {
           progress.update { $0.isReconnecting = true }
           if drain.isSet, now - since > Self.awayMillisecondsMax { throw error.asCairnError }
         } else if error.isLockTimeout {
-          // A change of shape lets those by who wait behind it, and tries again.
+          // A change of shape lets those by who wait behind it, and tries again; so does what writes among programs. It gets
+          // its turn, as locks are given in the order of asking, if it waits as long as their transactions take.
+          lockMilliseconds = min(lockMilliseconds * 2, Self.patienceMilliseconds.most)
           progress.update { $0.isWaitingForLock = true }
         } else if error.isTransient || error.isCancelled {
           conflicts += 1
@@ -254,6 +262,7 @@ package final class PostgresApply {
       return true
     }
     self.connection = connection
+    if desk != nil { try connection.execute("SET lock_timeout = \(lockMilliseconds)") }
     let applied = try PostgresTargetState(connection).checkpoint(of: name)?.number ?? options.begin.number
     let made = try PostgresReplay(
       connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
