@@ -15,6 +15,7 @@ final class RowNames {
   private let engine: Engine
   private let names: NamePolicy
   private var known: [String: Naming] = [:]
+  private var last: Naming?
   private var before: [ColumnView] = []
   private var after: [ColumnView] = []
 
@@ -61,13 +62,19 @@ final class RowNames {
   }
 
   private func naming(of schema: TableSchema) -> Naming {
-    if let naming = known[schema.fullName], naming.schema == schema { return naming }
+    // Most changes are of the table of the one before.
+    if let last, last.schema == schema { return last }
+    if let naming = known[schema.fullName], naming.schema == schema {
+      last = naming
+      return naming
+    }
     let target = TableMapping.targetName(of: schema, in: engine, names: names)
     let keyed = schema.flags.contains(.wholeRow) ? [] : schema.key
     let naming = Naming(
       schema: schema, begun: RowNaming(table: target),
       key: keyed.sorted { schema.columns[$0].name.lowercased() < schema.columns[$1].name.lowercased() })
     known[schema.fullName] = naming
+    last = naming
     return naming
   }
 
