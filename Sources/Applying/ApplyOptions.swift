@@ -36,6 +36,8 @@ package struct ApplyOptions: Sendable {
   package var changedRules: [ChangedRule] = []
   /// A table that such a rule leads to must hold no rows of others: nobody said what is to become of them.
   package var refusesRowsElsewhere = false
+  /// Puts a transaction aside that the target does not take for its rows, instead of stopping before it.
+  package var quarantines = false
   /// Where the database is captured too: what its applies share.
   package var twoWay: TwoWay?
   /// What others than this apply need of the trail, where it purges it.

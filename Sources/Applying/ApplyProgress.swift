@@ -21,6 +21,8 @@ package final class ApplyProgress: Sendable {
     package var tablesCopied = 0
     /// Rows that others had written to as well, since the start.
     package var conflicts = 0
+    /// Transactions that are put aside: those that the target does not take, and those that wait for them.
+    package var quarantined = 0
     /// A peer's clock is further ahead than it may be; its trail is held back.
     package var isHeldBack = false
     /// Rows that come were written to here as well, and the capture of this database has not taken that yet.

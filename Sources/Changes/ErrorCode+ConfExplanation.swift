@@ -93,8 +93,8 @@ extension ErrorCode {
       Explanation(
         "the conf asks for something that this version does not have",
         why: """
-          The word is right, but what it stands for comes with a later version: rules for conflicts, quarantine. It is \
-          refused rather than passed over, so that nobody relies on what is not done.
+          The word is right, but what it stands for comes with a later version. It is refused rather than passed over, \
+          so that nobody relies on what is not done.
           """,
         what: ["Take it out, or write what the hint says.", "`CHANGELOG.md` tells which version brings it."])
     }

@@ -49,6 +49,30 @@ extension ErrorCode {
           "Write what it is to be with a plain UPDATE: it replicates like any other.",
           "Or put the other version in place all the same: `cairn conflicts overturn N --force`.",
         ])
+    case .quarantineHeld:
+      Explanation(
+        "a transaction waits for another one that is in quarantine",
+        why: """
+          With `on_error = "quarantine"` a transaction that the target does not take is put aside, and the apply goes \
+          on. One that comes later and writes to the same rows, or to rows that refer to them, could not be right \
+          without it: it is put aside as well, whole, and nothing of it is lost.
+          """,
+        what: [
+          "See with `cairn quarantine show N` which one it waits for, and why that is there.",
+          "Mend what the target has against that one, then `cairn quarantine retry N`; or `cairn quarantine discard N`.",
+          "Those that waited for it are tried then, in their order.",
+        ])
+    case .quarantineMissing:
+      Explanation(
+        "no transaction of that number is in quarantine",
+        why: """
+          Each target numbers the transactions that it has put aside. The number is not among them: it has been applied \
+          or discarded since, or is of another database.
+          """,
+        what: [
+          "List what is there with `cairn quarantine list`.",
+          "Name the database with `--database`, where there are several.",
+        ])
     default:
       Explanation(
         "two nodes would draw the same keys for different rows",

@@ -33,7 +33,9 @@ extension ErrorCode {
       .nameCollision:
       serverExplanation
     case .ruleRefused: Self.ruleExplanation
-    case .conflictStopped, .conflictMissing, .conflictStale, .clockAhead, .keysAlike: conflictExplanation
+    case .conflictStopped, .conflictMissing, .conflictStale, .clockAhead, .keysAlike, .quarantineHeld,
+      .quarantineMissing:
+      conflictExplanation
     case .driftFound: Self.driftExplanation
     case .daemonUnreachable, .restartNeeded, .diskBudget: daemonExplanation
     case .peerUnreachable, .peerUntrusted, .peerUnknown, .peerRefused, .trailElsewhere, .trailForked, .trailOwn,

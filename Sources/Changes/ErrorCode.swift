@@ -63,6 +63,8 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case conflictStale = "conflict-stale"
   case clockAhead = "clock-ahead"
   case keysAlike = "keys-alike"
+  case quarantineHeld = "quarantine-held"
+  case quarantineMissing = "quarantine-missing"
   // Comparison
   case driftFound = "drift-found"
   // The daemon
@@ -89,9 +91,9 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .databaseNotADatabase, .databaseDamaged, .trailDamaged, .trailVersion, .targetDiffers, .rowMissing,
       .rowDiffers, .rowExists, .constraintFailed, .schemaStopped, .sourceWentBack, .checkpointForeign,
       .driftFound, .tableRefused, .noTables, .tableMissing, .slotLost, .valueMisfit, .nameCollision, .ruleRefused,
-      .trailForked, .trailPurged, .conflictStopped, .conflictStale:
+      .trailForked, .trailPurged, .conflictStopped, .conflictStale, .quarantineHeld:
       65
-    case .databaseMissing, .trailMissing, .conflictMissing: 66
+    case .databaseMissing, .trailMissing, .conflictMissing, .quarantineMissing: 66
     case .unsupported, .databaseFailed, .databaseUnreachable, .slotMissing, .triggersOff: 69
     case .bug: 70
     case .stateUnwritable: 73

@@ -101,7 +101,10 @@ package struct Configuration: Equatable, Sendable {
     }
   }
 
-  package enum OnError: String, CaseIterable, Sendable { case stop }
+  package enum OnError: String, CaseIterable, Sendable {
+    case stop
+    case quarantine
+  }
 
   /// `[limits]`
   package struct Limits: Equatable, Sendable {

@@ -41,9 +41,13 @@ extension OptionTable {
         details: "Transactions from further ahead are held back, and that is told, until this node's clock is there.",
         example: "\"5 s\""),
       Option(
-        "on_error", .choice(["stop"], later: ["quarantine"]), default: "\"stop\"",
-        "what becomes of a transaction that cannot be applied",
-        details: "The apply stops at it, and says which row and why; all other workers go on.", example: "\"stop\""),
+        "on_error", .choice(["stop", "quarantine"], later: []), default: "\"stop\"",
+        "what becomes of a transaction whose rows the target does not take",
+        details: """
+          `stop`: the apply stops at it, and says which row and why; all other workers go on. `quarantine`: it is put \
+          aside, with later ones that touch its rows or depend on them, and the apply goes on with all others; see \
+          `docs/conflicts.md`.
+          """, example: "\"quarantine\""),
       Option(
         "existing", .choice(["keep", "overwrite", "merge"], later: []),
         absence: "the apply stops before it writes, and says which table",

@@ -64,6 +64,7 @@ final class ApplyWorker: Worker {
     options.names = apply.names
     options.misfits = apply.misfits
     options.ddl = apply.ddl
+    options.quarantines = apply.onError == .quarantine
     options.twoWay = context.twoWays.twoWay(for: apply, at: location, in: context)
     let gate = TwoWayGate(apply: apply, context: context)
     try gate.check()
@@ -138,6 +139,7 @@ final class ApplyWorker: Worker {
     status.waits = now.waiting.map {
       NodeStatus.Wait(table: $0.name, code: $0.code.rawValue, message: $0.message, hint: $0.hint)
     }
+    status.quarantined = now.quarantined
     let end = context.end(of: apply.trail)
     let toCopy = ruleUpkeep.awaited
     // What stands behind the last transaction of a trail is read, and moves no position.
@@ -166,6 +168,9 @@ final class ApplyWorker: Worker {
       status.detail = "copies table \(copying.table), \(copying.rows) rows so far"
       status.copying = .init(
         table: copying.table, rows: copying.rows, estimated: copying.estimated, tablesDone: now.tablesCopied)
+    }
+    if now.quarantined > 0 {
+      status.detail = "\(now.quarantined) transactions are in quarantine: run 'cairn quarantine list'"
     }
     if let table = now.waiting.first { status.detail = "table \(table.name) waits: \(table.message)" }
     let drifts = audit.withLock { $0?.snapshot.drifts ?? [] }

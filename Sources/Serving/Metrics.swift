@@ -70,6 +70,9 @@ package enum Metrics {
     },
     ofData("cairn_caught_up", .gauge, "1 when nothing waits to be taken or applied.") { $0.isCaughtUp ? 1 : 0 },
     ofData("cairn_tables_waiting", .gauge, "Tables that wait for a person.") { Double($0.waits.count) },
+    ofData("cairn_quarantined_transactions", .gauge, "Transactions that an apply has put aside.") {
+      Double($0.quarantined)
+    },
     Metric(
       name: "cairn_latency_seconds", kind: .histogram, labels: "worker, stage, le",
       help: "From the commit at the source to the trail (stage capture) or to the commit at the target (stage apply)."

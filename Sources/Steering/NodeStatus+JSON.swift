@@ -28,6 +28,7 @@ extension NodeStatus.Worker {
       ("rows_per_second", .real((rowsPerSecond * 10).rounded() / 10)),
       ("lag_ms", lagMilliseconds.map { .real(($0 * 10).rounded() / 10) } ?? .null), ("caught_up", .bool(isCaughtUp)),
       ("tables_waiting", .list(waits.map { .text($0.table) })), ("waits", .list(waits.map { .object($0.json) })),
+      ("quarantined", .integer(Int64(quarantined))),
       ("copying", copying.map { .object($0.json) } ?? .null), ("tables_copied", .integer(Int64(tablesCopied))),
       ("restarts", .integer(Int64(restarts))),
       ("retry_in_ms", retryInMilliseconds.map { .integer($0) } ?? .null),
@@ -50,6 +51,7 @@ extension NodeStatus.Worker {
     lagMilliseconds = object.real("lag_ms")
     isCaughtUp = object.bool("caught_up") ?? false
     waits = object.objects("waits").map(NodeStatus.Wait.init)
+    quarantined = Int(object.integer("quarantined") ?? 0)
     copying = object.object("copying").map(NodeStatus.Copying.init)
     tablesCopied = Int(object.integer("tables_copied") ?? 0)
     restarts = Int(object.integer("restarts") ?? 0)

@@ -72,6 +72,8 @@ package struct NodeStatus: Sendable {
     package var lags = LatencyHistogram()
     package var isCaughtUp = false
     package var waits: [Wait] = []
+    /// Transactions that an apply has put aside.
+    package var quarantined = 0
     package var copying: Copying?
     /// Copies of tables that have come to their end since the daemon was started.
     package var tablesCopied = 0
@@ -83,7 +85,7 @@ package struct NodeStatus: Sendable {
 
     /// It does what it is for; `lag` is what is allowed.
     package func isWell(lagMilliseconds lag: Double) -> Bool {
-      state == .running && waits.isEmpty && (lagMilliseconds ?? 0) <= lag
+      state == .running && waits.isEmpty && quarantined == 0 && (lagMilliseconds ?? 0) <= lag
     }
   }
 

@@ -116,7 +116,8 @@ struct ConflictsCommand: Command {
     return one
   }
 
-  private static func databases(_ arguments: Arguments) throws -> [DatabaseURL] {
+  /// Those that are meant, by the options of the command.
+  static func databases(_ arguments: Arguments) throws -> [DatabaseURL] {
     let (named, config) = (arguments.value("--database"), arguments.value("--config"))
     if let named, named.contains(":") { return [try DatabaseURL(named).canonical] }
     guard let named else {

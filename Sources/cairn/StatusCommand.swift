@@ -21,10 +21,11 @@ struct StatusCommand: Command {
     For each trail that goes to another node or comes from there: up to where the other side has it durably and has
     applied it, and how far in time and bytes that is behind.
 
-    Exits 0 when every worker runs and none lags, 1 when one is stopped, waits, fails or lags, a table is unhooked, the
-    conf that was loaded last is refused, or a slot is left of a capture that left the conf, 69 when no daemon answers, 78
-    when none answers and the conf is broken or may not be read. A daemon is found by the conf that it was started with,
-    also after that was changed or broken. An error that has passed is shown for a day, and does not count.
+    Exits 0 when every worker runs and none lags, 1 when one is stopped, waits, fails or lags, a transaction is in
+    quarantine, a table is unhooked, the conf that was loaded last is refused, or a slot is left of a capture that left
+    the conf, 69 when no daemon answers, 78 when none answers and the conf is broken or may not be read. A daemon is found
+    by the conf that it was started with, also after that was changed or broken. An error that has passed is shown for a
+    day, and does not count.
 
     example: cairn status
     example: cairn status --json --lag 300 --config /etc/cairn

@@ -87,8 +87,8 @@ extension BrokenConf {
       "", "[[apply.erp.table]]\nto = \"a\"\n", at: "12:1", .confMissing, "has no 'from'", "add from =",
       mend: ("to =", "from = \"orders\"\nto =")),
     BrokenConf(
-      "database = \"erp\"", "database = \"erp\"\non_error = \"quarantine\"", at: "12:12", .confUnsupported,
-      "not part of this version", "write on_error = \"stop\"", mend: ("quarantine", "stop")),
+      "database = \"erp\"", "database = \"erp\"\non_error = \"quarantin\"", at: "12:12", .confValue,
+      "quarantin", "quarantine", mend: ("quarantin\"", "quarantine\"")),
   ]
 
   private static let types = [

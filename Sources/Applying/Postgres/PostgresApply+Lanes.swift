@@ -94,7 +94,8 @@ extension PostgresApply {
     do {
       return try PostgresReplay(
         connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
-        isCareful: isCareful, madeAhead: madeAhead, refusals: refusals, lane: tables, overtaken: overtaken)
+        isCareful: isCareful, madeAhead: madeAhead, refusals: refusals, lane: tables, overtaken: overtaken,
+        shelf: shelf)
     } catch let error as CairnError where error.code == .checkpointForeign {
       let names = tables.map(\.table.name).joined(separator: ", ")
       throw CairnError(

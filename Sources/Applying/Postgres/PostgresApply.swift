@@ -45,9 +45,12 @@ package final class PostgresApply {
   var refusals: [Position: CairnError] = [:]
   /// Transactions up to this one are applied carefully.
   private var carefulThrough: UInt64 = 0
+  let shelf: QuarantineShelf
+  /// When it is looked next whether somebody wants something of what is put aside, in monotonic milliseconds.
+  var nextLook: Int64 = 0
   private var purgedBelow: UInt64 = 0
   /// Where the database is captured, and writes go both ways.
-  private let desk: PostgresReplay.Desk?
+  let desk: PostgresReplay.Desk?
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first
   /// Those that two-way apply needs were made.
@@ -67,6 +70,7 @@ package final class PostgresApply {
     (self.uri, self.folder, self.name, self.options, self.clock, self.progress) =
       (uri, folder, name, options, clock, progress)
     desk = options.twoWay.map { TwoWayDesk($0, name, RowNames(to: .postgres, options.names), clock) }
+    shelf = QuarantineShelf(name, folder: folder, puts: options.quarantines)
     do { _ = try ready(nil) } catch let error as PostgresError { throw error.asCairnError }
   }
 
@@ -92,6 +96,7 @@ package final class PostgresApply {
         let replay = try ready(stop)
         if awaySince != nil { progress.update { $0.isReconnecting = false } }
         (awaySince, wait) = (nil, 100)
+        if try settleQuarantine(replay, stop) { continue }
         let isMoved = try tryLanes(stop)
         if try step(replay, stop) || isMoved {
           (conflicts, lockMilliseconds) = (0, Self.patienceMilliseconds.first)
@@ -149,8 +154,21 @@ package final class PostgresApply {
     }
   }
 
-  /// One group; carefully again where it was not taken as a whole, and without a table that is to wait.
+  /// One group, without what the target does not take.
   private func step(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
+    do { return try stepOrSettle(replay, stop) } catch let error as CairnError
+      where shelf.puts && QuarantineShelf.isOfRows(error)
+    {
+      // Which transaction it was is certain only where each is applied by itself.
+      if replay.isCareful, !shelf.takes(error, of: replay.number) { throw error }
+      carefulThrough = max(carefulThrough, replay.number)
+      forget()
+      return true
+    }
+  }
+
+  /// One group; carefully again where it was not taken as a whole, and without a table that is to wait.
+  private func stepOrSettle(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk else { return try step(replay, stop, through: .max) }
     guard try desk.shared.enter(stop) else { throw Stopped() }
     defer { desk.shared.leave() }
@@ -178,7 +196,7 @@ package final class PostgresApply {
   }
 
   /// The group is rolled back first: nothing is to be locked meanwhile.
-  private func waitForCapture(_ desk: PostgresReplay.Desk, _ stop: StopSignal) throws {
+  func waitForCapture(_ desk: PostgresReplay.Desk, _ stop: StopSignal) throws {
     forget()
     progress.update { $0.isWaitingForCapture = true }
     defer { progress.update { $0.isWaitingForCapture = false } }
@@ -230,7 +248,9 @@ package final class PostgresApply {
   /// Forgets what this target, with every table that waits, has behind it.
   func purge() throws {
     guard let replay else { return }
-    let needed = try replay.waiting.map(\.table.checkpoint.position)
+    let places = replay.waiting.map(\.table.checkpoint.position) + [shelf.quarantine.needs].compactMap { $0 }
+    let needed =
+      try places
       .reduce(options.needed(replay.position, of: name), min)
     progress.update { $0.needs = needed }
     guard options.purgesTrail, needed.segment > purgedBelow else { return }
@@ -266,7 +286,9 @@ package final class PostgresApply {
     let applied = try PostgresTargetState(connection).checkpoint(of: name)?.number ?? options.begin.number
     let made = try PostgresReplay(
       connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
-      isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals, desk: desk)
+      isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals, desk: desk,
+      shelf: shelf)
+    try loadQuarantine(made)
     if let desk {
       let state = made.state
       if !hasTables {

@@ -13,7 +13,10 @@ extension PostgresReplay {
   typealias Desk = TwoWayDesk<MappedTable>
 
   /// What tables that wait still lack counts as known to nobody.
-  func holdWindow() { desk?.shared.window.hold(name, through: waiting.map(\.table.number).min()) }
+  func holdWindow() {
+    let places = waiting.map(\.table.number) + [shelf?.quarantine.heldThrough].compactMap { $0 }
+    desk?.shared.window.hold(name, through: places.min())
+  }
 
   func beginDesk(_ desk: Desk) throws {
     try desk.shared.window.catchUp(rowNames: desk.names.names)

@@ -27,6 +27,12 @@ final class PostgresReplay {
   let folder: String
   /// Where the database is captured, and others write to its rows as well.
   let desk: Desk?
+  /// Transactions that are put aside.
+  let shelf: QuarantineShelf?
+  /// The one of them that this replay brings back; nil: it goes on from the checkpoint.
+  let retried: QuarantinedTransaction?
+  /// The transaction that was begun is passed over.
+  private var isAside = false
   /// The last transaction that it may look at.
   private(set) var limit = UInt64.max
 
@@ -54,7 +60,7 @@ final class PostgresReplay {
   var scripts: [String: String] = [:]
   private let own = OwnStatements()
   /// The transaction that heads the group at the target; nil: nothing of it has been sent.
-  private var head: UInt64?
+  private(set) var head: UInt64?
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: MappedTable?] = [:]
   private var byKey: [String: MappedTable] = [:]
@@ -91,9 +97,10 @@ final class PostgresReplay {
     _ connection: PostgresConnection, trail folder: String, name: TrailName, options: PostgresApply.Options,
     clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<String>,
     refusals: [Position: CairnError], lane: [PostgresTargetState.Waiting]? = nil,
-    overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil
+    overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil, shelf: QuarantineShelf? = nil,
+    retried: QuarantinedTransaction? = nil
   ) throws {
-    self.desk = desk
+    (self.desk, self.shelf, self.retried) = (desk, shelf, retried)
     (self.connection, self.name, self.options, self.madeAhead) = (connection, name, options, madeAhead)
     (self.folder, self.overtaken) = (folder, overtaken)
     (self.clock, self.progress, self.isCareful, self.refusals) = (clock, progress, isCareful, refusals)
@@ -103,6 +110,9 @@ final class PostgresReplay {
     if let first = lane?.first {
       checkpoint = first.table.checkpoint
       number = first.table.number
+    } else if let retried {
+      checkpoint = retried.border
+      number = retried.number - 1
     } else {
       let stored = try state.checkpoint(of: name)
       checkpoint = stored?.checkpoint
@@ -164,6 +174,7 @@ final class PostgresReplay {
         if last.number == 0, let desk { try beginDesk(desk) }
         try desk?.begin(header, at: reader.position)
         (last, number) = (header, header.number)
+        isAside = try putAside(header)
       case .commit(_, let changes):
         rows += Int(changes)
         try endTransaction()
@@ -183,8 +194,8 @@ final class PostgresReplay {
         try commit(last, rows: rows, isLaneDone: isLaneDone && number >= limit)
         return true
       default:
-        if head == nil, record.isOfChanges { try begin(last, as: last.number) }
-        try apply(record)
+        if !isAside, head == nil, record.isOfChanges { try begin(last, as: last.number) }
+        try isAside ? pass(record) : apply(record)
       }
       count += 1
       if count % 256 == 0, stop.isSet { throw PostgresApply.Stopped() }
@@ -199,7 +210,7 @@ final class PostgresReplay {
 
   /// Capture on the target's database knows our transactions by this message, which therefore comes first. A group that
   /// changes nothing is not to be noted there: else two databases would tell each other of that for ever.
-  private func begin(_ header: TransactionHeader, as number: UInt64) throws {
+  func begin(_ header: TransactionHeader, as number: UInt64) throws {
     head = number
     try sink.queue(own.begin)
     try sink.queue(own.message, [note(header, as: number)])
@@ -229,7 +240,11 @@ final class PostgresReplay {
     if let head, head != 0, head != last.number { try sink.queue(own.message, [note(last, as: last.number)]) }
     let reached = reader.checkpoint
     holdWindow()
-    if let checkpoint, !scope.isLane {
+    if let retried {
+      try sink.settle()
+      try PostgresQuarantineLog(connection).remove(retried.id)
+      try connection.execute("COMMIT")
+    } else if let checkpoint, !scope.isLane {
       try moveAndCommit(from: checkpoint, to: reached)
     } else {
       try sink.settle()
@@ -241,10 +256,12 @@ final class PostgresReplay {
       try connection.execute("COMMIT")
     }
     (checkpoint, applied) = (reached, number)
-    let awaitsCopies = awaitsCopies
+    let isMain = !scope.isLane && retried == nil
+    if isMain { shelf?.forgetFailed(through: number) }
+    let (awaitsCopies, quarantined) = (awaitsCopies, shelf?.count)
     let adopted = changedRules.noteCommit()
     scripts.removeAll()
-    if !scope.isLane {
+    if isMain {
       progress.noteLag(last.commitTime, now: clock.microseconds(), isCopying: copying != nil)
     }
     progress.update {
@@ -254,8 +271,9 @@ final class PostgresReplay {
       $0.isWaitingForLock = false
       $0.copiesBegun.merge(copiesBegun) { $1 }
       $0.rulesAdopted.formUnion(adopted)
-      if scope.isLane { return }
-      $0.rows += UInt64(rows)
+      if let quarantined { $0.quarantined = quarantined }
+      if !scope.isLane { $0.rows += UInt64(rows) }
+      guard isMain else { return }
       $0.transactions = number
       $0.position = reached.position
       $0.copying = copying.map { ($0.source.name, copied, estimated) }
@@ -263,7 +281,7 @@ final class PostgresReplay {
       $0.awaitsCopies = awaitsCopies
     }
     (tablesCopied, misfitsNulled, conflicts) = (0, 0, 0)
-    try desk?.committed(number)
+    if isMain { try desk?.committed(number) } else { try desk?.shared.window.commit(name) }
     copiesBegun.removeAll()
   }
 
@@ -333,6 +351,11 @@ final class PostgresReplay {
         .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) cannot be applied by this version",
         hint: "use a newer cairn")
     }
+  }
+
+  /// Of a transaction that is not applied: what others need to know.
+  private func pass(_ record: Record) throws {
+    if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
   }
 
   /// A table that is not as it should be waits from here on.

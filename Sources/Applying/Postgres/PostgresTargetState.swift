@@ -197,11 +197,14 @@ package struct PostgresTargetState {
     guard try isInstalled() else { return }
     try connection.run("DELETE FROM cairn.checkpoint WHERE trail = $1", [trail.description])
     if try hasWaiting() { try connection.run("DELETE FROM cairn.waiting WHERE trail = $1", [trail.description]) }
+    try PostgresQuarantineLog(connection).forget(trail)
   }
 
   /// Every table takes changes leniently until it has been copied again.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
+    // What has been put aside comes with the copies.
+    try PostgresQuarantineLog(connection).forget(trail)
     try connection.run(
       """
       UPDATE cairn.table_state SET refreshing = \(Refresh.awaited), emptied = false, existing = 'overwrite'

@@ -49,8 +49,9 @@ extension SQLiteApply {
   /// Begins again behind the last commit.
   func reopen(_ refusals: [Position: CairnError]) throws {
     try target.reload()
+    try loadQuarantine()
     replay = try SQLiteReplay(
-      target, trail: folder, at: checkpoint, number: number, refusals: refusals, desk: desk)
+      target, trail: folder, at: checkpoint, number: number, refusals: refusals, desk: desk, shelf: shelf)
   }
 
   /// Behind a group: tables that began to wait in it are not tried at once.
@@ -99,7 +100,8 @@ extension SQLiteApply {
     let replay =
       try lane.replay
       ?? SQLiteReplay(
-        target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key))
+        target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key),
+        shelf: shelf)
     lane.replay = replay
     let end = Clock.monotonicMilliseconds + Lane.slice
     do {
@@ -128,7 +130,7 @@ extension SQLiteApply {
     guard let waiting = target.tables[key]?.waiting, waiting.from != refusal.position else { return }
     let replay = try SQLiteReplay(
       target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key),
-      refusals: [refusal.position: refusal.error])
+      refusals: [refusal.position: refusal.error], shelf: shelf)
     do {
       while replay.halt == nil, let group = try replay.applyGroup(through: number, stop) {
         if try commit(group, of: replay, key) { return }
@@ -153,7 +155,7 @@ extension SQLiteApply {
     guard case .found(let copy) = outcome else { return false }
     let replay = try SQLiteReplay(
       target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key),
-      overtaken: [refusal.position: copy])
+      overtaken: [refusal.position: copy], shelf: shelf)
     do {
       while replay.halt == nil, let group = try replay.applyGroup(through: number, stop) {
         if try commit(group, of: replay, key) { break }

@@ -20,6 +20,9 @@ package final class SQLiteApply {
   var lanes: [String: Lane] = [:]
   /// Where the database is captured, and writes go both ways.
   let desk: SQLiteReplay.Desk?
+  let shelf: QuarantineShelf
+  /// When it is looked next whether somebody wants something of what is put aside, in monotonic milliseconds.
+  var nextLook: Int64 = 0
   private var isDraining = false
   private var purgedBelow: UInt64 = 0
 
@@ -39,10 +42,12 @@ package final class SQLiteApply {
     checkpoint = stored?.checkpoint
     number = stored?.number ?? 0
     desk = options.twoWay.map { TwoWayDesk($0, name, RowNames(to: .sqlite, options.names), clock) }
-    replay = try SQLiteReplay(target, trail: folder, at: checkpoint, number: number, desk: desk)
+    shelf = QuarantineShelf(name, folder: folder, puts: options.quarantines)
+    replay = try SQLiteReplay(target, trail: folder, at: checkpoint, number: number, desk: desk, shelf: shelf)
+    try loadQuarantine()
     if let desk {
       let state = target.state
-      desk.shared.window.hold(name, through: waiting.map(\.number).min())
+      desk.shared.window.hold(name, through: heldThrough)
       try desk.shared.prepare(desk.names) { try state.checkpoint(of: $0)?.number }
     }
     let awaitsCopies = awaitsCopies
@@ -70,7 +75,7 @@ package final class SQLiteApply {
         // Asked before the trail is read: what was appended before `drain` was set is still found.
         let isLast = drain.isSet
         isDraining = isLast
-        let isMoved = try tryLanes(stop)
+        let isMoved = try tryLanes(stop) || settleQuarantine(stop)
         tellWaiting()
         if try step(stop) || isMoved { continue }
         try target.checkIdentity()
@@ -87,8 +92,15 @@ package final class SQLiteApply {
     if let error = WaitingTable.error(waiting) { throw error }
   }
 
-  /// Applies what is there as one commit; false when nothing is.
+  /// Applies what is there as one commit, without what the target does not take; false when nothing is.
   private func step(_ stop: StopSignal) throws -> Bool {
+    do { return try stepOrSettle(stop) } catch let error as CairnError where shelf.takes(error, of: replay.current) {
+      try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
+      return true
+    }
+  }
+
+  private func stepOrSettle(_ stop: StopSignal) throws -> Bool {
     guard let desk else { return try step(stop, through: .max) }
     guard try desk.shared.enter(stop) else { return false }
     defer { desk.shared.leave() }
@@ -142,7 +154,7 @@ package final class SQLiteApply {
     let reached = replay.reader.checkpoint
     let now = target.clock.microseconds()
     try target.state.move(name, from: checkpoint, to: reached, number: replay.number, now: now)
-    desk?.shared.window.hold(name, through: waiting.map(\.number).min())
+    desk?.shared.window.hold(name, through: heldThrough)
     // A group that changes nothing is not noted: else two databases would tell each other of that for ever.
     if group.isOfChanges {
       try target.notes.write(
@@ -152,11 +164,12 @@ package final class SQLiteApply {
     try target.commit()
     noteAdopted(replay)
     (checkpoint, number) = (reached, replay.number)
+    shelf.forgetFailed(through: number)
     if let desk {
       progress.update { $0.isWaitingForCapture = false }
       try desk.committed(number)
     }
-    let (replay, awaitsCopies) = (replay, awaitsCopies)
+    let (replay, awaitsCopies, quarantined) = (replay, awaitsCopies, shelf.count)
     progress.noteLag(
       group.last.commitTime, now: target.clock.microseconds(), isCopying: replay.copying != nil)
     progress.update {
@@ -166,6 +179,7 @@ package final class SQLiteApply {
       $0.copying = replay.copying.map { ($0.schema.name, replay.copied, replay.estimated) }
       $0.tablesCopied += replay.tablesCopied
       $0.conflicts += replay.conflicts
+      $0.quarantined = quarantined
       $0.isCaughtUp = false
       $0.awaitsCopies = awaitsCopies
       $0.copiesBegun.merge(replay.copiesBegun) { $1 }
@@ -189,7 +203,8 @@ package final class SQLiteApply {
   func purge() throws {
     guard let checkpoint else { return }
     try target.checkIdentity()
-    let needed = try waiting.map(\.checkpoint.position).reduce(options.needed(checkpoint.position, of: name), min)
+    let places = waiting.map(\.checkpoint.position) + [shelf.quarantine.needs].compactMap { $0 }
+    let needed = try places.reduce(options.needed(checkpoint.position, of: name), min)
     progress.update { $0.needs = needed }
     guard options.purgesTrail, needed.segment > purgedBelow else { return }
     purgedBelow = needed.segment

@@ -46,7 +46,13 @@ final class SQLiteReplay {
   let folder: String
   /// Where the database is captured, and others write to its rows as well.
   let desk: Desk?
+  /// Transactions that are put aside; nil: this replay brings one of them back.
+  let shelf: QuarantineShelf?
 
+  /// The transaction that was begun last.
+  private(set) var current: UInt64 = 0
+  /// It is passed over.
+  private var isAside = false
   /// The last transaction that was applied.
   private(set) var number: UInt64
   /// The last one that this replay may look at.
@@ -85,10 +91,11 @@ final class SQLiteReplay {
   /// Opens the trail in `folder`. Errors: `checkpoint-foreign` when the checkpoint is not in it.
   init(
     _ target: SQLiteTarget, trail folder: String, at checkpoint: Checkpoint?, number: UInt64, scope: Scope = .main,
-    refusals: [Position: CairnError] = [:], overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil
+    refusals: [Position: CairnError] = [:], overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil,
+    shelf: QuarantineShelf? = nil
   ) throws {
     (self.target, self.scope, self.refusals, self.overtaken) = (target, scope, refusals, overtaken)
-    self.desk = desk
+    (self.desk, self.shelf) = (desk, shelf)
     self.number = checkpoint == nil ? target.options.begin.number : number
     (database, state, options) = (target.database, target.state, target.options)
     (name, isUTF16, self.folder) = (target.trail, target.isUTF16, folder)
@@ -120,9 +127,11 @@ final class SQLiteReplay {
       switch record {
       case .begin(let header):
         try desk?.begin(header, at: reader.position)
-        group.last = header
+        (group.last, current) = (header, header.number)
+        isAside = try putAside(header)
       case .commit(let number, let changes):
         group.rows += Int(changes)
+        if isAside { skipped += Int(changes) }
         self.number = number
         try endChunk()
         try settleDeferred()
@@ -140,7 +149,7 @@ final class SQLiteReplay {
         return group
       default:
         if record.isOfChanges { group.isOfChanges = true }
-        try apply(record)
+        try isAside ? pass(record) : apply(record)
       }
       guard let following = try reader.next() else {
         throw CairnError(
@@ -190,6 +199,11 @@ final class SQLiteReplay {
         .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) cannot be applied by this version",
         hint: "use a newer cairn")
     }
+  }
+
+  /// Of a transaction that is not applied: what others need to know.
+  private func pass(_ record: Record) throws {
+    if case .schema(let id, _) = record, reader.position.segment == segment { bySchema[id] = nil }
   }
 
   // MARK: Tables

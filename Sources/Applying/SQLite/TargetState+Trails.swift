@@ -13,6 +13,7 @@ extension TargetState {
         try database.run("DELETE FROM \(table) WHERE trail = ?", [.text(trail.description)])
         count += Int64(database.changes)
       }
+      try SQLiteQuarantineLog(database).forget(trail)
       return count > 0
     }
   }

@@ -217,6 +217,8 @@ package struct TargetState {
     guard try isInstalled() else { return }
     try upgrade()
     let sql = "UPDATE cairn_table SET refreshing = \(Refresh.awaited), existing = 'overwrite'"
+    // What has been put aside comes with the copies.
+    try SQLiteQuarantineLog(database).forget(trail)
     if trail == nil { return try database.run(sql) }
     try database.run(sql + " WHERE trail IN (?, '')", [owner])
   }
@@ -224,6 +226,7 @@ package struct TargetState {
   /// Forgets a trail that is gone; what is known of the tables stays.
   package func forgetCheckpoint(of trail: TrailName) throws {
     if let id = try checkpoint(of: trail)?.checkpoint.trail { try forgetWaiting(in: id) }
+    try SQLiteQuarantineLog(database).forget(trail)
     try database.run("DELETE FROM cairn_checkpoint WHERE trail = ?", [.text(trail.description)])
   }
 }

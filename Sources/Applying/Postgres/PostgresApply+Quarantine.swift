@@ -1,0 +1,102 @@
+import Changes
+import PostgresKit
+import SystemKit
+
+// Transactions that are put aside, and come back.
+extension PostgresReplay {
+  /// Whether the transaction that begins is passed over. Within the group's transaction, it is noted there.
+  func putAside(_ header: TransactionHeader) throws -> Bool {
+    guard let shelf, retried == nil else { return false }
+    guard !scope.isLane else { return shelf.contains(header.number) }
+    let look = try shelf.look(header, at: reader.position, behind: reader.checkpoint, now: clock.microseconds())
+    guard var one = look else { return false }
+    if head == nil { try begin(header, as: header.number) }
+    try endChunk()
+    try sink.settle()
+    one.id = try PostgresQuarantineLog(connection).append(one)
+    shelf.add(one)
+    progress.note(one.notice)
+    return true
+  }
+}
+
+extension PostgresApply {
+  /// As the target has it.
+  func loadQuarantine(_ replay: PostgresReplay) throws {
+    shelf.load(try PostgresQuarantineLog(replay.connection).list(), of: replay.reader.id)
+    let count = shelf.count
+    progress.update { $0.quarantined = count }
+  }
+
+  /// Does one thing that a person wants of what is put aside, or that has become possible by it; false when there is
+  /// nothing. While a table waits, its part of a transaction could not come with the others'.
+  func settleQuarantine(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
+    let now = Clock.monotonicMilliseconds
+    guard !shelf.quarantine.isEmpty, replay.waiting.isEmpty, now >= nextLook else { return false }
+    try replay.sink.rest()
+    try loadQuarantine(replay)
+    guard let step = shelf.quarantine.step else {
+      nextLook = now + QuarantineShelf.lookMilliseconds
+      return false
+    }
+    // Another replay needs the connection; what it does, the main one has to look at anew.
+    let connection = replay.connection
+    let log = PostgresQuarantineLog(connection)
+    forget()
+    switch step {
+    case .forget(let one): try log.remove(one.id)
+    case .hold(var one, let holder):
+      one.wait(for: holder)
+      try log.save(one)
+    case .apply(let one): try retry(one, connection, stop)
+    }
+    return true
+  }
+
+  /// Applies one at its place, in a commit of its own.
+  private func retry(_ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal) throws {
+    if let desk { guard try desk.shared.enter(stop) else { throw Stopped() } }
+    defer { desk?.shared.leave() }
+    while !stop.isSet {
+      let replay = try PostgresReplay(
+        connection, trail: folder, name: name, options: options, clock: clock, progress: progress, isCareful: true,
+        madeAhead: madeAhead, refusals: [:], desk: desk, shelf: shelf, retried: one)
+      do {
+        guard try replay.applyAvailable(stop, through: one.number), replay.number == one.number else {
+          throw CairnError(
+            .trailDamaged, "trail \(name) does not have transaction \(one.number), which is in quarantine",
+            hint: "run 'cairn trail verify \(name)'")
+        }
+        return replay.abandon()
+      } catch {
+        replay.abandon()
+        desk?.shared.window.rollback(name)
+        switch error {
+        case is LocalAhead:
+          if let desk { try waitForCapture(desk, stop) }
+        case is PostgresReplay.Desk.Ahead: _ = stop.wait(milliseconds: 200)
+        case let ahead as Ahead: try make(ahead, connection)
+        case let refusal as SchemaStop:
+          // Who uses the table is waited for.
+          if refusal.isLocked {
+            _ = stop.wait(milliseconds: 200)
+          } else {
+            return try explain(one, refusal.error, connection)
+          }
+        case let fault as PostgresSink.Fault: throw fault.error ?? Self.untouched(replay)
+        case let error as CairnError where TwoWay.isOfRow(error) && desk?.settle(through: one.number) ?? false: break
+        case let error as CairnError where QuarantineShelf.isOfRows(error): return try explain(one, error, connection)
+        default: throw error
+        }
+      }
+    }
+    throw Stopped()
+  }
+
+  /// It stays, for this reason.
+  private func explain(_ one: QuarantinedTransaction, _ error: CairnError, _ connection: PostgresConnection) throws {
+    var one = one
+    one.explain(error)
+    try PostgresQuarantineLog(connection).save(one)
+  }
+}

@@ -1,0 +1,115 @@
+import Changes
+import Versions
+
+/// What a transaction touches, as far as others may depend on it.
+package struct Footprint: Equatable, Sendable {
+  /// Of more rows than these, their tables count as a whole.
+  static let rowsMax = 10_000
+
+  /// The rows that it writes, by their keys and by their unique values, as they were and as they become.
+  var rows: Set<RowName> = []
+  /// The rows to which its rows refer by a foreign key.
+  var parents: Set<RowName> = []
+  /// The tables of both.
+  var tables: Set<String> = []
+  /// Of which any row may be touched.
+  var wholeTables: Set<String> = []
+  /// Changes of rows.
+  package var changeCount = 0
+  /// It is made of changes of rows alone.
+  var isOfRows = true
+
+  /// Whether a transaction has to come behind an earlier one. That two refer to one row ties nothing.
+  func depends(on earlier: Footprint) -> Bool {
+    !rows.isDisjoint(with: earlier.rows) || !parents.isDisjoint(with: earlier.rows)
+      || !rows.isDisjoint(with: earlier.parents) || !wholeTables.isDisjoint(with: earlier.tables)
+      || !tables.isDisjoint(with: earlier.wholeTables)
+  }
+
+  mutating func touchAll(of table: String) {
+    tables.insert(table)
+    wholeTables.insert(table)
+  }
+
+  mutating func include(_ other: Footprint) {
+    rows.formUnion(other.rows)
+    parents.formUnion(other.parents)
+    tables.formUnion(other.tables)
+    wholeTables.formUnion(other.wholeTables)
+  }
+
+  /// Memory is bounded.
+  mutating func widen() {
+    guard rows.count + parents.count > Self.rowsMax else { return }
+    wholeTables.formUnion(tables)
+    rows.removeAll()
+    parents.removeAll()
+  }
+}
+
+// MARK: - As text
+
+extension Footprint {
+  /// One thing in each line, in an order of its own: its kind, then the table's name or the row's in hexadecimal.
+  var text: String {
+    let lines =
+      tables.sorted().map { "table \($0.escapedLine)" } + wholeTables.sorted().map { "whole \($0.escapedLine)" }
+      + rows.map(\.hash).sorted().map { "row \($0.hex(16))" }
+      + parents.map(\.hash).sorted().map { "parent \($0.hex(16))" } + ["changes \(changeCount)"]
+    return lines.joined(separator: "\n")
+  }
+
+  /// Nil where this version did not write it.
+  init?(_ text: String) {
+    for line in text.split(separator: "\n") {
+      guard let space = line.firstIndex(of: " ") else { return nil }
+      let value = String(line[line.index(after: space)...])
+      switch line[..<space] {
+      case "table": tables.insert(value.unescapedLine)
+      case "whole": wholeTables.insert(value.unescapedLine)
+      case "row", "parent":
+        guard let hash = UInt64(value, radix: 16) else { return nil }
+        if line.hasPrefix("row") {
+          rows.insert(RowName(hash: hash))
+        } else {
+          parents.insert(RowName(hash: hash))
+        }
+      case "changes":
+        guard let count = Int(value) else { return nil }
+        changeCount = count
+      default: return nil
+      }
+    }
+  }
+}
+
+extension String {
+  /// Names may have line breaks in them.
+  fileprivate var escapedLine: String {
+    var escaped = ""
+    for scalar in unicodeScalars {
+      switch scalar {
+      case "\\": escaped += "\\\\"
+      case "\n": escaped += "\\n"
+      case "\r": escaped += "\\r"
+      default: escaped.unicodeScalars.append(scalar)
+      }
+    }
+    return escaped
+  }
+
+  fileprivate var unescapedLine: String {
+    var (plain, isEscaped) = ("", false)
+    for scalar in unicodeScalars {
+      if isEscaped {
+        plain.unicodeScalars.append(scalar == "n" ? "\n" : scalar == "r" ? "\r" : scalar)
+        isEscaped = false
+      } else if scalar == "\\" {
+        isEscaped = true
+      } else {
+        plain.unicodeScalars.append(scalar)
+      }
+    }
+    return plain
+  }
+}

@@ -1,0 +1,112 @@
+import Changes
+import Trails
+import Versions
+
+/// Reads transactions ahead of those who apply them, for what they touch.
+///
+/// Names are those of the source, without any rules: they are compared with others of the same trail only.
+struct FootprintScan {
+  private let folder: String
+  private var reader: TrailReader?
+
+  init(_ folder: String) { self.folder = folder }
+
+  /// Of the transaction behind a checkpoint. Errors: as ``TrailReader``.
+  mutating func next(behind border: Checkpoint) throws -> Footprint {
+    let reader: TrailReader
+    if let open = self.reader, open.commitPosition == border.position {
+      reader = open
+    } else {
+      reader = try TrailReader.open(folder: folder, at: border)
+    }
+    self.reader = nil
+    var footprint = Footprint()
+    while let record = try reader.next() {
+      if case .commit = record { break }
+      try footprint.add(record, reader.schema)
+    }
+    self.reader = reader
+    return footprint
+  }
+}
+
+extension Footprint {
+  fileprivate mutating func add(_ record: Record, _ schema: (UInt64) -> TableSchema?) throws {
+    switch record {
+    case .change(let change):
+      changeCount += 1
+      guard let table = schema(change.schemaID) else { return }
+      try add(change, table)
+      widen()
+    case .refresh(let refresh): addWhole(schema(refresh.schemaID))
+    case .refreshRow(let id, _):
+      changeCount += 1
+      addWhole(schema(id))
+    case .ddl(let ddl):
+      addWhole(ddl.before == 0 ? nil : schema(ddl.before))
+      addWhole(ddl.after == 0 ? nil : schema(ddl.after))
+    case .reserved: isOfRows = false
+    case .begin, .commit, .schema, .progress, .marker, .sequence: break
+    }
+  }
+
+  private mutating func addWhole(_ schema: TableSchema?) {
+    isOfRows = false
+    if let schema { touchAll(of: schema.footprintName) }
+  }
+
+  private mutating func add(_ change: ChangeView, _ schema: TableSchema) throws {
+    let table = schema.footprintName
+    tables.insert(table)
+    let key = schema.flags.contains(.wholeRow) ? [] : schema.key
+    guard change.operation != .truncate, !key.isEmpty else { return touchAll(of: table) }
+    let (before, after) = (try change.before?.values(), try change.after?.values())
+    for row in [Self.filled(before, from: after), Self.filled(after, from: before)].compactMap({ $0 }) {
+      // A row whose key is not known, or is NULL, may be any.
+      guard Self.holds(row, key) else { return touchAll(of: table) }
+      for unique in [key] + schema.uniques where Self.holds(row, unique) {
+        rows.insert(Self.name(table, unique.map { (schema.columns[$0].name, row[$0]) }))
+      }
+      for foreign in schema.foreignKeys where Self.holds(row, foreign.columns) { add(foreign, row) }
+    }
+  }
+
+  private mutating func add(_ key: TableSchema.ForeignKey, _ row: [Value?]) {
+    let parent = TableSchema.footprintName(key.namespace, key.table)
+    tables.insert(parent)
+    // To its primary key, whatever that is called: of one column, the name says nothing.
+    guard key.references.count == key.columns.count || key.columns.count == 1 else {
+      wholeTables.insert(parent)
+      return
+    }
+    let names = key.references.count == key.columns.count ? key.references : [""]
+    parents.insert(Self.name(parent, zip(names, key.columns).map { ($0, row[$1]) }))
+  }
+
+  /// With what only the other image has.
+  private static func filled(_ row: [Value?]?, from other: [Value?]?) -> [Value?]? {
+    guard let other else { return row }
+    return row.map { zip($0, other).map { $0 ?? $1 } }
+  }
+
+  /// Whether a row is known to have values, none of them NULL.
+  private static func holds(_ row: [Value?], _ columns: [Int]) -> Bool {
+    columns.allSatisfy { $0 < row.count && row[$0] != nil && row[$0] != .null }
+  }
+
+  /// The columns count in the order of their names.
+  private static func name(_ table: String, _ columns: [(name: String, value: Value?)]) -> RowName {
+    var naming = RowNaming(table: table)
+    for column in columns.sorted(by: { $0.name.lowercased() < $1.name.lowercased() }) {
+      (column.value ?? .null).withView { naming.add($0) }
+    }
+    return naming.name
+  }
+}
+
+extension TableSchema {
+  fileprivate static func footprintName(_ namespace: String, _ table: String) -> String {
+    (namespace.isEmpty ? table : "\(namespace).\(table)").lowercased()
+  }
+  fileprivate var footprintName: String { Self.footprintName(namespace, name) }
+}

@@ -1,0 +1,65 @@
+import Changes
+
+/// The transactions that a target has put aside, kept in the target: `cairn_quarantine` in SQLite, `cairn.quarantine` in
+/// PostgreSQL.
+///
+/// Apply writes it in the commit that passes over a transaction, so it is true after any crash. For one thread.
+package protocol QuarantineLog {
+  func isInstalled() throws -> Bool
+  /// Of all trails, from the first to the last.
+  func list() throws -> [QuarantinedTransaction]
+  func find(_ id: Int64) throws -> QuarantinedTransaction?
+  /// Asks apply for something, which it does at its next look; false where the number is not there any more.
+  func ask(_ id: Int64, for wish: QuarantinedTransaction.Wish) throws -> Bool
+}
+
+extension QuarantineLog {
+  package func find(_ id: Int64) throws -> QuarantinedTransaction? { try list().first { $0.id == id } }
+}
+
+/// The columns of the log, in both engines alike.
+enum QuarantineColumns {
+  static let names = [
+    "trail", "trail_id", "number", "position", "border", "chain", "at", "code", "message", "hint", "held_by", "wanted",
+    "rows", "keys",
+  ]
+  static let numbers = ["number", "at", "held_by", "rows"]
+  static var list: String { names.joined(separator: ", ") }
+
+  /// Nil where another version wrote it.
+  static func transaction(id: Int64, _ text: (Int) -> String?) -> QuarantinedTransaction? {
+    guard let trail = text(0).flatMap({ TrailName($0) }), let trailID = text(1).flatMap({ TrailID(hex: $0) }),
+      let number = text(2).flatMap({ Int64($0) }), let position = text(3).flatMap({ Position($0) }),
+      let border = text(4).flatMap({ Position($0) }), let chain = text(5).flatMap({ ChainHash(hex: $0) }),
+      let at = text(6).flatMap({ Int64($0) }), let footprint = text(13).flatMap({ Footprint($0) })
+    else { return nil }
+    return QuarantinedTransaction(
+      id: id, trail: trail, number: UInt64(bitPattern: number), position: position,
+      border: Checkpoint(trail: trailID, position: border, chain: chain), at: at, code: text(7) ?? "",
+      message: text(8) ?? "", hint: text(9) ?? "", heldBy: text(10).flatMap { Int64($0) },
+      wish: text(11).flatMap { QuarantinedTransaction.Wish(rawValue: $0) }, footprint: footprint)
+  }
+
+  static func texts(_ one: QuarantinedTransaction) -> [String?] {
+    [
+      one.trail.description, one.border.trail.description, String(Int64(bitPattern: one.number)),
+      one.position.description, one.border.position.description, one.border.chain.description, String(one.at), one.code,
+      one.message, one.hint, one.heldBy.map { String($0) }, one.wish?.rawValue,
+      String(one.footprint.changeCount), one.footprint.text,
+    ]
+  }
+
+  static func damaged(_ table: String, _ place: String) -> CairnError {
+    CairnError(
+      .databaseDamaged, "table \(table) of \(place) holds a row that this cairn did not write",
+      hint: "use the cairn that wrote it")
+  }
+}
+
+extension TrailID {
+  fileprivate init?(hex text: String) {
+    let digits = text.compactMap(\.hexDigitValue)
+    guard text.utf8.count == 32, digits.count == 32 else { return nil }
+    self.init(stride(from: 0, to: 32, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) })
+  }
+}

@@ -1,0 +1,120 @@
+import Applying
+import Changes
+import Operating
+import SystemKit
+
+/// `cairn quarantine`: transactions that applies have put aside, and the way back.
+struct QuarantineCommand: Command {
+  private typealias Found = (url: DatabaseURL, log: any QuarantineLog, one: QuarantinedTransaction)
+
+  static let name = "quarantine"
+  static let summary = "list and show transactions that were put aside, try them again or discard them"
+  static let operands = "list|show|retry|discard [N]"
+  static let options = [
+    Option("--database", "URL|DATABASE", "only this one; DATABASE is one of the daemon's conf"),
+    Option("--config", "DIR", "the databases that the applies of the daemon's conf write to"),
+    Option.state,
+    Option.json,
+  ]
+  static let details = """
+    With on_error = "quarantine" an apply puts a transaction aside whose rows the target does not take, with all later
+    ones that write to its rows or depend on them, and goes on. Each target keeps what it has put aside. Without
+    --database and --config, the targets are those of the replications whose states are in the state folder.
+
+      list      what is put aside, in the order of its trail
+      show      one of them: where it stands, why it is there, which others wait for it
+      retry     apply it at its place, and then those that wait for it, in their order
+      discard   forget it, and try those that wait for it
+
+    A retry or discard is done by the apply: within a second by one that runs, otherwise when one is started. See
+    docs/conflicts.md.
+
+    example: cairn quarantine list --config /etc/cairn
+    example: cairn quarantine show 3 --database sqlite:shop.db
+    example: cairn quarantine retry 3 --config /etc/cairn --database erp
+    """
+
+  static func run(_ arguments: Arguments) throws -> Int32 {
+    let words = try arguments.operands(1...2)
+    let verbs = ["list", "show", "retry", "discard"]
+    guard verbs.contains(words[0]) else {
+      let near = words[0].nearest(in: verbs)
+      throw arguments.usage("there is no 'cairn quarantine \(words[0])'", near.map { "did you mean '\($0)'?" })
+    }
+    let isJSON = arguments.has("--json")
+    if words[0] == "list" {
+      if words.count > 1 { throw arguments.usage("'\(words[1])' is one word too many", nil) }
+      return try list(arguments, isJSON)
+    }
+    guard words.count > 1, let id = Int64(words[1]), id > 0 else {
+      throw arguments.usage("which transaction?", "'cairn quarantine list' shows their numbers;")
+    }
+    let found = try find(id, arguments)
+    guard let wish = QuarantinedTransaction.Wish(rawValue: words[0]) else {
+      let waiting = try found.log.list().filter { $0.heldBy == id }.map(\.id)
+      Terminal.print(
+        isJSON ? QuarantineText.json(found.one, found.url) : QuarantineText.whole(found.one, found.url, waiting))
+      return 0
+    }
+    try ask(found, for: wish, isJSON)
+    return 0
+  }
+
+  private static func ask(_ found: Found, for wish: QuarantinedTransaction.Wish, _ isJSON: Bool) throws {
+    let (url, log, one) = found
+    if wish == .retry, let holder = one.heldBy, try log.find(holder) != nil {
+      throw CairnError(
+        .quarantineHeld, "quarantine \(one.id) of \(url.place) waits for \(holder), and cannot be applied before that",
+        hint: "retry or discard \(holder): this one is tried again then", remedy: .badInput)
+    }
+    guard try log.ask(one.id, for: wish) else { throw missing(one.id, url.place) }
+    var asked = one
+    asked.wish = wish
+    let what = wish == .retry ? "is tried again" : "is discarded"
+    Terminal.print(
+      isJSON
+        ? QuarantineText.json(asked, url)
+        : "quarantine \(one.id) of \(url.place), transaction \(one.number) of \(one.trail), \(what) by the apply: within a second where it runs, else at its start"
+    )
+  }
+
+  private static func list(_ arguments: Arguments, _ isJSON: Bool) throws -> Int32 {
+    let urls = try ConflictsCommand.databases(arguments)
+    var count = 0
+    for url in urls {
+      let kept = try QuarantineLogs.open(url).list()
+      count += kept.count
+      if !kept.isEmpty, !isJSON { Terminal.print(url.place) }
+      for one in kept { Terminal.print(isJSON ? QuarantineText.json(one, url) : QuarantineText.line(one)) }
+    }
+    if count == 0, !isJSON {
+      Terminal.note(urls.isEmpty ? "no databases are known here: name one with --database" : "nothing is in quarantine")
+    }
+    return 0
+  }
+
+  /// The transaction of that number, where only one database has one.
+  private static func find(_ id: Int64, _ arguments: Arguments) throws -> Found {
+    var found: [Found] = []
+    let urls = try ConflictsCommand.databases(arguments)
+    for url in urls {
+      let log = try QuarantineLogs.open(url)
+      if let one = try log.find(id) { found.append((url, log, one)) }
+    }
+    if found.count > 1 {
+      let places = found.map { $0.url.place }.joined(separator: " and ")
+      throw arguments.usage("\(places) both have a quarantine \(id)", "name one of them with --database;")
+    }
+    guard let one = found.first else {
+      if urls.isEmpty { throw arguments.usage("no databases are known here", "name one with --database;") }
+      throw missing(id, urls.map(\.place).joined(separator: ", "))
+    }
+    return one
+  }
+
+  private static func missing(_ id: Int64, _ place: String) -> CairnError {
+    CairnError(
+      .quarantineMissing, "\(place): there is no quarantine \(id)",
+      hint: "'cairn quarantine list' shows those that are kept", remedy: .badInput)
+  }
+}
