@@ -1,19 +1,19 @@
 # The second half of the demo, sourced by run.sh: SQLite to PostgreSQL, PostgreSQL to SQLite, and on to a second
 # PostgreSQL. On a server of its own, with its socket in the demo's folder; where there is none, it says why.
 
-title "7. PostgreSQL: a server of the demo's own"
+title "8. PostgreSQL: a server of the demo's own"
 if why=$("$tools/pgserver.sh" start "$folder/pg" --while $$ 2>&1); then
   url() { echo "postgresql:///$1?host=$folder/pg&user=postgres"; }
   ask() { psql -XAtq -v ON_ERROR_STOP=1 -d "$(url "$1")" -c "$2"; }
   ask postgres "SELECT split_part(version(), ' (', 1)" | indent
-  for name in office port second; do ask postgres "CREATE DATABASE $name TEMPLATE template0"; done
+  for name in office port second shared; do ask postgres "CREATE DATABASE $name TEMPLATE template0"; done
 else
   printf '  left out: %s\n' "$why"
   return 0
 fi
 judge() { "$tools/compare_engines.py" "$@" | indent || die "the ends differ"; }
 
-title "8. SQLite to PostgreSQL: declared types become real ones"
+title "9. SQLite to PostgreSQL: declared types become real ones"
 sqlite3 -bail harbour.db "UPDATE operator SET since = '' WHERE name = 'Lighter & Tug Co'"
 echo "SQLite keeps anything in a DATE column; PostgreSQL does not, and nothing is altered in silence:"
 command_line "cairn replicate --from sqlite:harbour.db --to postgresql:///office --once"
@@ -38,7 +38,7 @@ change "a number, a truth and an instant" \
   "SELECT depth_m, power, (SELECT departed FROM visit WHERE id = 420) FROM berth WHERE quay = 'Mole' AND number = 2" \
   "7.5|t|2030-01-02 03:04:05"
 
-title "9. PostgreSQL to SQLite"
+title "10. PostgreSQL to SQLite"
 psql -XAtq -v ON_ERROR_STOP=1 -d "$(url port)" -f "$here/sample-postgres.sql"
 # Without the words of \restrict, which are new each time.
 dump() { pg_dump -s -d "$(url "$1")" | grep -v '^\\'; }
@@ -59,7 +59,7 @@ change "a row whose large text stays where it is" \
   "UPDATE log_entry SET author = 'Watch' WHERE id = 5" \
   "SELECT author, length(body) FROM log_entry WHERE id = 5" "Watch|13199"
 
-title "10. kill -9 while a program writes, and the server crashes as well; then it goes on"
+title "11. kill -9 while a program writes, and the server crashes as well; then it goes on"
 waves="SELECT count(*) FROM log_entry WHERE author = 'storm'"
 storm() { # FIRST LAST
   for ((i = $1; i <= $2; i++)); do
@@ -88,7 +88,7 @@ judge sqlite:harbour.db "$(url office)"
 command_line "compare_engines.py postgresql:///port sqlite:port.db"
 judge "$(url port)" sqlite:port.db
 
-title "11. And on to a second PostgreSQL, where everything is what it was in the first"
+title "12. And on to a second PostgreSQL, where everything is what it was in the first"
 command_line "cairn replicate --from sqlite:port.db --to postgresql:///second"
 follow to-second sqlite:port.db "$(url second)" second
 until_says to-second following
@@ -101,17 +101,22 @@ change "what a program writes into the SQLite file goes on as well, in the types
   "SELECT tags[2], length_m FROM ship WHERE id = 8" "south|99.10"
 stop to-second
 
-title "12. Leave: the source's schema is what it was, and no slot is left behind"
-for name in port second office; do
+title "13. A file and a server, both ways"
+mine() { sqlite3 -bail -cmd '.timeout 5000' east.db "$1"; }
+theirs() { ask shared "$1"; }
+both_ways east "$(url shared)"
+
+title "14. Leave: the source's schema is what it was, and no slot is left behind"
+for name in port second office shared; do
   command_line "cairn detach postgresql:///$name"
   "$cairn" detach "$(url "$name")" | indent
 done
-for file in port harbour; do "$cairn" detach "sqlite:$file.db" | indent; done
+for file in port harbour east; do "$cairn" detach "sqlite:$file.db" | indent; done
 dump port >port-after.sql
 cmp port-before.sql port-after.sql || die "detach left something behind at the source"
 [ -z "$(ask postgres 'SELECT slot_name FROM pg_replication_slots')" ] || die "a slot is left"
 [ -z "$(ask postgres 'SELECT roname FROM pg_replication_origin')" ] || die "an origin is left"
-for name in second office; do
+for name in second office shared; do
   [ -z "$(ask "$name" "SELECT 1 FROM pg_namespace WHERE nspname = 'cairn'")" ] || die "schema cairn is left in $name"
 done
 printf '  pg_dump -s before and after: the same %d bytes\n' "$(wc -c <port-after.sql)"

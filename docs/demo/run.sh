@@ -1,6 +1,6 @@
 #!/bin/bash
-# What 'make demo' shows: a copy, live changes, kill -9, the trail, and a detach that leaves nothing behind; then the same
-# between SQLite and PostgreSQL (engines.sh).
+# What 'make demo' shows: a copy, live changes, kill -9, the trail, and a detach that leaves nothing behind; then both ways, with
+# a conflict (two-way.sh), and the same between SQLite and PostgreSQL (engines.sh).
 #
 #     docs/demo/run.sh PATH-OF-CAIRN
 #
@@ -102,6 +102,7 @@ sqlite3 copy.db .schema | grep -q cairn_ && die "detach left something behind at
 "$compare" harbour.db copy.db >/dev/null || die "detach touched rows"
 printf '  .schema before and after: the same %d bytes\n' "$(wc -c <after.txt)"
 
+. "$here/two-way.sh"
 . "$here/engines.sh"
 
 printf '\nAll was as it says, in %d s.\n' "$SECONDS"
