@@ -1,3 +1,4 @@
+import Applying
 import Capturing
 import Changes
 import Configuring
@@ -36,6 +37,11 @@ final class CaptureWorker: Worker {
     run.tables = TablePatterns(capture.tables)
     run.journalRows = Int64(capture.journalRows)
     run.copiesRows = capture.copiesRows
+    // Apply makes the tables: what programs write to them from their first moment on is captured.
+    run.needsTables = capture.copiesRows
+    if !capture.copiesRows, case .sqlite(let path) = run.source, !Trail.exists(folder: folder) {
+      try SQLiteApply.makeFile(path)
+    }
     run.watch = context.twoWays.watch(of: capture, at: run.source)
     run.copiesAgain = CopyRequest.isAskedOfCapture(folder)
     // Where nothing was captured yet, the first copy is what is asked for.

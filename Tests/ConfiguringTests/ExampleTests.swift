@@ -12,6 +12,7 @@ import Testing
       "CAIRN_STATE": "/var/lib/cairn", "CAIRN_SOURCE": "/srv/pos/pos.db", "CAIRN_STORES": "/srv/stores",
       "CAIRN_POSTGRES": "postgresql://cairn@db.example/erp", "CAIRN_ROOT": "/srv/cairn", "CAIRN_HQ": "7420",
       "CAIRN_REGION": "7420", "CAIRN_HUB": "7420", "STORE": "2",
+      "CAIRN_NORTH": "7420", "CAIRN_SOUTH": "7421", "CAIRN_WEST": "7422",
     ]
     return try ConfFolder.load(Self.folder.appending(path: name).path(), environment: { values[$0] }).get()
   }
@@ -37,11 +38,17 @@ import Testing
     #expect(conf.applies.map { $0.rules.first?.filter } == (1...5).map { "store = \($0)" })
   }
 
+  @Test(arguments: ["two-way", "network/pair-hq", "network/pair-shop", "network/mesh-north", "network/mesh-west"])
+  func `what comes from both ends is settled`(name: String) throws {
+    let conf = try load("\(name).toml")
+    for apply in conf.applies { #expect(conf.captureBehind(apply) != nil, "\(apply.name)") }
+  }
+
   @Test func `over the network: what is fetched may be, and what is pushed is taken`() throws {
     let pairs = [
       ("broadcast-store", "broadcast-hq"), ("consolidation-store", "consolidation-hq"),
       ("cascade-hq", "cascade-region"),
-      ("cascade-store", "cascade-region"), ("spoke-north", "hub"), ("spoke-south", "hub"),
+      ("cascade-store", "cascade-region"), ("spoke-north", "hub"), ("spoke-south", "hub"), ("pair-shop", "pair-hq"),
     ]
     for (dialling, listening) in pairs {
       let (node, hub) = (try load("network/\(dialling).toml"), try load("network/\(listening).toml"))
