@@ -64,6 +64,11 @@ struct SQLiteCandidates {
     try database.run("DELETE FROM cairn_candidate WHERE table_name = ? AND key = ?", [.text(table), .text(key.json)])
   }
 
+  private func isThere(_ table: String) throws -> Bool {
+    try database.integer(
+      "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", [.text(table)]) != nil
+  }
+
   /// Puts those back whose values are free, the latest first; returns how many were.
   func bringBack() throws -> Int {
     let rows = try database.query("SELECT \(Candidate.columns) FROM cairn_candidate").compactMap { row in
@@ -73,6 +78,11 @@ struct SQLiteCandidates {
     for candidate in rows.sorted(by: { $0.stamp > $1.stamp }) {
       let table = candidate.table.quotedName
       let key = candidate.key.columns
+      // With its table, the value for which it waits is gone.
+      guard try isThere(candidate.table) else {
+        try remove(candidate.table, candidate.key)
+        continue
+      }
       let condition = key.map { "\($0.name.quotedName) = ?" }.joined(separator: " AND ")
       if try database.first("SELECT 1 FROM \(table) WHERE \(condition)", key.map(\.value)) == nil {
         let names = candidate.row.columns.map(\.name.quotedName).joined(separator: ",")
@@ -126,6 +136,11 @@ struct PostgresCandidates {
     for candidate in rows.sorted(by: { $0.stamp > $1.stamp }) {
       let table = "\(candidate.namespace.quotedName).\(candidate.table.quotedName)"
       let key = candidate.key.columns
+      // With its table, the value for which it waits is gone.
+      guard try connection.first("SELECT to_regclass($1) IS NOT NULL", [table]) == "t" else {
+        try remove(candidate.namespace, candidate.table, candidate.key)
+        continue
+      }
       let condition = key.enumerated().map { "\($1.name.quotedName) = $\($0 + 1)" }.joined(separator: " AND ")
       if try connection.first("SELECT 1 FROM \(table) WHERE \(condition)", key.map(\.value.postgresInput)) == nil {
         let columns = candidate.row.columns

@@ -146,8 +146,8 @@ extension PostgresReplay {
   }
 
   /// A row that was deleted here by somebody who did not know that another one would refer to it.
-  private func bringBack(_ parent: NeededRow, _ desk: Desk) throws {
-    let versions = try desk.others(parent.name)
+  private func bringBack(_ parent: RowName, _ desk: Desk) throws {
+    let versions = try desk.others(parent)
     guard let last = versions.last, let table = try sink.attempt({ try table(like: last.schema) }) else { return }
     let form = PostgresForm(table: table, names: options.names)
     let key = try form.key(last)
@@ -210,16 +210,7 @@ extension PostgresReplay {
     try connection.transaction {
       // By this, capture knows the transaction as one of ours.
       try connection.query("SELECT pg_logical_emit_message(true, 'cairn', $1)", [note.text])
-      _ = try candidates.bringBack { body in
-        try connection.execute("SAVEPOINT cairn_one")
-        do {
-          try body()
-          try connection.execute("RELEASE cairn_one")
-        } catch let error as PostgresError where !error.isServerGone {
-          try connection.execute("ROLLBACK TO cairn_one; RELEASE cairn_one")
-          throw error
-        }
-      }
+      _ = try candidates.bringBack { body in try sink.attempt(body) }
     }
   }
 

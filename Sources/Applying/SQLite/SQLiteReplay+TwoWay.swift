@@ -109,8 +109,8 @@ extension SQLiteReplay {
   }
 
   /// A row that was deleted here by somebody who did not know that another one would refer to it.
-  private func bringBack(_ parent: NeededRow, _ desk: Desk) throws {
-    let versions = try desk.others(parent.name)
+  private func bringBack(_ parent: RowName, _ desk: Desk) throws {
+    let versions = try desk.others(parent)
     guard let last = versions.last else { return }
     let table = TargetTable(try TableMapping(last.schema, to: .sqlite), state: .init(), database: database)
     let form = SQLiteForm(table)

@@ -11,28 +11,18 @@ struct Reference: Equatable, Sendable {
   var references: [String]
 }
 
-/// A row that another one needs, and that somebody may have deleted who did not know of that.
-struct NeededRow {
-  let reference: Reference
-  let name: RowName
-  /// Of the columns that are referred to, in the target's form or the trail's.
-  let values: [Value]
-}
-
 extension RowNames {
-  /// What a row refers to; nil where it refers to nothing.
-  func parent(_ reference: Reference, _ schema: TableSchema, _ row: [Value?]) -> NeededRow? {
+  /// The name of the row to which a row refers; nil where it refers to none.
+  func parent(_ reference: Reference, _ schema: TableSchema, _ row: [Value?]) -> RowName? {
     var values: [(column: String, value: Value)] = []
     for (column, referenced) in zip(reference.columns, reference.references) {
       guard let index = schema.columns.firstIndex(where: { $0.name.lowercased() == column.lowercased() }),
         let value = row[index], value != .null
       else { return nil }
-      values.append((referenced, value))
+      values.append((referenced.lowercased(), value))
     }
     var naming = RowNaming(table: reference.parent)
-    for entry in values.sorted(by: { $0.column.lowercased() < $1.column.lowercased() }) {
-      entry.value.withView { naming.add($0) }
-    }
-    return NeededRow(reference: reference, name: naming.name, values: values.map(\.value))
+    for entry in values.sorted(by: { $0.column < $1.column }) { entry.value.withView { naming.add($0) } }
+    return naming.name
   }
 }

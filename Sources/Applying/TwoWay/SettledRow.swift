@@ -72,14 +72,10 @@ struct SettledRow {
   func records(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, key: [Value], now: Int64, isAhead: Bool
   ) -> [ConflictRecord] {
-    let names = table.columns.map(\.name)
-    func shown(_ row: [Value?]?) -> ConflictRow? { row.map { ConflictRow(names, $0) } }
     func record(_ kind: Conflict.Kind, _ rule: String, _ other: Stamp?) -> ConflictRecord {
       ConflictRecord(
-        at: now, trail: trail, position: place.begin, number: place.stamp.number, clock: place.stamp.clock, kind: kind,
-        rule: rule, namespace: table.namespace, table: table.name,
-        key: ConflictRow(table.key.map { names[$0] }, key), local: shown(local), incoming: shown(incoming.after),
-        before: shown(incoming.before), settled: shown(outcome), winner: winner, other: other)
+        kind, rule, place, of: trail, table, key: key, local: local, incoming: incoming.after, before: incoming.before,
+        settled: outcome, winner: winner, other: other, now: now)
     }
     if !conflicts.isEmpty { return conflicts.map { record($0.kind, rules.text(for: $0), $0.other) } }
     guard !isAhead, let kind = strangeness else { return [] }
@@ -90,12 +86,9 @@ struct SettledRow {
   static func returned(
     _ row: [Value?], _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, key: [Value], now: Int64
   ) -> ConflictRecord {
-    let names = table.columns.map(\.name)
-    return ConflictRecord(
-      at: now, trail: trail, position: place.begin, number: place.stamp.number, clock: place.stamp.clock,
-      kind: .deleteOriginDiffers, rule: "foreign key", namespace: table.namespace, table: table.name,
-      key: ConflictRow(table.key.map { names[$0] }, key), local: nil, incoming: nil, before: ConflictRow(names, row),
-      settled: ConflictRow(names, row), winner: .merged, other: nil)
+    ConflictRecord(
+      .deleteOriginDiffers, "foreign key", place, of: trail, table, key: key, local: nil, incoming: nil, before: row,
+      settled: row, winner: .merged, other: nil, now: now)
   }
 
   /// Of two rows that have a unique value in common.
@@ -103,14 +96,27 @@ struct SettledRow {
     with other: [Value], _ stamp: Stamp?, isOurs: Bool, _ place: VersionPlace, of trail: TrailName,
     _ table: TableSchema, key: [Value], now: Int64
   ) -> ConflictRecord {
+    ConflictRecord(
+      .multipleUniqueConflicts, ConflictRules.Rule.newest.text, place, of: trail, table, key: key, local: other,
+      incoming: row, before: nil, settled: isOurs ? row : other, winner: isOurs ? .incoming : .local, other: stamp,
+      now: now)
+  }
+}
+
+extension ConflictRecord {
+  /// Of a transaction at its place, with rows in the order of the table's columns.
+  fileprivate init(
+    _ kind: Conflict.Kind, _ rule: String, _ place: VersionPlace, of trail: TrailName, _ table: TableSchema,
+    key: [Value], local: [Value?]?, incoming: [Value?]?, before: [Value?]?, settled: [Value?]?, winner: Winner,
+    other: Stamp?, now: Int64
+  ) {
     let names = table.columns.map(\.name)
-    return ConflictRecord(
-      at: now, trail: trail, position: place.begin, number: place.stamp.number, clock: place.stamp.clock,
-      kind: .multipleUniqueConflicts, rule: ConflictRules.Rule.newest.text, namespace: table.namespace,
-      table: table.name, key: ConflictRow(table.key.map { names[$0] }, key), local: ConflictRow(names, other),
-      incoming: row.map { ConflictRow(names, $0) }, before: nil,
-      settled: isOurs ? row.map { ConflictRow(names, $0) } : ConflictRow(names, other),
-      winner: isOurs ? .incoming : .local, other: stamp)
+    func named(_ row: [Value?]?) -> ConflictRow? { row.map { ConflictRow(names, $0) } }
+    self.init(
+      at: now, trail: trail, position: place.begin, number: place.stamp.number, clock: place.stamp.clock, kind: kind,
+      rule: rule, namespace: table.namespace, table: table.name, key: ConflictRow(table.key.map { names[$0] }, key),
+      local: named(local), incoming: named(incoming), before: named(before), settled: named(settled), winner: winner,
+      other: other)
   }
 }
 

@@ -54,7 +54,8 @@ package final class TwoWay: Sendable {
   func folder(of origin: String) throws -> String {
     if let folder = folders[origin] { return folder }
     throw CairnError(
-      .trailMissing, "a version of a row stands in trail \(origin), which is not applied here", hint: "apply it again")
+      .trailMissing, "a version of a row stands in trail \(origin), which is not applied here",
+      hint: "put the [apply] of that trail back into the conf: a row that both ends wrote is settled from all trails")
   }
 
   /// False after an error that may have been the window's, which then may lack something: another is to be made.

@@ -121,7 +121,7 @@ final class TwoWayDesk<Table> {
   /// Rows that are to be settled now, each once.
   var rows: [Row] { order }
   /// Rows that were referred to by somebody who does not know what was done to them.
-  private(set) var needed: [NeededRow] = []
+  private(set) var needed: [RowName] = []
   var isToSettle: Bool { !order.isEmpty || !needed.isEmpty }
 
   func endTransaction() {
@@ -166,7 +166,7 @@ final class TwoWayDesk<Table> {
     let row = after.indices.map { after[$0] ?? before?[$0] }
     for reference in references {
       guard let parent = names.parent(reference, schema, row),
-        try !shared.window.concurrent(parent.name, with: place.stamp, seen: seen).isEmpty
+        try !shared.window.concurrent(parent, with: place.stamp, seen: seen).isEmpty
       else { continue }
       needed.append(parent)
     }
