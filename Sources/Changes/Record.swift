@@ -6,12 +6,15 @@ package enum RecordKind {
   package static let change: UInt8 = 0x04
   package static let refresh: UInt8 = 0x05
   package static let refreshRow: UInt8 = 0x06
-  package static let statement: UInt8 = 0x07
+  /// Reserved for a statement at first; never written.
+  package static let reserved: UInt8 = 0x07
   package static let ddl: UInt8 = 0x08
   package static let decision: UInt8 = 0x09
   package static let progress: UInt8 = 0x8a
   package static let marker: UInt8 = 0x8b
   package static let sequence: UInt8 = 0x8c
+  package static let statement: UInt8 = 0x8d
+  package static let statementEnd: UInt8 = 0x8e
   package static let optional: UInt8 = 0x80
 
   /// Whether a reader of this version reads or skips the record; it refuses the others.
@@ -220,6 +223,10 @@ package enum Record {
   case progress(sourcePosition: [UInt8], time: Int64)
   case marker(kind: UInt8, text: String)
   case sequence(SequenceState)
+  /// What a program executed; the changes that it caused follow.
+  case statement(StatementView)
+  /// Behind the changes that the last ``statement(_:)`` caused.
+  case statementEnd(StatementEnd)
   /// Reserved in format 1: known by kind, not yet by content.
   case reserved(kind: UInt8, UnsafeRawBufferPointer)
 
@@ -227,7 +234,7 @@ package enum Record {
   package var isOfChanges: Bool {
     switch self {
     case .change, .refresh, .refreshRow, .ddl, .reserved: true
-    case .begin, .commit, .schema, .progress, .marker, .sequence: false
+    case .begin, .commit, .schema, .progress, .marker, .sequence, .statement, .statementEnd: false
     }
   }
 
@@ -261,7 +268,9 @@ package enum Record {
         SequenceState(
           namespace: try r.readString(), name: try r.readString(), last: try r.readZigzag(),
           increment: try r.readZigzag()))
-    case RecordKind.statement, RecordKind.decision: return .reserved(kind: kind, payload)
+    case RecordKind.statement: return .statement(try StatementView(&r))
+    case RecordKind.statementEnd: return .statementEnd(try r.readStatementEnd())
+    case RecordKind.reserved, RecordKind.decision: return .reserved(kind: kind, payload)
     default:
       if kind >= RecordKind.optional { return nil }
       throw DecodingError(offset: 0, problem: "record kind \(kind) is unknown")

@@ -79,7 +79,7 @@ package struct TrailSQL {
     case .commit:
       defer { heldBegin = nil }
       return heldBegin == nil ? ["COMMIT;"] : []
-    case .schema, .progress, .sequence: return []
+    case .schema, .progress, .sequence, .statement, .statementEnd: return []
     case .marker(_, let text): lines = [comment(text)]
     case .change(let change): lines = try render(change, lookup(change.schemaID), position)
     case .refresh(let refresh): lines = render(refresh, try lookup(refresh.schemaID), position)

@@ -50,7 +50,8 @@ struct Verification {
     case .refreshRow(let id, let image): try check(image, schema(id))
     case .refresh(let refresh): _ = try schema(refresh.schemaID)
     case .ddl(let ddl): for id in [ddl.before, ddl.after] where id > 0 { _ = try schema(id) }
-    case .schema, .progress, .marker, .sequence, .reserved: break
+    case .statement(let statement): try check(statement)
+    case .schema, .progress, .marker, .sequence, .statementEnd, .reserved: break
     }
   }
 
@@ -70,6 +71,12 @@ struct Verification {
     } catch let error as DecodingError { throw fault("image of \(schema.name): \(error.problem)") }
     guard count == schema.columns.count else {
       throw fault("image of \(schema.name) has \(count) values, the schema \(schema.columns.count) columns")
+    }
+  }
+
+  private func check(_ statement: StatementView) throws {
+    do { _ = try statement.parameters() } catch let error as DecodingError {
+      throw fault("parameters of a statement: \(error.problem)")
     }
   }
 

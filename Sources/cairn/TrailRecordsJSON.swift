@@ -61,6 +61,12 @@ struct TrailRecordsJSON {
         ("record", .text("sequence")), ("namespace", .text(sequence.namespace)), ("name", .text(sequence.name)),
         ("last", .integer(sequence.last)), ("increment", .integer(sequence.increment)),
       ]
+    case .statement(let statement): return self.statement(try statement.executed())
+    case .statementEnd(let end):
+      return [
+        ("record", .text("statement-end")), ("changes", number(end.changes)), ("written", number(end.digest.written)),
+        ("gone", number(end.digest.gone)), ("digest", .text(end.digest.hex)),
+      ]
     case .reserved(let kind, let bytes):
       return [("record", .text("reserved")), ("kind", .integer(Int64(kind))), ("payload", .text(bytes.hex))]
     }
@@ -156,6 +162,17 @@ struct TrailRecordsJSON {
     case .end(let rows): members += [("phase", .text("end")), ("rows", number(rows))]
     }
     return members
+  }
+
+  private static func statement(_ statement: ExecutedStatement) -> Members {
+    [
+      ("record", .text("statement")), ("dialect", .text(statement.dialect == .sqlite ? "sqlite" : "postgres")),
+      ("text", .text(statement.text)), ("parameters", .list(statement.parameters.map(json))),
+      ("rows_affected", number(statement.rowsAffected)),
+      ("now", statement.now.map { .text(UTCTime($0).description) } ?? .null),
+      ("now_unknown", .bool(statement.flags.contains(.nowUnknown))),
+      ("partial", .bool(statement.flags.contains(.isPartial))),
+    ]
   }
 
   // MARK: Values

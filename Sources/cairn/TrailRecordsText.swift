@@ -34,6 +34,9 @@ struct TrailRecordsText {
     case .marker(_, let text): return "  marker: \(shown(text))"
     case .sequence(let sequence):
       return "  sequence \(shown(sequence.namespace)).\(shown(sequence.name)): \(sequence.last)"
+    case .statement(let statement): return "  " + (try self.statement(statement.executed()))
+    case .statementEnd(let end):
+      return "  statement ends: \(end.digest.written) rows written, \(end.digest.gone) gone, digest \(end.digest.hex)"
     case .reserved(let kind, let bytes): return "  record of kind \(kind), \(bytes.count) bytes"
     }
   }
@@ -144,6 +147,18 @@ struct TrailRecordsText {
     case .rename: return "rename \(before) to \(after)\(text)"
     case .reshape: return "reshape \(before == after ? after : "\(before) to \(after)")\(text)"
     }
+  }
+
+  private static func statement(_ statement: ExecutedStatement) -> String {
+    var line = "statement \(shown(statement.text))"
+    if !statement.parameters.isEmpty {
+      line += " with \(statement.parameters.map { shown($0) }.joined(separator: ", "))"
+    }
+    line += ": \(statement.rowsAffected) \(statement.rowsAffected == 1 ? "row" : "rows") affected"
+    if let now = statement.now { line += ", at \(UTCTime(now))" }
+    if statement.flags.contains(.nowUnknown) { line += ", its time is not known" }
+    if statement.flags.contains(.isPartial) { line += ", touches tables that are not captured" }
+    return line
   }
 
   // MARK: Values

@@ -87,7 +87,7 @@ import Testing
     try made.begin(table, "t", [[1, 1]])
     try made.transaction {
       try made.insert("t", [2, 2])
-      try made.raw(kind: RecordKind.statement, [0])
+      try made.raw(kind: RecordKind.reserved, [0])
     }
     #expect(failure { try made.replay() }?.code == .trailVersion)
     #expect(try made.rows("SELECT count(*) FROM t") == [[1]])

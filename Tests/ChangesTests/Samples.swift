@@ -130,7 +130,7 @@ struct Samples: CustomStringConvertible {
 
   mutating func record() -> Sample {
     var writer = ByteWriter(capacity: 1)
-    switch int(0...9) {
+    switch int(0...11) {
     case 0:
       let header = header()
       writer.append(header)
@@ -178,6 +178,20 @@ struct Samples: CustomStringConvertible {
         namespace: text(), name: text(), last: Int64(bitPattern: number()), increment: Int64(bitPattern: number()))
       writer.append(sequence)
       return sample(RecordKind.sequence, writer, "sequence \(sequence)")
+    case 9:
+      let statement = ExecutedStatement(
+        dialect: bool() ? .sqlite : .postgres, text: text(), parameters: values(int(0...4)).map { $0 ?? .null },
+        rowsAffected: number(), now: bool() ? nil : Int64(bitPattern: self.number()),
+        flags: bool() ? [] : [.nowUnknown, .isPartial])
+      writer.append(statement)
+      return sample(RecordKind.statement, writer, "statement \(statement)")
+    case 10:
+      var digest = StatementDigest()
+      let row = bytes(int(0...40))
+      row.withUnsafeBytes { digest.addWritten($0, of: .init(name: "t")) }
+      let end = StatementEnd(changes: number(), digest: digest)
+      writer.append(end)
+      return sample(RecordKind.statementEnd, writer, "statement end \(end)")
     default:
       let text = text()
       writer.append(UInt8(1))
@@ -229,6 +243,8 @@ func describe(_ record: Record) throws -> String {
   case .progress(let position, let time): "progress \(position) \(time)"
   case .sequence(let sequence): "sequence \(sequence)"
   case .marker(let kind, let text): "marker \(kind) \(text)"
+  case .statement(let statement): "statement \(try statement.executed())"
+  case .statementEnd(let end): "statement end \(end)"
   case .reserved(let kind, let bytes): "reserved \(kind) \(bytes.count)"
   }
 }

@@ -1,4 +1,4 @@
-import CodecKit
+import Changes
 import Testing
 
 struct XXHash64Tests {

@@ -22,12 +22,23 @@ import Testing
     #expect(!FileManager.default.fileExists(atPath: folder))
     for part in GoldenTrail.parts { try part.write(folder) }
     #expect(try readAll(folder) == GoldenTrail.records)
+    let statements = folder + "-statements"
+    try GoldenTrail.writeStatements(statements)
+    #expect(try readAll(statements) == GoldenTrail.statements)
   }
 
   @Test func `the trail of format 1 is read field by field`() throws {
     let seen = try readAll(folder)
     #expect(seen.count == GoldenTrail.records.count)
     for (record, expected) in zip(seen, GoldenTrail.records) { #expect(record == expected) }
+  }
+
+  @Test func `statements of format 1 are read field by field, and their digests are those of the page`() throws {
+    let seen = try readAll(folder.replacing("till-7.pos", with: "statements/till-7.pos"))
+    #expect(seen == GoldenTrail.statements)
+    // Computed by another program from the page.
+    #expect(GoldenTrail.insertDigest.hex == "37f4658621ee5d7c5879b87c8fac77e5")
+    #expect(GoldenTrail.deleteDigest.hex == "96ba33178d3d5344b5ee9e653cd921a8")
   }
 
   @Test func `the trail of format 1 is verified and can be written on`() throws {

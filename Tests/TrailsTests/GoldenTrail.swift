@@ -65,7 +65,7 @@ enum GoldenTrail {
       .begin(headers[3]),
       .schema(1, orders),
       .ddl(DDL(action: .rename, before: 1, after: 1, text: "ALTER TABLE orders RENAME TO o")),
-      .reserved(RecordKind.statement, [1, 2, 3]),
+      .reserved(RecordKind.reserved, [1, 2, 3]),
       .change(.insert, .after, schema: 1, nil, before: nil, after: [.integer(0), .text(""), .exact([])]),
       .change(.insert, .after, schema: 1, nil, before: nil, after: [.integer(63), .null, .null]),
       .change(.insert, .after, schema: 1, nil, before: nil, after: [.integer(-64), .null, .null]),
@@ -102,6 +102,49 @@ enum GoldenTrail {
     Part(transactions: 3...3, segmentBytes: 1, created: 1_700_000_000_000_001),
     Part(transactions: 4...4, segmentBytes: 1 << 20, created: 1_700_000_000_000_002),
   ]
+
+  /// A second trail of format 1: statements came later.
+  static let statements: [Seen] = [
+    .begin(TransactionHeader(number: 1, commitTime: 1_700_000_000_123_456, clock: 1_700_000_000_123_456)),
+    .schema(1, items),
+    .statement(
+      ExecutedStatement(
+        dialect: .sqlite, text: "INSERT INTO items VALUES (?, ?), (?, datetime('now'))",
+        parameters: [.integer(1), .text("öß"), .integer(-2)], rowsAffected: 2, now: 1_700_000_000_120_000)),
+    .change(.insert, .after, schema: 1, nil, before: nil, after: [.integer(1), .text("öß")]),
+    .change(.insert, .after, schema: 1, nil, before: nil, after: [.integer(-2), .text("2023-11-14 22:13:20")]),
+    .statementEnd(StatementEnd(changes: 2, digest: insertDigest)),
+    .statement(
+      ExecutedStatement(
+        dialect: .sqlite, text: "DELETE FROM items WHERE id = :id OR label IS ?2 OR x = ?3",
+        parameters: [.integer(1), .null, .real(0.5)], rowsAffected: 1, flags: [.nowUnknown, .isPartial])),
+    .change(.delete, .before, schema: 1, nil, before: [.integer(1), .text("öß")], after: nil),
+    .statementEnd(StatementEnd(changes: 1, digest: deleteDigest)),
+    .commit(1, changes: 3),
+  ]
+
+  private static func digest(_ rows: [[Value]], _ add: (inout StatementDigest, UnsafeRawBufferPointer) -> Void)
+    -> StatementDigest
+  {
+    var digest = StatementDigest()
+    for row in rows {
+      var image = ByteWriter()
+      for value in row { image.append(value) }
+      add(&digest, image.bytes)
+    }
+    return digest
+  }
+  static let insertDigest = digest([[.integer(1), .text("öß")], [.integer(-2), .text("2023-11-14 22:13:20")]]) {
+    $0.addWritten($1, of: .init(name: "items"))
+  }
+  static let deleteDigest = digest([[.integer(1), .text("öß")]]) { $0.addGone($1, of: .init(name: "items")) }
+
+  static func writeStatements(_ folder: String) throws {
+    let writer = try TrailWriter.open(
+      folder: folder, name: till, options: .small(block: 2000, segment: 1 << 20), now: { 1_700_000_000_000_000 })
+    for record in statements { try writeOne(record, writer) }
+    try writer.close()
+  }
 
   private static func writeOne(_ record: Seen, _ writer: TrailWriter) throws {
     var payload = ByteWriter()
@@ -151,6 +194,12 @@ enum GoldenTrail {
       payload.append(kind)
       payload.appendString(text)
       try writer.append(kind: RecordKind.marker, payload.bytes)
+    case .statement(let statement):
+      payload.append(statement)
+      try writer.append(kind: RecordKind.statement, payload.bytes)
+    case .statementEnd(let end):
+      payload.append(end)
+      try writer.append(kind: RecordKind.statementEnd, payload.bytes)
     case .reserved(let kind, let bytes):
       payload.append(bytes)
       try writer.append(kind: kind, payload.bytes)

@@ -85,7 +85,7 @@ import Testing
       }
     default:
       let bytes = random.bytes(9)
-      try script.append(RecordKind.statement, .reserved(RecordKind.statement, bytes)) { $0.append(bytes) }
+      try script.append(RecordKind.reserved, .reserved(RecordKind.reserved, bytes)) { $0.append(bytes) }
     }
   }
 

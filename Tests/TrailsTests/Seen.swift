@@ -13,6 +13,8 @@ enum Seen: Equatable {
   case progress([UInt8], Int64)
   case sequence(SequenceState)
   case marker(UInt8, String)
+  case statement(ExecutedStatement)
+  case statementEnd(StatementEnd)
   case reserved(UInt8, [UInt8])
 
   init(_ record: Record) throws {
@@ -30,6 +32,8 @@ enum Seen: Equatable {
     case .progress(let position, let time): self = .progress(position, time)
     case .sequence(let sequence): self = .sequence(sequence)
     case .marker(let kind, let text): self = .marker(kind, text)
+    case .statement(let statement): self = .statement(try statement.executed())
+    case .statementEnd(let end): self = .statementEnd(end)
     case .reserved(let kind, let payload): self = .reserved(kind, Array(payload))
     }
   }

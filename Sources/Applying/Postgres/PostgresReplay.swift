@@ -345,7 +345,7 @@ final class PostgresReplay {
     case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
     // Where writes go both ways, each node counts by itself: to follow one another, sequences would run away.
     case .sequence(let sequence): if options.twoWay == nil { sequences.note(sequence) }
-    case .begin, .commit, .progress, .marker: break
+    case .begin, .commit, .progress, .marker, .statement, .statementEnd: break
     case .reserved(let kind, _):
       throw CairnError(
         .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) cannot be applied by this version",

@@ -46,7 +46,7 @@ extension Footprint {
       addWhole(ddl.before == 0 ? nil : schema(ddl.before))
       addWhole(ddl.after == 0 ? nil : schema(ddl.after))
     case .reserved: isOfRows = false
-    case .begin, .commit, .schema, .progress, .marker, .sequence: break
+    case .begin, .commit, .schema, .progress, .marker, .sequence, .statement, .statementEnd: break
     }
   }
 

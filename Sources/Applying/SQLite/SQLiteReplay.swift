@@ -193,7 +193,7 @@ final class SQLiteReplay {
       if let table = try table(refresh.schemaID) { try apply(refresh, table) }
     case .ddl(let ddl): try apply(ddl)
     case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
-    case .begin, .commit, .progress, .marker, .sequence: break
+    case .begin, .commit, .progress, .marker, .sequence, .statement, .statementEnd: break
     case .reserved(let kind, _):
       throw CairnError(
         .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) cannot be applied by this version",

@@ -1,0 +1,130 @@
+/// One SQL statement as a program executed it, with what is needed to execute it once more (`docs/trail-format.md`,
+/// statement). The changes that it caused stand behind it, up to its ``StatementEnd``.
+package struct ExecutedStatement: Equatable, Sendable {
+  /// In whose language it is.
+  package var dialect: Engine
+  package var text: String
+  /// By their numbers, from 1; one to which nothing was bound is NULL.
+  package var parameters: [Value]
+  /// As the engine counts them: without rows that triggers and foreign key actions changed.
+  package var rowsAffected: UInt64
+  /// What its CURRENT_TIMESTAMP was, µs since 1970 UTC; nil where it did not ask for the time.
+  package var now: Int64?
+  package var flags: Flags
+
+  package struct Flags: OptionSet, Sendable {
+    package let rawValue: UInt64
+    package init(rawValue: UInt64) { self.rawValue = rawValue }
+    /// The record gives ``ExecutedStatement/now``.
+    static let hasNow = Flags(rawValue: 1)
+    /// The source cannot tell whether it asked for the time, and what the time was then.
+    package static let nowUnknown = Flags(rawValue: 2)
+    /// It touched tables that are not captured: it is here for people, its changes are not all that it did.
+    package static let isPartial = Flags(rawValue: 4)
+  }
+
+  package init(
+    dialect: Engine, text: String, parameters: [Value] = [], rowsAffected: UInt64, now: Int64? = nil,
+    flags: Flags = []
+  ) {
+    self.dialect = dialect
+    self.text = text
+    self.parameters = parameters
+    self.rowsAffected = rowsAffected
+    self.now = now
+    self.flags = flags
+  }
+}
+
+/// A statement record, read in place: valid only as long as the record's bytes.
+package struct StatementView {
+  package let dialect: Engine
+  package let flags: ExecutedStatement.Flags
+  package let rowsAffected: UInt64
+  package let now: Int64?
+  package let text: UnsafeRawBufferPointer
+  package let parameterCount: Int
+  private let parameterBytes: UnsafeRawBufferPointer
+
+  init(_ reader: inout ByteReader) throws {
+    let engine = try reader.readByte()
+    guard let dialect = Engine(rawValue: engine) else {
+      throw DecodingError(offset: 0, problem: "dialect \(engine) is unknown")
+    }
+    self.dialect = dialect
+    flags = .init(rawValue: try reader.readVarint())
+    rowsAffected = try reader.readVarint()
+    now = flags.contains(.hasNow) ? try reader.readZigzag() : nil
+    text = try reader.readCounted()
+    parameterCount = try reader.readCount()
+    parameterBytes = try reader.readCounted()
+  }
+
+  /// The bound values, copied.
+  package func parameters() throws -> [Value] {
+    var reader = ByteReader(parameterBytes)
+    return try (0..<parameterCount).map { _ in try reader.readColumn().value ?? .null }
+  }
+
+  /// All of it, copied.
+  package func executed() throws -> ExecutedStatement {
+    ExecutedStatement(
+      dialect: dialect, text: String(decoding: text, as: UTF8.self), parameters: try parameters(),
+      rowsAffected: rowsAffected, now: now, flags: flags.subtracting(.hasNow))
+  }
+}
+
+/// Ends what a statement caused.
+package struct StatementEnd: Equatable, Sendable {
+  /// Change records since the statement.
+  package var changes: UInt64
+  package var digest: StatementDigest
+  package init(changes: UInt64, digest: StatementDigest) {
+    self.changes = changes
+    self.digest = digest
+  }
+}
+
+extension ByteWriter {
+  package mutating func append(_ statement: ExecutedStatement) {
+    var parameters = ByteWriter(capacity: 256)
+    for value in statement.parameters { parameters.append(value) }
+    var text = statement.text
+    text.withUTF8 {
+      appendStatement(
+        statement.dialect, statement.flags, statement.rowsAffected, statement.now, text: UnsafeRawBufferPointer($0),
+        parameterCount: statement.parameters.count, parameters: parameters.bytes)
+    }
+  }
+
+  /// The same of bytes: `parameters` are values as images have them.
+  package mutating func appendStatement(
+    _ dialect: Engine, _ flags: ExecutedStatement.Flags, _ rowsAffected: UInt64, _ now: Int64?,
+    text: UnsafeRawBufferPointer, parameterCount: Int, parameters: UnsafeRawBufferPointer
+  ) {
+    append(dialect.rawValue)
+    appendVarint((now == nil ? flags.subtracting(.hasNow) : flags.union(.hasNow)).rawValue)
+    appendVarint(rowsAffected)
+    if let now { appendZigzag(now) }
+    appendCounted(text)
+    appendVarint(UInt64(parameterCount))
+    appendCounted(parameters)
+  }
+
+  package mutating func append(_ end: StatementEnd) {
+    appendVarint(end.changes)
+    appendVarint(end.digest.written)
+    appendVarint(end.digest.gone)
+    appendFixed(end.digest.low)
+    appendFixed(end.digest.high)
+  }
+}
+
+extension ByteReader {
+  mutating func readStatementEnd() throws -> StatementEnd {
+    StatementEnd(
+      changes: try readVarint(),
+      digest: StatementDigest(
+        written: try readVarint(), gone: try readVarint(), low: try readFixed(), high: try readFixed()))
+  }
+}
