@@ -174,6 +174,7 @@ package final class Replication: Sendable {
     for (end, tables) in [(from, tables)] + (try other.map { [($0, try $0.tables(options.tables))] } ?? []) {
       let keyless = TwoWayCheck.keyless(tables, at: end.url.place) { "leave it out: --tables '*,!\($0)'" }
       if let keyless { throw keyless }
+      if let lacking = try TwoWayCheck.keysLogged(end, tables) { captureProgress.tell(lacking) }
     }
     if let alike = try TwoWayCheck(from, tables, other, at: target).keysAlike() {
       captureProgress.tell("\(alike.message); \(alike.hint)")

@@ -48,7 +48,7 @@ package struct RuledTables {
 
 extension PostgresConnection {
   /// Whether updates and deletes of a table, and of its partitions, tell the whole row.
-  fileprivate func logsWholeRows(of table: TableSchema) throws -> Bool {
+  func logsWholeRows(of table: TableSchema) throws -> Bool {
     try first(
       """
       SELECT count(*) FROM pg_class AS c WHERE c.relkind = 'r' AND c.relreplident <> 'f' AND (c.oid = to_regclass($1)

@@ -63,6 +63,20 @@ package struct TwoWayCheck {
       remedy: .badInput)
   }
 
+  /// Tables of which a row that was deleted while another node began to refer to it cannot come back: PostgreSQL logs
+  /// nothing but its key. Nil where there are none. `tables`: that go both ways.
+  package static func keysLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {
+    guard let server = end.server else { return nil }
+    let referred = Set(tables.flatMap(\.schema.foreignKeys).map { [$0.namespace, $0.table] })
+    let found = try tables.map(\.schema).filter {
+      try referred.contains([$0.namespace, $0.name]) && $0.columns.count > $0.key.count
+        && !server.logsWholeRows(of: $0)
+    }
+    guard let first = found.first else { return nil }
+    return
+      "of deleted rows \(end.url.place) logs keys only, so those of \(names(found.map(\.fullName))) cannot come back where another node refers to them; run there ALTER TABLE \(first.postgresIdentifier) REPLICA IDENTITY FULL"
+  }
+
   /// As apply makes the column at the other end.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key

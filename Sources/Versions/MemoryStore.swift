@@ -142,6 +142,38 @@ struct MemoryStore {
     }
   }
 
+  /// Puts an entry in the place of another one, of whose transaction nothing has been removed yet. False: it has too many.
+  mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) -> Bool {
+    guard var at = firstOfRow[row] else { return false }
+    while at != Self.none, transactions[Int(slots[Int(at)].transaction)].entry != old { at = slots[Int(at)].nextOfRow }
+    guard at != Self.none, unlink(at) else { return false }
+    leave(slots[Int(at)].transaction)
+    let transaction = place(of: new)
+    slots[Int(at)].transaction = transaction
+    slots[Int(at)].nextOfTransaction = transactions[Int(transaction)].firstSlot
+    transactions[Int(transaction)].firstSlot = at
+    transactions[Int(transaction)].count += 1
+    return true
+  }
+
+  /// Takes a slot out of the list of its transaction, where that is short.
+  private mutating func unlink(_ slot: Int32) -> Bool {
+    let transaction = Int(slots[Int(slot)].transaction)
+    guard transactions[transaction].count <= 64 else { return false }
+    var (at, last) = (transactions[transaction].firstSlot, Self.none)
+    while at != slot {
+      last = at
+      at = slots[Int(at)].nextOfTransaction
+    }
+    let next = slots[Int(slot)].nextOfTransaction
+    if last == Self.none {
+      transactions[transaction].firstSlot = next
+    } else {
+      slots[Int(last)].nextOfTransaction = next
+    }
+    return true
+  }
+
   /// The first transaction of an origin that has a version here.
   mutating func oldest(of origin: Int) -> WindowEntry? {
     guard origin < orders.count else { return nil }
@@ -207,6 +239,11 @@ struct MemoryStore {
   private mutating func free(_ slot: Int32, of transaction: Int32) {
     freeSlots.append(slot)
     count -= 1
+    leave(transaction)
+  }
+
+  /// A transaction has one slot less.
+  private mutating func leave(_ transaction: Int32) {
     transactions[Int(transaction)].count -= 1
     if transactions[Int(transaction)].count == 0 { freeTransactions.append(transaction) }
   }

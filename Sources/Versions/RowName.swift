@@ -6,8 +6,20 @@ import Changes
 /// that are the same number always do): who finds a version by its name compares the keys before it counts.
 package struct RowName: Hashable, Sendable {
   package var hash: UInt64
+  /// It stands for another row that refers to this one, by a foreign key.
+  package var isReference = false
 
   package init(hash: UInt64) { self.hash = hash }
+
+  /// That another row refers to this one.
+  package var reference: RowName {
+    var name = self
+    name.isReference = true
+    return name
+  }
+
+  /// Where the window keeps it: references apart from versions of the row itself.
+  var chain: UInt64 { isReference ? hash | 1 << 63 : hash & ~(1 << 63) }
 
   /// `table`: the target's name of it. `key`: in the order of the key's columns, in the target's own form.
   package init(table: String, key: [Value]) {

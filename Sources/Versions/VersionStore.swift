@@ -42,6 +42,15 @@ struct VersionStore {
     memory.remove(of: row, where: isGone)
   }
 
+  /// Puts an entry in the place of another one, of whose transaction nothing has been removed yet. False: that would cost
+  /// too much, and nothing has changed.
+  mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) throws -> Bool {
+    guard let spill else { return memory.replace(of: row, old, by: new) }
+    try spill.remove(of: row) { $0 == old }
+    try spill.add(row, new)
+    return true
+  }
+
   /// The first transaction of an origin that has a version here.
   mutating func oldest(of origin: Int) throws -> WindowEntry? {
     if let spill { return try spill.oldest(of: origin) }

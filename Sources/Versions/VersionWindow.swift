@@ -168,6 +168,12 @@ extension VersionWindow {
     try withState { try $0.index.versions(row) }
   }
 
+  /// Whether somebody referred to a row who did not know that it was deleted, and of whom that was not known where it was:
+  /// then the delete does not count. `seen`: what the author of the delete knew.
+  package func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {
+    try withState { try $0.index.isReferred(row, beside: delete, seen: seen) }
+  }
+
   /// A version that apply writes. Others see it at once, whether the target commits it or not: it stands in its trail, and
   /// what is settled depends on the versions alone. To be noted while the target holds the lock of the row.
   package func note(_ row: RowName, _ place: VersionPlace) throws {

@@ -4,7 +4,7 @@ import Conflicts
 /// Which versions the window holds, what each origin knew when, and what may be forgotten. No trails, no locks.
 struct WindowIndex {
   /// A trail whose versions come here, or the own one.
-  private struct Origin {
+  struct Origin {
     var name: String
     /// By place of the other origin.
     var steps: [KnowledgeSteps] = []
@@ -26,11 +26,13 @@ struct WindowIndex {
     var border: UInt64 { min(reached, held ?? .max) }
   }
 
-  private var origins: [Origin] = []
-  private var places: [String: Int] = [:]
-  private var store: VersionStore
+  private(set) var origins: [Origin] = []
+  private(set) var places: [String: Int] = [:]
+  var store: VersionStore
   /// Rows of which a version came that all know already: to be looked at when something is forgotten next.
   private var late: Set<UInt64> = []
+  /// Whether references were ever noted: most databases are looked through for rows alone.
+  private(set) var hasReferences = false
 
   init(own: String, spillRows: Int) {
     store = VersionStore(spillRows: spillRows)
@@ -59,13 +61,21 @@ struct WindowIndex {
     let origin = places[place.stamp.origin] ?? add(place.stamp.origin)
     if place.stamp.number <= origins[origin].floor {
       // The only one of its row: whatever comes follows it.
-      if try !store.holds(row.hash) { return }
-      late.insert(row.hash)
+      if try !store.holds(row.chain), try !hasReferences || !store.holds(row.reference.chain) { return }
+      late.insert(row.chain)
     }
-    try store.add(
-      row.hash,
-      WindowEntry(
-        origin: origin, number: place.stamp.number, clock: place.stamp.clock, begin: place.begin))
+    let entry = WindowEntry(
+      origin: origin, number: place.stamp.number, clock: place.stamp.clock, begin: place.begin)
+    guard row.isReference else { return try store.add(row.chain, entry) }
+    hasReferences = true
+    // One that knew as much as the one before it stands for both: who knows it knows the earlier one.
+    if let last = try lastReference(row, origin), last.number < entry.number, last.number > origins[origin].floor,
+      origins[origin].steps.allSatisfy({ $0.known(at: last.number) == $0.known(at: entry.number) }),
+      try store.replace(of: row.chain, last, by: entry)
+    {
+      return
+    }
+    try store.add(row.chain, entry)
   }
 
   /// What has been read of a transaction.
@@ -77,7 +87,7 @@ struct WindowIndex {
 
   func versions(_ row: RowName) throws -> [VersionPlace] {
     var all: [VersionPlace] = []
-    try store.forEach(of: row.hash) { all.append(place($0)) }
+    try store.forEach(of: row.chain) { all.append(place($0)) }
     return all.sorted { $0.stamp < $1.stamp }
   }
 
@@ -88,7 +98,7 @@ struct WindowIndex {
     // The vector is looked at once for each origin, however many versions there are.
     var last = -1
     var (isOwn, known): (Bool, UInt64) = (false, 0)
-    try store.forEach(of: row.hash) { entry in
+    try store.forEach(of: row.chain) { entry in
       if entry.origin != last {
         last = entry.origin
         isOwn = origins[last].name == incoming.origin
@@ -209,9 +219,16 @@ extension WindowIndex {
     }.min() ?? 0
   }
 
+  /// Forgets of a row what nobody can ask for any more.
+  private mutating func sweep(_ chain: UInt64) throws {
+    let row = RowName(hash: chain)
+    try sweepVersions(row.chain)
+    if hasReferences { try sweepReferences(row) }
+  }
+
   /// Forgets the versions of a row that all know, up to the latest border behind which everything follows them, as
   /// `RowHistory` does.
-  private mutating func sweep(_ row: UInt64) throws {
+  private mutating func sweepVersions(_ row: UInt64) throws {
     var entries: [WindowEntry] = []
     try store.forEach(of: row) { entries.append($0) }
     entries.sort { isEarlier($0, $1) }

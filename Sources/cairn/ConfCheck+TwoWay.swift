@@ -26,6 +26,7 @@ extension ConfCheck {
           "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"
         }
         if let keyless { return fail(keyless) }
+        if let lacking = try TwoWayCheck.keysLogged(end, tables) { note(lacking) }
       }
       let areShared = [apply.database, back.database].contains { configuration.database($0)?.sharesKeys ?? false }
       let check = TwoWayCheck(source.end, pairs.map(\.here), other.end, at: other.end.url)
@@ -41,6 +42,7 @@ extension ConfCheck {
     else { return }
     let comes = Set(try end.tableNames(of: trail).map(DrawnKey.commonName(ofTable:)))
     let tables = source.tables.filter { comes.contains(DrawnKey.commonName(ofTable: $0.name)) }
+    if let lacking = try TwoWayCheck.keysLogged(source.end, tables) { note(lacking) }
     if let alike = try TwoWayCheck.keysNotSeparated(source.end, tables, from: trail) {
       fail(alike.sayingShared(apply.database))
     }

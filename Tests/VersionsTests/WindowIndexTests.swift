@@ -120,6 +120,57 @@ private struct Histories {
     }
   }
 
+  @Test(arguments: 1...12)
+  func `a delete that somebody does not know who refers to the row is told for as long as it is kept`(seed: Int) throws
+  {
+    var histories = Histories(random: Seeded(UInt64(seed)))
+    var index = try index(spillRows: seed % 2 == 0 ? 8 : 1000)
+    var taken = [0, 0, 0]
+    /// Every other transaction refers to its row, the others delete it.
+    func refers(_ one: Histories.Transaction) -> Bool { one.stamp.number % 2 == 0 }
+    func isReferred(_ delete: Histories.Transaction) -> Bool {
+      zip(histories.made, taken).contains { made, count in
+        made.prefix(count).contains {
+          refers($0) && $0.row == delete.row && $0.version.isConcurrent(with: delete.version)
+        }
+      }
+    }
+    for step in 0..<150 {
+      let origin = histories.random.below(3)
+      if histories.random.below(2) == 0 { histories.make(origin) }
+      if taken[origin] < histories.made[origin].count {
+        let one = histories.made[origin][taken[origin]]
+        index.learn(one.stamp.origin, number: one.stamp.number, knew: one.dependencies)
+        taken[origin] += 1
+        let row = rowName(one.row)
+        try index.note(refers(one) ? row.reference : row, one.place)
+      }
+      if histories.random.below(4) == 0 {
+        for name in Histories.names { index.settle(name) }
+        try index.sweep()
+      }
+      for row in Int64(0)..<3 {
+        for version in try index.versions(rowName(row)) {
+          let made = histories.made[Histories.names.firstIndex(of: version.stamp.origin) ?? 0]
+          let delete = made[Int(version.stamp.number) - 1]
+          #expect(
+            try index.isReferred(rowName(row), beside: delete.stamp, seen: delete.seen) == isReferred(delete),
+            "seed \(seed), step \(step)")
+        }
+      }
+    }
+    // Each learns of all.
+    for name in Histories.names {
+      let all = zip(Histories.names, histories.made).filter { $0.0 != name }.map {
+        TransactionHeader.Dependency(origin: $0, number: UInt64($1.count))
+      }
+      index.learn(name, number: 1000, knew: all)
+      index.settle(name)
+    }
+    try index.sweep()
+    #expect(index.count == 0)
+  }
+
   @Test func `what is rolled back teaches nothing`() throws {
     var index = try index(["a.db", "b.db"])
     try index.note(rowName(1), place("a.db", 1))

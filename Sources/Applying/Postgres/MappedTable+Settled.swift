@@ -73,36 +73,26 @@ extension MappedTable {
 
   // MARK: Foreign keys
 
-  struct Links {
-    /// Its own, and those of others that lead to it.
-    var references: [Reference] = []
-    var referrers: [Reference] = []
-  }
-
-  func lookUpLinks(_ connection: PostgresConnection) throws -> Links {
+  /// Those of others that lead to it.
+  func lookUpReferrers(_ connection: PostgresConnection) throws -> [Reference] {
     let rows = try connection.query(
       """
-      SELECT c.oid, cn.nspname, ct.relname, pn.nspname, pt.relname, ca.attname, pa.attname,
-        c.conrelid = $1::regclass, c.confrelid = $1::regclass
+      SELECT c.oid, cn.nspname, ct.relname, pn.nspname, pt.relname, ca.attname, pa.attname
       FROM pg_constraint c
       JOIN pg_class ct ON ct.oid = c.conrelid JOIN pg_namespace cn ON cn.oid = ct.relnamespace
       JOIN pg_class pt ON pt.oid = c.confrelid JOIN pg_namespace pn ON pn.oid = pt.relnamespace
       CROSS JOIN LATERAL unnest(c.conkey, c.confkey) WITH ORDINALITY AS k(child, parent, place)
       JOIN pg_attribute ca ON ca.attrelid = ct.oid AND ca.attnum = k.child
       JOIN pg_attribute pa ON pa.attrelid = pt.oid AND pa.attnum = k.parent
-      WHERE c.contype = 'f' AND c.conparentid = 0 AND $1::regclass IN (c.conrelid, c.confrelid)
+      WHERE c.contype = 'f' AND c.conparentid = 0 AND c.confrelid = $1::regclass
       ORDER BY c.oid, k.place
       """, [target.qualifiedName])
-    var links = Links()
-    for group in Dictionary(grouping: rows, by: { $0[0] ?? "" }).sorted(by: { $0.key < $1.key }).map(\.value) {
+    return Dictionary(grouping: rows) { $0[0] ?? "" }.sorted { $0.key < $1.key }.map(\.value).map { group in
       let texts = group[0].map { $0 ?? "" }
-      let reference = Reference(
+      return Reference(
         child: "\(texts[1]).\(texts[2])", columns: group.map { $0[5] ?? "" }, parent: "\(texts[3]).\(texts[4])",
         references: group.map { $0[6] ?? "" })
-      if texts[7] == "t" { links.references.append(reference) }
-      if texts[8] == "t" { links.referrers.append(reference) }
     }
-    return links
   }
 
   /// Whether another row refers to this one.

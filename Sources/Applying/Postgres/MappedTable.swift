@@ -66,7 +66,7 @@ final class MappedTable {
   /// Rows came since the sequence of its identity column was looked after.
   var hasNewKeys = true
   /// Foreign keys; nil: not looked up.
-  var links: Links?
+  var referrers: [Reference]?
   private let names: [String]
   private var statements: [Shape: PostgresStatement] = [:]
   private let number: Int

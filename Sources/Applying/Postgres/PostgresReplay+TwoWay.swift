@@ -19,7 +19,7 @@ extension PostgresReplay {
   }
 
   func beginDesk(_ desk: Desk) throws {
-    try desk.shared.window.catchUp(rowNames: desk.names.names)
+    try desk.shared.window.catchUp(rowNames: desk.names.namesAndReferences)
     desk.beginGroup(watchesRows: true)
   }
 
@@ -34,7 +34,7 @@ extension PostgresReplay {
     }
     var committed: Set<RowName> = []
     try desk.shared.window.catchUp { schema, change in
-      let rows = try desk.names.names(schema, change)
+      let rows = try desk.names.namesAndReferences(schema, change)
       committed.formUnion(rows)
       return rows
     }
@@ -46,9 +46,7 @@ extension PostgresReplay {
     guard let desk, change.operation != .truncate, let schema = reader.given(change.schemaID) else {
       return false
     }
-    let links = try links(of: table)
-    let isDeferred = try desk.defers(
-      change, schema, table, references: links.references, isReferenced: !links.referrers.isEmpty)
+    let isDeferred = try desk.defers(change, schema, table, isReferenced: !referrers(of: table).isEmpty)
     if isDeferred || desk.isToSettle, !isCareful { throw RowInConflict() }
     return isDeferred
   }
@@ -89,7 +87,7 @@ extension PostgresReplay {
           try candidates.remove(row.table.mapped.namespace, row.table.mapped.name, ConflictRow(names, key))
         }
       }
-      if settled.row == nil, try !links(of: row.table).referrers.isEmpty {
+      if settled.row == nil, try !referrers(of: row.table).isEmpty {
         parents.append((settled, row.table, key))
         continue
       }
@@ -100,19 +98,19 @@ extension PostgresReplay {
     }
     for row in held { try put(held: row.row, row.table, row.key, desk) }
     try delete(parents, desk)
-    for parent in desk.needed { try bringBack(parent, desk) }
+    for parent in desk.neededParents { try bringBack(parent, desk) { try desk.counts($0, of: parent) } }
     desk.endTransaction()
   }
 
   // MARK: Rows that others refer to
 
-  /// Foreign keys of a table, and those of others that lead to it.
-  private func links(of table: MappedTable) throws -> MappedTable.Links {
-    if let links = table.links { return links }
+  /// Foreign keys of other tables that lead to a table.
+  private func referrers(of table: MappedTable) throws -> [Reference] {
+    if let referrers = table.referrers { return referrers }
     try sink.settle()
-    let links = try sink.attempt { try table.lookUpLinks(connection) }
-    table.links = links
-    return links
+    let referrers = try sink.attempt { try table.lookUpReferrers(connection) }
+    table.referrers = referrers
+    return referrers
   }
 
   /// Those to which nobody refers when all others have gone; the rest stays.
@@ -123,10 +121,10 @@ extension PostgresReplay {
       isMoving = false
       var left: [(row: SettledRow, table: MappedTable, key: [Value])] = []
       for row in rows {
-        let links = try links(of: row.table)
+        let referrers = try referrers(of: row.table)
         let isReferred = try sink.attempt {
-          guard let there = try row.table.row(row.key, connection) else { return false }
-          return try row.table.isReferred(there, links.referrers, row.key, connection)
+          guard !desk.isAhead, let there = try row.table.row(row.key, connection) else { return false }
+          return try row.table.isReferred(there, referrers, row.key, connection)
         }
         if isReferred {
           left.append(row)
@@ -138,16 +136,17 @@ extension PostgresReplay {
       rows = left
     }
     for row in rows {
-      guard let kept = row.row.living else { continue }
+      guard let kept = try row.row.living() else { continue }
       try put(kept, row.key, row.table)
       try log(
         SettledRow.returned(kept, desk.place, of: name, row.table.mapped, key: row.key, now: clock.microseconds()))
     }
   }
 
-  /// A row that was deleted here by somebody who did not know that another one would refer to it.
-  private func bringBack(_ parent: RowName, _ desk: Desk) throws {
-    let versions = try desk.others(parent)
+  /// A row to which another one refers comes back where deletes of it do not count, and so do those to which it refers
+  /// itself: of these none does.
+  private func bringBack(_ name: RowName, _ desk: Desk, counts: (RowVersion) throws -> Bool) throws {
+    let versions = try desk.others(name)
     guard let last = versions.last, let table = try sink.attempt({ try table(like: last.schema) }) else { return }
     let form = PostgresForm(table: table, names: options.names)
     let key = try form.key(last)
@@ -155,9 +154,14 @@ extension PostgresReplay {
     let history = RowHistory(try versions.filter { try form.isSame(key, form.key($0)) }.map(form.version))
     let names = table.columns.map(\.name)
     let rules = try desk.rules(table.mapped.plainName, names)
-    guard let row = SettledRow.living(history, rules, columnCount: names.count) else { return }
+    guard let row = try SettledRow.row(history, rules, columnCount: names.count, counts: counts) else { return }
+    try SettledRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.mapped, key)
     try put(row, key, table)
-    try log(SettledRow.returned(row, desk.place, of: name, table.mapped, key: key, now: clock.microseconds()))
+    try log(
+      SettledRow.returned(row, desk.place, of: self.name, table.mapped, key: key, now: clock.microseconds()))
+    for parent in desk.names.parents(last.schema, last.after ?? last.before ?? []) {
+      try bringBack(parent, desk) { !$0.isDelete }
+    }
   }
 
   private func put(_ row: RowVersion.Row?, _ key: [Value], _ table: MappedTable) throws {
@@ -176,7 +180,8 @@ extension PostgresReplay {
     let names = row.table.columns.map(\.name)
     let local = try sink.attempt { try row.table.row(key, connection) }
     return try SettledRow(
-      versions, local: local.map(form.row), try desk.rules(row.table.mapped.plainName, names), columnCount: names.count)
+      versions, local: local.map(form.row), try desk.rules(row.table.mapped.plainName, names), columnCount: names.count
+    ) { try desk.counts($0, of: row.name) }
   }
 
   private func log(_ record: ConflictRecord) throws {

@@ -12,11 +12,12 @@ extension SQLiteReplay {
   /// Inside of the group's transaction: what is committed here, as far as anybody can know.
   func beginDesk(_ desk: Desk) throws {
     let window = desk.shared.window
-    _ = try window.catchUp(rowNames: desk.names.names)
+    _ = try window.catchUp(rowNames: desk.names.namesAndReferences)
     guard case .journal(let rows) = desk.shared.local else { return desk.beginGroup() }
     var uncaptured: Set<RowName> = []
     let isShown = try rows(database, window.ownReach.sourcePosition) { schema, values in
       if let name = desk.names.name(schema, values) { uncaptured.insert(name) }
+      uncaptured.formUnion(desk.names.parents(schema, values).map(\.reference))
     }
     guard isShown else { throw LocalAhead() }
     desk.beginGroup(uncaptured: uncaptured)
@@ -25,8 +26,7 @@ extension SQLiteReplay {
   /// Whether a change is settled when its transaction ends.
   func defers(_ change: ChangeView, _ table: TargetTable) throws -> Bool {
     guard let desk, change.operation != .truncate, let schema = reader.given(change.schemaID) else { return false }
-    return try desk.defers(
-      change, schema, table, references: table.references, isReferenced: !table.referrers.isEmpty)
+    return try desk.defers(change, schema, table, isReferenced: !table.referrers.isEmpty)
   }
 
   /// Whether a row that a copy brings gives way to what was written here.
@@ -76,7 +76,7 @@ extension SQLiteReplay {
     }
     for row in held { try put(held: row.row, row.table, row.key, desk) }
     try delete(parents, desk)
-    for parent in desk.needed { try bringBack(parent, desk) }
+    for parent in desk.neededParents { try bringBack(parent, desk) { try desk.counts($0, of: parent) } }
     desk.endTransaction()
   }
 
@@ -90,7 +90,7 @@ extension SQLiteReplay {
       isMoving = false
       var left: [(row: SettledRow, table: TargetTable, key: [Value])] = []
       for row in rows {
-        if let there = try row.table.row(row.key), try row.table.isReferred(there) {
+        if !desk.isAhead, let there = try row.table.row(row.key), try row.table.isReferred(there) {
           left.append(row)
         } else {
           try row.table.put(nil, row.key)
@@ -100,7 +100,7 @@ extension SQLiteReplay {
       rows = left
     }
     for row in rows {
-      guard let kept = row.row.living else { continue }
+      guard let kept = try row.row.living() else { continue }
       try row.table.put(kept, row.key)
       try log(
         SettledRow.returned(
@@ -108,9 +108,10 @@ extension SQLiteReplay {
     }
   }
 
-  /// A row that was deleted here by somebody who did not know that another one would refer to it.
-  private func bringBack(_ parent: RowName, _ desk: Desk) throws {
-    let versions = try desk.others(parent)
+  /// A row to which another one refers comes back where deletes of it do not count, and so do those to which it refers
+  /// itself: of these none does.
+  private func bringBack(_ name: RowName, _ desk: Desk, counts: (RowVersion) throws -> Bool) throws {
+    let versions = try desk.others(name)
     guard let last = versions.last else { return }
     let table = TargetTable(try TableMapping(last.schema, to: .sqlite), state: .init(), database: database)
     let form = SQLiteForm(table)
@@ -119,10 +120,15 @@ extension SQLiteReplay {
     let history = RowHistory(try versions.filter { try form.isSame(key, form.key($0)) }.map(form.version))
     let names = table.schema.columns.map(\.name)
     let rules = try desk.rules(table.schema.plainName, names)
-    guard let row = SettledRow.living(history, rules, columnCount: names.count) else { return }
+    guard let row = try SettledRow.row(history, rules, columnCount: names.count, counts: counts) else { return }
+    try SettledRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.schema, key)
     try table.put(row, key)
     try log(
-      SettledRow.returned(row, desk.place, of: name, table.schema, key: key, now: target.clock.microseconds()))
+      SettledRow.returned(
+        row, desk.place, of: self.name, table.schema, key: key, now: target.clock.microseconds()))
+    for parent in desk.names.parents(last.schema, last.after ?? last.before ?? []) {
+      try bringBack(parent, desk) { !$0.isDelete }
+    }
   }
 
   private func settle(_ row: Desk.Row, _ key: [Value], _ form: SQLiteForm, _ desk: Desk) throws -> SettledRow {
@@ -134,7 +140,8 @@ extension SQLiteReplay {
     let names = row.table.schema.columns.map(\.name)
     return try SettledRow(
       versions, local: try row.table.row(key), try desk.rules(row.table.schema.plainName, names),
-      columnCount: names.count)
+      columnCount: names.count
+    ) { try desk.counts($0, of: row.name) }
   }
 
   private func log(_ record: ConflictRecord) throws {

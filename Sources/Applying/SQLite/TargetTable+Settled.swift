@@ -45,13 +45,6 @@ extension TargetTable {
 
   // MARK: Foreign keys
 
-  func lookUpReferences() throws -> [Reference] {
-    try Self.references(
-      database.query(
-        "SELECT ?, \"table\", id, \"from\", \"to\" FROM pragma_foreign_key_list(?) ORDER BY id, seq",
-        [.text(schema.name), .text(schema.name)]), database)
-  }
-
   func lookUpReferrers() throws -> [Reference] {
     try Self.references(
       database.query(

@@ -43,8 +43,7 @@ final class TargetTable {
   let treatment: TableTreatment?
   let database: Database
   private var statements: [Shape: Statement] = [:]
-  /// Its foreign keys, and those of others that lead to it.
-  lazy var references: [Reference] = (try? lookUpReferences()) ?? []
+  /// Foreign keys of others that lead to it.
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []
   private let names: [String]
   private let table: String

@@ -10,6 +10,8 @@ final class RowNames {
     let begun: RowNaming
     /// The columns of the key, by their names.
     let key: [Int]
+    /// To keys of other tables, each with its columns by the names there.
+    let references: [(parent: RowNaming, columns: [Int])]
   }
 
   private let engine: Engine
@@ -40,6 +42,31 @@ final class RowNames {
     }
   }
 
+  /// The rows to which a row refers as the change leaves it.
+  func parents(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
+    guard let image = change.after else { return [] }
+    let naming = naming(of: schema)
+    guard !naming.references.isEmpty else { return [] }
+    before.removeAll(keepingCapacity: true)
+    after.removeAll(keepingCapacity: true)
+    try read(image, into: &after)
+    if let image = change.before { try read(image, into: &before) }
+    return naming.references.compactMap { reference in
+      var row = reference.parent
+      for index in reference.columns {
+        let value = after[index].isUnchanged && index < before.count ? before[index] : after[index]
+        if value.isNull || value.isUnchanged { return nil }
+        row.add(value)
+      }
+      return row.name
+    }
+  }
+
+  /// The rows that a change touches, and that it refers to them: what the window is to have of it.
+  func namesAndReferences(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
+    try names(schema, change) + parents(schema, change).map(\.reference)
+  }
+
   /// Of a row of a copy; nil where it has no key.
   func name(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
     let naming = naming(of: schema)
@@ -61,6 +88,18 @@ final class RowNames {
     return begun.name
   }
 
+  /// The rows to which a row refers, as far as its values are given.
+  func parents(_ schema: TableSchema, _ row: [Value?]) -> [RowName] {
+    naming(of: schema).references.compactMap { reference in
+      var parent = reference.parent
+      for index in reference.columns {
+        guard let value = row[index], value != .null else { return nil }
+        value.withView { parent.add($0) }
+      }
+      return parent.name
+    }
+  }
+
   private func naming(of schema: TableSchema) -> Naming {
     // Most changes are of the table of the one before.
     if let last, last.schema == schema { return last }
@@ -72,10 +111,24 @@ final class RowNames {
     let keyed = schema.flags.contains(.wholeRow) ? [] : schema.key
     let naming = Naming(
       schema: schema, begun: RowNaming(table: target),
-      key: keyed.sorted { schema.columns[$0].name.lowercased() < schema.columns[$1].name.lowercased() })
+      key: keyed.sorted { schema.columns[$0].name.lowercased() < schema.columns[$1].name.lowercased() },
+      references: schema.foreignKeys.compactMap { reference($0, of: schema) })
     known[schema.fullName] = naming
     last = naming
     return naming
+  }
+
+  /// Nil where it does not say which columns it leads to.
+  private func reference(_ key: TableSchema.ForeignKey, of schema: TableSchema) -> (parent: RowNaming, columns: [Int])?
+  {
+    guard key.columns.count == 1 || key.columns.count == key.references.count else { return nil }
+    var parent = schema
+    (parent.namespace, parent.name) = (key.namespace, key.table)
+    let columns =
+      key.columns.count == 1
+      ? key.columns
+      : zip(key.references, key.columns).sorted { $0.0.lowercased() < $1.0.lowercased() }.map(\.1)
+    return (RowNaming(table: TableMapping.targetName(of: parent, in: engine, names: names)), columns)
   }
 
   private func name(_ naming: Naming, _ value: (Int) -> ColumnView) -> RowName? {

@@ -16,27 +16,53 @@ struct SettledRow {
   let conflicts: [Conflict]
   let rules: ConflictRules
 
-  /// `incoming` is the last of `versions`. Errors: `rule-refused` where an expression of a rule cannot be evaluated.
-  init(_ versions: [RowVersion], local: [Value]?, _ rules: ConflictRules, columnCount: Int) throws {
+  /// `incoming` is the last of `versions`. `counts`: whether a delete does, although others refer to the row. Errors:
+  /// `rule-refused` where an expression of a rule cannot be evaluated.
+  init(
+    _ versions: [RowVersion], local: [Value]?, _ rules: ConflictRules, columnCount: Int,
+    counts: (RowVersion) throws -> Bool
+  ) throws {
     incoming = versions[versions.count - 1]
     history = RowHistory(versions)
     (self.local, self.rules) = (local, rules)
-    row = try Settlement(history, rules, columnCount: columnCount) { expression, local, incoming, before in
-      try ConflictExpression(expression).value(local: local, incoming: incoming, before: before)
-    }.row
+    row = try Self.row(history, rules, columnCount: columnCount, counts: counts)
     conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columnCount)
   }
 
-  /// The row as it was before it was deleted, with what others did to it: where another row needs it.
-  var living: RowVersion.Row? { Self.living(history, rules, columnCount: incoming.before?.count ?? 0) }
+  /// What a row is to be. Where it would be gone, it comes back as far as deletes of it do not count.
+  static func row(
+    _ history: RowHistory, _ rules: ConflictRules, columnCount: Int, counts: (RowVersion) throws -> Bool
+  ) throws -> RowVersion.Row? {
+    if let row = try settled(history, rules, columnCount) { return row }
+    let versions = try history.versions.filter(counts)
+    guard versions.count < history.versions.count else { return nil }
+    if versions.isEmpty { return history.versions.last?.before }
+    return try settled(RowHistory(versions), rules, columnCount)
+  }
 
-  static func living(_ history: RowHistory, _ rules: ConflictRules, columnCount: Int) -> RowVersion.Row? {
-    var kept = rules
-    kept.deletes = .updateWins
-    let row = try? Settlement(history, kept, columnCount: columnCount) { expression, local, incoming, before in
+  /// Throws where of a row that has to come back only a part is known.
+  static func checkWhole(_ row: RowVersion.Row, _ deleted: Stamp?, _ table: TableSchema, _ key: [Value]) throws {
+    guard let missing = row.firstIndex(of: nil) else { return }
+    let shown = zip(table.key, key).map { "\(table.columns[$0].name)=\($1.shown)" }.joined(separator: ", ")
+    throw CairnError(
+      .constraintFailed,
+      "table \(table.fullName), row \(shown): another row refers to it, but it was deleted at \(deleted?.origin ?? "another node"), of which the trail does not say what its column \(table.columns[missing].name) was",
+      hint:
+        "insert the row here as it should be; and where it was deleted let PostgreSQL log whole rows, with ALTER TABLE ... REPLICA IDENTITY FULL",
+      context: ["table": table.fullName, "key": shown])
+  }
+
+  private static func settled(_ history: RowHistory, _ rules: ConflictRules, _ columnCount: Int) throws
+    -> RowVersion.Row?
+  {
+    try Settlement(history, rules, columnCount: columnCount) { expression, local, incoming, before in
       try ConflictExpression(expression).value(local: local, incoming: incoming, before: before)
     }.row
-    return row ?? history.versions.last(where: \.isDelete)?.before
+  }
+
+  /// The row as if nobody had deleted it: where a row that came back refers to it.
+  func living() throws -> RowVersion.Row? {
+    try Self.row(history, rules, columnCount: incoming.before?.count ?? 0) { !$0.isDelete }
   }
 
   /// Of the last that was written to it: by this, one of two rows that cannot both be has to go.

@@ -76,10 +76,10 @@ package final class TwoWay: Sendable {
       if isPrepared { return }
       for trail in peers {
         let last = try number(trail) ?? 0
-        try window.read(trail, through: last, rowNames: names.names)
+        try window.read(trail, through: last, rowNames: names.namesAndReferences)
         note(applied: last, of: trail)
       }
-      try window.catchUp(rowNames: names.names)
+      try window.catchUp(rowNames: names.namesAndReferences)
       isPrepared = true
     }
   }

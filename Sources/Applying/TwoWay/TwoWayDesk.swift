@@ -121,7 +121,9 @@ final class TwoWayDesk<Table> {
   /// Rows that are to be settled now, each once.
   var rows: [Row] { order }
   /// Rows that were referred to by somebody who does not know what was done to them.
-  private(set) var needed: [RowName] = []
+  private var needed: [RowName] = []
+  /// Those of them that the transaction does not write itself.
+  var neededParents: [RowName] { needed.filter { indexes[$0] == nil } }
   var isToSettle: Bool { !order.isEmpty || !needed.isEmpty }
 
   func endTransaction() {
@@ -130,18 +132,17 @@ final class TwoWayDesk<Table> {
     indexes.removeAll(keepingCapacity: true)
   }
 
-  /// Whether a change is left to the end of its transaction. `schema`: as the trail has it. `references`: foreign keys of
-  /// the table; `isReferenced`: others refer to it.
-  func defers(
-    _ change: ChangeView, _ schema: TableSchema, _ table: Table, references: [Reference], isReferenced: Bool
-  ) throws -> Bool {
+  /// Whether a change is left to the end of its transaction. `schema`: as the trail has it. `isReferenced`: others refer to
+  /// rows of the table.
+  func defers(_ change: ChangeView, _ schema: TableSchema, _ table: Table, isReferenced: Bool) throws -> Bool {
     let rows = try names.names(schema, change)
     if rows.isEmpty { throw Self.keyless(schema) }
-    if !references.isEmpty { try need(change, schema, references) }
-    if rows.contains(where: uncaptured.contains) { throw LocalAhead() }
-    if watchesRows { written.formUnion(rows) }
+    for parent in try names.parents(schema, change) { try need(parent) }
+    try watch(rows)
+    let isGone = isReferenced && (change.operation == .delete || rows.count == 2)
+    if isGone { try watch([rows[0].reference]) }
     let isDeferred =
-      try settlesAll || (isReferenced && change.operation == .delete) || rows.contains { indexes[$0] != nil }
+      try settlesAll || isGone || rows.contains { indexes[$0] != nil }
       || rows.contains { try !shared.window.concurrent($0, with: place.stamp, seen: seen).isEmpty }
     guard isDeferred else {
       for row in rows { try shared.window.note(row, place) }
@@ -160,16 +161,17 @@ final class TwoWayDesk<Table> {
     return true
   }
 
-  private func need(_ change: ChangeView, _ schema: TableSchema, _ references: [Reference]) throws {
-    guard let after = try change.after?.values() else { return }
-    let before = try change.before?.values()
-    let row = after.indices.map { after[$0] ?? before?[$0] }
-    for reference in references {
-      guard let parent = names.parent(reference, schema, row),
-        try !shared.window.concurrent(parent, with: place.stamp, seen: seen).isEmpty
-      else { continue }
-      needed.append(parent)
-    }
+  /// Another row refers to it.
+  private func need(_ parent: RowName) throws {
+    try watch([parent])
+    try shared.window.note(parent.reference, place)
+    if try !shared.window.concurrent(parent, with: place.stamp, seen: seen).isEmpty { needed.append(parent) }
+  }
+
+  /// What is committed locally to these rows, or was and is not captured, has to be known before.
+  private func watch(_ rows: [RowName]) throws {
+    if rows.contains(where: uncaptured.contains) { throw LocalAhead() }
+    if watchesRows { written.formUnion(rows) }
   }
 
   /// Nobody could say which rows of two databases are one.
@@ -201,8 +203,7 @@ final class TwoWayDesk<Table> {
 
   /// Whether a row that a copy brings stays as it is here: it was written to here, and that goes there.
   func keeps(_ row: RowName) throws -> Bool {
-    if uncaptured.contains(row) { throw LocalAhead() }
-    if watchesRows { written.insert(row) }
+    try watch([row])
     return try !shared.window.concurrent(row, with: place.stamp, seen: seen).isEmpty
   }
 
@@ -219,6 +220,11 @@ final class TwoWayDesk<Table> {
   func lastWrite(_ row: RowName) throws -> Stamp? {
     let own = order.filter { $0.name == row }.map(\.version)
     return try (others(row) + own).filter { $0.after != nil }.map(\.stamp).max()
+  }
+
+  /// Whether a delete of a row counts: not where somebody began to refer to the row, and neither knew of the other.
+  func counts(_ version: RowVersion, of row: RowName) throws -> Bool {
+    try !version.isDelete || !shared.window.isReferred(row, beside: version.stamp, seen: version.seen)
   }
 
   /// How conflicts of a table are settled on this way.
