@@ -21,6 +21,7 @@ package struct CaptureRun: Sendable {
   package var needsTables = true
   /// PostgreSQL: every table is copied again, and a lost slot is made anew.
   package var copiesAgain = false
+  package var clock = Clock.system
   /// PostgreSQL: whom to tell how far the trail is, for an apply into the same database.
   package var watch: LocalWatch?
 
@@ -34,8 +35,7 @@ package struct CaptureRun: Sendable {
   /// Opens trail and source, calls `ready`, and captures until `stop` is set; with `untilCaughtUp`, until everything that
   /// was committed before is in the trail.
   package func run(stop: StopSignal, untilCaughtUp: Bool, progress: CaptureProgress, ready: () -> Void) throws {
-    let clock = Clock.system
-    let writer = try TrailWriter.open(folder: folder, name: trail, now: { clock.microseconds() })
+    let writer = try TrailWriter.open(folder: folder, name: trail, now: { [clock] in clock.microseconds() })
     opened()
     if let cut = writer.recovery {
       progress.tell("cut \(cut.bytes) bytes of an unfinished transaction off the trail at \(cut.position)")

@@ -25,7 +25,7 @@ struct MeshConvergenceTests {
     let environment = ProcessInfo.processInfo.environment
     if let seed = environment["CAIRN_SEED"].flatMap({ UInt64($0) }) { return [seed] }
     let first = UInt64.random(in: 0..<1_000_000)
-    return (0..<(environment["CAIRN_SOAK"] == nil ? 8 : 300)).map { first + $0 }
+    return (0..<(environment["CAIRN_SOAK"] == nil ? 30 : 300)).map { first + $0 }
   }
 
   static var isSoak: Bool { ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil }
@@ -47,8 +47,12 @@ struct MeshConvergenceTests {
       switch Int.random(in: 0..<10, using: &random) {
       case 0..<6: try mesh.nodes[node].execute(Self.write(step, mesh.nodes[node].name, &random))
       case 6:
-        // As after a kill: what was known only in memory is read again.
-        mesh.renew(mesh.nodes[node])
+        if step % 4 == 0 {
+          // Clocks are off, and set: within what applies take.
+          try mesh.restart(mesh.nodes[node], clockAhead: Int64.random(in: -25...25, using: &random))
+        } else {
+          mesh.renew(mesh.nodes[node])
+        }
       default:
         let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
         try mesh.apply(from, to: node)

@@ -22,6 +22,8 @@ final class Mesh {
     /// Nil for SQLite.
     let watch: LocalWatch?
     var twoWay: TwoWay?
+    /// How far the clock of its capture is ahead, s; PostgreSQL says itself when something was committed.
+    var clockAhead: Int64 = 0
     let rules: TwoWay.RuleBook
     private var capture: (stop: StopSignal, thread: WorkerThread<String?>, progress: CaptureProgress)?
     private let sqlite: Database?
@@ -65,6 +67,7 @@ final class Mesh {
       var run = CaptureRun(url, trail: trail, folder: folder, place: folder)
       run.copiesRows = false
       run.watch = watch
+      run.clock = Clock { [ahead = clockAhead * 1_000_000] in Clock.system.microseconds() + ahead }
       let (stop, ready, progress) = (StopSignal(), StopSignal(), CaptureProgress())
       let thread = WorkerThread<String?> { [run] in
         defer { ready.set() }
@@ -132,7 +135,15 @@ final class Mesh {
     }
   }
 
-  /// As after a start of the program.
+  /// As after a start of all workers of a node.
+  func restart(_ node: Node, clockAhead: Int64 = 0) throws {
+    try node.stopCapture()
+    node.clockAhead = clockAhead
+    try node.startCapture()
+    renew(node)
+  }
+
+  /// As after a start of its applies: what was known only in memory is read again.
   func renew(_ node: Node) {
     node.twoWay = TwoWay(
       own: (node.trail, node.folder),
