@@ -10,7 +10,7 @@ extension PostgresReplay {
     guard !scope.isLane else { return shelf.contains(header.number) }
     let look = try shelf.look(header, at: reader.position, behind: reader.checkpoint, now: clock.microseconds())
     guard var one = look else { return false }
-    if head == nil { try begin(header, as: header.number) }
+    if head == nil { try begin(header, as: header.number - 1) }
     try endChunk()
     try sink.settle()
     one.id = try PostgresQuarantineLog(connection).append(one)

@@ -14,8 +14,7 @@ extension PostgresReplay {
 
   /// What tables that wait still lack counts as known to nobody.
   func holdWindow() {
-    let places = waiting.map(\.table.number) + [shelf?.quarantine.heldThrough].compactMap { $0 }
-    desk?.shared.window.hold(name, through: places.min())
+    desk?.shared.window.hold(name, through: heldThrough)
   }
 
   func beginDesk(_ desk: Desk) throws {

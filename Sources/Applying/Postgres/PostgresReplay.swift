@@ -46,6 +46,8 @@ final class PostgresReplay {
   private(set) var number: UInt64
   /// The last one that was read to its end.
   private var passed: UInt64
+  /// The last one that the target had when this replay began.
+  private let wholeNumber: UInt64
   /// The last one that was committed: the border at which the group began.
   private(set) var applied: UInt64
   var tables: [String: PostgresTargetState.Table]
@@ -107,6 +109,7 @@ final class PostgresReplay {
     changedRules = ChangedRules(options.changedRules, besides: progress.snapshot.rulesAdopted)
     state = PostgresTargetState(connection, of: name)
     sink = PostgresSink(connection)
+    let stored = lane == nil ? try state.checkpoint(of: name) : nil
     if let first = lane?.first {
       checkpoint = first.table.checkpoint
       number = first.table.number
@@ -114,10 +117,10 @@ final class PostgresReplay {
       checkpoint = retried.border
       number = retried.number - 1
     } else {
-      let stored = try state.checkpoint(of: name)
       checkpoint = stored?.checkpoint
       number = stored?.number ?? options.begin.number
     }
+    wholeNumber = stored?.number ?? 0
     (applied, passed) = (number, number)
     reader = try ApplyReader.open(folder: folder, for: checkpoint, options: options, to: .postgres)
     tables = try state.tables()
@@ -216,8 +219,15 @@ final class PostgresReplay {
     try sink.queue(own.message, [note(header, as: number)])
   }
 
+  /// What is told as applied is all up to there: where something is put aside, or a table waits, no more than before it.
   private func note(_ header: TransactionHeader, as number: UInt64) -> String {
-    AppliedNote(trail: name.description, number: number, clock: header.clock, position: reader.position).text
+    let known = min(retried == nil ? number : wholeNumber, heldThrough ?? .max)
+    return AppliedNote(trail: name.description, number: known, clock: header.clock, position: reader.position).text
+  }
+
+  /// What came behind that transaction may have come out of its order.
+  var heldThrough: UInt64? {
+    (waiting.map(\.table.number) + [shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }).min()
   }
 
   private func endTransaction() throws {

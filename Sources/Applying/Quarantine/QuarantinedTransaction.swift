@@ -103,5 +103,10 @@ struct Quarantine {
   var needs: Position? { transactions.map(\.border.position).min() }
 
   /// The transaction before the first one: what came since may come out of its order.
-  var heldThrough: UInt64? { transactions.first.map { $0.number - 1 } }
+  var heldThrough: UInt64? { heldThrough(besides: nil) }
+
+  /// The same once `one` has been applied.
+  func heldThrough(besides one: QuarantinedTransaction?) -> UInt64? {
+    transactions.first { $0.id != one?.id }.map { $0.number - 1 }
+  }
 }

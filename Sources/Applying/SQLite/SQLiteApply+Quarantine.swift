@@ -78,6 +78,9 @@ extension SQLiteApply {
             hint: "run 'cairn trail verify \(name)'")
         }
         try log.remove(one.id)
+        if group.isOfChanges {
+          try write(noteOf: group, through: min(number, shelf.quarantine.heldThrough(besides: one) ?? .max), replay)
+        }
         try target.state.check(name, at: checkpoint)
         try target.commit()
         noteAdopted(replay)

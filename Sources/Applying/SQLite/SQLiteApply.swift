@@ -150,17 +150,20 @@ package final class SQLiteApply {
     }
   }
 
+  /// `number`: of the last transaction up to which nothing is put aside, and no table waits.
+  func write(noteOf group: SQLiteReplay.Group, through number: UInt64, _ replay: SQLiteReplay) throws {
+    try target.notes.write(
+      AppliedNote(
+        trail: name.description, number: number, clock: group.last.clock, position: replay.reader.position))
+  }
+
   private func commit(_ group: SQLiteReplay.Group) throws {
     let reached = replay.reader.checkpoint
     let now = target.clock.microseconds()
     try target.state.move(name, from: checkpoint, to: reached, number: replay.number, now: now)
     desk?.shared.window.hold(name, through: heldThrough)
     // A group that changes nothing is not noted: else two databases would tell each other of that for ever.
-    if group.isOfChanges {
-      try target.notes.write(
-        AppliedNote(
-          trail: name.description, number: replay.number, clock: group.last.clock, position: replay.reader.position))
-    }
+    if group.isOfChanges { try write(noteOf: group, through: min(replay.number, heldThrough ?? .max), replay) }
     try target.commit()
     noteAdopted(replay)
     (checkpoint, number) = (reached, replay.number)

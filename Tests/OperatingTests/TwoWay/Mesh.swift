@@ -47,6 +47,7 @@ final class Mesh {
     }
 
     var isPostgres: Bool { postgres != nil }
+    var server: PostgresConnection? { postgres }
 
     func execute(_ sql: String) throws {
       try sqlite?.execute(sql)
@@ -108,6 +109,7 @@ final class Mesh {
   }
 
   let folder: String
+  var quarantines = false
   private(set) var nodes: [Node] = []
   private var databases: [String] = []
 
@@ -153,6 +155,7 @@ final class Mesh {
   /// Applies what is in the trail of one node to another; returns the conflicts that it met.
   @discardableResult func apply(_ from: Int, to: Int) throws -> Int {
     var options = ApplyOptions()
+    options.quarantines = quarantines
     options.twoWay = nodes[to].twoWay
     let drain = StopSignal()
     drain.set()

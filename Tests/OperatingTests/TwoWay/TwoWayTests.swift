@@ -65,6 +65,36 @@ struct TwoWayTests {
     try mesh.close()
   }
 
+  @Test("what is in quarantine counts as not known, and is settled when it comes back", arguments: ["sp", "pp"])
+  func quarantine(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.schema)
+    mesh.quarantines = true
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (1, 'tea', 10), (2, 'milk', 5)")
+    try mesh.settle()
+    try b.execute("ALTER TABLE item ADD CONSTRAINT positive CHECK (stock >= 0)")
+    try a.execute("UPDATE item SET stock = -1 WHERE id = 1")
+    try mesh.settle()
+    try a.execute("UPDATE item SET name = 'green tea' WHERE id = 1")
+    try a.capturePending()
+    try a.execute("UPDATE item SET stock = 6 WHERE id = 2")
+    try mesh.settle()
+    #expect(try b.rows(Self.all) == ["1|tea|10", "2|milk|6"])
+    #expect(try a.rows(Self.all) == ["1|green tea|-1", "2|milk|6"])
+    // Whoever writes to the row there does not know what waits.
+    try b.execute("UPDATE item SET stock = 9 WHERE id = 1")
+    try b.capturePending()
+    #expect(try mesh.apply(1, to: 0) > 0)
+    #expect(try a.rows(Self.all) == ["1|tea|9", "2|milk|6"])
+    try b.execute("ALTER TABLE item DROP CONSTRAINT positive")
+    let log = try PostgresQuarantineLog(#require(b.server))
+    for one in try log.list() where one.heldBy == nil { #expect(try log.ask(one.id, for: .retry)) }
+    try mesh.settle()
+    #expect(try log.list().isEmpty)
+    for node in mesh.nodes { #expect(try node.rows(Self.all) == ["1|tea|9", "2|milk|6"], "\(node.name)") }
+    try mesh.close()
+  }
+
   @Test func `a row with NULL in its key is refused`() throws {
     let mesh = try Mesh("ss", schema: "CREATE TABLE item(id TEXT PRIMARY KEY, name TEXT)")
     try mesh.nodes[0].execute("INSERT INTO item VALUES ('a', 'tea')")
