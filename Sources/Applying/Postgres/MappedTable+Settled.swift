@@ -52,25 +52,6 @@ extension MappedTable {
     hasNewKeys = true
   }
 
-  /// Other rows that have one of its unique values.
-  func rows(inTheWayOf row: RowVersion.Row, _ key: [Value], _ connection: PostgresConnection) throws -> [[String?]] {
-    var found: [[String?]] = []
-    for index in otherIndexes where target.uniqueIndexes[index].predicate == nil {
-      guard let positions = positions(of: index) else { continue }
-      let values = positions.compactMap { row[$0] }
-      guard values.count == positions.count, !values.contains(.null) else { continue }
-      let terms = positions.enumerated().map { offset, index in
-        "\(columns[index].name.quotedName) \(columns[index].equality) $\(offset + 1)::\(columns[index].castType)"
-      }
-      let own = keyed(from: positions.count + 1).dropFirst(7)
-      let rows = try connection.query(
-        "SELECT \(texts) FROM \(target.rowsName) WHERE \(terms.joined(separator: " AND ")) AND NOT (\(own))",
-        (values + key).map(\.postgresInput))
-      for row in rows where !found.contains(row) { found.append(row) }
-    }
-    return found
-  }
-
   // MARK: Foreign keys
 
   /// Those of others that lead to it.

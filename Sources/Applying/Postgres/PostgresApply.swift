@@ -174,7 +174,7 @@ package final class PostgresApply {
     defer { desk.shared.leave() }
     do {
       let isMoved = try step(replay, stop, through: desk.limit() ?? .max)
-      if !isMoved { try replay.lookAtCandidates() }
+      if !isMoved { try replay.lookAtCandidates(stop) }
       progress.update { $0.isHeldBack = desk.heldBack != nil }
       if !isMoved, let held = desk.heldBack { return try desk.wait(for: held, isDraining: isDraining, stop) }
       return isMoved
@@ -294,7 +294,7 @@ package final class PostgresApply {
       if !hasTables {
         try connection.transaction {
           try PostgresConflictLog(connection).install()
-          try PostgresCandidates(connection: connection).install()
+          try PostgresCandidates(connection).install()
         }
         hasTables = true
       }

@@ -43,7 +43,8 @@ struct PostgresForm {
 
   /// A row as the server prints it.
   func row(_ texts: [String?]) -> [Value] {
-    texts.enumerated().map { place, text in text.map { value(Array($0.utf8), place) } ?? .null }
+    texts.enumerated().map { place, text in text.map { Self.value(Array($0.utf8), table.columns[place].type) } ?? .null
+    }
   }
 
   private func columns(of schema: TableSchema) throws -> [(Int, PostgresText)?] {
@@ -68,11 +69,11 @@ struct PostgresForm {
         "table \(table.source.fullName): value \(value.shown) of column \(table.columns[place].name) has no place in \(table.columns[place].type.name): \(misfit.reason)",
         hint: "mend it at the node that wrote it", context: ["table": table.source.fullName])
     }
-    return self.value(Array(made.bytes), place)
+    return Self.value(Array(made.bytes), table.columns[place].type)
   }
 
-  private func value(_ text: [UInt8], _ place: Int) -> Value {
-    switch table.columns[place].type.kind {
+  static func value(_ text: [UInt8], _ type: PostgresType) -> Value {
+    switch type.kind {
     case .int2, .int4, .int8, .numeric, .float4, .float8, .oid: .exact(text)
     default: .text(text)
     }

@@ -69,33 +69,36 @@ extension PostgresReplay {
   /// At the end of a transaction.
   func settleDeferred() throws {
     guard let desk, desk.isToSettle else { return }
-    var held: [(row: SettledRow, table: MappedTable, key: [Value])] = []
+    var held: [ContestedRow] = []
     var parents: [(row: SettledRow, table: MappedTable, key: [Value])] = []
     for row in desk.rows where row.version.before != nil || row.version.after != nil {
       let form = PostgresForm(table: row.table, names: options.names)
       let key = try form.key(row.version)
-      let settled = try settle(row, key, form, desk)
+      let waiting = try takeCandidate(row.table, key)
+      let settled = try settle(row, key, waiting, form, desk)
       try desk.checkStops(settled, row.table.mapped, key)
       let records = settled.records(
         desk.place, of: name, row.table.mapped, key: key, now: clock.microseconds(), isAhead: desk.isAhead)
       for record in records { try log(record) }
       try desk.shared.window.note(row.name, desk.place)
-      if hasCandidates {
-        let names = row.table.mapped.key.map { row.table.mapped.columns[$0].name }
-        try sink.attempt {
-          try candidates.remove(row.table.mapped.namespace, row.table.mapped.name, ConflictRow(names, key))
-        }
-      }
       if settled.row == nil, try !referrers(of: row.table).isEmpty {
         parents.append((settled, row.table, key))
         continue
       }
-      do { try put(settled.row, key, row.table) } catch let error as PostgresError where error.isUniqueness {
+      do { try put(waiting == nil ? settled.row : settled.outcome, key, row.table) } catch let error as PostgresError
+        where error.isUniqueness
+      {
+        guard let outcome = settled.outcome else { continue }
         try put(nil, key, row.table)
-        held.append((settled, row.table, key))
+        let candidate = Candidate(row.table.mapped, key: key, row: outcome, stamp: settled.stamp)
+        try sink.attempt { try candidates.add(candidate) }
+        held.append(candidate.row)
       } catch let error as PostgresError { throw refusal(row.table, error) }
     }
-    for row in held { try put(held: row.row, row.table, row.key, desk) }
+    if !held.isEmpty {
+      hasCandidates = true
+      _ = try judgeCandidates(fresh: held)
+    }
     try delete(parents, desk)
     for parent in desk.neededParents { try bringBack(parent, desk) { try desk.counts($0, of: parent) } }
     desk.endTransaction()
@@ -170,7 +173,10 @@ extension PostgresReplay {
     unchecked.note(table, after)
   }
 
-  private func settle(_ row: Desk.Row, _ key: [Value], _ form: PostgresForm, _ desk: Desk) throws -> SettledRow {
+  /// `waiting`: the row as it is where it waits for a unique value.
+  private func settle(
+    _ row: Desk.Row, _ key: [Value], _ waiting: [Value]?, _ form: PostgresForm, _ desk: Desk
+  ) throws -> SettledRow {
     var versions: [RowVersion] = []
     for stored in try desk.others(row.name) where try form.isSame(key, form.key(stored)) {
       versions.append(try form.version(stored))
@@ -179,7 +185,8 @@ extension PostgresReplay {
     let names = row.table.columns.map(\.name)
     let local = try sink.attempt { try row.table.row(key, connection) }
     return try SettledRow(
-      versions, local: local.map(form.row), try desk.rules(row.table.mapped.plainName, names), columnCount: names.count
+      versions, local: local.map(form.row) ?? waiting, try desk.rules(row.table.mapped.plainName, names),
+      columnCount: names.count
     ) { try desk.counts($0, of: row.name) }
   }
 
@@ -190,13 +197,8 @@ extension PostgresReplay {
 
   // MARK: Two rows that cannot both be
 
-  private var candidates: PostgresCandidates { PostgresCandidates(connection: connection) }
-
-  /// Before the commit.
-  func bringBackCandidates() throws {
-    try sink.settle()
-    _ = try candidates.bringBack { body in try sink.attempt(body) }
-    hasCandidates = try !candidates.isEmpty()
+  private var candidates: PostgresCandidates {
+    PostgresCandidates(connection) { [sink] body in try sink.attempt(body) }
   }
 
   var hasCandidates: Bool {
@@ -204,50 +206,72 @@ extension PostgresReplay {
     set { desk?.shared.mayHaveCandidates = newValue }
   }
 
+  /// What the row is that waits, which it does no longer; nil: none does.
+  private func takeCandidate(_ table: MappedTable, _ key: [Value]) throws -> [Value]? {
+    guard hasCandidates else { return nil }
+    let (schema, names) = (table.mapped, table.mapped.columns.map(\.name))
+    try sink.settle()
+    guard let found = try candidates.find(schema.namespace, schema.name, ConflictRow(schema.key.map { names[$0] }, key))
+    else { return nil }
+    try candidates.remove(found.row)
+    return found.values(names)
+  }
+
   /// A program may have made room for a row that waits for a unique value. In a transaction of its own.
-  func lookAtCandidates() throws {
-    guard hasCandidates else { return }
+  func lookAtCandidates(_ stop: StopSignal) throws {
+    guard let desk, hasCandidates else { return }
     try sink.settle()
     hasCandidates = try !candidates.isEmpty()
     guard hasCandidates else { return }
+    try beginDesk(desk)
     let note = AppliedNote(trail: name.description, number: 0, clock: 0, position: position)
-    try connection.transaction {
+    try connection.execute("BEGIN")
+    do {
       // By this, capture knows the transaction as one of ours.
       try connection.query("SELECT pg_logical_emit_message(true, 'cairn', $1)", [note.text])
-      _ = try candidates.bringBack { body in try sink.attempt(body) }
+      let isChanged = try judgeCandidates()
+      if isChanged { try checkDesk(desk, stop) }
+      try connection.execute(isChanged ? "COMMIT" : "ROLLBACK")
+    } catch {
+      connection.rollback()
+      throw error
     }
   }
 
-  /// A row that has a unique value in common with another one. The later of both stays; who loses waits for the value.
-  private func put(held row: SettledRow, _ table: MappedTable, _ key: [Value], _ desk: Desk) throws {
-    do { return try put(row.row, key, table) } catch let error as PostgresError where error.isUniqueness {
-      guard let values = row.row else { return }
-      let form = PostgresForm(table: table, names: options.names)
-      let others = try sink.attempt { try table.rows(inTheWayOf: values, key, connection) }.map(form.row)
-      guard !others.isEmpty else { throw refusal(table, error) }
-      for other in others {
-        let otherKey = table.key.map { other[$0] }
-        let stamp = try desk.names.name(table.mapped, other)
-          .flatMap(desk.lastWrite)
-        let isOurs = stamp.map { row.stamp > $0 } ?? true
-        try log(
-          row.collision(
-            with: other, stamp, isOurs: isOurs, desk.place, of: name, table.mapped, key: key,
-            now: clock.microseconds()))
-        hasCandidates = true
-        guard isOurs else {
-          return try sink.attempt {
-            try candidates.add(Candidate(table.mapped, key: key, row: values, stamp: row.stamp))
-          }
-        }
-        try sink.attempt {
-          try candidates.add(
-            Candidate(
-              table.mapped, key: otherKey, row: other, stamp: stamp ?? Stamp(clock: 0, origin: "", number: 0)))
-        }
-        try put(nil, otherKey, table)
-      }
-      try put(row.row, key, table)
+  /// Inside of a transaction at the target, when all that was sent has been answered; true when anything changed.
+  /// `fresh`: rows that came just now.
+  func judgeCandidates(fresh: [ContestedRow] = []) throws -> Bool {
+    guard let desk else { return false }
+    let contest = CandidateContest(
+      candidates, fresh: fresh,
+      .init(
+        renew: { try self.renewed($0, desk) }, lastWrite: desk.rank,
+        log: { row, other, stamp, isOurs in
+          try self.log(
+            row.record(against: other, stamp, isOurs: isOurs, desk.place, of: self.name, now: self.clock.microseconds())
+          )
+        }))
+    let isChanged = try contest.judge()
+    hasCandidates = try !candidates.isEmpty()
+    return isChanged
+  }
+
+  /// A row that waits may have been written again meanwhile.
+  private func renewed(_ candidate: Candidate, _ desk: Desk) throws -> CandidateContest<PostgresCandidates>.Renewal {
+    guard let stored = try desk.versions(of: candidate) else { return .open }
+    guard let last = stored.last, let table = try sink.attempt({ try table(like: last.schema) }) else {
+      return .asItWas
     }
+    let form = PostgresForm(table: table, names: options.names)
+    let key = candidate.row.key.columns.map(\.value)
+    let names = table.columns.map(\.name)
+    let versions = try stored.filter { try form.isSame(key, form.key($0)) }.map(form.version)
+    guard !versions.isEmpty else { return .asItWas }
+    let settled = try SettledRow(
+      versions, local: candidate.values(names), try desk.rules(table.mapped.plainName, names), columnCount: names.count
+    ) { try desk.counts($0, of: candidate.row.name) }
+    guard let row = settled.outcome else { return .gone }
+    let renewed = Candidate(table.mapped, key: key, row: row, stamp: settled.stamp)
+    return renewed.row.row == candidate.row.row && renewed.stamp == candidate.stamp ? .asItWas : .later(renewed)
   }
 }

@@ -191,7 +191,10 @@ final class PostgresReplay {
         }
         if let desk, rows > 0 {
           try endChunk()
-          if hasCandidates { try bringBackCandidates() }
+          if hasCandidates, head != nil {
+            try sink.settle()
+            _ = try judgeCandidates()
+          }
           try checkDesk(desk, stop)
         }
         try commit(last, rows: rows, isLaneDone: isLaneDone && number >= limit)

@@ -132,7 +132,8 @@ package final class SQLiteApply {
   private func lookAtCandidates(_ stop: StopSignal) throws {
     guard desk?.shared.mayHaveCandidates == true, try target.begin(stop) else { return }
     defer { target.rollback() }
-    if try replay.bringBackCandidates() { try target.commit() }
+    try desk.map(replay.beginDesk)
+    if try replay.judgeCandidates() { try target.commit() }
   }
 
   private func step(_ stop: StopSignal, through limit: UInt64) throws -> Bool {

@@ -50,31 +50,36 @@ extension SQLiteReplay {
   /// At the end of a transaction.
   func settleDeferred() throws {
     guard let desk, desk.isToSettle else { return }
-    var held: [(row: SettledRow, table: TargetTable, key: [Value])] = []
+    var held: [ContestedRow] = []
     var parents: [(row: SettledRow, table: TargetTable, key: [Value])] = []
     for row in desk.rows where row.version.before != nil || row.version.after != nil {
       let form = SQLiteForm(row.table)
       let key = try form.key(row.version)
-      let settled = try settle(row, key, form, desk)
+      let waiting = try takeCandidate(row.table, key)
+      let settled = try settle(row, key, waiting, form, desk)
       try desk.checkStops(settled, row.table.schema, key)
       let records = settled.records(
         desk.place, of: name, row.table.schema, key: key, now: target.clock.microseconds(), isAhead: desk.isAhead)
       for record in records { try log(record) }
       try desk.shared.window.note(row.name, desk.place)
-      if hasCandidates {
-        let names = row.table.schema.key.map { row.table.schema.columns[$0].name }
-        try candidates.remove(row.table.schema.name, ConflictRow(names, key))
-      }
       if settled.row == nil, !row.table.referrers.isEmpty {
         parents.append((settled, row.table, key))
         continue
       }
-      do { try row.table.put(settled.row, key) } catch let error as SQLiteError where error.isUniqueness {
+      do { try row.table.put(waiting == nil ? settled.row : settled.outcome, key) } catch let error as SQLiteError
+        where error.isUniqueness
+      {
+        guard let outcome = settled.outcome else { continue }
         try row.table.put(nil, key)
-        held.append((settled, row.table, key))
+        let candidate = Candidate(row.table.schema, key: key, row: outcome, stamp: settled.stamp)
+        try candidates.add(candidate)
+        held.append(candidate.row)
       } catch let error as SQLiteError where error.isConstraint { throw refused(row.table, error) }
     }
-    for row in held { try put(held: row.row, row.table, row.key, desk) }
+    if !held.isEmpty {
+      hasCandidates = true
+      _ = try judgeCandidates(fresh: held)
+    }
     try delete(parents, desk)
     for parent in desk.neededParents { try bringBack(parent, desk) { try desk.counts($0, of: parent) } }
     desk.endTransaction()
@@ -131,7 +136,10 @@ extension SQLiteReplay {
     }
   }
 
-  private func settle(_ row: Desk.Row, _ key: [Value], _ form: SQLiteForm, _ desk: Desk) throws -> SettledRow {
+  /// `waiting`: the row as it is where it waits for a unique value.
+  private func settle(_ row: Desk.Row, _ key: [Value], _ waiting: [Value]?, _ form: SQLiteForm, _ desk: Desk) throws
+    -> SettledRow
+  {
     var versions: [RowVersion] = []
     for stored in try desk.others(row.name) where try form.isSame(key, form.key(stored)) {
       versions.append(try form.version(stored))
@@ -139,7 +147,7 @@ extension SQLiteReplay {
     versions.append(try form.version(row.version))
     let names = row.table.schema.columns.map(\.name)
     return try SettledRow(
-      versions, local: try row.table.row(key), try desk.rules(row.table.schema.plainName, names),
+      versions, local: try row.table.row(key) ?? waiting, try desk.rules(row.table.schema.plainName, names),
       columnCount: names.count
     ) { try desk.counts($0, of: row.name) }
   }
@@ -158,39 +166,48 @@ extension SQLiteReplay {
     set { desk?.shared.mayHaveCandidates = newValue }
   }
 
-  /// Before the commit; true when rows came back.
-  func bringBackCandidates() throws -> Bool {
-    guard hasCandidates else { return false }
-    let count = try candidates.bringBack()
-    hasCandidates = try !candidates.isEmpty()
-    return count > 0
+  /// What the row is that waits, which it does no longer; nil: none does.
+  private func takeCandidate(_ table: TargetTable, _ key: [Value]) throws -> [Value]? {
+    guard hasCandidates else { return nil }
+    let names = table.schema.columns.map(\.name)
+    guard let found = try candidates.find(table.schema.name, ConflictRow(table.schema.key.map { names[$0] }, key))
+    else { return nil }
+    try candidates.remove(found.row)
+    return found.values(names)
   }
 
-  /// A row that has a unique value in common with another one. The later of both stays; who loses waits for the value.
-  private func put(held row: SettledRow, _ table: TargetTable, _ key: [Value], _ desk: Desk) throws {
-    do { return try table.put(row.row, key) } catch let error as SQLiteError where error.isUniqueness {
-      guard let values = row.row else { return }
-      let others = try table.rows(inTheWayOf: values, key)
-      guard !others.isEmpty else { throw refused(table, error) }
-      for other in others {
-        let otherKey = table.schema.key.map { other[$0] }
-        let stamp = try desk.names.name(table.schema, other)
-          .flatMap(desk.lastWrite)
-        let isOurs = stamp.map { row.stamp > $0 } ?? true
-        try log(
-          row.collision(
-            with: other, stamp, isOurs: isOurs, desk.place, of: name, table.schema, key: key,
-            now: target.clock.microseconds()))
-        hasCandidates = true
-        guard isOurs else {
-          return try candidates.add(Candidate(table.schema, key: key, row: values, stamp: row.stamp))
-        }
-        try candidates.add(
-          Candidate(
-            table.schema, key: otherKey, row: other, stamp: stamp ?? Stamp(clock: 0, origin: "", number: 0)))
-        try table.put(nil, otherKey)
-      }
-      try table.put(row.row, key)
-    }
+  /// Before the commit; true when anything changed. `fresh`: rows that came just now.
+  func judgeCandidates(fresh: [ContestedRow] = []) throws -> Bool {
+    guard let desk, hasCandidates else { return false }
+    let contest = CandidateContest(
+      candidates, fresh: fresh,
+      .init(
+        renew: { try self.renewed($0, desk) }, lastWrite: desk.rank,
+        log: { row, other, stamp, isOurs in
+          try self.log(
+            row.record(
+              against: other, stamp, isOurs: isOurs, desk.place, of: self.name, now: self.target.clock.microseconds()))
+        }))
+    let isChanged = try contest.judge()
+    hasCandidates = try !candidates.isEmpty()
+    return isChanged
+  }
+
+  /// A row that waits may have been written again meanwhile.
+  private func renewed(_ candidate: Candidate, _ desk: Desk) throws -> CandidateContest<SQLiteCandidates>.Renewal {
+    guard let stored = try desk.versions(of: candidate) else { return .open }
+    guard let last = stored.last else { return .asItWas }
+    let table = TargetTable(try TableMapping(last.schema, to: .sqlite), state: .init(), database: database)
+    let form = SQLiteForm(table)
+    let key = candidate.row.key.columns.map(\.value)
+    let names = table.schema.columns.map(\.name)
+    let versions = try stored.filter { try form.isSame(key, form.key($0)) }.map(form.version)
+    guard !versions.isEmpty else { return .asItWas }
+    let settled = try SettledRow(
+      versions, local: candidate.values(names), try desk.rules(table.schema.plainName, names), columnCount: names.count
+    ) { try desk.counts($0, of: candidate.row.name) }
+    guard let row = settled.outcome else { return .gone }
+    let renewed = Candidate(table.schema, key: key, row: row, stamp: settled.stamp)
+    return renewed.row.row == candidate.row.row && renewed.stamp == candidate.stamp ? .asItWas : .later(renewed)
   }
 }

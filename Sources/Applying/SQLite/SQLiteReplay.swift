@@ -145,7 +145,7 @@ final class SQLiteReplay {
           continue
         }
         group.rows = max(0, group.rows - skipped)
-        _ = try bringBackCandidates()
+        _ = try judgeCandidates()
         return group
       default:
         if record.isOfChanges { group.isOfChanges = true }

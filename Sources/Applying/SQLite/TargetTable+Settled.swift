@@ -27,22 +27,6 @@ extension TargetTable {
       given.compactMap { row[$0] })
   }
 
-  /// Other rows that have one of its unique values.
-  func rows(inTheWayOf row: RowVersion.Row, _ key: [Value]) throws -> [[Value]] {
-    var found: [[Value]] = []
-    for unique in schema.uniques where Set(unique) != Set(schema.key) {
-      let values = unique.compactMap { row[$0] }
-      guard values.count == unique.count, !values.contains(.null) else { continue }
-      let terms = unique.map { "\(columnNames[$0]) = ?" }.joined(separator: " AND ")
-      let others = schema.key.map { "\(columnNames[$0]) = ?" }.joined(separator: " AND ")
-      let rows = try database.query(
-        "SELECT \(columnNames.joined(separator: ",")) FROM \(schema.name.quotedName) WHERE \(terms) AND NOT (\(others))",
-        values + key)
-      for row in rows where !found.contains(row) { found.append(row) }
-    }
-    return found
-  }
-
   // MARK: Foreign keys
 
   func lookUpReferrers() throws -> [Reference] {

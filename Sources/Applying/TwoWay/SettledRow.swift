@@ -116,17 +116,6 @@ struct SettledRow {
       .deleteOriginDiffers, "foreign key", place, of: trail, table, key: key, local: nil, incoming: nil, before: row,
       settled: row, winner: .merged, other: nil, now: now)
   }
-
-  /// Of two rows that have a unique value in common.
-  func collision(
-    with other: [Value], _ stamp: Stamp?, isOurs: Bool, _ place: VersionPlace, of trail: TrailName,
-    _ table: TableSchema, key: [Value], now: Int64
-  ) -> ConflictRecord {
-    ConflictRecord(
-      .multipleUniqueConflicts, ConflictRules.Rule.newest.text, place, of: trail, table, key: key, local: other,
-      incoming: row, before: nil, settled: isOurs ? row : other, winner: isOurs ? .incoming : .local, other: stamp,
-      now: now)
-  }
 }
 
 extension ConflictRecord {

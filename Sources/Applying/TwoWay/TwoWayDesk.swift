@@ -215,11 +215,38 @@ final class TwoWayDesk<Table> {
     }
   }
 
+  // MARK: Rows that wait for a unique value
+
   /// Of the last that was written to a row, as far as anybody may not know of it; nil: nothing. To delete it is not to
   /// write to it: where it is there all the same, that did not count.
-  func lastWrite(_ row: RowName) throws -> Stamp? {
-    let own = order.filter { $0.name == row }.map(\.version)
-    return try (others(row) + own).filter { $0.after != nil }.map(\.stamp).max()
+  private func lastWrite(_ row: RowName) throws -> Stamp? {
+    for place in try shared.window.versions(row).reversed() {
+      let versions = try reader.read(
+        row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
+      if versions.contains(where: { $0.after != nil }) { return place.stamp }
+    }
+    return nil
+  }
+
+  /// As ``UniqueContest/rank(of:against:)``. What capture has not taken yet is later than all that has waited before.
+  func rank(of row: ContestedRow, isNew: Bool) throws -> UniqueRank? {
+    let name = row.name
+    if watchesRows { written.insert(name) }
+    guard uncaptured.contains(name) else { return try lastWrite(name).map { UniqueRank($0, tie: row.tie) } }
+    if isNew { throw LocalAhead() }
+    return .latest
+  }
+
+  /// All versions of a row that waits, where something was done to it since; none: nothing. Nil: that is not known yet.
+  func versions(of candidate: Candidate) throws -> [StoredVersion]? {
+    let name = candidate.row.name
+    if watchesRows { written.insert(name) }
+    if uncaptured.contains(name) { return nil }
+    let places = try shared.window.versions(name)
+    guard let last = places.last, last.stamp > candidate.stamp else { return [] }
+    return try places.flatMap {
+      try reader.read(name, at: $0, folder: shared.folder(of: $0.stamp.origin), rowNames: names.names)
+    }
   }
 
   /// Whether a delete of a row counts: not where somebody began to refer to the row, and neither knew of the other.

@@ -1,0 +1,139 @@
+import Changes
+import Conflicts
+import PostgresKit
+
+/// The candidates of a PostgreSQL target. Nothing else may be under way on its connection.
+struct PostgresCandidates: CandidateStore {
+  let connection: PostgresConnection
+  /// Keeps an error from ending the transaction.
+  private let attempt: (() throws -> Void) throws -> Void
+  private let tables = Tables()
+
+  init(_ connection: PostgresConnection, attempt: @escaping (() throws -> Void) throws -> Void = { try $0() }) {
+    (self.connection, self.attempt) = (connection, attempt)
+  }
+
+  func install() throws {
+    try connection.execute(
+      """
+      CREATE TABLE IF NOT EXISTS cairn.candidate(schema_name text, table_name text, key text, content text, clock bigint,
+        origin text, number bigint, earlier text, PRIMARY KEY (schema_name, table_name, key))
+      """)
+  }
+
+  func isEmpty() throws -> Bool { try connection.first("SELECT 1 FROM cairn.candidate LIMIT 1") == nil }
+
+  func all() throws -> [Candidate] { try candidates("", []) }
+
+  func find(_ namespace: String, _ table: String, _ key: ConflictRow) throws -> Candidate? {
+    try candidates(" WHERE schema_name = $1 AND table_name = $2 AND key = $3", [namespace, table, key.json]).first
+  }
+
+  private func candidates(_ condition: String, _ values: [String?]) throws -> [Candidate] {
+    try connection.query("SELECT \(Candidate.columns) FROM cairn.candidate\(condition)", values)
+      .compactMap { Candidate($0.map { $0 ?? "" }) }
+  }
+
+  func add(_ candidate: Candidate) throws {
+    try connection.run(
+      """
+      INSERT INTO cairn.candidate(\(Candidate.columns)) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+      ON CONFLICT (schema_name, table_name, key) DO UPDATE SET content = excluded.content, clock = excluded.clock,
+        origin = excluded.origin, number = excluded.number, earlier = excluded.earlier
+      """, candidate.texts)
+  }
+
+  func remove(_ row: ContestedRow) throws {
+    try connection.run(
+      "DELETE FROM cairn.candidate WHERE schema_name = $1 AND table_name = $2 AND key = $3",
+      [row.namespace, row.table, row.key.json])
+  }
+
+  // MARK: Tables
+
+  func hasTable(of row: ContestedRow) throws -> Bool { try table(of: row) != nil }
+
+  func isThere(_ row: ContestedRow) throws -> Bool {
+    guard let table = try table(of: row) else { return false }
+    return try connection.first(
+      "SELECT 1 FROM \(table.rowsName) WHERE \(keyed(row, table, from: 1))", Self.values(row.key)) != nil
+  }
+
+  func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
+    guard let table = try table(of: row) else { return [] }
+    let key = Set(row.key.columns.map(\.name))
+    var found: [ContestedRow] = []
+    for index in table.uniqueIndexes where index.predicate == nil {
+      guard let names = index.columns, Set(names) != key else { continue }
+      let values = names.compactMap { row.row[$0] }
+      guard values.count == names.count, !values.contains(.null) else { continue }
+      let terms = names.enumerated().map { Self.term($1, table, $0 + 1) }.joined(separator: " AND ")
+      let condition = "\(terms) AND NOT (\(keyed(row, table, from: names.count + 1)))"
+      for other in try rows(of: table, like: row, condition, values.map(\.postgresInput) + Self.values(row.key))
+      where !found.contains(other) { found.append(other) }
+    }
+    return found
+  }
+
+  func put(_ row: ContestedRow, insteadOf others: [ContestedRow]) throws -> Bool {
+    guard let table = try table(of: row) else { return false }
+    for other in others {
+      // Whoever writes to it meanwhile comes first.
+      let there = try rows(
+        of: table, like: other, "\(keyed(other, table, from: 1)) FOR UPDATE", Self.values(other.key))
+      guard there.first?.row == other.row else { throw LocalAhead() }
+    }
+    let given = row.row.columns.filter { column in table.column(column.name).map { !$0.isGenerated } ?? false }
+    let names = given.map(\.name.quotedName).joined(separator: ",")
+    let marks = given.indices.map { "$\($0 + 1)" }.joined(separator: ",")
+    do {
+      try attempt {
+        for other in others {
+          try connection.run(
+            "DELETE FROM \(table.rowsName) WHERE \(keyed(other, table, from: 1))", Self.values(other.key))
+        }
+        try connection.run(
+          "INSERT INTO \(table.qualifiedName)(\(names)) OVERRIDING SYSTEM VALUE VALUES (\(marks))",
+          given.map(\.value.postgresInput))
+      }
+      return true
+    } catch let error as PostgresError where error.isConstraint { return false }
+  }
+
+  private func table(of row: ContestedRow) throws -> PostgresTargetTable? {
+    let name = "\(row.namespace.quotedName).\(row.table.quotedName)"
+    if let known = tables.known[name] { return known }
+    let table = try PostgresTargetTable.read(row.namespace, row.table, connection)
+    tables.known[name] = .some(table)
+    return table
+  }
+
+  /// As they are while it is used.
+  private final class Tables { var known: [String: PostgresTargetTable?] = [:] }
+
+  private func rows(
+    of table: PostgresTargetTable, like row: ContestedRow, _ condition: String, _ values: [String?]
+  ) throws -> [ContestedRow] {
+    let columns = table.columns.filter { !$0.isGenerated }
+    let texts = columns.map { "\($0.name.quotedName)::text" }.joined(separator: ",")
+    return try connection.query("SELECT \(texts) FROM \(table.rowsName) WHERE \(condition)", values).map { texts in
+      let values = zip(columns, texts).map { column, text in
+        text.map { PostgresForm.value(Array($0.utf8), column.type) } ?? .null
+      }
+      let found = ConflictRow(columns.map(\.name), values)
+      let key = ConflictRow(row.key.columns.map { .init($0.name, found[$0.name] ?? .null) })
+      return ContestedRow(namespace: row.namespace, table: row.table, key: key, row: found)
+    }
+  }
+
+  private static func values(_ row: ConflictRow) -> [String?] { row.columns.map(\.value.postgresInput) }
+
+  private func keyed(_ row: ContestedRow, _ table: PostgresTargetTable, from first: Int) -> String {
+    row.key.columns.enumerated().map { Self.term($1.name, table, first + $0) }.joined(separator: " AND ")
+  }
+
+  private static func term(_ name: String, _ table: PostgresTargetTable, _ place: Int) -> String {
+    let column = table.column(name)
+    return "\(name.quotedName) \(column?.equality ?? "=") $\(place)" + (column.map { "::\($0.castType)" } ?? "")
+  }
+}
