@@ -22,7 +22,10 @@ func tests(_ name: String, _ dependencies: [Target.Dependency]) -> Target {
 
 let package = Package(
   name: "Cairn",
-  products: [.executable(name: "cairn", targets: ["cairn"]), .executable(name: "cairnd", targets: ["cairnd"])],
+  products: [
+    .executable(name: "cairn", targets: ["cairn"]), .executable(name: "cairnd", targets: ["cairnd"]),
+    .library(name: "CairnCapture", targets: ["CairnCapture"]),
+  ],
   targets: [
     system("CSQLite", "sqlite3", "libsqlite3-dev"),
     system("CZstd", "libzstd", "libzstd-dev"),
@@ -66,6 +69,7 @@ let package = Package(
         "Changes", "Mapping", "Configuring", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails",
         "Capturing", "Applying", "Comparing", "Conflicts",
       ]),
+    module("CairnCapture", ["Changes", "SystemKit", "SQLiteKit", "Capturing"]),
     module("Steering", ["Changes", "SystemKit", "NetKit", "Peering", "Configuring", "Operating"]),
     module(
       "Serving",
@@ -114,6 +118,12 @@ let package = Package(
     tests("VersionsTests", ["Versions", "Conflicts", "Changes", "SystemKit", "Trails"]),
     tests("ReshapingTests", ["Reshaping", "Changes", "Mapping", "SQLiteKit"]),
     tests("CapturingTests", ["TestServers", "Capturing", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
+    tests(
+      "CairnCaptureTests",
+      [
+        "TestServers", "CairnCapture", "Capturing", "Applying", "Changes", "CSQLite", "SQLiteKit", "SystemKit",
+        "Trails",
+      ]),
     tests(
       "ApplyingTests",
       [

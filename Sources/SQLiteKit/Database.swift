@@ -18,27 +18,14 @@ package final class Database {
 
   package let path: String
   let handle: OpaquePointer
+  /// Whether it is ours to close.
+  private let isOwned: Bool
 
   /// Opens the file. Calls `sqlite3_open_v2`; a missing file or folder is ``SQLiteError`` with SQLITE_CANTOPEN.
   ///
   /// That the file is a database is seen at the first statement.
-  package init(path: String, mode: Mode = .readWrite, busyTimeoutMilliseconds: Int32 = 10_000) throws {
-    self.path = path
-    var flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE
-    switch mode {
-    case .readOnly: flags |= SQLITE_OPEN_READONLY
-    case .readWrite: flags |= SQLITE_OPEN_READWRITE
-    case .create: flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
-    }
-    var opened: OpaquePointer?
-    let code = sqlite3_open_v2(path, &opened, flags, nil)
-    guard code == SQLITE_OK, let opened else {
-      let message = opened.map { String(cString: sqlite3_errmsg($0)) } ?? "out of memory"
-      sqlite3_close_v2(opened)
-      throw SQLiteError(code: code, message: message, sql: "", path: path)
-    }
-    handle = opened
-    sqlite3_busy_timeout(handle, busyTimeoutMilliseconds)
+  package convenience init(path: String, mode: Mode = .readWrite, busyTimeoutMilliseconds: Int32 = 10_000) throws {
+    try self.init(path: path, mode: mode, busyTimeoutMilliseconds: busyTimeoutMilliseconds, vfs: nil)
     // A long statement, such as one that makes an index, is alive as long as it computes.
     sqlite3_progress_handler(
       handle, 1_000_000,
@@ -48,7 +35,34 @@ package final class Database {
       }, nil)
   }
 
-  deinit { sqlite3_close_v2(handle) }
+  init(path: String, mode: Mode, busyTimeoutMilliseconds: Int32, vfs: UnsafePointer<CChar>?) throws {
+    self.path = path
+    isOwned = true
+    var flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE
+    switch mode {
+    case .readOnly: flags |= SQLITE_OPEN_READONLY
+    case .readWrite: flags |= SQLITE_OPEN_READWRITE
+    case .create: flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+    }
+    var opened: OpaquePointer?
+    let code = sqlite3_open_v2(path, &opened, flags, vfs)
+    guard code == SQLITE_OK, let opened else {
+      let message = opened.map { String(cString: sqlite3_errmsg($0)) } ?? "out of memory"
+      sqlite3_close_v2(opened)
+      throw SQLiteError(code: code, message: message, sql: "", path: path)
+    }
+    handle = opened
+    sqlite3_busy_timeout(handle, busyTimeoutMilliseconds)
+  }
+
+  /// A connection that the program has, and goes on to use and to close: it must outlive this.
+  init(borrowing handle: OpaquePointer) {
+    self.handle = handle
+    path = sqlite3_db_filename(handle, "main").map { String(cString: $0) } ?? ""
+    isOwned = false
+  }
+
+  deinit { if isOwned { sqlite3_close_v2(handle) } }
 
   package func setBusyTimeout(milliseconds: Int32) { sqlite3_busy_timeout(handle, milliseconds) }
 
@@ -60,7 +74,10 @@ package final class Database {
   /// Rows changed by the last INSERT, UPDATE or DELETE, without those of triggers (`sqlite3_changes64`).
   package var changes: Int64 { sqlite3_changes64(handle) }
   /// Of the last row that this connection inserted.
-  package var lastInsertRowid: Int64 { sqlite3_last_insert_rowid(handle) }
+  package var lastInsertRowid: Int64 {
+    get { sqlite3_last_insert_rowid(handle) }
+    set { sqlite3_set_last_insert_rowid(handle, newValue) }
+  }
 
   package var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 

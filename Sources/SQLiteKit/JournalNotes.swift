@@ -8,7 +8,7 @@ package final class JournalNotes {
   /// Of a journal row that holds a note, in `v0`: a kind that no table has, as no layout has number 0.
   package static let code: Int64 = 1
   /// The first version of the journal that knows such rows.
-  private static let versionMin: Int64 = 3
+  package static let versionMin: Int64 = 3
 
   private let database: Database
   /// Of the schema that was looked at.

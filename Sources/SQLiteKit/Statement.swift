@@ -9,12 +9,21 @@ package final class Statement {
   let handle: OpaquePointer
   package let columnCount: Int
   package let parameterCount: Int
+  /// Whether another statement stands behind it in the text, which is not run.
+  package let hasMore: Bool
 
   init(_ database: Database, _ sql: String) throws {
     self.database = database
     self.sql = sql
     var prepared: OpaquePointer?
-    let code = sqlite3_prepare_v3(database.handle, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, nil)
+    let (code, more) = sql.withCString { text in
+      var tail: UnsafePointer<CChar>?
+      let code = sqlite3_prepare_v3(database.handle, text, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, &tail)
+      guard let tail, tail.pointee != 0 else { return (code, false) }
+      let rest = SQLText.tokens(Array(String(cString: tail).utf8))
+      return (code, rest.contains { $0.symbol != UInt8(ascii: ";") })
+    }
+    hasMore = more
     guard code == SQLITE_OK, let prepared else {
       throw code == SQLITE_OK
         ? SQLiteError(code: SQLITE_MISUSE, message: "the statement is empty", sql: sql, path: database.path)
@@ -28,8 +37,10 @@ package final class Statement {
   deinit { sqlite3_finalize(handle) }
 
   /// True while there is a row. An error, and the end, reset the statement, so that it holds no lock.
-  package func step() throws -> Bool {
-    let code = sqlite3_step(handle)
+  package func step() throws -> Bool { try taken(sqlite3_step(handle)) }
+
+  /// What a step has brought.
+  func taken(_ code: Int32) throws -> Bool {
     switch code {
     case SQLITE_ROW: return true
     case SQLITE_DONE:
@@ -43,6 +54,13 @@ package final class Statement {
   }
 
   package func reset() { sqlite3_reset(handle) }
+
+  /// Whether it writes nothing to the database by itself (`sqlite3_stmt_readonly`).
+  package var isReadOnly: Bool { sqlite3_stmt_readonly(handle) != 0 }
+
+  package func columnName(_ column: Int) -> String {
+    sqlite3_column_name(handle, Int32(column)).map { String(cString: $0) } ?? ""
+  }
 
   package func bind(_ values: [Value]) throws {
     for (index, value) in values.enumerated() { try bind(value, at: index + 1) }
@@ -62,16 +80,16 @@ package final class Statement {
     guard code == SQLITE_OK else { throw database.error(code, sql) }
   }
 
-  /// Binds without copying: the bytes must stay until the statement was reset. `unchanged` binds NULL.
-  package func bind(_ view: ColumnView, at index: Int) throws {
+  /// Binds, without copying as a rule: then the bytes must stay until the statement was reset. `unchanged` binds NULL.
+  package func bind(_ view: ColumnView, at index: Int, copies: Bool = false) throws {
     let i = Int32(index)
     let code: Int32
     switch view {
     case .unchanged, .null: code = sqlite3_bind_null(handle, i)
     case .integer(let n): code = sqlite3_bind_int64(handle, i, n)
     case .real(let r): code = sqlite3_bind_double(handle, i, r)
-    case .text(let b), .exact(let b): code = bindText(b, i, copy: false)
-    case .blob(let b): code = bindBlob(b, i, copy: false)
+    case .text(let b), .exact(let b): code = bindText(b, i, copy: copies)
+    case .blob(let b): code = bindBlob(b, i, copy: copies)
     }
     guard code == SQLITE_OK else { throw database.error(code, sql) }
   }

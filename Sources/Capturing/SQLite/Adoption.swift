@@ -6,15 +6,21 @@ struct Adoption {
   private let database: Database
   private var marker: Int64?
   private let doubtful: Set<Int64>
-  /// Whether the rows of tables that have not been captured yet are sent.
-  private let copiesNew: Bool
-  /// An apply has made the change, in the transaction that is open.
+  /// Which tables that have not been captured yet are copied.
+  enum Copies {
+    case all
+    case none
+    /// Those that hold rows: in the transaction that puts the triggers on, an empty table has missed nothing.
+    case rowsOnly
+  }
+  private let copies: Copies
+  /// An apply, or the program through the embedded API, has made the change, in the transaction that is open.
   private let isApplied: Bool
 
-  init(_ database: Database, doubtful: Set<Int64>, copiesNew: Bool, isApplied: Bool) {
+  init(_ database: Database, doubtful: Set<Int64>, copies: Copies, isApplied: Bool) {
     self.database = database
     self.doubtful = doubtful
-    (self.copiesNew, self.isApplied) = (copiesNew, isApplied)
+    (self.copies, self.isApplied) = (copies, isApplied)
   }
 
   /// The sequence number of the marker row, which is made at the first call.
@@ -30,7 +36,15 @@ struct Adoption {
   mutating func add(_ table: SQLiteTable) throws {
     try insert(
       table, previous: nil, epoch: 1, action: Layout.code(.create, isSame: false),
-      refresh: Layout.code(copiesNew ? .firstCopy : nil))
+      refresh: Layout.code(try isCopied(table) ? .firstCopy : nil))
+  }
+
+  private func isCopied(_ table: SQLiteTable) throws -> Bool {
+    switch copies {
+    case .all: true
+    case .none: false
+    case .rowsOnly: try database.integer("SELECT 1 FROM \(table.name.quotedName) LIMIT 1") != nil
+    }
   }
 
   /// The table of `layout` as it is now. Without its triggers, changes have been missed.

@@ -7,9 +7,9 @@ import SystemKit
 /// Every change to them is one transaction of the source, so capture is either wholly there or not at all. The tables
 /// are described in `docs/sqlite-capture.md`.
 package struct Journal {
-  /// 2: rows can be asked for. 3: apply notes what it has brought. An older cairn refuses such a journal; one of an
-  /// older version is brought up to this one.
-  static let version: Int64 = 3
+  /// 2: rows can be asked for. 3: apply notes what it has brought. 4: programs tell of their statements and of the ends of
+  /// their transactions. An older cairn refuses such a journal; one of an older version is brought up to this one.
+  static let version: Int64 = 4
   /// Rows in the journal that nobody has taken, past which the oldest are dropped and a refresh is needed.
   package static let defaultCapRows: Int64 = 5_000_000
 
@@ -23,14 +23,13 @@ package struct Journal {
   package func owner() throws -> (trail: TrailID, place: String)? {
     guard try isInstalled() else { return nil }
     let rows = try database.query("SELECT version, trail, place FROM cairn_control WHERE id = 0")
-    guard let row = rows.first, case .integer(let version) = row[0], case .blob(let bytes) = row[1],
-      let trail = TrailID(bytes)
-    else { return nil }
+    guard let row = rows.first, case .integer(let version) = row[0] else { return nil }
     guard (1...Self.version).contains(version) else {
       throw CairnError(
         .trailVersion, "the journal in \(database.path) has version \(version), this cairn writes \(Self.version)",
         hint: "use the newer cairn, or run 'cairn detach' and replicate again")
     }
+    guard case .blob(let bytes) = row[1], let trail = TrailID(bytes) else { return nil }
     return (trail, row[2].string)
   }
 
@@ -42,7 +41,7 @@ package struct Journal {
 
   /// Makes the tables; the caller adds the triggers with ``adopt(_:)`` in the same transaction.
   func install(
-    trail: TrailID, place: String, capRows: Int64, mark: SourcePosition.Mark, tables: TablePatterns
+    trail: TrailID?, place: String, capRows: Int64, mark: SourcePosition.Mark, tables: TablePatterns
   ) throws {
     // As wide as is needed now: each column that is added later makes SQLite read its whole schema again.
     let width =
@@ -61,7 +60,8 @@ package struct Journal {
     try database.run(
       "INSERT INTO cairn_control VALUES (0, ?, ?, ?, ?, ?, ?, 0, NULL)",
       [
-        .integer(Self.version), .blob(trail.bytes), .text(place), .integer(mark.taken), .integer(mark.nonce),
+        .integer(Self.version), trail.map { .blob($0.bytes) } ?? .null, .text(place), .integer(mark.taken),
+        .integer(mark.nonce),
         .integer(capRows),
       ])
   }
@@ -73,7 +73,7 @@ package struct Journal {
     let version = try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0
     try database.run(
       "UPDATE cairn_control SET cap = ?, version = ? WHERE id = 0", [.integer(capRows), .integer(Self.version)])
-    guard isNew || version < Self.version else { return }
+    guard isNew || version < JournalNotes.versionMin else { return }
     let notes = JournalNotes(database)
     for note in try applied(clock) { try notes.write(note) }
   }
@@ -173,7 +173,10 @@ package struct Journal {
 
   /// How many values a journal row holds.
   static func valueCount(_ code: Int64, _ layouts: [Int64: Layout]) -> Int {
-    code == JournalNotes.code ? 1 : layouts[code / 8]?.valueCount ?? 0
+    switch code {
+    case JournalNotes.code, JournalStatements.endCode, JournalStatements.partCode: 1
+    default: layouts[code / 8]?.valueCount ?? 0
+    }
   }
 
   /// Up to which transaction of each trail an apply has brought the file, where it could not note that or the notes are
@@ -237,26 +240,28 @@ package struct Journal {
   /// it served has deleted rows unseen, so the tables that were written to meanwhile are copied again; `written` is what
   /// ``writtenLayouts()`` said before the transaction. Returns those layouts.
   @discardableResult
-  func adopt(_ patterns: TablePatterns, written: Written? = nil, copiesNew: Bool = true) throws -> Set<Int64> {
+  func adopt(
+    _ patterns: TablePatterns, written: Written? = nil, copies: Adoption.Copies = .all
+  ) throws -> Set<Int64> {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     let known = try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0")
     guard version != known else {
-      try adopt(patterns, doubtful: [], hooks: Hooks(database), copiesNew: copiesNew)
+      try adopt(patterns, doubtful: [], hooks: Hooks(database), copies: copies)
       return []
     }
     let touched = try writtenLayouts(since: written).layouts
     let hooks = try Hooks(database)
     // Where a trigger of the program's has come before ours, rows stand in the journal behind their own effects.
     let doubtful = touched.filter { !hooks.areFirst(layout: $0) || known.map { version - $0 >= 2 } ?? false }
-    try adopt(patterns, doubtful: doubtful, hooks: hooks, copiesNew: copiesNew)
+    try adopt(patterns, doubtful: doubtful, hooks: hooks, copies: copies)
     try noteSchema()
     return doubtful
   }
 
-  /// The same where an apply has made all changes since they were in step, in the transaction that is open: no rows have
+  /// The same where whoever has the transaction that is open has made all changes since they were in step: no rows have
   /// to be copied.
-  func adoptApplied(_ patterns: TablePatterns) throws {
-    try adopt(patterns, doubtful: [], hooks: Hooks(database), copiesNew: false, isApplied: true)
+  func adoptApplied(_ patterns: TablePatterns, copies: Adoption.Copies = .none) throws {
+    try adopt(patterns, doubtful: [], hooks: Hooks(database), copies: copies, isApplied: true)
     try noteSchema()
   }
 
@@ -286,7 +291,7 @@ package struct Journal {
   }
 
   private func adopt(
-    _ patterns: TablePatterns, doubtful: Set<Int64>, hooks: Hooks, copiesNew: Bool, isApplied: Bool = false
+    _ patterns: TablePatterns, doubtful: Set<Int64>, hooks: Hooks, copies: Adoption.Copies, isApplied: Bool = false
   ) throws {
     let tables = try database.userTables()
     let unhooked = Set(try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string.lowercased() })
@@ -295,7 +300,7 @@ package struct Journal {
     }
     let capturedNames = Set(captured.map { $0.name.lowercased() })
     var free = Dictionary(uniqueKeysWithValues: captured.map { ($0.name.lowercased(), $0) })
-    var adoption = Adoption(database, doubtful: doubtful, copiesNew: copiesNew, isApplied: isApplied)
+    var adoption = Adoption(database, doubtful: doubtful, copies: copies, isApplied: isApplied)
 
     // Triggers follow their table through a rename, so those that are in place tell which table is which.
     let active = try activeLayouts().filter { !unhooked.contains($0.schema.name.lowercased()) }

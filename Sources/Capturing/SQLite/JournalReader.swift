@@ -26,6 +26,11 @@ struct JournalReader: ~Copyable {
   /// Layouts of which something was decided by a rowid nevertheless: their tables have to be copied again.
   private(set) var doubtful: Set<Int64> = []
 
+  /// Of the statement whose changes are read; nil where none is known.
+  private var digest: StatementDigest?
+  /// Change records of that statement.
+  private var emitted: UInt64 = 0
+
   private var candidates: [Key: [UInt8]] = [:]
   private var candidateOrder: [Key] = []
   private var latest = LatestImages()
@@ -44,6 +49,22 @@ struct JournalReader: ~Copyable {
     mayHaveVacuumed = false
     endTransaction()
     return doubtful
+  }
+
+  /// From here on, changes are those of one statement.
+  mutating func beginStatement() { (digest, emitted) = (StatementDigest(), 0) }
+
+  mutating func endStatement() -> StatementEnd {
+    defer { digest = nil }
+    return StatementEnd(changes: emitted, digest: digest ?? .init())
+  }
+
+  private mutating func noteWritten(_ image: UnsafeRawBufferPointer, _ layout: Layout) {
+    digest?.addWritten(image, of: layout.digestTable)
+  }
+
+  private mutating func noteGone(_ image: UnsafeRawBufferPointer, _ layout: Layout) {
+    digest?.addGone(image, of: layout.digestTable)
   }
 
   /// Takes candidates to be settled by the end of a transaction.
@@ -83,16 +104,19 @@ struct JournalReader: ~Copyable {
       let rowid = rowid(layout, row, rowEnds)
       forget(layout, rowid)
       let seen = keyHash(layout, row, rowEnds).flatMap { latest.take($0) }
-      guard isWanted(rowid) else { break }
-      guard let seen else {
+      guard isWanted(rowid), let seen else {
+        noteGone(slice(row, rowEnds, columns), layout)
+        guard isWanted(rowid) else { break }
         try delete(layout, image: slice(row, rowEnds, columns), isImplied: kind == .vanished, to: trail)
         break
       }
       try setOld(row.bytes, count: rowEnds.count)
       try bringOld(to: seen, layout)
+      noteGone(slice(old, oldEnds, columns), layout)
       try delete(layout, image: slice(old, oldEnds, columns), isImplied: kind == .vanished, to: trail)
     case .insert:
       let rowid = rowid(layout, row, rowEnds)
+      noteWritten(slice(row, rowEnds, columns), layout)
       if let rowid, let replaced = take(Key(layout: layout.id, rowid: rowid)) {
         if mayHaveVacuumed, layout.carriesRowid {
           doubtful.insert(layout.id)
@@ -124,8 +148,11 @@ struct JournalReader: ~Copyable {
       } else {
         forget(layout, before)
       }
-      if let now, now != before, let replaced = take(Key(layout: layout.id, rowid: now)), isWanted(now) {
+      noteWritten(slice(row, rowEnds, columns), layout)
+      if let now, now != before, let replaced = take(Key(layout: layout.id, rowid: now)) {
         try replaced.withUnsafeBytes {
+          noteGone(try Self.prefix(of: $0, columns: columns), layout)
+          guard isWanted(now) else { return }
           try delete(layout, image: try Self.prefix(of: $0, columns: columns), isImplied: false, to: trail)
         }
       }
@@ -154,10 +181,15 @@ struct JournalReader: ~Copyable {
     record.appendVarint(id)
   }
 
+  private mutating func append(to trail: TrailWriter) throws {
+    try trail.append(kind: RecordKind.change, record.bytes)
+    emitted &+= 1
+  }
+
   private mutating func insert(_ layout: Layout, image: UnsafeRawBufferPointer, to trail: TrailWriter) throws {
     try begin(.insert, .after, layout, trail)
     record.appendCounted(image)
-    try trail.append(kind: RecordKind.change, record.bytes)
+    try append(to: trail)
   }
 
   private mutating func delete(
@@ -165,13 +197,13 @@ struct JournalReader: ~Copyable {
   ) throws {
     try begin(.delete, isImplied ? [.before, .implied] : .before, layout, trail)
     record.appendCounted(image)
-    try trail.append(kind: RecordKind.change, record.bytes)
+    try append(to: trail)
   }
 
   private mutating func deleteByKey(_ layout: Layout, to trail: TrailWriter) throws {
     try begin(.delete, [.before, .implied], layout, trail)
     record.appendImage(layout.schema.columns.indices.map { layout.schema.key.contains($0) ? .integer(-1) : nil })
-    try trail.append(kind: RecordKind.change, record.bytes)
+    try append(to: trail)
   }
 
   /// From the old image to the row at hand; columns that are equal byte for byte are *unchanged*.
@@ -197,7 +229,7 @@ struct JournalReader: ~Copyable {
     try begin(.update, [.before, .after], layout, trail)
     record.appendCounted(slice(old, oldEnds, columns))
     record.appendCounted(after.bytes)
-    try trail.append(kind: RecordKind.change, record.bytes)
+    try append(to: trail)
   }
 
   // MARK: Images

@@ -25,6 +25,8 @@ struct Layout {
   let valueCount: Int
   /// Index among the values of a journal row of what identifies the row while the journal is read: the rowid.
   let rowidIndex: Int?
+  /// What rows are hashed with for the digest of a statement.
+  let digestTable: StatementDigest.Table
 
   var token: UInt64 { UInt64(id) }
   /// A name of the rowid that no column hides.
@@ -76,6 +78,7 @@ struct Layout {
       var reader = ByteReader($0)
       return try reader.readSchema()
     }
+    digestTable = StatementDigest.Table(name: schema.name)
     carriesRowid = CaptureTriggers.carriesRowid(schema)
     valueCount = schema.columns.count + (carriesRowid ? 1 : 0)
     rowidIndex =

@@ -18,6 +18,8 @@ package final class SQLiteCapture {
     package var copiesRows = true
     /// Whether it is an error that there is no table yet.
     package var needsTables = true
+    /// Whether statements that programs tell of go into the trail.
+    package var statements = true
     package init() {}
   }
 
@@ -107,11 +109,15 @@ package final class SQLiteCapture {
           trail: trail.id, place: options.place, capRows: options.journalCapRows, mark: position.mark,
           tables: options.tables)
       }
+      if try journal.isUnclaimed() {
+        guard isFirst else { throw Self.wentBack(path, "its journal was made anew, and belongs to no trail") }
+        try journal.claim(trail: trail.id, place: options.place, copiesRows: options.copiesRows)
+      }
       try journal.upgrade(capRows: options.journalCapRows, clock)
       try journal.remember(options.tables)
       // What stands in a table that comes later was written before its triggers were there.
       doubtful = try journal.adopt(
-        options.tables, written: written, copiesNew: options.copiesRows || !isFirst)
+        options.tables, written: written, copies: options.copiesRows || !isFirst ? .all : .none)
       // When all tables were dropped, that is still to be told; when none is meant, that is a mistake.
       let isEmptied = try !isFirst && !source.userTables().contains { $0.refusal == nil }
       guard try !options.needsTables || isEmptied || !journal.activeLayouts().isEmpty else {
@@ -378,7 +384,8 @@ package final class SQLiteCapture {
     let readsTables = nextRefresh(last: last) != nil || part?.requested.isPending ?? false || position.look != nil
     // What is read from tables shows what stands behind the last change too.
     if readsTables, through < last { try appendJournal(from: through, through: last) }
-    try openPart()
+    // Where the last row ended a transaction of its own, there is nothing more to tell.
+    if readsTables || position.mark.taken < through { try openPart() }
     guard doubtful.isEmpty else { return try abandonPart() }
     if let requested = part?.requested {
       try requested.append(layouts, from: source, to: trail, tell: progress.tell)
@@ -393,9 +400,10 @@ package final class SQLiteCapture {
     try endPart(through: readsTables ? last : through, isLast: true)
   }
 
-  private func openPart() throws {
+  /// Begins a transaction of the trail where none is open. `time`: when it committed, if it is one of the source, exactly.
+  private func openPart(committedAt time: Int64? = nil) throws {
     guard let part, !part.isOpen else { return }
-    var header = TransactionHeader(commitTime: part.readAt, flags: [.group, .late])
+    var header = TransactionHeader(commitTime: time ?? part.readAt, flags: time == nil ? [.group, .late] : [])
     header.follow(part.next.knowledge)
     _ = try trail.begin(header)
     self.part?.isOpen = true
@@ -479,6 +487,9 @@ package final class SQLiteCapture {
     try statement.bind([.integer(from), .integer(last)])
     var expected = from + 1
     var count: UInt64 = 0
+    let feed =
+      try journal.isEmbedded()
+      ? StatementFeed(source, from: from, through: last, withStatements: options.statements) : nil
     // Of the last row: as a rule, also of the next.
     var known: Layout?
     while try statement.step() {
@@ -486,45 +497,79 @@ package final class SQLiteCapture {
       let code = statement.integer(1)
       guard seq == expected else { throw Self.wentBack(path, "journal row \(expected) is missing") }
       expected += 1
-      if code == JournalNotes.code {
+      if let feed, try !begin(feed, at: seq) { return }
+      switch code {
+      case JournalNotes.code:
         guard try take(note: statement, seq: seq) else { return }
-        continue
+      case JournalStatements.partCode:
+        reader.read(statement, seq: seq, code: code, first: 3, count: 1)
+      case JournalStatements.endCode:
+        reader.read(statement, seq: seq, code: code, first: 3, count: 1)
+        guard try endTransaction(through: seq) else { return }
+        try feed?.advanceEnd()
+      default:
+        try openPart()
+        if known?.id != code / 8 { known = layouts[code / 8] }
+        if try take(statement, seq: seq, code: code, known) { count += 1 } else { known = nil }
+        try feed?.endStatement(behind: seq, &reader, to: trail)
       }
-      try openPart()
-      if known?.id != code / 8 { known = layouts[code / 8] }
-      guard let kind = JournalKind(rawValue: code % 8), code == 0 || known != nil else {
-        throw CairnError(
-          .databaseDamaged, "journal row \(seq) of \(path) has code \(code), which no layout explains",
-          hint: "run 'cairn detach' on the source and replicate again")
-      }
-      guard kind != .marker, let layout = known else {
-        reader.read(statement, seq: seq, code: code, first: 3, count: 0)
-        try reloadLayouts()
-        known = nil
-        try announce(markers: seq...seq)
-        continue
-      }
-      reader.read(statement, seq: seq, code: code, first: 3, count: layout.valueCount)
-      // Of triggers that an older version left at a table which is not captured any more.
-      if kind != .asked, let ended = layout.ended, seq > abs(ended) { continue }
-      if kind == .asked { try part?.requested.add(layout, at: seq, to: trail) }
-      let refresh = part?.next.refresh
-      try reader.emit(kind, layout, to: trail) { rowid in Self.isWanted(layout, rowid, refresh) }
-      count += 1
     }
+    try feed?.endStatement(behind: .max, &reader, to: trail)
     noteDoubt(reader.endSnapshot())
     progress.update { $0.changes += count }
   }
 
-  /// What apply brought ends the part before it; false when that part cannot be told.
-  private func take(note statement: Statement, seq: Int64) throws -> Bool {
+  /// Takes a journal row of a table; false when it tells of other layouts.
+  private func take(_ statement: Statement, seq: Int64, code: Int64, _ known: Layout?) throws -> Bool {
+    guard let kind = JournalKind(rawValue: code % 8), code == 0 || known != nil else {
+      throw CairnError(
+        .databaseDamaged, "journal row \(seq) of \(path) has code \(code), which no layout explains",
+        hint: "run 'cairn detach' on the source and replicate again")
+    }
+    guard kind != .marker, let layout = known else {
+      reader.read(statement, seq: seq, code: code, first: 3, count: 0)
+      try reloadLayouts()
+      try announce(markers: seq...seq)
+      return false
+    }
+    reader.read(statement, seq: seq, code: code, first: 3, count: layout.valueCount)
+    // Of triggers that an older version left at a table which is not captured any more.
+    if kind != .asked, let ended = layout.ended, seq > abs(ended) { return true }
+    if kind == .asked { try part?.requested.add(layout, at: seq, to: trail) }
+    let refresh = part?.next.refresh
+    try reader.emit(kind, layout, to: trail) { rowid in Self.isWanted(layout, rowid, refresh) }
+    return true
+  }
+
+  /// Before journal row `seq`: begins the transaction and the statements that begin with it. False when what stands before
+  /// cannot be told.
+  private func begin(_ feed: StatementFeed, at seq: Int64) throws -> Bool {
+    if let end = feed.end?.1, end.first == seq {
+      guard try endTransaction(through: seq - 1) else { return false }
+      try openPart(committedAt: end.time)
+    }
+    if try feed.hasStatement(at: seq) {
+      try openPart()
+      try feed.beginStatements(at: seq, layouts, &reader, to: trail)
+    }
+    return true
+  }
+
+  /// Ends the transaction of the trail, if one is open; false when it cannot be told.
+  private func endTransaction(through seq: Int64) throws -> Bool {
     reader.endTransaction()
     noteDoubt(reader.doubtful)
     guard doubtful.isEmpty else {
       _ = reader.endSnapshot()
       return false
     }
-    try endPart(through: seq - 1, isLast: false)
+    try endPart(through: seq, isLast: false)
+    return true
+  }
+
+  /// What apply brought ends the part before it; false when that part cannot be told.
+  private func take(note statement: Statement, seq: Int64) throws -> Bool {
+    guard try endTransaction(through: seq - 1) else { return false }
     reader.read(statement, seq: seq, code: JournalNotes.code, first: 3, count: 1)
     guard let note = AppliedNote(statement.text(3)) else {
       throw CairnError(

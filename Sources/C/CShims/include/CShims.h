@@ -34,3 +34,23 @@ uint64_t cairn_tcp_moved(int descriptor);
 
 /// A TCP connection over which nothing comes back for so long is broken by the kernel, also one that is idle.
 void cairn_tcp_watch(int descriptor, int seconds);
+
+/// The name of a VFS that is as the usual one, but tells ``cairn_step_watched`` what the time was; NULL where the usual one
+/// has no clock that can be watched.
+const char *cairn_watching_vfs(void);
+
+/// sqlite3_step. `now` becomes the time that the statement was given (CURRENT_TIMESTAMP and the like), as a Julian day
+/// number in ms; 0 when it did not ask. The database must have been opened with the VFS ``cairn_watching_vfs``.
+///
+/// SQLite asks once in a step, and every use of the time in it, also in triggers, gets that answer
+/// (sqlite.org/lang_datefunc.html).
+int cairn_step_watched(sqlite3_stmt *statement, sqlite3_int64 *now);
+
+/// Rowids that a connection has given out in `cairn_journal`: the first since `first` was 0, and the last.
+struct cairn_journal_watch {
+  sqlite3_int64 first;
+  sqlite3_int64 last;
+};
+
+/// Notes each insert into `cairn_journal` (sqlite3_update_hook). `watch` must live as long as the connection.
+void cairn_watch_journal(sqlite3 *db, struct cairn_journal_watch *watch);

@@ -1,0 +1,110 @@
+import Changes
+import SQLiteKit
+
+/// A statement that is kept for the next time that its text is executed.
+final class PreparedStatement {
+  enum Kind {
+    /// Reads, or sets something of the connection; never a statement of the trail.
+    case other
+    /// INSERT, UPDATE, DELETE, REPLACE, also behind WITH.
+    case change
+    /// CREATE, ALTER, DROP. The table, where a column of it is dropped.
+    case schemaChange(dropsColumnOf: String?)
+  }
+
+  let sql: String
+  let statement: Statement
+  let kind: Kind
+  let text: JournalStatements.Text
+  let isReadOnly: Bool
+  /// Being stepped: a closure that gets its rows executes the same text again.
+  var isBusy = false
+  private(set) lazy var columns: [String] = (0..<statement.columnCount).map(statement.columnName)
+
+  init(_ sql: String, _ database: ProgramDatabase) throws {
+    let words = SQLText.tokens(Array(sql.utf8))
+    guard words.contains(where: { $0.symbol != UInt8(ascii: ";") }) else {
+      throw DatabaseError(.emptyStatement, "there is no statement in the text", sql: sql)
+    }
+    let first = words.first { $0.symbol != UInt8(ascii: ";") }?.word ?? ""
+    guard !["BEGIN", "COMMIT", "END", "ROLLBACK", "SAVEPOINT", "RELEASE"].contains(first) else {
+      throw DatabaseError(
+        .transactionStatement, "\(first) is not for execute: use transaction, and its savepoint", sql: sql)
+    }
+    let (statement, tables) = try database.prepare(sql)
+    guard !statement.hasMore else {
+      throw DatabaseError(.severalStatements, "there is more than one statement in the text", sql: sql)
+    }
+    self.sql = sql
+    self.statement = statement
+    isReadOnly = statement.isReadOnly
+    kind = Self.kind(first, words, sql, isReadOnly: isReadOnly)
+    text = JournalStatements.Text(sql, tables: tables)
+  }
+
+  private static func kind(_ first: String, _ words: [SQLText.Token], _ sql: String, isReadOnly: Bool) -> Kind {
+    if isReadOnly { return .other }
+    switch first {
+    case "INSERT", "UPDATE", "DELETE", "REPLACE", "WITH": return .change
+    case "CREATE", "ALTER", "DROP": return .schemaChange(dropsColumnOf: droppedColumnTable(words, Array(sql.utf8)))
+    default: return .other
+    }
+  }
+
+  /// The table of an `ALTER TABLE t DROP COLUMN c`.
+  private static func droppedColumnTable(_ words: [SQLText.Token], _ sql: [UInt8]) -> String? {
+    guard words.count >= 5, words[0].word == "ALTER", words[1].word == "TABLE" else { return nil }
+    // A name may be behind that of the database.
+    let name = words[3].symbol == UInt8(ascii: ".") ? 4 : 2
+    guard words.count > name + 1, words[name + 1].word == "DROP" else { return nil }
+    return unquoted(sql[words[name].range])
+  }
+
+  private static func unquoted(_ name: ArraySlice<UInt8>) -> String {
+    guard let first = name.first, let last = name.last, name.count >= 2,
+      [UInt8(ascii: "\""), UInt8(ascii: "`"), UInt8(ascii: "["), UInt8(ascii: "'")].contains(first)
+    else { return String(decoding: name, as: UTF8.self) }
+    let inner = String(decoding: name.dropFirst().dropLast(), as: UTF8.self)
+    let quote = String(decoding: [last], as: UTF8.self)
+    return first == UInt8(ascii: "[") ? inner : inner.replacing(quote + quote, with: quote)
+  }
+}
+
+/// Statements by their texts; those that have not been used for long go first.
+struct StatementCache {
+  private static let countMax = 100
+  /// Looked at first: a program executes few texts at a time.
+  private var recent: [PreparedStatement] = []
+  private var all: [String: PreparedStatement] = [:]
+  private var order: [String] = []
+
+  /// The statement, which is not being stepped.
+  mutating func statement(_ sql: String, _ database: ProgramDatabase) throws -> PreparedStatement {
+    for known in recent where known.sql == sql && !known.isBusy { return known }
+    if let known = all[sql], !known.isBusy {
+      remember(known)
+      return known
+    }
+    let made = try PreparedStatement(sql, database)
+    guard all[sql] == nil else { return made }
+    if order.count >= Self.countMax { forgetOldest() }
+    all[sql] = made
+    order.append(sql)
+    remember(made)
+    return made
+  }
+
+  private mutating func remember(_ statement: PreparedStatement) {
+    recent.insert(statement, at: 0)
+    if recent.count > 4 { recent.removeLast() }
+  }
+
+  private mutating func forgetOldest() {
+    let half = Self.countMax / 2
+    let kept = Set(recent.map(\.sql))
+    for sql in order.prefix(half) where !kept.contains(sql) { all[sql] = nil }
+    order = order.filter { all[$0] != nil }
+  }
+
+  mutating func removeAll() { self = StatementCache() }
+}

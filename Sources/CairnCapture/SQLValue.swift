@@ -1,0 +1,149 @@
+import Changes
+
+/// A value as SQLite has it, in one of its five storage classes.
+///
+/// Source: https://sqlite.org/datatype3.html
+public enum SQLValue: Hashable, Sendable {
+  case null
+  case integer(Int64)
+  case real(Double)
+  case text(String)
+  case blob([UInt8])
+
+  public var isNull: Bool { self == .null }
+}
+
+extension SQLValue: CustomStringConvertible {
+  /// The value as a person reads it: text without quotes, a blob as `x'00ff'`, `NULL`.
+  public var description: String {
+    switch self {
+    case .null: "NULL"
+    case .integer(let number): String(number)
+    case .real(let number): String(number)
+    case .text(let text): text
+    case .blob(let bytes): "x'\(bytes.hex)'"
+    }
+  }
+}
+
+extension SQLValue: ExpressibleByNilLiteral, ExpressibleByIntegerLiteral, ExpressibleByFloatLiteral,
+  ExpressibleByStringLiteral, ExpressibleByBooleanLiteral
+{
+  public init(nilLiteral: ()) { self = .null }
+  public init(integerLiteral value: Int64) { self = .integer(value) }
+  public init(floatLiteral value: Double) { self = .real(value) }
+  public init(stringLiteral value: String) { self = .text(value) }
+  public init(booleanLiteral value: Bool) { self = .integer(value ? 1 : 0) }
+}
+
+/// A type whose values can be bound to the parameters of a statement, and read from the columns of a row.
+///
+/// Integers, floating point numbers, `Bool` (0 and 1), strings and `[UInt8]` (blobs) do; so does an optional of them,
+/// for NULL. A type of your own does by naming one of these.
+public protocol SQLConvertible {
+  /// The value to bind. SQLite binds NULL for a NaN.
+  var sqlValue: SQLValue { get }
+  /// Nil where the value is none of this type.
+  init?(sqlValue: SQLValue)
+}
+
+extension SQLValue: SQLConvertible {
+  public var sqlValue: SQLValue { self }
+  public init?(sqlValue: SQLValue) { self = sqlValue }
+}
+
+extension Int64: SQLConvertible {
+  public var sqlValue: SQLValue { .integer(self) }
+  public init?(sqlValue: SQLValue) {
+    guard case .integer(let number) = sqlValue else { return nil }
+    self = number
+  }
+}
+
+extension Double: SQLConvertible {
+  public var sqlValue: SQLValue { .real(self) }
+  /// Also of an integer, as SQLite stores whole numbers as such under some affinities.
+  public init?(sqlValue: SQLValue) {
+    switch sqlValue {
+    case .real(let number): self = number
+    case .integer(let number): self = Double(number)
+    default: return nil
+    }
+  }
+}
+
+extension Float: SQLConvertible {
+  public var sqlValue: SQLValue { .real(Double(self)) }
+  public init?(sqlValue: SQLValue) {
+    guard let number = Double(sqlValue: sqlValue) else { return nil }
+    self = Float(number)
+  }
+}
+
+extension Bool: SQLConvertible {
+  public var sqlValue: SQLValue { .integer(self ? 1 : 0) }
+  /// An integer: false is 0.
+  public init?(sqlValue: SQLValue) {
+    guard case .integer(let number) = sqlValue else { return nil }
+    self = number != 0
+  }
+}
+
+extension String: SQLConvertible {
+  public var sqlValue: SQLValue { .text(self) }
+  public init?(sqlValue: SQLValue) {
+    guard case .text(let text) = sqlValue else { return nil }
+    self = text
+  }
+}
+
+extension Substring: SQLConvertible {
+  public var sqlValue: SQLValue { .text(String(self)) }
+  public init?(sqlValue: SQLValue) {
+    guard case .text(let text) = sqlValue else { return nil }
+    self = text[...]
+  }
+}
+
+extension [UInt8]: SQLConvertible {
+  public var sqlValue: SQLValue { .blob(self) }
+  public init?(sqlValue: SQLValue) {
+    guard case .blob(let bytes) = sqlValue else { return nil }
+    self = bytes
+  }
+}
+
+extension Optional: SQLConvertible where Wrapped: SQLConvertible {
+  public var sqlValue: SQLValue { self?.sqlValue ?? .null }
+  public init?(sqlValue: SQLValue) {
+    if sqlValue.isNull {
+      self = .none
+    } else if let value = Wrapped(sqlValue: sqlValue) {
+      self = .some(value)
+    } else {
+      return nil
+    }
+  }
+}
+
+/// Integers of other widths: a value that does not fit is none of the type.
+public protocol SQLInteger: SQLConvertible, FixedWidthInteger {}
+
+extension SQLInteger {
+  /// Above the largest integer of SQLite, which only `UInt` and `UInt64` can be: the number as text.
+  public var sqlValue: SQLValue { Int64(exactly: self).map { .integer($0) } ?? .text(String(self)) }
+  public init?(sqlValue: SQLValue) {
+    guard case .integer(let number) = sqlValue else { return nil }
+    self.init(exactly: number)
+  }
+}
+
+extension Int: SQLInteger {}
+extension Int8: SQLInteger {}
+extension Int16: SQLInteger {}
+extension Int32: SQLInteger {}
+extension UInt: SQLInteger {}
+extension UInt8: SQLInteger {}
+extension UInt16: SQLInteger {}
+extension UInt32: SQLInteger {}
+extension UInt64: SQLInteger {}

@@ -1,0 +1,352 @@
+import Capturing
+import Changes
+import SQLiteKit
+import SystemKit
+
+/// What is open of a ``CapturedDatabase``: the connection, its prepared statements, and the statements of the transaction that
+/// are to be kept. For one thread at a time.
+final class Session {
+  let program: ProgramDatabase
+  let isCaptured: Bool
+  private let keepsStatements: Bool
+  private let clock: Clock
+  private let control: Control
+
+  private var cache = StatementCache()
+  private var parameters = ByteWriter(capacity: 1024)
+  /// Queries that are giving rows.
+  private var readCount = 0
+
+  /// A transaction of ours is open.
+  private(set) var isTransacting = false
+  /// Of the transaction: a handle to one that is over is told by it.
+  private(set) var serial: UInt64 = 0
+  private var log = JournalStatements()
+  private var savepoints: [Place] = []
+  private var marks: [JournalStatements.Mark] = []
+
+  private var database: Database { program.database }
+  var isReading: Bool { readCount > 0 }
+
+  /// Where the transaction began in the journal (0: nowhere yet), and how far it has come.
+  private struct Place {
+    var first: Int64
+    var last: Int64
+  }
+
+  /// Statements that run around those of the program.
+  private struct Control {
+    let begin, commit, schemaVersion: Statement
+    let lastRow, write: Statement?
+    init(_ database: Database, isCaptured: Bool) throws {
+      begin = try database.prepare("BEGIN IMMEDIATE")
+      commit = try database.prepare("COMMIT")
+      schemaVersion = try database.prepare("PRAGMA schema_version")
+      lastRow = isCaptured ? try database.prepare("SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1") : nil
+      write = isCaptured ? try database.prepare("INSERT INTO cairn_journal(code, v0) VALUES (?, ?)") : nil
+    }
+  }
+
+  init(_ program: ProgramDatabase, isCaptured: Bool, keepsStatements: Bool, clock: Clock = .system) throws {
+    self.program = program
+    self.isCaptured = isCaptured
+    self.keepsStatements = keepsStatements && isCaptured
+    self.clock = clock
+    if isCaptured {
+      try EmbeddedCapture(program.database, clock: clock).install()
+      program.beginWatching()
+    }
+    control = try Control(program.database, isCaptured: isCaptured)
+  }
+
+  // MARK: Statements
+
+  /// Runs a statement to its end, whatever rows it gives. Returns the rows that it changed.
+  func execute(_ sql: String, _ values: [(any SQLConvertible)?]) throws -> Int {
+    try run(cache.statement(sql, program), values, nil)
+  }
+
+  /// Runs a statement and calls `body` with each of its rows.
+  func query(_ sql: String, _ values: [(any SQLConvertible)?], _ body: (Row) throws -> Void) throws {
+    let prepared = try cache.statement(sql, program)
+    guard !prepared.isReadOnly else { return try read(prepared, values, body) }
+    // It has made all of its changes before the first row comes, and is a statement of the trail before anything else is.
+    var rows: [Row] = []
+    _ = try run(prepared, values) { rows.append($0) }
+    for row in rows { try body(row) }
+  }
+
+  private func read(
+    _ prepared: PreparedStatement, _ values: [(any SQLConvertible)?], _ body: (Row) throws -> Void
+  ) throws {
+    prepared.isBusy = true
+    readCount += 1
+    defer {
+      prepared.statement.reset()
+      prepared.isBusy = false
+      readCount -= 1
+    }
+    // The closure may execute statements meanwhile, which need the buffer.
+    try bind(prepared, values, copies: true)
+    while try prepared.statement.step() { try body(row(prepared)) }
+  }
+
+  private func row(_ prepared: PreparedStatement) -> Row {
+    let statement = prepared.statement
+    return Row(columns: prepared.columns, values: (0..<statement.columnCount).map { SQLValue(statement.view($0)) })
+  }
+
+  private func run(
+    _ prepared: PreparedStatement, _ values: [(any SQLConvertible)?], _ collect: ((Row) -> Void)?
+  ) throws -> Int {
+    try bind(prepared, values, copies: false)
+    switch prepared.kind {
+    case .change:
+      guard isCaptured, !database.isInTransaction else { return try change(prepared, collect) }
+      return try transact { try change(prepared, collect) }.value
+    case .schemaChange(let table):
+      guard isCaptured else { return try change(prepared, collect) }
+      guard database.isInTransaction else { return try transact { try changeSchema(prepared, table) }.value }
+      return try savepoint { try changeSchema(prepared, table) }
+    case .other:
+      while try prepared.statement.step() { collect?(row(prepared)) }
+      return 0
+    }
+  }
+
+  private func bind(_ prepared: PreparedStatement, _ values: [(any SQLConvertible)?], copies: Bool) throws {
+    let statement = prepared.statement
+    guard values.count == statement.parameterCount else {
+      throw DatabaseError(
+        .parameterCount(expected: statement.parameterCount, given: values.count),
+        "the statement has \(statement.parameterCount) parameters, and \(values.count) values were given",
+        sql: prepared.sql)
+    }
+    guard !values.isEmpty else { return parameters.removeAll() }
+    parameters.removeAll()
+    parameters.shrink(above: 1 << 20)
+    for value in values { parameters.append(value?.sqlValue ?? .null) }
+    var reader = ByteReader(parameters.bytes)
+    for index in 1...values.count { try statement.bind(reader.readColumn(), at: index, copies: copies) }
+  }
+
+  // MARK: What is captured
+
+  private func change(_ prepared: PreparedStatement, _ collect: ((Row) -> Void)?) throws -> Int {
+    guard isCaptured else {
+      while try prepared.statement.step() { collect?(row(prepared)) }
+      guard case .change = prepared.kind else { return 0 }
+      return Int(database.changes)
+    }
+    return try kept(prepared) {
+      var now: Int64?
+      guard keepsStatements, program.isOwned else {
+        while try prepared.statement.step() { collect?(row(prepared)) }
+        return (Int(database.changes), nil)
+      }
+      var hasRow = try program.step(prepared.statement, now: &now)
+      while hasRow {
+        collect?(row(prepared))
+        hasRow = try prepared.statement.step()
+      }
+      return (Int(database.changes), now)
+    }
+  }
+
+  private func changeSchema(_ prepared: PreparedStatement, _ table: String?) throws -> Int {
+    try kept(prepared) {
+      let version = try scalar(control.schemaVersion)
+      let capture = EmbeddedCapture(database, clock: clock)
+      if let table { try capture.release(table, since: version) }
+      var now: Int64?
+      if program.isOwned {
+        while try program.step(prepared.statement, now: &now) {}
+      } else {
+        while try prepared.statement.step() {}
+      }
+      if try scalar(control.schemaVersion) != version { try capture.adopt(since: version) }
+      return (0, now)
+    }
+  }
+
+  /// Runs a statement, and keeps it if it has done something. In a transaction.
+  private func kept(_ prepared: PreparedStatement, _ body: () throws -> (affected: Int, now: Int64?)) throws -> Int {
+    let isOwned = program.isOwned
+    if !isOwned, keepsStatements { program.last = try lastRow() }
+    var before = program.last
+    let affected: Int
+    let now: Int64?
+    do { (affected, now) = try body() } catch {
+      try settle()
+      throw error
+    }
+    guard keepsStatements else { return affected }
+    if !isOwned { program.last = try lastRow() }
+    if case .change = prepared.kind, affected == 0, program.last == before { return 0 }
+    if before == 0 { before = program.first > 0 ? program.first - 1 : try lastRow() }
+    log.append(
+      prepared.text,
+      .init(
+        before: before, last: max(before, program.last), rowsAffected: Int64(affected), now: now,
+        isNowUnknown: !isOwned),
+      parameterCount: prepared.statement.parameterCount, parameters: parameters.bytes)
+    // Where the commit is the program's, nobody could write it later.
+    if log.isFull || !isTransacting { try writePart() }
+    return affected
+  }
+
+  /// After a statement that failed: what it wrote into the journal is taken back with it, as a rule.
+  private func settle() throws {
+    guard database.isInTransaction else { return forget() }
+    guard isCaptured, program.last != 0 else { return }
+    let last = try lastRow()
+    program.last = last < program.first ? 0 : last
+  }
+
+  private func writePart() throws {
+    try log.takePart(savepoints: &marks) { try write(JournalStatements.partCode, $0) }
+  }
+
+  /// A journal row. The program's last_insert_rowid() is as if it had not been written.
+  private func write(_ code: Int64, _ content: UnsafeRawBufferPointer) throws {
+    guard let statement = control.write else { return }
+    let rowid = database.lastInsertRowid
+    defer { database.lastInsertRowid = rowid }
+    try statement.bind(code, at: 1)
+    try statement.bind(.blob(content), at: 2, copies: false)
+    while try statement.step() {}
+  }
+
+  private func lastRow() throws -> Int64 { try control.lastRow.map(scalar) ?? 0 }
+
+  private func scalar(_ statement: Statement) throws -> Int64 {
+    defer { statement.reset() }
+    return try statement.step() ? statement.integer(0) : 0
+  }
+
+  // MARK: Transactions
+
+  /// Runs `body` in a transaction of its own. Any error rolls it back.
+  func transact<T>(_ body: () throws -> T) throws -> (value: T, token: CommitToken) {
+    guard !database.isInTransaction else {
+      throw DatabaseError(.nestedTransaction, "a transaction is open already: use its savepoint")
+    }
+    while try control.begin.step() {}
+    serial += 1
+    isTransacting = true
+    (program.first, program.last) = (0, 0)
+    do {
+      if isCaptured, !program.isOwned { program.first = try lastRow() + 1 }
+      let value = try body()
+      let token = try commit()
+      return (value, token)
+    } catch {
+      rollBack()
+      throw error
+    }
+  }
+
+  /// What is thrown for a transaction that is no longer there.
+  func checkIsOpen(_ serial: UInt64) throws {
+    guard isTransacting, serial == self.serial, database.isInTransaction else {
+      throw DatabaseError(.transactionEnded, "the transaction is over")
+    }
+  }
+
+  private func commit() throws -> CommitToken {
+    try checkIsOpen(serial)
+    guard isCaptured else {
+      while try control.commit.step() {}
+      forget()
+      return CommitToken(sequence: 0)
+    }
+    let end = try writeEnd()
+    while try control.commit.step() {}
+    forget()
+    return CommitToken(sequence: end)
+  }
+
+  /// Says in the journal that the transaction ends here, if it has written anything. Returns the last journal row.
+  private func writeEnd() throws -> Int64 {
+    if program.isOwned {
+      guard program.first > 0 || !log.isEmpty else { return try lastRow() }
+      if program.first == 0 { program.first = try lastRow() + 1 }
+    } else {
+      let last = try lastRow()
+      guard last >= program.first || !log.isEmpty else { return last }
+    }
+    try log.takeEnd(first: program.first, time: clock.microseconds()) { try write(JournalStatements.endCode, $0) }
+    return program.isOwned ? program.last : try lastRow()
+  }
+
+  private func rollBack() {
+    // An error may have done that already.
+    if database.isInTransaction { try? database.execute("ROLLBACK") }
+    forget()
+  }
+
+  private func forget() {
+    isTransacting = false
+    log.removeAll()
+    savepoints.removeAll(keepingCapacity: true)
+    marks.removeAll(keepingCapacity: true)
+  }
+
+  /// Runs `body` inside of a savepoint of the open transaction. Any error rolls back to it, and no further.
+  func savepoint<T>(_ body: () throws -> T) throws -> T {
+    let name = "cairn_\(savepoints.count)"
+    try database.execute("SAVEPOINT \(name)")
+    savepoints.append(Place(first: program.first, last: program.last))
+    marks.append(log.mark())
+    let depth = savepoints.count
+    do {
+      let value = try body()
+      guard savepoints.count == depth else {
+        throw DatabaseError(.transactionEnded, "the transaction is over")
+      }
+      try database.execute("RELEASE \(name)")
+      _ = (savepoints.popLast(), marks.popLast())
+      return value
+    } catch {
+      guard database.isInTransaction, savepoints.count == depth else { throw error }
+      try database.execute("ROLLBACK TO \(name); RELEASE \(name)")
+      if let place = savepoints.popLast() { (program.first, program.last) = (place.first, place.last) }
+      if let mark = marks.popLast() { log.rollBack(to: mark) }
+      throw error
+    }
+  }
+
+  // MARK: Asking
+
+  func pending() throws -> Pending {
+    guard isCaptured else { return Pending(transactions: 0, rows: 0, isIncomplete: false) }
+    let waiting = try EmbeddedCapture(database).waiting()
+    return Pending(transactions: waiting.transactions, rows: waiting.rows, isIncomplete: waiting.hasDropped)
+  }
+
+  var lastInsertRowid: Int64 { database.lastInsertRowid }
+}
+
+extension ByteWriter {
+  mutating func append(_ value: SQLValue) {
+    switch value {
+    case .null: appendNull()
+    case .integer(let number): appendInteger(number)
+    case .real(let number): appendReal(number)
+    case .text(var text): text.withUTF8 { appendText(UnsafeRawBufferPointer($0)) }
+    case .blob(let bytes): bytes.withUnsafeBytes { appendBlob($0) }
+    }
+  }
+}
+
+extension SQLValue {
+  init(_ view: ColumnView) {
+    switch view {
+    case .unchanged, .null: self = .null
+    case .integer(let number): self = .integer(number)
+    case .real(let number): self = .real(number)
+    case .text(let bytes), .exact(let bytes): self = .text(String(decoding: bytes, as: UTF8.self))
+    case .blob(let bytes): self = .blob(Array(bytes))
+    }
+  }
+}

@@ -1,0 +1,121 @@
+import Changes
+import SQLiteKit
+import Trails
+
+/// Looks ahead in the journal for what programs have written behind their changes: which statements caused them, and where
+/// their transactions end. In the trail, a statement stands before what it caused.
+///
+/// Both are read by cursors of their own, which run ahead of the one that reads the changes; of a look, and of its snapshot.
+final class StatementFeed {
+  private let ends: Statement
+  private let packs: Statement?
+  private let path: String
+  /// The next transaction whose borders are known: its last journal row, which says so, and what that says.
+  private(set) var end: (seq: Int64, JournalStatementRow.End)?
+  private var pack: (seq: Int64, JournalStatementRow)?
+  private var next = 0
+  /// The statement whose changes are being read ends with this journal row.
+  private(set) var openThrough: Int64?
+  private var record = ByteWriter()
+
+  /// Journal rows behind `from`, up to and with `through`.
+  init(_ source: Database, from: Int64, through: Int64, withStatements: Bool) throws {
+    path = source.path
+    func cursor(_ codes: String) throws -> Statement {
+      let statement = try source.prepare(
+        "SELECT seq, code, v0 FROM cairn_journal WHERE seq > ? AND seq <= ? AND code IN (\(codes)) ORDER BY seq")
+      try statement.bind([.integer(from), .integer(through)])
+      return statement
+    }
+    ends = try cursor("\(JournalStatements.endCode)")
+    packs = withStatements ? try cursor("\(JournalStatements.endCode), \(JournalStatements.partCode)") : nil
+    try advanceEnd()
+    try advancePack()
+  }
+
+  func advanceEnd() throws {
+    end = nil
+    guard try ends.step() else { return }
+    let seq = ends.integer(0)
+    guard case .blob(let bytes) = ends.view(2) else { throw damaged(seq, "it is empty") }
+    do { end = (seq, try JournalStatementRow.end(of: bytes)) } catch let error as DecodingError {
+      throw damaged(seq, error.description)
+    }
+  }
+
+  private func advancePack() throws {
+    (pack, next) = (nil, 0)
+    while let packs, try packs.step() {
+      let seq = packs.integer(0)
+      guard case .blob(let bytes) = packs.value(2) else { throw damaged(seq, "it is empty") }
+      do {
+        let row = try JournalStatementRow(bytes, isEnd: packs.integer(1) == JournalStatements.endCode)
+        guard !row.statements.isEmpty else { continue }
+        pack = (seq, row)
+        return
+      } catch let error as DecodingError { throw damaged(seq, error.description) }
+    }
+  }
+
+  private func damaged(_ seq: Int64, _ problem: String) -> CairnError {
+    CairnError(
+      .databaseDamaged, "journal row \(seq) of \(path) holds statements that this cairn cannot read: \(problem)",
+      hint: "run 'cairn detach' on the source and replicate again")
+  }
+
+  /// Whether a statement begins before journal row `seq`, which is read next.
+  func hasStatement(at seq: Int64) throws -> Bool {
+    while openThrough == nil, let (packSeq, row) = pack {
+      // Behind the row that tells of it, nothing is its own any more.
+      if next < row.statements.count { return row.statements[next].before < seq || packSeq <= seq }
+      try advancePack()
+    }
+    return false
+  }
+
+  /// Appends the statements that begin before journal row `seq`; the last of them may stay open.
+  func beginStatements(
+    at seq: Int64, _ layouts: [Int64: Layout], _ reader: inout JournalReader, to trail: TrailWriter
+  ) throws {
+    while try hasStatement(at: seq), let row = pack?.1 {
+      let statement = row.statements[next]
+      next += 1
+      var flags = statement.flags
+      if isPartial(statement, row.texts[statement.text], layouts) { flags.insert(.isPartial) }
+      record.removeAll()
+      row.with(statement) { text, parameters in
+        record.appendStatement(
+          .sqlite, flags, statement.rowsAffected, statement.now, text: text,
+          parameterCount: statement.parameterCount, parameters: parameters)
+      }
+      try trail.append(kind: RecordKind.statement, record.bytes)
+      reader.beginStatement()
+      openThrough = statement.last
+      if statement.last < seq { try endStatement(behind: .max, &reader, to: trail) }
+    }
+  }
+
+  /// Behind journal row `seq`: ends the statement that is open, if that was its last row.
+  func endStatement(
+    behind seq: Int64, _ reader: inout JournalReader, to trail: TrailWriter
+  ) throws {
+    guard let last = openThrough, seq >= last else { return }
+    openThrough = nil
+    record.removeAll()
+    record.append(reader.endStatement())
+    try trail.append(kind: RecordKind.statementEnd, record.bytes)
+  }
+
+  /// Whether it touches a table that was not captured then.
+  private func isPartial(
+    _ statement: JournalStatementRow.Executed, _ text: JournalStatementRow.Text, _ layouts: [Int64: Layout]
+  ) -> Bool {
+    guard let tables = text.tables else { return statement.rowsAffected > 0 && statement.count == 0 }
+    return !tables.allSatisfy { table in
+      layouts.values.contains {
+        $0.since <= statement.last && ($0.ended.map { abs($0) > statement.before } ?? true)
+          && $0.schema.name.lowercased() == table.lowercased()
+      }
+    }
+  }
+}

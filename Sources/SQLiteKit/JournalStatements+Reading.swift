@@ -1,0 +1,122 @@
+import Changes
+
+/// A row of the journal with the statements that a program executed, taken apart.
+package struct JournalStatementRow {
+  /// Of a row that ends a transaction.
+  package struct End: Equatable {
+    /// The first journal row of the transaction.
+    package var first: Int64
+    /// When it committed, µs since 1970 UTC.
+    package var time: Int64
+  }
+
+  package struct Executed {
+    /// The journal row behind which it began, and how many rows it caused.
+    package var before: Int64
+    package var count: Int64
+    package var rowsAffected: UInt64
+    package var now: Int64?
+    package var flags: ExecutedStatement.Flags
+    /// In ``JournalStatementRow/texts``.
+    package var text: Int
+    package var parameterCount: Int
+    fileprivate var parameters: Range<Int>
+
+    package var last: Int64 { before + count }
+  }
+
+  package struct Text {
+    fileprivate var range: Range<Int>
+    /// That it touches; nil where that is not known.
+    package var tables: [String]?
+  }
+
+  package let end: End?
+  package private(set) var texts: [Text] = []
+  package private(set) var statements: [Executed] = []
+  private let bytes: [UInt8]
+
+  /// The head of a row that ends a transaction, without its statements.
+  package static func end(of bytes: UnsafeRawBufferPointer) throws -> End {
+    var reader = ByteReader(bytes)
+    try check(&reader)
+    return try readEnd(&reader)
+  }
+
+  package init(_ bytes: [UInt8], isEnd: Bool) throws {
+    var texts: [Text] = []
+    var statements: [Executed] = []
+    end = try bytes.withUnsafeBytes { raw in
+      var reader = ByteReader(raw)
+      try Self.check(&reader)
+      let end = isEnd ? try Self.readEnd(&reader) : nil
+      var place = Int64(clamping: try reader.readVarint())
+      while !reader.isAtEnd {
+        switch try reader.readByte() {
+        case JournalStatements.textTag: texts.append(try Self.readText(&reader))
+        case JournalStatements.statementTag:
+          let statement = try Self.readStatement(&reader, behind: place)
+          guard statement.text < texts.count else { throw reader.problem("text \(statement.text) is not in the row") }
+          place = statement.last
+          statements.append(statement)
+        case let tag: throw reader.problem("tag \(tag) is unknown")
+        }
+      }
+      return end
+    }
+    self.bytes = bytes
+    (self.texts, self.statements) = (texts, statements)
+  }
+
+  /// Calls `body` with the text and the parameters of a statement, as images have values.
+  package func with<T>(
+    _ statement: Executed, _ body: (_ text: UnsafeRawBufferPointer, _ parameters: UnsafeRawBufferPointer) throws -> T
+  ) rethrows -> T {
+    try bytes.withUnsafeBytes { raw in
+      try body(
+        UnsafeRawBufferPointer(rebasing: raw[texts[statement.text].range]),
+        UnsafeRawBufferPointer(rebasing: raw[statement.parameters]))
+    }
+  }
+
+  private static func check(_ reader: inout ByteReader) throws {
+    let version = try reader.readByte()
+    guard version == JournalStatements.version else { throw reader.problem("version \(version) is unknown") }
+  }
+
+  private static func readEnd(_ reader: inout ByteReader) throws -> End {
+    End(first: Int64(clamping: try reader.readVarint()), time: try reader.readZigzag())
+  }
+
+  private static func readText(_ reader: inout ByteReader) throws -> Text {
+    let range = try reader.readCountedRange()
+    guard try reader.readByte() == 1 else { return Text(range: range, tables: nil) }
+    return Text(range: range, tables: try (0..<(try reader.readCount())).map { _ in try reader.readString() })
+  }
+
+  private static func readStatement(_ reader: inout ByteReader, behind place: Int64) throws -> Executed {
+    let text = Int(clamping: try reader.readVarint())
+    let before = place.addingReportingOverflow(Int64(clamping: try reader.readVarint()))
+    let count = Int64(clamping: try reader.readVarint())
+    guard !before.overflow, !before.partialValue.addingReportingOverflow(count).overflow else {
+      throw reader.problem("a place in the journal is beyond its end")
+    }
+    let affected = try reader.readVarint()
+    let flags = try reader.readByte()
+    let now = flags & 1 != 0 ? try reader.readZigzag() : nil
+    let parameterCount = Int(clamping: try reader.readVarint())
+    return Executed(
+      before: before.partialValue, count: count, rowsAffected: affected, now: now,
+      flags: flags & 2 != 0 ? .nowUnknown : [], text: text, parameterCount: parameterCount,
+      parameters: try reader.readCountedRange())
+  }
+}
+
+extension ByteReader {
+  fileprivate mutating func readCountedRange() throws -> Range<Int> {
+    let bytes = try readCounted()
+    return offset - bytes.count..<offset
+  }
+
+  fileprivate func problem(_ problem: String) -> DecodingError { DecodingError(offset: offset, problem: problem) }
+}

@@ -1,0 +1,166 @@
+import Changes
+
+/// The statements that a program executed, as a row of the journal holds them (`docs/sqlite-capture.md`, Statements).
+///
+/// They are gathered in memory and written as one row before the commit. When they grow too large, they are written
+/// earlier, as a part. A text that is executed again and again stands in each row once.
+package struct JournalStatements: ~Copyable {
+  /// Of a row that ends a transaction: kinds that no table has, as no layout has number 0.
+  package static let endCode: Int64 = 2
+  /// Of a row with statements that ends nothing.
+  package static let partCode: Int64 = 3
+  static let version: UInt8 = 1
+  /// From so many bytes on, a part is written.
+  package static let partBytes = 1 << 18
+
+  static let textTag: UInt8 = 0
+  static let statementTag: UInt8 = 1
+
+  /// One text, and where it stands in the row that is being gathered.
+  package final class Text {
+    /// As the row has it: the tag, the text, and the tables that it touches.
+    fileprivate let definition: [UInt8]
+    fileprivate var generation: UInt64 = 0
+    fileprivate var index: UInt64 = 0
+
+    /// `tables`: nil where that is not known.
+    package init(_ text: String, tables: [String]?) {
+      var writer = ByteWriter(capacity: 256)
+      writer.append(JournalStatements.textTag)
+      writer.appendString(text)
+      writer.append(tables == nil ? 0 : 1)
+      if let tables {
+        writer.appendVarint(UInt64(tables.count))
+        for table in tables { writer.appendString(table) }
+      }
+      definition = Array(writer.bytes)
+    }
+  }
+
+  /// A statement that has been executed.
+  package struct Execution {
+    /// The last journal row before it, and the last one that it caused.
+    package var before: Int64
+    package var last: Int64
+    package var rowsAffected: Int64
+    /// µs since 1970 UTC; nil where it did not ask.
+    package var now: Int64?
+    package var isNowUnknown: Bool
+    package init(before: Int64, last: Int64, rowsAffected: Int64, now: Int64?, isNowUnknown: Bool) {
+      (self.before, self.last, self.rowsAffected) = (before, last, rowsAffected)
+      (self.now, self.isNowUnknown) = (now, isNowUnknown)
+    }
+  }
+
+  /// What was gathered at a savepoint.
+  package struct Mark {
+    fileprivate var count: Int
+    fileprivate var textCount: UInt64
+    fileprivate var base: Int64
+    fileprivate var end: Int64
+    fileprivate var parts: Int
+    /// Set when a part was written since: a rollback takes that back, so what it holds of before must be gathered again.
+    fileprivate var kept: [UInt8]?
+  }
+
+  private var entries = ByteWriter(capacity: 4096)
+  private var textCount: UInt64 = 0
+  private var generation: UInt64 = 1
+  /// Journal row behind which the row's first statement counts.
+  private var base: Int64 = 0
+  private var end: Int64 = 0
+  private var parts = 0
+
+  package init() {}
+
+  package var isEmpty: Bool { entries.count == 0 }
+  package var isFull: Bool { entries.count >= Self.partBytes }
+
+  /// `parameters` are values as images have them.
+  package mutating func append(
+    _ text: Text, _ execution: Execution, parameterCount: Int, parameters: UnsafeRawBufferPointer
+  ) {
+    if entries.count == 0 {
+      base = execution.before
+      end = base
+    }
+    if text.generation != generation {
+      entries.append(text.definition)
+      (text.generation, text.index) = (generation, textCount)
+      textCount += 1
+    }
+    entries.append(Self.statementTag)
+    entries.appendVarint(text.index)
+    entries.appendVarint(UInt64(max(0, execution.before - end)))
+    entries.appendVarint(UInt64(max(0, execution.last - execution.before)))
+    entries.appendVarint(UInt64(max(0, execution.rowsAffected)))
+    entries.append((execution.now == nil ? 0 : 1) | (execution.isNowUnknown ? 2 : 0))
+    if let now = execution.now { entries.appendZigzag(now) }
+    entries.appendVarint(UInt64(parameterCount))
+    entries.appendCounted(parameters)
+    end = max(execution.last, execution.before)
+  }
+
+  /// Calls `body` with the content of the row that ends a transaction whose first journal row is `first`, and begins anew.
+  package mutating func takeEnd<T>(first: Int64, time: Int64, _ body: (UnsafeRawBufferPointer) throws -> T) rethrows
+    -> T
+  {
+    try take(
+      head: {
+        $0.appendVarint(UInt64(first)); $0.appendZigzag(time)
+      }, body)
+  }
+
+  /// The same of a part; `savepoints` are those that are open.
+  package mutating func takePart<T>(
+    savepoints: inout [Mark], _ body: (UnsafeRawBufferPointer) throws -> T
+  ) rethrows -> T {
+    for index in savepoints.indices where savepoints[index].parts == parts && savepoints[index].kept == nil {
+      savepoints[index].kept = Array(entries.bytes[..<savepoints[index].count])
+    }
+    parts += 1
+    return try take(head: { _ in }, body)
+  }
+
+  private mutating func take<T>(
+    head: (inout ByteWriter) -> Void, _ body: (UnsafeRawBufferPointer) throws -> T
+  ) rethrows -> T {
+    var row = ByteWriter(capacity: 32 + entries.count)
+    row.append(Self.version)
+    head(&row)
+    row.appendVarint(UInt64(base))
+    row.append(entries.bytes)
+    removeAll()
+    return try body(row.bytes)
+  }
+
+  /// At the end of a transaction, however it ended.
+  package mutating func removeAll() {
+    entries.removeAll()
+    entries.shrink(above: Self.partBytes * 2)
+    forgetTexts()
+  }
+
+  private mutating func forgetTexts() {
+    generation += 1
+    textCount = 0
+  }
+
+  package func mark() -> Mark {
+    Mark(count: entries.count, textCount: textCount, base: base, end: end, parts: parts)
+  }
+
+  /// What was executed since is rolled back.
+  package mutating func rollBack(to mark: Mark) {
+    if let kept = mark.kept {
+      entries.removeAll()
+      entries.append(kept)
+    } else {
+      entries.truncate(to: mark.count)
+    }
+    (base, end, parts) = (mark.base, mark.end, mark.parts)
+    // Texts that were defined since must be again; the others may be.
+    generation += 1
+    textCount = mark.textCount
+  }
+}

@@ -1,0 +1,145 @@
+import CSQLite
+import CShims
+import Changes
+
+/// The connection of a program that uses the embedded API: a ``Database`` of which it is known, beyond what any connection
+/// tells, what time its statements were given, which tables they touch, and which journal rows they cause.
+///
+/// Of a connection that the program had before, nothing of that is known, since its hooks are the program's.
+package final class ProgramDatabase {
+  package let database: Database
+  /// Whether the connection was opened here.
+  package let isOwned: Bool
+  private let watch: UnsafeMutablePointer<cairn_journal_watch>
+  private let touched = TouchedTables()
+  private let mutex: OpaquePointer?
+
+  /// Opens a file, or creates it.
+  package init(path: String, busyTimeoutMilliseconds: Int32) throws {
+    database = try Database(
+      path: path, mode: .create, busyTimeoutMilliseconds: busyTimeoutMilliseconds, vfs: cairn_watching_vfs())
+    isOwned = true
+    mutex = nil
+    watch = .allocate(capacity: 1)
+    watch.initialize(to: cairn_journal_watch())
+  }
+
+  package init(borrowing handle: OpaquePointer) {
+    database = Database(borrowing: handle)
+    isOwned = false
+    mutex = sqlite3_db_mutex(handle)
+    watch = .allocate(capacity: 1)
+    watch.initialize(to: cairn_journal_watch())
+  }
+
+  deinit {
+    if isOwned {
+      sqlite3_update_hook(database.handle, nil, nil)
+      sqlite3_set_authorizer(database.handle, nil, nil)
+    }
+    watch.deallocate()
+  }
+
+  /// Watches statements from here on.
+  package func beginWatching() {
+    guard isOwned else { return }
+    cairn_watch_journal(database.handle, watch)
+    // Set once: to set it anew would have every statement prepared again.
+    touched.watch(database.handle)
+  }
+
+  /// Keeps other threads off a connection that the program shares, between both calls.
+  package func enter() { if let mutex { sqlite3_mutex_enter(mutex) } }
+  package func leave() { if let mutex { sqlite3_mutex_leave(mutex) } }
+
+  // MARK: Journal
+
+  /// Rowids that this connection gave out in the journal: the first since ``first`` was set to 0, and the last.
+  package var first: Int64 {
+    get { watch.pointee.first }
+    set { watch.pointee.first = newValue }
+  }
+  package var last: Int64 {
+    get { watch.pointee.last }
+    set { watch.pointee.last = newValue }
+  }
+
+  // MARK: Statements
+
+  /// Prepares a statement, with the tables that it touches; nil where they are not known.
+  package func prepare(_ sql: String) throws -> (statement: Statement, tables: [String]?) {
+    guard isOwned else { return (try database.prepare(sql), nil) }
+    let (statement, tables) = try touched.collect { try database.prepare(sql) }
+    return (statement, tables)
+  }
+
+  /// As ``Statement/step()``. `now` becomes the time that the statement was given, µs since 1970 UTC; nil when it did not
+  /// ask. Only a connection that was opened here knows.
+  package func step(_ statement: Statement, now: inout Int64?) throws -> Bool {
+    var julian: Int64 = 0
+    let code = cairn_step_watched(statement.handle, &julian)
+    now = julian == 0 ? nil : (julian - Self.julianOf1970) * 1000
+    return try statement.taken(code)
+  }
+
+  /// 1970-01-01 as a Julian day number, in ms.
+  private static let julianOf1970: Int64 = 210_866_760_000_000
+}
+
+/// Which tables a statement names, as SQLite's authorizer is asked when it is prepared.
+///
+/// Source: https://sqlite.org/c3ref/set_authorizer.html
+private final class TouchedTables {
+  private var names: Set<String>?
+
+  /// Must live as long as the connection.
+  func watch(_ handle: OpaquePointer) {
+    sqlite3_set_authorizer(
+      handle,
+      { context, action, first, second, third, accessor in
+        guard let context else { return SQLITE_OK }
+        Unmanaged<TouchedTables>.fromOpaque(context).takeUnretainedValue().note(action, first, second, third, accessor)
+        return SQLITE_OK
+      }, Unmanaged.passUnretained(self).toOpaque())
+  }
+
+  func collect<T>(_ body: () throws -> T) rethrows -> (T, [String]) {
+    names = []
+    defer { names = nil }
+    let result = try body()
+    return (result, (names ?? []).sorted())
+  }
+
+  private func note(
+    _ action: Int32, _ first: UnsafePointer<CChar>?, _ second: UnsafePointer<CChar>?,
+    _ database: UnsafePointer<CChar>?, _ accessor: UnsafePointer<CChar>?
+  ) {
+    guard names != nil else { return }
+    let named: UnsafePointer<CChar>?
+    var schema = database
+    switch action {
+    case SQLITE_INSERT, SQLITE_UPDATE, SQLITE_DELETE, SQLITE_READ, SQLITE_CREATE_TABLE, SQLITE_DROP_TABLE,
+      SQLITE_CREATE_VIEW, SQLITE_DROP_VIEW:
+      named = first
+    case SQLITE_CREATE_INDEX, SQLITE_DROP_INDEX, SQLITE_CREATE_TRIGGER, SQLITE_DROP_TRIGGER, SQLITE_CREATE_VTABLE,
+      SQLITE_DROP_VTABLE:
+      named = action == SQLITE_CREATE_VTABLE || action == SQLITE_DROP_VTABLE ? first : second
+    case SQLITE_ALTER_TABLE:
+      // Here the database comes first.
+      (named, schema) = (second, first)
+    case SQLITE_CREATE_TEMP_TABLE, SQLITE_DROP_TEMP_TABLE, SQLITE_CREATE_TEMP_VIEW, SQLITE_DROP_TEMP_VIEW: named = first
+    default: return
+    }
+    guard let named, !isOurs(accessor) else { return }
+    let name = String(cString: named)
+    let folded = name.lowercased()
+    if folded.hasPrefix("sqlite_") || folded.hasPrefix("cairn_") { return }
+    let place = schema.map { String(cString: $0) } ?? "main"
+    names?.insert(place == "main" ? name : "\(place).\(name)")
+  }
+
+  /// Of a trigger of ours.
+  private func isOurs(_ accessor: UnsafePointer<CChar>?) -> Bool {
+    accessor.map { String(cString: $0).hasPrefix("cairn_") } ?? false
+  }
+}

@@ -1,0 +1,142 @@
+import CairnCapture
+import Foundation
+import Testing
+
+/// Statements, values and rows, as a program sees them; with and without capture alike.
+@Suite struct ExecutionTests {
+  private struct Item: Codable, Equatable {
+    var id: Int
+    var name: String
+    var price: Double?
+    var isNew: Bool
+    var picture: [UInt8]
+  }
+
+  private func shop(_ folder: TempFolder, capture: Bool) throws -> CapturedDatabase {
+    var options = CapturedDatabase.Options()
+    options.capture = capture
+    let shop = try CapturedDatabase(path: folder("shop.db"), node: "till-7", options: options)
+    try shop.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, price REAL, isNew INT, picture BLOB)")
+    return shop
+  }
+
+  @Test(arguments: [true, false]) func `every kind of value comes back as it was bound`(capture: Bool) throws {
+    let shop = try shop(TempFolder(), capture: capture)
+    let values: [(any SQLConvertible)?] = [
+      Int64.min, "tee ☕", -0.5, true, [UInt8](0...255), nil, "", [UInt8](), Int8(-3), String?.none, 7 as Int?,
+    ]
+    for value in values {
+      let back = try #require(try shop.query("SELECT ? AS v", value).first)
+      #expect(back["v"] == value?.sqlValue ?? .null)
+    }
+    #expect(try shop.query("SELECT ?, ?, ?", parameters: [1, "x", nil])[0].values == [1, "x", nil])
+  }
+
+  @Test(arguments: [true, false]) func `rows come as values, by name and as types`(capture: Bool) throws {
+    let shop = try shop(TempFolder(), capture: capture)
+    let insert = "INSERT INTO item VALUES (?, ?, ?, ?, ?)"
+    #expect(try shop.execute(insert, 1, "tea", 3.5, true, [1, 2] as [UInt8]) == 1)
+    #expect(try shop.execute(insert, 2, "rum", nil, false, [] as [UInt8]) == 1)
+    #expect(try shop.lastInsertRowid == 2)
+    let rows = try shop.query("SELECT * FROM item ORDER BY id")
+    #expect("\(rows[0]["NAME"]) \(rows[0]["price"]) \(rows[1]["price"])" == "tea 3.5 NULL")
+    #expect(try rows[1].value("price", as: Double?.self) == nil)
+    #expect(try rows[0].value("id", as: Int32.self) == 1)
+    let items = try shop.query(as: Item.self, "SELECT * FROM item WHERE id < ? ORDER BY id", 10)
+    #expect(
+      items == [
+        Item(id: 1, name: "tea", price: 3.5, isNew: true, picture: [1, 2]),
+        Item(id: 2, name: "rum", price: nil, isNew: false, picture: []),
+      ])
+    #expect(try shop.query(as: String.self, "SELECT name FROM item ORDER BY id") == ["tea", "rum"])
+    #expect(throws: DatabaseError.self) { try rows[0].value("colour", as: String.self) }
+    #expect(throws: DatabaseError.self) { try rows[0].value("name", as: Int.self) }
+    #expect(throws: DatabaseError.self) { try shop.query(as: Item.self, "SELECT id FROM item") }
+  }
+
+  @Test(arguments: [true, false]) func `RETURNING gives rows, and what it changed is there`(capture: Bool) throws {
+    let shop = try shop(TempFolder(), capture: capture)
+    let rows = try shop.query(
+      "INSERT INTO item(name) VALUES ('a'), ('b') RETURNING id, name")
+    #expect(rows.map(\.values) == [[1, "a"], [2, "b"]])
+    var seen: [SQLValue] = []
+    try shop.forEach("SELECT id, name FROM item ORDER BY id") { row in
+      seen.append(row["name"])
+      // While rows are given, statements can be executed, also the same.
+      try shop.execute("UPDATE item SET price = 1 WHERE id = ?", row["id"])
+      #expect(try shop.query("SELECT id, name FROM item ORDER BY id").count == 2)
+    }
+    #expect(seen == ["a", "b"])
+    #expect(try shop.query("SELECT count(*) FROM item WHERE price = 1")[0][0] == 2)
+  }
+
+  @Test(arguments: [true, false]) func `a transaction commits as a whole or not at all`(capture: Bool) throws {
+    struct Refused: Error {}
+    let shop = try shop(TempFolder(), capture: capture)
+    let token = try shop.transaction { db in
+      try db.execute("INSERT INTO item(name) VALUES ('a')")
+      // The database itself is the same connection.
+      try shop.execute("INSERT INTO item(name) VALUES ('b')")
+      let saved = try db.savepoint { db in
+        try db.execute("INSERT INTO item(name) VALUES ('c')")
+        #expect(throws: Refused.self) {
+          try db.savepoint { db in
+            try db.execute("DELETE FROM item")
+            throw Refused()
+          }
+        }
+        return try db.query("SELECT count(*) FROM item")[0][0]
+      }
+      #expect(saved == 3)
+    }
+    #expect(throws: Refused.self) {
+      try shop.transaction { db in
+        try db.execute("DELETE FROM item")
+        throw Refused()
+      }
+    }
+    let (count, later) = try shop.transaction(returning: Int.self) { db in
+      // A statement that fails does not end it.
+      let error = #expect(throws: DatabaseError.self) { try db.execute("INSERT INTO item(id) VALUES (1)") }
+      #expect(error?.kind == .constraint && error?.code == 1555)
+      try db.execute("INSERT INTO item(name) VALUES (?)", "d")
+      return try db.query("SELECT count(*) FROM item")[0].value("count(*)")
+    }
+    #expect(count == 4)
+    if capture { #expect(token < later) } else { #expect(token == later) }
+    #expect(try shop.query("SELECT group_concat(name) FROM item")[0][0] == "a,b,c,d")
+  }
+
+  @Test func `threads and tasks take turns`() async throws {
+    let shop = try shop(TempFolder(), capture: true)
+    await withTaskGroup(of: Void.self) { group in
+      for task in 0..<8 {
+        group.addTask {
+          for number in 0..<50 {
+            do {
+              try shop.transaction { db in
+                let count = try db.query("SELECT count(*) AS n FROM item")[0].value("n", as: Int.self)
+                try db.execute("INSERT INTO item(name, price) VALUES (?, ?)", "\(task)/\(number)", Double(count))
+              }
+            } catch { Issue.record(error) }
+          }
+        }
+      }
+    }
+    // Nobody came between the count and the insert.
+    #expect(try shop.query("SELECT count(DISTINCT price), max(price) FROM item")[0].values == [400, .real(399)])
+  }
+
+  @Test func `what is committed waits until it is taken`() throws {
+    let shop = try shop(TempFolder(), capture: true)
+    let before = try shop.pending
+    for _ in 0..<3 { try shop.execute("INSERT INTO item(name) VALUES ('x')") }
+    try shop.transaction { _ = try $0.query("SELECT * FROM item") }
+    #expect(try shop.pending.transactions == before.transactions + 3)
+    try shop.transaction { db in
+      try db.execute("INSERT INTO item(name) VALUES ('x')")
+      #expect(try shop.pending.transactions == before.transactions + 3)
+    }
+    #expect(try shop.pending.transactions == before.transactions + 4)
+  }
+}
