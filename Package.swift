@@ -96,7 +96,7 @@ let package = Package(
       name: "cairn-bench",
       dependencies: [
         "TestServers", "Changes", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "NetKit", "Trails", "Pumping",
-        "Capturing", "Operating",
+        "Capturing", "Operating", "CairnCapture",
       ],
       swiftSettings: strict),
 

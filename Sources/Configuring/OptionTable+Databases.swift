@@ -56,8 +56,8 @@ extension OptionTable {
       Option(
         "statements", .flag, default: "true", "keep executed statements where the program gives them",
         details: """
-          Triggers and PostgreSQL's log do not know the statements behind the changes, so that it makes no difference for \
-          programs that just write to their database.
+          Programs that write through the embedded API tell their statements; triggers and PostgreSQL's log do not know \
+          them, so that it makes no difference for programs that just write to their database.
           """,
         example: "false"),
       Option(

@@ -15,6 +15,8 @@ package struct CaptureRun: Sendable {
   package let place: String
   package var tables = TablePatterns()
   package var journalRows = Journal.defaultCapRows
+  /// Whether statements that programs tell of go into the trail.
+  package var statements = true
   /// Whether the rows are sent that are there when capture begins.
   package var copiesRows = true
   /// Whether it is an error that there is no table yet.
@@ -47,6 +49,7 @@ package struct CaptureRun: Sendable {
         options.tables = tables
         options.journalCapRows = journalRows
         options.copiesRows = copiesRows
+        options.statements = statements
         options.needsTables = needsTables
         options.place = place
         let capture = try SQLiteCapture(path: path, trail: writer, options: options, clock: clock, progress: progress)

@@ -36,6 +36,7 @@ final class CaptureWorker: Worker {
     var run = CaptureRun(try database.location().canonical, trail: trail, folder: folder, place: folder)
     run.tables = TablePatterns(capture.tables)
     run.journalRows = Int64(capture.journalRows)
+    run.statements = capture.statements
     run.copiesRows = capture.copiesRows
     // Apply makes the tables: what programs write to them from their first moment on is captured.
     run.needsTables = capture.copiesRows

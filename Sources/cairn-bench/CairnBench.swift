@@ -40,6 +40,9 @@ enum CairnBench {
     case .copies: return try CopyRate(stage: stage).run()
     case .copyLatency: return try CopyLatency(stage: stage).run()
     case .idlePeers: return try IdlePeers(stage: stage).run()
+    case .embedded:
+      let folder = try stage.freshFolder("embedded")
+      return [try EmbeddedCost(folder: folder, rows: stage.options.scaled(500_000), rounds: stage.options.rounds).run()]
     case .triggers:
       let folder = try stage.freshFolder("triggers")
       return [try TriggerCost(folder: folder, rows: stage.options.scaled(500_000), rounds: stage.options.rounds).run()]

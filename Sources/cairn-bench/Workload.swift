@@ -11,6 +11,7 @@ enum Workload: String, CaseIterable {
   case copies = "W9"
   case copyLatency = "W10"
   case idlePeers = "W11"
+  case embedded = "W13"
 
   var summary: String {
     switch self {
@@ -24,6 +25,7 @@ enum Workload: String, CaseIterable {
     case .compare: "cairn compare of 1,000,000 rows that are equal"
     case .copies: "a trail of 1 GiB (--backlog) that goes to another node, pushed and pulled, plain and over TLS"
     case .copyLatency: "500 single-row transactions at 50/s, from the trail to the durable copy at another node"
+    case .embedded: "500,000 inserts through the embedded API, with capture, against without and against plain calls"
     case .idlePeers: "200 nodes that wait for news: processor time and memory of the one that they ask"
     }
   }
@@ -34,7 +36,7 @@ enum Workload: String, CaseIterable {
     case .latency, .copyLatency: "ms"
     case .copies: "MiB/s"
     case .idlePeers: "% of a core"
-    case .firstCopy, .triggers, .compare: "rows/s"
+    case .firstCopy, .triggers, .compare, .embedded: "rows/s"
     }
   }
 
@@ -42,7 +44,7 @@ enum Workload: String, CaseIterable {
   var pairs: [Pair] {
     switch self {
     case .pgbench: Pair.all.filter { $0.from == .postgres }
-    case .triggers, .copies, .copyLatency, .idlePeers: []
+    case .triggers, .copies, .copyLatency, .idlePeers, .embedded: []
     default: Pair.all
     }
   }

@@ -13,6 +13,7 @@ struct TrailCommand: Command {
     Option("--from", "POS", "show: transactions that begin at this position or behind it"),
     Option("--to", "POS", "show: transactions that end at this position or before it"),
     Option("--sql", "sqlite|postgres", "show: as statements that can be executed, in commit order"),
+    Option("--statements", nil, "show: the statements that programs executed, to be read"),
     Option.json,
   ]
   static let details = """
@@ -20,7 +21,9 @@ struct TrailCommand: Command {
     it need not be named.
 
       list     the trails that are there, with their size and range
-      show     every record: transactions with their changes; with --sql, statements that replay them
+      show     every record: transactions with their changes; with --sql, statements that replay them; with --statements,
+               what programs executed through the embedded API, and with --sql also the changes behind which no statement
+               is known
       verify   read everything and check every checksum, hash and value; exit status 65 when the trail is damaged
 
     example: cairn trail show --sql sqlite | sqlite3 copy.db
@@ -32,7 +35,11 @@ struct TrailCommand: Command {
   static func run(_ arguments: Arguments) throws -> Int32 {
     let words = try arguments.operands(1...2)
     let trail = words.count > 1 ? words[1] : nil
-    if words[0] != "show", let option = ["--from", "--to", "--sql"].first(where: { arguments.value($0) != nil }) {
+    if words[0] != "show",
+      let option = ["--from", "--to", "--sql", "--statements"].first(where: {
+        arguments.value($0) != nil || arguments.has($0)
+      })
+    {
       throw arguments.usage("option \(option) is for 'cairn trail show'", nil)
     }
     switch words[0] {
@@ -84,8 +91,12 @@ struct TrailCommand: Command {
       let near = name.nearest(in: known).map { "did you mean \($0)?" }
       throw arguments.usage("--sql: '\(name)' is unknown", near ?? "use \(known.joined(separator: " or "));")
     }
+    if arguments.has("--statements"), arguments.has("--json") {
+      throw arguments.usage("--statements and --json exclude each other", "--json shows statements as it is;")
+    }
     if dialect != nil, arguments.has("--json") { throw arguments.usage("--sql and --json exclude each other", nil) }
     let extract = TrailExtract(folder: folder, from: from, to: to)
+    if arguments.has("--statements") { return try TrailExecuted(dialect: dialect).run(extract) }
     if let dialect { return try TrailStatements(dialect).run(extract) }
     return try arguments.has("--json") ? TrailRecordsJSON().run(extract) : TrailRecordsText().run(extract)
   }

@@ -16,8 +16,9 @@ final class Till {
   private var writer: TrailWriter?
   private let name = TrailName(origin: "till-7", name: "pos")
 
-  init(_ setup: String..., options: CapturedDatabase.Options = .init()) throws {
-    folder = try TempFolder()
+  init(_ setup: String..., at folder: TempFolder? = nil, options: CapturedDatabase.Options = .init()) throws {
+    self.folder = try folder ?? TempFolder()
+    let folder = self.folder
     shop = try CapturedDatabase(path: folder("shop.db"), node: "till-7", options: options)
     self.options.place = folder("state")
     for statement in setup { try shop.execute(statement) }

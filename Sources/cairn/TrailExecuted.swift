@@ -1,0 +1,55 @@
+import Changes
+import Operating
+import Trails
+
+/// `cairn trail show --statements`: what programs executed, for people; with `--sql`, besides, the changes of which no statement
+/// is known, in that dialect.
+struct TrailExecuted {
+  let dialect: TrailSQL.Dialect?
+
+  func run(_ extract: TrailExtract) throws -> Int32 {
+    var sql = dialect.map { TrailSQL($0) }
+    try TrailOutput.printing { output in
+      var isInStatement = false
+      /// Printed with the first thing that the transaction holds.
+      var begin: String?
+      func line(_ text: String) {
+        if let text = begin { output.line(text) }
+        begin = nil
+        output.line(text)
+      }
+      try extract.read { record, reader in
+        let rendered = try sql?.render(record, at: reader.position, schema: reader.schema) ?? []
+        switch record {
+        case .begin(let header):
+          isInStatement = false
+          begin = "-- transaction \(header.number) at \(reader.position), \(UTCTime(header.commitTime))\nBEGIN;"
+        case .commit:
+          if begin == nil { output.line("COMMIT;") }
+        case .statement(let view):
+          let statement = try view.executed()
+          for text in Self.lines(statement) { line(text) }
+          isInStatement = true
+        case .statementEnd: isInStatement = false
+        default:
+          guard !isInStatement else { return }
+          // The first line of a transaction carries its begin, which stands there already.
+          for text in rendered where !text.hasPrefix("-- transaction ") { line(text) }
+        }
+      }
+    }
+    return 0
+  }
+
+  private static func lines(_ statement: ExecutedStatement) -> [String] {
+    var facts: [String] = []
+    if !statement.parameters.isEmpty {
+      facts.append("with " + statement.parameters.map { $0.shown(max: 200) }.joined(separator: ", "))
+    }
+    facts.append("\(statement.rowsAffected) \(statement.rowsAffected == 1 ? "row" : "rows")")
+    if let now = statement.now { facts.append("at \(UTCTime(now))") }
+    if statement.flags.contains(.isPartial) { facts.append("touches tables that are not captured") }
+    let isEnded = statement.text.last { !$0.isWhitespace } == ";"
+    return ["-- \(facts.joined(separator: "; "))", statement.text + (isEnded ? "" : ";")]
+  }
+}
