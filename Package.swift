@@ -47,6 +47,7 @@ let package = Package(
     module("SQLiteKit", ["CSQLite", "CShims", "Changes", "SystemKit"]),
     module("PostgresKit", ["CPostgres", "Changes", "SystemKit"]),
     module("Mapping", ["Changes"]),
+    module("Statements", ["Changes", "Mapping"]),
     module("Configuring", ["Changes", "SystemKit", "Mapping", "Conflicts", "CToml"]),
     module("Reshaping", ["Changes", "Mapping", "SQLiteKit"]),
     module("Conflicts", ["Changes"]),
@@ -56,7 +57,10 @@ let package = Package(
     module("Capturing", ["Changes", "Mapping", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "Trails"]),
     module(
       "Applying",
-      ["Changes", "Mapping", "Reshaping", "Conflicts", "Versions", "SystemKit", "SQLiteKit", "PostgresKit", "Trails"]),
+      [
+        "Changes", "Mapping", "Statements", "Reshaping", "Conflicts", "Versions", "SystemKit", "SQLiteKit",
+        "PostgresKit", "Trails",
+      ]),
     module(
       "Comparing",
       [
@@ -110,6 +114,7 @@ let package = Package(
     tests("SQLiteKitTests", ["SQLiteKit", "Changes"]),
     tests("PostgresKitTests", ["TestServers", "PostgresKit", "Changes"]),
     tests("MappingTests", ["Mapping", "Changes", "SQLiteKit"]),
+    tests("StatementsTests", ["Statements", "Changes", "Mapping", "SQLiteKit"]),
     tests("SystemKitTests", ["SystemKit"]),
     tests("PeeringTests", ["Peering", "NetKit", "Changes", "SystemKit"]),
     tests("NetKitTests", ["TestServers", "NetKit", "Changes", "SystemKit"]),

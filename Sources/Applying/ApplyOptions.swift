@@ -28,6 +28,8 @@ package struct ApplyOptions: Sendable {
   package var names = NamePolicy.fold
   /// What becomes of values that have no place in their column in PostgreSQL.
   package var misfits = MisfitPolicies()
+  /// Whether statements are executed once more instead of their rows.
+  package var replay = ReplayPolicy.rows
   /// What schema changes do at the target; nil: it depends on who created the table.
   package var ddl: DDLPolicy?
   /// What becomes of single tables on their way.

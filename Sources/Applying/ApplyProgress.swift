@@ -36,6 +36,8 @@ package final class ApplyProgress: Sendable {
     package var rulesAdopted: Set<String> = []
     /// Tables that wait for nothing but a copy, which nobody has asked for: their rules fit again. By the name in state.
     package var copiesWanted: [String: String] = [:]
+    /// What became of the statements of the trail, where they may be executed once more; since the start.
+    package var statements = StatementCounts()
     package var isCaughtUp = false
     package var isWaitingForLock = false
     /// The server is away; apply waits for it.

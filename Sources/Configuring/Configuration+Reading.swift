@@ -79,6 +79,7 @@ extension Configuration.Apply {
     if let list = section.list("misfits"), let policies = try? MisfitPolicies(parsing: list.joined(separator: ",")) {
       misfits = policies
     }
+    section.text("replay").flatMap { ReplayPolicy(rawValue: $0) }.map { replay = $0 }
     ddl = section.text("ddl").flatMap { DDLPolicy(rawValue: $0) }
     auditBytesPerSecond = section.text("audit").flatMap { ByteRate($0)?.bytesPerSecond }
     self.rules = rules.compactMap(TableRule.init)

@@ -91,6 +91,7 @@ package struct Configuration: Equatable, Sendable {
     package var misfits = MisfitPolicies()
     /// Nil: it depends on who created the table.
     package var ddl: DDLPolicy?
+    package var replay = ReplayPolicy.rows
     /// Bytes of rows a second that an audit may read, over both ends; nil: none.
     package var auditBytesPerSecond: Int?
     /// In the order of the conf.

@@ -76,6 +76,14 @@ extension OptionTable {
           stays as it is, and what has no place in it is left out.
           """, example: "\"follow\""),
       Option(
+        "replay", .choice(["rows", "auto", "statements"], later: []), default: "\"rows\"",
+        "whether statements are executed once more instead of applying their rows",
+        details: """
+          Of a trail that has the statements of a program. `rows`: never. `auto`: those that wrote a thousand rows or \
+          more, where that is proven to do the same. `statements`: all for which it is. What a statement wrote is compared \
+          with the source's rows before it is committed; see `docs/statements.md`.
+          """, example: "\"auto\""),
+      Option(
         "audit", .rate, absence: "nothing is compared", "compare both ends again and again, at this rate",
         details: "Bytes of rows a second that are read, over both ends. What drifts apart is told, never mended.",
         example: "\"10MiB/s\""),

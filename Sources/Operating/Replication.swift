@@ -23,6 +23,8 @@ package final class Replication: Sendable {
     package var misfits = MisfitPolicies()
     /// What schema changes do at the target; nil: it depends on who created the table.
     package var ddl: DDLPolicy?
+    /// Whether statements are executed once more instead of their rows.
+    package var replay = ReplayPolicy.rows
     /// Bytes of rows a second that an audit may read, over both ends; nil: none.
     package var auditBytesPerSecond: Int?
     /// Writes to the target go back to the source.
@@ -290,6 +292,7 @@ package final class Replication: Sendable {
     options.names = self.options.names
     options.misfits = self.options.misfits
     options.ddl = self.options.ddl
+    options.replay = self.options.replay
     return options
   }
 

@@ -64,6 +64,7 @@ final class ApplyWorker: Worker {
     options.names = apply.names
     options.misfits = apply.misfits
     options.ddl = apply.ddl
+    options.replay = apply.replay
     options.quarantines = apply.onError == .quarantine
     options.twoWay = context.twoWays.twoWay(for: apply, at: location, in: context)
     let gate = TwoWayGate(apply: apply, context: context)
@@ -140,6 +141,8 @@ final class ApplyWorker: Worker {
       NodeStatus.Wait(table: $0.name, code: $0.code.rawValue, message: $0.message, hint: $0.hint)
     }
     status.quarantined = now.quarantined
+    (status.statements.replayed, status.statements.asRows) = (now.statements.replayed, now.statements.asRows)
+    status.statements.reasons = now.statements.ordered.map { .init(text: $0.reason, count: $0.count) }
     let end = context.end(of: apply.trail)
     let toCopy = ruleUpkeep.awaited
     // What stands behind the last transaction of a trail is read, and moves no position.

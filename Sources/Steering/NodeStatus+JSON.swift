@@ -29,6 +29,7 @@ extension NodeStatus.Worker {
       ("lag_ms", lagMilliseconds.map { .real(($0 * 10).rounded() / 10) } ?? .null), ("caught_up", .bool(isCaughtUp)),
       ("tables_waiting", .list(waits.map { .text($0.table) })), ("waits", .list(waits.map { .object($0.json) })),
       ("quarantined", .integer(Int64(quarantined))),
+      ("statements", .object(statements.json)),
       ("copying", copying.map { .object($0.json) } ?? .null), ("tables_copied", .integer(Int64(tablesCopied))),
       ("restarts", .integer(Int64(restarts))),
       ("retry_in_ms", retryInMilliseconds.map { .integer($0) } ?? .null),
@@ -52,12 +53,37 @@ extension NodeStatus.Worker {
     isCaughtUp = object.bool("caught_up") ?? false
     waits = object.objects("waits").map(NodeStatus.Wait.init)
     quarantined = Int(object.integer("quarantined") ?? 0)
+    statements = object.object("statements").map(NodeStatus.Statements.init) ?? .init()
     copying = object.object("copying").map(NodeStatus.Copying.init)
     tablesCopied = Int(object.integer("tables_copied") ?? 0)
     restarts = Int(object.integer("restarts") ?? 0)
     retryInMilliseconds = object.integer("retry_in_ms")
     silentMilliseconds = object.integer("silent_ms") ?? 0
     problem = (object.object("last_error") ?? object.object("error")).map(NodeStatus.Problem.init)
+  }
+}
+
+extension NodeStatus.Statements {
+  var json: JSONObject {
+    JSONObject([
+      ("replayed", .integer(Int64(clamping: replayed))), ("as_rows", .integer(Int64(clamping: asRows))),
+      (
+        "reasons",
+        .list(
+          reasons.map {
+            .object(JSONObject([("reason", .text($0.text)), ("count", .integer(Int64(clamping: $0.count)))]))
+          })
+      ),
+    ])
+  }
+
+  init(_ object: JSONObject) {
+    self.init()
+    replayed = UInt64(clamping: object.integer("replayed") ?? 0)
+    asRows = UInt64(clamping: object.integer("as_rows") ?? 0)
+    reasons = object.objects("reasons").map {
+      Reason(text: $0.text("reason") ?? "", count: UInt64(clamping: $0.integer("count") ?? 0))
+    }
   }
 }
 

@@ -74,6 +74,8 @@ package struct NodeStatus: Sendable {
     package var waits: [Wait] = []
     /// Transactions that an apply has put aside.
     package var quarantined = 0
+    /// Statements of its trail that an apply executed once more, or did not.
+    package var statements = Statements()
     package var copying: Copying?
     /// Copies of tables that have come to their end since the daemon was started.
     package var tablesCopied = 0
@@ -87,6 +89,21 @@ package struct NodeStatus: Sendable {
     package func isWell(lagMilliseconds lag: Double) -> Bool {
       state == .running && waits.isEmpty && quarantined == 0 && (lagMilliseconds ?? 0) <= lag
     }
+  }
+
+  /// What became of the statements of a trail since the worker began.
+  package struct Statements: Equatable, Sendable {
+    package var replayed: UInt64 = 0
+    package var asRows: UInt64 = 0
+    /// The reasons for that, the most frequent first.
+    package var reasons: [Reason] = []
+    package struct Reason: Equatable, Sendable {
+      package var text: String
+      package var count: UInt64
+      package init(text: String, count: UInt64) { (self.text, self.count) = (text, count) }
+    }
+    package init() {}
+    package var total: UInt64 { replayed + asRows }
   }
 
   /// A table that an apply is getting a copy of.

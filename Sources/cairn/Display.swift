@@ -241,12 +241,15 @@ struct Display {
           ("transactions", .integer(Int64(apply.transactions))), ("position", .text(apply.position.description)),
           ("rows_back", .integer(Int64(replication.back?.applyProgress.snapshot.rows ?? 0))),
           ("conflicts", .integer(Int64(conflicts))), ("misfits_nulled", .integer(Int64(apply.misfitsNulled))),
+          ("statements_replayed", .integer(Int64(clamping: apply.statements.replayed))),
+          ("statements_as_rows", .integer(Int64(clamping: apply.statements.asRows))),
           ("tables_waiting", .integer(Int64(apply.waiting.count))), ("milliseconds", .integer(milliseconds)),
         ])
     } else if error == nil {
       Terminal.print(
         "\(apply.rows) rows applied\(waysBack)\(conflicts > 0 ? ", \(conflicts) conflicts settled" : "") in \(milliseconds / 1000).\(milliseconds % 1000 / 100) s, up to \(apply.position)"
           + (apply.misfitsNulled > 0 ? "; \(apply.misfitsNulled) values did not fit and became NULL" : ""))
+      if let statements = apply.statements.summary { Terminal.print(statements) }
     }
   }
 

@@ -20,6 +20,7 @@ struct ReplicateCommand: Command {
     Option("--existing", "keep|overwrite|merge", "what becomes of other rows that the target holds already"),
     Option("--ddl", "follow|stop|ignore", "what schema changes of the source do at the target (see below)"),
     Option("--misfit", "stop|null|widen", "values that do not fit the target's column; also TABLE.COLUMN=POLICY,..."),
+    Option("--replay", "rows|auto|statements", "statements of the trail, executed instead of their rows (default rows)"),
     Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
     Option.state,
     Option("--audit", "RATE", "while following, compare both ends within so many bytes a second, such as 1MiB"),
@@ -40,6 +41,10 @@ struct ReplicateCommand: Command {
     ignore: tables of the target stay as they are; columns and tables that it lacks are left out. Without --ddl, tables
     that Cairn created follow, and others wait. While a table waits all others go on; with --once, or when it is ended,
     the exit status is 65 then ('cairn explain schema-stopped').
+
+    --replay auto: a statement that a program executed through Cairn's API, and that wrote many rows, is executed once
+    more at the target, where it is proven to do the same; what it did is compared before it is committed. statements:
+    all of them for which that is proven. Two-way, rows are always applied.
 
     --two-way: the target is captured as well, from the moment at which it has the tables. A row that was written at
     both ends is settled alike at both: the later write wins, and the other one is kept ('cairn conflicts list'). Tables
@@ -75,6 +80,12 @@ struct ReplicateCommand: Command {
         throw arguments.usage("--ddl is '\(text)'", "allowed are follow, stop and ignore;")
       }
       options.ddl = policy
+    }
+    if let text = arguments.value("--replay") {
+      guard let policy = ReplayPolicy(rawValue: text) else {
+        throw arguments.usage("--replay is '\(text)'", "allowed are rows, auto and statements;")
+      }
+      options.replay = policy
     }
     if let text = arguments.value("--misfit") { options.misfits = try MisfitPolicies(parsing: text) }
     if let text = arguments.value("--names") {

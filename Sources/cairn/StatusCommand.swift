@@ -82,7 +82,7 @@ struct StatusTable {
     ]
     lines += Self.columns(
       [["WORKER", "STATE", "POSITION", "TO TRAIL", "TO TARGET", "ROWS/S", "ROWS", ""]] + workers.map(row))
-    for worker in workers { lines += copying(worker) + troubles(worker) }
+    for worker in workers { lines += copying(worker) + statements(worker) + troubles(worker) }
     lines += StatusPaths(answer).lines
     let rest = facts
     return lines + (rest.isEmpty ? [] : [""] + rest)
@@ -109,6 +109,14 @@ struct StatusTable {
     let done = copying.tablesDone == 1 ? "1 table done" : "\(copying.tablesDone) tables done"
     let rows = "\(copying.rows) of \(copying.estimated) rows, \(done), \(Int(worker.rowsPerSecond)) rows/s"
     return ["\(worker.name) copies \(copying.table): \(Display.bar(copying.rows, of: copying.estimated)), \(rows)"]
+  }
+
+  private func statements(_ worker: NodeStatus.Worker) -> [String] {
+    let statements = worker.statements
+    guard statements.total > 0 else { return [] }
+    let reasons = statements.reasons.map { "\($0.text) (\($0.count))" }.joined(separator: ", ")
+    let rest = reasons.isEmpty ? "" : "; as rows: \(reasons)"
+    return ["\(worker.name): \(statements.replayed) of \(statements.total) statements executed as such\(rest)"]
   }
 
   private func troubles(_ worker: NodeStatus.Worker) -> [String] {

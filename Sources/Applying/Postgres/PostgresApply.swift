@@ -46,6 +46,7 @@ package final class PostgresApply {
   /// Transactions up to this one are applied carefully.
   private var carefulThrough: UInt64 = 0
   let shelf: QuarantineShelf
+  private let statements: StatementDesk?
   /// When it is looked next whether somebody wants something of what is put aside, in monotonic milliseconds.
   var nextLook: Int64 = 0
   private var purgedBelow: UInt64 = 0
@@ -71,6 +72,7 @@ package final class PostgresApply {
       (uri, folder, name, options, clock, progress)
     desk = options.twoWay.map { TwoWayDesk($0, name, RowNames(to: .postgres, options.names), clock) }
     shelf = QuarantineShelf(name, folder: folder, puts: options.quarantines)
+    statements = StatementDesk(options, progress)
     do { _ = try ready(nil) } catch let error as PostgresError { throw error.asCairnError }
   }
 
@@ -220,6 +222,10 @@ package final class PostgresApply {
     } catch let refusal as SchemaStop {
       wait(for: refusal, replay)
       return true
+    } catch let differs as StatementDiffers {
+      statements?.note(differs)
+      forget()
+      return true
     } catch let ahead as Ahead {
       replay.abandon()
       self.replay = nil
@@ -287,7 +293,7 @@ package final class PostgresApply {
     let made = try PostgresReplay(
       connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
       isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals, desk: desk,
-      shelf: shelf)
+      shelf: shelf, statements: statements)
     try loadQuarantine(made)
     if let desk {
       let state = made.state

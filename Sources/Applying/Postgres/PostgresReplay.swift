@@ -31,6 +31,8 @@ final class PostgresReplay {
   let shelf: QuarantineShelf?
   /// The one of them that this replay brings back; nil: it goes on from the checkpoint.
   let retried: QuarantinedTransaction?
+  /// Statements that may be executed once more; nil: none.
+  let statements: StatementDesk?
   /// The transaction that was begun is passed over.
   private var isAside = false
   /// The last transaction that it may look at.
@@ -100,9 +102,11 @@ final class PostgresReplay {
     clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<String>,
     refusals: [Position: CairnError], lane: [PostgresTargetState.Waiting]? = nil,
     overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil, shelf: QuarantineShelf? = nil,
-    retried: QuarantinedTransaction? = nil
+    retried: QuarantinedTransaction? = nil, statements: StatementDesk? = nil
   ) throws {
     (self.desk, self.shelf, self.retried) = (desk, shelf, retried)
+    self.statements = statements
+    statements?.begin()
     (self.connection, self.name, self.options, self.madeAhead) = (connection, name, options, madeAhead)
     (self.folder, self.overtaken) = (folder, overtaken)
     (self.clock, self.progress, self.isCareful, self.refusals) = (clock, progress, isCareful, refusals)
@@ -179,6 +183,7 @@ final class PostgresReplay {
         (last, number) = (header, header.number)
         isAside = try putAside(header)
       case .commit(_, let changes):
+        try statements?.checkIdle()
         rows += Int(changes)
         try endTransaction()
         passed = number
@@ -270,7 +275,10 @@ final class PostgresReplay {
     }
     (checkpoint, applied) = (reached, number)
     let isMain = !scope.isLane && retried == nil
-    if isMain { shelf?.forgetFailed(through: number) }
+    if isMain {
+      shelf?.forgetFailed(through: number)
+      statements?.committed(through: reached.position)
+    }
     let (awaitsCopies, quarantined) = (awaitsCopies, shelf?.count)
     let adopted = changedRules.noteCommit()
     scripts.removeAll()
@@ -342,23 +350,31 @@ final class PostgresReplay {
   private func apply(_ record: Record) throws {
     if scope.reach(reader.position) { bySchema.removeAll(keepingCapacity: true) }
     switch record {
+    case .statement(let statement): try statements?.offer(statement, at: reader.position)
+    case .statementEnd(let end): try statements?.end(end)
     case .change(let change):
       try endChunk()
-      try onTable(change.schemaID) { try again { try self.apply(change) } }
+      try onTable(change.schemaID) {
+        if try isReplayed(change) { return }
+        try again { try self.apply(change) }
+      }
     case .refreshRow(let id, let image):
+      try statements?.checkIdle()
       if try keepsOwn(id, image) { return }
       try onTable(id) { try again { if let table = try self.table(id) { try self.apply(row: image, of: table) } } }
     case .refresh(let refresh):
+      try statements?.checkIdle()
       try endChunk()
       try onTable(refresh.schemaID) { try apply(refresh) }
     case .ddl(let ddl):
+      try statements?.checkIdle()
       try endChunk()
       try sink.settle()
       try apply(ddl)
     case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
     // Where writes go both ways, each node counts by itself: to follow one another, sequences would run away.
     case .sequence(let sequence): if options.twoWay == nil { sequences.note(sequence) }
-    case .begin, .commit, .progress, .marker, .statement, .statementEnd: break
+    case .begin, .commit, .progress, .marker: break
     case .reserved(let kind, _):
       throw CairnError(
         .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) cannot be applied by this version",

@@ -51,7 +51,8 @@ extension SQLiteApply {
     try target.reload()
     try loadQuarantine()
     replay = try SQLiteReplay(
-      target, trail: folder, at: checkpoint, number: number, refusals: refusals, desk: desk, shelf: shelf)
+      target, trail: folder, at: checkpoint, number: number, refusals: refusals, desk: desk, shelf: shelf,
+      statements: statements)
   }
 
   /// Behind a group: tables that began to wait in it are not tried at once.

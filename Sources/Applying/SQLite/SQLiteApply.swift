@@ -21,6 +21,7 @@ package final class SQLiteApply {
   /// Where the database is captured, and writes go both ways.
   let desk: SQLiteReplay.Desk?
   let shelf: QuarantineShelf
+  let statements: StatementDesk?
   /// When it is looked next whether somebody wants something of what is put aside, in monotonic milliseconds.
   var nextLook: Int64 = 0
   private var isDraining = false
@@ -43,7 +44,9 @@ package final class SQLiteApply {
     number = stored?.number ?? 0
     desk = options.twoWay.map { TwoWayDesk($0, name, RowNames(to: .sqlite, options.names), clock) }
     shelf = QuarantineShelf(name, folder: folder, puts: options.quarantines)
-    replay = try SQLiteReplay(target, trail: folder, at: checkpoint, number: number, desk: desk, shelf: shelf)
+    statements = StatementDesk(options, progress)
+    replay = try SQLiteReplay(
+      target, trail: folder, at: checkpoint, number: number, desk: desk, shelf: shelf, statements: statements)
     try loadQuarantine()
     if let desk {
       let state = target.state
@@ -145,6 +148,11 @@ package final class SQLiteApply {
       target.rollback()
       try wait(for: refusal)
       return true
+    } catch let differs as StatementDiffers {
+      statements?.note(differs)
+      target.rollback()
+      try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
+      return true
     } catch {
       target.rollback()
       throw error
@@ -167,6 +175,7 @@ package final class SQLiteApply {
     if group.isOfChanges { try write(noteOf: group, through: min(replay.number, heldThrough ?? .max), replay) }
     try target.commit()
     noteAdopted(replay)
+    statements?.committed(through: reached.position)
     (checkpoint, number) = (reached, replay.number)
     shelf.forgetFailed(through: number)
     if let desk {

@@ -48,6 +48,8 @@ final class SQLiteReplay {
   let desk: Desk?
   /// Transactions that are put aside; nil: this replay brings one of them back.
   let shelf: QuarantineShelf?
+  /// Statements that may be executed once more; nil: none.
+  let statements: StatementDesk?
 
   /// The transaction that was begun last.
   private(set) var current: UInt64 = 0
@@ -92,10 +94,11 @@ final class SQLiteReplay {
   init(
     _ target: SQLiteTarget, trail folder: String, at checkpoint: Checkpoint?, number: UInt64, scope: Scope = .main,
     refusals: [Position: CairnError] = [:], overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil,
-    shelf: QuarantineShelf? = nil
+    shelf: QuarantineShelf? = nil, statements: StatementDesk? = nil
   ) throws {
     (self.target, self.scope, self.refusals, self.overtaken) = (target, scope, refusals, overtaken)
-    (self.desk, self.shelf) = (desk, shelf)
+    (self.desk, self.shelf, self.statements) = (desk, shelf, statements)
+    statements?.begin()
     self.number = checkpoint == nil ? target.options.begin.number : number
     (database, state, options) = (target.database, target.state, target.options)
     (name, isUTF16, self.folder) = (target.trail, target.isUTF16, folder)
@@ -130,6 +133,7 @@ final class SQLiteReplay {
         (group.last, current) = (header, header.number)
         isAside = try putAside(header)
       case .commit(let number, let changes):
+        try statements?.checkIdle()
         group.rows += Int(changes)
         if isAside { skipped += Int(changes) }
         self.number = number
@@ -168,7 +172,10 @@ final class SQLiteReplay {
     }
     try reach(record)
     switch record {
+    case .statement(let statement): try statements?.offer(statement, at: reader.position)
+    case .statementEnd(let end): try statements?.end(end)
     case .change(let change):
+      if try isReplayed(change) { return }
       guard let table = try table(change.schemaID), !table.state.isAwaited else {
         skipped += 1
         return
@@ -181,6 +188,7 @@ final class SQLiteReplay {
       if try defers(change, table) { return }
       try apply(change, table)
     case .refreshRow(let id, let image):
+      try statements?.checkIdle()
       guard let table = try table(id), !table.state.isAwaited, try !keepsOwn(id, image) else {
         skipped += 1
         return
@@ -190,10 +198,13 @@ final class SQLiteReplay {
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
       copied += 1
     case .refresh(let refresh):
+      try statements?.checkIdle()
       if let table = try table(refresh.schemaID) { try apply(refresh, table) }
-    case .ddl(let ddl): try apply(ddl)
+    case .ddl(let ddl):
+      try statements?.checkIdle()
+      try apply(ddl)
     case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
-    case .begin, .commit, .progress, .marker, .sequence, .statement, .statementEnd: break
+    case .begin, .commit, .progress, .marker, .sequence: break
     case .reserved(let kind, _):
       throw CairnError(
         .trailVersion, "record kind \(kind) at \(reader.position) of trail \(name) cannot be applied by this version",

@@ -1,0 +1,97 @@
+import Changes
+import Mapping
+import PostgresKit
+import Statements
+
+// Statements that are executed once more, in place of the rows that they wrote.
+extension PostgresReplay {
+  /// Whether a change is that of a statement which has been executed, or is now.
+  func isReplayed(_ change: ChangeView) throws -> Bool {
+    guard let statements else { return false }
+    if statements.isRunning {
+      try statements.pass(change, of: reader.given(change.schemaID))
+      return true
+    }
+    guard let (statement, position) = statements.takeOffered() else { return false }
+    try endChunk()
+    try sink.settle()
+    switch try plan(statement, change) {
+    case .no(let reason):
+      statements.refuse(reason)
+      return false
+    case .yes(let plan):
+      guard let table = try table(change.schemaID), let form = ReturnedRows(table) else {
+        statements.refuse("its rows could not be compared with the source's")
+        return false
+      }
+      do {
+        let digest = try execute(plan, form)
+        table.hasNewKeys = true
+        statements.run(.init(position: position, text: statement.text, table: plan.table, digest: digest))
+      } catch let error as PostgresError where !error.isServerGone && !error.isTransient && !error.isCancelled {
+        statements.refuse("the target does not take them")
+        return false
+      }
+      try statements.pass(change, of: reader.given(change.schemaID))
+      return true
+    }
+  }
+
+  private func plan(_ statement: ExecutedStatement, _ change: ChangeView) throws -> Replayable {
+    guard let statements, let given = reader.given(change.schemaID) else { return .no(reason: "its table is not known") }
+    guard early.isEmpty, held.rows.isEmpty else { return .no(reason: "rows before it wait for others") }
+    guard let written = try table(change.schemaID), written.uncheckedIndexes.isEmpty else {
+      return .no(reason: "the target checks keys of its table later")
+    }
+    var failure: (any Error)?
+    let judged = Replayable.judge(statement, for: .postgres) { [self] name in
+      guard failure == nil, let schema = statements.source(name, reader) else { return nil }
+      do { return try whole(schema, written) } catch {
+        failure = error
+        return nil
+      }
+    }
+    if let failure { throw failure }
+    if case .yes(let plan) = judged, plan.table != given.name {
+      return .no(reason: "its first change is one of another table")
+    }
+    return judged
+  }
+
+  /// The table as statements know it; nil unless the target has it as the source has it: all rows, in the same columns, and
+  /// no others.
+  private func whole(_ schema: TableSchema, _ written: MappedTable) throws -> StatementTable? {
+    guard schema.engine == .sqlite, let key = scope.key(schema.sourceKey), let known = tables[key],
+      known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
+    else { return nil }
+    guard let table = written.given == schema ? written : try self.table(like: schema),
+      table.positions.count == schema.columns.count, table.columns.count == schema.columns.count,
+      table.target.columns.filter({ !$0.isGenerated }).count == schema.columns.count, table.widened.isEmpty
+    else { return nil }
+    return StatementTable(
+      schema,
+      postgres: .init(
+        name: table.target.qualifiedName, rowsName: table.target.rowsName,
+        columns: table.columns.map { (name: $0.name, type: $0.type) }))
+  }
+
+  /// Executes it within a savepoint, and reads the rows that it wrote. COPY sends them as they come, whatever their number.
+  private func execute(_ plan: ReplayPlan, _ form: ReturnedRows) throws -> StatementDigest {
+    let table = StatementDigest.Table(name: plan.table)
+    var digest = StatementDigest()
+    // What apply keeps the planner from is right for single rows.
+    try sink.attempt {
+      try connection.copyOut("\(Self.plannerFree); COPY (\(plan.sql)) TO STDOUT") { line in
+        form.read(line)
+        if plan.deletes { digest.addGone(form.image, of: table) } else { digest.addWritten(form.image, of: table) }
+      }
+      try connection.execute(Self.plannerBound)
+    }
+    return digest
+  }
+
+  private static let plannerFree =
+    "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
+  private static let plannerBound =
+    "SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off"
+}

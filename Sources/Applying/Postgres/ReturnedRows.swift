@@ -1,0 +1,79 @@
+import Changes
+import Mapping
+import PostgresKit
+
+/// Rows that a statement returned, in the form in which the trail would have them from SQLite.
+final class ReturnedRows {
+  private enum Form {
+    case stored(SQLiteValue)
+    /// Integer where it is one, as the affinity NUMERIC makes of it.
+    case number
+    case single
+  }
+
+  private let forms: [Form]
+  private var row = ByteWriter(capacity: 256)
+  private var field = ByteWriter(capacity: 256)
+  private var scratch = ByteWriter(capacity: 256)
+
+  /// Nil where a column's values do not tell what they are at the source.
+  init?(_ table: MappedTable) {
+    var forms: [Form] = []
+    for (column, target) in zip(table.source.columns, table.columns) {
+      switch (target.type.kind, column.affinity) {
+      case (.int2, "INTEGER"), (.int4, "INTEGER"), (.int8, "INTEGER"), (.int2, "NUMERIC"), (.int4, "NUMERIC"),
+        (.int8, "NUMERIC"), (.bool, "INTEGER"), (.bool, "NUMERIC"), (.float8, "REAL"), (.bytea, "BLOB"):
+        forms.append(.stored(SQLiteValue(target.type)))
+      case (.float4, "REAL"): forms.append(.single)
+      case (.numeric, "NUMERIC"): forms.append(.number)
+      case (.text, "TEXT"), (.varchar, "TEXT"), (.uuid, "TEXT"), (.json, "TEXT"), (.date, "TEXT"), (.date, "NUMERIC"),
+        (.time, "TEXT"), (.time, "NUMERIC"), (.timestamp, "TEXT"), (.timestamp, "NUMERIC"), (.timestamptz, "TEXT"),
+        (.timestamptz, "NUMERIC"), (.uuid, "NUMERIC"), (.json, "NUMERIC"):
+        forms.append(.stored(SQLiteValue(.text)))
+      default: return nil
+      }
+    }
+    self.forms = forms
+  }
+
+  /// The row that was read last, as images have it. A value that is not what it should be is one that no source has.
+  var image: UnsafeRawBufferPointer { row.bytes }
+
+  func read(_ line: UnsafeRawBufferPointer) {
+    row.removeAll()
+    scratch.removeAll()
+    scratch.reserve(line.count)
+    var column = 0
+    CopyText.forEachField(line, field: &field) { text in
+      defer { column += 1 }
+      guard let text, column < forms.count else { return row.appendNull() }
+      Self.append(text, forms[column], to: &row, &scratch)
+    }
+  }
+
+  private static func append(
+    _ text: UnsafeRawBufferPointer, _ form: Form, to row: inout ByteWriter, _ scratch: inout ByteWriter
+  ) {
+    switch form {
+    case .stored(let storage):
+      guard let value = try? storage.convert(.exact(text), scratch: &scratch) else { return row.appendExact(text) }
+      switch value {
+      case .integer(let number): row.appendInteger(number)
+      case .real(let number): row.appendReal(number)
+      case .text(let bytes): row.appendText(bytes)
+      case .blob(let bytes): row.appendBlob(bytes)
+      case .null, .unchanged, .exact: row.appendExact(text)
+      }
+    case .number:
+      guard let number = Double(String(decoding: text, as: UTF8.self)) else { return row.appendExact(text) }
+      if let integer = Int64(String(decoding: text, as: UTF8.self)) ?? Int64(exactly: number) {
+        row.appendInteger(integer)
+      } else {
+        row.appendReal(number)
+      }
+    case .single:
+      guard let number = Float(String(decoding: text, as: UTF8.self)) else { return row.appendExact(text) }
+      row.appendReal(Double(number))
+    }
+  }
+}

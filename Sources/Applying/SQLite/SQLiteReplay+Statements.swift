@@ -1,0 +1,75 @@
+import Changes
+import SQLiteKit
+import Statements
+
+// Statements that are executed once more, in place of the rows that they wrote.
+extension SQLiteReplay {
+  /// Whether a change is that of a statement which has been executed, or is now.
+  func isReplayed(_ change: ChangeView) throws -> Bool {
+    guard let statements else { return false }
+    if statements.isRunning {
+      try statements.pass(change, of: reader.given(change.schemaID))
+      return true
+    }
+    guard let (statement, position) = statements.takeOffered() else { return false }
+    switch try plan(statement, change) {
+    case .no(let reason):
+      statements.refuse(reason)
+      return false
+    case .yes(let plan):
+      do {
+        let digest = try execute(plan)
+        statements.run(.init(position: position, text: statement.text, table: plan.table, digest: digest))
+      } catch let error as SQLiteError where error.isOfStatement && database.isInTransaction {
+        // It is undone as a whole.
+        statements.refuse("the target does not take them")
+        return false
+      }
+      try statements.pass(change, of: reader.given(change.schemaID))
+      return true
+    }
+  }
+
+  private func plan(_ statement: ExecutedStatement, _ change: ChangeView) throws -> Replayable {
+    guard let statements, let given = reader.given(change.schemaID) else { return .no(reason: "its table is not known") }
+    guard early.isEmpty, held.isEmpty else { return .no(reason: "rows before it wait for others") }
+    _ = try table(change.schemaID)
+    let judged = Replayable.judge(statement, for: .sqlite) { [self] name in
+      guard let schema = statements.source(name, reader), (try? isWhole(schema)) ?? false else { return nil }
+      return StatementTable(schema)
+    }
+    if case .yes(let plan) = judged, plan.table != given.name {
+      return .no(reason: "its first change is one of another table")
+    }
+    return judged
+  }
+
+  /// Whether the target has the table as the source has it: all rows, in the same columns, and no others.
+  private func isWhole(_ schema: TableSchema) throws -> Bool {
+    guard schema.engine == .sqlite, let known = target.tables[schema.name.lowercased()], known.waiting == nil,
+      known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
+    else { return false }
+    let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
+    return there.map { $0[0].string.lowercased() } == schema.columns.map { $0.name.lowercased() }
+  }
+
+  /// Executes it, and reads the rows that it wrote.
+  private func execute(_ plan: ReplayPlan) throws -> StatementDigest {
+    let statement = try database.prepare(plan.sql)
+    try statement.bind(Array(plan.parameters.prefix(statement.parameterCount)))
+    let table = StatementDigest.Table(name: plan.table)
+    var digest = StatementDigest()
+    var image = ByteWriter(capacity: 256)
+    while try statement.step() {
+      image.removeAll()
+      for column in 0..<statement.columnCount { statement.encode(column, into: &image) }
+      if plan.deletes { digest.addGone(image.bytes, of: table) } else { digest.addWritten(image.bytes, of: table) }
+    }
+    return digest
+  }
+}
+
+extension SQLiteError {
+  /// It is about the statement and the rows, and not about the file.
+  fileprivate var isOfStatement: Bool { isConstraint || [1, 18, 20, 25].contains(primary) }
+}

@@ -1,0 +1,44 @@
+/// How many statements of the trail were executed as such, and why the others were not.
+package struct StatementCounts: Equatable, Sendable {
+  /// Reasons that are told apart; more of them are counted together.
+  private static let reasonsMax = 50
+  private static let otherReasons = "other reasons"
+
+  /// Executed once more at the target.
+  package private(set) var replayed: UInt64 = 0
+  /// Whose rows were applied.
+  package private(set) var asRows: UInt64 = 0
+  package private(set) var reasons: [String: UInt64] = [:]
+
+  package init() {}
+
+  package mutating func addReplayed() { replayed += 1 }
+
+  package mutating func addRows(_ reason: String) {
+    asRows += 1
+    let isKnown = reasons[reason] != nil || reasons.count < Self.reasonsMax
+    reasons[isKnown ? reason : Self.otherReasons, default: 0] += 1
+  }
+
+  package mutating func add(_ other: StatementCounts) {
+    replayed += other.replayed
+    asRows += other.asRows
+    for (reason, count) in other.reasons {
+      let isKnown = reasons[reason] != nil || reasons.count < Self.reasonsMax
+      reasons[isKnown ? reason : Self.otherReasons, default: 0] += count
+    }
+  }
+
+  /// For people; nil when there were none. The most frequent reasons come first.
+  package var summary: String? {
+    guard replayed + asRows > 0 else { return nil }
+    let head = "\(replayed) of \(replayed + asRows) statements were executed as such"
+    guard asRows > 0 else { return head }
+    return "\(head); of the others the rows were applied, since \(ordered.map { "\($0.reason) (\($0.count))" }.joined(separator: ", "))"
+  }
+
+  /// The most frequent first.
+  package var ordered: [(reason: String, count: UInt64)] {
+    reasons.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { (reason: $0.key, count: $0.value) }
+  }
+}

@@ -1,0 +1,144 @@
+import Changes
+import Mapping
+
+// Whether there is one row, or one order of rows.
+extension Checker {
+  /// Whether a query cannot have several rows.
+  func isOneRow(_ select: Select) -> Bool {
+    guard select.others.isEmpty else { return false }
+    let core = select.first
+    if !core.rows.isEmpty { return core.rows.count == 1 }
+    if core.sources.isEmpty { return true }
+    if core.groups.isEmpty, hasAggregate(core) { return true }
+    if let limit = select.limit, limit == .literal(.integer(1)) { return isOrderedWhole(select) }
+    guard core.groups.isEmpty, core.sources.count == 1, let source = source(core.sources[0], select) else {
+      return false
+    }
+    return binds(source, core.condition?.terms ?? [], besides: [source])
+  }
+
+  private func hasAggregate(_ core: Select.Core) -> Bool {
+    core.results.contains { result in
+      if case .expression(let value, _) = result { value.hasAggregate } else { false }
+    }
+  }
+
+  /// Whether conditions say of all columns of a key what they are equal to, by nothing of `unknown`.
+  private func binds(_ source: NamedSource, _ terms: [Expression], besides unknown: [NamedSource]) -> Bool {
+    source.keys.contains { key in
+      key.allSatisfy { column in
+        terms.contains { term in
+          guard case .binary(.equal, let a, let b) = term else { return false }
+          return [(a, b), (b, a)].contains { column_, other in
+            names(source, column, column_) && !unknown.contains { other.mayName($0) }
+          }
+        }
+      }
+    }
+  }
+
+  private func names(_ source: NamedSource, _ column: Int, _ expression: Expression) -> Bool {
+    guard case .column(let table, let name) = expression, name.asciiLowercased == source.columns[column].name else {
+      return false
+    }
+    return table == nil || table?.asciiLowercased == source.name
+  }
+
+  /// Whether an UPDATE finds at most one row of what stands in FROM for each of its own.
+  func isOneRowEach(_ sources: [Select.Source], _ condition: Expression?) -> Bool {
+    var unknown = sources.compactMap { source($0, Select()) }
+    guard unknown.count == sources.count else { return false }
+    let terms = sources.flatMap { $0.condition?.terms ?? [] } + (condition?.terms ?? [])
+    while !unknown.isEmpty {
+      guard let next = unknown.firstIndex(where: { binds($0, terms, besides: unknown) }) else { return false }
+      unknown.remove(at: next)
+    }
+    return true
+  }
+
+  /// Whether ORDER BY names all of a key, so that there is one order.
+  func isOrderedWhole(_ select: Select) -> Bool {
+    let core = select.first
+    guard select.others.isEmpty, core.groups.isEmpty, !core.isDistinct, !hasAggregate(core), core.sources.count == 1,
+      let source = source(core.sources[0], select)
+    else { return false }
+    let renamed = core.results.compactMap { result -> String? in
+      guard case .expression(let value, let name?) = result, value != .column(table: nil, name: name) else {
+        return nil
+      }
+      return name.asciiLowercased
+    }
+    return source.keys.contains { key in
+      key.allSatisfy { column in
+        !renamed.contains(source.columns[column].name)
+          && select.order.contains { names(source, column, $0.expression) }
+      }
+    }
+  }
+
+  /// Whether no two rows of a query have the same values in these columns of it.
+  func isUnique(_ select: Select, _ columns: [Int]) -> Bool {
+    let core = select.first
+    guard select.others.isEmpty, core.groups.isEmpty, core.rows.isEmpty, core.sources.count == 1,
+      let source = source(core.sources[0], select)
+    else { return keys(of: select).contains { Set($0).isSubset(of: columns) } }
+    var results: [Expression] = []
+    for result in core.results {
+      switch result {
+      case .expression(let value, _): results.append(value)
+      case .all: results += source.columns.map { .column(table: nil, name: $0.name) }
+      }
+    }
+    return source.keys.contains { key in
+      key.allSatisfy { column in
+        columns.contains { results.indices.contains($0) && names(source, column, results[$0]) }
+      }
+    }
+  }
+
+  /// What the rows of a query that groups them are told apart by.
+  func keys(of select: Select) -> [[Int]] {
+    guard select.others.isEmpty, !select.first.groups.isEmpty else { return [] }
+    var key: [Int] = []
+    for group in select.first.groups {
+      let place = select.first.results.firstIndex { result in
+        if case .expression(let value, _) = result { value == group } else { false }
+      }
+      guard let place else { return [] }
+      key.append(place)
+    }
+    return [key]
+  }
+
+  private func source(_ source: Select.Source, _ select: Select) -> NamedSource? {
+    switch source.content {
+    case .table(let name):
+      let key = name.asciiLowercased
+      if let common = select.common.last(where: { $0.name.asciiLowercased == key }) {
+        return named(common.select, common.columns, source.alias ?? name)
+      }
+      if let common = names.common[key] {
+        var named = common
+        named.name = (source.alias ?? name).asciiLowercased
+        return named
+      }
+      return tables(key).map { NamedSource($0, as: source.alias) }
+    case .select(let inner): return named(inner, [], source.alias ?? "")
+    }
+  }
+
+  private func named(_ select: Select, _ columns: [String], _ name: String) -> NamedSource? {
+    var found = columns
+    if found.isEmpty {
+      for result in select.first.results {
+        switch result {
+        case .expression(.column(_, let own), nil): found.append(own)
+        case .expression(_, let name): found.append(name ?? "")
+        case .all: return nil
+        }
+      }
+    }
+    return NamedSource(
+      name: name.asciiLowercased, columns: found.map { .init(name: $0.asciiLowercased) }, keys: keys(of: select))
+  }
+}

@@ -1,0 +1,143 @@
+import Changes
+import Mapping
+
+// Statements that write.
+extension Checker {
+  /// Proves it of a statement that writes `table`.
+  mutating func check(_ statement: WritingStatement, _ table: StatementTable) throws(Unreplayable) {
+    try check(statement.common)
+    if names.common[statement.table.asciiLowercased] != nil {
+      throw Unreplayable("its WITH hides the table that it writes")
+    }
+    switch statement.kind {
+    case .insert: try checkInsert(statement, table)
+    case .update:
+      try onLevel([NamedSource(table, as: statement.alias)]) { checker throws(Unreplayable) in
+        try checker.check(statement.sources)
+        guard checker.isOneRowEach(statement.sources, statement.condition) else {
+          throw Unreplayable("several rows of its FROM may give the values of one row")
+        }
+        if let condition = statement.condition { try checker.check(condition) }
+        try checker.check(statement.assignments, table)
+      }
+    case .delete:
+      try onLevel([NamedSource(table, as: statement.alias)]) { checker throws(Unreplayable) in
+        if let condition = statement.condition { try checker.check(condition) }
+      }
+    }
+  }
+
+  /// What is set may not be read by queries of the same statement: they would see some rows as they were, and some as
+  /// they are.
+  private mutating func check(_ assignments: [WritingStatement.Assignment], _ table: StatementTable)
+    throws(Unreplayable)
+  {
+    let key = table.schema.name.asciiLowercased
+    var set: Set<String> = []
+    for assignment in assignments {
+      for column in assignment.columns {
+        guard table.index(of: column) != nil else { throw Unreplayable("\(column) is no column that is replicated") }
+        guard set.insert(column.asciiLowercased).inserted else { throw Unreplayable("it sets column \(column) twice") }
+      }
+      guard try !reading({ checker throws(Unreplayable) in try checker.check(assignment.value) }).contains(key) else {
+        throw Unreplayable("a subquery of its SET reads the table that it writes")
+      }
+    }
+  }
+
+  private mutating func checkInsert(_ statement: WritingStatement, _ table: StatementTable) throws(Unreplayable) {
+    let columns = try Self.columns(of: statement, table)
+    let values = statement.rows.first.rows
+    let read = try reading { checker throws(Unreplayable) in
+      guard try checker.check(statement.rows).count == columns.count else {
+        throw Unreplayable("it does not give as many values as it names columns")
+      }
+    }
+    if values.count > 1, read.contains(table.schema.name.asciiLowercased) {
+      throw Unreplayable("its rows read the table that it writes")
+    }
+    if let drawn = table.drawnColumn, !columns.contains(drawn) || givesNull(drawn, columns, values) {
+      if table.schema.flags.contains(.autoincrement) {
+        throw Unreplayable("AUTOINCREMENT may be further at the source")
+      }
+      guard !values.isEmpty else {
+        throw Unreplayable("its rows get their numbers in the order in which they are found")
+      }
+    }
+    for (index, column) in table.schema.columns.enumerated() where !columns.contains(index) {
+      guard Self.constantDefault(column) != nil else {
+        throw Unreplayable("the default of column \(column.name) is not a constant")
+      }
+    }
+    try checkConflicts(statement, table, columns)
+  }
+
+  func givesNull(_ column: Int, _ columns: [Int], _ rows: [[Expression]]) -> Bool {
+    guard let place = columns.firstIndex(of: column) else { return true }
+    return rows.contains { (try? constant($0[place])) == .some(.null) }
+  }
+
+  private mutating func checkConflicts(_ statement: WritingStatement, _ table: StatementTable, _ columns: [Int])
+    throws(Unreplayable)
+  {
+    let wanted = statement.upsert?.columns ?? []
+    guard statement.resolution != .abort || statement.upsert != nil else { return }
+    let key: [Int]
+    if wanted.isEmpty {
+      guard let only = table.onlyKey else {
+        throw Unreplayable("table \(table.schema.name) has several keys, or none, by which rows may be in conflict")
+      }
+      key = only
+    } else {
+      let found = wanted.compactMap { table.index(of: $0) }
+      guard found.count == wanted.count,
+        ([table.schema.key] + table.schema.uniques).contains(where: { Set($0) == Set(found) })
+      else { throw Unreplayable("its conflict is not one of a key of the table") }
+      key = found
+    }
+    guard key.allSatisfy({ table.schema.columns[$0].isBinary }) else {
+      throw Unreplayable("a key of table \(table.schema.name) has a collation of its own")
+    }
+    let places = key.compactMap { columns.firstIndex(of: $0) }
+    guard places.count == key.count else {
+      throw Unreplayable("it does not give the key by which rows may be in conflict")
+    }
+    if statement.rows.first.rows.isEmpty, !isUnique(statement.rows, places) {
+      throw Unreplayable("which of several rows with one key stays depends on their order")
+    }
+    guard let upsert = statement.upsert else { return }
+    var excluded = NamedSource(table, as: "excluded")
+    excluded.keys = []
+    try onLevel([NamedSource(table, as: statement.alias), excluded]) { checker throws(Unreplayable) in
+      // A name alone is of the row that is there.
+      checker.preferFirst = true
+      defer { checker.preferFirst = false }
+      if let condition = upsert.condition { try checker.check(condition) }
+      try checker.check(upsert.assignments, table)
+    }
+  }
+
+  /// The columns to which an INSERT gives values.
+  static func columns(of statement: WritingStatement, _ table: StatementTable) throws(Unreplayable) -> [Int] {
+    guard let named = statement.columns else { return Array(table.schema.columns.indices) }
+    var columns: [Int] = []
+    for name in named {
+      guard let index = table.index(of: name), !columns.contains(index) else {
+        throw Unreplayable("\(name) is no column that is replicated, or is named twice")
+      }
+      columns.append(index)
+    }
+    return columns
+  }
+
+  /// What a column has where a row does not say; nil where that depends on something.
+  static func constantDefault(_ column: TableSchema.Column) -> Value? {
+    guard let text = column.defaultText, !text.isEmpty else { return .null }
+    guard let tokens = try? Tokenizer.tokens(text) else { return nil }
+    var parser = StatementParser(tokens: tokens)
+    guard let expression = try? parser.expression(), parser.kind == nil, case .literal(let value) = expression else {
+      return nil
+    }
+    return value
+  }
+}

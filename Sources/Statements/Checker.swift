@@ -1,0 +1,443 @@
+import Changes
+import Mapping
+
+/// Proves that a statement does the same wherever the tables are the same: nothing in it depends on time, chance, the
+/// order in which rows are found, or anything but the rows. What is not known to be so is refused.
+struct Checker {
+  /// Text that takes the place of another, so that the statement has its own time wherever it is executed.
+  struct Edit: Equatable {
+    var range: Range<Int>
+    var text: String
+  }
+
+  let tables: (String) -> StatementTable?
+  let parameters: [Value]
+  /// µs since 1970 UTC.
+  let now: Int64?
+  private(set) var edits: [Edit] = []
+  var names = Names()
+  /// What is known of each level of names.
+  private struct Grouping {
+    /// Nil where rows are not grouped.
+    var groups: [Expression]?
+    /// Within an aggregate, columns need not be among the groups.
+    var isWithin = false
+    var isBare: Bool { groups != nil && !isWithin }
+  }
+  private var groupings: [Grouping] = []
+  /// All tables that are read, in lower case.
+  private var reads: Set<String> = []
+  /// Of two columns with one name, that of the first source is meant.
+  var preferFirst: Bool {
+    get { names.prefersFirst }
+    set { names.prefersFirst = newValue }
+  }
+
+  init(tables: @escaping (String) -> StatementTable?, parameters: [Value], now: Int64?) {
+    (self.tables, self.parameters, self.now) = (tables, parameters, now)
+  }
+
+  // MARK: Expressions
+
+  /// Checks an expression; what it is for a value, where that is sure.
+  @discardableResult mutating func check(_ expression: Expression) throws(Unreplayable) -> NamedColumn {
+    guard let grouping = groupings.last, grouping.isBare, grouping.groups?.contains(expression) ?? false else {
+      return try value(expression)
+    }
+    // A group has one value of it: its columns need not be looked at.
+    groupings[groupings.count - 1].isWithin = true
+    defer { groupings[groupings.count - 1].isWithin = false }
+    return try value(expression)
+  }
+
+  /// Runs checks with sources of their own.
+  mutating func onLevel(_ sources: [NamedSource], _ body: (inout Checker) throws(Unreplayable) -> Void)
+    throws(Unreplayable)
+  {
+    names.levels.append(sources)
+    groupings.append(Grouping())
+    defer {
+      names.levels.removeLast()
+      groupings.removeLast()
+    }
+    try body(&self)
+  }
+
+  /// The tables that a check reads.
+  mutating func reading(_ body: (inout Checker) throws(Unreplayable) -> Void) throws(Unreplayable) -> Set<String> {
+    let before = reads
+    reads = []
+    defer { reads.formUnion(before) }
+    try body(&self)
+    return reads
+  }
+
+  private mutating func value(_ expression: Expression) throws(Unreplayable) -> NamedColumn {
+    switch expression {
+    case .literal(let value): return Self.column(value)
+    case .parameter(let number): return Self.column(try parameter(number))
+    case .column(let table, let name):
+      let found = try names.find(table, name)
+      if groupings[found.level].isBare {
+        throw Unreplayable("column \(name) is of any row of its group")
+      }
+      return names.levels[found.level][found.source].columns[found.column]
+    case .function(let call): return try function(call)
+    case .unary(let sign, let operand):
+      let value = try check(operand)
+      switch sign {
+      case .not, .complement: return .init(name: "", storage: .integer)
+      case .plus: return value
+      case .minus:
+        return .init(name: "", storage: value.storage == .text || value.storage == .blob ? nil : value.storage)
+      }
+    case .binary(let operation, let left, let right): return try binary(operation, left, right)
+    case .isNull(let operand, _): try check(operand)
+    case .between(let operand, let low, let high, _): for part in [operand, low, high] { try check(part) }
+    case .inList(let operand, let list, _): for part in [operand] + list { try check(part) }
+    case .inSelect(let operand, let select, _):
+      try check(operand)
+      try check(select)
+    case .like(let operand, let pattern, let escape, _):
+      for part in [operand, pattern] + (escape.map { [$0] } ?? []) { try check(part) }
+    case .glob(let operand, let pattern, _): for part in [operand, pattern] { try check(part) }
+    case .conditional(let operand, let branches, let otherwise):
+      if let operand { try check(operand) }
+      for branch in branches { try check(branch.when) }
+      return try same(branches.map(\.then) + (otherwise.map { [$0] } ?? []))
+    case .cast(let operand, let type):
+      let value = try check(operand)
+      let storage: Storage? =
+        switch TableSchema.Column(name: "", declaredType: type).affinity {
+        case "INTEGER": .integer
+        case "TEXT": .text
+        case "REAL": .real
+        case "BLOB": .blob
+        default: value.storage == .integer ? .integer : nil
+        }
+      return .init(name: "", storage: storage, isBinary: value.isBinary)
+    case .collate(let operand, let collation):
+      let value = try check(operand)
+      guard ["BINARY", "NOCASE", "RTRIM"].contains(collation.asciiUppercased) else {
+        throw Unreplayable("collation \(collation) is one of the program")
+      }
+      return .init(name: "", storage: value.storage, isBinary: collation.asciiUppercased == "BINARY")
+    case .exists(let select): try check(select)
+    case .scalar(let select):
+      guard isOneRow(select) else { throw Unreplayable("a subquery may find several rows, of which one is taken") }
+      return try check(select).first ?? .init(name: "")
+    case .clock(let name, let range):
+      edits.append(.init(range: range, text: try clockText(name).quotedText))
+      return .init(name: "", storage: .text)
+    }
+    return .init(name: "", storage: .integer)
+  }
+
+  /// The storage that all of them have.
+  private mutating func same(_ all: [Expression]) throws(Unreplayable) -> NamedColumn {
+    var common: NamedColumn?
+    for part in all where part != .literal(.null) {
+      let value = try check(part)
+      guard let known = common else {
+        common = value
+        continue
+      }
+      common?.storage = known.storage == value.storage ? value.storage : nil
+      common?.isBinary = known.isBinary && value.isBinary
+    }
+    return common ?? .init(name: "")
+  }
+
+  private mutating func binary(_ operation: Expression.Binary, _ left: Expression, _ right: Expression)
+    throws(Unreplayable) -> NamedColumn
+  {
+    let (a, b) = (try check(left), try check(right))
+    switch operation {
+    case .concatenate: return .init(name: "", storage: .text)
+    case .add, .subtract, .multiply, .divide, .remainder:
+      if a.storage == .integer, b.storage == .integer { return .init(name: "", storage: .integer) }
+      let isReal = (a.storage == .real || b.storage == .real) && operation != .remainder
+      return .init(name: "", storage: isReal ? .real : nil)
+    default: return .init(name: "", storage: .integer)
+    }
+  }
+
+  func parameter(_ number: Int) throws(Unreplayable) -> Value {
+    guard parameters.indices.contains(number - 1) else { return .null }
+    return parameters[number - 1]
+  }
+
+  private static func column(_ value: Value) -> NamedColumn {
+    let storage: Storage? =
+      switch value {
+      case .integer: .integer
+      case .real: .real
+      case .text, .exact: .text
+      case .blob: .blob
+      case .null: nil
+      }
+    return .init(name: "", storage: storage)
+  }
+
+  // MARK: Functions
+
+  private mutating func function(_ call: Expression.Call) throws(Unreplayable) -> NamedColumn {
+    if let result = Functions.scalar[call.name], !call.isStar, !call.isDistinct {
+      switch result {
+      case .storage(let storage):
+        for argument in call.arguments { try check(argument) }
+        return .init(name: "", storage: storage)
+      case .ofArguments(let first):
+        for argument in call.arguments.prefix(first) { try check(argument) }
+        return try same(Array(call.arguments.dropFirst(first)))
+      }
+    }
+    if Functions.dates.contains(call.name) { return try date(call) }
+    if ["min", "max"].contains(call.name), call.arguments.count > 1 {
+      let value = try same(call.arguments)
+      guard value.isBinary, value.storage != nil else {
+        throw Unreplayable("\(call.name)() may have several equal values to choose from")
+      }
+      return value
+    }
+    return try aggregate(call)
+  }
+
+  private mutating func aggregate(_ call: Expression.Call) throws(Unreplayable) -> NamedColumn {
+    guard ["count", "sum", "min", "max"].contains(call.name) else {
+      throw Unreplayable(Functions.reason(call.name))
+    }
+    guard groupings.last?.isBare ?? false else { throw Unreplayable("\(call.name)() stands where it counts no rows") }
+    groupings[groupings.count - 1].isWithin = true
+    defer { groupings[groupings.count - 1].isWithin = false }
+    if call.isStar { return .init(name: "", storage: .integer) }
+    guard call.arguments.count == 1, let argument = call.arguments.first else {
+      throw Unreplayable("\(call.name)() is not understood")
+    }
+    let value = try check(argument)
+    switch call.name {
+    case "count":
+      if call.isDistinct { try checkDistinct(value) }
+      return .init(name: "", storage: .integer)
+    case "sum":
+      guard value.storage == .integer else { throw Unreplayable("the sum of reals depends on the order of rows") }
+      return .init(name: "", storage: .integer)
+    default:
+      guard value.isBinary, value.storage != nil else {
+        throw Unreplayable("\(call.name)() may have several equal values to choose from")
+      }
+      return value
+    }
+  }
+
+  /// A date of SQLite: what it is made from is said, or the statement's own time takes its place.
+  private mutating func date(_ call: Expression.Call) throws(Unreplayable) -> NamedColumn {
+    let place = call.name == "strftime" ? 1 : 0
+    for (index, argument) in call.arguments.enumerated() {
+      guard let value = try constant(argument), index == place || Self.isSettled(value) else {
+        throw Unreplayable("\(call.name)() has a time that comes from a column, or depends on the time zone")
+      }
+      guard index == place, case .text(let bytes) = value,
+        String(decoding: bytes, as: UTF8.self).asciiLowercased == "now"
+      else { continue }
+      guard call.ranges.indices.contains(index) else { throw Unreplayable("\(call.name)() is not understood") }
+      edits.append(.init(range: call.ranges[index], text: try clockText("NOW").quotedText))
+    }
+    guard call.arguments.count > place else { throw Unreplayable("\(call.name)() has the time of its execution") }
+    let isNumber = ["julianday", "unixepoch"].contains(call.name)
+    return .init(name: "", storage: call.name == "julianday" ? .real : isNumber ? .integer : .text)
+  }
+
+  /// Modifiers that depend on nothing else.
+  private static func isSettled(_ value: Value) -> Bool {
+    guard case .text(let bytes) = value else { return true }
+    let text = String(decoding: bytes, as: UTF8.self).asciiLowercased
+    return text != "localtime" && text != "utc" && text != "now"
+  }
+
+  func constant(_ expression: Expression) throws(Unreplayable) -> Value? {
+    switch expression {
+    case .literal(let value): value
+    case .parameter(let number): try parameter(number)
+    default: nil
+    }
+  }
+
+  func clockText(_ name: String) throws(Unreplayable) -> String {
+    guard let now else { throw Unreplayable("it uses the time, and the source did not tell which it was") }
+    let text = ClockText(microseconds: now)
+    return switch name {
+    case "CURRENT_DATE": text.date
+    case "CURRENT_TIME": text.time
+    case "CURRENT_TIMESTAMP": "\(text.date) \(text.time)"
+    default: "\(text.date) \(text.time).\(text.milliseconds)"
+    }
+  }
+
+  // MARK: Queries
+
+  /// Checks a query; the columns of its rows.
+  @discardableResult mutating func check(_ select: Select) throws(Unreplayable) -> [NamedColumn] {
+    let outer = names.common
+    defer { names.common = outer }
+    try check(select.common)
+    if !select.others.isEmpty, !select.order.isEmpty || select.limit != nil {
+      throw Unreplayable("it orders the rows of several queries")
+    }
+    var columns = try check(select.first, select.order)
+    for (operation, core) in select.others {
+      let more = try check(core, [])
+      guard more.count == columns.count else { throw Unreplayable("its queries have different columns") }
+      for (index, column) in more.enumerated() {
+        if columns[index].storage != column.storage { columns[index].storage = nil }
+        columns[index].isBinary = columns[index].isBinary && column.isBinary
+        if operation != .unionAll { try checkDistinct(columns[index]) }
+      }
+    }
+    if select.limit != nil || select.offset != nil {
+      for bound in [select.limit, select.offset] {
+        if let bound, try constant(bound) == nil { throw Unreplayable("its LIMIT is computed") }
+      }
+      guard isOrderedWhole(select) else {
+        throw Unreplayable("LIMIT without an ORDER BY over a whole key takes any rows")
+      }
+    }
+    return columns
+  }
+
+  mutating func check(_ common: [CommonTable]) throws(Unreplayable) {
+    for table in common {
+      var columns = try check(table.select)
+      if !table.columns.isEmpty {
+        guard table.columns.count == columns.count else { throw Unreplayable("a table of its WITH has other columns") }
+        for (index, name) in table.columns.enumerated() { columns[index].name = name.asciiLowercased }
+      }
+      names.common[table.name.asciiLowercased] = NamedSource(
+        name: table.name.asciiLowercased, columns: columns, keys: keys(of: table.select))
+    }
+  }
+
+  private mutating func check(_ core: Select.Core, _ order: [Select.Term]) throws(Unreplayable) -> [NamedColumn] {
+    if !core.rows.isEmpty { return try checkRows(core.rows) }
+    names.levels.append([])
+    groupings.append(Grouping())
+    defer {
+      names.levels.removeLast()
+      groupings.removeLast()
+    }
+    try check(core.sources)
+    if let condition = core.condition { try check(condition) }
+    for group in core.groups {
+      if case .literal = group { throw Unreplayable("it groups by the number of a column") }
+      try checkDistinct(try check(group))
+    }
+    let results = core.results.compactMap { if case .expression(let value, _) = $0 { value } else { nil } }
+    let all = results + (core.having.map { [$0] } ?? []) + order.map(\.expression)
+    if !core.groups.isEmpty || all.contains(where: \.hasAggregate) {
+      groupings[groupings.count - 1].groups = core.groups
+    }
+    var columns: [NamedColumn] = []
+    for result in core.results {
+      switch result {
+      case .all(let table):
+        guard groupings.last?.groups == nil else { throw Unreplayable("it groups rows and takes all columns") }
+        let sources = names.levels[names.levels.count - 1].filter { table == nil || $0.name == table?.asciiLowercased }
+        guard !sources.isEmpty else { throw Unreplayable("\(table ?? "*").* is of no table") }
+        columns += sources.flatMap(\.columns)
+      case .expression(let value, let name):
+        var column = try check(value)
+        if case .column(_, let own) = value, name == nil {
+          column.name = own.asciiLowercased
+        } else {
+          column.name = name?.asciiLowercased ?? ""
+        }
+        columns.append(column)
+      }
+    }
+    if core.isDistinct { for column in columns { try checkDistinct(column) } }
+    if let having = core.having { try check(having) }
+    for term in order {
+      switch term.expression {
+      case .literal: throw Unreplayable("it orders by the number of a column")
+      case .column(nil, let name) where columns.contains { $0.name == name.asciiLowercased }: break
+      default: try check(term.expression)
+      }
+    }
+    return columns
+  }
+
+  private mutating func checkRows(_ rows: [[Expression]]) throws(Unreplayable) -> [NamedColumn] {
+    var columns: [NamedColumn]?
+    for row in rows {
+      var these: [NamedColumn] = []
+      for value in row { these.append(try check(value)) }
+      if var known = columns {
+        for index in known.indices {
+          if known[index].storage != these[index].storage { known[index].storage = nil }
+        }
+        columns = known
+      } else {
+        columns = these.enumerated().map { .init(name: "column\($0 + 1)", storage: $1.storage) }
+      }
+    }
+    return columns ?? []
+  }
+
+  private func checkDistinct(_ column: NamedColumn) throws(Unreplayable) {
+    guard column.isBinary, column.storage != nil else {
+      throw Unreplayable("equal values that are not the same may stand for one another")
+    }
+  }
+
+  mutating func check(_ sources: [Select.Source]) throws(Unreplayable) {
+    for source in sources {
+      let level = names.levels.count - 1
+      switch source.content {
+      case .table(let name):
+        let key = name.asciiLowercased
+        if var common = names.common[key] {
+          common.name = source.alias?.asciiLowercased ?? key
+          names.levels[level].append(common)
+        } else {
+          names.levels[level].append(try named(key, source.alias))
+          reads.insert(key)
+        }
+      case .select(let select):
+        // It sees the queries around, and not what stands beside it.
+        let beside = names.levels[level]
+        names.levels[level] = []
+        let columns = try check(select)
+        names.levels[level] = beside
+        names.levels[level].append(.init(name: source.alias?.asciiLowercased ?? "", columns: columns))
+      }
+      if let condition = source.condition { try check(condition) }
+    }
+  }
+
+  func named(_ table: String, _ alias: String?) throws(Unreplayable) -> NamedSource {
+    guard let known = tables(table) else {
+      throw Unreplayable("table \(table) is not one that the target has as it is")
+    }
+    return NamedSource(known, as: alias)
+  }
+}
+
+extension NamedSource {
+  init(_ known: StatementTable, as alias: String?) {
+    let columns = known.schema.columns.enumerated().map { index, column in
+      let storage: Storage? =
+        switch column.affinity {
+        case "INTEGER": .integer
+        case "TEXT": .text
+        case "REAL": .real
+        case "NUMERIC": .number
+        default: nil
+        }
+      return NamedColumn(
+        name: column.name.asciiLowercased, storage: storage, isBinary: column.isBinary,
+        value: known.postgres.map { PostgresValue(column, $0.columns[index]) })
+    }
+    let name = known.schema.name.asciiLowercased
+    self.init(name: alias?.asciiLowercased ?? name, columns: columns, keys: known.wholeKeys, table: name)
+  }
+}

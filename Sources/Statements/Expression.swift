@@ -1,0 +1,159 @@
+import Changes
+
+/// An expression of SQLite, as far as it is understood.
+indirect enum Expression: Equatable, Sendable {
+  case literal(Value)
+  /// By its number, from 1.
+  case parameter(Int)
+  case column(table: String?, name: String)
+  case function(Call)
+  case unary(Unary, Expression)
+  case binary(Binary, Expression, Expression)
+  case isNull(Expression, isNot: Bool)
+  case between(Expression, Expression, Expression, isNot: Bool)
+  case inList(Expression, [Expression], isNot: Bool)
+  case inSelect(Expression, Select, isNot: Bool)
+  case like(Expression, pattern: Expression, escape: Expression?, isNot: Bool)
+  case glob(Expression, pattern: Expression, isNot: Bool)
+  case conditional(of: Expression?, [Branch], otherwise: Expression?)
+  case cast(Expression, type: String)
+  case collate(Expression, String)
+  case exists(Select)
+  /// The first column of the first row.
+  case scalar(Select)
+  /// CURRENT_TIMESTAMP, CURRENT_DATE, CURRENT_TIME: in upper case, and where it stands.
+  case clock(String, Range<Int>)
+
+  enum Unary: String, Sendable { case minus = "-", plus = "+", complement = "~", not = "NOT" }
+
+  enum Binary: String, Sendable {
+    case or = "OR", and = "AND"
+    case equal = "=", unequal = "<>"
+    case same = "IS", notSame = "IS NOT"
+    case less = "<", lessOrEqual = "<=", greater = ">", greaterOrEqual = ">="
+    case bitAnd = "&", bitOr = "|", shiftLeft = "<<", shiftRight = ">>"
+    case add = "+", subtract = "-", multiply = "*", divide = "/", remainder = "%"
+    case concatenate = "||"
+  }
+
+  struct Branch: Equatable, Sendable {
+    var when: Expression
+    var then: Expression
+  }
+
+  struct Call: Equatable, Sendable {
+    /// In lower case.
+    var name: String
+    var arguments: [Expression]
+    var isDistinct = false
+    /// `count(*)`.
+    var isStar = false
+    /// Of each argument in the text.
+    var ranges: [Range<Int>] = []
+    /// From its name to the closing parenthesis.
+    var range = 0..<0
+  }
+}
+
+/// A query: one or several of its cores, put together.
+struct Select: Equatable, Sendable {
+  struct Core: Equatable, Sendable {
+    var isDistinct = false
+    var results: [Result] = []
+    var sources: [Source] = []
+    var condition: Expression?
+    var groups: [Expression] = []
+    var having: Expression?
+    /// Rows of VALUES; then all else is empty.
+    var rows: [[Expression]] = []
+  }
+
+  enum Result: Equatable, Sendable {
+    case expression(Expression, name: String?)
+    /// `*`, or `table.*`.
+    case all(of: String?)
+  }
+
+  /// What stands in FROM, with how it is joined to what stands before it.
+  struct Source: Equatable, Sendable {
+    enum Join: String, Sendable { case cross = "CROSS JOIN", inner = "JOIN", left = "LEFT JOIN" }
+    enum Content: Equatable, Sendable {
+      case table(String)
+      indirect case select(Select)
+    }
+    var content: Content
+    var alias: String?
+    var join: Join = .cross
+    var condition: Expression?
+  }
+
+  enum Operator: String, Sendable {
+    case union = "UNION", unionAll = "UNION ALL", intersect = "INTERSECT", except = "EXCEPT"
+  }
+
+  struct Term: Equatable, Sendable {
+    var expression: Expression
+    var isDescending = false
+    /// Nil: not said.
+    var areNullsFirst: Bool?
+  }
+
+  var common: [CommonTable] = []
+  var first = Core()
+  var others: [(Operator, Core)] = []
+  var order: [Term] = []
+  var limit: Expression?
+  var offset: Expression?
+
+  var cores: [Core] { [first] + others.map(\.1) }
+
+  static func == (a: Select, b: Select) -> Bool {
+    a.common == b.common && a.cores == b.cores && a.others.map(\.0) == b.others.map(\.0) && a.order == b.order
+      && a.limit == b.limit && a.offset == b.offset
+  }
+}
+
+/// `name(columns) AS (query)` behind WITH.
+struct CommonTable: Equatable, Sendable {
+  var name: String
+  var columns: [String] = []
+  var select: Select
+}
+
+/// A statement that writes rows of one table.
+struct WritingStatement: Equatable, Sendable {
+  enum Kind: String, Sendable { case insert = "INSERT", update = "UPDATE", delete = "DELETE" }
+  enum Resolution: String, Sendable { case abort = "ABORT", replace = "REPLACE", ignore = "IGNORE" }
+
+  struct Assignment: Equatable, Sendable {
+    var columns: [String]
+    var value: Expression
+  }
+
+  struct Upsert: Equatable, Sendable {
+    /// Of the key that is in conflict; empty: of any.
+    var columns: [String] = []
+    /// Empty: DO NOTHING.
+    var assignments: [Assignment] = []
+    var condition: Expression?
+  }
+
+  var kind: Kind
+  var resolution = Resolution.abort
+  var table: String
+  var alias: String?
+  /// Where the name of the table stands, and what of the statement is behind RETURNING.
+  var tableRange = 0..<0
+  var returning: Range<Int>?
+  var common: [CommonTable] = []
+  /// Of an INSERT: nil where it names none.
+  var columns: [String]?
+  var rows = Select()
+  var upsert: Upsert?
+  /// Of an UPDATE.
+  var assignments: [Assignment] = []
+  var sources: [Select.Source] = []
+  var condition: Expression?
+  /// Up to where the text is part of it.
+  var end = 0
+}

@@ -1,0 +1,36 @@
+/// The functions of SQLite that are known to depend on their arguments alone.
+///
+/// Source: https://sqlite.org/lang_corefunc.html
+enum Functions {
+  enum Result {
+    case storage(Storage?)
+    /// One of its arguments, but for the first so many.
+    case ofArguments(besides: Int)
+  }
+
+  static let scalar: [String: Result] = [
+    "abs": .ofArguments(besides: 0), "char": .storage(.text), "coalesce": .ofArguments(besides: 0),
+    "glob": .storage(.integer), "hex": .storage(.text), "ifnull": .ofArguments(besides: 0),
+    "iif": .ofArguments(besides: 1), "instr": .storage(.integer), "length": .storage(.integer),
+    "like": .storage(.integer), "likely": .ofArguments(besides: 0), "lower": .storage(.text), "ltrim": .storage(.text),
+    "nullif": .storage(nil), "quote": .storage(.text), "replace": .storage(.text), "round": .storage(.real),
+    "rtrim": .storage(.text), "sign": .storage(nil), "substr": .storage(nil), "substring": .storage(nil),
+    "trim": .storage(.text), "typeof": .storage(.text), "unicode": .storage(.integer),
+    "unlikely": .ofArguments(besides: 0), "upper": .storage(.text), "zeroblob": .storage(.blob),
+  ]
+
+  static let dates: Set<String> = ["date", "time", "datetime", "julianday", "unixepoch", "strftime"]
+
+  /// Why one that is not among them is refused.
+  static func reason(_ name: String) -> String {
+    switch name {
+    case "random", "randomblob": "\(name)() gives another value each time"
+    case "changes", "total_changes", "last_insert_rowid": "\(name)() depends on what the connection did before"
+    case "group_concat", "string_agg", "json_group_array", "json_group_object":
+      "the order in which \(name)() finds its rows is not said"
+    case "avg", "total": "the sum of reals depends on the order of rows"
+    case "row_number", "rank", "dense_rank", "lag", "lead", "first_value", "last_value": "it has window functions"
+    default: "\(name)() is not known to depend on its arguments alone"
+    }
+  }
+}

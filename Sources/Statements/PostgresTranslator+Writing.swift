@@ -1,0 +1,168 @@
+import Changes
+import Mapping
+
+// Statements that write.
+extension PostgresTranslator {
+  mutating func statement(_ statement: WritingStatement, _ table: StatementTable, _ side: StatementTable.PostgresSide)
+    throws(Unreplayable) -> String
+  {
+    let alias = (statement.alias ?? table.schema.name).asciiLowercased
+    let common = try common(statement.common)
+    let columns = side.columns.map { "\(alias.quotedName).\($0.name.quotedName)" }.joined(separator: ", ")
+    let sql: String
+    switch statement.kind {
+    case .insert: sql = try insert(statement, table, side, alias)
+    case .update: sql = try update(statement, table, side, alias)
+    case .delete:
+      names.levels.append([Self.named(table, as: alias)])
+      defer { names.levels.removeLast() }
+      let condition = try statement.condition.map { condition throws(Unreplayable) in
+        " WHERE \(try self.condition(condition))"
+      }
+      sql = "DELETE FROM \(side.rowsName) AS \(alias.quotedName)\(condition ?? "")"
+    }
+    return "\(common)\(sql) RETURNING \(columns)"
+  }
+
+  private mutating func update(
+    _ statement: WritingStatement, _ table: StatementTable, _ side: StatementTable.PostgresSide, _ alias: String
+  ) throws(Unreplayable) -> String {
+    names.levels.append([Self.named(table, as: alias)])
+    defer { names.levels.removeLast() }
+    var (from, conditions) = try besides(statement.sources)
+    if let condition = statement.condition { conditions.append(try self.condition(condition)) }
+    let set = try self.set(statement.assignments, table, side)
+    return "UPDATE \(side.rowsName) AS \(alias.quotedName) SET \(set)" + (from.isEmpty ? "" : " FROM \(from)")
+      + (conditions.isEmpty ? "" : " WHERE \(conditions.joined(separator: " AND "))")
+  }
+
+  private mutating func set(
+    _ assignments: [WritingStatement.Assignment], _ table: StatementTable, _ side: StatementTable.PostgresSide
+  ) throws(Unreplayable) -> String {
+    var parts: [String] = []
+    for assignment in assignments {
+      guard let name = assignment.columns.first, let column = table.index(of: name) else { throw refused("SET") }
+      let value = try assigned(try piece(assignment.value), to: column, of: table)
+      parts.append("\(side.columns[column].name.quotedName) = \(value)")
+    }
+    return parts.joined(separator: ", ")
+  }
+
+  private mutating func insert(
+    _ statement: WritingStatement, _ table: StatementTable, _ side: StatementTable.PostgresSide, _ alias: String
+  ) throws(Unreplayable) -> String {
+    var columns = try Checker.columns(of: statement, table)
+    if let drawn = table.drawnColumn,
+      !columns.contains(drawn) || checker.givesNull(drawn, columns, statement.rows.first.rows)
+    {
+      throw Unreplayable("the number of a row is drawn by the database")
+    }
+    let given = columns.count
+    var defaults: [String] = []
+    for (index, column) in table.schema.columns.enumerated() where !columns.contains(index) {
+      guard let value = Checker.constantDefault(column) else { throw refused("a default") }
+      columns.append(index)
+      defaults.append(try assigned(try PostgresPiece(constant: value), to: index, of: table))
+    }
+    var rows = try query(statement.rows, as: Places(table: table, columns: columns)).sql
+    if !defaults.isEmpty {
+      let names = (0..<given).map { "c\($0 + 1)" }
+      rows =
+        "SELECT \((names.map { "r.\($0)" } + defaults).joined(separator: ", ")) FROM (\(rows)) AS r(\(names.joined(separator: ", ")))"
+    }
+    let list = columns.map { side.columns[$0].name.quotedName }
+    return "INSERT INTO \(side.name) AS \(alias.quotedName)(\(list.joined(separator: ", "))) \(rows)"
+      + (try conflict(statement, table, side, alias))
+  }
+
+  private mutating func conflict(
+    _ statement: WritingStatement, _ table: StatementTable, _ side: StatementTable.PostgresSide, _ alias: String
+  ) throws(Unreplayable) -> String {
+    func list(_ columns: [Int]) -> String { columns.map { side.columns[$0].name.quotedName }.joined(separator: ", ") }
+    if let upsert = statement.upsert {
+      let key = upsert.columns.compactMap { table.index(of: $0) }
+      let target = key.isEmpty ? "" : " (\(list(key)))"
+      guard !upsert.assignments.isEmpty else { return " ON CONFLICT\(target) DO NOTHING" }
+      names.levels.append([Self.named(table, as: alias), Self.named(table, as: "excluded")])
+      names.prefersFirst = true
+      defer {
+        names.levels.removeLast()
+        names.prefersFirst = false
+      }
+      let set = try self.set(upsert.assignments, table, side)
+      let condition = try upsert.condition.map { condition throws(Unreplayable) in
+        " WHERE \(try self.condition(condition))"
+      }
+      return " ON CONFLICT\(target) DO UPDATE SET \(set)\(condition ?? "")"
+    }
+    switch statement.resolution {
+    case .abort: return ""
+    case .ignore: return " ON CONFLICT DO NOTHING"
+    case .replace:
+      let all = side.columns.map { "\($0.name.quotedName) = excluded.\($0.name.quotedName)" }.joined(separator: ", ")
+      return " ON CONFLICT (\(list(table.onlyKey ?? table.schema.key))) DO UPDATE SET \(all)"
+    }
+  }
+
+  // MARK: Values on their way into columns
+
+  /// A value in the form that its column takes, which is what SQLite would keep there under the column's affinity.
+  func assigned(_ piece: PostgresPiece, to index: Int, of table: StatementTable) throws(Unreplayable) -> String {
+    guard let side = table.postgres else { throw refused("a column") }
+    let (source, type) = (table.schema.columns[index], side.columns[index].type)
+    let kind = PostgresValue(source, side.columns[index])
+    if piece.isNull { return "NULL::\(type.name)" }
+    let misfit = Unreplayable("what it puts into column \(source.name) may be another value in PostgreSQL")
+    if let constant = piece.constant {
+      guard let form = try Self.form(constant, kind, source, type) else { throw misfit }
+      return form
+    }
+    switch (kind, piece.value) {
+    case (.closed(let type), .closed(let given)?) where type == given: return piece.sql
+    case (.closed(let type), .text?) where source.affinity == "TEXT" && type.isCollatable && type.kind == .text:
+      return piece.sql
+    case (.integer, .integer?), (.text, .text?), (.blob, .blob?), (.logic, .logic?), (.real, .real?),
+      (.number, .number?):
+      return piece.sql
+    case (.integer, .logic?): return "(\(piece.sql))::int"
+    case (.text, .integer?): return "(\(piece.sql))::text"
+    case (.real, .integer?), (.real, .number?): return "(\(piece.sql))::float8"
+    case (.number, .integer?): return "(\(piece.sql))::numeric"
+    // By its digits: a cast would round it to fifteen of them.
+    case (.number, .real?): return "(\(piece.sql))::text::numeric"
+    default: throw misfit
+    }
+  }
+
+  /// A constant for a column; nil where it is not known to stay what it is.
+  private static func form(
+    _ constant: Value, _ kind: PostgresValue, _ source: TableSchema.Column, _ type: PostgresType
+  ) throws(Unreplayable) -> String? {
+    var form = ByteWriter(capacity: 64)
+    let text = PostgresText(from: source, of: .sqlite, to: type)
+    let kept: Value = underAffinity(constant, source.affinity)
+    let misfit: Misfit? = kept.withView { view in
+      do throws(Misfit) { try text.append(view, to: &form) } catch { return error }
+      return nil
+    }
+    guard misfit == nil else { return nil }
+    return "\(try PostgresPiece.literal(Array(form.bytes)))::\(type.name)"
+  }
+
+  /// What SQLite keeps of a constant in a column of this affinity.
+  ///
+  /// Source: https://sqlite.org/datatype3.html, section 3
+  static func underAffinity(_ constant: Value, _ affinity: String) -> Value {
+    switch (affinity, constant) {
+    case ("TEXT", .integer(let number)): return .text(String(number))
+    case ("REAL", .integer(let number)): return .real(Double(number))
+    case ("INTEGER", .real(let number)), ("NUMERIC", .real(let number)):
+      return Int64(exactly: number).map(Value.integer) ?? constant
+    case ("INTEGER", .text(let bytes)), ("NUMERIC", .text(let bytes)), ("REAL", .text(let bytes)):
+      let text = String(decoding: bytes, as: UTF8.self)
+      guard let number = Int64(text), String(number) == text else { return constant }
+      return affinity == "REAL" ? .real(Double(number)) : .integer(number)
+    default: return constant
+    }
+  }
+}

@@ -1,0 +1,286 @@
+import Changes
+import Mapping
+
+/// Writes a statement that a ``Checker`` has passed in PostgreSQL's language, where it means the same there. What is
+/// not known to mean the same is refused.
+///
+/// What it goes by: SQLite compares text by its bytes and numbers by their values; it gives what is compared with a
+/// column the column's affinity; integers divide to integers; a condition is an integer.
+struct PostgresTranslator {
+  let tables: (String) -> StatementTable?
+  let checker: Checker
+  var names = Names()
+
+  init(tables: @escaping (String) -> StatementTable?, checker: Checker) {
+    (self.tables, self.checker) = (tables, checker)
+  }
+
+  func refused(_ what: String) -> Unreplayable { Unreplayable("\(what) may be another value in PostgreSQL") }
+
+  // MARK: Expressions
+
+  mutating func piece(_ expression: Expression) throws(Unreplayable) -> PostgresPiece {
+    switch expression {
+    case .literal(let value): return try PostgresPiece(constant: value)
+    case .parameter(let number): return try PostgresPiece(constant: try checker.parameter(number))
+    case .clock(let name, _): return try PostgresPiece(constant: .text(try checker.clockText(name)))
+    case .column(let table, let name):
+      let found = try names.find(table, name)
+      let source = names.levels[found.level][found.source]
+      guard let value = source.columns[found.column].value else { throw refused("column \(name)") }
+      return PostgresPiece("\(source.name.quotedName).\(source.columns[found.column].sql)", value, isColumn: true)
+    case .function(let call): return try function(call)
+    case .unary(let sign, let operand): return try unary(sign, operand)
+    case .binary(let operation, let left, let right): return try binary(operation, left, right)
+    case .isNull(let operand, let isNot):
+      return PostgresPiece("(\(try piece(operand).sql) IS \(isNot ? "NOT " : "")NULL)", .logic)
+    case .between(let operand, let low, let high, let isNot):
+      let value = try piece(operand)
+      let low = try comparison(">=", value, try piece(low))
+      let high = try comparison("<=", value, try piece(high))
+      return PostgresPiece("(\(isNot ? "NOT " : "")(\(low) AND \(high)))", .logic)
+    case .inList(let operand, let list, let isNot):
+      if list.isEmpty { return try PostgresPiece(constant: .integer(isNot ? 1 : 0)) }
+      let value = try piece(operand)
+      var terms: [String] = []
+      for element in list { terms.append(try comparison("=", value, try piece(element))) }
+      return PostgresPiece("(\(isNot ? "NOT " : "")(\(terms.joined(separator: " OR "))))", .logic)
+    case .inSelect(let operand, let select, let isNot):
+      let value = try piece(operand)
+      let (sql, columns) = try query(select, as: nil)
+      guard columns.count == 1, let kind = columns[0].value, kind == value.value, Self.isComparable(kind) else {
+        throw refused("IN over a query")
+      }
+      return PostgresPiece("(\(value.sql) \(isNot ? "NOT " : "")IN (\(sql)))", .logic)
+    case .like(let operand, let pattern, let escape, let isNot): return try like(operand, pattern, escape, isNot)
+    case .glob: throw refused("GLOB")
+    case .conditional(let operand, let branches, let otherwise): return try conditional(operand, branches, otherwise)
+    case .cast(let operand, let type): return try cast(operand, type)
+    case .collate(let operand, let collation):
+      guard collation.asciiUppercased == "BINARY" else { throw refused("a comparison by \(collation)") }
+      return try piece(operand)
+    case .exists(let select): return PostgresPiece("EXISTS (\(try query(select, as: nil).sql))", .logic)
+    case .scalar(let select):
+      let (sql, columns) = try query(select, as: nil)
+      guard columns.count == 1, let value = columns[0].value else { throw refused("a subquery") }
+      return PostgresPiece("(\(sql))", value)
+    }
+  }
+
+  /// As a condition of WHERE.
+  mutating func condition(_ expression: Expression) throws(Unreplayable) -> String {
+    try truth(try piece(expression))
+  }
+
+  private func truth(_ piece: PostgresPiece) throws(Unreplayable) -> String {
+    switch (piece.constant, piece.value) {
+    case (.null?, _): return "NULL::boolean"
+    case (.integer(let number)?, _): return number == 0 ? "false" : "true"
+    case (nil, .logic?): return piece.sql
+    case (nil, .integer?), (nil, .real?), (nil, .number?): return "(\(piece.sql) <> 0)"
+    default: throw refused("a condition that is no number")
+    }
+  }
+
+  /// A condition, and a boolean, as the number that it is in SQLite.
+  func number(_ piece: PostgresPiece) -> PostgresPiece {
+    piece.value == .logic ? PostgresPiece("(\(piece.sql))::int::bigint", .integer) : piece
+  }
+
+  private mutating func unary(_ sign: Expression.Unary, _ operand: Expression) throws(Unreplayable) -> PostgresPiece {
+    let operand = try piece(operand)
+    switch sign {
+    case .not: return PostgresPiece("(NOT \(try truth(operand)))", .logic)
+    case .plus: return PostgresPiece(operand.sql, operand.value ?? .integer)
+    case .minus:
+      let value = number(operand)
+      if value.isNull { return value }
+      guard let kind = value.value, [.integer, .real, .number].contains(kind) else { throw refused("a sign") }
+      return PostgresPiece("(-\(kind == .integer ? value.wide : "(\(value.sql))"))", kind)
+    case .complement:
+      let value = number(operand)
+      guard value.value == .integer else { throw refused("~") }
+      return PostgresPiece("(~\(value.wide))", .integer)
+    }
+  }
+
+  private mutating func binary(_ operation: Expression.Binary, _ left: Expression, _ right: Expression)
+    throws(Unreplayable) -> PostgresPiece
+  {
+    switch operation {
+    case .or, .and:
+      return PostgresPiece("(\(try condition(left)) \(operation.rawValue) \(try condition(right)))", .logic)
+    case .equal, .unequal, .less, .lessOrEqual, .greater, .greaterOrEqual:
+      return PostgresPiece(try comparison(operation.rawValue, try piece(left), try piece(right)), .logic)
+    case .same: return PostgresPiece(try comparison("IS NOT DISTINCT FROM", try piece(left), try piece(right)), .logic)
+    case .notSame: return PostgresPiece(try comparison("IS DISTINCT FROM", try piece(left), try piece(right)), .logic)
+    case .concatenate: return PostgresPiece("(\(try text(left)) || \(try text(right)))", .text)
+    case .shiftLeft, .shiftRight: throw refused("a shift of bits")
+    case .bitAnd, .bitOr, .add, .subtract, .multiply, .divide, .remainder:
+      return try arithmetic(operation, number(try piece(left)), number(try piece(right)))
+    }
+  }
+
+  private func arithmetic(_ operation: Expression.Binary, _ a: PostgresPiece, _ b: PostgresPiece)
+    throws(Unreplayable) -> PostgresPiece
+  {
+    let sign = operation.rawValue
+    switch (a.value, b.value) {
+    case (.integer?, .integer?):
+      switch operation {
+      // Of zero, SQLite makes NULL.
+      case .divide, .remainder: return PostgresPiece("(\(a.wide) \(sign) NULLIF(\(b.wide), 0))", .integer)
+      default: return PostgresPiece("(\(a.wide) \(sign) \(b.wide))", .integer)
+      }
+    case (.real?, .real?), (.real?, .integer?), (.integer?, .real?), (.number?, .real?), (.real?, .number?):
+      guard [.add, .subtract, .multiply, .divide].contains(operation) else { throw refused("\(sign) of reals") }
+      let (left, right) = ("(\(a.sql))::float8", "(\(b.sql))::float8")
+      return PostgresPiece(
+        operation == .divide ? "(\(left) / NULLIF(\(right), 0))" : "(\(left) \(sign) \(right))", .real)
+    case (.number?, .number?), (.number?, .integer?), (.integer?, .number?):
+      throw refused("\(sign) of decimals")
+    default: throw refused("\(sign)")
+    }
+  }
+
+  /// As text that `||` joins.
+  mutating func text(_ expression: Expression) throws(Unreplayable) -> String {
+    let value = number(try piece(expression))
+    if value.isNull { return "NULL::text" }
+    switch value.value {
+    case .text?: return value.sql
+    case .integer?: return "(\(value.sql))::text"
+    default: throw refused("what is no text as text")
+    }
+  }
+
+  // MARK: Comparisons
+
+  static func isComparable(_ value: PostgresValue) -> Bool { [.integer, .real, .text, .blob, .number].contains(value) }
+
+  /// Two values compared as SQLite does it, under the affinities of columns.
+  ///
+  /// Source: https://sqlite.org/datatype3.html, section 4.2
+  func comparison(_ sign: String, _ a: PostgresPiece, _ b: PostgresPiece) throws(Unreplayable) -> String {
+    if a.value == .logic || b.value == .logic { return try logicComparison(sign, a, b) }
+    if a.isNull || b.isNull {
+      let other = a.isNull ? b : a
+      if sign.hasPrefix("IS") { return "(\(other.sql) \(sign) NULL)" }
+      return "NULL::boolean"
+    }
+    let (left, right) = (try adapted(a, to: b), try adapted(b, to: a))
+    guard let kind = left.value, Self.areComparable(left, right) else {
+      throw refused("a comparison of different types")
+    }
+    let isOrder = sign.hasPrefix("<") && sign != "<>" || sign.hasPrefix(">")
+    let collation = kind == .text && isOrder ? " COLLATE \"C\"" : ""
+    return "(\(left.sql) \(sign) \(right.sql)\(collation))"
+  }
+
+  private static func areComparable(_ a: PostgresPiece, _ b: PostgresPiece) -> Bool {
+    guard let left = a.value, let right = b.value, isComparable(left) else { return false }
+    return left == right || Set([left.description, right.description]) == ["integer", "number"]
+  }
+
+  private func logicComparison(_ sign: String, _ a: PostgresPiece, _ b: PostgresPiece) throws(Unreplayable) -> String {
+    for (value, other, isLeft) in [(a, b, true), (b, a, false)] where value.value == .logic {
+      if case .integer(let number)? = other.constant, number == 0 || number == 1 {
+        let truth = number == 1 ? "true" : "false"
+        return isLeft ? "(\(value.sql) \(sign) \(truth))" : "(\(truth) \(sign) \(value.sql))"
+      }
+      if other.isNull { return sign.hasPrefix("IS") ? "(\(value.sql) \(sign) NULL)" : "NULL::boolean" }
+    }
+    return try comparison(sign, number(a), number(b))
+  }
+
+  /// A constant in the form in which it is compared with something else.
+  private func adapted(_ piece: PostgresPiece, to other: PostgresPiece) throws(Unreplayable) -> PostgresPiece {
+    guard let constant = piece.constant, other.constant == nil, let kind = other.value else { return piece }
+    switch (kind, constant) {
+    case (.text, .integer(let number)) where other.isColumn: return try PostgresPiece(constant: .text(String(number)))
+    case (.integer, .text(let bytes)) where other.isColumn, (.number, .text(let bytes)) where other.isColumn:
+      let text = String(decoding: bytes, as: UTF8.self)
+      guard let number = Int64(text), String(number) == text else { throw refused("a text compared with a number") }
+      return PostgresPiece("(\(number))::bigint", kind)
+    case (.integer, .real(let number)), (.number, .real(let number)):
+      guard abs(number) < 0x1p53 else { throw refused("a real compared with an integer") }
+      return PostgresPiece("'\(number)'::numeric", kind)
+    case (.number, .integer(let number)): return PostgresPiece("(\(number))::numeric", .number)
+    case (.real, .integer(let number)):
+      guard number.magnitude <= 1 << 53 else { throw refused("an integer compared with a real") }
+      return PostgresPiece("(\(number))::float8", .real)
+    default: return piece
+    }
+  }
+
+  private mutating func like(_ operand: Expression, _ pattern: Expression, _ escape: Expression?, _ isNot: Bool)
+    throws(Unreplayable) -> PostgresPiece
+  {
+    var mark = ""
+    if let escape {
+      guard case .text(let bytes)? = try checker.constant(escape), bytes.count == 1, bytes[0] < 0x80,
+        bytes[0] | 0x20 < 0x61 || bytes[0] | 0x20 > 0x7a
+      else { throw refused("LIKE with such an ESCAPE") }
+      mark = String(decoding: bytes, as: UTF8.self)
+    }
+    let (value, pattern) = (Self.lower(try text(operand)), Self.lower(try text(pattern)))
+    return PostgresPiece("(\(value) \(isNot ? "NOT " : "")LIKE \(pattern) ESCAPE \(mark.quotedText))", .logic)
+  }
+
+  /// Letters of ASCII alone.
+  static func lower(_ sql: String) -> String {
+    "translate(\(sql), 'ABCDEFGHIJKLMNOPQRSTUVWXYZ', 'abcdefghijklmnopqrstuvwxyz')"
+  }
+
+  // MARK: Choices
+
+  /// Pieces of which one is taken: all of one type.
+  mutating func alike(_ all: [Expression]) throws(Unreplayable) -> (sql: [String], value: PostgresValue) {
+    var pieces: [PostgresPiece] = []
+    for part in all { pieces.append(number(try piece(part))) }
+    let kinds = pieces.compactMap(\.value)
+    guard let kind = kinds.first, kinds.allSatisfy({ $0 == kind }) else { throw refused("a choice of different types") }
+    return (pieces.map { kind == .integer ? $0.wide : $0.sql }, kind)
+  }
+
+  private mutating func conditional(_ operand: Expression?, _ branches: [Expression.Branch], _ otherwise: Expression?)
+    throws(Unreplayable) -> PostgresPiece
+  {
+    let results = try alike(branches.map(\.then) + [otherwise ?? .literal(.null)])
+    var sql = "(CASE"
+    for (index, branch) in branches.enumerated() {
+      let when =
+        if let operand { try comparison("=", try piece(operand), try piece(branch.when)) } else {
+          try condition(branch.when)
+        }
+      sql += " WHEN \(when) THEN \(results.sql[index])"
+    }
+    return PostgresPiece(sql + " ELSE \(results.sql[branches.count]) END)", results.value)
+  }
+
+  private mutating func cast(_ operand: Expression, _ type: String) throws(Unreplayable) -> PostgresPiece {
+    let value = number(try piece(operand))
+    switch (TableSchema.Column(name: "", declaredType: type).affinity, value.value) {
+    case ("INTEGER", .integer?): return PostgresPiece(value.wide, .integer, isColumn: true)
+    case ("TEXT", .integer?): return PostgresPiece("(\(value.sql))::text", .text, isColumn: true)
+    case ("TEXT", .text?): return PostgresPiece(value.sql, .text, isColumn: true)
+    case ("REAL", .integer?), ("REAL", .real?), ("REAL", .number?):
+      return PostgresPiece("(\(value.sql))::float8", .real, isColumn: true)
+    default: throw refused("a cast to \(type)")
+    }
+  }
+}
+
+extension PostgresValue {
+  var description: String {
+    switch self {
+    case .integer: "integer"
+    case .real: "real"
+    case .text: "text"
+    case .blob: "blob"
+    case .number: "number"
+    case .logic: "logic"
+    case .closed(let type): type.name
+    }
+  }
+}

@@ -1,0 +1,73 @@
+import Changes
+import Mapping
+
+extension Replayable {
+  /// Whether a statement of SQLite can be executed once more, and how. `tables` knows, by names in lower case, those that
+  /// the target has as they are, as the source has them.
+  package static func judge(
+    _ statement: ExecutedStatement, for engine: Engine, tables: @escaping (String) -> StatementTable?
+  ) -> Replayable {
+    do throws(Unreplayable) { return .yes(try plan(statement, engine, tables)) } catch {
+      return .no(reason: error.reason)
+    }
+  }
+
+  private static func plan(
+    _ executed: ExecutedStatement, _ engine: Engine, _ tables: @escaping (String) -> StatementTable?
+  ) throws(Unreplayable) -> ReplayPlan {
+    guard executed.dialect == .sqlite else { throw Unreplayable("it is not in SQLite's language") }
+    if executed.flags.contains(.isPartial) { throw Unreplayable("it touched tables that are not captured") }
+    let statement = try StatementParser.parse(executed.text)
+    guard let table = tables(statement.table.asciiLowercased) else {
+      throw Unreplayable("table \(statement.table) is not one that the target has as it is")
+    }
+    var checker = Checker(tables: tables, parameters: executed.parameters, now: executed.now)
+    try checker.check(statement, table)
+    var plan = ReplayPlan(
+      sql: "", parameters: [], table: table.schema.name, deletes: statement.kind == .delete,
+      replaces: statement.resolution == .replace)
+    switch engine {
+    case .sqlite:
+      plan.sql = try SQLiteRewriting(executed.text, statement, checker.edits).sql(
+        returning: table.schema.columns.map(\.name))
+      plan.parameters = executed.parameters
+    case .postgres:
+      guard let side = table.postgres else { throw Unreplayable("table \(statement.table) is not at the target") }
+      var translator = PostgresTranslator(tables: tables, checker: checker)
+      plan.sql = try translator.statement(statement, table, side)
+    }
+    return plan
+  }
+}
+
+/// A statement in its own language, with its own time in it and another RETURNING clause.
+struct SQLiteRewriting {
+  private let text: [UInt8]
+  private let statement: WritingStatement
+  private var edits: [Checker.Edit]
+
+  init(_ text: String, _ statement: WritingStatement, _ edits: [Checker.Edit]) throws(Unreplayable) {
+    (self.text, self.statement, self.edits) = (Array(text.utf8), statement, edits)
+    // Parameters are numbered, so that one that gives way to a time leaves the others their numbers.
+    for token in try Tokenizer.tokens(text) {
+      guard case .parameter(let number) = token.kind, !edits.contains(where: { $0.range.overlaps(token.range) }) else {
+        continue
+      }
+      self.edits.append(.init(range: token.range, text: "?\(number)"))
+    }
+    self.edits.sort { $0.range.lowerBound < $1.range.lowerBound }
+  }
+
+  func sql(returning columns: [String]) -> String {
+    var sql: [UInt8] = []
+    var at = 0
+    for edit in edits where edit.range.upperBound <= statement.end {
+      sql += text[at..<edit.range.lowerBound]
+      sql += edit.text.utf8
+      at = edit.range.upperBound
+    }
+    sql += text[at..<statement.end]
+    let list = columns.map(\.quotedName).joined(separator: ", ")
+    return String(decoding: sql, as: UTF8.self) + " RETURNING \(list)"
+  }
+}

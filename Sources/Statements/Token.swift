@@ -1,0 +1,22 @@
+/// One token of a statement, as SQLite's own tokenizer sees it.
+///
+/// Source: https://sqlite.org/lang.html, https://sqlite.org/c3ref/bind_blob.html
+struct Token: Equatable, Sendable {
+  enum Kind: Equatable, Sendable {
+    /// A bare word, a keyword or a name: in upper case, and as it is written.
+    case word(String, written: String)
+    /// A name in quotes of any kind.
+    case name(String)
+    case string(String)
+    case blob([UInt8])
+    case integer(Int64)
+    case real(Double)
+    /// Its number, from 1, as `sqlite3_bind_…` counts it.
+    case parameter(Int)
+    case symbol(String)
+  }
+
+  let kind: Kind
+  /// In the bytes of the statement.
+  let range: Range<Int>
+}

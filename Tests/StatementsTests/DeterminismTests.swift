@@ -1,0 +1,170 @@
+import Changes
+import Testing
+
+@testable import Statements
+
+struct DeterminismTests {
+  @Test(arguments: [
+    ("UPDATE item SET stock = random()", "random() gives another value each time"),
+    ("UPDATE item SET stock = changes()", "changes() depends on what the connection did before"),
+    ("UPDATE item SET stock = last_insert_rowid()", "last_insert_rowid() depends on what the connection did before"),
+    ("UPDATE item SET stock = my_function(stock)", "my_function() is not known to depend on its arguments alone"),
+    ("UPDATE item SET stock = 1 WHERE rowid = 4", "it uses the rowid, which may be another at the target"),
+    ("UPDATE item SET name = \"word\"", "word is no column that is replicated"),
+    (
+      "DELETE FROM item WHERE id IN (SELECT id FROM item LIMIT 3)",
+      "LIMIT without an ORDER BY over a whole key takes any rows"
+    ),
+    (
+      "DELETE FROM item WHERE id IN (SELECT id FROM item ORDER BY stock LIMIT 3)",
+      "LIMIT without an ORDER BY over a whole key takes any rows"
+    ),
+    ("DELETE FROM item LIMIT 3", "LIMIT takes some rows of many"),
+    (
+      "DELETE FROM item WHERE name IN (SELECT group_concat(note) FROM sale)",
+      "the order in which group_concat() finds its rows is not said"
+    ),
+    ("UPDATE item SET weight = (SELECT sum(weight) FROM item)", "the sum of reals depends on the order of rows"),
+    ("UPDATE item SET stock = (SELECT number FROM sale)", "a subquery may find several rows, of which one is taken"),
+    (
+      "UPDATE item SET stock = (SELECT number FROM sale WHERE shop = 1)",
+      "a subquery may find several rows, of which one is taken"
+    ),
+    ("UPDATE item SET stock = (SELECT max(stock) FROM item)", "a subquery of its SET reads the table that it writes"),
+    (
+      "UPDATE item SET stock = number FROM sale WHERE sale.item = item.id",
+      "several rows of its FROM may give the values of one row"
+    ),
+    ("INSERT INTO item(name) SELECT note FROM sale", "its rows get their numbers in the order in which they are found"),
+    ("INSERT INTO person(mail) VALUES ('x')", "AUTOINCREMENT may be further at the source"),
+    ("INSERT INTO sale(shop, number) VALUES (1, 2)", "the default of column at is not a constant"),
+    (
+      "INSERT OR IGNORE INTO person VALUES (1, 'x')",
+      "table person has several keys, or none, by which rows may be in conflict"
+    ),
+    (
+      "INSERT OR REPLACE INTO item(id, stock) SELECT item, number FROM sale",
+      "which of several rows with one key stays depends on their order"
+    ),
+    ("INSERT OR FAIL INTO item(id) VALUES (1)", "OR FAIL may leave a part of it done"),
+    ("INSERT OR ROLLBACK INTO item(id) VALUES (1)", "OR ROLLBACK may leave a part of it done"),
+    ("UPDATE OR IGNORE item SET id = 3", "which rows an UPDATE OR IGNORE leaves depends on their order"),
+    ("INSERT INTO item DEFAULT VALUES", "DEFAULT VALUES has the target's defaults"),
+    ("INSERT INTO item SELECT * FROM sqlite_master", "table sqlite_master is not one that the target has as it is"),
+    ("DELETE FROM other", "table other is not one that the target has as it is"),
+    ("DELETE FROM temp.item", "it names a database other than main"),
+    ("UPDATE item SET stock = stock + 1, stock = 3", "it sets column stock twice"),
+    (
+      "UPDATE item SET made = datetime('now', 'localtime')",
+      "datetime() has a time that comes from a column, or depends on the time zone"
+    ),
+    (
+      "UPDATE item SET made = datetime(name)",
+      "datetime() has a time that comes from a column, or depends on the time zone"
+    ),
+    ("UPDATE item SET stock = (SELECT count(*) OVER () FROM sale)", "it has window functions"),
+    ("WITH RECURSIVE r(n) AS (SELECT 1) DELETE FROM item", "WITH RECURSIVE is not replayed"),
+    ("CREATE TABLE x(a)", "it changes the schema, which goes by its own record"),
+    ("SELECT 1", "it is no INSERT, UPDATE or DELETE"),
+    ("DELETE FROM item; DELETE FROM sale", "DELETE is not understood where it stands"),
+    (
+      "INSERT INTO sale(shop, number, item, at) SELECT shop, item, number, '' FROM sale GROUP BY shop",
+      "column item is of any row of its group"
+    ),
+    (
+      "INSERT INTO sale(shop, number, note, at) SELECT DISTINCT 1, id, code, '' FROM item",
+      "equal values that are not the same may stand for one another"
+    ),
+    ("DELETE FROM item WHERE name MATCH 'x'", "MATCH and REGEXP are functions of the program"),
+    ("UPDATE item SET name = name COLLATE mine", "collation mine is one of the program"),
+  ])
+  func `what may do something else elsewhere is refused`(_ sql: String, _ reason: String) {
+    for engine in [Engine.sqlite, .postgres] {
+      #expect(Fixture.told(sql, for: engine) == "no: \(reason)")
+    }
+  }
+
+  @Test(arguments: [
+    ("UPDATE item SET stock = stock + 1 WHERE id > 5", "UPDATE item SET stock = stock + 1 WHERE id > 5"),
+    (
+      "DELETE FROM main.[Item] AS i WHERE i.id IN (SELECT item FROM sale);",
+      "DELETE FROM main.[Item] AS i WHERE i.id IN (SELECT item FROM sale)"
+    ),
+    ("UPDATE item SET stock = ?, name = :n WHERE id = ? -- c", "UPDATE item SET stock = ?1, name = ?2 WHERE id = ?3"),
+    (
+      "UPDATE item SET made = CURRENT_TIMESTAMP RETURNING id, name AS n", "UPDATE item SET made = '2026-11-22 14:30:05'"
+    ),
+    (
+      "UPDATE item SET made = datetime('NOW', '+1 day')",
+      "UPDATE item SET made = datetime('2026-11-22 14:30:05.250', '+1 day')"
+    ),
+    (
+      "UPDATE item SET name = strftime('%Y', 'now')", "UPDATE item SET name = strftime('%Y', '2026-11-22 14:30:05.250')"
+    ),
+    ("INSERT INTO item(name) VALUES ('a'), ('b')", "INSERT INTO item(name) VALUES ('a'), ('b')"),
+    ("REPLACE INTO item(id, name) VALUES (1, 'a')", "REPLACE INTO item(id, name) VALUES (1, 'a')"),
+    (
+      "INSERT OR IGNORE INTO item(id, name) SELECT id + 0, name FROM item WHERE id < 5",
+      "no: which of several rows with one key stays depends on their order"
+    ),
+    (
+      "INSERT OR IGNORE INTO item(id, name) SELECT id, name FROM item",
+      "INSERT OR IGNORE INTO item(id, name) SELECT id, name FROM item"
+    ),
+    (
+      "UPDATE item SET stock = s.n FROM (SELECT item, count(*) AS n FROM sale GROUP BY item) AS s WHERE s.item = item.id",
+      "UPDATE item SET stock = s.n FROM (SELECT item, count(*) AS n FROM sale GROUP BY item) AS s WHERE s.item = item.id"
+    ),
+    (
+      "UPDATE item SET stock = (SELECT note FROM sale WHERE shop = item.id AND number = 3)",
+      "UPDATE item SET stock = (SELECT note FROM sale WHERE shop = item.id AND number = 3)"
+    ),
+    (
+      "DELETE FROM item WHERE id IN (SELECT id FROM item ORDER BY stock, id LIMIT 3)",
+      "DELETE FROM item WHERE id IN (SELECT id FROM item ORDER BY stock, id LIMIT 3)"
+    ),
+    (
+      "WITH old AS (SELECT item FROM sale GROUP BY item HAVING max(number) < 5) DELETE FROM item WHERE id IN (SELECT item FROM old)",
+      "WITH old AS (SELECT item FROM sale GROUP BY item HAVING max(number) < 5) DELETE FROM item WHERE id IN (SELECT item FROM old)"
+    ),
+    (
+      "INSERT INTO item(id, stock) VALUES (1, 2) ON CONFLICT(id) DO UPDATE SET stock = stock + excluded.stock WHERE item.stock > 0",
+      "INSERT INTO item(id, stock) VALUES (1, 2) ON CONFLICT(id) DO UPDATE SET stock = stock + excluded.stock WHERE item.stock > 0"
+    ),
+  ])
+  func `what does the same everywhere is replayed in SQLite`(_ sql: String, _ replayed: String) {
+    #expect(Fixture.told(sql, for: .sqlite) == replayed)
+  }
+
+  @Test func `a time that is not known is refused`() {
+    let sql = "UPDATE item SET made = CURRENT_TIMESTAMP"
+    #expect(
+      Fixture.told(sql, for: .sqlite, now: nil) == "no: it uses the time, and the source did not tell which it was")
+  }
+
+  @Test func `a time that a parameter asks for is the statement's, and the others keep their numbers`() {
+    let told = Fixture.told(
+      "UPDATE item SET made = date(?), stock = ?", [.text("now"), .integer(4)], for: .sqlite)
+    #expect(told == "UPDATE item SET made = date('2026-11-22 14:30:05.250'), stock = ?2")
+  }
+
+  @Test func `the rows come back in the order of the source's columns`() throws {
+    guard case .yes(let plan) = Fixture.judge("DELETE FROM sale WHERE shop = 1 RETURNING note", for: .sqlite) else {
+      Issue.record("refused")
+      return
+    }
+    #expect(plan.sql.hasSuffix("WHERE shop = 1 RETURNING \"shop\", \"number\", \"item\", \"note\", \"at\""))
+    #expect(plan.deletes && !plan.replaces && plan.table == "sale")
+  }
+
+  @Test(
+    arguments: [
+      (0, "1970-01-01", "00:00:00", "000"), (-1, "1969-12-31", "23:59:59", "999"),
+      (951_782_399_999_999, "2000-02-28", "23:59:59", "999"), (951_868_799_000_000, "2000-02-29", "23:59:59", "000"),
+      (Fixture.now, "2026-11-22", "14:30:05", "250"),
+    ] as [(Int64, String, String, String)])
+  func `moments are printed as SQLite prints them`(_ now: Int64, _ date: String, _ time: String, _ rest: String) {
+    let text = ClockText(microseconds: now)
+    #expect([text.date, text.time, text.milliseconds] == [date, time, rest])
+  }
+}

@@ -1,0 +1,124 @@
+import Changes
+import Testing
+
+@testable import Statements
+
+struct TranslationTests {
+  private static let head = "UPDATE ONLY \"public\".\"item\" AS \"item\" SET "
+
+  @Test(arguments: [
+    ("stock = stock + 1", "\"stock\" = ((\"item\".\"stock\")::bigint + (1)::bigint)"),
+    (
+      "stock = stock / 2 % ?1",
+      "\"stock\" = ((((\"item\".\"stock\")::bigint / NULLIF((2)::bigint, 0)))::bigint % NULLIF((7)::bigint, 0))"
+    ),
+    ("stock = '12'", "\"stock\" = '12'::bigint"),
+    ("stock = 3.0", "\"stock\" = '3'::bigint"),
+    ("stock = name = 'a'", "\"stock\" = ((\"item\".\"name\" = 'a'::text))::int"),
+    ("stock = NULL", "\"stock\" = NULL::bigint"),
+    ("name = 'it''s ' || stock", "\"name\" = ('it''s '::text || (\"item\".\"stock\")::text)"),
+    ("name = 5", "\"name\" = '5'::text"),
+    ("name = substr(name, 1, 3)", "\"name\" = substr(\"item\".\"name\", 1, 3)"),
+    (
+      "name = upper(name)",
+      "\"name\" = translate(\"item\".\"name\", 'abcdefghijklmnopqrstuvwxyz', 'ABCDEFGHIJKLMNOPQRSTUVWXYZ')"
+    ),
+    ("weight = weight * 1.5", "\"weight\" = ((\"item\".\"weight\")::float8 * ('1.5'::float8)::float8)"),
+    ("weight = weight / 0", "\"weight\" = ((\"item\".\"weight\")::float8 / NULLIF(((0)::bigint)::float8, 0))"),
+    ("weight = stock", "\"weight\" = (\"item\".\"stock\")::float8"),
+    ("price = 3.5", "\"price\" = '3.5'::numeric(10,2)"),
+    ("price = price * 1.5", "\"price\" = (((\"item\".\"price\")::float8 * ('1.5'::float8)::float8))::text::numeric"),
+    ("sold = 1", "\"sold\" = 't'::boolean"),
+    ("sold = NOT sold", "\"sold\" = (NOT \"item\".\"sold\")"),
+    ("made = datetime('now')", "\"made\" = '2026-11-22 14:30:05'::timestamp without time zone"),
+    ("made = CURRENT_TIMESTAMP", "\"made\" = '2026-11-22 14:30:05'::timestamp without time zone"),
+    ("photo = x'00ff'", "\"photo\" = '\\x00ff'::bytea"),
+    (
+      "stock = CASE WHEN sold THEN 1 WHEN stock THEN 2 END",
+      "\"stock\" = (CASE WHEN \"item\".\"sold\" THEN (1)::bigint WHEN (\"item\".\"stock\" <> 0) THEN (2)::bigint ELSE NULL END)"
+    ),
+    ("stock = coalesce(stock, 0)", "\"stock\" = coalesce((\"item\".\"stock\")::bigint, (0)::bigint)"),
+    ("name = typeof(weight)", "\"name\" = (CASE WHEN \"item\".\"weight\" IS NULL THEN 'null' ELSE 'real' END)"),
+  ])
+  func `an assignment is translated`(_ set: String, _ translated: String) {
+    #expect(Fixture.told("UPDATE item SET \(set)", [.integer(7)], for: .postgres) == Self.head + translated)
+  }
+
+  @Test(arguments: [
+    ("id == 5", "(\"item\".\"id\" = (5)::bigint)"), ("id = '5'", "(\"item\".\"id\" = (5)::bigint)"),
+    ("name = 5", "(\"item\".\"name\" = '5'::text)"), ("name < 'b'", "(\"item\".\"name\" < 'b'::text COLLATE \"C\")"),
+    ("stock > 2.5", "(\"item\".\"stock\" > '2.5'::numeric)"), ("weight > 2", "(\"item\".\"weight\" > (2)::float8)"),
+    ("price > 2.5", "(\"item\".\"price\" > '2.5'::numeric)"), ("name IS NULL", "(\"item\".\"name\" IS NULL)"),
+    ("name IS NOT 'a'", "(\"item\".\"name\" IS DISTINCT FROM 'a'::text)"), ("sold = 1", "(\"item\".\"sold\" = true)"),
+    ("sold", "\"item\".\"sold\""), ("stock", "(\"item\".\"stock\" <> 0)"),
+    ("made IS NULL", "(\"item\".\"made\" IS NULL)"),
+    (
+      "id IN (1, 2)", "(((\"item\".\"id\" = (1)::bigint) OR (\"item\".\"id\" = (2)::bigint)))"
+    ),
+    (
+      "stock NOT BETWEEN 1 AND 3",
+      "(NOT ((\"item\".\"stock\" >= (1)::bigint) AND (\"item\".\"stock\" <= (3)::bigint)))"
+    ),
+    (
+      "name LIKE 'A%'",
+      "(\(PostgresTranslator.lower("\"item\".\"name\"")) LIKE \(PostgresTranslator.lower("'A%'::text")) ESCAPE '')"
+    ),
+    (
+      "id IN (SELECT item FROM sale WHERE note = ?)",
+      "(\"item\".\"id\" IN (SELECT \"sale\".\"item\" FROM ONLY \"public\".\"sale\" AS \"sale\" WHERE (\"sale\".\"note\" = 'x'::text)))"
+    ),
+  ])
+  func `a condition is translated`(_ condition: String, _ translated: String) {
+    let told = Fixture.told("DELETE FROM item WHERE \(condition)", [.text("x")], for: .postgres)
+    #expect(told == "DELETE FROM ONLY \"public\".\"item\" AS \"item\" WHERE \(translated)")
+  }
+
+  @Test(arguments: [
+    "SET name = weight", "SET name = name || weight", "SET stock = weight", "SET stock = 'many'", "SET sold = 2",
+    "SET stock = stock WHERE weight = stock", "SET stock = stock << 1", "SET price = price / 2",
+    "SET code = upper(code)",
+    "SET stock = 1 WHERE code = 'a'", "SET stock = 1 WHERE made < '2026'", "SET weight = round(weight, 2)",
+    "SET name = name WHERE name GLOB 'a*'", "SET stock = 1 WHERE stock + 0 = '5'", "SET name = substr(name, -2)",
+    "SET made = 'soon'", "SET name = char(0)", "SET stock = 9.5", "SET name = date('now', '+1 day')",
+    "SET name = 'a' COLLATE NOCASE", "SET stock = CAST(name AS INTEGER)",
+  ])
+  func `what may be another value in PostgreSQL is refused there alone`(_ sql: String) {
+    #expect(Fixture.told("UPDATE item \(sql)", for: .postgres).hasPrefix("no: "))
+    #expect(!Fixture.told("UPDATE item \(sql)", for: .sqlite).hasPrefix("no: "))
+  }
+
+  @Test(arguments: [
+    (
+      "INSERT INTO item(id, name) VALUES (1, ?)",
+      "INSERT INTO \"public\".\"item\" AS \"item\"(\"id\", \"name\", \"stock\", \"weight\", \"price\", \"sold\", \"made\", \"code\", \"photo\") SELECT r.c1, r.c2, '0'::bigint, NULL::double precision, NULL::numeric(10,2), 'f'::boolean, NULL::timestamp without time zone, NULL::text, NULL::bytea FROM (VALUES ('1'::bigint, 'x'::text)) AS r(c1, c2)"
+    ),
+    ("INSERT INTO item(name) VALUES ('a')", "no: the number of a row is drawn by the database"),
+    (
+      "INSERT OR REPLACE INTO sale VALUES (1, 2, NULL, 'n', 't')",
+      "INSERT INTO \"public\".\"sale\" AS \"sale\"(\"shop\", \"number\", \"item\", \"note\", \"at\") VALUES ('1'::bigint, '2'::bigint, NULL::bigint, 'n'::text, 't'::text) ON CONFLICT (\"shop\", \"number\") DO UPDATE SET \"shop\" = excluded.\"shop\", \"number\" = excluded.\"number\", \"item\" = excluded.\"item\", \"note\" = excluded.\"note\", \"at\" = excluded.\"at\""
+    ),
+    (
+      "INSERT OR IGNORE INTO sale SELECT stock, 0, stock, name, 'at' FROM item ORDER BY id DESC",
+      "no: which of several rows with one key stays depends on their order"
+    ),
+    (
+      "INSERT INTO sale SELECT id, 0, stock, lower('N'), 'at' FROM item WHERE stock > 0",
+      "INSERT INTO \"public\".\"sale\" AS \"sale\"(\"shop\", \"number\", \"item\", \"note\", \"at\") SELECT \"item\".\"id\", '0'::bigint, \"item\".\"stock\", \(PostgresTranslator.lower("'N'::text")), 'at'::text FROM ONLY \"public\".\"item\" AS \"item\" WHERE (\"item\".\"stock\" > (0)::bigint)"
+    ),
+    (
+      "INSERT INTO sale(shop, number, at) VALUES (1, 2, '') ON CONFLICT(number, shop) DO UPDATE SET item = item + 1 WHERE note IS NULL",
+      "INSERT INTO \"public\".\"sale\" AS \"sale\"(\"shop\", \"number\", \"at\", \"item\", \"note\") SELECT r.c1, r.c2, r.c3, NULL::bigint, NULL::text FROM (VALUES ('1'::bigint, '2'::bigint, ''::text)) AS r(c1, c2, c3) ON CONFLICT (\"number\", \"shop\") DO UPDATE SET \"item\" = ((\"sale\".\"item\")::bigint + (1)::bigint) WHERE (\"sale\".\"note\" IS NULL)"
+    ),
+    (
+      "UPDATE item SET stock = n FROM (SELECT item AS i, count(*) AS n FROM sale GROUP BY item) WHERE i = id",
+      "UPDATE ONLY \"public\".\"item\" AS \"item\" SET \"stock\" = \"cairn 0 1\".c2 FROM (SELECT \"sale\".\"item\", count(*) FROM ONLY \"public\".\"sale\" AS \"sale\" GROUP BY \"sale\".\"item\") AS \"cairn 0 1\"(c1, c2) WHERE (\"cairn 0 1\".c1 = \"item\".\"id\")"
+    ),
+    (
+      "WITH o AS (SELECT item FROM sale) DELETE FROM item WHERE EXISTS (SELECT 1 FROM o WHERE o.item = item.id)",
+      "WITH \"o\"(c1) AS (SELECT \"sale\".\"item\" FROM ONLY \"public\".\"sale\" AS \"sale\") DELETE FROM ONLY \"public\".\"item\" AS \"item\" WHERE EXISTS (SELECT (1)::bigint FROM \"o\" AS \"o\" WHERE (\"o\".c1 = \"item\".\"id\"))"
+    ),
+  ])
+  func `a statement is translated`(_ sql: String, _ translated: String) {
+    #expect(Fixture.told(sql, [.text("x")], for: .postgres) == translated)
+  }
+}
