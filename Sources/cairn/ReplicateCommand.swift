@@ -20,7 +20,8 @@ struct ReplicateCommand: Command {
     Option("--existing", "keep|overwrite|merge", "what becomes of other rows that the target holds already"),
     Option("--ddl", "follow|stop|ignore", "what schema changes of the source do at the target (see below)"),
     Option("--misfit", "stop|null|widen", "values that do not fit the target's column; also TABLE.COLUMN=POLICY,..."),
-    Option("--replay", "rows|auto|statements", "statements of the trail, executed instead of their rows (default rows)"),
+    Option(
+      "--replay", "rows|auto|statements", "statements of the trail, executed instead of their rows (default rows)"),
     Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
     Option.state,
     Option("--audit", "RATE", "while following, compare both ends within so many bytes a second, such as 1MiB"),

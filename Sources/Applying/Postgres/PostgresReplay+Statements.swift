@@ -38,7 +38,9 @@ extension PostgresReplay {
   }
 
   private func plan(_ statement: ExecutedStatement, _ change: ChangeView) throws -> Replayable {
-    guard let statements, let given = reader.given(change.schemaID) else { return .no(reason: "its table is not known") }
+    guard let statements, let given = reader.given(change.schemaID) else {
+      return .no(reason: "its table is not known")
+    }
     guard early.isEmpty, held.rows.isEmpty else { return .no(reason: "rows before it wait for others") }
     guard let written = try table(change.schemaID), written.uncheckedIndexes.isEmpty else {
       return .no(reason: "the target checks keys of its table later")

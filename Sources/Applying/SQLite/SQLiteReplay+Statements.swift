@@ -18,7 +18,7 @@ extension SQLiteReplay {
       return false
     case .yes(let plan):
       do {
-        let digest = try execute(plan)
+        let digest = try execute(plan, reader.given(change.schemaID))
         statements.run(.init(position: position, text: statement.text, table: plan.table, digest: digest))
       } catch let error as SQLiteError where error.isOfStatement && database.isInTransaction {
         // It is undone as a whole.
@@ -31,7 +31,9 @@ extension SQLiteReplay {
   }
 
   private func plan(_ statement: ExecutedStatement, _ change: ChangeView) throws -> Replayable {
-    guard let statements, let given = reader.given(change.schemaID) else { return .no(reason: "its table is not known") }
+    guard let statements, let given = reader.given(change.schemaID) else {
+      return .no(reason: "its table is not known")
+    }
     guard early.isEmpty, held.isEmpty else { return .no(reason: "rows before it wait for others") }
     _ = try table(change.schemaID)
     let judged = Replayable.judge(statement, for: .sqlite) { [self] name in
@@ -53,16 +55,24 @@ extension SQLiteReplay {
     return there.map { $0[0].string.lowercased() } == schema.columns.map { $0.name.lowercased() }
   }
 
-  /// Executes it, and reads the rows that it wrote.
-  private func execute(_ plan: ReplayPlan) throws -> StatementDigest {
+  /// Executes it, and reads the rows that it wrote. Of a column of reals RETURNING gives whole numbers as integers
+  /// (seen in SQLite 3.40), which are none.
+  private func execute(_ plan: ReplayPlan, _ schema: TableSchema?) throws -> StatementDigest {
     let statement = try database.prepare(plan.sql)
     try statement.bind(Array(plan.parameters.prefix(statement.parameterCount)))
     let table = StatementDigest.Table(name: plan.table)
+    let areReal = schema?.columns.map { $0.affinity == "REAL" } ?? []
     var digest = StatementDigest()
     var image = ByteWriter(capacity: 256)
     while try statement.step() {
       image.removeAll()
-      for column in 0..<statement.columnCount { statement.encode(column, into: &image) }
+      for column in 0..<statement.columnCount {
+        if areReal[column], case .integer(let number) = statement.view(column) {
+          image.appendReal(Double(number))
+        } else {
+          statement.encode(column, into: &image)
+        }
+      }
       if plan.deletes { digest.addGone(image.bytes, of: table) } else { digest.addWritten(image.bytes, of: table) }
     }
     return digest

@@ -34,7 +34,8 @@ package struct StatementCounts: Equatable, Sendable {
     guard replayed + asRows > 0 else { return nil }
     let head = "\(replayed) of \(replayed + asRows) statements were executed as such"
     guard asRows > 0 else { return head }
-    return "\(head); of the others the rows were applied, since \(ordered.map { "\($0.reason) (\($0.count))" }.joined(separator: ", "))"
+    return
+      "\(head); of the others the rows were applied, since \(ordered.map { "\($0.reason) (\($0.count))" }.joined(separator: ", "))"
   }
 
   /// The most frequent first.

@@ -6,6 +6,9 @@ import Statements
 /// with its rows.
 struct StatementDiffers: Error {
   let position: Position
+  let text: String
+
+  init(_ running: StatementDesk.Running) { (position, text) = (running.position, running.text) }
 }
 
 /// Decides which statements of a trail are executed once more, and sees that they do what they did at the source. One for
@@ -89,14 +92,14 @@ final class StatementDesk {
   /// A change of the statement that was executed. Throws ``StatementDiffers`` where it is one of another table.
   func pass(_ change: ChangeView, of schema: TableSchema?) throws {
     guard case .running(var running) = state else { return }
-    guard schema?.name == running.table else { throw StatementDiffers(position: running.position) }
+    guard schema?.name == running.table else { throw StatementDiffers(running) }
     running.changes += 1
     state = .running(running)
   }
 
   /// Anything else while a statement's changes are passed over: it did more than it can do again.
   func checkIdle() throws {
-    if case .running(let running) = state { throw StatementDiffers(position: running.position) }
+    if case .running(let running) = state { throw StatementDiffers(running) }
   }
 
   /// The end of a statement. Throws ``StatementDiffers`` where it did something else here.
@@ -107,7 +110,7 @@ final class StatementDesk {
     case .offered: counts.addRows("they changed nothing")
     case .running(let running):
       guard running.changes == end.changes, running.digest == end.digest else {
-        throw StatementDiffers(position: running.position)
+        throw StatementDiffers(running)
       }
       counts.addReplayed()
     }
@@ -120,10 +123,8 @@ final class StatementDesk {
   /// The group is done again with the rows of a statement.
   func note(_ differs: StatementDiffers) {
     refused[differs.position] = Self.different
-    if case .running(let running) = state {
-      if differing.count >= Self.differingMax { differing.removeAll() }
-      differing.insert(running.text)
-    }
+    if differing.count >= Self.differingMax { differing.removeAll() }
+    differing.insert(differs.text)
   }
 
   /// A group was committed: nothing before this place is read again.

@@ -1,0 +1,159 @@
+import Applying
+import Changes
+import Foundation
+import Mapping
+import PostgresKit
+import SQLiteKit
+import TestServers
+import Testing
+
+/// Statements that are executed once more at a target. `CAIRN_SOAK` replays 5,000 of them, `CAIRN_SEED` those of one seed.
+struct StatementReplayTests {
+  private static let environment = ProcessInfo.processInfo.environment
+  private static let count = environment["CAIRN_SOAK"] == nil ? 200 : 5000
+  private static let seed = environment["CAIRN_SEED"].flatMap { UInt64($0) } ?? .random(in: 1...1_000_000)
+
+  private func filled(_ history: SourceHistory) throws {
+    try history.execute(
+      "INSERT INTO item(id, name, stock, weight, price) VALUES "
+        + (1...1100).map { "(\($0), 'name \($0 % 50)', \($0 % 9), \($0).5, \($0 % 7))" }.joined(separator: ", "),
+      on: "item")
+    try history.commit()
+  }
+
+  private func apply(_ trail: Handmade, to path: String, _ policy: ReplayPolicy) throws -> StatementCounts {
+    var options = SQLiteApply.Options()
+    options.replay = policy
+    let progress = ApplyProgress()
+    try SQLiteApply(path: path, trail: trail.trail, name: trail.name, options: options, progress: progress).drain()
+    return progress.snapshot.statements
+  }
+
+  private func expectSame(_ history: SourceHistory, _ path: String, _ comment: Comment) throws {
+    let target = try Database(path: path)
+    for (table, order) in [("item", "1"), ("sale", "1, 2")] {
+      let (wanted, found) = (try history.rows(table), try target.query("SELECT * FROM \(table) ORDER BY \(order)"))
+      #expect(wanted.count == found.count, comment)
+      for (a, b) in zip(wanted, found) where a != b { Issue.record("\(comment): \(table): \(a) is \(b)") }
+    }
+  }
+
+  @Test func `statements, large ones and rows alone leave the same rows`() throws {
+    let folder = try TempFolder()
+    let trail = try Handmade(folder)
+    let history = try SourceHistory(trail)
+    try filled(history)
+    var random = RandomStatements(seed: Self.seed)
+    while history.statementCount < Self.count { try random.transaction(on: history) }
+    try history.sync()
+    for policy in ReplayPolicy.allCases {
+      let path = folder("\(policy.rawValue).db")
+      let counts = try apply(trail, to: path, policy)
+      try expectSame(history, path, "SQLite, \(policy.rawValue), seed \(Self.seed)")
+      print("SQLite, \(policy.rawValue), seed \(Self.seed): \(counts.summary ?? "rows alone")")
+      if policy == .statements { #expect(counts.replayed * 2 > counts.asRows) }
+    }
+    guard PostgresServer.isAvailable else { return }
+    var rows: [String: [[String?]]] = [:]
+    for policy in ReplayPolicy.allCases {
+      let target = try PostgresTarget()
+      var options = PostgresApply.Options()
+      options.replay = policy
+      let progress = ApplyProgress()
+      try PostgresApply(
+        uri: target.url, trail: trail.trail, name: trail.name, options: options, progress: progress
+      ).drain()
+      let counts = progress.snapshot.statements
+      print("PostgreSQL, \(policy.rawValue), seed \(Self.seed): \(counts.summary ?? "rows alone")")
+      if policy == .statements { #expect(counts.replayed * 3 > counts.asRows) }
+      let connection = try PostgresConnection(target.url)
+      for (table, order) in [("item", "1"), ("sale", "1, 2")] {
+        let found = try connection.query("SELECT * FROM public.\(table) ORDER BY \(order)")
+        #expect(found.count == (try history.rows(table).count))
+        if let wanted = rows[table] {
+          for (a, b) in zip(wanted, found) where a != b {
+            Issue.record("PostgreSQL, \(policy), seed \(Self.seed): \(table): \(a) is \(b)")
+          }
+        } else {
+          rows[table] = found
+        }
+      }
+    }
+  }
+
+  @Test func `what a statement does otherwise at the target is undone, and its rows are applied`() throws {
+    let folder = try TempFolder()
+    let trail = try Handmade(folder)
+    let history = try SourceHistory(trail)
+    try filled(history)
+    try history.execute("UPDATE item SET stock = stock + 1", on: "item")
+    // The trail says that it set other values.
+    try history.commit { $0.statement.text = "UPDATE item SET stock = stock + 2" }
+    try history.execute("DELETE FROM item WHERE id > 900", on: "item")
+    try history.commit { $0.statement.text = "DELETE FROM item WHERE id > 899" }
+    try history.execute("UPDATE item SET stock = 7 WHERE id < 5", on: "item")
+    try history.commit()
+    try history.sync()
+    for policy in [ReplayPolicy.auto, .statements] {
+      let path = folder("\(policy.rawValue).db")
+      let counts = try apply(trail, to: path, policy)
+      try expectSame(history, path, "\(policy.rawValue)")
+      #expect(counts.reasons["they did something else at the target"] == (policy == .auto ? 1 : 2))
+    }
+    guard PostgresServer.isAvailable else { return }
+    let target = try PostgresTarget()
+    target.options.replay = .statements
+    try PostgresApply(
+      uri: target.url, trail: trail.trail, name: trail.name, options: target.options, progress: target.progress
+    ).drain()
+    #expect(
+      try target.psql("SELECT sum(stock) || ' ' || count(*) FROM item")
+        == "\(try history.rows("item").reduce(Int64(0)) { if case .integer(let n) = $1[2] { $0 + n } else { $0 } }) 900"
+    )
+    #expect(target.progress.snapshot.statements.replayed == 2)
+  }
+
+  @Test func `what triggers did besides goes as rows`() throws {
+    let folder = try TempFolder()
+    let trail = try Handmade(folder)
+    let history = try SourceHistory(trail)
+    try filled(history)
+    try history.execute("UPDATE item SET stock = 8", on: "item")
+    try history.commit {
+      $0.changes.append(("sale", nil, [1, 2, 3, "by a trigger"]))
+      $0.end.changes += 1
+    }
+    try history.sync()
+    let path = folder("target.db")
+    let counts = try apply(trail, to: path, .auto)
+    #expect(counts.reasons["they did something else at the target"] == 1)
+    #expect(try Database(path: path).query("SELECT note FROM sale") == [["by a trigger"]])
+    #expect(try Database(path: path).integer("SELECT count(*) FROM item WHERE stock = 8") == 1100)
+  }
+
+  @Test func `a table that a rule changes, or that has columns of its own, goes as rows`() throws {
+    let folder = try TempFolder()
+    let trail = try Handmade(folder)
+    let history = try SourceHistory(trail)
+    try history.sync()
+    let path = folder("target.db")
+    _ = try apply(trail, to: path, .statements)
+    try Database(path: path).execute("ALTER TABLE item ADD COLUMN own TEXT")
+    try filled(history)
+    try history.sync()
+    let counts = try apply(trail, to: path, .statements)
+    #expect(counts.reasons == ["table item is not one that the target has as it is": 1])
+    #expect(try Database(path: path).integer("SELECT count(*) FROM item") == 1100)
+  }
+
+  @Test func `reasons are counted, the most frequent first, and no more of them than people read`() {
+    var counts = StatementCounts()
+    #expect(counts.summary == nil)
+    counts.addReplayed()
+    for number in 0..<60 { counts.addRows("reason \(number)") }
+    counts.addRows("reason 3")
+    #expect(counts.asRows == 61 && counts.reasons.count == 51)
+    #expect(counts.ordered.first?.reason == "other reasons" && counts.ordered[1].reason == "reason 3")
+    #expect(counts.summary?.hasPrefix("1 of 62 statements were executed as such; of the others") ?? false)
+  }
+}
