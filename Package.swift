@@ -143,8 +143,8 @@ let package = Package(
     tests(
       "OperatingTests",
       [
-        "TestServers", "Operating", "Applying", "Capturing", "Conflicts", "Changes", "SQLiteKit", "PostgresKit",
-        "SystemKit", "Trails",
+        "TestServers", "Operating", "Applying", "Capturing", "Conflicts", "Changes", "NetKit", "Pumping", "SQLiteKit",
+        "PostgresKit", "SystemKit", "Trails",
       ]),
     tests(
       "ServingTests",

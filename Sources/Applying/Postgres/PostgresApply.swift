@@ -288,7 +288,6 @@ package final class PostgresApply {
       return true
     }
     self.connection = connection
-    if desk != nil { try connection.execute("SET lock_timeout = \(lockMilliseconds)") }
     let applied = try PostgresTargetState(connection).checkpoint(of: name)?.number ?? options.begin.number
     let made = try PostgresReplay(
       connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
@@ -304,6 +303,8 @@ package final class PostgresApply {
         }
         hasTables = true
       }
+      // Not before: all applies to one database make these tables when they begin.
+      try connection.execute("SET lock_timeout = \(lockMilliseconds)")
       made.holdWindow()
       try desk.shared.prepare(desk.names) { try state.checkpoint(of: $0)?.number }
     }
