@@ -1,0 +1,24 @@
+import PostgresKit
+import Testing
+
+struct PlaceTests {
+  @Test(
+    "what is kept of a database leads to it again",
+    arguments: [
+      "postgresql://ann@/shop?host=/var/run/other%20folder&port=5433", "postgresql://db.example/shop",
+      "postgresql://ann@db.example:5433/shop", "postgresql:///shop", "postgresql://ann@:5433/shop",
+      "postgresql:///shop?service=far", "postgresql://ann%20b@db.example/my%20shop", "postgresql:///shop?host=/tmp",
+    ])
+  func leadsBack(uri: String) {
+    let place = PostgresConnection.place(of: uri)
+    let again = PostgresConnection.uri(ofPlace: place)
+    #expect(PostgresConnection.problem(with: again) == nil, "\(again)")
+    #expect(PostgresConnection.place(of: again) == place, "\(again)")
+  }
+
+  @Test("the folder of a socket is given as an option")
+  func socketFolder() {
+    let place = PostgresConnection.place(of: "postgresql://ann@/shop?host=/run/pg&port=5433&password=secret")
+    #expect(PostgresConnection.uri(ofPlace: place) == "postgresql://ann@/shop?host=%2frun%2fpg&port=5433")
+  }
+}
