@@ -55,6 +55,19 @@ final class TwoWayBook: Sendable {
     }
   }
 
+  /// More versions than a peer leaves that does its part.
+  private static let manyVersions = 100_000
+
+  /// How many versions of rows are kept, where they are many and the peer of an apply has not told that it has them all.
+  func versionsKept(for apply: Configuration.Apply) -> Int? {
+    guard let trail = TrailName(apply.trail), let twoWay = known.withLock({ $0[apply.database]?.twoWay }) else {
+      return nil
+    }
+    let count = twoWay.window.count
+    guard count >= Self.manyVersions, (try? twoWay.window.isKept(for: trail)) == true else { return nil }
+    return count
+  }
+
   /// What is still needed of trails, for conflicts that may come: by trail, the name of its capture here, or of none.
   func needs() -> [TrailName: Position] {
     known.withLock { known in

@@ -117,6 +117,11 @@ extension VersionWindow {
   /// Whether there are so many that they are in a file.
   package var isSpilled: Bool { state.withLock { $0.index.isSpilled } }
 
+  /// Whether any of them is kept for a peer, which has not told that it knows all of them.
+  package func isKept(for trail: TrailName) throws -> Bool {
+    try withState { try $0.index.isKept(for: trail.description) }
+  }
+
   /// Whether all trails have been read.
   package var isComplete: Bool { state.withLock { $0.index.isRead } }
 

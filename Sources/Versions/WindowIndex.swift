@@ -145,6 +145,16 @@ struct WindowIndex {
   func isRead(_ origin: String) -> Bool { places[origin].map { origins[$0].isRead } ?? false }
   func reached(_ origin: String) -> UInt64 { places[origin].map { origins[$0].reached } ?? 0 }
 
+  /// Whether anything is kept here that an origin has not told that it knows.
+  mutating func isKept(for origin: String) throws -> Bool {
+    guard let place = places[origin] else { return false }
+    for other in origins.indices where other != place {
+      guard let oldest = try store.oldest(of: other) else { continue }
+      if oldest.number > origins[place].steps[other].known(at: origins[place].border) { return true }
+    }
+    return false
+  }
+
   /// The first transaction of an origin of which a version is here, and where it begins.
   mutating func oldest(of origin: String) throws -> (number: UInt64, begin: Position)? {
     guard let place = places[origin], let entry = try store.oldest(of: place) else { return nil }

@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Conflicts
+import SystemKit
 import TestServers
 import Testing
 
@@ -103,6 +104,23 @@ struct TwoWayTests {
     let error = #expect(throws: CairnError.self) { try mesh.settle() }
     #expect(error?.code == .constraintFailed)
     #expect(error?.message.contains("item") == true)
+    try mesh.close()
+  }
+
+  @Test("a node that writes nothing tells what it has, so that the others need not keep it", arguments: ["sps", "psp"])
+  func silentNodes(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.schema)
+    for step in 0..<20 { try mesh.nodes[0].execute("INSERT INTO item VALUES (\(step), 'tea', 1)") }
+    func kept() -> [Int?] { mesh.nodes.map { $0.twoWay?.window.count } }
+    let window = try #require(mesh.nodes[0].twoWay?.window)
+    for node in mesh.nodes { try node.capturePending() }
+    try mesh.apply(0, to: 1)
+    let limit = Clock.monotonicMilliseconds + 20_000
+    repeat { try mesh.apply(1, to: 0) } while window.count < 20 && Clock.monotonicMilliseconds < limit
+    #expect(try window.count == 20 && window.isKept(for: mesh.nodes[2].trail))
+    repeat { try mesh.settle() } while kept() != [0, 0, 0] && Clock.monotonicMilliseconds < limit
+    #expect(kept() == [0, 0, 0])
+    #expect(try !window.isKept(for: mesh.nodes[2].trail))
     try mesh.close()
   }
 }
