@@ -232,6 +232,7 @@ extension PostgresReplay {
       let isChanged = try judgeCandidates()
       if isChanged { try checkDesk(desk, stop) }
       try connection.execute(isChanged ? "COMMIT" : "ROLLBACK")
+      desk.noteCandidates()
     } catch {
       connection.rollback()
       throw error
@@ -252,7 +253,7 @@ extension PostgresReplay {
           )
         }))
     let isChanged = try contest.judge()
-    hasCandidates = try !candidates.isEmpty()
+    desk.leavesNoCandidates = try candidates.isEmpty()
     return isChanged
   }
 

@@ -137,6 +137,7 @@ package final class SQLiteApply {
     defer { target.rollback() }
     try desk.map(replay.beginDesk)
     if try replay.judgeCandidates() { try target.commit() }
+    desk?.noteCandidates()
   }
 
   private func step(_ stop: StopSignal, through limit: UInt64) throws -> Bool {

@@ -189,7 +189,7 @@ extension SQLiteReplay {
               against: other, stamp, isOurs: isOurs, desk.place, of: self.name, now: self.target.clock.microseconds()))
         }))
     let isChanged = try contest.judge()
-    hasCandidates = try !candidates.isEmpty()
+    desk.leavesNoCandidates = try candidates.isEmpty()
     return isChanged
   }
 

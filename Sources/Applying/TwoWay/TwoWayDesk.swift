@@ -53,6 +53,7 @@ final class TwoWayDesk<Table> {
   /// when the group ends.
   func beginGroup(uncaptured: Set<RowName> = [], watchesRows: Bool = false) {
     (self.uncaptured, self.watchesRows) = (uncaptured, watchesRows)
+    leavesNoCandidates = false
     written.removeAll(keepingCapacity: true)
     endTransaction()
   }
@@ -101,6 +102,7 @@ final class TwoWayDesk<Table> {
   /// The group was committed, through transaction `number`.
   func committed(_ number: UInt64) throws {
     waits = 0
+    noteCandidates()
     shared.note(applied: number, of: trail)
     try shared.window.commit(trail)
   }
@@ -216,6 +218,12 @@ final class TwoWayDesk<Table> {
   }
 
   // MARK: Rows that wait for a unique value
+
+  /// None were left when they were judged last, which counts when that is committed.
+  var leavesNoCandidates = false
+
+  /// What is under way has been committed, or has changed nothing.
+  func noteCandidates() { if leavesNoCandidates { shared.mayHaveCandidates = false } }
 
   /// Of the last that was written to a row, as far as anybody may not know of it; nil: nothing. To delete it is not to
   /// write to it: where it is there all the same, that did not count.
