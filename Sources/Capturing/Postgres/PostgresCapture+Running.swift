@@ -111,7 +111,9 @@ extension PostgresCapture {
   private var canSync: Bool { hasUnsynced && !isTrailOpen }
 
   private var idleMilliseconds: Int32 {
-    chunk == nil && hasCopies || look.isPending ? 5 : untilNotesAreToldMilliseconds ?? 1000
+    if chunk == nil && hasCopies || look.isPending { return 5 }
+    // Somebody may wait to be told that it has caught up.
+    return min(untilNotesAreToldMilliseconds ?? 1000, isCaughtUp ? 1000 : 20)
   }
 
   var hasCopies: Bool {
@@ -147,7 +149,8 @@ extension PostgresCapture {
       try appendSequences(isLast: false)
       try appendProgressInTime(isDue: false)
     }
-    progress.update { $0.isCaughtUp = self.isFinished }
+    isCaughtUp = isFinished
+    progress.update { $0.isCaughtUp = self.isCaughtUp }
     return true
   }
 }

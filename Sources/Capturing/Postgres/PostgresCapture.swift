@@ -97,6 +97,8 @@ package final class PostgresCapture {
   var repairing: Set<UInt32> = []
   var committedRepairing: Set<UInt32> = []
   var barrierNumber = 0
+  /// Nothing was left to be done in the last quiet moment.
+  var isCaughtUp = false
   /// What the barrier says behind which everything was committed before the run began.
   var goal: String?
   var look = SchemaLook()
