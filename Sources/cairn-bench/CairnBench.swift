@@ -40,6 +40,7 @@ enum CairnBench {
     case .copies: return try CopyRate(stage: stage).run()
     case .copyLatency: return try CopyLatency(stage: stage).run()
     case .idlePeers: return try IdlePeers(stage: stage).run()
+    case .twoWay: return try TwoWayDrain(stage: stage, pairs: pairs).run()
     case .embedded:
       let folder = try stage.freshFolder("embedded")
       return [try EmbeddedCost(folder: folder, rows: stage.options.scaled(500_000), rounds: stage.options.rounds).run()]

@@ -8,13 +8,16 @@ struct Replication {
   let from: String
   let to: String
   let state: String
+  var isTwoWay = false
 
   init(_ stage: Stage, from: String, to: String, state name: String) throws {
     (self.stage, self.from, self.to) = (stage, from, to)
     state = try stage.freshFolder(name)
   }
 
-  private var arguments: [String] { ["replicate", "--from", from, "--to", to, "--state", state] }
+  private var arguments: [String] {
+    ["replicate", "--from", from, "--to", to, "--state", state] + (isTwoWay ? ["--two-way"] : [])
+  }
 
   /// Applies all that is committed now.
   @discardableResult func once(watch: () throws -> Void = {}) throws -> MeasuredRun {

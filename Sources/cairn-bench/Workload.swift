@@ -11,6 +11,7 @@ enum Workload: String, CaseIterable {
   case copies = "W9"
   case copyLatency = "W10"
   case idlePeers = "W11"
+  case twoWay = "W12"
   case embedded = "W13"
 
   var summary: String {
@@ -25,6 +26,7 @@ enum Workload: String, CaseIterable {
     case .compare: "cairn compare of 1,000,000 rows that are equal"
     case .copies: "a trail of 1 GiB (--backlog) that goes to another node, pushed and pulled, plain and over TLS"
     case .copyLatency: "500 single-row transactions at 50/s, from the trail to the durable copy at another node"
+    case .twoWay: "the backlogs of W1 and W4, in the trail already, applied two-way without conflicts and one way"
     case .embedded: "500,000 inserts through the embedded API, with capture, against without and against plain calls"
     case .idlePeers: "200 nodes that wait for news: processor time and memory of the one that they ask"
     }
@@ -32,7 +34,7 @@ enum Workload: String, CaseIterable {
 
   var unit: String {
     switch self {
-    case .inserts, .pgbench, .scattered, .oneTransaction: "changes/s"
+    case .inserts, .pgbench, .scattered, .oneTransaction, .twoWay: "changes/s"
     case .latency, .copyLatency: "ms"
     case .copies: "MiB/s"
     case .idlePeers: "% of a core"

@@ -1,0 +1,75 @@
+import Capturing
+import Changes
+import Operating
+import SystemKit
+import TestServers
+import Trails
+
+/// W12: the backlogs of W1 and W4 wait in the trail, and are applied one way and two-way. Two-way, programs write at the
+/// source only, so nothing is in conflict; all four workers run, as they do when both ends are written to. What a run takes
+/// that finds nothing to do is taken off the times of both.
+struct TwoWayDrain {
+  let stage: Stage
+  let pairs: [Pair]
+  private static let loads: [Workload] = [.inserts, .scattered]
+
+  func run() throws -> [Report] {
+    let kinds = pairs.flatMap { pair in Self.loads.map { (pair: pair, load: $0) } }
+    var reports = kinds.map { Report(.twoWay, "\($0.pair.name) \($0.load.rawValue)") }
+    for round in 0..<stage.options.rounds {
+      stage.note("W12, round \(round + 1) of \(stage.options.rounds)")
+      for (index, kind) in kinds.enumerated() {
+        let backlog = Backlog(kind.load, stage.options)
+        reports[index].changes = backlog.changes.count
+        // Who begins changes from round to round.
+        for isTwoWay in round % 2 == 0 ? [false, true] : [true, false] {
+          try drain(kind.pair, backlog, isTwoWay: isTwoWay, &reports[index])
+        }
+      }
+    }
+    return reports
+  }
+
+  private func drain(_ pair: Pair, _ backlog: Backlog, isTwoWay: Bool, _ report: inout Report) throws {
+    let from = try Ends.source(stage, pair.from, rows: backlog.rows)
+    var replication = try Replication(stage, from: from, to: try Ends.target(stage, pair.to), state: "state")
+    replication.isTwoWay = isTwoWay
+    try replication.once()
+    try Ends.vacuum(replication.to)
+    let idle = Figures(values: try (0..<3).map { _ in try replication.once().seconds }).median
+    switch pair.from {
+    case .sqlite: try SQLiteSales(Ends.path(from)).write(backlog.changes, perTransaction: backlog.perTransaction)
+    case .postgres: try PostgresSales(from).write(backlog.changes, perTransaction: backlog.perTransaction)
+    }
+    try capture(replication)
+    stage.settle()
+    let run = try replication.once()
+    try Ends.judge(from, replication.to, pair)
+    let seconds = run.seconds - idle
+    guard seconds > 0 else { throw TestFailure("the backlog is too short: it took no longer than none at all") }
+    let rate = Double(backlog.changes.count) / seconds
+    if isTwoWay {
+      report.add(.cairn, rate)
+      report.add(run)
+      report.add(fact: "seconds", run.seconds)
+      report.add(fact: "idle_seconds", idle)
+    } else {
+      report.add(ceiling: "one_way", rate)
+      report.add(fact: "one_way_cpu_seconds", run.cpuSeconds)
+      report.add(fact: "one_way_seconds", run.seconds)
+      report.add(fact: "one_way_idle_seconds", idle)
+    }
+    stage.note("\(report.pair), \(isTwoWay ? "two-way" : "one way"): \(Int(rate)) changes/s")
+  }
+
+  /// Takes all that is committed at the source into the trail from which apply goes on.
+  private func capture(_ replication: Replication) throws {
+    let source = try DatabaseURL(replication.from).canonical
+    let trail = TrailName(origin: "local", name: source.stem)
+    let folder = "\(replication.state)/\(trail)"
+    let last = try Trail.info(folder: folder).lastTransaction
+    try CaptureRun(source, trail: trail, folder: folder, place: replication.state)
+      .run(stop: StopSignal(), untilCaughtUp: true, progress: CaptureProgress(notice: { _ in })) {}
+    guard try Trail.info(folder: folder).lastTransaction > last else { throw TestFailure("nothing was captured") }
+  }
+}
