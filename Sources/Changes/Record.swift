@@ -9,7 +9,6 @@ package enum RecordKind {
   /// Reserved for a statement at first; never written.
   package static let reserved: UInt8 = 0x07
   package static let ddl: UInt8 = 0x08
-  package static let decision: UInt8 = 0x09
   package static let progress: UInt8 = 0x8a
   package static let marker: UInt8 = 0x8b
   package static let sequence: UInt8 = 0x8c
@@ -18,7 +17,7 @@ package enum RecordKind {
   package static let optional: UInt8 = 0x80
 
   /// Whether a reader of this version reads or skips the record; it refuses the others.
-  package static func isReadable(_ kind: UInt8) -> Bool { kind >= optional || (begin...decision).contains(kind) }
+  package static func isReadable(_ kind: UInt8) -> Bool { kind >= optional || (begin...ddl).contains(kind) }
 }
 
 /// The begin record of a transaction.
@@ -270,7 +269,7 @@ package enum Record {
           increment: try r.readZigzag()))
     case RecordKind.statement: return .statement(try StatementView(&r))
     case RecordKind.statementEnd: return .statementEnd(try r.readStatementEnd())
-    case RecordKind.reserved, RecordKind.decision: return .reserved(kind: kind, payload)
+    case RecordKind.reserved: return .reserved(kind: kind, payload)
     default:
       if kind >= RecordKind.optional { return nil }
       throw DecodingError(offset: 0, problem: "record kind \(kind) is unknown")

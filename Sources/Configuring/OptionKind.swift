@@ -39,6 +39,8 @@ package enum OptionKind: Equatable, Sendable {
   case columns
   /// `apply`, `keep` or `mark:COLUMN`.
   case delete
+  /// A node, or a trail.
+  case origin
   /// How conflicts of rows are settled.
   case rule
   /// The same of columns: a table of columns and rules.
@@ -77,6 +79,7 @@ package enum OptionKind: Equatable, Sendable {
     case .sql: "an expression in SQLite's SQL"
     case .columns: "a table of columns and expressions"
     case .delete: "apply, keep or mark:COLUMN"
+    case .origin: "the name of a node, or of a trail, NODE.NAME"
     case .rule: "a rule: \(ConflictRules.Rule.rowNames.joined(separator: ", "))"
     case .rules: "a table of columns and rules: \(ConflictRules.Rule.columnNames.joined(separator: ", "))"
     case .anything: "nothing in this version"

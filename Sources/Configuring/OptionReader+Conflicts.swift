@@ -83,7 +83,7 @@ extension OptionReader {
 
 extension OptionReader {
   /// A node, or a trail.
-  fileprivate static func isOrigin(_ text: String) -> Bool {
+  static func isOrigin(_ text: String) -> Bool {
     isName(text) || TrailName(text).map { isName($0.origin) && isName($0.name) } ?? false
   }
 }

@@ -163,6 +163,13 @@ extension OptionReader {
     case .sql:
       return text.contains { $0 != " " && $0 != "\n" }
         ? nil : ("\(key) is empty", "write an expression, or leave it out")
+    case .origin:
+      return isOrigin(text)
+        ? nil
+        : (
+          "\(key) is \"\(text)\"; it takes \(option.kind.description)",
+          "write the name of a node, a-z, 0-9, _ and -, or of a trail, NODE.NAME"
+        )
     case .delete:
       if ["apply", "keep"].contains(text) || (text.hasPrefix("mark:") && text.count > 5) { return nil }
       let near =

@@ -36,6 +36,14 @@ extension OptionTable {
         details: "`newest`: the later of both wins. `delete`: it is gone. `update`: it stays, as it was updated.",
         example: "\"delete\""),
       Option(
+        "decides", .origin, absence: "each node settles them by itself",
+        "the node that decides conflicts for all others",
+        details: """
+          Of the rules `source`, `target`, `insert-only` and `sql:`, whose outcome may hang on who settles it. Until its \
+          decision comes, as a change in its own trail, all nodes hold the latest version. A node, or one of its trails, \
+          `NODE.NAME`; the same in the applies of all nodes.
+          """, example: "\"hq\""),
+      Option(
         "max_clock_skew", .duration(.milliseconds(1) ... .seconds(86_400)), default: "\"1 min\"",
         "how far the clock of the trail's node may be ahead",
         details: "Transactions from further ahead are held back, and that is told, until this node's clock is there.",
@@ -150,5 +158,9 @@ extension OptionTable {
       Option(
         "deletes", .choice(["newest", "delete", "update"], later: []), absence: "as the apply has it",
         "what becomes of a row of this table that one node deletes and another one updates", example: "\"update\""),
+      Option(
+        "decides", .origin, absence: "as the apply has it",
+        "the node that decides conflicts in this table for all others",
+        example: "\"hq\""),
     ])
 }

@@ -9,12 +9,14 @@ package struct ConflictPlan: Equatable, Sendable {
     package var columns: [String: ConflictRules.Rule]
     package var tracking: ConflictRules.Tracking?
     package var deletes: ConflictRules.DeleteRule?
+    /// The node, or its trail, that decides for all others.
+    package var decider: String?
 
     package init(
       rule: ConflictRules.Rule? = nil, columns: [String: ConflictRules.Rule] = [:],
-      tracking: ConflictRules.Tracking? = nil, deletes: ConflictRules.DeleteRule? = nil
+      tracking: ConflictRules.Tracking? = nil, deletes: ConflictRules.DeleteRule? = nil, decider: String? = nil
     ) {
-      (self.rule, self.tracking, self.deletes) = (rule, tracking, deletes)
+      (self.rule, self.tracking, self.deletes, self.decider) = (rule, tracking, deletes, decider)
       self.columns = Dictionary(columns.map { ($0.lowercased(), $1) }) { first, _ in first }
     }
   }
@@ -59,7 +61,7 @@ package struct ConflictPlan: Equatable, Sendable {
   private func rules(_ part: Part?, _ columns: [String]) -> ConflictRules {
     var rules = ConflictRules(
       tracking: part?.tracking ?? whole.tracking ?? .row, rule: part?.rule ?? whole.rule ?? .newest,
-      deletes: part?.deletes ?? whole.deletes ?? .newest)
+      deletes: part?.deletes ?? whole.deletes ?? .newest, decider: part?.decider ?? whole.decider)
     for (index, column) in columns.enumerated() {
       rules.columns[index] = part?.columns[column.lowercased()] ?? whole.columns[column.lowercased()]
     }

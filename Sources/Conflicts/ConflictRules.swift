@@ -24,19 +24,45 @@ package struct ConflictRules: Equatable, Sendable {
   /// By index of the column. Such a column is tracked by itself.
   package var columns: [Int: Rule]
   package var deletes: DeleteRule
+  /// The node, or its trail, that decides for all others what is no function of the versions: until then they hold the
+  /// latest. Nil: each one settles it.
+  package var decider: String?
   /// The node, or its trail, whose rows nobody else changes (`insert-only`); nil: all may.
   var owner: String?
 
   package init(
-    tracking: Tracking = .row, rule: Rule = .newest, columns: [Int: Rule] = [:], deletes: DeleteRule = .newest
+    tracking: Tracking = .row, rule: Rule = .newest, columns: [Int: Rule] = [:], deletes: DeleteRule = .newest,
+    decider: String? = nil
   ) {
     (self.tracking, self.rule, self.columns, self.deletes) = (tracking, rule, columns, deletes)
+    self.decider = decider
   }
 
   func isTrackedByItself(_ column: Int) -> Bool { tracking == .column || columns[column] != nil }
 
   /// Under these rules on one way: `source` and `target` are the trails of the databases at its ends, or their nodes.
+  /// What one node decides is settled by `newest` until it has.
   package func between(source: String, target: String) -> ConflictRules {
+    guard let decider else { return resolved(source, target) }
+    let isHere = Self.isOf(target, decider)
+    var rules = self
+    rules.rule = rule.untilDecided(isHere: isHere)
+    rules.columns = columns.mapValues { $0.untilDecided(isHere: isHere) }
+    return rules
+  }
+
+  /// By which rules the node at `target` decides for all others; nil: it does not.
+  package func deciding(source: String, target: String) -> ConflictRules? {
+    guard let decider, Self.isOf(target, decider) else { return nil }
+    guard rule.isDecided || columns.values.contains(where: \.isDecided) else { return nil }
+    return resolved(source, target)
+  }
+
+  private static func isOf(_ trail: String, _ decider: String) -> Bool {
+    Stamp(clock: 0, origin: trail, number: 0).isOf(decider)
+  }
+
+  private func resolved(_ source: String, _ target: String) -> ConflictRules {
     func resolved(_ rule: Rule) -> Rule {
       switch rule {
       case .source: .priority([source])
@@ -52,8 +78,9 @@ package struct ConflictRules: Equatable, Sendable {
   }
 
   /// Whether nodes come to the same rows under these rules on the way from `source` to `target`, and under those of the
-  /// way `back`: where both name the same winner for all that is settled by the ends of a way.
+  /// way `back`: where both name the same winner for all that is settled by the ends of a way, or one node decides it.
   package func agrees(with back: ConflictRules, source: String, target: String) -> Bool {
+    if let decider, let other = back.decider, decider != other { return false }
     let (there, again) = (between(source: source, target: target), back.between(source: target, target: source))
     return there.tracking == again.tracking && there.deletes == again.deletes && there.rule == again.rule
       && there.columns == again.columns

@@ -31,6 +31,17 @@ extension ConflictRules.Rule {
     }
   }
 
+  /// Whether one node may decide it for all others, as it hangs on who settles it.
+  package var isDecided: Bool {
+    switch self {
+    case .source, .target, .insertOnly, .sql: true
+    default: false
+    }
+  }
+
+  /// What holds at all nodes until the one has decided. `isHere`: it is this one, where a person is asked.
+  func untilDecided(isHere: Bool) -> Self { isDecided || (self == .ask && !isHere) ? .newest : self }
+
   /// Whether single columns can be settled by it.
   package var isForColumns: Bool { self != .insertOnly }
 

@@ -32,7 +32,8 @@ package struct SQLiteTable: Sendable {
   /// The tables that Cairn adds to sources and targets. Other names that begin with `cairn_` are reserved for it.
   package static let ownNames: Set<String> = [
     "cairn_journal", "cairn_stage", "cairn_layout", "cairn_unhooked", "cairn_control", "cairn_checkpoint",
-    "cairn_table", "cairn_origin", "cairn_conflict", "cairn_candidate", "cairn_quarantine",
+    "cairn_table", "cairn_origin", "cairn_conflict", "cairn_candidate", "cairn_decision",
+    "cairn_quarantine",
   ]
 }
 

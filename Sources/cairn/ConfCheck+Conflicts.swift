@@ -20,15 +20,25 @@ extension ConfCheck {
     )
   }
 
-  /// What the rules of an apply do not promise.
+  /// What the rules of an apply promise where it is.
   func tellPromises(_ apply: Configuration.Apply) {
-    let plan = apply.conflictPlan
-    let parts = [plan.whole] + plan.tables.map(\.part)
-    let rules = parts.flatMap { [$0.rule].compactMap { $0 } + $0.columns.sorted { $0.key < $1.key }.map(\.value) }
-    var told: [ConflictRules.Rule] = []
-    for rule in rules where rule.promise != .converges && !told.contains(rule) {
-      told.append(rule)
-      note("under the rule \(rule.text), \(rule.promise.explanation)")
+    guard let capture = configuration.captureBehind(apply) else { return }
+    let peers = configuration.applies.filter {
+      $0.database == apply.database && configuration.captureBehind($0) != nil
+    }
+    let own = configuration.trail(of: capture)
+    for promise in TopologyPromise.all(apply.conflictPlan, own: own, peers: peers.map(\.trail)) {
+      say(
+        "conflicts, \(promise.rule.text): \(promise.text)",
+        [
+          ("event", .text("promise")), ("apply", .text(apply.name)), ("rule", .text(promise.rule.text)),
+          ("text", .text(promise.text)),
+        ])
+      guard let remedy = promise.remedy else { continue }
+      fail(
+        CairnError(
+          .confValue, "the rule \(promise.rule.text) for conflicts is \(promise.text)", hint: remedy, remedy: .badInput)
+      )
     }
   }
 }

@@ -64,7 +64,7 @@ extension ConfCheck {
         .confValue,
         "table \(here.name): conflicts would be settled in another way than by [apply.\(back.name)], so both ends would differ",
         hint:
-          "give both applies the same 'conflict', 'conflicts', 'tracking' and 'deletes'; where one has source, the other needs target",
+          "give both applies the same 'conflict', 'conflicts', 'tracking' and 'deletes'; where one has source, the other needs target; or name the one that decides in both, as decides = \"\(apply.trail)\"",
         remedy: .badInput, context: ["table": here.name]))
   }
 }

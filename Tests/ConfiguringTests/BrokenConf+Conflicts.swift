@@ -44,6 +44,9 @@ extension BrokenConf {
       "database = \"erp\"", "database = \"erp\"\ndeletes = \"updates\"", at: "12:11", .confValue, "which is not known",
       "write deletes = \"update\"", mend: ("updates", "update")),
     BrokenConf(
+      "database = \"erp\"", "database = \"erp\"\ndecides = \"Head Office\"", at: "12:11", .confValue,
+      "it takes the name of a node", "write the name of a node", mend: ("Head Office", "hq")),
+    BrokenConf(
       "database = \"erp\"", "database = \"erp\"\nmax_clock_skew = \"2 days\"", at: "12:18", .confValue,
       "it can be from 1 ms to 1 d", "write max_clock_skew = \"1 d\"", mend: ("2 days", "1 d")),
     BrokenConf(

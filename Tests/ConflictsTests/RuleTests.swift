@@ -94,6 +94,47 @@ import Testing
     #expect(agree(ConflictRules(rule: .insertOnly), ConflictRules(rule: .source)))
   }
 
+  @Test func `what one node decides is newest until then, and by its own rules there`() {
+    let rules = ConflictRules(rule: .target, columns: [1: .sql("local"), 2: .delta, 3: .ask], decider: "hq")
+    let until = ConflictRules(columns: [1: .newest, 2: .delta, 3: .newest], decider: "hq")
+    #expect(rules.between(source: "hq.stock", target: "shop.stock") == until)
+    #expect(rules.deciding(source: "hq.stock", target: "shop.stock") == nil)
+    let deciding = rules.deciding(source: "shop.stock", target: "hq.stock")
+    #expect(deciding?.rule == .priority(["hq.stock"]) && deciding?.columns[1] == .sql("local"))
+    #expect(rules.between(source: "shop.stock", target: "hq.stock").columns[3] == .ask)
+    #expect(ConflictRules(decider: "hq").deciding(source: "shop.stock", target: "hq.stock") == nil)
+    func agree(_ there: ConflictRules, _ back: ConflictRules) -> Bool {
+      there.agrees(with: back, source: "a.db", target: "b.db")
+    }
+    #expect(agree(ConflictRules(rule: .source, decider: "a"), ConflictRules(rule: .source, decider: "a")))
+    #expect(agree(ConflictRules(rule: .source, decider: "a"), ConflictRules()))
+    #expect(!agree(ConflictRules(rule: .source, decider: "a"), ConflictRules(rule: .source, decider: "b")))
+    #expect(!agree(ConflictRules(rule: .source, decider: "a"), ConflictRules(rule: .target)))
+  }
+
+  @Test func `what is promised hangs on who writes`() {
+    func verdict(_ rule: ConflictRules.Rule, _ decider: String? = nil, _ peers: String...) -> TopologyPromise.Verdict {
+      TopologyPromise(rule, decider: decider, own: "hq.stock", peers: peers).verdict
+    }
+    #expect(verdict(.newest, nil, "a.stock", "b.stock") == .converges)
+    #expect(verdict(.mergeText, "hq", "a.stock", "b.stock") == .converges)
+    #expect(verdict(.sql("local"), nil, "a.stock", "b.stock") == .converges)
+    #expect(verdict(.source, nil, "a.stock") == .convergesIfWaysAgree)
+    #expect(verdict(.source, nil, "a.stock", "b.stock") == .severalDecide)
+    #expect(verdict(.source, "a", "a.stock", "b.stock") == .decided(at: "a"))
+    #expect(verdict(.target, "hq.stock", "hq.copy") == .decided(at: "hq.stock"))
+    #expect(verdict(.target, "hq", "hq.copy") == .deciderUnclear("hq", trails: ["hq.stock", "hq.copy"]))
+    #expect(verdict(.insertOnly, "c", "a.stock") == .deciderMissing("c"))
+    #expect(verdict(.insertOnly, nil, "a.stock") == .keptAtOneNode)
+    #expect(verdict(.ask, "hq", "a.stock") == .asks(at: "hq"))
+    #expect(verdict(.stop, "hq", "a.stock") == .stops)
+    let plan = ConflictPlan(
+      .init(rule: .target, decider: "hq"), tables: [.init(from: "t", .init(columns: ["n": .delta]))])
+    let promises = TopologyPromise.all(plan, own: "hq.stock", peers: ["a.stock"])
+    #expect(promises.map(\.rule) == [.target, .delta])
+    for promise in promises { #expect(!promise.text.hasSuffix(".")) }
+  }
+
   @Test func `rules that a person decides are known by the columns in conflict`() {
     let rules = ConflictRules(tracking: .column, columns: [1: .stop, 2: .ask, 3: .delta])
     func conflict(_ columns: [Int]) -> Conflict {

@@ -237,6 +237,13 @@ extension DaemonScenarios {
       #expect(good.output.contains("2 tables go both ways, back by [apply.shop]"))
       let differing = try both("conflict = \"source\"\n", keys: "shared")
       #expect(differing.status == 78 && differing.errors.contains("another way than by [apply.shop]"), "\(differing)")
+      #expect(differing.output.contains("conflicts, source: converges if the ways agree"))
+      let decided = try both("conflict = \"source\"\ndecides = \"hq.copy\"\n", keys: "shared")
+      #expect(decided.status == 0, "\(decided.errors)")
+      #expect(decided.output.contains("conflicts, source: decided at hq.copy, for all nodes"))
+      #expect(decided.output.contains("conflicts, newest: converges: "))
+      let unclear = try both("conflict = \"source\"\ndecides = \"hq\"\n", keys: "shared")
+      #expect(unclear.status == 78 && unclear.errors.contains("hq, which is to decide, is the node of"), "\(unclear)")
       try write(bench, "conf/cairn.toml", conf(bench, back))
       for name in ["shop", "copy"] { _ = try bench.sqlite("\(name).db", "DROP TABLE log") }
       // Under other names they do not meet.

@@ -79,6 +79,53 @@ extension DaemonScenarios {
       net.endAll()
     }
 
+    @Test func `what one database decides comes to the other`() throws {
+      let node = try DaemonBench()
+      for name in ["pos", "copy"] {
+        _ = try node.bench.sqlite(
+          "\(name).db",
+          "PRAGMA journal_mode = WAL; CREATE TABLE item(id TEXT PRIMARY KEY, pieces INTEGER) WITHOUT ROWID")
+      }
+      func way(_ from: String, _ to: String) -> String {
+        """
+        [database.\(from)]
+        url = "sqlite://\(node.bench.path("\(from).db"))"
+        [capture.\(from)]
+        database = "\(from)"
+        copy = false
+        [apply.\(to)]
+        trail = "store-042.\(from)"
+        database = "\(to)"
+        conflicts = { pieces = "sql:max(local, incoming) * 100 + min(local, incoming)" }
+        decides = "store-042.pos"
+
+        """
+      }
+      try node.write(way("pos", "copy") + way("copy", "pos"))
+      func expectBoth(_ rows: String) throws {
+        let all = "SELECT group_concat(id || ' ' || pieces) FROM (SELECT * FROM item ORDER BY id)"
+        for file in ["pos.db", "copy.db"] {
+          let isThere = node.wait {
+            (try? node.bench.sqlite(file, all))?.trimmingCharacters(in: .whitespacesAndNewlines) == rows
+          }
+          try #require(isThere, "\(file) \((try? node.bench.sqlite(file, all)) ?? "") \(node.log)")
+        }
+      }
+      try node.start()
+      let captured = "SELECT count(*) > 0 FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'item'"
+      for file in ["pos.db", "copy.db"] {
+        try #require(node.wait { (try? node.bench.sqlite(file, captured)) == "1\n" }, "\(node.log)")
+      }
+      _ = try node.bench.sqlite("pos.db", "INSERT INTO item VALUES ('tea', 1), ('rice', 2)")
+      try expectBoth("rice 2,tea 1")
+      #expect(node.end() == 0)
+      _ = try node.bench.sqlite("pos.db", "UPDATE item SET pieces = 7 WHERE id = 'tea'")
+      _ = try node.bench.sqlite("copy.db", "UPDATE item SET pieces = 5 WHERE id = 'tea'")
+      try node.start()
+      try expectBoth("rice 2,tea 705")
+      #expect(node.end() == 0)
+    }
+
     @Test(.enabled(if: PostgresServer.problem == nil))
     func `a file and a server, and keys that both would draw are refused until they are separated`() throws {
       let server = try PostgresServer()

@@ -86,108 +86,11 @@ package struct PostgresConflictLog: ConflictLog {
     try connection.transaction {
       guard var record = try find(id) else { throw ConflictRecord.missing(id, connection.place) }
       let row = try record.row(of: winner)
-      try OverturnedRow(connection, record, force: force).put(row)
+      try PostgresTurnedRow(connection, record.turned(force: force)).put(row)
       try connection.run(
         "UPDATE cairn.conflict SET overturned_at = $1 WHERE id = $2", [String(now), String(id)])
       record.overturnedAt = now
       return record
-    }
-  }
-}
-
-/// A row of PostgreSQL into whose place a version of a conflict is put.
-private struct OverturnedRow {
-  let connection: PostgresConnection
-  let record: ConflictRecord
-  let force: Bool
-  let table: String
-  /// The type of each column, as the server names it.
-  let types: [String: String]
-
-  init(_ connection: PostgresConnection, _ record: ConflictRecord, force: Bool) throws {
-    (self.connection, self.record, self.force) = (connection, record, force)
-    table = "\(record.namespace.quotedName).\(record.table.quotedName)"
-    guard try connection.first("SELECT to_regclass($1)", [table]) != nil else {
-      throw record.stale("is gone with its table")
-    }
-    let rows = try connection.query(
-      """
-      SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
-      WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
-      """, [table])
-    types = Dictionary(rows.map { ($0[0] ?? "", $0[1] ?? "") }) { $1 }
-  }
-
-  func put(_ row: ConflictRow?) throws {
-    var (values, condition): ([String?], String) = ([], keyCondition(from: 1))
-    let key = record.key.columns.map(\.value.postgresText)
-    let isThere = try connection.first("SELECT 1 FROM \(table) \(condition) FOR UPDATE", key) != nil
-    if !force {
-      guard isThere == (record.settled != nil) else {
-        throw record.stale(isThere ? "has been inserted since" : "is not there any more")
-      }
-      if isThere, let changed = try differing(from: known(record.settled)).first {
-        throw record.stale("has another value in column \(changed.name) since")
-      }
-    }
-    let columns = try known(row)
-    if row == nil {
-      try connection.run("DELETE FROM \(table) \(condition)", key)
-    } else if isThere {
-      let changed = try differing(from: columns)
-      if changed.isEmpty { return }
-      let list = changed.enumerated().map { "\($1.name.quotedName) = $\($0 + 1)::\(types[$1.name] ?? "text")" }
-      values = changed.map(\.value.postgresText) + key
-      condition = keyCondition(from: changed.count + 1)
-      try connection.run("UPDATE \(table) SET \(list.joined(separator: ", ")) \(condition)", values)
-    } else {
-      let names = columns.map(\.name.quotedName).joined(separator: ", ")
-      let marks = columns.enumerated().map { "$\($0 + 1)::\(types[$1.name] ?? "text")" }.joined(separator: ", ")
-      try connection.run(
-        "INSERT INTO \(table)(\(names)) OVERRIDING SYSTEM VALUE VALUES (\(marks))", columns.map(\.value.postgresText))
-    }
-  }
-
-  private func keyCondition(from first: Int) -> String {
-    let terms = record.key.columns.enumerated().map { index, column in
-      "\(column.name.quotedName) = $\(first + index)::\(types[column.name] ?? "text")"
-    }
-    return "WHERE " + terms.joined(separator: " AND ")
-  }
-
-  /// By what is printed: not every type can be compared.
-  private func equals(_ name: String, _ parameter: String) -> String {
-    "\(name.quotedName)::text IS NOT DISTINCT FROM (\(parameter)::\(types[name] ?? "text"))::text"
-  }
-
-  /// Those whose values the row does not have.
-  private func differing(from columns: [ConflictRow.Column]) throws -> [ConflictRow.Column] {
-    guard !columns.isEmpty else { return [] }
-    let terms = columns.enumerated().map { equals($1.name, "$\($0 + 1)") }.joined(separator: ", ")
-    let values = (columns + record.key.columns).map(\.value.postgresText)
-    let rows = try connection.query("SELECT \(terms) FROM \(table) \(keyCondition(from: columns.count + 1))", values)
-    guard let row = rows.first else { return [] }
-    return zip(columns, row).filter { $1 != "t" }.map { $0.0 }
-  }
-
-  private func known(_ row: ConflictRow?) throws -> [ConflictRow.Column] {
-    guard let row else { return [] }
-    if !force, let lost = row.columns.first(where: { types[$0.name] == nil }) {
-      throw record.stale("had a column \(lost.name), which the table lacks now")
-    }
-    return row.columns.filter { types[$0.name] != nil }
-  }
-}
-
-extension Value {
-  /// As PostgreSQL reads it; nil for NULL.
-  fileprivate var postgresText: String? {
-    switch self {
-    case .null: nil
-    case .integer(let n): String(n)
-    case .real(let r): r.isNaN ? "NaN" : r.isInfinite ? (r < 0 ? "-Infinity" : "Infinity") : String(r)
-    case .text(let bytes), .exact(let bytes): String(decoding: bytes, as: UTF8.self)
-    case .blob(let bytes): "\\x" + bytes.hex
     }
   }
 }

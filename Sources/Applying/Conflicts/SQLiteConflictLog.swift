@@ -85,57 +85,10 @@ package struct SQLiteConflictLog: ConflictLog {
     return try database.transaction {
       guard var record = try find(id) else { throw ConflictRecord.missing(id, database.path) }
       let row = try record.row(of: winner)
-      try put(row, of: record, force: force)
+      try SQLiteTurnedRow(database, record.turned(force: force)).put(row)
       try database.run("UPDATE cairn_conflict SET overturned_at = ? WHERE id = ?", [.integer(now), .integer(id)])
       record.overturnedAt = now
       return record
-    }
-  }
-
-  /// Generated columns are in no row of ours.
-  private func put(_ row: ConflictRow?, of record: ConflictRecord, force: Bool) throws {
-    let table = record.table.quotedName
-    let names = try database.query("SELECT name FROM pragma_table_info(?)", [.text(record.table)]).map { $0[0].string }
-    if names.isEmpty { throw record.stale("is gone with its table") }
-    func known(_ row: ConflictRow?) throws -> [ConflictRow.Column] {
-      guard let row else { return [] }
-      let lost = row.columns.filter { !names.contains($0.name) }
-      if !force, let column = lost.first {
-        throw record.stale("had a column \(column.name), which the table lacks now")
-      }
-      return row.columns.filter { names.contains($0.name) }
-    }
-    let key = record.key.columns
-    let condition = "WHERE " + key.map { "\($0.name.quotedName) IS ?" }.joined(separator: " AND ")
-    let list = names.map(\.quotedName).joined(separator: ", ")
-    let there = try database.query("SELECT \(list) FROM \(table) \(condition)", key.map(\.value)).first
-    if !force {
-      let settled = try known(record.settled)
-      guard (there == nil) == (record.settled == nil) else {
-        throw record.stale(there == nil ? "is not there any more" : "has been inserted since")
-      }
-      if let there,
-        let changed = settled.first(where: { column in
-          names.firstIndex(of: column.name).map { there[$0] != column.value } ?? false
-        })
-      {
-        throw record.stale("has another value in column \(changed.name) since")
-      }
-    }
-    let columns = try known(row)
-    if row == nil {
-      try database.run("DELETE FROM \(table) \(condition)", key.map(\.value))
-    } else if let there {
-      let changed = columns.filter { column in
-        names.firstIndex(of: column.name).map { there[$0] != column.value } ?? false
-      }
-      if changed.isEmpty { return }
-      let list = changed.map { "\($0.name.quotedName) = ?" }.joined(separator: ", ")
-      try database.run("UPDATE \(table) SET \(list) \(condition)", (changed + key).map(\.value))
-    } else {
-      let list = columns.map(\.name.quotedName).joined(separator: ", ")
-      let marks = columns.map { _ in "?" }.joined(separator: ", ")
-      try database.run("INSERT INTO \(table)(\(list)) VALUES (\(marks))", columns.map(\.value))
     }
   }
 }

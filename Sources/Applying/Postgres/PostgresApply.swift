@@ -177,6 +177,7 @@ package final class PostgresApply {
     do {
       let isMoved = try step(replay, stop, through: desk.limit() ?? .max)
       if !isMoved { try replay.lookAtCandidates(stop) }
+      try decide(desk, replay.connection)
       progress.update { $0.isHeldBack = desk.heldBack != nil }
       if !isMoved, let held = desk.heldBack { return try desk.wait(for: held, isDraining: isDraining, stop) }
       return isMoved
@@ -195,6 +196,15 @@ package final class PostgresApply {
       forget()
       return true
     }
+  }
+
+  /// In another session, which is one like a program's: ours writes nothing that capture takes.
+  private func decide(_ desk: PostgresReplay.Desk, _ ours: PostgresConnection) throws {
+    guard desk.shared.mayHaveDecisions else { return }
+    if try PostgresDecisions(connection: ours).isEmpty() { return desk.shared.mayHaveDecisions = false }
+    let session = try PostgresConnection(uri, application: "cairn decide \(name)")
+    try session.execute("SET lock_timeout = \(lockMilliseconds)")
+    desk.shared.mayHaveDecisions = try PostgresDecisions(connection: session).make() == .locked
   }
 
   /// The group is rolled back first: nothing is to be locked meanwhile.
@@ -300,6 +310,7 @@ package final class PostgresApply {
         try connection.transaction {
           try PostgresConflictLog(connection).install()
           try PostgresCandidates(connection).install()
+          try PostgresDecisions(connection: connection).install()
         }
         hasTables = true
       }

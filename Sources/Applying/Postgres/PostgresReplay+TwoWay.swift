@@ -81,6 +81,7 @@ extension PostgresReplay {
         desk.place, of: name, row.table.mapped, key: key, now: clock.microseconds(), isAhead: desk.isAhead)
       for record in records { try log(record) }
       try desk.shared.window.note(row.name, desk.place)
+      try note(settled, row.table.mapped, key, desk)
       if settled.row == nil, try !referrers(of: row.table).isEmpty {
         parents.append((settled, row.table, key))
         continue
@@ -184,10 +185,23 @@ extension PostgresReplay {
     versions.append(try form.version(row.version))
     let names = row.table.columns.map(\.name)
     let local = try sink.attempt { try row.table.row(key, connection) }
+    let table = row.table.mapped.plainName
     return try SettledRow(
-      versions, local: local.map(form.row) ?? waiting, try desk.rules(row.table.mapped.plainName, names),
-      columnCount: names.count
+      versions, local: local.map(form.row) ?? waiting, try desk.rules(table, names),
+      deciding: try desk.decidingRules(table, names), columnCount: names.count
     ) { try desk.counts($0, of: row.name) }
+  }
+
+  /// What this node decides of a row: behind the commit, so that it follows what was applied.
+  private func note(_ row: SettledRow, _ table: TableSchema, _ key: [Value], _ desk: Desk) throws {
+    let decisions = PostgresDecisions(connection: connection)
+    if let decision = row.openDecision(table, key: key) {
+      try sink.attempt { try decisions.note(decision) }
+      desk.shared.mayHaveDecisions = true
+    } else if desk.shared.mayHaveDecisions {
+      let key = ConflictRow(table.key.map { table.columns[$0].name }, key)
+      try sink.attempt { try decisions.forget(table.namespace, table.name, key) }
+    }
   }
 
   private func log(_ record: ConflictRecord) throws {

@@ -110,6 +110,7 @@ package final class SQLiteApply {
     do {
       let isMoved = try step(stop, through: desk.limit() ?? .max)
       if !isMoved { try lookAtCandidates(stop) }
+      try decide(desk)
       progress.update { $0.isHeldBack = desk.heldBack != nil }
       if !isMoved, let held = desk.heldBack { return try desk.wait(for: held, isDraining: isDraining, stop) }
       return isMoved
@@ -129,6 +130,16 @@ package final class SQLiteApply {
       try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
       return true
     }
+  }
+
+  /// On another connection, which is one like a program's: ours writes nothing that capture takes.
+  private func decide(_ desk: SQLiteReplay.Desk) throws {
+    guard desk.shared.mayHaveDecisions else { return }
+    if try SQLiteDecisions(database: target.database).isEmpty() { return desk.shared.mayHaveDecisions = false }
+    let session = try Database(path: target.database.path, mode: .readWrite)
+    session.setBusyTimeout(milliseconds: 200)
+    try session.execute("PRAGMA foreign_keys = ON")
+    desk.shared.mayHaveDecisions = try SQLiteDecisions(database: session).make() == .locked
   }
 
   /// A program may have made room for a row that waits for a unique value.

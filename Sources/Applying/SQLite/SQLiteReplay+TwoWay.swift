@@ -62,6 +62,7 @@ extension SQLiteReplay {
         desk.place, of: name, row.table.schema, key: key, now: target.clock.microseconds(), isAhead: desk.isAhead)
       for record in records { try log(record) }
       try desk.shared.window.note(row.name, desk.place)
+      try note(settled, row.table, key, desk)
       if settled.row == nil, !row.table.referrers.isEmpty {
         parents.append((settled, row.table, key))
         continue
@@ -146,10 +147,22 @@ extension SQLiteReplay {
     }
     versions.append(try form.version(row.version))
     let names = row.table.schema.columns.map(\.name)
+    let table = row.table.schema.plainName
     return try SettledRow(
-      versions, local: try row.table.row(key) ?? waiting, try desk.rules(row.table.schema.plainName, names),
-      columnCount: names.count
+      versions, local: try row.table.row(key) ?? waiting, try desk.rules(table, names),
+      deciding: try desk.decidingRules(table, names), columnCount: names.count
     ) { try desk.counts($0, of: row.name) }
+  }
+
+  /// What this node decides of a row: behind the commit, so that it follows what was applied.
+  private func note(_ row: SettledRow, _ table: TargetTable, _ key: [Value], _ desk: Desk) throws {
+    let decisions = SQLiteDecisions(database: database)
+    if let decision = row.openDecision(table.schema, key: key) {
+      try decisions.note(decision)
+      desk.shared.mayHaveDecisions = true
+    } else if desk.shared.mayHaveDecisions {
+      try decisions.forget(table.schema.name, ConflictRow(table.schema.key.map { table.schema.columns[$0].name }, key))
+    }
   }
 
   private func log(_ record: ConflictRecord) throws {

@@ -46,6 +46,7 @@ final class SQLiteTarget {
       if options.twoWay != nil {
         try SQLiteConflictLog(database).install()
         try SQLiteCandidates(database: database).install()
+        try SQLiteDecisions(database: database).install()
       }
       if let follower = options.schemaFollower, try database.integer("PRAGMA schema_version") != version {
         try follower.adopt(database, version)

@@ -15,17 +15,31 @@ struct SettledRow {
   let local: [Value]?
   let conflicts: [Conflict]
   let rules: ConflictRules
+  /// As this node decides it for all others, where it is to be another one than `row`.
+  let decision: Decision?
+  private let deciding: ConflictRules?
 
-  /// `incoming` is the last of `versions`. `counts`: whether a delete does, although others refer to the row. Errors:
-  /// `rule-refused` where an expression of a rule cannot be evaluated.
+  struct Decision: Equatable {
+    /// Nil: it is not to be there.
+    let row: RowVersion.Row?
+  }
+
+  /// `incoming` is the last of `versions`. `deciding`: by which rules this node decides for all others; nil: it does not.
+  /// `counts`: whether a delete does, although others refer to the row. Errors: `rule-refused` where an expression of a
+  /// rule cannot be evaluated.
   init(
-    _ versions: [RowVersion], local: [Value]?, _ rules: ConflictRules, columnCount: Int,
+    _ versions: [RowVersion], local: [Value]?, _ rules: ConflictRules, deciding: ConflictRules? = nil, columnCount: Int,
     counts: (RowVersion) throws -> Bool
   ) throws {
+    let history = RowHistory(versions)
     incoming = versions[versions.count - 1]
-    history = RowHistory(versions)
-    (self.local, self.rules) = (local, rules)
-    row = try Self.row(history, rules, columnCount: columnCount, counts: counts)
+    (self.history, self.local, self.rules, self.deciding) = (history, local, rules, deciding)
+    let row = try Self.row(history, rules, columnCount: columnCount, counts: counts)
+    self.row = row
+    let decided = try deciding.map {
+      Decision(row: try Self.row(history, $0, columnCount: columnCount, counts: counts))
+    }
+    decision = decided == Decision(row: row) ? nil : decided
     conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columnCount)
   }
 
@@ -73,8 +87,14 @@ struct SettledRow {
     row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
   }
 
+  /// What it is when the decision of this node is made, too.
+  private var standing: [Value?]? {
+    guard let decision else { return outcome }
+    return decision.row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
+  }
+
   private var winner: ConflictRecord.Winner {
-    let outcome = outcome
+    let outcome = standing
     let wanted = incoming.after.map { after in local.map { zip(after, $0).map { $0 ?? $1 } } ?? after }
     return outcome == wanted ? .incoming : outcome == local.map { $0.map { $0 } } ? .local : .merged
   }
@@ -101,11 +121,21 @@ struct SettledRow {
     func record(_ kind: Conflict.Kind, _ rule: String, _ other: Stamp?) -> ConflictRecord {
       ConflictRecord(
         kind, rule, place, of: trail, table, key: key, local: local, incoming: incoming.after, before: incoming.before,
-        settled: outcome, winner: winner, other: other, now: now)
+        settled: standing, winner: winner, other: other, now: now)
     }
+    let rules = deciding ?? self.rules
     if !conflicts.isEmpty { return conflicts.map { record($0.kind, rules.text(for: $0), $0.other) } }
     guard !isAhead, let kind = strangeness else { return [] }
     return [record(kind, rules.rule.text, nil)]
+  }
+
+  /// What waits for this node's decision; nil: nothing.
+  func openDecision(_ table: TableSchema, key: [Value]) -> OpenDecision? {
+    guard decision != nil else { return nil }
+    let names = table.columns.map(\.name)
+    return OpenDecision(
+      namespace: table.namespace, table: table.name, key: ConflictRow(table.key.map { names[$0] }, key),
+      settled: outcome.map { ConflictRow(names, $0) }, decided: standing.map { ConflictRow(names, $0) })
   }
 
   /// Of a row that comes back, or stays, as another one refers to it.

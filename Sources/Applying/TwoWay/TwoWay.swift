@@ -35,6 +35,7 @@ package final class TwoWay: Sendable {
   let skewMicrosecondsMax: Int64
   private let isTaken = Mutex(false)
   private let candidates = Mutex(true)
+  private let decisions = Mutex(true)
   private let applied = Mutex<[String: UInt64]>([:])
   private let isPrepared = Mutex(false)
   private let isSpoilt = Mutex(false)
@@ -122,6 +123,12 @@ package final class TwoWay: Sendable {
   var mayHaveCandidates: Bool {
     get { candidates.withLock { $0 } }
     set { candidates.withLock { $0 = newValue } }
+  }
+
+  /// Whether rows may wait for what this node decides of them.
+  var mayHaveDecisions: Bool {
+    get { decisions.withLock { $0 } }
+    set { decisions.withLock { $0 = newValue } }
   }
 
   // MARK: What has been applied

@@ -267,6 +267,11 @@ final class TwoWayDesk<Table> {
     try shared.rules(trail, table, columns).between(source: trail.description, target: shared.own.description)
   }
 
+  /// How this node decides them for all others; nil: it does not.
+  func decidingRules(_ table: String, _ columns: [String]) throws -> ConflictRules? {
+    try shared.rules(trail, table, columns).deciding(source: trail.description, target: shared.own.description)
+  }
+
   /// Throws where a rule says that apply is to stop before a conflict.
   func checkStops(_ row: SettledRow, _ table: TableSchema, _ key: [Value]) throws {
     guard let conflict = row.conflicts.first(where: row.rules.stops) else { return }

@@ -28,6 +28,8 @@ struct MeshConvergenceTests {
     return (0..<(environment["CAIRN_SOAK"] == nil ? 30 : 300)).map { first + $0 }
   }
 
+  static var decidedSeeds: [UInt64] { isSoak || seeds.count == 1 ? seeds : [0, 7, 14, 3, 10, 5] }
+
   static var isSoak: Bool { ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil }
   /// Of families that a soak still finds cases in: see the limits in `docs/conflicts.md`.
   static var fewSeeds: [UInt64] {
@@ -42,6 +44,7 @@ struct MeshConvergenceTests {
       book.rules
     }
     for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
+    if seed % 2 == 1 { mesh.commitRows = 1 }
     for step in 0..<40 {
       let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
       switch Int.random(in: 0..<10, using: &random) {
@@ -66,6 +69,49 @@ struct MeshConvergenceTests {
     try mesh.close()
   }
 
+  /// Rules of which one node decides the outcome, and one that needs no decision.
+  private static let decidedBooks: [(name: String, rules: ConflictRules)] = [
+    ("source", ConflictRules(rule: .source, decider: "n1")), ("target", ConflictRules(rule: .target, decider: "n1")),
+    ("insert-only", ConflictRules(rule: .insertOnly, decider: "n1")),
+    ("sql", ConflictRules(columns: [2: .sql("local * 100 + incoming")], deletes: .deleteWins, decider: "n1")),
+    ("source by column", ConflictRules(tracking: .column, rule: .source, columns: [1: .target], decider: "n1")),
+    ("merge-text", ConflictRules(columns: [1: .mergeText, 3: .mergeText])),
+  ]
+
+  @Test("what one node decides comes to three nodes", arguments: decidedSeeds)
+  func decisions(seed: UInt64) throws {
+    let book = Self.decidedBooks[Int(seed % UInt64(Self.decidedBooks.count))]
+    var random = Seeded(seed)
+    let mesh = try Mesh(["sps", "psp", "sss"][Int(seed / 6 % 3)], schema: Self.schema) { _, _, _ in book.rules }
+    for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
+    if seed % 2 == 1 { mesh.commitRows = 1 }
+    for step in 0..<40 {
+      let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
+      switch Int.random(in: 0..<10, using: &random) {
+      case 0..<6: try mesh.nodes[node].execute(Self.write(step, mesh.nodes[node].name, &random))
+      case 6: mesh.renew(mesh.nodes[node])
+      default:
+        let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
+        try mesh.apply(from, to: node)
+      }
+    }
+    // A decision is one more write, of which the others hear with the next round.
+    for _ in 0..<3 { try mesh.settle() }
+    let rows = try mesh.nodes.map { try $0.rows(Self.all) }
+    #expect(rows[1] == rows[0], "seed \(seed), rule \(book.name)")
+    #expect(rows[2] == rows[0], "seed \(seed), rule \(book.name)")
+    for node in mesh.nodes {
+      #expect(
+        try node.rows("SELECT key FROM \(node.isPostgres ? "cairn.decision" : "cairn_decision")") == [],
+        "seed \(seed), rule \(book.name): nothing is left to be decided")
+    }
+    let conflicts = try mesh.nodes.indices.map { from in
+      try mesh.nodes.indices.filter { $0 != from }.map { try mesh.apply(from, to: $0) }.reduce(0, +)
+    }
+    #expect(conflicts == [0, 0, 0], "seed \(seed), rule \(book.name): nothing goes to and fro")
+    try mesh.close()
+  }
+
   @Test("rows that refer to others converge, and none refers to nothing", arguments: seeds)
   func references(seed: UInt64) throws {
     var random = Seeded(seed)
@@ -77,6 +123,7 @@ struct MeshConvergenceTests {
         """)
     // A row that comes back is as the trail has it.
     for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
+    if seed % 2 == 1 { mesh.commitRows = 1 }
     for step in 0..<40 {
       let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
       let (item, part) = (Int.random(in: 1...3, using: &random), Int.random(in: 1...5, using: &random))

@@ -111,6 +111,8 @@ final class Mesh {
   let folder: String
   var quarantines = false
   private(set) var nodes: [Node] = []
+  /// As ``ApplyOptions/commitRows``: 1, and each transaction is a group.
+  var commitRows: Int?
   private var databases: [String] = []
 
   /// A letter for each node: `s` for SQLite, `p` for PostgreSQL. `schema` makes the tables of each.
@@ -157,6 +159,7 @@ final class Mesh {
     var options = ApplyOptions()
     options.quarantines = quarantines
     options.twoWay = nodes[to].twoWay
+    options.commitRows = commitRows
     let drain = StopSignal()
     drain.set()
     let progress = ApplyProgress()

@@ -96,6 +96,61 @@ struct TwoWayTests {
     try mesh.close()
   }
 
+  // MARK: One node decides
+
+  private static let decided = ConflictRules(rule: .target, decider: "n0")
+
+  @Test("what one node decides stands everywhere, also where a third version meets it", arguments: ["sps", "psp"])
+  func decision(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.schema) { _, _, _ in Self.decided }
+    try mesh.nodes[0].execute("INSERT INTO item VALUES (1, 'tea', 10), (2, 'milk', 5)")
+    try mesh.settle()
+    for (index, node) in mesh.nodes.enumerated() where index < 2 {
+      try node.execute("UPDATE item SET stock = \(11 + index) WHERE id = 1")
+      try node.capturePending()
+    }
+    // Until it is decided, the later one stands.
+    try #expect(mesh.apply(0, to: 1) == 1)
+    try #expect(mesh.nodes[1].rows(Self.all).first == "1|tea|12")
+    try #expect(mesh.apply(1, to: 0) == 1)
+    try #expect(mesh.nodes[0].rows(Self.all).first == "1|tea|11")
+    try mesh.nodes[2].execute("UPDATE item SET stock = 13 WHERE id = 1; UPDATE item SET stock = 6 WHERE id = 2")
+    for _ in 0..<3 { try mesh.settle() }
+    for node in mesh.nodes {
+      let rows = try node.rows(Self.all)
+      #expect(rows == ["1|tea|11", "2|milk|6"], "\(node.name)")
+    }
+    let log = "SELECT DISTINCT rule, winner FROM \(mesh.nodes[0].isPostgres ? "cairn.conflict" : "cairn_conflict")"
+    try #expect(mesh.nodes[0].rows(log) == ["priority:n0.shop|local"])
+    try mesh.close()
+  }
+
+  @Test("a decision that is not taken is made after the next start", arguments: ["sp", "ps"])
+  func refusedDecision(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.schema) { _, _, _ in Self.decided }
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (1, 'tea', 10)")
+    try mesh.settle()
+    try a.execute("UPDATE item SET stock = 11")
+    try a.capturePending()
+    try b.execute("UPDATE item SET stock = 12")
+    try b.capturePending()
+    try a.execute(
+      a.isPostgres
+        ? """
+        CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;
+        CREATE TRIGGER no BEFORE UPDATE ON item FOR EACH ROW EXECUTE FUNCTION no()
+        """ : "CREATE TRIGGER no BEFORE UPDATE ON item BEGIN SELECT raise(ABORT, 'no'); END")
+    try mesh.settle()
+    for node in mesh.nodes { try #expect(node.rows(Self.all) == ["1|tea|12"], "\(node.name)") }
+    try a.execute(a.isPostgres ? "DROP TRIGGER no ON item" : "DROP TRIGGER no")
+    mesh.renew(a)
+    try mesh.apply(1, to: 0)
+    try mesh.settle()
+    for node in mesh.nodes { try #expect(node.rows(Self.all) == ["1|tea|11"], "\(node.name)") }
+    try mesh.close()
+  }
+
   @Test func `a row with NULL in its key is refused`() throws {
     let mesh = try Mesh("ss", schema: "CREATE TABLE item(id TEXT PRIMARY KEY, name TEXT)")
     try mesh.nodes[0].execute("INSERT INTO item VALUES ('a', 'tea')")

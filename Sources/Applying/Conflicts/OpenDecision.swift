@@ -1,0 +1,152 @@
+import Changes
+import PostgresKit
+import SQLiteKit
+
+/// What this node is about to decide of a row for all others. The decision is a change of its own, which capture takes to
+/// them; until it is made, here and there the row is the latest version.
+///
+/// Kept in the target from the commit that settles the row to the one that writes the decision: `cairn_decision` in
+/// SQLite, `cairn.decision` in PostgreSQL.
+struct OpenDecision {
+  /// PostgreSQL: the schema of the table; empty in SQLite.
+  var namespace: String
+  var table: String
+  var key: ConflictRow
+  /// As the row is until then; nil: not there. Where it is another one, somebody has written to it who knew of all this.
+  var settled: ConflictRow?
+  /// As it is to be; nil: not there.
+  var decided: ConflictRow?
+
+  static let columns = "schema_name, table_name, key, settled, decided"
+
+  var texts: [String?] { [namespace, table, key.json, settled?.json, decided?.json] }
+
+  init(namespace: String, table: String, key: ConflictRow, settled: ConflictRow?, decided: ConflictRow?) {
+    (self.namespace, self.table, self.key, self.settled, self.decided) = (namespace, table, key, settled, decided)
+  }
+
+  /// Nil for what no cairn of this version wrote.
+  init?(_ texts: [String?]) {
+    guard texts.count == 5, let table = texts[1], let key = texts[2].flatMap({ ConflictRow(json: $0) }) else {
+      return nil
+    }
+    let rows = texts[3...].map { $0.map { ConflictRow(json: $0) } }
+    guard !rows.contains(where: { if case .some(nil) = $0 { true } else { false } }) else { return nil }
+    self.init(
+      namespace: texts[0] ?? "", table: table, key: key, settled: rows[0].flatMap(\.self),
+      decided: rows[1].flatMap(\.self))
+  }
+
+  var turned: TurnedRow {
+    TurnedRow(namespace: namespace, table: table, key: key, settled: settled) { why in
+      CairnError(.conflictStale, "the row of table \(table), key \(key.shown), \(why)", hint: "", remedy: .badInput)
+    }
+  }
+}
+
+/// What came of making decisions.
+enum DecisionOutcome {
+  case done
+  /// Somebody holds a lock: to be tried again.
+  case locked
+  /// The database does not take one for its constraints: it is tried again with the next one, and at a start.
+  case refused
+}
+
+/// The open decisions of an SQLite target.
+struct SQLiteDecisions {
+  let database: Database
+
+  func install() throws {
+    try database.execute(
+      """
+      CREATE TABLE IF NOT EXISTS cairn_decision(schema_name TEXT, table_name TEXT, key TEXT, settled TEXT, decided TEXT,
+        PRIMARY KEY (table_name, key)) WITHOUT ROWID
+      """)
+  }
+
+  func isEmpty() throws -> Bool { try database.integer("SELECT 1 FROM cairn_decision LIMIT 1") == nil }
+
+  func note(_ decision: OpenDecision) throws {
+    try database.run(
+      "INSERT OR REPLACE INTO cairn_decision(\(OpenDecision.columns)) VALUES (?, ?, ?, ?, ?)",
+      decision.texts.map { $0.map { .text($0) } ?? .null })
+  }
+
+  func forget(_ table: String, _ key: ConflictRow) throws {
+    try database.run("DELETE FROM cairn_decision WHERE table_name = ? AND key = ?", [.text(table), .text(key.json)])
+  }
+
+  /// Writes the rows as any program would, each in a transaction of its own. On a connection on which triggers fire.
+  func make() throws -> DecisionOutcome {
+    var outcome = DecisionOutcome.done
+    let rows = try database.query("SELECT \(OpenDecision.columns) FROM cairn_decision")
+    for texts in rows {
+      guard let decision = OpenDecision(texts.map { $0 == .null ? nil : $0.string }) else { continue }
+      do {
+        try database.transaction {
+          do { try SQLiteTurnedRow(database, decision.turned).put(decision.decided) } catch let error as CairnError
+            where error.code == .conflictStale
+          {}
+          try forget(decision.table, decision.key)
+        }
+      } catch let error as SQLiteError where error.isBusy { return .locked } catch let error as SQLiteError
+        where error.isConstraint
+      { outcome = .refused }
+    }
+    return outcome
+  }
+}
+
+/// The open decisions of a PostgreSQL target.
+struct PostgresDecisions {
+  let connection: PostgresConnection
+
+  func install() throws {
+    try connection.execute(
+      """
+      CREATE TABLE IF NOT EXISTS cairn.decision(schema_name text, table_name text, key text, settled text, decided text,
+        PRIMARY KEY (schema_name, table_name, key))
+      """)
+  }
+
+  func isEmpty() throws -> Bool { try connection.first("SELECT 1 FROM cairn.decision LIMIT 1") == nil }
+
+  func note(_ decision: OpenDecision) throws {
+    try connection.run(
+      """
+      INSERT INTO cairn.decision(\(OpenDecision.columns)) VALUES ($1, $2, $3, $4, $5)
+      ON CONFLICT (schema_name, table_name, key) DO UPDATE SET settled = excluded.settled, decided = excluded.decided
+      """, decision.texts)
+  }
+
+  func forget(_ namespace: String, _ table: String, _ key: ConflictRow) throws {
+    try connection.run(
+      "DELETE FROM cairn.decision WHERE schema_name = $1 AND table_name = $2 AND key = $3",
+      [namespace, table, key.json])
+  }
+
+  /// Writes the rows as any program would, each in a transaction of its own. In a session in which triggers fire.
+  func make() throws -> DecisionOutcome {
+    var outcome = DecisionOutcome.done
+    for texts in try connection.query("SELECT \(OpenDecision.columns) FROM cairn.decision") {
+      guard let decision = OpenDecision(texts) else { continue }
+      do {
+        try connection.transaction {
+          do { try PostgresTurnedRow(connection, decision.turned).put(decision.decided) } catch let error as CairnError
+            where error.code == .conflictStale
+          {}
+          try forget(decision.namespace, decision.table, decision.key)
+        }
+      } catch let error as PostgresError where error.isLockTimeout || error.isTransient {
+        return .locked
+      } catch let error as PostgresError where error.isOfRow { outcome = .refused }
+    }
+    return outcome
+  }
+}
+
+extension PostgresError {
+  /// A constraint, a type, or a trigger of the program does not take the row.
+  fileprivate var isOfRow: Bool { isConstraint || isBadValue || sqlState == "P0001" }
+}

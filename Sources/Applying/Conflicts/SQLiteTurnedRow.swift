@@ -1,0 +1,48 @@
+import Changes
+import SQLiteKit
+
+/// A row of SQLite into whose place another version is put, on a connection on which triggers fire.
+struct SQLiteTurnedRow {
+  private let database: Database
+  private let turned: TurnedRow
+  /// Generated columns are in no row of ours.
+  private let names: [String]
+
+  init(_ database: Database, _ turned: TurnedRow) throws {
+    (self.database, self.turned) = (database, turned)
+    names = try database.query("SELECT name FROM pragma_table_info(?)", [.text(turned.table)]).map { $0[0].string }
+    if names.isEmpty { throw turned.stale("is gone with its table") }
+  }
+
+  /// In the caller's transaction. Nil: the row goes.
+  func put(_ row: ConflictRow?) throws {
+    let table = turned.table.quotedName
+    let key = turned.key.columns
+    let condition = "WHERE " + key.map { "\($0.name.quotedName) IS ?" }.joined(separator: " AND ")
+    let list = names.map(\.quotedName).joined(separator: ", ")
+    let there = try database.query("SELECT \(list) FROM \(table) \(condition)", key.map(\.value)).first
+    try turned.checkThere(there != nil)
+    if let there { try turned.checkSame(differing(from: known(turned.settled), there).first) }
+    let columns = try known(row)
+    if row == nil {
+      try database.run("DELETE FROM \(table) \(condition)", key.map(\.value))
+    } else if let there {
+      let changed = differing(from: columns, there)
+      if changed.isEmpty { return }
+      let list = changed.map { "\($0.name.quotedName) = ?" }.joined(separator: ", ")
+      try database.run("UPDATE \(table) SET \(list) \(condition)", (changed + key).map(\.value))
+    } else {
+      let list = columns.map(\.name.quotedName).joined(separator: ", ")
+      let marks = columns.map { _ in "?" }.joined(separator: ", ")
+      try database.run("INSERT INTO \(table)(\(list)) VALUES (\(marks))", columns.map(\.value))
+    }
+  }
+
+  private func known(_ row: ConflictRow?) throws -> [ConflictRow.Column] {
+    try turned.known(row) { names.contains($0) }
+  }
+
+  private func differing(from columns: [ConflictRow.Column], _ there: [Value]) -> [ConflictRow.Column] {
+    columns.filter { column in names.firstIndex(of: column.name).map { there[$0] != column.value } ?? false }
+  }
+}

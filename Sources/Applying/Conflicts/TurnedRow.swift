@@ -1,0 +1,41 @@
+import Changes
+
+/// A row into whose place another version is put, as any program would write it: so that capture takes the change to all
+/// other nodes, where it follows every version that is known here.
+struct TurnedRow {
+  /// PostgreSQL: the schema of the table; empty in SQLite.
+  var namespace: String
+  var table: String
+  var key: ConflictRow
+  /// As it is taken to be; nil: not there.
+  var settled: ConflictRow?
+  /// Whatever it is.
+  var isForced = false
+  /// The error of a row that is another one.
+  var stale: (String) -> CairnError
+
+  /// The columns of a version that the table has. `isThere`: whether it has one.
+  func known(_ row: ConflictRow?, _ isThere: (String) -> Bool) throws -> [ConflictRow.Column] {
+    guard let row else { return [] }
+    if !isForced, let lost = row.columns.first(where: { !isThere($0.name) }) {
+      throw stale("had a column \(lost.name), which the table lacks now")
+    }
+    return row.columns.filter { isThere($0.name) }
+  }
+
+  func checkThere(_ isThere: Bool) throws {
+    guard !isForced, isThere != (settled != nil) else { return }
+    throw stale(isThere ? "has been inserted since" : "is not there any more")
+  }
+
+  func checkSame(_ changed: ConflictRow.Column?) throws {
+    guard !isForced, let changed else { return }
+    throw stale("has another value in column \(changed.name) since")
+  }
+}
+
+extension ConflictRecord {
+  func turned(force: Bool) -> TurnedRow {
+    TurnedRow(namespace: namespace, table: table, key: key, settled: settled, isForced: force) { stale($0) }
+  }
+}

@@ -1,0 +1,88 @@
+/// What the rules of an apply promise where it is: with the trail of its own database, and the others that come there.
+package struct TopologyPromise: Equatable, Sendable {
+  package enum Verdict: Equatable, Sendable {
+    /// The row is a function of its versions, whoever settles it.
+    case converges
+    /// So it is as long as the way back names the same winner.
+    case convergesIfWaysAgree
+    /// One node decides, and its decision comes to all others as a change.
+    case decided(at: String)
+    /// One node decides for itself; others come to its row with its next change there, or a copy.
+    case keptAtOneNode
+    /// A person decides, at any node or at this one.
+    case asks(at: String?)
+    case stops
+    /// Several nodes would settle it, each in its own way.
+    case severalDecide
+    /// None of its trails is here, so no decision of it ever comes.
+    case deciderMissing(String)
+    /// It has several trails here.
+    case deciderUnclear(String, trails: [String])
+  }
+
+  package var rule: ConflictRules.Rule
+  package var verdict: Verdict
+
+  /// `own`: the trail of the database that is written; `peers`: those that are applied to it, from nodes that write.
+  package init(_ rule: ConflictRules.Rule, decider: String?, own: String, peers: [String]) {
+    self.rule = rule
+    let trails = [own] + peers
+    let meant = decider.map { name in trails.filter { Stamp(clock: 0, origin: $0, number: 0).isOf(name) } }
+    switch (rule, decider) {
+    case (.stop, _): verdict = .stops
+    case (.ask, _): verdict = .asks(at: decider)
+    case (_, let decider?) where rule.isDecided:
+      verdict =
+        switch meant?.count {
+        case 0: .deciderMissing(decider)
+        case 1: .decided(at: decider)
+        default: .deciderUnclear(decider, trails: meant ?? [])
+        }
+    case (.source, _), (.target, _): verdict = peers.count > 1 ? .severalDecide : .convergesIfWaysAgree
+    case (.insertOnly, _): verdict = .keptAtOneNode
+    default: verdict = .converges
+    }
+  }
+
+  /// Of all rules of a plan, each once; of the node that decides, too, where none of its rules is decided.
+  package static func all(_ plan: ConflictPlan, own: String, peers: [String]) -> [TopologyPromise] {
+    var found: [TopologyPromise] = []
+    for part in [plan.whole] + plan.tables.map(\.part) {
+      let columns = plan.whole.columns.merging(part.columns) { $1 }
+      let rules = [part.rule ?? plan.whole.rule ?? .newest] + columns.sorted { $0.key < $1.key }.map(\.value)
+      for rule in rules {
+        let promise = TopologyPromise(rule, decider: part.decider ?? plan.whole.decider, own: own, peers: peers)
+        if !found.contains(promise) { found.append(promise) }
+      }
+    }
+    return found
+  }
+
+  /// In one line without a full stop.
+  package var text: String {
+    switch verdict {
+    case .converges: "converges: \(ConflictRules.Rule.Promise.converges.explanation)"
+    case .convergesIfWaysAgree: "converges if the ways agree: one names the other one's 'source' as 'target'"
+    case .decided(let node): "decided at \(node), for all nodes: until its decision comes, they hold the latest version"
+    case .keptAtOneNode: "not promised: \(ConflictRules.Rule.Promise.decidedAtOneNode.explanation)"
+    case .asks(nil): "decided by a person: until then all nodes hold the latest version"
+    case .asks(let node?): "decided by a person at \(node): until then all nodes hold the latest version"
+    case .stops: "not promised: \(ConflictRules.Rule.Promise.stops.explanation)"
+    case .severalDecide: "not promised: more than one node could decide"
+    case .deciderMissing(let node): "not promised: no trail of \(node), which is to decide, is applied here"
+    case .deciderUnclear(let node, let trails):
+      "not promised: \(node), which is to decide, is the node of \(trails.joined(separator: " and "))"
+    }
+  }
+
+  /// What to write instead, where rows would differ for ever; nil: they would not.
+  package var remedy: String? {
+    switch verdict {
+    case .severalDecide:
+      "say which node decides, decides = \"NODE\", alike in the applies of all nodes; or name the order of the nodes, \"priority:NODE,NODE\""
+    case .deciderMissing: "name a node whose trail is applied here, or this one"
+    case .deciderUnclear(_, let trails): "name one of the trails, such as decides = \"\(trails[0])\""
+    default: nil
+    }
+  }
+}
