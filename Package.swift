@@ -84,7 +84,8 @@ let package = Package(
     .executableTarget(
       name: "cairn",
       dependencies: [
-        "Changes", "Conflicts", "Mapping", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails", "Capturing",
+        "Changes", "Conflicts", "Mapping", "Statements", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails",
+        "Capturing",
         "Applying",
         "Comparing",
         "Configuring", "Operating", "Steering", "NetKit", "Peering",
@@ -100,7 +101,7 @@ let package = Package(
       name: "cairn-bench",
       dependencies: [
         "TestServers", "Changes", "SystemKit", "CodecKit", "SQLiteKit", "PostgresKit", "NetKit", "Trails", "Pumping",
-        "Capturing", "Operating", "CairnCapture",
+        "Capturing", "Mapping", "Applying", "Operating", "CairnCapture",
       ],
       swiftSettings: strict),
 

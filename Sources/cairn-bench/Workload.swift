@@ -13,6 +13,7 @@ enum Workload: String, CaseIterable {
   case idlePeers = "W11"
   case twoWay = "W12"
   case embedded = "W13"
+  case statements = "W14"
 
   var summary: String {
     switch self {
@@ -28,6 +29,7 @@ enum Workload: String, CaseIterable {
     case .copyLatency: "500 single-row transactions at 50/s, from the trail to the durable copy at another node"
     case .twoWay: "the backlogs of W1 and W4, in the trail already, applied two-way without conflicts and one way"
     case .embedded: "500,000 inserts through the embedded API, with capture, against without and against plain calls"
+    case .statements: "one UPDATE of 1,000,000 rows, executed as a statement, against by hand and as rows"
     case .idlePeers: "200 nodes that wait for news: processor time and memory of the one that they ask"
     }
   }
@@ -38,7 +40,7 @@ enum Workload: String, CaseIterable {
     case .latency, .copyLatency: "ms"
     case .copies: "MiB/s"
     case .idlePeers: "% of a core"
-    case .firstCopy, .triggers, .compare, .embedded: "rows/s"
+    case .firstCopy, .triggers, .compare, .embedded, .statements: "rows/s"
     }
   }
 
@@ -46,6 +48,7 @@ enum Workload: String, CaseIterable {
   var pairs: [Pair] {
     switch self {
     case .pgbench: Pair.all.filter { $0.from == .postgres }
+    case .statements: Pair.all.filter { $0.from == .sqlite }
     case .triggers, .copies, .copyLatency, .idlePeers, .embedded: []
     default: Pair.all
     }

@@ -23,7 +23,7 @@ struct TrailCommand: Command {
       list     the trails that are there, with their size and range
       show     every record: transactions with their changes; with --sql, statements that replay them; with --statements,
                what programs executed through the embedded API, and with --sql also the changes behind which no statement
-               is known
+               is known. 'as rows' says why a statement cannot be executed once more (replay in [apply.NAME])
       verify   read everything and check every checksum, hash and value; exit status 65 when the trail is damaged
 
     example: cairn trail show --sql sqlite | sqlite3 copy.db

@@ -1,5 +1,6 @@
 import Changes
 import Operating
+import Statements
 import Trails
 
 /// `cairn trail show --statements`: what programs executed, for people; with `--sql`, besides, the changes of which no statement
@@ -11,6 +12,8 @@ struct TrailExecuted {
     var sql = dialect.map { TrailSQL($0) }
     try TrailOutput.printing { output in
       var isInStatement = false
+      var tables = SourceTables()
+      var open: ExecutedStatement?
       /// Printed with the first thing that the transaction holds.
       var begin: String?
       func line(_ text: String) {
@@ -29,8 +32,15 @@ struct TrailExecuted {
         case .statement(let view):
           let statement = try view.executed()
           for text in Self.lines(statement) { line(text) }
-          isInStatement = true
-        case .statementEnd: isInStatement = false
+          (isInStatement, open) = (true, statement)
+        case .statementEnd(let end):
+          isInStatement = false
+          // Behind its changes, by which its tables are known.
+          tables.note(segment: reader.position.segment) { id in reader.schema(id).map { (table: $0, isAsItIs: true) } }
+          if let statement = open, end.changes > 0 {
+            for text in refusals(statement, tables) { line(text) }
+          }
+          open = nil
         default:
           guard !isInStatement else { return }
           // The first line of a transaction carries its begin, which stands there already.
@@ -39,6 +49,23 @@ struct TrailExecuted {
       }
     }
     return 0
+  }
+
+  /// Why an apply would take its rows instead, whatever it is told.
+  private func refusals(_ statement: ExecutedStatement, _ tables: SourceTables) -> [String] {
+    var reasons: [Engine: String] = [:]
+    for engine in [Engine.sqlite, .postgres] {
+      if case .no(let reason) = Replayable.judge(statement, for: engine, tables: tables.table) {
+        reasons[engine] = reason
+      }
+    }
+    switch (dialect, reasons[.sqlite], reasons[.postgres]) {
+    case (.postgres?, _, let reason?): return ["-- as rows: \(reason)"]
+    case (.postgres?, _, nil): return []
+    case (_, let reason?, _): return ["-- as rows: \(reason)"]
+    case (nil, nil, let reason?): return ["-- as rows in PostgreSQL: \(reason)"]
+    default: return []
+    }
   }
 
   private static func lines(_ statement: ExecutedStatement) -> [String] {

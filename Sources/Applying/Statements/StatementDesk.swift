@@ -44,10 +44,7 @@ final class StatementDesk {
   private var differing: Set<String> = []
   /// Of the group that is open.
   private var counts = StatementCounts()
-  /// By name in lower case: tables of the source as the trail had them last, where no rule changes them.
-  private var schemas: [String: TableSchema] = [:]
-  private var segment: UInt64 = 0
-  private var lastSchema: UInt64 = 0
+  private var tables = SourceTables()
 
   /// Nil where rows are all that is wanted, or others write to them too.
   init?(_ options: ApplyOptions, _ progress: ApplyProgress) {
@@ -61,7 +58,7 @@ final class StatementDesk {
   func begin() {
     state = .none
     counts = StatementCounts()
-    (segment, lastSchema) = (0, 0)
+    tables.begin()
   }
 
   /// A statement begins.
@@ -138,14 +135,11 @@ final class StatementDesk {
 
   // MARK: Tables
 
-  /// The tables of the source that are known, as the trail has them here.
+  /// A table of the source, by its name in lower case, as the trail has it here; nil where a rule makes another one of it.
   func source(_ name: String, _ reader: ApplyReader) -> TableSchema? {
-    if reader.position.segment != segment { (segment, lastSchema) = (reader.position.segment, 0) }
-    while let given = reader.given(lastSchema + 1) {
-      lastSchema += 1
-      // A rule makes another table of it.
-      schemas[given.name.asciiLowercased] = reader.schema(lastSchema) == given ? given : nil
+    tables.note(segment: reader.position.segment) { id in
+      reader.given(id).map { (table: $0, isAsItIs: reader.schema(id) == $0) }
     }
-    return schemas[name]
+    return tables[name]
   }
 }
