@@ -8,10 +8,7 @@ extension PostgresReplay {
   /// Whether a change is that of a statement which has been executed, or is now.
   func isReplayed(_ change: ChangeView) throws -> Bool {
     guard let statements else { return false }
-    if statements.isRunning {
-      try statements.pass(change, of: reader.given(change.schemaID))
-      return true
-    }
+    if try statements.passes(change, reader) { return true }
     guard let (statement, position) = statements.takeOffered() else { return false }
     try endChunk()
     try sink.settle()
@@ -32,8 +29,7 @@ extension PostgresReplay {
         statements.refuse("the target does not take them")
         return false
       }
-      try statements.pass(change, of: reader.given(change.schemaID))
-      return true
+      return try statements.passes(change, reader)
     }
   }
 

@@ -348,6 +348,8 @@ final class PostgresReplay {
   // MARK: Records
 
   private func apply(_ record: Record) throws {
+    // There may be millions of them.
+    if case .change(let change) = record, let statements, try statements.passes(change, reader) { return }
     if scope.reach(reader.position) { bySchema.removeAll(keepingCapacity: true) }
     switch record {
     case .statement(let statement): try statements?.offer(statement, at: reader.position)

@@ -7,10 +7,7 @@ extension SQLiteReplay {
   /// Whether a change is that of a statement which has been executed, or is now.
   func isReplayed(_ change: ChangeView) throws -> Bool {
     guard let statements else { return false }
-    if statements.isRunning {
-      try statements.pass(change, of: reader.given(change.schemaID))
-      return true
-    }
+    if try statements.passes(change, reader) { return true }
     guard let (statement, position) = statements.takeOffered() else { return false }
     switch try plan(statement, change) {
     case .no(let reason):
@@ -25,8 +22,7 @@ extension SQLiteReplay {
         statements.refuse("the target does not take them")
         return false
       }
-      try statements.pass(change, of: reader.given(change.schemaID))
-      return true
+      return try statements.passes(change, reader)
     }
   }
 

@@ -167,6 +167,8 @@ final class SQLiteReplay {
   // MARK: Records
 
   private func apply(_ record: Record) throws {
+    // There may be millions of them.
+    if case .change(let change) = record, let statements, try statements.passes(change, reader) { return }
     if aside != nil {
       if case .refreshRow = record {} else { try endChunk() }
     }

@@ -25,7 +25,6 @@ final class StatementDesk {
     let text: String
     let table: String
     let digest: StatementDigest
-    var changes: UInt64 = 0
   }
 
   private enum State {
@@ -38,6 +37,10 @@ final class StatementDesk {
   let policy: ReplayPolicy
   private let progress: ApplyProgress
   private var state = State.none
+  /// Changes of the statement that runs which were passed over, and the schema id of the last of them.
+  private var passed: UInt64 = 0
+  private var passedSchema: UInt64 = 0
+  private var isRunning = false
   /// Where statements stand whose rows are to be applied.
   private var refused: [Position: String] = [:]
   /// Texts of statements that did something else.
@@ -56,14 +59,15 @@ final class StatementDesk {
 
   /// A replay begins, from a border of transactions.
   func begin() {
-    state = .none
+    forget()
     counts = StatementCounts()
     tables.begin()
   }
 
   /// A statement begins.
   func offer(_ statement: StatementView, at position: Position) throws {
-    state = .none
+    try checkIdle()
+    forget()
     if let reason = refused[position] { return counts.addRows(reason) }
     guard policy == .statements || statement.rowsAffected >= Self.rowsMin else {
       return counts.addRows("they wrote few rows")
@@ -80,18 +84,26 @@ final class StatementDesk {
     return (statement, position)
   }
 
-  var isIdle: Bool { if case .none = state { true } else { false } }
-  var isRunning: Bool { if case .running = state { true } else { false } }
+  /// It was executed: its changes are passed over from now on.
+  func run(_ running: Running) {
+    (state, isRunning) = (.running(running), true)
+    (passed, passedSchema) = (0, 0)
+  }
 
-  func run(_ running: Running) { state = .running(running) }
   func refuse(_ reason: String) { counts.addRows(reason) }
 
-  /// A change of the statement that was executed. Throws ``StatementDiffers`` where it is one of another table.
-  func pass(_ change: ChangeView, of schema: TableSchema?) throws {
-    guard case .running(var running) = state else { return }
-    guard schema?.name == running.table else { throw StatementDiffers(running) }
-    running.changes += 1
-    state = .running(running)
+  /// Whether a change is one of the statement that was executed. Throws ``StatementDiffers`` where it is of another table.
+  func passes(_ change: ChangeView, _ reader: ApplyReader) throws -> Bool {
+    guard isRunning else { return false }
+    // A transaction stands in one segment, in which an id is one table.
+    if change.schemaID != passedSchema {
+      if case .running(let running) = state, reader.given(change.schemaID)?.name != running.table {
+        throw StatementDiffers(running)
+      }
+      passedSchema = change.schemaID
+    }
+    passed += 1
+    return true
   }
 
   /// Anything else while a statement's changes are passed over: it did more than it can do again.
@@ -101,17 +113,19 @@ final class StatementDesk {
 
   /// The end of a statement. Throws ``StatementDiffers`` where it did something else here.
   func end(_ end: StatementEnd) throws {
-    defer { state = .none }
+    defer { forget() }
     switch state {
     case .none: break
     case .offered: counts.addRows("they changed nothing")
     case .running(let running):
-      guard running.changes == end.changes, running.digest == end.digest else {
+      guard passed == end.changes, running.digest == end.digest else {
         throw StatementDiffers(running)
       }
       counts.addReplayed()
     }
   }
+
+  private func forget() { (state, isRunning) = (.none, false) }
 
   // MARK: Groups
 
