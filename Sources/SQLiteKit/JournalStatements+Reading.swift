@@ -35,6 +35,8 @@ package struct JournalStatementRow {
   package private(set) var texts: [Text] = []
   package private(set) var statements: [Executed] = []
   private let bytes: [UInt8]
+  /// What was bound to each text last, of the statements that were asked for.
+  private var latest: [Int: [UInt8]] = [:]
 
   /// The head of a row that ends a transaction, without its statements.
   package static func end(of bytes: UnsafeRawBufferPointer) throws -> End {
@@ -68,14 +70,43 @@ package struct JournalStatementRow {
     (self.texts, self.statements) = (texts, statements)
   }
 
-  /// Calls `body` with the text and the parameters of a statement, as images have values.
-  package func with<T>(
+  /// Calls `body` with the text and the parameters of a statement, as images have values. Statements are asked for in
+  /// their order, each once: what is bound may be what was bound to the same text before.
+  package mutating func with<T>(
     _ statement: Executed, _ body: (_ text: UnsafeRawBufferPointer, _ parameters: UnsafeRawBufferPointer) throws -> T
-  ) rethrows -> T {
-    try bytes.withUnsafeBytes { raw in
-      try body(
-        UnsafeRawBufferPointer(rebasing: raw[texts[statement.text].range]),
-        UnsafeRawBufferPointer(rebasing: raw[statement.parameters]))
+  ) throws -> T {
+    let bound = try bound(statement)
+    latest[statement.text] = bound
+    return try bytes.withUnsafeBytes { raw in
+      try bound.withUnsafeBytes { parameters in
+        try body(UnsafeRawBufferPointer(rebasing: raw[texts[statement.text].range]), parameters)
+      }
+    }
+  }
+
+  private func bound(_ statement: Executed) throws -> [UInt8] {
+    guard let before = latest[statement.text] else { return Array(bytes[statement.parameters]) }
+    return try bytes.withUnsafeBytes { raw in
+      try before.withUnsafeBytes { before in
+        var (packed, last) = (
+          ByteReader(UnsafeRawBufferPointer(rebasing: raw[statement.parameters])), ByteReader(before)
+        )
+        var whole = ByteWriter(capacity: max(64, before.count))
+        for _ in 0..<statement.parameterCount {
+          let (start, old) = (packed.offset, last.offset)
+          let value = try packed.readColumn()
+          if !last.isAtEnd { _ = try last.readColumn() }
+          if value.isUnchanged {
+            whole.append(UnsafeRawBufferPointer(rebasing: before[old..<last.offset]))
+          } else {
+            whole.append(
+              UnsafeRawBufferPointer(
+                rebasing: raw[statement.parameters][
+                  (statement.parameters.lowerBound + start)..<(statement.parameters.lowerBound + packed.offset)]))
+          }
+        }
+        return Array(whole.bytes)
+      }
     }
   }
 

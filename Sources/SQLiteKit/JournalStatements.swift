@@ -3,7 +3,8 @@ import Changes
 /// The statements that a program executed, as a row of the journal holds them (`docs/sqlite-capture.md`, Statements).
 ///
 /// They are gathered in memory and written as one row before the commit. When they grow too large, they are written
-/// earlier, as a part. A text that is executed again and again stands in each row once.
+/// earlier, as a part. A text that is executed again and again stands in each row once, and so does a value that is bound
+/// to it again and again.
 package struct JournalStatements: ~Copyable {
   /// Of a row that ends a transaction: kinds that no table has, as no layout has number 0.
   package static let endCode: Int64 = 2
@@ -22,6 +23,8 @@ package struct JournalStatements: ~Copyable {
     fileprivate let definition: [UInt8]
     fileprivate var generation: UInt64 = 0
     fileprivate var index: UInt64 = 0
+    /// What was bound to it last, as far as ``generation`` holds.
+    fileprivate var latest = ByteWriter(capacity: 256)
 
     /// `tables`: nil where that is not known.
     package init(_ text: String, tables: [String]?) {
@@ -64,6 +67,7 @@ package struct JournalStatements: ~Copyable {
   }
 
   private var entries = ByteWriter(capacity: 4096)
+  private var packed = ByteWriter(capacity: 256)
   private var textCount: UInt64 = 0
   private var generation: UInt64 = 1
   /// Journal row behind which the row's first statement counts.
@@ -84,7 +88,8 @@ package struct JournalStatements: ~Copyable {
       base = execution.before
       end = base
     }
-    if text.generation != generation {
+    let isKnown = text.generation == generation
+    if !isKnown {
       entries.append(text.definition)
       (text.generation, text.index) = (generation, textCount)
       textCount += 1
@@ -97,8 +102,31 @@ package struct JournalStatements: ~Copyable {
     entries.append((execution.now == nil ? 0 : 1) | (execution.isNowUnknown ? 2 : 0))
     if let now = execution.now { entries.appendZigzag(now) }
     entries.appendVarint(UInt64(parameterCount))
-    entries.appendCounted(parameters)
+    append(parameters, count: parameterCount, to: isKnown ? text : nil)
+    text.latest.removeAll()
+    text.latest.shrink(above: 1 << 16)
+    text.latest.append(parameters)
     end = max(execution.last, execution.before)
+  }
+
+  /// A value that is the one that was bound to the text last stands there as *unchanged*.
+  private mutating func append(_ parameters: UnsafeRawBufferPointer, count: Int, to text: Text?) {
+    guard let text, count > 0 else { return entries.appendCounted(parameters) }
+    packed.removeAll()
+    packed.shrink(above: Self.partBytes)
+    var (now, before) = (ByteReader(parameters), ByteReader(text.latest.bytes))
+    for _ in 0..<count {
+      let (start, last) = (now.offset, before.offset)
+      // Both were encoded here.
+      guard (try? now.readColumn()) != nil, (try? before.readColumn()) != nil else { break }
+      let value = UnsafeRawBufferPointer(rebasing: parameters[start..<now.offset])
+      if value.isSame(as: UnsafeRawBufferPointer(rebasing: text.latest.bytes[last..<before.offset])) {
+        packed.appendUnchanged()
+      } else {
+        packed.append(value)
+      }
+    }
+    entries.appendCounted(packed.bytes)
   }
 
   /// Calls `body` with the content of the row that ends a transaction whose first journal row is `first`, and begins anew.

@@ -12,7 +12,7 @@ final class StatementFeed {
   private let path: String
   /// The next transaction whose borders are known: its last journal row, which says so, and what that says.
   private(set) var end: (seq: Int64, JournalStatementRow.End)?
-  private var pack: (seq: Int64, JournalStatementRow)?
+  private var pack: (seq: Int64, row: JournalStatementRow)?
   private var next = 0
   /// The statement whose changes are being read ends with this journal row.
   private(set) var openThrough: Int64?
@@ -77,17 +77,22 @@ final class StatementFeed {
   func beginStatements(
     at seq: Int64, _ layouts: [Int64: Layout], _ reader: inout JournalReader, to trail: TrailWriter
   ) throws {
-    while try hasStatement(at: seq), let row = pack?.1 {
+    while try hasStatement(at: seq), let packSeq = pack?.seq, var row = pack?.row {
       let statement = row.statements[next]
       next += 1
+      // Else what it remembers would be copied.
+      pack = nil
       var flags = statement.flags
       if isPartial(statement, row.texts[statement.text], layouts) { flags.insert(.isPartial) }
       record.removeAll()
-      row.with(statement) { text, parameters in
-        record.appendStatement(
-          .sqlite, flags, statement.rowsAffected, statement.now, text: text,
-          parameterCount: statement.parameterCount, parameters: parameters)
-      }
+      do {
+        try row.with(statement) { text, parameters in
+          record.appendStatement(
+            .sqlite, flags, statement.rowsAffected, statement.now, text: text,
+            parameterCount: statement.parameterCount, parameters: parameters)
+        }
+      } catch let error as DecodingError { throw damaged(packSeq, error.description) }
+      pack = (packSeq, row)
       try trail.append(kind: RecordKind.statement, record.bytes)
       reader.beginStatement()
       openThrough = statement.last

@@ -1,0 +1,86 @@
+import Changes
+import SQLiteKit
+import Testing
+
+/// The journal rows that hold statements, without a database.
+@Suite struct JournalRowTests {
+  private func image(_ values: [Value]) -> [UInt8] {
+    var writer = ByteWriter()
+    for value in values { writer.append(value) }
+    return Array(writer.bytes)
+  }
+
+  private func append(_ log: inout JournalStatements, _ text: JournalStatements.Text, _ place: Int64, _ values: [Value])
+  {
+    image(values).withUnsafeBytes {
+      log.append(
+        text, .init(before: place, last: place + 1, rowsAffected: 1, now: place == 7 ? -5 : nil, isNowUnknown: false),
+        parameterCount: values.count, parameters: $0)
+    }
+  }
+
+  private func seen(_ bytes: [UInt8], isEnd: Bool) throws -> [String] {
+    var row = try JournalStatementRow(bytes, isEnd: isEnd)
+    return try row.statements.map { statement in
+      try row.with(statement) { text, parameters in
+        let values = try ImageView(bytes: parameters).values().map { $0?.shown ?? "missing" }
+        return "\(statement.before) \(String(decoding: text, as: UTF8.self)) \(values.joined(separator: ","))"
+          + (statement.now.map { " at \($0)" } ?? "")
+      }
+    }
+  }
+
+  @Test func `values that are bound again stand in a row once`() throws {
+    var log = JournalStatements()
+    let (a, b) = (JournalStatements.Text("A", tables: ["t"]), JournalStatements.Text("B", tables: nil))
+    let long = Value.text([UInt8](repeating: 0x78, count: 1000))
+    for place in stride(from: Int64(5), to: 25, by: 2) {
+      append(&log, a, place, [.integer(place), long, .null])
+      append(&log, b, place + 1, place == 15 ? [.null, .real(0.5)] : [.null, .integer(3)])
+    }
+    let bytes = log.takeEnd(first: 5, time: 99) { Array($0) }
+    #expect(bytes.count < 1500 && log.isEmpty)
+    let row = try JournalStatementRow(bytes, isEnd: true)
+    #expect(row.end?.first == 5 && row.end?.time == 99 && row.texts.map(\.tables) == [["t"], nil])
+    let seen = try seen(bytes, isEnd: true)
+    #expect(seen.count == 20)
+    #expect(seen[0] == "5 A 5,\(long.shown),NULL" && seen[18] == "23 A 23,\(long.shown),NULL")
+    #expect(seen[2] == "7 A 7,\(long.shown),NULL at -5")
+    #expect(seen[9] == "14 B NULL,3" && seen[11] == "16 B NULL,0.5" && seen[13] == "18 B NULL,3")
+  }
+
+  @Test func `what is rolled back is forgotten, also where a part was written since`() throws {
+    var log = JournalStatements()
+    let (a, b) = (JournalStatements.Text("A", tables: nil), JournalStatements.Text("B", tables: nil))
+    append(&log, a, 1, [.integer(1)])
+    var marks = [log.mark()]
+    append(&log, b, 2, [.integer(2)])
+    log.rollBack(to: marks[0])
+    append(&log, a, 2, [.integer(1)])
+    append(&log, b, 3, [.integer(3)])
+    marks = [log.mark()]
+    append(&log, a, 4, [.integer(4)])
+    let part = log.takePart(savepoints: &marks) { Array($0) }
+    #expect(try seen(part, isEnd: false) == ["1 A 1", "2 A 1", "3 B 3", "4 A 4"])
+    append(&log, a, 6, [.integer(6)])
+    // The part is taken back with the savepoint: what it held of before comes again.
+    log.rollBack(to: marks[0])
+    append(&log, b, 4, [.integer(3)])
+    let end = log.takeEnd(first: 1, time: 0) { Array($0) }
+    #expect(try seen(end, isEnd: true) == ["1 A 1", "2 A 1", "3 B 3", "4 B 3"])
+  }
+
+  @Test func `a row that is cut short is refused, and never traps`() throws {
+    var log = JournalStatements()
+    let a = JournalStatements.Text("A", tables: ["t", "u"])
+    for place in Int64(7)...9 { append(&log, a, place, [.integer(place), .text("x")]) }
+    let bytes = log.takeEnd(first: 7, time: 0) { Array($0) }
+    for count in bytes.indices {
+      for change in [0, 1, 0x80, 0xff] {
+        var damaged = Array(bytes.prefix(count + (change == 0 ? 0 : 1)))
+        if change != 0 { damaged[count] ^= UInt8(change) }
+        do { _ = try seen(damaged, isEnd: true) } catch { #expect(error is DecodingError) }
+      }
+    }
+  }
+}
