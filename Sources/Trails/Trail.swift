@@ -44,6 +44,16 @@ package enum Trail {
     } catch { throw folder.outward(error) }
   }
 
+  /// The number of the first transaction of a segment; nil where there is no such segment.
+  package static func firstTransaction(folder path: String, ofSegment number: UInt64) throws -> UInt64? {
+    let folder = TrailFolder(path)
+    let segment = folder.segmentPath(number)
+    guard Folder.exists(segment) else { return nil }
+    do { return try SegmentHeader.read(File(segment, .read), number: number).firstTransaction } catch {
+      throw folder.outward(error)
+    }
+  }
+
   /// Which trail stands in a folder, and its last durable transaction; nil where there is none.
   package static func end(folder path: String) throws -> (id: TrailID, lastTransaction: UInt64)? {
     guard exists(folder: path) else { return nil }

@@ -1,8 +1,9 @@
 import Changes
 
-/// The versions of the window in memory: 24 bytes each, 56 for each transaction, and some 20 for each row.
+/// The versions of the window in memory: 24 bytes each, 56 for each transaction, and 6 to 12 for each row.
 ///
 /// Everything is in arrays, linked by indexes, so that nothing is allocated for a version; what is free is used again.
+/// Names of rows are as good as random, and so are their own hashes.
 struct MemoryStore {
   /// One version.
   private struct Slot {
@@ -39,19 +40,23 @@ struct MemoryStore {
   private static let none: Int32 = -1
 
   private(set) var count = 0
-  private var firstOfRow: [UInt64: Int32] = [:]
+  /// By origin.
+  private var counts: [Int] = []
+  /// The first slot of each row, where its name leads, or in the next one that was free.
+  private var buckets: [Int32] = []
+  private var rowCount = 0
   private var slots: [Slot] = []
   private var freeSlots: [Int32] = []
   private var transactions: [Transaction] = []
   private var freeTransactions: [Int32] = []
   private var orders: [Order] = []
 
-  func holds(_ row: UInt64) -> Bool { firstOfRow[row] != nil }
+  func holds(_ row: UInt64) -> Bool { first(of: row) != Self.none }
 
   /// Adds a version, unless it is there.
   mutating func add(_ row: UInt64, _ entry: WindowEntry) {
     let transaction = place(of: entry)
-    let first = firstOfRow[row] ?? Self.none
+    let first = first(of: row)
     var (at, later) = (first, Self.none)
     while at != Self.none {
       let slot = slots[Int(at)]
@@ -75,14 +80,23 @@ struct MemoryStore {
       new = Int32(slots.count)
       slots.append(slot)
     }
-    if later == Self.none { firstOfRow[row] = new } else { slots[Int(later)].nextOfRow = new }
+    if later == Self.none {
+      setFirst(of: row, new, isNew: first == Self.none)
+    } else {
+      slots[Int(later)].nextOfRow = new
+    }
     transactions[Int(transaction)].firstSlot = new
     transactions[Int(transaction)].count += 1
     count += 1
+    while counts.count <= entry.origin { counts.append(0) }
+    counts[entry.origin] += 1
   }
 
+  /// Whether there is no version of another origin.
+  func isOnly(of origin: Int) -> Bool { count == 0 || (origin < counts.count && counts[origin] == count) }
+
   func forEach(of row: UInt64, _ body: (WindowEntry) -> Void) {
-    guard var at = firstOfRow[row] else { return }
+    var at = first(of: row)
     while at != Self.none {
       let slot = slots[Int(at)]
       body(transactions[Int(slot.transaction)].entry)
@@ -92,7 +106,8 @@ struct MemoryStore {
 
   /// Of every version that is here.
   func forEach(_ body: (_ row: UInt64, WindowEntry) throws -> Void) rethrows {
-    for row in firstOfRow.keys {
+    for bucket in buckets where bucket != Self.none {
+      let row = slots[Int(bucket)].row
       var all: [WindowEntry] = []
       forEach(of: row) { all.append($0) }
       for entry in all { try body(row, entry) }
@@ -122,7 +137,8 @@ struct MemoryStore {
   /// Removes those versions of a row for which it is said. No transaction of one that goes may be asked for its rows
   /// again.
   mutating func remove(of row: UInt64, where isGone: (WindowEntry) -> Bool) {
-    guard var at = firstOfRow[row] else { return }
+    var at = first(of: row)
+    guard at != Self.none else { return }
     var (first, last) = (Self.none, Self.none)
     while at != Self.none {
       let slot = slots[Int(at)]
@@ -135,16 +151,16 @@ struct MemoryStore {
       at = slot.nextOfRow
     }
     if last == Self.none {
-      firstOfRow[row] = nil
+      forget(row)
     } else {
       slots[Int(last)].nextOfRow = Self.none
-      firstOfRow[row] = first
+      setFirst(of: row, first, isNew: false)
     }
   }
 
   /// Puts an entry in the place of another one, of whose transaction nothing has been removed yet. False: it has too many.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) -> Bool {
-    guard var at = firstOfRow[row] else { return false }
+    var at = first(of: row)
     while at != Self.none, transactions[Int(slots[Int(at)].transaction)].entry != old { at = slots[Int(at)].nextOfRow }
     guard at != Self.none, unlink(at) else { return false }
     leave(slots[Int(at)].transaction)
@@ -174,6 +190,27 @@ struct MemoryStore {
     return true
   }
 
+  /// Removes a row all of whose versions are of a number that is no greater than that of their origin in `floors`; false
+  /// where it has others.
+  mutating func remove(_ row: UInt64, below floors: [UInt64]) -> Bool {
+    let first = first(of: row)
+    var at = first
+    while at != Self.none {
+      let slot = slots[Int(at)]
+      let entry = transactions[Int(slot.transaction)].entry
+      guard entry.number <= floors[entry.origin] else { return false }
+      at = slot.nextOfRow
+    }
+    guard first != Self.none else { return true }
+    at = first
+    while at != Self.none {
+      free(at, of: slots[Int(at)].transaction)
+      at = slots[Int(at)].nextOfRow
+    }
+    forget(row)
+    return true
+  }
+
   /// The first transaction of an origin that has a version here.
   mutating func oldest(of origin: Int) -> WindowEntry? {
     guard origin < orders.count else { return nil }
@@ -199,6 +236,51 @@ struct MemoryStore {
       orders[origin] = Order(items: order.items.filter { isAlive($0, origin) })
     }
     if count == 0, slots.count > 1 << 16 { self = MemoryStore() }
+  }
+
+  // MARK: Rows
+
+  private func first(of row: UInt64) -> Int32 { buckets.isEmpty ? Self.none : buckets[bucket(of: row)] }
+
+  /// Where a row stands, or would.
+  private func bucket(of row: UInt64) -> Int {
+    let mask = buckets.count - 1
+    var at = Int(truncatingIfNeeded: row) & mask
+    while buckets[at] != Self.none, slots[Int(buckets[at])].row != row { at = (at + 1) & mask }
+    return at
+  }
+
+  private mutating func setFirst(of row: UInt64, _ slot: Int32, isNew: Bool) {
+    if isNew {
+      rowCount += 1
+      if rowCount * 3 > buckets.count * 2 { growBuckets() }
+    }
+    buckets[bucket(of: row)] = slot
+  }
+
+  private mutating func growBuckets() {
+    let all = buckets
+    buckets = Array(repeating: Self.none, count: max(64, all.count * 2))
+    for slot in all where slot != Self.none { buckets[bucket(of: slots[Int(slot)].row)] = slot }
+  }
+
+  /// Those that stand behind it, as their place was taken, move up.
+  private mutating func forget(_ row: UInt64) {
+    let mask = buckets.count - 1
+    var hole = bucket(of: row)
+    guard buckets[hole] != Self.none else { return }
+    rowCount -= 1
+    var at = hole
+    while true {
+      at = (at + 1) & mask
+      guard buckets[at] != Self.none else { break }
+      let wanted = Int(truncatingIfNeeded: slots[Int(buckets[at])].row) & mask
+      // Whether it is wanted between the hole and where it is, around the end.
+      guard (at - wanted) & mask >= (at - hole) & mask else { continue }
+      buckets[hole] = buckets[at]
+      hole = at
+    }
+    buckets[hole] = Self.none
   }
 
   // MARK: Transactions
@@ -239,6 +321,7 @@ struct MemoryStore {
   private mutating func free(_ slot: Int32, of transaction: Int32) {
     freeSlots.append(slot)
     count -= 1
+    counts[transactions[Int(transaction)].entry.origin] -= 1
     leave(transaction)
   }
 

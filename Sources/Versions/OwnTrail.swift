@@ -1,4 +1,5 @@
 import Changes
+import Synchronization
 import SystemKit
 import Trails
 
@@ -8,10 +9,12 @@ final class OwnTrail: @unchecked Sendable {
   /// Everything below is under it.
   private let lock = Condition()
   private var scan: TrailScan?
+  /// The segment in which the next transaction stood when that was asked last.
+  private let segment = Mutex<UInt64?>(nil)
 
   init(_ folder: String) { self.folder = folder }
 
-  /// Reads on to the durable end. `from`: the first transaction that is of interest, when it is opened.
+  /// Reads on to the durable end. `from`: the first transaction that is of interest.
   /// Nil where there is no such trail yet.
   func readOn(
     from number: () -> UInt64, _ rowNames: TrailScan.RowNames,
@@ -20,19 +23,42 @@ final class OwnTrail: @unchecked Sendable {
     lock.lock()
     defer { lock.unlock() }
     do {
+      let first = number()
+      let before = scan?.sourcePosition ?? []
+      if try scan?.skip(to: first, in: folder) == false { scan = nil }
       if scan == nil {
         guard Trail.exists(folder: folder) else { return nil }
-        scan = try TrailScan(folder: folder, from: number())
+        scan = try TrailScan(folder: folder, from: first)
       }
       guard let count = try scan?.run(through: .max, rowNames, take), let scan else { return nil }
       return (
         count,
-        OwnReach(number: scan.number, sourcePosition: scan.sourcePosition, position: scan.reader.commitPosition)
+        OwnReach(
+          number: scan.number, sourcePosition: scan.sourcePosition.isEmpty ? before : scan.sourcePosition,
+          position: scan.reader.commitPosition)
       )
     } catch {
       // It may stand inside of a transaction: whoever asks next begins anew behind the last whole one.
       scan = nil
       throw error
+    }
+  }
+}
+
+extension OwnTrail {
+  /// The start of the segment in which a transaction stands. To be asked for rising numbers.
+  func start(of number: UInt64) throws -> Position {
+    try segment.withLock { known in
+      guard var segment = known else {
+        let start = try Trail.segmentStart(folder: folder, of: number).position
+        known = start.segment
+        return start
+      }
+      while let first = try Trail.firstTransaction(folder: folder, ofSegment: segment + 1), first <= number {
+        segment += 1
+      }
+      known = segment
+      return Position(segment: segment, offset: 0)
     }
   }
 }

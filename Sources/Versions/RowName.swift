@@ -29,6 +29,32 @@ package struct RowName: Hashable, Sendable {
   }
 }
 
+/// The rows that a change is about: none, one, or where it gives a row another key the old one and the new one. Behind them
+/// the references that it makes or keeps. Nothing is allocated for the first two.
+package struct ChangedRows: RandomAccessCollection, ExpressibleByArrayLiteral, Sendable {
+  package private(set) var count = 0
+  private var first = RowName(hash: 0)
+  private var second = RowName(hash: 0)
+  private var others: [RowName] = []
+
+  package init(_ name: RowName?) { if let name { append(name) } }
+  package init(_ names: RowName?...) { for name in names { if let name { append(name) } } }
+  package init(arrayLiteral names: RowName...) { for name in names { append(name) } }
+
+  package mutating func append(_ name: RowName) {
+    switch count {
+    case 0: first = name
+    case 1: second = name
+    default: others.append(name)
+    }
+    count += 1
+  }
+
+  package var startIndex: Int { 0 }
+  package var endIndex: Int { count }
+  package subscript(index: Int) -> RowName { index == 0 ? first : index == 1 ? second : others[index - 2] }
+}
+
 /// Makes the names of a table's rows of keys that are read in place: begun once for a table, copied for each row.
 package struct RowNaming: Sendable {
   private var state: UInt64

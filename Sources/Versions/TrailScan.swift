@@ -5,7 +5,7 @@ import Trails
 /// Takes the versions of a trail into the window, transaction by transaction.
 struct TrailScan {
   /// Which rows a change touches, by the mapping of its trail.
-  typealias RowNames = (TableSchema, ChangeView) throws -> [RowName]
+  typealias RowNames = (TableSchema, ChangeView) throws -> ChangedRows
   /// What has been read of a transaction.
   struct Part {
     var header: TransactionHeader
@@ -15,7 +15,7 @@ struct TrailScan {
 
   /// Rows of one transaction that are kept before the window gets them.
   private static let rowsMax = 4096
-  private let from: UInt64
+  private(set) var from: UInt64
   let reader: TrailReader
   /// Of the last whole transaction that was read.
   private(set) var number: UInt64 = 0
@@ -29,6 +29,14 @@ struct TrailScan {
       folder: folder, at: try Trail.segmentStart(folder: folder, of: number))
   }
 
+  /// The rows of earlier ones are not asked for any more. False: better open it anew, as there are whole segments of them.
+  mutating func skip(to number: UInt64, in folder: String) throws -> Bool {
+    guard number > from else { return true }
+    from = number
+    guard self.number + 1 < number else { return true }
+    return try Trail.segmentStart(folder: folder, of: number).position.segment <= reader.position.segment
+  }
+
   /// Reads on to transaction `through`, or to the durable end. `take` gets every transaction, a large one in parts; with
   /// the last part of it, `isEnd`. Returns how many whole ones came that
   /// are of interest.
@@ -39,20 +47,24 @@ struct TrailScan {
   {
     var count = 0
     var part: Part?
+    // Of the last change: its id counts in its segment.
+    var (schema, id, segment): (TableSchema?, UInt64, UInt64) = (nil, 0, 0)
     while number < last, let record = try reader.next() {
       switch record {
       case .begin(let header): part = Part(header: header, begin: reader.position)
       case .progress(let position, _): part?.header.sourcePosition = position
       case .change(let change) where change.operation != .truncate:
         guard let header = part?.header, header.number >= from else { break }
-        guard let schema = reader.schema(change.schemaID) else {
-          throw missingSchema(change.schemaID)
+        if schema == nil || id != change.schemaID || segment != reader.position.segment {
+          (schema, id, segment) = (reader.schema(change.schemaID), change.schemaID, reader.position.segment)
         }
+        guard let schema else { throw missingSchema(change.schemaID) }
         part?.rows += try rowNames(schema, change)
         if let full = part, full.rows.count >= Self.rowsMax {
           try take(full, false)
           part?.rows.removeAll(keepingCapacity: true)
         }
+      case .schema: schema = nil
       case .commit(let number, _):
         if let whole = part {
           try take(whole, true)

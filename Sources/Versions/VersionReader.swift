@@ -17,7 +17,7 @@ package final class VersionReader {
   /// one row and an insert of the other. Throws `.checkpointForeign` where the version is not there.
   package func read(
     _ row: RowName, at place: VersionPlace, folder: String,
-    rowNames: (TableSchema, ChangeView) throws -> [RowName]
+    rowNames: (TableSchema, ChangeView) throws -> ChangedRows
   ) throws -> [StoredVersion] {
     let trail = trails[folder] ?? TransactionLookup(folder: folder)
     trails[folder] = trail
@@ -46,7 +46,7 @@ package final class VersionReader {
 
   /// How the row sees a change: two steps where it has the name of both rows of a change of the key.
   private static func steps(
-    _ change: ChangeView, _ schema: TableSchema, _ names: [RowName], _ row: RowName
+    _ change: ChangeView, _ schema: TableSchema, _ names: ChangedRows, _ row: RowName
   ) throws
     -> [VersionFold.Step]
   {

@@ -23,6 +23,9 @@ struct VersionStore {
     memory = MemoryStore()
   }
 
+  /// Whether there is no version of another origin; false where that is not known.
+  func isOnly(of origin: Int) -> Bool { spill == nil && memory.isOnly(of: origin) }
+
   /// Of one origin the later ones first.
   func forEach(of row: UInt64, _ body: (WindowEntry) -> Void) throws {
     if let spill { try spill.forEach(of: row, body) } else { memory.forEach(of: row, body) }
@@ -49,6 +52,12 @@ struct VersionStore {
     try spill.remove(of: row) { $0 == old }
     try spill.add(row, new)
     return true
+  }
+
+  /// Removes a row all of whose versions are of a number that is no greater than that of their origin in `floors`; false
+  /// where it has others, or it must be looked at in another way.
+  mutating func remove(_ row: UInt64, below floors: [UInt64]) -> Bool {
+    spill == nil && memory.remove(row, below: floors)
   }
 
   /// The first transaction of an origin that has a version here.

@@ -10,11 +10,11 @@ import Trails
 /// A change that comes is in conflict where the window holds a version of its row that it does not follow. All applies of
 /// a database share one window; any thread may call. How to use it:
 ///
-/// 1. ``addPeer(_:folder:)`` for every trail that is applied, ``load(from:applied:)``, then ``read(_:through:rowNames:)``
-///    for each of them and ``catchUp(rowNames:)``. Until all have been read an answer may lack versions, and nothing is
+/// 1. ``addPeer(_:folder:)`` for every trail that is applied, then ``read(_:through:rowNames:)`` for each of them, and
+///    ``catchUp(rowNames:)`` or, where that leaves ``isOwnOnly``, ``putOffCatchUp()``. Until all have been read an answer may lack versions, and nothing is
 ///    forgotten: see ``isComplete``.
-/// 2. For each transaction that is applied: ``meet(_:of:)``; for each of its changes ``concurrent(_:with:seen:)`` and
-///    ``note(_:_:)``; ``commit(_:)`` when the target has committed, ``rollback(_:)`` when it has not.
+/// 2. For each transaction that is applied: ``meet(_:of:at:)``; for each of its changes ``follow(_:_:)``, or
+///    ``concurrent(_:with:seen:)`` and ``note(_:_:)``; ``commit(_:)`` when the target has committed, ``rollback(_:)`` when it has not.
 ///
 /// After an error the group is to be rolled back and done again; what could not be read is read again.
 package final class VersionWindow: Sendable {
@@ -43,17 +43,6 @@ package final class VersionWindow: Sendable {
     }
   }
 
-  /// Of the own trail and all peers'.
-  var allFolders: [(trail: TrailName, folder: String)] {
-    [(own, ownTrail.folder)] + state.withLock { $0.folders }.map { ($0.key, $0.value) }
-  }
-
-  func take(_ kept: [WindowFile.Kept]) { state.withLock { for one in kept { $0.index.take(one) } } }
-
-  func kept(of trail: TrailName, _ id: TrailID) throws -> WindowFile.Kept {
-    try withState { try $0.index.kept(of: trail, id) }
-  }
-
   private func withState<T: Sendable>(_ body: (inout State) throws -> T) throws -> T {
     do { return try state.withLock { try body(&$0) } } catch let error as SQLiteError {
       throw error.asCairnError
@@ -68,7 +57,7 @@ extension VersionWindow {
   /// rows a change touches: none, one, or for a change of the key the row before and the row after. Returns how many
   /// transactions came.
   @discardableResult
-  package func catchUp(rowNames: (TableSchema, ChangeView) throws -> [RowName]) throws -> Int {
+  package func catchUp(rowNames: (TableSchema, ChangeView) throws -> ChangedRows) throws -> Int {
     let own = own.description
     guard
       let (count, reach) = try ownTrail.readOn(
@@ -95,7 +84,7 @@ extension VersionWindow {
   /// says, 0 where it has none.
   package func read(
     _ trail: TrailName, through number: UInt64,
-    rowNames: (TableSchema, ChangeView) throws -> [RowName]
+    rowNames: (TableSchema, ChangeView) throws -> ChangedRows
   ) throws {
     let name = trail.description
     let from = firstNeeded(name)
@@ -107,6 +96,13 @@ extension VersionWindow {
     }
     try withState { try $0.index.endReading(name, through: number) }
   }
+
+  /// In place of the first ``catchUp(rowNames:)``, where no version of others is here: the own trail is read once one comes.
+  package func putOffCatchUp() throws { try withState { try $0.index.endReading(own.description, through: 0) } }
+
+  /// Whether no version of another origin is here. Then the own trail need not be read for transactions without changes, and
+  /// never where all know it.
+  package var isOwnOnly: Bool { state.withLock { $0.index.isOwnOnly } }
 
   private func firstNeeded(_ origin: String) -> UInt64 {
     state.withLock { $0.index.firstNeeded(origin) }
@@ -134,7 +130,7 @@ extension VersionWindow {
   /// Nothing behind these places may be purged: versions stand there that may be asked for, or that have not been read.
   /// A peer's trail of which nothing is needed is not among them.
   package func needs() throws -> [TrailName: Position] {
-    try withState { state in
+    var (needs, skipped) = try withState { state -> ([TrailName: Position], (UInt64, Position)?) in
       var needs: [TrailName: Position] = [:]
       for trail in [own] + state.folders.keys {
         if !state.index.isRead(trail.description) {
@@ -145,19 +141,38 @@ extension VersionWindow {
           needs[trail] = state.reach.position
         }
       }
-      return needs
+      let reached = state.index.reached(own.description)
+      return (needs, reached > state.reach.number ? (reached, state.reach.position) : nil)
     }
+    if let (number, read) = skipped, let oldest = needs[own] {
+      // All know what stands before it, and it has not been read.
+      let begin = try ownTrail.start(of: number)
+      needs[own] = oldest == read ? max(read, begin) : min(oldest, begin)
+    }
+    return needs
   }
 }
 
 // MARK: - Applying
 
 extension VersionWindow {
-  /// Apply is about to apply a transaction: what its author knew.
-  package func meet(_ header: TransactionHeader, of trail: TrailName) {
-    state.withLock {
-      $0.index.learn(trail.description, number: header.number, knew: header.dependencies)
+  /// Apply is about to apply a transaction: what its author knew. `begin`: where it stands in its trail.
+  @discardableResult
+  package func meet(_ header: TransactionHeader, of trail: TrailName, at begin: Position = .start) -> MetTransaction {
+    let seen = Dictionary(header.dependencies.map { ($0.origin, $0.number) }) { max($0, $1) }
+    return state.withLock {
+      let name = trail.description
+      $0.index.learn(name, number: header.number, knew: header.dependencies)
+      return MetTransaction(
+        entry: WindowEntry(origin: $0.index.add(name), number: header.number, clock: header.clock, begin: begin),
+        known: $0.index.known(name, header.number, seen: seen))
     }
+  }
+
+  /// Notes what the transaction makes of rows where that follows everything that is known of them; false where it does
+  /// not for one of them, and nothing is noted. See ``note(_:_:)``.
+  package func follow(_ rows: some Sequence<RowName> & Sendable, _ met: MetTransaction) throws -> Bool {
+    try withState { try $0.index.follow(rows, met) }
   }
 
   /// The versions of a row that `incoming` does not follow, by rising stamps; itself is not among them. None: no

@@ -18,14 +18,11 @@ struct WindowIndex {
     var floor: UInt64 = 0
     /// Whether what was here of it before the start has been read.
     var isRead = false
-    /// The first of its transactions that must be read then.
-    var from: UInt64 = 1
-    /// What it knew before the start.
-    var kept: WindowFile.Kept?
 
     var border: UInt64 { min(reached, held ?? .max) }
   }
 
+  private static let own = 0
   private(set) var origins: [Origin] = []
   private(set) var places: [String: Int] = [:]
   var store: VersionStore
@@ -42,6 +39,8 @@ struct WindowIndex {
   var count: Int { store.count }
   var isSpilled: Bool { store.isSpilled }
   var isRead: Bool { origins.allSatisfy(\.isRead) }
+  /// Whether no version of another origin is here.
+  var isOwnOnly: Bool { store.isOnly(of: Self.own) }
 
   @discardableResult mutating func add(_ name: String) -> Int {
     if let place = places[name] { return place }
@@ -59,15 +58,21 @@ struct WindowIndex {
 
   mutating func note(_ row: RowName, _ place: VersionPlace) throws {
     let origin = places[place.stamp.origin] ?? add(place.stamp.origin)
-    if place.stamp.number <= origins[origin].floor {
+    try note(
+      row,
+      WindowEntry(
+        origin: origin, number: place.stamp.number, clock: place.stamp.clock, begin: place.begin))
+  }
+
+  private mutating func note(_ row: RowName, _ entry: WindowEntry) throws {
+    if entry.number <= origins[entry.origin].floor {
       // The only one of its row: whatever comes follows it.
       if try !store.holds(row.chain), try !hasReferences || !store.holds(row.reference.chain) { return }
       late.insert(row.chain)
     }
-    let entry = WindowEntry(
-      origin: origin, number: place.stamp.number, clock: place.stamp.clock, begin: place.begin)
     guard row.isReference else { return try store.add(row.chain, entry) }
     hasReferences = true
+    let origin = entry.origin
     // One that knew as much as the one before it stands for both: who knows it knows the earlier one.
     if let last = try lastReference(row, origin), last.number < entry.number, last.number > origins[origin].floor,
       origins[origin].steps.allSatisfy({ $0.known(at: last.number) == $0.known(at: entry.number) }),
@@ -81,8 +86,29 @@ struct WindowIndex {
   /// What has been read of a transaction.
   mutating func take(_ part: TrailScan.Part, of origin: String) throws {
     learn(origin, number: part.header.number, knew: part.header.dependencies)
-    let stamp = Stamp(clock: part.header.clock, origin: origin, number: part.header.number)
-    for row in part.rows { try note(row, VersionPlace(stamp: stamp, begin: part.begin)) }
+    let entry = WindowEntry(
+      origin: add(origin), number: part.header.number, clock: part.header.clock, begin: part.begin)
+    for row in part.rows { try note(row, entry) }
+  }
+
+  // MARK: Of the transaction that is applied
+
+  /// What its author knew, by place of the origin; of those behind the last place, nothing.
+  func known(_ incoming: String, _ number: UInt64, seen: [String: UInt64]) -> [UInt64] {
+    origins.map { $0.name == incoming ? number : seen[$0.name] ?? 0 }
+  }
+
+  /// Notes versions of rows that follow all others; false where one of them does not, and nothing is noted.
+  mutating func follow(_ rows: some Sequence<RowName>, _ met: MetTransaction) throws -> Bool {
+    for row in rows {
+      var isInConflict = false
+      try store.forEach(of: row.chain) { entry in
+        if entry.number > (entry.origin < met.known.count ? met.known[entry.origin] : 0) { isInConflict = true }
+      }
+      if isInConflict { return false }
+    }
+    for row in rows { try note(row, met.entry) }
+    return true
   }
 
   func versions(_ row: RowName) throws -> [VersionPlace] {
@@ -165,38 +191,16 @@ struct WindowIndex {
 // MARK: - Start and end
 
 extension WindowIndex {
-  /// The first transaction of an origin that has not been taken, or at a start is to be.
-  func firstNeeded(_ origin: String) -> UInt64 {
-    places[origin].map { origins[$0].isRead ? origins[$0].reached + 1 : origins[$0].from } ?? 1
-  }
-
-  /// What another window knew of an origin, before anything of it is read.
-  mutating func take(_ kept: WindowFile.Kept) {
-    let place = add(kept.trail.description)
-    (origins[place].from, origins[place].kept) = (kept.from, kept)
-  }
+  /// The first transaction of an origin that has not been taken.
+  func firstNeeded(_ origin: String) -> UInt64 { reached(origin) + 1 }
 
   /// What was here of an origin before the start has been read, through transaction `number`.
   mutating func endReading(_ origin: String, through number: UInt64) throws {
     let place = add(origin)
-    if let kept = origins[place].kept { learn(origin, number: kept.number, knew: kept.knew) }
-    origins[place].kept = nil
     origins[place].met = max(origins[place].met, number)
     origins[place].isRead = true
     settle(origin)
     try sweep()
-  }
-
-  mutating func kept(of trail: TrailName, _ id: TrailID) throws -> WindowFile.Kept {
-    let place = add(trail.description)
-    if !origins[place].isRead, let kept = origins[place].kept { return kept }
-    let origin = origins[place]
-    let from = origin.isRead ? try store.oldest(of: place)?.number ?? origin.border + 1 : 1
-    let knew = origins.indices.filter { $0 != place }.map { other in
-      TransactionHeader.Dependency(
-        origin: origins[other].name, number: origin.steps[other].known(at: origin.border))
-    }
-    return .init(trail: trail, id: id, from: from, number: origin.border, knew: knew)
   }
 }
 
@@ -208,12 +212,15 @@ extension WindowIndex {
     guard isRead else { return }
     let before = origins.map(\.floor)
     for place in origins.indices { origins[place].floor = max(before[place], floor(of: place)) }
-    var rows = late
+    let floors = origins.map(\.floor)
+    var rows = Array(late)
     late = []
-    for place in origins.indices where origins[place].floor > before[place] {
-      rows.formUnion(try store.rows(of: place, after: before[place], through: origins[place].floor))
+    for place in origins.indices where floors[place] > before[place] {
+      rows += try store.rows(of: place, after: before[place], through: floors[place])
     }
-    for row in rows { try sweep(row) }
+    for row in rows { try sweep(row, floors) }
+    // What comes from now on follows what all know of the own trail: it need not be read any more.
+    if isOwnOnly { origins[Self.own].reached = max(origins[Self.own].reached, floors[Self.own]) }
     guard !rows.isEmpty else { return }
     try store.tidy()
     for place in origins.indices {
@@ -230,9 +237,10 @@ extension WindowIndex {
   }
 
   /// Forgets of a row what nobody can ask for any more.
-  private mutating func sweep(_ chain: UInt64) throws {
+  private mutating func sweep(_ chain: UInt64, _ floors: [UInt64]) throws {
     let row = RowName(hash: chain)
-    try sweepVersions(row.chain)
+    // Most have no version that is still needed.
+    if !store.remove(row.chain, below: floors) { try sweepVersions(row.chain) }
     if hasReferences { try sweepReferences(row) }
   }
 

@@ -21,14 +21,14 @@ func item(_ id: Int64, _ name: String, _ stock: Int64, _ note: String = "") -> [
 func rowName(_ id: Int64) -> RowName { RowName(table: "items", key: [.integer(id)]) }
 
 /// Which rows a change touches, as an apply would say it.
-func rowNames(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
+func rowNames(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
   func name(_ image: ImageView?) throws -> RowName? {
     guard let values = try image?.values() else { return nil }
     let key = schema.key.compactMap { values[$0] }
     return key.count == schema.key.count ? RowName(table: schema.name, key: key) : nil
   }
   let (before, after) = (try name(change.before), try name(change.after))
-  return before == after ? [before].compactMap { $0 } : [before, after].compactMap { $0 }
+  return before == after ? ChangedRows(before) : ChangedRows(before, after)
 }
 
 extension TrailWriter {

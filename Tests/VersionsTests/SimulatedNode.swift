@@ -13,7 +13,6 @@ final class SimulatedNode {
   let folder: String
   private let writer: TrailWriter
   private let reader = VersionReader()
-  private let state: String
   private let spillRows: Int
   private let rules: ConflictRules
   private(set) var window: VersionWindow
@@ -29,7 +28,7 @@ final class SimulatedNode {
 
   init(_ temp: TempFolder, _ place: Int, _ rules: ConflictRules, spillRows: Int) throws {
     name = TrailName(origin: "n\(place)", name: "db")
-    (folder, state) = (temp(name.description), temp(name.description + ".versions"))
+    folder = temp(name.description)
     (self.rules, self.spillRows) = (rules, spillRows)
     var options = TrailOptions()
     (options.segmentBytes, options.blockBytes, options.allocateBytes) = (3000, 512, 4096)
@@ -39,7 +38,7 @@ final class SimulatedNode {
 
   func meet(_ others: [SimulatedNode]) throws {
     for other in others where other !== self { folders[other.name] = other.folder }
-    try start(withFile: false)
+    try start()
   }
 
   // MARK: Own transactions
@@ -125,16 +124,20 @@ final class SimulatedNode {
     let reader = try TrailReader.open(folder: peer.folder, at: applied[trail]?.checkpoint)
     let (rowsBefore, clockBefore) = (rows, clock)
     var number = applied[trail]?.number ?? 0
-    try window.catchUp(rowNames: rowNames)
+    var isInformed = !window.isOwnOnly
+    if isInformed { try window.catchUp(rowNames: rowNames) }
     var (header, begin) = (TransactionHeader(commitTime: 0), Position.start)
     var touched: [RowName: Int64] = [:]
     var left = count
+    var met: MetTransaction?
     while left > 0, let record = try reader.next() {
       switch record {
       case .begin(let given):
         (header, begin, touched) = (given, reader.position, [:])
-        window.meet(header, of: trail)
+        met = window.meet(header, of: trail, at: begin)
       case .change(let change):
+        if !isInformed { try window.catchUp(rowNames: rowNames) }
+        isInformed = true
         for case .integer(let id)?? in [
           try change.before?.values().first, try change.after?.values().first,
         ] {
@@ -147,7 +150,7 @@ final class SimulatedNode {
         let seen = Dictionary(
           uniqueKeysWithValues: header.dependencies.map { ($0.origin, $0.number) })
         for (row, id) in touched.sorted(by: { $0.value < $1.value }) {
-          try apply(row, id, place, seen)
+          try apply(row, id, place, seen, #require(met))
         }
         (clock, number, left) = (max(clock, header.clock), header.number, left - 1)
       default: break
@@ -162,12 +165,14 @@ final class SimulatedNode {
     }
   }
 
-  private func apply(_ row: RowName, _ id: Int64, _ place: VersionPlace, _ seen: [String: UInt64])
-    throws
-  {
+  private func apply(
+    _ row: RowName, _ id: Int64, _ place: VersionPlace, _ seen: [String: UInt64], _ met: MetTransaction
+  ) throws {
     let incoming = try read(row, place)
     #expect(incoming?.seen ?? seen == seen)
-    if try window.concurrent(row, with: place.stamp, seen: seen).isEmpty {
+    let isAlone = try window.concurrent(row, with: place.stamp, seen: seen).isEmpty
+    #expect(try window.follow([row], met) == isAlone)
+    if isAlone {
       if let incoming { rows[id] = incoming.after }
     } else if let incoming {
       conflictCount += 1
@@ -189,19 +194,15 @@ final class SimulatedNode {
 
   // MARK: Restarts and purge
 
-  func save() throws { try window.save(to: state) }
-
-  /// Begins anew, as after a crash: with the file of the last ``save()``, or without one.
-  func start(withFile: Bool) throws {
-    if !withFile { try? FileManager.default.removeItem(atPath: state) }
+  /// Begins anew, as after a crash.
+  func start() throws {
     window = VersionWindow(own: name, ownFolder: folder, spillRows: spillRows)
     for (trail, folder) in folders { window.addPeer(trail, folder: folder) }
-    try window.load(from: state, applied: applied.mapValues(\.number))
     #expect(!window.isComplete)
     for trail in folders.keys {
       try window.read(trail, through: applied[trail]?.number ?? 0, rowNames: rowNames)
     }
-    try window.catchUp(rowNames: rowNames)
+    if window.isOwnOnly { try window.putOffCatchUp() } else { try window.catchUp(rowNames: rowNames) }
     #expect(window.isComplete)
   }
 

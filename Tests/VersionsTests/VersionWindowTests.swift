@@ -136,19 +136,13 @@ import Trails
     #expect(try window.needs() == [own: begins[30], peer: begin])
     // A purge up to there leaves what a new window needs.
     #expect(try !Trail.purge(folder: temp(own.description), below: begins[30]).isEmpty)
-    for hasFile in [true, false] {
-      let next = try self.window()
-      if hasFile {
-        try window.save(to: temp("versions"))
-        try next.load(from: temp("versions"), applied: [peer: 1])
-      }
-      #expect(try next.needs() == [own: .start, peer: .start])
-      try next.read(peer, through: 1, rowNames: rowNames)
-      try next.catchUp(rowNames: rowNames)
-      #expect(try next.needs() == [own: begins[30], peer: begin])
-      #expect(next.count == window.count)
-      #expect(next.ownReach == window.ownReach)
-    }
+    let next = try self.window()
+    #expect(try next.needs() == [own: .start, peer: .start])
+    try next.read(peer, through: 1, rowNames: rowNames)
+    try next.catchUp(rowNames: rowNames)
+    #expect(try next.needs() == [own: begins[30], peer: begin])
+    #expect(next.count == window.count)
+    #expect(next.ownReach == window.ownReach)
     // The own trail knows it, and the peer all.
     try commit(ours, knowing: 1) {}
     try window.catchUp(rowNames: rowNames)
@@ -161,42 +155,40 @@ import Trails
     #expect(try window.needs() == [own: ours.end.position])
   }
 
-  @Test func `a file that does not fit is not taken`() throws {
+  @Test func `what all know of the own trail is not read where nothing of others is here`() throws {
     let (ours, theirs) = (try writer(own), try writer(peer))
-    for number in Int64(1)...20 {
-      try commit(ours) { try ours.change(nil, item(number, "tea", 1)) }
-    }
-    let header = try commit(theirs, knowing: 15) {}.header
     let window = try window()
-    try window.read(peer, through: 1, rowNames: rowNames)
-    try window.catchUp(rowNames: rowNames)
-    #expect(window.count == 5)
-    try window.save(to: temp("versions"))
-
-    func count(applied: UInt64, _ path: String = "versions", extra: TrailName? = nil) throws -> Int {
-      let next = try self.window()
-      if let extra { next.addPeer(extra, folder: temp(peer.description)) }
-      try next.load(from: temp(path), applied: [peer: applied])
-      try next.read(peer, through: applied, rowNames: rowNames)
-      if let extra { try next.read(extra, through: 0, rowNames: rowNames) }
-      try next.catchUp(rowNames: rowNames)
-      return next.count
+    try window.read(peer, through: 0, rowNames: rowNames)
+    #expect(window.isOwnOnly)
+    try window.putOffCatchUp()
+    #expect(window.isComplete)
+    var begins: [Position] = []
+    for number in Int64(1)...40 {
+      begins.append(try commit(ours) { try ours.change(nil, item(number, "tea", 1)) }.begin)
     }
-    #expect(header.number == 1)
-    #expect(try count(applied: 1) == 5)
-    #expect(
-      try count(applied: 0) == 20, "the database was put back: what the peer does comes again")
-    #expect(
-      try count(applied: 1, extra: TrailName(origin: "c", name: "db")) == 20, "a peer was added")
-    #expect(try count(applied: 1, "nothing") == 5)
-    var bytes = try contents(temp("versions"))
-    bytes[bytes.count / 2] ^= 1
-    try put(bytes, temp("broken"))
-    #expect(try count(applied: 1, "broken") == 5)
-    for length in 0..<bytes.count {
-      try put(contents(temp("versions")).prefix(length), temp("short"))
-      #expect(try WindowFile.read(temp("short")) == nil)
+    #expect(try window.needs() == [own: .start], "what nobody is known to have")
+    // The peer has seen some, and changes nothing.
+    window.meet(try commit(theirs, knowing: 30) {}.header, of: peer)
+    #expect(try window.needs() == [own: .start], "not committed yet")
+    try window.commit(peer)
+    #expect(window.count == 0)
+    let needed = try #require(try window.needs()[own])
+    #expect(needed.segment == begins[29].segment && needed.segment > 1)
+    #expect(try !Trail.purge(folder: temp(own.description), below: needed).isEmpty)
+    // Now it writes a row that was written here, and does not know of that.
+    let (header, begin) = try commit(theirs, knowing: 30) { try theirs.change(nil, item(35, "mate", 1)) }
+    let met = window.meet(header, of: peer, at: begin)
+    var named = 0
+    try window.catchUp { schema, change in
+      named += 1
+      return try rowNames(schema, change)
     }
+    #expect(named == 10 && window.count == 10)
+    #expect(try !window.follow([rowName(35)], met))
+    #expect(try window.follow([rowName(30)], met))
+    #expect(window.count == 11 && !window.isOwnOnly)
+    #expect(try window.needs()[own] == begins[30])
+    #expect(window.ownReach.number == 40 && window.ownReach.sourcePosition == [9])
   }
 
   @Test func `several threads share a window`() async throws {

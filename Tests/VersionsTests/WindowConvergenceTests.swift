@@ -27,11 +27,10 @@ import Trails
     for node in nodes { try node.meet(nodes) }
     for _ in 0..<120 {
       let (node, other) = (nodes[random.below(count)], nodes[random.below(count)])
-      switch random.below(16) {
+      switch random.below(15) {
       case 0...4: try node.write(random.below(5), &random)
-      case 5: try node.save()
-      case 6: try node.start(withFile: random.below(3) > 0)
-      case 7: try node.purge(nodes)
+      case 5: try node.start()
+      case 6: try node.purge(nodes)
       default:
         if node !== other {
           try node.apply(other, 1 + random.below(3), commits: random.below(5) > 0)

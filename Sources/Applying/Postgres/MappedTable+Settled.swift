@@ -20,11 +20,10 @@ extension MappedTable {
     ).first
   }
 
-  /// Rows with nothing but their keys.
-  func rows(where condition: String, _ values: [String?], _ connection: PostgresConnection) throws -> [[String?]] {
+  /// Selects rows with nothing but their keys; a condition may follow.
+  var keysText: String {
     let texts = columns.indices.map { key.contains($0) ? "\(columns[$0].name.quotedName)::text" : "NULL" }
-    return try connection.query(
-      "SELECT \(texts.joined(separator: ",")) FROM \(target.rowsName)\(condition)", values)
+    return "SELECT \(texts.joined(separator: ",")) FROM \(target.rowsName)"
   }
 
   /// Makes the row what it is to be; nil: it goes. Columns that are nil stay as they are.

@@ -317,7 +317,9 @@ package final class PostgresApply {
       // Not before: all applies to one database make these tables when they begin.
       try connection.execute("SET lock_timeout = \(lockMilliseconds)")
       made.holdWindow()
-      try desk.shared.prepare(desk.names) { try state.checkpoint(of: $0)?.number }
+      try desk.shared.prepare(
+        desk.names, hasCandidates: { try !PostgresCandidates(connection).isEmpty() },
+        number: { try state.checkpoint(of: $0)?.number })
     }
     replay = made
     let awaitsCopies = made.awaitsCopies

@@ -12,14 +12,17 @@ struct RowInConflict: Error {}
 extension PostgresReplay {
   typealias Desk = TwoWayDesk<MappedTable>
 
+  /// So many are in memory while rows are looked through.
+  private static let keysMax = 1000
+
   /// What tables that wait still lack counts as known to nobody.
   func holdWindow() {
     desk?.shared.window.hold(name, through: heldThrough)
   }
 
-  func beginDesk(_ desk: Desk) throws {
+  func inform(_ desk: Desk) throws {
     try desk.shared.window.catchUp(rowNames: desk.names.namesAndReferences)
-    desk.beginGroup(watchesRows: true)
+    desk.inform(watchesRows: true)
   }
 
   /// Before the commit, with all rows locked that were written: whoever wrote to them before has committed. What they did
@@ -60,10 +63,17 @@ extension PostgresReplay {
   /// Removes rows of the target, but for those of which the author of the copy does not know what was done to them here.
   func removeKnown(_ rows: (condition: String, values: [String?]), _ table: MappedTable, _ desk: Desk) throws {
     let form = PostgresForm(table: table, names: options.names)
-    for row in try table.rows(where: rows.condition, rows.values, connection).map(form.row) {
-      guard let name = desk.names.name(table.mapped, row), try !desk.keeps(name) else { continue }
-      try table.put(nil, table.key.map { row[$0] }, connection)
-    }
+    // A cursor has the rows that were there when it was opened, whatever becomes of them.
+    try connection.run("DECLARE cairn_known NO SCROLL CURSOR FOR \(table.keysText)\(rows.condition)", rows.values)
+    var keys: [[Value]]
+    repeat {
+      keys = try connection.query("FETCH \(Self.keysMax) FROM cairn_known").map(form.row)
+      for row in keys {
+        guard let name = desk.names.name(table.mapped, row), try !desk.keeps(name) else { continue }
+        try table.put(nil, table.key.map { row[$0] }, connection)
+      }
+    } while keys.count == Self.keysMax
+    try connection.execute("CLOSE cairn_known")
   }
 
   /// At the end of a transaction.
@@ -237,7 +247,8 @@ extension PostgresReplay {
     try sink.settle()
     hasCandidates = try !candidates.isEmpty()
     guard hasCandidates else { return }
-    try beginDesk(desk)
+    desk.beginGroup()
+    try inform(desk)
     let note = AppliedNote(trail: name.description, number: 0, clock: 0, position: position)
     try connection.execute("BEGIN")
     do {

@@ -178,7 +178,10 @@ final class PostgresReplay {
     while true {
       switch record {
       case .begin(let header):
-        if last.number == 0, let desk { try beginDesk(desk) }
+        if last.number == 0, let desk {
+          desk.beginGroup()
+          if desk.informsEarly { try inform(desk) }
+        }
         try desk?.begin(header, at: reader.position)
         (last, number) = (header, header.number)
         isAside = try putAside(header)
@@ -205,7 +208,10 @@ final class PostgresReplay {
         try commit(last, rows: rows, isLaneDone: isLaneDone && number >= limit)
         return true
       default:
-        if !isAside, head == nil, record.isOfChanges { try begin(last, as: last.number) }
+        if record.isOfChanges {
+          if let desk, !desk.isInformed { try inform(desk) }
+          if !isAside, head == nil { try begin(last, as: last.number) }
+        }
         try isAside ? pass(record) : apply(record)
       }
       count += 1

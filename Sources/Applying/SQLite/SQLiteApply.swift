@@ -49,9 +49,11 @@ package final class SQLiteApply {
       target, trail: folder, at: checkpoint, number: number, desk: desk, shelf: shelf, statements: statements)
     try loadQuarantine()
     if let desk {
-      let state = target.state
+      let (state, database) = (target.state, target.database)
       desk.shared.window.hold(name, through: heldThrough)
-      try desk.shared.prepare(desk.names) { try state.checkpoint(of: $0)?.number }
+      try desk.shared.prepare(
+        desk.names, hasCandidates: { try !SQLiteCandidates(database: database).isEmpty() },
+        number: { try state.checkpoint(of: $0)?.number })
     }
     let awaitsCopies = awaitsCopies
     let needs = checkpoint == nil ? options.askedAt?.position : progress.snapshot.needs
@@ -146,7 +148,10 @@ package final class SQLiteApply {
   private func lookAtCandidates(_ stop: StopSignal) throws {
     guard desk?.shared.mayHaveCandidates == true, try target.begin(stop) else { return }
     defer { target.rollback() }
-    try desk.map(replay.beginDesk)
+    if let desk {
+      desk.beginGroup()
+      try replay.inform(desk)
+    }
     if try replay.judgeCandidates() { try target.commit() }
     desk?.noteCandidates()
   }

@@ -9,18 +9,21 @@ import Versions
 extension SQLiteReplay {
   typealias Desk = TwoWayDesk<TargetTable>
 
+  /// So many are in memory while rows are looked through.
+  private static let keysMax = 1000
+
   /// Inside of the group's transaction: what is committed here, as far as anybody can know.
-  func beginDesk(_ desk: Desk) throws {
+  func inform(_ desk: Desk) throws {
     let window = desk.shared.window
     _ = try window.catchUp(rowNames: desk.names.namesAndReferences)
-    guard case .journal(let rows) = desk.shared.local else { return desk.beginGroup() }
+    guard case .journal(let rows) = desk.shared.local else { return desk.inform() }
     var uncaptured: Set<RowName> = []
     let isShown = try rows(database, window.ownReach.sourcePosition) { schema, values in
       if let name = desk.names.name(schema, values) { uncaptured.insert(name) }
       uncaptured.formUnion(desk.names.parents(schema, values).map(\.reference))
     }
     guard isShown else { throw LocalAhead() }
-    desk.beginGroup(uncaptured: uncaptured)
+    desk.inform(uncaptured: uncaptured)
   }
 
   /// Whether a change is settled when its transaction ends.
@@ -39,11 +42,17 @@ extension SQLiteReplay {
   /// Removes what the target has in a range, but for rows of which the author of the copy does not know what was done to
   /// them here.
   func removeKnown(_ range: Refresh.Range?, _ table: TargetTable, _ desk: Desk) throws {
-    for key in try table.keys(in: range) {
-      var row = [Value](repeating: .null, count: table.schema.columns.count)
-      for (index, value) in zip(table.schema.key, key) { row[index] = value }
-      guard let name = desk.names.name(table.schema, row), try !desk.keeps(name) else { continue }
-      try table.put(nil, key)
+    var last: [Value]?
+    while true {
+      let keys = try table.keys(in: range, after: last, limit: Self.keysMax)
+      for key in keys {
+        var row = [Value](repeating: .null, count: table.schema.columns.count)
+        for (index, value) in zip(table.schema.key, key) { row[index] = value }
+        guard let name = desk.names.name(table.schema, row), try !desk.keeps(name) else { continue }
+        try table.put(nil, key)
+      }
+      guard keys.count == Self.keysMax else { return }
+      last = keys.last
     }
   }
 

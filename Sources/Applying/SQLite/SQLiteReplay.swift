@@ -119,7 +119,10 @@ final class SQLiteReplay {
     groupStart = reader.checkpoint
     guard var record = try reader.next() else { return nil }
     guard try target.begin(stop) else { throw Stopped() }
-    if let desk { try beginDesk(desk) }
+    if let desk {
+      desk.beginGroup()
+      if desk.informsEarly { try inform(desk) }
+    }
     if case .lane(let key) = scope, let waiting = target.tables[key]?.waiting {
       try state.checkWaiting(waiting.names.last ?? key, at: groupStart, waiting.from)
     }
@@ -152,7 +155,10 @@ final class SQLiteReplay {
         _ = try judgeCandidates()
         return group
       default:
-        if record.isOfChanges { group.isOfChanges = true }
+        if record.isOfChanges {
+          group.isOfChanges = true
+          if let desk, !desk.isInformed { try inform(desk) }
+        }
         try isAside ? pass(record) : apply(record)
       }
       guard let following = try reader.next() else {

@@ -336,11 +336,23 @@ final class TargetTable {
     }
   }
 
-  /// Of the rows in a range, or of all.
-  func keys(in range: Refresh.Range?) throws -> [[Value]] {
+  /// Of the rows in a range, or of all, without those with NULL in it: the first `limit` behind `last`, in the order of
+  /// their keys.
+  func keys(in range: Refresh.Range?, after last: [Value]?, limit: Int) throws -> [[Value]] {
     guard let rows = range.map({ self.rows(in: $0) }) ?? all else { return [] }
-    let key = schema.key.map { names[$0] }.joined(separator: ",")
-    return try database.query("SELECT \(key) FROM \(table)\(rows.condition)", rows.values)
+    let ordered = ordered(schema.key)
+    var terms = schema.flags.contains(.nullableKey) ? schema.key.map { "\(names[$0]) IS NOT NULL" } : []
+    if last != nil {
+      terms.append("(\(ordered.joined(separator: ","))) > (\(ordered.map { _ in "?" }.joined(separator: ",")))")
+    }
+    let more = terms.joined(separator: " AND ")
+    let condition =
+      more.isEmpty ? rows.condition : rows.condition + (rows.condition.isEmpty ? " WHERE " : " AND ") + more
+    return try database.query(
+      """
+      SELECT \(schema.key.map { names[$0] }.joined(separator: ",")) FROM \(table)\(condition)
+      ORDER BY \(ordered.joined(separator: ",")) LIMIT \(limit)
+      """, rows.values + (last ?? []))
   }
 
   func holdsRows() throws -> Bool {
@@ -359,6 +371,14 @@ final class TargetTable {
     return schema.key.filter { index in !shares.contains { $0.name == schema.columns[index].name } }
   }
 
+  /// Columns as they compare where the rows come from.
+  private func ordered(_ key: [Int]) -> [String] {
+    key.map { index in
+      let collation = schema.columns[index].collation
+      return names[index] + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")
+    }
+  }
+
   /// The rows of a range, as a WHERE clause with the values of its parameters; nil where it has no bounds to go by.
   private func rows(in range: Refresh.Range) -> (condition: String, values: [Value])? {
     switch range {
@@ -372,10 +392,7 @@ final class TargetTable {
       return ((all.condition.isEmpty ? " WHERE " : all.condition + " AND ") + "(\(terms))", all.values)
     case .keys(let after, let through):
       let key = rangeKey
-      let columns = key.map { index in
-        let collation = schema.columns[index].collation
-        return names[index] + (collation.isEmpty ? "" : " COLLATE \(collation.quotedName)")
-      }
+      let columns = ordered(key)
       var terms = shares.map { "\($0.name.quotedName) = ?" }
       var values = shares.map(\.value)
       if schema.flags.contains(.nullableKey) { terms += key.map { "\(names[$0]) IS NOT NULL" } }

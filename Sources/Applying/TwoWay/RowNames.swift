@@ -5,13 +5,38 @@ import Versions
 /// Which rows of the target a change of a trail is about: the same names for every trail that leads to them.
 final class RowNames {
   /// Of one shape of a table.
-  private struct Naming {
-    let schema: TableSchema
+  private final class Naming {
+    private(set) var schema: TableSchema
     let begun: RowNaming
     /// The columns of the key, by their names.
     let key: [Int]
     /// To keys of other tables, each with its columns by the names there.
     let references: [(parent: RowNaming, columns: [Int])]
+    /// Columns that stand before the last one of the key, with it.
+    let width: Int
+
+    init(_ schema: TableSchema, _ begun: RowNaming, _ key: [Int], _ references: [(parent: RowNaming, columns: [Int])]) {
+      (self.schema, self.begun, self.key, self.references) = (schema, begun, key, references)
+      width = (key.max() ?? -1) + 1
+    }
+
+    /// Each segment of a trail has shapes of its own, which are equal; that one of them is the one of before is seen at once.
+    func isOf(_ other: TableSchema) -> Bool {
+      if isSame(other) { return true }
+      guard schema == other else { return false }
+      schema = other
+      return true
+    }
+
+    private func isSame(_ other: TableSchema) -> Bool {
+      Self.isSame(schema.columns, other.columns) && Self.isSame(schema.foreignKeys, other.foreignKeys)
+        && schema.flags == other.flags && schema.name == other.name && schema.namespace == other.namespace
+        && schema.engine == other.engine
+    }
+
+    private static func isSame<T>(_ a: [T], _ b: [T]) -> Bool {
+      a.withUnsafeBufferPointer(\.baseAddress) == b.withUnsafeBufferPointer(\.baseAddress)
+    }
   }
 
   private let engine: Engine
@@ -24,21 +49,21 @@ final class RowNames {
   init(to engine: Engine, _ names: NamePolicy) { (self.engine, self.names) = (engine, names) }
 
   /// None where the row has no key, or NULL in it; two where the change gives a row another key: the old one first.
-  func names(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
+  func names(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
     guard change.operation != .truncate else { return [] }
     let naming = naming(of: schema)
     guard !naming.key.isEmpty else { return [] }
     before.removeAll(keepingCapacity: true)
     after.removeAll(keepingCapacity: true)
-    if let image = change.before { try read(image, into: &before) }
-    if let image = change.after { try read(image, into: &after) }
+    if let image = change.before { try read(image, naming.width, into: &before) }
+    if let image = change.after { try read(image, naming.width, into: &after) }
     switch change.operation {
-    case .insert: return [name(naming) { after[$0] }].compactMap(\.self)
-    case .delete: return [name(naming) { before[$0] }].compactMap(\.self)
+    case .insert: return ChangedRows(name(naming) { after[$0] })
+    case .delete: return ChangedRows(name(naming) { before[$0] })
     default:
       let old = name(naming) { $0 < before.count && !before[$0].isUnchanged ? before[$0] : after[$0] }
       let new = name(naming) { after[$0].isUnchanged && $0 < before.count ? before[$0] : after[$0] }
-      return old == new ? [old].compactMap(\.self) : [old, new].compactMap(\.self)
+      return old == new ? ChangedRows(old) : ChangedRows(old, new)
     }
   }
 
@@ -49,8 +74,8 @@ final class RowNames {
     guard !naming.references.isEmpty else { return [] }
     before.removeAll(keepingCapacity: true)
     after.removeAll(keepingCapacity: true)
-    try read(image, into: &after)
-    if let image = change.before { try read(image, into: &before) }
+    try read(image, .max, into: &after)
+    if let image = change.before { try read(image, .max, into: &before) }
     return naming.references.compactMap { reference in
       var row = reference.parent
       for index in reference.columns {
@@ -63,8 +88,10 @@ final class RowNames {
   }
 
   /// The rows that a change touches, and that it refers to them: what the window is to have of it.
-  func namesAndReferences(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
-    try names(schema, change) + parents(schema, change).map(\.reference)
+  func namesAndReferences(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
+    var rows = try names(schema, change)
+    for parent in try parents(schema, change) { rows.append(parent.reference) }
+    return rows
   }
 
   /// Of a row of a copy; nil where it has no key.
@@ -72,7 +99,7 @@ final class RowNames {
     let naming = naming(of: schema)
     guard !naming.key.isEmpty else { return nil }
     after.removeAll(keepingCapacity: true)
-    try read(image, into: &after)
+    try read(image, naming.width, into: &after)
     return name(naming) { after[$0] }
   }
 
@@ -102,17 +129,17 @@ final class RowNames {
 
   private func naming(of schema: TableSchema) -> Naming {
     // Most changes are of the table of the one before.
-    if let last, last.schema == schema { return last }
-    if let naming = known[schema.fullName], naming.schema == schema {
+    if let last, last.isOf(schema) { return last }
+    if let naming = known[schema.fullName], naming.isOf(schema) {
       last = naming
       return naming
     }
     let target = TableMapping.targetName(of: schema, in: engine, names: names)
     let keyed = schema.flags.contains(.wholeRow) ? [] : schema.key
     let naming = Naming(
-      schema: schema, begun: RowNaming(table: target),
-      key: keyed.sorted { schema.columns[$0].name.lowercased() < schema.columns[$1].name.lowercased() },
-      references: schema.foreignKeys.compactMap { reference($0, of: schema) })
+      schema, RowNaming(table: target),
+      keyed.sorted { schema.columns[$0].name.lowercased() < schema.columns[$1].name.lowercased() },
+      schema.foreignKeys.compactMap { reference($0, of: schema) })
     known[schema.fullName] = naming
     last = naming
     return naming
@@ -141,8 +168,9 @@ final class RowNames {
     return row.name
   }
 
-  private func read(_ image: ImageView, into columns: inout [ColumnView]) throws {
+  /// The first columns of a row.
+  private func read(_ image: ImageView, _ width: Int, into columns: inout [ColumnView]) throws {
     var reader = ByteReader(image.bytes)
-    while !reader.isAtEnd { columns.append(try reader.readColumn()) }
+    while columns.count < width, !reader.isAtEnd { columns.append(try reader.readColumn()) }
   }
 }

@@ -72,15 +72,20 @@ package final class TwoWay: Sendable {
 
   /// Reads what stands in the trails, once: whichever apply comes first. `number`: of the last transaction of a trail that
   /// the database has, as its checkpoint says.
-  func prepare(_ names: RowNames, number: (TrailName) throws -> UInt64?) throws {
+  func prepare(_ names: RowNames, hasCandidates: () throws -> Bool, number: (TrailName) throws -> UInt64?) throws {
     try isPrepared.withLock { isPrepared in
       if isPrepared { return }
+      mayHaveCandidates = try hasCandidates()
       for trail in peers {
         let last = try number(trail) ?? 0
         try window.read(trail, through: last, rowNames: names.namesAndReferences)
         note(applied: last, of: trail)
       }
-      try window.catchUp(rowNames: names.namesAndReferences)
+      if window.isOwnOnly {
+        try window.putOffCatchUp()
+      } else {
+        try window.catchUp(rowNames: names.namesAndReferences)
+      }
       isPrepared = true
     }
   }

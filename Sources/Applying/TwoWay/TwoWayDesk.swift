@@ -32,6 +32,7 @@ final class TwoWayDesk<Table> {
   private(set) var heldBack: TransactionHeader?
   private(set) var place = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
   private(set) var seen: [String: UInt64] = [:]
+  private var met: MetTransaction?
   /// The author of the transaction knew what has not come here yet.
   private(set) var isAhead = false
   private var settlesAll = false
@@ -40,7 +41,7 @@ final class TwoWayDesk<Table> {
   private var order: [Row] = []
   private var indexes: [RowName: Int] = [:]
   /// Rows of the group, among which those are looked for that are committed meanwhile.
-  private var written: Set<RowName> = []
+  private var written: [RowName] = []
   private var watchesRows = false
 
   init(_ shared: TwoWay, _ trail: TrailName, _ names: RowNames, _ clock: Clock) {
@@ -49,14 +50,25 @@ final class TwoWayDesk<Table> {
 
   // MARK: Groups
 
-  /// `uncaptured`: rows of local commits that the own trail does not hold yet. `watchesRows`: such commits are looked for
-  /// when the group ends.
-  func beginGroup(uncaptured: Set<RowName> = [], watchesRows: Bool = false) {
-    (self.uncaptured, self.watchesRows) = (uncaptured, watchesRows)
+  /// What was committed here has been looked at, as far as anybody can know, in the group under way.
+  private(set) var isInformed = false
+
+  func beginGroup() {
+    (uncaptured, watchesRows, isInformed) = ([], false, false)
     leavesNoCandidates = false
     written.removeAll(keepingCapacity: true)
     endTransaction()
   }
+
+  /// Before the first change of a group. `uncaptured`: rows of local commits that the own trail does not hold yet.
+  /// `watchesRows`: such commits are looked for when the group ends.
+  func inform(uncaptured: Set<RowName> = [], watchesRows: Bool = false) {
+    (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
+  }
+
+  /// Whether a group needs that even if it changes nothing: what is learnt from it lets versions be forgotten, and tells
+  /// which of two rows is the later one.
+  var informsEarly: Bool { !shared.window.isOwnOnly || shared.mayHaveCandidates }
 
   /// A row did not fit: its group is to be done again, through that transaction row by row. False: it was already.
   func settle(through number: UInt64) -> Bool {
@@ -66,7 +78,9 @@ final class TwoWayDesk<Table> {
   }
 
   /// Throws ``LocalAhead`` where one of the rows that were written has been committed locally meanwhile.
-  func check(committed rows: Set<RowName>) throws { if !written.isDisjoint(with: rows) { throw LocalAhead() } }
+  func check(committed rows: Set<RowName>) throws {
+    if !rows.isEmpty, written.contains(where: rows.contains) { throw LocalAhead() }
+  }
 
   /// The last transaction that may be applied now; nil: all of them.
   func limit() -> UInt64? {
@@ -117,7 +131,7 @@ final class TwoWayDesk<Table> {
     seen = Dictionary(header.dependencies.map { ($0.origin, $0.number) }) { max($0, $1) }
     isAhead = shared.isAhead(header)
     settlesAll = isAhead || header.number <= settlesThrough
-    shared.window.meet(header, of: trail)
+    met = shared.window.meet(header, of: trail, at: begin)
   }
 
   /// Rows that are to be settled now, each once.
@@ -143,13 +157,8 @@ final class TwoWayDesk<Table> {
     try watch(rows)
     let isGone = isReferenced && (change.operation == .delete || rows.count == 2)
     if isGone { try watch([rows[0].reference]) }
-    let isDeferred =
-      try settlesAll || isGone || rows.contains { indexes[$0] != nil }
-      || rows.contains { try !shared.window.concurrent($0, with: place.stamp, seen: seen).isEmpty }
-    guard isDeferred else {
-      for row in rows { try shared.window.note(row, place) }
-      return false
-    }
+    let isDeferred = settlesAll || isGone || (!indexes.isEmpty && rows.contains { indexes[$0] != nil })
+    if !isDeferred, let met, try shared.window.follow(rows, met) { return false }
     let (before, after) = (try change.before?.values(), try change.after?.values())
     if rows.count == 2 {
       // It leaves one key, and comes to another.
@@ -171,9 +180,9 @@ final class TwoWayDesk<Table> {
   }
 
   /// What is committed locally to these rows, or was and is not captured, has to be known before.
-  private func watch(_ rows: [RowName]) throws {
-    if rows.contains(where: uncaptured.contains) { throw LocalAhead() }
-    if watchesRows { written.formUnion(rows) }
+  private func watch(_ rows: ChangedRows) throws {
+    if !uncaptured.isEmpty, rows.contains(where: uncaptured.contains) { throw LocalAhead() }
+    if watchesRows { written += rows }
   }
 
   /// Nobody could say which rows of two databases are one.
@@ -239,7 +248,7 @@ final class TwoWayDesk<Table> {
   /// As ``UniqueContest/rank(of:against:)``. What capture has not taken yet is later than all that has waited before.
   func rank(of row: ContestedRow, isNew: Bool) throws -> UniqueRank? {
     let name = row.name
-    if watchesRows { written.insert(name) }
+    if watchesRows { written.append(name) }
     guard uncaptured.contains(name) else { return try lastWrite(name).map { UniqueRank($0, tie: row.tie) } }
     if isNew { throw LocalAhead() }
     return .latest
@@ -248,7 +257,7 @@ final class TwoWayDesk<Table> {
   /// All versions of a row that waits, where something was done to it since; none: nothing. Nil: that is not known yet.
   func versions(of candidate: Candidate) throws -> [StoredVersion]? {
     let name = candidate.row.name
-    if watchesRows { written.insert(name) }
+    if watchesRows { written.append(name) }
     if uncaptured.contains(name) { return nil }
     let places = try shared.window.versions(name)
     guard let last = places.last, last.stamp > candidate.stamp else { return [] }
