@@ -180,7 +180,7 @@ final class PostgresReplay {
       case .begin(let header):
         if last.number == 0, let desk {
           desk.beginGroup()
-          if desk.informsEarly { try inform(desk) }
+          try inform(desk)
         }
         try desk?.begin(header, at: reader.position)
         (last, number) = (header, header.number)
@@ -209,7 +209,6 @@ final class PostgresReplay {
         return true
       default:
         if record.isOfChanges {
-          if let desk, !desk.isInformed { try inform(desk) }
           if !isAside, head == nil { try begin(last, as: last.number) }
         }
         try isAside ? pass(record) : apply(record)

@@ -121,7 +121,7 @@ final class SQLiteReplay {
     guard try target.begin(stop) else { throw Stopped() }
     if let desk {
       desk.beginGroup()
-      if desk.informsEarly { try inform(desk) }
+      try inform(desk)
     }
     if case .lane(let key) = scope, let waiting = target.tables[key]?.waiting {
       try state.checkWaiting(waiting.names.last ?? key, at: groupStart, waiting.from)
@@ -157,7 +157,6 @@ final class SQLiteReplay {
       default:
         if record.isOfChanges {
           group.isOfChanges = true
-          if let desk, !desk.isInformed { try inform(desk) }
         }
         try isAside ? pass(record) : apply(record)
       }

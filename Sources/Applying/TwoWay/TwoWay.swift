@@ -81,11 +81,7 @@ package final class TwoWay: Sendable {
         try window.read(trail, through: last, rowNames: names.namesAndReferences)
         note(applied: last, of: trail)
       }
-      if window.isOwnOnly {
-        try window.putOffCatchUp()
-      } else {
-        try window.catchUp(rowNames: names.namesAndReferences)
-      }
+      try window.catchUp(rowNames: names.namesAndReferences)
       isPrepared = true
     }
   }

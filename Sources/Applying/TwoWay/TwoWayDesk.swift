@@ -50,11 +50,8 @@ final class TwoWayDesk<Table> {
 
   // MARK: Groups
 
-  /// What was committed here has been looked at, as far as anybody can know, in the group under way.
-  private(set) var isInformed = false
-
   func beginGroup() {
-    (uncaptured, watchesRows, isInformed) = ([], false, false)
+    (uncaptured, watchesRows) = ([], false)
     leavesNoCandidates = false
     written.removeAll(keepingCapacity: true)
     endTransaction()
@@ -63,12 +60,8 @@ final class TwoWayDesk<Table> {
   /// Before the first change of a group. `uncaptured`: rows of local commits that the own trail does not hold yet.
   /// `watchesRows`: such commits are looked for when the group ends.
   func inform(uncaptured: Set<RowName> = [], watchesRows: Bool = false) {
-    (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
+    (self.uncaptured, self.watchesRows) = (uncaptured, watchesRows)
   }
-
-  /// Whether a group needs that even if it changes nothing: what is learnt from it lets versions be forgotten, and tells
-  /// which of two rows is the later one.
-  var informsEarly: Bool { !shared.window.isOwnOnly || shared.mayHaveCandidates }
 
   /// A row did not fit: its group is to be done again, through that transaction row by row. False: it was already.
   func settle(through number: UInt64) -> Bool {
