@@ -11,6 +11,11 @@ SHELL      := /bin/bash
 BUILT   ?= .build/release
 RELEASE = .build/release/cairn
 SOURCES = Sources Tests Package.swift
+VERSION = $(shell sed -n 's/.*version = "\(.*\)"/\1/p' Sources/Operating/Product.swift)
+# The number goes up when a program that was linked before would no longer run.
+SONAME = libcairn.so.0
+# A package that others depend on may not have flags of its own.
+LIBRARY_FLAGS = -Xlinker -soname=$(SONAME) -Xlinker --version-script=Sources/C/CCairn/cairn.map
 RELEASE_FLAGS = -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked
 
 .DEFAULT_GOAL := help
@@ -18,14 +23,14 @@ RELEASE_FLAGS = -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=u
 
 help:
 	@echo 'make setup     install the libraries and tools that are missing (Debian packages; needs root or sudo)'
-	@echo 'make build     build $(RELEASE)'
+	@echo 'make build     build $(RELEASE), cairnd and libcairn.so'
 	@echo 'make demo      see it work, SQLite and PostgreSQL: copy, follow, kill -9, detach; all in a temporary folder'
 	@echo 'make test      run the tests (long ones reduced)'
 	@echo 'make soak      run the tests, the long ones in full'
 	@echo 'make bench     measure cairn beside native replication and raw speed; JSON lines (docs/benchmarks.md)'
 	@echo 'make lint      check the format of all Swift files'
 	@echo 'make format    format all Swift files in place'
-	@echo 'make install   programs, unit, man pages, completion and docs below PREFIX (now $(PREFIX)), conf into'
+	@echo 'make install   programs, library, unit, man pages, completion and docs below PREFIX (now $(PREFIX)), conf into'
 	@echo '               $(SYSCONFDIR)/cairn unless there is one; DESTDIR is put in front'
 	@echo 'make uninstall take away what install put there; conf and state stay'
 	@echo 'make clean     remove .build'
@@ -89,6 +94,7 @@ setup:
 build:
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairn
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairnd
+	$(SWIFT) build $(RELEASE_FLAGS) --product CairnC $(LIBRARY_FLAGS)
 
 demo: setup
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairn
@@ -115,17 +121,21 @@ format:
 
 BINDIR = $(PREFIX)/bin
 LIBDIR = $(PREFIX)/lib
+INCLUDEDIR = $(PREFIX)/include
 MANDIR = $(PREFIX)/share/man
 DOCDIR = $(PREFIX)/share/doc/cairn
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 CONFDIR = $(SYSCONFDIR)/cairn
 STAGE = .build/stage
-DOCS = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/decisions/*.md conf/*.toml conf/network/*.toml conf/*.yml systemd/*.example)
+DOCS = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/decisions/*.md conf/*.toml conf/network/*.toml conf/*.yml systemd/*.example) $(wildcard docs/examples/*/*.*) docs/examples/till/Sources/till/Till.swift
 
 # What install puts where and uninstall takes away: mode:file:place.
 INSTALLED = \
   755:$(BUILT)/cairn:$(BINDIR)/cairn \
   755:$(BUILT)/cairnd:$(BINDIR)/cairnd \
+  644:$(BUILT)/libCairnC.so:$(LIBDIR)/$(SONAME) \
+  644:Sources/C/CCairn/include/cairn.h:$(INCLUDEDIR)/cairn.h \
+  644:$(STAGE)/cairn.pc:$(LIBDIR)/pkgconfig/cairn.pc \
   644:$(STAGE)/cairnd.service:$(LIBDIR)/systemd/system/cairnd.service \
   644:$(STAGE)/cairn.sysusers:$(LIBDIR)/sysusers.d/cairn.conf \
   644:$(STAGE)/cairn.tmpfiles:$(LIBDIR)/tmpfiles.d/cairn.conf \
@@ -138,7 +148,7 @@ INSTALLED = \
 
 # Files that are made of others before they are installed.
 stage:
-	@for program in cairn cairnd; do \
+	@for program in cairn cairnd libCairnC.so; do \
 	  test -x $(BUILT)/$$program || { echo "install: there is no $(BUILT)/$$program: run 'make build' first" >&2; exit 1; }; \
 	done
 	@rm -rf $(STAGE) && mkdir -p $(STAGE)
@@ -146,6 +156,8 @@ stage:
 	  sed -e 's,@BINDIR@,$(BINDIR),g' -e 's,@CONFDIR@,$(CONFDIR),g' -e 's,@STATEDIR@,$(STATEDIR),g' \
 	    systemd/$$file >$(STAGE)/$$file || exit 1; \
 	done
+	@sed -e 's,@PREFIX@,$(PREFIX),' -e 's,@LIBDIR@,$(LIBDIR),' -e 's,@INCLUDEDIR@,$(INCLUDEDIR),' \
+	  -e 's,@VERSION@,$(VERSION),' Sources/C/CCairn/cairn.pc >$(STAGE)/cairn.pc
 	@# Which node this is, only a person knows: without a name the daemon does not start.
 	@sed 's,^name = ,#&,' conf/cairn.toml >$(STAGE)/cairn.toml
 	@$(BUILT)/cairn help --man cairn >$(STAGE)/cairn.1
@@ -158,6 +170,7 @@ install: stage
 	  IFS=: read -r mode file place <<< "$$entry"; \
 	  install -D -m $$mode $$file $(DESTDIR)$$place || exit 1; \
 	done
+	@ln -sf $(SONAME) $(DESTDIR)$(LIBDIR)/libcairn.so
 	@install -d $(DESTDIR)$(CONFDIR)/conf.d
 	@install -d -m 700 $(DESTDIR)$(CONFDIR)/credentials
 	@test -e $(DESTDIR)$(CONFDIR)/cairn.toml || install -m 644 $(STAGE)/cairn.toml $(DESTDIR)$(CONFDIR)/cairn.toml
@@ -168,8 +181,9 @@ ifeq ($(DESTDIR),)
 endif
 
 uninstall:
-	@rm -f $(foreach entry,$(INSTALLED),$(DESTDIR)$(lastword $(subst :, ,$(entry))))
-	@for folder in $(DOCDIR)/decisions $(DOCDIR)/conf/network $(DOCDIR)/conf $(DOCDIR)/systemd $(DOCDIR); do \
+	@rm -f $(DESTDIR)$(LIBDIR)/libcairn.so $(foreach entry,$(INSTALLED),$(DESTDIR)$(lastword $(subst :, ,$(entry))))
+	@for folder in $(addprefix $(DOCDIR)/examples,/till/Sources/till /till/Sources /till /shelf) $(DOCDIR)/examples \
+	  $(DOCDIR)/decisions $(DOCDIR)/conf/network $(DOCDIR)/conf $(DOCDIR)/systemd $(DOCDIR); do \
 	  test ! -d $(DESTDIR)$$folder || rmdir --ignore-fail-on-non-empty $(DESTDIR)$$folder; \
 	done
 	@echo "left: $(DESTDIR)$(CONFDIR), $(DESTDIR)$(STATEDIR), the user cairn"

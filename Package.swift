@@ -25,6 +25,8 @@ let package = Package(
   products: [
     .executable(name: "cairn", targets: ["cairn"]), .executable(name: "cairnd", targets: ["cairnd"]),
     .library(name: "CairnCapture", targets: ["CairnCapture"]),
+    // What is installed as libcairn.so.
+    .library(name: "CairnC", type: .dynamic, targets: ["CairnC"]),
   ],
   targets: [
     system("CSQLite", "sqlite3", "libsqlite3-dev"),
@@ -37,6 +39,7 @@ let package = Package(
     system("CTLS", "gnutls", "libgnutls28-dev"),
     .target(name: "CShims", dependencies: ["CSQLite"], path: "Sources/C/CShims"),
     .target(name: "CToml", path: "Sources/C/CToml"),
+    .target(name: "CCairn", path: "Sources/C/CCairn", exclude: ["cairn.map", "cairn.pc"]),
 
     module("Changes", []),
     module("SystemKit", ["CShims", "Changes"]),
@@ -73,7 +76,10 @@ let package = Package(
         "Changes", "Mapping", "Configuring", "Reshaping", "SystemKit", "SQLiteKit", "PostgresKit", "Trails",
         "Capturing", "Applying", "Comparing", "Conflicts",
       ]),
-    module("CairnCapture", ["Changes", "SystemKit", "SQLiteKit", "Capturing"]),
+    module(
+      "CairnCapture",
+      ["Changes", "Conflicts", "Mapping", "SystemKit", "SQLiteKit", "Trails", "Capturing", "Applying", "Operating"]),
+    module("CairnC", ["CCairn", "CairnCapture"]),
     module("Steering", ["Changes", "SystemKit", "NetKit", "Peering", "Configuring", "Operating"]),
     module(
       "Serving",
@@ -105,6 +111,10 @@ let package = Package(
       ],
       swiftSettings: strict),
 
+    // The program of the example, which is a package of its own: so that the tests have it built.
+    .executableTarget(
+      name: "ExampleTill", dependencies: ["CairnCapture"], path: "docs/examples/till/Sources/till", swiftSettings: strict),
+
     .target(name: "TestServers", path: "Tests/TestServers", swiftSettings: strict),
     tests("TestServersTests", ["TestServers"]),
     tests("ChangesTests", ["Changes"]),
@@ -127,7 +137,8 @@ let package = Package(
     tests(
       "CairnCaptureTests",
       [
-        "TestServers", "CairnCapture", "Capturing", "Applying", "Changes", "CSQLite", "SQLiteKit", "SystemKit",
+        "TestServers", "CCairn", "CairnCapture", "CairnC", "Capturing", "Applying", "Changes", "CSQLite", "PostgresKit", "SQLiteKit",
+        "SystemKit",
         "Trails",
       ]),
     tests(

@@ -44,7 +44,7 @@ public final class CapturedDatabase: Sendable {
 
   /// The name of this installation, the origin of all that is committed here.
   public let node: String
-  private let connection: Connection
+  let connection: Connection
 
   /// Opens a database file, or creates it, and puts capture into it where it is not.
   ///

@@ -16,6 +16,8 @@ final class Session {
   private var parameters = ByteWriter(capacity: 1024)
   /// Queries that are giving rows.
   private var readCount = 0
+  /// Synchronisations of this program that write to the file as well.
+  var synchronizations = 0
 
   /// A transaction of ours is open.
   private(set) var isTransacting = false
@@ -239,6 +241,8 @@ final class Session {
       if isCaptured, !program.isOwned { program.first = try lastRow() + 1 }
       let value = try body()
       let token = try commit()
+      // A program that commits without a pause would keep them from the lock.
+      if synchronizations > 0 { Clock.sleep(milliseconds: 1) }
       return (value, token)
     } catch {
       rollBack()

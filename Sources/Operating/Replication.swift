@@ -29,6 +29,16 @@ package final class Replication: Sendable {
     package var auditBytesPerSecond: Int?
     /// Writes to the target go back to the source.
     package var isTwoWay = false
+    /// What the trails are called: the one from the source, and the one back; nil: after the databases.
+    package var trailNames: (forth: TrailName, back: TrailName)?
+    /// At a PostgreSQL source, what applies of others have written goes along: no trail of theirs comes here.
+    package var takesOtherApplies = false
+    /// Of what is taken from an SQLite file at once, what cancels out is left out.
+    package var folds = (forth: false, back: false)
+    /// Puts a transaction aside that the other end does not take for its rows, instead of stopping before it.
+    package var quarantines = false
+    /// How conflicts are settled, on both ways alike.
+    package var conflicts = ConflictPlan()
     package init() {}
   }
 
@@ -65,23 +75,26 @@ package final class Replication: Sendable {
     self.options = options
     let state = options.state.map { $0.hasPrefix("/") ? $0 : FileIdentity.canonical("./" + $0) }
     statePath = state ?? StateFolder.defaultPath(from: source, to: target)
-    trail = TrailName(origin: "local", name: source.stem)
+    trail = options.trailNames?.forth ?? TrailName(origin: "local", name: source.stem)
     let ways = options.isTwoWay ? 2 : 1
     running = Atomic(ways * 2)
     applying = Atomic(ways)
     back =
       options.isTwoWay
       ? Way(
-        from: target, to: source, trail: TrailName(origin: "remote", name: target.stem), state: statePath,
+        from: target, to: source,
+        trail: options.trailNames?.back ?? TrailName(origin: "remote", name: target.stem), state: statePath,
         notice: notice) : nil
     captureProgress = CaptureProgress(notice: notice)
     let watches = back == nil ? (nil, nil) : (LocalWatch(source), LocalWatch(target))
     self.watches = watches
+    let plan = options.conflicts
+    let rules: TwoWay.RuleBook = { _, table, columns in plan.rules(forTarget: table, columns: columns) }
     twoWay = back.map { [trail, statePath] back in
       let (forth, backwards) = ((trail, "\(statePath)/\(trail)"), (back.trail, back.folder))
       return (
-        TwoWay(own: forth, applied: [backwards], watch: watches.0) { _, _, _ in ConflictRules() },
-        TwoWay(own: backwards, applied: [forth], watch: watches.1) { _, _, _ in ConflictRules() }
+        TwoWay(own: forth, applied: [backwards], watch: watches.0, rules: rules),
+        TwoWay(own: backwards, applied: [forth], watch: watches.1, rules: rules)
       )
     }
     audit = options.auditBytesPerSecond.map { [source, target, statePath, stopSignal] rate in
@@ -260,6 +273,8 @@ package final class Replication: Sendable {
     run.journalRows = options.journalRows
     run.copiesAgain = copiesAgain.load(ordering: .acquiring)
     run.watch = watches.source
+    run.applies = applies
+    run.folds = options.folds.forth
     try run.run(stop: stopSignal, untilCaughtUp: options.once && back == nil, progress: captureProgress) {
       readySignal.set()
     }
@@ -293,7 +308,13 @@ package final class Replication: Sendable {
     options.misfits = self.options.misfits
     options.ddl = self.options.ddl
     options.replay = self.options.replay
+    options.quarantines = self.options.quarantines
     return options
+  }
+
+  /// Whose transactions a capture leaves out; nil: those of every apply.
+  private var applies: Set<String>? {
+    options.takesOtherApplies ? Set([trail, back?.trail].compactMap { $0?.description }) : nil
   }
 
   // MARK: The way back
@@ -309,6 +330,8 @@ package final class Replication: Sendable {
     run.journalRows = options.journalRows
     run.copiesRows = false
     run.watch = watches.target
+    run.applies = applies
+    run.folds = options.folds.back
     if case .sqlite(let path) = back.source { try SQLiteApply.makeFile(path) }
     try run.run(stop: stopSignal, untilCaughtUp: false, progress: back.captureProgress) { back.ready.set() }
   }

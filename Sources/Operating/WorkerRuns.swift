@@ -26,6 +26,10 @@ package struct CaptureRun: Sendable {
   package var clock = Clock.system
   /// PostgreSQL: whom to tell how far the trail is, for an apply into the same database.
   package var watch: LocalWatch?
+  /// PostgreSQL: the trails whose applies' transactions are left out; nil: all.
+  package var applies: Set<String>?
+  /// SQLite: what cancels out is left out.
+  package var folds = false
 
   /// Called as soon as the trail is open: whatever stood in it durably is before its end.
   package var opened: @Sendable () -> Void = {}
@@ -52,6 +56,7 @@ package struct CaptureRun: Sendable {
         options.statements = statements
         options.needsTables = needsTables
         options.place = place
+        options.folds = folds
         let capture = try SQLiteCapture(path: path, trail: writer, options: options, clock: clock, progress: progress)
         ready()
         try capture.run(stop: stop, untilCaughtUp: untilCaughtUp)
@@ -63,6 +68,7 @@ package struct CaptureRun: Sendable {
         options.copiesRows = copiesRows
         options.needsTables = needsTables
         options.watch = watch
+        options.applies = applies
         let capture = try PostgresCapture(uri: uri, trail: writer, options: options, clock: clock, progress: progress)
         ready()
         try capture.run(stop: stop, untilCaughtUp: untilCaughtUp)

@@ -16,8 +16,10 @@ extension PostgresCapture {
       incoming = Incoming(transaction: transaction, isSkipped: isSkipped)
       settleRegistry()
     case .origin(let name):
-      // What our apply writes here started elsewhere.
-      if name.hasPrefix("cairn_") { incoming?.isSkipped = true }
+      // What our apply writes here started elsewhere. The name is `cairn_OID_TRAIL`.
+      guard name.hasPrefix("cairn_") else { break }
+      let trail = name.split(separator: "_", maxSplits: 2, omittingEmptySubsequences: false).last
+      if leavesOut(trail.map(String.init) ?? "") { incoming?.isSkipped = true }
     case .message(let isTransactional, let prefix, let content):
       guard isTransactional else { return }
       if prefix == Self.barrierPrefix { incoming?.barrier = String(decoding: content, as: UTF8.self) }
@@ -72,13 +74,15 @@ extension PostgresCapture {
   /// A transaction of apply's says first that it is one, and somewhere what the database holds with it.
   private func takeNote(_ content: UnsafeRawBufferPointer) {
     guard let incoming, incoming.isFresh || incoming.isApplied else { return }
+    let note = AppliedNote(String(decoding: content, as: UTF8.self))
+    // One that no trail is named in is of an apply all the same.
+    if let note, !leavesOut(note.trail) { return }
     self.incoming?.isSkipped = true
     self.incoming?.isApplied = true
     // What the trail has passed has been noted there.
     guard incoming.transaction.commit >= position.reached else { return }
     self.incoming?.isNews = true
-    guard let note = AppliedNote(String(decoding: content, as: UTF8.self)), note.number > 0,
-      note.trail != trail.name.description
+    guard let note, note.number > 0, note.trail != trail.name.description
     else { return }
     self.incoming?.notes.append(note)
   }

@@ -20,6 +20,9 @@ package final class PostgresCapture {
     package var needsTables = true
     /// Whom to tell when its messages have been met.
     package var watch: LocalWatch?
+    /// The trails whose applies' transactions are left out, as they come from where the trail goes; what other applies
+    /// write is as what programs do. Nil: all are left out.
+    package var applies: Set<String>?
     package init() {}
   }
 
@@ -163,7 +166,7 @@ package final class PostgresCapture {
     let (start, snapshot) = try source.createSlot(replication, tell: progress.tell)
     var begun = PostgresPosition(system: identity.system, timeline: identity.timeline, reached: start)
     begun.knowledge = position.knowledge
-    for (origin, number) in try source.applied(snapshot) where origin != trail.name.description {
+    for (origin, number) in try source.applied(snapshot) where origin != trail.name.description && leavesOut(origin) {
       // Of the clock there is nothing but that it was no later than this, as far as clocks agree.
       begun.knowledge.note(origin, number: number, clock: UInt64(clamping: clock.microseconds()))
     }
@@ -175,6 +178,9 @@ package final class PostgresCapture {
     try endTransaction()
     try sync()
   }
+
+  /// Whether transactions of the apply of a trail are left out.
+  func leavesOut(_ trail: String) -> Bool { options.applies.map { $0.contains(trail) } ?? true }
 
   /// Ends what ``announce(_:_:copiesAll:)`` began, if it had anything to tell.
   func endAnnouncement() throws {

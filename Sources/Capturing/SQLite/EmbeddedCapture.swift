@@ -8,9 +8,9 @@ import SystemKit
 ///
 /// Until then the journal belongs to no trail, and keeps what is committed up to its cap.
 package struct EmbeddedCapture {
-  private let journal: Journal
+  let journal: Journal
   private let clock: Clock
-  private var database: Database { journal.database }
+  var database: Database { journal.database }
 
   package init(_ database: Database, clock: Clock = .system) {
     journal = Journal(database)
@@ -90,8 +90,11 @@ package struct EmbeddedCapture {
     let last = try database.integer("SELECT max(seq) FROM cairn_journal") ?? 0
     let ended = try database.integer(
       "SELECT count(*) FROM cairn_journal WHERE seq > ? AND code = \(JournalStatements.endCode)", [.integer(taken)])
+    // What apply has noted is nothing that a program did.
+    let rows = try database.integer(
+      "SELECT count(*) FROM cairn_journal WHERE seq > ? AND code <> \(JournalNotes.code)", [.integer(taken)])
     return Waiting(
-      transactions: Int(ended ?? 0), rows: Int(max(0, last - max(taken, first - 1))),
+      transactions: Int(ended ?? 0), rows: Int(rows ?? 0),
       hasDropped: last > taken && first > taken + 1)
   }
 }

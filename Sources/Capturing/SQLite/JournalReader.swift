@@ -31,6 +31,9 @@ struct JournalReader: ~Copyable {
   /// Change records of that statement.
   private var emitted: UInt64 = 0
 
+  /// Where changes go before they are written; nil: they are written at once.
+  var fold: ChangeFold?
+
   private var candidates: [Key: [UInt8]] = [:]
   private var candidateOrder: [Key] = []
   private var latest = LatestImages()
@@ -187,6 +190,7 @@ struct JournalReader: ~Copyable {
   }
 
   private mutating func insert(_ layout: Layout, image: UnsafeRawBufferPointer, to trail: TrailWriter) throws {
+    if let fold, try fold.take(layout, before: nil, after: image, trail) { return }
     try begin(.insert, .after, layout, trail)
     record.appendCounted(image)
     try append(to: trail)
@@ -195,12 +199,14 @@ struct JournalReader: ~Copyable {
   private mutating func delete(
     _ layout: Layout, image: UnsafeRawBufferPointer, isImplied: Bool, to trail: TrailWriter
   ) throws {
+    if let fold, try fold.take(layout, before: image, after: nil, isImplied: isImplied, trail) { return }
     try begin(.delete, isImplied ? [.before, .implied] : .before, layout, trail)
     record.appendCounted(image)
     try append(to: trail)
   }
 
   private mutating func deleteByKey(_ layout: Layout, to trail: TrailWriter) throws {
+    try fold?.write(to: trail)
     try begin(.delete, [.before, .implied], layout, trail)
     record.appendImage(layout.schema.columns.indices.map { layout.schema.key.contains($0) ? .integer(-1) : nil })
     try append(to: trail)
@@ -208,6 +214,11 @@ struct JournalReader: ~Copyable {
 
   /// From the old image to the row at hand; columns that are equal byte for byte are *unchanged*.
   private mutating func update(_ layout: Layout, _ columns: Int, to trail: TrailWriter) throws {
+    if let fold,
+      try fold.take(layout, before: slice(old, oldEnds, columns), after: slice(row, rowEnds, columns), trail)
+    {
+      return
+    }
     after.removeAll()
     var isChanged = false
     var (oldStart, newStart) = (0, 0)
@@ -232,7 +243,36 @@ struct JournalReader: ~Copyable {
     try append(to: trail)
   }
 
+  /// A change by its images.
+  mutating func append(
+    _ layout: Layout, before: [UInt8]?, after: [UInt8]?, isImplied: Bool, to trail: TrailWriter
+  ) throws {
+    switch (before, after) {
+    case (let before?, let after?):
+      isOldFollowed = false
+      let columns = layout.schema.columns.count
+      try before.withUnsafeBytes { try setOld($0, count: columns) }
+      try after.withUnsafeBytes { try setRow($0, count: columns) }
+      try update(layout, columns, to: trail)
+    case (let before?, nil):
+      try before.withUnsafeBytes { try delete(layout, image: $0, isImplied: isImplied, to: trail) }
+    case (nil, let after?): try after.withUnsafeBytes { try insert(layout, image: $0, to: trail) }
+    case (nil, nil): break
+    }
+  }
+
   // MARK: Images
+
+  private mutating func setRow(_ bytes: UnsafeRawBufferPointer, count: Int) throws {
+    row.removeAll()
+    row.append(bytes)
+    rowEnds.removeAll(keepingCapacity: true)
+    var reader = ByteReader(bytes)
+    for _ in 0..<count {
+      _ = try reader.readColumn()
+      rowEnds.append(reader.offset)
+    }
+  }
 
   private mutating func setOld(_ bytes: UnsafeRawBufferPointer, count: Int) throws {
     old.removeAll()

@@ -20,6 +20,8 @@ package final class SQLiteCapture {
     package var needsTables = true
     /// Whether statements that programs tell of go into the trail.
     package var statements = true
+    /// Of all that is found at one look, only what it comes to goes into the trail: as one transaction, without statements.
+    package var folds = false
     package init() {}
   }
 
@@ -488,8 +490,10 @@ package final class SQLiteCapture {
     var expected = from + 1
     var count: UInt64 = 0
     let feed =
-      try journal.isEmbedded()
+      try journal.isEmbedded() && !options.folds
       ? StatementFeed(source, from: from, through: last, withStatements: options.statements) : nil
+    reader.fold = options.folds ? try ChangeFold() : nil
+    defer { reader.fold = nil }
     // Of the last row: as a rule, also of the next.
     var known: Layout?
     while try statement.step() {
@@ -500,12 +504,17 @@ package final class SQLiteCapture {
       if let feed, try !begin(feed, at: seq) { return }
       switch code {
       case JournalNotes.code:
+        try reader.fold?.write(to: trail)
         guard try take(note: statement, seq: seq) else { return }
       case JournalStatements.partCode:
         reader.read(statement, seq: seq, code: code, first: 3, count: 1)
       case JournalStatements.endCode:
         reader.read(statement, seq: seq, code: code, first: 3, count: 1)
-        guard try endTransaction(through: seq) else { return }
+        if options.folds {
+          reader.endTransaction()
+        } else {
+          guard try endTransaction(through: seq) else { return }
+        }
         try feed?.advanceEnd()
       default:
         try openPart()
@@ -515,6 +524,7 @@ package final class SQLiteCapture {
       }
     }
     try feed?.endStatement(behind: .max, &reader, to: trail)
+    try reader.fold?.write(to: trail)
     noteDoubt(reader.endSnapshot())
     progress.update { $0.changes += count }
   }
@@ -528,6 +538,7 @@ package final class SQLiteCapture {
     }
     guard kind != .marker, let layout = known else {
       reader.read(statement, seq: seq, code: code, first: 3, count: 0)
+      try reader.fold?.write(to: trail)
       try reloadLayouts()
       try announce(markers: seq...seq)
       return false
@@ -535,6 +546,7 @@ package final class SQLiteCapture {
     reader.read(statement, seq: seq, code: code, first: 3, count: layout.valueCount)
     // Of triggers that an older version left at a table which is not captured any more.
     if kind != .asked, let ended = layout.ended, seq > abs(ended) { return true }
+    if kind == .asked { try reader.fold?.write(to: trail) }
     if kind == .asked { try part?.requested.add(layout, at: seq, to: trail) }
     let refresh = part?.next.refresh
     try reader.emit(kind, layout, to: trail) { rowid in Self.isWanted(layout, rowid, refresh) }

@@ -1,0 +1,114 @@
+import CCairn
+import CairnCapture
+import Glibc
+
+/// What a `cairn_database *` points to.
+final class DatabaseHandle {
+  let database: CapturedDatabase
+  /// Only the thread that is in it gets here.
+  var transaction: CapturedTransaction?
+  init(_ database: CapturedDatabase) { self.database = database }
+}
+
+/// What a `cairn_rows *` points to.
+final class RowsHandle {
+  private let rows: [Row]
+  private let names: [UnsafeMutablePointer<CChar>]
+  /// Bytes of the row at hand, one after the other.
+  private var bytes: UnsafeMutableRawPointer?
+  private var values: [cairn_value] = []
+  private var next = 0
+
+  init(_ rows: [Row]) {
+    self.rows = rows
+    names = (rows.first?.columns ?? []).compactMap { strdup($0) }
+  }
+
+  deinit {
+    for name in names { free(name) }
+    free(bytes)
+  }
+
+  var columnCount: Int { names.count }
+
+  func name(_ index: Int) -> UnsafePointer<CChar>? { names.indices.contains(index) ? UnsafePointer(names[index]) : nil }
+
+  func value(_ index: Int) -> cairn_value { values.indices.contains(index) ? values[index] : cairn_null() }
+
+  /// False behind the last.
+  func advance() -> Bool {
+    free(bytes)
+    (bytes, values) = (nil, [])
+    guard next < rows.count else { return false }
+    fill(rows[next].values)
+    next += 1
+    return true
+  }
+
+  private func fill(_ row: [SQLValue]) {
+    // A byte more for each: texts end with 0, and no pointer is that of nothing.
+    let size = row.reduce(0) { $0 + $1.size + 1 }
+    let start = UnsafeMutableRawPointer.allocate(byteCount: max(size, 1), alignment: 1)
+    start.initializeMemory(as: UInt8.self, repeating: 0, count: max(size, 1))
+    bytes = start
+    var offset = 0
+    values = row.map { value in
+      switch value {
+      case .null: return cairn_null()
+      case .integer(let number): return cairn_integer(number)
+      case .real(let number): return cairn_real(number)
+      case .text(var text):
+        return text.withUTF8 { Self.place(UnsafeRawBufferPointer($0), CAIRN_TEXT, start, &offset) }
+      case .blob(let blob):
+        return blob.withUnsafeBytes { Self.place($0, CAIRN_BLOB, start, &offset) }
+      }
+    }
+  }
+
+  private static func place(
+    _ content: UnsafeRawBufferPointer, _ type: cairn_type, _ start: UnsafeMutableRawPointer, _ offset: inout Int
+  ) -> cairn_value {
+    let place = start + offset
+    if let first = content.baseAddress { place.copyMemory(from: first, byteCount: content.count) }
+    offset += content.count + 1
+    return cairn_value(type: type, integer: 0, real: 0, bytes: place, size: content.count)
+  }
+}
+
+extension SQLValue {
+  fileprivate var size: Int {
+    switch self {
+    case .text(let text): text.utf8.count
+    case .blob(let bytes): bytes.count
+    default: 0
+    }
+  }
+
+  /// Nil where it is none.
+  init?(_ value: cairn_value) {
+    let content = UnsafeRawBufferPointer(start: value.bytes, count: value.bytes == nil ? 0 : value.size)
+    switch value.type {
+    case CAIRN_NULL: self = .null
+    case CAIRN_INTEGER: self = .integer(value.integer)
+    case CAIRN_REAL: self = .real(value.real)
+    case CAIRN_TEXT: self = .text(String(decoding: content, as: UTF8.self))
+    case CAIRN_BLOB: self = .blob(Array(content))
+    default: return nil
+    }
+  }
+}
+
+/// A handle as C has it, and back. Each is released once, by its `close`.
+enum Handle {
+  static func make(_ object: AnyObject) -> OpaquePointer {
+    OpaquePointer(Unmanaged.passRetained(object).toOpaque())
+  }
+
+  static func object<T: AnyObject>(_ handle: OpaquePointer, as type: T.Type = T.self) -> T {
+    Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
+  }
+
+  static func release<T: AnyObject>(_ handle: OpaquePointer, _ type: T.Type) {
+    Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle)).release()
+  }
+}

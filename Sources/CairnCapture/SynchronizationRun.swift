@@ -1,0 +1,171 @@
+import Applying
+import Capturing
+import Changes
+import Mapping
+import Operating
+import SQLiteKit
+import Synchronization
+import SystemKit
+
+/// One synchronisation from its beginning to its end: `cairn replicate --two-way --once`, inside of the program.
+final class SynchronizationRun: Sendable {
+  private static let lookMilliseconds: Int32 = 50
+
+  private struct State {
+    var isCancelled = false
+    var replication: Replication?
+    /// Rows of the journal that are at the peer.
+    var applied: Int64 = 0
+    /// Rows of the journal that the trail held, and where it ended then.
+    var taken: (journal: Int64, end: Position)?
+  }
+
+  private let state = Mutex(State())
+  private let notices = Mutex<[String]>([])
+  /// Of the clock that only goes on, when it cancels itself.
+  private let limit: Int64
+
+  init(until limit: Int64 = .max) { self.limit = limit }
+
+  /// The last row of the journal that this run knows to be at the peer.
+  var applied: Int64 { state.withLock { $0.applied } }
+
+  func cancel() {
+    let replication = state.withLock { state in
+      state.isCancelled = true
+      return state.replication
+    }
+    replication?.stop()
+  }
+
+  func run(
+    _ ends: SynchronizedEnds, _ options: Synchronizer.Options, _ progress: (SynchronizationProgress) -> Void
+  ) throws -> SynchronizationOutcome {
+    let begun = Clock.monotonicMicroseconds
+    let isDown = ends.firstCopy == .down
+    let (from, to) = isDown ? (ends.peer, ends.own) : (ends.own, ends.peer)
+    if overwrites(ends, options) { try Self.forgetWaiting(to) }
+    let replication = try Replication(
+      from: from, to: to, options: try chosen(ends, options),
+      notice: { [weak self] in self?.keep($0.text) })
+    let folder = try replication.prepare()
+    defer { withExtendedLifetime(folder) {} }
+    try publish(replication)
+    let flows = Flows(replication, isDown: isDown)
+    try follow(replication, flows, progress)
+    try ends.noteSent(journal: flows.sent.capture.snapshot.taken)
+    try ends.noteInitialized()
+    return flows.outcome(
+      notices: notices.withLock { $0 }, duration: .microseconds(Clock.monotonicMicroseconds - begun))
+  }
+
+  private func keep(_ notice: String) { notices.withLock { if $0.count < 100 { $0.append(notice) } } }
+
+  /// A copy that has begun goes on as it began.
+  private func overwrites(_ ends: SynchronizedEnds, _ options: Synchronizer.Options) -> Bool {
+    options.overwrites && !ends.isBegun()
+  }
+
+  /// What was written before its rows are replaced is not to come to the other end.
+  private static func forgetWaiting(_ end: DatabaseURL) throws {
+    guard case .sqlite(let path) = end, FileIdentity(path: path) != nil else { return }
+    try EmbeddedCapture(Database(path: path)).forgetWaiting()
+  }
+
+  private func chosen(_ ends: SynchronizedEnds, _ chosen: Synchronizer.Options) throws -> Replication.Options {
+    var options = Replication.Options()
+    options.tables = TablePatterns(chosen.tables)
+    options.state = ends.state
+    options.existing = overwrites(ends, chosen) ? .overwrite : nil
+    options.once = true
+    options.isTwoWay = true
+    options.trailNames =
+      ends.firstCopy == .down ? (ends.trails.peer, ends.trails.own) : (ends.trails.own, ends.trails.peer)
+    options.takesOtherApplies = true
+    options.folds = ends.firstCopy == .down ? (false, chosen.folds) : (chosen.folds, false)
+    options.conflicts = try chosen.conflictPlan()
+    options.quarantines = chosen.refusal == .setAside
+    options.ddl =
+      switch chosen.schemaChanges {
+      case nil: nil
+      case .follow: .follow
+      case .stop: .stop
+      case .ignore: .ignore
+      }
+    return options
+  }
+
+  /// From here on it can be stopped.
+  private func publish(_ replication: Replication) throws {
+    let isCancelled = state.withLock { state in
+      state.replication = replication
+      return state.isCancelled
+    }
+    if isCancelled { throw cancelled() }
+  }
+
+  private func cancelled() -> SynchronizationError {
+    SynchronizationError(
+      .cancelled, "the synchronisation was cancelled", hint: "the next one goes on where this one ended")
+  }
+
+  private func follow(
+    _ replication: Replication, _ flows: Flows, _ progress: (SynchronizationProgress) -> Void
+  ) throws {
+    let ended = StopSignal()
+    let workers = replication.start { [weak replication] in if replication?.isRunning != true { ended.set() } }
+    while !ended.wait(milliseconds: Self.lookMilliseconds) {
+      note(flows)
+      progress(flows.progress)
+      if Clock.monotonicMilliseconds >= limit { cancel() }
+    }
+    for worker in workers { _ = worker.join() }
+    note(flows)
+    progress(flows.progress)
+    if let error = replication.error { throw error }
+    if state.withLock({ $0.isCancelled }) { throw cancelled() }
+  }
+
+  /// Of what the trail held at one look, a later one may find that the peer has it.
+  private func note(_ flows: Flows) {
+    let (capture, apply) = (flows.sent.capture.snapshot, flows.sent.apply.snapshot)
+    state.withLock { state in
+      if let taken = state.taken, apply.position >= taken.end {
+        state.applied = max(state.applied, taken.journal)
+        state.taken = nil
+      }
+      if state.taken == nil, capture.taken > state.applied { state.taken = (capture.taken, capture.position) }
+    }
+  }
+}
+
+/// The two halves of a replication as seen from the program.
+private struct Flows {
+  let sent: (capture: CaptureProgress, apply: ApplyProgress)
+  let received: (capture: CaptureProgress, apply: ApplyProgress)
+  private let begun: (sent: Int, received: Int)
+
+  init(_ replication: Replication, isDown: Bool) {
+    let forth = (capture: replication.captureProgress, apply: replication.applyProgress)
+    let back = replication.back.map { (capture: $0.captureProgress, apply: $0.applyProgress) } ?? forth
+    (sent, received) = isDown ? (back, forth) : (forth, back)
+    begun = (0, 0)
+  }
+
+  var progress: SynchronizationProgress {
+    let (up, down) = (sent.apply.snapshot, received.apply.snapshot)
+    let copying = down.copying ?? up.copying
+    return SynchronizationProgress(
+      sent: up.rows, received: down.rows, conflicts: up.conflicts + down.conflicts,
+      copying: copying.map { .init(table: $0.table, rows: $0.rows, expected: $0.estimated) })
+  }
+
+  func outcome(notices: [String], duration: Duration) -> SynchronizationOutcome {
+    let (up, down) = (sent.apply.snapshot, received.apply.snapshot)
+    return SynchronizationOutcome(
+      sent: .init(rows: up.rows, transactions: up.transactions),
+      received: .init(rows: down.rows, transactions: down.transactions),
+      conflicts: up.conflicts + down.conflicts, refused: up.quarantined + down.quarantined,
+      notices: notices + (up.notices + down.notices).filter { !notices.contains($0) }, duration: duration)
+  }
+}

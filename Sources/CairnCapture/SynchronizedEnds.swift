@@ -1,0 +1,87 @@
+import Changes
+import Operating
+import SystemKit
+import Trails
+
+/// The database of a program and its peer, with what is kept about them in the state folder.
+struct SynchronizedEnds: Sendable {
+  /// The file `sent`: up to where the peer has what was committed here, as far as that has been noted.
+  struct Sent: Equatable {
+    /// The last row of the journal.
+    var journal: Int64 = 0
+    /// The last transaction of the trail.
+    var transaction: UInt64 = 0
+  }
+
+  let own: DatabaseURL
+  let peer: DatabaseURL
+  let state: String
+  let firstCopy: Synchronizer.Options.FirstCopy
+  /// Of what is committed here, and of what comes from the peer.
+  let trails: (own: TrailName, peer: TrailName)
+
+  init(
+    path: String, node: String, peer: DatabaseURL, state: String?, firstCopy: Synchronizer.Options.FirstCopy
+  ) throws {
+    own = DatabaseURL.sqlite(path: path).canonical
+    self.peer = peer.canonical
+    self.state = state.map { $0.hasPrefix("/") ? $0 : FileIdentity.canonical("./" + $0) } ?? "\(path)-cairn"
+    self.firstCopy = firstCopy
+    // Several programs may have the same peer, each with a trail of its own from there.
+    trails = (
+      TrailName(origin: node, name: own.stem), TrailName(origin: "peer-of-\(node)", name: peer.canonical.stem)
+    )
+  }
+
+  private var ownFolder: String { "\(state)/\(trails.own)" }
+
+  /// Whether there is a trail of both ends.
+  func isBegun() -> Bool { [trails.own, trails.peer].allSatisfy { Trail.exists(folder: "\(state)/\($0)") } }
+
+  func checkIsInitialized() throws {
+    let there = try lines("initialized").first
+    guard there != peer.place else { return }
+    let other = there.map { ", but with \($0)" } ?? ""
+    throw SynchronizationError(
+      .notInitialized, "the database has not been initialised with \(peer.place)\(other)",
+      hint: other.isEmpty
+        ? "call initialize() once" : "use that address, or another state folder for another peer")
+  }
+
+  func noteInitialized() throws { try replace("initialized", [peer.place]) }
+
+  /// What the trail holds of commits that are not known to be at the peer, in transactions.
+  func unsent() throws -> Int {
+    guard let end = try Trail.end(folder: ownFolder) else { return 0 }
+    return Int(clamping: end.lastTransaction - min(end.lastTransaction, try sent().transaction))
+  }
+
+  /// Nothing where the trail is another one by now.
+  func sent() throws -> Sent {
+    let words = try lines("sent").first?.split(separator: " ").map(String.init) ?? []
+    guard words.count == 3, let end = try Trail.end(folder: ownFolder), end.id.description == words[0],
+      let journal = Int64(words[1]), let transaction = UInt64(words[2])
+    else { return Sent() }
+    return Sent(journal: journal, transaction: transaction)
+  }
+
+  /// All of the trail is at the peer; and of the journal all up to a row.
+  func noteSent(journal: Int64) throws {
+    guard let end = try Trail.end(folder: ownFolder) else { return }
+    try replace("sent", ["\(end.id) \(journal) \(end.lastTransaction)"])
+  }
+
+  private func lines(_ file: String) throws -> [String] {
+    guard Folder.exists("\(state)/\(file)") else { return [] }
+    do { return try File.text("\(state)/\(file)").split(separator: "\n").map(String.init) } catch {
+      throw error.asCairnError(doing: "read the state")
+    }
+  }
+
+  private func replace(_ file: String, _ lines: [String]) throws {
+    let text = lines.map { $0 + "\n" }.joined()
+    do { try Array(text.utf8).withUnsafeBytes { try File.replace("\(state)/\(file)", with: $0) } } catch let error
+      as FileError
+    { throw error.asCairnError(doing: "write the state") }
+  }
+}

@@ -1,0 +1,26 @@
+import Changes
+import CodecKit
+import SQLiteKit
+
+extension EmbeddedCapture {
+  /// Before the rows of the file are replaced by those of another database: what its journal holds is not to go anywhere. The
+  /// tables are captured as if that began now.
+  ///
+  /// Does nothing where the journal belongs to a trail already.
+  package func forgetWaiting() throws {
+    try database.transaction {
+      guard try journal.isUnclaimed() else { return }
+      let last = try database.integer("SELECT max(seq) FROM cairn_journal") ?? 0
+      let (nonce, marker) = (randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) }, last + 1)
+      try database.execute(
+        "DELETE FROM cairn_journal; DELETE FROM cairn_stage; DELETE FROM cairn_layout WHERE ended IS NOT NULL")
+      try database.run(
+        "INSERT INTO cairn_journal(seq, code) VALUES (?, ?)", [.integer(marker), .integer(JournalKind.marker.rawValue)])
+      try database.run(
+        "UPDATE cairn_layout SET previous = NULL, since = ?, action = ?, refresh = NULL",
+        [.integer(marker), Layout.code(.create, isSame: false)])
+      try database.run(
+        "UPDATE cairn_control SET taken = ?, nonce = ? WHERE id = 0", [.integer(last), .integer(nonce)])
+    }
+  }
+}

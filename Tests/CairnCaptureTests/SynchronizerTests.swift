@@ -1,0 +1,191 @@
+import CairnCapture
+import Foundation
+import SystemKit
+import TestServers
+import Testing
+
+@Suite(.enabled(if: PostgresServer.isAvailable, "\(PostgresServer.problem ?? "")"), .serialized)
+struct SynchronizerTests {
+  @Test func `schema and rows come down once; then what either end writes goes to the other`() throws {
+    let till = try SyncedTill()
+    var seen: [SynchronizationProgress] = []
+    let first = try till.sync.initialize { seen.append($0) }
+    #expect(first.received.rows == 3 && first.sent.rows == 0 && first.conflicts == 0 && first.refused == 0)
+    #expect(seen.last?.received == 3)
+    #expect(try till.both("item") == (till.both("item").there, till.both("item").there))
+    #expect(try till.sync.pending.isEmpty)
+
+    try till.shop.transaction { db in
+      try db.execute("INSERT INTO sale VALUES (?, ?, ?)", "a", 1, 2)
+      try db.execute("UPDATE item SET stock = stock - 2 WHERE id = 1")
+    }
+    try till.server.connection.execute("UPDATE item SET stock = 60 WHERE id = 2")
+    #expect(try till.sync.pending.inFile.transactions == 1)
+    let second = try till.sync.synchronize()
+    #expect(second.sent.rows == 2 && second.received.rows == 1 && second.conflicts == 0)
+    #expect(try till.sync.pending.isEmpty)
+    for table in ["item", "sale"] { #expect(try till.both(table).here == till.both(table).there) }
+    #expect(try till.rows("SELECT stock FROM item ORDER BY id") == ["98", "60", "20"])
+
+    // Another start of the program goes on; nothing comes back.
+    let third = try till.again().synchronize()
+    #expect(third.sent.rows == 0 && third.received.rows == 0)
+  }
+
+  @Test func `of two writes to one row the later stands at both ends`() throws {
+    let till = try SyncedTill()
+    try till.sync.initialize()
+    try till.server.connection.execute("UPDATE item SET stock = 1 WHERE id = 3")
+    try till.shop.execute("UPDATE item SET stock = 2 WHERE id = 3")
+    let outcome = try till.sync.synchronize()
+    #expect(outcome.conflicts >= 1)
+    #expect(try till.both("item").here == till.both("item").there)
+    #expect(try till.rows("SELECT stock FROM item WHERE id = 3") == ["2"])
+  }
+
+  @Test func `a database that has rows is not overwritten unless it is said`() throws {
+    let till = try SyncedTill(setup: [
+      "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, stock INTEGER NOT NULL)",
+      "INSERT INTO item VALUES (9, 'salt', 1)",
+    ])
+    #expect { try till.sync.initialize() } throws: { ($0 as? SynchronizationError)?.kind == .rowsInTheWay }
+    #expect(try till.rows("SELECT name FROM item") == ["salt"])
+    #expect(try till.server.rows("SELECT count(*) FROM item") == ["3"])
+    try till.again { $0.overwrites = true }.initialize()
+    #expect(try till.rows("SELECT name FROM item ORDER BY id") == ["tea", "milk", "bread"])
+    #expect(try till.both("item").here == till.both("item").there)
+  }
+
+  @Test func `the first copy may go up`() throws {
+    let server = try SyncedTill.Server()
+    let till = try SyncedTill(
+      with: server,
+      setup: [
+        "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT NOT NULL, stock INTEGER)",
+        "INSERT INTO item VALUES (1, 'tea', 5), (2, 'milk', 6)",
+      ]
+    ) { $0.firstCopy = .up }
+    let first = try till.sync.initialize()
+    #expect(first.sent.rows == 2 && first.received.rows == 0)
+    #expect(try till.both("item").here == till.both("item").there)
+    try server.connection.execute("UPDATE item SET stock = 7 WHERE id = 1")
+    try till.shop.execute("DELETE FROM item WHERE id = 2")
+    try till.sync.synchronize()
+    #expect(try till.both("item") == (["1|tea|7"], ["1|tea|7"]))
+  }
+
+  @Test func `two programs with one server see each other's rows`() throws {
+    let one = try SyncedTill("till-1")
+    let two = try SyncedTill("till-2", with: one.server)
+    try one.sync.initialize()
+    try two.sync.initialize()
+    try one.shop.execute("INSERT INTO sale VALUES ('one', 1, 1)")
+    try two.shop.execute("INSERT INTO sale VALUES ('two', 2, 2)")
+    try one.shop.execute("UPDATE item SET stock = 11 WHERE id = 1")
+    try one.sync.synchronize()
+    try two.shop.execute("UPDATE item SET stock = 12 WHERE id = 1")
+    try two.sync.synchronize()
+    try one.sync.synchronize()
+    for table in ["item", "sale"] {
+      #expect(try one.both(table).here == one.both(table).there)
+      #expect(try two.both(table).here == one.both(table).there)
+    }
+    #expect(try one.rows("SELECT id FROM sale ORDER BY id") == ["one", "two"])
+    // Nothing goes to and fro.
+    let last = try [one.sync.synchronize(), two.sync.synchronize(), one.sync.synchronize()]
+    #expect(last.allSatisfy { $0.sent.rows == 0 && $0.received.rows == 0 })
+  }
+
+  @Test func `a commit can be waited for until the server has it`() throws {
+    let till = try SyncedTill()
+    try till.sync.initialize()
+    let token = try till.shop.transaction { try $0.execute("INSERT INTO sale VALUES ('a', 1, 1)") }
+    #expect(try !till.sync.isApplied(token))
+    #expect(try till.sync.waitUntilApplied(token))
+    #expect(try till.server.rows("SELECT id FROM sale") == ["a"])
+    #expect(try till.again().isApplied(token))
+    let next = try till.shop.transaction { try $0.execute("INSERT INTO sale VALUES ('b', 1, 1)") }
+    #expect(try !till.sync.isApplied(next))
+    #expect(try !till.sync.waitUntilApplied(next, timeout: .zero))
+  }
+
+  @Test func `a transaction that the server refuses stops, or is put aside`() throws {
+    let till = try SyncedTill()
+    try till.sync.initialize()
+    try till.server.connection.execute("ALTER TABLE sale ADD CONSTRAINT few CHECK (pieces < 10) NOT VALID")
+    try till.sync.synchronize()
+    try till.shop.execute("INSERT INTO sale VALUES ('a', 1, 50)")
+    try till.shop.execute("INSERT INTO sale VALUES ('b', 1, 5)")
+    #expect { try till.sync.synchronize() } throws: { ($0 as? SynchronizationError)?.kind == .refused }
+    #expect(try !till.sync.pending.isEmpty)
+    let outcome = try till.again { $0.refusal = .setAside }.synchronize()
+    #expect(outcome.refused == 1)
+    #expect(try till.server.rows("SELECT id FROM sale") == ["b"])
+  }
+
+  @Test func `the program goes on meanwhile, and all that it committed arrives`() async throws {
+    let till = try SyncedTill()
+    try await till.sync.initialize()
+    let shop = till.shop
+    let stop = StopSignal()
+    let writer = WorkerThread<Int> {
+      var count = 0
+      while !stop.isSet {
+        count += 1
+        _ = try? shop.execute("INSERT INTO sale VALUES (?, 1, 1)", "s\(count)")
+      }
+      return count
+    }
+    for _ in 0..<2 { try await till.sync.synchronize() }
+    stop.set()
+    let count = writer.join() ?? 0
+    #expect(count > 0)
+    try await till.sync.synchronize()
+    #expect(try till.server.rows("SELECT count(*) FROM sale") == ["\(count)"])
+    #expect(try till.both("sale").here == till.both("sale").there)
+  }
+
+  private func cancelFirstCopy(_ sync: Synchronizer) throws {
+    #expect { try sync.initialize { _ in sync.cancel() } } throws: {
+      ($0 as? SynchronizationError)?.kind == .cancelled
+    }
+    #expect { try sync.synchronize() } throws: { ($0 as? SynchronizationError)?.kind == .notInitialized }
+  }
+
+  @Test func `it can be cancelled from another thread, and by its task; the next one goes on`() async throws {
+    let till = try SyncedTill()
+    try till.server.connection.execute(
+      "INSERT INTO sale SELECT 'x' || n, 1, 1 FROM generate_series(1, 20000) n")
+    let sync = till.sync
+    try cancelFirstCopy(sync)
+    let task = Task { try await sync.initialize() }
+    task.cancel()
+    await #expect { try await task.value } throws: { ($0 as? SynchronizationError)?.kind == .cancelled }
+    try await sync.initialize()
+    #expect(try till.both("sale").here == till.both("sale").there)
+  }
+
+  @Test func `misuse and what is missing are errors of a kind`() throws {
+    let till = try SyncedTill()
+    func kind(_ body: () throws -> Void) -> SynchronizationError.Kind? {
+      do {
+        try body()
+        return nil
+      } catch { return (error as? SynchronizationError)?.kind }
+    }
+    #expect(kind { try till.sync.synchronize() } == .notInitialized)
+    #expect(kind { _ = try Synchronizer(till.shop, with: "mysql://x") } == .address)
+    #expect(kind { try Synchronizer(till.shop, with: "sqlite:" + till.folder("shop.db")).initialize() } == .address)
+    #expect(
+      kind { try Synchronizer(till.shop, with: "postgresql://nobody@/x?host=/nowhere").initialize() } == .unreachable)
+    try till.shop.transaction { _ in
+      #expect { try till.sync.initialize() } throws: { ($0 as? DatabaseError)?.kind == .openTransaction }
+    }
+    try till.sync.initialize { _ in #expect(kind { try till.sync.synchronize() } == .alreadyRunning) }
+    // Another one with the same state, as of another process.
+    let other = try till.again()
+    try till.sync.synchronize { _ in #expect(kind { try other.synchronize() } == .alreadyRunning) }
+    try till.shop.close()
+    #expect { try till.sync.synchronize() } throws: { ($0 as? DatabaseError)?.kind == .closed }
+  }
+}
