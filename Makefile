@@ -10,12 +10,15 @@ SHELL      := /bin/bash
 # Where the programs are taken from that are installed.
 BUILT   ?= .build/release
 RELEASE = .build/release/cairn
-SOURCES = Sources Tests Package.swift
+SOURCES = Sources Tests docs/examples Package.swift
 VERSION = $(shell sed -n 's/.*version = "\(.*\)"/\1/p' Sources/Operating/Product.swift)
 # The number goes up when a program that was linked before would no longer run.
 SONAME = libcairn.so.0
-# A package that others depend on may not have flags of its own.
-LIBRARY_FLAGS = -Xlinker -soname=$(SONAME) -Xlinker --version-script=Sources/C/CCairn/cairn.map
+# What is installed needs no Swift on the machine, which SwiftPM's own library does.
+LIBRARY ?= $(BUILT)/libcairn.so
+LINK_LIBRARY = $(SWIFT)c -emit-library -static-stdlib -o $(LIBRARY) @.build/release/CairnC.product/Objects.LinkFileList \
+  -Xlinker --gc-sections -Xlinker -s -Xlinker -soname=$(SONAME) -Xlinker --version-script=Sources/C/CCairn/cairn.map \
+  $$(pkg-config --libs sqlite3 libpq libzstd libcrypto) -lstdc++
 RELEASE_FLAGS = -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked
 
 .DEFAULT_GOAL := help
@@ -94,7 +97,8 @@ setup:
 build:
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairn
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairnd
-	$(SWIFT) build $(RELEASE_FLAGS) --product CairnC $(LIBRARY_FLAGS)
+	$(SWIFT) build $(RELEASE_FLAGS) --product CairnC
+	$(LINK_LIBRARY)
 
 demo: setup
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairn
@@ -133,7 +137,7 @@ DOCS = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/decisions/*.md c
 INSTALLED = \
   755:$(BUILT)/cairn:$(BINDIR)/cairn \
   755:$(BUILT)/cairnd:$(BINDIR)/cairnd \
-  644:$(BUILT)/libCairnC.so:$(LIBDIR)/$(SONAME) \
+  644:$(LIBRARY):$(LIBDIR)/$(SONAME) \
   644:Sources/C/CCairn/include/cairn.h:$(INCLUDEDIR)/cairn.h \
   644:$(STAGE)/cairn.pc:$(LIBDIR)/pkgconfig/cairn.pc \
   644:$(STAGE)/cairnd.service:$(LIBDIR)/systemd/system/cairnd.service \
@@ -148,8 +152,8 @@ INSTALLED = \
 
 # Files that are made of others before they are installed.
 stage:
-	@for program in cairn cairnd libCairnC.so; do \
-	  test -x $(BUILT)/$$program || { echo "install: there is no $(BUILT)/$$program: run 'make build' first" >&2; exit 1; }; \
+	@for program in $(BUILT)/cairn $(BUILT)/cairnd $(LIBRARY); do \
+	  test -x $$program || { echo "install: there is no $$program: run 'make build' first" >&2; exit 1; }; \
 	done
 	@rm -rf $(STAGE) && mkdir -p $(STAGE)
 	@for file in cairnd.service cairn.sysusers cairn.tmpfiles; do \

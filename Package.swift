@@ -113,7 +113,8 @@ let package = Package(
 
     // The program of the example, which is a package of its own: so that the tests have it built.
     .executableTarget(
-      name: "ExampleTill", dependencies: ["CairnCapture"], path: "docs/examples/till/Sources/till", swiftSettings: strict),
+      name: "ExampleTill", dependencies: ["CairnCapture"], path: "docs/examples/till/Sources/till",
+      swiftSettings: strict),
 
     .target(name: "TestServers", path: "Tests/TestServers", swiftSettings: strict),
     tests("TestServersTests", ["TestServers"]),
@@ -137,7 +138,8 @@ let package = Package(
     tests(
       "CairnCaptureTests",
       [
-        "TestServers", "CCairn", "CairnCapture", "CairnC", "Capturing", "Applying", "Changes", "CSQLite", "PostgresKit", "SQLiteKit",
+        "TestServers", "CCairn", "CairnCapture", "CairnC", "Capturing", "Applying", "Changes", "CSQLite", "PostgresKit",
+        "SQLiteKit",
         "SystemKit",
         "Trails",
       ]),

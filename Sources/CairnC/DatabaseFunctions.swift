@@ -70,7 +70,9 @@ private func values(_ parameters: UnsafePointer<cairn_value>?, _ count: Int) thr
   guard count > 0 else { return [] }
   guard let parameters else { throw Misuse(CAIRN_MISUSE, "the parameters are NULL, and their count is \(count)") }
   return try UnsafeBufferPointer(start: parameters, count: count).enumerated().map { index, value in
-    guard let value = SQLValue(value) else { throw Misuse(CAIRN_MISUSE, "parameter \(index + 1) has no type that there is") }
+    guard let value = SQLValue(value) else {
+      throw Misuse(CAIRN_MISUSE, "parameter \(index + 1) has no type that there is")
+    }
     return value
   }
 }

@@ -19,7 +19,8 @@ extension CapturedDatabase {
     try connection.alone { session in
       guard !session.program.database.isInTransaction, !session.isReading else {
         throw DatabaseError(
-          .openTransaction, "a transaction or a query of this thread is under way, for which a synchronisation would wait")
+          .openTransaction,
+          "a transaction or a query of this thread is under way, for which a synchronisation would wait")
       }
     }
   }

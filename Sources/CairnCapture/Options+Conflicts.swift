@@ -13,7 +13,8 @@ extension Synchronizer.Options {
     let whole = try rule(conflict, "rows")
     guard whole.isForRows else { throw refused("'\(conflict)' is no rule for rows", "it may be one of a column") }
     return ConflictPlan(
-      .init(rule: whole), tables: tables.sorted { $0.key < $1.key }.map { .init(from: $0.key, .init(columns: $0.value)) })
+      .init(rule: whole),
+      tables: tables.sorted { $0.key < $1.key }.map { .init(from: $0.key, .init(columns: $0.value)) })
   }
 
   private func rule(_ text: String, _ name: String) throws -> ConflictRules.Rule {

@@ -11,7 +11,8 @@ struct ExampleTests {
 
   /// Where programs and libraries of this build are: beside the test bundle.
   private static let built: String = {
-    let places = [Bundle.main.bundleURL] + Bundle.allBundles.map(\.bundleURL) + [URL(fileURLWithPath: CommandLine.arguments[0])]
+    let places =
+      [Bundle.main.bundleURL] + Bundle.allBundles.map(\.bundleURL) + [URL(fileURLWithPath: CommandLine.arguments[0])]
     for place in places {
       var folder = place
       for _ in 0..<4 {
@@ -30,9 +31,11 @@ struct ExampleTests {
     let errors: String
   }
 
-  private func start(_ folder: TempFolder, _ program: String, _ words: [String], _ name: String = "run") throws -> Child {
+  private func start(_ folder: TempFolder, _ program: String, _ words: [String], _ name: String = "run") throws -> Child
+  {
     try Child(
-      program, words, folder: folder.path, environment: ProcessInfo.processInfo.environment, output: folder("\(name).out"),
+      program, words, folder: folder.path, environment: ProcessInfo.processInfo.environment,
+      output: folder("\(name).out"),
       errors: folder("\(name).err"))
   }
 
@@ -85,12 +88,14 @@ struct ExampleTests {
     var sold: Set<String> = []
     for round in 0..<(Self.isSoak ? 200 : 4) {
       // The first ones may hit the first copy.
-      let till = try start(folder, program, words + [round < 2 ? "open" : "day", "100000"].prefix(round < 2 ? 1 : 2), "day")
+      let till = try start(
+        folder, program, words + [round < 2 ? "open" : "day", "100000"].prefix(round < 2 ? 1 : 2), "day")
       usleep(UInt32.random(in: 20_000...(round < 2 ? 300_000 : 900_000), using: &random))
       if round > 1 { #expect(till.isRunning, "round \(round): \(text(folder, "day.out").suffix(300))") }
       till.signal(SIGKILL)
       till.waitUntilExit()
-      sold.formUnion(text(folder, "day.out").split(separator: "\n").filter { $0.hasPrefix("sold ") }.map { String($0.dropFirst(5)) })
+      sold.formUnion(
+        text(folder, "day.out").split(separator: "\n").filter { $0.hasPrefix("sold ") }.map { String($0.dropFirst(5)) })
       if round == 1 { #expect(try run(folder, program, words + ["open"]).status == 0) }
       // Somebody sells at headquarters as well.
       try hq.connection.execute("UPDATE item SET stock = stock - 1 WHERE name = 'tea'")
@@ -104,7 +109,9 @@ struct ExampleTests {
     }
     #expect(try sold.isSubset(of: Set(hq.rows("SELECT id FROM sale"))))
     // What all did adds up.
-    let (count, kills) = (try hq.rows("SELECT coalesce(sum(pieces), 0) FROM sale WHERE item = 'tea'")[0], Self.isSoak ? 200 : 4)
+    let (count, kills) = (
+      try hq.rows("SELECT coalesce(sum(pieces), 0) FROM sale WHERE item = 'tea'")[0], Self.isSoak ? 200 : 4
+    )
     #expect(try hq.rows("SELECT 100000 - stock - \(kills) FROM item WHERE name = 'tea'") == [count])
   }
 
@@ -122,7 +129,8 @@ struct ExampleTests {
   }
 
   @Test func `a program in C puts things on a shelf, and synchronises them`() throws {
-    let hq = try SyncedTill.Server("CREATE TABLE shelf(name text PRIMARY KEY, pieces bigint NOT NULL)", "INSERT INTO shelf VALUES ('salt', 1)")
+    let hq = try SyncedTill.Server(
+      "CREATE TABLE shelf(name text PRIMARY KEY, pieces bigint NOT NULL)", "INSERT INTO shelf VALUES ('salt', 1)")
     let folder = try TempFolder()
     let compiled = try run(
       folder, "/usr/bin/gcc",

@@ -63,7 +63,8 @@ import Testing
       try shop.execute("UPDATE item SET note = 'n'")
       try shop.execute(update)
     }
-    #expect(told.filter { $0.hasSuffix("item") && !$0.hasPrefix("copy") } == ["update item", "reshape item", "update item"])
+    #expect(
+      told.filter { $0.hasSuffix("item") && !$0.hasPrefix("copy") } == ["update item", "reshape item", "update item"])
     try till.replay()
     #expect(try till.rows("item").source == till.rows("item").target)
   }
@@ -77,8 +78,10 @@ import Testing
         for _ in 0..<Int.random(in: 1...30, using: &random) {
           let (id, other) = (Int.random(in: 1...5, using: &random), Int.random(in: 1...6, using: &random))
           let sql = [
-            "INSERT OR IGNORE INTO item VALUES (\(id), '\(other)', 0)", "REPLACE INTO item VALUES (\(id), '\(other)', 1)",
-            "UPDATE OR IGNORE item SET code = '\(other)' WHERE id = \(id)", "UPDATE item SET stock = stock + 1 WHERE id = \(id)",
+            "INSERT OR IGNORE INTO item VALUES (\(id), '\(other)', 0)",
+            "REPLACE INTO item VALUES (\(id), '\(other)', 1)",
+            "UPDATE OR IGNORE item SET code = '\(other)' WHERE id = \(id)",
+            "UPDATE item SET stock = stock + 1 WHERE id = \(id)",
             "UPDATE OR REPLACE item SET id = \(other) WHERE id = \(id)", "DELETE FROM item WHERE id = \(id)",
           ][Int.random(in: 0..<6, using: &random)]
           try till.shop.execute(sql)

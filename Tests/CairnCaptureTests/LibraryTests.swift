@@ -12,7 +12,8 @@ import Testing
 
     init() throws {
       folder = try TempFolder()
-      try #require(cairn_open(folder("shop.db"), "till-7", nil, &handle) == CAIRN_OK, "\(String(cString: cairn_error_message()))")
+      try #require(
+        cairn_open(folder("shop.db"), "till-7", nil, &handle) == CAIRN_OK, "\(String(cString: cairn_error_message()))")
     }
 
     deinit { _ = cairn_close(handle) }
@@ -39,7 +40,8 @@ import Testing
     let code = text.withCString { text in
       blob.withUnsafeBytes { blob in
         let values = [
-          cairn_integer(.min), cairn_real(0.1), cairn_text(text), cairn_blob(blob.baseAddress, blob.count), cairn_null(),
+          cairn_integer(.min), cairn_real(0.1), cairn_text(text), cairn_blob(blob.baseAddress, blob.count),
+          cairn_null(),
         ]
         return cairn_execute(shop.handle, "INSERT INTO t VALUES (?, ?, ?, ?, ?)", values, values.count, &changed)
       }
@@ -71,7 +73,8 @@ import Testing
       shop.handle,
       { shop, _ in
         guard cairn_execute(shop, "INSERT INTO t VALUES (1)", nil, 0, nil) == CAIRN_OK else { return 1 }
-        let kept = cairn_savepoint(shop, { shop, _ in Int32(cairn_execute(shop, "INSERT INTO t VALUES (2)", nil, 0, nil).rawValue) }, nil)
+        let kept = cairn_savepoint(
+          shop, { shop, _ in Int32(cairn_execute(shop, "INSERT INTO t VALUES (2)", nil, 0, nil).rawValue) }, nil)
         let lost = cairn_savepoint(
           shop,
           { shop, _ in
@@ -80,7 +83,8 @@ import Testing
           }, nil)
         let nested = cairn_transaction(shop, { _, _ in 0 }, nil, nil)
         let closed = cairn_close(shop)
-        return kept == CAIRN_OK && lost == CAIRN_ROLLED_BACK && nested == CAIRN_TRANSACTION && closed == CAIRN_TRANSACTION
+        return kept == CAIRN_OK && lost == CAIRN_ROLLED_BACK && nested == CAIRN_TRANSACTION
+          && closed == CAIRN_TRANSACTION
           ? 0 : 2
       }, nil, &token)
     #expect(code == CAIRN_OK && token > 0, "\(message)")
@@ -120,7 +124,9 @@ import Testing
     #expect(cairn_open(shop.folder("shop.db"), "a b", nil, &other) == CAIRN_MISUSE && other == nil)
     #expect(cairn_open("/nowhere/shop.db", "till", nil, &other) == CAIRN_CANNOT_OPEN && other == nil)
     var options = cairn_options()
-    #expect(cairn_open(shop.folder("shop.db"), "till-7", &options, &other) == CAIRN_MISUSE && message.contains("cairn_options"))
+    #expect(
+      cairn_open(shop.folder("shop.db"), "till-7", &options, &other) == CAIRN_MISUSE
+        && message.contains("cairn_options"))
     options = cairn_options(
       size: MemoryLayout<cairn_options>.size, busy_timeout_milliseconds: 0, captures: 1, keeps_statements: 1)
     #expect(cairn_open(shop.folder("shop.db"), "till-7", &options, &other) == CAIRN_OK)
@@ -151,7 +157,8 @@ import Testing
   @Test func `two files synchronise, with rules and a watcher`() throws {
     let shop = try Shop()
     let peer = try Database(path: shop.folder("peer.db"), mode: .create)
-    try peer.execute("PRAGMA journal_mode = WAL; CREATE TABLE t(id TEXT PRIMARY KEY, n INTEGER); INSERT INTO t VALUES ('a', 10)")
+    try peer.execute(
+      "PRAGMA journal_mode = WAL; CREATE TABLE t(id TEXT PRIMARY KEY, n INTEGER); INSERT INTO t VALUES ('a', 10)")
     var line: OpaquePointer?
     let code = "t.n=delta".withCString { rules in
       var options = cairn_sync_options()
@@ -163,13 +170,15 @@ import Testing
     var seen: UInt64 = 0
     let first = withUnsafeMutablePointer(to: &seen) { seen in
       cairn_sync_initialize(
-        line, { progress, context in context?.storeBytes(of: progress?.pointee.rows_received ?? 0, as: UInt64.self) }, seen, nil)
+        line, { progress, context in context?.storeBytes(of: progress?.pointee.rows_received ?? 0, as: UInt64.self) },
+        seen, nil)
     }
     #expect(first == CAIRN_OK && seen == 1, "\(message)")
     try peer.execute("UPDATE t SET n = n + 5")
     var token: Int64 = 0
     let sold = cairn_transaction(
-      shop.handle, { shop, _ in Int32(cairn_execute(shop, "UPDATE t SET n = n - 3", nil, 0, nil).rawValue) }, nil, &token)
+      shop.handle, { shop, _ in Int32(cairn_execute(shop, "UPDATE t SET n = n - 3", nil, 0, nil).rawValue) }, nil,
+      &token)
     #expect(sold == CAIRN_OK)
     var outcome = cairn_sync_outcome()
     #expect(cairn_sync_run(line, nil, nil, &outcome) == CAIRN_OK, "\(message)")

@@ -62,7 +62,8 @@ final class ChangeFold {
   func write(to trail: TrailWriter) throws {
     guard !isEmpty else { return }
     for condition in ["after IS NULL", "before IS NOT NULL AND after IS NOT NULL", "before IS NULL"] {
-      let rows = try database.prepare("SELECT layout, before, after, implied FROM net WHERE \(condition) ORDER BY place")
+      let rows = try database.prepare(
+        "SELECT layout, before, after, implied FROM net WHERE \(condition) ORDER BY place")
       while try rows.step() {
         guard let layout = layouts[rows.integer(0)] else { continue }
         try writer.append(
