@@ -68,7 +68,9 @@ until_true() { # SECONDS WHAT COMMAND...
 }
 
 say "make install"
-make=(env -u MAKEFLAGS -u MAKELEVEL make -s -C "$project" BUILT="$programs" LIBRARY="$(ls "$programs"/libcairn.so "$programs"/libCairnC.so 2>/dev/null | head -1)" STAGE="$work/stage" PREFIX=/usr DESTDIR="$root")
+library=$programs/libcairn.so
+[ -e "$library" ] || library=$programs/libCairnC.so
+make=(env -u MAKEFLAGS -u MAKELEVEL make -s -C "$project" BUILT="$programs" LIBRARY="$library" STAGE="$work/stage" PREFIX=/usr DESTDIR="$root")
 "${make[@]}" install || { echo "nspawn: make install failed"; exit 1; }
 (cd "$root" && ls -l usr/bin/cairn* usr/lib/systemd/system/cairnd.service etc/cairn) | sed 's/^/  /'
 
