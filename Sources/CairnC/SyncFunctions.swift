@@ -78,8 +78,8 @@ private func tell(
 extension cairn_sync_outcome {
   fileprivate init(_ done: SynchronizationOutcome) {
     self.init(
-      rows_sent: done.sent.rows, rows_received: done.received.rows, transactions_sent: done.sent.transactions,
-      transactions_received: done.received.transactions, conflicts: Int64(done.conflicts), refused: Int64(done.refused))
+      rows_sent: done.sent, rows_received: done.received, conflicts: Int64(done.conflicts), refused: Int64(done.refused)
+    )
   }
 }
 

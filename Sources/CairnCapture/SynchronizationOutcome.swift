@@ -1,15 +1,9 @@
 /// What a synchronisation has done.
 public struct SynchronizationOutcome: Sendable, Hashable {
-  /// What went one way.
-  public struct Amount: Sendable, Hashable {
-    /// Rows inserted, updated, deleted or copied.
-    public let rows: UInt64
-    public let transactions: UInt64
-  }
-  /// To the peer.
-  public let sent: Amount
-  /// From the peer.
-  public let received: Amount
+  /// Rows that the peer got: inserted, updated, deleted or copied.
+  public let sent: UInt64
+  /// Rows that came from the peer.
+  public let received: UInt64
   /// Rows that both ends had written to, each met at one end or at both. They are settled; what lost is kept for 30 days.
   public let conflicts: Int
   /// Transactions that are put aside at either end, those of earlier synchronisations too.

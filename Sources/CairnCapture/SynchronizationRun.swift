@@ -52,11 +52,22 @@ final class SynchronizationRun: Sendable {
     defer { withExtendedLifetime(folder) {} }
     try publish(replication)
     let flows = Flows(replication, isDown: isDown)
-    try follow(replication, flows, progress)
-    try ends.noteSent(journal: flows.sent.capture.snapshot.taken)
+    do { try follow(replication, flows, progress) } catch {
+      try? noteSent(ends, flows)
+      throw error
+    }
+    try noteSent(ends, flows)
     try ends.noteInitialized()
     return flows.outcome(
       notices: notices.withLock { $0 }, duration: .microseconds(Clock.monotonicMicroseconds - begun))
+  }
+
+  /// Capture may have gone on behind what apply took last.
+  private func noteSent(_ ends: SynchronizedEnds, _ flows: Flows) throws {
+    let apply = flows.sent.apply.snapshot
+    try ends.noteSent(
+      journal: flows.sent.capture.snapshot.taken == 0 ? nil : applied, transaction: apply.transactions,
+      position: apply.position)
   }
 
   private func keep(_ notice: String) { notices.withLock { if $0.count < 100 { $0.append(notice) } } }
@@ -143,13 +154,11 @@ final class SynchronizationRun: Sendable {
 private struct Flows {
   let sent: (capture: CaptureProgress, apply: ApplyProgress)
   let received: (capture: CaptureProgress, apply: ApplyProgress)
-  private let begun: (sent: Int, received: Int)
 
   init(_ replication: Replication, isDown: Bool) {
     let forth = (capture: replication.captureProgress, apply: replication.applyProgress)
     let back = replication.back.map { (capture: $0.captureProgress, apply: $0.applyProgress) } ?? forth
     (sent, received) = isDown ? (back, forth) : (forth, back)
-    begun = (0, 0)
   }
 
   var progress: SynchronizationProgress {
@@ -163,9 +172,8 @@ private struct Flows {
   func outcome(notices: [String], duration: Duration) -> SynchronizationOutcome {
     let (up, down) = (sent.apply.snapshot, received.apply.snapshot)
     return SynchronizationOutcome(
-      sent: .init(rows: up.rows, transactions: up.transactions),
-      received: .init(rows: down.rows, transactions: down.transactions),
-      conflicts: up.conflicts + down.conflicts, refused: up.quarantined + down.quarantined,
+      sent: up.rows, received: down.rows, conflicts: up.conflicts + down.conflicts,
+      refused: up.quarantined + down.quarantined,
       notices: notices + (up.notices + down.notices).filter { !notices.contains($0) }, duration: duration)
   }
 }

@@ -1,5 +1,7 @@
+import Capturing
 import Changes
 import Operating
+import SQLiteKit
 import SystemKit
 import Trails
 
@@ -23,6 +25,7 @@ struct SynchronizedEnds: Sendable {
   init(
     path: String, node: String, peer: DatabaseURL, state: String?, firstCopy: Synchronizer.Options.FirstCopy
   ) throws {
+    file = path
     own = DatabaseURL.sqlite(path: path).canonical
     self.peer = peer.canonical
     self.state = state.map { $0.hasPrefix("/") ? $0 : FileIdentity.canonical("./" + $0) } ?? "\(path)-cairn"
@@ -33,6 +36,7 @@ struct SynchronizedEnds: Sendable {
     )
   }
 
+  private let file: String
   private var ownFolder: String { "\(state)/\(trails.own)" }
 
   /// Whether there is a trail of both ends.
@@ -65,10 +69,16 @@ struct SynchronizedEnds: Sendable {
     return Sent(journal: journal, transaction: transaction)
   }
 
-  /// All of the trail is at the peer; and of the journal all up to a row.
-  func noteSent(journal: Int64) throws {
-    guard let end = try Trail.end(folder: ownFolder) else { return }
-    try replace("sent", ["\(end.id) \(journal) \(end.lastTransaction)"])
+  /// After a synchronisation: the peer is at `position` of the trail, behind the `transaction` (0: it got none), and has the
+  /// journal up to a row, as far as the run has seen it. Nil: the run has taken no row out of the journal.
+  func noteSent(journal: Int64?, transaction: UInt64, position: Position) throws {
+    guard Trail.exists(folder: ownFolder) else { return }
+    let (info, before) = (try Trail.info(folder: ownFolder), try sent())
+    let isWhole = position >= info.end.position
+    // What was taken out of the journal before is in the trail, and all of that is at the peer.
+    let marked = journal == nil && isWhole ? try EmbeddedCapture(Database(path: file)).taken() : 0
+    let number = isWhole ? info.lastTransaction : max(before.transaction, transaction)
+    try replace("sent", ["\(info.id) \(max(before.journal, journal ?? marked)) \(number)"])
   }
 
   private func lines(_ file: String) throws -> [String] {

@@ -79,6 +79,12 @@ package struct EmbeddedCapture {
     package var hasDropped: Bool
   }
 
+  /// The last journal row that the file is marked with as taken.
+  package func taken() throws -> Int64 {
+    guard try journal.isInstalled() else { return 0 }
+    return try database.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0
+  }
+
   package func waiting() throws -> Waiting {
     guard database.isInTransaction else { return try database.transaction("BEGIN") { try waiting() } }
     return try count()

@@ -203,8 +203,6 @@ typedef struct cairn_sync_options {
 typedef struct cairn_sync_outcome {
   uint64_t rows_sent;
   uint64_t rows_received;
-  uint64_t transactions_sent;
-  uint64_t transactions_received;
   int64_t conflicts;
   /* Transactions that are put aside at either end. */
   int64_t refused;

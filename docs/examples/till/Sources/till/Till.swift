@@ -49,7 +49,7 @@ struct Till {
 
   func open() throws {
     let outcome = try line.initialize()
-    print("open: \(outcome.received.rows) rows came down")
+    print("open: \(outcome.received) rows came down")
   }
 
   /// One transaction: the sale, and what it takes off the shelf. Returns the number of the sale.
@@ -67,7 +67,7 @@ struct Till {
   func synchronize() throws {
     do {
       let outcome = try line.synchronize()
-      print("sync: \(outcome.sent.rows) rows up, \(outcome.received.rows) down, \(outcome.conflicts) conflicts")
+      print("sync: \(outcome.sent) rows up, \(outcome.received) down, \(outcome.conflicts) conflicts")
     } catch let error as SynchronizationError where error.kind == .unreachable {
       print("sync: no line; \(try line.pending.inFile.transactions) transactions wait")
     }
