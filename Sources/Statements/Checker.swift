@@ -372,8 +372,8 @@ struct Checker {
       var these: [NamedColumn] = []
       for value in row { these.append(try check(value)) }
       if var known = columns {
-        for index in known.indices {
-          if known[index].storage != these[index].storage { known[index].storage = nil }
+        for index in known.indices where known[index].storage != these[index].storage {
+          known[index].storage = nil
         }
         columns = known
       } else {
