@@ -1,5 +1,6 @@
 import CairnCapture
 import Changes
+import Glibc
 import SQLiteKit
 import TestServers
 import Testing
@@ -94,11 +95,12 @@ import Testing
   }
 
   @Test(.enabled(if: PostgresServer.isAvailable, "\(PostgresServer.problem ?? "")"))
-  func `10,000 transactions without a line go up as what they come to`() throws {
+  func `thousands of transactions without a line go up as what they come to`() throws {
+    let count = getenv("CAIRN_SOAK") == nil ? 1000 : 10_000
     let till = try SyncedTill { $0.folds = true }
     try till.sync.initialize()
     try till.shop.execute("PRAGMA synchronous = OFF")
-    for number in 0..<10_000 {
+    for number in 0..<count {
       try till.shop.transaction { db in
         try db.execute("UPDATE item SET stock = stock - 1 WHERE id = ?", number % 3 + 1)
         try db.execute("INSERT INTO sale VALUES (?, 1, 1)", "s\(number)")
@@ -106,7 +108,7 @@ import Testing
       }
     }
     let outcome = try till.sync.synchronize()
-    #expect(outcome.sent == 1003)
+    #expect(outcome.sent == UInt64(count / 10 + 3))
     for table in ["item", "sale"] { #expect(try till.both(table).here == till.both(table).there) }
     #expect(try till.sync.pending.isEmpty)
   }
