@@ -9,6 +9,8 @@ package struct Settlement: Equatable, Sendable {
 
   /// Nil: the row is not to be there. A column that is nil stays as it is at the target, as no version gives it.
   package private(set) var row: RowVersion.Row?
+  /// Nobody who wrote it may change what was there: the row stays as it is at its owner, whatever `row` is.
+  package private(set) var isKept = false
 
   /// `columnCount`: of the table. `rules`: as of ``ConflictRules/between(source:target:)``.
   package init(_ history: RowHistory, _ rules: ConflictRules, columnCount: Int, evaluate: Evaluate) rethrows {
@@ -16,7 +18,7 @@ package struct Settlement: Equatable, Sendable {
     if let owner = rules.owner {
       versions = Self.allowed(versions, owner)
       if versions.isEmpty {
-        // Nobody may change what was there.
+        isKept = true
         row = history.versions.first.flatMap(\.before)
         return
       }

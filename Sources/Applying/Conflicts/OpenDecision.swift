@@ -67,9 +67,13 @@ struct SQLiteDecisions {
 
   func isEmpty() throws -> Bool { try database.integer("SELECT 1 FROM cairn_decision LIMIT 1") == nil }
 
-  func note(_ decision: OpenDecision) throws {
+  /// `keepsEarlier`: a row that is open already is to be what was decided first.
+  func note(_ decision: OpenDecision, keepsEarlier: Bool) throws {
     try database.run(
-      "INSERT OR REPLACE INTO cairn_decision(\(OpenDecision.columns)) VALUES (?, ?, ?, ?, ?)",
+      """
+      INSERT INTO cairn_decision(\(OpenDecision.columns)) VALUES (?, ?, ?, ?, ?)
+      ON CONFLICT DO UPDATE SET settled = excluded.settled\(keepsEarlier ? "" : ", decided = excluded.decided")
+      """,
       decision.texts.map { $0.map { .text($0) } ?? .null })
   }
 
@@ -112,11 +116,13 @@ struct PostgresDecisions {
 
   func isEmpty() throws -> Bool { try connection.first("SELECT 1 FROM cairn.decision LIMIT 1") == nil }
 
-  func note(_ decision: OpenDecision) throws {
+  /// `keepsEarlier`: a row that is open already is to be what was decided first.
+  func note(_ decision: OpenDecision, keepsEarlier: Bool) throws {
     try connection.run(
       """
       INSERT INTO cairn.decision(\(OpenDecision.columns)) VALUES ($1, $2, $3, $4, $5)
-      ON CONFLICT (schema_name, table_name, key) DO UPDATE SET settled = excluded.settled, decided = excluded.decided
+      ON CONFLICT (schema_name, table_name, key)
+        DO UPDATE SET settled = excluded.settled\(keepsEarlier ? "" : ", decided = excluded.decided")
       """, decision.texts)
   }
 

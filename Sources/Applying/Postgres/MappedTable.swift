@@ -65,7 +65,9 @@ final class MappedTable {
   var asideColumns: [String] = []
   /// Rows came since the sequence of its identity column was looked after.
   var hasNewKeys = true
-  /// Foreign keys; nil: not looked up.
+  /// Two-way: no row that is there is changed; nil: not looked up.
+  var takesRowsIn: Bool?
+  /// Foreign keys of others that lead to it; nil: not looked up.
   var referrers: [Reference]?
   private let names: [String]
   private var statements: [Shape: PostgresStatement] = [:]

@@ -48,7 +48,10 @@ extension PostgresReplay {
     guard let desk, change.operation != .truncate, let schema = reader.given(change.schemaID) else {
       return false
     }
-    let isDeferred = try desk.defers(change, schema, table, isReferenced: !referrers(of: table).isEmpty)
+    let takesRowsIn = try table.takesRowsIn ?? desk.takesRowsIn(table.mapped.plainName, table.columns.map(\.name))
+    table.takesRowsIn = takesRowsIn
+    let isDeferred = try desk.defers(
+      change, schema, table, isReferenced: !referrers(of: table).isEmpty, takesRowsIn: takesRowsIn)
     if isDeferred || desk.isToSettle, !isCareful { throw RowInConflict() }
     return isDeferred
   }
@@ -206,9 +209,9 @@ extension PostgresReplay {
   private func note(_ row: SettledRow, _ table: TableSchema, _ key: [Value], _ desk: Desk) throws {
     let decisions = PostgresDecisions(connection: connection)
     if let decision = row.openDecision(table, key: key) {
-      try sink.attempt { try decisions.note(decision) }
+      try sink.attempt { try decisions.note(decision, keepsEarlier: row.isKept) }
       desk.shared.mayHaveDecisions = true
-    } else if desk.shared.mayHaveDecisions {
+    } else if desk.shared.mayHaveDecisions, !row.isKept {
       let key = ConflictRow(table.key.map { table.columns[$0].name }, key)
       try sink.attempt { try decisions.forget(table.namespace, table.name, key) }
     }

@@ -29,7 +29,11 @@ extension SQLiteReplay {
   /// Whether a change is settled when its transaction ends.
   func defers(_ change: ChangeView, _ table: TargetTable) throws -> Bool {
     guard let desk, change.operation != .truncate, let schema = reader.given(change.schemaID) else { return false }
-    return try desk.defers(change, schema, table, isReferenced: !table.referrers.isEmpty)
+    let takesRowsIn =
+      try table.takesRowsIn ?? desk.takesRowsIn(table.schema.plainName, table.schema.columns.map(\.name))
+    table.takesRowsIn = takesRowsIn
+    return try desk.defers(
+      change, schema, table, isReferenced: !table.referrers.isEmpty, takesRowsIn: takesRowsIn)
   }
 
   /// Whether a row that a copy brings gives way to what was written here.
@@ -167,9 +171,9 @@ extension SQLiteReplay {
   private func note(_ row: SettledRow, _ table: TargetTable, _ key: [Value], _ desk: Desk) throws {
     let decisions = SQLiteDecisions(database: database)
     if let decision = row.openDecision(table.schema, key: key) {
-      try decisions.note(decision)
+      try decisions.note(decision, keepsEarlier: row.isKept)
       desk.shared.mayHaveDecisions = true
-    } else if desk.shared.mayHaveDecisions {
+    } else if desk.shared.mayHaveDecisions, !row.isKept {
       try decisions.forget(table.schema.name, ConflictRow(table.schema.key.map { table.schema.columns[$0].name }, key))
     }
   }

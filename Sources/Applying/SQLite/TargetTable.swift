@@ -43,6 +43,8 @@ final class TargetTable {
   let treatment: TableTreatment?
   let database: Database
   private var statements: [Shape: Statement] = [:]
+  /// Two-way: no row that is there is changed; nil: not looked up.
+  var takesRowsIn: Bool?
   /// Foreign keys of others that lead to it.
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []
   private let names: [String]

@@ -18,6 +18,8 @@ struct SettledRow {
   /// As this node decides it for all others, where it is to be another one than `row`.
   let decision: Decision?
   private let deciding: ConflictRules?
+  /// What was there is changed by nobody else, conflict or not.
+  let isKept: Bool
 
   struct Decision: Equatable {
     /// Nil: it is not to be there.
@@ -34,12 +36,14 @@ struct SettledRow {
     let history = RowHistory(versions)
     incoming = versions[versions.count - 1]
     (self.history, self.local, self.rules, self.deciding) = (history, local, rules, deciding)
-    let row = try Self.row(history, rules, columnCount: columnCount, counts: counts)
-    self.row = row
-    let decided = try deciding.map {
-      Decision(row: try Self.row(history, $0, columnCount: columnCount, counts: counts))
+    func settled(_ rules: ConflictRules) throws -> (row: RowVersion.Row?, isKept: Bool) {
+      if try Self.settlement(history, rules, columnCount).isKept { return (local, true) }
+      return (try Self.row(history, rules, columnCount: columnCount, counts: counts), false)
     }
-    decision = decided == Decision(row: row) ? nil : decided
+    let (row, decided) = (try settled(rules), try deciding.map(settled))
+    self.row = row.row
+    isKept = decided?.isKept ?? row.isKept
+    decision = decided.flatMap { $0.row == row.row ? nil : Decision(row: $0.row) }
     conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columnCount)
   }
 
@@ -47,11 +51,11 @@ struct SettledRow {
   static func row(
     _ history: RowHistory, _ rules: ConflictRules, columnCount: Int, counts: (RowVersion) throws -> Bool
   ) throws -> RowVersion.Row? {
-    if let row = try settled(history, rules, columnCount) { return row }
+    if let row = try settlement(history, rules, columnCount).row { return row }
     let versions = try history.versions.filter(counts)
     guard versions.count < history.versions.count else { return nil }
     if versions.isEmpty { return history.versions.last?.before }
-    return try settled(RowHistory(versions), rules, columnCount)
+    return try settlement(RowHistory(versions), rules, columnCount).row
   }
 
   /// Throws where of a row that has to come back only a part is known.
@@ -66,12 +70,11 @@ struct SettledRow {
       context: ["table": table.fullName, "key": shown])
   }
 
-  private static func settled(_ history: RowHistory, _ rules: ConflictRules, _ columnCount: Int) throws
-    -> RowVersion.Row?
+  private static func settlement(_ history: RowHistory, _ rules: ConflictRules, _ columnCount: Int) throws -> Settlement
   {
     try Settlement(history, rules, columnCount: columnCount) { expression, local, incoming, before in
       try ConflictExpression(expression).value(local: local, incoming: incoming, before: before)
-    }.row
+    }
   }
 
   /// The row as if nobody had deleted it: where a row that came back refers to it.
@@ -125,6 +128,11 @@ struct SettledRow {
     }
     let rules = deciding ?? self.rules
     if !conflicts.isEmpty { return conflicts.map { record($0.kind, rules.text(for: $0), $0.other) } }
+    if isKept, local != nil {
+      let kind: Conflict.Kind =
+        incoming.isDelete ? .deleteOriginDiffers : incoming.isInsert ? .insertExists : .updateOriginDiffers
+      return [record(kind, ConflictRules.Rule.insertOnly.text, nil)]
+    }
     guard !isAhead, let kind = strangeness else { return [] }
     return [record(kind, rules.rule.text, nil)]
   }

@@ -40,6 +40,8 @@ final class TwoWayDesk<Table> {
   private var uncaptured: Set<RowName> = []
   private var order: [Row] = []
   private var indexes: [RowName: Int] = [:]
+  /// Rows that the transaction inserted into tables that only take rows in.
+  private var inserted: Set<RowName> = []
   /// Rows of the group, among which those are looked for that are committed meanwhile.
   private var written: [RowName] = []
   private var watchesRows = false
@@ -119,6 +121,7 @@ final class TwoWayDesk<Table> {
   /// Throws ``Ahead``.
   func begin(_ header: TransactionHeader, at begin: Position) throws {
     if isClockAhead(header) { throw Ahead(header: header) }
+    inserted.removeAll(keepingCapacity: true)
     place = VersionPlace(
       stamp: Stamp(clock: header.clock, origin: trail.description, number: header.number), begin: begin)
     seen = Dictionary(header.dependencies.map { ($0.origin, $0.number) }) { max($0, $1) }
@@ -142,15 +145,19 @@ final class TwoWayDesk<Table> {
   }
 
   /// Whether a change is left to the end of its transaction. `schema`: as the trail has it. `isReferenced`: others refer to
-  /// rows of the table.
-  func defers(_ change: ChangeView, _ schema: TableSchema, _ table: Table, isReferenced: Bool) throws -> Bool {
+  /// rows of the table. `takesRowsIn`: as of ``takesRowsIn(_:_:)``.
+  func defers(
+    _ change: ChangeView, _ schema: TableSchema, _ table: Table, isReferenced: Bool, takesRowsIn: Bool
+  ) throws -> Bool {
     let rows = try names.names(schema, change)
     if rows.isEmpty { throw Self.keyless(schema) }
     for parent in try names.parents(schema, change) { try need(parent) }
     try watch(rows)
     let isGone = isReferenced && (change.operation == .delete || rows.count == 2)
     if isGone { try watch([rows[0].reference]) }
-    let isDeferred = settlesAll || isGone || (!indexes.isEmpty && rows.contains { indexes[$0] != nil })
+    let isDeferred =
+      settlesAll || isGone || (takesRowsIn && !comesIn(change, rows))
+      || (!indexes.isEmpty && rows.contains { indexes[$0] != nil })
     if !isDeferred, let met, try shared.window.follow(rows, met) { return false }
     let (before, after) = (try change.before?.values(), try change.after?.values())
     if rows.count == 2 {
@@ -163,6 +170,22 @@ final class TwoWayDesk<Table> {
       fold(rows[0], table, schema, before: old, after: after)
     }
     return true
+  }
+
+  /// Whether this way only takes rows into a table, and changes none that is there (`insert-only`).
+  func takesRowsIn(_ table: String, _ columns: [String]) throws -> Bool {
+    let rules = try shared.rules(trail, table, columns)
+    guard rules.rule == .insertOnly else { return false }
+    return rules.decider == nil || rules.deciding(source: trail.description, target: shared.own.description) != nil
+  }
+
+  /// Of a row that the transaction at hand inserts.
+  private func comesIn(_ change: ChangeView, _ rows: ChangedRows) -> Bool {
+    if change.operation == .insert {
+      rows.forEach { inserted.insert($0) }
+      return true
+    }
+    return rows.count == 1 && inserted.contains(rows[0])
   }
 
   /// Another row refers to it.

@@ -66,6 +66,32 @@ struct TwoWayTests {
     try mesh.close()
   }
 
+  @Test("a table that only takes rows in keeps what is there, conflict or not", arguments: ["sp", "ps"], [nil, "n1"])
+  func insertOnly(engines: String, decider: String?) throws {
+    let mesh = try Mesh(engines, schema: Self.schema) { trail, _, _ in
+      trail.origin == "n0" ? ConflictRules(rule: .insertOnly, decider: decider) : ConflictRules()
+    }
+    for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
+    let (till, hq) = (mesh.nodes[0], mesh.nodes[1])
+    try till.execute("INSERT INTO item VALUES (1, 'tea', 10), (2, 'milk', 5)")
+    try till.execute("BEGIN; INSERT INTO item VALUES (3, 'rice', 1); UPDATE item SET stock = 7 WHERE id = 3; COMMIT")
+    try mesh.settle()
+    try hq.execute("UPDATE item SET stock = 6 WHERE id = 2")
+    for _ in 0..<2 { try mesh.settle() }
+    try till.execute("UPDATE item SET stock = 11 WHERE id = 1")
+    try till.execute("UPDATE item SET stock = 12 WHERE id = 1")
+    try till.execute("UPDATE item SET name = 'cream' WHERE id = 2")
+    try till.execute("DELETE FROM item WHERE id = 3")
+    try till.capturePending()
+    #expect(try mesh.apply(0, to: 1) >= 3, "they are in the log")
+    let kept = ["1|tea|10", "2|milk|6", "3|rice|7"]
+    #expect(try hq.rows(Self.all) == kept)
+    for _ in 0..<2 { try mesh.settle() }
+    #expect(try hq.rows(Self.all) == kept)
+    #expect(try till.rows(Self.all) == (decider == nil ? ["1|tea|12", "2|cream|6"] : kept))
+    try mesh.close()
+  }
+
   @Test("what is in quarantine counts as not known, and is settled when it comes back", arguments: ["sp", "pp"])
   func quarantine(engines: String) throws {
     let mesh = try Mesh(engines, schema: Self.schema)
