@@ -11,10 +11,11 @@ import Trails
 /// a database share one window; any thread may call. How to use it:
 ///
 /// 1. ``addPeer(_:folder:)`` for every trail that is applied, then ``read(_:through:rowNames:)`` for each of them, and
-///    ``catchUp(rowNames:)`` or, where that leaves ``isOwnOnly``, ``putOffCatchUp()``. Until all have been read an answer may lack versions, and nothing is
-///    forgotten: see ``isComplete``.
+///    ``catchUp(rowNames:)`` or, where that leaves ``isOwnOnly``, ``putOffCatchUp()``. Until all have been read an answer may
+///    lack versions, and nothing is forgotten: see ``isComplete``.
 /// 2. For each transaction that is applied: ``meet(_:of:at:)``; for each of its changes ``follow(_:_:)``, or
-///    ``concurrent(_:with:seen:)`` and ``note(_:_:)``; ``commit(_:)`` when the target has committed, ``rollback(_:)`` when it has not.
+///    ``concurrent(_:with:seen:)`` and ``note(_:_:)``; ``commit(_:)`` when the target has committed, ``rollback(_:)`` when it
+///    has not.
 ///
 /// After an error the group is to be rolled back and done again; what could not be read is read again.
 package final class VersionWindow: Sendable {
