@@ -35,7 +35,8 @@ final class RowNames {
     }
 
     private static func isSame<T>(_ a: [T], _ b: [T]) -> Bool {
-      a.withUnsafeBufferPointer(\.baseAddress) == b.withUnsafeBufferPointer(\.baseAddress)
+      // A key path here would be made anew for every row.
+      a.withUnsafeBufferPointer { $0.baseAddress } == b.withUnsafeBufferPointer { $0.baseAddress }
     }
   }
 
