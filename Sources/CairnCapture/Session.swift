@@ -65,11 +65,13 @@ final class Session {
 
   /// Runs a statement to its end, whatever rows it gives. Returns the rows that it changed.
   func execute(_ sql: String, _ values: [(any SQLConvertible)?]) throws -> Int {
-    try run(cache.statement(sql, program), values, nil)
+    try checkIsNotOver()
+    return try run(cache.statement(sql, program), values, nil)
   }
 
   /// Runs a statement and calls `body` with each of its rows.
   func query(_ sql: String, _ values: [(any SQLConvertible)?], _ body: (Row) throws -> Void) throws {
+    try checkIsNotOver()
     let prepared = try cache.statement(sql, program)
     guard !prepared.isReadOnly else { return try read(prepared, values, body) }
     // It has made all of its changes before the first row comes, and is a statement of the trail before anything else is.
@@ -256,6 +258,9 @@ final class Session {
       throw DatabaseError(.transactionEnded, "the transaction is over")
     }
   }
+
+  /// What the closure of a transaction still does once SQLite has rolled it back would be committed by itself.
+  private func checkIsNotOver() throws { if isTransacting { try checkIsOpen(serial) } }
 
   private func commit() throws -> CommitToken {
     try checkIsOpen(serial)

@@ -151,6 +151,8 @@ import Testing
         try db.execute("INSERT INTO item VALUES (2, 'rum')")
         #expect(kind { try db.execute("INSERT OR ROLLBACK INTO item VALUES (1, 'x')") } == .constraint)
         #expect(kind { try db.execute("INSERT INTO item VALUES (3, 'gin')") } == .transactionEnded)
+        #expect(kind { try shop.execute("INSERT INTO item VALUES (4, 'gin')") } == .transactionEnded)
+        #expect(kind { _ = try shop.query("INSERT INTO item VALUES (5, 'gin') RETURNING 1") } == .transactionEnded)
       }
     }
     #expect(ended == .transactionEnded)
