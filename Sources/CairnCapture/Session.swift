@@ -201,7 +201,7 @@ final class Session {
 
   /// After a statement that failed: what it wrote into the journal is taken back with it, as a rule.
   private func settle() throws {
-    guard database.isInTransaction else { return forget() }
+    guard database.isInTransaction else { return forgetStatements() }
     guard isCaptured, program.last != 0 else { return }
     let last = try lastRow()
     program.last = last < program.first ? 0 : last
@@ -296,6 +296,10 @@ final class Session {
 
   private func forget() {
     isTransacting = false
+    forgetStatements()
+  }
+
+  private func forgetStatements() {
     log.removeAll()
     savepoints.removeAll(keepingCapacity: true)
     marks.removeAll(keepingCapacity: true)
