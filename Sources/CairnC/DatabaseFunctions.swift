@@ -71,7 +71,10 @@ private func values(_ parameters: UnsafePointer<cairn_value>?, _ count: Int) thr
   guard let parameters else { throw Misuse(CAIRN_MISUSE, "the parameters are NULL, and their count is \(count)") }
   return try UnsafeBufferPointer(start: parameters, count: count).enumerated().map { index, value in
     guard let value = SQLValue(value) else {
-      throw Misuse(CAIRN_MISUSE, "parameter \(index + 1) has no type that there is")
+      throw Misuse(
+        CAIRN_MISUSE,
+        "parameter \(index + 1) has no type that there is, or bytes that are NULL, or is a text that is not UTF-8",
+        hint: "make it with cairn_text, cairn_blob and their like; bytes that are no UTF-8 are a blob")
     }
     return value
   }

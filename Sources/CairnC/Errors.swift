@@ -40,7 +40,10 @@ func given<T: AnyObject>(_ handle: OpaquePointer?, _ type: T.Type) throws -> T {
 
 func given(_ text: UnsafePointer<CChar>?, _ what: String) throws -> String {
   guard let text else { throw Misuse(CAIRN_MISUSE, "\(what) is NULL") }
-  return String(cString: text)
+  guard let text = String(validatingCString: text) else {
+    throw Misuse(CAIRN_MISUSE, "\(what) is not UTF-8", hint: "give it as UTF-8")
+  }
+  return text
 }
 
 func given<T>(_ place: UnsafeMutablePointer<T>?, _ what: String) throws -> UnsafeMutablePointer<T> {

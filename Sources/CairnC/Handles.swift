@@ -86,12 +86,15 @@ extension SQLValue {
 
   /// Nil where it is none.
   init?(_ value: cairn_value) {
+    if [CAIRN_TEXT, CAIRN_BLOB].contains(value.type), value.bytes == nil, value.size > 0 { return nil }
     let content = UnsafeRawBufferPointer(start: value.bytes, count: value.bytes == nil ? 0 : value.size)
     switch value.type {
     case CAIRN_NULL: self = .null
     case CAIRN_INTEGER: self = .integer(value.integer)
     case CAIRN_REAL: self = .real(value.real)
-    case CAIRN_TEXT: self = .text(String(decoding: content, as: UTF8.self))
+    case CAIRN_TEXT:
+      guard let text = String(validating: content, as: UTF8.self) else { return nil }
+      self = .text(text)
     case CAIRN_BLOB: self = .blob(Array(content))
     default: return nil
     }

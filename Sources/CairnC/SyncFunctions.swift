@@ -23,13 +23,16 @@ private func chosen(_ options: UnsafePointer<cairn_sync_options>?) throws -> Syn
   guard given.size == MemoryLayout<cairn_sync_options>.size else {
     throw Misuse.unset("cairn_sync_options", "CAIRN_SYNC_OPTIONS")
   }
-  chosen.state = given.state.map { String(cString: $0) }
-  if let tables = given.tables { chosen.tables = String(cString: tables).split(separator: ",").map(String.init) }
+  chosen.state = try given.state.map { try CairnC.given($0, "the state folder") }
+  if let tables = given.tables {
+    chosen.tables = try CairnC.given(tables, "the list of tables").split(separator: ",").map(String.init)
+  }
   chosen.firstCopy = given.first_copy_up == 0 ? .down : .up
   chosen.overwrites = given.overwrites != 0
   chosen.refusal = given.sets_refused_aside == 0 ? .stop : .setAside
-  if let rule = given.conflict { chosen.conflict = String(cString: rule) }
-  for pair in given.column_conflicts.map({ String(cString: $0).split(separator: ",") }) ?? [] {
+  if let rule = given.conflict { chosen.conflict = try CairnC.given(rule, "the rule") }
+  for pair in try given.column_conflicts.map({ try CairnC.given($0, "the list of rules").split(separator: ",") }) ?? []
+  {
     guard let sign = pair.firstIndex(of: "=") else {
       throw Misuse(CAIRN_MISUSE, "'\(pair)' is no rule of a column", hint: "write TABLE.COLUMN=RULE")
     }

@@ -113,6 +113,18 @@ import Testing
     var strange = cairn_null()
     strange.type = cairn_type(rawValue: 9)
     #expect(shop.execute("INSERT INTO t VALUES (?)", [strange]) == CAIRN_MISUSE)
+    let broken: [UInt8] = [0xff, 0xfe, 0x80, 0]
+    broken.withUnsafeBytes { bytes in
+      var text = cairn_blob(bytes.baseAddress, 3)
+      #expect(shop.execute("INSERT INTO t VALUES (length(?))", [text]) == CAIRN_OK)
+      text.type = CAIRN_TEXT
+      #expect(shop.execute("INSERT INTO t VALUES (?)", [text]) == CAIRN_MISUSE, "it would come to be another text")
+      text.bytes = nil
+      #expect(shop.execute("INSERT INTO t VALUES (?)", [text]) == CAIRN_MISUSE)
+      #expect(
+        cairn_execute(shop.handle, bytes.bindMemory(to: CChar.self).baseAddress, nil, 0, nil) == CAIRN_MISUSE
+          && message.contains("UTF-8"))
+    }
     #expect(cairn_execute(shop.handle, "INSERT INTO t VALUES (?)", nil, 1, nil) == CAIRN_MISUSE)
     #expect(cairn_execute(nil, "SELECT 1", nil, 0, nil) == CAIRN_MISUSE)
     #expect(cairn_execute(shop.handle, nil, nil, 0, nil) == CAIRN_MISUSE)

@@ -2,17 +2,17 @@
  * Cairn inside of a program: an SQLite database whose commits are captured, and its synchronisation with PostgreSQL or with
  * another SQLite file. The manual is docs/embedding.md. Link with `pkg-config --cflags --libs cairn`.
  *
- * Threads. Any thread may use any handle, also several at once: calls for one database, and synchronisations of one
- * cairn_sync, wait for each other. Exceptions: a handle is closed once, when no other call for it is under way or comes; a
- * cairn_rows is used by one thread at a time; inside of a transaction only the thread that is in it gets to the database, all
- * others wait. cairn_sync_cancel and cairn_sync_pending may be called while a synchronisation runs in another thread. The
+ * Threads. Any thread may use any handle, also several at once: calls for one database wait for each other; a synchronisation
+ * while another one of the same database is under way gets CAIRN_ALREADY_RUNNING. Exceptions: a handle is closed once, when no
+ * other call for it is under way or comes; a cairn_rows is used by one thread at a time; inside of a transaction only the
+ * thread that is in it gets to the database, all others wait. cairn_sync_cancel and cairn_sync_pending may be called while a synchronisation runs in another thread. The
  * library starts threads of its own during a synchronisation only; callbacks come on the thread of the caller, always. After
  * fork() a child may not use handles of its parent; it may exec.
  *
  * Errors. A function that can fail returns a cairn_code. What it was is kept for the thread: cairn_error_message and its
  * neighbours hold until the next call of the same thread that fails. Messages tell no values that were bound.
  *
- * Texts are UTF-8. What a function takes it copies; what it gives is valid as long as is said with it.
+ * Texts are UTF-8; others are refused with CAIRN_MISUSE. What a function takes it copies; what it gives is valid as long as is said with it.
  */
 #ifndef CAIRN_H
 #define CAIRN_H
