@@ -49,8 +49,16 @@ enum DecisionOutcome {
   case done
   /// Somebody holds a lock: to be tried again.
   case locked
-  /// The database does not take one for its constraints: it is tried again with the next one, and at a start.
-  case refused
+  /// The database does not take one for its constraints: it is tried again with the next one, and at a start. For people.
+  case refused(String)
+
+  var isLocked: Bool { if case .locked = self { true } else { false } }
+
+  fileprivate static func refused(_ decision: OpenDecision, _ why: String) -> Self {
+    .refused(
+      "table \(decision.table), row \(decision.key.shown): what this node decides for all others is refused here (\(why)), so it is not decided; write the row as it is to be, or mend the constraint and restart the apply"
+    )
+  }
 }
 
 /// The open decisions of an SQLite target.
@@ -96,7 +104,7 @@ struct SQLiteDecisions {
         }
       } catch let error as SQLiteError where error.isBusy { return .locked } catch let error as SQLiteError
         where error.isConstraint
-      { outcome = .refused }
+      { outcome = .refused(decision, error.message) }
     }
     return outcome
   }
@@ -146,7 +154,7 @@ struct PostgresDecisions {
         }
       } catch let error as PostgresError where error.isLockTimeout || error.isTransient {
         return .locked
-      } catch let error as PostgresError where error.isOfRow { outcome = .refused }
+      } catch let error as PostgresError where error.isOfRow { outcome = .refused(decision, error.message) }
     }
     return outcome
   }

@@ -204,7 +204,9 @@ package final class PostgresApply {
     if try PostgresDecisions(connection: ours).isEmpty() { return desk.shared.mayHaveDecisions = false }
     let session = try PostgresConnection(uri, application: "cairn decide \(name)")
     try session.execute("SET lock_timeout = \(lockMilliseconds)")
-    desk.shared.mayHaveDecisions = try PostgresDecisions(connection: session).make() == .locked
+    let outcome = try PostgresDecisions(connection: session).make()
+    if case .refused(let notice) = outcome { progress.note(notice) }
+    desk.shared.mayHaveDecisions = outcome.isLocked
   }
 
   /// The group is rolled back first: nothing is to be locked meanwhile.

@@ -141,7 +141,9 @@ package final class SQLiteApply {
     let session = try Database(path: target.database.path, mode: .readWrite)
     session.setBusyTimeout(milliseconds: 200)
     try session.execute("PRAGMA foreign_keys = ON")
-    desk.shared.mayHaveDecisions = try SQLiteDecisions(database: session).make() == .locked
+    let outcome = try SQLiteDecisions(database: session).make()
+    if case .refused(let notice) = outcome { progress.note(notice) }
+    desk.shared.mayHaveDecisions = outcome.isLocked
   }
 
   /// A program may have made room for a row that waits for a unique value.

@@ -110,6 +110,8 @@ final class Mesh {
 
   let folder: String
   var quarantines = false
+  /// What applies told.
+  private(set) var notices: [String] = []
   private(set) var nodes: [Node] = []
   /// As ``ApplyOptions/commitRows``: 1, and each transaction is a group.
   var commitRows: Int?
@@ -165,6 +167,7 @@ final class Mesh {
     let progress = ApplyProgress()
     try ApplyRun(nodes[to].url, trail: nodes[from].trail, folder: nodes[from].folder, options: options)
       .run(stop: StopSignal(), drain: drain, progress: progress)
+    notices += progress.snapshot.notices
     return progress.snapshot.conflicts
   }
 

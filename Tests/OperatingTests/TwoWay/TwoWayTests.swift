@@ -169,6 +169,7 @@ struct TwoWayTests {
         """ : "CREATE TRIGGER no BEFORE UPDATE ON item BEGIN SELECT raise(ABORT, 'no'); END")
     try mesh.settle()
     for node in mesh.nodes { try #expect(node.rows(Self.all) == ["1|tea|12"], "\(node.name)") }
+    #expect(mesh.notices.contains { $0.hasPrefix("table item, row ") && $0.contains("no") }, "\(mesh.notices)")
     try a.execute(a.isPostgres ? "DROP TRIGGER no ON item" : "DROP TRIGGER no")
     mesh.renew(a)
     try mesh.apply(1, to: 0)
