@@ -159,16 +159,16 @@ final class Session {
 
   private func changeSchema(_ prepared: PreparedStatement, _ table: String?) throws -> Int {
     try kept(prepared) {
-      let version = try scalar(control.schemaVersion)
       let capture = EmbeddedCapture(database, clock: clock)
-      if let table { try capture.release(table, since: version) }
+      let version = try capture.prepareSchemaChange()
+      if let table { try capture.release(table) }
       var now: Int64?
       if program.isOwned {
         while try program.step(prepared.statement, now: &now) {}
       } else {
         while try prepared.statement.step() {}
       }
-      if try scalar(control.schemaVersion) != version { try capture.adopt(since: version) }
+      if try scalar(control.schemaVersion) != version { try capture.adopt() }
       return (0, now)
     }
   }

@@ -66,7 +66,8 @@ struct Adoption {
     try database.run(
       "UPDATE cairn_layout SET ended = ? WHERE id = ?", [.integer(try place()), .integer(layout.id)])
     try insert(
-      table, previous: layout.id, epoch: layout.schema.epoch + 1, action: Layout.code(action, isSame: isHooked),
+      table, previous: layout.id, epoch: layout.schema.epoch + 1,
+      action: Layout.code(action, isSame: isHooked, isExact: isApplied),
       refresh: refresh(layout, now, isTrusted: isTrusted, isShapeSame: action == nil))
   }
 

@@ -51,23 +51,22 @@ package struct EmbeddedCapture {
     return Journal.defaultCapRows
   }
 
-  /// Before a statement that changes the schema, in its transaction: takes the triggers off a table of which a column is
-  /// to be dropped, as SQLite refuses that as long as they name it. `version` is the schema's.
-  package func release(_ table: String, since version: Int64) throws {
-    try AppliedSchema.release(table, in: database, since: version)
+  /// Before a statement that changes the schema, in its transaction: brings triggers and layouts in step with what other
+  /// programs have changed, so that whatever differs behind the statement is its own. Returns the schema's version.
+  package func prepareSchemaChange() throws -> Int64 {
+    let version = try database.integer("PRAGMA schema_version") ?? 0
+    guard try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0") != version else {
+      return version
+    }
+    try journal.adopt(try journal.patterns(), written: journal.writtenLayouts(), copies: .rowsOnly)
+    return try database.integer("PRAGMA schema_version") ?? 0
   }
 
-  /// Behind it: brings triggers and layouts in step. Where they were in step with `version` nothing has been missed.
-  package func adopt(since version: Int64) throws {
-    let known = try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0")
-    guard known == version else {
-      // Somebody else has changed the schema as well.
-      let written = try journal.writtenLayouts()
-      try journal.adopt(try journal.patterns(), written: written, copies: .rowsOnly)
-      return
-    }
-    try journal.adoptApplied(try journal.patterns(), copies: .rowsOnly)
-  }
+  /// Takes the triggers off a table of which a column is to be dropped, as SQLite refuses that as long as they name it.
+  package func release(_ table: String) throws { try journal.dropTriggers(onTable: table) }
+
+  /// Behind the statement.
+  package func adopt() throws { try journal.adoptApplied(try journal.patterns(), copies: .rowsOnly) }
 
   /// What waits in the journal.
   package struct Waiting {

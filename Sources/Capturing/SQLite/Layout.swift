@@ -15,6 +15,9 @@ struct Layout {
   let action: DDL.Action?
   /// Its triggers were in place all the while: each column is the one that stood there before.
   let isSame: Bool
+  /// Whoever changed the table made this layout in the same transaction: no row before the marker has the new shape, and none
+  /// behind it the old one.
+  let isExact: Bool
   /// Why its rows have to be copied; nil once they have been.
   let refresh: Refresh.Reason?
   /// The first of its new columns, where only rows in which these are not the default have to be sent.
@@ -50,9 +53,20 @@ struct Layout {
     }
   }
 
+  /// The shape `before` without the indexes that this layout has not; nil where it has them all.
+  func relaxing(_ before: TableSchema) -> TableSchema? {
+    var schema = before
+    schema.objects.removeAll { !self.schema.objects.contains($0) }
+    guard schema != before else { return nil }
+    let origins = TableDifference(before, self.schema, origins: origins(from: before)).origins
+    let kept = Set(self.schema.uniques.map { $0.map { origins[$0] } })
+    schema.uniques.removeAll { !kept.contains($0) }
+    return schema
+  }
+
   /// As in the column `action`.
-  static func code(_ action: DDL.Action?, isSame: Bool) -> Value {
-    action.map { .integer(Int64($0.rawValue) | (isSame ? 16 : 0)) } ?? .null
+  static func code(_ action: DDL.Action?, isSame: Bool, isExact: Bool = false) -> Value {
+    action.map { .integer(Int64($0.rawValue) | (isSame ? 16 : 0) | (isExact ? 32 : 0)) } ?? .null
   }
   /// As in the column `refresh`.
   static func code(_ reason: Refresh.Reason?, firstNew: Int? = nil) -> Value {
@@ -72,6 +86,7 @@ struct Layout {
     ended = integer(3)
     action = integer(4).flatMap { DDL.Action(rawValue: UInt8(clamping: $0 & 15)) }
     isSame = integer(4).map { $0 & 16 != 0 } ?? false
+    isExact = integer(4).map { $0 & 32 != 0 } ?? false
     refresh = integer(5).flatMap { Refresh.Reason(rawValue: UInt8(clamping: $0 & 15)) }
     firstNew = integer(5).flatMap { $0 < 16 ? nil : Int($0 >> 4) }
     schema = try bytes.withUnsafeBytes {

@@ -540,7 +540,7 @@ package final class SQLiteCapture {
       reader.read(statement, seq: seq, code: code, first: 3, count: 0)
       try reader.fold?.write(to: trail)
       try reloadLayouts()
-      try announce(markers: seq...seq)
+      try announce(marker: seq)
       return false
     }
     reader.read(statement, seq: seq, code: code, first: 3, count: layout.valueCount)
@@ -605,16 +605,16 @@ package final class SQLiteCapture {
     return rowid <= cursor
   }
 
-  /// Tells the trail of the shapes that came, went and changed at these places of the journal.
-  private func announce(markers: ClosedRange<Int64>) throws {
+  /// Tells the trail of the shapes that came, went and changed at this place of the journal.
+  private func announce(marker: Int64) throws {
     let all = layouts.values.sorted { $0.id < $1.id }
     let succeeded = Set(all.compactMap(\.previous))
     for layout in all {
-      if let ended = layout.ended, markers.contains(ended), !succeeded.contains(layout.id) {
+      if layout.ended == marker, !succeeded.contains(layout.id) {
         try append(DDL(action: .drop, before: try schemaID(layout), after: 0))
       }
     }
-    let fresh = all.filter { markers.contains($0.since) && $0.action != nil }
+    let fresh = all.filter { $0.since == marker && $0.action != nil }
     // Tables that take each other's names step aside first.
     let taken = Set(fresh.filter { $0.previous != nil }.map { $0.schema.name.lowercased() })
     var aside: [Int64: UInt64] = [:]
@@ -641,33 +641,33 @@ package final class SQLiteCapture {
           action: action, before: before, after: try schemaID(layout), isRefreshed: isRefreshed, origins: origins))
       if layout.isPartial { try refresher.begin(layout, trail) }
     }
+    for layout in all {
+      if let before = layout.previous.flatMap({ layouts[$0] }), before.since == marker {
+        try relax(before, for: layout)
+      }
+    }
   }
 
   /// An index that the program dropped no longer held for rows that stand before the marker of that change. So the
-  /// target has to drop it before them; what else changed follows at the marker.
+  /// target has to drop it before them, as soon as it has the shape before; what else changed follows at the marker.
   ///
   /// Where another run has begun with the look, it has told of it, and the target is as it was told.
   private func announceDroppedIndexes(behind from: Int64) throws {
     relaxed = [:]
-    let told = position.look
     for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.since > from {
-      guard let before = layout.previous.flatMap({ layouts[$0] }) else { continue }
-      var schema = before.schema
-      schema.objects.removeAll { !layout.schema.objects.contains($0) }
-      guard schema != before.schema else { continue }
-      let origins = TableDifference(before.schema, layout.schema, origins: layout.origins(from: before.schema)).origins
-      let kept = Set(layout.schema.uniques.map { $0.map { origins[$0] } })
-      schema.uniques.removeAll { !kept.contains($0) }
-      let isTold = told.map { layout.since <= $0.through } ?? false
-      if !isTold {
-        try openPart()
-        let id = try trail.schemaID(schema, token: layout.token | 1 << 61)
-        try append(
-          DDL(action: .reshape, before: try schemaID(before), after: id, origins: Array(schema.columns.indices)))
-      }
-      // Where the shape before is still to be told, the change from it is too.
-      if before.since <= (isTold ? told?.from ?? from : from) { relaxed[layout.id] = schema }
+      guard let before = layout.previous.flatMap({ layouts[$0] }), before.since <= from else { continue }
+      try relax(before, for: layout, isTold: position.look.map { layout.since <= $0.through } ?? false)
     }
+  }
+
+  /// Whoever dropped an index through the embedded API, or as apply, has put the marker where it happened.
+  private func relax(_ before: Layout, for layout: Layout, isTold: Bool = false) throws {
+    guard !layout.isExact, let schema = layout.relaxing(before.schema) else { return }
+    relaxed[layout.id] = schema
+    guard !isTold else { return }
+    try openPart()
+    let id = try trail.schemaID(schema, token: layout.token | 1 << 61)
+    try append(DDL(action: .reshape, before: try schemaID(before), after: id, origins: Array(schema.columns.indices)))
   }
 
   private func relaxedID(_ layout: Layout) throws -> UInt64? {
@@ -744,7 +744,8 @@ package final class SQLiteCapture {
     header.follow(next.knowledge)
     _ = try trail.begin(header)
     do {
-      if next.mark.taken > from { try announce(markers: from + 1...next.mark.taken) }
+      let places = Set(layouts.values.flatMap { [$0.since, $0.ended.map(abs) ?? 0] })
+      for place in places.sorted() where place > from && place <= next.mark.taken { try announce(marker: place) }
       reader.checksum = 0
       next.checksum = 0
       next.previous = next.mark
