@@ -102,7 +102,9 @@ final class Mesh {
     private func isCaptured() throws -> Bool {
       if let sqlite {
         let last = try sqlite.integer("SELECT max(seq) FROM cairn_journal") ?? 0
-        return (capture?.progress.snapshot.taken ?? 0) >= last
+        // A capture that has just started tells only of what it takes itself.
+        let marked = try sqlite.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0
+        return max(marked, capture?.progress.snapshot.taken ?? 0) >= last
       }
       return try watch?.catchUp(StopSignal()) ?? true
     }
