@@ -23,7 +23,7 @@ extension Synchronizer.Options {
       throw refused("'\(text)' is no rule for \(name)", "there are \(ConflictRules.Rule.names.joined(separator: ", "))")
     }
     // Each way would have another one in mind.
-    guard ![.source, .target, .insertOnly].contains(rule) else {
+    guard ![.source, .target, .insertOnly].contains(rule), !rule.needsDecider else {
       throw refused("'\(text)' says something else at each end", "use priority:NODE,NODE")
     }
     return rule

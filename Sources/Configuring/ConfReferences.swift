@@ -1,4 +1,5 @@
 import Changes
+import Conflicts
 
 /// What sections say of each other: names of databases and trails, and who works on what.
 struct ConfReferences {
@@ -32,7 +33,10 @@ struct ConfReferences {
     checkCaptures()
     for apply in applies { checkTrail(apply) }
     checkApplies()
-    for apply in applies { checkRules(apply.source.name) }
+    for apply in applies {
+      checkRules(apply.source.name)
+      checkDecider(apply)
+    }
     checkNetwork()
   }
 
@@ -135,6 +139,19 @@ struct ConfReferences {
           "tables \(other.from) and \(from) would both become \(to); the other rule is at \(other.place)",
           "give one of them another 'to'")
       }
+    }
+  }
+
+  /// What one node alone can decide needs its name.
+  private mutating func checkDecider(_ apply: ReadSection) {
+    let own = rules.filter { $0.source.name == apply.source.name }
+    for section in [apply] + own where section.text("decides") == nil && apply.text("decides") == nil {
+      let whole = section.text("conflict").flatMap { try? ConflictRules.Rule($0) }.map { ("conflict", $0) }
+      let columns = section.rules("conflicts").map { ("conflicts", $0.rule) }
+      guard let (key, rule) = ((whole.map { [$0] } ?? []) + columns).first(where: \.1.needsDecider) else { continue }
+      add(
+        .confValue, section.place(key), "\(rule.text) says nothing of which node it is called at",
+        "add decides = \"NODE\" with a node whose database is PostgreSQL, alike in the applies of all nodes")
     }
   }
 

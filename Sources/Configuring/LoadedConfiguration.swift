@@ -18,8 +18,17 @@ package struct ConfCredential: Sendable {
 
 /// All files of a conf, read and checked: the value that they make, or everything that is wrong with them.
 package struct LoadedConfiguration: Sendable {
-  /// What is wrong with an expression of a rule, whatever its table is; the flag: it is the value of a column.
-  package typealias ExpressionFault = (_ text: String, _ isColumn: Bool) -> String?
+  /// What an expression of a rule is evaluated over.
+  package enum ExpressionUse: Sendable {
+    case ofRow
+    /// It is the value of a column.
+    case ofColumn
+    /// Two versions of a row, for one of its columns or for the row.
+    case ofConflict(isOfRows: Bool)
+  }
+
+  /// What is wrong with an expression of a rule, whatever its table is.
+  package typealias ExpressionFault = (_ text: String, _ use: ExpressionUse) -> String?
 
   /// Nil where there are problems.
   package let configuration: Configuration?

@@ -12,6 +12,11 @@ extension OptionReader {
         "write conflicts = { COLUMN = \"\(text)\" }, and \(option.key) = \"newest\" for the rest of the row")
       return nil
     }
+    if case .sql(let expression) = rule,
+      !isExpression(expression, node.place, option.key, .ofConflict(isOfRows: true))
+    {
+      return nil
+    }
     return .text(rule.text)
   }
 
@@ -52,7 +57,11 @@ extension OptionReader {
         "write conflict = \"\(text)\" for the table, or another rule for the column, such as \"target\"")
       return nil
     }
-    if case .sql(let expression) = rule, !isExpression(expression, entry.node.place, column: entry.key) { return nil }
+    if case .sql(let expression) = rule,
+      !isExpression(expression, entry.node.place, name, .ofConflict(isOfRows: false))
+    {
+      return nil
+    }
     return rule
   }
 

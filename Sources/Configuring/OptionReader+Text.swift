@@ -27,16 +27,16 @@ extension OptionReader {
 
   /// The star stands for columns as they are.
   mutating func isExpression(_ text: String, _ place: ConfPlace, column: String) -> Bool {
-    column == "*" || isExpression(text, place, "column \(column)", isColumn: true)
+    column == "*" || isExpression(text, place, "column \(column)", .ofColumn)
   }
 
-  private mutating func isExpression(
-    _ text: String, _ place: ConfPlace, _ name: String, isColumn: Bool = false
+  mutating func isExpression(
+    _ text: String, _ place: ConfPlace, _ name: String, _ use: LoadedConfiguration.ExpressionUse = .ofRow
   ) -> Bool {
-    guard let reason = expressionFault(text, isColumn) else { return true }
+    guard let reason = expressionFault(text, use) else { return true }
     refuse(
       place, "\(name) is what SQLite does not take: \(text): \(reason)",
-      "expressions are SQLite's, over the columns of the row: no subqueries, aggregates, random() or 'now'")
+      "expressions are SQLite's, over \(use.operands): no subqueries, aggregates, random() or 'now'")
     return false
   }
 
@@ -246,5 +246,15 @@ struct ListenAddress {
       guard host == "localhost" || inet_pton(AF_INET, host, &address) == 1 else { return nil }
     }
     (self.host, self.port) = (host, port)
+  }
+}
+
+extension LoadedConfiguration.ExpressionUse {
+  fileprivate var operands: String {
+    switch self {
+    case .ofRow, .ofColumn: "the columns of the row"
+    case .ofConflict(true): "local_COLUMN, incoming_COLUMN and before_COLUMN"
+    case .ofConflict(false): "local, incoming and before, and local_COLUMN and so on for other columns of the rows"
+    }
   }
 }

@@ -39,7 +39,7 @@ extension OptionTable {
         "decides", .origin, absence: "each node settles them by itself",
         "the node that decides conflicts for all others",
         details: """
-          Of the rules `source`, `target`, `insert-only` and `sql:`, whose outcome may hang on who settles it. Until its \
+          Of the rules `source`, `target`, `insert-only`, `sql:` and `function:`, whose outcome may hang on who settles it. Until its \
           decision comes, as a change in its own trail, all nodes hold the latest version. A node, or one of its trails, \
           `NODE.NAME`; the same in the applies of all nodes.
           """, example: "\"hq\""),

@@ -3,45 +3,34 @@ import Changes
 /// What living versions of a row made of one column.
 struct ColumnVersions {
   private let column: Int
-  private let living: [RowVersion]
-  private let all: [RowVersion]
+  private let meeting: Meeting
   /// Those whose values nobody replaced who knew them, by rising stamps.
   private let heads: [RowVersion]
 
-  init(_ column: Int, _ living: [RowVersion], all: [RowVersion]) {
-    (self.column, self.living, self.all) = (column, living, all)
-    heads = living.filter { $0.wrote(column) }.heads
+  init(_ column: Int, _ meeting: Meeting) {
+    (self.column, self.meeting) = (column, meeting)
+    heads = meeting.living.filter { $0.wrote(column) }.heads
   }
 
-  /// Nil where no version wrote the column.
-  func settled(_ rule: ConflictRules.Rule, _ evaluate: Settlement.Evaluate) rethrows -> Value? {
+  /// Nil where no version wrote the column. `isOfRows`: the rule is that of whole rows, as this column has none.
+  func settled(_ rule: ConflictRules.Rule, isOfRows: Bool) throws -> Value? {
     guard !heads.isEmpty else { return nil }
     let values = heads.compactMap { $0.after?[column] }
     switch rule {
     case .newest, .oldest, .priority, .source, .target, .insertOnly, .stop, .ask:
-      return Settlement.winner(heads, rule)?.after?[column]
+      return Meeting.winner(heads, rule)?.after?[column]
     case .max: return values.max(by: Self.isLess)
     case .min: return values.min(by: Self.isLess)
     case .average: return heads.count == 1 ? values.first : Decimal.mean(values) ?? values.last
     case .combine(let separator): return combined(values, separator)
     case .delta: return sum() ?? values.last
     case .mergeText: return merged(values) ?? values.last
-    case .sql(let expression):
-      guard var value = values.first else { return nil }
-      for next in values.dropFirst() { value = try evaluate(expression, value, next, before) ?? next }
-      return value
+    case .sql where isOfRows: return try meeting.folded(heads, rule)?[column]
+    case .sql, .function: return try meeting.folded(heads, rule, column: column)?[column]
     }
   }
 
-  /// The value that all of the heads came from: what the author of the first version had that not all others follow.
-  ///
-  /// It is the same whether the versions that all others follow are forgotten or not: whoever knew them all had the row
-  /// that they come to. Nil where no version gives it.
-  private var before: Value? {
-    let apart = all.unshared
-    if let insert = living.last(where: \.isInsert), apart.contains(where: { $0.stamp == insert.stamp }) { return nil }
-    return apart.roots.lazy.compactMap { $0.before?[column] }.first
-  }
+  private var before: Value? { meeting.before?[column] }
 
   private func merged(_ values: [Value]) -> Value? {
     guard var text = values.first?.textBytes else { return nil }
@@ -57,6 +46,7 @@ struct ColumnVersions {
   /// The value before all versions, or that of the row which was inserted last, and what each update added; nil where a
   /// value is no number.
   private func sum() -> Value? {
+    let living = meeting.living
     let begin = living.last(where: \.isInsert).map { $0.after?[column] } ?? living.roots.first?.before?[column]
     guard let last = heads.last?.after?[column], var total = begin.flatMap({ Decimal(number: $0) }) else { return nil }
     for version in living {
@@ -110,16 +100,5 @@ extension Value {
     case .text(let bytes), .exact(let bytes): bytes
     default: nil
     }
-  }
-}
-
-extension [RowVersion] {
-  /// Without those that all later ones follow.
-  fileprivate var unshared: [RowVersion] {
-    for count in stride(from: self.count - 1, to: 0, by: -1)
-    where self[count...].allSatisfy({ late in self[..<count].allSatisfy { late.follows($0) } }) {
-      return Array(self[count...])
-    }
-    return self
   }
 }

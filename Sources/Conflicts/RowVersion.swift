@@ -51,6 +51,16 @@ package struct RowVersion: Sendable {
     }
   }
 
+  /// The row as its author left it; nil where it was deleted. A value that its trail left out is that of the last version
+  /// before it which gives it.
+  func row(_ columnCount: Int, among all: [RowVersion]) -> Row? {
+    after.map { after in
+      (0..<columnCount).map { column in
+        after[column] ?? all.reversed().lazy.filter { follows($0) }.compactMap { $0.after?[column] }.first
+      }
+    }
+  }
+
   /// Whether it set the column to something else; an insert sets all.
   package func wrote(_ column: Int) -> Bool {
     switch write {

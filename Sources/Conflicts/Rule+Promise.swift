@@ -17,7 +17,7 @@ extension ConflictRules.Rule {
     switch self {
     case .newest, .oldest, .priority, .max, .min, .delta, .average, .mergeText, .combine, .sql: .converges
     case .source, .target: .convergesIfWaysAgree
-    case .insertOnly: .decidedAtOneNode
+    case .insertOnly, .function: .decidedAtOneNode
     case .ask: .decidedByPerson
     case .stop: .stops
     }
@@ -26,18 +26,21 @@ extension ConflictRules.Rule {
   /// Whether whole rows can be settled by it; the others are of single columns.
   package var isForRows: Bool {
     switch self {
-    case .newest, .oldest, .priority, .source, .target, .insertOnly, .stop, .ask: true
-    case .max, .min, .delta, .average, .mergeText, .combine, .sql: false
+    case .newest, .oldest, .priority, .source, .target, .insertOnly, .sql, .function, .stop, .ask: true
+    case .max, .min, .delta, .average, .mergeText, .combine: false
     }
   }
 
   /// Whether one node may decide it for all others, as it hangs on who settles it.
   package var isDecided: Bool {
     switch self {
-    case .source, .target, .insertOnly, .sql: true
+    case .source, .target, .insertOnly, .sql, .function: true
     default: false
     }
   }
+
+  /// Whether it can be kept at one node alone.
+  package var needsDecider: Bool { if case .function = self { true } else { false } }
 
   /// What holds at all nodes until the one has decided. `isHere`: it is this one, where a person is asked.
   func untilDecided(isHere: Bool) -> Self { isDecided || (self == .ask && !isHere) ? .newest : self }
@@ -74,6 +77,7 @@ extension ConflictRules.Rule {
     case .target: "the version of the node that applies"
     case .insertOnly: "what is there; only rows that are not there come in"
     case .sql(let expression): "what \(expression) makes of them"
+    case .function(let name): "what the function \(name) makes of them"
     case .stop: "nothing: the apply stops"
     case .ask: "the latest version, until a person has decided"
     }

@@ -27,8 +27,11 @@ extension ConflictRules {
     case target
     /// What is here is never changed by what comes, conflict or not; only rows that are not here come in.
     case insertOnly
-    /// What an expression makes of two values, and of what was before them.
+    /// What an expression makes of two values, and of what was before them; of whole rows: that of the later version where
+    /// it is true. It sees the other columns, too.
     case sql(String)
+    /// What a function in PostgreSQL makes of the rows, at the node that decides.
+    case function(String)
     /// None: apply stops.
     case stop
     /// The latest one, until a person has decided.
@@ -54,6 +57,7 @@ extension ConflictRules.Rule {
   ]
   private static let withMore = [
     ("priority", "priority:hq,store-1"), ("combine", "combine: / "), ("sql", "sql:max(local, incoming)"),
+    ("function", "function:public.settle"),
   ]
 
   /// One of each.
@@ -79,6 +83,10 @@ extension ConflictRules.Rule {
     case "combine":
       guard !more.isEmpty else { throw .incomplete(example: example) }
       self = .combine(separator: String(more))
+    case "function":
+      let parts = more.split(separator: ".", omittingEmptySubsequences: false)
+      guard parts.count == 2, parts.allSatisfy(Self.isIdentifier) else { throw .incomplete(example: example) }
+      self = .function(String(more))
     default:
       guard more.contains(where: { !$0.isWhitespace }) else { throw .incomplete(example: example) }
       self = .sql(String(more))
@@ -90,12 +98,19 @@ extension ConflictRules.Rule {
     case .priority(let nodes): "priority:" + nodes.joined(separator: ",")
     case .combine(let separator): "combine:" + separator
     case .sql(let expression): "sql:" + expression
+    case .function(let name): "function:" + name
     default: Self.plain.first { $0.1 == self }?.0 ?? ""
     }
   }
 
   /// Every name of a rule, in the order of the documents.
   package static var names: [String] { plain.map(\.0) + withMore.map { "\($0.0):" } }
+
+  /// One that PostgreSQL reads without quotes as it is written.
+  private static func isIdentifier(_ text: Substring) -> Bool {
+    guard let first = text.first, first == "_" || ("a"..."z").contains(first) else { return false }
+    return text.allSatisfy { $0 == "_" || ("a"..."z").contains($0) || ("0"..."9").contains($0) }
+  }
 
   private static func trimmed(_ text: Substring) -> String {
     String(text.drop { $0 == " " }.reversed().drop { $0 == " " }.reversed())

@@ -39,6 +39,7 @@ package struct TopologyPromise: Equatable, Sendable {
         default: .deciderUnclear(decider, trails: meant ?? [])
         }
     case (.source, _), (.target, _): verdict = peers.count > 1 ? .severalDecide : .convergesIfWaysAgree
+    case (.function, _): verdict = .severalDecide
     case (.insertOnly, _): verdict = .keptAtOneNode
     default: verdict = .converges
     }

@@ -1,3 +1,4 @@
+import Applying
 import Configuring
 import Glibc
 import Reshaping
@@ -6,6 +7,14 @@ extension ConfFolder {
   /// As the daemon loads it, and all who speak of it: with the environment of this process, and with the word of SQLite
   /// on the expressions of rules.
   package static func load(_ path: String, more: [ConfFile] = []) -> LoadedConfiguration {
-    load(path, more: more, expressionFault: ExpressionFault.reason) { name in getenv(name).map { String(cString: $0) } }
+    load(path, more: more, expressionFault: fault) { name in getenv(name).map { String(cString: $0) } }
+  }
+
+  private static func fault(_ text: String, _ use: LoadedConfiguration.ExpressionUse) -> String? {
+    switch use {
+    case .ofRow: ExpressionFault.reason(of: text, isColumn: false)
+    case .ofColumn: ExpressionFault.reason(of: text, isColumn: true)
+    case .ofConflict(let isOfRows): ConflictExpression.fault(text, isOfRows: isOfRows)
+    }
   }
 }

@@ -8,8 +8,10 @@ package enum ExpressionFault {
   private static let columnsMax = 1_900
 
   /// Nil where there may be a table for which it is right. `isColumn`: it is the value of a column, where the name of one
-  /// alone is not evaluated.
-  package static func reason(of text: String, isColumn: Bool) -> String? {
+  /// alone is not evaluated. `isName`: whether a column may have that name.
+  package static func reason(
+    of text: String, isColumn: Bool, isName: (String) -> Bool = { _ in true }
+  ) -> String? {
     let name = text.split(whereSeparator: \.isWhitespace).joined(separator: " ")
     let named = TableSchema(epoch: 0, engine: .sqlite, name: "r", columns: [.init(name: name)])
     do throws(Expression.Fault) {
@@ -21,6 +23,7 @@ package enum ExpressionFault {
       do throws(SQLiteError) { return chance(try calculator(text, columns), columns.count) } catch {
         guard error.message.hasPrefix(noColumn) else { return error.message }
         let name = String(error.message.dropFirst(noColumn.count))
+        guard isName(name) else { return error.message }
         // Not to be had as a column: its table will tell.
         guard !columns.contains(where: { $0.name == name }) else { return nil }
         columns.append(.init(name: name, type: ""))

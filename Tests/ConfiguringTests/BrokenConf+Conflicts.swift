@@ -47,6 +47,14 @@ extension BrokenConf {
       "database = \"erp\"", "database = \"erp\"\ndecides = \"Head Office\"", at: "12:11", .confValue,
       "it takes the name of a node", "write the name of a node", mend: ("Head Office", "hq")),
     BrokenConf(
+      "database = \"erp\"", "database = \"erp\"\nconflict = \"function:public.settle\"", at: "12:12", .confValue,
+      "says nothing of which node it is called at", "add decides = \"NODE\"",
+      mend: ("\"function:public.settle\"", "\"function:public.settle\"\ndecides = \"hq\"")),
+    BrokenConf(
+      "", "[[apply.erp.table]]\nfrom = \"a\"\nconflicts = { stock = \"function:public.settle\" }\n", at: "14:13",
+      .confValue, "says nothing of which node it is called at", "add decides = \"NODE\"",
+      mend: ("function:public.settle\" }", "function:public.settle\" }\ndecides = \"hq\"")),
+    BrokenConf(
       "database = \"erp\"", "database = \"erp\"\nmax_clock_skew = \"2 days\"", at: "12:18", .confValue,
       "it can be from 1 ms to 1 d", "write max_clock_skew = \"1 d\"", mend: ("2 days", "1 d")),
     BrokenConf(

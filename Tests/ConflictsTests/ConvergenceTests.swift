@@ -35,7 +35,7 @@ private struct Nodes {
     random = Seeded(seed)
   }
 
-  mutating func write(_ index: Int) {
+  mutating func write(_ index: Int) throws {
     var node = nodes[index]
     // Off by up to 20 from the others'.
     node.clock = max(node.clock + 1, UInt64(sent.map(\.count).reduce(0, +)) + UInt64.random(in: 0...20, using: &random))
@@ -62,7 +62,7 @@ private struct Nodes {
     }
     node.seen[node.name] = stamp.number
     nodes[index] = node
-    take(message, at: index)
+    try take(message, at: index)
     sent[index].append(message)
   }
 
@@ -79,27 +79,45 @@ private struct Nodes {
     return Array(lines.joined(separator: "\n").utf8)
   }
 
-  /// What `sql:` rules come to: told apart by the order of their parts.
-  static func evaluate(_: String, _ one: Value, _ other: Value, _ before: Value?) -> Value? {
-    .text(Array("(\(one.string)+\(other.string)-\(before?.string ?? "?"))".utf8.suffix(60)))
+  /// What `sql:` and `function:` rules come to: told apart by the order of their parts, and by the rows around them.
+  static var code: RuleCode {
+    RuleCode(
+      expression: { text, rows in
+        guard let column = rows.column else { return .integer(shown(rows.local) < shown(rows.incoming) ? 1 : 0) }
+        let parts = [rows.local, rows.incoming, rows.before].map { row in
+          text == "rows" ? row.map(shown) : row?[column]?.string
+        }
+        return joined(parts)
+      },
+      function: { _, rows in
+        rows.local.indices.map { index in
+          joined([rows.local, rows.incoming, rows.before].map { $0?[index]?.string })
+        }
+      })
   }
 
+  private static func joined(_ parts: [String?]) -> Value {
+    .text(Array(parts.map { $0 ?? "?" }.joined(separator: "+").utf8.suffix(60)))
+  }
+
+  private static func shown(_ row: RowVersion.Row) -> String { row.map { $0?.string ?? "?" }.joined(separator: ",") }
+
   /// Brings the next transaction of an origin to a node; false when there is none.
-  mutating func deliver(from: Int, to: Int) -> Bool {
+  mutating func deliver(from: Int, to: Int) throws -> Bool {
     let known = Int(nodes[to].seen[nodes[from].name, default: 0])
     guard from != to, known < sent[from].count else { return false }
-    take(sent[from][known], at: to)
+    try take(sent[from][known], at: to)
     nodes[to].seen[nodes[from].name] = UInt64(known + 1)
     nodes[to].clock = max(nodes[to].clock, sent[from][known].stamp.clock)
     return true
   }
 
-  private mutating func take(_ message: Message, at index: Int) {
+  private mutating func take(_ message: Message, at index: Int) throws {
     nodes[index].seenBy[message.stamp.origin] = message.seen
     guard let version = message.version else { return }
     let isFollowing = nodes[index].history.isFollowed(by: version)
     nodes[index].history.add(version)
-    let settled = Settlement(nodes[index].history, rules, columnCount: columnCount, evaluate: Self.evaluate).row
+    let settled = try Settlement(nodes[index].history, rules, columnCount: columnCount, code: Self.code).row
     if isFollowing { #expect(settled == version.after, "what knew all of it is taken as it is") }
     nodes[index].row = settled
   }
@@ -138,10 +156,12 @@ struct Seeded: RandomNumberGenerator {
     ConflictRules(columns: [2: .delta], deletes: .deleteWins), ConflictRules(rule: .oldest, columns: [1: .newest]),
     ConflictRules(columns: [1: .mergeText, 3: .mergeText]), ConflictRules(tracking: .column, columns: [3: .sql("+")]),
     ConflictRules(rule: .source, columns: [3: .target]).between(source: "n1", target: "n2"), ConflictRules(rule: .ask),
+    ConflictRules(rule: .sql("less")), ConflictRules(tracking: .column, rule: .sql("less"), columns: [3: .sql("rows")]),
+    ConflictRules(columns: [2: .sql("rows")], deletes: .updateWins), ConflictRules(rule: .function("a.b")),
   ]
 
   @Test(arguments: rules)
-  func `nodes that have seen the same hold the same row`(rules: ConflictRules) {
+  func `nodes that have seen the same hold the same row`(rules: ConflictRules) throws {
     for seed in UInt64(1)...(isSoak ? 300 : 5) {
       var nodes = Nodes(seed % 2 == 0 ? 3 : 5, rules, seed: seed)
       let places = nodes.nodes.indices
@@ -151,16 +171,16 @@ struct Seeded: RandomNumberGenerator {
           Int.random(in: nodes.nodes.indices, using: &nodes.random)
         )
         switch Int.random(in: 0..<8, using: &nodes.random) {
-        case 0...1: nodes.write(one)
+        case 0...1: try nodes.write(one)
         case 2: nodes.forget(one)
-        default: _ = nodes.deliver(from: one, to: other)
+        default: _ = try nodes.deliver(from: one, to: other)
         }
       }
-      while places.contains(where: { from in places.contains { nodes.deliver(from: from, to: $0) } }) {}
+      while try places.contains(where: { from in try places.contains { try nodes.deliver(from: from, to: $0) } }) {}
       // What was forgotten on the way makes no difference.
       let all = RowHistory(nodes.sent.joined().compactMap(\.version))
       let settled = [
-        nodes.nodes.map(\.row), [Settlement(all, rules, columnCount: columnCount, evaluate: Nodes.evaluate).row],
+        nodes.nodes.map(\.row), [try Settlement(all, rules, columnCount: columnCount, code: Nodes.code).row],
       ].joined()
       let rows = settled.map { $0?.map { $0?.shown ?? "?" } ?? ["gone"] }
       #expect(Set(rows).count == 1, "seed \(seed): \(rows)")

@@ -101,15 +101,44 @@ import Testing
   ])
   func `its resolvers: priority, minimum, maximum, additive, averaging, later and earlier, a procedure`(
     rule: ConflictRules.Rule, stock: Int64
-  ) {
+  ) throws {
     let rules = ConflictRules(tracking: .column, columns: [2: rule])
-    let rows = [[Self.first, Self.rival], [Self.rival, Self.first]].map { versions in
-      Settlement(RowHistory(versions), rules, columnCount: columnCount) { expression, _, incoming, before in
-        guard expression == "half", case .integer(let now) = incoming, before == .integer(100) else { return nil }
+    let half = RuleCode(
+      expression: { expression, rows in
+        guard expression == "half", case .integer(let now) = rows.incoming[2], rows.before?[2] == .integer(100) else {
+          return nil
+        }
         return .integer(now / 2)
-      }.row?[2]
+      }, function: { _, _ in nil })
+    let rows = try [[Self.first, Self.rival], [Self.rival, Self.first]].map { versions in
+      try Settlement(RowHistory(versions), rules, columnCount: columnCount, code: half).row?[2]
     }
     #expect(rows == [.integer(stock), .integer(stock)])
+  }
+
+  @Test(arguments: [false, true])
+  func `its resolvers that see whole rows: a condition, and a procedure`(byColumn: Bool) throws {
+    let code = RuleCode(
+      expression: { _, rows in
+        .integer(rows.column == nil && ColumnVersions.isLess(rows.local[2]!, rows.incoming[2]!) ? 1 : 0)
+      },
+      function: { _, rows in
+        var row = rows.local
+        row[2] = .integer(1)
+        row[3] = rows.incoming[3]
+        return row
+      })
+    func settled(_ rule: ConflictRules.Rule, _ versions: RowVersion...) throws -> RowVersion.Row? {
+      let rules = ConflictRules(tracking: byColumn ? .column : .row, rule: rule)
+      return try Settlement(RowHistory(versions), rules, columnCount: columnCount, code: code).row
+    }
+    // Who has more stock, in whatever order they come; of columns each its own.
+    let (more, less) = (Self.rival.after, byColumn ? Self.rival.after : Self.first.after)
+    #expect(try settled(.sql("more"), Self.first, Self.rival) == more)
+    #expect(try settled(.sql("more"), Self.rival, Self.first) == more)
+    #expect(less != nil)
+    let made = try #require(try settled(.function("public.f"), Self.rival, Self.first))
+    #expect(made[2] == .integer(1) && made[3] == Self.rival.after?[3])
   }
 
   @Test func `its resolver of texts`() {

@@ -11,6 +11,10 @@ import Testing
     #expect(try Rule("priority:hq, store-1") == .priority(["hq", "store-1"]))
     #expect(try Rule("combine:: ") == .combine(separator: ": "))
     #expect(try Rule("sql:a:b") == .sql("a:b"))
+    #expect(try Rule("function:sales.settle_2") == .function("sales.settle_2"))
+    for text in ["function:settle", "function:a.b.c", "function:a.B", "function:a.b(1)", "function:.b"] {
+      #expect(throws: Rule.Fault.incomplete(example: "function:public.settle")) { try Rule(text) }
+    }
   }
 
   @Test(arguments: [
@@ -36,11 +40,13 @@ import Testing
         "newest", "oldest", "max", "min", "delta", "average", "merge-text", "priority", "combine", "sql",
       ])
     #expect(names { $0.promise == .convergesIfWaysAgree } == ["source", "target"])
-    #expect(names { $0.promise == .decidedAtOneNode } == ["insert-only"])
+    #expect(names { $0.promise == .decidedAtOneNode } == ["insert-only", "function"])
     #expect(names { $0.promise == .decidedByPerson } == ["ask"])
     #expect(names { $0.promise == .stops } == ["stop"])
     #expect(
-      names { $0.isForRows } == ["newest", "oldest", "source", "target", "insert-only", "stop", "ask", "priority"])
+      names { $0.isForRows } == [
+        "newest", "oldest", "source", "target", "insert-only", "stop", "ask", "priority", "sql", "function",
+      ])
     #expect(names { !$0.isForColumns } == ["insert-only"])
     #expect(names { $0.needsBefore } == ["delta", "merge-text"])
     for rule in ConflictRules.Rule.samples {

@@ -27,7 +27,8 @@ extension [RowVersion] {
   func settled(_ rules: ConflictRules) -> Set<[String]> {
     Set(
       permutations.map { versions in
-        Settlement(RowHistory(versions), rules, columnCount: columnCount).row?.map { $0?.shown ?? "?" } ?? ["gone"]
+        let settled = try? Settlement(RowHistory(versions), rules, columnCount: columnCount)
+        return settled?.row?.map { $0?.shown ?? "?" } ?? ["gone"]
       })
   }
 

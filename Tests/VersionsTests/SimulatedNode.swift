@@ -178,7 +178,7 @@ final class SimulatedNode {
       conflictCount += 1
       var history = RowHistory(try window.versions(row).compactMap { try read(row, $0) })
       history.add(incoming)
-      rows[id] = Settlement(history, rules, columnCount: 4).row
+      rows[id] = try Settlement(history, rules, columnCount: 4).row
     }
     try window.note(row, place)
   }

@@ -114,7 +114,7 @@ extension PostgresReplay {
       _ = try judgeCandidates(fresh: held)
     }
     try delete(parents, desk)
-    for parent in desk.neededParents { try bringBack(parent, desk) { try desk.counts($0, of: parent) } }
+    for parent in desk.neededParents { try bringBack(parent, desk, isReferred: true) }
     desk.endTransaction()
   }
 
@@ -160,23 +160,29 @@ extension PostgresReplay {
   }
 
   /// A row to which another one refers comes back where deletes of it do not count, and so do those to which it refers
-  /// itself: of these none does.
-  private func bringBack(_ name: RowName, _ desk: Desk, counts: (RowVersion) throws -> Bool) throws {
+  /// itself: of these none does, and they stay as they are where they are there. `isReferred`: it is the first of them;
+  /// what it is now may have stood while less was known of who refers to it.
+  private func bringBack(_ name: RowName, _ desk: Desk, isReferred: Bool) throws {
     let versions = try desk.others(name)
     guard let last = versions.last, let table = try sink.attempt({ try table(like: last.schema) }) else { return }
     let form = PostgresForm(table: table, names: options.names)
     let key = try form.key(last)
-    guard try sink.attempt({ try table.row(key, connection) }) == nil else { return }
+    let local = try sink.attempt { try table.row(key, connection) }.map(form.row)
     let history = RowHistory(try versions.filter { try form.isSame(key, form.key($0)) }.map(form.version))
+    if local != nil, !isReferred || !history.versions.contains(where: \.isDelete) { return }
     let names = table.columns.map(\.name)
     let rules = try desk.rules(table.mapped.plainName, names)
-    guard let row = try SettledRow.row(history, rules, columnCount: names.count, counts: counts) else { return }
+    let settled = try SettledRow.row(history, rules, columns: names) { version in
+      try isReferred ? desk.counts(version, of: name) : !version.isDelete
+    }
+    guard let row = settled, !row.isAll(of: local) else { return }
     try SettledRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.mapped, key)
     try put(row, key, table)
     try log(
-      SettledRow.returned(row, desk.place, of: self.name, table.mapped, key: key, now: clock.microseconds()))
+      SettledRow.returned(
+        row, local: local, desk.place, of: self.name, table.mapped, key: key, now: clock.microseconds()))
     for parent in desk.names.parents(last.schema, last.after ?? last.before ?? []) {
-      try bringBack(parent, desk) { !$0.isDelete }
+      try bringBack(parent, desk, isReferred: false)
     }
   }
 
@@ -201,7 +207,10 @@ extension PostgresReplay {
     let table = row.table.mapped.plainName
     return try SettledRow(
       versions, local: local.map(form.row) ?? waiting, try desk.rules(table, names),
-      deciding: try desk.decidingRules(table, names), columnCount: names.count
+      deciding: try desk.decidingRules(table, names), columns: names,
+      function: { [sink, connection] name, rows in
+        try sink.attempt { try SettlingFunction(name, row.table, connection).row(rows) }
+      }
     ) { try desk.counts($0, of: row.name) }
   }
 
@@ -297,7 +306,7 @@ extension PostgresReplay {
     let versions = try stored.filter { try form.isSame(key, form.key($0)) }.map(form.version)
     guard !versions.isEmpty else { return .asItWas }
     let settled = try SettledRow(
-      versions, local: candidate.values(names), try desk.rules(table.mapped.plainName, names), columnCount: names.count
+      versions, local: candidate.values(names), try desk.rules(table.mapped.plainName, names), columns: names
     ) { try desk.counts($0, of: candidate.row.name) }
     guard let row = settled.outcome else { return .gone }
     let renewed = Candidate(table.mapped, key: key, row: row, stamp: settled.stamp)

@@ -95,7 +95,7 @@ extension SQLiteReplay {
       _ = try judgeCandidates(fresh: held)
     }
     try delete(parents, desk)
-    for parent in desk.neededParents { try bringBack(parent, desk) { try desk.counts($0, of: parent) } }
+    for parent in desk.neededParents { try bringBack(parent, desk, isReferred: true) }
     desk.endTransaction()
   }
 
@@ -128,25 +128,30 @@ extension SQLiteReplay {
   }
 
   /// A row to which another one refers comes back where deletes of it do not count, and so do those to which it refers
-  /// itself: of these none does.
-  private func bringBack(_ name: RowName, _ desk: Desk, counts: (RowVersion) throws -> Bool) throws {
+  /// itself: of these none does, and they stay as they are where they are there. `isReferred`: it is the first of them;
+  /// what it is now may have stood while less was known of who refers to it.
+  private func bringBack(_ name: RowName, _ desk: Desk, isReferred: Bool) throws {
     let versions = try desk.others(name)
     guard let last = versions.last else { return }
     let table = TargetTable(try TableMapping(last.schema, to: .sqlite), state: .init(), database: database)
     let form = SQLiteForm(table)
     let key = try form.key(last)
-    guard try table.row(key) == nil else { return }
+    let local = try table.row(key)
     let history = RowHistory(try versions.filter { try form.isSame(key, form.key($0)) }.map(form.version))
+    if local != nil, !isReferred || !history.versions.contains(where: \.isDelete) { return }
     let names = table.schema.columns.map(\.name)
     let rules = try desk.rules(table.schema.plainName, names)
-    guard let row = try SettledRow.row(history, rules, columnCount: names.count, counts: counts) else { return }
+    let settled = try SettledRow.row(history, rules, columns: names) { version in
+      try isReferred ? desk.counts(version, of: name) : !version.isDelete
+    }
+    guard let row = settled, !row.isAll(of: local) else { return }
     try SettledRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.schema, key)
     try table.put(row, key)
     try log(
       SettledRow.returned(
-        row, desk.place, of: self.name, table.schema, key: key, now: target.clock.microseconds()))
+        row, local: local, desk.place, of: self.name, table.schema, key: key, now: target.clock.microseconds()))
     for parent in desk.names.parents(last.schema, last.after ?? last.before ?? []) {
-      try bringBack(parent, desk) { !$0.isDelete }
+      try bringBack(parent, desk, isReferred: false)
     }
   }
 
@@ -163,7 +168,7 @@ extension SQLiteReplay {
     let table = row.table.schema.plainName
     return try SettledRow(
       versions, local: try row.table.row(key) ?? waiting, try desk.rules(table, names),
-      deciding: try desk.decidingRules(table, names), columnCount: names.count
+      deciding: try desk.decidingRules(table, names), columns: names
     ) { try desk.counts($0, of: row.name) }
   }
 
@@ -230,7 +235,7 @@ extension SQLiteReplay {
     let versions = try stored.filter { try form.isSame(key, form.key($0)) }.map(form.version)
     guard !versions.isEmpty else { return .asItWas }
     let settled = try SettledRow(
-      versions, local: candidate.values(names), try desk.rules(table.schema.plainName, names), columnCount: names.count
+      versions, local: candidate.values(names), try desk.rules(table.schema.plainName, names), columns: names
     ) { try desk.counts($0, of: candidate.row.name) }
     guard let row = settled.outcome else { return .gone }
     let renewed = Candidate(table.schema, key: key, row: row, stamp: settled.stamp)

@@ -18,6 +18,7 @@ struct SettledRow {
   /// As this node decides it for all others, where it is to be another one than `row`.
   let decision: Decision?
   private let deciding: ConflictRules?
+  private let columns: [String]
   /// What was there is changed by nobody else, conflict or not.
   let isKept: Bool
 
@@ -27,35 +28,48 @@ struct SettledRow {
   }
 
   /// `incoming` is the last of `versions`. `deciding`: by which rules this node decides for all others; nil: it does not.
+  /// `columns`: of the table at the target. `function`: what one there makes of two rows.
   /// `counts`: whether a delete does, although others refer to the row. Errors: `rule-refused` where an expression of a
   /// rule cannot be evaluated.
   init(
-    _ versions: [RowVersion], local: [Value]?, _ rules: ConflictRules, deciding: ConflictRules? = nil, columnCount: Int,
-    counts: (RowVersion) throws -> Bool
+    _ versions: [RowVersion], local: [Value]?, _ rules: ConflictRules, deciding: ConflictRules? = nil,
+    columns: [String], function: @escaping RuleCode.Function = Self.noFunction, counts: (RowVersion) throws -> Bool
   ) throws {
     let history = RowHistory(versions)
     incoming = versions[versions.count - 1]
     (self.history, self.local, self.rules, self.deciding) = (history, local, rules, deciding)
+    self.columns = columns
     func settled(_ rules: ConflictRules) throws -> (row: RowVersion.Row?, isKept: Bool) {
-      if try Self.settlement(history, rules, columnCount).isKept { return (local, true) }
-      return (try Self.row(history, rules, columnCount: columnCount, counts: counts), false)
+      let code = Self.code(rules, columns, local: local, function)
+      let settlement = try Settlement(history, rules, columnCount: columns.count, code: code)
+      if settlement.isKept { return (local, true) }
+      return (try Self.row(history, rules, columns, settlement.row, code, counts), false)
     }
     let (row, decided) = (try settled(rules), try deciding.map(settled))
     self.row = row.row
     isKept = decided?.isKept ?? row.isKept
     decision = decided.flatMap { $0.row == row.row ? nil : Decision(row: $0.row) }
-    conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columnCount)
+    conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columns.count)
   }
 
-  /// What a row is to be. Where it would be gone, it comes back as far as deletes of it do not count.
+  /// What a row is to be that is not here. Where it would be gone, it comes back as far as deletes of it do not count.
   static func row(
-    _ history: RowHistory, _ rules: ConflictRules, columnCount: Int, counts: (RowVersion) throws -> Bool
+    _ history: RowHistory, _ rules: ConflictRules, columns: [String], counts: (RowVersion) throws -> Bool
   ) throws -> RowVersion.Row? {
-    if let row = try settlement(history, rules, columnCount).row { return row }
+    let code = code(rules, columns, local: nil, noFunction)
+    let settled = try Settlement(history, rules, columnCount: columns.count, code: code).row
+    return try row(history, rules, columns, settled, code, counts)
+  }
+
+  private static func row(
+    _ history: RowHistory, _ rules: ConflictRules, _ columns: [String], _ settled: RowVersion.Row?, _ code: RuleCode,
+    _ counts: (RowVersion) throws -> Bool
+  ) throws -> RowVersion.Row? {
+    if let settled { return settled }
     let versions = try history.versions.filter(counts)
     guard versions.count < history.versions.count else { return nil }
     if versions.isEmpty { return history.versions.last?.before }
-    return try settlement(RowHistory(versions), rules, columnCount).row
+    return try Settlement(RowHistory(versions), rules, columnCount: columns.count, code: code).row
   }
 
   /// Throws where of a row that has to come back only a part is known.
@@ -70,16 +84,35 @@ struct SettledRow {
       context: ["table": table.fullName, "key": shown])
   }
 
-  private static func settlement(_ history: RowHistory, _ rules: ConflictRules, _ columnCount: Int) throws -> Settlement
-  {
-    try Settlement(history, rules, columnCount: columnCount) { expression, local, incoming, before in
-      try ConflictExpression(expression).value(local: local, incoming: incoming, before: before)
+  /// What expressions and functions make of rows: of these, what no version gives is as it is here.
+  private static func code(
+    _ rules: ConflictRules, _ columns: [String], local: [Value]?, _ function: @escaping RuleCode.Function
+  ) -> RuleCode {
+    func whole(_ rows: MetRows) -> MetRows {
+      guard let local else { return rows }
+      var rows = rows
+      rows.local = zip(rows.local, local).map { $0 ?? $1 }
+      rows.incoming = zip(rows.incoming, local).map { $0 ?? $1 }
+      rows.before = rows.before.map { zip($0, local).map { $0 ?? $1 } }
+      return rows
     }
+    return RuleCode(
+      expression: { text, rows in
+        try ConflictExpression(text, columns: columns, isOfRows: rows.column == nil).value(whole(rows))
+      }, function: { try function($0, whole($1)) })
+  }
+
+  /// Where the target has none.
+  static func noFunction(_ name: String, _ rows: MetRows) throws -> RowVersion.Row? {
+    throw CairnError(
+      .ruleRefused,
+      "the rule function:\(name) for conflicts cannot be kept: it is for a node whose database is PostgreSQL",
+      hint: "name such a node with decides, or write the rule as an expression: sql:")
   }
 
   /// The row as if nobody had deleted it: where a row that came back refers to it.
   func living() throws -> RowVersion.Row? {
-    try Self.row(history, rules, columnCount: incoming.before?.count ?? 0) { !$0.isDelete }
+    try Self.row(history, rules, columns: columns) { !$0.isDelete }
   }
 
   /// Of the last that was written to it: by this, one of two rows that cannot both be has to go.
@@ -148,10 +181,11 @@ struct SettledRow {
 
   /// Of a row that comes back, or stays, as another one refers to it.
   static func returned(
-    _ row: [Value?], _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, key: [Value], now: Int64
+    _ row: [Value?], local: [Value]? = nil, _ place: VersionPlace, of trail: TrailName, _ table: TableSchema,
+    key: [Value], now: Int64
   ) -> ConflictRecord {
     ConflictRecord(
-      .deleteOriginDiffers, "foreign key", place, of: trail, table, key: key, local: nil, incoming: nil, before: row,
+      .deleteOriginDiffers, "foreign key", place, of: trail, table, key: key, local: local, incoming: nil, before: row,
       settled: row, winner: .merged, other: nil, now: now)
   }
 }
@@ -185,4 +219,9 @@ extension RowVersion {
       }
     self.init(stored.stamp, seen: stored.seen, write)
   }
+}
+
+extension [Value?] {
+  /// Whether nothing would become of a row here but what it is: what no version gives stays.
+  func isAll(of local: [Value]?) -> Bool { local.map { zip(self, $0).allSatisfy { $0 == nil || $0 == $1 } } ?? false }
 }

@@ -1,0 +1,68 @@
+import Changes
+import Conflicts
+import PostgresKit
+
+/// A function of the rule `function:` in a PostgreSQL database: of two rows of a table and what both came from (NULL: not
+/// known) it makes the row that is to stand. All four are of the table's own row type.
+///
+/// It is called inside of apply's transaction, where it may be called again for the same rows; so it has to be one that
+/// changes nothing (`STABLE` or `IMMUTABLE`).
+struct SettlingFunction {
+  private let name: String
+  private let table: MappedTable
+  private let connection: PostgresConnection
+
+  init(_ name: String, _ table: MappedTable, _ connection: PostgresConnection) {
+    (self.name, self.table, self.connection) = (name, table, connection)
+  }
+
+  /// Nil where it returns NULL: it has nothing to say. The key stays as it is.
+  func row(_ rows: MetRows) throws -> RowVersion.Row? {
+    do {
+      let type = table.target.qualifiedName
+      let attributes = try connection.query(
+        "SELECT attname FROM pg_attribute WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+        [type]
+      ).compactMap { $0[0] }
+      try checkKind(type)
+      let texts = table.columns.map { "r.\($0.name.quotedName)::text" }.joined(separator: ", ")
+      let given = [rows.local, rows.incoming, rows.before].map { row in row.map { literal($0, attributes) } }
+      let found = try connection.query(
+        "SELECT \(texts) FROM \(name)($1::\(type), $2::\(type), $3::\(type)) AS r", given)
+      guard let settled = found.first, settled.contains(where: { $0 != nil }) else { return nil }
+      var row: RowVersion.Row = PostgresForm(table: table, names: .keep).row(settled)
+      for place in table.key { row[place] = rows.incoming[place] }
+      return row
+    } catch let error as PostgresError where !error.isServerGone { throw refused(error.message) }
+  }
+
+  private func checkKind(_ type: String) throws {
+    let kind = try connection.first(
+      """
+      SELECT CASE WHEN p.provolatile = 'v' THEN 'it is VOLATILE'
+          WHEN p.proretset OR p.prorettype <> c.reltype THEN 'it does not return ' || $2 ELSE '' END
+      FROM pg_proc p, pg_class c
+      WHERE p.oid = to_regprocedure($1 || '(' || concat_ws(',', $2, $2, $2) || ')') AND c.oid = $2::regclass
+      """, [name, type])
+    if kind != "" { throw refused(kind ?? "there is no such function of three rows of \(type)") }
+  }
+
+  /// As PostgreSQL reads a row.
+  private func literal(_ row: RowVersion.Row, _ attributes: [String]) -> String {
+    let values = attributes.map { name in
+      let value = table.columns.firstIndex { $0.name == name }.flatMap { row[$0]?.postgresInput }
+      return value.map { "\"" + $0.flatMap { $0 == "\"" || $0 == "\\" ? [$0, $0] : [$0] } + "\"" } ?? ""
+    }
+    return "(" + values.joined(separator: ",") + ")"
+  }
+
+  private func refused(_ reason: String) -> CairnError {
+    let type = table.target.qualifiedName
+    return CairnError(
+      .ruleRefused,
+      "the rule function:\(name) for conflicts of table \(table.source.fullName) cannot be kept: \(reason)",
+      hint:
+        "CREATE FUNCTION \(name)(local \(type), incoming \(type), before \(type)) RETURNS \(type) STABLE ..., and GRANT EXECUTE on it to the role of the apply",
+      context: ["table": table.source.fullName])
+  }
+}

@@ -1,0 +1,116 @@
+import Changes
+import Conflicts
+import Reshaping
+import SQLiteKit
+
+/// The expression of a rule `sql:` for conflicts: over two values of a column and what it was before them (`local`,
+/// `incoming`, `before`), and over the rows that they are of (`local_COLUMN` and so on); or over the rows alone.
+///
+/// It is in SQLite's language at every node, whatever engine has the row, so that all come to the same. Values of
+/// PostgreSQL that are numbers count as such.
+package struct ConflictExpression {
+  private enum Side: String, CaseIterable {
+    case local, incoming, before
+
+    func row(_ rows: MetRows) -> RowVersion.Row? {
+      switch self {
+      case .local: rows.local
+      case .incoming: rows.incoming
+      case .before: rows.before
+      }
+    }
+  }
+
+  private struct Operand {
+    var side: Side
+    /// Nil: the one that the value is wanted of.
+    var column: (index: Int, name: String)?
+
+    var name: String { column.map { "\(side)_\($0.name)" } ?? side.rawValue }
+  }
+
+  private let text: String
+  private let operands: [Operand]
+  private let calculator: Calculator
+
+  /// `columns`: of the table. `isOfRows`: it is a condition for the later row to stand. Errors: `rule-refused`, with what
+  /// SQLite says to it.
+  init(_ text: String, columns: [String], isOfRows: Bool = false) throws {
+    self.text = text
+    let lowercased = text.lowercased()
+    operands = Side.allCases.flatMap { side in
+      // A table may have more columns than the calculator's.
+      let named = columns.enumerated().filter { lowercased.contains("\(side)_\($0.element.lowercased())") }
+      return named.map { Operand(side: side, column: ($0.offset, $0.element)) }
+        + (isOfRows ? [] : [Operand(side: side)])
+    }
+    do {
+      calculator = try Calculator(
+        columns: operands.map { .init(name: $0.name, type: "") }, groups: [[(text, isOfRows)]])
+    } catch let error as SQLiteError { throw Self.refused(text, error.message) }
+  }
+
+  /// The value is as PostgreSQL has it where that of the later row is; of rows 1, 0 or NULL. What is not known is NULL.
+  func value(_ rows: MetRows) throws -> Value {
+    let row = operands.map { operand in
+      (operand.column?.index ?? rows.column).flatMap { operand.side.row(rows)?[$0] }?.counted ?? .null
+    }
+    var found = Value.null
+    do {
+      try Self.withViews(row[...], []) { views in
+        try calculator.set(views)
+        try calculator.values(0) { _, view in found = view.value ?? .null }
+      }
+    } catch let error as SQLiteError { throw Self.refused(text, error.message) }
+    if let column = rows.column, case .exact? = rows.incoming[column] { return found.printed }
+    return found
+  }
+
+  /// Nil where there may be a table for which it is right.
+  package static func fault(_ text: String, isOfRows: Bool) -> String? {
+    ExpressionFault.reason(of: text, isColumn: false) { name in
+      let name = name.lowercased()
+      return Side.allCases.contains { name.hasPrefix("\($0)_") || (!isOfRows && name == $0.rawValue) }
+    }
+  }
+
+  private static func withViews(
+    _ values: ArraySlice<Value>, _ views: [ColumnView], _ body: ([ColumnView]) throws -> Void
+  ) throws {
+    guard let first = values.first else { return try body(views) }
+    try first.withView { view in
+      Result { try withViews(values.dropFirst(), views + [view], body) }
+    }.get()
+  }
+
+  private static func refused(_ text: String, _ reason: String) -> CairnError {
+    CairnError(
+      .ruleRefused, "the rule sql:\(text) for conflicts cannot be kept: \(reason)",
+      hint:
+        "it is an expression in SQLite's language over local, incoming and before, and local_COLUMN, incoming_COLUMN and before_COLUMN of the rows; of rows over these alone"
+    )
+  }
+}
+
+extension Value {
+  /// A number where PostgreSQL's text is one that SQLite has exactly.
+  fileprivate var counted: Value {
+    guard case .exact(let bytes) = self else { return self }
+    let text = String(decoding: bytes, as: UTF8.self)
+    if let number = Int64(text), String(number) == text { return .integer(number) }
+    let isPlain = bytes.allSatisfy { (0x30...0x39).contains($0) || $0 == 0x2e || $0 == 0x2d }
+    if isPlain, bytes.contains(0x2e), bytes.count < 17, let number = Double(text) { return .real(number) }
+    return .text(bytes)
+  }
+
+  /// As PostgreSQL reads it.
+  fileprivate var printed: Value {
+    switch self {
+    case .null, .exact: self
+    case .integer(let number): .exact(Array(String(number).utf8))
+    case .real(let number): .exact(Array(String(number).utf8))
+    case .text(let bytes): .exact(bytes)
+    case .blob(let bytes): .exact(Array(("\\x" + bytes.hex).utf8))
+    }
+  }
+}
