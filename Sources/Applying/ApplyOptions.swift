@@ -1,4 +1,5 @@
 import Changes
+import Conflicts
 import Mapping
 import Reshaping
 import SQLiteKit
@@ -40,6 +41,8 @@ package struct ApplyOptions: Sendable {
   package var refusesRowsElsewhere = false
   /// Puts a transaction aside that the target does not take for its rows, instead of stopping before it.
   package var quarantines = false
+  /// What becomes of what others write to the tables, where this way leads only there.
+  package var localWrites = LocalWritesPlan()
   /// Where the database is captured too: what its applies share.
   package var twoWay: TwoWay?
   /// What others than this apply need of the trail, where it purges it.

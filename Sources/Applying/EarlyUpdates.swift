@@ -13,6 +13,8 @@ struct EarlyUpdates {
     /// Nil: the row is deleted.
     let after: [UInt8]?
     let error: CairnError
+    /// Where others write to the target: deals with a row that does not come; false where it cannot.
+    var meet: (() throws -> Bool)?
   }
   private static let countMax = 10_000
   private var updates: [String: [Update]] = [:]
@@ -44,11 +46,27 @@ struct EarlyUpdates {
     return true
   }
 
-  /// At the end of a transaction.
-  mutating func checkEmpty() throws {
-    guard !isEmpty else { return }
+  /// Whether a row that looks like `image` is waited for.
+  func holds(table: String, image: UnsafeRawBufferPointer) -> Bool {
+    updates[table]?.contains { $0.before.elementsEqual(image) } ?? false
+  }
+
+  /// Those of one table of whose row, as it was, `isMeant` says so, in their order; they are taken out.
+  mutating func takeAll(of table: String, where isMeant: (_ before: [UInt8]) throws -> Bool) rethrows -> [Update] {
+    var (taken, left): ([Update], [Update]) = ([], [])
+    for update in updates[table] ?? [] {
+      if try isMeant(update.before) { taken.append(update) } else { left.append(update) }
+    }
+    count -= taken.count
+    updates[table] = left
+    return taken
+  }
+
+  /// What is left at the end of a transaction.
+  mutating func takeAll() -> [Update] {
+    guard !isEmpty else { return [] }
     defer { removeAll() }
-    if let first = updates.values.lazy.flatMap({ $0 }).first { throw first.error }
+    return updates.values.flatMap { $0 }
   }
 
   mutating func removeAll() {

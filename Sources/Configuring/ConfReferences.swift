@@ -120,6 +120,12 @@ struct ConfReferences {
           "delete = \"\(delete)\" has no meaning in mode \"history\", which keeps every change",
           "take delete out")
       }
+      if rule.text("mode") == "history", let writes = rule.text("local_writes"), ["allow", "undo"].contains(writes) {
+        add(
+          .confValue, rule.place("local_writes"),
+          "local_writes = \"\(writes)\" has no meaning in mode \"history\", which adds a row for every change",
+          "take local_writes out")
+      }
       guard let from = rule.text("from") else { continue }
       if let other = sources.updateValue(rule.place("from"), forKey: Self.folded(from)) {
         add(.confTwice, rule.place("from"), "table \(from) has a rule already, at \(other)", "make one rule of the two")

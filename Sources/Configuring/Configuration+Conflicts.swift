@@ -6,6 +6,13 @@ extension Configuration.Apply {
     ConflictPlan(
       conflicts, tables: rules.filter { $0.conflicts != .init() }.map { .init(from: $0.from, to: $0.to, $0.conflicts) })
   }
+
+  /// What becomes of what others write to the target; without effect where both ends write.
+  package var localWritesPlan: LocalWritesPlan {
+    LocalWritesPlan(
+      localWrites, tables: rules.compactMap { rule in rule.localWrites.map { .init(from: rule.from, to: rule.to, $0) } }
+    )
+  }
 }
 
 extension ConflictPlan.Part {

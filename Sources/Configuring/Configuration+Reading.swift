@@ -72,6 +72,7 @@ extension Configuration.Apply {
     guard let trail = section.text("trail"), let database = section.text("database") else { return nil }
     self.init(name: section.source.name, trail: trail, database: database)
     conflicts = ConflictPlan.Part(section, else: conflicts)
+    section.text("local_writes").flatMap { LocalWrites(rawValue: $0) }.map { localWrites = $0 }
     section.duration("max_clock_skew").map { maxClockSkew = $0 }
     section.text("on_error").flatMap { Configuration.OnError(rawValue: $0) }.map { onError = $0 }
     existing = section.text("existing").flatMap { ExistingRows(rawValue: $0) }
@@ -120,5 +121,6 @@ extension TableRule {
     }
     section.text("mode").flatMap { Mode(rawValue: $0) }.map { mode = $0 }
     conflicts = ConflictPlan.Part(section)
+    localWrites = section.text("local_writes").flatMap { LocalWrites(rawValue: $0) }
   }
 }

@@ -82,6 +82,8 @@ package struct Configuration: Equatable, Sendable {
     package var database: String
     /// How conflicts are settled in all tables whose rules say nothing else.
     package var conflicts = ConflictPlan.Part(rule: .newest, tracking: .row, deletes: .newest)
+    /// What becomes of what others write to tables whose rows come only this way, where their rules say nothing else.
+    package var localWrites = LocalWrites.stop
     /// How far the clock of the trail's node may be ahead of ours before its transactions are held back.
     package var maxClockSkew = Duration.seconds(60)
     package var onError = OnError.stop

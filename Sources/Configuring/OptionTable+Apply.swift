@@ -16,8 +16,8 @@ extension OptionTable {
       Option(
         "conflict", .rule, default: "\"newest\"", "how conflicts are settled where both ends are written to",
         details: """
-          What each rule promises is in `docs/conflicts.md`. One-way there are no conflicts: a row that is not what it \
-          should be stops the apply.
+          What each rule promises is in `docs/conflicts.md`. One-way there are no conflicts: `local_writes` says \
+          what becomes of a row that is not what it should be.
           """, example: "\"priority:hq,store-1\""),
       Option(
         "conflicts", .rules, absence: "columns go by the rule of their row",
@@ -64,6 +64,15 @@ extension OptionTable {
           `keep`: they stay, missing ones are added. `overwrite`: the target becomes equal to the source. `merge`: the \
           source's rows win, and rows that only the target has stay.
           """, example: "\"overwrite\""),
+      Option(
+        "local_writes", .choice(["stop", "allow", "undo"], later: []), default: "\"stop\"",
+        "what becomes of what others write to the target, where rows come only this way",
+        details: """
+          `stop`: the apply stops where a row is not what the source says. `allow`: it stays; where the source writes to \
+          the same row, the source's row stands, and the other one is in the log of conflicts; a copy leaves rows that only \
+          the target has. `undo`: as `allow`, until the next copy makes the table what the source has. Tables need a key for \
+          `allow` and `undo`; see `docs/conflicts.md`.
+          """, example: "\"allow\""),
       Option(
         "names", .choice(["fold", "keep"], later: []), default: "\"fold\"",
         "names on the way from SQLite to PostgreSQL",
@@ -145,6 +154,9 @@ extension OptionTable {
           `history`: the target gets a row for each change, with the columns of the row and `cairn_operation`, \
           `cairn_committed_at`, `cairn_origin`, `cairn_position`.
           """, example: "\"history\""),
+      Option(
+        "local_writes", .choice(["stop", "allow", "undo"], later: []), absence: "as the apply has it",
+        "what becomes of what others write to this table at the target", example: "\"undo\""),
       Option(
         "conflict", .rule, absence: "as the apply has it", "how conflicts in this table are settled",
         example: "\"priority:hq\""),

@@ -47,6 +47,8 @@ package struct TableRule: Equatable, Sendable {
   package var mode = Mode.mirror
   /// How conflicts in its rows are settled, where it is written at both ends.
   package var conflicts = ConflictPlan.Part()
+  /// What becomes of what others write to it at the target; nil: as the apply has it.
+  package var localWrites: LocalWrites?
 
   /// Whether it may be for several tables.
   package var isPattern: Bool { from.contains { $0 == "*" || $0 == "?" } }

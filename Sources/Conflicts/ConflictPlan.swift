@@ -29,14 +29,6 @@ package struct ConflictPlan: Equatable, Sendable {
     package var part: Part
 
     package init(from: String, to: String? = nil, _ part: Part) { (self.from, self.to, self.part) = (from, to, part) }
-
-    /// Whether it is of the table that has this name at the target, in the words of either engine.
-    fileprivate func isOf(target name: String, exactly: Bool) -> Bool {
-      let meant = to ?? from
-      guard TablePatterns.isPattern(meant) != exactly else { return false }
-      let joined = String(meant.map { $0 == "." ? "_" : $0 })
-      return TablePatterns([meant]).includes(name) || TablePatterns([joined]).includes(name)
-    }
   }
 
   package var whole: Part
@@ -53,9 +45,7 @@ package struct ConflictPlan: Equatable, Sendable {
 
   /// For a table by its name at the target, without the schema where that is `public`.
   package func rules(forTarget name: String, columns: [String]) -> ConflictRules {
-    let found =
-      tables.first { $0.isOf(target: name, exactly: true) } ?? tables.first { $0.isOf(target: name, exactly: false) }
-    return rules(found?.part, columns)
+    rules(TablePatterns.first(of: tables, forTarget: name) { $0.to ?? $0.from }?.part, columns)
   }
 
   private func rules(_ part: Part?, _ columns: [String]) -> ConflictRules {

@@ -37,6 +37,8 @@ package final class Replication: Sendable {
     package var folds = (forth: false, back: false)
     /// Puts a transaction aside that the other end does not take for its rows, instead of stopping before it.
     package var quarantines = false
+    /// What becomes of what others write to the target, one-way.
+    package var localWrites = LocalWrites.stop
     /// How conflicts are settled, on both ways alike.
     package var conflicts = ConflictPlan()
     package init() {}
@@ -308,6 +310,7 @@ package final class Replication: Sendable {
     options.misfits = self.options.misfits
     options.ddl = self.options.ddl
     options.replay = self.options.replay
+    options.localWrites = LocalWritesPlan(self.options.localWrites)
     options.quarantines = self.options.quarantines
     return options
   }

@@ -64,6 +64,7 @@ final class ApplyWorker: Worker {
     options.names = apply.names
     options.misfits = apply.misfits
     options.ddl = apply.ddl
+    options.localWrites = apply.localWritesPlan
     options.replay = apply.replay
     options.quarantines = apply.onError == .quarantine
     options.twoWay = context.twoWays.twoWay(for: apply, at: location, in: context)

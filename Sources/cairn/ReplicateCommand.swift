@@ -2,6 +2,7 @@ import Applying
 import Capturing
 import Changes
 import Configuring
+import Conflicts
 import Glibc
 import Mapping
 import Operating
@@ -18,6 +19,7 @@ struct ReplicateCommand: Command {
     Option("--once", nil, "apply everything committed up to now, then exit 0"),
     Option("--tables", "PATTERN,...", "tables to take, such as 'order*,!tmp_*' (default: all)"),
     Option("--existing", "keep|overwrite|merge", "what becomes of other rows that the target holds already"),
+    Option("--local-writes", "stop|allow|undo", "what becomes of what others write to the target (see below)"),
     Option("--ddl", "follow|stop|ignore", "what schema changes of the source do at the target (see below)"),
     Option("--misfit", "stop|null|widen", "values that do not fit the target's column; also TABLE.COLUMN=POLICY,..."),
     Option(
@@ -36,6 +38,10 @@ struct ReplicateCommand: Command {
 
     --existing keep: rows of the target stay, missing ones are added. merge: the source's rows win, others stay.
     overwrite: the target becomes equal to the source; given again later, everything is copied once more.
+
+    --local-writes allow: what programs write to the target stays; where the source writes to the same row, its row
+    stands, and the other one is kept ('cairn conflicts list'). undo: the same, until --existing overwrite makes the
+    target what the source has. stop, which is usual: a row that is not what the source says ends the replication.
 
     --ddl follow: tables of the target are created, altered and renamed as at the source; dropped only if Cairn created
     them. stop: nothing is altered; the table waits, with the statement that is wanted, until a person has run it.
@@ -75,6 +81,16 @@ struct ReplicateCommand: Command {
       throw arguments.usage(
         "--existing is '\(existing.rawValue)', and --two-way is given",
         "rows of the target do not go back, so both ends would differ: allowed is overwrite;")
+    }
+    if let text = arguments.value("--local-writes") {
+      guard let writes = LocalWrites(rawValue: text), writes != .refuse else {
+        throw arguments.usage("--local-writes is '\(text)'", "allowed are stop, allow and undo;")
+      }
+      if options.isTwoWay, writes != .stop {
+        throw arguments.usage(
+          "--local-writes is '\(text)', and --two-way is given", "what is written to the target goes back then;")
+      }
+      options.localWrites = writes
     }
     if let text = arguments.value("--ddl") {
       guard let policy = DDLPolicy(rawValue: text) else {

@@ -118,6 +118,9 @@ extension BrokenConf {
       "", "[[apply.erp.table]]\nfrom = \"a\"\nmode = \"history\"\ndelete = \"keep\"\n", at: "15:10", .confValue,
       "has no meaning in mode \"history\"", "take delete out", mend: ("delete = \"keep\"\n", "")),
     BrokenConf(
+      "", "[[apply.erp.table]]\nfrom = \"a\"\nmode = \"history\"\nlocal_writes = \"allow\"\n", at: "15:16", .confValue,
+      "has no meaning in mode \"history\"", "take local_writes out", mend: ("local_writes = \"allow\"\n", "")),
+    BrokenConf(
       "", "[[apply.erp.table]]\nfrom = \"a\"\ncolumns = { id = \"id\", gone = \"0\" }\ndelete = \"mark:gone\"\n",
       at: "15:10",
       .confValue, "column gone is to mark deletes", "take it out of columns", mend: (", gone = \"0\"", "")),

@@ -84,6 +84,7 @@ import Testing
       deletes = "update"
       max_clock_skew = "5 s"
       on_error = "stop"
+      local_writes = "allow"
       existing = "merge"
       names = "keep"
       misfits = ["stop", "orders.note=null"]
@@ -95,6 +96,7 @@ import Testing
       where = "doc ->> '$.a' > 0 AND note <> '$${x}'"
       columns = { id = "id", amount = { expr = "round(total, 2)", type = "numeric(10,2)" }, store = { expr = "'042'", share = false }, "*" = "*", A = "b" }
       delete = "mark:deleted_at"
+      local_writes = "undo"
       conflict = "stop"
       conflicts = { note = "merge-text", tags = "combine: / ", high = "sql:max(local, incoming)" }
       tracking = "row"
@@ -131,6 +133,7 @@ import Testing
     apply.conflicts = .init(
       rule: .priority(["hq", "store-042"]), columns: ["stock": .delta], tracking: .column, deletes: .updateWins)
     apply.maxClockSkew = .seconds(5)
+    apply.localWrites = .allow
     apply.misfits = try MisfitPolicies(parsing: "stop,orders.note=null")
     var orders = TableRule(from: "orders")
     (orders.to, orders.filter) = ("sales.orders", "doc ->> '$.a' > 0 AND note <> '${x}'")
@@ -144,6 +147,7 @@ import Testing
       rule: .stop,
       columns: ["note": .mergeText, "tags": .combine(separator: " / "), "high": .sql("max(local, incoming)")],
       tracking: .row, deletes: .deleteWins)
+    orders.localWrites = .undo
     var log = TableRule(from: "log")
     log.mode = .history
     apply.rules = [orders, log]

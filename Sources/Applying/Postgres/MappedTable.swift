@@ -1,4 +1,5 @@
 import Changes
+import Conflicts
 import Mapping
 import PostgresKit
 
@@ -49,6 +50,8 @@ final class MappedTable {
   let mapped: TableSchema
   let target: PostgresTargetTable
   var state: PostgresTargetState.Table
+  /// What becomes of what others write to it.
+  let localWrites: LocalWrites
   /// The target's columns, in the order of the trail's images.
   let columns: [PostgresTargetTable.Column]
   let converters: [PostgresText]
@@ -79,8 +82,9 @@ final class MappedTable {
   /// what it has of the table, and `mapped` what that is there.
   init(
     key stateKey: String, given: TableSchema, part: LaterShape.Part, mapped: TableSchema,
-    target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int
+    target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int, localWrites: LocalWrites = .stop
   ) {
+    self.localWrites = localWrites
     (self.given, self.stateKey, positions) = (given, stateKey, part.positions)
     (self.target, self.state, self.number) = (target, state, number)
     (source, self.mapped) = (part.schema, mapped)
@@ -106,6 +110,9 @@ final class MappedTable {
   }
 
   var isWholeRow: Bool { key.isEmpty }
+
+  /// What becomes of rows that are there already; where what others write is settled row by row, in a copy only.
+  var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// What waits to be sent together.
   lazy var batch = RowBatch(self)

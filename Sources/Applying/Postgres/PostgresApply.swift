@@ -54,7 +54,7 @@ package final class PostgresApply {
   let desk: PostgresReplay.Desk?
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first
-  /// Those that two-way apply needs were made.
+  /// Those for conflicts were made.
   private var hasTables = false
 
   /// Connects to a target and proves that apply could write to it, without a trace; the connection is the caller's.
@@ -306,6 +306,10 @@ package final class PostgresApply {
       isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals, desk: desk,
       shelf: shelf, statements: statements)
     try loadQuarantine(made)
+    if desk == nil, !hasTables, options.localWrites.has(\.areSettled) {
+      try connection.transaction { try PostgresConflictLog(connection).install() }
+      hasTables = true
+    }
     if let desk {
       let state = made.state
       if !hasTables {

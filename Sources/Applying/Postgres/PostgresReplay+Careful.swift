@@ -21,8 +21,9 @@ extension PostgresReplay {
       do {
         guard try write(row.table, .insert(.strict), expecting: 1) == 1 else { throw swallowed(row.table) }
       } catch let error as PostgresError {
-        if error.isUniqueness { throw row.error }
-        throw refusal(row.table, error)
+        guard error.isUniqueness else { throw refusal(row.table, error) }
+        guard try meet(held: row) else { throw row.error }
+        continue
       }
       unchecked.note(row.table, after)
     }
@@ -34,6 +35,7 @@ extension PostgresReplay {
     try update.before.withUnsafeBytes { old in
       guard let wanted = update.after else {
         try encode(ImageView(bytes: old), into: &before, table, isNew: false)
+        after.removeAll()
         do {
           guard try write(table, .delete(checks: checks(table)), expecting: 1) == 1 else { throw update.error }
         } catch let error as PostgresError { throw refusal(table, error) }

@@ -22,6 +22,9 @@ extension PostgresReplay {
         let holds = options.existingHolds && method == .byKey && !known.isCreated
         known.existing = holds ? options.existing : .overwrite
       }
+      if method != .rows, reason != .firstCopy || known.isCreated, table.localWrites.areSettled {
+        known.existing = try table.localWrites == .allow && holdsRows(table) ? .merge : .overwrite
+      }
       if options.refusesRows || isLedElsewhere(refresh.schemaID), !known.isCreated, method != .rows,
         started.insert(key).inserted, try holdsRows(table)
       {
@@ -195,7 +198,9 @@ extension PostgresReplay {
     table.hasNewKeys = true
     // What is sent row by row is to be as the source has it.
     if table.state.refreshing == .rows, !table.isWholeRow { return try insertInPlace(table) }
-    guard !isAlone else { return try insert(table, isLenient: isLenient(table)) }
+    guard !isAlone else {
+      return try settlingMeetings(table, isInsert: true) { try insert(table, isLenient: isLenient(table)) }
+    }
     if pieceTable == nil {
       try sink.settle()
       try connection.execute("SAVEPOINT cairn_piece")

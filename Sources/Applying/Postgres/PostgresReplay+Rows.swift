@@ -5,7 +5,7 @@ import PostgresKit
 // Changes of rows, as statements.
 extension PostgresReplay {
   func isLenient(_ table: MappedTable) -> Bool {
-    table.state.refreshing != nil || table.state.existing != .overwrite || table.source.flags.contains(.partitioned)
+    table.state.refreshing != nil || table.existing != .overwrite || table.source.flags.contains(.partitioned)
   }
 
   func apply(_ change: ChangeView) throws {
@@ -16,6 +16,11 @@ extension PostgresReplay {
     after.removeAll()
     if let image = change.before { try encode(image, into: &before, table, isNew: false) }
     if let image = change.after { try encode(image, into: &after, table, isNew: true) }
+    try settlingMeetings(table, isInsert: change.operation == .insert) { try apply(change, table) }
+  }
+
+  /// The row is in ``before`` and ``after``.
+  private func apply(_ change: ChangeView, _ table: MappedTable) throws {
     let isTolerant = change.treatment.contains(.tolerant)
     let isLenient = isTolerant || isLenient(table)
     switch change.operation {
@@ -23,6 +28,7 @@ extension PostgresReplay {
       if !early.isEmpty, let image = change.after, early.takeDelete(table: table.stateKey, image: image.bytes) {
         return
       }
+      if let image = change.after { try settleEarly(before: image, of: table) }
       try insert(table, isLenient: isLenient)
       if !early.isEmpty, let image = change.after { try settle(table, image.bytes) }
     case .delete: try delete(table, change, isExpected: !isLenient && !change.flags.contains(.implied))
@@ -78,7 +84,7 @@ extension PostgresReplay {
   func insert(_ table: MappedTable, isLenient: Bool) throws {
     table.hasNewKeys = true
     if table.isWholeRow || !isLenient { return try insertStrictly(table) }
-    switch table.state.existing {
+    switch table.existing {
     case .keep: try write(table, .insert(.keeping), expecting: nil)
     case .merge: try write(table, .insert(.merging), expecting: nil)
     case .overwrite: try insertInPlace(table)
@@ -128,10 +134,13 @@ extension PostgresReplay {
     if held.remove(table, key(of: before, table)) { return }
     guard isExpected else { return }
     let error = unexpected(table, "deleted")
-    guard error.code == .rowMissing, table.source.treatment != nil, table.source.engine == .sqlite,
-      let old = change.before
-    else { throw error }
-    try early.add(.init(before: Array(old.bytes), after: nil, error: error), table: table.stateKey)
+    // It may be one that waits that it deletes.
+    let mayWait = table.source.treatment != nil || (table.localWrites.areSettled && !early.isEmpty)
+    guard error.code == .rowMissing, mayWait, table.source.engine == .sqlite, let old = change.before else {
+      throw error
+    }
+    let delete = EarlyUpdates.Update(before: Array(old.bytes), after: nil, error: error, meet: meeting(table))
+    try early.add(delete, table: table.stateKey)
   }
 
   /// Whether the row is told from others by all its values.
@@ -169,7 +178,8 @@ extension PostgresReplay {
     let error = unexpected(table, "updated")
     guard error.code == .rowMissing, let old = change.before, let new = change.after, table.source.engine == .sqlite
     else { throw error }
-    let update = EarlyUpdates.Update(before: Array(old.bytes), after: Array(new.bytes), error: error)
+    let update = EarlyUpdates.Update(
+      before: Array(old.bytes), after: Array(new.bytes), error: error, meet: meeting(table))
     try early.add(update, table: table.stateKey)
   }
 
@@ -215,7 +225,7 @@ extension PostgresReplay {
       fillAfter(table)
       return try insertStrictly(table)
     }
-    let isOverwritten = table.state.existing == .overwrite
+    let isOverwritten = table.existing == .overwrite
     let isMoved =
       before.count > 0 && table.key.contains { before.gives($0) && !before.isEqual($0, to: after) && after.gives($0) }
     if isOverwritten {
@@ -230,7 +240,7 @@ extension PostgresReplay {
     }
     guard isWhole else { return }
     fillAfter(table)
-    switch table.state.existing {
+    switch table.existing {
     case .keep: try writeLeniently(table, .insert(.keeping))
     case .merge: try writeLeniently(table, .insert(.merging))
     case .overwrite:

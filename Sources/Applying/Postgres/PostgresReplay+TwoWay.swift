@@ -186,7 +186,7 @@ extension PostgresReplay {
     }
   }
 
-  private func put(_ row: RowVersion.Row?, _ key: [Value], _ table: MappedTable) throws {
+  func put(_ row: RowVersion.Row?, _ key: [Value], _ table: MappedTable) throws {
     try sink.attempt { try table.put(row, key, connection) }
     guard let row, !table.uncheckedIndexes.isEmpty else { return }
     after.assign(row.map { $0.flatMap(\.postgresInput) })
@@ -226,7 +226,7 @@ extension PostgresReplay {
     }
   }
 
-  private func log(_ record: ConflictRecord) throws {
+  func log(_ record: ConflictRecord) throws {
     _ = try sink.attempt { try PostgresConflictLog(connection).append(record) }
     conflicts += 1
   }

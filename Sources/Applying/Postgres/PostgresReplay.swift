@@ -1,8 +1,10 @@
 import Changes
+import Conflicts
 import Mapping
 import PostgresKit
 import SystemKit
 import Trails
+import Versions
 
 /// Applies a trail over one connection, from the checkpoint that the target has when it begins.
 ///
@@ -46,6 +48,7 @@ final class PostgresReplay {
   private var checkpoint: Checkpoint?
   /// The last transaction that was begun.
   private(set) var number: UInt64
+  private(set) var currentPlace = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
   /// The last one that was read to its end.
   private var passed: UInt64
   /// The last one that the target had when this replay began.
@@ -184,6 +187,8 @@ final class PostgresReplay {
         }
         try desk?.begin(header, at: reader.position)
         (last, number) = (header, header.number)
+        currentPlace = VersionPlace(
+          stamp: Stamp(clock: header.clock, origin: name.description, number: header.number), begin: reader.position)
         isAside = try putAside(header)
       case .commit(_, let changes):
         try statements?.checkIdle()
@@ -249,7 +254,7 @@ final class PostgresReplay {
       try sink.settle()
       try settleDeferred()
     }
-    try early.checkEmpty()
+    try settleEarly()
     try putBackHeldRows()
   }
 
@@ -506,9 +511,11 @@ final class PostgresReplay {
     let narrow = LaterShape.Part(source.keeping(kept), kept.map { part.positions[$0] })
     let target = try shape.checked(narrow.schema, mapped.keeping(kept), known)
     tableCount += 1
+    let writes = try localWrites(of: mapped.keeping(kept), from: narrow.schema)
     let table = MappedTable(
       key: key, given: schema, part: narrow, mapped: mapped.keeping(kept), target: target, state: known,
-      number: tableCount)
+      number: tableCount, localWrites: writes)
+    if table.isWholeRow, writes.areSettled { throw LocalWritesPlan.keyless(source.fullName, writes) }
     byKey[key] = table
     if options.twoWay == nil { sequences.note(table) }
     return table

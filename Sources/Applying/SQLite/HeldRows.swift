@@ -60,8 +60,11 @@ struct HeldRows {
     }
   }
 
-  /// At the end of a transaction.
-  func checkEmpty() throws { if let first = rows.first { throw first.error } }
+  /// What is left at the end of a transaction.
+  mutating func takeAll() -> [Row] {
+    defer { removeAll() }
+    return rows
+  }
 
   /// The table is emptied.
   mutating func forget(_ table: TargetTable) {

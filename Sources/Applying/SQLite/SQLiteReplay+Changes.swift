@@ -15,6 +15,7 @@ extension SQLiteReplay {
     switch change.operation {
     case .insert:
       if !early.isEmpty, isDeletedAtOnce(table) { return }
+      try settleEarly(before: after, of: table)
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: isTolerant)) }
       if !early.isEmpty { try settle(table, Self.image(after)) }
     case .delete:
@@ -22,8 +23,11 @@ extension SQLiteReplay {
       let touched = try write(table) { try table.delete(before, isChecked: isExpected) }
       guard touched != 1, isExpected else { return }
       let error = unexpected(table, "deleted")
-      guard error.code == .rowMissing, table.treatment != nil else { throw error }
-      try early.add(.init(before: Self.image(before), after: nil, error: error), table: table.schema.name)
+      // It may be one that waits that it deletes.
+      let mayWait = table.treatment != nil || (table.localWrites.areSettled && !early.isEmpty)
+      guard error.code == .rowMissing, mayWait else { throw error }
+      let delete = EarlyUpdates.Update(before: Self.image(before), after: nil, error: error, meet: meeting(table))
+      try early.add(delete, table: table.schema.name)
     case .update:
       let touched = try write(table) { try table.update(before, after, isChecked: !isLenient) }
       if touched == 1 {
@@ -34,7 +38,7 @@ extension SQLiteReplay {
         let error = unexpected(table, "updated")
         guard error.code == .rowMissing else { throw error }
         let update = EarlyUpdates.Update(
-          before: Self.image(before), after: Self.image(after), error: error)
+          before: Self.image(before), after: Self.image(after), error: error, meet: meeting(table))
         return try early.add(update, table: table.schema.name)
       }
       for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
@@ -50,7 +54,7 @@ extension SQLiteReplay {
     if table.schema.flags.contains(.wholeRow) { return .strict }
     // What is sent row by row is to be as the source has it.
     if isCopy, table.state.refreshing == .rows { return .replacing }
-    switch table.state.existing {
+    switch table.existing {
     case .keep: return .keeping
     case .merge: return .merging
     case .overwrite: return isCopy || isLenient(table) ? .replacing : .strict
@@ -58,7 +62,7 @@ extension SQLiteReplay {
   }
 
   func isLenient(_ table: TargetTable) -> Bool {
-    table.state.refreshing != nil || table.state.existing != .overwrite || table.schema.flags.contains(.partitioned)
+    table.state.refreshing != nil || table.existing != .overwrite || table.schema.flags.contains(.partitioned)
   }
 
   // MARK: Changes out of order
@@ -69,6 +73,7 @@ extension SQLiteReplay {
     try update.before.withUnsafeBytes { old in
       guard let wanted = update.after else {
         try read(ImageView(bytes: old), into: &before)
+        after.removeAll(keepingCapacity: true)
         guard try write(table, { try table.delete(before, isChecked: true) }) == 1 else { throw update.error }
         return
       }

@@ -77,6 +77,9 @@ extension SQLiteReplay {
 
   func settleHeld() throws {
     try held.settle(insertHeld)
-    try held.checkEmpty()
+    for row in held.takeAll() {
+      let isSettled = row.table.localWrites.areSettled
+      guard isSettled, try meet(row.table, before: nil, after: row.values) else { throw row.error }
+    }
   }
 }

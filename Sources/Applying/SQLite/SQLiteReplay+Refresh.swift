@@ -21,6 +21,9 @@ extension SQLiteReplay {
         let holds = options.existingHolds && method == .byKey && !known.isCreated
         known.existing = holds ? options.existing : .overwrite
       }
+      if method != .rows, reason != .firstCopy || known.isCreated, table.localWrites.areSettled {
+        known.existing = try table.localWrites == .allow && table.holdsRows() ? .merge : .overwrite
+      }
       if options.refusesRows || isLedElsewhere(refresh.schemaID), !known.isCreated, method != .rows,
         started.insert(key(name)).inserted, try table.holdsRows()
       {

@@ -183,7 +183,7 @@ extension SQLiteReplay {
     }
   }
 
-  private func log(_ record: ConflictRecord) throws {
+  func log(_ record: ConflictRecord) throws {
     try SQLiteConflictLog(database).append(record)
     conflicts += 1
   }

@@ -1,8 +1,10 @@
 import Changes
+import Conflicts
 import Mapping
 import SQLiteKit
 import SystemKit
 import Trails
+import Versions
 
 /// Reads a trail from one place on and writes what is in its scope to an SQLite target, in groups of whole transactions.
 ///
@@ -53,6 +55,7 @@ final class SQLiteReplay {
 
   /// The transaction that was begun last.
   private(set) var current: UInt64 = 0
+  private(set) var currentPlace = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
   /// It is passed over.
   private var isAside = false
   /// The last transaction that was applied.
@@ -134,6 +137,8 @@ final class SQLiteReplay {
       case .begin(let header):
         try desk?.begin(header, at: reader.position)
         (group.last, current) = (header, header.number)
+        currentPlace = VersionPlace(
+          stamp: Stamp(clock: header.clock, origin: name.description, number: header.number), begin: reader.position)
         isAside = try putAside(header)
       case .commit(let number, let changes):
         try statements?.checkIdle()
@@ -142,7 +147,7 @@ final class SQLiteReplay {
         self.number = number
         try endChunk()
         try settleDeferred()
-        try early.checkEmpty()
+        try settleEarly()
         if !held.isEmpty { try settleHeld() }
         let isDue =
           number >= limit || halt != nil || group.rows - skipped >= options.commitRows ?? Self.commitRowsUsual
@@ -193,7 +198,7 @@ final class SQLiteReplay {
         return
       }
       if try defers(change, table) { return }
-      try apply(change, table)
+      try settlingMeetings(table) { try apply(change, table) }
     case .refreshRow(let id, let image):
       try statements?.checkIdle()
       guard let table = try table(id), !table.state.isAwaited, try !keepsOwn(id, image) else {
@@ -202,7 +207,9 @@ final class SQLiteReplay {
       }
       before.removeAll(keepingCapacity: true)
       try decode(image, into: &after, &madeAfter, table)
-      _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
+      try settlingMeetings(table) {
+        _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
+      }
       copied += 1
     case .refresh(let refresh):
       try statements?.checkIdle()
@@ -278,7 +285,8 @@ final class SQLiteReplay {
         "column \(name).\(column.name) is left out: the target has none, and --ddl ignore adds none")
     }
     return TargetTable(
-      mapping, state: known, database: database, there: there, image: (schema, part.positions))
+      mapping, state: known, database: database, there: there, image: (schema, part.positions),
+      localWrites: try localWrites(of: mapping))
   }
 
   private func isInScope(_ name: String) -> Bool {

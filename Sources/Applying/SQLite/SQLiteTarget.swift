@@ -43,8 +43,8 @@ final class SQLiteTarget {
     try database.transaction {
       let version = try database.integer("PRAGMA schema_version") ?? 0
       try state.isInstalled() ? state.upgrade() : state.install()
+      if options.twoWay != nil || options.localWrites.has(\.areSettled) { try SQLiteConflictLog(database).install() }
       if options.twoWay != nil {
-        try SQLiteConflictLog(database).install()
         try SQLiteCandidates(database: database).install()
         try SQLiteDecisions(database: database).install()
       }

@@ -1,4 +1,5 @@
 import Changes
+import Conflicts
 import Mapping
 import SQLiteKit
 
@@ -41,6 +42,8 @@ final class TargetTable {
   var state: TargetState.Table
   /// What a rule says of it.
   let treatment: TableTreatment?
+  /// What becomes of what others write to it.
+  let localWrites: LocalWrites
   let database: Database
   private var statements: [Shape: Statement] = [:]
   /// Two-way: no row that is there is changed; nil: not looked up.
@@ -58,8 +61,9 @@ final class TargetTable {
   /// mapping in it: the shape that the trail has, where the mapping is that of a part.
   init(
     _ mapping: TableMapping, state: TargetState.Table, database: Database, there: [Int]? = nil,
-    image: (schema: TableSchema, positions: [Int])? = nil
+    image: (schema: TableSchema, positions: [Int])? = nil, localWrites: LocalWrites = .stop
   ) {
+    self.localWrites = localWrites
     let there = there ?? Array(mapping.target.columns.indices)
     var schema = mapping.target
     schema.columns = there.map { mapping.target.columns[$0] }
@@ -90,6 +94,9 @@ final class TargetTable {
     table = schema.name.quotedName
     names = schema.columns.map(\.name.quotedName)
   }
+
+  /// What becomes of rows that are there already; where what others write is settled row by row, in a copy only.
+  var existing: ExistingRows { localWrites.areSettled && state.refreshing == nil ? .overwrite : state.existing }
 
   /// True when a row is told from others by all its values.
   func isWholeRow(_ before: [ColumnView]) -> Bool {

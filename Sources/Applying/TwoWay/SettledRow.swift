@@ -192,7 +192,7 @@ struct SettledRow {
 
 extension ConflictRecord {
   /// Of a transaction at its place, with rows in the order of the table's columns.
-  fileprivate init(
+  init(
     _ kind: Conflict.Kind, _ rule: String, _ place: VersionPlace, of trail: TrailName, _ table: TableSchema,
     key: [Value], local: [Value?]?, incoming: [Value?]?, before: [Value?]?, settled: [Value?]?, winner: Winner,
     other: Stamp?, now: Int64

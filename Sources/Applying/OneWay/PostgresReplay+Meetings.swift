@@ -1,0 +1,125 @@
+import Changes
+import Conflicts
+import PostgresKit
+import Versions
+
+// Rows that others have written to at the target of a way that leads only there. Only a careful replay comes here: there
+// each row has its answer.
+extension PostgresReplay {
+  private struct Site: MeetingPlace {
+    let table: MappedTable
+    let replay: PostgresReplay
+
+    var isShared: Bool { !(table.source.treatment?.shares.isEmpty ?? true) }
+    func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
+      try PostgresCandidates(replay.connection, attempt: replay.sink.attempt).rows(inTheWayOf: row)
+    }
+    func put(_ row: Meeting.Row?, _ key: [Value]) throws { try replay.put(row, key, table) }
+    func log(_ record: ConflictRecord) throws { try replay.log(record) }
+  }
+
+  /// Where both ends write, conflicts are settled by rules instead.
+  func localWrites(of table: TableSchema, from source: TableSchema) throws -> LocalWrites {
+    desk == nil ? try options.localWrites.writes(of: table, source.treatment, called: source.fullName) : .stop
+  }
+
+  /// Runs a change; where the row is not what the source says, and the table is one in which apply goes on then, the
+  /// source's row stands.
+  func settlingMeetings(_ table: MappedTable, isInsert: Bool, _ body: () throws -> Void) throws {
+    guard isCareful, table.localWrites.areSettled else { return try body() }
+    do { try body() } catch let error as CairnError where TwoWay.isOfRow(error) {
+      let rows = met(table, isInsert: isInsert)
+      guard try meet(table, before: rows.before, after: rows.after) else { throw error }
+    } catch let error as PostgresError where error.isUniqueness {
+      let refused = refused(table, error)
+      let rows = met(table, isInsert: isInsert)
+      guard try meet(table, before: rows.before, after: rows.after) else { throw refused }
+    }
+  }
+
+  /// The row that is being written, as it was and is to be.
+  private func met(_ table: MappedTable, isInsert: Bool) -> (before: Meeting.Row?, after: Meeting.Row?) {
+    let new = after.count == 0 ? nil : values(of: after, table)
+    guard !isInsert else { return (nil, new) }
+    // Without an image before, the key is what it was.
+    let old = before.count > 0 ? values(of: before, table) : new.map { keyed($0, table) }
+    return (old, new)
+  }
+
+  private func keyed(_ row: Meeting.Row, _ table: MappedTable) -> Meeting.Row {
+    row.enumerated().map { table.key.contains($0) ? $1 : nil }
+  }
+
+  private func values(of row: borrowing RowText, _ table: MappedTable) -> Meeting.Row {
+    var values: Meeting.Row = []
+    for index in table.columns.indices {
+      if !row.gives(index) {
+        values.append(nil)
+      } else if row.isNull(index) {
+        values.append(.null)
+      } else {
+        values.append(PostgresForm.value(Array(row.text(index)), table.columns[index].type))
+      }
+    }
+    return values
+  }
+
+  /// False where it is not known which row is meant, or where those of others are in its way.
+  private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
+    // A row with NULL in its key is told from others by all its values.
+    let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }
+    let form = PostgresForm(table: table, names: options.names)
+    guard isKeyed,
+      let meeting = try Meeting(
+        before: before, after: after, key: table.key,
+        local: { key in try sink.attempt { try table.row(key, connection) }.map(form.row) })
+    else { return false }
+    do {
+      guard
+        try meeting.settle(
+          at: Site(table: table, replay: self), table.mapped, table.localWrites, currentPlace, of: name,
+          now: clock.microseconds())
+      else { return false }
+    } catch let error as PostgresError { throw refusal(table, error) }
+    if meeting.passedOver != nil { progress.note(.passedOver(table.mapped.fullName, name)) }
+    return true
+  }
+
+  /// A row that could not be put in at the end of its transaction; false where it cannot be settled either.
+  func meet(held row: PostgresHeldRows.Row) throws -> Bool {
+    guard row.table.localWrites.areSettled else { return false }
+    after.assign(row.values)
+    return try meet(row.table, before: nil, after: values(of: after, row.table))
+  }
+
+  // MARK: Rows that have not come
+
+  /// Updates and deletes of rows that have not come, at the end of their transaction.
+  func settleEarly() throws { try meet(early.takeAll()) }
+
+  /// A row comes that is not the one for which updates of that key wait: these were of another one, which is gone here.
+  func settleEarly(before image: ImageView, of table: MappedTable) throws {
+    guard table.localWrites.areSettled, !early.isEmpty, !early.holds(table: table.stateKey, image: image.bytes) else {
+      return
+    }
+    let key = key(of: after, table)
+    let updates = try early.takeAll(of: table.stateKey) { update in
+      try update.withUnsafeBytes { try encode(ImageView(bytes: $0), into: &before, table, isNew: false) }
+      return self.key(of: before, table) == key
+    }
+    try meet(updates)
+    before.removeAll()
+    try encode(image, into: &after, table, isNew: true)
+  }
+
+  private func meet(_ updates: [EarlyUpdates.Update]) throws {
+    for update in updates where try !(update.meet?() ?? false) { throw update.error }
+  }
+
+  /// For an update, or a delete, that has to wait for its row.
+  func meeting(_ table: MappedTable) -> (() throws -> Bool)? {
+    guard table.localWrites.areSettled else { return nil }
+    let rows = met(table, isInsert: false)
+    return { [unowned self] in try self.meet(table, before: rows.before, after: rows.after) }
+  }
+}

@@ -1,0 +1,88 @@
+import Changes
+import Conflicts
+import Mapping
+import SQLiteKit
+import Versions
+
+// Rows that others have written to at the target of a way that leads only there.
+extension SQLiteReplay {
+  private struct Site: MeetingPlace {
+    let table: TargetTable
+    let replay: SQLiteReplay
+
+    var isShared: Bool { !(table.treatment?.shares.isEmpty ?? true) }
+    func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
+      try SQLiteCandidates(database: table.database).rows(inTheWayOf: row)
+    }
+    func put(_ row: Meeting.Row?, _ key: [Value]) throws { try table.put(row, key) }
+    func log(_ record: ConflictRecord) throws { try replay.log(record) }
+  }
+
+  /// Where both ends write, conflicts are settled by rules instead.
+  func localWrites(of mapping: TableMapping) throws -> LocalWrites {
+    desk == nil ? try options.localWrites.writes(of: mapping.target, mapping.source.treatment) : .stop
+  }
+
+  /// Runs a change; where the row is not what the source says, and the table is one in which apply goes on then, the
+  /// source's row stands.
+  func settlingMeetings(_ table: TargetTable, _ body: () throws -> Void) throws {
+    do { try body() } catch let error as CairnError where table.localWrites.areSettled && TwoWay.isOfRow(error) {
+      let rows = (before: before.isEmpty ? nil : before.map(\.value), after: after.isEmpty ? nil : after.map(\.value))
+      guard try meet(table, before: rows.before, after: rows.after) else { throw error }
+    }
+  }
+
+  /// False where it is not known which row is meant, or where those of others are in its way.
+  func meet(_ table: TargetTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
+    let key = table.schema.key
+    // A row with NULL in its key is told from others by all its values.
+    let isKeyed = !(before ?? after ?? []).enumerated().contains { key.contains($0) && $1 == .null }
+    guard isKeyed, let meeting = try Meeting(before: before, after: after, key: key, local: table.row) else {
+      return false
+    }
+    do {
+      guard
+        try meeting.settle(
+          at: Site(table: table, replay: self), table.schema, table.localWrites, currentPlace, of: name,
+          now: target.clock.microseconds())
+      else { return false }
+    } catch let error as SQLiteError where error.isConstraint { throw refused(table, error) }
+    if meeting.passedOver != nil { target.progress.note(.passedOver(table.schema.fullName, name)) }
+    return true
+  }
+
+  /// Updates and deletes of rows that have not come, at the end of their transaction.
+  func settleEarly() throws { try meet(early.takeAll()) }
+
+  /// A row comes that is not the one for which updates of that key wait: these were of another one, which is gone here.
+  func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
+    guard table.localWrites.areSettled, !early.isEmpty else { return }
+    let image = Self.image(row)
+    guard !image.withUnsafeBytes({ early.holds(table: table.schema.name, image: $0) }) else { return }
+    let key = table.schema.key.map { row[$0].value }
+    let saved = (before, after)
+    defer { (before, after) = saved }
+    try meet(
+      early.takeAll(of: table.schema.name) { update in
+        let values = try update.withUnsafeBytes { try ImageView(bytes: $0).values() }
+        return table.schema.key.map { values[$0] } == key
+      })
+  }
+
+  private func meet(_ updates: [EarlyUpdates.Update]) throws {
+    for update in updates where try !(update.meet?() ?? false) { throw update.error }
+  }
+
+  /// For an update, or a delete, that has to wait for its row.
+  func meeting(_ table: TargetTable) -> (() throws -> Bool)? {
+    guard table.localWrites.areSettled else { return nil }
+    let (before, after) = (before.map(\.value), after.isEmpty ? nil : after.map(\.value))
+    return { [unowned self] in try self.meet(table, before: before, after: after) }
+  }
+}
+
+extension String {
+  static func passedOver(_ table: String, _ trail: TrailName) -> String {
+    "table \(table): a row was deleted here that trail \(trail) changes; the trail does not tell the whole row, so it stays away: see 'cairn conflicts list'"
+  }
+}
