@@ -83,12 +83,15 @@ extension PostgresReplay {
   func settleDeferred() throws {
     guard let desk, desk.isToSettle else { return }
     var held: [ContestedRow] = []
-    var parents: [(row: SettledRow, table: MappedTable, key: [Value])] = []
+    var parents: [(row: Desk.Row, key: [Value])] = []
     for row in desk.rows where row.version.before != nil || row.version.after != nil {
       let form = PostgresForm(table: row.table, names: options.names)
       let key = try form.key(row.version)
       let waiting = try takeCandidate(row.table, key)
-      let settled = try settle(row, key, waiting, form, desk)
+      var settled = try settle(row, key, waiting, form, desk)
+      if row.version.after == nil, settled.row != nil {
+        settled = try settle(whole(row, key, form, desk), key, waiting, form, desk)
+      }
       try desk.checkStops(settled, row.table.mapped, key)
       let records = settled.records(
         desk.place, of: name, row.table.mapped, key: key, now: clock.microseconds(), isAhead: desk.isAhead)
@@ -96,7 +99,7 @@ extension PostgresReplay {
       try desk.shared.window.note(row.name, desk.place)
       try note(settled, row.table.mapped, key, desk)
       if settled.row == nil, try !referrers(of: row.table).isEmpty {
-        parents.append((settled, row.table, key))
+        parents.append((row, key))
         continue
       }
       do { try put(waiting == nil ? settled.row : settled.outcome, key, row.table) } catch let error as PostgresError
@@ -130,33 +133,40 @@ extension PostgresReplay {
   }
 
   /// Those to which nobody refers when all others have gone; the rest stays.
-  private func delete(_ rows: [(row: SettledRow, table: MappedTable, key: [Value])], _ desk: Desk) throws {
+  private func delete(_ rows: [(row: Desk.Row, key: [Value])], _ desk: Desk) throws {
     var rows = rows
     var isMoving = true
     while isMoving, !rows.isEmpty {
       isMoving = false
-      var left: [(row: SettledRow, table: MappedTable, key: [Value])] = []
+      var left: [(row: Desk.Row, key: [Value])] = []
       for row in rows {
-        let referrers = try referrers(of: row.table)
+        let referrers = try referrers(of: row.row.table)
         let isReferred = try sink.attempt {
-          guard !desk.isAhead, let there = try row.table.row(row.key, connection) else { return false }
-          return try row.table.isReferred(there, referrers, row.key, connection)
+          guard !desk.isAhead, let there = try row.row.table.row(row.key, connection) else { return false }
+          return try row.row.table.isReferred(there, referrers, row.key, connection)
         }
         if isReferred {
           left.append(row)
         } else {
-          try put(nil, row.key, row.table)
+          try put(nil, row.key, row.row.table)
           isMoving = true
         }
       }
       rows = left
     }
     for row in rows {
-      guard let kept = try row.row.living() else { continue }
-      try put(kept, row.key, row.table)
+      let form = PostgresForm(table: row.row.table, names: options.names)
+      guard let kept = try settle(whole(row.row, row.key, form, desk), row.key, nil, form, desk).living() else {
+        continue
+      }
+      try put(kept, row.key, row.row.table)
       try log(
-        SettledRow.returned(kept, desk.place, of: name, row.table.mapped, key: row.key, now: clock.microseconds()))
+        SettledRow.returned(kept, desk.place, of: name, row.row.table.mapped, key: row.key, now: clock.microseconds()))
     }
+  }
+
+  private func whole(_ row: Desk.Row, _ key: [Value], _ form: PostgresForm, _ desk: Desk) throws -> Desk.Row {
+    try desk.whole(row) { try form.isSame(key, form.key($0)) }
   }
 
   /// A row to which another one refers comes back where deletes of it do not count, and so do those to which it refers

@@ -64,12 +64,15 @@ extension SQLiteReplay {
   func settleDeferred() throws {
     guard let desk, desk.isToSettle else { return }
     var held: [ContestedRow] = []
-    var parents: [(row: SettledRow, table: TargetTable, key: [Value])] = []
+    var parents: [(row: Desk.Row, key: [Value])] = []
     for row in desk.rows where row.version.before != nil || row.version.after != nil {
       let form = SQLiteForm(row.table)
       let key = try form.key(row.version)
       let waiting = try takeCandidate(row.table, key)
-      let settled = try settle(row, key, waiting, form, desk)
+      var settled = try settle(row, key, waiting, form, desk)
+      if row.version.after == nil, settled.row != nil {
+        settled = try settle(whole(row, key, form, desk), key, waiting, form, desk)
+      }
       try desk.checkStops(settled, row.table.schema, key)
       let records = settled.records(
         desk.place, of: name, row.table.schema, key: key, now: target.clock.microseconds(), isAhead: desk.isAhead)
@@ -77,7 +80,7 @@ extension SQLiteReplay {
       try desk.shared.window.note(row.name, desk.place)
       try note(settled, row.table, key, desk)
       if settled.row == nil, !row.table.referrers.isEmpty {
-        parents.append((settled, row.table, key))
+        parents.append((row, key))
         continue
       }
       do { try row.table.put(waiting == nil ? settled.row : settled.outcome, key) } catch let error as SQLiteError
@@ -102,29 +105,36 @@ extension SQLiteReplay {
   // MARK: Rows that others refer to
 
   /// Those to which nobody refers when all others have gone; the rest stays.
-  private func delete(_ rows: [(row: SettledRow, table: TargetTable, key: [Value])], _ desk: Desk) throws {
+  private func delete(_ rows: [(row: Desk.Row, key: [Value])], _ desk: Desk) throws {
     var rows = rows
     var isMoving = true
     while isMoving, !rows.isEmpty {
       isMoving = false
-      var left: [(row: SettledRow, table: TargetTable, key: [Value])] = []
+      var left: [(row: Desk.Row, key: [Value])] = []
       for row in rows {
-        if !desk.isAhead, let there = try row.table.row(row.key), try row.table.isReferred(there) {
+        if !desk.isAhead, let there = try row.row.table.row(row.key), try row.row.table.isReferred(there) {
           left.append(row)
         } else {
-          try row.table.put(nil, row.key)
+          try row.row.table.put(nil, row.key)
           isMoving = true
         }
       }
       rows = left
     }
     for row in rows {
-      guard let kept = try row.row.living() else { continue }
-      try row.table.put(kept, row.key)
+      let form = SQLiteForm(row.row.table)
+      guard let kept = try settle(whole(row.row, row.key, form, desk), row.key, nil, form, desk).living() else {
+        continue
+      }
+      try row.row.table.put(kept, row.key)
       try log(
         SettledRow.returned(
-          kept, desk.place, of: name, row.table.schema, key: row.key, now: target.clock.microseconds()))
+          kept, desk.place, of: name, row.row.table.schema, key: row.key, now: target.clock.microseconds()))
     }
+  }
+
+  private func whole(_ row: Desk.Row, _ key: [Value], _ form: SQLiteForm, _ desk: Desk) throws -> Desk.Row {
+    try desk.whole(row) { try form.isSame(key, form.key($0)) }
   }
 
   /// A row to which another one refers comes back where deletes of it do not count, and so do those to which it refers

@@ -242,6 +242,15 @@ final class TwoWayDesk<Table> {
     }
   }
 
+  /// All that the transaction at hand made of a row, as its trail has it: what it did to the row before it deleted it was
+  /// written as it came.
+  func whole(_ row: Row, isSame: (StoredVersion) throws -> Bool) throws -> Row {
+    let versions = try reader.read(
+      row.name, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
+    guard let version = try versions.first(where: isSame) else { return row }
+    return Row(name: row.name, table: row.table, version: version)
+  }
+
   // MARK: Rows that wait for a unique value
 
   /// None were left when they were judged last, which counts when that is committed.

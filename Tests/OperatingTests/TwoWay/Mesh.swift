@@ -50,6 +50,7 @@ final class Mesh {
     var server: PostgresConnection? { postgres }
 
     func execute(_ sql: String) throws {
+      Mesh.trace("\(name): \(sql)")
       try sqlite?.execute(sql)
       try postgres?.execute(sql)
     }
@@ -109,6 +110,10 @@ final class Mesh {
       return try watch?.catchUp(StopSignal()) ?? true
     }
   }
+
+  /// With CAIRN_TRACE set, each step is printed: to be seen beside the seed that fails.
+  private static let isTraced = ProcessInfo.processInfo.environment["CAIRN_TRACE"] != nil
+  static func trace(_ step: @autoclosure () throws -> String) rethrows { if isTraced { try print(step()) } }
 
   let folder: String
   var quarantines = false
@@ -170,7 +175,12 @@ final class Mesh {
     try ApplyRun(nodes[to].url, trail: nodes[from].trail, folder: nodes[from].folder, options: options)
       .run(stop: StopSignal(), drain: drain, progress: progress)
     notices += progress.snapshot.notices
-    return progress.snapshot.conflicts
+    let conflicts = progress.snapshot.conflicts
+    let log = nodes[to].isPostgres ? "cairn.conflict" : "cairn_conflict"
+    try Mesh.trace(
+      "\(nodes[from].name) -> \(nodes[to].name)"
+        + nodes[to].rows("SELECT * FROM \(log) ORDER BY id DESC LIMIT \(conflicts)").map { "\n  \($0)" }.joined())
+    return conflicts
   }
 
   /// Brings everything everywhere.

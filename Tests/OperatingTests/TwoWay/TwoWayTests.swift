@@ -299,4 +299,23 @@ struct TwoWayTests {
     for node in mesh.nodes { try #expect(node.rows("SELECT * FROM item") == ["3|second"], "\(node.name)") }
     try mesh.close()
   }
+
+  @Test("a row that stays is as it was before the transaction that deleted it", arguments: ["ss", "sp", "ps"])
+  func keptRow(engines: String) throws {
+    let mesh = try Mesh(
+      engines,
+      schema: """
+        CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT);
+        CREATE TABLE part(id INTEGER PRIMARY KEY, item INTEGER REFERENCES item(id))
+        """)
+    for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
+    try mesh.nodes[0].execute("INSERT INTO item VALUES (1, 'old')")
+    for _ in 0..<2 { try mesh.settle() }
+    try mesh.nodes[1].execute("INSERT INTO part VALUES (1, 1)")
+    try mesh.nodes[0].execute(
+      "BEGIN; UPDATE item SET name = 'new'; UPDATE item SET name = 'newer'; DELETE FROM item; COMMIT")
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes { try #expect(node.rows("SELECT * FROM item") == ["1|old"], "\(node.name)") }
+    try mesh.close()
+  }
 }
