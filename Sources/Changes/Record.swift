@@ -183,6 +183,8 @@ package struct DDL: Equatable, Sendable {
   package var isRefreshed: Bool
   /// For each column after: which one it was before, nil where it is new. Nil: not told.
   package var origins: [Int?]?
+  /// The trail, `NODE.NAME`, by whose apply the change came into the database; empty where it was made there.
+  package var applied = ""
   package init(
     action: Action, before: UInt64, after: UInt64, text: String = "", isRefreshed: Bool = false, origins: [Int?]? = nil
   ) {
@@ -258,6 +260,7 @@ package enum Record {
         let origins = try r.readOrigins()
         ddl.origins = origins.isEmpty ? nil : origins
       }
+      if !r.isAtEnd { ddl.applied = try r.readString() }
       return .ddl(ddl)
     case RecordKind.progress:
       return .progress(sourcePosition: Array(try r.readCounted()), time: try r.readZigzag())
@@ -331,6 +334,7 @@ extension ByteWriter {
     append(ddl.isRefreshed ? 1 : 0)
     appendVarint(UInt64(ddl.origins?.count ?? 0))
     for origin in ddl.origins ?? [] { appendVarint(origin.map { UInt64($0) + 1 } ?? 0) }
+    appendString(ddl.applied)
   }
 
   package mutating func append(_ sequence: SequenceState) {

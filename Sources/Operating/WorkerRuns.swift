@@ -100,7 +100,7 @@ package struct ApplyRun: Sendable {
       // The file may be captured, now or later.
       options.schemaFollower = SchemaFollower(
         release: { try AppliedSchema.release($0, in: $1, since: $2) },
-        adopt: { try AppliedSchema.adopt(in: $0, since: $1) })
+        adopt: { [trail] in try AppliedSchema.adopt(in: $0, since: $1, of: trail) })
       let apply = try SQLiteApply(path: path, trail: folder, name: trail, options: options, progress: progress)
       try apply.run(stop: stop, drain: drain)
     case .postgres(let uri):

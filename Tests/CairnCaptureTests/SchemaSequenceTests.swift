@@ -2,6 +2,7 @@ import CairnCapture
 import Changes
 import Glibc
 import SQLiteKit
+import TestServers
 import Testing
 
 /// Whatever a program does to its tables between two looks, the target takes it in order and ends with the same tables.
@@ -71,4 +72,96 @@ import Testing
   @Test func `so they do where other programs write as well`() throws { try proveReplay(withOther: true) }
 
   @Test func `folded, too`() throws { try proveReplay(withOther: true, folds: true) }
+
+  private func proveSynchronization(
+    _ count: Int, steps length: Int, with peer: (Int) throws -> (url: String, contents: () throws -> [String]),
+    here: (CapturedDatabase) throws -> [String], keepsTypes: Bool
+  ) throws {
+    for (number, seed) in seeds.prefix(max(1, count)).enumerated() {
+      let folder = try TempFolder()
+      let shop = try CapturedDatabase(path: folder("shop.db"), node: "till-7")
+      let other = try Database(path: folder("shop.db"))
+      try shop.execute("CREATE TABLE a(id INTEGER PRIMARY KEY, u INTEGER, v TEXT)")
+      var steps = SchemaSteps(shop, other: seed % 2 == 0 ? other : nil, seed: seed)
+      steps.keepsTypes = keepsTypes
+      let peer = try peer(number)
+      do {
+        for round in 0..<4 {
+          try steps.take(length)
+          var options = Synchronizer.Options()
+          (options.firstCopy, options.schemaChanges, options.folds) = (.up, .follow, seed % 3 == 0)
+          let line = try Synchronizer(shop, with: peer.url, options: options)
+          let outcome = try round == 0 ? line.initialize() : line.synchronize()
+          let (one, two) = (try here(shop), try peer.contents())
+          #expect(one == two, "seed \(seed): \(outcome) \(steps.done)")
+          guard one == two else { return }
+        }
+      } catch {
+        Issue.record("seed \(seed): \(error), after \(steps.done)")
+        return
+      }
+    }
+  }
+
+  @Test func `a synchroniser brings them to another file`() throws {
+    let folder = try TempFolder()
+    try proveSynchronization(
+      seeds.count / 2, steps: 6,
+      with: { number in
+        let path = folder("peer\(number).db")
+        return ("sqlite://" + path, { try contents(Database(path: path)) })
+      },
+      here: { shop in
+        let path = try shop.query("PRAGMA database_list")[0].value("file", as: String.self)
+        return try contents(Database(path: path))
+      }, keepsTypes: false)
+  }
+
+  @Test(.enabled(if: PostgresServer.isAvailable, "\(PostgresServer.problem ?? "")"))
+  func `a synchroniser brings them to PostgreSQL`() throws {
+    try proveSynchronization(
+      seeds.count / 4, steps: 6,
+      with: { _ in
+        let server = try SyncedTill.Server()
+        return (server.url, { try self.contents(server) })
+      }, here: contents(inColumnsOf:), keepsTypes: true)
+  }
+
+  private static let tables = ["a", "b", "c", "d", "z"]
+
+  /// What both engines can say alike: columns, the columns of indexes, and rows.
+  private func contents(inColumnsOf shop: CapturedDatabase) throws -> [String] {
+    try Self.tables.flatMap { table -> [String] in
+      let columns = try shop.query("SELECT name FROM pragma_table_info('\(table)') ORDER BY name").map {
+        try $0.decode(String.self)
+      }
+      guard !columns.isEmpty else { return [] }
+      let indexes = try shop.query(
+        """
+        SELECT l."unique" || ' ' || (SELECT group_concat(i.name, ',') FROM pragma_index_info(l.name) i)
+        FROM pragma_index_list('\(table)') l WHERE l.origin = 'c' ORDER BY 1
+        """
+      ).map { try $0.decode(String.self) }
+      let rows = try shop.query("SELECT \(columns.joined(separator: ",")) FROM \(table)")
+        .map { $0.values.map(\.description).joined(separator: "|") }
+      return ["\(table) \(columns)"] + indexes + rows.sorted()
+    }
+  }
+
+  private func contents(_ server: SyncedTill.Server) throws -> [String] {
+    try Self.tables.flatMap { table -> [String] in
+      let columns = try server.rows(
+        "SELECT column_name FROM information_schema.columns WHERE table_schema = 'public' AND table_name = '\(table)' ORDER BY 1"
+      )
+      guard !columns.isEmpty else { return [] }
+      let indexes = try server.rows(
+        """
+        SELECT indisunique::int || ' ' || (SELECT string_agg(attname, ',' ORDER BY array_position(indkey::int[], attnum::int))
+        FROM pg_attribute WHERE attrelid = indrelid AND attnum = ANY(indkey))
+        FROM pg_index WHERE indrelid = 'public.\(table)'::regclass AND NOT indisprimary ORDER BY 1
+        """)
+      let rows = try server.rows("SELECT \(columns.joined(separator: ",")) FROM \(table)")
+      return ["\(table) \(columns)"] + indexes + rows.sorted()
+    }
+  }
 }

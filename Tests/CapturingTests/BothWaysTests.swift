@@ -24,10 +24,11 @@ import Trails
       back.options.place = folder("state of b")
       back.options.copiesRows = false
       for replica in [there, back] {
+        let trail = replica.name
         replica.applyOptions.ddl = .follow
         replica.applyOptions.schemaFollower = SchemaFollower(
           release: { try AppliedSchema.release($0, in: $1, since: $2) },
-          adopt: { try AppliedSchema.adopt(in: $0, since: $1) })
+          adopt: { try AppliedSchema.adopt(in: $0, since: $1, of: trail) })
       }
       try back.takeAndReplay()
     }

@@ -135,7 +135,7 @@ import Testing
     var older = ddl
     older.isRefreshed = false
     #expect(try decoded(kind: RecordKind.ddl, Array(writer.bytes)) == "ddl \(ddl)")
-    #expect(try decoded(kind: RecordKind.ddl, Array(writer.bytes.dropLast(2))) == "ddl \(older)")
+    #expect(try decoded(kind: RecordKind.ddl, Array(writer.bytes.dropLast(3))) == "ddl \(older)")
   }
 
   @Test func `a record with any byte changed is read or refused, and never traps`() {

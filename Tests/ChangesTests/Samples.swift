@@ -161,12 +161,16 @@ struct Samples: CustomStringConvertible {
       let action = DDL.Action(rawValue: UInt8(int(1...4))) ?? .create
       var ddl = DDL(action: action, before: number(), after: number(), text: text(), isRefreshed: bool())
       writer.append(ddl)
-      let older = writer.bytes.count - 1
+      let older = writer.bytes.count - 2
       if bool() { ddl.origins = (0..<int(1...5)).map { _ in bool() ? nil : int(0...300) } }
       writer.removeAll()
       writer.append(ddl)
+      let untold = writer.bytes.count - 1
+      if bool() { ddl.applied = "shop.pos" }
+      writer.removeAll()
+      writer.append(ddl)
       var result = sample(RecordKind.ddl, writer, "ddl \(ddl)")
-      result.olderEnds = [older - 1, older]
+      result.olderEnds = [older - 1, older, untold]
       return result
     case 7:
       let (position, time) = (bytes(int(0...30)), Int64(bitPattern: number()))

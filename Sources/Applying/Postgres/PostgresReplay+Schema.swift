@@ -15,6 +15,9 @@ extension PostgresReplay {
     try leaveRefused(named)
     try adoptBefore(ddl)
     guard let (old, new) = try follow(ddl.action, before, after) else { return }
+    if !scope.isLane, options.twoWay?.isEcho(ddl) == true {
+      return try note(ddl.action, before: before, after: after, old, new)
+    }
     var made = ShapeChange(ddl, before: before, after: after, origins: ddl.origins)
     do {
       if scope.isLane, after != nil, let before, before.treatment?.refusal != nil { _ = try mapped(before) }
@@ -129,6 +132,22 @@ extension PostgresReplay {
     guard let known = tables[key] else { return }
     try shape.drop(before, try mapped(before), known, options.policy(isCreated: known.isCreated), sink)
     try forget(key)
+  }
+
+  /// Of a change that this database has made already: what the tables are called in the trail from here on.
+  private func note(
+    _ action: DDL.Action, before: TableSchema?, after: TableSchema?, _ old: String, _ new: String
+  ) throws {
+    defer { forgetShape(new) }
+    guard let after else { return try forget(old) }
+    let target = try mapped(after)
+    var known = tables[old] ?? .init(schema: target.namespace, name: target.name)
+    if let before, before.fullName != after.fullName {
+      (known.schema, known.name) = (target.namespace, target.name)
+      try forget(old)
+    }
+    _ = try register(new, after, target, known, isSaved: false)
+    try save(new, known)
   }
 
   func change(_ made: ShapeChange, _ before: TableSchema, _ after: TableSchema, _ old: String, _ new: String)

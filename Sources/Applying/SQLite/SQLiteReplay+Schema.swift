@@ -34,7 +34,9 @@ extension SQLiteReplay {
     let names = names(before, after)
     defer { forgetShapes() }
     switch scope {
-    case .main: if try isPassedOver(ddl, names) { return }
+    case .main:
+      if try isPassedOver(ddl, names) { return }
+      if options.twoWay?.isEcho(ddl) == true { return try note(ddl.action, before, after) }
     case .lane:
       guard let laneName, (names.before ?? names.after)?.lowercased() == laneName.lowercased() else { return }
     }
@@ -246,6 +248,21 @@ extension SQLiteReplay {
     known.claim = rows
     try save(name, known)
     try saveOrigin(after)
+  }
+
+  /// Of a change that this database has made already: what the tables are called in the trail from here on.
+  private func note(_ action: DDL.Action, _ before: TableSchema?, _ after: TableSchema?) throws {
+    let before = try before.map { try TableMapping($0, to: .sqlite) }
+    let after = try after.map { try TableMapping($0, to: .sqlite) }
+    switch (action, before, after) {
+    case (.create, _, let after?):
+      var known = target.tables[key(after.target.name)] ?? .init()
+      try claim(&known, for: after)
+      try save(after.target.name, known)
+    case (.drop, let before?, _): try forget(before.target.name)
+    case (.rename, let before?, let after?), (.reshape, let before?, let after?): try move(before, after)
+    default: break
+    }
   }
 
   private func move(_ before: TableMapping, _ after: TableMapping) throws {

@@ -134,6 +134,10 @@ package final class TwoWay: Sendable {
 
   // MARK: What has been applied
 
+  /// Whether a change of a table is one that this database has by way of a trail: its own, or one that is applied here. The
+  /// node that tells of it got it by an apply of that trail. Its tables may have changed since, so it is not made again.
+  func isEcho(_ ddl: DDL) -> Bool { folders[ddl.applied] != nil }
+
   func note(applied number: UInt64, of trail: TrailName) {
     applied.withLock { $0[trail.description] = number }
   }

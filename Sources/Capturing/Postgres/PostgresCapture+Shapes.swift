@@ -151,6 +151,8 @@ extension PostgresCapture {
   }
 
   private func append(_ ddl: DDL) throws {
+    var ddl = ddl
+    ddl.applied = incoming?.applier ?? ""
     var writer = ByteWriter(capacity: 64)
     writer.append(ddl)
     try trail.append(kind: RecordKind.ddl, writer.bytes)

@@ -79,6 +79,7 @@ extension PostgresCapture {
     if let note, !leavesOut(note.trail) { return }
     self.incoming?.isSkipped = true
     self.incoming?.isApplied = true
+    if let note { self.incoming?.applier = note.trail }
     // What the trail has passed has been noted there.
     guard incoming.transaction.commit >= position.reached else { return }
     self.incoming?.isNews = true

@@ -37,6 +37,8 @@ package final class PostgresCapture {
     var barrier: String?
     /// An apply made it, which says so first of all.
     var isApplied = false
+    /// The trail of that apply.
+    var applier = ""
     /// And it is not in the trail yet: that is told of what it changed in tables, not in rows.
     var isNews = false
     /// What it then notes.

@@ -17,16 +17,21 @@ struct Adoption {
   /// An apply, or the program through the embedded API, has made the change, in the transaction that is open.
   private let isApplied: Bool
 
-  init(_ database: Database, doubtful: Set<Int64>, copies: Copies, isApplied: Bool) {
+  /// The trail of that apply.
+  private let trail: TrailName?
+
+  init(_ database: Database, doubtful: Set<Int64>, copies: Copies, isApplied: Bool, trail: TrailName?) {
     self.database = database
     self.doubtful = doubtful
-    (self.copies, self.isApplied) = (copies, isApplied)
+    (self.copies, self.isApplied, self.trail) = (copies, isApplied, trail)
   }
 
   /// The sequence number of the marker row, which is made at the first call.
   private mutating func place() throws -> Int64 {
     if let marker { return marker }
-    try database.run("INSERT INTO cairn_journal(code) VALUES (?)", [.integer(JournalKind.marker.rawValue)])
+    try database.run(
+      "INSERT INTO cairn_journal(code, v0) VALUES (?, ?)",
+      [.integer(JournalKind.marker.rawValue), trail.map { .text($0.description) } ?? .null])
     let made = try database.integer("SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1") ?? 0
     marker = made
     return made

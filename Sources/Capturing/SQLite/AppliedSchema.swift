@@ -1,3 +1,4 @@
+import Changes
 import SQLiteKit
 
 /// Keeps a capture in step with the schema changes that an apply makes in the same file, inside of apply's transaction.
@@ -12,12 +13,12 @@ package enum AppliedSchema {
     try Journal(database).dropTriggers(onTable: table)
   }
 
-  /// Before the commit. Where a program had changed the schema as well, and capture has not seen that yet, it is left to
+  /// Before the commit of an apply of `trail`. Where a program had changed the schema as well, and capture has not seen that yet, it is left to
   /// capture, which copies what is in doubt.
-  package static func adopt(in database: Database, since version: Int64) throws {
+  package static func adopt(in database: Database, since version: Int64, of trail: TrailName) throws {
     guard try isInStep(database, version) else { return }
     let journal = Journal(database)
-    try journal.adoptApplied(try journal.patterns())
+    try journal.adoptApplied(try journal.patterns(), by: trail)
   }
 
   private static func isInStep(_ database: Database, _ version: Int64) throws -> Bool {

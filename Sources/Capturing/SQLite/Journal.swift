@@ -260,8 +260,8 @@ package struct Journal {
 
   /// The same where whoever has the transaction that is open has made all changes since they were in step: no rows have
   /// to be copied.
-  func adoptApplied(_ patterns: TablePatterns, copies: Adoption.Copies = .none) throws {
-    try adopt(patterns, doubtful: [], hooks: Hooks(database), copies: copies, isApplied: true)
+  func adoptApplied(_ patterns: TablePatterns, copies: Adoption.Copies = .none, by trail: TrailName? = nil) throws {
+    try adopt(patterns, doubtful: [], hooks: Hooks(database), copies: copies, isApplied: true, by: trail)
     try noteSchema()
   }
 
@@ -291,7 +291,8 @@ package struct Journal {
   }
 
   private func adopt(
-    _ patterns: TablePatterns, doubtful: Set<Int64>, hooks: Hooks, copies: Adoption.Copies, isApplied: Bool = false
+    _ patterns: TablePatterns, doubtful: Set<Int64>, hooks: Hooks, copies: Adoption.Copies, isApplied: Bool = false,
+    by trail: TrailName? = nil
   ) throws {
     let tables = try database.userTables()
     let unhooked = Set(try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string.lowercased() })
@@ -300,7 +301,7 @@ package struct Journal {
     }
     let capturedNames = Set(captured.map { $0.name.lowercased() })
     var free = Dictionary(uniqueKeysWithValues: captured.map { ($0.name.lowercased(), $0) })
-    var adoption = Adoption(database, doubtful: doubtful, copies: copies, isApplied: isApplied)
+    var adoption = Adoption(database, doubtful: doubtful, copies: copies, isApplied: isApplied, trail: trail)
 
     // Triggers follow their table through a rename, so those that are in place tell which table is which.
     let active = try activeLayouts().filter { !unhooked.contains($0.schema.name.lowercased()) }

@@ -607,11 +607,15 @@ package final class SQLiteCapture {
 
   /// Tells the trail of the shapes that came, went and changed at this place of the journal.
   private func announce(marker: Int64) throws {
+    // Where it came by an apply, the trail of that stands there.
+    let applied =
+      try source.text("SELECT v0 FROM cairn_journal WHERE seq = \(marker) AND code = \(JournalKind.marker.rawValue)")
+      ?? ""
     let all = layouts.values.sorted { $0.id < $1.id }
     let succeeded = Set(all.compactMap(\.previous))
     for layout in all {
       if layout.ended == marker, !succeeded.contains(layout.id) {
-        try append(DDL(action: .drop, before: try schemaID(layout), after: 0))
+        try append(DDL(action: .drop, before: try schemaID(layout), after: 0), applied)
       }
     }
     let fresh = all.filter { $0.since == marker && $0.action != nil }
@@ -626,7 +630,7 @@ package final class SQLiteCapture {
       var schema = relaxed[layout.id] ?? before.schema
       schema.name = "cairn_moving_\(layout.id)"
       let id = try trail.schemaID(schema, token: layout.token | 1 << 62)
-      try append(DDL(action: .rename, before: try relaxedID(layout) ?? schemaID(before), after: id))
+      try append(DDL(action: .rename, before: try relaxedID(layout) ?? schemaID(before), after: id), applied)
       aside[layout.id] = id
     }
     for layout in fresh {
@@ -638,7 +642,8 @@ package final class SQLiteCapture {
       let origins = layout.previous.flatMap { layouts[$0] }.flatMap { layout.origins(from: $0.schema) }
       try append(
         DDL(
-          action: action, before: before, after: try schemaID(layout), isRefreshed: isRefreshed, origins: origins))
+          action: action, before: before, after: try schemaID(layout), isRefreshed: isRefreshed, origins: origins),
+        applied)
       if layout.isPartial { try refresher.begin(layout, trail) }
     }
     for layout in all {
@@ -676,7 +681,9 @@ package final class SQLiteCapture {
 
   private func schemaID(_ layout: Layout) throws -> UInt64 { try trail.schemaID(layout.schema, token: layout.token) }
 
-  private func append(_ ddl: DDL) throws {
+  private func append(_ ddl: DDL, _ applied: String = "") throws {
+    var ddl = ddl
+    ddl.applied = applied
     var writer = ByteWriter(capacity: 64)
     writer.append(ddl)
     try trail.append(kind: RecordKind.ddl, writer.bytes)
