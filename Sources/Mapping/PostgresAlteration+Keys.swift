@@ -34,7 +34,8 @@ extension PostgresAlteration {
       guard let there = found(constraint), !isWanted(there) else { continue }
       lines.append(alter("DROP CONSTRAINT \(there.name.postgresIdentifier)"))
     }
-    for object in before.objects where !after.objects.contains(where: { isSame(object, $0) }) {
+    let kept = keptIndexes.map(\.0)
+    for object in before.objects where !kept.contains(object) {
       guard target.indexes.contains(where: { $0.name == object.name }) else { continue }
       // A person has made the new one under this name.
       if after.objects.contains(where: { $0.name == object.name && isMade($0) }) { continue }
@@ -102,14 +103,20 @@ extension PostgresAlteration {
 
   /// Whether an index is the same one, under the names that its table and its columns have now.
   private func isSame(_ was: TableSchema.Object, _ now: TableSchema.Object) -> Bool {
-    guard was.name == now.name || !after.objects.contains(where: { $0.name == was.name }) else { return false }
+    let isRenamed =
+      !after.objects.contains { $0.name == was.name } && !before.objects.contains { $0.name == now.name }
+    guard was.name == now.name || isRenamed else { return false }
     var names = renamedWithTable
     if was.name != now.name { names[was.name] = now.name }
     return was == now || Words(was.text, renamed: names) == Words(now.text)
   }
 
   private var keptIndexes: [(TableSchema.Object, TableSchema.Object)] {
-    before.objects.compactMap { was in after.objects.first { isSame(was, $0) }.map { (was, $0) } }
+    var free = after.objects
+    return before.objects.compactMap { was in
+      // Of several that are alike, one gets the new name.
+      free.firstIndex { isSame(was, $0) }.map { (was, free.remove(at: $0)) }
+    }
   }
 
   /// Whether somebody has made an index of the new shape.

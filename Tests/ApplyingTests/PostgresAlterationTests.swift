@@ -90,6 +90,9 @@ struct PostgresAlterationTests {
     .init(
       plain + "; CREATE INDEX t_b ON t(b); CREATE UNIQUE INDEX t_c ON t(c)",
       "DROP INDEX t_b; ALTER INDEX t_c RENAME TO z"),
+    .init(plain + "; CREATE INDEX t_b ON t(b); CREATE INDEX t_d ON t(b)", "DROP INDEX t_b", ["DROP INDEX public.t_b"]),
+    .init(
+      plain + "; CREATE INDEX t_b ON t(b); CREATE INDEX t_d ON t(b)", "DROP INDEX t_b; ALTER INDEX t_d RENAME TO t_e"),
     .init(
       plain + "; CREATE INDEX t_b ON t(b); CREATE UNIQUE INDEX t_c ON t(c)",
       "ALTER TABLE t RENAME b TO d; ALTER TABLE t RENAME TO u",

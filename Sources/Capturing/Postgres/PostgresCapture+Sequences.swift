@@ -12,8 +12,14 @@ extension PostgresCapture {
     hasChangedSinceSequences = false
     let wanted = Set(registry.tables.values.flatMap { $0.sequences.map { "\($0.namespace).\($0.name)" } })
     guard !wanted.isEmpty else { return }
-    let rows = try source.connection.query(
-      "SELECT schemaname, sequencename, last_value, increment_by FROM pg_sequences WHERE last_value IS NOT NULL")
+    let rows: [[String?]]
+    do {
+      rows = try source.connection.query(
+        "SELECT schemaname, sequencename, last_value, increment_by FROM pg_sequences WHERE last_value IS NOT NULL")
+    } catch let error as PostgresError where error.sqlState == "XX000" {
+      // A sequence was dropped while the view was read ("could not open relation with OID").
+      return hasChangedSinceSequences = true
+    }
     var moved: [SequenceState] = []
     for row in rows {
       guard let namespace = row[0], let name = row[1], let last = Int64(row[2] ?? ""),
