@@ -88,6 +88,15 @@ extension ApplyOptions {
       context: ["table": table])
   }
 
+  /// Whether what others write to a table of the target is refused.
+  func isGuarded(_ namespace: String, _ name: String) -> Bool {
+    let plain = ["", "public"].contains(namespace) ? name : "\(namespace).\(name)"
+    return localWrites.writes(forTarget: plain.lowercased()) == .refuse && !goesBothWays(namespace, name)
+  }
+
+  /// Whether what is written to a table of the target goes back.
+  func goesBothWays(_ namespace: String, _ name: String) -> Bool { twoWay?.captures(namespace, name) ?? false }
+
   /// What holds for a table. Unless it was said, tables that Cairn created follow, and others wait for a person.
   func policy(isCreated: Bool) -> DDLPolicy { ddl ?? (isCreated ? .follow : .stop) }
 }

@@ -38,6 +38,8 @@ package final class ApplyProgress: Sendable {
     package var copiesWanted: [String: String] = [:]
     /// What became of the statements of the trail, where they may be executed once more; since the start.
     package var statements = StatementCounts()
+    /// Tables of PostgreSQL are to be guarded against what others write, or no longer: behind the commit that says so.
+    var guardsAreDue = true
     package var isCaughtUp = false
     package var isWaitingForLock = false
     /// The server is away; apply waits for it.

@@ -65,12 +65,12 @@ extension OptionTable {
           source's rows win, and rows that only the target has stay.
           """, example: "\"overwrite\""),
       Option(
-        "local_writes", .choice(["stop", "allow", "undo"], later: []), default: "\"stop\"",
+        "local_writes", .choice(["stop", "allow", "refuse", "undo"], later: []), default: "\"stop\"",
         "what becomes of what others write to the target, where rows come only this way",
         details: """
           `stop`: the apply stops where a row is not what the source says. `allow`: it stays; where the source writes to \
           the same row, the source's row stands, and the other one is in the log of conflicts; a copy leaves rows that only \
-          the target has. `undo`: as `allow`, until the next copy makes the table what the source has. Tables need a key for \
+          the target has. `refuse`: whoever but apply writes there gets an error, by triggers. `undo`: as `allow`, until the next copy makes the table what the source has. Tables need a key for \
           `allow` and `undo`; see `docs/conflicts.md`.
           """, example: "\"allow\""),
       Option(
@@ -155,7 +155,7 @@ extension OptionTable {
           `cairn_committed_at`, `cairn_origin`, `cairn_position`.
           """, example: "\"history\""),
       Option(
-        "local_writes", .choice(["stop", "allow", "undo"], later: []), absence: "as the apply has it",
+        "local_writes", .choice(["stop", "allow", "refuse", "undo"], later: []), absence: "as the apply has it",
         "what becomes of what others write to this table at the target", example: "\"undo\""),
       Option(
         "conflict", .rule, absence: "as the apply has it", "how conflicts in this table are settled",

@@ -92,11 +92,12 @@ package final class Replication: Sendable {
     self.watches = watches
     let plan = options.conflicts
     let rules: TwoWay.RuleBook = { _, table, columns in plan.rules(forTarget: table, columns: columns) }
+    let tables = options.tables
     twoWay = back.map { [trail, statePath] back in
       let (forth, backwards) = ((trail, "\(statePath)/\(trail)"), (back.trail, back.folder))
       return (
-        TwoWay(own: forth, applied: [backwards], watch: watches.0, rules: rules),
-        TwoWay(own: backwards, applied: [forth], watch: watches.1, rules: rules)
+        TwoWay(own: forth, applied: [backwards], captured: tables, watch: watches.0, rules: rules),
+        TwoWay(own: backwards, applied: [forth], captured: tables, watch: watches.1, rules: rules)
       )
     }
     audit = options.auditBytesPerSecond.map { [source, target, statePath, stopSignal] rate in

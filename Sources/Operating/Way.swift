@@ -30,8 +30,9 @@ package final class Way: Sendable {
 extension TwoWay {
   /// For the applies to a database that is captured into `own`. `watch`: of its capture, where it is PostgreSQL.
   package convenience init(
-    own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)], watch: LocalWatch?,
-    skewMicrosecondsMax: Int64 = 60_000_000, rules: @escaping RuleBook
+    own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)],
+    captured: TablePatterns = TablePatterns(), watch: LocalWatch?, skewMicrosecondsMax: Int64 = 60_000_000,
+    rules: @escaping RuleBook
   ) {
     let local: LocalCommits
     if let watch {
@@ -47,7 +48,9 @@ extension TwoWay {
         return try UncapturedRows.read(database, behind: position, body)
       }
     }
-    self.init(own: own, applied: applied, local: local, skewMicrosecondsMax: skewMicrosecondsMax, rules: rules)
+    self.init(
+      own: own, applied: applied, captured: captured, local: local, skewMicrosecondsMax: skewMicrosecondsMax,
+      rules: rules)
   }
 }
 

@@ -61,10 +61,13 @@ extension TableSchema {
 }
 
 extension TablePatterns {
-  /// A pattern may name the schema or not.
   package func includes(_ table: PostgresTable) -> Bool {
-    let name = table.schema.name
-    let full = "\(table.schema.namespace).\(name)"
+    includes(namespace: table.schema.namespace, name: table.schema.name)
+  }
+
+  /// A pattern may name the schema or not.
+  package func includes(namespace: String, name: String) -> Bool {
+    let full = "\(namespace).\(name)"
     // What excludes the full name or the bare one, excludes the table.
     var included = false
     for pattern in patterns {

@@ -29,6 +29,9 @@ package struct SQLiteTable: Sendable {
 
   package var name: String { schema.name }
 
+  /// The names of triggers by which apply refuses what others write to a table begin with this.
+  package static let guardPrefix = "cairn_refuse_"
+
   /// The tables that Cairn adds to sources and targets. Other names that begin with `cairn_` are reserved for it.
   package static let ownNames: Set<String> = [
     "cairn_journal", "cairn_stage", "cairn_layout", "cairn_unhooked", "cairn_control", "cairn_checkpoint",

@@ -19,7 +19,7 @@ struct ReplicateCommand: Command {
     Option("--once", nil, "apply everything committed up to now, then exit 0"),
     Option("--tables", "PATTERN,...", "tables to take, such as 'order*,!tmp_*' (default: all)"),
     Option("--existing", "keep|overwrite|merge", "what becomes of other rows that the target holds already"),
-    Option("--local-writes", "stop|allow|undo", "what becomes of what others write to the target (see below)"),
+    Option("--local-writes", "stop|allow|refuse|undo", "what becomes of what others write to the target (see below)"),
     Option("--ddl", "follow|stop|ignore", "what schema changes of the source do at the target (see below)"),
     Option("--misfit", "stop|null|widen", "values that do not fit the target's column; also TABLE.COLUMN=POLICY,..."),
     Option(
@@ -41,7 +41,9 @@ struct ReplicateCommand: Command {
 
     --local-writes allow: what programs write to the target stays; where the source writes to the same row, its row
     stands, and the other one is kept ('cairn conflicts list'). undo: the same, until --existing overwrite makes the
-    target what the source has. stop, which is usual: a row that is not what the source says ends the replication.
+    target what the source has. refuse: programs that write to the target's tables get an error, by triggers that stay
+    until it is run without that, or 'cairn detach'. stop, which is usual: a row that is not what the source says ends
+    the replication.
 
     --ddl follow: tables of the target are created, altered and renamed as at the source; dropped only if Cairn created
     them. stop: nothing is altered; the table waits, with the statement that is wanted, until a person has run it.
@@ -83,8 +85,8 @@ struct ReplicateCommand: Command {
         "rows of the target do not go back, so both ends would differ: allowed is overwrite;")
     }
     if let text = arguments.value("--local-writes") {
-      guard let writes = LocalWrites(rawValue: text), writes != .refuse else {
-        throw arguments.usage("--local-writes is '\(text)'", "allowed are stop, allow and undo;")
+      guard let writes = LocalWrites(rawValue: text) else {
+        throw arguments.usage("--local-writes is '\(text)'", "allowed are stop, allow, refuse and undo;")
       }
       if options.isTwoWay, writes != .stop {
         throw arguments.usage(

@@ -165,4 +165,58 @@ import Trails
     try made.replay()
     #expect(try made.rows("SELECT * FROM t") == [[1]])
   }
+
+  // MARK: Refused
+
+  /// What SQLite says to a program that runs `sql`; nil where it takes it.
+  private func refusal(_ made: Handmade, _ sql: String) -> String? {
+    do {
+      try made.run(sql)
+      return nil
+    } catch { return "\(error)" }
+  }
+
+  @Test func `who writes to a table that refuses it gets an error, apply does not`() throws {
+    let made = try started(.refuse)
+    for sql in [
+      "INSERT INTO t VALUES (7, 7, 7)", "UPDATE t SET a = 7 WHERE id = 1", "DELETE FROM t WHERE id = 1",
+      "REPLACE INTO t VALUES (1, 7, 7)",
+    ] { #expect(refusal(made, sql)?.contains("table t takes its rows from elsewhere") == true, "\(sql)") }
+    try made.transaction { try made.update("t", [1, 1, 0], [nil, 9, nil]) }
+    try made.transaction { try made.copy("t", [[1, 9, 0], [2, 2, 0]], reason: .asked) }
+    try made.replay()
+    #expect(try rows(made) == [[1, 9, 0], [2, 2, 0]])
+    #expect(refusal(made, "CREATE TABLE own(a); INSERT INTO own VALUES (1)") == nil)
+  }
+
+  @Test func `tables that are made, renamed and reshaped are guarded, and those that go leave nothing`() throws {
+    let made = try started(.refuse)
+    try made.transaction { try made.reshape("t", "CREATE TABLE u(id INTEGER PRIMARY KEY, a, b)", as: .rename, to: "u") }
+    try made.replay()
+    #expect(refusal(made, "DELETE FROM u")?.contains("table u takes") == true)
+    try made.transaction {
+      try made.reshape("u", "CREATE TABLE u(id INTEGER PRIMARY KEY, a TEXT NOT NULL DEFAULT 'x', c)", isRefreshed: true)
+      try made.copy("u", [[1, "x", 1]], reason: .asked)
+    }
+    try made.replay()
+    #expect(refusal(made, "DELETE FROM u")?.contains("table u takes") == true)
+    #expect(try made.rows("SELECT * FROM u") == [[1, "x", 1]])
+    try made.transaction { try made.drop("u") }
+    try made.replay()
+    #expect(try made.rows("SELECT name FROM sqlite_master WHERE type = 'trigger'").isEmpty)
+  }
+
+  @Test func `it ends with the option, with the trail, and table by table`() throws {
+    let made = try started(.refuse)
+    let triggers = "SELECT count(*) FROM sqlite_master WHERE type = 'trigger'"
+    #expect(try made.rows(triggers) == [[3]])
+    made.options.localWrites.tables = [.init(from: "t", .stop)]
+    try made.replay()
+    #expect(try made.rows(triggers) == [[0]])
+    made.options.localWrites = LocalWritesPlan(tables: [.init(from: "t*", .refuse)])
+    try made.replay()
+    #expect(try made.rows(triggers) == [[3]])
+    #expect(try TargetState(Database(path: made.target, mode: .readWrite), of: made.name).forgetTrail())
+    #expect(try made.rows(triggers) == [[0]])
+  }
 }

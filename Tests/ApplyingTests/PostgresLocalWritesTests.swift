@@ -171,4 +171,59 @@ struct PostgresLocalWritesTests {
     #expect(failure { try target.begin("CREATE TABLE t(a INTEGER)", "t", [[1]], .whole) }?.code == .schemaStopped)
     #expect(target.progress.snapshot.waiting.map(\.code) == [.tableRefused])
   }
+
+  // MARK: Refused
+
+  private func refuses(_ target: PostgresTarget, _ sql: String) -> Bool {
+    do {
+      try target.psql(sql)
+      return false
+    } catch { return "\(error)".contains("takes its rows from elsewhere") }
+  }
+
+  private static let triggers = "SELECT count(*) FROM pg_trigger WHERE tgname ~ '^cairn_refuse'"
+
+  @Test func `who writes to a table that refuses it gets an error, apply does not`() throws {
+    let target = try started(.refuse)
+    let made = target.trail
+    for sql in [
+      "INSERT INTO t VALUES (7, 7, 7)", "UPDATE t SET a = 7 WHERE id = 1", "DELETE FROM t WHERE id = 1", "TRUNCATE t",
+    ] { #expect(refuses(target, sql), "\(sql)") }
+    try made.transaction { try made.update("t", [1, 1, 0], [nil, 9, nil]) }
+    try made.transaction { try made.copy("t", [[1, 9, 0], [2, 2, 0]], reason: .asked) }
+    try target.replay()
+    #expect(try rows(target) == "1:9:0 2:2:0")
+  }
+
+  @Test func `tables that are made, renamed and reshaped are guarded, and those that go leave nothing`() throws {
+    let target = try started(.refuse)
+    let made = target.trail
+    try made.transaction {
+      try made.reshape("t", "CREATE TABLE u(id INTEGER PRIMARY KEY, a INTEGER, b INTEGER)", as: .rename, to: "u")
+    }
+    try made.transaction {
+      try made.reshape("u", "CREATE TABLE u(id INTEGER PRIMARY KEY, a TEXT, c INTEGER)", isRefreshed: true)
+      try made.copy("u", [[1, "x", 1]], reason: .asked)
+    }
+    try target.replay()
+    #expect(refuses(target, "DELETE FROM u"))
+    try made.transaction { try made.drop("u") }
+    try target.replay()
+    #expect(try target.psql(Self.triggers) == "0")
+  }
+
+  @Test func `it ends with the option, with the trail, and table by table`() throws {
+    let target = try started(.refuse)
+    try target.psql("DROP TRIGGER cairn_refuse ON t")
+    try target.replay()
+    #expect(try target.psql(Self.triggers) == "2")
+    target.options.localWrites.tables = [.init(from: "t", .stop)]
+    try target.replay()
+    #expect(try target.psql(Self.triggers) == "0")
+    target.options.localWrites = LocalWritesPlan(tables: [.init(from: "t*", .refuse)])
+    try target.replay()
+    #expect(try target.psql(Self.triggers) == "2")
+    #expect(try PostgresTargetState(PostgresConnection(target.url), of: target.trail.name).forgetTrail())
+    #expect(try target.psql(Self.triggers) == "0")
+  }
 }

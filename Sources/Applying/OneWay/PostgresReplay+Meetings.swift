@@ -20,7 +20,8 @@ extension PostgresReplay {
 
   /// Where both ends write, conflicts are settled by rules instead.
   func localWrites(of table: TableSchema, from source: TableSchema) throws -> LocalWrites {
-    desk == nil ? try options.localWrites.writes(of: table, source.treatment, called: source.fullName) : .stop
+    if options.goesBothWays(table.namespace, table.name) { return .stop }
+    return try options.localWrites.writes(of: table, source.treatment, called: source.fullName)
   }
 
   /// Runs a change; where the row is not what the source says, and the table is one in which apply goes on then, the

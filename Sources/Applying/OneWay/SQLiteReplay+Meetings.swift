@@ -20,7 +20,8 @@ extension SQLiteReplay {
 
   /// Where both ends write, conflicts are settled by rules instead.
   func localWrites(of mapping: TableMapping) throws -> LocalWrites {
-    desk == nil ? try options.localWrites.writes(of: mapping.target, mapping.source.treatment) : .stop
+    if options.goesBothWays("", mapping.target.name) { return .stop }
+    return try options.localWrites.writes(of: mapping.target, mapping.source.treatment)
   }
 
   /// Runs a change; where the row is not what the source says, and the table is one in which apply goes on then, the

@@ -52,6 +52,8 @@ final class MappedTable {
   var state: PostgresTargetState.Table
   /// What becomes of what others write to it.
   let localWrites: LocalWrites
+  /// What others write to it goes back.
+  let goesBothWays: Bool
   /// The target's columns, in the order of the trail's images.
   let columns: [PostgresTargetTable.Column]
   let converters: [PostgresText]
@@ -82,9 +84,10 @@ final class MappedTable {
   /// what it has of the table, and `mapped` what that is there.
   init(
     key stateKey: String, given: TableSchema, part: LaterShape.Part, mapped: TableSchema,
-    target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int, localWrites: LocalWrites = .stop
+    target: PostgresTargetTable, state: PostgresTargetState.Table, number: Int, localWrites: LocalWrites = .stop,
+    goesBothWays: Bool = true
   ) {
-    self.localWrites = localWrites
+    (self.localWrites, self.goesBothWays) = (localWrites, goesBothWays)
     (self.given, self.stateKey, positions) = (given, stateKey, part.positions)
     (self.target, self.state, self.number) = (target, state, number)
     (source, self.mapped) = (part.schema, mapped)

@@ -73,6 +73,7 @@ package final class PostgresApply {
     desk = options.twoWay.map { TwoWayDesk($0, name, RowNames(to: .postgres, options.names), clock) }
     shelf = QuarantineShelf(name, folder: folder, puts: options.quarantines)
     statements = StatementDesk(options, progress)
+    progress.update { $0.guardsAreDue = true }
     do { _ = try ready(nil) } catch let error as PostgresError { throw error.asCairnError }
   }
 
@@ -98,6 +99,7 @@ package final class PostgresApply {
         let replay = try ready(stop)
         if awaySince != nil { progress.update { $0.isReconnecting = false } }
         (awaySince, wait) = (nil, 100)
+        try guardTables(replay)
         if try settleQuarantine(replay, stop) { continue }
         let isMoved = try tryLanes(stop)
         if try step(replay, stop) || isMoved {
@@ -247,6 +249,14 @@ package final class PostgresApply {
     if replay.isCareful, replay.number >= carefulThrough { forget() }
     try purge()
     return true
+  }
+
+  /// What others write to tables is refused, or no longer. Not in the transaction of the rows: whoever writes to such a
+  /// table is waited for.
+  private func guardTables(_ replay: PostgresReplay) throws {
+    guard progress.snapshot.guardsAreDue else { return }
+    try PostgresGuards(replay.connection).reconcile(replay.state, isGuarded: options.isGuarded)
+    progress.update { $0.guardsAreDue = false }
   }
 
   static func untouched(_ replay: PostgresReplay) -> PostgresError {

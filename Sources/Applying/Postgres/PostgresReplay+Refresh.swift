@@ -101,7 +101,7 @@ extension PostgresReplay {
   func remove(_ range: Refresh.Range?, _ table: MappedTable) throws {
     try sink.settle()
     guard let rows = try range.map({ try rows(in: $0, table) }) ?? share(table) else { return }
-    if let desk, !table.isWholeRow { return try removeKnown(rows, table, desk) }
+    if let desk, table.goesBothWays, !table.isWholeRow { return try removeKnown(rows, table, desk) }
     switch table.removal {
     case .applied: try connection.run("DELETE FROM \(table.target.rowsName)\(rows.condition)", rows.values)
     case .kept: break

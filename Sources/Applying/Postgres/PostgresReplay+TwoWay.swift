@@ -45,7 +45,7 @@ extension PostgresReplay {
 
   /// Whether a change is settled when its transaction ends.
   func defers(_ change: ChangeView, _ table: MappedTable) throws -> Bool {
-    guard let desk, change.operation != .truncate, let schema = reader.given(change.schemaID) else {
+    guard let desk, table.goesBothWays, change.operation != .truncate, let schema = reader.given(change.schemaID) else {
       return false
     }
     let takesRowsIn = try table.takesRowsIn ?? desk.takesRowsIn(table.mapped.plainName, table.columns.map(\.name))
@@ -57,8 +57,8 @@ extension PostgresReplay {
   }
 
   /// Whether a row that a copy brings gives way to what was written here.
-  func keepsOwn(_ id: UInt64, _ image: ImageView) throws -> Bool {
-    guard let desk, let schema = reader.given(id) else { return false }
+  func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: MappedTable) throws -> Bool {
+    guard let desk, table.goesBothWays, let schema = reader.given(id) else { return false }
     guard let name = try desk.names.name(schema, image) else { throw Desk.keyless(schema) }
     return try desk.keeps(name)
   }

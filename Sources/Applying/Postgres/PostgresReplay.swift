@@ -93,6 +93,8 @@ final class PostgresReplay {
   var tablesCopied = 0
   /// Of rows, that were settled in the group.
   var conflicts = 0
+  /// Since the last commit: tables are to be guarded, or no longer.
+  private var guardsAreDue = false
   var misfitsNulled: UInt64 = 0
   /// Refresh rows that were sent by COPY and not yet answered, to be sent again one by one.
   var piece = ByteWriter(capacity: 1 << 16)
@@ -303,6 +305,7 @@ final class PostgresReplay {
       $0.copiesBegun.merge(copiesBegun) { $1 }
       $0.rulesAdopted.formUnion(adopted)
       if let quarantined { $0.quarantined = quarantined }
+      if guardsAreDue { $0.guardsAreDue = true }
       if !scope.isLane { $0.rows += UInt64(rows) }
       guard isMain else { return }
       $0.transactions = number
@@ -311,7 +314,7 @@ final class PostgresReplay {
       $0.isCaughtUp = false
       $0.awaitsCopies = awaitsCopies
     }
-    (tablesCopied, misfitsNulled, conflicts) = (0, 0, 0)
+    (tablesCopied, misfitsNulled, conflicts, guardsAreDue) = (0, 0, 0, false)
     if isMain { try desk?.committed(number) } else { try desk?.shared.window.commit(name) }
     copiesBegun.removeAll()
   }
@@ -372,8 +375,12 @@ final class PostgresReplay {
       }
     case .refreshRow(let id, let image):
       try statements?.checkIdle()
-      if try keepsOwn(id, image) { return }
-      try onTable(id) { try again { if let table = try self.table(id) { try self.apply(row: image, of: table) } } }
+      try onTable(id) {
+        try again {
+          guard let table = try self.table(id), try !self.keepsOwn(id, image, table) else { return }
+          try self.apply(row: image, of: table)
+        }
+      }
     case .refresh(let refresh):
       try statements?.checkIdle()
       try endChunk()
@@ -514,10 +521,10 @@ final class PostgresReplay {
     let writes = try localWrites(of: mapped.keeping(kept), from: narrow.schema)
     let table = MappedTable(
       key: key, given: schema, part: narrow, mapped: mapped.keeping(kept), target: target, state: known,
-      number: tableCount, localWrites: writes)
+      number: tableCount, localWrites: writes, goesBothWays: options.goesBothWays(known.schema, known.name))
     if table.isWholeRow, writes.areSettled { throw LocalWritesPlan.keyless(source.fullName, writes) }
     byKey[key] = table
-    if options.twoWay == nil { sequences.note(table) }
+    if !table.goesBothWays { sequences.note(table) }
     return table
   }
 
@@ -568,8 +575,8 @@ final class PostgresReplay {
   {
     let claim = TableClaim(source)
     // Writers that settle their conflicts share all rows.
-    if options.twoWay != nil { return claim }
     let (known, name) = (tables[key], tables[key]?.name ?? mapped.name)
+    if options.goesBothWays(known?.schema ?? mapped.namespace, name) { return claim }
     let error = claim.collision(
       of: self.name, with: try state.feeders(of: known?.schema ?? mapped.namespace, name), table: name,
       source: source, at: connection.place)
@@ -598,6 +605,9 @@ final class PostgresReplay {
 
   func save(_ key: String, _ table: PostgresTargetState.Table) throws {
     try sink.settle()
+    var table = table
+    table.isGuarded = options.isGuarded(table.schema, table.name)
+    if table.isGuarded != tables[key]?.isGuarded ?? false { guardsAreDue = true }
     try state.save(key, table)
     tables[key] = table
     byKey[key]?.state = table
@@ -605,6 +615,7 @@ final class PostgresReplay {
 
   func forget(_ key: String) throws {
     try sink.settle()
+    if tables[key]?.isGuarded ?? false { guardsAreDue = true }
     try state.forget(key)
     tables[key] = nil
     forgetShape(key)

@@ -29,6 +29,7 @@ extension PostgresTargetState {
         count += try connection.run("DELETE FROM cairn.\(table) WHERE trail = $1", [trail.description])
       }
       try PostgresQuarantineLog(connection).forget(trail)
+      try PostgresGuards(connection).reconcile()
       let origin = try originPrefix() + trail.description
       guard try connection.first("SELECT 1 FROM pg_replication_origin WHERE roname = $1", [origin]) != nil else {
         return count > 0

@@ -7,7 +7,7 @@ import PostgresKit
 /// ```
 /// cairn.checkpoint(trail, trail_id, segment, content_offset, chain, number, applied_at, version)
 /// cairn.table_state(trail, source, schema_name, table_name, created, loaded, refreshing, emptied, existing,
-///   claim)
+///   claim, guarded)
 /// cairn.pending(schema_name, table_name, kind, name, statement, needs_schema, needs_table)
 /// ```
 /// and `cairn.waiting`, see PostgresTargetState+Waiting.swift.
@@ -33,6 +33,8 @@ package struct PostgresTargetState {
     var isEmptied = false
     /// The rows that were there before Cairn came are dealt with this way for good.
     var existing: ExistingRows = .overwrite
+    /// What others write to it is refused.
+    var isGuarded = false
     /// Which of its rows are the trail's; nil: none yet, or an older version did not note it.
     var claim: TableClaim?
   }
@@ -85,7 +87,8 @@ package struct PostgresTargetState {
         version integer NOT NULL);
       CREATE TABLE IF NOT EXISTS cairn.table_state(trail text NOT NULL, source text NOT NULL, schema_name text NOT NULL,
         table_name text NOT NULL, created boolean NOT NULL, loaded boolean NOT NULL, refreshing integer NOT NULL,
-        emptied boolean NOT NULL, existing text NOT NULL, claim text, PRIMARY KEY (trail, source),
+        emptied boolean NOT NULL, existing text NOT NULL, claim text, guarded boolean NOT NULL DEFAULT false,
+        PRIMARY KEY (trail, source),
         UNIQUE (trail, schema_name, table_name));
       CREATE TABLE IF NOT EXISTS cairn.pending(schema_name text, table_name text, kind text, name text,
         statement text NOT NULL, needs_schema text NOT NULL, needs_table text NOT NULL,
@@ -100,6 +103,9 @@ package struct PostgresTargetState {
       "SELECT attname FROM pg_attribute WHERE attrelid = 'cairn.table_state'::regclass AND NOT attisdropped"
     ).compactMap { $0[0] }
     if !columns.contains("claim") { try connection.execute("ALTER TABLE cairn.table_state ADD COLUMN claim text") }
+    if !columns.contains("guarded") {
+      try connection.execute("ALTER TABLE cairn.table_state ADD COLUMN guarded boolean NOT NULL DEFAULT false")
+    }
     if columns.contains("trail") { return }
     // What was known of a table was known to every trail; with none yet, to the first that comes.
     try connection.execute(
@@ -236,7 +242,7 @@ package struct PostgresTargetState {
     var tables: [String: Table] = [:]
     let rows = try connection.query(
       """
-      SELECT source, schema_name, table_name, created, loaded, refreshing, emptied, existing, claim
+      SELECT source, schema_name, table_name, created, loaded, refreshing, emptied, existing, claim, guarded
       FROM cairn.table_state
       WHERE trail IN ($1, '') ORDER BY trail
       """, [owner])
@@ -245,7 +251,7 @@ package struct PostgresTargetState {
         schema: row[1], name: row[2], isCreated: row[3] == "t", isLoaded: row[4] == "t",
         refreshing: Refresh.method(UInt8(row[5]) ?? 0), isAwaited: UInt8(row[5]) == Refresh.awaited,
         isEmptied: row[6] == "t", existing: ExistingRows(rawValue: row[7]) ?? .overwrite,
-        claim: claim.map(TableClaim.init(text:)))
+        isGuarded: row[9] == "t", claim: claim.map(TableClaim.init(text:)))
     }
     return tables
   }
@@ -254,16 +260,16 @@ package struct PostgresTargetState {
     try connection.run(
       """
       INSERT INTO cairn.table_state(source, schema_name, table_name, created, loaded, refreshing, emptied, existing, trail,
-        claim)
-      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (trail, source) DO UPDATE SET
+        claim, guarded)
+      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (trail, source) DO UPDATE SET
         schema_name = excluded.schema_name, table_name = excluded.table_name, created = excluded.created,
         loaded = excluded.loaded, refreshing = excluded.refreshing, emptied = excluded.emptied,
-        existing = excluded.existing, claim = excluded.claim
+        existing = excluded.existing, claim = excluded.claim, guarded = excluded.guarded
       """,
       [
         source, table.schema, table.name, table.isCreated ? "t" : "f", table.isLoaded ? "t" : "f",
         String(Refresh.code(table.refreshing, isAwaited: table.isAwaited)), table.isEmptied ? "t" : "f",
-        table.existing.rawValue, owner, table.claim?.text,
+        table.existing.rawValue, owner, table.claim?.text, table.isGuarded ? "t" : "f",
       ])
   }
 

@@ -230,6 +230,7 @@ extension SQLiteApply {
     var row = waiting.names.last ?? key
     var known = target.tables[key] ?? .init()
     known.waiting = nil
+    target.guardsAreDue = true
     let wanted = SQLiteReplay.wanted(row)
     if wanted != row, target.tables[wanted.lowercased()] == nil {
       // The name that it could not have is its own now.

@@ -45,7 +45,7 @@ extension SQLiteReplay {
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
     case .truncate:
       // What its author does not know of stays.
-      if let desk { return try removeKnown(nil, table, desk) }
+      if let desk, table.goesBothWays { return try removeKnown(nil, table, desk) }
       try table.remove(nil, at: reader.commitTime)
     }
   }

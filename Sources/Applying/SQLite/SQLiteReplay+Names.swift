@@ -37,7 +37,7 @@ extension SQLiteReplay {
   func claimRows(of source: TableSchema, as name: String, isCopied: Bool = false) throws -> TableClaim {
     let claim = TableClaim(source)
     // Writers that settle their conflicts share all rows.
-    if options.twoWay != nil { return claim }
+    if options.goesBothWays("", name) { return claim }
     let error = claim.collision(
       of: self.name, with: try state.feeders(of: name), table: name, source: source, at: database.path)
     guard let error else { return claim }

@@ -76,7 +76,7 @@ extension SQLiteReplay {
   }
 
   private func remove(_ range: Refresh.Range?, _ table: TargetTable) throws {
-    if let desk, !table.schema.key.isEmpty { return try removeKnown(range, table, desk) }
+    if let desk, table.goesBothWays, !table.schema.key.isEmpty { return try removeKnown(range, table, desk) }
     try table.remove(range, at: reader.commitTime)
   }
 

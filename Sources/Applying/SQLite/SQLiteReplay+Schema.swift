@@ -185,6 +185,7 @@ extension SQLiteReplay {
   // MARK: Making it
 
   func make(_ made: ShapeChange) throws {
+    target.guardsAreDue = true
     var before = try made.before.map { try TableMapping($0, to: .sqlite) }
     var after = try made.after.map { try TableMapping($0, to: .sqlite) }
     let isMoved = before.flatMap { was in after.map { $0.target.name != was.target.name } } ?? false

@@ -28,7 +28,9 @@ extension SQLiteReplay {
 
   /// Whether a change is settled when its transaction ends.
   func defers(_ change: ChangeView, _ table: TargetTable) throws -> Bool {
-    guard let desk, change.operation != .truncate, let schema = reader.given(change.schemaID) else { return false }
+    guard let desk, table.goesBothWays, change.operation != .truncate, let schema = reader.given(change.schemaID) else {
+      return false
+    }
     let takesRowsIn =
       try table.takesRowsIn ?? desk.takesRowsIn(table.schema.plainName, table.schema.columns.map(\.name))
     table.takesRowsIn = takesRowsIn
@@ -37,8 +39,8 @@ extension SQLiteReplay {
   }
 
   /// Whether a row that a copy brings gives way to what was written here.
-  func keepsOwn(_ id: UInt64, _ image: ImageView) throws -> Bool {
-    guard let desk, let schema = reader.given(id) else { return false }
+  func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: TargetTable) throws -> Bool {
+    guard let desk, table.goesBothWays, let schema = reader.given(id) else { return false }
     guard let name = try desk.names.name(schema, image) else { throw Desk.keyless(schema) }
     return try desk.keeps(name)
   }

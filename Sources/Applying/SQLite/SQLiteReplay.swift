@@ -201,7 +201,7 @@ final class SQLiteReplay {
       try settlingMeetings(table) { try apply(change, table) }
     case .refreshRow(let id, let image):
       try statements?.checkIdle()
-      guard let table = try table(id), !table.state.isAwaited, try !keepsOwn(id, image) else {
+      guard let table = try table(id), !table.state.isAwaited, try !keepsOwn(id, image, table) else {
         skipped += 1
         return
       }
@@ -286,7 +286,7 @@ final class SQLiteReplay {
     }
     return TargetTable(
       mapping, state: known, database: database, there: there, image: (schema, part.positions),
-      localWrites: try localWrites(of: mapping))
+      localWrites: try localWrites(of: mapping), goesBothWays: options.goesBothWays("", name))
   }
 
   private func isInScope(_ name: String) -> Bool {
@@ -336,6 +336,9 @@ final class SQLiteReplay {
 
   func save(_ name: String, _ table: TargetState.Table) throws {
     let key = key(name)
+    var table = table
+    table.isGuarded = options.isGuarded("", name)
+    target.guardsAreDue = true
     try state.save(table.waiting?.names.last ?? name, table)
     target.tables[key] = table
     bySchema.removeAll(keepingCapacity: true)
@@ -344,6 +347,7 @@ final class SQLiteReplay {
   /// A table that waits is remembered until its lane has reached the others.
   func forget(_ name: String) throws {
     let key = key(name)
+    target.guardsAreDue = true
     if let waiting = target.tables[key]?.waiting {
       var known = TargetState.Table()
       known.waiting = waiting

@@ -21,6 +21,8 @@ final class SQLiteTarget {
   private var schemaVersion: Int64 = 0
   /// As stored, or as the transaction that is open will store it; by name in lower case.
   var tables: [String: TargetState.Table] = [:]
+  /// Tables were made, have another shape or name, or went: triggers on them are looked after before the commit.
+  var guardsAreDue = false
   /// Tables of this run that are under their new rules.
   var adopted: Set<String> = []
 
@@ -48,6 +50,8 @@ final class SQLiteTarget {
         try SQLiteCandidates(database: database).install()
         try SQLiteDecisions(database: database).install()
       }
+      try state.guardTables { options.isGuarded("", $0) }
+      try SQLiteGuards(database).reconcile()
       if let follower = options.schemaFollower, try database.integer("PRAGMA schema_version") != version {
         try follower.adopt(database, version)
       }
@@ -81,6 +85,8 @@ final class SQLiteTarget {
   /// Commits, unless the file has lost its name.
   func commit() throws {
     try checkIdentity()
+    if guardsAreDue { try SQLiteGuards(database).reconcile() }
+    guardsAreDue = false
     if let follower = options.schemaFollower, try database.integer("PRAGMA schema_version") != schemaVersion {
       try follower.adopt(database, schemaVersion)
     }

@@ -14,6 +14,7 @@ extension TargetState {
         count += Int64(database.changes)
       }
       try SQLiteQuarantineLog(database).forget(trail)
+      try SQLiteGuards(database).reconcile()
       return count > 0
     }
   }

@@ -6,7 +6,7 @@ import SQLiteKit
 ///
 /// ```
 /// cairn_checkpoint(trail, trail_id, segment, offset, chain, number, applied_at)
-/// cairn_table(trail, name, created, refreshing, existing, source, claim, wait_…): see TargetState+Waiting.swift
+/// cairn_table(trail, name, created, refreshing, existing, source, claim, guarded, wait_…): see TargetState+Waiting.swift
 /// cairn_origin(name, shape): what tables were in the engine from which Cairn brought them
 /// ```
 /// They are written in the transaction that applies the changes, so they are true after any crash.
@@ -27,6 +27,8 @@ package struct TargetState {
     var source = ""
     /// Which of its rows are the trail's; nil: none yet, or an older version did not note it.
     var claim: TableClaim?
+    /// What others write to it is refused.
+    var isGuarded = false
     /// Its part of the trail waits for a schema change.
     var waiting: Waiting?
   }
@@ -54,10 +56,12 @@ package struct TargetState {
       refreshing INTEGER, existing TEXT, source TEXT DEFAULT '', PRIMARY KEY (name, trail)) WITHOUT ROWID;
     """
 
+  private static let added = [("claim", "TEXT"), ("guarded", "INTEGER DEFAULT 0")]
+
   /// Brings tables that an older version made up to date.
   func upgrade() throws {
     let there = Set(try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string })
-    for (name, declaration) in [("source", "TEXT DEFAULT ''"), ("claim", "TEXT")] + Waiting.columns
+    for (name, declaration) in [("source", "TEXT DEFAULT ''")] + Self.added + Waiting.columns
     where !there.contains(name) {
       try database.execute("ALTER TABLE cairn_table ADD COLUMN \(name) \(declaration)")
     }
@@ -66,7 +70,7 @@ package struct TargetState {
     let columns = (["name", "created", "refreshing", "existing", "source"] + Waiting.columns.map(\.name))
       .joined(separator: ", ")
     try database.execute("ALTER TABLE cairn_table RENAME TO cairn_table_before;" + Self.tableOfTables)
-    for (name, declaration) in [("claim", "TEXT")] + Waiting.columns {
+    for (name, declaration) in Self.added + Waiting.columns {
       try database.execute("ALTER TABLE cairn_table ADD COLUMN \(name) \(declaration)")
     }
     try database.execute(
@@ -77,7 +81,7 @@ package struct TargetState {
       """)
   }
 
-  private var owner: Value { .text(trail?.description ?? "") }
+  var owner: Value { .text(trail?.description ?? "") }
 
   /// Where the trail stands in this target; nil when nothing of it was applied yet.
   package func checkpoint(of trail: TrailName) throws -> (checkpoint: Checkpoint, number: UInt64)? {
@@ -127,7 +131,8 @@ package struct TargetState {
 
   func tables() throws -> [String: Table] {
     var tables: [String: Table] = [:]
-    let columns = ["name", "created", "refreshing", "existing", "source", "claim"] + Waiting.columns.map(\.name)
+    let columns =
+      ["name", "created", "refreshing", "existing", "source", "claim", "guarded"] + Waiting.columns.map(\.name)
     let sql = "SELECT \(columns.joined(separator: ", ")) FROM cairn_table WHERE trail IN (?, '') ORDER BY trail"
     for row in try database.query(sql, [owner]) {
       var table = Table()
@@ -139,7 +144,8 @@ package struct TargetState {
       table.existing = ExistingRows(rawValue: row[3].string) ?? .overwrite
       table.source = row[4].string
       if row[5] != .null { table.claim = TableClaim(text: row[5].string) }
-      table.waiting = Waiting(row[0].string, Array(row[6...]))
+      table.isGuarded = row[6] == .integer(1)
+      table.waiting = Waiting(row[0].string, Array(row[7...]))
       tables[row[0].string.lowercased()] = table
     }
     return tables
@@ -147,7 +153,7 @@ package struct TargetState {
 
   func save(_ name: String, _ table: Table) throws {
     let columns =
-      ["trail", "name", "created", "refreshing", "existing", "source", "claim"] + Waiting.columns.map(\.name)
+      ["trail", "name", "created", "refreshing", "existing", "source", "claim", "guarded"] + Waiting.columns.map(\.name)
     let marks = columns.map { _ in "?" }.joined(separator: ", ")
     try database.run(
       "INSERT OR REPLACE INTO cairn_table(\(columns.joined(separator: ", "))) VALUES (\(marks))",
@@ -155,6 +161,7 @@ package struct TargetState {
         owner, .text(name), .integer(table.isCreated ? 1 : 0),
         .integer(Int64(Refresh.code(table.refreshing, isAwaited: table.isAwaited))),
         .text(table.existing.rawValue), .text(table.source), table.claim.map { .text($0.text) } ?? .null,
+        .integer(table.isGuarded ? 1 : 0),
       ] + (table.waiting?.values ?? Waiting.columns.map { _ in .null }))
   }
 

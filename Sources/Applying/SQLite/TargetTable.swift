@@ -44,6 +44,8 @@ final class TargetTable {
   let treatment: TableTreatment?
   /// What becomes of what others write to it.
   let localWrites: LocalWrites
+  /// What others write to it goes back.
+  let goesBothWays: Bool
   let database: Database
   private var statements: [Shape: Statement] = [:]
   /// Two-way: no row that is there is changed; nil: not looked up.
@@ -61,9 +63,10 @@ final class TargetTable {
   /// mapping in it: the shape that the trail has, where the mapping is that of a part.
   init(
     _ mapping: TableMapping, state: TargetState.Table, database: Database, there: [Int]? = nil,
-    image: (schema: TableSchema, positions: [Int])? = nil, localWrites: LocalWrites = .stop
+    image: (schema: TableSchema, positions: [Int])? = nil, localWrites: LocalWrites = .stop,
+    goesBothWays: Bool = true
   ) {
-    self.localWrites = localWrites
+    (self.localWrites, self.goesBothWays) = (localWrites, goesBothWays)
     let there = there ?? Array(mapping.target.columns.indices)
     var schema = mapping.target
     schema.columns = there.map { mapping.target.columns[$0] }

@@ -1,5 +1,6 @@
 import Changes
 import Conflicts
+import PostgresKit
 import SQLiteKit
 import Synchronization
 import SystemKit
@@ -28,6 +29,7 @@ package final class TwoWay: Sendable {
   /// Of the own trail and of those that are applied, by name.
   private let folders: [String: String]
   private let peers: [TrailName]
+  private let captured: TablePatterns
   package let window: VersionWindow
   let rules: RuleBook
   let local: LocalCommits
@@ -40,16 +42,23 @@ package final class TwoWay: Sendable {
   private let isPrepared = Mutex(false)
   private let isSpoilt = Mutex(false)
 
+  /// `captured`: the tables of the database that go into the own trail.
   package init(
-    own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)], local: LocalCommits,
-    skewMicrosecondsMax: Int64 = 60_000_000, rules: @escaping RuleBook
+    own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)], captured: TablePatterns,
+    local: LocalCommits, skewMicrosecondsMax: Int64 = 60_000_000, rules: @escaping RuleBook
   ) {
     self.own = own.name
     folders = Dictionary(([own] + applied).map { ($0.name.description, $0.folder) }) { first, _ in first }
     peers = applied.map(\.name)
+    self.captured = captured
     window = VersionWindow(own: own.name, ownFolder: own.folder)
     for trail in applied { window.addPeer(trail.name, folder: trail.folder) }
     (self.local, self.skewMicrosecondsMax, self.rules) = (local, skewMicrosecondsMax, rules)
+  }
+
+  /// Whether what is written to a table here goes into the own trail; what comes to others comes one way.
+  func captures(_ namespace: String, _ name: String) -> Bool {
+    namespace.isEmpty ? captured.includes(name) : captured.includes(namespace: namespace, name: name)
   }
 
   func folder(of origin: String) throws -> String {

@@ -18,7 +18,11 @@ struct IgnoredObjects {
       """)
     for row in rows {
       let (type, name) = (row[0].string, row[1].string)
-      if type == "trigger", CaptureTriggers.layout(ofTrigger: name) != nil { continue }
+      if type == "trigger",
+        CaptureTriggers.layout(ofTrigger: name) != nil || name.hasPrefix(SQLiteTable.guardPrefix)
+      {
+        continue
+      }
       found.insert("\(type) \(name)")
       guard !names.contains("\(type) \(name)") else { continue }
       switch type {

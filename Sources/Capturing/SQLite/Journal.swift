@@ -86,16 +86,18 @@ package struct Journal {
   /// Removes all that Cairn added, to source and target: afterwards the schema is what it was. Returns false when there
   /// was nothing.
   @discardableResult
-  package func detach() throws -> Bool { try remove(SQLiteTable.ownNames) }
+  package func detach() throws -> Bool { try remove(SQLiteTable.ownNames, withGuards: true) }
 
   /// Removes the capture; what an apply into the same file keeps stays.
   func uninstall() throws { _ = try remove(Self.tables) }
 
-  private func remove(_ own: Set<String>) throws -> Bool {
+  private func remove(_ own: Set<String>, withGuards: Bool = false) throws -> Bool {
     try database.transaction {
       let names = try database.query("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'table')")
       let triggers = names.filter {
-        $0[0].string == "trigger" && CaptureTriggers.layout(ofTrigger: $0[1].string) != nil
+        $0[0].string == "trigger"
+          && (CaptureTriggers.layout(ofTrigger: $0[1].string) != nil
+            || withGuards && $0[1].string.hasPrefix(SQLiteTable.guardPrefix))
       }
       for row in triggers { try database.execute("DROP TRIGGER \(row[1].string.quotedName)") }
       let tables = names.filter { $0[0].string == "table" && own.contains($0[1].string) }
@@ -373,7 +375,8 @@ struct Hooks {
         tables[layout] = table
         oldest[layout] = min(oldest[layout] ?? rowid, rowid)
         counts[layout, default: 0] += 1
-      } else {
+      } else if !row[0].string.hasPrefix(SQLiteTable.guardPrefix) {
+        // Those of an apply write nothing.
         newestOfProgram[table] = max(newestOfProgram[table] ?? rowid, rowid)
       }
     }

@@ -1,0 +1,90 @@
+import Changes
+import PostgresKit
+
+/// Triggers that refuse what others than apply write to a table of a PostgreSQL target: they are quiet in sessions with
+/// `session_replication_role = replica`, as apply's is.
+///
+/// Which tables are guarded stands in `cairn.table_state`, by trail: a table is as long as one of its trails wants it.
+struct PostgresGuards {
+  let connection: PostgresConnection
+  init(_ connection: PostgresConnection) { self.connection = connection }
+
+  /// Who writes to a table all the time is not waited for longer, as others wait behind us.
+  private static let lockMilliseconds = 2000
+
+  /// Brings the triggers in line with what is known of the tables, in a transaction of its own. `isGuarded`: of a table of
+  /// the trail, by schema and name. Errors: a lock timeout, after which it is to be done again.
+  func reconcile(_ state: PostgresTargetState, isGuarded: (String, String) -> Bool) throws {
+    try connection.transaction {
+      try state.lock()
+      try connection.execute("SET LOCAL lock_timeout = \(Self.lockMilliseconds)")
+      for (source, table) in try state.tables() where table.isGuarded != isGuarded(table.schema, table.name) {
+        var table = table
+        table.isGuarded.toggle()
+        try state.save(source, table)
+      }
+      try reconcile()
+    }
+  }
+
+  /// The same, of what is noted already, in the transaction that is open.
+  func reconcile() throws {
+    let wanted = try tables(
+      """
+      SELECT DISTINCT n.nspname, c.relname FROM cairn.table_state t JOIN pg_namespace n ON n.nspname = t.schema_name
+      JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = t.table_name AND c.relkind IN ('r', 'p') WHERE t.guarded
+      """)
+    let there = """
+      SELECT n.nspname, c.relname FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid
+      JOIN pg_namespace n ON n.oid = c.relnamespace
+      WHERE t.tgfoid = to_regproc('cairn.refuse') AND t.tgparentid = 0 GROUP BY 1, 2
+      """
+    for table in try tables(there).subtracting(wanted).sorted() { try connection.execute(Self.drop(table)) }
+    // Where somebody has taken one of them away, both are made anew.
+    let open = try wanted.subtracting(tables(there + " HAVING count(*) = 2"))
+    if !open.isEmpty { try makeFunction() }
+    for table in open.sorted() { try make(table) }
+  }
+
+  /// Their quoted names.
+  private func tables(_ sql: String) throws -> Set<String> {
+    Set(try connection.query(sql).map { "\(($0[0] ?? "").quotedName).\(($0[1] ?? "").quotedName)" })
+  }
+
+  private func makeFunction() throws {
+    if try connection.first("SELECT to_regproc('cairn.refuse') IS NOT NULL") == "t" { return }
+    try connection.execute(
+      """
+      CREATE FUNCTION cairn.refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+      BEGIN
+        RAISE EXCEPTION 'table %.% takes its rows from elsewhere: cairn refuses what others write to it (local_writes)',
+          TG_TABLE_SCHEMA, TG_TABLE_NAME USING ERRCODE = 'insufficient_privilege';
+      END $$
+      """)
+  }
+
+  private static func drop(_ table: String) -> String {
+    "DROP TRIGGER IF EXISTS cairn_refuse ON \(table); DROP TRIGGER IF EXISTS cairn_refuse_truncate ON \(table);"
+  }
+
+  private func make(_ table: String) throws {
+    do {
+      try connection.execute(
+        """
+        \(Self.drop(table))
+        CREATE TRIGGER cairn_refuse BEFORE INSERT OR UPDATE OR DELETE ON \(table)
+          FOR EACH ROW EXECUTE FUNCTION cairn.refuse();
+        CREATE TRIGGER cairn_refuse_truncate BEFORE TRUNCATE ON \(table)
+          FOR EACH STATEMENT EXECUTE FUNCTION cairn.refuse()
+        """)
+    } catch let error as PostgresError where error.isPrivilege {
+      let role = try? connection.first("SELECT current_user")
+      throw CairnError(
+        .privilegeMissing,
+        "\(connection.place): what others write to table \(table) cannot be refused: \(error.message)",
+        hint:
+          "as its owner: GRANT TRIGGER ON \(table) TO \((role ?? "").quotedName); or take local_writes = \"refuse\" away",
+        context: ["table": table])
+    }
+  }
+}

@@ -1,0 +1,62 @@
+import Changes
+import SQLiteKit
+
+/// Triggers that refuse what others than apply write to a table of an SQLite target: apply's connection fires none.
+///
+/// Which tables are guarded stands in `cairn_table`, by trail: a table is as long as one of its trails wants it.
+package struct SQLiteGuards {
+  let database: Database
+  package init(_ database: Database) { self.database = database }
+
+  private static let operations = ["insert", "update", "delete"]
+
+  private static func name(_ table: String, _ operation: String) -> String {
+    "\(SQLiteTable.guardPrefix)\(operation)_\(table)"
+  }
+
+  private static func statement(_ table: String, _ operation: String) -> String {
+    let text = "table \(table) takes its rows from elsewhere: cairn refuses what others write to it (local_writes)"
+      .split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''")
+    return """
+      CREATE TRIGGER \(name(table, operation).quotedName) BEFORE \(operation.uppercased()) ON \(table.quotedName)
+      BEGIN SELECT RAISE(ABORT, '\(text)'); END
+      """
+  }
+
+  /// Brings the triggers in line with what is known of the tables, in the transaction that is open.
+  func reconcile() throws {
+    let tables = try database.query(
+      """
+      SELECT DISTINCT m.name FROM cairn_table AS t JOIN sqlite_master AS m ON m.type = 'table'
+      AND m.name = t.name COLLATE NOCASE WHERE t.guarded
+      """
+    ).map { $0[0].string }
+    var wanted: [String: String] = [:]
+    for table in tables {
+      for operation in Self.operations { wanted[Self.name(table, operation)] = Self.statement(table, operation) }
+    }
+    // One whose table has another name now is made anew under that.
+    for name in try names() where wanted.removeValue(forKey: name) == nil { try drop(name) }
+    for name in wanted.keys.sorted() { if let statement = wanted[name] { try database.execute(statement) } }
+  }
+
+  private func names() throws -> [String] {
+    try database.query(
+      "SELECT name FROM sqlite_master WHERE type = 'trigger' AND substr(name, 1, ?) = ?",
+      [.integer(Int64(SQLiteTable.guardPrefix.utf8.count)), .text(SQLiteTable.guardPrefix)]
+    ).map { $0[0].string }
+  }
+
+  private func drop(_ name: String) throws { try database.execute("DROP TRIGGER \(name.quotedName)") }
+}
+
+extension TargetState {
+  /// Says for all tables that are known whether they are guarded.
+  func guardTables(_ isGuarded: (String) -> Bool) throws {
+    for (name, table) in try tables() where table.isGuarded != isGuarded(name) {
+      try database.run(
+        "UPDATE cairn_table SET guarded = ? WHERE name = ? AND trail IN (?, '')",
+        [.integer(isGuarded(name) ? 1 : 0), .text(name), owner])
+    }
+  }
+}
