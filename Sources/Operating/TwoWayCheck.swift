@@ -30,6 +30,22 @@ package struct TwoWayCheck {
       remedy: .badInput, context: ["table": first.name])
   }
 
+  /// Tables of which a conf says what becomes of what others write to them, although that goes back. `tables`: of the
+  /// database that is written, that go both ways; `capture`: of that database.
+  package static func writtenLocally(_ tables: [SourceEnd.Table], _ plan: LocalWritesPlan, capture: String)
+    -> CairnError?
+  {
+    let said = tables.filter { $0.refusal == nil && plan.writes(forTarget: $0.schema.plainName) != .stop }
+    guard let first = said.first else { return nil }
+    let writes = plan.writes(forTarget: first.schema.plainName).rawValue
+    return CairnError(
+      .confValue,
+      "\(said.count == 1 ? "table" : "tables") \(names(said.map(\.name))) \(said.count == 1 ? "goes" : "go") both ways, so local_writes = \"\(writes)\" has no place: what is written here goes back",
+      hint:
+        "leave \(first.name) out of 'tables' of [capture.\(capture)] if it is to come one way only; or give it a rule with local_writes = \"stop\", and say by 'conflict' which of two writes stands",
+      remedy: .badInput, context: ["table": first.name])
+  }
+
   /// Why programs at both ends would give the same key to different rows; nil where they do not. A table that the other
   /// end does not have yet is taken to be as apply makes it.
   package func keysAlike() throws -> CairnError? {

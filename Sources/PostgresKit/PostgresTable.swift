@@ -65,6 +65,8 @@ extension TablePatterns {
     includes(namespace: table.schema.namespace, name: table.schema.name)
   }
 
+  package func includes(_ table: TableSchema) -> Bool { includes(namespace: table.namespace, name: table.name) }
+
   /// A pattern may name the schema or not.
   package func includes(namespace: String, name: String) -> Bool {
     let full = "\(namespace).\(name)"

@@ -13,7 +13,8 @@ struct TwoWayGate {
   let context: ServiceContext
   private var conf: Configuration { context.configuration }
 
-  /// Errors: `table-refused`, `keys-alike`.
+  /// Errors: `table-refused`, `keys-alike`; `conf-value` where it is said of a table what becomes of what others write to
+  /// it, and that goes back.
   func check() throws {
     guard let behind = conf.captureBehind(apply), let trail = TrailName(apply.trail) else { return }
     if let capture = context.capture(of: trail) {
@@ -39,7 +40,9 @@ struct TwoWayGate {
     }
   }
 
-  private static func isOurs(_ error: CairnError) -> Bool { [.tableRefused, .keysAlike].contains(error.code) }
+  private static func isOurs(_ error: CairnError) -> Bool {
+    [.tableRefused, .keysAlike, .confValue].contains(error.code)
+  }
 
   /// Both databases are at hand; one that does not answer now is looked at with the next start.
   private func checkPair(_ capture: Configuration.Capture, _ behind: Configuration.Capture) throws {
@@ -48,6 +51,7 @@ struct TwoWayGate {
       let there = try? route(capture, apply), let again = try? route(behind, back)
     else { return }
     let pairs = try there.tables(thatComeBackBy: again)
+    try checkLocalWrites(pairs.map(\.there), behind)
     try checkKeyed(pairs.map(\.here), there.source, capture)
     try checkKeyed(pairs.map(\.there), again.source, behind)
     guard ![apply.database, capture.database].contains(where: { conf.database($0)?.sharesKeys ?? false }) else {
@@ -66,16 +70,24 @@ struct TwoWayGate {
 
   /// Only this end is at hand: its tables that the trail brings.
   private func checkOwn(_ capture: Configuration.Capture, _ trail: TrailName) throws {
-    guard let database = conf.database(capture.database), !database.sharesKeys else { return }
+    guard let database = conf.database(capture.database) else { return }
     let location = try database.location().canonical
     let comes = Set(try TargetEnd(location).tableNames(of: trail).map(DrawnKey.commonName(ofTable:)))
     let end = try SourceEnd(location)
     let tables = try end.tables(TablePatterns(capture.tables))
       .filter { comes.contains(DrawnKey.commonName(ofTable: $0.name)) }
+    try checkLocalWrites(tables, capture)
+    if database.sharesKeys { return }
     try checkKeyed(tables, end, capture)
     if let alike = try TwoWayCheck.keysNotSeparated(end, tables, from: trail) {
       throw alike.sayingShared(database.name)
     }
+  }
+
+  /// `tables`: of the apply's database, that go both ways.
+  private func checkLocalWrites(_ tables: [SourceEnd.Table], _ capture: Configuration.Capture) throws {
+    let error = TwoWayCheck.writtenLocally(tables, apply.localWritesPlan, capture: capture.name)
+    if let error { throw error }
   }
 
   private func checkKeyed(_ tables: [SourceEnd.Table], _ end: SourceEnd, _ capture: Configuration.Capture) throws {

@@ -2,7 +2,9 @@ import Applying
 import Changes
 import Configuring
 import Conflicts
+import Mapping
 import Operating
+import PostgresKit
 import Reshaping
 
 // What must hold of tables to which both ends write.
@@ -20,6 +22,10 @@ extension ConfCheck {
       let pairs = try there.tables(thatComeBackBy: again)
       guard !pairs.isEmpty else { continue }
       note("\(pairs.count) \(pairs.count == 1 ? "table goes" : "tables go") both ways, back by [apply.\(back.name)]")
+      for (apply, tables, capture) in [(apply, pairs.map(\.there), behind), (back, pairs.map(\.here), capture)] {
+        let plan = apply.localWritesPlan
+        if let said = TwoWayCheck.writtenLocally(tables, plan, capture: capture.name) { fail(said) }
+      }
       for (tables, end, capture) in [(pairs.map(\.here), source.end, capture), (pairs.map(\.there), other.end, behind)]
       {
         let keyless = TwoWayCheck.keyless(tables, at: end.url.place) {
@@ -35,13 +41,37 @@ extension ConfCheck {
     }
   }
 
+  /// Says of each table which way it goes, where some go both ways or others may write to some. `tables`: as the rules
+  /// make them.
+  func tellWays(_ apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ end: TargetEnd) throws {
+    let (behind, plan) = (configuration.captureBehind(apply), apply.localWritesPlan)
+    guard behind != nil || plan.has({ $0 != .stop }) else { return }
+    let captured = behind.map { TablePatterns($0.tables) }
+    for table in tables where table.refusal == nil {
+      let target = try TableMapping(table.schema, to: end.url.engine, names: apply.names).target
+      let goesBack =
+        captured.map { end.url.engine == .sqlite ? $0.includes(target.name) : $0.includes(target) } ?? false
+      let writes = plan.writes(forTarget: target.plainName)
+      say(
+        "table \(target.plainName): "
+          + (goesBack ? "both ways" : "one way; what others write to it: local_writes = \"\(writes.rawValue)\""),
+        [
+          ("event", .text("way")), ("apply", .text(apply.name)), ("table", .text(target.plainName)),
+          ("both", .bool(goesBack)), ("local_writes", goesBack ? .null : .text(writes.rawValue)),
+        ])
+      guard !goesBack, writes.areSettled, target.key.isEmpty || target.flags.contains(.wholeRow) else { continue }
+      guard table.schema.treatment?.isHistory != true else { continue }
+      note("table \(target.plainName) has no key: it waits, as local_writes = \"\(writes.rawValue)\" needs one")
+    }
+  }
+
   /// Where the trail comes from another node: what that one has, it proves itself.
   func checkBothWays(_ apply: Configuration.Apply, _ end: TargetEnd, _ trail: TrailName) throws {
-    guard let capture = configuration.captureBehind(apply), let source = sources[capture.name],
-      configuration.database(apply.database)?.sharesKeys != true
-    else { return }
+    guard let capture = configuration.captureBehind(apply), let source = sources[capture.name] else { return }
     let comes = Set(try end.tableNames(of: trail).map(DrawnKey.commonName(ofTable:)))
     let tables = source.tables.filter { comes.contains(DrawnKey.commonName(ofTable: $0.name)) }
+    if let said = TwoWayCheck.writtenLocally(tables, apply.localWritesPlan, capture: capture.name) { fail(said) }
+    if configuration.database(apply.database)?.sharesKeys == true { return }
     if let lacking = try TwoWayCheck.keysLogged(source.end, tables) { note(lacking) }
     if let alike = try TwoWayCheck.keysNotSeparated(source.end, tables, from: trail) {
       fail(alike.sayingShared(apply.database))

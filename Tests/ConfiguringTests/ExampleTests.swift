@@ -13,6 +13,7 @@ import Testing
       "CAIRN_POSTGRES": "postgresql://cairn@db.example/erp", "CAIRN_ROOT": "/srv/cairn", "CAIRN_HQ": "7420",
       "CAIRN_REGION": "7420", "CAIRN_HUB": "7420", "STORE": "2",
       "CAIRN_NORTH": "7420", "CAIRN_SOUTH": "7421", "CAIRN_WEST": "7422",
+      "CAIRN_SHOP": "/srv/shop.db",
     ]
     return try ConfFolder.load(Self.folder.appending(path: name).path(), environment: { values[$0] }).get()
   }
@@ -42,6 +43,15 @@ import Testing
   func `what comes from both ends is settled`(name: String) throws {
     let conf = try load("\(name).toml")
     for apply in conf.applies { #expect(conf.captureBehind(apply) != nil, "\(apply.name)") }
+  }
+
+  @Test func `a subscriber: some tables go one way, some both`() throws {
+    let conf = try load("subscriber.toml")
+    let (down, up) = try (#require(conf.applies.first), #require(conf.applies.last))
+    #expect(conf.captureBehind(down)?.tables == ["*", "!price"] && conf.captureBehind(up)?.tables == ["*", "!sale"])
+    #expect(down.localWritesPlan.writes(forTarget: "price") == .refuse)
+    #expect(up.localWritesPlan.writes(forTarget: "sale") == .allow)
+    #expect(up.localWritesPlan.writes(forTarget: "item") == .stop)
   }
 
   @Test func `over the network: what is fetched may be, and what is pushed is taken`() throws {
