@@ -16,7 +16,7 @@ extension PostgresReplay {
     try adoptBefore(ddl)
     guard let (old, new) = try follow(ddl.action, before, after) else { return }
     if !scope.isLane, options.twoWay?.isEcho(ddl) == true {
-      return try note(ddl.action, before: before, after: after, old, new)
+      return try note(before: before, after: after, old, new)
     }
     var made = ShapeChange(ddl, before: before, after: after, origins: ddl.origins)
     do {
@@ -135,9 +135,7 @@ extension PostgresReplay {
   }
 
   /// Of a change that this database has made already: what the tables are called in the trail from here on.
-  private func note(
-    _ action: DDL.Action, before: TableSchema?, after: TableSchema?, _ old: String, _ new: String
-  ) throws {
+  private func note(before: TableSchema?, after: TableSchema?, _ old: String, _ new: String) throws {
     defer { forgetShape(new) }
     guard let after else { return try forget(old) }
     let target = try mapped(after)

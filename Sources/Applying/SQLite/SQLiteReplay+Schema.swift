@@ -36,7 +36,7 @@ extension SQLiteReplay {
     switch scope {
     case .main:
       if try isPassedOver(ddl, names) { return }
-      if options.twoWay?.isEcho(ddl) == true { return try note(ddl.action, before, after) }
+      if options.twoWay?.isEcho(ddl) == true { return try note(before, after) }
     case .lane:
       guard let laneName, (names.before ?? names.after)?.lowercased() == laneName.lowercased() else { return }
     }
@@ -252,18 +252,22 @@ extension SQLiteReplay {
   }
 
   /// Of a change that this database has made already: what the tables are called in the trail from here on.
-  private func note(_ action: DDL.Action, _ before: TableSchema?, _ after: TableSchema?) throws {
-    let before = try before.map { try TableMapping($0, to: .sqlite) }
-    let after = try after.map { try TableMapping($0, to: .sqlite) }
-    switch (action, before, after) {
-    case (.create, _, let after?):
-      var known = target.tables[key(after.target.name)] ?? .init()
-      try claim(&known, for: after)
-      try save(after.target.name, known)
-    case (.drop, let before?, _): try forget(before.target.name)
-    case (.rename, let before?, let after?), (.reshape, let before?, let after?): try move(before, after)
-    default: break
+  private func note(_ before: TableSchema?, _ after: TableSchema?) throws {
+    guard let after else { return try before.map { try forget(targetName(of: $0)) } ?? () }
+    // A name that tables have in between, as they take each other's, is none that a table could have here.
+    let mapping = try? TableMapping(after, to: .sqlite)
+    let (old, new) = (before.map(targetName), targetName(of: after))
+    if old?.lowercased() != new.lowercased() {
+      var known = target.tables[key(old ?? new)] ?? .init()
+      if let old {
+        try state.saveOrigin(old, nil)
+        if known.waiting == nil { try forget(old) }
+        known.source = ""
+      }
+      if let mapping { try claim(&known, for: mapping) }
+      try save(new, known)
     }
+    if let mapping { try saveOrigin(mapping) }
   }
 
   private func move(_ before: TableMapping, _ after: TableMapping) throws {
