@@ -59,8 +59,8 @@ extension Misuse {
 public func cairn_close(_ database: OpaquePointer?) -> cairn_code {
   guard let database else { return CAIRN_OK }
   return answering {
-    try Handle.object(database, as: DatabaseHandle.self).database.close()
-    Handle.release(database, DatabaseHandle.self)
+    try given(database, DatabaseHandle.self).database.close()
+    Handle.close(database, DatabaseHandle.self)
   }
 }
 
@@ -108,38 +108,33 @@ public func cairn_query(
 
 @c @implementation
 public func cairn_last_insert_rowid(_ database: OpaquePointer?) -> Int64 {
-  guard let database else { return 0 }
-  return (try? Handle.object(database, as: DatabaseHandle.self).database.lastInsertRowid) ?? 0
+  (try? Handle.object(database, as: DatabaseHandle.self)?.database.lastInsertRowid) ?? 0
 }
 
 // MARK: Rows
 
 @c @implementation
 public func cairn_rows_next(_ rows: OpaquePointer?) -> CInt {
-  guard let rows else { return 0 }
-  return Handle.object(rows, as: RowsHandle.self).advance() ? 1 : 0
+  Handle.object(rows, as: RowsHandle.self)?.advance() == true ? 1 : 0
 }
 
 @c @implementation
 public func cairn_rows_column_count(_ rows: OpaquePointer?) -> CInt {
-  guard let rows else { return 0 }
-  return CInt(Handle.object(rows, as: RowsHandle.self).columnCount)
+  CInt(Handle.object(rows, as: RowsHandle.self)?.columnCount ?? 0)
 }
 
 @c @implementation
 public func cairn_rows_column_name(_ rows: OpaquePointer?, _ column: CInt) -> UnsafePointer<CChar>? {
-  guard let rows else { return nil }
-  return Handle.object(rows, as: RowsHandle.self).name(Int(column))
+  Handle.object(rows, as: RowsHandle.self)?.name(Int(column))
 }
 
 @c @implementation
 public func cairn_rows_value(_ rows: OpaquePointer?, _ column: CInt) -> cairn_value {
-  guard let rows else { return cairn_null() }
-  return Handle.object(rows, as: RowsHandle.self).value(Int(column))
+  Handle.object(rows, as: RowsHandle.self)?.value(Int(column)) ?? cairn_null()
 }
 
 @c @implementation
-public func cairn_rows_close(_ rows: OpaquePointer?) { if let rows { Handle.release(rows, RowsHandle.self) } }
+public func cairn_rows_close(_ rows: OpaquePointer?) { Handle.close(rows, RowsHandle.self) }
 
 // MARK: Transactions
 

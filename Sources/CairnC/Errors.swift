@@ -32,10 +32,15 @@ private func outward(_ error: any Error) -> (cairn_code, String, String, Int32) 
   }
 }
 
-/// The handle, unless it is NULL.
-func given<T: AnyObject>(_ handle: OpaquePointer?, _ type: T.Type) throws -> T {
+/// What the handle stands for, if it is open.
+func given<T: AnyObject & Sendable>(_ handle: OpaquePointer?, _ type: T.Type) throws -> T {
   guard let handle else { throw Misuse(CAIRN_MISUSE, "a handle is NULL") }
-  return Handle.object(handle, as: type)
+  guard let object = Handle.object(handle, as: type) else {
+    throw Misuse(
+      CAIRN_MISUSE, "a handle is closed, or is none of those that this function takes",
+      hint: "forget a handle when you close it")
+  }
+  return object
 }
 
 func given(_ text: UnsafePointer<CChar>?, _ what: String) throws -> String {

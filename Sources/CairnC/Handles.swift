@@ -1,17 +1,18 @@
 import CCairn
 import CairnCapture
 import Glibc
+import Synchronization
 
 /// What a `cairn_database *` points to.
-final class DatabaseHandle {
+final class DatabaseHandle: @unchecked Sendable {
   let database: CapturedDatabase
   /// Only the thread that is in it gets here.
   var transaction: CapturedTransaction?
   init(_ database: CapturedDatabase) { self.database = database }
 }
 
-/// What a `cairn_rows *` points to.
-final class RowsHandle {
+/// What a `cairn_rows *` points to. For one thread at a time, as the header says.
+final class RowsHandle: @unchecked Sendable {
   private let rows: [Row]
   private let names: [UnsafeMutablePointer<CChar>]
   /// Bytes of the row at hand, one after the other.
@@ -101,17 +102,35 @@ extension SQLValue {
   }
 }
 
-/// A handle as C has it, and back. Each is released once, by its `close`.
+/// Handles as C has them: numbers in the place of addresses, each given out once. So one that is closed, or was never
+/// open, is found out, and none is followed to where nothing is any more.
 enum Handle {
-  static func make(_ object: AnyObject) -> OpaquePointer {
-    OpaquePointer(Unmanaged.passRetained(object).toOpaque())
+  private struct Open {
+    /// As addresses look.
+    static let step: UInt = 16
+    var last: UInt = 0
+    var objects: [UInt: any AnyObject & Sendable] = [:]
+  }
+  private static let open = Mutex(Open())
+
+  static func make(_ object: any AnyObject & Sendable) -> OpaquePointer? {
+    let number = open.withLock { open in
+      open.last += Open.step
+      open.objects[open.last] = object
+      return open.last
+    }
+    return OpaquePointer(bitPattern: number)
   }
 
-  static func object<T: AnyObject>(_ handle: OpaquePointer, as type: T.Type = T.self) -> T {
-    Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle)).takeUnretainedValue()
+  /// Nil where there is no such handle that is open.
+  static func object<T: AnyObject & Sendable>(_ handle: OpaquePointer?, as type: T.Type = T.self) -> T? {
+    open.withLock { $0.objects[UInt(bitPattern: handle)] } as? T
   }
 
-  static func release<T: AnyObject>(_ handle: OpaquePointer, _ type: T.Type) {
-    Unmanaged<T>.fromOpaque(UnsafeRawPointer(handle)).release()
+  static func close<T: AnyObject & Sendable>(_ handle: OpaquePointer?, _ type: T.Type) {
+    // What it holds is let go when nobody is in it any more, and not under the lock.
+    _ = open.withLock { open in
+      open.objects[UInt(bitPattern: handle)] is T ? open.objects.removeValue(forKey: UInt(bitPattern: handle)) : nil
+    }
   }
 }

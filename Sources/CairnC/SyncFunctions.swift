@@ -88,7 +88,7 @@ extension cairn_sync_outcome {
 
 @c @implementation
 public func cairn_sync_cancel(_ sync: OpaquePointer?) {
-  if let sync { Handle.object(sync, as: Synchronizer.self).cancel() }
+  Handle.object(sync, as: Synchronizer.self)?.cancel()
 }
 
 @c @implementation
@@ -112,4 +112,4 @@ public func cairn_sync_wait(
 }
 
 @c @implementation
-public func cairn_sync_close(_ sync: OpaquePointer?) { if let sync { Handle.release(sync, Synchronizer.self) } }
+public func cairn_sync_close(_ sync: OpaquePointer?) { Handle.close(sync, Synchronizer.self) }

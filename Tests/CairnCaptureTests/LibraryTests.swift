@@ -143,6 +143,14 @@ import Testing
       size: MemoryLayout<cairn_options>.size, busy_timeout_milliseconds: 0, captures: 1, keeps_statements: 1)
     #expect(cairn_open(shop.folder("shop.db"), "till-7", &options, &other) == CAIRN_OK)
     #expect(cairn_close(other) == CAIRN_OK && cairn_close(nil) == CAIRN_OK)
+    #expect(cairn_close(other) == CAIRN_MISUSE && message.contains("closed"))
+    #expect(cairn_execute(other, "SELECT 1", nil, 0, nil) == CAIRN_MISUSE && cairn_last_insert_rowid(other) == 0)
+    var rows: OpaquePointer?
+    #expect(cairn_query(shop.handle, "SELECT 1", nil, 0, &rows) == CAIRN_OK)
+    #expect(cairn_execute(rows, "SELECT 1", nil, 0, nil) == CAIRN_MISUSE, "it is no database")
+    for _ in 0..<2 { cairn_rows_close(rows) }
+    #expect(cairn_rows_next(rows) == 0 && cairn_rows_column_name(rows, 0) == nil)
+    #expect(cairn_rows_value(rows, 0).type == CAIRN_NULL)
     #expect(cairn_rows_next(nil) == 0 && cairn_rows_column_count(nil) == 0)
     cairn_rows_close(nil)
 
@@ -153,7 +161,9 @@ import Testing
     #expect(cairn_sync_run(line, nil, nil, nil) == CAIRN_NOT_INITIALIZED)
     #expect(cairn_sync_run(nil, nil, nil, nil) == CAIRN_MISUSE)
     cairn_sync_cancel(line)
-    cairn_sync_close(line)
+    for _ in 0..<2 { cairn_sync_close(line) }
+    cairn_sync_cancel(line)
+    #expect(cairn_sync_run(line, nil, nil, nil) == CAIRN_MISUSE)
     cairn_sync_close(nil)
     #expect(String(cString: cairn_version()).split(separator: ".").count == 3)
   }

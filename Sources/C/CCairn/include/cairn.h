@@ -3,8 +3,8 @@
  * another SQLite file. The manual is docs/embedding.md. Link with `pkg-config --cflags --libs cairn`.
  *
  * Threads. Any thread may use any handle, also several at once: calls for one database wait for each other; a synchronisation
- * while another one of the same database is under way gets CAIRN_ALREADY_RUNNING. Exceptions: a handle is closed once, when no
- * other call for it is under way or comes; a cairn_rows is used by one thread at a time; inside of a transaction only the
+ * while another one of the same database is under way gets CAIRN_ALREADY_RUNNING. A handle that is closed is
+ * known as such: where it is used or closed again, a function gives CAIRN_MISUSE, or nothing. Exceptions: a cairn_rows is used by one thread at a time; inside of a transaction only the
  * thread that is in it gets to the database, all others wait. cairn_sync_cancel and cairn_sync_pending may be called while a synchronisation runs in another thread. The
  * library starts threads of its own during a synchronisation only; callbacks come on the thread of the caller, always. After
  * fork() a child may not use handles of its parent; it may exec.
@@ -133,7 +133,7 @@ cairn_code cairn_open(const char *path, const char *node, const cairn_options *o
 cairn_code cairn_open_connection(
     void *connection, const char *node, const cairn_options *options, cairn_database **database);
 
-/* Refused inside of a transaction; the handle is good then, and otherwise gone. NULL is taken for closed. */
+/* Refused inside of a transaction; the handle is good then, and otherwise closed. NULL is taken for closed. */
 cairn_code cairn_close(cairn_database *database);
 
 /* Executes one statement, outside of a transaction as one of its own. `changed` (may be NULL): the rows that it inserted,
@@ -184,7 +184,7 @@ typedef struct cairn_sync_options {
   const char *state;
   /* Tables that go both ways, parted by commas; NULL: all. */
   const char *tables;
-  /* Not 0: the first copy goes from the database to the peer. */
+  /* Not 0: the first copy goes from the database to the peer. Has no effect once it has begun. */
   int first_copy_up;
   /* Not 0: the first copy may replace rows. */
   int overwrites;
