@@ -53,6 +53,10 @@ public final class CapturedDatabase: Sendable {
   public convenience init(path: String, node: String, options: Options = Options()) throws {
     let session = try DatabaseError.wrapping {
       try Self.check(node: node)
+      guard !path.isEmpty else {
+        throw DatabaseError(
+          .cannotOpen, "the path is empty, which SQLite takes for a database that is gone when it is closed")
+      }
       let program = try ProgramDatabase(
         path: path, busyTimeoutMilliseconds: options.busyTimeoutMilliseconds)
       if options.createsWithWAL, try program.database.integer("PRAGMA page_count") == 0 {

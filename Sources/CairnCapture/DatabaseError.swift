@@ -79,6 +79,12 @@ extension DatabaseError: CustomStringConvertible {
 
 extension DatabaseError {
   package init(_ error: SQLiteError) {
+    guard !error.isOfMissingCapture else {
+      self.init(
+        .capture, "Cairn was detached from the database meanwhile; open it again, and it is captured from then on",
+        code: error.code)
+      return
+    }
     self.init(Self.kind(error.primary), error.message, sql: error.sql, code: error.code)
   }
 
@@ -104,5 +110,12 @@ extension DatabaseError {
     } catch let error as CairnError {
       throw DatabaseError(.capture, "\(error.message); \(error.hint)")
     }
+  }
+}
+
+extension SQLiteError {
+  /// A table is not there that capture has put into the file.
+  fileprivate var isOfMissingCapture: Bool {
+    primary == 1 && message.contains("no such table") && SQLiteTable.captureNames.contains { message.contains($0) }
   }
 }

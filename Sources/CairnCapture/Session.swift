@@ -107,7 +107,7 @@ final class Session {
     switch prepared.kind {
     case .change:
       guard isCaptured, !database.isInTransaction else { return try change(prepared, collect) }
-      return try transact { try change(prepared, collect) }.value
+      return try changeAlone(prepared, collect)
     case .schemaChange(let table):
       guard isCaptured else { return try change(prepared, collect) }
       guard database.isInTransaction else { return try transact { try changeSchema(prepared, table) }.value }
@@ -157,6 +157,21 @@ final class Session {
     }
   }
 
+  /// In a transaction of its own. What OR FAIL, or RAISE(FAIL), has written before the row that was refused stays, as where SQLite
+  /// itself ends the transaction; of all other statements that fail nothing is left to commit.
+  private func changeAlone(_ prepared: PreparedStatement, _ collect: ((Row) -> Void)?) throws -> Int {
+    var refusal: SQLiteError?
+    let count = try transact {
+      do { return try change(prepared, collect) } catch let error as SQLiteError where error.isConstraint {
+        guard database.isInTransaction else { throw error }
+        refusal = error
+        return 0
+      }
+    }.value
+    if let refusal { throw refusal }
+    return count
+  }
+
   private func changeSchema(_ prepared: PreparedStatement, _ table: String?) throws -> Int {
     try kept(prepared) {
       let capture = EmbeddedCapture(database, clock: clock)
@@ -204,7 +219,7 @@ final class Session {
     guard database.isInTransaction else { return forgetStatements() }
     guard isCaptured, program.last != 0 else { return }
     let last = try lastRow()
-    program.last = last < program.first ? 0 : last
+    if last < program.first { (program.first, program.last) = (0, 0) } else { program.last = last }
   }
 
   private func writePart() throws {

@@ -32,12 +32,15 @@ package struct SQLiteTable: Sendable {
   /// The names of triggers by which apply refuses what others write to a table begin with this.
   package static let guardPrefix = "cairn_refuse_"
 
-  /// The tables that Cairn adds to sources and targets. Other names that begin with `cairn_` are reserved for it.
-  package static let ownNames: Set<String> = [
-    "cairn_journal", "cairn_stage", "cairn_layout", "cairn_unhooked", "cairn_control", "cairn_checkpoint",
-    "cairn_table", "cairn_origin", "cairn_conflict", "cairn_candidate", "cairn_decision",
-    "cairn_quarantine",
+  /// The tables of the capture of a file.
+  package static let captureNames: Set<String> = [
+    "cairn_journal", "cairn_stage", "cairn_layout", "cairn_unhooked", "cairn_control",
   ]
+  /// The tables that Cairn adds to sources and targets. Other names that begin with `cairn_` are reserved for it.
+  package static let ownNames = captureNames.union([
+    "cairn_checkpoint", "cairn_table", "cairn_origin", "cairn_conflict", "cairn_candidate", "cairn_decision",
+    "cairn_quarantine",
+  ])
 }
 
 extension Database {

@@ -1,5 +1,7 @@
 import CairnCapture
+import Capturing
 import Foundation
+import SQLiteKit
 import Testing
 
 /// Whatever a program does wrong, and whatever fails below it, is an error with its kind; nothing that was committed is lost.
@@ -39,6 +41,42 @@ import Testing
     }
     try shop.forEach("SELECT * FROM item") { _ in #expect(kind { try shop.close() } == .openTransaction) }
     #expect(try names == ["tea", "rum"])
+  }
+
+  @Test func `a path that is empty, and a table under a name of Cairn's, are errors of their kind`() throws {
+    #expect(kind { _ = try CapturedDatabase(path: "", node: "till-7") } == .cannotOpen)
+    try Database(path: folder("other.db"), mode: .create).execute("CREATE TABLE cairn_journal(a)")
+    #expect { try CapturedDatabase(path: folder("other.db"), node: "till-7") } throws: {
+      ($0 as? DatabaseError)?.kind == .capture && "\($0)".contains("cairn_journal that is not Cairn's")
+    }
+    #expect(try Database(path: folder("other.db")).query("SELECT * FROM cairn_journal").isEmpty)
+  }
+
+  @Test func `a file from which Cairn was detached says so, and is captured when it is opened again`() throws {
+    try Journal(Database(path: folder("shop.db"))).detach()
+    #expect { try shop.execute("INSERT INTO item VALUES (2, 'rum')") } throws: {
+      ($0 as? DatabaseError)?.kind == .capture && "\($0)".contains("open it again")
+    }
+    #expect(kind { try shop.execute("CREATE TABLE more(a)") } == .capture)
+    #expect(try names == ["tea"])
+    let again = try CapturedDatabase(path: folder("shop.db"), node: "till-7")
+    try again.execute("INSERT INTO item VALUES (2, 'rum')")
+    #expect(try again.pending.transactions == 1)
+  }
+
+  @Test func `what a statement keeps that fails is what SQLite keeps`() throws {
+    let plain = try Database(path: folder("plain.db"), mode: .create)
+    try plain.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT UNIQUE); INSERT INTO item VALUES (1, 'tea')")
+    var id = 10
+    for clause in ["FAIL", "ABORT", "ROLLBACK", "FAIL", "IGNORE"] {
+      let sql = "INSERT OR \(clause) INTO item VALUES (\(id), 'a\(id)'), (1, 'b'), (\(id + 1), 'c\(id)')"
+      let refused = kind { try shop.execute(sql) }
+      #expect(refused == (clause == "IGNORE" ? nil : .constraint))
+      _ = try? plain.execute(sql)
+      id += 10
+      #expect(try names == plain.query("SELECT name FROM item ORDER BY id").map { $0[0].string }, "OR \(clause)")
+    }
+    #expect(try names.count == 5)
   }
 
   @Test func `a transaction in a transaction is refused, and the outer one goes on`() throws {

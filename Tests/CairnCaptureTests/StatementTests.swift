@@ -84,6 +84,20 @@ import Trails
     #expect(told == ["begin", "insert item", "DELETE FROM item WHERE id = 3 1", "delete item", "end 1 0+1", "commit"])
   }
 
+  @Test func `so is one outside of a transaction, and of one that keeps none nothing is told`() throws {
+    let till = try Till(table, "INSERT INTO item VALUES (3, 'x', 1)")
+    let told = try till.told { shop in
+      for clause in ["FAIL", "ABORT"] {
+        _ = try? shop.execute(
+          "INSERT OR \(clause) INTO item SELECT value, 'a', 1 FROM (SELECT \(clause.count) AS value UNION ALL SELECT 3)"
+        )
+      }
+    }
+    #expect(told == ["begin", "insert item", "commit"])
+    try till.replay()
+    #expect(try till.rows("item").source == till.rows("item").target)
+  }
+
   @Test func `a transaction too large for memory is told the same`() throws {
     struct Refused: Error {}
     let till = try Till(table)

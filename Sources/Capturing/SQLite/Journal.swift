@@ -43,6 +43,7 @@ package struct Journal {
   func install(
     trail: TrailID?, place: String, capRows: Int64, mark: SourcePosition.Mark, tables: TablePatterns
   ) throws {
+    try checkNamesAreFree()
     // As wide as is needed now: each column that is added later makes SQLite read its whole schema again.
     let width =
       try database.userTables().filter { $0.refusal == nil && tables.includes($0.name) }
@@ -66,6 +67,17 @@ package struct Journal {
       ])
   }
 
+  private func checkNamesAreFree() throws {
+    let names = try database.query("SELECT name FROM sqlite_master WHERE type IN ('table', 'view', 'index')")
+    guard let taken = names.map(\.[0].string).first(where: { SQLiteTable.captureNames.contains($0.lowercased()) })
+    else {
+      return
+    }
+    throw CairnError(
+      .nameCollision, "\(database.path) has a \(taken) that is not Cairn's",
+      hint: "rename it: names that begin with cairn_ are kept for Cairn", remedy: .badInput, context: ["table": taken])
+  }
+
   /// Brings a journal that has just been made, or that an older cairn made, to where apply notes what it brings: from
   /// what it has brought by then.
   func upgrade(capRows: Int64, _ clock: Clock) throws {
@@ -78,18 +90,13 @@ package struct Journal {
     for note in try applied(clock) { try notes.write(note) }
   }
 
-  /// The tables of the capture; others of Cairn's are those of an apply into the same file.
-  private static let tables: Set<String> = [
-    "cairn_journal", "cairn_stage", "cairn_layout", "cairn_unhooked", "cairn_control",
-  ]
-
   /// Removes all that Cairn added, to source and target: afterwards the schema is what it was. Returns false when there
   /// was nothing.
   @discardableResult
   package func detach() throws -> Bool { try remove(SQLiteTable.ownNames, withGuards: true) }
 
   /// Removes the capture; what an apply into the same file keeps stays.
-  func uninstall() throws { _ = try remove(Self.tables) }
+  func uninstall() throws { _ = try remove(SQLiteTable.captureNames) }
 
   private func remove(_ own: Set<String>, withGuards: Bool = false) throws -> Bool {
     try database.transaction {
