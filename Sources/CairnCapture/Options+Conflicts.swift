@@ -1,4 +1,8 @@
+import Changes
 import Conflicts
+import Mapping
+import Operating
+import SystemKit
 
 extension Synchronizer.Options {
   /// Errors: `rule`, with what is wrong about it.
@@ -15,6 +19,33 @@ extension Synchronizer.Options {
     return ConflictPlan(
       .init(rule: whole),
       tables: tables.sorted { $0.key < $1.key }.map { .init(from: $0.key, .init(columns: $0.value)) })
+  }
+
+  /// Errors: `rule`, for a column that its table does not have. A table that neither end has may come later.
+  func checkRules(_ ends: SynchronizedEnds) throws {
+    guard !columnConflicts.isEmpty else { return }
+    let wanted = try conflictPlan().tables
+    var known = try tables(of: ends.own)
+    if wanted.contains(where: { known[$0.from.lowercased()] == nil }) {
+      known.merge(try tables(of: ends.peer)) { here, _ in here }
+    }
+    for table in wanted {
+      guard let columns = known[table.from.lowercased()] else { continue }
+      let names = Set(columns.map { $0.lowercased() })
+      guard let column = table.part.columns.keys.sorted().first(where: { !names.contains($0) }) else { continue }
+      throw refused(
+        "a rule is for column \(column) of table \(table.from), which has no such column",
+        "it has \(columns.joined(separator: ", "))")
+    }
+  }
+
+  /// The columns of all tables, by their names in lower case.
+  private func tables(of end: DatabaseURL) throws -> [String: [String]] {
+    if case .sqlite(let path) = end, FileIdentity(path: path) == nil { return [:] }
+    let tables = try SourceEnd(end).tables(TablePatterns())
+    return Dictionary(tables.map { ($0.schema.plainName.lowercased(), $0.schema.columns.map(\.name)) }) { first, _ in
+      first
+    }
   }
 
   private func rule(_ text: String, _ name: String) throws -> ConflictRules.Rule {

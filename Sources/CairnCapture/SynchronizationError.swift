@@ -54,11 +54,32 @@ public struct SynchronizationError: Error, Sendable {
 
   init(_ error: CairnError) {
     let kind = Self.kind(error.code)
-    let hint =
-      kind == .rowsInTheWay
-      ? "copy in the other direction (Options.firstCopy), empty its tables, or let it replace the rows (Options.overwrites)"
-      : error.hint
-    self.init(kind, error.message, hint: hint, code: error.code.rawValue)
+    self.init(kind, error.message, hint: Self.hint(kind, error), code: error.code.rawValue)
+  }
+
+  /// For programs, which have options of another kind than the command line.
+  private static func hint(_ kind: Kind, _ error: CairnError) -> String {
+    switch (kind, error.code) {
+    case (.rowsInTheWay, _):
+      "copy in the other direction (Options.firstCopy), empty its tables, or let it replace the rows (Options.overwrites)"
+    case (.wentBack, _):
+      "run 'cairn detach' on the program's file, delete the state folder (Options.state), and initialize with Options.overwrites"
+    case (.alreadyRunning, .stateLocked):
+      "wait until it ends; two programs with the same database need an Options.state each, and only one may synchronise it"
+    case (.captured, _):
+      "if that is the state of this database and this peer, give its folder as Options.state; else end it first, with 'cairn detach' on the file"
+    default: inOptions(error.hint)
+    }
+  }
+
+  private static let names = [
+    "--tables": "Options.tables", "--state": "Options.state", "--ddl": "Options.schemaChanges",
+    "--existing overwrite": "Options.overwrites", "--existing": "Options.overwrites",
+  ]
+
+  /// The options of the command line by the names that they have here.
+  static func inOptions(_ hint: String) -> String {
+    names.sorted { $0.key.count > $1.key.count }.reduce(hint) { $0.replacing($1.key, with: $1.value) }
   }
 
   private static func kind(_ code: ErrorCode) -> Kind {

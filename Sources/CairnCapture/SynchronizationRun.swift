@@ -42,11 +42,13 @@ final class SynchronizationRun: Sendable {
     _ ends: SynchronizedEnds, _ options: Synchronizer.Options, _ progress: (SynchronizationProgress) -> Void
   ) throws -> SynchronizationOutcome {
     let begun = Clock.monotonicMicroseconds
-    let isDown = ends.firstCopy == .down
+    let firstCopy = try ends.firstCopy(options.firstCopy)
+    let isDown = firstCopy == .down
+    try options.checkRules(ends)
     let (from, to) = isDown ? (ends.peer, ends.own) : (ends.own, ends.peer)
     if overwrites(ends, options) { try Self.forgetWaiting(to) }
     let replication = try Replication(
-      from: from, to: to, options: try chosen(ends, options),
+      from: from, to: to, options: try chosen(ends, options, firstCopy),
       notice: { [weak self] in self?.keep($0.text) })
     let folder = try replication.prepare()
     defer { withExtendedLifetime(folder) {} }
@@ -83,7 +85,9 @@ final class SynchronizationRun: Sendable {
     try EmbeddedCapture(Database(path: path)).forgetWaiting()
   }
 
-  private func chosen(_ ends: SynchronizedEnds, _ chosen: Synchronizer.Options) throws -> Replication.Options {
+  private func chosen(
+    _ ends: SynchronizedEnds, _ chosen: Synchronizer.Options, _ firstCopy: Synchronizer.Options.FirstCopy
+  ) throws -> Replication.Options {
     var options = Replication.Options()
     options.tables = TablePatterns(chosen.tables)
     options.state = ends.state
@@ -91,9 +95,9 @@ final class SynchronizationRun: Sendable {
     options.once = true
     options.isTwoWay = true
     options.trailNames =
-      ends.firstCopy == .down ? (ends.trails.peer, ends.trails.own) : (ends.trails.own, ends.trails.peer)
+      firstCopy == .down ? (ends.trails.peer, ends.trails.own) : (ends.trails.own, ends.trails.peer)
     options.takesOtherApplies = true
-    options.folds = ends.firstCopy == .down ? (false, chosen.folds) : (chosen.folds, false)
+    options.folds = firstCopy == .down ? (false, chosen.folds) : (chosen.folds, false)
     options.conflicts = try chosen.conflictPlan()
     options.quarantines = chosen.refusal == .setAside
     options.ddl =

@@ -18,18 +18,16 @@ struct SynchronizedEnds: Sendable {
   let own: DatabaseURL
   let peer: DatabaseURL
   let state: String
-  let firstCopy: Synchronizer.Options.FirstCopy
   /// Of what is committed here, and of what comes from the peer.
   let trails: (own: TrailName, peer: TrailName)
 
   init(
-    path: String, node: String, peer: DatabaseURL, state: String?, firstCopy: Synchronizer.Options.FirstCopy
+    path: String, node: String, peer: DatabaseURL, state: String?
   ) throws {
     file = path
     own = DatabaseURL.sqlite(path: path).canonical
     self.peer = peer.canonical
     self.state = state.map { $0.hasPrefix("/") ? $0 : FileIdentity.canonical("./" + $0) } ?? "\(path)-cairn"
-    self.firstCopy = firstCopy
     // Several programs may have the same peer, each with a trail of its own from there.
     trails = (
       TrailName(origin: node, name: own.stem), TrailName(origin: "peer-of-\(node)", name: peer.canonical.stem)
@@ -41,6 +39,18 @@ struct SynchronizedEnds: Sendable {
 
   /// Whether there is a trail of both ends.
   func isBegun() -> Bool { [trails.own, trails.peer].allSatisfy { Trail.exists(folder: "\(state)/\($0)") } }
+
+  /// From where to where the first copy goes, or went: once there is a trail, the state folder says so.
+  func firstCopy(_ chosen: Synchronizer.Options.FirstCopy) throws -> Synchronizer.Options.FirstCopy {
+    guard let there = try lines("replication").first else { return chosen }
+    let begun: Synchronizer.Options.FirstCopy? =
+      there == "from \(own.place)" ? .up : there == "from \(peer.place)" ? .down : nil
+    guard let begun, begun != chosen else { return chosen }
+    if [trails.own, trails.peer].contains(where: { Trail.exists(folder: "\(state)/\($0)") }) { return begun }
+    // It was refused before it began.
+    try removeFile("replication")
+    return chosen
+  }
 
   func checkIsInitialized() throws {
     let there = try lines("initialized").first
@@ -85,6 +95,12 @@ struct SynchronizedEnds: Sendable {
     guard Folder.exists("\(state)/\(file)") else { return [] }
     do { return try File.text("\(state)/\(file)").split(separator: "\n").map(String.init) } catch {
       throw error.asCairnError(doing: "read the state")
+    }
+  }
+
+  private func removeFile(_ file: String) throws {
+    do { try Folder.remove("\(state)/\(file)") } catch {
+      throw error.asCairnError(doing: "write the state")
     }
   }
 

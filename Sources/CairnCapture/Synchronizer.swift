@@ -52,6 +52,7 @@ public final class Synchronizer: Sendable {
     public var state: String?
     /// Tables that go both ways, by name or pattern; `!` takes some out: `["*", "!tmp_*"]`.
     public var tables = ["*"]
+    /// Has no effect once the first copy has begun: the state folder knows then where it came from.
     public var firstCopy = FirstCopy.down
     /// The first copy may replace rows that the database it goes to holds already.
     public var overwrites = false
@@ -84,8 +85,7 @@ public final class Synchronizer: Sendable {
     self.options = options
     ends = try SynchronizationError.wrapping {
       try SynchronizedEnds(
-        path: database.file, node: database.node, peer: DatabaseURL(peer), state: options.state,
-        firstCopy: options.firstCopy)
+        path: database.file, node: database.node, peer: DatabaseURL(peer), state: options.state)
     }
     self.peer = ends.peer.shown
   }

@@ -10,7 +10,7 @@ struct ExampleTests {
   private static var isSoak: Bool { ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil }
 
   /// Where programs and libraries of this build are: beside the test bundle.
-  private static let built: String = {
+  static let built: String = {
     let places =
       [Bundle.main.bundleURL] + Bundle.allBundles.map(\.bundleURL) + [URL(fileURLWithPath: CommandLine.arguments[0])]
     for place in places {
