@@ -138,7 +138,8 @@ let package = Package(
     tests(
       "CairnCaptureTests",
       [
-        "TestServers", "CCairn", "CairnCapture", "CairnC", "Capturing", "Applying", "Changes", "CSQLite", "PostgresKit",
+        "TestServers", "CCairn", "CairnCapture", "CairnC", "Capturing", "Applying", "Changes", "CSQLite", "Mapping",
+        "PostgresKit",
         "SQLiteKit",
         "SystemKit",
         "Trails",

@@ -119,7 +119,7 @@ struct StatementParser {
     case "INSERT", "REPLACE": statement = try insert()
     case "UPDATE": statement = try update()
     case "DELETE": statement = try delete()
-    case "CREATE", "ALTER", "DROP": throw Unreplayable("it changes the schema, which goes by its own record")
+    case "CREATE", "ALTER", "DROP": throw .schemaChange
     default: throw Unreplayable("it is no INSERT, UPDATE or DELETE")
     }
     statement.common = common

@@ -1,5 +1,6 @@
 import Changes
 import Operating
+import SQLiteKit
 import Statements
 import Trails
 
@@ -37,10 +38,16 @@ struct TrailExecuted {
           isInStatement = false
           // Behind its changes, by which its tables are known.
           tables.note(segment: reader.position.segment) { id in reader.schema(id).map { (table: $0, isAsItIs: true) } }
-          if let statement = open, end.changes > 0 {
+          if let statement = open, end.changes > 0 || Unreplayable.isSchemaChange(statement.text) {
             for text in refusals(statement, tables) { line(text) }
           }
           open = nil
+        case .ddl(let ddl) where isInStatement:
+          // How it goes to a target.
+          line("-- " + TrailRecordsText.ddl(ddl, reader.schema))
+          for text in rendered where !text.hasPrefix("-- transaction ") {
+            for part in text.split(separator: "\n") { line("--   \(part)") }
+          }
         default:
           guard !isInStatement else { return }
           // The first line of a transaction carries its begin, which stands there already.
@@ -53,6 +60,7 @@ struct TrailExecuted {
 
   /// Why an apply would take its rows instead, whatever it is told.
   private func refusals(_ statement: ExecutedStatement, _ tables: SourceTables) -> [String] {
+    if Unreplayable.isSchemaChange(statement.text) { return ["-- \(Unreplayable.schemaChange.reason)"] }
     var reasons: [Engine: String] = [:]
     for engine in [Engine.sqlite, .postgres] {
       if case .no(let reason) = Replayable.judge(statement, for: engine, tables: tables.table) {
@@ -76,7 +84,13 @@ struct TrailExecuted {
     facts.append("\(statement.rowsAffected) \(statement.rowsAffected == 1 ? "row" : "rows")")
     if let now = statement.now { facts.append("at \(UTCTime(now))") }
     if statement.flags.contains(.isPartial) { facts.append("touches tables that are not captured") }
-    let isEnded = statement.text.last { !$0.isWhitespace } == ";"
-    return ["-- \(facts.joined(separator: "; "))", statement.text + (isEnded ? "" : ";")]
+    return ["-- \(facts.joined(separator: "; "))", ended(statement.text)]
+  }
+
+  /// With a semicolon, which a comment at the end of the text must not swallow.
+  private static func ended(_ text: String) -> String {
+    let tokens = SQLText.tokens(Array(text.utf8))
+    if tokens.last?.symbol == UInt8(ascii: ";") { return text }
+    return text + (tokens.last.map { $0.range.upperBound == text.utf8.count } ?? true ? ";" : "\n;")
   }
 }

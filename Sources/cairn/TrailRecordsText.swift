@@ -133,7 +133,7 @@ struct TrailRecordsText {
     }
   }
 
-  private static func ddl(_ ddl: DDL, _ schema: (UInt64) -> TableSchema?) -> String {
+  static func ddl(_ ddl: DDL, _ schema: (UInt64) -> TableSchema?) -> String {
     let before = ddl.before == 0 ? "" : name(schema(ddl.before), ddl.before)
     let after = ddl.after == 0 ? "" : name(schema(ddl.after), ddl.after)
     var text = ddl.text.isEmpty ? "" : ": \(shown(ddl.text))"
@@ -141,6 +141,7 @@ struct TrailRecordsText {
       let phrases = TableDifference(old, new, origins: ddl.origins).phrases
       if !phrases.isEmpty { text = ": " + phrases.joined(separator: ", ") + text }
     }
+    if !ddl.applied.isEmpty { text += ", by an apply of \(ddl.applied)" }
     switch ddl.action {
     case .create: return "create \(after)\(text)"
     case .drop: return "drop \(before)\(text)"

@@ -1,6 +1,7 @@
 import Applying
 import CairnCapture
 import Changes
+import Mapping
 import SQLiteKit
 import SystemKit
 import Testing
@@ -8,9 +9,9 @@ import Trails
 
 /// What a program executes through the API, executed once more at a target.
 struct ReplayedStatementTests {
-  private func counts(_ till: Till, _ path: String) throws -> StatementCounts {
+  private func counts(_ till: Till, _ path: String, _ policy: ReplayPolicy = .statements) throws -> StatementCounts {
     var options = SQLiteApply.Options()
-    options.replay = .statements
+    options.replay = policy
     let progress = ApplyProgress()
     let apply = try SQLiteApply(
       path: path, trail: till.folder("trail"), name: TrailName(origin: "till-7", name: "pos"), options: options,
@@ -51,5 +52,21 @@ struct ReplayedStatementTests {
     for table in ["item", "tag"] {
       #expect(try target.query("SELECT * FROM \(table)") == source.query("SELECT * FROM \(table)"))
     }
+  }
+
+  @Test(arguments: [ReplayPolicy.statements, .auto])
+  func `those that change the schema are counted as what they are`(_ policy: ReplayPolicy) throws {
+    let till = try Till("CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
+    try till.take()
+    let path = till.folder("replayed.db")
+    _ = try counts(till, path, policy)
+    try till.shop.execute("-- more of them\nCREATE TABLE more(id INTEGER PRIMARY KEY)")
+    try till.shop.execute("ALTER TABLE item ADD COLUMN note TEXT")
+    try till.shop.execute("INSERT INTO more VALUES (1)")
+    try till.take()
+    let counts = try counts(till, path, policy)
+    #expect(counts.reasons["it changes the schema, which goes by its own record"] == 2)
+    #expect(counts.replayed == (policy == .auto ? 0 : 1) && counts.asRows == (policy == .auto ? 3 : 2))
+    #expect(try Database(path: path).query("SELECT item.id, note FROM item, more").isEmpty)
   }
 }

@@ -69,10 +69,15 @@ final class StatementDesk {
     try checkIdle()
     forget()
     if let reason = refused[position] { return counts.addRows(reason) }
-    guard policy == .statements || statement.rowsAffected >= Self.rowsMin else {
-      return counts.addRows("they wrote few rows")
+    // Those that change the schema affect no row.
+    guard policy == .statements || statement.rowsAffected >= Self.rowsMin || statement.rowsAffected == 0 else {
+      return counts.addRows(Self.few)
     }
     let executed = try statement.executed()
+    if executed.rowsAffected == 0, Unreplayable.isSchemaChange(executed.text) {
+      return counts.addRows(Unreplayable.schemaChange.reason)
+    }
+    guard policy == .statements || executed.rowsAffected > 0 else { return counts.addRows(Self.few) }
     guard !differing.contains(executed.text) else { return counts.addRows(Self.different) }
     state = .offered(executed, position)
   }
@@ -129,6 +134,7 @@ final class StatementDesk {
 
   // MARK: Groups
 
+  private static let few = "they wrote few rows"
   private static let different = "they did something else at the target"
 
   /// The group is done again with the rows of a statement.
