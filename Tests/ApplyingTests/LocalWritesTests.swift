@@ -79,6 +79,11 @@ import Trails
     try made.transaction { try made.update("t", [1, 1, 0], [nil, 9, nil]) }
     try made.replay()
     #expect(try log(made).map(\.kind) == [.updateOriginDiffers])
+    // And once nothing of that is allowed any more, apply stops there.
+    made.options.localWrites = LocalWritesPlan(.stop)
+    try made.run("UPDATE t SET a = 72 WHERE id = 1")
+    try made.transaction { try made.update("t", [1, 9, 0], [nil, 10, nil]) }
+    #expect(failure { try made.replay() }?.code == .rowDiffers)
   }
 
   @Test func `a copy undoes them`() throws {

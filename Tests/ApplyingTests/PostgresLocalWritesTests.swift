@@ -89,6 +89,11 @@ struct PostgresLocalWritesTests {
     try target.trail.transaction { try target.trail.update("t", [1, 1, 0], [nil, 9, nil]) }
     try target.replay()
     #expect(try log(target).map(\.kind) == [.updateOriginDiffers])
+    // And once nothing of that is allowed any more, apply stops there.
+    target.options.localWrites = LocalWritesPlan(.stop)
+    try target.psql("UPDATE t SET a = 72 WHERE id = 1")
+    try target.trail.transaction { try target.trail.update("t", [1, 9, 0], [nil, 10, nil]) }
+    #expect(failure { try target.replay() }?.code == .rowDiffers)
   }
 
   @Test func `a copy undoes them`() throws {

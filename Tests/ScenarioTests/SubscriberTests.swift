@@ -60,6 +60,9 @@ extension DaemonScenarios {
       try expect(node, "pos.db", "SELECT group_concat(id || item || note) FROM sale", "s1rice,s2teaours")
       let log = try node.bench.run(Bench.cairn, ["conflicts", "list", "--database", "sqlite:pos.db"])
       #expect(log.output.contains("update_origin_differs") && log.output.contains("allow"), "\(log)")
+      let turned = try node.bench.run(Bench.cairn, ["conflicts", "overturn", "1", "--database", "sqlite:pos.db"])
+      #expect(turned.status == 0, "\(turned)")
+      #expect(try node.bench.sqlite("pos.db", "SELECT item || note FROM sale WHERE id = 's1'") == "teaours\n")
       #expect(node.end() == 0)
 
       let check = try node.bench.run(Bench.cairn, ["check", "--config", conf], environment: values(node))

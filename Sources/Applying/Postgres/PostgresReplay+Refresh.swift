@@ -49,6 +49,8 @@ extension PostgresReplay {
       copying = nil
     case .end:
       (known.refreshing, known.isEmptied) = (nil, false)
+      // What the copy did to rows that were there is done.
+      if table.localWrites.areSettled { known.existing = known.isCreated ? .overwrite : options.existing }
       let isFirst = !known.isLoaded
       known.isLoaded = true
       try save(key, known)

@@ -56,7 +56,11 @@ extension SQLiteReplay {
       }
     case .end:
       var known = target.tables[key(name)] ?? .init()
-      if known.refreshing != .rows { tablesCopied += 1 }
+      if known.refreshing != .rows {
+        tablesCopied += 1
+        // What the copy did to rows that were there is done.
+        if table.localWrites.areSettled { known.existing = known.isCreated ? .overwrite : options.existing }
+      }
       known.refreshing = nil
       try save(name, known)
       copying = nil

@@ -25,12 +25,17 @@ final class Mesh {
     /// How far the clock of its capture is ahead, s; PostgreSQL says itself when something was committed.
     var clockAhead: Int64 = 0
     let rules: TwoWay.RuleBook
+    /// That are captured.
+    let tables: TablePatterns
     private var capture: (stop: StopSignal, thread: WorkerThread<String?>, progress: CaptureProgress)?
     private let sqlite: Database?
     private let postgres: PostgresConnection?
 
-    init(_ name: String, _ url: DatabaseURL, in folder: String, rules: @escaping TwoWay.RuleBook) throws {
-      (self.name, self.url, self.rules) = (name, url, rules)
+    init(
+      _ name: String, _ url: DatabaseURL, in folder: String, tables: TablePatterns = TablePatterns(),
+      rules: @escaping TwoWay.RuleBook
+    ) throws {
+      (self.name, self.url, self.tables, self.rules) = (name, url, tables, rules)
       trail = TrailName(origin: name, name: "shop")
       self.folder = "\(folder)/\(trail)"
       watch = LocalWatch(url)
@@ -67,7 +72,7 @@ final class Mesh {
 
     func startCapture() throws {
       var run = CaptureRun(url, trail: trail, folder: folder, place: folder)
-      run.copiesRows = false
+      (run.copiesRows, run.tables) = (false, tables)
       run.watch = watch
       run.clock = Clock { [ahead = clockAhead * 1_000_000] in Clock.system.microseconds() + ahead }
       let (stop, ready, progress) = (StopSignal(), StopSignal(), CaptureProgress())
@@ -117,6 +122,8 @@ final class Mesh {
 
   let folder: String
   var quarantines = false
+  /// As ``ApplyOptions/localWrites``.
+  var localWrites = LocalWritesPlan()
   /// What applies told.
   private(set) var notices: [String] = []
   private(set) var nodes: [Node] = []
@@ -125,7 +132,11 @@ final class Mesh {
   private var databases: [String] = []
 
   /// A letter for each node: `s` for SQLite, `p` for PostgreSQL. `schema` makes the tables of each.
-  init(_ engines: String, schema: String, rules: @escaping TwoWay.RuleBook = { _, _, _ in ConflictRules() }) throws {
+  /// `tables`: those of each that are captured.
+  init(
+    _ engines: String, schema: String, tables: [TablePatterns]? = nil,
+    rules: @escaping TwoWay.RuleBook = { _, _, _ in ConflictRules() }
+  ) throws {
     folder = NSTemporaryDirectory() + "cairn-mesh-\(UUID().uuidString.prefix(8))"
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     for (index, engine) in engines.enumerated() {
@@ -138,7 +149,7 @@ final class Mesh {
       } else {
         url = try DatabaseURL("sqlite://\(folder)/\(name).db")
       }
-      let node = try Node(name, url, in: folder, rules: rules)
+      let node = try Node(name, url, in: folder, tables: tables?[index] ?? TablePatterns(), rules: rules)
       try node.execute(schema)
       nodes.append(node)
     }
@@ -160,13 +171,15 @@ final class Mesh {
   func renew(_ node: Node) {
     node.twoWay = TwoWay(
       own: (node.trail, node.folder),
-      applied: nodes.filter { $0 !== node }.map { ($0.trail, $0.folder) }, watch: node.watch, rules: node.rules)
+      applied: nodes.filter { $0 !== node }.map { ($0.trail, $0.folder) }, captured: node.tables,
+      watch: node.watch, rules: node.rules)
   }
 
   /// Applies what is in the trail of one node to another; returns the conflicts that it met.
   @discardableResult func apply(_ from: Int, to: Int) throws -> Int {
     var options = ApplyOptions()
     options.quarantines = quarantines
+    options.localWrites = localWrites
     options.twoWay = nodes[to].twoWay
     options.commitRows = commitRows
     let drain = StopSignal()
