@@ -120,13 +120,27 @@ package struct PostgresSource {
 
   /// Whether a table has been in the publication since a transaction, and no later one took it out meanwhile.
   func isPublished(_ relation: UInt32, since transaction: UInt32) throws -> Bool {
-    try connection.query(
+    try waitUntilVisible(transaction)
+    return try connection.query(
       """
       SELECT 1 FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
       WHERE p.pubname = $1 AND r.prrelid = $2::oid AND r.xmin::text = $3
       """, [name, String(relation), String(transaction)]
     ).first != nil
   }
+
+  /// The stream may tell of a commit a moment before others see it: until then its session holds the lock of its transaction.
+  private func waitUntilVisible(_ transaction: UInt32) throws {
+    let limit = Clock.monotonicMilliseconds + Self.visibilityMillisecondsMax
+    let sql = "SELECT 1 FROM pg_locks WHERE locktype = 'transactionid' AND transactionid = $1::xid"
+    while Clock.monotonicMilliseconds < limit, try connection.first(sql, [String(transaction)]) != nil {
+      Pulse.beat()
+      Clock.sleep(milliseconds: 1)
+    }
+  }
+
+  /// A server may let a commit wait for its standbys.
+  private static let visibilityMillisecondsMax: Int64 = 5000
 
   private func make(_ tables: [PostgresTable]) -> String {
     let list = Self.list(tables)
