@@ -28,8 +28,8 @@ extension Replayable {
       replaces: statement.resolution == .replace)
     switch engine {
     case .sqlite:
-      plan.sql = try SQLiteRewriting(executed.text, statement, checker.edits).sql(
-        returning: table.schema.columns.map(\.name))
+      plan.sql = try SQLiteRewriting(executed.text, statement, checker.edits).sql
+      plan.returning = " RETURNING " + table.schema.columns.map(\.name.quotedName).joined(separator: ", ")
       plan.parameters = executed.parameters
     case .postgres:
       guard let side = table.postgres else { throw Unreplayable("table \(statement.table) is not at the target") }
@@ -40,7 +40,7 @@ extension Replayable {
   }
 }
 
-/// A statement in its own language, with its own time in it and another RETURNING clause.
+/// A statement in its own language, with its own time in it and without a RETURNING clause.
 struct SQLiteRewriting {
   private let text: [UInt8]
   private let statement: WritingStatement
@@ -58,7 +58,7 @@ struct SQLiteRewriting {
     self.edits.sort { $0.range.lowerBound < $1.range.lowerBound }
   }
 
-  func sql(returning columns: [String]) -> String {
+  var sql: String {
     var sql: [UInt8] = []
     var at = 0
     for edit in edits where edit.range.upperBound <= statement.end {
@@ -67,7 +67,6 @@ struct SQLiteRewriting {
       at = edit.range.upperBound
     }
     sql += text[at..<statement.end]
-    let list = columns.map(\.quotedName).joined(separator: ", ")
-    return String(decoding: sql, as: UTF8.self) + " RETURNING \(list)"
+    return String(decoding: sql, as: UTF8.self)
   }
 }

@@ -69,6 +69,8 @@ package enum Replayable: Sendable {
 /// the table in the source's order.
 package struct ReplayPlan: Equatable, Sendable {
   package var sql: String
+  /// For SQLite, a clause behind it that returns the rows; elsewhere they are what it is about.
+  package var returning = ""
   package var parameters: [Value]
   /// The table that it writes, as the source calls it.
   package var table: String

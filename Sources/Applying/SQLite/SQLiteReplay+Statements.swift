@@ -51,13 +51,34 @@ extension SQLiteReplay {
     return there.map { $0[0].string.lowercased() } == schema.columns.map { $0.name.lowercased() }
   }
 
-  /// Executes it, and reads the rows that it wrote. Of a column of reals RETURNING gives whole numbers as integers
-  /// (seen in SQLite 3.40), which are none.
+  /// Executes it, and looks at the rows that it wrote.
   private func execute(_ plan: ReplayPlan, _ schema: TableSchema?) throws -> StatementDigest {
-    let statement = try database.prepare(plan.sql)
-    try statement.bind(Array(plan.parameters.prefix(statement.parameterCount)))
-    let table = StatementDigest.Table(name: plan.table)
     let areReal = schema?.columns.map { $0.affinity == "REAL" } ?? []
+    let isTold = try !plan.deletes && WrittenRows.areTold && !hasHiddenColumns(plan.table)
+    let statement = try database.prepare(isTold ? plan.sql : plan.sql + plan.returning)
+    try statement.bind(Array(plan.parameters.prefix(statement.parameterCount)))
+    return try isTold ? told(statement, plan.table, areReal) : returned(statement, plan, areReal)
+  }
+
+  /// Each row while it is written.
+  private func told(_ statement: Statement, _ name: String, _ areReal: [Bool]) throws -> StatementDigest {
+    let table = StatementDigest.Table(name: name)
+    var digest = StatementDigest()
+    var image = ByteWriter(capacity: 256)
+    try WrittenRows.watch(database, name) { row in
+      image.removeAll()
+      for column in areReal.indices { row.encode(column, isReal: areReal[column], into: &image) }
+      digest.addWritten(image.bytes, of: table)
+    } _: {
+      while try statement.step() {}
+    }
+    return digest
+  }
+
+  /// All rows once they are written. Of a column of reals RETURNING gives whole numbers as integers (seen in SQLite 3.40),
+  /// which are none.
+  private func returned(_ statement: Statement, _ plan: ReplayPlan, _ areReal: [Bool]) throws -> StatementDigest {
+    let table = StatementDigest.Table(name: plan.table)
     var digest = StatementDigest()
     var image = ByteWriter(capacity: 256)
     while try statement.step() {
@@ -72,6 +93,11 @@ extension SQLiteReplay {
       if plan.deletes { digest.addGone(image.bytes, of: table) } else { digest.addWritten(image.bytes, of: table) }
     }
     return digest
+  }
+
+  /// Columns that are computed have places of their own among those of a row that is written.
+  private func hasHiddenColumns(_ table: String) throws -> Bool {
+    try !database.query("SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden <> 0 LIMIT 1", [.text(table)]).isEmpty
   }
 }
 

@@ -54,3 +54,19 @@ struct cairn_journal_watch {
 
 /// Notes each insert into `cairn_journal` (sqlite3_update_hook). `watch` must live as long as the connection.
 void cairn_watch_journal(sqlite3 *db, struct cairn_journal_watch *watch);
+
+/// Whether the library tells of rows as they are written.
+int cairn_tells_written(void);
+
+/// Who is told of each row of a table that a statement inserts or updates by itself, not by a trigger.
+struct cairn_written_watch {
+  const char *table;
+  void *context;
+  void (*row)(void *context);
+};
+
+/// Begins to tell; NULL ends it. `watch` must stay until then.
+void cairn_watch_written(sqlite3 *db, struct cairn_written_watch *watch);
+
+/// A value of the row that is told, valid until the call returns; NULL: it cannot be had.
+sqlite3_value *cairn_written_value(sqlite3 *db, int column);
