@@ -189,6 +189,14 @@ extension VersionWindow {
     try withState { try $0.index.versions(row) }
   }
 
+  /// Has the last version of each row that is forgotten kept as long as an earlier one of any row is here. To be told before
+  /// anything is read.
+  package func keepLasts() { state.withLock { $0.index.keepLasts() } }
+
+  /// The last version of a row of which none is here any more. Nil: it is earlier than all that are here, or there was
+  /// none, or ``keepLasts()`` was not called.
+  package func lastForgotten(_ row: RowName) -> Stamp? { state.withLock { $0.index.lastForgotten(row) } }
+
   /// Whether somebody referred to a row who did not know that it was deleted, and of whom that was not known where it was:
   /// then the delete does not count. `seen`: what the author of the delete knew.
   package func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {

@@ -28,6 +28,8 @@ struct WindowIndex {
   var store: VersionStore
   /// Rows of which a version came that all know already: to be looked at when something is forgotten next.
   private var late: Set<UInt64> = []
+  /// Of rows that have been forgotten, the last version.
+  private(set) var lasts = LastVersions()
   /// Whether references were ever noted: most databases are looked through for rows alone.
   private(set) var hasReferences = false
 
@@ -67,7 +69,10 @@ struct WindowIndex {
   private mutating func note(_ row: RowName, _ entry: WindowEntry) throws {
     if entry.number <= origins[entry.origin].floor {
       // The only one of its row: whatever comes follows it.
-      if try !store.holds(row.chain), try !hasReferences || !store.holds(row.reference.chain) { return }
+      if try !store.holds(row.chain), try !hasReferences || !store.holds(row.reference.chain) {
+        if !row.isReference { keepLast(of: row.chain, entry) }
+        return
+      }
       late.insert(row.chain)
     }
     guard row.isReference else { return try store.add(row.chain, entry) }
@@ -134,6 +139,10 @@ struct WindowIndex {
     }
     return found.sorted { $0.stamp < $1.stamp }
   }
+
+  /// Of a row of which no version is here any more, the last one; nil where it is earlier than all that are here, or lasts
+  /// are not kept.
+  func lastForgotten(_ row: RowName) -> Stamp? { lasts[row.chain].map { place($0).stamp } }
 
   private func place(_ entry: WindowEntry) -> VersionPlace {
     VersionPlace(
@@ -219,6 +228,10 @@ extension WindowIndex {
       rows += try store.rows(of: place, after: before[place], through: floors[place])
     }
     for row in rows { try sweep(row, floors) }
+    if lasts.isFull {
+      let oldest = try origins.indices.compactMap { try store.oldest(of: $0)?.clock }.min()
+      lasts.forget(before: oldest ?? .max)
+    }
     // What comes from now on follows what all know of the own trail: it need not be read any more.
     if isOwnOnly { origins[Self.own].reached = max(origins[Self.own].reached, floors[Self.own]) }
     guard !rows.isEmpty else { return }
@@ -239,6 +252,23 @@ extension WindowIndex {
   /// Forgets of a row what nobody can ask for any more.
   private mutating func sweep(_ chain: UInt64, _ floors: [UInt64]) throws {
     let row = RowName(hash: chain)
+    if lasts.areKept, !row.isReference {
+      var last: WindowEntry?
+      try store.forEach(of: row.chain) { entry in if last.map({ isEarlier($0, entry) }) ?? true { last = entry } }
+      defer { if let last, (try? store.holds(row.chain)) == false { keepLast(of: row.chain, last) } }
+      return try sweep(row, floors)
+    }
+    try sweep(row, floors)
+  }
+
+  mutating func keepLasts() { lasts.areKept = true }
+
+  private mutating func keepLast(of row: UInt64, _ entry: WindowEntry) {
+    if let last = lasts[row], !isEarlier(last, entry) { return }
+    lasts.keep(entry, of: row)
+  }
+
+  private mutating func sweep(_ row: RowName, _ floors: [UInt64]) throws {
     // Most have no version that is still needed.
     if !store.remove(row.chain, below: floors) { try sweepVersions(row.chain) }
     if hasReferences { try sweepReferences(row) }

@@ -334,7 +334,8 @@ package final class PostgresApply {
       try connection.execute("SET lock_timeout = \(lockMilliseconds)")
       made.holdWindow()
       try desk.shared.prepare(
-        desk.names, hasCandidates: { try !PostgresCandidates(connection).isEmpty() },
+        desk.names, hasUniqueValues: PostgresCandidates(connection).mayCome,
+        hasCandidates: { try !PostgresCandidates(connection).isEmpty() },
         number: { try state.checkpoint(of: $0)?.number })
     }
     replay = made

@@ -21,6 +21,16 @@ struct PostgresCandidates: CandidateStore {
       """)
   }
 
+  /// Whether a table has unique values besides its key.
+  func mayCome() throws -> Bool {
+    try connection.first(
+      """
+      SELECT 1 FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+      WHERE i.indisunique AND NOT i.indisprimary AND n.nspname NOT IN ('cairn', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
+      LIMIT 1
+      """) != nil
+  }
+
   func isEmpty() throws -> Bool { try connection.first("SELECT 1 FROM cairn.candidate LIMIT 1") == nil }
 
   func all() throws -> [Candidate] { try candidates("", []) }

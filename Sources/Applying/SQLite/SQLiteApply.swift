@@ -52,7 +52,8 @@ package final class SQLiteApply {
       let (state, database) = (target.state, target.database)
       desk.shared.window.hold(name, through: heldThrough)
       try desk.shared.prepare(
-        desk.names, hasCandidates: { try !SQLiteCandidates(database: database).isEmpty() },
+        desk.names, hasUniqueValues: SQLiteCandidates(database: database).mayCome,
+        hasCandidates: { try !SQLiteCandidates(database: database).isEmpty() },
         number: { try state.checkpoint(of: $0)?.number })
     }
     let awaitsCopies = awaitsCopies

@@ -14,6 +14,15 @@ struct SQLiteCandidates: CandidateStore {
       """)
   }
 
+  /// Whether a table has unique values besides its key.
+  func mayCome() throws -> Bool {
+    try database.integer(
+      """
+      SELECT 1 FROM sqlite_schema AS t, pragma_index_list(t.name) AS i
+      WHERE t.type = 'table' AND t.name NOT LIKE 'cairn\\_%' ESCAPE '\\' AND i."unique" AND i.origin <> 'pk' LIMIT 1
+      """) != nil
+  }
+
   func isEmpty() throws -> Bool { try database.integer("SELECT 1 FROM cairn_candidate LIMIT 1") == nil }
 
   func all() throws -> [Candidate] { try candidates("", []) }

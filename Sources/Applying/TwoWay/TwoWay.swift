@@ -79,11 +79,15 @@ package final class TwoWay: Sendable {
     if doubtful.contains(error.code) { isSpoilt.withLock { $0 = true } }
   }
 
-  /// Reads what stands in the trails, once: whichever apply comes first. `number`: of the last transaction of a trail that
-  /// the database has, as its checkpoint says.
-  func prepare(_ names: RowNames, hasCandidates: () throws -> Bool, number: (TrailName) throws -> UInt64?) throws {
+  /// Reads what stands in the trails, once: whichever apply comes first. `hasUniqueValues`: whether rows may clash in others
+  /// than their keys. `number`: of the last transaction of a trail that the database has, as its checkpoint says.
+  func prepare(
+    _ names: RowNames, hasUniqueValues: () throws -> Bool, hasCandidates: () throws -> Bool,
+    number: (TrailName) throws -> UInt64?
+  ) throws {
     try isPrepared.withLock { isPrepared in
       if isPrepared { return }
+      if try hasUniqueValues() { window.keepLasts() }
       mayHaveCandidates = try hasCandidates()
       for trail in peers {
         let last = try number(trail) ?? 0

@@ -267,7 +267,7 @@ final class TwoWayDesk<Table> {
         row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
       if versions.contains(where: { $0.after != nil }) { return place.stamp }
     }
-    return nil
+    return shared.window.lastForgotten(row)
   }
 
   /// As ``UniqueContest/rank(of:against:)``. What capture has not taken yet is later than all that has waited before.

@@ -318,4 +318,31 @@ struct TwoWayTests {
     for node in mesh.nodes { try #expect(node.rows("SELECT * FROM item") == ["1|old"], "\(node.name)") }
     try mesh.close()
   }
+
+  @Test(
+    "a row that comes back takes no value from a later one, also when that is forgotten", arguments: ["sss", "psp"])
+  func forgottenRank(engines: String) throws {
+    let mesh = try Mesh(engines, schema: "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT UNIQUE)")
+    func write(_ node: Int, _ sql: String) throws {
+      try mesh.nodes[node].execute(sql)
+      try mesh.nodes[node].capturePending()
+    }
+    try write(2, "INSERT INTO item VALUES (2, 'b')")
+    try write(1, "INSERT INTO item VALUES (2, 'c')")
+    try write(1, "INSERT INTO item VALUES (1, 'b')")
+    try mesh.apply(1, to: 0)
+    try mesh.apply(1, to: 2)
+    // All know of row 1 now, and node 2 knows that they do.
+    try write(2, "INSERT INTO item VALUES (8, 'y')")
+    try write(0, "INSERT INTO item VALUES (9, 'z')")
+    try mesh.apply(0, to: 2)
+    try write(1, "DELETE FROM item WHERE id = 2")
+    try mesh.apply(1, to: 2)
+    try #expect(mesh.nodes[2].rows("SELECT * FROM item ORDER BY id") == ["1|b", "8|y", "9|z"])
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes {
+      try #expect(node.rows("SELECT * FROM item ORDER BY id") == ["1|b", "8|y", "9|z"], "\(node.name)")
+    }
+    try mesh.close()
+  }
 }
