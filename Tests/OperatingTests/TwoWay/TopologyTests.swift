@@ -7,7 +7,8 @@ import Testing
 import Trails
 
 /// Random transactions at random nodes of every shape: each arrives everywhere once, nothing comes back, and when nobody
-/// writes, nothing goes to and fro. `CAIRN_SOAK` is the full size: all shapes with 2, 3 and 5 nodes, 10,000 transactions.
+/// writes, nothing goes to and fro. `CAIRN_SOAK` is the full size: all shapes with 2, 3 and 5 nodes, 10,000 transactions;
+/// `CAIRN_NODES=5` takes those with so many nodes.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"), .serialized)
 struct TopologyTests {
   struct Case: CustomTestStringConvertible {
@@ -17,7 +18,9 @@ struct TopologyTests {
   }
 
   private static let isSoak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil
-  static let cases =
+  static let cases = all.filter { nodes == nil || $0.engines.count == nodes }
+  private static let nodes = ProcessInfo.processInfo.environment["CAIRN_NODES"].flatMap { Int($0) }
+  private static let all =
     isSoak
     ? [
       Case(shape: .pair, engines: "sp"), Case(shape: .ring, engines: "sps"), Case(shape: .ring, engines: "spsps"),
