@@ -66,14 +66,3 @@ struct Meeting {
     return (0..<columnCount).map { column in befores.lazy.compactMap { $0[column] }.first }
   }
 }
-
-extension [RowVersion] {
-  /// Without those that all later ones follow.
-  fileprivate var unshared: [RowVersion] {
-    for count in stride(from: self.count - 1, to: 0, by: -1)
-    where self[count...].allSatisfy({ late in self[..<count].allSatisfy { late.follows($0) } }) {
-      return Array(self[count...])
-    }
-    return self
-  }
-}

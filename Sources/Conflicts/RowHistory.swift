@@ -9,7 +9,9 @@ package struct RowHistory: Sendable {
 
   /// False when it is there already.
   @discardableResult package mutating func add(_ version: RowVersion) -> Bool {
-    let index = versions.firstIndex { $0.stamp >= version.stamp } ?? versions.count
+    // Most come in their order.
+    var index = versions.count
+    while index > 0, versions[index - 1].stamp >= version.stamp { index -= 1 }
     if index < versions.count, versions[index].stamp == version.stamp { return false }
     versions.insert(version, at: index)
     return true

@@ -72,10 +72,3 @@ package struct RowVersion: Sendable {
     }
   }
 }
-
-extension [RowVersion] {
-  /// Those that none of the others follows.
-  var heads: [RowVersion] { filter { one in !contains { $0.follows(one) } } }
-  /// Those that follow none of the others.
-  var roots: [RowVersion] { filter { one in !contains { one.follows($0) } } }
-}

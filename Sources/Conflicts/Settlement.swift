@@ -19,12 +19,13 @@ package struct Settlement: Equatable, Sendable {
       }
     }
     // Who knew all of it may also have known what has not come here yet.
-    if let last = versions.last(where: { one in versions.allSatisfy { $0.stamp == one.stamp || one.follows($0) } }) {
+    if let last = versions.whole {
       row = last.row(columnCount, among: versions)
       return
     }
+    let deletes = versions.filter(\.isDelete)
     let living = versions.filter { one in
-      !one.isDelete && !versions.contains { $0.isDelete && Self.ends($0, one, rules.deletes) }
+      !one.isDelete && !deletes.contains { Self.ends($0, one, rules.deletes) }
     }
     let meeting = Meeting(living, all: versions, columnCount: columnCount, code)
     guard let winner = try meeting.row(rules.rule) else { return }

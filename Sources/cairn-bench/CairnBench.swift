@@ -41,6 +41,7 @@ enum CairnBench {
     case .copyLatency: return try CopyLatency(stage: stage).run()
     case .idlePeers: return try IdlePeers(stage: stage).run()
     case .twoWay: return try TwoWayDrain(stage: stage, pairs: pairs).run()
+    case .hotRows: return try HotRows(stage: stage, pairs: pairs).run()
     case .statements: return try StatementReplay(stage: stage, pairs: pairs).run()
     case .embedded:
       let folder = try stage.freshFolder("embedded")

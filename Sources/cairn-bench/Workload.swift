@@ -14,6 +14,7 @@ enum Workload: String, CaseIterable {
   case twoWay = "W12"
   case embedded = "W13"
   case statements = "W14"
+  case hotRows = "W15"
 
   var summary: String {
     switch self {
@@ -30,6 +31,7 @@ enum Workload: String, CaseIterable {
     case .twoWay: "the backlogs of W1 and W4, in the trail already, applied two-way without conflicts and one way"
     case .embedded: "500,000 inserts through the embedded API, with capture, against without and against plain calls"
     case .statements: "one UPDATE of 1,000,000 rows, executed as a statement, against by hand and as rows"
+    case .hotRows: "2,000 transactions at each end that write the same five rows, then brought together two-way"
     case .idlePeers: "200 nodes that wait for news: processor time and memory of the one that they ask"
     }
   }
@@ -37,6 +39,7 @@ enum Workload: String, CaseIterable {
   var unit: String {
     switch self {
     case .inserts, .pgbench, .scattered, .oneTransaction, .twoWay: "changes/s"
+    case .hotRows: "transactions/s"
     case .latency, .copyLatency: "ms"
     case .copies: "MiB/s"
     case .idlePeers: "% of a core"

@@ -1,5 +1,7 @@
 import Changes
 import Conflicts
+import Synchronization
+import SystemKit
 
 /// The conflicts that a target has met, kept in the target: `cairn_conflict` in SQLite, `cairn.conflict` in PostgreSQL.
 ///
@@ -25,6 +27,23 @@ enum ConflictRetention {
 
   /// Whether those that are too old are to be forgotten when this one is noted: not each time, since all are looked at.
   static func isDue(at id: Int64) -> Bool { id % 64 == 0 }
+}
+
+/// When those of an apply's own database are forgotten next: once an hour.
+final class ConflictPruning: Sendable {
+  private static let pauseMilliseconds: Int64 = 3_600_000
+  private let next = Mutex<Int64>(0)
+
+  /// Before which moment they are to go now; nil: they were looked at not long ago.
+  func due(_ clock: Clock) -> Int64? {
+    let now = Clock.monotonicMilliseconds
+    let isDue = next.withLock { next in
+      guard now >= next else { return false }
+      next = now + Self.pauseMilliseconds
+      return true
+    }
+    return isDue ? clock.microseconds() - ConflictRetention.microseconds : nil
+  }
 }
 
 /// The columns of the log, in both engines alike but for their types.

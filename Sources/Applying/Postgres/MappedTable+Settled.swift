@@ -28,21 +28,25 @@ extension MappedTable {
 
   /// Makes the row what it is to be; nil: it goes. Columns that are nil stay as they are.
   func put(_ row: RowVersion.Row?, _ key: [Value], _ connection: PostgresConnection) throws {
-    let keys = key.map(\.postgresInput)
     guard let row else {
-      try connection.run("DELETE FROM \(target.rowsName)\(keyed(from: 1))", keys)
+      try connection.run("DELETE FROM \(target.rowsName)\(keyed(from: 1))", key.map(\.postgresInput))
       return
     }
+    if try !update(row, key, connection) { try insert(row, connection) }
+  }
+
+  /// False where it is not there.
+  func update(_ row: RowVersion.Row, _ key: [Value], _ connection: PostgresConnection) throws -> Bool {
+    let settable = row.indices.filter { row[$0] != nil && !alwaysIdentity.contains($0) }
+    guard !settable.isEmpty else { return false }
+    let set = settable.enumerated().map { "\(columns[$1].name.quotedName) = \(mark($0, $1))" }.joined(separator: ",")
+    return try connection.run(
+      "UPDATE \(target.rowsName) SET \(set)\(keyed(from: settable.count + 1))",
+      settable.map { row[$0].flatMap(\.postgresInput) } + key.map(\.postgresInput)) > 0
+  }
+
+  func insert(_ row: RowVersion.Row, _ connection: PostgresConnection) throws {
     let given = row.indices.filter { row[$0] != nil }
-    let settable = given.filter { !alwaysIdentity.contains($0) }
-    func mark(_ place: Int, _ index: Int) -> String { "$\(place + 1)::\(columns[index].castType)" }
-    if !settable.isEmpty {
-      let set = settable.enumerated().map { "\(columns[$1].name.quotedName) = \(mark($0, $1))" }.joined(separator: ",")
-      let touched = try connection.run(
-        "UPDATE \(target.rowsName) SET \(set)\(keyed(from: settable.count + 1))",
-        settable.map { row[$0].flatMap(\.postgresInput) } + keys)
-      if touched > 0 { return }
-    }
     let marks = given.enumerated().map { mark($0, $1) }.joined(separator: ",")
     let always = alwaysIdentity.isEmpty ? "" : " OVERRIDING SYSTEM VALUE"
     try connection.run(
@@ -50,6 +54,8 @@ extension MappedTable {
       given.map { row[$0].flatMap(\.postgresInput) })
     hasNewKeys = true
   }
+
+  private func mark(_ place: Int, _ index: Int) -> String { "$\(place + 1)::\(columns[index].castType)" }
 
   // MARK: Foreign keys
 

@@ -135,6 +135,9 @@ final class MappedTable {
     }
   }
 
+  /// Whether an update that leaves the key may give a row what another one has.
+  lazy var mayCollide = target.isPartitioned || target.uniqueIndexes.contains { $0.name != keyIndex?.name }
+
   /// The columns of a unique index, where it has nothing but columns that the trail knows.
   func positions(of index: Int) -> [Int]? {
     guard let names = target.uniqueIndexes[index].columns else { return nil }

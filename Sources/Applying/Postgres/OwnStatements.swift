@@ -5,5 +5,6 @@ struct OwnStatements {
   let message = PostgresStatement(
     name: "cairn_message", sql: "SELECT pg_logical_emit_message(true, 'cairn', $1::text)")
   let move = PostgresStatement(name: "cairn_move", sql: PostgresTargetState.moveText)
+  let noteConflict = PostgresStatement(name: "cairn_conflict", sql: PostgresConflictLog.appendText)
   let commit = PostgresStatement(name: "cairn_commit", sql: "COMMIT")
 }

@@ -47,6 +47,7 @@ package final class PostgresApply {
   private var carefulThrough: UInt64 = 0
   let shelf: QuarantineShelf
   private let statements: StatementDesk?
+  private let pruning = ConflictPruning()
   /// When it is looked next whether somebody wants something of what is put aside, in monotonic milliseconds.
   var nextLook: Int64 = 0
   private var purgedBelow: UInt64 = 0
@@ -54,6 +55,7 @@ package final class PostgresApply {
   let desk: PostgresReplay.Desk?
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first
+  private var share = GroupShare()
   /// Those for conflicts were made.
   private var hasTables = false
 
@@ -178,6 +180,7 @@ package final class PostgresApply {
     defer { desk.shared.leave() }
     do {
       let isMoved = try step(replay, stop, through: desk.limit() ?? .max)
+      if isMoved { share.grow() }
       if !isMoved { try replay.lookAtCandidates(stop) }
       try decide(desk, replay.connection)
       progress.update { $0.isHeldBack = desk.heldBack != nil }
@@ -186,12 +189,18 @@ package final class PostgresApply {
     } catch {
       desk.shared.window.rollback(name)
       switch error {
-      case is LocalAhead: try waitForCapture(desk, stop)
-      case is RowInConflict: carefulThrough = max(carefulThrough, replay.number)
+      case is LocalAhead:
+        share.shrink(replay.number - replay.applied)
+        try waitForCapture(desk, stop)
+      // What is wrong with a row, or with its rule, stops apply behind all that stands before.
+      case let error as CairnError
+      where !replay.isCareful && (QuarantineShelf.isOfRows(error) || error.code == .ruleRefused):
+        carefulThrough = max(carefulThrough, replay.number)
       case let ahead as PostgresReplay.Desk.Ahead: desk.holdBack(ahead.header)
       case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: replay.number):
         carefulThrough = max(carefulThrough, replay.number)
       default:
+        if (error as? PostgresError)?.isLockTimeout == true { share.shrink(replay.number - replay.applied) }
         desk.shared.note(error)
         throw error
       }
@@ -222,7 +231,7 @@ package final class PostgresApply {
   private func step(_ replay: PostgresReplay, _ stop: StopSignal, through limit: UInt64) throws -> Bool {
     do {
       let waiting = replay.waiting.map(\.source)
-      guard try replay.applyAvailable(stop, through: limit) else { return false }
+      guard try replay.applyAvailable(stop, through: limit, count: share.count) else { return false }
       // A lane that is open knows its tables by the names that they had.
       if replay.waiting.map(\.source) != waiting {
         closeLane()
@@ -230,6 +239,8 @@ package final class PostgresApply {
       }
     } catch let fault as PostgresSink.Fault {
       guard !replay.isCareful else { throw fault.error ?? Self.untouched(replay) }
+      replay.abandon()
+      if let desk { try replay.checkOvertaken(desk, stop) }
       carefulThrough = max(replay.number, 1)
       forget()
       return true
@@ -314,7 +325,7 @@ package final class PostgresApply {
     let made = try PostgresReplay(
       connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
       isCareful: applied < carefulThrough, madeAhead: madeAhead, refusals: refusals, desk: desk,
-      shelf: shelf, statements: statements)
+      shelf: shelf, statements: statements, pruning: pruning)
     try loadQuarantine(made)
     if desk == nil, !hasTables, options.localWrites.has(\.areSettled) {
       try connection.transaction { try PostgresConflictLog(connection).install() }

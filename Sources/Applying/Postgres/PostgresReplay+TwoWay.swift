@@ -5,9 +5,6 @@ import PostgresKit
 import SystemKit
 import Versions
 
-/// A row is to be settled: its group is rolled back, and done again carefully.
-struct RowInConflict: Error {}
-
 // Two-way: rows that somebody else has written to as well.
 extension PostgresReplay {
   typealias Desk = TwoWayDesk<MappedTable>
@@ -34,6 +31,18 @@ extension PostgresReplay {
       if stop.isSet { throw PostgresApply.Stopped() }
       throw LocalAhead()
     }
+    try checkCommitted(desk)
+  }
+
+  /// When a group that has been rolled back was not as the target has it: whether that is for what programs did meanwhile,
+  /// which throws ``LocalAhead``.
+  func checkOvertaken(_ desk: Desk, _ stop: StopSignal) throws {
+    guard case .stream(let wait) = desk.shared.local else { return }
+    guard try wait(stop, false) else { throw PostgresApply.Stopped() }
+    try checkCommitted(desk)
+  }
+
+  private func checkCommitted(_ desk: Desk) throws {
     var committed: Set<RowName> = []
     try desk.shared.window.catchUp { schema, change in
       let rows = try desk.names.namesAndReferences(schema, change)
@@ -50,10 +59,8 @@ extension PostgresReplay {
     }
     let takesRowsIn = try table.takesRowsIn ?? desk.takesRowsIn(table.mapped.plainName, table.columns.map(\.name))
     table.takesRowsIn = takesRowsIn
-    let isDeferred = try desk.defers(
+    return try desk.defers(
       change, schema, table, isReferenced: !referrers(of: table).isEmpty, takesRowsIn: takesRowsIn)
-    if isDeferred || desk.isToSettle, !isCareful { throw RowInConflict() }
-    return isDeferred
   }
 
   /// Whether a row that a copy brings gives way to what was written here.
@@ -177,7 +184,8 @@ extension PostgresReplay {
     guard let last = versions.last, let table = try sink.attempt({ try table(like: last.schema) }) else { return }
     let form = PostgresForm(table: table, names: options.names)
     let key = try form.key(last)
-    let local = try sink.attempt { try table.row(key, connection) }.map(form.row)
+    try sink.settle()
+    let local = try table.row(key, connection).map(form.row)
     let history = RowHistory(try versions.filter { try form.isSame(key, form.key($0)) }.map(form.version))
     if local != nil, !isReferred || !history.versions.contains(where: \.isDelete) { return }
     let names = table.columns.map(\.name)
@@ -197,7 +205,18 @@ extension PostgresReplay {
   }
 
   func put(_ row: RowVersion.Row?, _ key: [Value], _ table: MappedTable) throws {
-    try sink.attempt { try table.put(row, key, connection) }
+    if let row, table.mayCollide {
+      try sink.attempt { try table.put(row, key, connection) }
+    } else {
+      try sink.settle()
+      guard let row else { return try table.put(nil, key, connection) }
+      let isThere: Bool
+      do { isThere = try table.update(row, key, connection) } catch let error as PostgresError where error.isUniqueness
+      {
+        throw refusal(table, error)
+      }
+      if !isThere { try sink.attempt { try table.insert(row, connection) } }
+    }
     guard let row, !table.uncheckedIndexes.isEmpty else { return }
     after.assign(row.map { $0.flatMap(\.postgresInput) })
     unchecked.note(table, after)
@@ -208,12 +227,16 @@ extension PostgresReplay {
     _ row: Desk.Row, _ key: [Value], _ waiting: [Value]?, _ form: PostgresForm, _ desk: Desk
   ) throws -> SettledRow {
     var versions: [RowVersion] = []
-    for stored in try desk.others(row.name) where try form.isSame(key, form.key(stored)) {
-      versions.append(try form.version(stored))
+    for place in try desk.otherPlaces(row.name) {
+      let read = try settledBefore.versions(of: row.name, in: row.table, at: place) {
+        try desk.read(row.name, place).map { (try form.key($0), try form.version($0)) }
+      }
+      for (other, version) in read where form.isSame(key, other) { versions.append(version) }
     }
     versions.append(try form.version(row.version))
     let names = row.table.columns.map(\.name)
-    let local = try sink.attempt { try row.table.row(key, connection) }
+    try sink.settle()
+    let local = try row.table.row(key, connection)
     let table = row.table.mapped.plainName
     return try SettledRow(
       versions, local: local.map(form.row) ?? waiting, try desk.rules(table, names),
@@ -237,8 +260,15 @@ extension PostgresReplay {
   }
 
   func log(_ record: ConflictRecord) throws {
-    _ = try sink.attempt { try PostgresConflictLog(connection).append(record) }
+    try sink.queue(own.noteConflict, PostgresConflictLog.parameters(record))
     conflicts += 1
+  }
+
+  /// Before the commit of a group with conflicts.
+  func pruneConflicts() throws {
+    guard conflicts > 0, let before = pruning.due(clock) else { return }
+    try sink.settle()
+    _ = try PostgresConflictLog(connection).prune(before: before)
   }
 
   // MARK: Two rows that cannot both be
@@ -290,6 +320,7 @@ extension PostgresReplay {
   /// `fresh`: rows that came just now.
   func judgeCandidates(fresh: [ContestedRow] = []) throws -> Bool {
     guard let desk else { return false }
+    try sink.settle()
     let contest = CandidateContest(
       candidates, fresh: fresh,
       .init(
@@ -298,6 +329,7 @@ extension PostgresReplay {
           try self.log(
             row.record(against: other, stamp, isOurs: isOurs, desk.place, of: self.name, now: self.clock.microseconds())
           )
+          try self.sink.settle()
         }))
     let isChanged = try contest.judge()
     desk.leavesNoCandidates = try candidates.isEmpty()

@@ -35,6 +35,7 @@ final class PostgresReplay {
   let retried: QuarantinedTransaction?
   /// Statements that may be executed once more; nil: none.
   let statements: StatementDesk?
+  let pruning: ConflictPruning
   /// The transaction that was begun is passed over.
   private var isAside = false
   /// The last transaction that it may look at.
@@ -65,7 +66,7 @@ final class PostgresReplay {
   let madeAhead: Set<String>
   /// By the names that they had: scripts of tables that have been renamed, and are to be reshaped.
   var scripts: [String: String] = [:]
-  private let own = OwnStatements()
+  let own = OwnStatements()
   /// The transaction that heads the group at the target; nil: nothing of it has been sent.
   private(set) var head: UInt64?
   private var segment: UInt64 = 0
@@ -95,6 +96,7 @@ final class PostgresReplay {
   var conflicts = 0
   /// Since the last commit: tables are to be guarded, or no longer.
   private var guardsAreDue = false
+  var settledBefore = SettledBefore<MappedTable>()
   var misfitsNulled: UInt64 = 0
   /// Refresh rows that were sent by COPY and not yet answered, to be sent again one by one.
   var piece = ByteWriter(capacity: 1 << 16)
@@ -107,10 +109,10 @@ final class PostgresReplay {
     clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<String>,
     refusals: [Position: CairnError], lane: [PostgresTargetState.Waiting]? = nil,
     overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil, shelf: QuarantineShelf? = nil,
-    retried: QuarantinedTransaction? = nil, statements: StatementDesk? = nil
+    retried: QuarantinedTransaction? = nil, statements: StatementDesk? = nil, pruning: ConflictPruning = .init()
   ) throws {
     (self.desk, self.shelf, self.retried) = (desk, shelf, retried)
-    self.statements = statements
+    (self.statements, self.pruning) = (statements, pruning)
     statements?.begin()
     (self.connection, self.name, self.options, self.madeAhead) = (connection, name, options, madeAhead)
     (self.folder, self.overtaken) = (folder, overtaken)
@@ -170,9 +172,11 @@ final class PostgresReplay {
     let number: UInt64
   }
 
-  /// Applies what is there as one commit, at most through transaction `limit`; false when nothing is. After an error the
-  /// replay is of no use: see ``abandon()``.
-  func applyAvailable(_ stop: StopSignal, through limit: UInt64 = .max, isLaneDone: Bool = false) throws -> Bool {
+  /// Applies what is there as one commit, at most `count` transactions and through transaction `limit`; false when nothing
+  /// is. After an error the replay is of no use: see ``abandon()``.
+  func applyAvailable(
+    _ stop: StopSignal, through limit: UInt64 = .max, count most: UInt64 = .max, isLaneDone: Bool = false
+  ) throws -> Bool {
     self.limit = limit
     guard number < limit, var record = try reader.next() else { return false }
     let begun = Clock.monotonicMilliseconds
@@ -198,7 +202,8 @@ final class PostgresReplay {
         try endTransaction()
         passed = number
         let isDue =
-          isCareful || !halted.isEmpty || number >= limit || rows >= options.commitRows ?? Self.commitRowsUsual
+          isCareful || !halted.isEmpty || number >= limit || number - applied >= most
+          || rows >= options.commitRows ?? Self.commitRowsUsual
           || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
         if !isDue, let following = try reader.next() {
           record = following
@@ -266,6 +271,7 @@ final class PostgresReplay {
     try checkUncheckedRows()
     try sink.settle()
     try sequences.carry(sink, progress)
+    try pruneConflicts()
     // What stands before it is in the database from this commit on.
     if let head, head != 0, head != last.number { try sink.queue(own.message, [note(last, as: last.number)]) }
     let reached = reader.checkpoint

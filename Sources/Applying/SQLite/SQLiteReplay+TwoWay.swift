@@ -172,8 +172,11 @@ extension SQLiteReplay {
     -> SettledRow
   {
     var versions: [RowVersion] = []
-    for stored in try desk.others(row.name) where try form.isSame(key, form.key(stored)) {
-      versions.append(try form.version(stored))
+    for place in try desk.otherPlaces(row.name) {
+      let read = try settledBefore.versions(of: row.name, in: row.table, at: place) {
+        try desk.read(row.name, place).map { (try form.key($0), try form.version($0)) }
+      }
+      for (other, version) in read where form.isSame(key, other) { versions.append(version) }
     }
     versions.append(try form.version(row.version))
     let names = row.table.schema.columns.map(\.name)

@@ -85,6 +85,7 @@ final class SQLiteReplay {
   var tablesCopied = 0
   /// Of rows, that were settled in the group.
   var conflicts = 0
+  var settledBefore = SettledBefore<TargetTable>()
   var early = EarlyUpdates()
   var held = HeldRows()
   var before: [ColumnView] = []

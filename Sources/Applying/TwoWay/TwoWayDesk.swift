@@ -236,10 +236,15 @@ final class TwoWayDesk<Table> {
 
   /// The other versions of a row that are known, as their trails have them. Who made a row and took it away again in one
   /// transaction made no version of it.
-  func others(_ row: RowName) throws -> [StoredVersion] {
-    try shared.window.versions(row).filter { $0.stamp != place.stamp }.flatMap { place in
-      try reader.read(row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
-    }
+  func others(_ row: RowName) throws -> [StoredVersion] { try otherPlaces(row).flatMap { try read(row, $0) } }
+
+  /// Where they stand.
+  func otherPlaces(_ row: RowName) throws -> [VersionPlace] {
+    try shared.window.versions(row).filter { $0.stamp != place.stamp }
+  }
+
+  func read(_ row: RowName, _ place: VersionPlace) throws -> [StoredVersion] {
+    try reader.read(row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
   }
 
   /// All that the transaction at hand made of a row, as its trail has it: what it did to the row before it deleted it was
