@@ -38,9 +38,11 @@ extension TwoWay {
     if let watch {
       let capture = CaptureBegun(own.folder)
       local = .stream { stop, hurry in
-        guard capture.isSeen else { return true }
-        guard hurry else { return try watch.catchUp(stop) }
-        return watch.wait(try watch.mark(), stop, milliseconds: 1000) != nil
+        guard capture.isSeen else { return TwoWay.Passed() }
+        guard hurry else { return try watch.catchUp(stop) ? TwoWay.Passed() : nil }
+        let mark = try watch.mark()
+        guard watch.wait(mark, stop, milliseconds: 1000) != nil else { return nil }
+        return TwoWay.Passed(message: mark.transaction)
       }
     } else {
       local = .journal { database, position, body in

@@ -1,6 +1,7 @@
 /// The statements that every commit of apply needs besides those of rows.
 struct OwnStatements {
-  let begin = PostgresStatement(name: "cairn_begin", sql: "BEGIN")
+  /// What others commit is seen by each statement, whatever the role's settings are.
+  let begin = PostgresStatement(name: "cairn_begin", sql: "BEGIN ISOLATION LEVEL READ COMMITTED")
   /// By this message capture on the target's database knows what apply writes.
   let message = PostgresStatement(
     name: "cairn_message", sql: "SELECT pg_logical_emit_message(true, 'cairn', $1::text)")

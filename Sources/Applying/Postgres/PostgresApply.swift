@@ -129,6 +129,7 @@ package final class PostgresApply {
         if stop.isSet { return }
         if error.isServerGone {
           connection = nil
+          desk?.shared.quiet.withLock { $0.forget() }
           let now = Clock.monotonicMilliseconds
           let since = awaySince ?? now
           awaySince = since
@@ -301,6 +302,7 @@ package final class PostgresApply {
   private func close() {
     forget()
     connection = nil
+    desk?.shared.quiet.withLock { $0.forget() }
   }
 
   func forget() {

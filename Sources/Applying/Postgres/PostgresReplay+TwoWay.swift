@@ -27,29 +27,50 @@ extension PostgresReplay {
   func checkDesk(_ desk: Desk, _ stop: StopSignal) throws {
     guard case .stream(let wait) = desk.shared.local else { return }
     try sink.settle()
-    guard try wait(stop, true) else {
+    let now = try moment()
+    if let (moment, own) = now, desk.shared.quiet.withLock({ $0.isQuiet(at: moment, own: own) }) { return }
+    guard let passed = try wait(stop, true) else {
       if stop.isSet { throw PostgresApply.Stopped() }
       throw LocalAhead()
     }
-    try checkCommitted(desk)
+    let committed = try rowsCommitted(desk)
+    if let (moment, _) = now, let message = passed.message {
+      desk.shared.quiet.withLock { $0.pass(moment, message: message) }
+    }
+    try desk.check(committed: committed)
+  }
+
+  /// Before the commit of a group that changes no rows.
+  func noteQuiet(_ desk: Desk) throws {
+    guard case .stream = desk.shared.local else { return }
+    try sink.settle()
+    if let own = try moment()?.own { desk.shared.quiet.withLock { $0.note(ours: own) } }
+  }
+
+  /// Which transactions of the server have ended, and which is this one.
+  private func moment() throws -> (ServerMoment, own: UInt64?)? {
+    let row = try connection.query("SELECT pg_current_snapshot(), pg_current_xact_id_if_assigned()").first
+    guard let text = row?[0], let moment = ServerMoment(text) else { return nil }
+    return (moment, row?[1].flatMap { UInt64($0) })
   }
 
   /// When a group that has been rolled back was not as the target has it: whether that is for what programs did meanwhile,
   /// which throws ``LocalAhead``.
   func checkOvertaken(_ desk: Desk, _ stop: StopSignal) throws {
     guard case .stream(let wait) = desk.shared.local else { return }
-    guard try wait(stop, false) else { throw PostgresApply.Stopped() }
-    try checkCommitted(desk)
+    guard try wait(stop, false) != nil else { throw PostgresApply.Stopped() }
+    try desk.check(committed: rowsCommitted(desk))
   }
 
-  private func checkCommitted(_ desk: Desk) throws {
+  /// Those that the own trail has now, and had not when it was read last.
+  private func rowsCommitted(_ desk: Desk) throws -> Set<RowName> {
     var committed: Set<RowName> = []
     try desk.shared.window.catchUp { schema, change in
       let rows = try desk.names.namesAndReferences(schema, change)
       committed.formUnion(rows)
       return rows
     }
-    try desk.check(committed: committed)
+    return committed
   }
 
   /// Whether a change is settled when its transaction ends.
@@ -302,7 +323,7 @@ extension PostgresReplay {
     desk.beginGroup()
     try inform(desk)
     let note = AppliedNote(trail: name.description, number: 0, clock: 0, position: position)
-    try connection.execute("BEGIN")
+    try connection.execute(own.begin.sql)
     do {
       // By this, capture knows the transaction as one of ours.
       try connection.query("SELECT pg_logical_emit_message(true, 'cairn', $1)", [note.text])

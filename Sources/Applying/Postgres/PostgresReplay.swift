@@ -275,6 +275,7 @@ final class PostgresReplay {
     // What stands before it is in the database from this commit on.
     if let head, head != 0, head != last.number { try sink.queue(own.message, [note(last, as: last.number)]) }
     let reached = reader.checkpoint
+    if let desk, rows == 0 { try noteQuiet(desk) }
     holdWindow()
     if let retried {
       try sink.settle()

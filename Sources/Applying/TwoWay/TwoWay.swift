@@ -20,8 +20,15 @@ package final class TwoWay: Sendable {
     /// False: there are too many of them to be looked at.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
     /// PostgreSQL: whether the own trail holds, durably, all that had been committed before the call; `hurry`: within a
-    /// second or two, as rows are locked meanwhile. Otherwise it returns false only when the signal was set.
-    case stream(@Sendable (StopSignal, _ hurry: Bool) throws -> Bool)
+    /// second or two, as rows are locked meanwhile. Otherwise it returns nil only when the signal was set.
+    case stream(@Sendable (StopSignal, _ hurry: Bool) throws -> Passed?)
+  }
+
+  /// What capture has passed: all that had been committed before the message by which that was told.
+  package struct Passed: Sendable {
+    /// The message's transaction, as PostgreSQL counts them; nil: there was none, or it is not known.
+    let message: UInt64?
+    package init(message: UInt64? = nil) { self.message = message }
   }
 
   /// Of the trail into which the database is captured.
@@ -39,6 +46,8 @@ package final class TwoWay: Sendable {
   private let candidates = Mutex(true)
   private let decisions = Mutex(true)
   private let applied = Mutex<[String: UInt64]>([:])
+  /// Of PostgreSQL.
+  let quiet = Mutex(QuietServer())
   private let isPrepared = Mutex(false)
   private let isSpoilt = Mutex(false)
 

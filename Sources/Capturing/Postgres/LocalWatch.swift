@@ -10,6 +10,12 @@ import SystemKit
 /// It commits a message in a session of its own; the capture, on its own thread, meets that message behind all those
 /// commits, makes the trail durable and says so here. Any thread may ask.
 package final class LocalWatch: Sendable {
+  /// A message that was committed.
+  package struct Mark: Equatable, Sendable {
+    let token: String
+    /// Its transaction, as the server counts them.
+    package let transaction: UInt64?
+  }
   /// Durable in the trail, with all that the source committed before.
   package struct Reach: Equatable, Sendable {
     /// The trail's last transaction.
@@ -31,19 +37,18 @@ package final class LocalWatch: Sendable {
 
   package init(uri: String) { self.uri = uri }
 
-  /// Commits a message behind everything that was committed before the call. Every token is to be waited for. Errors:
+  /// Commits a message behind everything that was committed before the call. Every mark is to be waited for. Errors:
   /// ``PostgresError``.
-  package func mark() throws -> String {
+  package func mark() throws -> Mark {
     let token = "watch \(randomBytes(16).hex)"
     waiting.withLock { $0[token] = Waiting() }
-    do { try commit(token) } catch {
+    do { return Mark(token: token, transaction: try commit(token)) } catch {
       waiting.withLock { $0[token] = nil }
       throw error
     }
-    return token
   }
 
-  private func commit(_ token: String) throws {
+  private func commit(_ token: String) throws -> UInt64? {
     try session.withLock { session in
       if session?.isUsable != true {
         let opened = try PostgresConnection(uri)
@@ -52,7 +57,10 @@ package final class LocalWatch: Sendable {
         session = opened
       }
       do {
-        try session?.query("SELECT pg_logical_emit_message(true, $1, $2)", [PostgresCapture.barrierPrefix, token])
+        let row = try session?.query(
+          "SELECT pg_logical_emit_message(true, $1, $2), pg_current_xact_id()", [PostgresCapture.barrierPrefix, token]
+        ).first
+        return row?[1].flatMap { UInt64($0) }
       } catch {
         session = nil
         throw error
@@ -61,7 +69,8 @@ package final class LocalWatch: Sendable {
   }
 
   /// How far the trail is durable behind the message; nil when `stop` was set first, or so many milliseconds have passed.
-  package func wait(_ token: String, _ stop: StopSignal, milliseconds: Int32) -> Reach? {
+  package func wait(_ mark: Mark, _ stop: StopSignal, milliseconds: Int32) -> Reach? {
+    let token = mark.token
     guard let arrival = waiting.withLock({ $0[token]?.arrival }) else { return nil }
     let limit = Clock.monotonicMilliseconds + Int64(milliseconds)
     while !arrival.isSet, !stop.isSet {
