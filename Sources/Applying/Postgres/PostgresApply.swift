@@ -192,6 +192,7 @@ package final class PostgresApply {
       switch error {
       case is LocalAhead:
         share.shrink(replay.number - replay.applied)
+        desk.overtaken(at: replay.number)
         try waitForCapture(desk, stop)
       // What is wrong with a row, or with its rule, stops apply behind all that stands before.
       case let error as CairnError

@@ -25,10 +25,26 @@ extension PostgresReplay {
   /// Before the commit, with all rows locked that were written: whoever wrote to them before has committed. What they did
   /// is looked for, once capture has it.
   func checkDesk(_ desk: Desk, _ stop: StopSignal) throws {
-    guard case .stream(let wait) = desk.shared.local else { return }
+    if let committed = try rowsPassed(desk, stop) { try desk.check(committed: committed) }
+  }
+
+  /// Before the rows of a transaction are settled: nobody else writes to them from then on until the commit.
+  private func lockRows(_ desk: Desk, _ stop: StopSignal) throws {
+    try sink.settle()
+    for row in desk.rows where row.version.before != nil || row.version.after != nil {
+      let form = PostgresForm(table: row.table, names: options.names)
+      _ = try row.table.row(form.key(row.version), connection)
+    }
+    if let committed = try rowsPassed(desk, stop) { try desk.checkOthers(committed: committed) }
+  }
+
+  /// Waits until capture has passed what programs have committed, and reads it: the rows of it; nil: there was nothing to
+  /// wait for.
+  private func rowsPassed(_ desk: Desk, _ stop: StopSignal) throws -> Set<RowName>? {
+    guard case .stream(let wait) = desk.shared.local else { return nil }
     try sink.settle()
     let now = try moment()
-    if let (moment, own) = now, desk.shared.quiet.withLock({ $0.isQuiet(at: moment, own: own) }) { return }
+    if let (moment, own) = now, desk.shared.quiet.withLock({ $0.isQuiet(at: moment, own: own) }) { return nil }
     guard let passed = try wait(stop, true) else {
       if stop.isSet { throw PostgresApply.Stopped() }
       throw LocalAhead()
@@ -37,7 +53,7 @@ extension PostgresReplay {
     if let (moment, _) = now, let message = passed.message {
       desk.shared.quiet.withLock { $0.pass(moment, message: message) }
     }
-    try desk.check(committed: committed)
+    return committed
   }
 
   /// Before the commit of a group that changes no rows.
@@ -108,8 +124,9 @@ extension PostgresReplay {
   }
 
   /// At the end of a transaction.
-  func settleDeferred() throws {
+  func settleDeferred(_ stop: StopSignal) throws {
     guard let desk, desk.isToSettle else { return }
+    if desk.locksFirst { try lockRows(desk, stop) }
     var held: [ContestedRow] = []
     var parents: [(row: Desk.Row, key: [Value])] = []
     for row in desk.rows where row.version.before != nil || row.version.after != nil {

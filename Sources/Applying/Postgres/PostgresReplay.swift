@@ -199,7 +199,7 @@ final class PostgresReplay {
       case .commit(_, let changes):
         try statements?.checkIdle()
         rows += Int(changes)
-        try endTransaction()
+        try endTransaction(stop)
         passed = number
         let isDue =
           isCareful || !halted.isEmpty || number >= limit || number - applied >= most
@@ -255,11 +255,11 @@ final class PostgresReplay {
     (waiting.map(\.table.number) + [shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }).min()
   }
 
-  private func endTransaction() throws {
+  private func endTransaction(_ stop: StopSignal) throws {
     if let desk, desk.isToSettle {
       try endChunk()
       try sink.settle()
-      try settleDeferred()
+      try settleDeferred(stop)
     }
     try settleEarly()
     try putBackHeldRows()

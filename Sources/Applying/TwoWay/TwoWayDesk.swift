@@ -26,6 +26,9 @@ final class TwoWayDesk<Table> {
   private let reader = VersionReader()
   /// Transactions through this one are settled row by row: one of them was not as the target has it.
   private var settlesThrough: UInt64 = 0
+  /// Of which transactions rows are locked before it is asked what programs did to them.
+  private var lockedFirst = LockedFirst()
+  private(set) var locksFirst = false
   /// How often a group was sent back for local commits, since the last that was committed.
   private var waits = 0
   /// The transaction that is held back, as its clock is ahead.
@@ -77,6 +80,14 @@ final class TwoWayDesk<Table> {
     if !rows.isEmpty, written.contains(where: rows.contains) { throw LocalAhead() }
   }
 
+  /// Of the transaction at hand, whose rows are locked and not settled yet: as ``check(committed:)``, but for these rows.
+  func checkOthers(committed rows: Set<RowName>) throws {
+    if !rows.isEmpty, written.contains(where: { rows.contains($0) && indexes[$0] == nil }) { throw LocalAhead() }
+  }
+
+  /// A group through that transaction was overtaken by programs.
+  func overtaken(at number: UInt64) { lockedFirst.note(number, isAgain: waits > 0) }
+
   /// The last transaction that may be applied now; nil: all of them.
   func limit() -> UInt64? {
     guard let held = heldBack else { return nil }
@@ -126,7 +137,8 @@ final class TwoWayDesk<Table> {
       stamp: Stamp(clock: header.clock, origin: trail.description, number: header.number), begin: begin)
     seen = Dictionary(header.dependencies.map { ($0.origin, $0.number) }) { max($0, $1) }
     isAhead = shared.isAhead(header)
-    settlesAll = isAhead || header.number <= settlesThrough
+    locksFirst = lockedFirst.contains(header.number)
+    settlesAll = isAhead || locksFirst || header.number <= settlesThrough
     met = shared.window.meet(header, of: trail, at: begin)
   }
 
