@@ -93,6 +93,18 @@ package struct TwoWayCheck {
       "of deleted rows \(end.url.place) logs keys only, so those of \(names(found.map(\.fullName))) cannot come back where another node refers to them; run there ALTER TABLE \(first.postgresIdentifier) REPLICA IDENTITY FULL"
   }
 
+  /// Tables of which the source does not tell what a row was, so that it is not seen where others have changed it at the
+  /// target. Nil where there are none.
+  package static func changesLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {
+    guard let server = end.server else { return nil }
+    let found = try tables.map(\.schema).filter {
+      try $0.columns.count > $0.key.count && !server.logsWholeRows(of: $0)
+    }
+    guard let first = found.first else { return nil }
+    return
+      "of changed rows \(end.url.place) logs keys only, so what others change in rows of \(names(found.map(\.fullName))) is overwritten unseen; to have it in the log of conflicts, run there ALTER TABLE \(first.postgresIdentifier) REPLICA IDENTITY FULL"
+  }
+
   /// As apply makes the column at the other end.
   private func asMade(_ key: DrawnKey) -> DrawnKey? {
     var made = key

@@ -139,7 +139,7 @@ extension ConfCheck {
       if let last = refused.last { throw last }
       try CheckCommand.tellContracts(ruled.tables, source.end, end, apply.names, isJSON)
       ruled.notices.forEach(note)
-      try tellWays(apply, ruled.tables, end)
+      try tellWays(apply, ruled.tables, source, end)
       try checkFeeders(apply, end, ruled.tables, trail)
     }
     guard areKept else { return }

@@ -43,10 +43,11 @@ extension ConfCheck {
 
   /// Says of each table which way it goes, where some go both ways or others may write to some. `tables`: as the rules
   /// make them.
-  func tellWays(_ apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ end: TargetEnd) throws {
+  func tellWays(_ apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ source: Source, _ end: TargetEnd) throws {
     let (behind, plan) = (configuration.captureBehind(apply), apply.localWritesPlan)
     guard behind != nil || plan.has({ $0 != .stop }) else { return }
     let captured = behind.map { TablePatterns($0.tables) }
+    var unseen: [SourceEnd.Table] = []
     for table in tables where table.refusal == nil {
       let target = try TableMapping(table.schema, to: end.url.engine, names: apply.names).target
       let goesBack =
@@ -59,10 +60,14 @@ extension ConfCheck {
           ("event", .text("way")), ("apply", .text(apply.name)), ("table", .text(target.plainName)),
           ("both", .bool(goesBack)), ("local_writes", goesBack ? .null : .text(writes.rawValue)),
         ])
-      guard !goesBack, writes.areSettled, target.key.isEmpty || target.flags.contains(.wholeRow) else { continue }
-      guard table.schema.treatment?.isHistory != true else { continue }
-      note("table \(target.plainName) has no key: it waits, as local_writes = \"\(writes.rawValue)\" needs one")
+      guard !goesBack, writes.areSettled, table.schema.treatment?.isHistory != true else { continue }
+      if target.key.isEmpty || target.flags.contains(.wholeRow) {
+        note("table \(target.plainName) has no key: it waits, as local_writes = \"\(writes.rawValue)\" needs one")
+      } else {
+        unseen += source.tables.filter { $0.name == table.name }
+      }
     }
+    if let lacking = try TwoWayCheck.changesLogged(source.end, unseen) { note(lacking) }
   }
 
   /// Where the trail comes from another node: what that one has, it proves itself.

@@ -335,6 +335,12 @@ extension DaemonScenarios {
       #expect(good.status == 0, "\(good.errors)")
       #expect(good.output.contains("item -> item"))
       #expect(good.output.contains("lossless"))
+      let rule = "[[apply.copy.table]]\nfrom = \"*\"\nlocal_writes = \"allow\"\n"
+      try write(bench, "conf/conf.d/filter.toml", rule)
+      let allowed = try check(bench)
+      let told = allowed.output + allowed.errors
+      #expect(allowed.status == 0 && told.contains("table item: one way"), "\(allowed)")
+      #expect(told.contains("is overwritten unseen") && told.contains("ALTER TABLE public.item REPLICA IDENTITY FULL"))
       let filter = "[[apply.copy.table]]\nfrom = \"item\"\nwhere = \"v <> 'x'\"\n"
       try write(bench, "conf/conf.d/filter.toml", filter)
       let partial = try check(bench)
