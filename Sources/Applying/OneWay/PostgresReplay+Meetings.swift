@@ -98,19 +98,24 @@ extension PostgresReplay {
   /// Updates and deletes of rows that have not come, at the end of their transaction.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// A row comes that is not the one for which updates of that key wait: these were of another one, which is gone here.
-  func settleEarly(before image: ImageView, of table: MappedTable) throws {
-    guard table.localWrites.areSettled, !early.isEmpty, !early.holds(table: table.stateKey, image: image.bytes) else {
-      return
-    }
-    let key = key(of: after, table)
+  /// A row comes to its key that is not the one for which updates of that key wait: these were of another one, which is
+  /// gone here.
+  func settleEarly(before change: ChangeView, of table: MappedTable) throws {
+    guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
+    var image = ByteWriter(capacity: 256)
+    let old = try change.before?.values()
+    for (index, value) in try new.values().enumerated() { image.append(value ?? old?[index]) }
+    if early.holds(table: table.stateKey, image: image.bytes) { return }
+    let key = table.key.map { after.gives($0) ? after.string($0) : before.string($0) }
+    if before.count > 0, key == self.key(of: before, table) { return }
     let updates = try early.takeAll(of: table.stateKey) { update in
       try update.withUnsafeBytes { try encode(ImageView(bytes: $0), into: &before, table, isNew: false) }
       return self.key(of: before, table) == key
     }
     try meet(updates)
     before.removeAll()
-    try encode(image, into: &after, table, isNew: true)
+    if let old = change.before { try encode(old, into: &before, table, isNew: false) }
+    try encode(new, into: &after, table, isNew: true)
   }
 
   private func meet(_ updates: [EarlyUpdates.Update]) throws {

@@ -55,7 +55,7 @@ extension SQLiteReplay {
   /// Updates and deletes of rows that have not come, at the end of their transaction.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// A row comes that is not the one for which updates of that key wait: these were of another one, which is gone here.
+  /// A row comes to its key that is not the one for which updates of that key wait: these were of another one, which is gone here.
   func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty else { return }
     let image = Self.image(row)

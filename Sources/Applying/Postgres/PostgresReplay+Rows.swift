@@ -28,7 +28,7 @@ extension PostgresReplay {
       if !early.isEmpty, let image = change.after, early.takeDelete(table: table.stateKey, image: image.bytes) {
         return
       }
-      if let image = change.after { try settleEarly(before: image, of: table) }
+      try settleEarly(before: change, of: table)
       try insert(table, isLenient: isLenient)
       if !early.isEmpty, let image = change.after { try settle(table, image.bytes) }
     case .delete: try delete(table, change, isExpected: !isLenient && !change.flags.contains(.implied))
@@ -164,6 +164,7 @@ extension PostgresReplay {
   // MARK: Update
 
   private func update(_ table: MappedTable, _ change: ChangeView) throws {
+    try settleEarly(before: change, of: table)
     do {
       if try updateStrictly(table) == 1 {
         if table.uncheckedIndexes.isEmpty == false { unchecked.note(table, after, before) }

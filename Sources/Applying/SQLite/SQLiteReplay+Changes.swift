@@ -29,6 +29,9 @@ extension SQLiteReplay {
       let delete = EarlyUpdates.Update(before: Self.image(before), after: nil, error: error, meet: meeting(table))
       try early.add(delete, table: table.schema.name)
     case .update:
+      if !early.isEmpty, table.schema.key.contains(where: { !after[$0].isUnchanged }) {
+        try settleEarly(before: zip(before, after).map { $1.isUnchanged ? $0 : $1 }, of: table)
+      }
       let touched = try write(table) { try table.update(before, after, isChecked: !isLenient) }
       if touched == 1 {
         if !early.isEmpty { try settleUpdated(table) }
