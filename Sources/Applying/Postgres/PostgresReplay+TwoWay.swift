@@ -31,7 +31,7 @@ extension PostgresReplay {
   /// Before the rows of a transaction are settled: nobody else writes to them from then on until the commit.
   private func lockRows(_ desk: Desk, _ stop: StopSignal) throws {
     try sink.settle()
-    for row in desk.rows where row.version.before != nil || row.version.after != nil {
+    for row in desk.rows where row.isVersion {
       let form = PostgresForm(table: row.table, names: options.names)
       _ = try row.table.row(form.key(row.version), connection)
     }
@@ -129,7 +129,7 @@ extension PostgresReplay {
     if desk.locksFirst { try lockRows(desk, stop) }
     var held: [ContestedRow] = []
     var parents: [(row: Desk.Row, key: [Value])] = []
-    for row in desk.rows where row.version.before != nil || row.version.after != nil {
+    for row in desk.rows where row.isVersion {
       let form = PostgresForm(table: row.table, names: options.names)
       let key = try form.key(row.version)
       let waiting = try takeCandidate(row.table, key)

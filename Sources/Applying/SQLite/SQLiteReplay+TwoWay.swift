@@ -67,7 +67,7 @@ extension SQLiteReplay {
     guard let desk, desk.isToSettle else { return }
     var held: [ContestedRow] = []
     var parents: [(row: Desk.Row, key: [Value])] = []
-    for row in desk.rows where row.version.before != nil || row.version.after != nil {
+    for row in desk.rows where row.isVersion {
       let form = SQLiteForm(row.table)
       let key = try form.key(row.version)
       let waiting = try takeCandidate(row.table, key)

@@ -12,6 +12,8 @@ final class TwoWayDesk<Table> {
     let name: RowName
     let table: Table
     var version: StoredVersion
+    /// False: it was made and taken away again.
+    var isVersion: Bool { version.before != nil || version.after != nil }
   }
 
   /// A transaction whose clock is further ahead of ours than a peer's may be.
@@ -146,8 +148,8 @@ final class TwoWayDesk<Table> {
   var rows: [Row] { order }
   /// Rows that were referred to by somebody who does not know what was done to them.
   private var needed: [RowName] = []
-  /// Those of them that the transaction does not write itself.
-  var neededParents: [RowName] { needed.filter { indexes[$0] == nil } }
+  /// Those of them of which the transaction makes no version itself.
+  var neededParents: [RowName] { needed.filter { indexes[$0].map { !order[$0].isVersion } ?? true } }
   var isToSettle: Bool { !order.isEmpty || !needed.isEmpty }
 
   func endTransaction() {

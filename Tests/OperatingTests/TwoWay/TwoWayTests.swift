@@ -345,4 +345,26 @@ struct TwoWayTests {
     }
     try mesh.close()
   }
+
+  @Test("a reference counts also where the row it led to was made and taken away beside it", arguments: ["ss", "ps"])
+  func passingReference(engines: String) throws {
+    let mesh = try Mesh(
+      engines,
+      schema: """
+        CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT);
+        CREATE TABLE part(id INTEGER PRIMARY KEY, item INTEGER REFERENCES item(id))
+        """)
+    for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
+    for sql in ["INSERT INTO item VALUES (2, 'one')", "DELETE FROM item"] {
+      try mesh.nodes[1].execute(sql)
+      try mesh.nodes[1].capturePending()
+    }
+    try mesh.nodes[0].execute(
+      """
+      BEGIN; INSERT INTO item VALUES (2, 'zero'); INSERT INTO part VALUES (1, 2); DELETE FROM part; DELETE FROM item; COMMIT
+      """)
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes { try #expect(node.rows("SELECT * FROM item") == ["2|one"], "\(node.name)") }
+    try mesh.close()
+  }
 }
