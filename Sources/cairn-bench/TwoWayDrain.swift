@@ -1,6 +1,8 @@
 import Capturing
 import Changes
 import Operating
+import PostgresKit
+import SQLiteKit
 import SystemKit
 import TestServers
 import Trails
@@ -41,9 +43,14 @@ struct TwoWayDrain {
     case .sqlite: try SQLiteSales(Ends.path(from)).write(backlog.changes, perTransaction: backlog.perTransaction)
     case .postgres: try PostgresSales(from).write(backlog.changes, perTransaction: backlog.perTransaction)
     }
-    try capture(replication)
+    let last = try capture(replication)
     stage.settle()
-    let run = try replication.once()
+    let checkpoint = try TargetCheckpoint(replication.to)
+    let begun = Stopwatch()
+    var appliedSeconds: Double?
+    let run = try replication.once {
+      if appliedSeconds == nil, try checkpoint.number() >= last { appliedSeconds = begun.seconds }
+    }
     try Ends.judge(from, replication.to, pair)
     let seconds = run.seconds - idle
     guard seconds > 0 else { throw TestFailure("the backlog is too short: it took no longer than none at all") }
@@ -52,24 +59,45 @@ struct TwoWayDrain {
       report.add(.cairn, rate)
       report.add(run)
       report.add(fact: "seconds", run.seconds)
+      report.add(fact: "applied_seconds", appliedSeconds ?? run.seconds)
       report.add(fact: "idle_seconds", idle)
     } else {
       report.add(ceiling: "one_way", rate)
       report.add(fact: "one_way_cpu_seconds", run.cpuSeconds)
       report.add(fact: "one_way_seconds", run.seconds)
+      report.add(fact: "one_way_applied_seconds", appliedSeconds ?? run.seconds)
       report.add(fact: "one_way_idle_seconds", idle)
     }
     stage.note("\(report.pair), \(isTwoWay ? "two-way" : "one way"): \(Int(rate)) changes/s")
   }
 
-  /// Takes all that is committed at the source into the trail from which apply goes on.
-  private func capture(_ replication: Replication) throws {
+  /// Takes all that is committed at the source into the trail from which apply goes on. Returns its last transaction.
+  private func capture(_ replication: Replication) throws -> UInt64 {
     let source = try DatabaseURL(replication.from).canonical
     let trail = TrailName(origin: "local", name: source.stem)
     let folder = "\(replication.state)/\(trail)"
     let last = try Trail.info(folder: folder).lastTransaction
     try CaptureRun(source, trail: trail, folder: folder, place: replication.state)
       .run(stop: StopSignal(), untilCaughtUp: true, progress: CaptureProgress(notice: { _ in })) {}
-    guard try Trail.info(folder: folder).lastTransaction > last else { throw TestFailure("nothing was captured") }
+    let captured = try Trail.info(folder: folder).lastTransaction
+    guard captured > last else { throw TestFailure("nothing was captured") }
+    return captured
+  }
+}
+
+/// Up to where a target has been written.
+private final class TargetCheckpoint {
+  private let postgres: PostgresConnection?
+  private let sqlite: Database?
+
+  init(_ url: String) throws {
+    let isFile = url.hasPrefix("sqlite:")
+    postgres = isFile ? nil : try PostgresConnection(url, application: "cairn-bench")
+    sqlite = isFile ? try Database(path: Ends.path(url)) : nil
+  }
+
+  func number() throws -> UInt64 {
+    if let sqlite { return UInt64(try sqlite.integer("SELECT max(number) FROM cairn_checkpoint") ?? 0) }
+    return try postgres?.first("SELECT max(number) FROM cairn.checkpoint").flatMap { UInt64($0) } ?? 0
   }
 }
