@@ -3,13 +3,13 @@ import Changes
 /// What living versions of a row made of one column.
 struct ColumnVersions {
   private let column: Int
-  private let meeting: Meeting
+  private let rivals: RivalVersions
   /// Those whose values nobody replaced who knew them, by rising stamps.
   private let heads: [RowVersion]
 
-  init(_ column: Int, _ meeting: Meeting) {
-    (self.column, self.meeting) = (column, meeting)
-    heads = meeting.living.filter { $0.wrote(column) }.heads
+  init(_ column: Int, _ rivals: RivalVersions) {
+    (self.column, self.rivals) = (column, rivals)
+    heads = rivals.living.filter { $0.wrote(column) }.heads
   }
 
   /// Nil where no version wrote the column. `isOfRows`: the rule is that of whole rows, as this column has none.
@@ -18,19 +18,19 @@ struct ColumnVersions {
     let values = heads.compactMap { $0.after?[column] }
     switch rule {
     case .newest, .oldest, .priority, .source, .target, .insertOnly, .stop, .ask:
-      return Meeting.winner(heads, rule)?.after?[column]
+      return RivalVersions.winner(heads, rule)?.after?[column]
     case .max: return values.max(by: Self.isLess)
     case .min: return values.min(by: Self.isLess)
     case .average: return heads.count == 1 ? values.first : Decimal.mean(values) ?? values.last
     case .combine(let separator): return combined(values, separator)
     case .delta: return sum() ?? values.last
     case .mergeText: return merged(values) ?? values.last
-    case .sql where isOfRows: return try meeting.folded(heads, rule)?[column]
-    case .sql, .function: return try meeting.folded(heads, rule, column: column)?[column]
+    case .sql where isOfRows: return try rivals.folded(heads, rule)?[column]
+    case .sql, .function: return try rivals.folded(heads, rule, column: column)?[column]
     }
   }
 
-  private var before: Value? { meeting.before?[column] }
+  private var before: Value? { rivals.before?[column] }
 
   private func merged(_ values: [Value]) -> Value? {
     guard var text = values.first?.textBytes else { return nil }
@@ -46,7 +46,7 @@ struct ColumnVersions {
   /// The value before all versions, or that of the row which was inserted last, and what each update added; nil where a
   /// value is no number.
   private func sum() -> Value? {
-    let living = meeting.living
+    let living = rivals.living
     let begin = living.last(where: \.isInsert).map { $0.after?[column] } ?? living.roots.first?.before?[column]
     guard let last = heads.last?.after?[column], var total = begin.flatMap({ Decimal(number: $0) }) else { return nil }
     for version in living {

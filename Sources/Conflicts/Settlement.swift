@@ -27,11 +27,11 @@ package struct Settlement: Equatable, Sendable {
     let living = versions.filter { one in
       !one.isDelete && !deletes.contains { Self.ends($0, one, rules.deletes) }
     }
-    let meeting = Meeting(living, all: versions, columnCount: columnCount, code)
-    guard let winner = try meeting.row(rules.rule) else { return }
+    let rivals = RivalVersions(living, all: versions, columnCount: columnCount, code)
+    guard let winner = try rivals.row(rules.rule) else { return }
     row = try (0..<columnCount).map { column in
       guard rules.isTrackedByItself(column) else { return winner[column] }
-      let (own, versions) = (rules.columns[column], ColumnVersions(column, meeting))
+      let (own, versions) = (rules.columns[column], ColumnVersions(column, rivals))
       return try versions.settled(own ?? rules.rule, isOfRows: own == nil) ?? winner[column]
     }
   }

@@ -37,7 +37,11 @@ extension ConfCheck {
       let areShared = [apply.database, back.database].contains { configuration.database($0)?.sharesKeys ?? false }
       let check = TwoWayCheck(source.end, pairs.map(\.here), other.end, at: other.end.url)
       if !areShared, let alike = try check.keysAlike() { fail(alike.sayingShared(apply.database)) }
-      for pair in pairs { checkRules(apply, back, pair.here, pair.there) }
+      for pair in pairs {
+        checkColumns(apply, pair.here, pair.there)
+        checkColumns(back, pair.there, pair.here)
+        checkRules(apply, back, pair.here, pair.there)
+      }
     }
   }
 
@@ -81,6 +85,19 @@ extension ConfCheck {
     if let alike = try TwoWayCheck.keysNotSeparated(source.end, tables, from: trail) {
       fail(alike.sayingShared(apply.database))
     }
+  }
+
+  /// A rule of a column that the target does not have has no effect, which nobody means.
+  private func checkColumns(_ apply: Configuration.Apply, _ source: SourceEnd.Table, _ target: SourceEnd.Table) {
+    let columns = target.schema.columns.map(\.name)
+    let unknown = apply.conflictPlan.unknownColumns(of: source.schema, columns: columns)
+    guard !unknown.isEmpty else { return }
+    fail(
+      CairnError(
+        .confValue,
+        "table \(target.name): [apply.\(apply.name)] has rules for conflicts in \(unknown.joined(separator: ", ")), which is no column there",
+        hint: "write its name as it is there: \(columns.joined(separator: ", "))", remedy: .badInput,
+        context: ["table": target.name]))
   }
 
   /// Both ends come to the same rows only where both ways name the same winner. Where a table only takes rows in, its

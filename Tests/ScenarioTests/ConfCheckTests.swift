@@ -238,6 +238,9 @@ extension DaemonScenarios {
       let differing = try both("conflict = \"source\"\n", keys: "shared")
       #expect(differing.status == 78 && differing.errors.contains("another way than by [apply.shop]"), "\(differing)")
       #expect(differing.output.contains("conflicts, source: converges if the ways agree"))
+      let unknown = try both(
+        "[[apply.copy.table]]\nfrom = \"up\"\nconflicts = { stok = \"max\" }\n", keys: "shared")
+      #expect(unknown.status == 78 && unknown.errors.contains("conflicts in stok, which is no column"), "\(unknown)")
       let decided = try both("conflict = \"source\"\ndecides = \"hq.copy\"\n", keys: "shared")
       #expect(decided.status == 0, "\(decided.errors)")
       #expect(decided.output.contains("conflicts, source: decided at hq.copy, for all nodes"))

@@ -1,5 +1,5 @@
 /// Versions of a row of which some did not know each other.
-struct Meeting {
+struct RivalVersions {
   /// Without deletes, and what they end; by rising stamps.
   let living: [RowVersion]
   private let all: [RowVersion]
