@@ -24,23 +24,23 @@ struct QuietServerTests {
   @Test("only transactions of ours leave the server quiet") func quiet() throws {
     var server = QuietServer()
     #expect(try !server.isQuiet(at: moment("10:11:"), own: 10), "capture has passed nothing yet")
-    server.pass(try moment("10:11:"), message: 11)
-    #expect(try server.isQuiet(at: moment("13:13:"), own: 12))
-    #expect(try server.isQuiet(at: moment("14:14:"), own: 13))
+    server.pass(try moment("10:10:"), message: 11, own: 10)
+    #expect(try server.isQuiet(at: moment("12:12:"), own: 12), "12 runs, and is not in its own snapshot")
+    #expect(try server.isQuiet(at: moment("13:13:"), own: 13), "12 has ended")
     server.note(ours: 14)
     #expect(try server.isQuiet(at: moment("16:16:"), own: 15))
     #expect(try !server.isQuiet(at: moment("18:18:"), own: 17), "16 was a program's")
     #expect(try !server.isQuiet(at: moment("19:19:"), own: 18), "and still is not known")
-    server.pass(try moment("20:20:"), message: 20)
-    #expect(try server.isQuiet(at: moment("22:22:"), own: 21))
+    server.pass(try moment("20:20:"), message: 21, own: 20)
+    #expect(try server.isQuiet(at: moment("22:22:"), own: 22))
     server.forget()
     #expect(try !server.isQuiet(at: moment("23:23:"), own: 22))
   }
 
   @Test("a program that began long before counts when it ends") func late() throws {
     var server = QuietServer()
-    server.pass(try moment("5:11:5"), message: 11)
-    #expect(try server.isQuiet(at: moment("5:13:5"), own: 12))
-    #expect(try !server.isQuiet(at: moment("14:14:"), own: 13))
+    server.pass(try moment("5:11:5"), message: 11, own: 10)
+    #expect(try server.isQuiet(at: moment("5:13:5"), own: 12), "13 has ended before the one that asks")
+    #expect(try !server.isQuiet(at: moment("14:14:"), own: 14))
   }
 }

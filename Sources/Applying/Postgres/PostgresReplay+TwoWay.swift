@@ -50,8 +50,8 @@ extension PostgresReplay {
       throw LocalAhead()
     }
     let committed = try rowsCommitted(desk)
-    if let (moment, _) = now, let message = passed.message {
-      desk.shared.quiet.withLock { $0.pass(moment, message: message) }
+    if let (moment, own) = now, let message = passed.message {
+      desk.shared.quiet.withLock { $0.pass(moment, message: message, own: own) }
     }
     return committed
   }

@@ -2,7 +2,7 @@
 struct ServerMoment: Equatable {
   private static let newMax: UInt64 = 10_000
   /// The first that had not begun.
-  private let end: UInt64
+  fileprivate let end: UInt64
   private let running: Set<UInt64>
 
   /// As the server prints it: `10:20:10,14`.
@@ -34,13 +34,20 @@ struct QuietServer {
     guard ended.allSatisfy({ $0 == own || ours.contains($0) }) else { return false }
     self.moment = now
     ours.subtract(ended)
+    noteAsking(own, at: now)
     return true
   }
 
-  /// Capture has passed all that had ended at a moment, and a message behind it.
-  mutating func pass(_ moment: ServerMoment, message: UInt64) {
+  /// Capture has passed all that had ended at a moment, and a message behind it. `own`: of the transaction that asked.
+  mutating func pass(_ moment: ServerMoment, message: UInt64, own: UInt64?) {
     self.moment = moment
     ours = [message]
+    noteAsking(own, at: moment)
+  }
+
+  /// A transaction is not among those that run in its own snapshot, and counts as ended there only where a later one has.
+  private mutating func noteAsking(_ own: UInt64?, at moment: ServerMoment) {
+    if let own, own >= moment.end { ours.insert(own) }
   }
 
   /// An apply has written something that programs do not see as a change of theirs.
