@@ -46,20 +46,43 @@ struct EarlyUpdates {
     return true
   }
 
-  /// Whether a row that looks like `image` is waited for.
-  func holds(table: String, image: UnsafeRawBufferPointer) -> Bool {
-    updates[table]?.contains { $0.before.elementsEqual(image) } ?? false
+  typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
+
+  /// Whether the row that is to have `key`, and looks like `image`, is one for which updates wait, that leave it there: a
+  /// row that comes to a key of which another one was deleted, or which it left, is a row of its own.
+  func areOf<Key: Equatable>(
+    _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
+  ) rethrows -> Bool {
+    guard let updates = updates[table], updates.contains(where: { $0.before.elementsEqual(image) }) else {
+      return false
+    }
+    for update in updates.reversed() {
+      let (before, after) = try keys(update)
+      if after == key { return true }
+      if before == key { return false }
+    }
+    return false
   }
 
-  /// Those of one table of whose row, as it was, `isMeant` says so, in their order; they are taken out.
-  mutating func takeAll(of table: String, where isMeant: (_ before: [UInt8]) throws -> Bool) rethrows -> [Update] {
+  /// What waits for rows that had a key, came to it, or led there in turn, in its order; it is taken out. `keys`: of the row
+  /// as it was, and as it became.
+  mutating func takeLine<Key: Equatable>(
+    of table: String, to key: Key, keys: Keys<Key>
+  ) rethrows -> [Update] {
+    var reached = [key]
     var (taken, left): ([Update], [Update]) = ([], [])
-    for update in updates[table] ?? [] {
-      if try isMeant(update.before) { taken.append(update) } else { left.append(update) }
+    for update in (updates[table] ?? []).reversed() {
+      let (before, after) = try keys(update)
+      if reached.contains(before) || after.map(reached.contains) ?? false {
+        reached.append(before)
+        taken.append(update)
+      } else {
+        left.append(update)
+      }
     }
     count -= taken.count
-    updates[table] = left
-    return taken
+    updates[table] = left.reversed()
+    return taken.reversed()
   }
 
   /// What is left at the end of a transaction.

@@ -1,21 +1,40 @@
 import Changes
 
 /// What the changes of one transaction made of one row, folded to one step.
-struct VersionFold {
-  /// One change as this row sees it; nil: the row was, or is, not there.
-  struct Step {
+package struct VersionFold {
+  /// One change as one row sees it; nil: the row was, or is, not there.
+  package struct Step {
     var before: [Value?]?
     var after: [Value?]?
+
+    /// Two where `row` is the name of both rows of a change of the key. `names`: of the rows that the change touches; of a
+    /// change of the key the one before comes first.
+    package static func all(
+      _ change: ChangeView, _ schema: TableSchema, _ names: ChangedRows, _ row: RowName
+    ) throws -> [Step] {
+      var before = try change.before?.values()
+      var after = try change.after?.values()
+      if let before, let new = after { after = zip(before, new).map { $1 ?? $0 } }
+      if change.operation == .update, before == nil {
+        // The source does not say what the row was, but that it was there.
+        before = after?.enumerated().map { schema.key.contains($0.offset) ? $0.element : nil }
+      }
+      guard names.count > 1 else { return [Step(before: before, after: after)] }
+      var steps: [Step] = []
+      if names[0] == row { steps.append(Step(before: before, after: nil)) }
+      if names[1] == row { steps.append(Step(before: nil, after: after)) }
+      return steps
+    }
   }
 
   /// Of the values in both rows.
-  private(set) var schema: TableSchema
-  private(set) var before: [Value?]?
-  private(set) var after: [Value?]?
+  package private(set) var schema: TableSchema
+  package private(set) var before: [Value?]?
+  package private(set) var after: [Value?]?
   /// What first happened to the row was an update.
   private let beganWithUpdate: Bool
 
-  init(_ step: Step, _ schema: TableSchema) {
+  package init(_ step: Step, _ schema: TableSchema) {
     self.schema = schema
     (before, after) = (step.before, step.after)
     beganWithUpdate = step.before != nil && step.after != nil
@@ -32,15 +51,15 @@ struct VersionFold {
     }
   }
 
-  mutating func add(_ step: Step, _ schema: TableSchema) {
+  package mutating func add(_ step: Step, _ schema: TableSchema) {
     if schema != self.schema {
       (before, after) = (
         before.map { reshaped($0, to: schema) }, after.map { reshaped($0, to: schema) }
       )
       self.schema = schema
     }
-    // An update may stand before the change that brought its row.
-    if beganWithUpdate, let was = before, let row = step.after, row == was,
+    // An update may stand before the change that brought its row, which then is there already.
+    if beganWithUpdate, after != nil, let was = before, let row = step.after, row == was,
       step.before == nil || step.before != after
     {
       before = step.before

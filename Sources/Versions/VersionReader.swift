@@ -32,7 +32,7 @@ package final class VersionReader {
         guard let schema else { return }
         let names = try rowNames(schema, change)
         guard names.contains(row) else { return }
-        for step in try Self.steps(change, schema, names, row) {
+        for step in try VersionFold.Step.all(change, schema, names, row) {
           Self.add(step, schema, to: &folds)
         }
       default: break
@@ -42,27 +42,6 @@ package final class VersionReader {
       StoredVersion(
         stamp: place.stamp, seen: seen, schema: $0.schema, before: $0.before, after: $0.after)
     }
-  }
-
-  /// How the row sees a change: two steps where it has the name of both rows of a change of the key.
-  private static func steps(
-    _ change: ChangeView, _ schema: TableSchema, _ names: ChangedRows, _ row: RowName
-  ) throws
-    -> [VersionFold.Step]
-  {
-    var before = try change.before?.values()
-    var after = try change.after?.values()
-    if let before, let new = after { after = zip(before, new).map { $1 ?? $0 } }
-    if change.operation == .update, before == nil {
-      // The source does not say what the row was, but that it was there.
-      let key = Set(schema.key)
-      before = after?.enumerated().map { key.contains($0.offset) ? $0.element : nil }
-    }
-    guard names.count > 1 else { return [.init(before: before, after: after)] }
-    var steps: [VersionFold.Step] = []
-    if names[0] == row { steps.append(.init(before: before, after: nil)) }
-    if names[1] == row { steps.append(.init(before: nil, after: after)) }
-    return steps
   }
 
   private static func add(

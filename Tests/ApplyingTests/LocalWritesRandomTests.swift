@@ -11,6 +11,8 @@ import Testing
   private static let sql = "CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER, b INTEGER)"
   private static let keys: ClosedRange<Int64> = 1...12
 
+  private static let isSoak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil
+
   /// SplitMix64.
   private struct Seeded: RandomNumberGenerator {
     var state: UInt64
@@ -96,7 +98,7 @@ import Testing
     #expect(try rows() == source.rows.keys.sorted().compactMap(wanted), "seed \(seed)")
   }
 
-  @Test(arguments: 1...4) func `in SQLite`(seed: UInt64) throws {
+  @Test(arguments: Self.isSoak ? 1...400 : 1...30) func `in SQLite`(seed: UInt64) throws {
     let made = try Handmade(TempFolder())
     made.options.localWrites = LocalWritesPlan(.allow)
     try made.begin(Self.sql, "t", [])

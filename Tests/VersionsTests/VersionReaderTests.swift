@@ -113,6 +113,16 @@ import Trails
     #expect(back.map(\.before) == [item(1, "tea", 1)] && back.map(\.after) == [item(1, "tea", 1)])
   }
 
+  @Test func `a row that is inserted again as it was is another one than before its delete`() throws {
+    let (was, became) = (item(1, "tea", 1), item(1, "tea", 2))
+    let found = try versions {
+      try writer.change(was, became)
+      try writer.change(became, nil)
+      try writer.change(nil, was)
+    }
+    #expect(found.map(\.before) == [was] && found.map(\.after) == [was])
+  }
+
   @Test func `an update without its row before is no insert`() throws {
     let found = try versions { try writer.change(nil, item(1, "tea", 2), .update) }
     #expect(found.map(\.before) == [[.integer(1), nil, nil, nil]])

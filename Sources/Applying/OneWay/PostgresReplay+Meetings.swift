@@ -105,17 +105,44 @@ extension PostgresReplay {
     var image = ByteWriter(capacity: 256)
     let old = try change.before?.values()
     for (index, value) in try new.values().enumerated() { image.append(value ?? old?[index]) }
-    if early.holds(table: table.stateKey, image: image.bytes) { return }
-    let key = table.key.map { after.gives($0) ? after.string($0) : before.string($0) }
+    let key = newKey(table)
     if before.count > 0, key == self.key(of: before, table) { return }
-    let updates = try early.takeAll(of: table.stateKey) { update in
-      try update.withUnsafeBytes { try encode(ImageView(bytes: $0), into: &before, table, isNew: false) }
-      return self.key(of: before, table) == key
-    }
-    try meet(updates)
-    before.removeAll()
-    if let old = change.before { try encode(old, into: &before, table, isNew: false) }
-    try encode(new, into: &after, table, isNew: true)
+    let areOfIt = try early.areOf(image.bytes, table: table.stateKey, key: key) { try keys(of: $0, table) }
+    if !areOfIt { try settleLine(to: key, of: table, before: change) } else { try encode(change, table) }
+  }
+
+  /// What waits for rows that led to a key is settled before the row there is written to, or deleted: it stood before
+  /// that. False: nothing did.
+  @discardableResult func settleLine(to key: [String?], of table: MappedTable, before change: ChangeView) throws
+    -> Bool
+  {
+    guard table.localWrites.areSettled, !early.isEmpty else { return false }
+    let line = try early.takeLine(of: table.stateKey, to: key) { try keys(of: $0, table) }
+    try meet(line)
+    try encode(change, table)
+    return !line.isEmpty
+  }
+
+  /// Overwrites the row that is being written.
+  private func keys(of update: EarlyUpdates.Update, _ table: MappedTable) throws -> (
+    before: [String?], after: [String?]?
+  ) {
+    try update.before.withUnsafeBytes { try encode(ImageView(bytes: $0), into: &before, table, isNew: false) }
+    let old = key(of: before, table)
+    guard let new = update.after else { return (old, nil) }
+    try new.withUnsafeBytes { try encode(ImageView(bytes: $0), into: &after, table, isNew: true) }
+    return (old, newKey(table))
+  }
+
+  /// Whether the target has a row with the key that the row had, which is to be written to.
+  func isThere(_ table: MappedTable) throws -> Bool {
+    guard let row = met(table, isInsert: false).before else { return false }
+    let key = table.key.compactMap { row[$0] }
+    return try key.count == table.key.count && sink.attempt { try table.row(key, connection) } != nil
+  }
+
+  private func newKey(_ table: MappedTable) -> [String?] {
+    table.key.map { after.gives($0) ? after.string($0) : before.string($0) }
   }
 
   private func meet(_ updates: [EarlyUpdates.Update]) throws {

@@ -57,18 +57,32 @@ extension SQLiteReplay {
 
   /// A row comes to its key that is not the one for which updates of that key wait: these were of another one, which is gone here.
   func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
-    guard table.localWrites.areSettled, !early.isEmpty else { return }
-    let image = Self.image(row)
-    guard !image.withUnsafeBytes({ early.holds(table: table.schema.name, image: $0) }) else { return }
-    let key = table.schema.key.map { row[$0].value }
+    guard table.localWrites.areSettled else { return }
+    let areOfIt = try Self.image(row).withUnsafeBytes { image in
+      try early.areOf(image, table: table.schema.name, key: key(of: row, table)) { try keys(of: $0, table) }
+    }
+    if !areOfIt { try settleLine(to: row, of: table) }
+  }
+
+  /// What waits for rows that led to a row's key is settled before the row is written to, or deleted: it stood before that.
+  /// False: nothing did.
+  @discardableResult func settleLine(to row: [ColumnView], of table: TargetTable) throws -> Bool {
+    guard table.localWrites.areSettled else { return false }
     let saved = (before, after)
     defer { (before, after) = saved }
-    try meet(
-      early.takeAll(of: table.schema.name) { update in
-        let values = try update.withUnsafeBytes { try ImageView(bytes: $0).values() }
-        return table.schema.key.map { values[$0] } == key
-      })
+    let line = try early.takeLine(of: table.schema.name, to: key(of: row, table)) { try keys(of: $0, table) }
+    try meet(line)
+    return !line.isEmpty
   }
+
+  private func keys(of update: EarlyUpdates.Update, _ table: TargetTable) throws -> (before: [Value], after: [Value]?) {
+    let old = try update.before.withUnsafeBytes { try ImageView(bytes: $0).values() }
+    let new = try update.after?.withUnsafeBytes { try ImageView(bytes: $0).values() }
+    let key = table.schema.key
+    return (key.map { old[$0] ?? .null }, new.map { new in key.map { new[$0] ?? old[$0] ?? .null } })
+  }
+
+  func key(of row: [ColumnView], _ table: TargetTable) -> [Value] { table.schema.key.map { row[$0].value ?? .null } }
 
   private func meet(_ updates: [EarlyUpdates.Update]) throws {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }

@@ -12,20 +12,26 @@ extension PostgresReplay {
     guard let table = try table(change.schemaID), !table.state.isAwaited else { return }
     if change.treatment.contains(.refused) { return try refuse(table) }
     if try defers(change, table) { return }
+    try encode(change, table)
+    try settlingMeetings(table, isInsert: change.operation == .insert) { try apply(change, table) }
+  }
+
+  /// Puts the row into ``before`` and ``after``.
+  func encode(_ change: ChangeView, _ table: MappedTable) throws {
     before.removeAll()
     after.removeAll()
     if let image = change.before { try encode(image, into: &before, table, isNew: false) }
     if let image = change.after { try encode(image, into: &after, table, isNew: true) }
-    try settlingMeetings(table, isInsert: change.operation == .insert) { try apply(change, table) }
   }
 
-  /// The row is in ``before`` and ``after``.
   private func apply(_ change: ChangeView, _ table: MappedTable) throws {
     let isTolerant = change.treatment.contains(.tolerant)
     let isLenient = isTolerant || isLenient(table)
     switch change.operation {
     case .insert:
-      if !early.isEmpty, let image = change.after, early.takeDelete(table: table.stateKey, image: image.bytes) {
+      if !early.isEmpty, !table.localWrites.areSettled, let image = change.after,
+        early.takeDelete(table: table.stateKey, image: image.bytes)
+      {
         return
       }
       try settleEarly(before: change, of: table)
@@ -123,6 +129,7 @@ extension PostgresReplay {
   // MARK: Delete
 
   private func delete(_ table: MappedTable, _ change: ChangeView, isExpected: Bool) throws {
+    let isLineSettled = try settleLine(to: key(of: before, table), of: table, before: change)
     let touched: Int64
     do {
       touched =
@@ -134,11 +141,9 @@ extension PostgresReplay {
     if held.remove(table, key(of: before, table)) { return }
     guard isExpected else { return }
     let error = unexpected(table, "deleted")
-    // It may be one that waits that it deletes.
-    let mayWait = table.source.treatment != nil || (table.localWrites.areSettled && !early.isEmpty)
-    guard error.code == .rowMissing, mayWait, table.source.engine == .sqlite, let old = change.before else {
-      throw error
-    }
+    guard error.code == .rowMissing, table.source.treatment != nil, !isLineSettled, table.source.engine == .sqlite,
+      let old = change.before
+    else { throw error }
     let delete = EarlyUpdates.Update(before: Array(old.bytes), after: nil, error: error, meet: meeting(table))
     try early.add(delete, table: table.stateKey)
   }
@@ -165,6 +170,9 @@ extension PostgresReplay {
 
   private func update(_ table: MappedTable, _ change: ChangeView) throws {
     try settleEarly(before: change, of: table)
+    if table.localWrites.areSettled, !early.isEmpty, try isThere(table) {
+      try settleLine(to: before.count > 0 ? key(of: before, table) : key(of: after, table), of: table, before: change)
+    }
     do {
       if try updateStrictly(table) == 1 {
         if table.uncheckedIndexes.isEmpty == false { unchecked.note(table, after, before) }

@@ -14,23 +14,27 @@ extension SQLiteReplay {
     if table.converters != nil { return try applyMapped(change, table, isLenient: isLenient) }
     switch change.operation {
     case .insert:
-      if !early.isEmpty, isDeletedAtOnce(table) { return }
-      try settleEarly(before: after, of: table)
+      if !early.isEmpty {
+        if !table.localWrites.areSettled, isDeletedAtOnce(table) { return }
+        try settleEarly(before: after, of: table)
+      }
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: isTolerant)) }
       if !early.isEmpty { try settle(table, Self.image(after)) }
     case .delete:
       let isExpected = !isLenient && !change.flags.contains(.implied)
+      let isLineSettled = try !early.isEmpty && settleLine(to: before, of: table)
       let touched = try write(table) { try table.delete(before, isChecked: isExpected) }
       guard touched != 1, isExpected else { return }
       let error = unexpected(table, "deleted")
-      // It may be one that waits that it deletes.
-      let mayWait = table.treatment != nil || (table.localWrites.areSettled && !early.isEmpty)
-      guard error.code == .rowMissing, mayWait else { throw error }
+      guard error.code == .rowMissing, table.treatment != nil, !isLineSettled else { throw error }
       let delete = EarlyUpdates.Update(before: Self.image(before), after: nil, error: error, meet: meeting(table))
       try early.add(delete, table: table.schema.name)
     case .update:
       if !early.isEmpty, table.schema.key.contains(where: { !after[$0].isUnchanged }) {
         try settleEarly(before: zip(before, after).map { $1.isUnchanged ? $0 : $1 }, of: table)
+      }
+      if !early.isEmpty, table.localWrites.areSettled, try table.row(key(of: before, table)) != nil {
+        try settleLine(to: before, of: table)
       }
       let touched = try write(table) { try table.update(before, after, isChecked: !isLenient) }
       if touched == 1 {

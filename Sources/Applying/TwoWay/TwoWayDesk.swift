@@ -44,6 +44,8 @@ final class TwoWayDesk<Table> {
   /// Rows of local commits that capture has not taken.
   private var uncaptured: Set<RowName> = []
   private var order: [Row] = []
+  /// Of each of them, what the changes made of it so far.
+  private var folds: [VersionFold] = []
   private var indexes: [RowName: Int] = [:]
   /// Rows that the transaction inserted into tables that only take rows in.
   private var inserted: Set<RowName> = []
@@ -155,6 +157,7 @@ final class TwoWayDesk<Table> {
   func endTransaction() {
     needed.removeAll(keepingCapacity: true)
     order.removeAll(keepingCapacity: true)
+    folds.removeAll(keepingCapacity: true)
     indexes.removeAll(keepingCapacity: true)
   }
 
@@ -173,15 +176,8 @@ final class TwoWayDesk<Table> {
       settlesAll || isGone || (takesRowsIn && !comesIn(change, rows))
       || (!indexes.isEmpty && rows.contains { indexes[$0] != nil })
     if !isDeferred, let met, try shared.window.follow(rows, met) { return false }
-    let (before, after) = (try change.before?.values(), try change.after?.values())
-    if rows.count == 2 {
-      // It leaves one key, and comes to another.
-      let whole = after.map { after in before.map { zip($0, after).map { $1 ?? $0 } } ?? after }
-      fold(rows[0], table, schema, before: before ?? after, after: nil)
-      fold(rows[1], table, schema, before: nil, after: whole)
-    } else {
-      let old = before ?? (change.operation == .update ? after?.indices.map { keyed($0, schema, after) } : nil)
-      fold(rows[0], table, schema, before: old, after: after)
+    for row in rows {
+      for step in try VersionFold.Step.all(change, schema, rows, row) { fold(row, table, schema, step) }
     }
     return true
   }
@@ -225,21 +221,20 @@ final class TwoWayDesk<Table> {
       context: ["table": schema.fullName])
   }
 
-  private func keyed(_ index: Int, _ schema: TableSchema, _ row: [Value?]?) -> Value? {
-    schema.key.contains(index) ? row?[index] : nil
+  private func fold(_ name: RowName, _ table: Table, _ schema: TableSchema, _ step: VersionFold.Step) {
+    let index = indexes[name] ?? order.count
+    if index == order.count {
+      indexes[name] = index
+      folds.append(VersionFold(step, schema))
+      order.append(Row(name: name, table: table, version: version(folds[index])))
+    } else {
+      folds[index].add(step, schema)
+      order[index].version = version(folds[index])
+    }
   }
 
-  private func fold(_ name: RowName, _ table: Table, _ schema: TableSchema, before: [Value?]?, after: [Value?]?) {
-    guard let index = indexes[name] else {
-      indexes[name] = order.count
-      let version = StoredVersion(stamp: place.stamp, seen: seen, schema: schema, before: before, after: after)
-      return order.append(Row(name: name, table: table, version: version))
-    }
-    let known = order[index].version.after
-    // A second update of a row says only what it changes.
-    order[index].version.after = after.map { after in
-      before == nil ? after : known.map { zip($0, after).map { $1 ?? $0 } } ?? after
-    }
+  private func version(_ fold: VersionFold) -> StoredVersion {
+    StoredVersion(stamp: place.stamp, seen: seen, schema: fold.schema, before: fold.before, after: fold.after)
   }
 
   /// Whether a row that a copy brings stays as it is here: it was written to here, and that goes there.

@@ -49,6 +49,25 @@ struct TwoWayTests {
     try mesh.close()
   }
 
+  @Test(
+    "a row that a transaction changes, deletes and inserts as it was is written by it", arguments: ["ss", "sp", "ps"])
+  func insertedAgain(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.schema)
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (1, 'tea', 10)")
+    try mesh.settle()
+    try b.execute("DELETE FROM item")
+    try b.capturePending()
+    try a.execute(
+      "BEGIN; UPDATE item SET stock = 11; DELETE FROM item; INSERT INTO item VALUES (1, 'tea', 10); COMMIT")
+    try mesh.settle()
+    for node in mesh.nodes {
+      let rows = try node.rows(Self.all)
+      #expect(rows == ["1|tea|10"], "\(node.name): the later of both transactions left it there")
+    }
+    try mesh.close()
+  }
+
   @Test("a table that is emptied at one end keeps what that end had not heard of", arguments: ["ps", "pp"])
   func truncate(engines: String) throws {
     let mesh = try Mesh(engines, schema: Self.schema)
