@@ -50,6 +50,18 @@ struct IndexText {
   }
 }
 
+extension TableSchema {
+  /// Whether the table has a unique index of this name that is not just over columns: only its own engine can tell what it
+  /// keeps apart, so that the name is all by which one in the other engine is known to be the same.
+  package func hasUniqueIndexOfItsOwn(named name: String) -> Bool {
+    objects.contains { object in
+      object.name.asciiLowercased == name.asciiLowercased
+        && SQLText.tokens(Array(object.text.utf8)).prefix(2).last?.word == "UNIQUE"
+        && IndexText(object.text, columns: columns.map(\.name), engine: engine) == nil
+    }
+  }
+}
+
 extension ArraySlice {
   fileprivate func split<V: Equatable>(separator: V, on path: KeyPath<Element, V>) -> [ArraySlice<Element>] {
     split(omittingEmptySubsequences: false) { $0[keyPath: path] == separator }

@@ -10,6 +10,8 @@ package struct SQLiteTable: Sendable {
       /// Index among the schema's columns; nil for an expression (or a generated column).
       package var column: Int?
     }
+    /// Of its index.
+    package var name: String
     package var terms: [Term]
     package var predicate: String?
   }
@@ -210,7 +212,7 @@ extension Database {
           text: name?.quotedName ?? expression ?? "NULL", collation: row[2] == .null ? "BINARY" : row[2].string,
           column: name.flatMap { name in columns.firstIndex { $0.name == name } }))
     }
-    return .init(terms: terms, predicate: parts?.predicate)
+    return .init(name: index, terms: terms, predicate: parts?.predicate)
   }
 
   private func foreignKeys(_ table: String, columns: [TableSchema.Column]) throws -> [TableSchema.ForeignKey] {

@@ -102,4 +102,63 @@ struct CandidateTests {
     try #expect(candidates.isEmpty())
     try #expect(database.text("SELECT name FROM item") == "milk")
   }
+
+  // MARK: Indexes that only SQLite can read
+
+  /// The keys of rows of `table` that are in the way of one.
+  private func inTheWay(_ table: String, _ row: [Value]) throws -> [Int64] {
+    let names = try database.query("SELECT name FROM pragma_table_info(?)", [.text(table)]).map { $0[0].string }
+    let contested = ContestedRow(
+      namespace: "", table: table, key: ConflictRow(["id"], [row[0]]), row: ConflictRow(names, row))
+    let before = try database.query("SELECT * FROM \(table.quotedName)")
+    let found = try candidates.rows(inTheWayOf: contested)
+    try #expect(database.query("SELECT * FROM \(table.quotedName)") == before, "looking changes nothing")
+    return found.compactMap { if case .integer(let id)? = $0.key["id"] { id } else { nil } }.sorted()
+  }
+
+  @Test("an index with WHERE keeps only those rows apart that it has") func partial() throws {
+    try database.execute(
+      """
+      CREATE TABLE soft(id INTEGER PRIMARY KEY, name TEXT, deleted INTEGER NOT NULL);
+      CREATE UNIQUE INDEX soft_name ON soft(name COLLATE NOCASE) WHERE deleted = 0;
+      INSERT INTO soft VALUES (1, 'tea', 0), (2, 'Tea', 1), (3, NULL, 0), (4, 'milk', 1)
+      """)
+    try #expect(inTheWay("soft", [9, .text("TEA"), 0]) == [1])
+    try #expect(inTheWay("soft", [9, .text("TEA"), 1]) == [])
+    try #expect(inTheWay("soft", [1, .text("TEA"), 0]) == [], "a row is not in its own way")
+    try #expect(inTheWay("soft", [2, .text("tea"), 0]) == [1], "nor is what it is now")
+    try #expect(inTheWay("soft", [9, .null, 0]) == [])
+    try #expect(inTheWay("soft", [9, .text("milk"), 0]) == [])
+    try #expect(inTheWay("soft", [9, .text("tea"), .null]) == [], "it cannot be there")
+  }
+
+  @Test("an index over expressions, or generated columns, has them of values as the column keeps them")
+  func expressions() throws {
+    try database.execute(
+      """
+      CREATE TABLE shown(id INTEGER PRIMARY KEY, mail TEXT COLLATE NOCASE, pieces INTEGER, half AS (pieces / 2) UNIQUE);
+      CREATE UNIQUE INDEX shown_mail ON shown(lower(substr(mail, 1, 3)), typeof(pieces)) WHERE mail > 'B';
+      CREATE UNIQUE INDEX shown_lower ON shown(lower(mail));
+      INSERT INTO shown VALUES (1, 'Cabin', 3), (2, 'axle', 'x'), (3, 'desk', NULL), (4, 'egg', 40)
+      """)
+    try #expect(inTheWay("shown", [9, .text("CABLE"), .text("77")]) == [1], "a text that is a number becomes one")
+    try #expect(inTheWay("shown", [9, .text("CABLE"), .text("y")]) == [2])
+    try #expect(inTheWay("shown", [9, .text("AXLE"), 41]) == [2, 4], "one for each index")
+    try #expect(inTheWay("shown", [3, .text("cabin"), 40]) == [1, 4])
+    try #expect(inTheWay("shown", [9, .null, .null]) == [])
+  }
+
+  @Test("who waits comes back when the row in its way leaves the index") func leavesIndex() throws {
+    try database.execute(
+      """
+      DROP TABLE item; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, code TEXT);
+      CREATE UNIQUE INDEX live ON item(lower(name)) WHERE code IS NULL; INSERT INTO item VALUES (9, 'TEA', NULL)
+      """)
+    try add("item", 1, "tea", clock: 5)
+    try #expect(!judge(clocks: [9: 8]))
+    try database.execute("UPDATE item SET code = 'gone'")
+    try #expect(judge(clocks: [9: 9]))
+    try #expect(rows == [1, 9])
+    try #expect(candidates.isEmpty())
+  }
 }

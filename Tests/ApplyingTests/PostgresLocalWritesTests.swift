@@ -116,6 +116,23 @@ struct PostgresLocalWritesTests {
     #expect(given == ["10", "11", "12"] && log.allSatisfy { $0.settled == nil })
   }
 
+  @Test func `so does one that has it in an index over an expression of a part of the rows`() throws {
+    let target = try started(.allow, "id INTEGER PRIMARY KEY, a INTEGER, b INTEGER")
+    let made = target.trail
+    try target.psql(
+      """
+      CREATE UNIQUE INDEX part ON t(abs(a)) WHERE b = 0;
+      INSERT INTO t VALUES (10, -70, 0), (11, 71, 1), (12, -71, 0)
+      """)
+    try made.transaction { try made.insert("t", [7, 70, 0]) }
+    try made.transaction { try made.update("t", [1, 1, 0], [nil, 71, nil]) }
+    try target.replay()
+    #expect(
+      try target.psql("SELECT string_agg(id || ':' || a, ' ' ORDER BY id) FROM t WHERE abs(a) >= 70")
+        == "1:71 7:70 11:71")
+    #expect(try log(target).map { Self.id($0.local) } == ["10", "12"])
+  }
+
   @Test func `several changes of a row that is gone end as at the source`() throws {
     let target = try started(.allow)
     let made = target.trail

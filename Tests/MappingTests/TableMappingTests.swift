@@ -29,6 +29,17 @@ import Testing
     return try #require(try database.userTables().last?.schema)
   }
 
+  @Test func `an index that only its engine can read is known by its name`() {
+    let source = postgres(
+      [column("a", "text")],
+      objects: [
+        "CREATE UNIQUE INDEX i0 ON public.t USING btree (lower(a))",
+        "CREATE UNIQUE INDEX i1 ON public.t USING btree (a) WHERE (a <> ''::text)",
+        "CREATE UNIQUE INDEX i2 ON public.t USING btree (a)", "CREATE INDEX i3 ON public.t USING btree (lower(a))",
+      ])
+    #expect(["I0", "i1", "i2", "i3", "i4"].map(source.hasUniqueIndexOfItsOwn) == [true, true, false, false, false])
+  }
+
   // MARK: PostgreSQL to SQLite
 
   @Test func `a table of PostgreSQL is created in SQLite`() throws {

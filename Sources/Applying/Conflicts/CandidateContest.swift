@@ -97,12 +97,11 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     try store.add(Candidate(claim.row, claim.rank.stamp, earlier: earlier))
   }
 
-  /// Such as for an index over an expression: nobody can say which row it clashes with.
+  /// What is in its way is no row that has a value of it, but what the target has against such rows.
   private func refusal(_ row: ContestedRow) -> CairnError {
     let key = row.key.columns.map { "\($0.name)=\($0.value.shown)" }.joined(separator: ", ")
     return CairnError(
-      .rowExists,
-      "table \(row.table), row \(key): a unique index over an expression, or over a part of the rows, refuses it",
-      hint: "write one of the rows that clash as it is to be at one of the nodes", context: ["table": row.table])
+      .constraintFailed, "table \(row.table), row \(key): a constraint of the target refuses it",
+      hint: "make the target's constraints those of the source, then run again", context: ["table": row.table])
   }
 }

@@ -69,22 +69,6 @@ struct PostgresCandidates: CandidateStore {
       "SELECT 1 FROM \(table.rowsName) WHERE \(keyed(row, table, from: 1))", Self.values(row.key)) != nil
   }
 
-  func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
-    guard let table = try table(of: row) else { return [] }
-    let key = Set(row.key.columns.map(\.name))
-    var found: [ContestedRow] = []
-    for index in table.uniqueIndexes where index.predicate == nil {
-      guard let names = index.columns, Set(names) != key else { continue }
-      let values = names.compactMap { row.row[$0] }
-      guard values.count == names.count, !values.contains(.null) else { continue }
-      let terms = names.enumerated().map { Self.term($1, table, $0 + 1) }.joined(separator: " AND ")
-      let condition = "\(terms) AND NOT (\(keyed(row, table, from: names.count + 1)))"
-      for other in try rows(of: table, like: row, condition, values.map(\.postgresInput) + Self.values(row.key))
-      where !found.contains(other) { found.append(other) }
-    }
-    return found
-  }
-
   func put(_ row: ContestedRow, insteadOf others: [ContestedRow]) throws -> Bool {
     guard let table = try table(of: row) else { return false }
     for other in others {
@@ -110,7 +94,7 @@ struct PostgresCandidates: CandidateStore {
     } catch let error as PostgresError where error.isConstraint { return false }
   }
 
-  private func table(of row: ContestedRow) throws -> PostgresTargetTable? {
+  func table(of row: ContestedRow) throws -> PostgresTargetTable? {
     let name = "\(row.namespace.quotedName).\(row.table.quotedName)"
     if let known = tables.known[name] { return known }
     let table = try PostgresTargetTable.read(row.namespace, row.table, connection)
@@ -121,12 +105,13 @@ struct PostgresCandidates: CandidateStore {
   /// As they are while it is used.
   private final class Tables { var known: [String: PostgresTargetTable?] = [:] }
 
-  private func rows(
-    of table: PostgresTargetTable, like row: ContestedRow, _ condition: String, _ values: [String?]
+  func rows(
+    of table: PostgresTargetTable, like row: ContestedRow, given: String = "", _ condition: String, _ values: [String?]
   ) throws -> [ContestedRow] {
     let columns = table.columns.filter { !$0.isGenerated }
     let texts = columns.map { "\($0.name.quotedName)::text" }.joined(separator: ",")
-    return try connection.query("SELECT \(texts) FROM \(table.rowsName) WHERE \(condition)", values).map { texts in
+    return try connection.query("\(given) SELECT \(texts) FROM \(table.rowsName) WHERE \(condition)", values).map {
+      texts in
       let values = zip(columns, texts).map { column, text in
         text.map { PostgresForm.value(Array($0.utf8), column.type) } ?? .null
       }
@@ -136,9 +121,9 @@ struct PostgresCandidates: CandidateStore {
     }
   }
 
-  private static func values(_ row: ConflictRow) -> [String?] { row.columns.map(\.value.postgresInput) }
+  static func values(_ row: ConflictRow) -> [String?] { row.columns.map(\.value.postgresInput) }
 
-  private func keyed(_ row: ContestedRow, _ table: PostgresTargetTable, from first: Int) -> String {
+  func keyed(_ row: ContestedRow, _ table: PostgresTargetTable, from first: Int) -> String {
     row.key.columns.enumerated().map { Self.term($1.name, table, first + $0) }.joined(separator: " AND ")
   }
 

@@ -12,7 +12,9 @@ struct PostgresTargetTable {
     var castType: String
     var isNotNull: Bool
     var hasDefault: Bool
-    var isGenerated: Bool
+    /// What it is computed from, in SQL.
+    var generation: String?
+    var isGenerated: Bool { generation != nil }
     var identity: TableSchema.Identity
     /// Its default is the next value of a sequence of its own.
     var isSerial: Bool
@@ -33,6 +35,8 @@ struct PostgresTargetTable {
     var areNullsDistinct: Bool
     /// Column names or expressions, as PostgreSQL reads them.
     var terms: [String]
+    /// Of each term, what makes two values one: the operator, and the collation where there is one.
+    var equalities: [(operation: String, collation: String?)]
     /// Names of its columns; nil where a term is an expression.
     var columns: [String]?
     var predicate: String?
@@ -90,7 +94,7 @@ struct PostgresTargetTable {
         WHERE m.amname = 'btree' AND o.opcdefault
       )
       SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(a.atttypid, -1), a.attnotnull,
-        a.atthasdef, a.attgenerated, a.attidentity,
+        a.atthasdef, CASE WHEN a.attgenerated <> '' THEN pg_get_expr(g.adbin, g.adrelid) END, a.attidentity,
         CASE WHEN t.oid <> a.atttypid THEN format_type(t.oid, t.typmod) WHEN t.typtype = 'e' THEN 'enum'
           WHEN t.typtype = 'c' THEN 'record' WHEN t.typtype = 'r' THEN 'range' WHEN t.typtype = 'm' THEN 'multirange'
           ELSE '' END,
@@ -107,13 +111,14 @@ struct PostgresTargetTable {
         a.attcollation = 'pg_catalog."C"'::regcollation,
         a.atthasdef AND a.attgenerated = '' AND pg_get_serial_sequence(a.attrelid::regclass::text, a.attname) IS NOT NULL
       FROM pg_attribute a JOIN types t ON t.start = a.atttypid AND t.typtype <> 'd'
+      LEFT JOIN pg_attrdef g ON g.adrelid = a.attrelid AND g.adnum = a.attnum
       WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum
       """, [oid])
     return rows.map { row in
       let field = row.map { $0 ?? "" }
       return Column(
         name: field[0], type: PostgresType(field[1], base: field[7]), castType: field[2], isNotNull: field[3] == "t",
-        hasDefault: field[4] == "t", isGenerated: !field[5].isEmpty,
+        hasDefault: field[4] == "t", generation: row[5],
         identity: field[6] == "a" ? .always : field[6] == "d" ? .byDefault : .none,
         isSerial: field[11] == "t", hasEquality: field[8] == "t", equality: field[9].isEmpty ? "=" : field[9],
         sortsByBytes: field[10] == "t")
@@ -125,7 +130,14 @@ struct PostgresTargetTable {
       """
       SELECT c.relname, i.indisprimary, i.indimmediate,
         coalesce(to_jsonb(i) ->> 'indnullsnotdistinct', 'false'), pg_get_expr(i.indpred, i.indrelid),
-        k.n, pg_get_indexdef(i.indexrelid, k.n, true), a.attname
+        k.n, pg_get_indexdef(i.indexrelid, k.n, true), a.attname,
+        (SELECT format('OPERATOR(%I.%s)', n.nspname, p.oprname) FROM pg_opclass o
+          JOIN pg_amop x ON x.amopfamily = o.opcfamily AND x.amoplefttype = o.opcintype AND x.amoprighttype = o.opcintype
+            AND x.amopstrategy = 3
+          JOIN pg_operator p ON p.oid = x.amopopr JOIN pg_namespace n ON n.oid = p.oprnamespace
+          WHERE o.oid = i.indclass[k.n - 1]),
+        (SELECT format('%I.%I', n.nspname, l.collname) FROM pg_collation l
+          JOIN pg_namespace n ON n.oid = l.collnamespace WHERE l.oid = i.indcollation[k.n - 1])
       FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid
       CROSS JOIN LATERAL generate_series(1, i.indnkeyatts) AS k(n)
       LEFT JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[k.n - 1] AND a.attnum > 0
@@ -137,9 +149,10 @@ struct PostgresTargetTable {
         indexes.append(
           UniqueIndex(
             name: row[0] ?? "", isPrimary: row[1] == "t", isImmediate: row[2] == "t",
-            areNullsDistinct: row[3] != "true", terms: [], columns: [], predicate: row[4]))
+            areNullsDistinct: row[3] != "true", terms: [], equalities: [], columns: [], predicate: row[4]))
       }
       indexes[indexes.count - 1].terms.append(row[7].map(\.quotedName) ?? "(\(row[6] ?? ""))")
+      indexes[indexes.count - 1].equalities.append((row[8] ?? "=", row[9]))
       if let column = row[7] {
         indexes[indexes.count - 1].columns?.append(column)
       } else {

@@ -59,26 +59,6 @@ struct SQLiteCandidates: CandidateStore {
     try database.first("SELECT 1 FROM \(row.table.quotedName) WHERE \(keyed(row))", row.key.columns.map(\.value)) != nil
   }
 
-  func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
-    let names = try columns(of: row)
-    let list = names.map(\.quotedName).joined(separator: ",")
-    var found: [ContestedRow] = []
-    for unique in try uniques(of: row) {
-      let values = unique.compactMap { row.row[$0.column] }
-      guard values.count == unique.count, !values.contains(.null) else { continue }
-      let terms = unique.map { "\($0.column.quotedName) = ? COLLATE \($0.collation.quotedName)" }
-      let rows = try database.query(
-        "SELECT \(list) FROM \(row.table.quotedName) WHERE \(terms.joined(separator: " AND ")) AND NOT (\(keyed(row)))",
-        values + row.key.columns.map(\.value))
-      for values in rows.map({ ConflictRow(names, $0) }) {
-        let key = ConflictRow(row.key.columns.map { .init($0.name, values[$0.name] ?? .null) })
-        let other = ContestedRow(namespace: row.namespace, table: row.table, key: key, row: values)
-        if !found.contains(other) { found.append(other) }
-      }
-    }
-    return found
-  }
-
   func put(_ row: ContestedRow, insteadOf others: [ContestedRow]) throws -> Bool {
     let names = Set(try columns(of: row))
     let given = row.row.columns.filter { names.contains($0.name) }
@@ -99,26 +79,13 @@ struct SQLiteCandidates: CandidateStore {
     }
   }
 
-  private func keyed(_ row: ContestedRow) -> String {
+  func keyed(_ row: ContestedRow) -> String {
     row.key.columns.map { "\($0.name.quotedName) = ?" }.joined(separator: " AND ")
   }
 
   /// All but generated ones.
-  private func columns(of row: ContestedRow) throws -> [String] {
+  func columns(of row: ContestedRow) throws -> [String] {
     try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(row.table)])
       .map { $0[0].string }
-  }
-
-  /// Without those over expressions or parts of the rows, and without the key.
-  private func uniques(of row: ContestedRow) throws -> [[(column: String, collation: String)]] {
-    let rows = try database.query(
-      """
-      SELECT i.seq, x.name, x.coll FROM pragma_index_list(?) i JOIN pragma_index_xinfo(i.name) x
-      WHERE i."unique" AND NOT i.partial AND x.key ORDER BY i.seq, x.seqno
-      """, [.text(row.table)])
-    let key = Set(row.key.columns.map { $0.name.lowercased() })
-    return Dictionary(grouping: rows, by: { $0[0].shown }).sorted { $0.key < $1.key }.map(\.value)
-      .filter { index in !index.contains { $0[1] == .null } && Set(index.map { $0[1].string.lowercased() }) != key }
-      .map { $0.map { (column: $0[1].string, collation: $0[2].string) } }
   }
 }

@@ -74,7 +74,9 @@ extension TargetShape {
       let isBinary =
         mapping.source.engine == .sqlite || unique.terms.allSatisfy { $0.collation.uppercased() == "BINARY" }
       let isImplied = isPlain && isBinary && known.contains { !$0.isEmpty && $0.isSubset(of: names) }
-      guard isOwn || isImplied else {
+      // Somebody has made both, who knows what they say.
+      let isNamed = !isPlain && mapping.source.hasUniqueIndexOfItsOwn(named: unique.name)
+      guard isOwn || isImplied || isNamed else {
         throw unfit(
           "its unique key over \(names.joined(separator: ", ")) is stricter than any of the source's: two rows could become one",
           schema, change)

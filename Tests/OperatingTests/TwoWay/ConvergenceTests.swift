@@ -186,6 +186,52 @@ struct MeshConvergenceTests {
     try mesh.close()
   }
 
+  @Test(
+    "rows that would have one value of an index over an expression, and over part of them, converge",
+    arguments: fewSeeds)
+  func partsAndExpressions(seed: UInt64) throws {
+    var random = Seeded(seed)
+    let mesh = try Mesh(
+      ["ssp", "spp", "sss"][Int(seed % 3)],
+      schema: """
+        CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, code INTEGER, gone INTEGER NOT NULL, step INTEGER);
+        CREATE UNIQUE INDEX item_name ON item(lower(name)) WHERE gone = 0;
+        CREATE UNIQUE INDEX item_code ON item(abs(code))
+        """)
+    for step in 0..<36 {
+      let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
+      let id = Int.random(in: 1...4, using: &random)
+      let name = "'\("aAbBc".randomElement(using: &random) ?? "a")'"
+      let code = ["NULL", "1", "-1", "2", "-2", "3"].randomElement(using: &random) ?? "NULL"
+      let gone = Int.random(in: 0..<4, using: &random) / 3
+      let isFree = """
+        NOT EXISTS (SELECT 1 FROM item AS other
+          WHERE other.id <> \(id) AND (\(gone) = 0 AND other.gone = 0 AND lower(other.name) = lower(\(name))
+            OR abs(other.code) = abs(\(code))))
+        """
+      switch Int.random(in: 0..<9, using: &random) {
+      case 0, 1, 2:
+        try mesh.nodes[node].execute(
+          "INSERT INTO item VALUES (\(id), \(name), \(code), \(gone), \(step)) ON CONFLICT DO NOTHING")
+      case 3: try mesh.nodes[node].execute("DELETE FROM item WHERE id = \(id)")
+      case 4: try mesh.nodes[node].execute("UPDATE item SET gone = 1, step = \(step) WHERE id = \(id)")
+      case 5:
+        try mesh.nodes[node].execute(
+          """
+          UPDATE item SET name = \(name), code = \(code), gone = \(gone), step = \(step) WHERE id = \(id) AND \(isFree)
+          """)
+      default:
+        let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
+        try mesh.apply(from, to: node)
+      }
+    }
+    for _ in 0..<2 { try mesh.settle() }
+    let rows = try mesh.nodes.map { try $0.rows("SELECT id, name, code, gone, step FROM item ORDER BY id") }
+    #expect(rows[1] == rows[0], "seed \(seed)")
+    #expect(rows[2] == rows[0], "seed \(seed)")
+    try mesh.close()
+  }
+
   private static func write(_ step: Int, _ node: String, _ random: inout Seeded) -> String {
     let id = Int.random(in: 1...4, using: &random)
     switch Int.random(in: 0..<8, using: &random) {

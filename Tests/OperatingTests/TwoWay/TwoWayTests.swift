@@ -365,6 +365,29 @@ struct TwoWayTests {
     try mesh.close()
   }
 
+  @Test(
+    "an index over part of the rows lets those be that leave it, and those come back that waited",
+    arguments: ["ss", "sp", "pp"])
+  func softDeletes(engines: String) throws {
+    let mesh = try Mesh(
+      engines,
+      schema: """
+        CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, deleted INTEGER NOT NULL DEFAULT 0);
+        CREATE UNIQUE INDEX item_name ON item(lower(name)) WHERE deleted = 0
+        """)
+    func expect(_ rows: [String]) throws {
+      for _ in 0..<2 { try mesh.settle() }
+      for node in mesh.nodes { try #expect(node.rows("SELECT * FROM item ORDER BY id") == rows, "\(node.name)") }
+    }
+    try mesh.nodes[0].execute("INSERT INTO item VALUES (1, 'Tea', 0), (3, 'Milk', 1)")
+    try mesh.nodes[0].capturePending()
+    try mesh.nodes[1].execute("INSERT INTO item VALUES (2, 'tea', 0), (4, 'milk', 0)")
+    try expect(["2|tea|0", "3|Milk|1", "4|milk|0"])
+    try mesh.nodes[0].execute("UPDATE item SET deleted = 1 WHERE id = 2")
+    try expect(["1|Tea|0", "2|tea|1", "3|Milk|1", "4|milk|0"])
+    try mesh.close()
+  }
+
   @Test("a reference counts also where the row it led to was made and taken away beside it", arguments: ["ss", "ps"])
   func passingReference(engines: String) throws {
     let mesh = try Mesh(
