@@ -173,10 +173,8 @@ final class ApplyWorker: Worker {
       status.copying = .init(
         table: copying.table, rows: copying.rows, estimated: copying.estimated, tablesDone: now.tablesCopied)
     }
-    if let kept = context.twoWays.versionsKept(for: apply), let trail = TrailName(apply.trail) {
-      status.detail =
-        "keeps \(kept) versions of rows, as node \(trail.origin) does not tell that it has them: see whether its capture and its applies run"
-    }
+    status.versionsKept = context.twoWays.versionsKept(for: apply) ?? 0
+    if let silence = status.silence { status.detail = silence }
     if now.quarantined > 0 {
       status.detail = "\(now.quarantined) transactions are in quarantine: run 'cairn quarantine list'"
     }

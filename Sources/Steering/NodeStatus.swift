@@ -74,6 +74,8 @@ package struct NodeStatus: Sendable {
     package var waits: [Wait] = []
     /// Transactions that an apply has put aside.
     package var quarantined = 0
+    /// Of rows, where they are many and all of them wait for the node of the trail to tell that it has them; else 0.
+    package var versionsKept = 0
     /// Statements of its trail that an apply executed once more, or did not.
     package var statements = Statements()
     package var copying: Copying?
@@ -84,6 +86,13 @@ package struct NodeStatus: Sendable {
     package var silentMilliseconds: Int64 = 0
     package var problem: Problem?
     package init(_ name: WorkerName, _ state: WorkerState) { (self.name, self.state) = (name, state) }
+
+    /// Which node is silent, where many versions of rows are kept for it.
+    package var silence: String? {
+      guard versionsKept > 0, let node = trail.split(separator: ".").first else { return nil }
+      return
+        "keeps \(versionsKept) versions of rows, as node \(node) does not tell that it has them: see whether its capture and its applies run"
+    }
 
     /// It does what it is for; `lag` is what is allowed.
     package func isWell(lagMilliseconds lag: Double) -> Bool {

@@ -34,13 +34,7 @@ extension ConfCheck {
   }
 
   /// Whether the daemon of this conf runs and listens.
-  private var isOurs: Bool {
-    ControlClient.places(given: configuration.control.socket, state: state).contains { path in
-      guard let answer = try? ControlClient(path).ask(ControlRequest(.status), seconds: 5) else { return false }
-      return answer.text("node") == configuration.node.name
-        && answer.objects("workers").contains { $0.text("name") == WorkerName.receive.description }
-    }
-  }
+  private var isOurs: Bool { running.contains { $0.name == .receive } }
 
   private struct NobodyServed: HTTPHandler {
     func begin(_ request: HTTPRequest) -> HTTPAction { .answer(HTTPResponse(status: 503, closes: true)) }

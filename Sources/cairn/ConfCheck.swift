@@ -24,6 +24,8 @@ final class ConfCheck {
   /// By server.
   var newSlots: [String: Int] = [:]
   var newOrigins: [String: Int] = [:]
+  /// Workers of the daemon.
+  private(set) lazy var running = askWorkers()
   private var failures: [CairnError] = []
   private var path = ""
 
@@ -65,6 +67,7 @@ final class ConfCheck {
     for apply in configuration.applies {
       begin("apply \(apply.name)")
       attempt { try check(apply) }
+      tellSilence(apply)
     }
     tellLeftSlots()
     let count = failures.count

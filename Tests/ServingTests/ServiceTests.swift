@@ -89,7 +89,7 @@ import Testing
       node: "store-042", version: "1", process: 1, now: 0, startedAt: 2_000_000, loadedAt: 0)
     var apply = NodeStatus.Worker(WorkerName(.apply, "er\"p"), .retrying)
     apply.trail = "store-042.pos"
-    apply.lagMilliseconds = 1500
+    (apply.lagMilliseconds, apply.versionsKept) = (1500, 100_000)
     apply.waits = [.init(table: "t", code: "rule-refused", message: "no", hint: "mend")]
     apply.problem = .init(code: "bug", message: "x", hint: "y", times: 2, agoMilliseconds: 7, isPassed: true)
     for microseconds in [500, 2_000, 2_000_000_000] as [Int64] { apply.lags.add(microseconds: microseconds) }
@@ -140,6 +140,8 @@ import Testing
     let after = try #require(json.objects("workers").compactMap { NodeStatus.Worker($0) }.first)
     #expect(after.name == before.name && after.state == before.state && after.lagMilliseconds == 1500)
     #expect(after.waits == before.waits && after.problem == before.problem)
+    #expect(after.silence?.hasPrefix("keeps 100000 versions of rows, as node store-042 does not tell") == true)
+    #expect(NodeStatus.Worker(after.name, .running).silence == nil)
     // Whoever asks for what is wrong now gets nothing of the past.
     #expect(sample().json.objects("workers").first?.object("error") == nil)
     #expect(json.text("summary")?.contains("0 of 1 workers run") == true)
