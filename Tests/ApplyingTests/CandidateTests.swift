@@ -148,6 +148,26 @@ struct CandidateTests {
     try #expect(inTheWay("shown", [9, .null, .null]) == [])
   }
 
+  @Test("also where the table replaces what is in the way by itself, and has a key of several columns")
+  func replacing() throws {
+    try database.execute(
+      """
+      CREATE TABLE kept(part TEXT, id INTEGER, name TEXT UNIQUE ON CONFLICT REPLACE, PRIMARY KEY (part, id)) WITHOUT ROWID;
+      CREATE UNIQUE INDEX kept_name ON kept(lower(name)); INSERT INTO kept VALUES ('a', 1, 'tea'), ('a', 2, 'milk')
+      """)
+    func inTheWay(_ id: Value, _ name: String) throws -> [Value?] {
+      let key = ConflictRow(["part", "id"], [.text("a"), id])
+      let row = ConflictRow(key.columns + [.init("name", .text(name))])
+      return try candidates.rows(inTheWayOf: ContestedRow(namespace: "", table: "kept", key: key, row: row))
+        .map { $0.key["id"] }
+    }
+    try #expect(inTheWay(3, "tea") == [1])
+    try #expect(inTheWay(3, "TEA") == [1])
+    try #expect(inTheWay(1, "Milk") == [2])
+    try #expect(inTheWay(1, "tea") == [])
+    try #expect(database.integer("SELECT count(*) FROM kept") == 2)
+  }
+
   @Test("who waits comes back when the row in its way leaves the index") func leavesIndex() throws {
     try database.execute(
       """

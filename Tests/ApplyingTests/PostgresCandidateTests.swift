@@ -42,6 +42,9 @@ struct PostgresCandidateTests {
     try #expect(inTheWay(2, .text("tea")) == ["1"], "nor is what it is now")
     try #expect(inTheWay(9, .null) == [])
     try #expect(inTheWay(9, .text("milk")) == [])
+    try target.psql("ALTER TABLE t ADD old serial; ALTER TABLE t DROP COLUMN id, ADD id integer; UPDATE t SET id = old")
+    try #expect(self.inTheWay(9, ("name", .text("tea"))) == ["1"], "what is not said is as an insert leaves it")
+    try #expect(target.psql("SELECT max(old) FROM t") == target.psql("SELECT last_value FROM t_old_seq"))
   }
 
   @Test("an index over expressions has them of values of the column's type and collation") func expressions() throws {

@@ -24,7 +24,7 @@ extension PostgresTargetTable {
   /// on are its columns `names`.
   fileprivate func row(_ names: [String]) -> String {
     let values = columns.map { column in
-      names.firstIndex(of: column.name).map { "$\($0 + 1)::\(column.castType)" } ?? "NULL"
+      names.firstIndex(of: column.name).map { "$\($0 + 1)::\(column.castType)" } ?? column.idleDefault ?? "NULL"
     }
     let list = columns.map { column in
       column.generation.map { "(\($0)) AS \(column.name.quotedName)" } ?? column.name.quotedName

@@ -11,7 +11,9 @@ struct PostgresTargetTable {
     /// What a parameter is cast to: without length or precision, so that nothing is cut or rounded by the cast.
     var castType: String
     var isNotNull: Bool
-    var hasDefault: Bool
+    /// In SQL; nil for none.
+    var defaultText: String?
+    var hasDefault: Bool { defaultText != nil }
     /// What it is computed from, in SQL.
     var generation: String?
     var isGenerated: Bool { generation != nil }
@@ -19,6 +21,8 @@ struct PostgresTargetTable {
     /// Its default is the next value of a sequence of its own.
     var isSerial: Bool
     var isCounting: Bool { isSerial || identity != .none }
+    /// What an insert puts there that does not name it: nothing is counted on for that.
+    var idleDefault: String? { isCounting || defaultText?.contains("nextval(") ?? false ? nil : defaultText }
     /// Whether `IS NOT DISTINCT FROM` knows it; else values are compared as texts.
     var hasEquality: Bool
     /// The operator that a key is looked up by.
@@ -94,7 +98,7 @@ struct PostgresTargetTable {
         WHERE m.amname = 'btree' AND o.opcdefault
       )
       SELECT a.attname, format_type(a.atttypid, a.atttypmod), format_type(a.atttypid, -1), a.attnotnull,
-        a.atthasdef, CASE WHEN a.attgenerated <> '' THEN pg_get_expr(g.adbin, g.adrelid) END, a.attidentity,
+        pg_get_expr(g.adbin, g.adrelid), a.attgenerated, a.attidentity,
         CASE WHEN t.oid <> a.atttypid THEN format_type(t.oid, t.typmod) WHEN t.typtype = 'e' THEN 'enum'
           WHEN t.typtype = 'c' THEN 'record' WHEN t.typtype = 'r' THEN 'range' WHEN t.typtype = 'm' THEN 'multirange'
           ELSE '' END,
@@ -118,7 +122,7 @@ struct PostgresTargetTable {
       let field = row.map { $0 ?? "" }
       return Column(
         name: field[0], type: PostgresType(field[1], base: field[7]), castType: field[2], isNotNull: field[3] == "t",
-        hasDefault: field[4] == "t", generation: row[5],
+        defaultText: field[5].isEmpty ? row[4] : nil, generation: field[5].isEmpty ? nil : row[4],
         identity: field[6] == "a" ? .always : field[6] == "d" ? .byDefault : .none,
         isSerial: field[11] == "t", hasEquality: field[8] == "t", equality: field[9].isEmpty ? "=" : field[9],
         sortsByBytes: field[10] == "t")
