@@ -81,6 +81,23 @@ extension MappedTable {
     }
   }
 
+  /// Columns that are not the key, to which foreign keys lead.
+  static func alternates(_ connection: PostgresConnection) throws -> RowNames.Alternates {
+    let rows = try connection.query(
+      """
+      SELECT c.oid, n.nspname, p.relname, a.attname
+      FROM pg_constraint c JOIN pg_class p ON p.oid = c.confrelid JOIN pg_namespace n ON n.oid = p.relnamespace
+      JOIN pg_attribute a ON a.attrelid = p.oid AND a.attnum = ANY (c.confkey)
+      WHERE c.contype = 'f' AND c.conparentid = 0 AND NOT EXISTS (
+        SELECT 1 FROM pg_constraint k
+        WHERE k.conrelid = p.oid AND k.contype = 'p' AND k.conkey @> c.confkey AND k.conkey <@ c.confkey)
+      """)
+    return Dictionary(grouping: rows) { $0[0] ?? "" }.values.reduce(into: [:]) { found, columns in
+      let table = "\(columns[0][1] ?? "").\(columns[0][2] ?? "")".lowercased()
+      found[table, default: []].insert(columns.map { ($0[3] ?? "").lowercased() }.sorted())
+    }
+  }
+
   /// Whether another row refers to this one.
   func isReferred(
     _ row: [String?], _ referrers: [Reference], _ key: [Value], _ connection: PostgresConnection

@@ -347,6 +347,7 @@ package final class PostgresApply {
       // Not before: all applies to one database make these tables when they begin.
       try connection.execute("SET lock_timeout = \(lockMilliseconds)")
       made.holdWindow()
+      try desk.lookAtKeys { try MappedTable.alternates(connection) }
       try desk.shared.prepare(
         desk.names, hasUniqueValues: PostgresCandidates(connection).mayCome,
         hasCandidates: { try !PostgresCandidates(connection).isEmpty() },

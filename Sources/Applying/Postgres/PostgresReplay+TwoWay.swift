@@ -18,6 +18,7 @@ extension PostgresReplay {
   }
 
   func inform(_ desk: Desk) throws {
+    try desk.lookAtKeys { try MappedTable.alternates(connection) }
     try desk.shared.window.catchUp(rowNames: desk.names.namesAndReferences)
     desk.inform(watchesRows: true)
   }
@@ -229,7 +230,7 @@ extension PostgresReplay {
     let names = table.columns.map(\.name)
     let rules = try desk.rules(table.mapped.plainName, names)
     let settled = try SettledRow.row(history, rules, columns: names) { version in
-      try isReferred ? desk.counts(version, of: name) : !version.isDelete
+      try isReferred ? desk.counts(version, of: name, in: table.mapped) : !version.isDelete
     }
     guard let row = settled, !row.isAll(of: local) else { return }
     try SettledRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.mapped, key)
@@ -238,7 +239,7 @@ extension PostgresReplay {
       SettledRow.returned(
         row, local: local, desk.place, of: self.name, table.mapped, key: key, now: clock.microseconds()))
     for parent in desk.names.parents(last.schema, last.after ?? last.before ?? []) {
-      try bringBack(parent, desk, isReferred: false)
+      for row in try desk.rows(of: parent) { try bringBack(row, desk, isReferred: false) }
     }
   }
 
@@ -282,7 +283,7 @@ extension PostgresReplay {
       function: { [sink, connection] name, rows in
         try sink.attempt { try SettlingFunction(name, row.table, connection).row(rows) }
       }
-    ) { try desk.counts($0, of: row.name) }
+    ) { try desk.counts($0, of: row.name, in: row.table.mapped) }
   }
 
   /// What this node decides of a row: behind the commit, so that it follows what was applied.
@@ -387,7 +388,7 @@ extension PostgresReplay {
     guard !versions.isEmpty else { return .asItWas }
     let settled = try SettledRow(
       versions, local: candidate.values(names), try desk.rules(table.mapped.plainName, names), columns: names
-    ) { try desk.counts($0, of: candidate.row.name) }
+    ) { try desk.counts($0, of: candidate.row.name, in: table.mapped) }
     guard let row = settled.outcome else { return .gone }
     let renewed = Candidate(table.mapped, key: key, row: row, stamp: settled.stamp)
     return renewed.row.row == candidate.row.row && renewed.stamp == candidate.stamp ? .asItWas : .later(renewed)

@@ -397,6 +397,11 @@ final class PostgresReplay {
       try endChunk()
       try sink.settle()
       try apply(ddl)
+      if let desk {
+        desk.shared.noteShapes()
+        try sink.settle()
+        try desk.lookAtKeys { try MappedTable.alternates(connection) }
+      }
     case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
     // Where writes go both ways, each node counts by itself: to follow one another, sequences would run away.
     case .sequence(let sequence): if options.twoWay == nil { sequences.note(sequence) }

@@ -51,6 +51,7 @@ package final class SQLiteApply {
     if let desk {
       let (state, database) = (target.state, target.database)
       desk.shared.window.hold(name, through: heldThrough)
+      try desk.lookAtKeys { try TargetTable.alternates(database) }
       try desk.shared.prepare(
         desk.names, hasUniqueValues: SQLiteCandidates(database: database).mayCome,
         hasCandidates: { try !SQLiteCandidates(database: database).isEmpty() },

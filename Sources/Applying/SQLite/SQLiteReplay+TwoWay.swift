@@ -15,12 +15,14 @@ extension SQLiteReplay {
   /// Inside of the group's transaction: what is committed here, as far as anybody can know.
   func inform(_ desk: Desk) throws {
     let window = desk.shared.window
+    try desk.lookAtKeys { try TargetTable.alternates(database) }
     _ = try window.catchUp(rowNames: desk.names.namesAndReferences)
     guard case .journal(let rows) = desk.shared.local else { return desk.inform() }
     var uncaptured: Set<RowName> = []
     let isShown = try rows(database, window.ownReach.sourcePosition) { schema, values in
       if let name = desk.names.name(schema, values) { uncaptured.insert(name) }
-      uncaptured.formUnion(desk.names.parents(schema, values).map(\.reference))
+      uncaptured.formUnion(desk.names.parents(schema, values).map(\.name.reference))
+      uncaptured.formUnion(desk.names.alternates(schema, values))
     }
     guard isShown else { throw LocalAhead() }
     desk.inform(uncaptured: uncaptured)
@@ -154,7 +156,7 @@ extension SQLiteReplay {
     let names = table.schema.columns.map(\.name)
     let rules = try desk.rules(table.schema.plainName, names)
     let settled = try SettledRow.row(history, rules, columns: names) { version in
-      try isReferred ? desk.counts(version, of: name) : !version.isDelete
+      try isReferred ? desk.counts(version, of: name, in: table.schema) : !version.isDelete
     }
     guard let row = settled, !row.isAll(of: local) else { return }
     try SettledRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.schema, key)
@@ -163,7 +165,7 @@ extension SQLiteReplay {
       SettledRow.returned(
         row, local: local, desk.place, of: self.name, table.schema, key: key, now: target.clock.microseconds()))
     for parent in desk.names.parents(last.schema, last.after ?? last.before ?? []) {
-      try bringBack(parent, desk, isReferred: false)
+      for row in try desk.rows(of: parent) { try bringBack(row, desk, isReferred: false) }
     }
   }
 
@@ -184,7 +186,7 @@ extension SQLiteReplay {
     return try SettledRow(
       versions, local: try row.table.row(key) ?? waiting, try desk.rules(table, names),
       deciding: try desk.decidingRules(table, names), columns: names
-    ) { try desk.counts($0, of: row.name) }
+    ) { try desk.counts($0, of: row.name, in: row.table.schema) }
   }
 
   /// What this node decides of a row: behind the commit, so that it follows what was applied.
@@ -251,7 +253,7 @@ extension SQLiteReplay {
     guard !versions.isEmpty else { return .asItWas }
     let settled = try SettledRow(
       versions, local: candidate.values(names), try desk.rules(table.schema.plainName, names), columns: names
-    ) { try desk.counts($0, of: candidate.row.name) }
+    ) { try desk.counts($0, of: candidate.row.name, in: table.schema) }
     guard let row = settled.outcome else { return .gone }
     let renewed = Candidate(table.schema, key: key, row: row, stamp: settled.stamp)
     return renewed.row.row == candidate.row.row && renewed.stamp == candidate.stamp ? .asItWas : .later(renewed)

@@ -218,6 +218,10 @@ final class SQLiteReplay {
     case .ddl(let ddl):
       try statements?.checkIdle()
       try apply(ddl)
+      if let desk {
+        desk.shared.noteShapes()
+        try desk.lookAtKeys { try TargetTable.alternates(database) }
+      }
     case .schema(let id, _): if reader.position.segment == segment { bySchema[id] = nil }
     case .begin, .commit, .progress, .marker, .sequence: break
     case .reserved(let kind, _):

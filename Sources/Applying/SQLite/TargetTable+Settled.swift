@@ -30,16 +30,33 @@ extension TargetTable {
   // MARK: Foreign keys
 
   func lookUpReferrers() throws -> [Reference] {
-    try Self.references(
-      database.query(
-        """
-        SELECT m.name, f."table", f.id, f."from", f."to" FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) f
-        WHERE m.type = 'table' AND lower(f."table") = lower(?) ORDER BY m.name, f.id, f.seq
-        """, [.text(schema.name)]), database)
+    try Self.references(database).filter { $0.parent.lowercased() == schema.name.lowercased() }
   }
 
-  /// Rows of child, parent, number, column and the column that it refers to; NULL: the key.
-  private static func references(_ rows: [[Value]], _ database: Database) throws -> [Reference] {
+  /// Columns that are not the key, to which foreign keys lead.
+  static func alternates(_ database: Database) throws -> RowNames.Alternates {
+    var found: RowNames.Alternates = [:]
+    for reference in try references(database) {
+      let columns = reference.references.map { $0.lowercased() }.sorted()
+      if try key(reference.parent, database).map({ $0.lowercased() }).sorted() == columns { continue }
+      found[reference.parent.lowercased(), default: []].insert(columns)
+    }
+    return found
+  }
+
+  private static func key(_ table: String, _ database: Database) throws -> [String] {
+    try database.query("SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", [.text(table)]).map {
+      $0[0].string
+    }
+  }
+
+  private static func references(_ database: Database) throws -> [Reference] {
+    // Child, parent, number, column and the column that it refers to; NULL: the key.
+    let rows = try database.query(
+      """
+      SELECT m.name, f."table", f.id, f."from", f."to" FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) f
+      WHERE m.type = 'table' ORDER BY m.name, f.id, f.seq
+      """)
     var found: [Reference] = []
     var last: [Value] = []
     for row in rows {
@@ -51,9 +68,7 @@ extension TargetTable {
       if row[4] != .null { found[found.count - 1].references.append(row[4].string) }
     }
     for index in found.indices where found[index].references.isEmpty {
-      found[index].references = try database.query(
-        "SELECT name FROM pragma_table_info(?) WHERE pk > 0 ORDER BY pk", [.text(found[index].parent)]
-      ).map { $0[0].string }
+      found[index].references = try key(found[index].parent, database)
     }
     return found.filter { $0.columns.count == $0.references.count }
   }

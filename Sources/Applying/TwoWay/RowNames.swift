@@ -10,13 +10,45 @@ final class RowNames {
     let begun: RowNaming
     /// The columns of the key, by their names.
     let key: [Int]
-    /// To keys of other tables, each with its columns by the names there.
-    let references: [(parent: RowNaming, columns: [Int])]
+    /// By other unique columns to which rows refer.
+    let alternates: [Part]
+    /// To rows of other tables, each with its columns by the names there.
+    let references: [(parent: Part, isByKey: Bool)]
     /// Columns that stand before the last one of the key, with it.
     let width: Int
 
-    init(_ schema: TableSchema, _ begun: RowNaming, _ key: [Int], _ references: [(parent: RowNaming, columns: [Int])]) {
-      (self.schema, self.begun, self.key, self.references) = (schema, begun, key, references)
+    /// A name begun, and the columns that complete it.
+    struct Part {
+      let begun: RowNaming
+      let columns: [Int]
+
+      /// Nil where one of the values is NULL, or not given.
+      func name(_ value: (Int) -> ColumnView) -> RowName? {
+        var row = begun
+        for index in columns {
+          let value = value(index)
+          if value.isNull || value.isUnchanged { return nil }
+          row.add(value)
+        }
+        return row.name
+      }
+
+      func name(of values: [Value?]) -> RowName? {
+        var row = begun
+        for index in columns {
+          guard let value = values[index], value != .null else { return nil }
+          value.withView { row.add($0) }
+        }
+        return row.name
+      }
+    }
+
+    init(
+      _ schema: TableSchema, _ begun: RowNaming, _ key: [Int], alternates: [Part],
+      references: [(parent: Part, isByKey: Bool)]
+    ) {
+      (self.schema, self.begun, self.key, self.alternates) = (schema, begun, key, alternates)
+      self.references = references
       width = (key.max() ?? -1) + 1
     }
 
@@ -37,6 +69,24 @@ final class RowNames {
     private static func isSame<T>(_ a: [T], _ b: [T]) -> Bool {
       // A key path here would be made anew for every row.
       a.withUnsafeBufferPointer { $0.baseAddress } == b.withUnsafeBufferPointer { $0.baseAddress }
+    }
+  }
+
+  /// A row to which another one refers.
+  struct Parent {
+    let name: RowName
+    /// False: by other unique columns of its.
+    let isByKey: Bool
+  }
+
+  /// Columns to which foreign keys lead and that are not the key, by the table: all names in lower case, those of columns
+  /// sorted.
+  typealias Alternates = [String: Set<[String]>]
+  /// Of the target.
+  var alternates: Alternates = [:] {
+    didSet {
+      guard alternates != oldValue else { return }
+      (known, last) = ([:], nil)
     }
   }
 
@@ -69,30 +119,47 @@ final class RowNames {
   }
 
   /// The rows to which a row refers as the change leaves it.
-  func parents(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
-    guard let image = change.after else { return [] }
+  func parents(_ schema: TableSchema, _ change: ChangeView) throws -> [Parent] {
     let naming = naming(of: schema)
-    guard !naming.references.isEmpty else { return [] }
-    before.removeAll(keepingCapacity: true)
-    after.removeAll(keepingCapacity: true)
-    try read(image, .max, into: &after)
-    if let image = change.before { try read(image, .max, into: &before) }
+    guard change.after != nil, !naming.references.isEmpty else { return [] }
+    try readWhole(change)
     return naming.references.compactMap { reference in
-      var row = reference.parent
-      for index in reference.columns {
-        let value = after[index].isUnchanged && index < before.count ? before[index] : after[index]
-        if value.isNull || value.isUnchanged { return nil }
-        row.add(value)
-      }
-      return row.name
+      reference.parent.name(left).map { Parent(name: $0, isByKey: reference.isByKey) }
     }
+  }
+
+  /// What the rows that a change touches are called by whoever refers to them by other columns than their keys.
+  func alternates(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
+    let naming = naming(of: schema)
+    guard change.operation != .truncate, !naming.alternates.isEmpty else { return [] }
+    try readWhole(change)
+    var names: [RowName] = []
+    for part in naming.alternates {
+      let old = change.before == nil ? nil : part.name { before[$0] }
+      let new = change.after == nil ? nil : part.name(left)
+      names += old == new ? [old].compactMap { $0 } : [old, new].compactMap { $0 }
+    }
+    return names
   }
 
   /// The rows that a change touches, and that it refers to them: what the window is to have of it.
   func namesAndReferences(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
     var rows = try names(schema, change)
-    for parent in try parents(schema, change) { rows.append(parent.reference) }
+    for parent in try parents(schema, change) { rows.append(parent.name.reference) }
+    for name in try alternates(schema, change) { rows.append(name) }
     return rows
+  }
+
+  private func readWhole(_ change: ChangeView) throws {
+    before.removeAll(keepingCapacity: true)
+    after.removeAll(keepingCapacity: true)
+    if let image = change.before { try read(image, .max, into: &before) }
+    if let image = change.after { try read(image, .max, into: &after) }
+  }
+
+  /// As the change leaves it.
+  private func left(_ index: Int) -> ColumnView {
+    after[index].isUnchanged && index < before.count ? before[index] : after[index]
   }
 
   /// Of a row of a copy; nil where it has no key.
@@ -117,15 +184,15 @@ final class RowNames {
   }
 
   /// The rows to which a row refers, as far as its values are given.
-  func parents(_ schema: TableSchema, _ row: [Value?]) -> [RowName] {
+  func parents(_ schema: TableSchema, _ row: [Value?]) -> [Parent] {
     naming(of: schema).references.compactMap { reference in
-      var parent = reference.parent
-      for index in reference.columns {
-        guard let value = row[index], value != .null else { return nil }
-        value.withView { parent.add($0) }
-      }
-      return parent.name
+      reference.parent.name(of: row).map { Parent(name: $0, isByKey: reference.isByKey) }
     }
+  }
+
+  /// As far as the row's values are given.
+  func alternates(_ schema: TableSchema, _ row: [Value?]) -> [RowName] {
+    naming(of: schema).alternates.compactMap { $0.name(of: row) }
   }
 
   private func naming(of schema: TableSchema) -> Naming {
@@ -135,28 +202,44 @@ final class RowNames {
       last = naming
       return naming
     }
-    let target = TableMapping.targetName(of: schema, in: engine, names: names)
+    let target = target(schema)
     let keyed = schema.flags.contains(.wholeRow) ? [] : schema.key
     let naming = Naming(
       schema, RowNaming(table: target),
       keyed.sorted { schema.columns[$0].name.lowercased() < schema.columns[$1].name.lowercased() },
-      schema.foreignKeys.compactMap { reference($0, of: schema) })
+      alternates: alternates[target.lowercased(), default: []].compactMap { alternate($0, schema) },
+      references: schema.foreignKeys.compactMap { reference($0, of: schema) })
     known[schema.fullName] = naming
     last = naming
     return naming
   }
 
+  private func target(_ schema: TableSchema) -> String {
+    TableMapping.targetName(of: schema, in: engine, names: names)
+  }
+
+  private func begun(_ target: String, _ alternate: [String]) -> RowNaming {
+    RowNaming(table: "\(target)(\(alternate.joined(separator: ",")))")
+  }
+
+  private func alternate(_ names: [String], _ schema: TableSchema) -> Naming.Part? {
+    let columns = names.compactMap { name in schema.columns.firstIndex { $0.name.lowercased() == name } }
+    return columns.count == names.count ? .init(begun: begun(target(schema), names), columns: columns) : nil
+  }
+
   /// Nil where it does not say which columns it leads to.
-  private func reference(_ key: TableSchema.ForeignKey, of schema: TableSchema) -> (parent: RowNaming, columns: [Int])?
+  private func reference(_ key: TableSchema.ForeignKey, of schema: TableSchema) -> (parent: Naming.Part, isByKey: Bool)?
   {
     guard key.columns.count == 1 || key.columns.count == key.references.count else { return nil }
     var parent = schema
     (parent.namespace, parent.name) = (key.namespace, key.table)
-    let columns =
-      key.columns.count == 1
-      ? key.columns
-      : zip(key.references, key.columns).sorted { $0.0.lowercased() < $1.0.lowercased() }.map(\.1)
-    return (RowNaming(table: TableMapping.targetName(of: parent, in: engine, names: names)), columns)
+    let target = target(parent)
+    let pairs = zip(key.references.map { $0.lowercased() }, key.columns).sorted { $0.0 < $1.0 }
+    let columns = key.columns.count == 1 ? key.columns : pairs.map(\.1)
+    let isByKey = !alternates[target.lowercased(), default: []].contains(pairs.map(\.0))
+    return (
+      .init(begun: isByKey ? RowNaming(table: target) : begun(target, pairs.map(\.0)), columns: columns), isByKey
+    )
   }
 
   private func name(_ naming: Naming, _ value: (Int) -> ColumnView) -> RowName? {

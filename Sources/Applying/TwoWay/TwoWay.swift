@@ -48,6 +48,7 @@ package final class TwoWay: Sendable {
   private let applied = Mutex<[String: UInt64]>([:])
   /// Of PostgreSQL.
   let quiet = Mutex(QuietServer())
+  private let shapes = Mutex(0)
   private let isPrepared = Mutex(false)
   private let isSpoilt = Mutex(false)
 
@@ -153,6 +154,10 @@ package final class TwoWay: Sendable {
     get { decisions.withLock { $0 } }
     set { decisions.withLock { $0 = newValue } }
   }
+
+  /// How often an apply has changed tables.
+  var shapeCount: Int { shapes.withLock { $0 } }
+  func noteShapes() { shapes.withLock { $0 += 1 } }
 
   // MARK: What has been applied
 

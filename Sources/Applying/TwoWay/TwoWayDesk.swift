@@ -57,6 +57,17 @@ final class TwoWayDesk<Table> {
     (self.shared, self.trail, self.names, self.clock) = (shared, trail, names, clock)
   }
 
+  /// ``TwoWay/shapeCount`` when the foreign keys of the target were looked at.
+  private var shapeCount = -1
+
+  /// Before rows are named.
+  func lookAtKeys(_ alternates: () throws -> RowNames.Alternates) throws {
+    let count = shared.shapeCount
+    guard count != shapeCount else { return }
+    names.alternates = try alternates()
+    shapeCount = count
+  }
+
   // MARK: Groups
 
   func beginGroup() {
@@ -170,8 +181,10 @@ final class TwoWayDesk<Table> {
     if rows.isEmpty { throw Self.keyless(schema) }
     for parent in try names.parents(schema, change) { try need(parent) }
     try watch(rows)
+    let alternates = try names.alternates(schema, change)
+    for name in alternates { try shared.window.note(name, place) }
     let isGone = isReferenced && (change.operation == .delete || rows.count == 2)
-    if isGone { try watch([rows[0].reference]) }
+    if isGone { for name in [rows[0]] + alternates { try watch([name.reference]) } }
     let isDeferred =
       settlesAll || isGone || (takesRowsIn && !comesIn(change, rows))
       || (!indexes.isEmpty && rows.contains { indexes[$0] != nil })
@@ -199,10 +212,25 @@ final class TwoWayDesk<Table> {
   }
 
   /// Another row refers to it.
-  private func need(_ parent: RowName) throws {
-    try watch([parent])
-    try shared.window.note(parent.reference, place)
-    if try !shared.window.concurrent(parent, with: place.stamp, seen: seen).isEmpty { needed.append(parent) }
+  private func need(_ parent: RowNames.Parent) throws {
+    try watch([parent.name])
+    try shared.window.note(parent.name.reference, place)
+    if try !shared.window.concurrent(parent.name, with: place.stamp, seen: seen).isEmpty {
+      needed += try rows(of: parent)
+    }
+  }
+
+  /// By their keys.
+  func rows(of parent: RowNames.Parent) throws -> [RowName] {
+    if parent.isByKey { return [parent.name] }
+    var rows: [RowName] = []
+    for place in try otherPlaces(parent.name) {
+      _ = try reader.read(parent.name, at: place, folder: shared.folder(of: place.stamp.origin)) { schema, change in
+        if try names.alternates(schema, change).contains(parent.name) { rows += try names.names(schema, change) }
+        return []
+      }
+    }
+    return rows.reduce(into: []) { if !$0.contains($1) { $0.append($1) } }
   }
 
   /// What is committed locally to these rows, or was and is not captured, has to be known before.
@@ -306,8 +334,10 @@ final class TwoWayDesk<Table> {
   }
 
   /// Whether a delete of a row counts: not where somebody began to refer to the row, and neither knew of the other.
-  func counts(_ version: RowVersion, of row: RowName) throws -> Bool {
-    try !version.isDelete || !shared.window.isReferred(row, beside: version.stamp, seen: version.seen)
+  func counts(_ version: RowVersion, of row: RowName, in table: TableSchema) throws -> Bool {
+    guard version.isDelete else { return true }
+    let all = [row] + names.alternates(table, version.before ?? [])
+    return try !all.contains { try shared.window.isReferred($0, beside: version.stamp, seen: version.seen) }
   }
 
   /// How conflicts of a table are settled on this way.

@@ -112,31 +112,63 @@ struct MeshConvergenceTests {
     try mesh.close()
   }
 
+  /// How rows refer to others.
+  private enum Referring: CaseIterable {
+    case byKey, byCode, cascading, touching
+
+    var column: String { self == .byCode ? "code" : "id" }
+
+    var schema: String {
+      """
+      CREATE TABLE item(id INTEGER PRIMARY KEY, code INTEGER UNIQUE, name TEXT);
+      CREATE TABLE part(id INTEGER PRIMARY KEY,
+        item INTEGER REFERENCES item(\(column))\(self == .cascading ? " ON DELETE CASCADE" : ""), name TEXT)
+      """
+    }
+
+    /// A write to one table that writes to the other one by itself.
+    func trigger(isPostgres: Bool) -> String? {
+      guard self == .touching else { return nil }
+      let body = "UPDATE part SET name = NEW.name WHERE item = NEW.id;"
+      guard isPostgres else { return "CREATE TRIGGER touch AFTER UPDATE OF name ON item BEGIN \(body) END" }
+      return """
+        CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN \(body) RETURN NULL; END $$;
+        CREATE TRIGGER touch AFTER UPDATE OF name ON item FOR EACH ROW EXECUTE FUNCTION touch()
+        """
+    }
+
+    func delete(_ item: Int) -> String {
+      (self == .cascading ? "" : "DELETE FROM part WHERE item = \(self == .byCode ? item + 10 : item); ")
+        + "DELETE FROM item WHERE id = \(item)"
+    }
+  }
+
   @Test("rows that refer to others converge, and none refers to nothing", arguments: seeds)
   func references(seed: UInt64) throws {
+    let referring = Referring.allCases[Int(seed / 6 % 4)]
     var random = Seeded(seed)
-    let mesh = try Mesh(
-      seed % 3 == 0 ? "ssp" : seed % 3 == 1 ? "spp" : "sss",
-      schema: """
-        CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT);
-        CREATE TABLE part(id INTEGER PRIMARY KEY, item INTEGER REFERENCES item(id), name TEXT)
-        """)
-    // A row that comes back is as the trail has it.
-    for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
+    let mesh = try Mesh(seed % 3 == 0 ? "ssp" : seed % 3 == 1 ? "spp" : "sss", schema: referring.schema)
+    for node in mesh.nodes {
+      // A row that comes back is as the trail has it.
+      try node.execute(node.isPostgres ? "ALTER TABLE item REPLICA IDENTITY FULL" : "PRAGMA foreign_keys = ON")
+      if let sql = referring.trigger(isPostgres: node.isPostgres) { try node.execute(sql) }
+    }
     if seed % 2 == 1 { mesh.commitRows = 1 }
     for step in 0..<40 {
       let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
       let (item, part) = (Int.random(in: 1...3, using: &random), Int.random(in: 1...5, using: &random))
       let text = "'n\(node) \(step)'"
       switch Int.random(in: 0..<9, using: &random) {
-      case 0, 1: try mesh.nodes[node].execute("INSERT INTO item VALUES (\(item), \(text)) ON CONFLICT (id) DO NOTHING")
-      case 2:
+      case 0, 1:
         try mesh.nodes[node].execute(
-          "DELETE FROM part WHERE item = \(item); DELETE FROM item WHERE id = \(item)")
+          "INSERT INTO item VALUES (\(item), \(item + 10), \(text)) ON CONFLICT (id) DO NOTHING")
+      case 2: try mesh.nodes[node].execute(referring.delete(item))
       case 3, 4:
         try mesh.nodes[node].execute(
-          "INSERT INTO part SELECT \(part), id, \(text) FROM item WHERE id = \(item) ON CONFLICT (id) DO NOTHING"
-        )
+          """
+          INSERT INTO part SELECT \(part), \(referring.column), \(text) FROM item WHERE id = \(item)
+          ON CONFLICT (id) DO NOTHING
+          """)
       case 5: try mesh.nodes[node].execute("DELETE FROM part WHERE id = \(part)")
       case 6: try mesh.nodes[node].execute("UPDATE item SET name = \(text) WHERE id = \(item)")
       default:
@@ -147,11 +179,13 @@ struct MeshConvergenceTests {
     for _ in 0..<2 { try mesh.settle() }
     for sql in ["SELECT id, name FROM item ORDER BY id", "SELECT id, item, name FROM part ORDER BY id"] {
       let rows = try mesh.nodes.map { try $0.rows(sql) }
-      #expect(rows[1] == rows[0], "seed \(seed)")
-      #expect(rows[2] == rows[0], "seed \(seed)")
+      #expect(rows[1] == rows[0], "seed \(seed), \(referring)")
+      #expect(rows[2] == rows[0], "seed \(seed), \(referring)")
     }
-    let orphans = try mesh.nodes.map { try $0.rows("SELECT id FROM part WHERE item NOT IN (SELECT id FROM item)") }
-    #expect(orphans == [[], [], []], "seed \(seed)")
+    let orphans = try mesh.nodes.map {
+      try $0.rows("SELECT id FROM part WHERE item NOT IN (SELECT \(referring.column) FROM item)")
+    }
+    #expect(orphans == [[], [], []], "seed \(seed), \(referring)")
     try mesh.close()
   }
 
