@@ -50,4 +50,6 @@ package struct ChangeTreatment: OptionSet, Sendable {
   package static let refused = ChangeTreatment(rawValue: 2)
   /// Where the row is not there, the source did not tell enough to put it there: the reader knows why.
   package static let incomplete = ChangeTreatment(rawValue: 4)
+  /// No change: a copy has the row.
+  package static let copied = ChangeTreatment(rawValue: 8)
 }

@@ -4,7 +4,7 @@ import Trails
 
 /// Takes the versions of a trail into the window, transaction by transaction.
 struct TrailScan {
-  /// Which rows a change touches, by the mapping of its trail.
+  /// Which rows a change touches, by the mapping of its trail. A row of a copy comes as an insert that is `copied`.
   typealias RowNames = (TableSchema, ChangeView) throws -> ChangedRows
   /// What has been read of a transaction.
   struct Part {
@@ -37,11 +37,11 @@ struct TrailScan {
     return try Trail.segmentStart(folder: folder, of: number).position.segment <= reader.position.segment
   }
 
-  /// Reads on to transaction `through`, or to the durable end. `take` gets every transaction, a large one in parts; with
+  /// Reads on to transaction `through`, or to the durable end. `takePart` gets every transaction, a large one in parts; with
   /// the last part of it, `isEnd`. Returns how many whole ones came that
   /// are of interest.
   mutating func run(
-    through last: UInt64, _ rowNames: RowNames, _ take: (Part, _ isEnd: Bool) throws -> Void
+    through last: UInt64, _ rowNames: RowNames, _ takePart: (Part, _ isEnd: Bool) throws -> Void
   ) throws
     -> Int
   {
@@ -49,25 +49,29 @@ struct TrailScan {
     var part: Part?
     // Of the last change: its id counts in its segment.
     var (schema, id, segment): (TableSchema?, UInt64, UInt64) = (nil, 0, 0)
+    func take(_ change: ChangeView) throws {
+      guard let header = part?.header, header.number >= from else { return }
+      if schema == nil || id != change.schemaID || segment != reader.position.segment {
+        (schema, id, segment) = (reader.schema(change.schemaID), change.schemaID, reader.position.segment)
+      }
+      guard let schema else { throw missingSchema(change.schemaID) }
+      part?.rows += try rowNames(schema, change)
+      if let full = part, full.rows.count >= Self.rowsMax {
+        try takePart(full, false)
+        part?.rows.removeAll(keepingCapacity: true)
+      }
+    }
     while number < last, let record = try reader.next() {
       switch record {
       case .begin(let header): part = Part(header: header, begin: reader.position)
       case .progress(let position, _): part?.header.sourcePosition = position
-      case .change(let change) where change.operation != .truncate:
-        guard let header = part?.header, header.number >= from else { break }
-        if schema == nil || id != change.schemaID || segment != reader.position.segment {
-          (schema, id, segment) = (reader.schema(change.schemaID), change.schemaID, reader.position.segment)
-        }
-        guard let schema else { throw missingSchema(change.schemaID) }
-        part?.rows += try rowNames(schema, change)
-        if let full = part, full.rows.count >= Self.rowsMax {
-          try take(full, false)
-          part?.rows.removeAll(keepingCapacity: true)
-        }
+      case .change(let change) where change.operation != .truncate: try take(change)
+      case .refreshRow(let id, let image):
+        try take(ChangeView(.insert, schemaID: id, after: image, treatment: .copied))
       case .schema: schema = nil
       case .commit(let number, _):
         if let whole = part {
-          try take(whole, true)
+          try takePart(whole, true)
           if !whole.header.sourcePosition.isEmpty { sourcePosition = whole.header.sourcePosition }
         }
         part = nil

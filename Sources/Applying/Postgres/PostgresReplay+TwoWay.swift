@@ -104,8 +104,10 @@ extension PostgresReplay {
   /// Whether a row that a copy brings gives way to what was written here.
   func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: MappedTable) throws -> Bool {
     guard let desk, table.goesBothWays, let schema = reader.given(id) else { return false }
-    guard let name = try desk.names.name(schema, image) else { throw Desk.keyless(schema) }
-    return try desk.keeps(name)
+    guard let name = try desk.names.name(schema, image), let copied = try desk.names.copied(schema, image) else {
+      throw Desk.keyless(schema)
+    }
+    return try desk.keeps((name, copied))
   }
 
   /// Removes rows of the target, but for those of which the author of the copy does not know what was done to them here.
@@ -117,7 +119,9 @@ extension PostgresReplay {
     repeat {
       keys = try connection.query("FETCH \(Self.keysMax) FROM cairn_known").map(form.row)
       for row in keys {
-        guard let name = desk.names.name(table.mapped, row), try !desk.keeps(name) else { continue }
+        guard let name = desk.names.name(table.mapped, row), let copied = desk.names.copied(table.mapped, row),
+          try !desk.keepsUnmentioned((name, copied))
+        else { continue }
         try table.put(nil, table.key.map { row[$0] }, connection)
       }
     } while keys.count == Self.keysMax

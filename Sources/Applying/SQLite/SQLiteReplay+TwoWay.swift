@@ -43,8 +43,10 @@ extension SQLiteReplay {
   /// Whether a row that a copy brings gives way to what was written here.
   func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: TargetTable) throws -> Bool {
     guard let desk, table.goesBothWays, let schema = reader.given(id) else { return false }
-    guard let name = try desk.names.name(schema, image) else { throw Desk.keyless(schema) }
-    return try desk.keeps(name)
+    guard let name = try desk.names.name(schema, image), let copied = try desk.names.copied(schema, image) else {
+      throw Desk.keyless(schema)
+    }
+    return try desk.keeps((name, copied))
   }
 
   /// Removes what the target has in a range, but for rows of which the author of the copy does not know what was done to
@@ -56,7 +58,9 @@ extension SQLiteReplay {
       for key in keys {
         var row = [Value](repeating: .null, count: table.schema.columns.count)
         for (index, value) in zip(table.schema.key, key) { row[index] = value }
-        guard let name = desk.names.name(table.schema, row), try !desk.keeps(name) else { continue }
+        guard let name = desk.names.name(table.schema, row), let copied = desk.names.copied(table.schema, row),
+          try !desk.keepsUnmentioned((name, copied))
+        else { continue }
         try table.put(nil, key)
       }
       guard keys.count == Self.keysMax else { return }

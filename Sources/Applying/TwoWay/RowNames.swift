@@ -8,6 +8,7 @@ final class RowNames {
   private final class Naming {
     private(set) var schema: TableSchema
     let begun: RowNaming
+    let copied: RowNaming
     /// The columns of the key, by their names.
     let key: [Int]
     /// By other unique columns to which rows refer.
@@ -44,11 +45,11 @@ final class RowNames {
     }
 
     init(
-      _ schema: TableSchema, _ begun: RowNaming, _ key: [Int], alternates: [Part],
+      _ schema: TableSchema, as target: String, _ key: [Int], alternates: [Part],
       references: [(parent: Part, isByKey: Bool)]
     ) {
-      (self.schema, self.begun, self.key, self.alternates) = (schema, begun, key, alternates)
-      self.references = references
+      (begun, copied) = (RowNaming(table: target), RowNaming(table: "\(target) copied"))
+      (self.schema, self.key, self.alternates, self.references) = (schema, key, alternates, references)
       width = (key.max() ?? -1) + 1
     }
 
@@ -144,6 +145,7 @@ final class RowNames {
 
   /// The rows that a change touches, and that it refers to them: what the window is to have of it.
   func namesAndReferences(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
+    if change.treatment.contains(.copied), let image = change.after { return try ChangedRows(copied(schema, image)) }
     var rows = try names(schema, change)
     for parent in try parents(schema, change) { rows.append(parent.name.reference) }
     for name in try alternates(schema, change) { rows.append(name) }
@@ -164,23 +166,35 @@ final class RowNames {
 
   /// Of a row of a copy; nil where it has no key.
   func name(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
-    let naming = naming(of: schema)
+    try name(naming(of: schema), image) { $0.begun }
+  }
+
+  /// What the row is called as one of a copy, which is no version of it: copies of two nodes that did not know each other
+  /// are told apart by this. Nil where it has no key.
+  func copied(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
+    try name(naming(of: schema), image) { $0.copied }
+  }
+
+  private func name(_ naming: Naming, _ image: ImageView, _ begun: (Naming) -> RowNaming) throws -> RowName? {
     guard !naming.key.isEmpty else { return nil }
     after.removeAll(keepingCapacity: true)
     try read(image, naming.width, into: &after)
-    return name(naming) { after[$0] }
+    return name(naming, begun(naming)) { after[$0] }
   }
 
   /// Of a row with all its values.
-  func name(_ schema: TableSchema, _ row: [Value]) -> RowName? {
-    let naming = naming(of: schema)
+  func name(_ schema: TableSchema, _ row: [Value]) -> RowName? { name(naming(of: schema), row) { $0.begun } }
+
+  func copied(_ schema: TableSchema, _ row: [Value]) -> RowName? { name(naming(of: schema), row) { $0.copied } }
+
+  private func name(_ naming: Naming, _ row: [Value], _ begun: (Naming) -> RowNaming) -> RowName? {
     guard !naming.key.isEmpty else { return nil }
-    var begun = naming.begun
+    var name = begun(naming)
     for index in naming.key {
       if row[index] == .null { return nil }
-      row[index].withView { begun.add($0) }
+      row[index].withView { name.add($0) }
     }
-    return begun.name
+    return name.name
   }
 
   /// The rows to which a row refers, as far as its values are given.
@@ -205,7 +219,7 @@ final class RowNames {
     let target = target(schema)
     let keyed = schema.flags.contains(.wholeRow) ? [] : schema.key
     let naming = Naming(
-      schema, RowNaming(table: target),
+      schema, as: target,
       keyed.sorted { schema.columns[$0].name.lowercased() < schema.columns[$1].name.lowercased() },
       alternates: alternates[target.lowercased(), default: []].compactMap { alternate($0, schema) },
       references: schema.foreignKeys.compactMap { reference($0, of: schema) })
@@ -242,8 +256,10 @@ final class RowNames {
     )
   }
 
-  private func name(_ naming: Naming, _ value: (Int) -> ColumnView) -> RowName? {
-    var row = naming.begun
+  private func name(_ naming: Naming, _ value: (Int) -> ColumnView) -> RowName? { name(naming, naming.begun, value) }
+
+  private func name(_ naming: Naming, _ begun: RowNaming, _ value: (Int) -> ColumnView) -> RowName? {
+    var row = begun
     for index in naming.key {
       let column = value(index)
       if column.isNull { return nil }

@@ -265,10 +265,22 @@ final class TwoWayDesk<Table> {
     StoredVersion(stamp: place.stamp, seen: seen, schema: fold.schema, before: fold.before, after: fold.after)
   }
 
-  /// Whether a row that a copy brings stays as it is here: it was written to here, and that goes there.
-  func keeps(_ row: RowName) throws -> Bool {
-    try watch([row])
-    return try !shared.window.concurrent(row, with: place.stamp, seen: seen).isEmpty
+  /// Whether a row stays as it is here that a copy brings: it was written to here, which goes there, or a later copy has it
+  /// of which this one's author did not know.
+  func keeps(_ row: (name: RowName, copied: RowName)) throws -> Bool {
+    try watch([row.name])
+    let copies = try shared.window.concurrent(row.copied, with: place.stamp, seen: seen)
+    try shared.window.note(row.copied, place)
+    return try copies.contains { $0.stamp > place.stamp }
+      || !shared.window.concurrent(row.name, with: place.stamp, seen: seen).isEmpty
+  }
+
+  /// Whether a row stays that the author of a transaction has not, or not any more, and of which it says no more.
+  func keepsUnmentioned(_ row: (name: RowName, copied: RowName)) throws -> Bool {
+    try watch([row.name])
+    return try [row.name, row.copied].contains {
+      try !shared.window.concurrent($0, with: place.stamp, seen: seen).isEmpty
+    }
   }
 
   /// The other versions of a row that are known, as their trails have them. Who made a row and took it away again in one

@@ -268,8 +268,19 @@ struct MeshConvergenceTests {
 
   private static func write(_ step: Int, _ node: String, _ random: inout Seeded) -> String {
     let id = Int.random(in: 1...4, using: &random)
-    switch Int.random(in: 0..<8, using: &random) {
+    switch Int.random(in: 0..<10, using: &random) {
     case 0, 1: return "INSERT INTO item VALUES (\(id), '\(node) \(step)', \(step), NULL) ON CONFLICT (id) DO NOTHING"
+    case 8:
+      let other = Int.random(in: 1...4, using: &random)
+      return """
+        UPDATE item SET id = \(other), name = '\(node) \(step)'
+        WHERE id = \(id) AND NOT EXISTS (SELECT 1 FROM item AS other WHERE other.id = \(other))
+        """
+    case 9:
+      return """
+        INSERT INTO item VALUES (\(id), '\(node) \(step)', \(step), NULL)
+        ON CONFLICT (id) DO UPDATE SET name = excluded.name, stock = item.stock + 1
+        """
     case 2: return "DELETE FROM item WHERE id = \(id)"
     case 3: return "UPDATE item SET name = '\(node) \(step)' WHERE id = \(id)"
     case 4: return "UPDATE item SET note = 'note \(step)' WHERE id = \(id)"

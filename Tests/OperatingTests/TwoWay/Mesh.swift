@@ -24,6 +24,8 @@ final class Mesh {
     var twoWay: TwoWay?
     /// How far the clock of its capture is ahead, s; PostgreSQL says itself when something was committed.
     var clockAhead: Int64 = 0
+    /// Whether its capture copies the rows that are there already.
+    var copiesRows = false
     let rules: TwoWay.RuleBook
     /// That are captured.
     let tables: TablePatterns
@@ -72,7 +74,7 @@ final class Mesh {
 
     func startCapture() throws {
       var run = CaptureRun(url, trail: trail, folder: folder, place: folder)
-      (run.copiesRows, run.tables) = (false, tables)
+      (run.copiesRows, run.tables) = (copiesRows, tables)
       run.watch = watch
       run.clock = Clock { [ahead = clockAhead * 1_000_000] in Clock.system.microseconds() + ahead }
       let (stop, ready, progress) = (StopSignal(), StopSignal(), CaptureProgress())
@@ -132,9 +134,9 @@ final class Mesh {
   private var databases: [String] = []
 
   /// A letter for each node: `s` for SQLite, `p` for PostgreSQL. `schema` makes the tables of each.
-  /// `tables`: those of each that are captured.
+  /// `tables`: those of each that are captured. `rows`: SQL of each, before it is captured; what is there is copied.
   init(
-    _ engines: String, schema: String, tables: [TablePatterns]? = nil,
+    _ engines: String, schema: String, tables: [TablePatterns]? = nil, rows: [String]? = nil,
     rules: @escaping TwoWay.RuleBook = { _, _, _ in ConflictRules() }
   ) throws {
     folder = NSTemporaryDirectory() + "cairn-mesh-\(UUID().uuidString.prefix(8))"
@@ -151,6 +153,10 @@ final class Mesh {
       }
       let node = try Node(name, url, in: folder, tables: tables?[index] ?? TablePatterns(), rules: rules)
       try node.execute(schema)
+      if let rows {
+        try node.execute(rows[index])
+        node.copiesRows = true
+      }
       nodes.append(node)
     }
     for node in nodes {

@@ -68,6 +68,24 @@ struct TwoWayTests {
     try mesh.close()
   }
 
+  @Test(
+    "copies of several nodes that did not know each other come to all their rows", arguments: ["ss", "sp", "pp", "spp"])
+  func copies(engines: String) throws {
+    let mesh = try Mesh(
+      engines, schema: Self.schema,
+      rows: [
+        "INSERT INTO item VALUES (1, 'n0', 1), (2, 'n0', 1)", "INSERT INTO item VALUES (2, 'n1', 2), (3, 'n1', 2)",
+      ]
+        + ["INSERT INTO item VALUES (2, 'n2', 3), (4, 'n2', 3)"].prefix(engines.count - 2))
+    for _ in 0..<2 { try mesh.settle() }
+    let rows = try mesh.nodes.map { try $0.rows(Self.all) }
+    #expect(rows.allSatisfy { $0 == rows[0] }, "\(rows)")
+    let owners = rows[0].map { $0.split(separator: "|")[1] }
+    #expect(rows[0].compactMap(\.first) == Array("1234".prefix(engines.count + 1)), "\(rows[0])")
+    #expect(owners[0] == "n0" && owners[2] == "n1", "\(rows[0])")
+    try mesh.close()
+  }
+
   @Test("a table that is emptied at one end keeps what that end had not heard of", arguments: ["ps", "pp"])
   func truncate(engines: String) throws {
     let mesh = try Mesh(engines, schema: Self.schema)
