@@ -66,7 +66,7 @@ public func cairn_close(_ database: OpaquePointer?) -> cairn_code {
 
 // MARK: Statements
 
-private func values(_ parameters: UnsafePointer<cairn_value>?, _ count: Int) throws -> [(any SQLConvertible)?] {
+private func values(_ parameters: UnsafePointer<cairn_value>?, _ count: Int) throws -> [any SQLConvertible] {
   guard count > 0 else { return [] }
   guard let parameters else { throw Misuse(CAIRN_MISUSE, "the parameters are NULL, and their count is \(count)") }
   return try UnsafeBufferPointer(start: parameters, count: count).enumerated().map { index, value in
@@ -87,7 +87,7 @@ public func cairn_execute(
 ) -> cairn_code {
   answering {
     let handle = try given(database, DatabaseHandle.self)
-    let rows = try handle.database.execute(given(sql, "the statement"), parameters: values(parameters, count))
+    let rows = try handle.database.execute(given(sql, "the statement"), values: values(parameters, count))
     changed?.pointee = Int64(rows)
   }
 }

@@ -98,6 +98,14 @@ public final class CapturedDatabase: Sendable {
   /// Closes the database. Every later call throws ``DatabaseError/Kind/closed``; to close again does nothing.
   public func close() throws { try connection.close() }
 
+  @inline(__always)
+  private func open<T>(_ body: (Session) throws -> T) throws -> T {
+    try connection.alone { session in
+      try session.checkIsNotOver()
+      return try body(session)
+    }
+  }
+
   // MARK: Statements
 
   /// Executes one statement, outside of a transaction as one of its own. Returns how many rows it inserted, updated or deleted,
@@ -106,13 +114,27 @@ public final class CapturedDatabase: Sendable {
   /// The statement is prepared once for each text and used again: use parameters. There must be a value for each.
   @discardableResult
   public func execute(_ sql: String, _ parameters: (any SQLConvertible)?...) throws -> Int {
-    try connection.alone { try $0.execute(sql, parameters) }
+    try execute(sql, values: parameters.orNull)
+  }
+
+  /// The same without parameters.
+  @discardableResult
+  public func execute(_ sql: String) throws -> Int { try execute(sql, values: []) }
+
+  /// The same where none of the parameters may be nil, which costs least.
+  @discardableResult
+  public func execute(_ sql: String, _ parameters: any SQLConvertible...) throws -> Int {
+    try execute(sql, values: parameters)
   }
 
   /// The same with the parameters as a list.
   @discardableResult
   public func execute(_ sql: String, parameters: [(any SQLConvertible)?]) throws -> Int {
-    try connection.alone { try $0.execute(sql, parameters) }
+    try execute(sql, values: parameters.orNull)
+  }
+
+  package func execute(_ sql: String, values: [any SQLConvertible]) throws -> Int {
+    try open { try $0.execute(sql, values) }
   }
 
   /// All rows of a query; also of a statement that writes, with RETURNING.
@@ -122,7 +144,7 @@ public final class CapturedDatabase: Sendable {
 
   /// The same with the parameters as a list.
   public func query(_ sql: String, parameters: [(any SQLConvertible)?]) throws -> [Row] {
-    try connection.alone { try $0.rows(sql, parameters) }
+    try open { try $0.rows(sql, parameters.orNull) }
   }
 
   /// All rows of a query, each as a value of a type of the program (``Row/decode(_:)``):
@@ -135,7 +157,7 @@ public final class CapturedDatabase: Sendable {
   /// threads wait.
   public func forEach(
     _ sql: String, _ parameters: (any SQLConvertible)?..., body: (Row) throws -> Void
-  ) throws { try connection.alone { try $0.query(sql, parameters, body) } }
+  ) throws { try open { try $0.query(sql, parameters.orNull, body) } }
 
   /// The rowid of the last row that was inserted here.
   public var lastInsertRowid: Int64 { get throws { try connection.alone { $0.lastInsertRowid } } }

@@ -21,13 +21,27 @@ public final class CapturedTransaction {
   /// open still, and the closure may go on.
   @discardableResult
   public func execute(_ sql: String, _ parameters: (any SQLConvertible)?...) throws -> Int {
-    try open { try $0.execute(sql, parameters) }
+    try execute(sql, values: parameters.orNull)
+  }
+
+  /// The same without parameters.
+  @discardableResult
+  public func execute(_ sql: String) throws -> Int { try execute(sql, values: []) }
+
+  /// The same where none of the parameters may be nil, which costs least.
+  @discardableResult
+  public func execute(_ sql: String, _ parameters: any SQLConvertible...) throws -> Int {
+    try execute(sql, values: parameters)
   }
 
   /// The same with the parameters as a list.
   @discardableResult
   public func execute(_ sql: String, parameters: [(any SQLConvertible)?]) throws -> Int {
-    try open { try $0.execute(sql, parameters) }
+    try execute(sql, values: parameters.orNull)
+  }
+
+  package func execute(_ sql: String, values: [any SQLConvertible]) throws -> Int {
+    try open { try $0.execute(sql, values) }
   }
 
   /// As ``CapturedDatabase/query(_:_:)``, in this transaction.
@@ -37,7 +51,7 @@ public final class CapturedTransaction {
 
   /// The same with the parameters as a list.
   public func query(_ sql: String, parameters: [(any SQLConvertible)?]) throws -> [Row] {
-    try open { try $0.rows(sql, parameters) }
+    try open { try $0.rows(sql, parameters.orNull) }
   }
 
   /// As ``CapturedDatabase/query(as:_:_:)``, in this transaction.
@@ -48,7 +62,7 @@ public final class CapturedTransaction {
   /// As ``CapturedDatabase/forEach(_:_:body:)``, in this transaction.
   public func forEach(
     _ sql: String, _ parameters: (any SQLConvertible)?..., body: (Row) throws -> Void
-  ) throws { try open { try $0.query(sql, parameters, body) } }
+  ) throws { try open { try $0.query(sql, parameters.orNull, body) } }
 
   /// The rowid of the last row that was inserted here.
   public var lastInsertRowid: Int64 { get throws { try open { $0.lastInsertRowid } } }
@@ -62,7 +76,7 @@ public final class CapturedTransaction {
 }
 
 extension Session {
-  func rows(_ sql: String, _ values: [(any SQLConvertible)?]) throws -> [Row] {
+  func rows(_ sql: String, _ values: [any SQLConvertible]) throws -> [Row] {
     var rows: [Row] = []
     try query(sql, values) { rows.append($0) }
     return rows

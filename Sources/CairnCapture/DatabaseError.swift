@@ -104,6 +104,7 @@ extension DatabaseError {
   }
 
   /// Calls `body`; what it throws comes out as an error of this type, but for those of the program's own closures.
+  @inline(__always)
   package static func wrapping<T>(_ body: () throws -> T) throws -> T {
     do { return try body() } catch let error as SQLiteError {
       throw DatabaseError(error)

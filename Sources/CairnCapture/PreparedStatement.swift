@@ -17,6 +17,7 @@ final class PreparedStatement {
   let kind: Kind
   let text: JournalStatements.Text
   let isReadOnly: Bool
+  let isChange: Bool
   /// Being stepped: a closure that gets its rows executes the same text again.
   var isBusy = false
   private(set) lazy var columns: [String] = (0..<statement.columnCount).map(statement.columnName)
@@ -39,6 +40,7 @@ final class PreparedStatement {
     self.statement = statement
     isReadOnly = statement.isReadOnly
     kind = Self.kind(first, words, sql, isReadOnly: isReadOnly)
+    isChange = if case .change = kind { true } else { false }
     text = JournalStatements.Text(sql, tables: tables)
   }
 
@@ -73,6 +75,8 @@ final class PreparedStatement {
 /// Statements by their texts; those that have not been used for long go first.
 struct StatementCache {
   private static let countMax = 100
+  /// Most often it is the one of the last call.
+  private var latest: PreparedStatement?
   /// Looked at first: a program executes few texts at a time.
   private var recent: [PreparedStatement] = []
   private var all: [String: PreparedStatement] = [:]
@@ -80,7 +84,11 @@ struct StatementCache {
 
   /// The statement, which is not being stepped.
   mutating func statement(_ sql: String, _ database: ProgramDatabase) throws -> PreparedStatement {
-    for known in recent where known.sql == sql && !known.isBusy { return known }
+    if let latest, latest.sql == sql, !latest.isBusy { return latest }
+    for known in recent where known.sql == sql && !known.isBusy {
+      latest = known
+      return known
+    }
     if let known = all[sql], !known.isBusy {
       remember(known)
       return known
@@ -95,6 +103,7 @@ struct StatementCache {
   }
 
   private mutating func remember(_ statement: PreparedStatement) {
+    latest = statement
     recent.insert(statement, at: 0)
     if recent.count > 4 { recent.removeLast() }
   }

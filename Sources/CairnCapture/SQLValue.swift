@@ -147,3 +147,8 @@ extension UInt8: SQLInteger {}
 extension UInt16: SQLInteger {}
 extension UInt32: SQLInteger {}
 extension UInt64: SQLInteger {}
+
+extension [(any SQLConvertible)?] {
+  /// With values in the places of nil.
+  var orNull: [any SQLConvertible] { map { $0 ?? SQLValue.null } }
+}

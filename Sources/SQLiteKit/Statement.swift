@@ -99,6 +99,16 @@ package final class Statement {
     guard code == SQLITE_OK else { throw database.error(code, sql) }
   }
 
+  package func bind(_ value: Double, at index: Int) throws {
+    let code = sqlite3_bind_double(handle, Int32(index), value)
+    guard code == SQLITE_OK else { throw database.error(code, sql) }
+  }
+
+  package func bindNull(at index: Int) throws {
+    let code = sqlite3_bind_null(handle, Int32(index))
+    guard code == SQLITE_OK else { throw database.error(code, sql) }
+  }
+
   private func bindText(_ bytes: UnsafeRawBufferPointer, _ index: Int32, copy: Bool) -> Int32 {
     // An empty buffer may have no address, which SQLite would take for NULL.
     guard let start = bytes.baseAddress else { return cairn_bind_text(handle, index, "", 0, 1) }

@@ -32,6 +32,21 @@ import Testing
     #expect(try shop.query("SELECT ?, ?, ?", parameters: [1, "x", nil])[0].values == [1, "x", nil])
   }
 
+  @Test(arguments: [true, false]) func `values are written as they are, however long those behind them`(
+    capture: Bool
+  ) throws {
+    let shop = try shop(TempFolder(), capture: capture)
+    for count in [1, 1000, 100_000, 3_000_000, 10] {
+      let name = String(repeating: "tée", count: count)
+      let picture = (0..<count).map { UInt8(truncatingIfNeeded: $0) }
+      try shop.execute("REPLACE INTO item VALUES (?, ?, ?, ?, ?)", 1, name, 0.5, 7, picture)
+      let row = try shop.query("SELECT * FROM item")[0]
+      #expect(row.values == [1, .text(name), 0.5, 7, .blob(picture)])
+    }
+    try shop.execute("REPLACE INTO item VALUES (?, ?, ?, ?, ?)", parameters: [1, "", nil, nil, [UInt8]()])
+    #expect(try shop.query("SELECT * FROM item")[0].values == [1, "", nil, nil, .blob([])])
+  }
+
   @Test(arguments: [true, false]) func `rows come as values, by name and as types`(capture: Bool) throws {
     let shop = try shop(TempFolder(), capture: capture)
     let insert = "INSERT INTO item VALUES (?, ?, ?, ?, ?)"
