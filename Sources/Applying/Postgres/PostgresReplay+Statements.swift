@@ -26,7 +26,7 @@ extension PostgresReplay {
         table.hasNewKeys = true
         statements.run(.init(position: position, text: statement.text, table: plan.table, digest: digest))
       } catch let error as PostgresError where !error.isServerGone && !error.isTransient && !error.isCancelled {
-        statements.refuse("the target does not take them")
+        statements.refuse(StatementDesk.notTaken)
         return false
       }
       return try statements.passes(change, reader)

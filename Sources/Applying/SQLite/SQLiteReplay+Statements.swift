@@ -14,15 +14,36 @@ extension SQLiteReplay {
       statements.refuse(reason)
       return false
     case .yes(let plan):
-      do {
-        let digest = try execute(plan, reader.given(change.schemaID))
-        statements.run(.init(position: position, text: statement.text, table: plan.table, digest: digest))
-      } catch let error as SQLiteError where error.isOfStatement && database.isInTransaction {
-        // It is undone as a whole.
-        statements.refuse("the target does not take them")
-        return false
+      return try run(statement, at: position, plan, change)
+    }
+  }
+
+  private func run(
+    _ statement: ExecutedStatement, at position: Position, _ plan: ReplayPlan, _ change: ChangeView
+  ) throws -> Bool {
+    guard let statements else { return false }
+    let schema = reader.given(change.schemaID)
+    let running = StatementDesk.Running(position: position, text: statement.text, table: plan.table)
+    // One with few rows is done before a thread has begun.
+    let isLarge = statement.rowsAffected >= StatementDesk.rowsMin
+    do {
+      if isLarge {
+        statements.run(running)
+        _ = try statements.passes(change, reader)
+        let (digest, next) = try RowsPassed.passing(reader, statements) { try execute(plan, schema) }
+        statements.ran(digest)
+        ahead = next
+        return true
       }
+      let digest = try execute(plan, schema)
+      statements.run(running)
+      statements.ran(digest)
       return try statements.passes(change, reader)
+    } catch let error as SQLiteError where error.isOfStatement && database.isInTransaction {
+      // It is undone as a whole, but rows of it have been passed over.
+      if isLarge { throw StatementDiffers(running, StatementDesk.notTaken) }
+      statements.refuse(StatementDesk.notTaken)
+      return false
     }
   }
 

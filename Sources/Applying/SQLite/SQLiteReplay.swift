@@ -52,6 +52,8 @@ final class SQLiteReplay {
   let shelf: QuarantineShelf?
   /// Statements that may be executed once more; nil: none.
   let statements: StatementDesk?
+  /// It was read while a statement was executed.
+  var ahead: Record?
 
   /// The transaction that was begun last.
   private(set) var current: UInt64 = 0
@@ -153,7 +155,7 @@ final class SQLiteReplay {
         let isDue =
           number >= limit || halt != nil || group.rows - skipped >= options.commitRows ?? Self.commitRowsUsual
           || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
-        if !isDue, let following = try reader.next() {
+        if !isDue, let following = try next() {
           record = following
           continue
         }
@@ -166,7 +168,7 @@ final class SQLiteReplay {
         }
         try isAside ? pass(record) : apply(record)
       }
-      guard let following = try reader.next() else {
+      guard let following = try next() else {
         throw CairnError(
           .trailDamaged, "trail \(name) ends inside of transaction \(group.last.number)",
           hint: "run 'cairn trail verify \(name)'", remedy: .bug)
@@ -176,6 +178,12 @@ final class SQLiteReplay {
   }
 
   // MARK: Records
+
+  private func next() throws -> Record? {
+    guard let ahead else { return try reader.next() }
+    self.ahead = nil
+    return ahead
+  }
 
   private func apply(_ record: Record) throws {
     // There may be millions of them.

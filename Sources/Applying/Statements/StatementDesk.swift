@@ -7,8 +7,12 @@ import Statements
 struct StatementDiffers: Error {
   let position: Position
   let text: String
+  /// Why its rows are applied.
+  let reason: String
 
-  init(_ running: StatementDesk.Running) { (position, text) = (running.position, running.text) }
+  init(_ running: StatementDesk.Running, _ reason: String = StatementDesk.different) {
+    (position, text, self.reason) = (running.position, running.text, reason)
+  }
 }
 
 /// Decides which statements of a trail are executed once more, and sees that they do what they did at the source. One for
@@ -19,12 +23,12 @@ final class StatementDesk {
   /// Statements that are remembered since they did something else at the target.
   private static let differingMax = 1000
 
-  /// A statement that was executed, while its changes are passed over.
+  /// A statement that was executed, or is now, while its changes are passed over.
   struct Running {
     let position: Position
     let text: String
     let table: String
-    let digest: StatementDigest
+    var digest = StatementDigest()
   }
 
   private enum State {
@@ -43,8 +47,8 @@ final class StatementDesk {
   private var isRunning = false
   /// Where statements stand whose rows are to be applied.
   private var refused: [Position: String] = [:]
-  /// Texts of statements that did something else.
-  private var differing: Set<String> = []
+  /// Texts of statements that did something else, or that the target did not take, with the reason.
+  private var differing: [String: String] = [:]
   /// Of the group that is open.
   private var counts = StatementCounts()
   private var tables = SourceTables()
@@ -78,7 +82,7 @@ final class StatementDesk {
       return counts.addRows(Unreplayable.schemaChange.reason)
     }
     guard policy == .statements || executed.rowsAffected > 0 else { return counts.addRows(Self.few) }
-    guard !differing.contains(executed.text) else { return counts.addRows(Self.different) }
+    if let reason = differing[executed.text] { return counts.addRows(reason) }
     state = .offered(executed, position)
   }
 
@@ -89,10 +93,17 @@ final class StatementDesk {
     return (statement, position)
   }
 
-  /// It was executed: its changes are passed over from now on.
+  /// Its changes are passed over from now on.
   func run(_ running: Running) {
     (state, isRunning) = (.running(running), true)
     (passed, passedSchema) = (0, 0)
+  }
+
+  /// The statement whose changes are passed over has been executed.
+  func ran(_ digest: StatementDigest) {
+    guard case .running(var running) = state else { return }
+    running.digest = digest
+    state = .running(running)
   }
 
   func refuse(_ reason: String) { counts.addRows(reason) }
@@ -135,13 +146,14 @@ final class StatementDesk {
   // MARK: Groups
 
   private static let few = "they wrote few rows"
-  private static let different = "they did something else at the target"
+  static let notTaken = "the target does not take them"
+  static let different = "they did something else at the target"
 
   /// The group is done again with the rows of a statement.
   func note(_ differs: StatementDiffers) {
-    refused[differs.position] = Self.different
+    refused[differs.position] = differs.reason
     if differing.count >= Self.differingMax { differing.removeAll() }
-    differing.insert(differs.text)
+    differing[differs.text] = differs.reason
   }
 
   /// A group was committed: nothing before this place is read again.

@@ -113,6 +113,49 @@ struct StatementReplayTests {
     #expect(target.progress.snapshot.statements.replayed == 2)
   }
 
+  @Test func `what the target does not take goes as rows, though some have been passed over by then`() throws {
+    let folder = try TempFolder()
+    let trail = try Handmade(folder)
+    let history = try SourceHistory(trail)
+    try filled(history)
+    for _ in 1...2 {
+      try history.execute("UPDATE item SET stock = stock + 1", on: "item")
+      try history.commit { $0.statement.text = "UPDATE item SET id = id + 1" }
+    }
+    try history.sync()
+    for policy in [ReplayPolicy.auto, .statements] {
+      let counts = try apply(trail, to: folder("\(policy.rawValue).db"), policy)
+      try expectSame(history, folder("\(policy.rawValue).db"), "\(policy.rawValue)")
+      #expect(counts.reasons["the target does not take them"] == 2)
+    }
+  }
+
+  @Test func `damage among the rows of a statement is told, and nothing of it stays`() throws {
+    let folder = try TempFolder()
+    let trail = try Handmade(folder)
+    let history = try SourceHistory(trail)
+    try filled(history)
+    try history.sync()
+    let path = folder("target.db")
+    _ = try apply(trail, to: path, .auto)
+    let before = try Database(path: path).query("SELECT * FROM item")
+    let segment = URL(filePath: trail.trail + "/00000001.seg")
+    let length = try #require(try Data(contentsOf: segment).range(of: Data("CBLK".utf8), options: .backwards))
+      .upperBound
+    try history.execute("UPDATE item SET name = name || hex(randomblob(200))", on: "item")
+    try history.commit { $0.statement.text = "UPDATE item SET name = name || 'x'" }
+    try history.sync()
+    var bytes = try Data(contentsOf: segment)
+    let last = try #require(bytes.range(of: Data("CBLK".utf8), options: .backwards)).upperBound
+    // The statement's first rows stand in a block before it.
+    #expect(bytes[length..<last].count > 100_000)
+    bytes[last + 100] ^= 1
+    try bytes.write(to: segment)
+    let error = #expect(throws: CairnError.self) { try apply(trail, to: path, .auto) }
+    #expect(error?.code == .trailDamaged)
+    #expect(try Database(path: path).query("SELECT * FROM item") == before)
+  }
+
   @Test func `what triggers did besides goes as rows`() throws {
     let folder = try TempFolder()
     let trail = try Handmade(folder)
