@@ -167,7 +167,7 @@ let package = Package(
         "Serving", "Steering", "ServiceKit", "Operating", "Configuring", "Changes", "Mapping", "NetKit", "Pumping",
         "SQLiteKit", "SystemKit", "Trails",
       ]),
-    tests("ScenarioTests", ["TestServers", "SQLiteKit"]),
+    tests("ScenarioTests", ["TestServers", "SQLiteKit", "CairnCapture"]),
   ],
   cxxLanguageStandard: .cxx17
 )
