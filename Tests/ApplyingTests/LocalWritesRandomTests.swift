@@ -11,20 +11,6 @@ import Testing
   private static let sql = "CREATE TABLE t(id INTEGER PRIMARY KEY, a INTEGER, b INTEGER)"
   private static let keys: ClosedRange<Int64> = 1...12
 
-  private static let isSoak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil
-
-  /// SplitMix64.
-  private struct Seeded: RandomNumberGenerator {
-    var state: UInt64
-    mutating func next() -> UInt64 {
-      state &+= 0x9e37_79b9_7f4a_7c15
-      var z = state
-      z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-      z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-      return z ^ (z >> 31)
-    }
-  }
-
   /// What the source has, and what it has written to since the target was looked at last.
   private struct Source {
     var rows: [Int64: [Value]] = [:]
@@ -74,7 +60,7 @@ import Testing
     seed: UInt64, rounds: Int, _ made: Handmade, run: (String) throws -> Void, replay: () throws -> Void,
     undo: () throws -> Void, rows: () throws -> [[Int64]]
   ) throws {
-    var random = Seeded(state: seed)
+    var random = Seeded(seed)
     var source = Source()
     func wanted(_ key: Int64) -> [Int64]? { source.rows[key]?.map { Int64($0.shown) ?? -1 } }
     for _ in 0..<rounds {
@@ -98,7 +84,7 @@ import Testing
     #expect(try rows() == source.rows.keys.sorted().compactMap(wanted), "seed \(seed)")
   }
 
-  @Test(arguments: Self.isSoak ? 1...400 : 1...30) func `in SQLite`(seed: UInt64) throws {
+  @Test(arguments: isSoak ? 1...400 : 1...30) func `in SQLite`(seed: UInt64) throws {
     let made = try Handmade(TempFolder())
     made.options.localWrites = LocalWritesPlan(.allow)
     try made.begin(Self.sql, "t", [])

@@ -10,18 +10,6 @@ struct PostgresRandomTests {
   /// What the source holds: by key, a unique number and a text.
   private typealias Rows = [Int64: (unique: Int64, text: String)]
 
-  private struct Seeded: RandomNumberGenerator {
-    var state: UInt64
-    /// SplitMix64.
-    mutating func next() -> UInt64 {
-      state &+= 0x9e37_79b9_7f4a_7c15
-      var z = state
-      z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-      z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-      return z ^ (z >> 31)
-    }
-  }
-
   private static func image(_ id: Int64, _ row: (unique: Int64, text: String)) -> [Value] {
     [.integer(id), .integer(row.unique), .text(row.text)]
   }
@@ -85,7 +73,7 @@ struct PostgresRandomTests {
   @Test(arguments: (0..<10).map { _ in UInt64.random(in: 1...1_000_000) })
   func `the target ends up equal`(seed: UInt64) throws {
     print("seed \(seed)")
-    var random = Seeded(state: seed)
+    var random = Seeded(seed)
     let target = try PostgresTarget()
     target.options.commitRows = Int.random(in: 1...200, using: &random)
     let trail = target.trail

@@ -20,7 +20,7 @@ import Testing
   }
 
   private static let seeds: [UInt64] =
-    ProcessInfo.processInfo.environment["CAIRN_SOAK"] == nil ? [1, 2] : Array(1...20)
+    isSoak ? Array(1...20) : [1, 2]
 
   @Test(arguments: Telling.allCases, seeds)
   func `rows under every rule are those that the rule means, in SQLite`(_ telling: Telling, seed: UInt64) throws {
@@ -38,7 +38,7 @@ import Testing
 
   @Test(
     .enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"), arguments: Telling.allCases,
-    ProcessInfo.processInfo.environment["CAIRN_SOAK"] == nil ? [3] : [3, 21, 22, 23] as [UInt64])
+    isSoak ? [3, 21, 22, 23] as [UInt64] : [3])
   func `rows under every rule are those that the rule means, in PostgreSQL`(_ telling: Telling, seed: UInt64) throws {
     let target = try PostgresTarget()
     let run = try ReshapeRun(target.trail, telling, seed)
@@ -72,12 +72,12 @@ final class ReshapeRun {
   private let trail: Handmade
   private let telling: ReshapeTests.Telling
   private var models: [ReshapeModel]
-  private var random: SplitMix
+  private var random: Seeded
   var rules: [ReshapeRule] { models.map(\.rule.rule) }
 
   init(_ trail: Handmade, _ telling: ReshapeTests.Telling, _ seed: UInt64) throws {
     (self.trail, self.telling) = (trail, telling)
-    random = SplitMix(state: seed)
+    random = Seeded(seed)
     models = ReshapeCase.cases.enumerated().map { index, rule in
       var rule = rule
       rule.rule.from = "src\(index)"
@@ -249,17 +249,5 @@ final class ReshapeRun {
   private func others(_ rule: ReshapeRule) -> [String] {
     let taken = rule.columns?.map(\.expression) ?? []
     return Self.names.filter { !taken.contains($0) }
-  }
-}
-
-/// Random numbers that are the same for the same seed.
-struct SplitMix: RandomNumberGenerator {
-  var state: UInt64
-  mutating func next() -> UInt64 {
-    state &+= 0x9e37_79b9_7f4a_7c15
-    var z = state
-    z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-    z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-    return z ^ (z >> 31)
   }
 }

@@ -7,7 +7,6 @@ import Testing
 struct ExampleTests {
   private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
     .deletingLastPathComponent().path
-  private static var isSoak: Bool { ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil }
 
   /// Where programs and libraries of this build are: beside the test bundle.
   static let built: String = {
@@ -84,9 +83,9 @@ struct ExampleTests {
     let program = Self.built + "/ExampleTill"
     let seed = UInt64(ProcessInfo.processInfo.environment["CAIRN_SEED"] ?? "") ?? UInt64.random(in: 0...99999)
     print("kills of a till: CAIRN_SEED=\(seed)")
-    var random = Steps(state: seed)
+    var random = Seeded(seed)
     var sold: Set<String> = []
-    for round in 0..<(Self.isSoak ? 200 : 4) {
+    for round in 0..<(isSoak ? 200 : 4) {
       // The first ones may hit the first copy.
       let till = try start(
         folder, program, words + [round < 2 ? "open" : "day", "100000"].prefix(round < 2 ? 1 : 2), "day")
@@ -110,7 +109,7 @@ struct ExampleTests {
     #expect(try sold.isSubset(of: Set(hq.rows("SELECT id FROM sale"))))
     // What all did adds up.
     let (count, kills) = (
-      try hq.rows("SELECT coalesce(sum(pieces), 0) FROM sale WHERE item = 'tea'")[0], Self.isSoak ? 200 : 4
+      try hq.rows("SELECT coalesce(sum(pieces), 0) FROM sale WHERE item = 'tea'")[0], isSoak ? 200 : 4
     )
     #expect(try hq.rows("SELECT 100000 - stock - \(kills) FROM item WHERE name = 'tea'") == [count])
   }

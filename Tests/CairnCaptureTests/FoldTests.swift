@@ -72,7 +72,7 @@ import Testing
 
   @Test func `random changes come to the same rows, folded or not`() throws {
     let seed = UInt64.random(in: 0...99999)
-    var random = Steps(state: seed)
+    var random = Seeded(seed)
     for round in 0..<20 {
       let till = try till()
       for _ in 0..<Int.random(in: 1...4, using: &random) {
@@ -96,7 +96,7 @@ import Testing
 
   @Test(.enabled(if: PostgresServer.isAvailable, "\(PostgresServer.problem ?? "")"))
   func `thousands of transactions without a line go up as what they come to`() throws {
-    let count = getenv("CAIRN_SOAK") == nil ? 1000 : 10_000
+    let count = isSoak ? 10_000 : 1000
     let till = try SyncedTill { $0.folds = true }
     try till.sync.initialize()
     try till.shop.execute("PRAGMA synchronous = OFF")
@@ -111,17 +111,5 @@ import Testing
     #expect(outcome.sent == UInt64(count / 10 + 3))
     for table in ["item", "sale"] { #expect(try till.both(table).here == till.both(table).there) }
     #expect(try till.sync.pending.isEmpty)
-  }
-}
-
-/// Random numbers that a seed repeats.
-struct Steps: RandomNumberGenerator {
-  var state: UInt64
-  mutating func next() -> UInt64 {
-    state &+= 0x9e37_79b9_7f4a_7c15
-    var z = state
-    z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-    z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-    return z ^ (z >> 31)
   }
 }

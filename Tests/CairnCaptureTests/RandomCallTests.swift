@@ -1,6 +1,7 @@
 import CairnCapture
 import Glibc
 import SQLiteKit
+import TestServers
 import Testing
 
 /// Whatever a program calls, and whatever fails of it: the file has what SQLite alone would have, and the target the same.
@@ -29,7 +30,7 @@ import Testing
 
   // MARK: What is called
 
-  private func statement(_ random: inout Steps) -> Call {
+  private func statement(_ random: inout Seeded) -> Call {
     func draw(_ count: Int) -> Int { Int.random(in: 0..<count, using: &random) }
     let clause = ["ABORT", "FAIL", "IGNORE", "REPLACE", "ROLLBACK"][min(4, draw(9) / 2)]
     func row() -> String { "(\(draw(8)), 'k\(draw(8))', \(draw(10)))" }
@@ -46,7 +47,7 @@ import Testing
       ][draw(11)])
   }
 
-  private func calls(_ random: inout Steps, depth: Int) -> [Call] {
+  private func calls(_ random: inout Seeded, depth: Int) -> [Call] {
     (0..<Int.random(in: 1...5, using: &random)).map { _ in
       guard depth < 3, Int.random(in: 0..<4, using: &random) == 0 else { return statement(&random) }
       let inner = calls(&random, depth: depth + 1)
@@ -98,8 +99,8 @@ import Testing
 
   @Test func `what is left is what SQLite leaves, and what the target gets`() throws {
     let first = getenv("CAIRN_SEED").flatMap { UInt64(String(cString: $0)) } ?? UInt64.random(in: 0...1_000_000_000)
-    for seed in first..<first + (getenv("CAIRN_SOAK") == nil ? 4 : 2000) {
-      var random = Steps(state: seed)
+    for seed in first..<first + (isSoak ? 2000 : 4) {
+      var random = Seeded(seed)
       let till = try Till()
       let plain = try Database(path: till.folder("plain.db"), mode: .create)
       for sql in Self.schema {

@@ -10,7 +10,7 @@ import Testing
   private var seeds: [UInt64] {
     if let text = getenv("CAIRN_SEED").map({ String(cString: $0) }), let seed = UInt64(text) { return [seed] }
     let first = UInt64.random(in: 0...1_000_000_000)
-    return (0..<(getenv("CAIRN_SOAK") == nil ? 3 : 300)).map { first + $0 }
+    return (0..<(isSoak ? 300 : 3)).map { first + $0 }
   }
 
   /// Statements of tables and indexes, and the rows of all tables.

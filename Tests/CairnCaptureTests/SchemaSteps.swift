@@ -1,3 +1,4 @@
+import TestServers
 import CairnCapture
 import SQLiteKit
 
@@ -8,14 +9,14 @@ struct SchemaSteps {
   var other: Database?
   /// Values stay what their columns are declared for.
   var keepsTypes = false
-  private var random: Steps
+  private var random: Seeded
   /// For a failure to be read.
   private(set) var done: [String] = []
   private var serial = 0
 
   init(_ shop: CapturedDatabase, other: Database? = nil, seed: UInt64) {
     (self.shop, self.other) = (shop, other)
-    random = Steps(state: seed)
+    random = Seeded(seed)
   }
 
   private static let tables = ["a", "b", "c", "d"]

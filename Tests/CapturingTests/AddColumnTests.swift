@@ -4,6 +4,7 @@ import Foundation
 import SQLiteKit
 import SystemKit
 import Synchronization
+import TestServers
 import Testing
 
 /// ALTER TABLE ADD COLUMN without a copy of the whole table: only rows whose new columns are not their default are sent.
@@ -158,7 +159,7 @@ import Testing
     #expect(try replica.differences() == [])
   }
 
-  static let seeds = (1...(ProcessInfo.processInfo.environment["CAIRN_SOAK"] == "1" ? 60 : 6) as ClosedRange<UInt64>)
+  static let seeds = (1...(isSoak ? 60 : 6) as ClosedRange<UInt64>)
     .map { $0 }
 
   @Test(arguments: RestartTests.Loss.allCases, AddColumnTests.seeds)
@@ -170,7 +171,7 @@ import Testing
     replica.close()
     let moments = Moments()
     replica.clock = moments.clock
-    var random = SeededRandom(seed: seed)
+    var random = Seeded(seed)
     let program = Program(&random)
     let rest = Script(program.statements)
     let image = folder("image.db")
@@ -209,7 +210,7 @@ import Testing
   private struct Program {
     private(set) var statements: [String] = []
 
-    init(_ random: inout SeededRandom) {
+    init(_ random: inout Seeded) {
       func any(_ limit: Int) -> Int { Int.random(in: 0..<limit, using: &random) }
       let defaults = [
         "", "DEFAULT 5", "INT NOT NULL DEFAULT 0", "TEXT DEFAULT 'x'", "REAL DEFAULT 1.5", "REAL DEFAULT 0",

@@ -4,6 +4,7 @@ import Foundation
 import SQLiteKit
 import SystemKit
 import Synchronization
+import TestServers
 import Testing
 
 /// Invariants 1 and 4: capture may end after any look, and the source may lose what was not synced; the next run goes on
@@ -18,7 +19,7 @@ import Testing
   }
 
   /// More of them with CAIRN_SOAK=1.
-  static let seeds = (1...(ProcessInfo.processInfo.environment["CAIRN_SOAK"] == "1" ? 40 : 3) as ClosedRange<UInt64>)
+  static let seeds = (1...(isSoak ? 40 : 3) as ClosedRange<UInt64>)
     .map { $0 }
 
   /// Tables of several chunks each, told apart in each of the ways that there are.
@@ -67,11 +68,11 @@ import Testing
   func `random changes during a refresh that is ended after every look arrive`(loss: Loss, seed: UInt64) throws {
     let folder = try TempFolder()
     try execute(folder("source.db"), "PRAGMA journal_mode = WAL; " + Self.tables)
-    var random = SeededRandom(seed: seed)
+    var random = Seeded(seed)
     try run(folder, (0..<25).map { _ in Self.statement(&random) }, loss)
   }
 
-  private static func statement(_ random: inout SeededRandom) -> String {
+  private static func statement(_ random: inout Seeded) -> String {
     func any(_ limit: Int) -> Int { Int.random(in: 0..<limit, using: &random) }
     let choices = [
       "INSERT OR REPLACE INTO k(id,a,u) VALUES (\(any(6000)),'i',\(any(3000))),(\(any(6000)),'i',\(any(3000)))",

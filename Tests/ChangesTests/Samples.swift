@@ -1,20 +1,8 @@
 import Changes
+import TestServers
 
 /// Random records with their payloads, from a seed that is drawn anew each time and shown by every failure.
 struct Samples: CustomStringConvertible {
-  struct Generator: RandomNumberGenerator {
-    var state: UInt64
-
-    /// SplitMix64.
-    mutating func next() -> UInt64 {
-      state &+= 0x9e37_79b9_7f4a_7c15
-      var z = state
-      z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-      z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-      return z ^ (z >> 31)
-    }
-  }
-
   struct Sample {
     var kind: UInt8
     var payload: [UInt8]
@@ -25,11 +13,11 @@ struct Samples: CustomStringConvertible {
   }
 
   let seed: UInt64
-  var generator: Generator
+  var generator: Seeded
 
   init(seed: UInt64 = .random(in: 0 ... .max)) {
     self.seed = seed
-    generator = Generator(state: seed)
+    generator = Seeded(seed)
     print("random records of seed \(seed)")
   }
 
@@ -38,7 +26,7 @@ struct Samples: CustomStringConvertible {
   private mutating func int(_ range: ClosedRange<Int>) -> Int { Int.random(in: range, using: &generator) }
   private mutating func bool() -> Bool { Bool.random(using: &generator) }
 
-  mutating func bytes(_ count: Int) -> [UInt8] { (0..<count).map { _ in UInt8.random(in: 0...255, using: &generator) } }
+  mutating func bytes(_ count: Int) -> [UInt8] { generator.bytes(count) }
 
   /// Of all lengths in bits alike.
   mutating func number() -> UInt64 { generator.next() >> UInt64(int(0...63)) }

@@ -1,6 +1,7 @@
 import Changes
 import Foundation
 @testable import Conflicts
+import TestServers
 import Testing
 
 /// Nodes that write one row, and get each other's versions in any order, but for that of each origin.
@@ -134,20 +135,7 @@ private struct Nodes {
   }
 }
 
-struct Seeded: RandomNumberGenerator {
-  private var state: UInt64
-  init(_ seed: UInt64) { state = seed }
-  mutating func next() -> UInt64 {
-    state &+= 0x9e37_79b9_7f4a_7c15
-    var z = state
-    z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-    z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-    return z ^ (z >> 31)
-  }
-}
-
 @Suite struct ConvergenceTests {
-  private let isSoak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] == "1"
   private static let rules: [ConflictRules] = [
     ConflictRules(), ConflictRules(rule: .oldest), ConflictRules(rule: .priority(["n2", "n0"])),
     ConflictRules(tracking: .column), ConflictRules(tracking: .column, deletes: .deleteWins),

@@ -1,5 +1,6 @@
 import Changes
 @testable import Conflicts
+import TestServers
 import Testing
 
 /// What is told of many versions at once is what is told of each two of them.

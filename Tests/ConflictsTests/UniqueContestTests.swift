@@ -1,5 +1,6 @@
 import Changes
 @testable import Conflicts
+import TestServers
 import Testing
 
 /// A row with two columns that are unique, each by itself; nil: NULL, which all may have.

@@ -1,4 +1,5 @@
 import Changes
+import TestServers
 import Testing
 
 @testable import Mapping
@@ -65,7 +66,7 @@ import Testing
   }
 
   @Test func `any attributes become any others`() {
-    var random = SeededRandom(seed: 77)
+    var random = Seeded(77)
     func some() -> [PostgresUserType.Attribute] {
       ["a", "b", "c", "d", "e"].shuffled(using: &random).prefix(Int.random(in: 1...5, using: &random)).map {
         .init(name: $0, type: ["int", "text"].randomElement(using: &random) ?? "int")

@@ -1,6 +1,7 @@
 import Changes
 import Mapping
 import SQLiteKit
+import TestServers
 import Testing
 
 /// What PostgreSQL prints comes back as the same text from SQLite, and what SQLite holds comes back from PostgreSQL or
@@ -37,7 +38,7 @@ import Testing
   @Test func `random values of PostgreSQL come back as they were`() throws {
     let seed = UInt64.random(in: 0...(.max))
     print("seed \(seed)")
-    var random = SeededRandom(seed: seed)
+    var random = Seeded(seed)
     let database = try database()
     for _ in 0..<2000 {
       let (name, value) = randomValue(&random)
@@ -46,7 +47,7 @@ import Testing
   }
 
   /// A type and a value as PostgreSQL prints it.
-  private func randomValue(_ random: inout SeededRandom) -> (String, String) {
+  private func randomValue(_ random: inout Seeded) -> (String, String) {
     func digits(_ count: Int) -> String {
       String((0..<count).map { _ in Character("\(Int.random(in: 0...9, using: &random))") })
     }

@@ -48,15 +48,13 @@ import Testing
     }
   }
 
-  private static let isSoak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] == "1"
-
   private static let paths = [
     "/", "/cairn", "/cairn/1/trails", "/cairn/1/trails/hq.erp/5a/00000001.seg?offset=0&chain=00", "/../../etc/passwd",
     "/%2e%2e/%2e%2e/etc/passwd", "/a/..%2fb", "/%00", "//cairn//1", "/cairn/1/trails/..;/x", "/\\..\\..\\x", "*",
     "http://x/cairn", "/?\u{0}", "/cairn/1/trails/%ff%fe", "/cairn?wait=99999999999999999999&offset=-1",
   ]
 
-  private static func request(_ random: inout SplitMix) -> [UInt8] {
+  private static func request(_ random: inout Seeded) -> [UInt8] {
     let method =
       ["GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "TRACE", "G\tT", ""].randomElement(using: &random) ?? ""
     let path = paths.randomElement(using: &random) ?? "/"
@@ -106,7 +104,7 @@ import Testing
 
   /// One stranger after the other; every thousandth stays for a while.
   private static func attack(_ port: UInt16, _ count: Int, _ seed: UInt64) -> (leaks: Int, silent: Int) {
-    var random = SplitMix(seed)
+    var random = Seeded(seed)
     var (leaks, silent) = (0, 0)
     var lingering: [RawPeer] = []
     for n in 0..<count {
@@ -133,7 +131,7 @@ import Testing
   }
 
   @Test func `nothing that strangers send does harm`() throws {
-    let count = Self.isSoak ? 100_000 : 1500
+    let count = isSoak ? 100_000 : 1500
     let seed =
       ProcessInfo.processInfo.environment["CAIRN_SEED"].flatMap { UInt64($0) } ?? UInt64.random(in: 0...9_999_999)
     print("fuzz of the listener: \(count) requests, CAIRN_SEED=\(seed)")
@@ -164,7 +162,7 @@ import Testing
     #expect(vault.crooked.load(ordering: .relaxed) == 0)
     #expect(vault.begun.load(ordering: .relaxed) > count / 20)
     // Alone, nothing else of this process changes them.
-    if Self.isSoak { #expect(after.0 - before.0 < 64 << 20) }
+    if isSoak { #expect(after.0 - before.0 < 64 << 20) }
     let client = try HTTPClient(base: "http://127.0.0.1:\(server.port)", stop: StopSignal())
     #expect(try client.perform("GET", "/cairn").status == 404)
     server.stop()
@@ -178,8 +176,8 @@ import Testing
     let server = try HTTPServer(
       host: "127.0.0.1", port: 0, tls: authority.server(), limits: HTTPLimits(connections: 60, handshakeSeconds: 2),
       handler: vault)
-    var random = SplitMix(UInt64.random(in: 0...9_999_999))
-    for n in 0..<(Self.isSoak ? 5000 : 200) {
+    var random = Seeded(UInt64.random(in: 0...9_999_999))
+    for n in 0..<(isSoak ? 5000 : 200) {
       guard let peer = RawPeer(server.port) else { continue }
       let garbage = (0..<Int.random(in: 0..<600, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }
       // Half of them begin as a handshake does.

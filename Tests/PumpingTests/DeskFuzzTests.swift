@@ -10,8 +10,6 @@ import Trails
 
 /// Strangers and bad peers at a node that has trails. Run with CAIRN_SOAK for 100,000 requests; CAIRN_SEED sets the seed.
 @Suite struct DeskFuzzTests {
-  private static let isSoak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] == "1"
-
   /// What a request is made of.
   private struct Material: Sendable {
     let own: TrailInfo
@@ -20,7 +18,7 @@ import Trails
     let segment: [UInt8]
     let pushed: TrailInfo
 
-    func request(_ random: inout SplitMix) -> [UInt8] {
+    func request(_ random: inout Seeded) -> [UInt8] {
       func pick<T>(_ all: [T]) -> T { all[Int.random(in: 0..<all.count, using: &random)] }
       let trail = pick([
         "hub.erp", "hub.secret", "till.pos", "till.pos", "other.x", "..", "hub.erp%2f..", "hub.secret/../hub.erp",
@@ -81,7 +79,7 @@ import Trails
   private static func attack(_ port: UInt16, _ count: Int, _ seed: UInt64, _ material: Material, _ needle: [UInt8])
     -> Int
   {
-    var random = SplitMix(seed)
+    var random = Seeded(seed)
     var leaks = 0
     for n in 0..<count {
       guard let peer = RawPeer(port) else { continue }
@@ -105,7 +103,7 @@ import Trails
   }
 
   @Test func `nothing that peers and strangers send does harm`() throws {
-    let count = Self.isSoak ? 100_000 : 1200
+    let count = isSoak ? 100_000 : 1200
     let seed =
       ProcessInfo.processInfo.environment["CAIRN_SEED"].flatMap { UInt64($0) } ?? UInt64.random(in: 0...9_999_999)
     print("fuzz of the desk: \(count) requests, CAIRN_SEED=\(seed)")
@@ -135,7 +133,7 @@ import Trails
     let resident = Self.residentBytes
     #expect(round(count * 4 / 5, seed &+ 1000) == 0)
     print("resident \(resident >> 20) MiB before, \(Self.residentBytes >> 20) MiB after")
-    if Self.isSoak { #expect(Self.residentBytes - resident < 64 << 20) }
+    if isSoak { #expect(Self.residentBytes - resident < 64 << 20) }
     #expect(try files(hub.folder("hub.erp")) == before.0)
     #expect(try files(hub.folder("hub.secret")) == before.1)
     let others = try FileManager.default.contentsOfDirectory(atPath: hub.state).filter { $0.hasPrefix("other") }

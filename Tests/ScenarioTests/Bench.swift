@@ -3,7 +3,6 @@ import TestServers
 import Testing
 
 /// Full size with CAIRN_SOAK=1, otherwise reduced.
-let isSoak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] == "1"
 
 /// `cairn` and other programs, one scenario after the other: they measure time, and the machine may be small.
 @Suite(.serialized) enum Scenarios {}
@@ -150,18 +149,6 @@ final class Bench {
       usleep(20_000)
     }
     return false
-  }
-}
-
-/// Random, and the same again for the same seed.
-struct Seeded: RandomNumberGenerator {
-  private var state: UInt64
-  init(_ seed: UInt64) { state = seed &* 0x9e37_79b9_7f4a_7c15 | 1 }
-  mutating func next() -> UInt64 {
-    state ^= state << 13
-    state ^= state >> 7
-    state ^= state << 17
-    return state
   }
 }
 

@@ -53,17 +53,3 @@ package final class RawPeer {
     return words.count > 1 && words[0].hasPrefix("HTTP/1.") ? Int(words[1]) : nil
   }
 }
-
-/// Random numbers that come again with their seed. Source: SplitMix64.
-package struct SplitMix: RandomNumberGenerator {
-  private var state: UInt64
-  package init(_ seed: UInt64) { state = seed }
-
-  package mutating func next() -> UInt64 {
-    state &+= 0x9e37_79b9_7f4a_7c15
-    var z = state
-    z = (z ^ z >> 30) &* 0xbf58_476d_1ce4_e5b9
-    z = (z ^ z >> 27) &* 0x94d0_49bb_1331_11eb
-    return z ^ z >> 31
-  }
-}

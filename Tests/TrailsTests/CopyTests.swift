@@ -1,5 +1,6 @@
 import Changes
 import Foundation
+import TestServers
 import Testing
 
 @testable import Trails
@@ -16,7 +17,7 @@ struct CopyPair {
   func write(
     transactions: Int = 40, rows: Int = 20, bytes: Int = 60, _ options: TrailOptions = .small(), seed: UInt64 = 1
   ) throws {
-    var random = SeededRandom(seed: seed)
+    var random = Seeded(seed)
     let script = Script(try openWriter(origin, options))
     for _ in 0..<transactions {
       try script.transaction(
@@ -72,8 +73,6 @@ struct CopyPair {
   }
 }
 
-private let soak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil
-
 @Suite struct CopyTests {
   private let pair: CopyPair
 
@@ -82,7 +81,7 @@ private let soak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil
   @Test(arguments: [1, 7, 100, 3000, 1 << 20], [false, true])
   func `a copy that comes in pieces is equal byte for byte`(cut: Int, compress: Bool) throws {
     try pair.write(.small(compress: compress), seed: UInt64(cut))
-    var random = SeededRandom(seed: UInt64(cut))
+    var random = Seeded(UInt64(cut))
     let copy = try pair.open()
     #expect(try copy.sync() == nil)
     try pair.bring(copy, max: 2000, cut: { Int.random(in: 1...cut, using: &random) })
@@ -166,7 +165,7 @@ private let soak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil
     for segment in segments {
       let path = "\(pair.copy)/\(segment.number.hex(8)).seg"
       let bytes = try contents("\(whole)/\(segment.number.hex(8)).seg").prefix(Int(segment.bytes))
-      for length in stride(from: 0, through: bytes.count, by: soak ? 13 : 997) {
+      for length in stride(from: 0, through: bytes.count, by: isSoak ? 13 : 997) {
         try copyFolder(whole, pair.copy)
         for later in segments where later.number > segment.number {
           try FileManager.default.removeItem(atPath: "\(pair.copy)/\(later.number.hex(8)).seg")

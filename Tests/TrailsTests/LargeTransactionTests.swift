@@ -1,5 +1,6 @@
 import Changes
 import Foundation
+import TestServers
 import Testing
 
 @testable import Trails
@@ -23,7 +24,7 @@ import Testing
       _ = try writer.begin(TransactionHeader(commitTime: 0))
       let id = try writer.schemaID(items, token: 1)
       var row = ByteWriter()
-      var random = SeededRandom(seed: 5)
+      var random = Seeded(5)
       for number in 0..<count {
         row.removeAll()
         row.append(Operation.insert.rawValue)

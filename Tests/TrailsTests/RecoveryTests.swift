@@ -1,5 +1,6 @@
 import Changes
 import Foundation
+import TestServers
 import Testing
 
 @testable import Trails
@@ -52,7 +53,7 @@ import Testing
     #expect(places.count > 8)
     let end = try #require(places.last).file.upperBound
     let copy = temp("work")
-    var random = SeededRandom(seed: 11)
+    var random = Seeded(11)
     try copyFolder(folder, copy)
     let durable = try contents("\(folder)/durable")
     for offset in mark..<end {
@@ -206,7 +207,7 @@ import Testing
   func `a process killed at any call loses nothing that was synced and no transaction in part`(run: Int) throws {
     let seed = UInt64.random(in: 0 ... .max)
     print("killed at any call: seed \(seed)")
-    var random = SeededRandom(seed: seed)
+    var random = Seeded(seed)
     let small = TrailOptions.small(block: 150, segment: 2000, compress: run % 2 == 0)
     let script = Script(try openWriter(folder, small))
     var synced = 0

@@ -1,5 +1,6 @@
 import Changes
 import Foundation
+import TestServers
 import Testing
 
 @testable import Trails
@@ -15,7 +16,7 @@ import Testing
   private func roundTrip(seed: UInt64, run: Int) throws {
     let comment: Comment = "seed \(seed), run \(run)"
     print("round trip: seed \(seed), run \(run)")
-    var random = SeededRandom(seed: seed)
+    var random = Seeded(seed)
     let temp = try TempFolder()
     let folder = temp("state/till-7.pos")
     let options = TrailOptions.small(
@@ -45,7 +46,7 @@ import Testing
     }
   }
 
-  private func write(_ random: inout SeededRandom, _ script: Script) throws {
+  private func write(_ random: inout Seeded, _ script: Script) throws {
     let position = random.bytes(Int.random(in: 0...30, using: &random))
     try script.begin(time: Int64.random(in: -5...(1 << 50), using: &random), position: position)
     for _ in 0..<Int.random(in: 0...12, using: &random) {
@@ -61,7 +62,7 @@ import Testing
     if Int.random(in: 0...6, using: &random) == 0 { try script.abandon() } else { try script.commit() }
   }
 
-  private func other(_ random: inout SeededRandom, _ script: Script, _ id: UInt64) throws {
+  private func other(_ random: inout Seeded, _ script: Script, _ id: UInt64) throws {
     switch Int.random(in: 0...5, using: &random) {
     case 0:
       let bounds: [[Value?]?] = [nil, [.integer(7), nil]]

@@ -1,6 +1,7 @@
 import Changes
 import Conflicts
 import Foundation
+import TestServers
 import Testing
 import Trails
 

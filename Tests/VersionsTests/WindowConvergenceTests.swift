@@ -1,5 +1,6 @@
 import Conflicts
 import Foundation
+import TestServers
 import Testing
 import Trails
 
@@ -8,7 +9,6 @@ import Trails
 /// Nodes that write the same rows and apply each other's trails in any order, with a window that forgets, spills, is lost
 /// and read again, over trails that are purged behind what it needs.
 @Suite struct WindowConvergenceTests {
-  private static let isSoak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] == "1"
   private static let rules: [ConflictRules] = [
     ConflictRules(), ConflictRules(rule: .oldest, deletes: .updateWins),
     ConflictRules(tracking: .column, columns: [2: .delta], deletes: .deleteWins),

@@ -1,5 +1,6 @@
 import Changes
 import Conflicts
+import TestServers
 import Testing
 
 @testable import Versions

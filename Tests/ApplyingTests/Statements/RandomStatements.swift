@@ -1,21 +1,15 @@
 import Changes
+import TestServers
 import Testing
 
 /// Statements of all kinds that a program may execute, drawn by chance.
 struct RandomStatements: RandomNumberGenerator {
-  private var state: UInt64
+  private var random: Seeded
   private var lastShop: Int64 = 0
 
-  init(seed: UInt64) { state = seed }
+  init(seed: UInt64) { random = Seeded(seed) }
 
-  /// SplitMix64.
-  mutating func next() -> UInt64 {
-    state &+= 0x9e37_79b9_7f4a_7c15
-    var z = state
-    z = (z ^ (z >> 30)) &* 0xbf58_476d_1ce4_e5b9
-    z = (z ^ (z >> 27)) &* 0x94d0_49bb_1331_11eb
-    return z ^ (z >> 31)
-  }
+  mutating func next() -> UInt64 { random.next() }
 
   mutating func number(_ range: ClosedRange<Int64>) -> Value { .integer(.random(in: range, using: &self)) }
   mutating func word() -> Value {

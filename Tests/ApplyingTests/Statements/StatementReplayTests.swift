@@ -10,7 +10,7 @@ import Testing
 /// Statements that are executed once more at a target. `CAIRN_SOAK` replays 5,000 of them, `CAIRN_SEED` those of one seed.
 struct StatementReplayTests {
   private static let environment = ProcessInfo.processInfo.environment
-  private static let count = environment["CAIRN_SOAK"] == nil ? 200 : 5000
+  private static let count = isSoak ? 5000 : 200
   private static let seed = environment["CAIRN_SEED"].flatMap { UInt64($0) } ?? .random(in: 1...1_000_000)
 
   private func filled(_ history: SourceHistory) throws {

@@ -25,12 +25,11 @@ struct MeshConvergenceTests {
     let environment = ProcessInfo.processInfo.environment
     if let seed = environment["CAIRN_SEED"].flatMap({ UInt64($0) }) { return [seed] }
     let first = UInt64.random(in: 0..<1_000_000)
-    return (0..<(environment["CAIRN_SOAK"] == nil ? 30 : 300)).map { first + $0 }
+    return (0..<(isSoak ? 300 : 30)).map { first + $0 }
   }
 
   static var decidedSeeds: [UInt64] { isSoak || seeds.count == 1 ? seeds : [0, 7, 14, 3, 10, 5] }
 
-  static var isSoak: Bool { ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil }
   /// Of families that a soak still finds cases in: see the limits in `docs/conflicts.md`.
   static var fewSeeds: [UInt64] {
     isSoak || ProcessInfo.processInfo.environment["CAIRN_SEED"] != nil ? seeds : [1, 2, 3]
@@ -291,17 +290,5 @@ struct MeshConvergenceTests {
         """
     default: return "UPDATE item SET stock = stock + \(Int.random(in: -5...9, using: &random)) WHERE id <= \(id)"
     }
-  }
-}
-
-private struct Seeded: RandomNumberGenerator {
-  private var state: UInt64
-  /// Streams of neighbours have nothing in common.
-  init(_ seed: UInt64) { state = seed }
-  mutating func next() -> UInt64 {
-    state = state &+ 0x9e37_79b9_7f4a_7c15
-    var word = (state ^ (state >> 30)) &* 0xbf58_476d_1ce4_e5b9
-    word = (word ^ (word >> 27)) &* 0x94d0_49bb_1331_11eb
-    return word ^ (word >> 31)
   }
 }

@@ -17,7 +17,6 @@ struct TopologyTests {
     var testDescription: String { "\(shape.rawValue) \(engines)" }
   }
 
-  private static let isSoak = ProcessInfo.processInfo.environment["CAIRN_SOAK"] != nil
   static let cases = all.filter { nodes == nil || $0.engines.count == nodes }
   private static let nodes = ProcessInfo.processInfo.environment["CAIRN_NODES"].flatMap { Int($0) }
   private static let all =
@@ -38,7 +37,7 @@ struct TopologyTests {
 
   @Test("every transaction comes to every node once, and to nobody twice", arguments: cases)
   func everywhereOnce(_ topology: Case) throws {
-    let (count, quiet) = Self.isSoak ? (10_000, Int64(10_000)) : (200, Int64(2000))
+    let (count, quiet) = isSoak ? (10_000, Int64(10_000)) : (200, Int64(2000))
     let network = try Network(topology.shape, topology.engines, schema: Self.schema) { _, table, _ in
       ConflictRules(columns: table == "account" ? [1: .delta] : [:])
     }
@@ -60,7 +59,7 @@ struct TopologyTests {
       sum += amount
     }
     let last = Clock.monotonicMilliseconds
-    try network.wait("all tokens", seconds: Self.isSoak ? 1800 : 60) {
+    try network.wait("all tokens", seconds: isSoak ? 1800 : 60) {
       try $0.node.rows("SELECT count(*) FROM token") == ["\(count)"]
     }
     let (tokens, accounts) = (try rows(network, "token"), try rows(network, "account"))
@@ -84,7 +83,7 @@ struct TopologyTests {
       // That nothing of the two tables is copied.
       #expect(found.others == 2, "in the trail of \(place.node.name)")
     }
-    if Self.isSoak {
+    if isSoak {
       let conflicts = network.places.flatMap(\.applies).map(\.progress.snapshot.conflicts).reduce(0, +)
       print(
         "\(topology.testDescription): \(count) transactions, equal \(settled - last) ms after the last, \(conflicts) conflicts"
