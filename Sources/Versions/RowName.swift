@@ -18,6 +18,9 @@ package struct RowName: Hashable, Sendable {
     return name
   }
 
+  /// That rows which referred to this one were deleted.
+  package var leavers: RowName { RowName(hash: (hash ^ hash >> 29) &* 0xbf58_476d_1ce4_e5b9) }
+
   /// Where the window keeps it: references apart from versions of the row itself.
   var chain: UInt64 { isReference ? hash | 1 << 63 : hash & ~(1 << 63) }
 

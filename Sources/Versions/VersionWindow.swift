@@ -197,6 +197,11 @@ extension VersionWindow {
   /// none, or ``keepLasts()`` was not called.
   package func lastForgotten(_ row: RowName) -> Stamp? { state.withLock { $0.index.lastForgotten(row) } }
 
+  /// False: nobody has referred to any row of whom the author of a delete did not know.
+  package func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
+    state.withLock { $0.index.mayBeReferred(beside: delete, seen: seen) }
+  }
+
   /// Whether somebody referred to a row who did not know that it was deleted, and of whom that was not known where it was:
   /// then the delete does not count. `seen`: what the author of the delete knew.
   package func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {

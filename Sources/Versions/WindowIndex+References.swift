@@ -12,6 +12,11 @@ extension WindowIndex {
     return last
   }
 
+  /// False: nobody has referred to any row of whom the author of a delete did not know.
+  func mayBeReferred(beside delete: Stamp, seen: [String: UInt64]) -> Bool {
+    hasReferences && origins.contains { $0.name != delete.origin && $0.lastReference > seen[$0.name] ?? 0 }
+  }
+
   /// Whether somebody referred to a row who did not know that it was deleted, and of whom that was not known where it was.
   /// `delete`: of its transaction; `seen`: what its author knew.
   func isReferred(_ row: RowName, beside delete: Stamp, seen: [String: UInt64]) throws -> Bool {

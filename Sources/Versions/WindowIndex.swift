@@ -16,6 +16,8 @@ struct WindowIndex {
     var held: UInt64?
     /// Its transactions up to here are known to all.
     var floor: UInt64 = 0
+    /// The last transaction of it that was noted to refer to a row.
+    var lastReference: UInt64 = 0
     /// Whether what was here of it before the start has been read.
     var isRead = false
 
@@ -78,6 +80,7 @@ struct WindowIndex {
     guard row.isReference else { return try store.add(row.chain, entry) }
     hasReferences = true
     let origin = entry.origin
+    origins[origin].lastReference = max(origins[origin].lastReference, entry.number)
     // One that knew as much as the one before it stands for both: who knows it knows the earlier one.
     if let last = try lastReference(row, origin), last.number < entry.number, last.number > origins[origin].floor,
       origins[origin].steps.allSatisfy({ $0.known(at: last.number) == $0.known(at: entry.number) }),

@@ -129,6 +129,17 @@ final class RowNames {
     }
   }
 
+  /// The rows to which a row referred that the change takes away from its key.
+  func left(_ schema: TableSchema, _ change: ChangeView) throws -> [Parent] {
+    let naming = naming(of: schema)
+    guard change.before != nil, !naming.references.isEmpty else { return [] }
+    guard try change.operation == .delete || names(schema, change).count == 2 else { return [] }
+    try readWhole(change)
+    return naming.references.compactMap { reference in
+      reference.parent.name { before[$0] }.map { Parent(name: $0, isByKey: reference.isByKey) }
+    }
+  }
+
   /// What the rows that a change touches are called by whoever refers to them by other columns than their keys.
   func alternates(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
     let naming = naming(of: schema)
@@ -149,6 +160,7 @@ final class RowNames {
     var rows = try names(schema, change)
     for parent in try parents(schema, change) { rows.append(parent.name.reference) }
     for name in try alternates(schema, change) { rows.append(name) }
+    for parent in try left(schema, change) { rows.append(parent.name.leavers) }
     return rows
   }
 

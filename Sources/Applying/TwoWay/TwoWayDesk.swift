@@ -52,6 +52,8 @@ final class TwoWayDesk<Table> {
   /// Rows of the group, among which those are looked for that are committed meanwhile.
   private var written: [RowName] = []
   private var watchesRows = false
+  /// Of the last transactions that were asked for, which rows they deleted that referred to others.
+  private var leavers: [Stamp: [RowName: [RowName]]] = [:]
 
   init(_ shared: TwoWay, _ trail: TrailName, _ names: RowNames, _ clock: Clock) {
     (self.shared, self.trail, self.names, self.clock) = (shared, trail, names, clock)
@@ -183,6 +185,7 @@ final class TwoWayDesk<Table> {
     try watch(rows)
     let alternates = try names.alternates(schema, change)
     for name in alternates { try shared.window.note(name, place) }
+    for parent in try names.left(schema, change) { try shared.window.note(parent.name.leavers, place) }
     let isGone = isReferenced && (change.operation == .delete || rows.count == 2)
     if isGone { for name in [rows[0]] + alternates { try watch([name.reference]) } }
     let isDeferred =
@@ -345,11 +348,38 @@ final class TwoWayDesk<Table> {
     }
   }
 
-  /// Whether a delete of a row counts: not where somebody began to refer to the row, and neither knew of the other.
+  /// Whether a delete of a row counts: not where somebody began to refer to the row, and neither knew of the other; nor where
+  /// the row that he referred to refers to it.
   func counts(_ version: RowVersion, of row: RowName, in table: TableSchema) throws -> Bool {
-    guard version.isDelete else { return true }
-    let all = [row] + names.alternates(table, version.before ?? [])
-    return try !all.contains { try shared.window.isReferred($0, beside: version.stamp, seen: version.seen) }
+    guard version.isDelete, shared.window.mayBeReferred(beside: version.stamp, seen: version.seen) else { return true }
+    return try !isNeeded([row] + names.alternates(table, version.before ?? []), beside: version)
+  }
+
+  /// Whether somebody referred to one of these rows, or to one that referred to it and is deleted, too: that one comes back.
+  private func isNeeded(_ rows: [RowName], beside delete: RowVersion) throws -> Bool {
+    var (open, met) = (rows, Set(rows))
+    while let row = open.popLast() {
+      if try shared.window.isReferred(row, beside: delete.stamp, seen: delete.seen) { return true }
+      for place in try shared.window.versions(row.leavers) {
+        for other in try leavers(at: place)[row, default: []] where met.insert(other).inserted { open.append(other) }
+      }
+    }
+    return false
+  }
+
+  /// Rows that a transaction deleted, by those to which they referred.
+  private func leavers(at place: VersionPlace) throws -> [RowName: [RowName]] {
+    if let known = leavers[place.stamp] { return known }
+    var found: [RowName: [RowName]] = [:]
+    _ = try reader.read(RowName(hash: 0), at: place, folder: shared.folder(of: place.stamp.origin)) { schema, change in
+      for parent in try names.left(schema, change) {
+        found[parent.name, default: []] += try names.names(schema, change).prefix(1) + names.alternates(schema, change)
+      }
+      return []
+    }
+    if leavers.count >= 16 { leavers.removeAll() }
+    leavers[place.stamp] = found
+    return found
   }
 
   /// How conflicts of a table are settled on this way.

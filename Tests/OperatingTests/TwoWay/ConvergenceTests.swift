@@ -188,6 +188,64 @@ struct MeshConvergenceTests {
     try mesh.close()
   }
 
+  /// In which nodes differed once.
+  static var chainSeeds: [UInt64] { isSoak || seeds.count == 1 ? seeds : [171982, 171989, 171991] }
+
+  @Test("rows that refer to rows that refer to others converge", arguments: chainSeeds)
+  func chains(seed: UInt64) throws {
+    var random = Seeded(seed)
+    let mesh = try Mesh(
+      seed % 3 == 0 ? "ssp" : seed % 3 == 1 ? "spp" : "sss",
+      schema: """
+        CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT);
+        CREATE TABLE part(id INTEGER PRIMARY KEY, item INTEGER REFERENCES item(id), name TEXT);
+        CREATE TABLE piece(id INTEGER PRIMARY KEY, part INTEGER REFERENCES part(id), name TEXT)
+        """)
+    for node in mesh.nodes where node.isPostgres {
+      for table in ["item", "part"] { try node.execute("ALTER TABLE \(table) REPLICA IDENTITY FULL") }
+    }
+    if seed % 2 == 1 { mesh.commitRows = 1 }
+    for step in 0..<50 {
+      let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
+      let (item, part, piece) = (
+        Int.random(in: 1...2, using: &random), Int.random(in: 1...3, using: &random),
+        Int.random(in: 1...4, using: &random)
+      )
+      let text = "'n\(node) \(step)'"
+      let pieces = "DELETE FROM piece WHERE part IN (SELECT id FROM part WHERE item = \(item))"
+      let sql: String? =
+        switch Int.random(in: 0..<11, using: &random) {
+        case 0: "INSERT INTO item VALUES (\(item), \(text)) ON CONFLICT (id) DO NOTHING"
+        case 1, 2:
+          "INSERT INTO part SELECT \(part), id, \(text) FROM item WHERE id = \(item) ON CONFLICT (id) DO NOTHING"
+        case 3, 4:
+          "INSERT INTO piece SELECT \(piece), id, \(text) FROM part WHERE id = \(part) ON CONFLICT (id) DO NOTHING"
+        case 5: "DELETE FROM piece WHERE id = \(piece)"
+        case 6: "DELETE FROM piece WHERE part = \(part); DELETE FROM part WHERE id = \(part)"
+        case 7: "BEGIN; \(pieces); DELETE FROM part WHERE item = \(item); DELETE FROM item WHERE id = \(item); COMMIT"
+        case 8: "UPDATE item SET name = \(text) WHERE id = \(item)"
+        default: nil
+        }
+      if let sql {
+        try mesh.nodes[node].execute(sql)
+      } else {
+        let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
+        try mesh.apply(from, to: node)
+      }
+    }
+    for _ in 0..<2 { try mesh.settle() }
+    for table in ["item", "part", "piece"] {
+      let rows = try mesh.nodes.map { try $0.rows("SELECT * FROM \(table) ORDER BY id") }
+      #expect(rows[1] == rows[0], "seed \(seed)")
+      #expect(rows[2] == rows[0], "seed \(seed)")
+    }
+    for (child, parent) in [("part", "item"), ("piece", "part")] {
+      let sql = "SELECT id FROM \(child) WHERE \(parent) NOT IN (SELECT id FROM \(parent))"
+      #expect(try mesh.nodes.map { try $0.rows(sql) } == [[], [], []], "seed \(seed)")
+    }
+    try mesh.close()
+  }
+
   @Test("rows that would have one unique value converge, and who lost comes back", arguments: fewSeeds)
   func uniqueValues(seed: UInt64) throws {
     var random = Seeded(seed)
