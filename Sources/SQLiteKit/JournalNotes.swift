@@ -13,9 +13,21 @@ package final class JournalNotes {
   private let database: Database
   /// Of the schema that was looked at.
   private var schemaVersion: Int64 = -1
-  private var statements: (version: Statement, insert: Statement)?
+  private var statements: (version: Statement, insert: Statement, staged: Statement)?
 
   package init(_ database: Database) { self.database = database }
+
+  /// When a transaction that writes has begun: rows that a program's write has left on the stage, as it replaced nothing,
+  /// go. Apply fires no trigger that would keep them there as they are, and the program's next write would take them for
+  /// replaced.
+  package func clearStage() throws {
+    try look()
+    guard let staged = statements?.staged else { return }
+    defer { staged.reset() }
+    guard try staged.step() else { return }
+    staged.reset()
+    try database.execute("DELETE FROM cairn_stage")
+  }
 
   /// In a transaction that writes; false when nobody captures the file.
   @discardableResult package func write(_ note: AppliedNote) throws -> Bool {
@@ -37,11 +49,13 @@ package final class JournalNotes {
     guard version != schemaVersion else { return }
     statements = nil
     let there = try database.integer(
-      "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('cairn_journal', 'cairn_control')")
-    if there == 2 {
+      "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('cairn_journal', 'cairn_control', 'cairn_stage')"
+    )
+    if there == 3 {
       statements = (
         try database.prepare("SELECT version FROM cairn_control WHERE id = 0"),
-        try database.prepare("INSERT INTO cairn_journal(code, v0) VALUES (?, ?)")
+        try database.prepare("INSERT INTO cairn_journal(code, v0) VALUES (?, ?)"),
+        try database.prepare("SELECT 1 FROM cairn_stage LIMIT 1")
       )
     }
     schemaVersion = version

@@ -97,15 +97,16 @@ package final class TrailWriter {
   package var end: Checkpoint { mark.checkpoint }
 
   /// Begins a transaction. Returns its header with the number and the clock filled in: the number is the last one plus
-  /// one; the clock is the greatest of the commit time, the last clock plus one, and the clock that was given.
-  package func begin(_ given: TransactionHeader) throws -> TransactionHeader {
+  /// one; the clock is the greatest of the commit time, the last clock plus one, and the clock that was given. `isLate`: the
+  /// commit time is that of the capture, while the source may have committed before what comes next: it does not count.
+  package func begin(_ given: TransactionHeader, isLate: Bool = false) throws -> TransactionHeader {
     try check(isOpen: false)
     var header = given
     let clock = (lastHeader?.clock ?? 0).addingReportingOverflow(1)
     let number = lastNumber.addingReportingOverflow(1)
     guard !clock.overflow, !number.overflow else { throw folder.bug("clock or transaction number is at its end") }
     header.number = number.partialValue
-    header.clock = max(UInt64(clamping: given.commitTime), clock.partialValue, given.clock)
+    header.clock = max(isLate ? 0 : UInt64(clamping: given.commitTime), clock.partialValue, given.clock)
     self.header = header
     changes = 0
     payload.removeAll()

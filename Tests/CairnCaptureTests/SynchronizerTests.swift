@@ -32,15 +32,19 @@ struct SynchronizerTests {
     #expect(third.sent == 0 && third.received == 0)
   }
 
-  @Test func `of two writes to one row the later stands at both ends`() throws {
+  @Test(arguments: [false, true]) func `of two writes to one row the later stands at both ends`(isOurs: Bool) throws {
     let till = try SyncedTill()
     try till.sync.initialize()
-    try till.server.connection.execute("UPDATE item SET stock = 1 WHERE id = 3")
-    try till.shop.execute("UPDATE item SET stock = 2 WHERE id = 3")
+    func write(_ isHere: Bool) throws {
+      let sql = "UPDATE item SET stock = \(isHere ? 2 : 1) WHERE id = 3"
+      if isHere { try till.shop.execute(sql) } else { try till.server.connection.execute(sql) }
+    }
+    try write(!isOurs)
+    try write(isOurs)
     let outcome = try till.sync.synchronize()
     #expect(outcome.conflicts >= 1)
     #expect(try till.both("item").here == till.both("item").there)
-    #expect(try till.rows("SELECT stock FROM item WHERE id = 3") == ["2"])
+    #expect(try till.rows("SELECT stock FROM item WHERE id = 3") == [isOurs ? "2" : "1"])
   }
 
   @Test func `a database that has rows is not overwritten unless it is said`() throws {

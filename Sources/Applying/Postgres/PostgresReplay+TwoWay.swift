@@ -152,23 +152,39 @@ extension PostgresReplay {
         parents.append((row, key))
         continue
       }
-      do { try put(waiting == nil ? settled.row : settled.outcome, key, row.table) } catch let error as PostgresError
-        where error.isUniqueness
-      {
-        guard let outcome = settled.outcome else { continue }
+      if let outcome = settled.outcome {
+        let made = (put: waiting == nil ? settled.row : outcome, outcome: outcome, table: row.table)
+        try put(made, key, settled.stamp ?? desk.lastStamp(row.name), held: &held)
+      } else {
         try put(nil, key, row.table)
-        let candidate = Candidate(row.table.mapped, key: key, row: outcome, stamp: settled.stamp)
-        try sink.attempt { try candidates.add(candidate) }
-        held.append(candidate.row)
-      } catch let error as PostgresError { throw refusal(row.table, error) }
+      }
     }
-    if !held.isEmpty {
-      hasCandidates = true
-      _ = try judgeCandidates(fresh: held)
-    }
-    try delete(parents, desk)
-    for parent in desk.neededParents { try bringBack(parent, desk, isReferred: true) }
+    try judge(&held)
+    try delete(parents, desk, held: &held)
+    for parent in desk.neededParents { try bringBack(parent, desk, isReferred: true, held: &held) }
+    try judge(&held)
     desk.endTransaction()
+  }
+
+  /// Puts a row in place, or lets it wait where another one has a unique value of its. `outcome`: all of it; `stamp`: of the
+  /// last that was written to it.
+  private func put(
+    _ row: (put: RowVersion.Row?, outcome: [Value?], table: MappedTable), _ key: [Value], _ stamp: Stamp,
+    held: inout [ContestedRow]
+  ) throws {
+    do { try put(row.put, key, row.table) } catch let error as PostgresError where error.isUniqueness {
+      try put(nil, key, row.table)
+      let candidate = Candidate(row.table.mapped, key: key, row: row.outcome, stamp: stamp)
+      try sink.attempt { try candidates.add(candidate) }
+      held.append(candidate.row)
+    } catch let error as PostgresError { throw refusal(row.table, error) }
+  }
+
+  private func judge(_ held: inout [ContestedRow]) throws {
+    guard !held.isEmpty else { return }
+    hasCandidates = true
+    _ = try judgeCandidates(fresh: held)
+    held = []
   }
 
   // MARK: Rows that others refer to
@@ -183,7 +199,7 @@ extension PostgresReplay {
   }
 
   /// Those to which nobody refers when all others have gone; the rest stays.
-  private func delete(_ rows: [(row: Desk.Row, key: [Value])], _ desk: Desk) throws {
+  private func delete(_ rows: [(row: Desk.Row, key: [Value])], _ desk: Desk, held: inout [ContestedRow]) throws {
     var rows = rows
     var isMoving = true
     while isMoving, !rows.isEmpty {
@@ -209,7 +225,7 @@ extension PostgresReplay {
       guard let kept = try settle(whole(row.row, row.key, form, desk), row.key, nil, form, desk).living() else {
         continue
       }
-      try put(kept, row.key, row.row.table)
+      try put((kept, kept, row.row.table), row.key, desk.lastStamp(row.row.name), held: &held)
       try log(
         SettledRow.returned(kept, desk.place, of: name, row.row.table.mapped, key: row.key, now: clock.microseconds()))
     }
@@ -222,7 +238,7 @@ extension PostgresReplay {
   /// A row to which another one refers comes back where deletes of it do not count, and so do those to which it refers
   /// itself: of these none does, and they stay as they are where they are there. `isReferred`: it is the first of them;
   /// what it is now may have stood while less was known of who refers to it.
-  private func bringBack(_ name: RowName, _ desk: Desk, isReferred: Bool) throws {
+  private func bringBack(_ name: RowName, _ desk: Desk, isReferred: Bool, held: inout [ContestedRow]) throws {
     let versions = try desk.others(name)
     guard let last = versions.last, let table = try sink.attempt({ try table(like: last.schema) }) else { return }
     let form = PostgresForm(table: table, names: options.names)
@@ -238,12 +254,12 @@ extension PostgresReplay {
     }
     guard let row = settled, !row.isAll(of: local) else { return }
     try SettledRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.mapped, key)
-    try put(row, key, table)
+    try put((row, row, table), key, desk.lastStamp(name), held: &held)
     try log(
       SettledRow.returned(
         row, local: local, desk.place, of: self.name, table.mapped, key: key, now: clock.microseconds()))
     for parent in desk.names.parents(last.schema, last.after ?? last.before ?? []) {
-      for row in try desk.rows(of: parent) { try bringBack(row, desk, isReferred: false) }
+      for row in try desk.rows(of: parent) { try bringBack(row, desk, isReferred: false, held: &held) }
     }
   }
 
@@ -394,7 +410,8 @@ extension PostgresReplay {
       versions, local: candidate.values(names), try desk.rules(table.mapped.plainName, names), columns: names
     ) { try desk.counts($0, of: candidate.row.name, in: table.mapped) }
     guard let row = settled.outcome else { return .gone }
-    let renewed = Candidate(table.mapped, key: key, row: row, stamp: settled.stamp)
+    let renewed = Candidate(
+      table.mapped, key: key, row: row, stamp: try settled.stamp ?? desk.lastStamp(candidate.row.name))
     return renewed.row.row == candidate.row.row && renewed.stamp == candidate.stamp ? .asItWas : .later(renewed)
   }
 }

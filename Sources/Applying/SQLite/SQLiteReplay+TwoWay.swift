@@ -91,29 +91,45 @@ extension SQLiteReplay {
         parents.append((row, key))
         continue
       }
-      do { try row.table.put(waiting == nil ? settled.row : settled.outcome, key) } catch let error as SQLiteError
-        where error.isUniqueness
-      {
-        guard let outcome = settled.outcome else { continue }
+      if let outcome = settled.outcome {
+        let made = (put: waiting == nil ? settled.row : outcome, outcome: outcome, table: row.table)
+        try put(made, key, settled.stamp ?? desk.lastStamp(row.name), held: &held)
+      } else {
         try row.table.put(nil, key)
-        let candidate = Candidate(row.table.schema, key: key, row: outcome, stamp: settled.stamp)
-        try candidates.add(candidate)
-        held.append(candidate.row)
-      } catch let error as SQLiteError where error.isConstraint { throw refused(row.table, error) }
+      }
     }
-    if !held.isEmpty {
-      hasCandidates = true
-      _ = try judgeCandidates(fresh: held)
-    }
-    try delete(parents, desk)
-    for parent in desk.neededParents { try bringBack(parent, desk, isReferred: true) }
+    try judge(&held)
+    try delete(parents, desk, held: &held)
+    for parent in desk.neededParents { try bringBack(parent, desk, isReferred: true, held: &held) }
+    try judge(&held)
     desk.endTransaction()
+  }
+
+  /// Puts a row in place, or lets it wait where another one has a unique value of its. `outcome`: all of it; `stamp`: of the
+  /// last that was written to it.
+  private func put(
+    _ row: (put: RowVersion.Row?, outcome: [Value?], table: TargetTable), _ key: [Value], _ stamp: Stamp,
+    held: inout [ContestedRow]
+  ) throws {
+    do { try row.table.put(row.put, key) } catch let error as SQLiteError where error.isUniqueness {
+      try row.table.put(nil, key)
+      let candidate = Candidate(row.table.schema, key: key, row: row.outcome, stamp: stamp)
+      try candidates.add(candidate)
+      held.append(candidate.row)
+    } catch let error as SQLiteError where error.isConstraint { throw refused(row.table, error) }
+  }
+
+  private func judge(_ held: inout [ContestedRow]) throws {
+    guard !held.isEmpty else { return }
+    hasCandidates = true
+    _ = try judgeCandidates(fresh: held)
+    held = []
   }
 
   // MARK: Rows that others refer to
 
   /// Those to which nobody refers when all others have gone; the rest stays.
-  private func delete(_ rows: [(row: Desk.Row, key: [Value])], _ desk: Desk) throws {
+  private func delete(_ rows: [(row: Desk.Row, key: [Value])], _ desk: Desk, held: inout [ContestedRow]) throws {
     var rows = rows
     var isMoving = true
     while isMoving, !rows.isEmpty {
@@ -134,7 +150,7 @@ extension SQLiteReplay {
       guard let kept = try settle(whole(row.row, row.key, form, desk), row.key, nil, form, desk).living() else {
         continue
       }
-      try row.row.table.put(kept, row.key)
+      try put((kept, kept, row.row.table), row.key, desk.lastStamp(row.row.name), held: &held)
       try log(
         SettledRow.returned(
           kept, desk.place, of: name, row.row.table.schema, key: row.key, now: target.clock.microseconds()))
@@ -148,7 +164,7 @@ extension SQLiteReplay {
   /// A row to which another one refers comes back where deletes of it do not count, and so do those to which it refers
   /// itself: of these none does, and they stay as they are where they are there. `isReferred`: it is the first of them;
   /// what it is now may have stood while less was known of who refers to it.
-  private func bringBack(_ name: RowName, _ desk: Desk, isReferred: Bool) throws {
+  private func bringBack(_ name: RowName, _ desk: Desk, isReferred: Bool, held: inout [ContestedRow]) throws {
     let versions = try desk.others(name)
     guard let last = versions.last else { return }
     let table = TargetTable(try TableMapping(last.schema, to: .sqlite), state: .init(), database: database)
@@ -164,12 +180,12 @@ extension SQLiteReplay {
     }
     guard let row = settled, !row.isAll(of: local) else { return }
     try SettledRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.schema, key)
-    try table.put(row, key)
+    try put((row, row, table), key, desk.lastStamp(name), held: &held)
     try log(
       SettledRow.returned(
         row, local: local, desk.place, of: self.name, table.schema, key: key, now: target.clock.microseconds()))
     for parent in desk.names.parents(last.schema, last.after ?? last.before ?? []) {
-      for row in try desk.rows(of: parent) { try bringBack(row, desk, isReferred: false) }
+      for row in try desk.rows(of: parent) { try bringBack(row, desk, isReferred: false, held: &held) }
     }
   }
 
@@ -259,7 +275,8 @@ extension SQLiteReplay {
       versions, local: candidate.values(names), try desk.rules(table.schema.plainName, names), columns: names
     ) { try desk.counts($0, of: candidate.row.name, in: table.schema) }
     guard let row = settled.outcome else { return .gone }
-    let renewed = Candidate(table.schema, key: key, row: row, stamp: settled.stamp)
+    let renewed = Candidate(
+      table.schema, key: key, row: row, stamp: try settled.stamp ?? desk.lastStamp(candidate.row.name))
     return renewed.row.row == candidate.row.row && renewed.stamp == candidate.stamp ? .asItWas : .later(renewed)
   }
 }

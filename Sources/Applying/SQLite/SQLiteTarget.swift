@@ -115,6 +115,7 @@ final class SQLiteTarget {
     while !stop.isSet {
       do {
         try database.execute("BEGIN IMMEDIATE")
+        try notes.clearStage()
         if options.schemaFollower != nil { schemaVersion = try database.integer("PRAGMA schema_version") ?? 0 }
         progress.update { $0.isWaitingForLock = false }
         return true

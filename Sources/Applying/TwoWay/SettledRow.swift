@@ -115,8 +115,9 @@ struct SettledRow {
     try Self.row(history, rules, columns: columns) { !$0.isDelete }
   }
 
-  /// Of the last that was written to it: by this, one of two rows that cannot both be has to go.
-  var stamp: Stamp { history.versions.last { !$0.isDelete }?.stamp ?? incoming.stamp }
+  /// Of the last that was written to it: by this, one of two rows that cannot both be has to go. Nil: it was only deleted,
+  /// by versions that are known.
+  var stamp: Stamp? { history.versions.last { !$0.isDelete }?.stamp }
 
   /// The row as it is to be, with what stays of the one that is there.
   var outcome: [Value?]? {

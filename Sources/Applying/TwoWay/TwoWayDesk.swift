@@ -327,6 +327,10 @@ final class TwoWayDesk<Table> {
     return shared.window.lastForgotten(row)
   }
 
+  /// Of a row that comes back: by this, another one with a unique value of its is judged. What nobody can tell any more is
+  /// earlier than all else.
+  func lastStamp(_ row: RowName) throws -> Stamp { try lastWrite(row) ?? Stamp(clock: 0, origin: "", number: 0) }
+
   /// As ``UniqueContest/rank(of:against:)``. What capture has not taken yet is later than all that has waited before.
   func rank(of row: ContestedRow, isNew: Bool) throws -> UniqueRank? {
     let name = row.name

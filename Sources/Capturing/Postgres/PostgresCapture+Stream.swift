@@ -11,6 +11,7 @@ extension PostgresCapture {
       if let chunk, !chunk.isPlaced, !chunk.snapshot.shows(xid) { try placeChunk() }
       if let chunk, chunk.isPlaced, chunk.snapshot.shows(xid) { self.chunk?.isRaced = true }
       let transaction = PostgresPosition.Transaction(commit: commit, xid: xid, time: time)
+      streamTime = max(streamTime, time)
       try checkExpected(transaction)
       let isSkipped = commit < position.reached
       incoming = Incoming(transaction: transaction, isSkipped: isSkipped)

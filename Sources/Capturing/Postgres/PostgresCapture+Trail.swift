@@ -17,10 +17,11 @@ extension PostgresCapture {
   func openTransaction() throws {
     guard !isTrailOpen else { return }
     var header = TransactionHeader(commitTime: clock.microseconds(), flags: [.late])
+    header.clock = UInt64(clamping: streamTime)
     if let incoming { header = TransactionHeader(commitTime: incoming.transaction.time) }
     header.follow(position.knowledge)
     if incoming == nil { settleRegistry() }
-    openNumber = try trail.begin(header).number
+    openNumber = try trail.begin(header, isLate: incoming == nil).number
     isTrailOpen = true
   }
 

@@ -84,6 +84,9 @@ package final class PostgresCapture {
   /// Every transaction that committed before has been dealt with.
   var received = LSN(0)
   var confirmed = LSN(0)
+  /// What comes in the stream from now on was committed later, µs, as far as the server's clock goes. Of a transaction of the
+  /// trail that is none of the source this is the clock: what waits in the stream is not to seem later than it is.
+  var streamTime: Int64 = 0
   /// Must come again before anything newer does.
   var expected: PostgresPosition.Transaction?
   var reportedAt: Int64 = 0
@@ -165,6 +168,7 @@ package final class PostgresCapture {
     _ = try source.publish(tables)
     try installTriggers()
     try source.dropSlot()
+    streamTime = try source.time()
     let (start, snapshot) = try source.createSlot(replication, tell: progress.tell)
     var begun = PostgresPosition(system: identity.system, timeline: identity.timeline, reached: start)
     begun.knowledge = position.knowledge

@@ -214,6 +214,12 @@ package struct PostgresSource {
     var plugin: String
   }
 
+  /// By the server's clock, µs.
+  func time() throws -> Int64 {
+    let text = try connection.first("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint")
+    return text.flatMap { Int64($0) } ?? 0
+  }
+
   func slot() throws -> Slot? {
     let rows = try connection.query(
       "SELECT active, active_pid, confirmed_flush_lsn, wal_status, database, plugin FROM pg_replication_slots WHERE slot_name = $1",
