@@ -65,6 +65,8 @@ extension TargetShape {
     of table: SQLiteTable, _ mapping: TableMapping, _ key: Set<String>, _ change: Change
   ) throws {
     let schema = mapping.target
+    // A primary key that may be NULL is not among those that a schema names.
+    let isMadeAlike = mapping.source.engine == .sqlite && table.schema.createText == mapping.source.createText
     let known = [key] + schema.uniques.map { Set($0.map { schema.columns[$0].name.lowercased() }) }
     for unique in table.uniqueKeys {
       let names = unique.terms.map { $0.column.map { table.schema.columns[$0].name.lowercased() } ?? $0.text }
@@ -76,7 +78,8 @@ extension TargetShape {
       let isImplied = isPlain && isBinary && known.contains { !$0.isEmpty && $0.isSubset(of: names) }
       // Somebody has made both, who knows what they say.
       let isNamed = !isPlain && mapping.source.hasUniqueIndexOfItsOwn(named: unique.name)
-      guard isOwn || isImplied || isNamed else {
+      let isOfTable = isMadeAlike && unique.name.hasPrefix("sqlite_autoindex_")
+      guard isOwn || isImplied || isNamed || isOfTable else {
         throw unfit(
           "its unique key over \(names.joined(separator: ", ")) is stricter than any of the source's: two rows could become one",
           schema, change)
