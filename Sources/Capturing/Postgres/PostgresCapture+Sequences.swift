@@ -16,8 +16,9 @@ extension PostgresCapture {
     do {
       rows = try source.connection.query(
         "SELECT schemaname, sequencename, last_value, increment_by FROM pg_sequences WHERE last_value IS NOT NULL")
-    } catch let error as PostgresError where error.sqlState == "XX000" {
-      // A sequence was dropped while the view was read ("could not open relation with OID").
+    } catch let error as PostgresError where error.sqlState == "XX000" || error.isTransient {
+      // A sequence was dropped while the view was read ("could not open relation with OID"), or somebody who alters several
+      // tables and we waited for each other.
       return hasChangedSinceSequences = true
     }
     var moved: [SequenceState] = []
