@@ -61,6 +61,20 @@ import Testing
     #expect(try readAll(folder).isEmpty)
   }
 
+  @Test func `a commit time that is only the capture's makes nothing behind it later`() throws {
+    let writer = try openWriter(folder)
+    func clock(_ time: Int64, _ clock: UInt64 = 0, isLate: Bool) throws -> UInt64 {
+      let header = try writer.begin(TransactionHeader(commitTime: time, clock: clock), isLate: isLate)
+      try writer.commit()
+      return header.clock
+    }
+    #expect(try clock(100, isLate: false) == 100)
+    #expect(try clock(5000, isLate: true) == 101)
+    #expect(try clock(5000, 200, isLate: true) == 200)
+    #expect(try clock(300, isLate: false) == 300, "it was committed before the capture wrote what stands before it")
+    try writer.close()
+  }
+
   @Test func `numbers have no gaps and the clock rises, also across writers`() throws {
     var last: UInt64 = 0
     var number: UInt64 = 0

@@ -152,12 +152,9 @@ extension PostgresReplay {
         parents.append((row, key))
         continue
       }
-      if let outcome = settled.outcome {
-        let made = (put: waiting == nil ? settled.row : outcome, outcome: outcome, table: row.table)
-        try put(made, key, settled.stamp ?? desk.lastStamp(row.name), held: &held)
-      } else {
-        try put(nil, key, row.table)
-      }
+      let outcome = settled.outcome
+      let made = (put: waiting == nil ? settled.row : outcome, outcome: outcome, table: row.table)
+      try put(made, key, settled.stamp ?? desk.lastStamp(row.name), held: &held)
     }
     try judge(&held)
     try delete(parents, desk, held: &held)
@@ -166,15 +163,17 @@ extension PostgresReplay {
     desk.endTransaction()
   }
 
-  /// Puts a row in place, or lets it wait where another one has a unique value of its. `outcome`: all of it; `stamp`: of the
+  /// Puts a row in place, or lets it wait where another one has a unique value of its. `outcome`: all of it, nil: it goes; `stamp`: of the
   /// last that was written to it.
   private func put(
-    _ row: (put: RowVersion.Row?, outcome: [Value?], table: MappedTable), _ key: [Value], _ stamp: Stamp,
+    _ row: (put: RowVersion.Row?, outcome: [Value?]?, table: MappedTable), _ key: [Value],
+    _ stamp: @autoclosure () throws -> Stamp,
     held: inout [ContestedRow]
   ) throws {
     do { try put(row.put, key, row.table) } catch let error as PostgresError where error.isUniqueness {
+      guard let outcome = row.outcome else { return }
       try put(nil, key, row.table)
-      let candidate = Candidate(row.table.mapped, key: key, row: row.outcome, stamp: stamp)
+      let candidate = Candidate(row.table.mapped, key: key, row: outcome, stamp: try stamp())
       try sink.attempt { try candidates.add(candidate) }
       held.append(candidate.row)
     } catch let error as PostgresError { throw refusal(row.table, error) }

@@ -91,12 +91,9 @@ extension SQLiteReplay {
         parents.append((row, key))
         continue
       }
-      if let outcome = settled.outcome {
-        let made = (put: waiting == nil ? settled.row : outcome, outcome: outcome, table: row.table)
-        try put(made, key, settled.stamp ?? desk.lastStamp(row.name), held: &held)
-      } else {
-        try row.table.put(nil, key)
-      }
+      let outcome = settled.outcome
+      let made = (put: waiting == nil ? settled.row : outcome, outcome: outcome, table: row.table)
+      try put(made, key, settled.stamp ?? desk.lastStamp(row.name), held: &held)
     }
     try judge(&held)
     try delete(parents, desk, held: &held)
@@ -105,15 +102,17 @@ extension SQLiteReplay {
     desk.endTransaction()
   }
 
-  /// Puts a row in place, or lets it wait where another one has a unique value of its. `outcome`: all of it; `stamp`: of the
+  /// Puts a row in place, or lets it wait where another one has a unique value of its. `outcome`: all of it, nil: it goes; `stamp`: of the
   /// last that was written to it.
   private func put(
-    _ row: (put: RowVersion.Row?, outcome: [Value?], table: TargetTable), _ key: [Value], _ stamp: Stamp,
+    _ row: (put: RowVersion.Row?, outcome: [Value?]?, table: TargetTable), _ key: [Value],
+    _ stamp: @autoclosure () throws -> Stamp,
     held: inout [ContestedRow]
   ) throws {
     do { try row.table.put(row.put, key) } catch let error as SQLiteError where error.isUniqueness {
+      guard let outcome = row.outcome else { return }
       try row.table.put(nil, key)
-      let candidate = Candidate(row.table.schema, key: key, row: row.outcome, stamp: stamp)
+      let candidate = Candidate(row.table.schema, key: key, row: outcome, stamp: try stamp())
       try candidates.add(candidate)
       held.append(candidate.row)
     } catch let error as SQLiteError where error.isConstraint { throw refused(row.table, error) }
