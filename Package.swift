@@ -158,8 +158,8 @@ let package = Package(
     tests(
       "OperatingTests",
       [
-        "TestServers", "Operating", "Applying", "Capturing", "Conflicts", "Changes", "NetKit", "Pumping", "SQLiteKit",
-        "PostgresKit", "SystemKit", "Trails",
+        "TestServers", "Operating", "Applying", "Capturing", "Conflicts", "Changes", "Mapping", "NetKit", "Pumping",
+        "SQLiteKit", "PostgresKit", "SystemKit", "Trails",
       ]),
     tests(
       "ServingTests",

@@ -96,7 +96,8 @@ package final class Replication: Sendable {
     twoWay = back.map { [trail, statePath] back in
       let (forth, backwards) = ((trail, "\(statePath)/\(trail)"), (back.trail, back.folder))
       return (
-        TwoWay(own: forth, applied: [backwards], captured: tables, watch: watches.0, rules: rules),
+        TwoWay(
+          own: forth, applied: [backwards], captured: tables, copiesRows: true, watch: watches.0, rules: rules),
         TwoWay(own: backwards, applied: [forth], captured: tables, watch: watches.1, rules: rules)
       )
     }

@@ -31,8 +31,8 @@ extension TwoWay {
   /// For the applies to a database that is captured into `own`. `watch`: of its capture, where it is PostgreSQL.
   package convenience init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)],
-    captured: TablePatterns = TablePatterns(), watch: LocalWatch?, skewMicrosecondsMax: Int64 = 60_000_000,
-    rules: @escaping RuleBook
+    captured: TablePatterns = TablePatterns(), copiesRows: Bool = false, watch: LocalWatch?,
+    skewMicrosecondsMax: Int64 = 60_000_000, rules: @escaping RuleBook
   ) {
     let local: LocalCommits
     if let watch {
@@ -51,8 +51,8 @@ extension TwoWay {
       }
     }
     self.init(
-      own: own, applied: applied, captured: captured, local: local, skewMicrosecondsMax: skewMicrosecondsMax,
-      rules: rules)
+      own: own, applied: applied, captured: captured, copiesRows: copiesRows, local: local,
+      skewMicrosecondsMax: skewMicrosecondsMax, rules: rules)
   }
 }
 

@@ -16,6 +16,7 @@ final class TwoWayBook: Sendable {
     var own: TrailName
     var applied: [TrailName]
     var captured: [String]
+    var copiesRows: Bool
     var rules: [String: ConflictPlan]
     var skew: Duration
   }
@@ -40,7 +41,7 @@ final class TwoWayBook: Sendable {
     let peers = conf.applies.filter { $0.database == apply.database && conf.captureBehind($0) != nil }
     let plan = Plan(
       own: TrailName(origin: context.node, name: capture.name), applied: peers.compactMap { TrailName($0.trail) },
-      captured: capture.tables,
+      captured: capture.tables, copiesRows: capture.copiesRows,
       rules: Dictionary(peers.map { ($0.trail, $0.conflictPlan) }) { first, _ in first },
       skew: peers.map(\.maxClockSkew).min() ?? .zero)
     let watch = watch(of: capture, at: location)
@@ -48,7 +49,8 @@ final class TwoWayBook: Sendable {
       if let made = known[apply.database], made.plan == plan, made.twoWay.isSound { return made.twoWay }
       let twoWay = TwoWay(
         own: (plan.own, context.folder(of: plan.own)), applied: plan.applied.map { ($0, context.folder(of: $0)) },
-        captured: TablePatterns(plan.captured), watch: watch, skewMicrosecondsMax: plan.skew.milliseconds * 1000
+        captured: TablePatterns(plan.captured), copiesRows: plan.copiesRows, watch: watch,
+        skewMicrosecondsMax: plan.skew.milliseconds * 1000
       ) { trail, table, columns in
         (plan.rules[trail.description] ?? ConflictPlan()).rules(forTarget: table, columns: columns)
       }

@@ -11,6 +11,8 @@ struct TrailScan {
     var header: TransactionHeader
     var begin: Position
     var rows: [RowName] = []
+    /// Tables whose copies end with it, or that were made by it: the rows that they had before are in the trail.
+    var wholeTables: [String] = []
   }
 
   /// Rows of one transaction that are kept before the window gets them.
@@ -68,6 +70,12 @@ struct TrailScan {
       case .change(let change) where change.operation != .truncate: try take(change)
       case .refreshRow(let id, let image):
         try take(ChangeView(.insert, schemaID: id, after: image, treatment: .copied))
+      case .refresh(let refresh):
+        if case .end = refresh.event, let table = reader.schema(refresh.schemaID) {
+          part?.wholeTables.append(table.fullName)
+        }
+      case .ddl(let ddl):
+        if !ddl.isRefreshed, let table = reader.schema(ddl.after) { part?.wholeTables.append(table.fullName) }
       case .schema: schema = nil
       case .commit(let number, _):
         if let whole = part {

@@ -27,6 +27,7 @@ package final class VersionWindow: Sendable {
     var index: WindowIndex
     var folders: [TrailName: String] = [:]
     var reach = OwnReach(number: 0, sourcePosition: [], position: .start)
+    var wholeTables = WholeTables()
   }
 
   /// Opens nothing yet. Past `spillRows` versions they are kept in a temporary file.
@@ -66,6 +67,7 @@ extension VersionWindow {
         { part, isEnd in
           try withState {
             try $0.index.take(part, of: own)
+            $0.wholeTables.take(part)
             if isEnd { $0.index.settle(own) }
           }
         })
@@ -118,6 +120,9 @@ extension VersionWindow {
   package func isKept(for trail: TrailName) throws -> Bool {
     try withState { try $0.index.isKept(for: trail.description) }
   }
+
+  /// Whether the own trail has the rows that a table held when it began; true as well where that cannot be told any more.
+  package func isWhole(_ table: String) -> Bool { state.withLock { $0.wholeTables.contains(table) } }
 
   /// Whether all trails have been read.
   package var isComplete: Bool { state.withLock { $0.index.isRead } }

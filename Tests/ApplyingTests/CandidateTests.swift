@@ -41,11 +41,11 @@ struct CandidateTests {
     try CandidateContest(
       candidates, fresh: fresh,
       .init(
-        renew: { _ in .asItWas },
+        renew: { _ in .asItWas }, ranked: { $0 },
         lastWrite: { row, _ in
           guard case .integer(let id)? = row.key["id"], let clock = clocks[id] else { return nil }
           return UniqueRank(stamp(clock), tie: row.tie)
-        }, log: log)
+        }, noteReturn: { _ in }, log: log)
     ).judge()
   }
 

@@ -14,8 +14,12 @@ struct ContestedRow: Equatable {
     a.key == b.key && a.table == b.table && a.namespace == b.namespace
   }
 
+  /// Of its table, as people call it.
+  var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }
   /// As the window knows it.
-  var name: RowName { name(of: namespace.isEmpty ? table : "\(namespace).\(table)") }
+  var name: RowName { name(of: fullName) }
+  /// As the window knows it as one of a copy.
+  var copied: RowName { name(of: RowNames.copied(fullName)) }
   /// The same at every node, whatever its table is called there.
   var tie: UInt64 { name(of: "").hash }
 

@@ -16,8 +16,12 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   /// What it is to know of the versions of rows.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
+    /// With the rank that copies of the row give it.
+    var ranked: (Candidate) throws -> Candidate
     /// As ``UniqueContest/rank(of:against:)``.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?
+    /// Of a row that has waited, and is there again.
+    var noteReturn: (ContestedRow) -> Void
     /// Of a row that has to wait, or that lets the other one wait.
     var log: (ContestedRow, _ other: ContestedRow, Stamp?, _ isOurs: Bool) throws -> Void
   }
@@ -35,8 +39,8 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   /// Returns whether anything has changed.
   func judge() throws -> Bool {
     var isChanged = false
-    for candidate in try store.all() {
-      var candidate = candidate
+    for found in try store.all() {
+      var candidate = found
       // With its table, the value for which it waits is gone.
       var isGone = try !store.hasTable(of: candidate.row) || store.isThere(candidate.row)
       if !isGone {
@@ -44,16 +48,18 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
         case .asItWas: break
         case .open: continue
         case .gone: isGone = true
-        case .later(let renewed):
-          candidate = renewed
-          try store.add(candidate)
-          isChanged = true
+        case .later(let renewed): candidate = renewed
         }
       }
       if isGone {
         try store.remove(candidate.row)
         isChanged = true
         continue
+      }
+      candidate = try sight.ranked(candidate)
+      if candidate.stamp != found.stamp || candidate.row.row != found.row.row {
+        try store.add(candidate)
+        isChanged = true
       }
       kept.append(candidate)
     }
@@ -83,6 +89,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
       return false
     }
     try store.remove(claim.row)
+    if !claim.isNew { sight.noteReturn(claim.row) }
     for other in others {
       try store.add(Candidate(other.row, other.rank.stamp))
       try sight.log(claim.row, other.row, other.rank.stamp, true)
@@ -91,7 +98,8 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   }
 
   func wait(_ claim: UniqueClaim<ContestedRow>, for other: (row: ContestedRow, rank: UniqueRank?)) throws {
-    if claim.isNew { try sight.log(claim.row, other.row, other.rank?.stamp, false) }
+    let stamp = other.rank.flatMap { $0 == .latest ? nil : $0.stamp }
+    if claim.isNew { try sight.log(claim.row, other.row, stamp, false) }
     let earlier = claim.earlier.map(\.key)
     guard earlier != kept.first(where: { $0.row == claim.row })?.earlier ?? [] else { return }
     try store.add(Candidate(claim.row, claim.rank.stamp, earlier: earlier))

@@ -138,6 +138,10 @@ final class MappedTable {
   /// Whether an update that leaves the key may give a row what another one has.
   lazy var mayCollide = target.isPartitioned || target.uniqueIndexes.contains { $0.name != keyIndex?.name }
 
+  /// Two-way: rows may clash in unique values besides the key. None of them is replaced for that: it is judged. Of constraints
+  /// that are checked by triggers nobody is told.
+  lazy var isContested = goesBothWays && mayCollide && !isWholeRow && uncheckedIndexes.isEmpty
+
   /// The columns of a unique index, where it has nothing but columns that the trail knows.
   func positions(of index: Int) -> [Int]? {
     guard let names = target.uniqueIndexes[index].columns else { return nil }

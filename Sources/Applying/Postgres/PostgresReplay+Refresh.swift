@@ -199,7 +199,9 @@ extension PostgresReplay {
     copied += 1
     table.hasNewKeys = true
     // What is sent row by row is to be as the source has it.
-    if table.state.refreshing == .rows, !table.isWholeRow { return try insertInPlace(table) }
+    let isInPlace = table.state.refreshing == .rows && !table.isWholeRow
+    if table.isContested, isInPlace || isAlone { return try takeCopied(table, isInPlace: isInPlace) }
+    if isInPlace { return try insertInPlace(table) }
     guard !isAlone else {
       return try settlingMeetings(table, isInsert: true) { try insert(table, isLenient: isLenient(table)) }
     }

@@ -91,6 +91,8 @@ extension PostgresReplay {
     table.hasNewKeys = true
     if table.isWholeRow || !isLenient { return try insertStrictly(table) }
     switch table.existing {
+    case .keep where table.isContested: try writeLeniently(table, .insert(.keeping))
+    case .merge where table.isContested: try writeLeniently(table, .insert(.merging))
     case .keep: try write(table, .insert(.keeping), expecting: nil)
     case .merge: try write(table, .insert(.merging), expecting: nil)
     case .overwrite: try insertInPlace(table)
@@ -110,9 +112,11 @@ extension PostgresReplay {
     unchecked.note(table, after)
   }
 
-  /// The row as it is to be, whatever stands in its way.
+  /// The row as it is to be, whatever stands in its way; two-way, whatever has its key.
   func insertInPlace(_ table: MappedTable) throws {
-    for index in table.otherIndexes { try writeLeniently(table, .clear(index: index, sparing: .new)) }
+    for index in table.otherIndexes where !table.isContested {
+      try writeLeniently(table, .clear(index: index, sparing: .new))
+    }
     if table.alwaysIdentity.isEmpty || table.key.contains(where: { table.alwaysIdentity.contains($0) }) {
       try writeLeniently(table, .insert(.merging))
     } else {
@@ -240,7 +244,8 @@ extension PostgresReplay {
     if isOverwritten {
       for index in table.target.uniqueIndexes.indices {
         let isKey = table.target.uniqueIndexes[index].name == table.keyIndex?.name
-        guard isKey ? isMoved : table.otherIndexes.contains(index), isKnown(index, table) else { continue }
+        let isCleared = isKey ? isMoved : !table.isContested && table.otherIndexes.contains(index)
+        guard isCleared, isKnown(index, table) else { continue }
         try writeLeniently(table, .clear(index: index, sparing: .old))
       }
     }

@@ -98,7 +98,8 @@ extension PostgresReplay {
     let takesRowsIn = try table.takesRowsIn ?? desk.takesRowsIn(table.mapped.plainName, table.columns.map(\.name))
     table.takesRowsIn = takesRowsIn
     return try desk.defers(
-      change, schema, table, isReferenced: !referrers(of: table).isEmpty, takesRowsIn: takesRowsIn)
+      change, schema, table, isReferenced: !referrers(of: table).isEmpty, takesRowsIn: takesRowsIn,
+      mayWait: hasCandidates && table.isContested && isLenient(table))
   }
 
   /// Whether a row that a copy brings gives way to what was written here.
@@ -144,7 +145,8 @@ extension PostgresReplay {
       }
       try desk.checkStops(settled, row.table.mapped, key)
       let records = settled.records(
-        desk.place, of: name, row.table.mapped, key: key, now: clock.microseconds(), isAhead: desk.isAhead)
+        desk.place, of: name, row.table.mapped, key: key, now: clock.microseconds(),
+        isAhead: desk.isAhead || row.table.state.refreshing != nil)
       for record in records { try log(record) }
       try desk.shared.window.note(row.name, desk.place)
       try note(settled, row.table.mapped, key, desk)
@@ -152,6 +154,8 @@ extension PostgresReplay {
         parents.append((row, key))
         continue
       }
+      // The rest of it comes with the copy.
+      if settled.isPartial, isLenient(row.table) { continue }
       let outcome = settled.outcome
       let made = (put: waiting == nil ? settled.row : outcome, outcome: outcome, table: row.table)
       try put(made, key, settled.stamp ?? desk.lastStamp(row.name), held: &held)
@@ -173,13 +177,14 @@ extension PostgresReplay {
     do { try put(row.put, key, row.table) } catch let error as PostgresError where error.isUniqueness {
       guard let outcome = row.outcome else { return }
       try put(nil, key, row.table)
-      let candidate = Candidate(row.table.mapped, key: key, row: outcome, stamp: try stamp())
+      let waiting = Candidate(row.table.mapped, key: key, row: outcome, stamp: try stamp())
+      let candidate = try desk?.ranked(waiting) ?? waiting
       try sink.attempt { try candidates.add(candidate) }
       held.append(candidate.row)
     } catch let error as PostgresError { throw refusal(row.table, error) }
   }
 
-  private func judge(_ held: inout [ContestedRow]) throws {
+  func judge(_ held: inout [ContestedRow]) throws {
     guard !held.isEmpty else { return }
     hasCandidates = true
     _ = try judgeCandidates(fresh: held)
@@ -331,7 +336,7 @@ extension PostgresReplay {
 
   // MARK: Two rows that cannot both be
 
-  private var candidates: PostgresCandidates {
+  var candidates: PostgresCandidates {
     PostgresCandidates(connection) { [sink] body in try sink.attempt(body) }
   }
 
@@ -382,7 +387,9 @@ extension PostgresReplay {
     let contest = CandidateContest(
       candidates, fresh: fresh,
       .init(
-        renew: { try self.renewed($0, desk) }, lastWrite: desk.rank,
+        renew: { try self.renewed($0, desk) }, ranked: desk.ranked,
+        lastWrite: { try desk.rank(of: $0, isNew: $1, isMerged: self.isMerged($0)) },
+        noteReturn: desk.noteReturn(of:),
         log: { row, other, stamp, isOurs in
           try self.log(
             row.record(against: other, stamp, isOurs: isOurs, desk.place, of: self.name, now: self.clock.microseconds())
@@ -392,6 +399,11 @@ extension PostgresReplay {
     let isChanged = try contest.judge()
     desk.leavesNoCandidates = try candidates.isEmpty()
     return isChanged
+  }
+
+  /// Whether what copies bring to its table joins what is there.
+  private func isMerged(_ row: ContestedRow) -> Bool {
+    tables.values.contains { ($0.schema, $0.name) == (row.namespace, row.table) && $0.existing != .overwrite }
   }
 
   /// A row that waits may have been written again meanwhile.

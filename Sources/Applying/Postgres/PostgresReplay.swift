@@ -97,6 +97,8 @@ final class PostgresReplay {
   /// Since the last commit: tables are to be guarded, or no longer.
   private var guardsAreDue = false
   var settledBefore = SettledBefore<MappedTable>()
+  /// Of copies, that wait until their transaction ends.
+  var heldCopies: [ContestedRow] = []
   var misfitsNulled: UInt64 = 0
   /// Refresh rows that were sent by COPY and not yet answered, to be sent again one by one.
   var piece = ByteWriter(capacity: 1 << 16)
@@ -260,6 +262,10 @@ final class PostgresReplay {
       try endChunk()
       try sink.settle()
       try settleDeferred(stop)
+    }
+    if !heldCopies.isEmpty {
+      try sink.settle()
+      try judge(&heldCopies)
     }
     try settleEarly()
     try putBackHeldRows()

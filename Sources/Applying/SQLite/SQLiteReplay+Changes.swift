@@ -59,12 +59,13 @@ extension SQLiteReplay {
 
   func insertion(of table: TargetTable, isCopy: Bool) -> TargetTable.Insertion {
     if table.schema.flags.contains(.wholeRow) { return .strict }
+    let replacing: TargetTable.Insertion = table.mayCollide ? .merging : .replacing
     // What is sent row by row is to be as the source has it.
-    if isCopy, table.state.refreshing == .rows { return .replacing }
+    if isCopy, table.state.refreshing == .rows { return replacing }
     switch table.existing {
     case .keep: return .keeping
     case .merge: return .merging
-    case .overwrite: return isCopy || isLenient(table) ? .replacing : .strict
+    case .overwrite: return isCopy || isLenient(table) ? replacing : .strict
     }
   }
 

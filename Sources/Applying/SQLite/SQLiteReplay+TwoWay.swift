@@ -37,7 +37,8 @@ extension SQLiteReplay {
       try table.takesRowsIn ?? desk.takesRowsIn(table.schema.plainName, table.schema.columns.map(\.name))
     table.takesRowsIn = takesRowsIn
     return try desk.defers(
-      change, schema, table, isReferenced: !table.referrers.isEmpty, takesRowsIn: takesRowsIn)
+      change, schema, table, isReferenced: !table.referrers.isEmpty, takesRowsIn: takesRowsIn,
+      mayWait: hasCandidates && table.mayCollide && isLenient(table))
   }
 
   /// Whether a row that a copy brings gives way to what was written here.
@@ -83,7 +84,8 @@ extension SQLiteReplay {
       }
       try desk.checkStops(settled, row.table.schema, key)
       let records = settled.records(
-        desk.place, of: name, row.table.schema, key: key, now: target.clock.microseconds(), isAhead: desk.isAhead)
+        desk.place, of: name, row.table.schema, key: key, now: target.clock.microseconds(),
+        isAhead: desk.isAhead || row.table.state.refreshing != nil)
       for record in records { try log(record) }
       try desk.shared.window.note(row.name, desk.place)
       try note(settled, row.table, key, desk)
@@ -91,6 +93,8 @@ extension SQLiteReplay {
         parents.append((row, key))
         continue
       }
+      // The rest of it comes with the copy.
+      if settled.isPartial, isLenient(row.table) { continue }
       let outcome = settled.outcome
       let made = (put: waiting == nil ? settled.row : outcome, outcome: outcome, table: row.table)
       try put(made, key, settled.stamp ?? desk.lastStamp(row.name), held: &held)
@@ -112,13 +116,14 @@ extension SQLiteReplay {
     do { try row.table.put(row.put, key) } catch let error as SQLiteError where error.isUniqueness {
       guard let outcome = row.outcome else { return }
       try row.table.put(nil, key)
-      let candidate = Candidate(row.table.schema, key: key, row: outcome, stamp: try stamp())
+      let waiting = Candidate(row.table.schema, key: key, row: outcome, stamp: try stamp())
+      let candidate = try desk?.ranked(waiting) ?? waiting
       try candidates.add(candidate)
       held.append(candidate.row)
     } catch let error as SQLiteError where error.isConstraint { throw refused(row.table, error) }
   }
 
-  private func judge(_ held: inout [ContestedRow]) throws {
+  func judge(_ held: inout [ContestedRow]) throws {
     guard !held.isEmpty else { return }
     hasCandidates = true
     _ = try judgeCandidates(fresh: held)
@@ -226,7 +231,7 @@ extension SQLiteReplay {
 
   // MARK: Two rows that cannot both be
 
-  private var candidates: SQLiteCandidates { SQLiteCandidates(database: database) }
+  var candidates: SQLiteCandidates { SQLiteCandidates(database: database) }
 
   private var hasCandidates: Bool {
     get { desk?.shared.mayHaveCandidates ?? false }
@@ -249,7 +254,9 @@ extension SQLiteReplay {
     let contest = CandidateContest(
       candidates, fresh: fresh,
       .init(
-        renew: { try self.renewed($0, desk) }, lastWrite: desk.rank,
+        renew: { try self.renewed($0, desk) }, ranked: desk.ranked,
+        lastWrite: { try desk.rank(of: $0, isNew: $1, isMerged: self.isMerged($0)) },
+        noteReturn: desk.noteReturn(of:),
         log: { row, other, stamp, isOurs in
           try self.log(
             row.record(
@@ -258,6 +265,11 @@ extension SQLiteReplay {
     let isChanged = try contest.judge()
     desk.leavesNoCandidates = try candidates.isEmpty()
     return isChanged
+  }
+
+  /// Whether what copies bring to its table joins what is there.
+  private func isMerged(_ row: ContestedRow) -> Bool {
+    target.tables[row.table.lowercased()].map { $0.existing != .overwrite } ?? false
   }
 
   /// A row that waits may have been written again meanwhile.

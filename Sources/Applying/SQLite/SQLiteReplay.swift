@@ -88,6 +88,8 @@ final class SQLiteReplay {
   /// Of rows, that were settled in the group.
   var conflicts = 0
   var settledBefore = SettledBefore<TargetTable>()
+  /// Of copies, that wait until their transaction ends.
+  var heldCopies: [ContestedRow] = []
   var early = EarlyUpdates()
   var held = HeldRows()
   var before: [ColumnView] = []
@@ -150,6 +152,7 @@ final class SQLiteReplay {
         self.number = number
         try endChunk()
         try settleDeferred()
+        try judge(&heldCopies)
         try settleEarly()
         if !held.isEmpty { try settleHeld() }
         let isDue =
@@ -216,9 +219,7 @@ final class SQLiteReplay {
       }
       before.removeAll(keepingCapacity: true)
       try decode(image, into: &after, &madeAfter, table)
-      try settlingMeetings(table) {
-        _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
-      }
+      try settlingMeetings(table) { try takeCopied(table) }
       copied += 1
     case .refresh(let refresh):
       try statements?.checkIdle()
@@ -297,9 +298,11 @@ final class SQLiteReplay {
       target.progress.note(
         "column \(name).\(column.name) is left out: the target has none, and --ddl ignore adds none")
     }
-    return TargetTable(
+    let table = TargetTable(
       mapping, state: known, database: database, there: there, image: (schema, part.positions),
       localWrites: try localWrites(of: mapping), goesBothWays: options.goesBothWays("", name))
+    table.mayCollide = try table.goesBothWays && table.hasOtherUniqueValues()
+    return table
   }
 
   private func isInScope(_ name: String) -> Bool {

@@ -27,6 +27,22 @@ extension TargetTable {
       given.compactMap { row[$0] })
   }
 
+  /// Besides those of the key, which is one of the target, too.
+  func hasOtherUniqueValues() throws -> Bool {
+    let rows = try database.query(
+      """
+      SELECT 'key', name, 1 FROM pragma_table_xinfo(?1) WHERE pk
+      UNION ALL
+      SELECT i.name || ' ' || i.seq, x.name, NOT i.partial AND x.name IS NOT NULL
+      FROM pragma_index_list(?1) i JOIN pragma_index_xinfo(i.name) x WHERE i."unique" AND x.key
+      """, [.text(schema.name)])
+    let key = Set(schema.key.map { schema.columns[$0].name.lowercased() })
+    let areOfKey = Dictionary(grouping: rows, by: { $0[0].shown }).values.map { terms in
+      terms.allSatisfy { $0[2] == .integer(1) } && Set(terms.map { $0[1].string.lowercased() }) == key
+    }
+    return areOfKey.contains(true) && areOfKey.contains(false)
+  }
+
   // MARK: Foreign keys
 
   func lookUpReferrers() throws -> [Reference] {

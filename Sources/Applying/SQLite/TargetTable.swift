@@ -50,6 +50,8 @@ final class TargetTable {
   private var statements: [Shape: Statement] = [:]
   /// Two-way: no row that is there is changed; nil: not looked up.
   var takesRowsIn: Bool?
+  /// Two-way: rows may clash in unique values besides the key. None of them is replaced for that: it is judged.
+  var mayCollide = false
   /// Foreign keys of others that lead to it.
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []
   private let names: [String]
@@ -153,7 +155,7 @@ final class TargetTable {
     let twin = whole ? try twin(of: before) : nil
     if whole, twin == nil { return 0 }
     let statement = try prepared(
-      .update(columns: mask, isChecked: checks, replaces: !isChecked && !checks), isWholeRow: whole)
+      .update(columns: mask, isChecked: checks, replaces: !isChecked && !checks && !mayCollide), isWholeRow: whole)
     if let twin {
       try statement.bind(twin, at: 1)
     } else {

@@ -48,7 +48,7 @@ final class RowNames {
       _ schema: TableSchema, as target: String, _ key: [Int], alternates: [Part],
       references: [(parent: Part, isByKey: Bool)]
     ) {
-      (begun, copied) = (RowNaming(table: target), RowNaming(table: "\(target) copied"))
+      (begun, copied) = (RowNaming(table: target), RowNaming(table: RowNames.copied(target)))
       (self.schema, self.key, self.alternates, self.references) = (schema, key, alternates, references)
       width = (key.max() ?? -1) + 1
     }
@@ -175,6 +175,9 @@ final class RowNames {
   private func left(_ index: Int) -> ColumnView {
     after[index].isUnchanged && index < before.count ? before[index] : after[index]
   }
+
+  /// In place of its name, where rows are meant as those of a copy.
+  static func copied(_ table: String) -> String { "\(table) copied" }
 
   /// Of a row of a copy; nil where it has no key.
   func name(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {

@@ -119,6 +119,9 @@ struct SettledRow {
   /// by versions that are known.
   var stamp: Stamp? { history.versions.last { !$0.isDelete }?.stamp }
 
+  /// Of what it is to be, nobody here knows all.
+  var isPartial: Bool { local == nil && row?.contains { $0 == nil } ?? false }
+
   /// The row as it is to be, with what stays of the one that is there.
   var outcome: [Value?]? {
     row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }

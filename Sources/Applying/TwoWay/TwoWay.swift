@@ -37,6 +37,8 @@ package final class TwoWay: Sendable {
   private let folders: [String: String]
   private let peers: [TrailName]
   private let captured: TablePatterns
+  /// Whether what tables held before they were captured is copied into the own trail.
+  private let copiesRows: Bool
   package let window: VersionWindow
   let rules: RuleBook
   let local: LocalCommits
@@ -46,21 +48,22 @@ package final class TwoWay: Sendable {
   private let candidates = Mutex(true)
   private let decisions = Mutex(true)
   private let applied = Mutex<[String: UInt64]>([:])
+  private let returned = Mutex(ReturnsFromWaiting())
   /// Of PostgreSQL.
   let quiet = Mutex(QuietServer())
   private let shapes = Mutex(0)
   private let isPrepared = Mutex(false)
   private let isSpoilt = Mutex(false)
 
-  /// `captured`: the tables of the database that go into the own trail.
+  /// `captured`: the tables of the database that go into the own trail; `copiesRows`: with what they held before.
   package init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)], captured: TablePatterns,
-    local: LocalCommits, skewMicrosecondsMax: Int64 = 60_000_000, rules: @escaping RuleBook
+    copiesRows: Bool = false, local: LocalCommits, skewMicrosecondsMax: Int64 = 60_000_000, rules: @escaping RuleBook
   ) {
     self.own = own.name
     folders = Dictionary(([own] + applied).map { ($0.name.description, $0.folder) }) { first, _ in first }
     peers = applied.map(\.name)
-    self.captured = captured
+    (self.captured, self.copiesRows) = (captured, copiesRows)
     window = VersionWindow(own: own.name, ownFolder: own.folder)
     for trail in applied { window.addPeer(trail.name, folder: trail.folder) }
     (self.local, self.skewMicrosecondsMax, self.rules) = (local, skewMicrosecondsMax, rules)
@@ -70,6 +73,9 @@ package final class TwoWay: Sendable {
   func captures(_ namespace: String, _ name: String) -> Bool {
     namespace.isEmpty ? captured.includes(name) : captured.includes(namespace: namespace, name: name)
   }
+
+  /// Whether rows of a table may be copied into the own trail that nobody has heard of yet.
+  func isToBeCopied(_ table: String) -> Bool { copiesRows && !window.isWhole(table) }
 
   func folder(of origin: String) throws -> String {
     if let folder = folders[origin] { return folder }
@@ -167,6 +173,20 @@ package final class TwoWay: Sendable {
 
   func note(applied number: UInt64, of trail: TrailName) {
     applied.withLock { $0[trail.description] = number }
+  }
+
+  /// A row that waited for a unique value came back, when transaction `number` of a trail was applied.
+  func noteReturn(of row: RowName, by trail: TrailName, _ number: UInt64) {
+    var known = applied.withLock { $0 }
+    known[trail.description] = max(number, known[trail.description] ?? 0)
+    // It was there behind all that the own trail holds.
+    known[own.description] = window.ownReach.number + 1
+    returned.withLock { $0.note(row, behind: known) }
+  }
+
+  /// Whether a row that came back here may still wait where a transaction was made; `seen`: what its author knew.
+  func mayWait(_ row: RowName, at author: TrailName, seen: [String: UInt64]) -> Bool {
+    returned.withLock { $0.mayWait(row, at: author.description, seen: seen) }
   }
 
   /// Whether the author of a transaction knew what has not come here yet, of a trail that does come here.

@@ -175,9 +175,10 @@ final class TwoWayDesk<Table> {
   }
 
   /// Whether a change is left to the end of its transaction. `schema`: as the trail has it. `isReferenced`: others refer to
-  /// rows of the table. `takesRowsIn`: as of ``takesRowsIn(_:_:)``.
+  /// rows of the table. `takesRowsIn`: as of ``takesRowsIn(_:_:)``. `mayWait`: rows of the table may wait for a unique
+  /// value, and it would not be told that one is not there.
   func defers(
-    _ change: ChangeView, _ schema: TableSchema, _ table: Table, isReferenced: Bool, takesRowsIn: Bool
+    _ change: ChangeView, _ schema: TableSchema, _ table: Table, isReferenced: Bool, takesRowsIn: Bool, mayWait: Bool
   ) throws -> Bool {
     let rows = try names.names(schema, change)
     if rows.isEmpty { throw Self.keyless(schema) }
@@ -189,7 +190,7 @@ final class TwoWayDesk<Table> {
     let isGone = isReferenced && (change.operation == .delete || rows.count == 2)
     if isGone { for name in [rows[0]] + alternates { try watch([name.reference]) } }
     let isDeferred =
-      settlesAll || isGone || (takesRowsIn && !comesIn(change, rows))
+      settlesAll || isGone || mayWait || (takesRowsIn && !comesIn(change, rows))
       || (!indexes.isEmpty && rows.contains { indexes[$0] != nil })
     if !isDeferred, let met, try shared.window.follow(rows, met) { return false }
     for row in rows {
@@ -281,6 +282,7 @@ final class TwoWayDesk<Table> {
   /// Whether a row stays that the author of a transaction has not, or not any more, and of which it says no more.
   func keepsUnmentioned(_ row: (name: RowName, copied: RowName)) throws -> Bool {
     try watch([row.name])
+    if shared.mayWait(row.name, at: trail, seen: seen) { return true }
     return try [row.name, row.copied].contains {
       try !shared.window.concurrent($0, with: place.stamp, seen: seen).isEmpty
     }
@@ -318,8 +320,9 @@ final class TwoWayDesk<Table> {
 
   /// Of the last that was written to a row, as far as anybody may not know of it; nil: nothing. To delete it is not to
   /// write to it: where it is there all the same, that did not count.
-  private func lastWrite(_ row: RowName) throws -> Stamp? {
+  private func lastWrite(_ row: RowName, behind copy: Stamp? = nil) throws -> Stamp? {
     for place in try shared.window.versions(row).reversed() {
+      if let copy, place.stamp < copy { return nil }
       let versions = try reader.read(
         row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
       if versions.contains(where: { $0.after != nil }) { return place.stamp }
@@ -331,13 +334,39 @@ final class TwoWayDesk<Table> {
   /// earlier than all else.
   func lastStamp(_ row: RowName) throws -> Stamp { try lastWrite(row) ?? Stamp(clock: 0, origin: "", number: 0) }
 
+  /// Of the last copy that brought a row, as far as anybody may not know of it. That is later than all that its author knew
+  /// of the row, whether that has come here or not.
+  private func lastCopy(_ row: ContestedRow) throws -> Stamp? {
+    try shared.window.versions(row.copied).last?.stamp ?? shared.window.lastForgotten(row.copied)
+  }
+
+  /// A row that waits with the rank that copies of it give it.
+  func ranked(_ candidate: Candidate) throws -> Candidate {
+    guard let copy = try lastCopy(candidate.row), copy > candidate.stamp else { return candidate }
+    return Candidate(candidate.row, copy, earlier: candidate.earlier)
+  }
+
   /// As ``UniqueContest/rank(of:against:)``. What capture has not taken yet is later than all that has waited before.
-  func rank(of row: ContestedRow, isNew: Bool) throws -> UniqueRank? {
+  /// `isMerged`: what copies bring to the table joins what it holds. That may still have to be copied itself, and is not
+  /// taken away before it has been.
+  func rank(of row: ContestedRow, isNew: Bool, isMerged: Bool) throws -> UniqueRank? {
     let name = row.name
     if watchesRows { written.append(name) }
-    guard uncaptured.contains(name) else { return try lastWrite(name).map { UniqueRank($0, tie: row.tie) } }
-    if isNew { throw LocalAhead() }
-    return .latest
+    if uncaptured.contains(name) {
+      if isNew { throw LocalAhead() }
+      return .latest
+    }
+    let copy = try lastCopy(row)
+    if let stamp = try lastWrite(name, behind: copy) ?? copy {
+      return UniqueRank(max(stamp, copy ?? stamp), tie: row.tie)
+    }
+    return isMerged && shared.isToBeCopied(row.fullName) ? .latest : nil
+  }
+
+  /// Whether a row stays that is in the way of one that a copy brings, until both are judged: else it is one that the copy's
+  /// author has no longer.
+  func contests(_ row: ContestedRow) throws -> Bool {
+    try indexes[row.name] != nil || keepsUnmentioned((row.name, row.copied))
   }
 
   /// All versions of a row that waits, where something was done to it since; none: nothing. Nil: that is not known yet.
@@ -351,6 +380,9 @@ final class TwoWayDesk<Table> {
       try reader.read(name, at: $0, folder: shared.folder(of: $0.stamp.origin), rowNames: names.names)
     }
   }
+
+  /// A row that has waited is there again.
+  func noteReturn(of row: ContestedRow) { shared.noteReturn(of: row.name, by: trail, place.stamp.number) }
 
   /// Whether a delete of a row counts: not where somebody began to refer to the row, and neither knew of the other; nor where
   /// the row that he referred to refers to it.

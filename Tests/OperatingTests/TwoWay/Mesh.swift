@@ -1,6 +1,7 @@
 import Applying
 import Capturing
 import Changes
+import Mapping
 import Conflicts
 import Foundation
 import Operating
@@ -107,14 +108,24 @@ final class Mesh {
       }
     }
 
+    /// Has its capture copy all its rows again.
+    func askForCopies() throws {
+      Mesh.trace("\(name): copies")
+      _ = try SourceEnd(url).askForCopies(of: tables, trail: Trail.info(folder: folder).id)
+    }
+
     private func isCaptured() throws -> Bool {
       if let sqlite {
+        let isCopied =
+          try sqlite.integer("SELECT 1 FROM cairn_layout WHERE refresh IS NOT NULL AND ended IS NULL") == nil
+        guard isCopied else { return false }
         let last = try sqlite.integer("SELECT max(seq) FROM cairn_journal") ?? 0
         // A capture that has just started tells only of what it takes itself.
         let marked = try sqlite.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0
         return max(marked, capture?.progress.snapshot.taken ?? 0) >= last
       }
-      return try watch?.catchUp(StopSignal()) ?? true
+      guard try watch?.catchUp(StopSignal()) ?? true else { return false }
+      return capture?.progress.snapshot.tablesToCopy ?? 0 == 0
     }
   }
 
@@ -124,6 +135,8 @@ final class Mesh {
 
   let folder: String
   var quarantines = false
+  /// As ``ApplyOptions/existing``.
+  var existing = ExistingRows.overwrite
   /// As ``ApplyOptions/localWrites``.
   var localWrites = LocalWritesPlan()
   /// What applies told.
@@ -135,8 +148,9 @@ final class Mesh {
 
   /// A letter for each node: `s` for SQLite, `p` for PostgreSQL. `schema` makes the tables of each.
   /// `tables`: those of each that are captured. `rows`: SQL of each, before it is captured; what is there is copied.
+  /// `isCaptured`: from the beginning.
   init(
-    _ engines: String, schema: String, tables: [TablePatterns]? = nil, rows: [String]? = nil,
+    _ engines: String, schema: String, tables: [TablePatterns]? = nil, rows: [String]? = nil, isCaptured: Bool = true,
     rules: @escaping TwoWay.RuleBook = { _, _, _ in ConflictRules() }
   ) throws {
     folder = NSTemporaryDirectory() + "cairn-mesh-\(UUID().uuidString.prefix(8))"
@@ -160,7 +174,7 @@ final class Mesh {
       nodes.append(node)
     }
     for node in nodes {
-      try node.startCapture()
+      if isCaptured { try node.startCapture() }
       renew(node)
     }
   }
@@ -178,14 +192,14 @@ final class Mesh {
     node.twoWay = TwoWay(
       own: (node.trail, node.folder),
       applied: nodes.filter { $0 !== node }.map { ($0.trail, $0.folder) }, captured: node.tables,
-      watch: node.watch, rules: node.rules)
+      copiesRows: node.copiesRows, watch: node.watch, rules: node.rules)
   }
 
   /// Applies what is in the trail of one node to another; returns the conflicts that it met.
   @discardableResult func apply(_ from: Int, to: Int) throws -> Int {
     var options = ApplyOptions()
     options.quarantines = quarantines
-    options.localWrites = localWrites
+    (options.localWrites, options.existing) = (localWrites, existing)
     options.twoWay = nodes[to].twoWay
     options.commitRows = commitRows
     let drain = StopSignal()

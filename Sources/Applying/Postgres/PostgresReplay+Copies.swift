@@ -1,0 +1,40 @@
+import Changes
+import Conflicts
+import PostgresKit
+
+// Rows of copies, where others have their unique values.
+extension PostgresReplay {
+  /// `isInPlace`: the row is to be as the source has it, whatever becomes of others that are there.
+  func takeCopied(_ table: MappedTable, isInPlace: Bool) throws {
+    do { try isInPlace ? insertInPlace(table) : insert(table, isLenient: true) } catch let error as CairnError
+      where error.code == .rowExists
+    {
+      // Many rows at once: which of them it was is known when they go one by one.
+      guard isCareful else { throw error }
+      try contest(table, isInPlace: isInPlace)
+    }
+  }
+
+  /// Who has the value is judged at the end of the transaction; what the copy's author has no longer goes at once.
+  private func contest(_ table: MappedTable, isInPlace: Bool) throws {
+    guard let desk else { return }
+    let form = PostgresForm(table: table, names: options.names)
+    let row = form.row(after.strings)
+    let key = table.key.map { row[$0] }
+    let replaces = isInPlace || table.existing == .overwrite
+    try sink.settle()
+    if table.existing == .keep, !replaces, try table.row(key, connection) != nil { return }
+    try put(nil, key, table)
+    let candidate = try desk.ranked(Candidate(table.mapped, key: key, row: row, stamp: desk.place.stamp))
+    if replaces {
+      for other in try candidates.rows(inTheWayOf: candidate.row) where try !desk.contests(other) {
+        try put(nil, other.key.columns.map(\.value), table)
+      }
+      if try candidates.rows(inTheWayOf: candidate.row).isEmpty {
+        do { return try put(row, key, table) } catch let error as PostgresError { throw refusal(table, error) }
+      }
+    }
+    try sink.attempt { try candidates.add(candidate) }
+    heldCopies.append(candidate.row)
+  }
+}

@@ -1,0 +1,123 @@
+import Applying
+import Mapping
+import Foundation
+import TestServers
+import Testing
+
+/// Copies of tables whose rows may clash in other values than their keys, where both ends write.
+@Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+struct CopiedValueTests {
+  private static let schema = "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT UNIQUE, step INTEGER)"
+  private static let all = "SELECT id, name, step FROM item ORDER BY id"
+
+  /// The keys of rows that wait.
+  private static func waiting(_ node: Mesh.Node) throws -> [String] {
+    try node.rows("SELECT key FROM \(node.isPostgres ? "cairn.candidate" : "cairn_candidate")").map {
+      $0.filter(\.isNumber)
+    }.sorted()
+  }
+
+  private static func told(_ node: Mesh.Node) throws -> [String] {
+    try node.rows("SELECT DISTINCT kind FROM \(node.isPostgres ? "cairn.conflict" : "cairn_conflict")")
+  }
+
+  @Test(
+    "of rows that two nodes copy with one value one stands at both, and the other one comes back",
+    arguments: zip(["ss", "sp", "ps", "pp"], [ExistingRows.merge, .overwrite, .merge, .merge]))
+  func firstCopies(engines: String, existing: ExistingRows) throws {
+    let mesh = try Mesh(
+      engines, schema: Self.schema,
+      rows: ["INSERT INTO item VALUES (1, 'a', 0)", "INSERT INTO item VALUES (2, 'a', 0), (3, 'b', 0)"])
+    mesh.existing = existing
+    let nodes = mesh.nodes
+    for _ in 0..<2 { try mesh.settle() }
+    let rows = try nodes.map { try $0.rows(Self.all) }
+    #expect(rows[0] == rows[1])
+    #expect([["1|a|0", "3|b|0"], ["2|a|0", "3|b|0"]].contains(rows[0]))
+    let winner = rows[0][0].first == "1" ? 1 : 2
+    for node in nodes {
+      #expect(try Self.waiting(node) == ["\(3 - winner)"], "\(node.name)")
+      #expect(try Self.told(node) == ["multiple_unique_conflicts"], "\(node.name)")
+    }
+    try nodes[0].execute("DELETE FROM item WHERE id = \(winner)")
+    for _ in 0..<2 { try mesh.settle() }
+    for node in nodes { #expect(try node.rows(Self.all) == ["\(3 - winner)|a|0", "3|b|0"], "\(node.name)") }
+    try mesh.close()
+  }
+
+  @Test("a row is not taken away before its own copy has it", arguments: ["ps", "sp"])
+  func copiedLater(engines: String) throws {
+    let mesh = try Mesh(
+      engines, schema: Self.schema,
+      rows: ["INSERT INTO item VALUES (1, 'a', 0)", "INSERT INTO item VALUES (2, 'a', 0)"], isCaptured: false)
+    mesh.existing = .merge
+    try mesh.nodes[0].startCapture()
+    try mesh.nodes[0].capturePending()
+    try mesh.apply(0, to: 1)
+    try mesh.nodes[1].startCapture()
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes {
+      #expect(try node.rows(Self.all) == ["2|a|0"], "\(node.name)")
+      #expect(try Self.waiting(node) == ["1"], "\(node.name)")
+    }
+    try mesh.close()
+  }
+
+  @Test(
+    "a copy asked for takes no row's place unseen, whichever way comes first",
+    arguments: zip(["ss", "sp", "ps", "ss"], [false, false, false, true]))
+  func askedCopy(engines: String, isBackFirst: Bool) throws {
+    let mesh = try Mesh(engines, schema: Self.schema)
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (9, 'z', 0)")
+    try mesh.settle()
+    try a.execute("INSERT INTO item VALUES (1, 'a', 0)")
+    try a.capturePending()
+    try b.execute("INSERT INTO item VALUES (2, 'a', 0)")
+    try b.capturePending()
+    if isBackFirst { try mesh.apply(1, to: 0) }
+    try a.askForCopies()
+    for _ in 0..<2 { try mesh.settle() }
+    let stands = isBackFirst ? 2 : 1
+    for node in mesh.nodes {
+      #expect(try node.rows(Self.all) == ["\(stands)|a|0", "9|z|0"], "\(node.name)")
+      #expect(try Self.waiting(node) == ["\(3 - stands)"], "\(node.name)")
+      #expect(try Self.told(node) == ["multiple_unique_conflicts"], "\(node.name)")
+    }
+    try mesh.close()
+  }
+
+  @Test("random copies of rows that would have one unique value converge", arguments: MeshConvergenceTests.fewSeeds)
+  func random(seed: UInt64) throws {
+    var random = Seeded(seed)
+    func name() -> String { "'\("abc".randomElement(using: &random) ?? "a")'" }
+    let first = (0..<2).map { _ in
+      "INSERT INTO item VALUES (\(Int.random(in: 1...2, using: &random)), \(name()), -1), (3, 'd', -2)"
+    }
+    let mesh = try Mesh(["sp", "ss", "pp", "ps"][Int(seed % 4)], schema: Self.schema, rows: first)
+    if seed / 4 % 2 == 1 { mesh.existing = .merge }
+    if seed / 8 % 2 == 1 { mesh.commitRows = 1 }
+    for step in 0..<36 {
+      let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
+      let (id, name) = (Int.random(in: 1...4, using: &random), name())
+      switch Int.random(in: 0..<9, using: &random) {
+      case 0, 1, 2:
+        try mesh.nodes[node].execute("INSERT INTO item VALUES (\(id), \(name), \(step)) ON CONFLICT DO NOTHING")
+      case 3: try mesh.nodes[node].execute("DELETE FROM item WHERE id = \(id)")
+      case 4:
+        try mesh.nodes[node].execute(
+          """
+          UPDATE item SET name = \(name), step = \(step)
+          WHERE id = \(id) AND NOT EXISTS (SELECT 1 FROM item AS other WHERE other.name = \(name))
+          """)
+      case 5: try mesh.nodes[node].askForCopies()
+      default: try mesh.apply(1 - node, to: node)
+      }
+    }
+    for _ in 0..<2 { try mesh.settle() }
+    let rows = try mesh.nodes.map { try $0.rows(Self.all) }
+    #expect(rows[1] == rows[0], "seed \(seed)")
+    #expect(try Self.waiting(mesh.nodes[1]) == Self.waiting(mesh.nodes[0]), "seed \(seed)")
+    try mesh.close()
+  }
+}
