@@ -58,6 +58,7 @@ final class Session {
     if isCaptured {
       try EmbeddedCapture(program.database, clock: clock).install()
       program.beginWatching()
+      program.checkpointBeside()
     }
     control = try Control(program.database, isCaptured: isCaptured)
   }
@@ -118,6 +119,7 @@ final class Session {
       guard database.isInTransaction else { return try transact { try changeSchema(prepared, table) }.value }
       return try savepoint { try changeSchema(prepared, table) }
     case .other:
+      program.settle()
       while try prepared.statement.step() { collect?(row(prepared)) }
       return 0
     }

@@ -13,6 +13,7 @@ package final class ProgramDatabase {
   private let watch: UnsafeMutablePointer<cairn_journal_watch>
   private let touched = TouchedTables()
   private let mutex: OpaquePointer?
+  private var checkpointer: Checkpointer?
 
   /// Opens a file, or creates it.
   package init(path: String, busyTimeoutMilliseconds: Int32) throws {
@@ -37,6 +38,10 @@ package final class ProgramDatabase {
       sqlite3_update_hook(database.handle, nil, nil)
       sqlite3_set_authorizer(database.handle, nil, nil)
     }
+    if let checkpointer {
+      sqlite3_wal_hook(database.handle, nil, nil)
+      checkpointer.end()
+    }
     watch.deallocate()
   }
 
@@ -47,6 +52,16 @@ package final class ProgramDatabase {
     // Set once: to set it anew would have every statement prepared again.
     touched.watch(database.handle)
   }
+
+  /// Has the write-ahead log written back beside the program's commits. What another connection of the same program would be
+  /// in the way of waits for ``settle()``.
+  package func checkpointBeside() {
+    guard isOwned else { return }
+    checkpointer = Checkpointer.watch(database.handle)
+  }
+
+  /// Waits until no connection of ours is at the file but this one.
+  package func settle() { checkpointer?.settle() }
 
   /// Keeps other threads off a connection that the program shares, between both calls.
   package func enter() { if let mutex { sqlite3_mutex_enter(mutex) } }

@@ -18,20 +18,17 @@ package final class WorkerThread<Outcome: Sendable>: Sendable {
 
   /// Starts `body` at once; `finished` is called on the same thread when it has returned.
   package init(_ body: @escaping @Sendable () -> Outcome, finished: @escaping @Sendable () -> Void = {}) {
-    let box = Box(body, finished)
-    self.box = box
-    var thread = pthread_t()
-    let context = Unmanaged.passRetained(box as AnyObject).toOpaque()
-    let code = pthread_create(
-      &thread, nil,
-      { context in
-        guard let context else { return nil }
-        let object = Unmanaged<AnyObject>.fromOpaque(context).takeRetainedValue()
-        (object as? any Runnable)?.run()
-        return nil
-      }, context)
-    precondition(code == 0, "pthread_create failed")
+    box = Box(body, finished)
+    guard let thread = started(box) else { preconditionFailure("pthread_create failed") }
     self.thread = thread
+  }
+
+  private init(_ box: Box, _ thread: pthread_t) { (self.box, self.thread) = (box, thread) }
+
+  /// The same; nil where the process may have no more threads.
+  package static func ifPossible(_ body: @escaping @Sendable () -> Outcome) -> WorkerThread? {
+    let box = Box(body, {})
+    return started(box).map { WorkerThread(box, $0) }
   }
 
   package var outcome: Outcome? { box.outcome.withLock { $0 } }
@@ -55,15 +52,21 @@ extension WorkerThread.Box: Runnable {
 
 /// Runs `body` on a thread of its own that nobody waits for.
 package func detached(_ body: @escaping @Sendable () -> Void) {
+  guard let thread = started(WorkerThread<Void>.Box(body, {})) else { preconditionFailure("pthread_create failed") }
+  pthread_detach(thread)
+}
+
+private func started(_ work: some Runnable & AnyObject) -> pthread_t? {
   var thread = pthread_t()
-  let context = Unmanaged.passRetained(WorkerThread<Void>.Box(body, {}) as AnyObject).toOpaque()
+  let context = Unmanaged.passRetained(work as AnyObject)
   let code = pthread_create(
     &thread, nil,
     { context in
       guard let context else { return nil }
       (Unmanaged<AnyObject>.fromOpaque(context).takeRetainedValue() as? any Runnable)?.run()
       return nil
-    }, context)
-  precondition(code == 0, "pthread_create failed")
-  pthread_detach(thread)
+    }, context.toOpaque())
+  guard code != 0 else { return thread }
+  context.release()
+  return nil
 }
