@@ -194,6 +194,10 @@ extension VersionWindow {
     try withState { try $0.index.versions(row) }
   }
 
+  package func fingerprint(_ row: RowName, without: [Stamp]) throws -> VersionFingerprint {
+    try withState { try $0.index.fingerprint(row, without: without) }
+  }
+
   /// Has the last version of each row that is forgotten kept as long as an earlier one of any row is here. To be told before
   /// anything is read.
   package func keepLasts() { state.withLock { $0.index.keepLasts() } }

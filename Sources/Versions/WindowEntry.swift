@@ -8,6 +8,25 @@ struct WindowEntry: Equatable, Sendable {
   var begin: Position
 }
 
+/// Tells a set of versions of one row from another one, whatever order they are in.
+package struct VersionFingerprint: Equatable, Sendable {
+  private var count = 0
+  private var sum: UInt64 = 0
+
+  mutating func add(_ entry: WindowEntry) {
+    count += 1
+    sum &+= Self.mixed(entry.number ^ Self.mixed(entry.clock ^ UInt64(truncatingIfNeeded: entry.origin) << 56))
+  }
+
+  /// Source: the finalizer of SplitMix64, https://prng.di.unimi.it/splitmix64.c
+  private static func mixed(_ number: UInt64) -> UInt64 {
+    var mixed = number &+ 0x9e37_79b9_7f4a_7c15
+    mixed = (mixed ^ mixed >> 30) &* 0xbf58_476d_1ce4_e5b9
+    mixed = (mixed ^ mixed >> 27) &* 0x94d0_49bb_1331_11eb
+    return mixed ^ mixed >> 31
+  }
+}
+
 /// A transaction that is applied, as the window has met it.
 package struct MetTransaction: Sendable {
   let entry: WindowEntry

@@ -125,6 +125,17 @@ struct WindowIndex {
     return all.sorted { $0.stamp < $1.stamp }
   }
 
+  /// Of the versions of a row, but for those of the transactions `without`.
+  func fingerprint(_ row: RowName, without: [Stamp]) throws -> VersionFingerprint {
+    let left = without.map { (origin: places[$0.origin] ?? -1, number: $0.number) }
+    var fingerprint = VersionFingerprint()
+    try store.forEach(of: row.chain) { entry in
+      guard !left.contains(where: { $0.number == entry.number && $0.origin == entry.origin }) else { return }
+      fingerprint.add(entry)
+    }
+    return fingerprint
+  }
+
   func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws
     -> [VersionPlace]
   {

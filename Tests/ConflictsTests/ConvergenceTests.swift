@@ -174,4 +174,40 @@ private struct Nodes {
       #expect(Set(rows).count == 1, "seed \(seed): \(rows)")
     }
   }
+
+  @Test(arguments: rules)
+  func `condensed versions come to the same row, and to the same conflicts`(rules: ConflictRules) throws {
+    var (count, condensedCount) = (0, 0)
+    for seed in UInt64(1)...(isSoak ? 100 : 2) {
+      var nodes = Nodes(3, rules, seed: seed)
+      for _ in 0..<40 {
+        let places = nodes.nodes.indices
+        let (one, other) = (Int.random(in: places, using: &nodes.random), Int.random(in: places, using: &nodes.random))
+        if Int.random(in: 0..<4, using: &nodes.random) > 0 {
+          for _ in 0..<Int.random(in: 1...4, using: &nodes.random) { try nodes.write(one) }
+        } else {
+          while Bool.random(using: &nodes.random), try nodes.deliver(from: one, to: other) {}
+        }
+      }
+      let all = RowHistory(nodes.sent.joined().compactMap(\.version)).versions
+      var grown = CondensedVersions([], beside: all[0])
+      for index in all.indices.dropFirst() {
+        let (others, incoming) = (Array(all[..<index]), all[index])
+        let made = CondensedVersions(others, beside: incoming)
+        if !grown.append(all[index - 1]) || grown.areToldApart(by: incoming) { grown = made }
+        let expected = try outcome(others, incoming, rules)
+        #expect(try outcome(made.versions, incoming, rules) == expected, "seed \(seed), \(index)")
+        #expect(try outcome(grown.versions, incoming, rules) == expected, "seed \(seed), \(index), grown")
+        (count, condensedCount) = (count + others.count, condensedCount + grown.versions.count)
+      }
+    }
+    #expect(condensedCount < count * 9 / 10, "\(condensedCount) of \(count)")
+  }
+
+  private func outcome(_ others: [RowVersion], _ incoming: RowVersion, _ rules: ConflictRules) throws -> [String] {
+    let history = RowHistory(others + [incoming])
+    let settled = try Settlement(history, rules, columnCount: columnCount, code: Nodes.code)
+    let conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columnCount)
+    return (settled.row?.map { $0?.shown ?? "?" } ?? ["gone"]) + ["\(settled.isKept)"] + conflicts.map { "\($0)" }
+  }
 }

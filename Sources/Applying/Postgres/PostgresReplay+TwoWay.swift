@@ -289,20 +289,16 @@ extension PostgresReplay {
   private func settle(
     _ row: Desk.Row, _ key: [Value], _ waiting: [Value]?, _ form: PostgresForm, _ desk: Desk
   ) throws -> SettledRow {
-    var versions: [RowVersion] = []
-    for place in try desk.otherPlaces(row.name) {
-      let read = try settledBefore.versions(of: row.name, in: row.table, at: place) {
-        try desk.read(row.name, place).map { (try form.key($0), try form.version($0)) }
-      }
-      for (other, version) in read where form.isSame(key, other) { versions.append(version) }
+    let incoming = try form.version(row.version)
+    let others = try settledBefore.others(row.name, key, in: row.table, beside: incoming, desk, isSame: form.isSame) {
+      try desk.read(row.name, $0).map { (try form.key($0), try form.version($0)) }
     }
-    versions.append(try form.version(row.version))
     let names = row.table.columns.map(\.name)
     try sink.settle()
     let local = try row.table.row(key, connection)
     let table = row.table.mapped.plainName
     return try SettledRow(
-      versions, local: local.map(form.row) ?? waiting, try desk.rules(table, names),
+      others + [incoming], local: local.map(form.row) ?? waiting, try desk.rules(table, names),
       deciding: try desk.decidingRules(table, names), columns: names,
       function: { [sink, connection] name, rows in
         try sink.attempt { try SettlingFunction(name, row.table, connection).row(rows) }

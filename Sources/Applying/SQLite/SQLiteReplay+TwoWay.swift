@@ -197,18 +197,14 @@ extension SQLiteReplay {
   private func settle(_ row: Desk.Row, _ key: [Value], _ waiting: [Value]?, _ form: SQLiteForm, _ desk: Desk) throws
     -> SettledRow
   {
-    var versions: [RowVersion] = []
-    for place in try desk.otherPlaces(row.name) {
-      let read = try settledBefore.versions(of: row.name, in: row.table, at: place) {
-        try desk.read(row.name, place).map { (try form.key($0), try form.version($0)) }
-      }
-      for (other, version) in read where form.isSame(key, other) { versions.append(version) }
+    let incoming = try form.version(row.version)
+    let others = try settledBefore.others(row.name, key, in: row.table, beside: incoming, desk, isSame: form.isSame) {
+      try desk.read(row.name, $0).map { (try form.key($0), try form.version($0)) }
     }
-    versions.append(try form.version(row.version))
     let names = row.table.schema.columns.map(\.name)
     let table = row.table.schema.plainName
     return try SettledRow(
-      versions, local: try row.table.row(key) ?? waiting, try desk.rules(table, names),
+      others + [incoming], local: try row.table.row(key) ?? waiting, try desk.rules(table, names),
       deciding: try desk.decidingRules(table, names), columns: names
     ) { try desk.counts($0, of: row.name, in: row.table.schema) }
   }

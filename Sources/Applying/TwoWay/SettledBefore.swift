@@ -2,40 +2,101 @@ import Changes
 import Conflicts
 import Versions
 
-/// Versions of rows in the form of their tables, once they have been read from a trail: a row that is written all the time
-/// is settled over and over, each time from all of them.
+/// What has been learnt of rows when they were settled: one that is written all the time is settled over and over, each time
+/// from all of its versions.
 struct SettledBefore<Table: AnyObject> {
+  /// As they stand in a trail, in the form of the table.
   typealias Read = [(key: [Value], version: RowVersion)]
 
-  private struct Place: Hashable {
+  private struct Row: Hashable {
     let table: ObjectIdentifier
-    let row: RowName
+    let name: RowName
+  }
+
+  private struct Place: Hashable {
+    let row: Row
     let origin: String
     let number: UInt64
   }
 
-  /// Of values, in memory; past that all is read again.
+  /// The versions of a row, but for the one with which it was settled last.
+  private struct Condensed {
+    let key: [Value]
+    var fingerprint: VersionFingerprint
+    var versions: CondensedVersions
+    /// That one.
+    var last: RowVersion
+    var byteCount: Int
+  }
+
+  /// Of values, in memory, of each of both; past that all is read again.
   private static var bytesMax: Int { 4 << 20 }
   private var known: [Place: Read] = [:]
   private var byteCount = 0
-  /// By these, places are told apart as long as they are here.
+  private var condensed: [Row: Condensed] = [:]
+  private var condensedByteCount = 0
+  /// By these, rows are told apart as long as they are here.
   private var tables: [ObjectIdentifier: Table] = [:]
 
-  mutating func versions(of row: RowName, in table: Table, at place: VersionPlace, _ read: () throws -> Read) rethrows
-    -> Read
-  {
-    let id = ObjectIdentifier(table)
-    let place = Place(table: id, row: row, origin: place.stamp.origin, number: place.stamp.number)
+  /// What is known of a row besides `incoming`, in as few versions as it takes.
+  mutating func others(
+    _ name: RowName, _ key: [Value], in table: Table, beside incoming: RowVersion, _ desk: TwoWayDesk<Table>,
+    isSame: ([Value], [Value]) -> Bool, _ read: (VersionPlace) throws -> Read
+  ) throws -> [RowVersion] {
+    let row = Row(table: ObjectIdentifier(table), name: name)
+    let fingerprint = try desk.fingerprint(name)
+    if let known = try follow(row, key, desk, fingerprint), !known.areToldApart(by: incoming) {
+      condensed[row]?.last = incoming
+      return known.versions
+    }
+    var versions: [RowVersion] = []
+    for place in try desk.otherPlaces(name) {
+      for (other, version) in try self.versions(row, at: place, { try read(place) }) where isSame(key, other) {
+        versions.append(version)
+      }
+    }
+    tables[row.table] = table
+    let made = CondensedVersions(versions, beside: incoming)
+    let byteCount = made.versions.reduce(200) { $0 + $1.byteCount }
+    keep(Condensed(key: key, fingerprint: fingerprint, versions: made, last: incoming, byteCount: byteCount), of: row)
+    return made.versions
+  }
+
+  /// What is condensed of a row, if it has no other versions now than when it was settled last, but for the one with which it was.
+  private mutating func follow(
+    _ row: Row, _ key: [Value], _ desk: TwoWayDesk<Table>, _ now: VersionFingerprint
+  ) throws -> CondensedVersions? {
+    guard let before = condensed[row], before.key == key else { return nil }
+    if before.fingerprint == now { return before.versions }
+    guard try desk.fingerprint(row.name, without: before.last.stamp) == before.fingerprint else { return nil }
+    var versions = before.versions
+    // Whoever deletes a row may have written it before, which only the trail has.
+    guard !before.last.isDelete, versions.append(before.last) else { return nil }
+    keep(
+      Condensed(
+        key: key, fingerprint: now, versions: versions, last: before.last,
+        byteCount: before.byteCount + before.last.byteCount), of: row)
+    return versions
+  }
+
+  private mutating func keep(_ versions: Condensed, of row: Row) {
+    condensedByteCount += versions.byteCount - (condensed[row]?.byteCount ?? 0)
+    condensed[row] = versions
+    guard condensedByteCount > Self.bytesMax else { return }
+    condensed.removeAll()
+    condensedByteCount = 0
+  }
+
+  private mutating func versions(_ row: Row, at place: VersionPlace, _ read: () throws -> Read) rethrows -> Read {
+    let place = Place(row: row, origin: place.stamp.origin, number: place.stamp.number)
     if let versions = known[place] { return versions }
     let versions = try read()
     byteCount += versions.reduce(200) { $0 + $1.version.byteCount }
     if byteCount > Self.bytesMax {
       known.removeAll()
-      tables.removeAll()
       byteCount = 0
     }
     known[place] = versions
-    tables[id] = table
     return versions
   }
 }

@@ -297,6 +297,11 @@ final class TwoWayDesk<Table> {
     try shared.window.versions(row).filter { $0.stamp != place.stamp }
   }
 
+  /// Of the versions of a row but that of the transaction at hand; `without`: and but for that of another one.
+  func fingerprint(_ row: RowName, without other: Stamp? = nil) throws -> VersionFingerprint {
+    try shared.window.fingerprint(row, without: [place.stamp] + (other.map { [$0] } ?? []))
+  }
+
   func read(_ row: RowName, _ place: VersionPlace) throws -> [StoredVersion] {
     try reader.read(row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
   }
