@@ -29,25 +29,32 @@ package struct CondensedVersions: Sendable {
         isBorder = true
         continue
       }
-      if !isBorder, let last = runs.last, !borders.are(between: last.version, version), join(version) { continue }
+      if !isBorder, let last = runs.last, !borders.are(between: last.version, version),
+        join(version, at: runs.count - 1)
+      {
+        continue
+      }
       runs.append(Run(first: version, version: version))
       isBorder = false
     }
   }
 
-  /// Adds what is later than all of them. False: it tells some of a run apart, or is earlier, and nothing has changed.
-  package mutating func append(_ next: RowVersion) -> Bool {
-    guard let last = runs.last else {
-      runs.append(Run(first: next, version: next))
-      return true
-    }
-    guard last.version.stamp < next.stamp, !areToldApart(by: next) else { return false }
-    let isBorder = runs.dropLast().contains { run in
-      last.version.follows(run.version) != next.follows(run.version)
-        || run.version.follows(last.version) != run.version.follows(next)
-    }
-    if isBorder || !join(next) { runs.append(Run(first: next, version: next)) }
+  /// Adds a version. False: it tells some of a run apart, and nothing has changed.
+  package mutating func add(_ next: RowVersion) -> Bool {
+    guard !areToldApart(by: next) else { return false }
+    let index = (runs.lastIndex { $0.version.stamp < next.stamp } ?? -1) + 1
+    if index > 0, !isBorder(between: index - 1, next), join(next, at: index - 1) { return true }
+    runs.insert(Run(first: next, version: next), at: index)
     return true
+  }
+
+  private func isBorder(between index: Int, _ next: RowVersion) -> Bool {
+    let last = runs[index].version
+    return runs.indices.contains { other in
+      let version = runs[other].version
+      return other != index
+        && (last.follows(version) != next.follows(version) || version.follows(last) != version.follows(next))
+    }
   }
 
   /// Whether a version is none like the others to all of a run.
@@ -60,10 +67,10 @@ package struct CondensedVersions: Sendable {
     }
   }
 
-  /// Makes a version part of the last run.
-  private mutating func join(_ next: RowVersion) -> Bool {
-    guard let joined = runs[runs.count - 1].version.joined(with: next) else { return false }
-    runs[runs.count - 1].version = joined
+  /// Makes a version part of a run.
+  private mutating func join(_ next: RowVersion, at index: Int) -> Bool {
+    guard let joined = runs[index].version.joined(with: next) else { return false }
+    runs[index].version = joined
     return true
   }
 

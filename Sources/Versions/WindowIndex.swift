@@ -241,7 +241,12 @@ extension WindowIndex {
     for place in origins.indices where floors[place] > before[place] {
       rows += try store.rows(of: place, after: before[place], through: floors[place])
     }
-    for row in rows { try sweep(row, floors) }
+    // A row that was written all the time is told for each of its transactions.
+    var left: Set<UInt64> = []
+    for row in rows where !left.contains(row) {
+      try sweep(row, floors)
+      if try hasReferences || store.holds(row) { left.insert(row) }
+    }
     if lasts.isFull {
       let oldest = try origins.indices.compactMap { try store.oldest(of: $0)?.clock }.min()
       lasts.forget(before: oldest ?? .max)

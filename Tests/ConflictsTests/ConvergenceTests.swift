@@ -194,7 +194,7 @@ private struct Nodes {
       for index in all.indices.dropFirst() {
         let (others, incoming) = (Array(all[..<index]), all[index])
         let made = CondensedVersions(others, beside: incoming)
-        if !grown.append(all[index - 1]) || grown.areToldApart(by: incoming) { grown = made }
+        if !grown.add(all[index - 1]) || grown.areToldApart(by: incoming) { grown = made }
         let expected = try outcome(others, incoming, rules)
         #expect(try outcome(made.versions, incoming, rules) == expected, "seed \(seed), \(index)")
         #expect(try outcome(grown.versions, incoming, rules) == expected, "seed \(seed), \(index), grown")

@@ -71,7 +71,7 @@ struct SettledBefore<Table: AnyObject> {
     guard try desk.fingerprint(row.name, without: before.last.stamp) == before.fingerprint else { return nil }
     var versions = before.versions
     // Whoever deletes a row may have written it before, which only the trail has.
-    guard !before.last.isDelete, versions.append(before.last) else { return nil }
+    guard !before.last.isDelete, versions.add(before.last) else { return nil }
     keep(
       Condensed(
         key: key, fingerprint: now, versions: versions, last: before.last,
