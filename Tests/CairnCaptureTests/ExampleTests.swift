@@ -44,7 +44,7 @@ struct ExampleTests {
 
   private func run(_ folder: TempFolder, _ program: String, _ words: [String]) throws -> Ran {
     let child = try start(folder, program, words)
-    child.wait(seconds: 60)
+    child.wait(seconds: isSoak ? 1200 : 60)
     return Ran(status: child.terminationStatus, output: text(folder, "run.out"), errors: text(folder, "run.err"))
   }
 

@@ -201,7 +201,7 @@ private struct Nodes {
         (count, condensedCount) = (count + others.count, condensedCount + grown.versions.count)
       }
     }
-    #expect(condensedCount < count * 9 / 10, "\(condensedCount) of \(count)")
+    #expect(condensedCount < count, "\(condensedCount) of \(count)")
   }
 
   private func outcome(_ others: [RowVersion], _ incoming: RowVersion, _ rules: ConflictRules) throws -> [String] {
