@@ -21,7 +21,7 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
 }
 
 /// A row that is not in its table, as another one has or had one of its unique values.
-package struct UniqueClaim<Row: Equatable> {
+package struct UniqueClaim<Row: Hashable> {
   package var row: Row
   package var rank: UniqueRank
   /// It was written by what comes just now; all others have been judged before, and lost.
@@ -36,7 +36,7 @@ package struct UniqueClaim<Row: Equatable> {
 
 /// Where rows stand that may not share a value.
 package protocol UniqueContest {
-  associatedtype Row: Equatable
+  associatedtype Row: Hashable
 
   /// Rows that stand and have a unique value of this one.
   func rows(inTheWayOf row: Row) throws -> [Row]
@@ -57,26 +57,30 @@ extension UniqueContest {
   /// Returns whether anything was moved.
   package func judge(_ claims: [UniqueClaim<Row>]) throws -> Bool {
     var left = claims.sorted { $0.rank > $1.rank }[...]
-    var held: [(claim: UniqueClaim<Row>, winner: (row: Row, rank: UniqueRank?))] = []
-    var isMoved = false
+    // Each with how many had been settled by then.
+    var held: [(claim: UniqueClaim<Row>, winner: (row: Row, rank: UniqueRank?), since: Int)] = []
+    // By their order.
+    var settled: [Row: Int] = [:]
     while var claim = left.popFirst() {
       let others = try rows(inTheWayOf: claim.row).map { (row: $0, rank: try rank(of: $0, against: claim)) }
       if let winner = others.first(where: { !claim.isLater(than: $0.row, $0.rank) }) {
         claim.earlier = others.filter { claim.isLater(than: $0.row, $0.rank) }.map(\.row)
-        held.append((claim, winner))
+        held.append((claim, winner, settled.count))
         continue
       }
       let moved = try others.map { (row: $0.row, rank: try $0.rank ?? bound($0.row, left)) }
       guard try settle(claim, insteadOf: moved) else { continue }
-      isMoved = true
-      // All of these are later.
-      for index in held.indices where try rows(inTheWayOf: held[index].claim.row).contains(claim.row) {
-        held[index].claim.earlier.append(claim.row)
-      }
-      held += moved.map { (UniqueClaim($0.row, $0.rank, isNew: false), (claim.row, claim.rank)) }
+      settled[claim.row] = settled.count
+      held += moved.map { (UniqueClaim($0.row, $0.rank, isNew: false), (claim.row, claim.rank), settled.count) }
     }
-    for one in held { try wait(one.claim, for: one.winner) }
-    return isMoved
+    for var one in held {
+      // Those that have been settled since are earlier, and nobody has moved them again.
+      if settled.count > one.since {
+        one.claim.earlier += try rows(inTheWayOf: one.claim.row).filter { settled[$0] ?? -1 >= one.since }
+      }
+      try wait(one.claim, for: one.winner)
+    }
+    return !settled.isEmpty
   }
 
   /// In place of a rank that is forgotten: just above all those that have been waiting for the row.

@@ -4,7 +4,7 @@ import TestServers
 import Testing
 
 /// A row with two columns that are unique, each by itself; nil: NULL, which all may have.
-private struct Item: Equatable {
+private struct Item: Hashable {
   var key: Int
   var values: [Int?]
 

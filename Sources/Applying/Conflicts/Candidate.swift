@@ -3,7 +3,7 @@ import Conflicts
 import Versions
 
 /// A row of a table whose unique values others may have.
-struct ContestedRow: Equatable {
+struct ContestedRow: Hashable {
   /// PostgreSQL: the schema of the table; empty in SQLite.
   var namespace: String
   var table: String
@@ -13,6 +13,8 @@ struct ContestedRow: Equatable {
   static func == (a: ContestedRow, b: ContestedRow) -> Bool {
     a.key == b.key && a.table == b.table && a.namespace == b.namespace
   }
+
+  func hash(into hasher: inout Hasher) { hasher.combine(name.hash) }
 
   /// Of its table, as people call it.
   var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }

@@ -29,11 +29,11 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   private let store: Store
   private let sight: Sight
   /// Rows that came just now.
-  private let fresh: [ContestedRow]
-  private var kept: [Candidate] = []
+  private let fresh: Set<ContestedRow>
+  private var kept: [ContestedRow: Candidate] = [:]
 
   init(_ store: Store, fresh: [ContestedRow] = [], _ sight: Sight) {
-    (self.store, self.fresh, self.sight) = (store, fresh, sight)
+    (self.store, self.fresh, self.sight) = (store, Set(fresh), sight)
   }
 
   /// Returns whether anything has changed.
@@ -61,9 +61,9 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
         try store.add(candidate)
         isChanged = true
       }
-      kept.append(candidate)
+      kept[candidate.row] = candidate
     }
-    return try judge(kept.map(claim)) || isChanged
+    return try judge(kept.values.map(claim)) || isChanged
   }
 
   private func claim(_ candidate: Candidate) -> UniqueClaim<ContestedRow> {
@@ -101,7 +101,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     let stamp = other.rank.flatMap { $0 == .latest ? nil : $0.stamp }
     if claim.isNew { try sight.log(claim.row, other.row, stamp, false) }
     let earlier = claim.earlier.map(\.key)
-    guard earlier != kept.first(where: { $0.row == claim.row })?.earlier ?? [] else { return }
+    guard earlier != kept[claim.row]?.earlier ?? [] else { return }
     try store.add(Candidate(claim.row, claim.rank.stamp, earlier: earlier))
   }
 

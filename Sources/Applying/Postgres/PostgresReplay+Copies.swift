@@ -15,7 +15,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Who has the value is judged at the end of the transaction; what the copy's author has no longer goes at once.
+  /// Who has the value is judged before the commit; what the copy's author has no longer goes at once.
   private func contest(_ table: MappedTable, isInPlace: Bool) throws {
     guard let desk else { return }
     let form = PostgresForm(table: table, names: options.names)
@@ -36,5 +36,6 @@ extension PostgresReplay {
     }
     try sink.attempt { try candidates.add(candidate) }
     heldCopies.append(candidate.row)
+    hasCandidates = true
   }
 }

@@ -184,11 +184,11 @@ extension PostgresReplay {
     } catch let error as PostgresError { throw refusal(row.table, error) }
   }
 
-  func judge(_ held: inout [ContestedRow]) throws {
+  private func judge(_ held: inout [ContestedRow]) throws {
     guard !held.isEmpty else { return }
     hasCandidates = true
-    _ = try judgeCandidates(fresh: held)
-    held = []
+    _ = try judgeCandidates(fresh: held + heldCopies)
+    (held, heldCopies) = ([], [])
   }
 
   // MARK: Rows that others refer to

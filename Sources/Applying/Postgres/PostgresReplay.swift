@@ -97,7 +97,7 @@ final class PostgresReplay {
   /// Since the last commit: tables are to be guarded, or no longer.
   private var guardsAreDue = false
   var settledBefore = SettledBefore<MappedTable>()
-  /// Of copies, that wait until their transaction ends.
+  /// Rows of copies that wait until those of the group are judged.
   var heldCopies: [ContestedRow] = []
   var misfitsNulled: UInt64 = 0
   /// Refresh rows that were sent by COPY and not yet answered, to be sent again one by one.
@@ -215,7 +215,8 @@ final class PostgresReplay {
           try endChunk()
           if hasCandidates, head != nil {
             try sink.settle()
-            _ = try judgeCandidates()
+            _ = try judgeCandidates(fresh: heldCopies)
+            heldCopies = []
           }
           try checkDesk(desk, stop)
         }
@@ -262,10 +263,6 @@ final class PostgresReplay {
       try endChunk()
       try sink.settle()
       try settleDeferred(stop)
-    }
-    if !heldCopies.isEmpty {
-      try sink.settle()
-      try judge(&heldCopies)
     }
     try settleEarly()
     try putBackHeldRows()

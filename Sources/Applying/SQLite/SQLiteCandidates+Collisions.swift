@@ -75,13 +75,14 @@ extension SQLiteCandidates {
     }
   }
 
-  private struct UniqueIndex {
+  struct UniqueIndex {
     /// Over columns that are written, and of all rows.
     var isPlain: Bool
     var terms: [(column: String, collation: String)]
   }
 
   private func uniqueIndexes(of row: ContestedRow) throws -> [UniqueIndex] {
+    if let known = tables.indexes[row.table] { return known }
     let rows = try database.query(
       """
       SELECT i.seq, x.name, x.coll, NOT i.partial AND c.name IS NOT NULL
@@ -89,9 +90,11 @@ extension SQLiteCandidates {
       LEFT JOIN pragma_table_xinfo(?1) c ON c.cid = x.cid AND c.hidden = 0
       WHERE i."unique" AND x.key ORDER BY i.seq, x.seqno
       """, [.text(row.table)])
-    return Dictionary(grouping: rows, by: { $0[0].shown }).sorted { $0.key < $1.key }.map(\.value).map { rows in
+    let indexes = Dictionary(grouping: rows, by: { $0[0].shown }).sorted { $0.key < $1.key }.map(\.value).map { rows in
       UniqueIndex(
         isPlain: rows.allSatisfy { $0[3] == .integer(1) }, terms: rows.map { ($0[1].string, $0[2].string) })
     }
+    tables.indexes[row.table] = indexes
+    return indexes
   }
 }

@@ -5,6 +5,14 @@ import SQLiteKit
 /// The candidates of an SQLite target.
 struct SQLiteCandidates: CandidateStore {
   let database: Database
+  /// As they are while it is used.
+  final class Tables {
+    var columns: [String: [String]] = [:]
+    var indexes: [String: [UniqueIndex]] = [:]
+  }
+  let tables = Tables()
+
+  init(database: Database) { self.database = database }
 
   func install() throws {
     try database.execute(
@@ -85,7 +93,10 @@ struct SQLiteCandidates: CandidateStore {
 
   /// All but generated ones.
   func columns(of row: ContestedRow) throws -> [String] {
-    try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(row.table)])
-      .map { $0[0].string }
+    if let known = tables.columns[row.table] { return known }
+    let found = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(row.table)])
+    let columns = found.map { $0[0].string }
+    tables.columns[row.table] = columns
+    return columns
   }
 }

@@ -12,7 +12,7 @@ extension SQLiteReplay {
     } catch let error as SQLiteError where error.isConstraint { throw refused(table, error) }
   }
 
-  /// Who has the value is judged at the end of the transaction; what the copy's author has no longer goes at once.
+  /// Who has the value is judged before the commit; what the copy's author has no longer goes at once.
   private func contest(_ table: TargetTable) throws {
     guard let desk else { return }
     let row = after.map { $0.value ?? .null }
@@ -35,5 +35,6 @@ extension SQLiteReplay {
     }
     try candidates.add(candidate)
     heldCopies.append(candidate.row)
+    hasCandidates = true
   }
 }

@@ -123,11 +123,11 @@ extension SQLiteReplay {
     } catch let error as SQLiteError where error.isConstraint { throw refused(row.table, error) }
   }
 
-  func judge(_ held: inout [ContestedRow]) throws {
+  private func judge(_ held: inout [ContestedRow]) throws {
     guard !held.isEmpty else { return }
     hasCandidates = true
-    _ = try judgeCandidates(fresh: held)
-    held = []
+    _ = try judgeCandidates(fresh: held + heldCopies)
+    (held, heldCopies) = ([], [])
   }
 
   // MARK: Rows that others refer to
@@ -229,7 +229,7 @@ extension SQLiteReplay {
 
   var candidates: SQLiteCandidates { SQLiteCandidates(database: database) }
 
-  private var hasCandidates: Bool {
+  var hasCandidates: Bool {
     get { desk?.shared.mayHaveCandidates ?? false }
     set { desk?.shared.mayHaveCandidates = newValue }
   }

@@ -88,7 +88,7 @@ final class SQLiteReplay {
   /// Of rows, that were settled in the group.
   var conflicts = 0
   var settledBefore = SettledBefore<TargetTable>()
-  /// Of copies, that wait until their transaction ends.
+  /// Rows of copies that wait until those of the group are judged.
   var heldCopies: [ContestedRow] = []
   var early = EarlyUpdates()
   var held = HeldRows()
@@ -152,7 +152,6 @@ final class SQLiteReplay {
         self.number = number
         try endChunk()
         try settleDeferred()
-        try judge(&heldCopies)
         try settleEarly()
         if !held.isEmpty { try settleHeld() }
         let isDue =
@@ -163,7 +162,8 @@ final class SQLiteReplay {
           continue
         }
         group.rows = max(0, group.rows - skipped)
-        _ = try judgeCandidates()
+        _ = try judgeCandidates(fresh: heldCopies)
+        heldCopies = []
         return group
       default:
         if record.isOfChanges {
