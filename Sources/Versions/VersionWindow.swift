@@ -194,8 +194,11 @@ extension VersionWindow {
     try withState { try $0.index.versions(row) }
   }
 
-  package func fingerprint(_ row: RowName, without: [Stamp]) throws -> VersionFingerprint {
-    try withState { try $0.index.fingerprint(row, without: without) }
+  /// Of the versions of a row, but for those of the transactions `without`, and of those behind `reached` of their origins.
+  package func fingerprint(_ row: RowName, upTo reached: [String: UInt64], without: [Stamp]) throws
+    -> VersionFingerprint
+  {
+    try withState { try $0.index.fingerprint(row, upTo: reached, without: without) }
   }
 
   /// Has the last version of each row that is forgotten kept as long as an earlier one of any row is here. To be told before

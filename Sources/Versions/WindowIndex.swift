@@ -125,12 +125,15 @@ struct WindowIndex {
     return all.sorted { $0.stamp < $1.stamp }
   }
 
-  /// Of the versions of a row, but for those of the transactions `without`.
-  func fingerprint(_ row: RowName, without: [Stamp]) throws -> VersionFingerprint {
+  /// As ``VersionWindow/fingerprint(_:upTo:without:)``.
+  func fingerprint(_ row: RowName, upTo reached: [String: UInt64], without: [Stamp]) throws -> VersionFingerprint {
+    let reached = origins.map { reached[$0.name] ?? .max }
     let left = without.map { (origin: places[$0.origin] ?? -1, number: $0.number) }
     var fingerprint = VersionFingerprint()
     try store.forEach(of: row.chain) { entry in
-      guard !left.contains(where: { $0.number == entry.number && $0.origin == entry.origin }) else { return }
+      guard entry.number <= reached[entry.origin],
+        !left.contains(where: { $0.number == entry.number && $0.origin == entry.origin })
+      else { return }
       fingerprint.add(entry)
     }
     return fingerprint

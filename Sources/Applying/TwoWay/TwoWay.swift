@@ -171,13 +171,16 @@ package final class TwoWay: Sendable {
   /// node that tells of it got it by an apply of that trail. Its tables may have changed since, so it is not made again.
   func isEcho(_ ddl: DDL) -> Bool { folders[ddl.applied] != nil }
 
+  /// Of each trail that is applied, the last transaction that the database has.
+  var appliedNumbers: [String: UInt64] { applied.withLock { $0 } }
+
   func note(applied number: UInt64, of trail: TrailName) {
     applied.withLock { $0[trail.description] = number }
   }
 
   /// A row that waited for a unique value came back, when transaction `number` of a trail was applied.
   func noteReturn(of row: RowName, by trail: TrailName, _ number: UInt64) {
-    var known = applied.withLock { $0 }
+    var known = appliedNumbers
     known[trail.description] = max(number, known[trail.description] ?? 0)
     // It was there behind all that the own trail holds.
     known[own.description] = window.ownReach.number + 1

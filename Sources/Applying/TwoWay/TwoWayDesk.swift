@@ -38,6 +38,8 @@ final class TwoWayDesk<Table> {
   private(set) var place = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
   private(set) var seen: [String: UInt64] = [:]
   private var met: MetTransaction?
+  /// Of each peer's trail, the last transaction that the database has, or is given by the group at hand.
+  private var reached: [String: UInt64] = [:]
   /// The author of the transaction knew what has not come here yet.
   private(set) var isAhead = false
   private var settlesAll = false
@@ -75,6 +77,7 @@ final class TwoWayDesk<Table> {
   func beginGroup() {
     (uncaptured, watchesRows) = ([], false)
     leavesNoCandidates = false
+    reached = shared.appliedNumbers
     written.removeAll(keepingCapacity: true)
     endTransaction()
   }
@@ -153,6 +156,7 @@ final class TwoWayDesk<Table> {
     place = VersionPlace(
       stamp: Stamp(clock: header.clock, origin: trail.description, number: header.number), begin: begin)
     seen = Dictionary(header.dependencies.map { ($0.origin, $0.number) }) { max($0, $1) }
+    reached[place.stamp.origin] = max(reached[place.stamp.origin] ?? 0, header.number)
     isAhead = shared.isAhead(header)
     locksFirst = lockedFirst.contains(header.number)
     settlesAll = isAhead || locksFirst || header.number <= settlesThrough
@@ -293,13 +297,19 @@ final class TwoWayDesk<Table> {
   func others(_ row: RowName) throws -> [StoredVersion] { try otherPlaces(row).flatMap { try read(row, $0) } }
 
   /// Where they stand.
-  func otherPlaces(_ row: RowName) throws -> [VersionPlace] {
-    try shared.window.versions(row).filter { $0.stamp != place.stamp }
+  func otherPlaces(_ row: RowName) throws -> [VersionPlace] { try places(row).filter { $0.stamp != place.stamp } }
+
+  /// Where versions of a row stand that the database has, or is given by the group at hand, by rising stamps.
+  ///
+  /// The window has those of a group that was rolled back as well. Who writes to the row before they come again knows nothing of
+  /// them, so the row must not be what they made of it.
+  private func places(_ row: RowName) throws -> [VersionPlace] {
+    try shared.window.versions(row).filter { $0.stamp.number <= reached[$0.stamp.origin] ?? .max }
   }
 
   /// Of the versions of a row but that of the transaction at hand; `without`: and but for that of another one.
   func fingerprint(_ row: RowName, without other: Stamp? = nil) throws -> VersionFingerprint {
-    try shared.window.fingerprint(row, without: [place.stamp] + (other.map { [$0] } ?? []))
+    try shared.window.fingerprint(row, upTo: reached, without: [place.stamp] + (other.map { [$0] } ?? []))
   }
 
   func read(_ row: RowName, _ place: VersionPlace) throws -> [StoredVersion] {
@@ -326,7 +336,7 @@ final class TwoWayDesk<Table> {
   /// Of the last that was written to a row, as far as anybody may not know of it; nil: nothing. To delete it is not to
   /// write to it: where it is there all the same, that did not count.
   private func lastWrite(_ row: RowName, behind copy: Stamp? = nil) throws -> Stamp? {
-    for place in try shared.window.versions(row).reversed() {
+    for place in try places(row).reversed() {
       if let copy, place.stamp < copy { return nil }
       let versions = try reader.read(
         row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
@@ -342,7 +352,7 @@ final class TwoWayDesk<Table> {
   /// Of the last copy that brought a row, as far as anybody may not know of it. That is later than all that its author knew
   /// of the row, whether that has come here or not.
   private func lastCopy(_ row: ContestedRow) throws -> Stamp? {
-    try shared.window.versions(row.copied).last?.stamp ?? shared.window.lastForgotten(row.copied)
+    try places(row.copied).last?.stamp ?? shared.window.lastForgotten(row.copied)
   }
 
   /// A row that waits with the rank that copies of it give it.
@@ -379,7 +389,7 @@ final class TwoWayDesk<Table> {
     let name = candidate.row.name
     if watchesRows { written.append(name) }
     if uncaptured.contains(name) { return nil }
-    let places = try shared.window.versions(name)
+    let places = try places(name)
     guard let last = places.last, last.stamp > candidate.stamp else { return [] }
     return try places.flatMap {
       try reader.read(name, at: $0, folder: shared.folder(of: $0.stamp.origin), rowNames: names.names)
@@ -401,7 +411,7 @@ final class TwoWayDesk<Table> {
     var (open, met) = (rows, Set(rows))
     while let row = open.popLast() {
       if try shared.window.isReferred(row, beside: delete.stamp, seen: delete.seen) { return true }
-      for place in try shared.window.versions(row.leavers) {
+      for place in try places(row.leavers) {
         for other in try leavers(at: place)[row, default: []] where met.insert(other).inserted { open.append(other) }
       }
     }
