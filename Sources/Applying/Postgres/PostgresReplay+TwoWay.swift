@@ -27,6 +27,7 @@ extension PostgresReplay {
   /// is looked for, once capture has it.
   func checkDesk(_ desk: Desk, _ stop: StopSignal) throws {
     if let committed = try rowsPassed(desk, stop) { try desk.check(committed: committed) }
+    desk.shared.noteCaptured()
   }
 
   /// Before the rows of a transaction are settled: nobody else writes to them from then on until the commit.

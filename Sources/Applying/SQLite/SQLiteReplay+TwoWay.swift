@@ -25,6 +25,7 @@ extension SQLiteReplay {
       uncaptured.formUnion(desk.names.alternates(schema, values))
     }
     guard isShown else { throw LocalAhead() }
+    if uncaptured.isEmpty { desk.shared.noteCaptured() }
     desk.inform(uncaptured: uncaptured)
   }
 

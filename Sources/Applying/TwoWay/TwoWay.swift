@@ -182,9 +182,13 @@ package final class TwoWay: Sendable {
   func noteReturn(of row: RowName, by trail: TrailName, _ number: UInt64) {
     var known = appliedNumbers
     known[trail.description] = max(number, known[trail.description] ?? 0)
-    // It was there behind all that the own trail holds.
-    known[own.description] = window.ownReach.number + 1
     returned.withLock { $0.note(row, behind: known) }
+  }
+
+  /// All that programs wrote here before has been read in the own trail.
+  func noteCaptured() {
+    let reached = window.ownReach.number
+    returned.withLock { $0.noteCaptured(own.description, through: reached) }
   }
 
   /// Whether a row that came back here may still wait where a transaction was made; `seen`: what its author knew.
