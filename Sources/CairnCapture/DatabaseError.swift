@@ -42,7 +42,7 @@ public struct DatabaseError: Error, Sendable {
     case parameterCount(expected: Int, given: Int)
     /// No statement in the text.
     case emptyStatement
-    /// More than one statement in the text.
+    /// More than one statement in the text, or a character 0, behind which SQLite reads nothing.
     case severalStatements
     /// The rows have no such column.
     case missingColumn(String)

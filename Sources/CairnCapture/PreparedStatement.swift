@@ -20,9 +20,13 @@ final class PreparedStatement {
   let isChange: Bool
   /// Being stepped: a closure that gets its rows executes the same text again.
   var isBusy = false
-  private(set) lazy var columns: [String] = (0..<statement.columnCount).map(statement.columnName)
+  private var names: (columns: [String], repreparedCount: Int32)?
 
   init(_ sql: String, _ database: ProgramDatabase) throws {
+    guard !sql.utf8.contains(0) else {
+      throw DatabaseError(
+        .severalStatements, "there is a character 0 in the text, and SQLite would read nothing behind it", sql: sql)
+    }
     let words = SQLText.tokens(Array(sql.utf8))
     guard words.contains(where: { $0.symbol != UInt8(ascii: ";") }) else {
       throw DatabaseError(.emptyStatement, "there is no statement in the text", sql: sql)
@@ -42,6 +46,15 @@ final class PreparedStatement {
     kind = Self.kind(first, words, sql, isReadOnly: isReadOnly)
     isChange = if case .change = kind { true } else { false }
     text = JournalStatements.Text(sql, tables: tables)
+  }
+
+  /// The names of its columns, as of the row that it is at: after a change of the schema they are others.
+  var columns: [String] {
+    let count = statement.repreparedCount
+    if let names, names.repreparedCount == count { return names.columns }
+    let columns = (0..<statement.columnCount).map(statement.columnName)
+    names = (columns, count)
+    return columns
   }
 
   private static func kind(_ first: String, _ words: [SQLText.Token], _ sql: String, isReadOnly: Bool) -> Kind {

@@ -20,6 +20,8 @@ package enum SQLText {
       let start = i
       switch sql[i] {
       case 0x20, 0x09, 0x0a, 0x0c, 0x0d: i += 1
+      // A byte order mark is white space where a token would begin.
+      case 0xef where i + 2 < sql.count && sql[i + 1] == 0xbb && sql[i + 2] == 0xbf: i += 3
       case UInt8(ascii: "-") where i + 1 < sql.count && sql[i + 1] == UInt8(ascii: "-"):
         while i < sql.count, sql[i] != 0x0a { i += 1 }
       case UInt8(ascii: "/") where i + 1 < sql.count && sql[i + 1] == UInt8(ascii: "*"):

@@ -7,7 +7,6 @@ package final class Statement {
   package let database: Database
   package let sql: String
   let handle: OpaquePointer
-  package let columnCount: Int
   package let parameterCount: Int
   /// Whether another statement stands behind it in the text, which is not run.
   package let hasMore: Bool
@@ -30,7 +29,6 @@ package final class Statement {
         : database.error(code, sql)
     }
     handle = prepared
-    columnCount = Int(sqlite3_column_count(prepared))
     parameterCount = Int(sqlite3_bind_parameter_count(prepared))
   }
 
@@ -57,6 +55,14 @@ package final class Statement {
 
   /// Whether it writes nothing to the database by itself (`sqlite3_stmt_readonly`).
   package var isReadOnly: Bool { sqlite3_stmt_readonly(handle) != 0 }
+
+  /// Of its rows. Another one, as may be the names, once it was prepared again for a changed schema.
+  package var columnCount: Int { Int(sqlite3_column_count(handle)) }
+
+  /// How often SQLite has prepared it again, which it does by itself in a first step.
+  ///
+  /// Source: https://sqlite.org/c3ref/c_stmtstatus_counter.html
+  package var repreparedCount: Int32 { sqlite3_stmt_status(handle, SQLITE_STMTSTATUS_REPREPARE, 0) }
 
   package func columnName(_ column: Int) -> String {
     sqlite3_column_name(handle, Int32(column)).map { String(cString: $0) } ?? ""

@@ -1,5 +1,6 @@
 import CairnCapture
 import Foundation
+import SQLiteKit
 import Testing
 
 /// Statements, values and rows, as a program sees them; with and without capture alike.
@@ -67,6 +68,31 @@ import Testing
     #expect(throws: DatabaseError.self) { try rows[0].value("colour", as: String.self) }
     #expect(throws: DatabaseError.self) { try rows[0].value("name", as: Int.self) }
     #expect(throws: DatabaseError.self) { try shop.query(as: Item.self, "SELECT id FROM item") }
+  }
+
+  @Test(arguments: [true, false]) func `a query that was prepared before a table changed names its values rightly`(
+    capture: Bool
+  ) throws {
+    let folder = try TempFolder()
+    let shop = try shop(folder, capture: capture)
+    let texts = ["SELECT * FROM v", "SELECT * FROM item", "UPDATE item SET price = 1 RETURNING *"]
+    func look() throws {
+      for text in texts {
+        let row = try shop.query(text)[0]
+        #expect(row.columns.count == row.values.count && row["id"] == 1 && row["name"] == "tea", "\(text): \(row)")
+      }
+    }
+    try shop.execute("CREATE VIEW v AS SELECT price, id, name FROM item")
+    try shop.execute("INSERT INTO item VALUES (1, 'tea', 1, 1, NULL)")
+    try look()
+    try shop.execute("ALTER TABLE item DROP COLUMN picture")
+    try shop.execute("ALTER TABLE item ADD COLUMN colour DEFAULT 'red'")
+    try look()
+    #expect(try shop.query(texts[1])[0].columns == ["id", "name", "price", "isNew", "colour"])
+    // By another program.
+    try Database(path: folder("shop.db")).execute("DROP VIEW v; CREATE VIEW v AS SELECT name, id FROM item")
+    try look()
+    #expect(try shop.query(texts[0])[0].columns == ["name", "id"])
   }
 
   @Test(arguments: [true, false]) func `RETURNING gives rows, and what it changed is there`(capture: Bool) throws {
