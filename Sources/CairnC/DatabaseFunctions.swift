@@ -66,14 +66,20 @@ public func cairn_close(_ database: OpaquePointer?) -> cairn_code {
 
 // MARK: Statements
 
+/// More than SQLite can be built for; what a program has not counted is not to be read.
+private let parametersMax = 1_000_000
+
 private func values(_ parameters: UnsafePointer<cairn_value>?, _ count: Int) throws -> [any SQLConvertible] {
-  guard count > 0 else { return [] }
+  guard count != 0 else { return [] }
+  guard (0...parametersMax).contains(count) else {
+    throw Misuse(CAIRN_MISUSE, "the count of the parameters is more than any statement has")
+  }
   guard let parameters else { throw Misuse(CAIRN_MISUSE, "the parameters are NULL, and their count is \(count)") }
   return try UnsafeBufferPointer(start: parameters, count: count).enumerated().map { index, value in
     guard let value = SQLValue(value) else {
       throw Misuse(
         CAIRN_MISUSE,
-        "parameter \(index + 1) has no type that there is, or bytes that are NULL, or is a text that is not UTF-8",
+        "parameter \(index + 1) has no type that there is, bytes that are NULL, or a size that no value has, or is a text that is not UTF-8",
         hint: "make it with cairn_text, cairn_blob and their like; bytes that are no UTF-8 are a blob")
     }
     return value

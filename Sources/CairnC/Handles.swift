@@ -87,18 +87,27 @@ extension SQLValue {
 
   /// Nil where it is none.
   init?(_ value: cairn_value) {
-    if [CAIRN_TEXT, CAIRN_BLOB].contains(value.type), value.bytes == nil, value.size > 0 { return nil }
-    let content = UnsafeRawBufferPointer(start: value.bytes, count: value.bytes == nil ? 0 : value.size)
     switch value.type {
     case CAIRN_NULL: self = .null
     case CAIRN_INTEGER: self = .integer(value.integer)
     case CAIRN_REAL: self = .real(value.real)
     case CAIRN_TEXT:
-      guard let text = String(validating: content, as: UTF8.self) else { return nil }
+      guard let content = Self.content(value), let text = String(validating: content, as: UTF8.self) else { return nil }
       self = .text(text)
-    case CAIRN_BLOB: self = .blob(Array(content))
+    case CAIRN_BLOB:
+      guard let content = Self.content(value) else { return nil }
+      self = .blob(Array(content))
     default: return nil
     }
+  }
+
+  /// What SQLite can take at most.
+  private static let sizes = 0...Int(Int32.max)
+
+  /// Only a text and a blob have any. A size above the half of what a size_t holds comes as less than 0.
+  private static func content(_ value: cairn_value) -> UnsafeRawBufferPointer? {
+    guard sizes.contains(value.size), value.bytes != nil || value.size == 0 else { return nil }
+    return UnsafeRawBufferPointer(start: value.bytes, count: value.size)
   }
 }
 

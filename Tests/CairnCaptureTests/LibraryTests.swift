@@ -101,6 +101,27 @@ import Testing
     #expect(cairn_database_pending(shop.handle, &pending) == CAIRN_OK && pending.transactions == 2)
   }
 
+  @Test func `names and values of a query stay together when its table changes`() throws {
+    let shop = try Shop()
+    func columns() throws -> [String] {
+      var rows: OpaquePointer?
+      try #require(cairn_query(shop.handle, "SELECT * FROM t", nil, 0, &rows) == CAIRN_OK)
+      defer { cairn_rows_close(rows) }
+      #expect(cairn_rows_next(rows) == 1)
+      return (0..<cairn_rows_column_count(rows)).map { column in
+        let name = cairn_rows_column_name(rows, column).map { String(cString: $0) } ?? ""
+        return "\(name) \(cairn_rows_value(rows, column).integer)"
+      }
+    }
+    #expect(shop.execute("CREATE TABLE t(a, b, c)") == CAIRN_OK)
+    #expect(shop.execute("INSERT INTO t VALUES (1, 2, 3)") == CAIRN_OK)
+    #expect(try columns() == ["a 1", "b 2", "c 3"])
+    #expect(shop.execute("ALTER TABLE t DROP COLUMN a") == CAIRN_OK)
+    #expect(try columns() == ["b 2", "c 3"])
+    #expect(shop.execute("ALTER TABLE t ADD COLUMN d DEFAULT 4") == CAIRN_OK)
+    #expect(try columns() == ["b 2", "c 3", "d 4"])
+  }
+
   @Test func `misuse is a code and a message, never a trap`() throws {
     let shop = try Shop()
     #expect(shop.execute("CREATE TABLE t(a CHECK (a > 0))") == CAIRN_OK)
@@ -119,7 +140,15 @@ import Testing
       #expect(shop.execute("INSERT INTO t VALUES (length(?))", [text]) == CAIRN_OK)
       text.type = CAIRN_TEXT
       #expect(shop.execute("INSERT INTO t VALUES (?)", [text]) == CAIRN_MISUSE, "it would come to be another text")
-      text.bytes = nil
+      for size in [Int.min, -1, .max] {
+        (text.type, text.size) = (size == -1 ? CAIRN_TEXT : CAIRN_BLOB, size)
+        #expect(shop.execute("INSERT INTO t VALUES (?)", [text]) == CAIRN_MISUSE && message.contains("size"))
+        // Nothing of a number but the number counts.
+        text.type = CAIRN_INTEGER
+        #expect(shop.execute("SELECT ?", [text]) == CAIRN_OK)
+        #expect(cairn_execute(shop.handle, "SELECT ?", &text, size, nil) == CAIRN_MISUSE)
+      }
+      (text.type, text.size, text.bytes) = (CAIRN_TEXT, 3, nil)
       #expect(shop.execute("INSERT INTO t VALUES (?)", [text]) == CAIRN_MISUSE)
       #expect(
         cairn_execute(shop.handle, bytes.bindMemory(to: CChar.self).baseAddress, nil, 0, nil) == CAIRN_MISUSE
