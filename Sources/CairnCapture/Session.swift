@@ -214,8 +214,9 @@ final class Session {
         before: before, last: max(before, program.last), rowsAffected: Int64(affected), now: now,
         isNowUnknown: !isOwned),
       parameterCount: prepared.statement.parameterCount, parameters: parameters.image)
-    // Where the commit is the program's, nobody could write it later.
-    if log.isFull || !isTransacting { try writePart() }
+    // Where the commit is the program's, nobody could write it later; and where it may roll back to a savepoint of its own, nobody
+    // would take it back.
+    if log.isFull || !isTransacting || !isOwned { try writePart() }
     return affected
   }
 

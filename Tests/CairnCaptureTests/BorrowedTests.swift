@@ -48,6 +48,42 @@ import Trails
     #expect(rows.source == rows.target && rows.target.count == 3)
   }
 
+  @Test func `what the program rolls back to a savepoint of its own is not told`() throws {
+    let till = try Till(table)
+    try till.shop.close()
+    var handle: OpaquePointer?
+    #expect(sqlite3_open(till.folder("shop.db"), &handle) == SQLITE_OK)
+    let connection = try #require(handle)
+    defer { sqlite3_close(connection) }
+    func run(_ sql: String) { #expect(sqlite3_exec(connection, sql, nil, nil, nil) == SQLITE_OK) }
+    try till.take()
+    _ = try till.told()
+    let shop = try CapturedDatabase(connection: connection, node: "till-7")
+    for goesOn in [false, true] {
+      try shop.transaction { db in
+        try db.execute("INSERT INTO item VALUES (?, 'a')", goesOn ? 2 : 1)
+        run("SAVEPOINT own")
+        try db.execute("UPDATE item SET name = 'b'")
+        run("ROLLBACK TO own; RELEASE own")
+        // It gets the numbers in the journal that the UPDATE had.
+        if goesOn { run("INSERT INTO item VALUES (3, 'plain'), (4, 'plain')") }
+        try db.savepoint { try $0.execute("DELETE FROM item WHERE id = 4") }
+      }
+    }
+    try shop.close()
+    try till.take()
+    #expect(
+      try till.told() == [
+        "begin", "INSERT INTO item VALUES (?, 'a') [1] 1 unknown", "insert item", "end 1 1+0", "commit",
+        "begin", "INSERT INTO item VALUES (?, 'a') [2] 1 unknown", "insert item", "end 1 1+0", "insert item",
+        "insert item",
+        "DELETE FROM item WHERE id = 4 1 unknown", "delete item", "end 1 0+1", "commit",
+      ])
+    try till.replay()
+    let rows = try till.rows("item")
+    #expect(rows.source == rows.target && rows.target.count == 3)
+  }
+
   @Test func `a file that a capture has taken before goes on, and an older journal is brought up`() throws {
     let till = try Till(table)
     try till.shop.close()
