@@ -82,6 +82,7 @@ extension SynchronizationError.Kind {
     case .cancelled: CAIRN_CANCELLED
     case .unreachable: CAIRN_UNREACHABLE
     case .busy: CAIRN_BUSY
+    case .clock: CAIRN_CLOCK
     case .alreadyRunning: CAIRN_ALREADY_RUNNING
     case .notInitialized: CAIRN_NOT_INITIALIZED
     case .address: CAIRN_ADDRESS

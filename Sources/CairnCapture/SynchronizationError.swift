@@ -4,6 +4,9 @@ import Operating
 /// Why a synchronisation did not come to its end. Nothing that was committed is lost, and nothing is applied twice: the next
 /// one goes on where this one ended.
 ///
+/// The message of one of kind `refused` names the row by its key, and the value where it is one that is not taken: whoever mends it
+/// needs them. Others have no values.
+///
 /// What is wrong with the program's own use of its database is a ``DatabaseError``, as everywhere.
 public struct SynchronizationError: Error, Sendable {
   public enum Kind: Sendable, Hashable {
@@ -13,13 +16,16 @@ public struct SynchronizationError: Error, Sendable {
     case unreachable
     /// A lock of somebody else, at either end. Try again.
     case busy
+    /// The clock of one end was ahead: what was committed then has a time that has not come yet, and waits for it.
+    case clock
     /// This ``Synchronizer`` is at work already, or another one with the same state folder.
     case alreadyRunning
     /// ``Synchronizer/initialize(progress:)-(_)`` has not been called.
     case notInitialized
     /// The peer's address is none.
     case address
-    /// A rule in ``Synchronizer/Options/conflict`` or ``Synchronizer/Options/columnConflicts`` is none.
+    /// A rule in ``Synchronizer/Options/conflict`` or ``Synchronizer/Options/columnConflicts`` is none, or the name in
+    /// ``Synchronizer/Options/state`` is empty.
     case rule
     /// The peer does not let us in, or the role lacks a privilege, or a setting of the server is missing.
     case notAllowed
@@ -52,7 +58,7 @@ public struct SynchronizationError: Error, Sendable {
     (self.kind, self.message, self.hint, self.code) = (kind, message, hint, code)
   }
 
-  init(_ error: CairnError) {
+  package init(_ error: CairnError) {
     let kind = Self.kind(error.code)
     self.init(kind, error.message, hint: Self.hint(kind, error), code: error.code.rawValue)
   }
@@ -64,6 +70,10 @@ public struct SynchronizationError: Error, Sendable {
       "copy in the other direction (Options.firstCopy), empty its tables, or let it replace the rows (Options.overwrites)"
     case (.wentBack, _):
       "run 'cairn detach' on the program's file, delete the state folder (Options.state), and initialize with Options.overwrites"
+    case (.refused, .constraintFailed), (.refused, .valueMisfit), (.refused, .rowExists):
+      "make the other end such that it takes the row, or choose Options.refusal = .setAside: the transaction is put aside then, and the others go on ('cairn quarantine'); to change the row here is too late, as each transaction goes over as it was committed"
+    case (.clock, _):
+      "set the clocks of both ends right, such as by NTP; it goes on when that time has come"
     case (.alreadyRunning, .stateLocked):
       "wait until it ends; two programs with the same database need an Options.state each, and only one may synchronise it"
     case (.captured, _):
@@ -85,7 +95,8 @@ public struct SynchronizationError: Error, Sendable {
   private static func kind(_ code: ErrorCode) -> Kind {
     switch code {
     case .databaseUnreachable: .unreachable
-    case .databaseBusy, .checkpointMoved, .slotMissing, .busy, .clockAhead: .busy
+    case .databaseBusy, .checkpointMoved, .slotMissing, .busy: .busy
+    case .clockAhead: .clock
     case .stateLocked, .trailBusy: .alreadyRunning
     case .badURL, .sameDatabase, .unsupported: .address
     case .loginRefused, .privilegeMissing, .serverSetting, .databaseReadOnly: .notAllowed

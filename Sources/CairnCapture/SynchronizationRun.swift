@@ -14,8 +14,9 @@ final class SynchronizationRun: Sendable {
   private struct State {
     var isCancelled = false
     var replication: Replication?
-    /// Rows of the journal that are at the peer.
+    /// Rows of the journal that are at the peer, or put aside there.
     var applied: Int64 = 0
+    var putsAside = false
     /// Rows of the journal that the trail held, and where it ended then.
     var taken: (journal: Int64, end: Position)?
   }
@@ -27,8 +28,8 @@ final class SynchronizationRun: Sendable {
 
   init(until limit: Int64 = .max) { self.limit = limit }
 
-  /// The last row of the journal that this run knows to be at the peer.
-  var applied: Int64 { state.withLock { $0.applied } }
+  /// The last row of the journal that this run knows to be at the peer. Where something is put aside, its end tells.
+  var applied: Int64 { state.withLock { $0.putsAside ? 0 : $0.applied } }
 
   func cancel() {
     let replication = state.withLock { state in
@@ -46,7 +47,9 @@ final class SynchronizationRun: Sendable {
     let isDown = firstCopy == .down
     try options.checkRules(ends)
     let (from, to) = isDown ? (ends.peer, ends.own) : (ends.own, ends.peer)
-    if overwrites(ends, options) { try Self.forgetWaiting(to) }
+    let overwrites = overwrites(ends, options)
+    try ends.checkTrail(isDown ? ends.trails.own : ends.trails.peer, isKnownAt: from, forgets: overwrites)
+    if overwrites { try Self.forgetWaiting(to) }
     let replication = try Replication(
       from: from, to: to, options: try chosen(ends, options, firstCopy),
       notice: { [weak self] in self?.keep($0.text) })
@@ -67,8 +70,11 @@ final class SynchronizationRun: Sendable {
   /// Capture may have gone on behind what apply took last.
   private func noteSent(_ ends: SynchronizedEnds, _ flows: Flows) throws {
     let apply = flows.sent.apply.snapshot
+    // First: what is put aside is passed by, too.
+    try ends.noteRefused(apply.quarantined)
     try ends.noteSent(
-      journal: flows.sent.capture.snapshot.taken == 0 ? nil : applied, transaction: apply.transactions,
+      journal: flows.sent.capture.snapshot.taken == 0 ? nil : state.withLock { $0.applied },
+      transaction: apply.transactions,
       position: apply.position)
   }
 
@@ -145,6 +151,7 @@ final class SynchronizationRun: Sendable {
   private func note(_ flows: Flows) {
     let (capture, apply) = (flows.sent.capture.snapshot, flows.sent.apply.snapshot)
     state.withLock { state in
+      if apply.quarantined > 0 { state.putsAside = true }
       if let taken = state.taken, apply.position >= taken.end {
         state.applied = max(state.applied, taken.journal)
         state.taken = nil

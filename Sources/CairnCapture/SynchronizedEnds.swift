@@ -24,6 +24,10 @@ struct SynchronizedEnds: Sendable {
   init(
     path: String, node: String, peer: DatabaseURL, state: String?
   ) throws {
+    guard state != "" else {
+      throw SynchronizationError(
+        .rule, "the state folder has an empty name", hint: "name a folder, or nil for the one beside the database")
+    }
     file = path
     own = DatabaseURL.sqlite(path: path).canonical
     self.peer = peer.canonical
@@ -35,7 +39,7 @@ struct SynchronizedEnds: Sendable {
   }
 
   private let file: String
-  private var ownFolder: String { "\(state)/\(trails.own)" }
+  var ownFolder: String { "\(state)/\(trails.own)" }
 
   /// Whether there is a trail of both ends.
   func isBegun() -> Bool { [trails.own, trails.peer].allSatisfy { Trail.exists(folder: "\(state)/\($0)") } }
@@ -50,6 +54,20 @@ struct SynchronizedEnds: Sendable {
     // It was refused before it began.
     try removeFile("replication")
     return chosen
+  }
+
+  /// Before a first copy begins: the end that it comes from may have got a trail of this name already, from a state folder that
+  /// is gone. It is forgotten there where rows are replaced anyway; rows that came by it stay.
+  ///
+  /// Errors: `checkpoint-foreign` otherwise, before anything is begun that could not be begun anew.
+  func checkTrail(_ trail: TrailName, isKnownAt end: DatabaseURL, forgets: Bool) throws {
+    guard !Trail.exists(folder: "\(state)/\(trail)"), try TargetEnd(end).checkpoint(of: trail) != nil else { return }
+    guard forgets else {
+      throw CairnError(
+        .checkpointForeign, "\(end.place) was fed from a trail \(trail) that is not in \(state)",
+        hint: "give the state folder of that trail, or copy everything again")
+    }
+    _ = try Detaching.forget(trail, at: end)
   }
 
   func checkIsInitialized() throws {
@@ -91,7 +109,7 @@ struct SynchronizedEnds: Sendable {
     try replace("sent", ["\(info.id) \(max(before.journal, journal ?? marked)) \(number)"])
   }
 
-  private func lines(_ file: String) throws -> [String] {
+  func lines(_ file: String) throws -> [String] {
     guard Folder.exists("\(state)/\(file)") else { return [] }
     do { return try File.text("\(state)/\(file)").split(separator: "\n").map(String.init) } catch {
       throw error.asCairnError(doing: "read the state")
@@ -104,7 +122,7 @@ struct SynchronizedEnds: Sendable {
     }
   }
 
-  private func replace(_ file: String, _ lines: [String]) throws {
+  func replace(_ file: String, _ lines: [String]) throws {
     let text = lines.map { $0 + "\n" }.joined()
     do { try Array(text.utf8).withUnsafeBytes { try File.replace("\(state)/\(file)", with: $0) } } catch let error
       as FileError

@@ -138,7 +138,8 @@ public final class Synchronizer: Sendable {
   /// Waits until a commit is at the peer, with all that was committed here before it: who reads there afterwards reads it. A
   /// synchronisation that is under way is waited for; where there is none, one is made.
   ///
-  /// False where that took longer than `timeout`. Throws what ``synchronize(progress:)`` throws.
+  /// False where that took longer than `timeout`. Throws what ``synchronize(progress:)`` throws, and an error of kind `refused`
+  /// where the peer did not take the commit and it is put aside (``Options/Refusal/setAside``); others before it may be, too.
   public func waitUntilApplied(_ token: CommitToken, timeout: Duration = .seconds(30)) throws -> Bool {
     let limit = Clock.monotonicMilliseconds + timeout.milliseconds
     while try !isApplied(token) {
@@ -152,14 +153,29 @@ public final class Synchronizer: Sendable {
       {
         continue
       }
+      if try isRefused(token) { throw putAside() }
     }
     return true
   }
 
   /// Whether a commit is known to be at the peer.
   public func isApplied(_ token: CommitToken) throws -> Bool {
-    if let run = current.withLock({ $0 }), run.applied >= token.sequence { return true }
+    let run = current.withLock { $0 }
+    guard try !isRefused(token) else { return false }
+    if let run, run.applied >= token.sequence { return true }
     return try SynchronizationError.wrapping { try ends.sent().journal >= token.sequence }
+  }
+
+  private func isRefused(_ token: CommitToken) throws -> Bool {
+    try SynchronizationError.wrapping { try ends.isRefused(token) }
+  }
+
+  private func putAside() -> SynchronizationError {
+    SynchronizationError(
+      .refused, "\(peer) did not take the commit, or one that it depends on: it is put aside there",
+      hint:
+        "'cairn quarantine list --database URL' says why, with the peer's address; 'retry' there once it can be taken, or 'discard', is done by the next synchronisation"
+    )
   }
 
   // MARK: Running

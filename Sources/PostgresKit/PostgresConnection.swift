@@ -281,7 +281,7 @@ package final class PostgresConnection {
     // What has no SQLSTATE was not said by the server, but by libpq of its connection.
     if error.sqlState.isEmpty { error.isConnectionLost = true }
     if error.message.isEmpty { error.message = "the connection was lost" }
-    (error.detail, error.hint) = (field("D"), field("H"))
+    (error.detail, error.hint) = (error.isOfWholeRow ? "" : field("D"), field("H"))
     (error.table, error.column, error.constraint) = (field("t"), field("c"), field("n"))
     error.sql = sql
     return error

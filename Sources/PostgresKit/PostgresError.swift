@@ -27,6 +27,8 @@ package struct PostgresError: Error, CustomStringConvertible {
 
   /// Class 23: a row that a constraint refuses.
   package var isConstraint: Bool { sqlState.hasPrefix("23") }
+  /// NOT NULL and CHECK, whose detail is the whole row, with all of its values.
+  var isOfWholeRow: Bool { ["23502", "23514"].contains(sqlState) }
   package var isUniqueness: Bool { sqlState == "23505" }
   /// Class 22: a value that its type refuses.
   package var isBadValue: Bool { sqlState.hasPrefix("22") }

@@ -1,4 +1,6 @@
 import CairnCapture
+import Capturing
+import Changes
 import Foundation
 import SQLiteKit
 import TestServers
@@ -61,6 +63,42 @@ import Testing
       CapturedDatabase(path: folder("shop.db"), node: "till-7"), with: "sqlite://" + folder("other.db"))
     let foreign = try #require(error { try other.initialize() })
     #expect(foreign.kind == .wentBack && foreign.hint.contains("Options.overwrites") && !foreign.hint.contains("--"))
+  }
+
+  @Test func `what an end does not take, and a wrong clock, have hints of their own`() {
+    for code in [ErrorCode.valueMisfit, .constraintFailed] {
+      let refused = SynchronizationError(CairnError(code, "refused", hint: "use --misfit item.stock=null"))
+      #expect(refused.kind == .refused && refused.hint.contains("Options.refusal") && !refused.hint.contains("--"))
+    }
+    #expect(SynchronizationError(CairnError(.clockAhead, "ahead", hint: "")).kind == .clock)
+  }
+
+  @Test func `a state folder without a name is refused`() throws {
+    #expect(error { _ = try line { $0.state = "" } }?.kind == .rule)
+  }
+
+  @Test func `whoever lost the state folder begins anew with a first copy`() throws {
+    try peer.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, stock INTEGER); INSERT INTO item VALUES (1, 5)")
+    try line().initialize()
+    try shop.execute("INSERT INTO item VALUES (2, 6)")
+    try line().synchronize()
+    try shop.close()
+    try Journal(Database(path: folder("shop.db"))).detach()
+    try FileManager.default.removeItem(atPath: folder("shop.db-cairn"))
+
+    let again = try CapturedDatabase(path: folder("shop.db"), node: "till-7")
+    let peerURL = "sqlite://" + folder("peer.db")
+    #expect(error { try Synchronizer(again, with: peerURL).initialize() }?.kind == .wentBack)
+    var options = Synchronizer.Options()
+    options.overwrites = true
+    let line = try Synchronizer(again, with: peerURL, options: options)
+    try line.initialize()
+    try again.execute("INSERT INTO item VALUES (3, 7)")
+    try peer.execute("UPDATE item SET stock = 8 WHERE id = 2")
+    try line.synchronize()
+    let rows = try again.query("SELECT id, stock FROM item ORDER BY id").map { $0.values.map(\.description) }
+    #expect(rows == [["1", "5"], ["2", "8"], ["3", "7"]])
+    #expect(try peer.query("SELECT id, stock FROM item ORDER BY id").map { $0.map { "\(SQLValue($0))" } } == rows)
   }
 
   @Test func `executed statements can be read, whatever they end with, and how changes of tables go on`() throws {

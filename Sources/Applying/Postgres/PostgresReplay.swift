@@ -184,6 +184,8 @@ final class PostgresReplay {
     let begun = Clock.monotonicMilliseconds
     head = nil
     var rows = 0
+    // Of them, those of transactions that are put aside.
+    var skipped = 0
     var count = 0
     var last = TransactionHeader(commitTime: 0)
     while true {
@@ -201,6 +203,7 @@ final class PostgresReplay {
       case .commit(_, let changes):
         try statements?.checkIdle()
         rows += Int(changes)
+        if isAside { skipped += Int(changes) }
         try endTransaction(stop)
         passed = number
         let isDue =
@@ -220,7 +223,7 @@ final class PostgresReplay {
           }
           try checkDesk(desk, stop)
         }
-        try commit(last, rows: rows, isLaneDone: isLaneDone && number >= limit)
+        try commit(last, rows: rows, skipped: skipped, isLaneDone: isLaneDone && number >= limit)
         return true
       default:
         if record.isOfChanges {
@@ -268,7 +271,7 @@ final class PostgresReplay {
     try putBackHeldRows()
   }
 
-  private func commit(_ last: TransactionHeader, rows: Int, isLaneDone: Bool) throws {
+  private func commit(_ last: TransactionHeader, rows: Int, skipped: Int, isLaneDone: Bool) throws {
     if head == nil { try begin(last, as: 0) }
     try endChunk()
     try checkUncheckedRows()
@@ -316,7 +319,7 @@ final class PostgresReplay {
       $0.rulesAdopted.formUnion(adopted)
       if let quarantined { $0.quarantined = quarantined }
       if guardsAreDue { $0.guardsAreDue = true }
-      if !scope.isLane { $0.rows += UInt64(rows) }
+      if !scope.isLane { $0.rows += UInt64(rows - skipped) }
       guard isMain else { return }
       $0.transactions = number
       $0.position = reached.position

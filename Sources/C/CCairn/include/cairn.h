@@ -10,7 +10,8 @@
  * fork() a child may not use handles of its parent; it may exec.
  *
  * Errors. A function that can fail returns a cairn_code. What it was is kept for the thread: cairn_error_message and its
- * neighbours hold until the next call of the same thread that fails. Messages tell no values that were bound.
+ * neighbours hold until the next call of the same thread that fails. Messages tell no values that were bound; only that of a synchronisation with
+ * CAIRN_REFUSED names the row by its key, and the value that an end does not take.
  *
  * Texts are UTF-8; others are refused with CAIRN_MISUSE. What a function takes it copies; what it gives is valid as long as is said with it.
  */
@@ -55,6 +56,7 @@ typedef enum cairn_code {
   CAIRN_SCHEMA = 27,           /* a table waits for a change of its schema; the hint says which */
   CAIRN_TABLE = 28,            /* a table cannot go both ways: it has no key, for example */
   CAIRN_WENT_BACK = 29,        /* an end was restored from a backup: a first copy is needed */
+  CAIRN_CLOCK = 30,            /* a clock was ahead: what was committed then waits until its time has come */
   CAIRN_OTHER = 99
 } cairn_code;
 
@@ -239,7 +241,8 @@ void cairn_sync_cancel(cairn_sync *sync);
 
 cairn_code cairn_sync_pending(cairn_sync *sync, cairn_pending *pending);
 
-/* Waits until a commit is at the peer, and synchronises if nobody does. `applied`: 0 where that took too long. */
+/* Waits until a commit is at the peer, and synchronises if nobody does. `applied`: 0 where that took too long. CAIRN_REFUSED: the
+   peer has put it aside. */
 cairn_code cairn_sync_wait(cairn_sync *sync, int64_t token, int64_t timeout_milliseconds, int *applied);
 
 void cairn_sync_close(cairn_sync *sync);
