@@ -70,8 +70,10 @@ public struct SynchronizationError: Error, Sendable {
       "copy in the other direction (Options.firstCopy), empty its tables, or let it replace the rows (Options.overwrites)"
     case (.wentBack, _):
       "run 'cairn detach' on the program's file, delete the state folder (Options.state), and initialize with Options.overwrites"
-    case (.refused, .constraintFailed), (.refused, .valueMisfit), (.refused, .rowExists):
-      "make the other end such that it takes the row, or choose Options.refusal = .setAside: the transaction is put aside then, and the others go on ('cairn quarantine'); to change the row here is too late, as each transaction goes over as it was committed"
+    case (.refused, .constraintFailed), (.refused, .rowExists):
+      "change the row here, or what refuses it there; or \(setAside)"
+    case (.refused, .valueMisfit):
+      "have the column of the other end take such values, or \(setAside); to change the row is too late, as what was committed goes over in its order"
     case (.clock, _):
       "set the clocks of both ends right, such as by NTP; it goes on when that time has come"
     case (.alreadyRunning, .stateLocked):
@@ -81,6 +83,9 @@ public struct SynchronizationError: Error, Sendable {
     default: inOptions(error.hint)
     }
   }
+
+  private static let setAside =
+    "choose Options.refusal = .setAside: the transaction is put aside, and the others go on ('cairn quarantine' lists and discards it)"
 
   private static let names = [
     "--tables": "Options.tables", "--state": "Options.state", "--ddl": "Options.schemaChanges",
