@@ -58,20 +58,20 @@ final class SynchronizationRun: Sendable {
     try publish(replication)
     let flows = Flows(replication, isDown: isDown)
     do { try follow(replication, flows, progress) } catch {
-      try? noteSent(ends, flows)
+      try? noteSent(ends, flows, isWhole: false)
       throw error
     }
-    try noteSent(ends, flows)
+    try noteSent(ends, flows, isWhole: true)
     try ends.noteInitialized()
     return flows.outcome(
       notices: notices.withLock { $0 }, duration: .microseconds(Clock.monotonicMicroseconds - begun))
   }
 
   /// Capture may have gone on behind what apply took last.
-  private func noteSent(_ ends: SynchronizedEnds, _ flows: Flows) throws {
+  private func noteSent(_ ends: SynchronizedEnds, _ flows: Flows, isWhole: Bool) throws {
     let apply = flows.sent.apply.snapshot
     // First: what is put aside is passed by, too.
-    try ends.noteRefused(apply.quarantined)
+    try ends.noteRefused(apply.quarantined, isWhole: isWhole)
     try ends.noteSent(
       journal: flows.sent.capture.snapshot.taken == 0 ? nil : state.withLock { $0.applied },
       transaction: apply.transactions,

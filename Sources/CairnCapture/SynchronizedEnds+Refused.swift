@@ -19,11 +19,12 @@ extension SynchronizedEnds {
 
   func isRefused(_ token: CommitToken) throws -> Bool { try refused().contains { $0.contains(token) } }
 
-  /// `count`: how many transactions are put aside at the peer.
-  func noteRefused(_ count: Int) throws {
+  /// `count`: how many transactions are put aside at the peer; 0 means none only where the run came to its end, as it may have ended
+  /// before it looked.
+  func noteRefused(_ count: Int, isWhole: Bool) throws {
     let known = try refused()
     guard count > 0, Trail.exists(folder: ownFolder) else {
-      if !known.isEmpty { try replace("refused", []) }
+      if isWhole, !known.isEmpty { try replace("refused", []) }
       return
     }
     let id = try Trail.info(folder: ownFolder).id

@@ -159,6 +159,16 @@ struct SynchronizerTests {
       "ALTER TABLE sale DROP CONSTRAINT few; UPDATE cairn.quarantine SET wanted = 'retry'")
     #expect(try till.sync.waitUntilApplied(held) && till.sync.isApplied(refused))
     #expect(try till.both("sale").here == till.both("sale").there)
+    // A synchronisation that does not get there takes nothing back.
+    try till.server.connection.execute("ALTER TABLE sale ADD CONSTRAINT few CHECK (pieces < 10) NOT VALID")
+    let last = try commit("INSERT INTO sale VALUES ('d', 1, 50)")
+    #expect { try till.sync.waitUntilApplied(last) } throws: { ($0 as? SynchronizationError)?.kind == .refused }
+    _ = try till.server.rows(
+      "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()")
+    for _ in 0..<3 {
+      #expect { try till.sync.synchronize() } throws: { ($0 as? SynchronizationError)?.kind == .wentBack }
+      #expect(try !till.sync.isApplied(last))
+    }
   }
 
   @Test func `the program goes on meanwhile, and all that it committed arrives`() async throws {
