@@ -102,7 +102,7 @@ extension SQLiteReplay {
     }
     try judge(&held)
     try delete(parents, desk, held: &held)
-    for parent in desk.neededParents { try bringBack(parent, desk, isReferred: true, held: &held) }
+    try bringBackNeeded(desk, held: &held)
     try judge(&held)
     desk.endTransaction()
   }
@@ -133,65 +133,86 @@ extension SQLiteReplay {
 
   // MARK: Rows that others refer to
 
-  /// Those to which nobody refers when all others have gone; the rest stays.
+  /// Those to which nobody refers when all of them have gone: the rows of a ring refer only to each other. The rest stays.
   private func delete(_ rows: [(row: Desk.Row, key: [Value])], _ desk: Desk, held: inout [ContestedRow]) throws {
-    var rows = rows
+    var gone: [(row: Desk.Row, key: [Value], there: [Value])] = []
+    for (row, key) in rows {
+      if !desk.isAhead, let there = try row.table.row(key) { gone.append((row, key, there)) }
+      try row.table.put(nil, key)
+    }
+    for (row, key) in try putBackReferred(gone) {
+      let form = SQLiteForm(row.table)
+      guard let kept = try settle(whole(row, key, form, desk), key, nil, form, desk).living() else { continue }
+      try put((kept, kept, row.table), key, desk.lastStamp(row.name), held: &held)
+      try log(
+        SettledRow.returned(kept, desk.place, of: name, row.table.schema, key: key, now: target.clock.microseconds()))
+    }
+  }
+
+  /// Those to which somebody refers, as they were; each of them may refer to others in its turn.
+  private func putBackReferred(_ gone: [(row: Desk.Row, key: [Value], there: [Value])]) throws
+    -> [(row: Desk.Row, key: [Value])]
+  {
+    var (gone, back) = (gone, [(row: Desk.Row, key: [Value])]())
     var isMoving = true
-    while isMoving, !rows.isEmpty {
-      isMoving = false
-      var left: [(row: Desk.Row, key: [Value])] = []
-      for row in rows {
-        if !desk.isAhead, let there = try row.row.table.row(row.key), try row.row.table.isReferred(there) {
-          left.append(row)
+    while isMoving {
+      let open = gone
+      gone = []
+      for row in open {
+        if try row.row.table.isReferred(row.there) {
+          try row.row.table.put(row.there, row.key)
+          back.append((row.row, row.key))
         } else {
-          try row.row.table.put(nil, row.key)
-          isMoving = true
+          gone.append(row)
         }
       }
-      rows = left
+      isMoving = gone.count < open.count
     }
-    for row in rows {
-      let form = SQLiteForm(row.row.table)
-      guard let kept = try settle(whole(row.row, row.key, form, desk), row.key, nil, form, desk).living() else {
-        continue
-      }
-      try put((kept, kept, row.row.table), row.key, desk.lastStamp(row.row.name), held: &held)
-      try log(
-        SettledRow.returned(
-          kept, desk.place, of: name, row.row.table.schema, key: row.key, now: target.clock.microseconds()))
-    }
+    return back
   }
 
   private func whole(_ row: Desk.Row, _ key: [Value], _ form: SQLiteForm, _ desk: Desk) throws -> Desk.Row {
     try desk.whole(row) { try form.isSame(key, form.key($0)) }
   }
 
-  /// A row to which another one refers comes back where deletes of it do not count, and so do those to which it refers
-  /// itself: of these none does, and they stay as they are where they are there. `isReferred`: it is the first of them;
-  /// what it is now may have stood while less was known of who refers to it.
-  private func bringBack(_ name: RowName, _ desk: Desk, isReferred: Bool, held: inout [ContestedRow]) throws {
-    let versions = try desk.others(name)
-    guard let last = versions.last else { return }
+  /// Rows to which others refer come back where deletes of them do not count, and so do those to which they refer
+  /// themselves: of these none does, and they stay as they are where they are there.
+  private func bringBackNeeded(_ desk: Desk, held: inout [ContestedRow]) throws {
+    // One that has to wait for a unique value is not there afterwards, and may be one of a ring.
+    var met: Set<RowName> = []
+    for row in try desk.neededRows() {
+      var open = try bringBack(row.name, row.versions, desk, isReferred: true, held: &held)
+      while let name = open.popLast() {
+        guard met.insert(name).inserted else { continue }
+        open += try bringBack(name, desk.others(name), desk, isReferred: false, held: &held)
+      }
+    }
+  }
+
+  /// Returns the rows to which it refers, where it came back. `isReferred`: it is the first of them; what it is now may
+  /// have stood while less was known of who refers to it.
+  private func bringBack(
+    _ name: RowName, _ versions: [StoredVersion], _ desk: Desk, isReferred: Bool, held: inout [ContestedRow]
+  ) throws -> [RowName] {
+    guard let last = versions.last else { return [] }
     let table = TargetTable(try TableMapping(last.schema, to: .sqlite), state: .init(), database: database)
     let form = SQLiteForm(table)
     let key = try form.key(last)
     let local = try table.row(key)
     let history = RowHistory(try versions.filter { try form.isSame(key, form.key($0)) }.map(form.version))
-    if local != nil, !isReferred || !history.versions.contains(where: \.isDelete) { return }
+    if local != nil, !isReferred || !history.versions.contains(where: \.isDelete) { return [] }
     let names = table.schema.columns.map(\.name)
     let rules = try desk.rules(table.schema.plainName, names)
     let settled = try SettledRow.row(history, rules, columns: names) { version in
       try isReferred ? desk.counts(version, of: name, in: table.schema) : !version.isDelete
     }
-    guard let row = settled, !row.isAll(of: local) else { return }
+    guard let row = settled, !row.isAll(of: local) else { return [] }
     try SettledRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.schema, key)
     try put((row, row, table), key, desk.lastStamp(name), held: &held)
     try log(
       SettledRow.returned(
         row, local: local, desk.place, of: self.name, table.schema, key: key, now: target.clock.microseconds()))
-    for parent in desk.names.parents(last.schema, last.after ?? last.before ?? []) {
-      for row in try desk.rows(of: parent) { try bringBack(row, desk, isReferred: false, held: &held) }
-    }
+    return try desk.names.parents(last.schema, last.after ?? last.before ?? []).flatMap { try desk.rows(of: $0) }
   }
 
   /// `waiting`: the row as it is where it waits for a unique value.

@@ -14,7 +14,7 @@ final class RowNames {
     /// By other unique columns to which rows refer.
     let alternates: [Part]
     /// To rows of other tables, each with its columns by the names there.
-    let references: [(parent: Part, isByKey: Bool)]
+    let references: [Reference]
     /// Columns that stand before the last one of the key, with it.
     let width: Int
 
@@ -44,10 +44,10 @@ final class RowNames {
       }
     }
 
-    init(
-      _ schema: TableSchema, as target: String, _ key: [Int], alternates: [Part],
-      references: [(parent: Part, isByKey: Bool)]
-    ) {
+    /// `isOwn`: to rows of the same table.
+    typealias Reference = (parent: Part, isByKey: Bool, isOwn: Bool)
+
+    init(_ schema: TableSchema, as target: String, _ key: [Int], alternates: [Part], references: [Reference]) {
       (begun, copied) = (RowNaming(table: target), RowNaming(table: RowNames.copied(target)))
       (self.schema, self.key, self.alternates, self.references) = (schema, key, alternates, references)
       width = (key.max() ?? -1) + 1
@@ -119,13 +119,18 @@ final class RowNames {
     }
   }
 
-  /// The rows to which a row refers as the change leaves it.
+  /// The other rows to which a row refers as the change leaves it: one that refers to itself keeps nothing by that.
   func parents(_ schema: TableSchema, _ change: ChangeView) throws -> [Parent] {
     let naming = naming(of: schema)
     guard change.after != nil, !naming.references.isEmpty else { return [] }
     try readWhole(change)
     return naming.references.compactMap { reference in
-      reference.parent.name(left).map { Parent(name: $0, isByKey: reference.isByKey) }
+      guard let parent = reference.parent.name(left) else { return nil }
+      if reference.isOwn, parent == name(naming, left) || naming.alternates.contains(where: { $0.name(left) == parent })
+      {
+        return nil
+      }
+      return Parent(name: parent, isByKey: reference.isByKey)
     }
   }
 
@@ -257,17 +262,17 @@ final class RowNames {
   }
 
   /// Nil where it does not say which columns it leads to.
-  private func reference(_ key: TableSchema.ForeignKey, of schema: TableSchema) -> (parent: Naming.Part, isByKey: Bool)?
-  {
+  private func reference(_ key: TableSchema.ForeignKey, of schema: TableSchema) -> Naming.Reference? {
     guard key.columns.count == 1 || key.columns.count == key.references.count else { return nil }
     var parent = schema
     (parent.namespace, parent.name) = (key.namespace, key.table)
-    let target = target(parent)
+    let (own, target) = (target(schema), target(parent))
     let pairs = zip(key.references.map { $0.lowercased() }, key.columns).sorted { $0.0 < $1.0 }
     let columns = key.columns.count == 1 ? key.columns : pairs.map(\.1)
     let isByKey = !alternates[target.lowercased(), default: []].contains(pairs.map(\.0))
     return (
-      .init(begun: isByKey ? RowNaming(table: target) : begun(target, pairs.map(\.0)), columns: columns), isByKey
+      .init(begun: isByKey ? RowNaming(table: target) : begun(target, pairs.map(\.0)), columns: columns), isByKey,
+      own == target
     )
   }
 

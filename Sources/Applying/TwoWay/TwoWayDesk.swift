@@ -167,8 +167,6 @@ final class TwoWayDesk<Table> {
   var rows: [Row] { order }
   /// Rows that were referred to by somebody who does not know what was done to them.
   private var needed: [RowName] = []
-  /// Those of them of which the transaction makes no version itself.
-  var neededParents: [RowName] { needed.filter { indexes[$0].map { !order[$0].isVersion } ?? true } }
   var isToSettle: Bool { !order.isEmpty || !needed.isEmpty }
 
   func endTransaction() {
@@ -226,6 +224,28 @@ final class TwoWayDesk<Table> {
     if try !shared.window.concurrent(parent.name, with: place.stamp, seen: seen).isEmpty {
       needed += try rows(of: parent)
     }
+  }
+
+  /// Of which deletes may count no more, with their other versions: rows that were referred to, those to which these
+  /// referred where they were deleted, and so on. Without those of which the transaction makes a version itself.
+  func neededRows() throws -> [(name: RowName, versions: [StoredVersion])] {
+    var (open, met): ([RowName], Set<RowName>) = ([], [])
+    for name in needed where met.insert(name).inserted { open.append(name) }
+    var rows: [(name: RowName, versions: [StoredVersion])] = []
+    while !open.isEmpty {
+      let name = open.removeFirst()
+      let versions = try others(name)
+      if indexes[name].map({ !order[$0].isVersion }) ?? true { rows.append((name, versions)) }
+      for version in versions where version.after == nil {
+        for parent in names.parents(version.schema, version.before ?? []) {
+          for name in try self.rows(of: parent) where met.insert(name).inserted {
+            try watch([name])
+            open.append(name)
+          }
+        }
+      }
+    }
+    return rows
   }
 
   /// By their keys.
