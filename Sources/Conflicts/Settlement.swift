@@ -6,12 +6,15 @@ package struct Settlement: Equatable, Sendable {
   package private(set) var row: RowVersion.Row?
   /// Nobody who wrote it may change what was there: the row stays as it is at its owner, whatever `row` is.
   package private(set) var isKept = false
+  /// Versions that count for nothing, as their authors may not change what was there.
+  package private(set) var leftOut: Set<Stamp> = []
 
   /// `columnCount`: of the table. `rules`: as of ``ConflictRules/between(source:target:)``.
   package init(_ history: RowHistory, _ rules: ConflictRules, columnCount: Int, code: RuleCode = .none) throws {
     var versions = history.versions
     if let owner = rules.owner {
       versions = Self.allowed(versions, owner)
+      leftOut = Set(history.versions.map(\.stamp)).subtracting(versions.map(\.stamp))
       if versions.isEmpty {
         isKept = true
         row = history.versions.first.flatMap(\.before)

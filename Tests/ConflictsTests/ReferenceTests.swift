@@ -58,7 +58,7 @@ import Testing
     #expect(met.map(\.kind) == [.updateDeleted])
   }
 
-  @Test func `under insert-only rows come in, and nothing that is there is changed`() {
+  @Test func `under insert-only rows come in, and nothing that is there is changed`() throws {
     let rules = Self.rules(.insertOnly)
     let new = RowVersion.by("client", at: 5, .insert(row("new", 1)))
     let changed = RowVersion.by("client", 2, at: 6, .update(before: row("new", 1), after: row("new", 2)))
@@ -68,6 +68,13 @@ import Testing
     #expect([new, changed, gone].settled(rules) == shown(row("new", 1)))
     let own = RowVersion.by("server", at: 8, knowing: [new], .update(before: row("new", 1), after: row("new", 9)))
     #expect([new, changed, own].settled(rules) == shown(row("new", 9)))
+    func leftOut(_ versions: [RowVersion]) throws -> Set<Stamp> {
+      try Settlement(RowHistory(versions), rules, columnCount: columnCount).leftOut
+    }
+    #expect(try leftOut([new]).isEmpty)
+    #expect(try leftOut([new, changed, gone]) == [changed.stamp, gone.stamp])
+    #expect(try leftOut([new, changed, own]) == [new.stamp, changed.stamp])
+    #expect(try leftOut([changed]) == [changed.stamp])
     #expect([new, own, RowVersion.by("server", 2, at: 9, .delete(before: row("new", 9)))].settled(rules) == [["gone"]])
   }
 

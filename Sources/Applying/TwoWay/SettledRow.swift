@@ -21,6 +21,8 @@ struct SettledRow {
   private let columns: [String]
   /// What was there is changed by nobody else, conflict or not.
   let isKept: Bool
+  /// What came counts for nothing, as its author may not change what was there.
+  private let isLeftOut: Bool
 
   struct Decision: Equatable {
     /// Nil: it is not to be there.
@@ -39,15 +41,17 @@ struct SettledRow {
     incoming = versions[versions.count - 1]
     (self.history, self.local, self.rules, self.deciding) = (history, local, rules, deciding)
     self.columns = columns
-    func settled(_ rules: ConflictRules) throws -> (row: RowVersion.Row?, isKept: Bool) {
+    let stamp = incoming.stamp
+    func settled(_ rules: ConflictRules) throws -> (row: RowVersion.Row?, isKept: Bool, isLeftOut: Bool) {
       let code = Self.code(rules, columns, local: local, function)
       let settlement = try Settlement(history, rules, columnCount: columns.count, code: code)
-      if settlement.isKept { return (local, true) }
-      return (try Self.row(history, rules, columns, settlement.row, code, counts), false)
+      let isLeftOut = settlement.leftOut.contains(stamp)
+      if settlement.isKept { return (local, true, isLeftOut) }
+      return (try Self.row(history, rules, columns, settlement.row, code, counts), false, isLeftOut)
     }
     let (row, decided) = (try settled(rules), try deciding.map(settled))
     self.row = row.row
-    isKept = decided?.isKept ?? row.isKept
+    (isKept, isLeftOut) = decided.map { ($0.isKept, $0.isLeftOut) } ?? (row.isKept, row.isLeftOut)
     decision = decided.flatMap { $0.row == row.row ? nil : Decision(row: $0.row) }
     conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columns.count)
   }
@@ -165,7 +169,7 @@ struct SettledRow {
     }
     let rules = deciding ?? self.rules
     if !conflicts.isEmpty { return conflicts.map { record($0.kind, rules.text(for: $0), $0.other) } }
-    if isKept, local != nil {
+    if isLeftOut, local != nil {
       let kind: Conflict.Kind =
         incoming.isDelete ? .deleteOriginDiffers : incoming.isInsert ? .insertExists : .updateOriginDiffers
       return [record(kind, ConflictRules.Rule.insertOnly.text, nil)]

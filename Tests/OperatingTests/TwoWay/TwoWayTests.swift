@@ -186,6 +186,13 @@ struct TwoWayTests {
     for _ in 0..<2 { try mesh.settle() }
     #expect(try hq.rows(Self.all) == kept)
     #expect(try till.rows(Self.all) == (decider == nil ? ["1|tea|12", "2|cream|6"] : kept))
+    // Of a row that came in just now, too.
+    try till.execute("INSERT INTO item VALUES (4, 'salt', 1)")
+    try till.capturePending()
+    try till.execute("UPDATE item SET stock = 2 WHERE id = 4")
+    try till.capturePending()
+    #expect(try mesh.apply(0, to: 1) >= 1, "it is in the log")
+    #expect(try hq.rows(Self.all) == kept + ["4|salt|1"])
     try mesh.close()
   }
 
