@@ -31,13 +31,14 @@ package struct VersionFold {
   package private(set) var schema: TableSchema
   package private(set) var before: [Value?]?
   package private(set) var after: [Value?]?
-  /// What first happened to the row was an update.
-  private let beganWithUpdate: Bool
+  /// What the row was before an update that came where none was there: at the beginning, or behind a delete. Such an update may
+  /// stand before the change that brought its row. `isFirst`: it is what the fold began with.
+  private var early: (row: [Value?], isFirst: Bool)?
 
   package init(_ step: Step, _ schema: TableSchema) {
     self.schema = schema
     (before, after) = (step.before, step.after)
-    beganWithUpdate = step.before != nil && step.after != nil
+    if let row = step.before, step.after != nil { early = (row, true) }
   }
 
   /// Whether a step is of this row, not of another of its name: it begins with what the row is, or ends with what it was,
@@ -56,15 +57,16 @@ package struct VersionFold {
       (before, after) = (
         before.map { reshaped($0, to: schema) }, after.map { reshaped($0, to: schema) }
       )
+      if let was = early { early = (reshaped(was.row, to: schema), was.isFirst) }
       self.schema = schema
     }
-    // An update may stand before the change that brought its row, which then is there already.
-    if beganWithUpdate, after != nil, let was = before, let row = step.after, row == was,
-      step.before == nil || step.before != after
-    {
-      before = step.before
+    // The row is there already.
+    if let was = early, after != nil, let row = step.after, row == was.row, step.before == nil || step.before != after {
+      early = step.before.map { ($0, was.isFirst) }
+      if was.isFirst { before = step.before }
       return
     }
+    if after == nil, let row = step.before, step.after != nil { early = (row, false) }
     switch (after, step.before) {
     case (nil, _): after = step.after
     case (let row?, _): after = step.after.map { new in zip(row, new).map { $1 ?? $0 } }

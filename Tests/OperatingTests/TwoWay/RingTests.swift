@@ -5,7 +5,7 @@ import Testing
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct RingTests {
   private static let item = """
-    CREATE TABLE item(id INTEGER PRIMARY KEY, up INTEGER REFERENCES item(id) ON DELETE CASCADE, name TEXT)
+    CREATE TABLE item(id INTEGER PRIMARY KEY, up INTEGER REFERENCES item(id) ON DELETE CASCADE ON UPDATE CASCADE, name TEXT)
     """
 
   private func mesh(_ engines: String, schema: String = Self.item, tables: [String] = ["item"]) throws -> Mesh {
@@ -42,6 +42,17 @@ struct RingTests {
     try write(mesh, 0, "DELETE FROM item WHERE id = 2", "DELETE FROM item WHERE id = 3")
     try #expect(mesh.apply(0, to: 1) == 0, "no conflict")
     try expect(mesh, [])
+    try mesh.close()
+  }
+
+  @Test("a row that refers to itself takes the key of one that was deleted", arguments: ["ss", "sp"])
+  func movedKey(engines: String) throws {
+    let mesh = try mesh(engines)
+    try write(mesh, 0, "INSERT INTO item VALUES (6, 6, 'a')", "INSERT INTO item VALUES (4, NULL, 'b')")
+    try expect(mesh, ["4|NULL", "6|6"])
+    // The trail has what the cascade did to the row before the change of its key.
+    try write(mesh, 0, "DELETE FROM item WHERE id = 4", "UPDATE item SET id = 4 WHERE id = 6")
+    try expect(mesh, ["4|4"])
     try mesh.close()
   }
 
