@@ -30,6 +30,15 @@ package struct RowHistory: Sendable {
     }
   }
 
+  /// Without those that no other version follows and for which it is said; nil where there is none of them.
+  package func withoutHeads(where isLeftOut: (RowVersion) throws -> Bool) rethrows -> RowHistory? {
+    let leftOut = Set(try versions.heads.filter(isLeftOut).map(\.stamp))
+    guard !leftOut.isEmpty else { return nil }
+    var left = self
+    left.versions.removeAll { leftOut.contains($0.stamp) }
+    return left
+  }
+
   /// Whether a version that comes can be put in the place of the row without a look at what is here.
   package func isFollowed(by version: RowVersion) -> Bool { versions.allSatisfy { version.follows($0) } }
 }

@@ -70,10 +70,14 @@ struct SettledRow {
     _ counts: (RowVersion) throws -> Bool
   ) throws -> RowVersion.Row? {
     if let settled { return settled }
-    let versions = try history.versions.filter(counts)
-    guard versions.count < history.versions.count else { return nil }
-    if versions.isEmpty { return history.versions.last?.before }
-    return try Settlement(RowHistory(versions), rules, columnCount: columns.count, code: code).row
+    var history = history
+    // Who deleted a row last had it as those before it made it, whether they are remembered here or not.
+    while let left = try history.withoutHeads(where: { try !counts($0) }) {
+      if left.versions.isEmpty { return history.versions.last?.before }
+      if let row = try Settlement(left, rules, columnCount: columns.count, code: code).row { return row }
+      history = left
+    }
+    return nil
   }
 
   /// Throws where of a row that has to come back only a part is known.

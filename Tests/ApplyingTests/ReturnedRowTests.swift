@@ -1,0 +1,40 @@
+import Changes
+import Conflicts
+import Testing
+
+@testable import Applying
+
+/// A row that comes back, as deletes of it do not count, is the same whether what was before them is remembered or not.
+@Suite struct ReturnedRowTests {
+  private func row(_ name: String) -> RowVersion.Row { [.integer(1), .text(Array(name.utf8))] }
+
+  private func returned(_ versions: [RowVersion]) throws -> String? {
+    let row = try SettledRow.row(RowHistory(versions), ConflictRules(), columns: ["id", "name"]) { !$0.isDelete }
+    return row?[1]?.string
+  }
+
+  @Test func `it is as the last who deleted it had it`() throws {
+    let first = RowVersion(Stamp(clock: 1, origin: "a.db", number: 1), .insert(row("first")))
+    let second = RowVersion(Stamp(clock: 2, origin: "b.db", number: 1), .insert(row("second")))
+    // Ends the second one only: the first was inserted by somebody for whom there was none.
+    let delete = RowVersion(Stamp(clock: 3, origin: "b.db", number: 2), .delete(before: row("second")))
+    let last = RowVersion(
+      Stamp(clock: 4, origin: "c.db", number: 1), seen: ["a.db": 1, "b.db": 2], .delete(before: row("first")))
+    #expect(try returned([first, second, delete, last]) == "first")
+    #expect(try returned([last]) == "first")
+    #expect(try returned([second, delete]) == "second")
+    #expect(try returned([delete]) == "second")
+  }
+
+  @Test func `a delete that counts leaves nothing`() throws {
+    let insert = RowVersion(Stamp(clock: 1, origin: "a.db", number: 1), .insert(row("first")))
+    let deletes = ["b.db", "c.db"].map { origin in
+      RowVersion(
+        Stamp(clock: 2, origin: origin, number: 1), seen: ["a.db": 1], .delete(before: row("first")))
+    }
+    let left = try SettledRow.row(RowHistory([insert] + deletes), ConflictRules(), columns: ["id", "name"]) {
+      $0.stamp.origin != "b.db"
+    }
+    #expect(left == nil)
+  }
+}
