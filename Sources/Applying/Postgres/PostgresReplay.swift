@@ -229,7 +229,7 @@ final class PostgresReplay {
         if record.isOfChanges {
           if !isAside, head == nil { try begin(last, as: last.number) }
         }
-        try isAside ? pass(record) : apply(record)
+        try isAside ? pass(record) : apply(record, stop)
       }
       count += 1
       if count % 256 == 0, stop.isSet { throw PostgresApply.Stopped() }
@@ -373,7 +373,7 @@ final class PostgresReplay {
 
   // MARK: Records
 
-  private func apply(_ record: Record) throws {
+  private func apply(_ record: Record, _ stop: StopSignal) throws {
     // There may be millions of them.
     if case .change(let change) = record, let statements, try statements.passes(change, reader) { return }
     if scope.reach(reader.position) { bySchema.removeAll(keepingCapacity: true) }
@@ -402,6 +402,7 @@ final class PostgresReplay {
       try statements?.checkIdle()
       try endChunk()
       try sink.settle()
+      if ddl.takesNameAway { try settleDeferred(stop) }
       try apply(ddl)
       if let desk {
         desk.shared.noteShapes()
