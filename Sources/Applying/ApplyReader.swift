@@ -67,6 +67,11 @@ final class ApplyReader {
   /// As ``schema(_:)``, but as the source has the table.
   func given(_ id: UInt64) -> TableSchema? { trail.schema(id) }
 
+  /// Whether a table has no longer the name that rows have which were changed before: it is dropped, or called otherwise.
+  func takesNameAway(_ ddl: DDL) -> Bool {
+    ddl.action != .create && given(ddl.before)?.fullName != given(ddl.after)?.fullName
+  }
+
   /// The next record; nil at the durable end. Views in it are valid until the next call.
   func next() throws -> Record? {
     guard let reshaper else { return try trail.next() }

@@ -175,8 +175,6 @@ package struct DDL: Equatable, Sendable {
     case reshape = 4
   }
   package var action: Action
-  /// What was done to rows before it names a table that is not there behind it.
-  package var takesNameAway: Bool { action == .drop || action == .rename }
   /// Schema ids in the segment; 0: none.
   package var before: UInt64
   package var after: UInt64

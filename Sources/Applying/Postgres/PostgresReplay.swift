@@ -402,7 +402,7 @@ final class PostgresReplay {
       try statements?.checkIdle()
       try endChunk()
       try sink.settle()
-      if ddl.takesNameAway { try settleDeferred(stop) }
+      if reader.takesNameAway(ddl) { try settleDeferred(stop) }
       try apply(ddl)
       if let desk {
         desk.shared.noteShapes()

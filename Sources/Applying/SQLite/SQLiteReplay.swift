@@ -226,7 +226,7 @@ final class SQLiteReplay {
       if let table = try table(refresh.schemaID) { try apply(refresh, table) }
     case .ddl(let ddl):
       try statements?.checkIdle()
-      if ddl.takesNameAway { try settleDeferred() }
+      if reader.takesNameAway(ddl) { try settleDeferred() }
       try apply(ddl)
       if let desk {
         desk.shared.noteShapes()
