@@ -180,4 +180,19 @@ import Testing
     }
     #expect(try shop.pending.transactions == before.transactions + 4)
   }
+
+  @Test func `a captured file may get another journal mode behind many writes`() throws {
+    let folder = try TempFolder()
+    let shop = try CapturedDatabase(path: folder("busy.db"), node: "till-7")
+    try shop.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, name)")
+    // Enough for the log to be written back by the thread that does that.
+    for _ in 0..<4 {
+      try shop.execute(
+        "INSERT INTO item(name) WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n WHERE i < 200) SELECT randomblob(4000) FROM n"
+      )
+    }
+    try shop.execute("PRAGMA journal_mode = DELETE")
+    #expect(try shop.query(as: String.self, "PRAGMA journal_mode") == ["delete"])
+    #expect(try shop.query(as: Int.self, "SELECT count(*) FROM item") == [800])
+  }
 }
