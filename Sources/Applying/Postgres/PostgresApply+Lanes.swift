@@ -11,12 +11,15 @@ extension PostgresApply {
     static let sliceMilliseconds: Int64 = 500
 
     var tables: [PostgresTargetState.Waiting]
+    /// Where they go both ways.
+    let desk: PostgresReplay.Desk?
     var replay: PostgresReplay
     /// Changes that are known not to be made.
     var refusals: [Position: CairnError] = [:]
     /// Copies with which tables go on, by the records that they wait with.
     var overtaken: [Position: LaterCopy] = [:]
     var carefulThrough: UInt64 = 0
+    var share = GroupShare()
   }
 
   /// When a table that waits is tried again.
@@ -63,7 +66,7 @@ extension PostgresApply {
     guard let replay, !replay.waiting.isEmpty else { return false }
     if var lane {
       self.lane = nil
-      return try advance(&lane, replay, stop)
+      return try advanceOrSettle(&lane, replay, stop)
     }
     var isMoved = false
     for group in Self.groups(replay.waiting) where !stop.isSet {
@@ -71,8 +74,9 @@ extension PostgresApply {
         attempts[table.source].map { Clock.monotonicMilliseconds >= $0.next } ?? true
       }
       guard isDue || isLast else { continue }
-      var lane = Lane(tables: group, replay: try open(group))
-      if try advance(&lane, replay, stop) {
+      let desk = laneDesk(group, replay)
+      var lane = Lane(tables: group, desk: desk, replay: try open(group, desk))
+      if try advanceOrSettle(&lane, replay, stop) {
         // The others have their turn, and what is known of those that wait is another thing now.
         isMoved = true
         break
@@ -86,21 +90,46 @@ extension PostgresApply {
     Dictionary(grouping: tables, by: \.table.checkpoint).values.sorted { $0[0].table.number < $1[0].table.number }
   }
 
+  /// Nil: all of these tables go one way only.
+  private func laneDesk(
+    _ tables: [PostgresTargetState.Waiting], _ main: PostgresReplay
+  ) -> PostgresReplay.Desk? {
+    let goesBothWays = tables.contains { table in
+      main.tables[table.source].map { options.goesBothWays($0.schema, $0.name) } ?? true
+    }
+    guard let twoWay = options.twoWay, goesBothWays else { return nil }
+    return .init(twoWay, name, RowNames(to: .postgres, options.names), clock)
+  }
+
   private func open(
-    _ tables: [PostgresTargetState.Waiting], isCareful: Bool = false, _ refusals: [Position: CairnError] = [:],
-    _ overtaken: [Position: LaterCopy] = [:]
+    _ tables: [PostgresTargetState.Waiting], _ desk: PostgresReplay.Desk?, isCareful: Bool = false,
+    _ refusals: [Position: CairnError] = [:], _ overtaken: [Position: LaterCopy] = [:]
   ) throws -> PostgresReplay {
     guard let connection else { throw Stopped() }
+    let own = Set(tables.map(\.source))
+    let others = (replay?.waiting ?? []).filter { !own.contains($0.source) }
     do {
       return try PostgresReplay(
         connection, trail: folder, name: name, options: options, clock: clock, progress: progress,
-        isCareful: isCareful, madeAhead: madeAhead, refusals: refusals, lane: tables, overtaken: overtaken,
-        shelf: shelf)
+        isCareful: isCareful, madeAhead: madeAhead, refusals: refusals, lane: tables,
+        heldElsewhere: others.map(\.table.number).min(), overtaken: overtaken, desk: desk, shelf: shelf)
     } catch let error as CairnError where error.code == .checkpointForeign {
       let names = tables.map(\.table.name).joined(separator: ", ")
       throw CairnError(
         .checkpointForeign, "table \(names) waits for what the trail no longer has: \(error.message)",
         hint: "copy all tables again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite")
+    }
+  }
+
+  /// A lane's rows are settled as those of the main way are, with all that was written to them since.
+  private func advanceOrSettle(_ lane: inout Lane, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
+    guard let desk = lane.desk else { return try advance(&lane, main, stop) }
+    guard try desk.shared.enter(stop) else { throw Stopped() }
+    defer { desk.shared.leave() }
+    do { return try advance(&lane, main, stop) } catch {
+      desk.shared.window.rollback(name)
+      desk.shared.note(error)
+      throw error
     }
   }
 
@@ -119,8 +148,11 @@ extension PostgresApply {
         break
       }
       do {
-        guard try lane.replay.applyAvailable(stop, through: last, isLaneDone: true) else { break }
+        guard
+          try lane.replay.applyAvailable(stop, through: last, count: lane.share.count, isLaneDone: true)
+        else { break }
         isMoved = true
+        lane.share.grow()
         lane.tables = lane.replay.waiting
         if lane.replay.applied >= last { try lane.replay.keepUpIdentities(isLast: true) }
         if lane.tables.isEmpty || lane.replay.applied >= last { break }
@@ -131,12 +163,14 @@ extension PostgresApply {
         }
         if lane.replay.isCareful, lane.replay.applied >= lane.carefulThrough { try reopen(&lane) }
       } catch {
-        guard try recover(&lane, from: error) else { break }
+        guard try recover(&lane, from: error, stop) else { break }
       }
     }
     if self.lane == nil { lane.replay.abandon() }
     if isMoved {
       try main.reload()
+      // Not before: until then nothing more counts as known.
+      main.holdWindow()
       let waiting = Set(main.waiting.map(\.source))
       for key in attempts.keys where !waiting.contains(key) { attempts[key] = nil }
       tellWaiting()
@@ -155,17 +189,30 @@ extension PostgresApply {
   private func reopen(_ lane: inout Lane) throws {
     lane.replay.abandon()
     lane.replay = try open(
-      lane.tables, isCareful: lane.replay.applied < lane.carefulThrough, lane.refusals, lane.overtaken)
+      lane.tables, lane.desk, isCareful: lane.replay.applied < lane.carefulThrough, lane.refusals, lane.overtaken)
   }
 
   /// After an error in a lane, whose group was rolled back; false when its tables go on waiting.
-  private func recover(_ lane: inout Lane, from error: any Error) throws -> Bool {
+  private func recover(_ lane: inout Lane, from error: any Error, _ stop: StopSignal) throws -> Bool {
     let (number, applied) = (lane.replay.number, lane.replay.applied)
     lane.replay.abandon()
+    lane.desk?.shared.window.rollback(name)
     switch error {
     case let fault as PostgresSink.Fault:
       guard !lane.replay.isCareful else { throw fault.error ?? Self.untouched(lane.replay) }
       lane.carefulThrough = max(number, 1)
+      do {
+        if let desk = lane.desk { try lane.replay.checkOvertaken(desk, stop) }
+      } catch is LocalAhead { try waitForCapture(&lane, number - applied, stop) }
+    case is LocalAhead: try waitForCapture(&lane, number - applied, stop)
+    case is PostgresReplay.Desk.Ahead:
+      postpone(lane.tables.map(\.source))
+      return false
+    case let failed as CairnError
+    where lane.desk != nil && !lane.replay.isCareful && QuarantineShelf.isOfRows(failed):
+      lane.carefulThrough = max(lane.carefulThrough, number)
+    case let failed as CairnError where TwoWay.isOfRow(failed) && lane.desk?.settle(through: number) ?? false:
+      lane.carefulThrough = max(lane.carefulThrough, number)
     case let ahead as Ahead: try make(ahead, lane.replay.connection)
     case let refusal as SchemaStop:
       try tell(refusal.error, refusal.key, lane)
@@ -190,8 +237,19 @@ extension PostgresApply {
       return false
     default: throw error
     }
-    lane.replay = try open(lane.tables, isCareful: applied < lane.carefulThrough, lane.refusals, lane.overtaken)
+    lane.replay = try open(
+      lane.tables, lane.desk, isCareful: applied < lane.carefulThrough, lane.refusals, lane.overtaken)
     return true
+  }
+
+  /// A group of so many transactions was overtaken by programs, and is rolled back: nothing is to be locked meanwhile.
+  private func waitForCapture(_ lane: inout Lane, _ count: UInt64, _ stop: StopSignal) throws {
+    guard let desk = lane.desk else { return }
+    lane.share.shrink(count)
+    desk.overtaken(at: lane.replay.number)
+    progress.update { $0.isWaitingForCapture = true }
+    defer { progress.update { $0.isWaitingForCapture = false } }
+    try desk.waitForCapture(stop)
   }
 
   /// With which a table whose rule could not be kept goes on; nil: none, or it has been tried.

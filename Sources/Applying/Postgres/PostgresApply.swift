@@ -351,7 +351,7 @@ package final class PostgresApply {
       try desk.shared.prepare(
         desk.names, hasUniqueValues: PostgresCandidates(connection).mayCome,
         hasCandidates: { try !PostgresCandidates(connection).isEmpty() },
-        number: { try state.checkpoint(of: $0)?.number })
+        reach: { try state.reach(of: $0) ?? .init() })
     }
     replay = made
     let awaitsCopies = made.awaitsCopies

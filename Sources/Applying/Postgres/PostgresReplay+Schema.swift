@@ -15,7 +15,7 @@ extension PostgresReplay {
     try leaveRefused(named)
     try adoptBefore(ddl)
     guard let (old, new) = try follow(ddl.action, before, after) else { return }
-    if !scope.isLane, options.twoWay?.isEcho(ddl) == true {
+    if !scope.isLane || desk != nil, options.twoWay?.isEcho(ddl) == true {
       return try note(before: before, after: after, old, new)
     }
     var made = ShapeChange(ddl, before: before, after: after, origins: ddl.origins)

@@ -14,7 +14,7 @@ extension PostgresReplay {
 
   /// What tables that wait still lack counts as known to nobody.
   func holdWindow() {
-    desk?.shared.window.hold(name, through: heldThrough)
+    desk?.shared.hold(name, through: heldThrough)
   }
 
   func inform(_ desk: Desk) throws {
@@ -147,7 +147,7 @@ extension PostgresReplay {
       try desk.checkStops(settled, row.table.mapped, key)
       let records = settled.records(
         desk.place, of: name, row.table.mapped, key: key, now: clock.microseconds(),
-        isAhead: desk.isAhead || row.table.state.refreshing != nil)
+        isAhead: desk.mayDiffer || row.table.state.refreshing != nil)
       for record in records { try log(record) }
       try desk.shared.window.note(row.name, desk.place)
       try note(settled, row.table.mapped, key, desk)

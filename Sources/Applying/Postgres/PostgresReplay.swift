@@ -62,6 +62,8 @@ final class PostgresReplay {
   /// Of a lane: where tables wait that have been brought up to there, by their name in state.
   private var halted: [String: Halt] = [:]
   var scope: ReplayScope
+  /// Of a lane: the last transaction before which no table waits that it does not bring on.
+  private let heldElsewhere: UInt64?
   /// Statements that were run ahead of the transaction that needs them.
   let madeAhead: Set<String>
   /// By the names that they had: scripts of tables that have been renamed, and are to be reshaped.
@@ -104,12 +106,13 @@ final class PostgresReplay {
   var piece = ByteWriter(capacity: 1 << 16)
   var pieceTable: MappedTable?
 
-  /// `lane`: the tables to bring on, all from one checkpoint; nil: all but those that wait. Errors: ``PostgresError``;
+  /// `lane`: the tables to bring on, all from one checkpoint; nil: all but those that wait. `heldElsewhere`: of a lane, the
+  /// last transaction before which no other table waits. Errors: ``PostgresError``;
   /// `checkpoint-foreign` when the target was fed from another trail, or needs what the trail no longer has.
   init(
     _ connection: PostgresConnection, trail folder: String, name: TrailName, options: PostgresApply.Options,
     clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<String>,
-    refusals: [Position: CairnError], lane: [PostgresTargetState.Waiting]? = nil,
+    refusals: [Position: CairnError], lane: [PostgresTargetState.Waiting]? = nil, heldElsewhere: UInt64? = nil,
     overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil, shelf: QuarantineShelf? = nil,
     retried: QuarantinedTransaction? = nil, statements: StatementDesk? = nil, pruning: ConflictPruning = .init()
   ) throws {
@@ -117,7 +120,7 @@ final class PostgresReplay {
     (self.statements, self.pruning) = (statements, pruning)
     statements?.begin()
     (self.connection, self.name, self.options, self.madeAhead) = (connection, name, options, madeAhead)
-    (self.folder, self.overtaken) = (folder, overtaken)
+    (self.folder, self.overtaken, self.heldElsewhere) = (folder, overtaken, heldElsewhere)
     (self.clock, self.progress, self.isCareful, self.refusals) = (clock, progress, isCareful, refusals)
     changedRules = ChangedRules(options.changedRules, besides: progress.snapshot.rulesAdopted)
     state = PostgresTargetState(connection, of: name)
@@ -256,9 +259,19 @@ final class PostgresReplay {
     return AppliedNote(trail: name.description, number: known, clock: header.clock, position: reader.position).text
   }
 
+  /// The same of a lane's group, with which its tables have come further.
+  private func laneNote(_ last: TransactionHeader) -> String {
+    let held = halted.values.map(\.number) + [heldBesides].compactMap { $0 }
+    let known = held.reduce(last.number, min)
+    return AppliedNote(trail: name.description, number: known, clock: last.clock, position: reader.position).text
+  }
+
   /// What came behind that transaction may have come out of its order.
-  var heldThrough: UInt64? {
-    (waiting.map(\.table.number) + [shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }).min()
+  var heldThrough: UInt64? { (waiting.map(\.table.number) + [heldBesides].compactMap { $0 }).min() }
+
+  /// The same, but for the tables that wait here.
+  private var heldBesides: UInt64? {
+    [heldElsewhere, shelf?.quarantine.heldThrough(besides: retried)].compactMap { $0 }.min()
   }
 
   private func endTransaction(_ stop: StopSignal) throws {
@@ -279,7 +292,11 @@ final class PostgresReplay {
     try sequences.carry(sink, progress)
     try pruneConflicts()
     // What stands before it is in the database from this commit on.
-    if let head, head != 0, head != last.number { try sink.queue(own.message, [note(last, as: last.number)]) }
+    if scope.isLane, desk != nil, head != 0 {
+      try sink.queue(own.message, [laneNote(last)])
+    } else if let head, head != 0, head != last.number {
+      try sink.queue(own.message, [note(last, as: last.number)])
+    }
     let reached = reader.checkpoint
     if let desk, rows == 0 { try noteQuiet(desk) }
     holdWindow()
@@ -328,7 +345,7 @@ final class PostgresReplay {
       $0.awaitsCopies = awaitsCopies
     }
     (tablesCopied, misfitsNulled, conflicts, guardsAreDue) = (0, 0, 0, false)
-    if isMain { try desk?.committed(number) } else { try desk?.shared.window.commit(name) }
+    try desk?.committed(isMain ? number : nil)
     copiesBegun.removeAll()
   }
 

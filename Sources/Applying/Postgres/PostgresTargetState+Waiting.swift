@@ -52,6 +52,15 @@ extension PostgresTargetState {
     }
   }
 
+  /// How far a trail has been applied; nil: not at all.
+  func reach(of trail: TrailName) throws -> TwoWay.Reach? {
+    guard let stored = try checkpoint(of: trail) else { return nil }
+    let waiting = try waiting(of: trail)
+    let aside = Quarantine(try PostgresQuarantineLog(connection).list(), of: trail, stored.checkpoint.trail)
+    return .init(
+      number: stored.number, held: (waiting.map(\.table.number) + [aside.heldThrough].compactMap { $0 }).min())
+  }
+
   /// Returns its identity.
   func add(_ waiting: Waiting, _ trail: TrailName) throws -> String? {
     let table = waiting.table

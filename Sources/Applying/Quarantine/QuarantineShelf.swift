@@ -21,9 +21,9 @@ final class QuarantineShelf {
     scan = FootprintScan(folder)
   }
 
-  /// As the target has it; what an earlier trail of that name left there is not looked at.
+  /// As the target has it.
   func load(_ all: [QuarantinedTransaction], of id: TrailID) {
-    quarantine = Quarantine(all.filter { $0.trail == trail && $0.border.trail == id })
+    quarantine = Quarantine(all, of: trail, id)
   }
 
   var count: Int { quarantine.transactions.count }

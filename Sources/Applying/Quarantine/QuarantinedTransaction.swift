@@ -61,6 +61,11 @@ struct Quarantine {
     for one in transactions { footprint.include(one.footprint) }
   }
 
+  /// Of those that the target has, the ones of a trail; what an earlier trail of that name left there is not among them.
+  init(_ all: [QuarantinedTransaction], of trail: TrailName, _ id: TrailID) {
+    self.init(all.filter { $0.trail == trail && $0.border.trail == id })
+  }
+
   var isEmpty: Bool { transactions.isEmpty }
 
   func contains(_ number: UInt64) -> Bool { transactions.contains { $0.number == number } }

@@ -12,6 +12,8 @@ extension SQLiteApply {
     /// How long a lane goes on before the other tables have their turn.
     static let slice: Int64 = 500
 
+    /// Where its table goes both ways.
+    let desk: SQLiteReplay.Desk?
     var replay: SQLiteReplay?
     /// Monotonic milliseconds.
     var next: Int64
@@ -58,11 +60,20 @@ extension SQLiteApply {
   /// Behind a group: tables that began to wait in it are not tried at once.
   func noteWaiting() {
     let next = Clock.monotonicMilliseconds + Lane.delayMin
-    for key in target.waiting(in: replay.reader.id).keys where lanes[key] == nil { lanes[key] = Lane(next: next) }
+    for key in target.waiting(in: replay.reader.id).keys where lanes[key] == nil { lanes[key] = lane(key, next: next) }
     tellWaiting()
   }
 
   // MARK: Trying again
+
+  private func lane(_ key: String, next: Int64) -> Lane {
+    let names = target.tables[key]?.waiting?.names ?? []
+    guard let twoWay = options.twoWay, names.contains(where: { options.goesBothWays("", $0) }) else {
+      return Lane(desk: nil, next: next)
+    }
+    let desk = SQLiteReplay.Desk(twoWay, name, RowNames(to: .sqlite, options.names), target.clock)
+    return Lane(desk: desk, next: next)
+  }
 
   /// Lets lanes that are due go on for a while; true when one of them moved. `isLast`: all of them, to their end.
   func tryLanes(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
@@ -70,9 +81,9 @@ extension SQLiteApply {
     let keys = target.waiting(in: replay.reader.id).keys.sorted()
     for key in lanes.keys where !keys.contains(key) { lanes[key] = nil }
     for key in keys where !stop.isSet {
-      var lane = lanes[key] ?? Lane(next: 0)
+      var lane = lanes[key] ?? lane(key, next: 0)
       guard isLast || lane.replay != nil || Clock.monotonicMilliseconds >= lane.next else { continue }
-      let result = try advance(key, &lane, stop)
+      let result = try advanceOrSettle(key, &lane, stop)
       switch result {
       case .resumed: lanes[key] = nil
       case .moved: lanes[key] = lane
@@ -93,6 +104,30 @@ extension SQLiteApply {
     return isMoved
   }
 
+  /// A lane's rows are settled as those of the main way are, with all that was written to them since.
+  private func advanceOrSettle(_ key: String, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
+    guard let desk = lane.desk else { return try advance(key, &lane, stop) }
+    guard try desk.shared.enter(stop) else { throw SQLiteReplay.Stopped() }
+    defer { desk.shared.leave() }
+    do { return try advance(key, &lane, stop) } catch {
+      target.rollback()
+      desk.shared.window.rollback(name)
+      switch error {
+      case is LocalAhead:
+        progress.update { $0.isWaitingForCapture = true }
+        try desk.waitForCapture(stop)
+      case is SQLiteReplay.Desk.Ahead: _ = stop.wait(milliseconds: 200)
+      case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: desk.place.stamp.number): break
+      default:
+        desk.shared.note(error)
+        throw error
+      }
+      try target.reload()
+      lane.replay = nil
+      return .moved
+    }
+  }
+
   private func advance(_ key: String, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
     guard let waiting = target.tables[key]?.waiting else { return .resumed }
     let shape = target.shape
@@ -102,7 +137,7 @@ extension SQLiteApply {
       try lane.replay
       ?? SQLiteReplay(
         target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key),
-        shelf: shelf)
+        desk: lane.desk, shelf: shelf)
     lane.replay = replay
     let end = Clock.monotonicMilliseconds + Lane.slice
     do {
@@ -117,9 +152,9 @@ extension SQLiteApply {
       target.rollback()
       try target.reload()
       try tell(refusal.error, key)
-      try advance(key, to: refusal, stop)
       lane.replay = nil
-      return try overtake(key, refusal, stop) ? .moved : .refused
+      try advance(key, to: refusal, lane.desk, stop)
+      return try overtake(key, refusal, lane.desk, stop) ? .moved : .refused
     } catch {
       target.rollback()
       throw error
@@ -127,11 +162,13 @@ extension SQLiteApply {
   }
 
   /// What stands before the change that was refused is applied for good.
-  private func advance(_ key: String, to refusal: SQLiteReplay.Refusal, _ stop: StopSignal) throws {
+  private func advance(
+    _ key: String, to refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
+  ) throws {
     guard let waiting = target.tables[key]?.waiting, waiting.from != refusal.position else { return }
     let replay = try SQLiteReplay(
       target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key),
-      refusals: [refusal.position: refusal.error], shelf: shelf)
+      refusals: [refusal.position: refusal.error], desk: desk, shelf: shelf)
     do {
       while replay.halt == nil, let group = try replay.applyGroup(through: number, stop) {
         if try commit(group, of: replay, key) { return }
@@ -147,7 +184,9 @@ extension SQLiteApply {
   }
 
   /// A table whose rule could not be kept goes on with a copy that has begun since; true when it does.
-  private func overtake(_ key: String, _ refusal: SQLiteReplay.Refusal, _ stop: StopSignal) throws -> Bool {
+  private func overtake(
+    _ key: String, _ refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
+  ) throws -> Bool {
     guard let waiting = target.tables[key]?.waiting, waiting.from == refusal.position else { return false }
     let outcome = try LaterCopy.find(
       refusal.error.code, at: refusal.position, in: folder, from: waiting.table, through: number, options: options,
@@ -156,7 +195,7 @@ extension SQLiteApply {
     guard case .found(let copy) = outcome else { return false }
     let replay = try SQLiteReplay(
       target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key),
-      overtaken: [refusal.position: copy], shelf: shelf)
+      overtaken: [refusal.position: copy], desk: desk, shelf: shelf)
     do {
       while replay.halt == nil, let group = try replay.applyGroup(through: number, stop) {
         if try commit(group, of: replay, key) { break }
@@ -187,6 +226,7 @@ extension SQLiteApply {
       throw error
     }
     replay.forgetShapes()
+    options.twoWay?.hold(name, through: heldThrough)
     return .resumed
   }
 
@@ -209,17 +249,27 @@ extension SQLiteApply {
       try target.state.save(row, known)
       target.tables[key] = known
     }
+    if replay.desk != nil, group.isOfChanges {
+      try write(noteOf: group, through: min(number, heldThrough ?? .max), replay)
+    }
     try target.commit()
     noteAdopted(replay)
     self.replay.forgetShapes()
     replay.forgetShapes()
+    // Not before: until then nothing more counts as known.
+    options.twoWay?.hold(name, through: heldThrough)
+    if let desk = replay.desk {
+      progress.update { $0.isWaitingForCapture = false }
+      try desk.committed(nil)
+    }
     let rows = UInt64(group.rows)
     progress.update {
       $0.rows += rows
       $0.tablesCopied += replay.tablesCopied
+      $0.conflicts += replay.conflicts
       $0.copiesBegun.merge(replay.copiesBegun) { $1 }
     }
-    replay.tablesCopied = 0
+    (replay.tablesCopied, replay.conflicts) = (0, 0)
     replay.copiesBegun.removeAll()
     return hasReached
   }

@@ -50,12 +50,12 @@ package final class SQLiteApply {
     try loadQuarantine()
     if let desk {
       let (state, database) = (target.state, target.database)
-      desk.shared.window.hold(name, through: heldThrough)
+      desk.shared.hold(name, through: heldThrough)
       try desk.lookAtKeys { try TargetTable.alternates(database) }
       try desk.shared.prepare(
         desk.names, hasUniqueValues: SQLiteCandidates(database: database).mayCome,
         hasCandidates: { try !SQLiteCandidates(database: database).isEmpty() },
-        number: { try state.checkpoint(of: $0)?.number })
+        reach: { try state.reach(of: $0) ?? .init() })
     }
     let awaitsCopies = awaitsCopies
     let needs = checkpoint == nil ? options.askedAt?.position : progress.snapshot.needs
@@ -191,7 +191,7 @@ package final class SQLiteApply {
     let reached = replay.reader.checkpoint
     let now = target.clock.microseconds()
     try target.state.move(name, from: checkpoint, to: reached, number: replay.number, now: now)
-    desk?.shared.window.hold(name, through: heldThrough)
+    desk?.shared.hold(name, through: heldThrough)
     // A group that changes nothing is not noted: else two databases would tell each other of that for ever.
     if group.isOfChanges { try write(noteOf: group, through: min(replay.number, heldThrough ?? .max), replay) }
     try target.commit()

@@ -37,8 +37,13 @@ extension SQLiteReplay {
     case .main:
       if try isPassedOver(ddl, names) { return }
       if options.twoWay?.isEcho(ddl) == true { return try note(before, after) }
-    case .lane:
+    case .lane(let key):
       guard let laneName, (names.before ?? names.after)?.lowercased() == laneName.lowercased() else { return }
+      if desk != nil, options.twoWay?.isEcho(ddl) == true {
+        try note(before, after)
+        if let after = names.after { try follow(key, to: after) }
+        return
+      }
     }
     do {
       // No rule fits the shape before: the change is not passed over, and the lane waits with that reason.

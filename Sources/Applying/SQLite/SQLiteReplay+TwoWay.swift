@@ -86,7 +86,7 @@ extension SQLiteReplay {
       try desk.checkStops(settled, row.table.schema, key)
       let records = settled.records(
         desk.place, of: name, row.table.schema, key: key, now: target.clock.microseconds(),
-        isAhead: desk.isAhead || row.table.state.refreshing != nil)
+        isAhead: desk.mayDiffer || row.table.state.refreshing != nil)
       for record in records { try log(record) }
       try desk.shared.window.note(row.name, desk.place)
       try note(settled, row.table, key, desk)

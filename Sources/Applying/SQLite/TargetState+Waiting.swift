@@ -83,6 +83,15 @@ extension TargetState {
       hint: "let only one cairn apply this trail to this target, then run again; nothing was applied twice")
   }
 
+  /// How far a trail has been applied; nil: not at all.
+  func reach(of trail: TrailName) throws -> TwoWay.Reach? {
+    guard let stored = try checkpoint(of: trail) else { return nil }
+    let waiting = try TargetState(database, of: trail).tables().values.compactMap(\.waiting?.table)
+      .filter { $0.checkpoint.trail == stored.checkpoint.trail }
+    let aside = Quarantine(try SQLiteQuarantineLog(database).list(), of: trail, stored.checkpoint.trail)
+    return .init(number: stored.number, held: (waiting.map(\.number) + [aside.heldThrough].compactMap { $0 }).min())
+  }
+
   package func heldTables() throws -> [HeldTable] {
     guard try isInstalled() else { return [] }
     try upgrade()

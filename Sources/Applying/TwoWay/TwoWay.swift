@@ -48,6 +48,7 @@ package final class TwoWay: Sendable {
   private let candidates = Mutex(true)
   private let decisions = Mutex(true)
   private let applied = Mutex<[String: UInt64]>([:])
+  private let held = Mutex<[String: UInt64]>([:])
   private let returned = Mutex(ReturnsFromWaiting())
   /// Of PostgreSQL.
   let quiet = Mutex(QuietServer())
@@ -96,19 +97,21 @@ package final class TwoWay: Sendable {
   }
 
   /// Reads what stands in the trails, once: whichever apply comes first. `hasUniqueValues`: whether rows may clash in others
-  /// than their keys. `number`: of the last transaction of a trail that the database has, as its checkpoint says.
+  /// than their keys. `reach`: how far a trail has been applied to the database.
   func prepare(
     _ names: RowNames, hasUniqueValues: () throws -> Bool, hasCandidates: () throws -> Bool,
-    number: (TrailName) throws -> UInt64?
+    reach: (TrailName) throws -> Reach
   ) throws {
     try isPrepared.withLock { isPrepared in
       if isPrepared { return }
       if try hasUniqueValues() { window.keepLasts() }
       mayHaveCandidates = try hasCandidates()
-      for trail in peers {
-        let last = try number(trail) ?? 0
-        try window.read(trail, through: last, rowNames: names.namesAndReferences)
-        note(applied: last, of: trail)
+      // What is held of any of them counts before the first is read.
+      let reached = try peers.map { (trail: $0, reach: try reach($0)) }
+      for (trail, reach) in reached { hold(trail, through: reach.held) }
+      for (trail, reach) in reached {
+        try window.read(trail, through: reach.number, rowNames: names.namesAndReferences)
+        note(applied: reach.number, of: trail)
       }
       try window.catchUp(rowNames: names.namesAndReferences)
       isPrepared = true
@@ -176,6 +179,28 @@ package final class TwoWay: Sendable {
 
   func note(applied number: UInt64, of trail: TrailName) {
     applied.withLock { $0[trail.description] = number }
+  }
+
+  /// How far a trail has been applied.
+  struct Reach {
+    /// The last transaction that the database has.
+    var number: UInt64 = 0
+    /// The last one before which no table waits, and nothing is in quarantine; nil: that one.
+    var held: UInt64?
+  }
+
+  /// Of a trail, what comes behind that transaction may have come out of its order: some tables have it, and others wait.
+  /// See ``VersionWindow/hold(_:through:)``.
+  func hold(_ trail: TrailName, through number: UInt64?) {
+    window.hold(trail, through: number)
+    held.withLock { $0[trail.description] = number }
+  }
+
+  /// Whether the author of a transaction knew what tables that wait here still lack.
+  func knowsHeld(_ header: TransactionHeader) -> Bool {
+    held.withLock { held in
+      header.dependencies.contains { known in held[known.origin].map { $0 < known.number } ?? false }
+    }
   }
 
   /// A row that waited for a unique value came back, when transaction `number` of a trail was applied.

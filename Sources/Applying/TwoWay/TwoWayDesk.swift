@@ -42,6 +42,8 @@ final class TwoWayDesk<Table> {
   private var reached: [String: UInt64] = [:]
   /// The author of the transaction knew what has not come here yet.
   private(set) var isAhead = false
+  /// That, or what tables that wait here still lack: rows may well be others than he took them for.
+  private(set) var mayDiffer = false
   private var settlesAll = false
   /// Rows of local commits that capture has not taken.
   private var uncaptured: Set<RowName> = []
@@ -139,11 +141,11 @@ final class TwoWayDesk<Table> {
     waits += 1
   }
 
-  /// The group was committed, through transaction `number`.
-  func committed(_ number: UInt64) throws {
+  /// The group was committed, through transaction `number`; nil: it stands before what the main way has applied.
+  func committed(_ number: UInt64?) throws {
     waits = 0
     noteCandidates()
-    shared.note(applied: number, of: trail)
+    if let number { shared.note(applied: number, of: trail) }
     try shared.window.commit(trail)
   }
 
@@ -158,8 +160,9 @@ final class TwoWayDesk<Table> {
     seen = Dictionary(header.dependencies.map { ($0.origin, $0.number) }) { max($0, $1) }
     reached[place.stamp.origin] = max(reached[place.stamp.origin] ?? 0, header.number)
     isAhead = shared.isAhead(header)
+    mayDiffer = isAhead || shared.knowsHeld(header)
     locksFirst = lockedFirst.contains(header.number)
-    settlesAll = isAhead || locksFirst || header.number <= settlesThrough
+    settlesAll = mayDiffer || locksFirst || header.number <= settlesThrough
     met = shared.window.meet(header, of: trail, at: begin)
   }
 

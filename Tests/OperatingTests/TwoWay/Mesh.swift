@@ -137,6 +137,8 @@ final class Mesh {
   var quarantines = false
   /// As ``ApplyOptions/existing``.
   var existing = ExistingRows.overwrite
+  /// As ``ApplyOptions/ddl``.
+  var ddl: DDLPolicy?
   /// As ``ApplyOptions/localWrites``.
   var localWrites = LocalWritesPlan()
   /// What applies told.
@@ -199,7 +201,7 @@ final class Mesh {
   @discardableResult func apply(_ from: Int, to: Int) throws -> Int {
     var options = ApplyOptions()
     options.quarantines = quarantines
-    (options.localWrites, options.existing) = (localWrites, existing)
+    (options.localWrites, options.existing, options.ddl) = (localWrites, existing, ddl)
     options.twoWay = nodes[to].twoWay
     options.commitRows = commitRows
     let drain = StopSignal()
