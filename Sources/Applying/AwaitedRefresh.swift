@@ -13,3 +13,13 @@ extension Refresh {
 
   static func method(_ code: UInt8) -> Method? { code == awaited ? .byKey : Method(rawValue: code) }
 }
+
+extension ApplyOptions {
+  /// Whether a change is left out as its table is still to be copied. Where both ends write, those that come behind the
+  /// request are taken, as far as they go: of a row that was deleted in between the copy does not tell, and this end may have
+  /// copied it meanwhile. What stood before may be what apply stopped at.
+  func leavesOut(_ change: ChangeView, in number: UInt64, isAwaited: Bool, goesBothWays: Bool) -> Bool {
+    guard isAwaited else { return false }
+    return !goesBothWays || askedBehind == 0 || number <= askedBehind || change.treatment.contains(.refused)
+  }
+}

@@ -8,8 +8,12 @@ extension PostgresReplay {
     table.state.refreshing != nil || table.existing != .overwrite || table.source.flags.contains(.partitioned)
   }
 
+  private func leavesOut(_ change: ChangeView, _ table: MappedTable) -> Bool {
+    options.leavesOut(change, in: number, isAwaited: table.state.isAwaited, goesBothWays: table.goesBothWays)
+  }
+
   func apply(_ change: ChangeView) throws {
-    guard let table = try table(change.schemaID), !table.state.isAwaited else { return }
+    guard let table = try table(change.schemaID), !leavesOut(change, table) else { return }
     if change.treatment.contains(.refused) { return try refuse(table) }
     if try defers(change, table) { return }
     try encode(change, table)

@@ -67,6 +67,10 @@ extension SQLiteReplay {
     }
   }
 
+  func leavesOut(_ change: ChangeView, _ table: TargetTable) -> Bool {
+    options.leavesOut(change, in: number + 1, isAwaited: table.state.isAwaited, goesBothWays: table.goesBothWays)
+  }
+
   // MARK: Columns that only the target has
 
   /// All rows come again, and which of them were there cannot be told.

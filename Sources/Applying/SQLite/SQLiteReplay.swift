@@ -200,7 +200,7 @@ final class SQLiteReplay {
     case .statementEnd(let end): try statements?.end(end)
     case .change(let change):
       if try isReplayed(change) { return }
-      guard let table = try table(change.schemaID), !table.state.isAwaited else {
+      guard let table = try table(change.schemaID), !leavesOut(change, table) else {
         skipped += 1
         return
       }

@@ -11,7 +11,7 @@ final class Captured {
   /// Which columns an old row that names only its key gives.
   let isKey: [Bool]
   let isKeyed: Bool
-  /// False: its changes are left out, because it is not ours, or because its copy, still to come, will show them.
+  /// False: its changes are left out, because it is not ours, or because its copy, still to come, brings what they made.
   let isWanted: Bool
 
   init(relation: UInt32, epoch: UInt64, schema: TableSchema, isKey: [Bool], isKeyed: Bool, isWanted: Bool) {
@@ -39,7 +39,7 @@ extension PostgresCapture {
     return Captured(
       relation: relation.id, epoch: table.epoch, schema: table.schema,
       isKey: table.schema.columns.indices.map { key.isEmpty || key.contains($0) }, isKeyed: table.isKeyed,
-      isWanted: table.refresh == nil || position.refresh?.relation == relation.id)
+      isWanted: table.refresh == nil || table.passesChanges || position.refresh?.relation == relation.id)
   }
 
   private func ignored(_ relation: PgOutput.Relation) -> Captured {

@@ -19,15 +19,29 @@ extension PostgresCapture {
     requests.add(message)
     try requests.save()
     let name = PostgresRequests.Name(namespace: message.namespace, table: message.table)
-    guard requests.keys[name] != nil, let table = capturedTable(name), table.refresh == nil, table.isKeyed else {
-      return
-    }
+    guard let table = capturedTable(name), table.refresh == nil, table.isKeyed,
+      requests.keys[name] != nil || isCopyAsked(of: table)
+    else { return }
     try openTransaction()
     try beginRepair(of: table, rows: message.keys.count)
   }
 
+  /// What the stream says of tables whose copies an earlier run was asked for may be of rows that the reader does not have.
+  func beginAwaitedCopies() throws {
+    let tables = registry.tables.values.filter { $0.passesChanges && $0.relation != position.refresh?.relation }
+    guard !tables.isEmpty else { return }
+    try openTransaction()
+    for table in tables.sorted(by: { $0.epoch < $1.epoch }) { try appendRepairStart(of: table, rows: 0) }
+    try endTransaction()
+    try sync()
+  }
+
   private func beginRepair(of table: PostgresRegistry.Table, rows: Int) throws {
     guard repairing.insert(table.relation).inserted else { return }
+    try appendRepairStart(of: table, rows: rows)
+  }
+
+  private func appendRepairStart(of table: PostgresRegistry.Table, rows: Int) throws {
     let id = try trail.schemaID(table.schema, token: table.epoch)
     try PostgresCopier.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: UInt64(rows))), trail)
   }
@@ -62,6 +76,10 @@ extension PostgresCapture {
     if position.refresh?.relation == table.relation { position.refresh = nil }
     let waiting = registry.tables.values.filter { $0.refresh != nil }.count
     progress.update { $0.tablesToCopy = waiting }
+  }
+
+  private func isCopyAsked(of table: PostgresRegistry.Table) -> Bool {
+    requests.copies.contains(.init(namespace: table.schema.namespace, table: table.schema.name))
   }
 
   private func capturedTable(_ name: PostgresRequests.Name) -> PostgresRegistry.Table? {
@@ -165,7 +183,7 @@ extension PostgresCapture {
 
   /// Ends the refresh of a table's rows, also one that an earlier run may have begun.
   private func endRepair(of relation: UInt32) throws {
-    guard let table = registry.tables[relation], table.refresh == nil else {
+    guard let table = registry.tables[relation], table.refresh == nil, !isCopyAsked(of: table) else {
       repairing.remove(relation)
       return
     }

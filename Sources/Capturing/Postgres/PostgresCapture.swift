@@ -152,6 +152,7 @@ package final class PostgresCapture {
       try resume(identity.system, copiesAgain: options.copiesAgain)
       try installTriggers()
       forgetUnfinishedCopy()
+      try beginAwaitedCopies()
     }
     try tellOfRefusals()
   }

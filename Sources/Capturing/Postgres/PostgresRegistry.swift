@@ -30,6 +30,9 @@ struct PostgresRegistry: Equatable {
     var sequences: [Sequence] = []
 
     var isKeyed: Bool { !schema.flags.contains(.wholeRow) }
+    /// Whether its changes go into the trail before its copy has begun: it was only asked for, and the reader has what they
+    /// change. Where both ends write, a delete that is left out is unknown to an end that copies the row meanwhile.
+    var passesChanges: Bool { refresh == .asked && isKeyed }
     /// To be put into the publication first.
     static let unpublished = UInt64.max
   }

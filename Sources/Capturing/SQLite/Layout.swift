@@ -43,6 +43,9 @@ struct Layout {
     if isPartial { return .rows }
     return schema.flags.contains(.wholeRow) ? .whole : .byKey
   }
+  /// Whether its changes go into the trail before its copy has begun: it was only asked for, and the reader has what they
+  /// change. Where both ends write, a delete that is left out is unknown to an end that copies the row meanwhile.
+  var passesChanges: Bool { refresh == .asked && refreshMethod == .byKey }
   /// For each column, which one of `before` it was; nil where nothing tells.
   func origins(from before: TableSchema) -> [Int?]? {
     if isSame { return schema.columns.indices.map { $0 < before.columns.count ? $0 : nil } }

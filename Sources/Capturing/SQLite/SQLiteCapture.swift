@@ -57,6 +57,8 @@ package final class SQLiteCapture {
   private var doubtful: Set<Int64> = []
   /// Of the look that is under way.
   private var part: Part?
+  /// Layouts whose copies were asked for, and the trail has been told.
+  private var awaited: Set<Int64> = []
   /// By the layout that takes over: the shape before it, without the indexes that it has not.
   private var relaxed: [Int64: TableSchema] = [:]
   /// Found at the start: the journal dropped rows that had not been marked as taken.
@@ -219,6 +221,7 @@ package final class SQLiteCapture {
 
   private func reloadLayouts() throws {
     layouts = Dictionary(uniqueKeysWithValues: try journal.layouts().map { ($0.id, $0) })
+    awaited.formIntersection(layouts.values.filter(\.passesChanges).map(\.id))
     let waiting = layouts.values.filter { $0.ended == nil && $0.refresh != nil }.count
     progress.update { $0.tablesToCopy = waiting }
   }
@@ -409,7 +412,19 @@ package final class SQLiteCapture {
     header.follow(part.next.knowledge)
     _ = try trail.begin(header)
     self.part?.isOpen = true
+    try beginAwaitedCopies(through: part.next.mark.taken)
     if let look = position.look { try goOn(look) }
+  }
+
+  /// From where copies were asked for to where they begin, what the journal says may be of rows that the reader does not
+  /// have. `seq`: of the journal row at hand.
+  private func beginAwaitedCopies(through seq: Int64) throws {
+    for layout in layouts.values.sorted(by: { $0.id < $1.id }) where layout.passesChanges && layout.ended == nil {
+      guard layout.since <= seq, part?.next.refresh?.layout != layout.id, awaited.insert(layout.id).inserted else {
+        continue
+      }
+      try refresher.beginWait(for: layout, trail)
+    }
   }
 
   /// Rows that were asked for are sent at the end of a look; another run may have begun with it.
@@ -444,6 +459,7 @@ package final class SQLiteCapture {
   private func abandonPart() throws {
     if let part { reader.checksum = part.checksum }
     part = nil
+    awaited = []
     try trail.abandon()
   }
 
@@ -541,6 +557,7 @@ package final class SQLiteCapture {
       try reader.fold?.write(to: trail)
       try reloadLayouts()
       try announce(marker: seq)
+      try beginAwaitedCopies(through: seq)
       return false
     }
     reader.read(statement, seq: seq, code: code, first: 3, count: layout.valueCount)
@@ -598,7 +615,7 @@ package final class SQLiteCapture {
 
   /// A change is left out when a chunk that is still to come will show it.
   private static func isWanted(_ layout: Layout, _ rowid: Int64?, _ refresh: SourcePosition.RefreshState?) -> Bool {
-    guard layout.refresh != nil, !layout.isPartial else { return true }
+    guard layout.refresh != nil, !layout.isPartial, !layout.passesChanges else { return true }
     guard let refresh, refresh.layout == layout.id, !refresh.isPartial else { return false }
     if refresh.isDone || layout.refreshMethod == .byKey { return true }
     guard let rowid, case .integer(let cursor)? = refresh.cursor?.first else { return false }

@@ -44,6 +44,12 @@ struct TableRefresher {
       Refresh(schemaID: id, event: .start(layout.refresh ?? .schemaChange, .rows, estimatedRows: 0)), trail)
   }
 
+  /// Appends the start record of a table whose copy was asked for and has not begun.
+  func beginWait(for layout: Layout, _ trail: TrailWriter) throws {
+    let id = try trail.schemaID(layout.schema, token: layout.token)
+    try append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 0)), trail)
+  }
+
   private func append(_ refresh: Refresh, _ trail: TrailWriter) throws {
     var writer = ByteWriter(capacity: 256)
     writer.append(refresh)

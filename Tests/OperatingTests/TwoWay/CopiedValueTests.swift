@@ -88,13 +88,22 @@ struct CopiedValueTests {
   }
 
   @Test("random copies of rows that would have one unique value converge", arguments: MeshConvergenceTests.fewSeeds)
-  func random(seed: UInt64) throws {
+  func random(seed: UInt64) throws { try converge(seed, Self.schema) }
+
+  @Test(
+    "random copies at both ends of rows that have no other unique value converge",
+    arguments: MeshConvergenceTests.fewSeeds)
+  func randomPlain(seed: UInt64) throws {
+    try converge(seed, "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, step INTEGER)")
+  }
+
+  private func converge(_ seed: UInt64, _ schema: String) throws {
     var random = Seeded(seed)
     func name() -> String { "'\("abc".randomElement(using: &random) ?? "a")'" }
     let first = (0..<2).map { _ in
       "INSERT INTO item VALUES (\(Int.random(in: 1...2, using: &random)), \(name()), -1), (3, 'd', -2)"
     }
-    let mesh = try Mesh(["sp", "ss", "pp", "ps"][Int(seed % 4)], schema: Self.schema, rows: first)
+    let mesh = try Mesh(["sp", "ss", "pp", "ps"][Int(seed % 4)], schema: schema, rows: first)
     if seed / 4 % 2 == 1 { mesh.existing = .merge }
     if seed / 8 % 2 == 1 { mesh.commitRows = 1 }
     for step in 0..<36 {

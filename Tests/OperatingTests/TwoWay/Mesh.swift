@@ -114,6 +114,15 @@ final class Mesh {
       _ = try SourceEnd(url).askForCopies(of: tables, trail: Trail.info(folder: folder).id)
     }
 
+    /// Waits until its capture knows that so many tables are to be copied.
+    func waitForRequests(_ count: Int) throws {
+      let limit = Clock.monotonicMilliseconds + 30_000
+      while capture?.progress.snapshot.tablesToCopy ?? 0 < count {
+        guard Clock.monotonicMilliseconds < limit else { throw TestFailure("\(name) was not asked for copies") }
+        Clock.sleep(milliseconds: 2)
+      }
+    }
+
     private func isCaptured() throws -> Bool {
       if let sqlite {
         let isCopied =
@@ -139,6 +148,8 @@ final class Mesh {
   var existing = ExistingRows.overwrite
   /// As ``ApplyOptions/ddl``.
   var ddl: DDLPolicy?
+  /// As ``ApplyOptions/askedBehind``, by the trail.
+  var askedBehind: [TrailName: UInt64] = [:]
   /// As ``ApplyOptions/localWrites``.
   var localWrites = LocalWritesPlan()
   /// What applies told.
@@ -204,6 +215,7 @@ final class Mesh {
     (options.localWrites, options.existing, options.ddl) = (localWrites, existing, ddl)
     options.twoWay = nodes[to].twoWay
     options.commitRows = commitRows
+    options.askedBehind = askedBehind[nodes[from].trail] ?? 0
     let drain = StopSignal()
     drain.set()
     let progress = ApplyProgress()
