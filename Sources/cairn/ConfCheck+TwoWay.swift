@@ -6,6 +6,7 @@ import Mapping
 import Operating
 import PostgresKit
 import Reshaping
+import Trails
 
 // What must hold of tables to which both ends write.
 extension ConfCheck {
@@ -22,6 +23,7 @@ extension ConfCheck {
       let pairs = try there.tables(thatComeBackBy: again)
       guard !pairs.isEmpty else { continue }
       note("\(pairs.count) \(pairs.count == 1 ? "table goes" : "tables go") both ways, back by [apply.\(back.name)]")
+      tellCopies(capture, behind)
       for (apply, tables, capture) in [(apply, pairs.map(\.there), behind), (back, pairs.map(\.here), capture)] {
         let plan = apply.localWritesPlan
         if let said = TwoWayCheck.writtenLocally(tables, plan, capture: capture.name) { fail(said) }
@@ -43,6 +45,18 @@ extension ConfCheck {
         checkRules(apply, back, pair.here, pair.there)
       }
     }
+  }
+
+  /// Where both ends send what they hold, nobody is told of the version that goes. It counts until both have begun.
+  private func tellCopies(_ here: Configuration.Capture, _ there: Configuration.Capture) {
+    let captures = [here, there]
+    let haveBegun = captures.allSatisfy {
+      Trail.exists(folder: "\(configuration.node.state)/\(configuration.trail(of: $0))")
+    }
+    guard !haveBegun, captures.allSatisfy(\.copiesRows) else { return }
+    note(
+      "[capture.\(here.name)] and [capture.\(there.name)] both copy the rows that are there: of one that both ends hold the later copy stands, and the log does not have the other; where the rows of one end came from the other, write copy = false into its capture"
+    )
   }
 
   /// Says of each table which way it goes, where some go both ways or others may write to some. `tables`: as the rules
@@ -108,6 +122,13 @@ extension ConfCheck {
     let columns = here.schema.columns.map(\.name)
     let forth = apply.conflictPlan.rules(for: here.schema, columns: columns)
     let again = back.conflictPlan.rules(for: there.schema, columns: columns)
+    if let decider = forth.decider, let other = again.decider, decider != other {
+      return fail(
+        CairnError(
+          .confValue,
+          "table \(here.name): \(decider) is to decide conflicts, and by [apply.\(back.name)] \(other) is, so both ends would differ",
+          hint: "write the same 'decides' into both applies", remedy: .badInput, context: ["table": here.name]))
+    }
     guard forth.rule != .insertOnly, again.rule != .insertOnly,
       !forth.agrees(with: again, source: apply.trail, target: back.trail)
     else { return }

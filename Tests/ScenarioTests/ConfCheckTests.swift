@@ -235,6 +235,9 @@ extension DaemonScenarios {
       let good = try both(keys: "shared")
       #expect(good.status == 0, "\(good.errors)")
       #expect(good.output.contains("2 tables go both ways, back by [apply.shop]"))
+      #expect(good.output.contains("[capture.shop] and [capture.copy] both copy the rows"), "\(good.output)")
+      try write(bench, "conf/conf.d/b.toml", "[capture.copy]\ncopy = false\n")
+      #expect(try !both(keys: "shared").output.contains("both copy the rows"))
       let differing = try both("conflict = \"source\"\n", keys: "shared")
       #expect(differing.status == 78 && differing.errors.contains("another way than by [apply.shop]"), "\(differing)")
       #expect(differing.output.contains("conflicts, source: converges if the ways agree"))
@@ -245,6 +248,13 @@ extension DaemonScenarios {
       #expect(decided.status == 0, "\(decided.errors)")
       #expect(decided.output.contains("conflicts, source: decided at hq.copy, for all nodes"))
       #expect(decided.output.contains("conflicts, newest: converges: "))
+      let theirs = "[apply.shop]\nconflict = \"insert-only\"\ndecides = \"hq.shop\"\n"
+      try write(bench, "conf/conf.d/c.toml", theirs)
+      let two = try both("conflict = \"insert-only\"\ndecides = \"hq.copy\"\n", keys: "shared")
+      #expect(
+        two.status == 78 && two.errors.contains("hq.copy is to decide conflicts, and by [apply.shop] hq.shop"), "\(two)"
+      )
+      try FileManager.default.removeItem(atPath: bench.path("conf/conf.d/c.toml"))
       let unclear = try both("conflict = \"source\"\ndecides = \"hq\"\n", keys: "shared")
       #expect(unclear.status == 78 && unclear.errors.contains("hq, which is to decide, is the node of"), "\(unclear)")
       try write(bench, "conf/cairn.toml", conf(bench, back))
