@@ -115,10 +115,10 @@ package struct CondensedVersions: Sendable {
 extension RowVersion {
   /// Two updates by one origin, one behind the other, as one; nil where that would say something else than both.
   fileprivate func joined(with next: RowVersion) -> RowVersion? {
-    guard stamp.origin == next.stamp.origin, case .update(let first, let between) = write,
+    guard stamp.origin == next.stamp.origin, lacks == next.lacks, case .update(let first, let between) = write,
       case .update(let then, let last) = next.write, first.count == then.count
     else { return nil }
-    let joined = RowVersion(next.stamp, seen: next.seen, .update(before: first, after: last))
+    let joined = RowVersion(next.stamp, seen: next.seen, .update(before: first, after: last), lacks: lacks)
     for column in first.indices {
       guard (first[column] == nil) == (then[column] == nil), (between[column] == nil) == (last[column] == nil),
         wrote(column) == next.wrote(column), wrote(column) == joined.wrote(column)

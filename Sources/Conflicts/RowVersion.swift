@@ -15,9 +15,11 @@ package struct RowVersion: Sendable {
   /// The number of the last transaction of each other origin that its own had applied before.
   package var seen: [String: UInt64]
   package var write: Write
+  /// Columns that the table did not have where it was made: of these it says nothing.
+  package var lacks: Set<Int>
 
-  package init(_ stamp: Stamp, seen: [String: UInt64] = [:], _ write: Write) {
-    (self.stamp, self.seen, self.write) = (stamp, seen, write)
+  package init(_ stamp: Stamp, seen: [String: UInt64] = [:], _ write: Write, lacks: Set<Int> = []) {
+    (self.stamp, self.seen, self.write, self.lacks) = (stamp, seen, write, lacks)
   }
 
   /// Whether it was made by somebody who knew the other one: then it replaces that one, and there is no conflict.
@@ -61,10 +63,10 @@ package struct RowVersion: Sendable {
     }
   }
 
-  /// Whether it set the column to something else; an insert sets all.
+  /// Whether it set the column to something else; an insert sets all that there were.
   package func wrote(_ column: Int) -> Bool {
     switch write {
-    case .insert: return true
+    case .insert: return !lacks.contains(column)
     case .update(let before, let after):
       guard let now = after[column] else { return false }
       return before[column] != now

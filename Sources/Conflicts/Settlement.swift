@@ -33,9 +33,15 @@ package struct Settlement: Equatable, Sendable {
     let rivals = RivalVersions(living, all: versions, columnCount: columnCount, code)
     guard let winner = try rivals.row(rules.rule) else { return }
     row = try (0..<columnCount).map { column in
-      guard rules.isTrackedByItself(column) else { return winner[column] }
-      let (own, versions) = (rules.columns[column], ColumnVersions(column, rivals))
-      return try versions.settled(own ?? rules.rule, isOfRows: own == nil) ?? winner[column]
+      func settled() throws -> Value? {
+        let own = rules.columns[column]
+        return try ColumnVersions(column, rivals).settled(own ?? rules.rule, isOfRows: own == nil)
+      }
+      if rules.isTrackedByItself(column), let value = try settled() { return value }
+      if let value = winner[column] { return value }
+      // Who wrote the row last did not have the column: among those who had, the last who wrote that, or what was there before.
+      guard versions.contains(where: { $0.lacks.contains(column) }) else { return nil }
+      return try settled() ?? versions.lazy.compactMap { $0.before?[column] }.first
     }
   }
 

@@ -30,6 +30,25 @@ import Testing
       conflicts == [Conflict(kind: .updateOriginDiffers, incoming: b.stamp, other: a.stamp, columns: [0, 1, 2, 3])])
   }
 
+  @Test(arguments: [(ConflictRules.Rule.newest, UInt64(6)), (.oldest, 4)])
+  func `a column that the winner did not have is settled among those who had it`(rule: ConflictRules.Rule, at: UInt64) {
+    let a = RowVersion.by("a", at: 5, update(row("tea", 10, "hot")))
+    let old: RowVersion.Row = [.integer(1), .text(Array("tea".utf8)), .integer(10), nil]
+    let new: RowVersion.Row = [.integer(1), .text(Array("milk".utf8)), .integer(5), nil]
+    var b = RowVersion.by("b", at: at, .update(before: old, after: new))
+    b.lacks = [3]
+    #expect([a, b].settled(ConflictRules(rule: rule)) == shown(row("milk", 5, "hot")))
+    // Whoever inserts the row anew ends what was written to it before.
+    let gone = RowVersion.by("b", at: 6, .delete(before: old))
+    var again = RowVersion.by("b", 2, at: 7, knowing: [gone], .insert(new))
+    again.lacks = [3]
+    #expect([a, gone, again].settled(ConflictRules()) == shown(row("milk", 5)))
+    // So under a rule of its own.
+    var rules = ConflictRules(rule: rule)
+    rules.columns[3] = .max
+    #expect([a, b].settled(rules) == shown(row("milk", 5, "hot")))
+  }
+
   @Test func `equal clocks are told apart by the name of the node`() {
     let a = RowVersion.by("a", at: 5, update(row("a", 1)))
     let b = RowVersion.by("b", at: 5, update(row("b", 2)))

@@ -3,19 +3,19 @@ import PostgresKit
 // Columns that only the target has: a copy brings the rows again, and leaves these as they are.
 extension MappedTable {
   /// As the target has them now; those that are computed are not among them.
-  private func ownColumns(_ connection: PostgresConnection) throws -> [String] {
+  func ownColumns(_ connection: PostgresConnection) throws -> [String] {
     let known = Set(columns.map(\.name))
     let there = try connection.query(
       """
       SELECT attname FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
       AND attgenerated = '' AND attidentity <> 'a' ORDER BY attnum
       """, [target.qualifiedName])
-    return there.compactMap { $0[0] }.filter { !known.contains($0) }.map(\.quotedName)
+    return there.compactMap { $0[0] }.filter { !known.contains($0) }
   }
 
   /// Those of them that have a value in some row, for people; nil when nothing would be lost with the rows.
   func ownValues(_ connection: PostgresConnection) throws -> String? {
-    let own = try ownColumns(connection)
+    let own = try ownColumns(connection).map(\.quotedName)
     guard !own.isEmpty else { return nil }
     let filled = own.map { "\($0) IS NOT NULL" }.joined(separator: " OR ")
     let found = try connection.first("SELECT 1 FROM \(target.rowsName) WHERE \(filled) LIMIT 1")
@@ -25,7 +25,7 @@ extension MappedTable {
   /// Keeps what they have in rows that are about to come again, in a temporary table. True when there is something to be
   /// given back.
   func setAside(_ condition: String, _ values: [String?], _ connection: PostgresConnection) throws -> Bool {
-    let own = try ownColumns(connection)
+    let own = try ownColumns(connection).map(\.quotedName)
     guard !own.isEmpty, !key.isEmpty else { return false }
     let parts =
       key.enumerated().map { "\(columns[$1].name.quotedName) AS k\($0)" }

@@ -74,6 +74,8 @@ final class MappedTable {
   var takesRowsIn: Bool?
   /// Foreign keys of others that lead to it; nil: not looked up.
   var referrers: [Reference]?
+  /// With columns that only the target has, as looked up behind that transaction.
+  var wider: (table: MappedTable?, since: UInt64)?
   private let names: [String]
   private var statements: [Shape: PostgresStatement] = [:]
   private let number: Int

@@ -11,7 +11,7 @@ struct PostgresForm {
 
   func version(_ stored: StoredVersion) throws -> RowVersion {
     let columns = try columns(of: stored.schema)
-    return try RowVersion(stored) { row in
+    return try RowVersion(stored, lacks: Set(columns.indices.filter { columns[$0] == nil })) { row in
       try columns.enumerated().map { place, column in
         guard let (index, text) = column, let value = row[index] else { return nil }
         return try convert(value, text, place)

@@ -136,7 +136,8 @@ extension PostgresReplay {
     if desk.locksFirst { try lockRows(desk, stop) }
     var held: [ContestedRow] = []
     var parents: [(row: Desk.Row, key: [Value])] = []
-    for row in desk.rows where row.isVersion {
+    for narrow in desk.rows where narrow.isVersion {
+      let row = try narrow.with(wide(narrow.table))
       let form = PostgresForm(table: row.table, names: options.names)
       let key = try form.key(row.version)
       let waiting = try takeCandidate(row.table, key)
@@ -147,7 +148,7 @@ extension PostgresReplay {
       try desk.checkStops(settled, row.table.mapped, key)
       let records = settled.records(
         desk.place, of: name, row.table.mapped, key: key, now: clock.microseconds(),
-        isAhead: desk.mayDiffer || row.table.state.refreshing != nil)
+        isAhead: desk.mayDiffer || narrow.table.state.refreshing != nil)
       for record in records { try log(record) }
       try desk.shared.window.note(row.name, desk.place)
       try note(settled, row.table.mapped, key, desk)
@@ -156,7 +157,7 @@ extension PostgresReplay {
         continue
       }
       // The rest of it comes with the copy.
-      if settled.isPartial, isLenient(row.table) { continue }
+      if settled.isPartial, isLenient(narrow.table) { continue }
       let outcome = settled.outcome
       let made = (put: waiting == nil ? settled.row : outcome, outcome: outcome, table: row.table)
       try put(made, key, settled.stamp ?? desk.lastStamp(row.name), held: &held)

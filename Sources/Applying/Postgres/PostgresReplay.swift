@@ -574,6 +574,37 @@ final class PostgresReplay {
       state: .init(schema: mapped.namespace, name: mapped.name), number: tableCount)
   }
 
+  /// The same table with the columns that the target has besides: others may have written to those. Nil where there are
+  /// none. Looked up once for a group.
+  func wide(_ table: MappedTable) throws -> MappedTable? {
+    if let wider = table.wider, wider.since == applied { return wider.table }
+    try sink.settle()
+    let names = try sink.attempt { try table.ownColumns(connection) }
+    if names.isEmpty {
+      table.wider = (nil, applied)
+      return nil
+    }
+    if let made = table.wider?.table, made.columns.dropFirst(table.columns.count).map(\.name) == names {
+      table.wider = (made, applied)
+      return made
+    }
+    guard
+      let target = try sink.attempt({ try PostgresTargetTable.read(table.target.schema, table.target.name, connection) }
+      )
+    else { return nil }
+    var schema = table.mapped
+    schema.columns += names.compactMap(target.column).map {
+      TableSchema.Column(name: $0.name, declaredType: $0.type.name)
+    }
+    tableCount += 1
+    let made = MappedTable(
+      key: table.stateKey, given: schema, part: .init(schema), mapped: schema, target: target, state: table.state,
+      number: tableCount, localWrites: table.localWrites, goesBothWays: table.goesBothWays)
+    made.takesRowsIn = table.takesRowsIn
+    table.wider = (made, applied)
+    return made
+  }
+
   // MARK: Tables that the target cannot have
 
   /// Whether the target can have a table of this shape, and under its name; `key`: its own in state.

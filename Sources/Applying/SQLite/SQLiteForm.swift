@@ -11,7 +11,7 @@ struct SQLiteForm {
 
   func version(_ stored: StoredVersion) throws -> RowVersion {
     let columns = try columns(of: stored.schema)
-    return RowVersion(stored) { row in
+    return RowVersion(stored, lacks: Set(columns.indices.filter { columns[$0] == nil })) { row in
       columns.map { $0.flatMap { index, value in row[index].map { convert($0, value) } } }
     }
   }

@@ -75,7 +75,8 @@ extension SQLiteReplay {
     guard let desk, desk.isToSettle else { return }
     var held: [ContestedRow] = []
     var parents: [(row: Desk.Row, key: [Value])] = []
-    for row in desk.rows where row.isVersion {
+    for narrow in desk.rows where narrow.isVersion {
+      let row = try narrow.with(narrow.table.wide())
       let form = SQLiteForm(row.table)
       let key = try form.key(row.version)
       let waiting = try takeCandidate(row.table, key)
@@ -86,7 +87,7 @@ extension SQLiteReplay {
       try desk.checkStops(settled, row.table.schema, key)
       let records = settled.records(
         desk.place, of: name, row.table.schema, key: key, now: target.clock.microseconds(),
-        isAhead: desk.mayDiffer || row.table.state.refreshing != nil)
+        isAhead: desk.mayDiffer || narrow.table.state.refreshing != nil)
       for record in records { try log(record) }
       try desk.shared.window.note(row.name, desk.place)
       try note(settled, row.table, key, desk)
@@ -95,7 +96,7 @@ extension SQLiteReplay {
         continue
       }
       // The rest of it comes with the copy.
-      if settled.isPartial, isLenient(row.table) { continue }
+      if settled.isPartial, isLenient(narrow.table) { continue }
       let outcome = settled.outcome
       let made = (put: waiting == nil ? settled.row : outcome, outcome: outcome, table: row.table)
       try put(made, key, settled.stamp ?? desk.lastStamp(row.name), held: &held)

@@ -1,5 +1,6 @@
 import Changes
 import Conflicts
+import Mapping
 import SQLiteKit
 
 // Rows by their key, as they were settled.
@@ -41,6 +42,23 @@ extension TargetTable {
       terms.allSatisfy { $0[2] == .integer(1) } && Set(terms.map { $0[1].string.lowercased() }) == key
     }
     return areOfKey.contains(true) && areOfKey.contains(false)
+  }
+
+  /// The same table with the columns that the target has besides: others may have written to those. Nil where there are none.
+  func wide() throws -> TargetTable? {
+    let known = Set(schema.columns.map { $0.name.lowercased() })
+    let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
+    let more = there.map { $0[0].string }.filter { !known.contains($0.lowercased()) }
+    if more.isEmpty { return nil }
+    var schema = schema
+    schema.columns += more.map { TableSchema.Column(name: $0) }
+    if let wider, wider.schema.columns == schema.columns { return wider }
+    let made = TargetTable(
+      try TableMapping(schema, to: .sqlite), state: state, database: database, localWrites: localWrites,
+      goesBothWays: goesBothWays)
+    (made.mayCollide, made.takesRowsIn) = (mayCollide, takesRowsIn)
+    wider = made
+    return made
   }
 
   // MARK: Foreign keys

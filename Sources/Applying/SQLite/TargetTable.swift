@@ -54,6 +54,8 @@ final class TargetTable {
   var mayCollide = false
   /// Foreign keys of others that lead to it.
   lazy var referrers: [Reference] = (try? lookUpReferrers()) ?? []
+  /// As of ``wide()``, the last time.
+  var wider: TargetTable?
   private let names: [String]
   private let table: String
   /// Columns with the value that tells this trail's rows from others.

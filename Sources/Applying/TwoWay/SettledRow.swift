@@ -128,7 +128,10 @@ struct SettledRow {
   var stamp: Stamp? { history.versions.last { !$0.isDelete }?.stamp }
 
   /// Of what it is to be, nobody here knows all.
-  var isPartial: Bool { local == nil && row?.contains { $0 == nil } ?? false }
+  var isPartial: Bool {
+    guard local == nil, let row else { return false }
+    return row.indices.contains { row[$0] == nil && !incoming.lacks.contains($0) }
+  }
 
   /// The row as it is to be, with what stays of the one that is there.
   var outcome: [Value?]? {
@@ -220,8 +223,9 @@ extension ConflictRecord {
 }
 
 extension RowVersion {
-  /// A version as a trail holds it, with its values brought into the target's form by `convert`.
-  init(_ stored: StoredVersion, _ convert: ([Value?]) throws -> Row) rethrows {
+  /// A version as a trail holds it, with its values brought into the target's form by `convert`. `lacks`: columns of that
+  /// form which the trail's table does not have.
+  init(_ stored: StoredVersion, lacks: Set<Int>, _ convert: ([Value?]) throws -> Row) rethrows {
     let (before, after) = (try stored.before.map(convert), try stored.after.map(convert))
     let write: Write =
       switch (before, after) {
@@ -229,7 +233,7 @@ extension RowVersion {
       case (let before?, let after?): .update(before: before, after: after)
       case (let before, nil): .delete(before: before ?? [])
       }
-    self.init(stored.stamp, seen: stored.seen, write)
+    self.init(stored.stamp, seen: stored.seen, write, lacks: lacks)
   }
 }
 

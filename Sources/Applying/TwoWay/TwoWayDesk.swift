@@ -14,6 +14,9 @@ final class TwoWayDesk<Table> {
     var version: StoredVersion
     /// False: it was made and taken away again.
     var isVersion: Bool { version.before != nil || version.after != nil }
+
+    /// In another form of its table; nil: as it is.
+    func with(_ table: Table?) -> Row { table.map { Row(name: name, table: $0, version: version) } ?? self }
   }
 
   /// A transaction whose clock is further ahead of ours than a peer's may be.

@@ -61,4 +61,66 @@ struct TwoWayWaitingTests {
     for node in mesh.nodes { #expect(try node.rows(Self.all) == ["1|b2|10|2|1", "2|a2|5|1|2"], "\(node.name)") }
     try mesh.close()
   }
+
+  // MARK: Random
+
+  private static let books: [(name: String, rules: ConflictRules)] = [
+    ("newest", ConflictRules()), ("columns", ConflictRules(tracking: .column)),
+    ("delta", ConflictRules(tracking: .column, columns: [2: .delta])), ("oldest", ConflictRules(rule: .oldest)),
+  ]
+
+  @Test("random writes while nodes add columns converge", arguments: MeshConvergenceTests.fewSeeds)
+  func random(seed: UInt64) throws {
+    var random = Seeded(seed)
+    let book = Self.books[Int(seed % UInt64(Self.books.count))]
+    let mesh = try Self.mesh(["sss", "spp", "pss", "psp"][Int(seed / 4 % 4)], rules: book.rules)
+    if seed % 2 == 1 { mesh.commitRows = 1 }
+    var columns = ["size", "price"]
+    for step in 0..<40 {
+      let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
+      switch Int.random(in: 0..<12, using: &random) {
+      case 0..<6: try Self.writeRandomly(step, mesh.nodes[node], &random)
+      case 6: mesh.renew(mesh.nodes[node])
+      case 7:
+        guard let column = columns.popLast() else { continue }
+        // Of SQLite, what is written before capture has seen the change comes as a copy.
+        try Self.write(node, "ALTER TABLE item ADD COLUMN \(column) INTEGER", mesh)
+      default:
+        let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
+        try Self.bring(from, to: node, mesh)
+      }
+    }
+    for column in columns { try mesh.nodes[0].execute("ALTER TABLE item ADD COLUMN \(column) INTEGER") }
+    for _ in 0..<3 {
+      for node in mesh.nodes { try node.capturePending() }
+      for from in 0..<3 { for to in 0..<3 where to != from { try Self.bring(from, to: to, mesh) } }
+    }
+    try mesh.settle()
+    let rows = try mesh.nodes.map { try $0.rows(Self.all) }
+    #expect(rows[1] == rows[0], "seed \(seed), rule \(book.name)")
+    #expect(rows[2] == rows[0], "seed \(seed), rule \(book.name)")
+    try mesh.close()
+  }
+
+  private static func writeRandomly(_ step: Int, _ node: Mesh.Node, _ random: inout Seeded) throws {
+    let id = Int.random(in: 1...3, using: &random)
+    var values = [("name", "'\(node.name) \(step)'"), ("stock", "stock + \(step)")]
+    for column in ["size", "price"] where try has(column, node) { values.append((column, "\(step)")) }
+    let (column, value) = values.randomElement(using: &random) ?? values[0]
+    switch Int.random(in: 0..<6, using: &random) {
+    case 0:
+      try node.execute(
+        "INSERT INTO item(id, name, stock) VALUES (\(id), '\(node.name) \(step)', 0) ON CONFLICT (id) DO NOTHING")
+    case 1: try node.execute("DELETE FROM item WHERE id = \(id)")
+    default: try node.execute("UPDATE item SET \(column) = \(value) WHERE id = \(id)")
+    }
+  }
+
+  private static func has(_ column: String, _ node: Mesh.Node) throws -> Bool {
+    let columns =
+      node.isPostgres
+      ? "SELECT column_name FROM information_schema.columns WHERE table_schema = 'public' AND table_name = 'item'"
+      : "SELECT name FROM pragma_table_info('item')"
+    return try node.rows(columns).contains(column)
+  }
 }
