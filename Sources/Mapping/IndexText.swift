@@ -1,7 +1,7 @@
 import Changes
 
 /// A CREATE INDEX statement over plain columns, taken apart.
-struct IndexText {
+package struct IndexText {
   struct Term: Equatable {
     /// Index among the table's columns.
     let column: Int
@@ -12,7 +12,7 @@ struct IndexText {
 
   /// Nil for an index over expressions, over part of the rows, under a collation or operators of its own, or of another
   /// method than btree.
-  init?(_ text: String, columns: [String], engine: Engine) {
+  package init?(_ text: String, columns: [String], engine: Engine) {
     let bytes = Array(text.utf8)
     let tokens = SQLText.tokens(bytes)
     guard let on = tokens.firstIndex(where: { $0.word == "ON" }),
@@ -41,7 +41,7 @@ struct IndexText {
   }
 
   /// Without its quotes.
-  static func name(_ token: String) -> String {
+  package static func name(_ token: String) -> String {
     guard let first = token.first, let end = ["\"": "\"", "`": "`", "[": "]"][first] as Character? else { return token }
     let inner = String(token.dropFirst().dropLast())
     return end == "]"

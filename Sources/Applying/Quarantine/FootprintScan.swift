@@ -8,6 +8,7 @@ import Versions
 struct FootprintScan {
   private let folder: String
   private var reader: TrailReader?
+  private var uniques = UniqueBook()
 
   init(_ folder: String) { self.folder = folder }
 
@@ -23,20 +24,35 @@ struct FootprintScan {
     var footprint = Footprint()
     while let record = try reader.next() {
       if case .commit = record { break }
-      try footprint.add(record, reader.schema)
+      try footprint.add(record, reader.schema, &uniques)
     }
     self.reader = reader
     return footprint
   }
 }
 
+/// The loose unique indexes of tables: many changes are of one.
+private struct UniqueBook {
+  private var known: [UInt64: (schema: TableSchema, uniques: [LooseUnique])] = [:]
+
+  /// `id`: of the schema in the segment that is read.
+  mutating func uniques(_ id: UInt64, _ schema: TableSchema) -> [LooseUnique] {
+    if let known = known[id], known.schema == schema { return known.uniques }
+    let uniques = LooseUnique.all(of: schema)
+    known[id] = (schema, uniques)
+    return uniques
+  }
+}
+
 extension Footprint {
-  fileprivate mutating func add(_ record: Record, _ schema: (UInt64) -> TableSchema?) throws {
+  fileprivate mutating func add(
+    _ record: Record, _ schema: (UInt64) -> TableSchema?, _ uniques: inout UniqueBook
+  ) throws {
     switch record {
     case .change(let change):
       changeCount += 1
       guard let table = schema(change.schemaID) else { return }
-      try add(change, table)
+      try add(change, table, uniques.uniques(change.schemaID, table))
       widen()
     case .refresh(let refresh): addWhole(schema(refresh.schemaID))
     case .refreshRow(let id, _):
@@ -55,17 +71,21 @@ extension Footprint {
     if let schema { touchAll(of: schema.footprintName) }
   }
 
-  private mutating func add(_ change: ChangeView, _ schema: TableSchema) throws {
+  private mutating func add(_ change: ChangeView, _ schema: TableSchema, _ uniques: [LooseUnique]) throws {
     let table = schema.footprintName
     tables.insert(table)
     let key = schema.flags.contains(.wholeRow) ? [] : schema.key
     guard change.operation != .truncate, !key.isEmpty else { return touchAll(of: table) }
     let (before, after) = (try change.before?.values(), try change.after?.values())
+    let loose = uniques.filter { $0.isTouched(change.operation == .update ? before ?? [] : before, after) }
     for row in [Self.filled(before, from: after), Self.filled(after, from: before)].compactMap({ $0 }) {
       // A row whose key is not known, or is NULL, may be any.
       guard Self.holds(row, key) else { return touchAll(of: table) }
       for unique in [key] + schema.uniques where Self.holds(row, unique) {
         rows.insert(Self.name(table, unique.map { (schema.columns[$0].name, row[$0]) }))
+      }
+      for values in loose.compactMap({ $0.values(row) }) {
+        rows.insert(Self.name(table, values.map { (schema.columns[$0.column].name, $0.value) }))
       }
       for foreign in schema.foreignKeys where Self.holds(row, foreign.columns) { add(foreign, row) }
     }

@@ -1,0 +1,185 @@
+import Changes
+import Mapping
+
+/// What a unique index keeps apart that takes more rows for alike than those with the same values: one over expressions, of
+/// part of the rows, or under a collation.
+///
+/// Which rows are alike in it only its database can tell. Here some more of them are: all whose values are the same by what is
+/// known of the columns, in parts of the table or not.
+struct LooseUnique: Equatable {
+  /// What of a text makes no difference.
+  struct Fold: OptionSet {
+    let rawValue: UInt8
+    static let letterCase = Fold(rawValue: 1)
+    static let blanksAtEnd = Fold(rawValue: 2)
+    /// Of letters that are not ASCII nothing is known but that they are alike.
+    static let otherLetters = Fold(rawValue: 4)
+  }
+
+  struct Term: Equatable {
+    let column: Int
+    let fold: Fold
+  }
+
+  /// The columns by which rows are told apart. None: all rows of the table may be alike.
+  let terms: [Term]
+  /// An update that changes none of these leaves the index alone.
+  let concerned: Set<Int>
+
+  /// All of a table, with the key.
+  static func all(of schema: TableSchema) -> [LooseUnique] {
+    let named = collations(in: schema)
+    var found: [LooseUnique] = []
+    for columns in [schema.flags.contains(.wholeRow) ? [] : schema.key] + schema.uniques where !columns.isEmpty {
+      let folds = columns.map { fold(of: schema.columns[$0], schema.engine, named) }
+      if folds.allSatisfy({ $0?.isEmpty == true }) { continue }
+      found.append(LooseUnique(terms: Self.terms(columns, folds), concerned: Set(columns)))
+    }
+    for object in schema.objects {
+      let tokens = SQLText.tokens(Array(object.text.utf8))
+      guard tokens.prefix(2).last?.word == "UNIQUE" else { continue }
+      // One over columns alone is among those above.
+      let isPlain = IndexText(object.text, columns: schema.columns.map(\.name), engine: schema.engine) != nil
+      if !isPlain { found.append(LooseUnique(index: object.text, of: schema)) }
+    }
+    return found
+  }
+
+  private init(terms: [Term], concerned: Set<Int>) { (self.terms, self.concerned) = (terms, concerned) }
+
+  /// By the statement that makes it.
+  private init(index text: String, of schema: TableSchema) {
+    var columns: [Int] = []
+    var folds: [Fold?] = []
+    for term in SQLText.indexParts(text)?.terms ?? [] {
+      guard let (column, fold) = Self.column(term, schema) else { continue }
+      columns.append(column)
+      folds.append(fold)
+    }
+    terms = Self.terms(columns, folds)
+    concerned = Self.concerned(text, schema)
+  }
+
+  private static func terms(_ columns: [Int], _ folds: [Fold?]) -> [Term] {
+    zip(columns, folds).compactMap { column, fold in fold.map { Term(column: column, fold: $0) } }
+  }
+
+  /// The column of a term that is nothing else; nil for an expression. Its fold is nil where nothing is known of it.
+  private static func column(_ term: String, _ schema: TableSchema) -> (column: Int, fold: Fold?)? {
+    let bytes = Array(term.utf8)
+    let tokens = SQLText.tokens(bytes)
+    func name(_ token: SQLText.Token) -> String {
+      IndexText.name(String(decoding: bytes[token.range], as: UTF8.self))
+    }
+    guard let first = tokens.first else { return nil }
+    let column = schema.columns.firstIndex {
+      schema.engine == .postgres ? $0.name == name(first) : $0.name.asciiLowercased == name(first).asciiLowercased
+    }
+    guard let column else { return nil }
+    let rest = Array(tokens.dropFirst())
+    if rest.allSatisfy({ ["ASC", "DESC", "NULLS", "FIRST", "LAST"].contains($0.word) }) {
+      return (column, fold(of: schema.columns[column], schema.engine, []))
+    }
+    guard schema.engine == .sqlite, rest.count == 2, rest[0].word == "COLLATE" else { return nil }
+    return (column, fold(collation: name(rest[1])))
+  }
+
+  /// The columns of which a statement speaks; all of them where it may speak of what is computed from others.
+  private static func concerned(_ text: String, _ schema: TableSchema) -> Set<Int> {
+    let isComputed = SQLText.tokens(Array(schema.createText.utf8)).contains { $0.word == "AS" }
+    let all = Set(schema.columns.indices)
+    guard schema.engine == .sqlite, !isComputed else { return all }
+    let bytes = Array(text.utf8)
+    let words = SQLText.tokens(bytes).map { token in
+      IndexText.name(String(decoding: bytes[token.range], as: UTF8.self)).filter { $0 != "'" }.asciiLowercased
+    }
+    return all.filter { words.contains(schema.columns[$0].name.filter { $0 != "'" }.asciiLowercased) }
+  }
+
+  // MARK: Columns
+
+  /// In which way values of a column differ that are one in an index; nil: that is not known. `named`: collations that some unique
+  /// key of an SQLite table may have, whatever its columns say.
+  private static func fold(of column: TableSchema.Column, _ engine: Engine, _ named: [String]) -> Fold? {
+    guard engine == .postgres else {
+      var all = Fold()
+      for collation in named + [column.collation] {
+        guard let fold = fold(collation: collation) else { return nil }
+        all.formUnion(fold)
+      }
+      return all
+    }
+    let type = PostgresType(column)
+    switch type.kind {
+    case .text, .varchar, .bpchar:
+      let collation = column.collation.split(separator: ".").last.map { $0.filter { $0 != "\"" } } ?? ""
+      guard ["", "C", "POSIX", "default", "ucs_basic"].contains(collation) else { return nil }
+      if case .bpchar = type.kind { return .blanksAtEnd }
+      return []
+    case .bool, .int2, .int4, .int8, .oid, .numeric, .bytea, .date, .time, .timestamp, .timestamptz, .bit, .varbit,
+      .uuid,
+      .money, .inet, .enumeration:
+      return []
+    case .other where type.name.hasSuffix("citext"): return [.letterCase, .otherLetters]
+    default: return nil
+    }
+  }
+
+  private static func fold(collation: String) -> Fold? {
+    switch collation.asciiLowercased {
+    case "", "binary": []
+    case "nocase": .letterCase
+    case "rtrim": .blanksAtEnd
+    default: nil
+    }
+  }
+
+  /// A key within CREATE TABLE may have collations of its own.
+  private static func collations(in schema: TableSchema) -> [String] {
+    guard schema.engine == .sqlite else { return [] }
+    let bytes = Array(schema.createText.utf8)
+    let tokens = SQLText.tokens(bytes)
+    return tokens.indices.dropLast().filter { tokens[$0].word == "COLLATE" }.map {
+      IndexText.name(String(decoding: bytes[tokens[$0 + 1].range], as: UTF8.self))
+    }
+  }
+
+  // MARK: Rows
+
+  /// Whether a change from one image to another may matter to it; a row that comes or goes does.
+  func isTouched(_ before: [Value?]?, _ after: [Value?]?) -> Bool {
+    guard let after, let before else { return true }
+    return concerned.contains {
+      $0 < after.count && after[$0] != nil && ($0 >= before.count || before[$0] != after[$0])
+    }
+  }
+
+  /// The values by which a row is told apart, each with its column; nil where one is NULL, which is like no other, or not
+  /// known.
+  func values(_ row: [Value?]) -> [(column: Int, value: Value)]? {
+    var values: [(column: Int, value: Value)] = []
+    for term in terms {
+      guard term.column < row.count, let value = row[term.column], value != .null else { return nil }
+      values.append((term.column, Self.folded(value, term.fold)))
+    }
+    return values
+  }
+
+  private static func folded(_ value: Value, _ fold: Fold) -> Value {
+    switch value {
+    case .text(let bytes): .text(folded(bytes, fold))
+    case .exact(let bytes): .exact(folded(bytes, fold))
+    case .blob, .integer, .null, .real: value
+    }
+  }
+
+  private static func folded(_ bytes: [UInt8], _ fold: Fold) -> [UInt8] {
+    var bytes = bytes
+    if fold.contains(.otherLetters) { bytes.removeAll { $0 >= 0x80 } }
+    if fold.contains(.letterCase) {
+      bytes = bytes.map { UInt8(ascii: "A")...UInt8(ascii: "Z") ~= $0 ? $0 | 0x20 : $0 }
+    }
+    if fold.contains(.blanksAtEnd) { while bytes.last == UInt8(ascii: " ") { bytes.removeLast() } }
+    return bytes
+  }
+}
