@@ -61,6 +61,12 @@ extension OwnTrail {
       return Position(segment: segment, offset: 0)
     }
   }
+
+  /// Whether a whole segment and more stands behind the one of a transaction. To be asked for rising numbers.
+  func hasMuch(behind number: UInt64) throws -> Bool {
+    guard Trail.exists(folder: folder) else { return false }
+    return try Trail.firstTransaction(folder: folder, ofSegment: start(of: number).segment + 2) != nil
+  }
 }
 
 /// How far the own trail has been read.

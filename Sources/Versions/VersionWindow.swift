@@ -107,6 +107,9 @@ extension VersionWindow {
   /// never where all know it.
   package var isOwnOnly: Bool { state.withLock { $0.index.isOwnOnly } }
 
+  /// Whether more of the own trail has not been read than a peer leaves that does its part.
+  package var hasMuchUnread: Bool { get throws { try ownTrail.hasMuch(behind: firstNeeded(own.description)) } }
+
   private func firstNeeded(_ origin: String) -> UInt64 {
     state.withLock { $0.index.firstNeeded(origin) }
   }
@@ -204,6 +207,7 @@ extension VersionWindow {
   /// Has the last version of each row that is forgotten kept as long as an earlier one of any row is here. To be told before
   /// anything is read.
   package func keepLasts() { state.withLock { $0.index.keepLasts() } }
+  package var keepsLasts: Bool { state.withLock { $0.index.lasts.areKept } }
 
   /// The last version of a row of which none is here any more. Nil: it is earlier than all that are here, or there was
   /// none, or ``keepLasts()`` was not called.

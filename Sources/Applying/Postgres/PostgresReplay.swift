@@ -196,7 +196,7 @@ final class PostgresReplay {
       case .begin(let header):
         if last.number == 0, let desk {
           desk.beginGroup()
-          try inform(desk)
+          if try desk.informsEarly { try inform(desk) }
         }
         try desk?.begin(header, at: reader.position)
         (last, number) = (header, header.number)
@@ -230,6 +230,7 @@ final class PostgresReplay {
         return true
       default:
         if record.isOfChanges {
+          if let desk, !desk.isInformed { try inform(desk) }
           if !isAside, head == nil { try begin(last, as: last.number) }
         }
         try isAside ? pass(record) : apply(record, stop)

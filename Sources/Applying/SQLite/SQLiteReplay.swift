@@ -129,7 +129,7 @@ final class SQLiteReplay {
     guard try target.begin(stop) else { throw Stopped() }
     if let desk {
       desk.beginGroup()
-      try inform(desk)
+      if try desk.informsEarly { try inform(desk) }
     }
     if case .lane(let key) = scope, let waiting = target.tables[key]?.waiting {
       try state.checkWaiting(waiting.names.last ?? key, at: groupStart, waiting.from)
@@ -168,6 +168,7 @@ final class SQLiteReplay {
       default:
         if record.isOfChanges {
           group.isOfChanges = true
+          if let desk, !desk.isInformed { try inform(desk) }
         }
         try isAside ? pass(record) : apply(record)
       }

@@ -113,9 +113,20 @@ package final class TwoWay: Sendable {
         try window.read(trail, through: reach.number, rowNames: names.namesAndReferences)
         note(applied: reach.number, of: trail)
       }
-      try window.catchUp(rowNames: names.namesAndReferences)
+      if try readsOwn {
+        try window.catchUp(rowNames: names.namesAndReferences)
+      } else {
+        try window.putOffCatchUp()
+      }
       isPrepared = true
     }
+  }
+
+  /// Whether the own trail is read before anything is changed. What is learnt from it lets versions of others be forgotten,
+  /// and tells which of two rows is the later one; where much of it has not been read, a peer may be silent, for which that
+  /// is to be counted.
+  var readsOwn: Bool {
+    get throws { try !window.isOwnOnly || window.keepsLasts || mayHaveCandidates || window.hasMuchUnread }
   }
 
   // MARK: One apply decides at a time

@@ -79,8 +79,13 @@ final class TwoWayDesk<Table> {
 
   // MARK: Groups
 
+  /// What was committed here has been looked at, as far as anybody can know, in the group under way.
+  private(set) var isInformed = false
+  /// Whether a group needs that even if it changes nothing.
+  var informsEarly: Bool { get throws { try shared.readsOwn } }
+
   func beginGroup() {
-    (uncaptured, watchesRows) = ([], false)
+    (uncaptured, watchesRows, isInformed) = ([], false, false)
     leavesNoCandidates = false
     reached = shared.appliedNumbers
     written.removeAll(keepingCapacity: true)
@@ -90,7 +95,7 @@ final class TwoWayDesk<Table> {
   /// Before the first change of a group. `uncaptured`: rows of local commits that the own trail does not hold yet.
   /// `watchesRows`: such commits are looked for when the group ends.
   func inform(uncaptured: Set<RowName> = [], watchesRows: Bool = false) {
-    (self.uncaptured, self.watchesRows) = (uncaptured, watchesRows)
+    (self.uncaptured, self.watchesRows, isInformed) = (uncaptured, watchesRows, true)
   }
 
   /// A row did not fit: its group is to be done again, through that transaction row by row. False: it was already.
