@@ -1,6 +1,6 @@
 import Changes
 
-/// The versions of the window in memory: 24 bytes each, 56 for each transaction, and 6 to 12 for each row.
+/// The versions of the window in memory: 24 bytes each, 56 for each transaction, and 12 to 24 for each row.
 ///
 /// Everything is in arrays, linked by indexes, so that nothing is allocated for a version; what is free is used again.
 /// Names of rows are as good as random, and so are their own hashes.
@@ -18,6 +18,15 @@ struct MemoryStore {
     var entry: WindowEntry
     var firstSlot: Int32
     var count: Int32
+  }
+
+  /// Where a row begins.
+  private struct Bucket {
+    var slot = MemoryStore.none
+    /// By this a place is looked through without a look at its slot, which is anywhere in memory.
+    var tag: UInt32 = 0
+
+    static func tag(of row: UInt64) -> UInt32 { UInt32(truncatingIfNeeded: row ^ row >> 32) }
   }
 
   /// The transactions of one origin that have versions, by rising number. Of those without, some may still be here.
@@ -43,7 +52,7 @@ struct MemoryStore {
   /// By origin.
   private var counts: [Int] = []
   /// The first slot of each row, where its name leads, or in the next one that was free.
-  private var buckets: [Int32] = []
+  private var buckets: [Bucket] = []
   private var rowCount = 0
   private var slots: [Slot] = []
   private var freeSlots: [Int32] = []
@@ -106,8 +115,8 @@ struct MemoryStore {
 
   /// Of every version that is here.
   func forEach(_ body: (_ row: UInt64, WindowEntry) throws -> Void) rethrows {
-    for bucket in buckets where bucket != Self.none {
-      let row = slots[Int(bucket)].row
+    for bucket in buckets where bucket.slot != Self.none {
+      let row = slots[Int(bucket.slot)].row
       var all: [WindowEntry] = []
       forEach(of: row) { all.append($0) }
       for entry in all { try body(row, entry) }
@@ -240,13 +249,15 @@ struct MemoryStore {
 
   // MARK: Rows
 
-  private func first(of row: UInt64) -> Int32 { buckets.isEmpty ? Self.none : buckets[bucket(of: row)] }
+  private func first(of row: UInt64) -> Int32 { buckets.isEmpty ? Self.none : buckets[bucket(of: row)].slot }
 
   /// Where a row stands, or would.
   private func bucket(of row: UInt64) -> Int {
-    let mask = buckets.count - 1
-    var at = Int(truncatingIfNeeded: row) & mask
-    while buckets[at] != Self.none, slots[Int(buckets[at])].row != row { at = (at + 1) & mask }
+    let (mask, tag) = (buckets.count - 1, Bucket.tag(of: row))
+    var at = Int(tag) & mask
+    while buckets[at].slot != Self.none, buckets[at].tag != tag || slots[Int(buckets[at].slot)].row != row {
+      at = (at + 1) & mask
+    }
     return at
   }
 
@@ -255,32 +266,37 @@ struct MemoryStore {
       rowCount += 1
       if rowCount * 3 > buckets.count * 2 { growBuckets() }
     }
-    buckets[bucket(of: row)] = slot
+    buckets[bucket(of: row)] = Bucket(slot: slot, tag: Bucket.tag(of: row))
   }
 
   private mutating func growBuckets() {
     let all = buckets
-    buckets = Array(repeating: Self.none, count: max(64, all.count * 2))
-    for slot in all where slot != Self.none { buckets[bucket(of: slots[Int(slot)].row)] = slot }
+    buckets = Array(repeating: Bucket(), count: max(64, all.count * 2))
+    let mask = buckets.count - 1
+    for bucket in all where bucket.slot != Self.none {
+      var at = Int(bucket.tag) & mask
+      while buckets[at].slot != Self.none { at = (at + 1) & mask }
+      buckets[at] = bucket
+    }
   }
 
   /// Those that stand behind it, as their place was taken, move up.
   private mutating func forget(_ row: UInt64) {
     let mask = buckets.count - 1
     var hole = bucket(of: row)
-    guard buckets[hole] != Self.none else { return }
+    guard buckets[hole].slot != Self.none else { return }
     rowCount -= 1
     var at = hole
     while true {
       at = (at + 1) & mask
-      guard buckets[at] != Self.none else { break }
-      let wanted = Int(truncatingIfNeeded: slots[Int(buckets[at])].row) & mask
+      guard buckets[at].slot != Self.none else { break }
+      let wanted = Int(buckets[at].tag) & mask
       // Whether it is wanted between the hole and where it is, around the end.
       guard (at - wanted) & mask >= (at - hole) & mask else { continue }
       buckets[hole] = buckets[at]
       hole = at
     }
-    buckets[hole] = Self.none
+    buckets[hole] = Bucket()
   }
 
   // MARK: Transactions

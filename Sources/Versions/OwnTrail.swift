@@ -62,10 +62,12 @@ extension OwnTrail {
     }
   }
 
-  /// Whether a whole segment and more stands behind the one of a transaction. To be asked for rising numbers.
+  private static let segmentsMany: UInt64 = 16
+
+  /// Whether many segments stand behind the one of a transaction. To be asked for rising numbers.
   func hasMuch(behind number: UInt64) throws -> Bool {
     guard Trail.exists(folder: folder) else { return false }
-    return try Trail.firstTransaction(folder: folder, ofSegment: start(of: number).segment + 2) != nil
+    return try Trail.firstTransaction(folder: folder, ofSegment: start(of: number).segment + Self.segmentsMany) != nil
   }
 }
 

@@ -5,6 +5,8 @@ struct VersionStore {
   private let spillRows: Int
   private var memory = MemoryStore()
   private var spill: SpillStore?
+  /// By origin, the last transaction of which a version was ever here.
+  private var latest: [UInt64] = []
 
   init(spillRows: Int) { self.spillRows = spillRows }
 
@@ -13,7 +15,19 @@ struct VersionStore {
 
   func holds(_ row: UInt64) throws -> Bool { try spill?.holds(row) ?? memory.holds(row) }
 
+  /// False: no version is here of which somebody does not know who knows so much of each origin. Tells so without a look at
+  /// any row.
+  func mayHold(behind known: (_ origin: Int) -> UInt64) -> Bool {
+    latest.indices.contains { latest[$0] > known($0) }
+  }
+
+  private mutating func note(_ entry: WindowEntry) {
+    while latest.count <= entry.origin { latest.append(0) }
+    latest[entry.origin] = max(latest[entry.origin], entry.number)
+  }
+
   mutating func add(_ row: UInt64, _ entry: WindowEntry) throws {
+    note(entry)
     if let spill { return try spill.add(row, entry) }
     memory.add(row, entry)
     guard memory.count > spillRows else { return }
@@ -48,6 +62,7 @@ struct VersionStore {
   /// Puts an entry in the place of another one, of whose transaction nothing has been removed yet. False: that would cost
   /// too much, and nothing has changed.
   mutating func replace(of row: UInt64, _ old: WindowEntry, by new: WindowEntry) throws -> Bool {
+    note(new)
     guard let spill else { return memory.replace(of: row, old, by: new) }
     try spill.remove(of: row) { $0 == old }
     try spill.add(row, new)

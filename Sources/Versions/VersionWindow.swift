@@ -184,6 +184,9 @@ extension VersionWindow {
     try withState { try $0.index.follow(rows, met) }
   }
 
+  /// False: there is no version of any row that the transaction does not follow.
+  package func mayConcur(_ met: MetTransaction) -> Bool { state.withLock { $0.index.mayConcur(met) } }
+
   /// The versions of a row that `incoming` does not follow, by rising stamps; itself is not among them. None: no
   /// conflict. `seen`: the dependencies of its transaction.
   package func concurrent(_ row: RowName, with incoming: Stamp, seen: [String: UInt64]) throws

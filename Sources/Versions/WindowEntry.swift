@@ -32,4 +32,6 @@ package struct MetTransaction: Sendable {
   let entry: WindowEntry
   /// What its author knew, by place of the origin.
   let known: [UInt64]
+
+  func known(of origin: Int) -> UInt64 { origin < known.count ? known[origin] : 0 }
 }

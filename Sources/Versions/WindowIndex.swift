@@ -106,14 +106,17 @@ struct WindowIndex {
     origins.map { $0.name == incoming ? number : seen[$0.name] ?? 0 }
   }
 
+  /// False: there is no version of any row that the transaction does not follow.
+  func mayConcur(_ met: MetTransaction) -> Bool { store.mayHold(behind: met.known(of:)) }
+
   /// Notes versions of rows that follow all others; false where one of them does not, and nothing is noted.
   mutating func follow(_ rows: some Sequence<RowName>, _ met: MetTransaction) throws -> Bool {
-    for row in rows {
-      var isInConflict = false
-      try store.forEach(of: row.chain) { entry in
-        if entry.number > (entry.origin < met.known.count ? met.known[entry.origin] : 0) { isInConflict = true }
+    if mayConcur(met) {
+      for row in rows {
+        var isInConflict = false
+        try store.forEach(of: row.chain) { if $0.number > met.known(of: $0.origin) { isInConflict = true } }
+        if isInConflict { return false }
       }
-      if isInConflict { return false }
     }
     for row in rows { try note(row, met.entry) }
     return true

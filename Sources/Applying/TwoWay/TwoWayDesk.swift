@@ -308,6 +308,10 @@ final class TwoWayDesk<Table> {
   /// of which this one's author did not know.
   func keeps(_ row: (name: RowName, copied: RowName)) throws -> Bool {
     try watch([row.name])
+    if let met, !shared.window.mayConcur(met) {
+      try shared.window.note(row.copied, place)
+      return false
+    }
     let copies = try shared.window.concurrent(row.copied, with: place.stamp, seen: seen)
     try shared.window.note(row.copied, place)
     return try copies.contains { $0.stamp > place.stamp }
