@@ -37,13 +37,19 @@ extension TwoWay {
     let local: LocalCommits
     if let watch {
       let capture = CaptureBegun(own.folder)
-      local = .stream { stop, hurry in
-        guard capture.isSeen else { return TwoWay.Passed() }
-        guard hurry else { return try watch.catchUp(stop) ? TwoWay.Passed() : nil }
-        let mark = try watch.mark()
-        guard watch.wait(mark, stop, milliseconds: 1000) != nil else { return nil }
-        return TwoWay.Passed(message: mark.transaction)
-      }
+      local = .stream(
+        CaptureStream { stop, hurry in
+          guard capture.isSeen else { return .nothing }
+          guard hurry else { return try watch.catchUp(stop).map { .passed(.init($0)) } }
+          let mark = try watch.mark()
+          guard watch.wait(mark, stop, milliseconds: 1000) != nil else { return nil }
+          return .passed(.init(mark))
+        } standAside: { session, stop in
+          guard capture.isSeen else { return nil }
+          return try watch.standAside(for: session, stop).map { .init($0) }
+        } note: {
+          watch.note($0, $1)
+        })
     } else {
       local = .journal { database, position, body in
         guard try Journal(database).owner() != nil else { return true }
@@ -72,10 +78,14 @@ private final class CaptureBegun: Sendable {
   }
 }
 
+extension CaptureStream.Passed {
+  fileprivate init(_ mark: LocalWatch.Mark) { self.init(moment: mark.moment, message: mark.transaction) }
+}
+
 extension LocalWatch {
   /// Nil for SQLite, whose journal shows what was committed.
-  package convenience init?(_ database: DatabaseURL) {
+  package convenience init?(_ database: DatabaseURL, pauseMilliseconds: Int64 = 5000) {
     guard case .postgres(let uri) = database else { return nil }
-    self.init(uri: uri)
+    self.init(uri: uri, pauseMilliseconds: pauseMilliseconds)
   }
 }

@@ -69,6 +69,24 @@ package final class ReplicationStream {
     return try decode(UnsafeRawBufferPointer(start: buffer, count: Int(count)))
   }
 
+  /// Ends the stream: the slot is free then, and the connection can begin another one. What was on its way comes there again.
+  package func end() throws {
+    let sql = "START_REPLICATION"
+    guard PQputCopyEnd(connection.handle, nil) == 1 else { throw connection.failure(sql) }
+    var isCancelled = false
+    while true {
+      PQfreemem(buffer)
+      buffer = nil
+      let count = PQgetCopyData(connection.handle, &buffer, 1)
+      if count < 0 { break }
+      guard count == 0 else { continue }
+      guard PQflush(connection.handle) >= 0 else { throw connection.failure(sql) }
+      try connection.waitForServer(sql, &isCancelled)
+      guard PQconsumeInput(connection.handle) == 1 else { throw connection.failure(sql) }
+    }
+    _ = try connection.finish(sql)
+  }
+
   /// The server ended the stream: with an error, or because it shuts down.
   private func ended() -> any Error {
     do { _ = try connection.finish("START_REPLICATION") } catch { return error }

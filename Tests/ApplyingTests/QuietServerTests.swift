@@ -1,5 +1,7 @@
-@testable import Applying
+import PostgresKit
 import Testing
+
+@testable import Applying
 
 /// When two-way apply need not wait for capture: no transaction has ended that is not its own.
 struct QuietServerTests {

@@ -43,17 +43,17 @@ extension PostgresReplay {
   /// Waits until capture has passed what programs have committed, and reads it: the rows of it; nil: there was nothing to
   /// wait for.
   private func rowsPassed(_ desk: Desk, _ stop: StopSignal) throws -> Set<RowName>? {
-    guard case .stream(let wait) = desk.shared.local else { return nil }
+    guard case .stream(let capture) = desk.shared.local else { return nil }
     try sink.settle()
     let now = try moment()
-    if let (moment, own) = now, desk.shared.quiet.withLock({ $0.isQuiet(at: moment, own: own) }) { return nil }
-    guard let passed = try wait(stop, true) else {
+    if let now, desk.shared.quiet.withLock({ $0.isQuiet(at: now, own: transaction) }) { return nil }
+    guard let answer = try capture.pass(stop, true) else {
       if stop.isSet { throw PostgresApply.Stopped() }
       throw LocalAhead()
     }
     let committed = try rowsCommitted(desk)
-    if let (moment, own) = now, let message = passed.message {
-      desk.shared.quiet.withLock { $0.pass(moment, message: message, own: own) }
+    if let now, case .passed(let passed) = answer {
+      desk.shared.quiet.withLock { $0.pass(now, message: passed.message, own: transaction) }
     }
     return committed
   }
@@ -62,21 +62,37 @@ extension PostgresReplay {
   func noteQuiet(_ desk: Desk) throws {
     guard case .stream = desk.shared.local else { return }
     try sink.settle()
-    if let own = try moment()?.own { desk.shared.quiet.withLock { $0.note(ours: own) } }
+    _ = try moment()
+    if let transaction { desk.shared.quiet.withLock { $0.note(ours: transaction) } }
   }
 
-  /// Which transactions of the server have ended, and which is this one.
-  private func moment() throws -> (ServerMoment, own: UInt64?)? {
+  /// Which transactions of the server have ended. Learns which is the one under way.
+  private func moment() throws -> ServerMoment? {
     let row = try connection.query("SELECT pg_current_snapshot(), pg_current_xact_id_if_assigned()").first
-    guard let text = row?[0], let moment = ServerMoment(text) else { return nil }
-    return (moment, row?[1].flatMap { UInt64($0) })
+    transaction = row?[1].flatMap { UInt64($0) }
+    return row?[0].flatMap { ServerMoment($0) }
+  }
+
+  /// Before a group where much is still to be applied: capture need not read what is written, then. What it has passed is
+  /// known with that.
+  func askForRoom(_ desk: Desk, _ stop: StopSignal) throws {
+    guard case .stream(let capture) = desk.shared.local, isFarBehind,
+      let passed = try capture.standAside(connection.backendPID, stop)
+    else { return }
+    desk.shared.quiet.withLock { $0.pass(passed.moment, message: passed.message, own: nil) }
+  }
+
+  /// Before the commit: what a capture that stands aside is to know of it.
+  func tellCapture(_ desk: Desk, _ note: AppliedNote) {
+    guard isOfRowsAlone, let transaction, case .stream(let capture) = desk.shared.local else { return }
+    capture.note(transaction, note)
   }
 
   /// When a group that has been rolled back was not as the target has it: whether that is for what programs did meanwhile,
   /// which throws ``LocalAhead``.
   func checkOvertaken(_ desk: Desk, _ stop: StopSignal) throws {
-    guard case .stream(let wait) = desk.shared.local else { return }
-    guard try wait(stop, false) != nil else { throw PostgresApply.Stopped() }
+    guard case .stream(let capture) = desk.shared.local else { return }
+    guard try capture.pass(stop, false) != nil else { throw PostgresApply.Stopped() }
     try desk.check(committed: rowsCommitted(desk))
   }
 

@@ -71,6 +71,10 @@ final class PostgresReplay {
   let own = OwnStatements()
   /// The transaction that heads the group at the target; nil: nothing of it has been sent.
   private(set) var head: UInt64?
+  /// The group's transaction, as the server counts them; nil where that was not asked.
+  var transaction: UInt64?
+  /// Nothing is in the group but rows of tables that are known.
+  private(set) var isOfRowsAlone = true
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: MappedTable?] = [:]
   private var byKey: [String: MappedTable] = [:]
@@ -185,7 +189,7 @@ final class PostgresReplay {
     self.limit = limit
     guard number < limit, var record = try reader.next() else { return false }
     let begun = Clock.monotonicMilliseconds
-    head = nil
+    (head, transaction, isOfRowsAlone) = (nil, nil, true)
     var rows = 0
     // Of them, those of transactions that are put aside.
     var skipped = 0
@@ -251,20 +255,20 @@ final class PostgresReplay {
   func begin(_ header: TransactionHeader, as number: UInt64) throws {
     head = number
     try sink.queue(own.begin)
-    try sink.queue(own.message, [note(header, as: number)])
+    try sink.queue(own.message, [note(header, as: number).text])
   }
 
   /// What is told as applied is all up to there: where something is put aside, or a table waits, no more than before it.
-  private func note(_ header: TransactionHeader, as number: UInt64) -> String {
+  private func note(_ header: TransactionHeader, as number: UInt64) -> AppliedNote {
     let known = min(retried == nil ? number : wholeNumber, heldThrough ?? .max)
-    return AppliedNote(trail: name.description, number: known, clock: header.clock, position: reader.position).text
+    return AppliedNote(trail: name.description, number: known, clock: header.clock, position: reader.position)
   }
 
   /// The same of a lane's group, with which its tables have come further.
-  private func laneNote(_ last: TransactionHeader) -> String {
+  private func laneNote(_ last: TransactionHeader) -> AppliedNote {
     let held = halted.values.map(\.number) + [heldBesides].compactMap { $0 }
     let known = held.reduce(last.number, min)
-    return AppliedNote(trail: name.description, number: known, clock: last.clock, position: reader.position).text
+    return AppliedNote(trail: name.description, number: known, clock: last.clock, position: reader.position)
   }
 
   /// What came behind that transaction may have come out of its order.
@@ -294,12 +298,15 @@ final class PostgresReplay {
     try pruneConflicts()
     // What stands before it is in the database from this commit on.
     if scope.isLane, desk != nil, head != 0 {
-      try sink.queue(own.message, [laneNote(last)])
+      try sink.queue(own.message, [laneNote(last).text])
     } else if let head, head != 0, head != last.number {
-      try sink.queue(own.message, [note(last, as: last.number)])
+      try sink.queue(own.message, [note(last, as: last.number).text])
     }
     let reached = reader.checkpoint
-    if let desk, rows == 0 { try noteQuiet(desk) }
+    if let desk {
+      if rows == 0 { try noteQuiet(desk) }
+      if !scope.isLane, retried == nil { tellCapture(desk, note(last, as: head == 0 ? 0 : last.number)) }
+    }
     holdWindow()
     if let retried {
       try sink.settle()
@@ -381,6 +388,12 @@ final class PostgresReplay {
     .makeForeignKeys(sink, of: tables.filter { keys.contains($0.key) }.map(\.value))
   }
 
+  /// Whether more of the trail is still to be applied than what programs write in a moment.
+  var isFarBehind: Bool {
+    let (begin, end) = (reader.checkpoint.position, reader.durableEnd.position)
+    return begin.segment < end.segment || end.offset > begin.offset + options.farBytes
+  }
+
   /// Where the target stands, durably.
   var position: Position { (checkpoint ?? options.begin.checkpoint)?.position ?? .start }
 
@@ -413,10 +426,12 @@ final class PostgresReplay {
         }
       }
     case .refresh(let refresh):
+      isOfRowsAlone = false
       try statements?.checkIdle()
       try endChunk()
       try onTable(refresh.schemaID) { try apply(refresh) }
     case .ddl(let ddl):
+      isOfRowsAlone = false
       try statements?.checkIdle()
       try endChunk()
       try sink.settle()
@@ -672,6 +687,7 @@ final class PostgresReplay {
   }
 
   func save(_ key: String, _ table: PostgresTargetState.Table) throws {
+    isOfRowsAlone = false
     try sink.settle()
     var table = table
     table.isGuarded = options.isGuarded(table.schema, table.name)
@@ -682,6 +698,7 @@ final class PostgresReplay {
   }
 
   func forget(_ key: String) throws {
+    isOfRowsAlone = false
     try sink.settle()
     if tables[key]?.isGuarded ?? false { guardsAreDue = true }
     try state.forget(key)

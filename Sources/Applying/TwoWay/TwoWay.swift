@@ -19,16 +19,8 @@ package final class TwoWay: Sendable {
     /// SQLite: shows the rows of the journal behind a source position of the own trail, inside apply's transaction.
     /// False: there are too many of them to be looked at.
     case journal(@Sendable (Database, [UInt8], (TableSchema, [Value]) throws -> Void) throws -> Bool)
-    /// PostgreSQL: whether the own trail holds, durably, all that had been committed before the call; `hurry`: within a
-    /// second or two, as rows are locked meanwhile. Otherwise it returns nil only when the signal was set.
-    case stream(@Sendable (StopSignal, _ hurry: Bool) throws -> Passed?)
-  }
-
-  /// What capture has passed: all that had been committed before the message by which that was told.
-  package struct Passed: Sendable {
-    /// The message's transaction, as PostgreSQL counts them; nil: there was none, or it is not known.
-    let message: UInt64?
-    package init(message: UInt64? = nil) { self.message = message }
+    /// PostgreSQL.
+    case stream(CaptureStream)
   }
 
   /// Of the trail into which the database is captured.
@@ -155,7 +147,7 @@ package final class TwoWay: Sendable {
   /// Gives capture the time to take what was committed locally, while nothing is locked. `count`: how often in a row.
   func waitForCapture(_ stop: StopSignal, _ count: Int) throws {
     switch local {
-    case .stream(let wait): _ = try wait(stop, false)
+    case .stream(let stream): _ = try stream.pass(stop, false)
     case .journal: _ = stop.wait(milliseconds: Int32(2 << min(count, 8)))
     }
   }

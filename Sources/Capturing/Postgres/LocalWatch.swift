@@ -12,9 +12,25 @@ import SystemKit
 package final class LocalWatch: Sendable {
   /// A message that was committed.
   package struct Mark: Equatable, Sendable {
+    fileprivate static let word = "watch"
     let token: String
+    /// What had ended on the server before it.
+    package let moment: ServerMoment
     /// Its transaction, as the server counts them.
-    package let transaction: UInt64?
+    package let transaction: UInt64
+
+    fileprivate init(token: String, moment: ServerMoment, transaction: UInt64) {
+      (self.token, self.moment, self.transaction) = (token, moment, transaction)
+    }
+
+    /// Reads the printed form, `watch TOKEN MOMENT TRANSACTION`; nil when `text` is not one.
+    init?(_ text: String) {
+      let parts = text.split(separator: " ")
+      guard parts.count == 4, parts[0] == Self.word, let moment = ServerMoment(String(parts[2])),
+        let transaction = UInt64(parts[3])
+      else { return nil }
+      self.init(token: String(parts[1]), moment: moment, transaction: transaction)
+    }
   }
   /// Durable in the trail, with all that the source committed before.
   package struct Reach: Equatable, Sendable {
@@ -30,25 +46,37 @@ package final class LocalWatch: Sendable {
 
   /// A capture that ended behind the message has not told: it is asked again.
   private static let patienceMilliseconds: Int32 = 5000
+  /// How long a capture may have something else to do before it stands aside.
+  private static let readyMilliseconds: Int64 = 500
 
   private let uri: String
   private let session = Mutex<PostgresConnection?>(nil)
   private let waiting = Mutex<[String: Waiting]>([:])
+  /// What is said of a capture that stands aside.
+  let aside: Aside
 
-  package init(uri: String) { self.uri = uri }
+  /// `pauseMilliseconds`: how long a capture that stood aside, and was called back, does not do so again.
+  package init(uri: String, pauseMilliseconds: Int64 = 5000) {
+    self.uri = uri
+    aside = Aside(pauseMilliseconds: pauseMilliseconds)
+  }
 
   /// Commits a message behind everything that was committed before the call. Every mark is to be waited for. Errors:
   /// ``PostgresError``.
   package func mark() throws -> Mark {
-    let token = "watch \(randomBytes(16).hex)"
+    let token = randomBytes(16).hex
     waiting.withLock { $0[token] = Waiting() }
-    do { return Mark(token: token, transaction: try commit(token)) } catch {
+    do {
+      let mark = try commit(token)
+      aside.noteMark()
+      return mark
+    } catch {
       waiting.withLock { $0[token] = nil }
       throw error
     }
   }
 
-  private func commit(_ token: String) throws -> UInt64? {
+  private func commit(_ token: String) throws -> Mark {
     try session.withLock { session in
       if session?.isUsable != true {
         let opened = try PostgresConnection(uri)
@@ -58,9 +86,18 @@ package final class LocalWatch: Sendable {
       }
       do {
         let row = try session?.query(
-          "SELECT pg_logical_emit_message(true, $1, $2), pg_current_xact_id()", [PostgresCapture.barrierPrefix, token]
+          """
+          WITH mark(text) AS MATERIALIZED (SELECT concat_ws(' ', $2::text, pg_current_snapshot(), pg_current_xact_id()))
+          SELECT text, pg_logical_emit_message(true, $1, text) FROM mark
+          """, [PostgresCapture.barrierPrefix, "\(Mark.word) \(token)"]
         ).first
-        return row?[1].flatMap { UInt64($0) }
+        guard let text = row?[0], let mark = Mark(text) else {
+          throw CairnError(
+            .bug, "\(PostgresConnection.place(of: uri)) does not tell which transactions have ended",
+            hint: "please report this",
+            remedy: .bug)
+        }
+        return mark
       } catch {
         session = nil
         throw error
@@ -86,22 +123,42 @@ package final class LocalWatch: Sendable {
     return waiting.withLock { $0.removeValue(forKey: token)?.reach }
   }
 
-  /// Returns when the trail holds, durably, all that had been committed before the call; false when `stop` was set first.
-  package func catchUp(_ stop: StopSignal) throws -> Bool {
-    while !stop.isSet {
-      if wait(try mark(), stop, milliseconds: Self.patienceMilliseconds) != nil { return true }
+  /// Asks the capture to stand aside while the apply of a session writes a lot: see ``PostgresCapture/standAside(since:_:)``.
+  /// Returns the message behind which it does; nil: it does already, or does not. Errors: ``PostgresError``.
+  package func standAside(for session: Int32, _ stop: StopSignal) throws -> Mark? {
+    let limit = Clock.monotonicMilliseconds + Self.readyMilliseconds
+    while aside.ask(for: session), !stop.isSet {
+      let mark = try mark()
+      guard wait(mark, stop, milliseconds: Self.patienceMilliseconds) != nil else { break }
+      if aside.hasBegun { return mark }
+      // It has something to do at the moment.
+      guard Clock.monotonicMilliseconds < limit else { break }
+      Clock.sleep(milliseconds: 10)
     }
-    return false
+    aside.cease()
+    return nil
+  }
+
+  /// A transaction of an apply, which brings rows and nothing else, is about to be committed; `note`: as its message tells.
+  package func note(_ transaction: UInt64, _ note: AppliedNote) { aside.note(transaction, note) }
+
+  /// Returns when the trail holds, durably, all that had been committed before the call; nil when `stop` was set first.
+  package func catchUp(_ stop: StopSignal) throws -> Mark? {
+    while !stop.isSet {
+      let mark = try mark()
+      if wait(mark, stop, milliseconds: Self.patienceMilliseconds) != nil { return mark }
+    }
+    return nil
   }
 
   /// Of the capture: whether somebody waits for this message.
-  func isAwaited(_ token: String) -> Bool { waiting.withLock { $0[token] != nil } }
+  func isAwaited(_ mark: Mark) -> Bool { waiting.withLock { $0[mark.token] != nil } }
 
   /// The capture has met the message, and the trail is durable up to there.
-  func reached(_ token: String, _ reach: Reach) {
+  func reached(_ mark: Mark, _ reach: Reach) {
     waiting.withLock {
-      $0[token]?.reach = reach
-      $0[token]?.arrival.set()
+      $0[mark.token]?.reach = reach
+      $0[mark.token]?.arrival.set()
     }
   }
 }

@@ -50,6 +50,7 @@ extension PostgresCapture {
     copier = nil
     chunk = nil
     incoming = nil
+    asideSince = nil
     // What comes after it comes again.
     position.knowledge = toldKnowledge
     isConnected = false
@@ -76,13 +77,16 @@ extension PostgresCapture {
     try source.connection.execute(
       "SET statement_timeout = 0; SET lock_timeout = 0; SET synchronous_commit = on; SET row_security = off")
     try source.endOwnStream()
-    relations = [:]
-    captured = [:]
-    let stream = try ReplicationStream(replication, slot: slotName, publication: slotName)
-    self.stream = stream
+    var stream = try openStream()
     look = SchemaLook()
     goal = try emitBarrier()
     while !stop.isSet {
+      if let mark = asideSince {
+        try standAside(since: mark, stop)
+        asideSince = nil
+        if stop.isSet { break }
+        stream = try openStream()
+      }
       switch try stream.next(milliseconds: waitMilliseconds, interrupt: stop.descriptor) {
       case .data(let bytes): try take(PgOutput(bytes))
       case .keepalive(let end, let wantsReply):
@@ -100,6 +104,13 @@ extension PostgresCapture {
       try reportInTime()
     }
     try finish()
+  }
+
+  private func openStream() throws -> ReplicationStream {
+    (relations, captured) = ([:], [:])
+    let stream = try ReplicationStream(replication, slot: slotName, publication: slotName)
+    self.stream = stream
+    return stream
   }
 
   /// What is committed is made durable as soon as nothing more is at hand; in a stream of transactions, a moment later.

@@ -144,9 +144,10 @@ extension PostgresCapture {
   }
 
   private func tellWatch(_ barrier: String) throws {
-    guard let watch = options.watch, watch.isAwaited(barrier) else { return }
+    guard let watch = options.watch, let mark = LocalWatch.Mark(barrier), watch.isAwaited(mark) else { return }
     if hasUnsynced { try sync() }
-    watch.reached(barrier, .init(number: trail.lastHeader?.number ?? 0, position: trail.end.position))
+    if canStandAside, watch.aside.begin() { asideSince = mark }
+    watch.reached(mark, .init(number: trail.lastHeader?.number ?? 0, position: trail.end.position))
   }
 
   /// Every transaction that committed before `end` has been dealt with.

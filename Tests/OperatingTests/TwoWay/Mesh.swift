@@ -41,7 +41,7 @@ final class Mesh {
       (self.name, self.url, self.tables, self.rules) = (name, url, tables, rules)
       trail = TrailName(origin: name, name: "shop")
       self.folder = "\(folder)/\(trail)"
-      watch = LocalWatch(url)
+      watch = LocalWatch(url, pauseMilliseconds: 0)
       switch url {
       case .sqlite(let path):
         sqlite = try Database(path: path, mode: .create)
@@ -133,7 +133,7 @@ final class Mesh {
         let marked = try sqlite.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0
         return max(marked, capture?.progress.snapshot.taken ?? 0) >= last
       }
-      guard try watch?.catchUp(StopSignal()) ?? true else { return false }
+      if let watch, try watch.catchUp(StopSignal()) == nil { return false }
       return capture?.progress.snapshot.tablesToCopy ?? 0 == 0
     }
   }
@@ -157,6 +157,8 @@ final class Mesh {
   private(set) var nodes: [Node] = []
   /// As ``ApplyOptions/commitRows``: 1, and each transaction is a group.
   var commitRows: Int?
+  /// Captures of PostgreSQL stand aside whenever something is applied.
+  var standAside = false
   private var databases: [String] = []
 
   /// A letter for each node: `s` for SQLite, `p` for PostgreSQL. `schema` makes the tables of each.
@@ -216,6 +218,7 @@ final class Mesh {
     options.twoWay = nodes[to].twoWay
     options.commitRows = commitRows
     options.askedBehind = askedBehind[nodes[from].trail] ?? 0
+    if standAside { options.farBytes = 0 }
     let drain = StopSignal()
     drain.set()
     let progress = ApplyProgress()
