@@ -88,6 +88,9 @@ extension PostgresCapturing {
         try #expect(apply.askForRoom() && !apply.askForRoom(), "it does so once")
         let before = try slot(origin)
         #expect(!before.isActive)
+        let session = try PostgresConnection(origin.uri)
+        #expect(try PostgresSource.idleSlots(session).isEmpty)
+        #expect(throws: CairnError.self, "the slot is in use") { try PostgresSource.detach(session) }
         try apply.write(1)
         try apply.write(2)
         try apply.write(3, commits: false)
