@@ -236,4 +236,19 @@ import Trails
     position.look = .init(from: 1, through: 12)
     #expect(try SourcePosition(decoding: position.encoded) == position)
   }
+
+  @Test func `what waits, or was put aside, is not known`() throws {
+    let replica = Replica(try TempFolder())
+    try execute(
+      replica.source,
+      """
+      CREATE TABLE cairn_checkpoint(trail TEXT PRIMARY KEY, number INTEGER);
+      INSERT INTO cairn_checkpoint VALUES ('b.x', 12), ('c.x', 12), ('d.x', 12);
+      CREATE TABLE cairn_table(trail TEXT, wait_number INTEGER);
+      INSERT INTO cairn_table VALUES ('b.x', 9), ('b.x', 7), ('b.x', NULL), ('c.x', 11), ('d.x', NULL);
+      CREATE TABLE cairn_quarantine(trail TEXT, number INTEGER); INSERT INTO cairn_quarantine VALUES ('c.x', 11);
+      """)
+    let known = try Journal(Database(path: replica.source, mode: .readWrite)).applied(.system)
+    #expect(known.map { "\($0.trail) \($0.number)" } == ["b.x 7", "c.x 10", "d.x 12"])
+  }
 }

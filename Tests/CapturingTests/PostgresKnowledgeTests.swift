@@ -95,6 +95,21 @@ extension PostgresCapturing {
         try transactions(of: origin.trailFolder).first?.header.dependencies == [.init(origin: "b.x", number: 12)])
     }
 
+    @Test func `what waits, or was put aside, is not known`() throws {
+      let origin = try PostgresOrigin(
+        """
+        CREATE TABLE t(id int PRIMARY KEY); CREATE SCHEMA cairn;
+        CREATE TABLE cairn.checkpoint(trail text PRIMARY KEY, number bigint);
+        INSERT INTO cairn.checkpoint VALUES ('b.x', 12), ('c.x', 12), ('d.x', 12);
+        CREATE TABLE cairn.waiting(trail text, number bigint);
+        INSERT INTO cairn.waiting VALUES ('b.x', 9), ('b.x', 7), ('c.x', 11);
+        CREATE TABLE cairn.quarantine(trail text, number bigint); INSERT INTO cairn.quarantine VALUES ('c.x', 11)
+        """)
+      try origin.take()
+      let known = try transactions(of: origin.trailFolder).first?.header.dependencies
+      #expect(known == [("b.x", 7), ("c.x", 10), ("d.x", 12)].map { .init(origin: $0.0, number: $0.1) })
+    }
+
     @Test func `many notes are told by few transactions, and soon`() throws {
       let origin = try origin()
       let before = try origin.lastNumber

@@ -264,13 +264,20 @@ package struct PostgresSource {
     }
   }
 
-  /// Up to which transaction of each trail an apply has brought the database, as the snapshot of a new slot shows it.
+  /// Up to which transaction of each trail an apply has brought all of the database, as the snapshot of a new slot shows it:
+  /// no further than a table that waits, or a transaction that was put aside.
   func applied(_ snapshot: String) throws -> [(trail: String, number: UInt64)] {
     try connection.execute(
       "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT \(snapshot.postgresLiteral)")
     defer { _ = try? connection.execute("ROLLBACK") }
     guard try connection.first("SELECT to_regclass('cairn.checkpoint')") != nil else { return [] }
-    return try connection.query("SELECT trail, number FROM cairn.checkpoint").compactMap { row in
+    var numbers = ["number"]
+    for (table, number) in [("cairn.waiting", "number"), ("cairn.quarantine", "number - 1")]
+    where try connection.first("SELECT to_regclass($1)", [table]) != nil {
+      numbers.append("(SELECT min(\(number)) FROM \(table) AS held WHERE held.trail = c.trail)")
+    }
+    let sql = "SELECT trail, least(\(numbers.joined(separator: ", "))) FROM cairn.checkpoint AS c"
+    return try connection.query(sql).compactMap { row in
       row[0].flatMap { trail in row[1].flatMap { Int64($0) }.map { (trail, UInt64(bitPattern: $0)) } }
     }
   }

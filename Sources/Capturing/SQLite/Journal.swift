@@ -189,12 +189,19 @@ package struct Journal {
   }
 
   /// Up to which transaction of each trail an apply has brought the file, where it could not note that or the notes are
-  /// gone. Of the clock there is nothing but that it was no later than now, as far as clocks agree.
+  /// gone: no further than a table that waits, or a transaction that was put aside. Of the clock there is nothing but that it was no later than now, as far as clocks agree.
   func applied(_ clock: Clock) throws -> [AppliedNote] {
     guard
       try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
     else { return [] }
-    return try database.query("SELECT trail, number FROM cairn_checkpoint").compactMap { row in
+    var numbers = ["number"]
+    for (table, column, number) in [
+      ("cairn_table", "wait_number", "wait_number"), ("cairn_quarantine", "number", "number - 1"),
+    ] where try database.integer("SELECT 1 FROM pragma_table_info('\(table)') WHERE name = '\(column)'") != nil {
+      numbers.append("coalesce((SELECT min(\(number)) FROM \(table) AS held WHERE held.trail = c.trail), number)")
+    }
+    let least = numbers.count == 1 ? numbers[0] : "min(\(numbers.joined(separator: ", ")))"
+    return try database.query("SELECT trail, \(least) FROM cairn_checkpoint AS c").compactMap { row in
       guard case .integer(let number) = row[1] else { return nil }
       return AppliedNote(
         trail: row[0].string, number: UInt64(bitPattern: number), clock: UInt64(clamping: clock.microseconds()),
