@@ -1,5 +1,6 @@
 import Changes
 import PostgresKit
+import Synchronization
 import SystemKit
 import TestServers
 import Testing
@@ -59,9 +60,14 @@ extension PostgresCapturing {
           var options = PostgresCapture.Options()
           (options.place, options.watch) = (place, watch)
           let writer = try TrailWriter.open(folder: folder, name: name, now: { 0 })
-          try PostgresCapture(uri: uri, trail: writer, options: options).run(stop: stop, untilCaughtUp: false)
+          let said = Mutex<[String]>([])
+          let progress = CaptureProgress { notice in said.withLock { $0.append(notice.text) } }
+          try PostgresCapture(uri: uri, trail: writer, options: options, progress: progress)
+            .run(stop: stop, untilCaughtUp: false)
           try writer.close()
-          return nil
+          // No connection was lost.
+          let lost = said.withLock { $0.filter { $0.contains("lost") } }
+          return lost.first
         } catch { return "\(error)" }
       }
       defer {

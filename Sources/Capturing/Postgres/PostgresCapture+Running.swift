@@ -59,13 +59,17 @@ extension PostgresCapture {
     if let refresh = position.refresh, registry.tables[refresh.relation]?.isKeyed != true { position.refresh = nil }
   }
 
+  private func connectStream(_ stop: StopSignal) throws {
+    replication = try PostgresConnection(
+      uri, purpose: .replication, application: PostgresSource.application(slotName))
+    replication.interrupt = stop.descriptor
+  }
+
   private func reconnect(_ stop: StopSignal) throws {
-    let application = PostgresSource.application(slotName)
-    let connection = try PostgresConnection(uri, application: application)
+    let connection = try PostgresConnection(uri, application: PostgresSource.application(slotName))
     connection.interrupt = stop.descriptor
     source = PostgresSource(connection, uri: uri, trail: trail.id)
-    replication = try PostgresConnection(uri, purpose: .replication, application: application)
-    replication.interrupt = stop.descriptor
+    try connectStream(stop)
     try resume(PostgresSource.identity(replication).system, copiesAgain: false)
     isConnected = true
   }
@@ -85,6 +89,8 @@ extension PostgresCapture {
         try standAside(since: mark, stop)
         asideSince = nil
         if stop.isSet { break }
+        // A session of PostgreSQL 15 ends a second stream at once.
+        try connectStream(stop)
         stream = try openStream()
       }
       switch try stream.next(milliseconds: waitMilliseconds, interrupt: stop.descriptor) {
