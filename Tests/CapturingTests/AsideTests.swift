@@ -133,6 +133,8 @@ extension PostgresCapturing {
         #expect(aside.sessions == [7, 8])
         aside.end(isCalled: isCalled)
         #expect(aside.ask(for: 7) != isCalled)
+        aside.cease()
+        #expect(!aside.ask(for: 7), "who asks waits for the answer")
       }
     }
 

@@ -36,8 +36,13 @@ final class Aside: Sendable {
     }
   }
 
-  /// It is not wanted any more.
-  func cease() { said.withLock { if $0.state == .isWanted { $0.state = .none } } }
+  /// It did not come to that: it is not asked again at once, as who asks waits.
+  func cease() {
+    said.withLock {
+      guard $0.state == .isWanted else { return }
+      ($0.state, $0.notBefore) = (.none, Clock.monotonicMilliseconds + pauseMilliseconds)
+    }
+  }
 
   var hasBegun: Bool { said.withLock { $0.state == .hasBegun } }
 
