@@ -52,7 +52,9 @@ extension PostgresCapturing {
     }
 
     /// Runs `body` beside a capture.
-    private func beside(_ origin: PostgresOrigin, _ watch: LocalWatch, _ body: () throws -> Void) throws {
+    private func beside(
+      _ origin: PostgresOrigin, _ watch: LocalWatch, isLost: Bool = false, _ body: () throws -> Void
+    ) throws {
       let stop = StopSignal()
       let (folder, uri, name, place) = (origin.trailFolder, origin.uri, origin.name, origin.folder("state"))
       let capture = WorkerThread<String?> {
@@ -65,9 +67,8 @@ extension PostgresCapturing {
           try PostgresCapture(uri: uri, trail: writer, options: options, progress: progress)
             .run(stop: stop, untilCaughtUp: false)
           try writer.close()
-          // No connection was lost.
           let lost = said.withLock { $0.filter { $0.contains("lost") } }
-          return lost.first
+          return lost.isEmpty == isLost ? "connections lost: \(lost)" : nil
         } catch { return "\(error)" }
       }
       defer {
@@ -172,6 +173,27 @@ extension PostgresCapturing {
         #expect(try watch.catchUp(StopSignal()) != nil)
       }
       #expect(try origin.lines(from: last) == ["insert t id=1"])
+    }
+
+    @Test func `a server that crashes meanwhile loses nothing of what programs wrote behind that`() throws {
+      let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY)")
+      try origin.take()
+      let last = try origin.lastNumber
+      let watch = LocalWatch(uri: origin.uri)
+      try beside(origin, watch, isLost: true) {
+        let apply = try Apply(origin, watch)
+        try apply.begin()
+        #expect(try apply.askForRoom())
+        try wait("the stream ends") { try !slot(origin).isActive }
+        try origin.server.restart(.immediate)
+        try origin.run("INSERT INTO public.t VALUES (1)")
+        let again = try Apply(origin, watch)
+        try again.write(2)
+        try wait("what both wrote is told") { try known(origin) == 1 }
+        try origin.run("INSERT INTO public.t VALUES (3)")
+        try wait("the rest comes") { try origin.lines(from: last).count == 2 }
+      }
+      #expect(try origin.lines(from: last) == ["insert t id=1", "insert t id=3"])
     }
 
     @Test("whatever programs commit comes once, in its order") func random() throws {

@@ -146,7 +146,7 @@ extension PostgresCapture {
       try connection.query("SELECT pg_create_logical_replication_slot($1, 'pgoutput', true)", [name])
       try connection.query("SELECT pg_drop_replication_slot($1)", [name])
       return true
-    } catch let error as PostgresError where !error.isServerGone && !error.isConnectionLost { return false }
+    } catch let error as PostgresError where !error.isServerGone { return false }
   }
 
   private func wait(_ stop: StopSignal, _ bell: StopSignal) {
