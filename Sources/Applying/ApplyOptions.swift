@@ -15,8 +15,6 @@ package struct ApplyOptions: Sendable {
   package var commitRows: Int?
   /// Milliseconds after which one is due.
   package var commitMilliseconds: Int64 = 200
-  /// Bytes of the trail that are still to be applied from which on the capture of a PostgreSQL target is asked to stand aside.
-  package var farBytes: UInt64 = 4 << 20
   /// Deletes segments of the trail that this target has behind it: where nobody else reads the trail.
   package var purgesTrail = false
   /// What a table holds before its first copy could not be looked at in advance, and nobody said what is to become of it:

@@ -62,8 +62,8 @@ package struct LeftSlot: Equatable, Sendable {
     let connection = try PostgresConnection(uri)
     let row = try connection.query(
       """
-      SELECT reader IS NOT NULL, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, 0)
-      FROM (\(PostgresSource.readSlots)) AS s WHERE slot_name = $1
+      SELECT active, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, 0)
+      FROM pg_replication_slots WHERE slot_name = $1
       """, [name]
     ).first
     guard let row, row.count == 2 else { return .gone }

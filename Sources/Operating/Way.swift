@@ -44,11 +44,6 @@ extension TwoWay {
           let mark = try watch.mark()
           guard watch.wait(mark, stop, milliseconds: 1000) != nil else { return nil }
           return .passed(.init(mark))
-        } standAside: { session, stop in
-          guard capture.isSeen else { return nil }
-          return try watch.standAside(for: session, stop).map { .init($0) }
-        } note: {
-          watch.note($0, $1)
         })
     } else {
       local = .journal { database, position, body in
@@ -84,8 +79,8 @@ extension CaptureStream.Passed {
 
 extension LocalWatch {
   /// Nil for SQLite, whose journal shows what was committed.
-  package convenience init?(_ database: DatabaseURL, pauseMilliseconds: Int64 = 5000) {
+  package convenience init?(_ database: DatabaseURL) {
     guard case .postgres(let uri) = database else { return nil }
-    self.init(uri: uri, pauseMilliseconds: pauseMilliseconds)
+    self.init(uri: uri)
   }
 }

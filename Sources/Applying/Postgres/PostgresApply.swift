@@ -180,7 +180,6 @@ package final class PostgresApply {
     guard try desk.shared.enter(stop) else { throw Stopped() }
     defer { desk.shared.leave() }
     do {
-      try replay.askForRoom(desk, stop)
       let isMoved = try step(replay, stop, through: desk.limit() ?? .max)
       if isMoved { share.grow() }
       if !isMoved { try replay.lookAtCandidates(stop) }

@@ -73,21 +73,6 @@ extension PostgresReplay {
     return row?[0].flatMap { ServerMoment($0) }
   }
 
-  /// Before a group where much is still to be applied: capture need not read what is written, then. What it has passed is
-  /// known with that.
-  func askForRoom(_ desk: Desk, _ stop: StopSignal) throws {
-    guard case .stream(let capture) = desk.shared.local, isFarBehind,
-      let passed = try capture.standAside(connection.backendPID, stop)
-    else { return }
-    desk.shared.quiet.withLock { $0.pass(passed.moment, message: passed.message, own: nil) }
-  }
-
-  /// Before the commit: what a capture that stands aside is to know of it.
-  func tellCapture(_ desk: Desk, _ note: AppliedNote) {
-    guard isOfRowsAlone, let transaction, case .stream(let capture) = desk.shared.local else { return }
-    capture.note(transaction, note)
-  }
-
   /// When a group that has been rolled back was not as the target has it: whether that is for what programs did meanwhile,
   /// which throws ``LocalAhead``.
   func checkOvertaken(_ desk: Desk, _ stop: StopSignal) throws {

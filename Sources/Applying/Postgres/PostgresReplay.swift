@@ -73,8 +73,6 @@ final class PostgresReplay {
   private(set) var head: UInt64?
   /// The group's transaction, as the server counts them; nil where that was not asked.
   var transaction: UInt64?
-  /// Nothing is in the group but rows of tables that are known.
-  private(set) var isOfRowsAlone = true
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: MappedTable?] = [:]
   private var byKey: [String: MappedTable] = [:]
@@ -189,7 +187,7 @@ final class PostgresReplay {
     self.limit = limit
     guard number < limit, var record = try reader.next() else { return false }
     let begun = Clock.monotonicMilliseconds
-    (head, transaction, isOfRowsAlone) = (nil, nil, true)
+    (head, transaction) = (nil, nil)
     var rows = 0
     // Of them, those of transactions that are put aside.
     var skipped = 0
@@ -303,10 +301,7 @@ final class PostgresReplay {
       try sink.queue(own.message, [note(last, as: last.number).text])
     }
     let reached = reader.checkpoint
-    if let desk {
-      if rows == 0 { try noteQuiet(desk) }
-      if !scope.isLane, retried == nil { tellCapture(desk, note(last, as: head == 0 ? 0 : last.number)) }
-    }
+    if let desk, rows == 0 { try noteQuiet(desk) }
     holdWindow()
     if let retried {
       try sink.settle()
@@ -388,12 +383,6 @@ final class PostgresReplay {
     .makeForeignKeys(sink, of: tables.filter { keys.contains($0.key) }.map(\.value))
   }
 
-  /// Whether more of the trail is still to be applied than what programs write in a moment.
-  var isFarBehind: Bool {
-    let (begin, end) = (reader.checkpoint.position, reader.durableEnd.position)
-    return begin.segment < end.segment || end.offset > begin.offset + options.farBytes
-  }
-
   /// Where the target stands, durably.
   var position: Position { (checkpoint ?? options.begin.checkpoint)?.position ?? .start }
 
@@ -426,12 +415,10 @@ final class PostgresReplay {
         }
       }
     case .refresh(let refresh):
-      isOfRowsAlone = false
       try statements?.checkIdle()
       try endChunk()
       try onTable(refresh.schemaID) { try apply(refresh) }
     case .ddl(let ddl):
-      isOfRowsAlone = false
       try statements?.checkIdle()
       try endChunk()
       try sink.settle()
@@ -687,7 +674,6 @@ final class PostgresReplay {
   }
 
   func save(_ key: String, _ table: PostgresTargetState.Table) throws {
-    isOfRowsAlone = false
     try sink.settle()
     var table = table
     table.isGuarded = options.isGuarded(table.schema, table.name)
@@ -698,7 +684,6 @@ final class PostgresReplay {
   }
 
   func forget(_ key: String) throws {
-    isOfRowsAlone = false
     try sink.settle()
     if tables[key]?.isGuarded ?? false { guardsAreDue = true }
     try state.forget(key)

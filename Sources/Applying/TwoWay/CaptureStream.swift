@@ -22,17 +22,6 @@ package struct CaptureStream: Sendable {
   /// Waits until the own trail holds, durably, all that had been committed before the call; `hurry`: a second or two, as rows
   /// are locked meanwhile. Otherwise it returns nil only when the signal was set.
   let pass: @Sendable (_ stop: StopSignal, _ hurry: Bool) throws -> Answer?
-  /// Asks capture not to read what an apply is about to write in a session. Nil where it does so already, or does not;
-  /// where it begins with that, what it has passed.
-  let standAside: @Sendable (_ session: Int32, _ stop: StopSignal) throws -> Passed?
-  /// Tells of a transaction that is about to be committed, and brings rows and nothing else.
-  let note: @Sendable (_ transaction: UInt64, _ note: AppliedNote) -> Void
 
-  package init(
-    pass: @escaping @Sendable (StopSignal, Bool) throws -> Answer?,
-    standAside: @escaping @Sendable (Int32, StopSignal) throws -> Passed?,
-    note: @escaping @Sendable (UInt64, AppliedNote) -> Void
-  ) {
-    (self.pass, self.standAside, self.note) = (pass, standAside, note)
-  }
+  package init(pass: @escaping @Sendable (StopSignal, Bool) throws -> Answer?) { self.pass = pass }
 }

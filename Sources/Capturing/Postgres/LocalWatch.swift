@@ -46,20 +46,12 @@ package final class LocalWatch: Sendable {
 
   /// A capture that ended behind the message has not told: it is asked again.
   private static let patienceMilliseconds: Int32 = 5000
-  /// How long a capture may have something else to do before it stands aside.
-  private static let readyMilliseconds: Int64 = 500
 
   private let uri: String
   private let session = Mutex<PostgresConnection?>(nil)
   private let waiting = Mutex<[String: Waiting]>([:])
-  /// What is said of a capture that stands aside.
-  let aside: Aside
 
-  /// `pauseMilliseconds`: how long a capture that stood aside, and was called back, does not do so again.
-  package init(uri: String, pauseMilliseconds: Int64 = 5000) {
-    self.uri = uri
-    aside = Aside(pauseMilliseconds: pauseMilliseconds)
-  }
+  package init(uri: String) { self.uri = uri }
 
   /// Commits a message behind everything that was committed before the call. Every mark is to be waited for. Errors:
   /// ``PostgresError``.
@@ -67,9 +59,7 @@ package final class LocalWatch: Sendable {
     let token = randomBytes(16).hex
     waiting.withLock { $0[token] = Waiting() }
     do {
-      let mark = try commit(token)
-      aside.noteMark()
-      return mark
+      return try commit(token)
     } catch {
       waiting.withLock { $0[token] = nil }
       throw error
@@ -122,25 +112,6 @@ package final class LocalWatch: Sendable {
     }
     return waiting.withLock { $0.removeValue(forKey: token)?.reach }
   }
-
-  /// Asks the capture to stand aside while the apply of a session writes a lot: see ``PostgresCapture/standAside(since:_:)``.
-  /// Returns the message behind which it does; nil: it does already, or does not. Errors: ``PostgresError``.
-  package func standAside(for session: Int32, _ stop: StopSignal) throws -> Mark? {
-    let limit = Clock.monotonicMilliseconds + Self.readyMilliseconds
-    while aside.ask(for: session), !stop.isSet {
-      let mark = try mark()
-      guard wait(mark, stop, milliseconds: Self.patienceMilliseconds) != nil else { break }
-      if aside.hasBegun { return mark }
-      // It has something to do at the moment.
-      guard Clock.monotonicMilliseconds < limit else { break }
-      Clock.sleep(milliseconds: 10)
-    }
-    aside.cease()
-    return nil
-  }
-
-  /// A transaction of an apply, which brings rows and nothing else, is about to be committed; `note`: as its message tells.
-  package func note(_ transaction: UInt64, _ note: AppliedNote) { aside.note(transaction, note) }
 
   /// Returns when the trail holds, durably, all that had been committed before the call; nil when `stop` was set first.
   package func catchUp(_ stop: StopSignal) throws -> Mark? {

@@ -50,7 +50,6 @@ extension PostgresCapture {
     copier = nil
     chunk = nil
     incoming = nil
-    asideSince = nil
     // What comes after it comes again.
     position.knowledge = toldKnowledge
     isConnected = false
@@ -59,17 +58,13 @@ extension PostgresCapture {
     if let refresh = position.refresh, registry.tables[refresh.relation]?.isKeyed != true { position.refresh = nil }
   }
 
-  private func connectStream(_ stop: StopSignal) throws {
-    replication = try PostgresConnection(
-      uri, purpose: .replication, application: PostgresSource.application(slotName))
-    replication.interrupt = stop.descriptor
-  }
-
   private func reconnect(_ stop: StopSignal) throws {
     let connection = try PostgresConnection(uri, application: PostgresSource.application(slotName))
     connection.interrupt = stop.descriptor
     source = PostgresSource(connection, uri: uri, trail: trail.id)
-    try connectStream(stop)
+    replication = try PostgresConnection(
+      uri, purpose: .replication, application: PostgresSource.application(slotName))
+    replication.interrupt = stop.descriptor
     try resume(PostgresSource.identity(replication).system, copiesAgain: false)
     isConnected = true
   }
@@ -81,18 +76,10 @@ extension PostgresCapture {
     try source.connection.execute(
       "SET statement_timeout = 0; SET lock_timeout = 0; SET synchronous_commit = on; SET row_security = off")
     try source.endOwnStream()
-    var stream = try openStream()
+    let stream = try openStream()
     look = SchemaLook()
     goal = try emitBarrier()
     while !stop.isSet {
-      if let mark = asideSince {
-        try standAside(since: mark, stop)
-        asideSince = nil
-        if stop.isSet { break }
-        // A session of PostgreSQL 15 ends a second stream at once.
-        try connectStream(stop)
-        stream = try openStream()
-      }
       switch try stream.next(milliseconds: waitMilliseconds, interrupt: stop.descriptor) {
       case .data(let bytes): try take(PgOutput(bytes))
       case .keepalive(let end, let wantsReply):

@@ -146,7 +146,6 @@ extension PostgresCapture {
   private func tellWatch(_ barrier: String) throws {
     guard let watch = options.watch, let mark = LocalWatch.Mark(barrier), watch.isAwaited(mark) else { return }
     if hasUnsynced { try sync() }
-    if canStandAside, watch.aside.begin() { asideSince = mark }
     watch.reached(mark, .init(number: trail.lastHeader?.number ?? 0, position: trail.end.position))
   }
 

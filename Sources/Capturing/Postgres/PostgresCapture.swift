@@ -84,10 +84,6 @@ package final class PostgresCapture {
   /// Every transaction that committed before has been dealt with.
   var received = LSN(0)
   var confirmed = LSN(0)
-  /// Where the slot was moved to while there was no stream.
-  var moved = LSN(0)
-  /// The message behind which it is to stand aside.
-  var asideSince: LocalWatch.Mark?
   /// What comes in the stream from now on was committed later, µs, as far as the server's clock goes. Of a transaction of the
   /// trail that is none of the source this is the clock: what waits in the stream is not to seem later than it is.
   var streamTime: Int64 = 0

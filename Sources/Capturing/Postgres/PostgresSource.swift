@@ -331,13 +331,6 @@ package struct PostgresSource {
 
   // MARK: Detach
 
-  /// Slots with the process that reads from each; that of a capture which stands aside is none that has the slot.
-  package static let readSlots = """
-    SELECT *, coalesce(active_pid, (SELECT min(pid) FROM pg_stat_activity WHERE application_name = 'cairn ' || slot_name))
-      AS reader
-    FROM pg_replication_slots
-    """
-
   /// Drops one slot of Cairn's that nothing reads from, and the publication of its name; all else stays. Errors: `usage`
   /// for a name that is none of ours, `slot-missing` where there is none or it is in use.
   package static func detach(slot name: String, _ connection: PostgresConnection) throws {
@@ -349,7 +342,7 @@ package struct PostgresSource {
         remedy: .badInput)
     }
     let row = try connection.query(
-      "SELECT reader IS NOT NULL, reader, database, database = current_database() FROM (\(readSlots)) AS s WHERE slot_name = $1",
+      "SELECT active, active_pid, database, database = current_database() FROM pg_replication_slots WHERE slot_name = $1",
       [name]
     ).first
     if let row {
@@ -374,8 +367,8 @@ package struct PostgresSource {
   package static func idleSlots(_ connection: PostgresConnection) throws -> [(name: String, bytes: Int64)] {
     try connection.query(
       """
-      SELECT slot_name, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, 0) FROM (\(readSlots)) AS s
-      WHERE slot_name ~ '^cairn_[0-9a-f]{16}$' AND database = current_database() AND reader IS NULL ORDER BY 1
+      SELECT slot_name, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint, 0) FROM pg_replication_slots
+      WHERE slot_name ~ '^cairn_[0-9a-f]{16}$' AND database = current_database() AND NOT active ORDER BY 1
       """
     ).map { ($0[0] ?? "", $0[1].flatMap { Int64($0) } ?? 0) }
   }
@@ -389,7 +382,7 @@ package struct PostgresSource {
   /// Takes slots and publications of Cairn's out of the database. True when there were any.
   package static func detach(_ connection: PostgresConnection) throws -> Bool {
     let slots = try connection.query(
-      "SELECT slot_name, reader IS NOT NULL, reader FROM (\(readSlots)) AS s WHERE slot_name ~ '^cairn_' AND database = current_database()"
+      "SELECT slot_name, active, active_pid FROM pg_replication_slots WHERE slot_name ~ '^cairn_' AND database = current_database()"
     )
     for slot in slots where slot[1] == "t" {
       throw inUse(slot[0] ?? "", slot[2] ?? "?", connection)

@@ -44,7 +44,6 @@ struct MeshConvergenceTests {
     }
     for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
     if seed % 2 == 1 { mesh.commitRows = 1 }
-    mesh.standAside = seed % 3 == 0
     for step in 0..<40 {
       let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
       switch Int.random(in: 0..<10, using: &random) {
@@ -85,7 +84,6 @@ struct MeshConvergenceTests {
     let mesh = try Mesh(["sps", "psp", "sss"][Int(seed / 6 % 3)], schema: Self.schema) { _, _, _ in book.rules }
     for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
     if seed % 2 == 1 { mesh.commitRows = 1 }
-    mesh.standAside = seed % 3 == 0
     for step in 0..<40 {
       let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
       switch Int.random(in: 0..<10, using: &random) {
@@ -155,7 +153,6 @@ struct MeshConvergenceTests {
       if let sql = referring.trigger(isPostgres: node.isPostgres) { try node.execute(sql) }
     }
     if seed % 2 == 1 { mesh.commitRows = 1 }
-    mesh.standAside = seed % 3 == 0
     for step in 0..<40 {
       let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
       let (item, part) = (Int.random(in: 1...3, using: &random), Int.random(in: 1...5, using: &random))
@@ -208,7 +205,6 @@ struct MeshConvergenceTests {
       for table in ["item", "part"] { try node.execute("ALTER TABLE \(table) REPLICA IDENTITY FULL") }
     }
     if seed % 2 == 1 { mesh.commitRows = 1 }
-    mesh.standAside = seed % 3 == 0
     for step in 0..<50 {
       let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
       let (item, part, piece) = (

@@ -41,7 +41,7 @@ final class Mesh {
       (self.name, self.url, self.tables, self.rules) = (name, url, tables, rules)
       trail = TrailName(origin: name, name: "shop")
       self.folder = "\(folder)/\(trail)"
-      watch = LocalWatch(url, pauseMilliseconds: 0)
+      watch = LocalWatch(url)
       switch url {
       case .sqlite(let path):
         sqlite = try Database(path: path, mode: .create)
@@ -157,8 +157,6 @@ final class Mesh {
   private(set) var nodes: [Node] = []
   /// As ``ApplyOptions/commitRows``: 1, and each transaction is a group.
   var commitRows: Int?
-  /// Captures of PostgreSQL stand aside whenever something is applied.
-  var standAside = false
   private var databases: [String] = []
 
   /// A letter for each node: `s` for SQLite, `p` for PostgreSQL. `schema` makes the tables of each.
@@ -218,7 +216,6 @@ final class Mesh {
     options.twoWay = nodes[to].twoWay
     options.commitRows = commitRows
     options.askedBehind = askedBehind[nodes[from].trail] ?? 0
-    if standAside { options.farBytes = 0 }
     let drain = StopSignal()
     drain.set()
     let progress = ApplyProgress()
