@@ -79,9 +79,8 @@ final class PreparedStatement {
     guard let first = name.first, let last = name.last, name.count >= 2,
       [UInt8(ascii: "\""), UInt8(ascii: "`"), UInt8(ascii: "["), UInt8(ascii: "'")].contains(first)
     else { return String(decoding: name, as: UTF8.self) }
-    let inner = String(decoding: name.dropFirst().dropLast(), as: UTF8.self)
-    let quote = String(decoding: [last], as: UTF8.self)
-    return first == UInt8(ascii: "[") ? inner : inner.replacing(quote + quote, with: quote)
+    let inner = name.dropFirst().dropLast()
+    return first == UInt8(ascii: "[") ? String(decoding: inner, as: UTF8.self) : String(undoubling: inner, last)
   }
 }
 

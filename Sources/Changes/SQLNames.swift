@@ -1,11 +1,98 @@
+/// Names and texts as SQL. This file is the only place in Cairn that quotes; `QuotingLintTests` looks for others.
+///
+/// SQL ends a name at the byte 0x22 and a text at the byte 0x27, whatever character Unicode makes of it together with
+/// its neighbors. Swift's `Character` is such a cluster, so nothing here may split or compare by it.
+///
+/// A NUL stays where it is: no quoting can carry it. The connections refuse statements that contain one.
 extension String {
-  /// As an SQL identifier in double quotes.
-  package var quotedName: String {
-    "\"" + split(separator: "\"", omittingEmptySubsequences: false).joined(separator: "\"\"") + "\""
+  /// The name as an SQL identifier in double quotes.
+  ///
+  ///     "a\"b".quotedName  // "a""b"
+  package var quotedName: String { quoted(UInt8(ascii: "\"")) }
+
+  /// The text as a literal of standard SQL, where a backslash means itself: for SQLite and the replication protocol.
+  ///
+  /// In a statement for PostgreSQL use ``postgresLiteral``.
+  package var quotedText: String { quoted(UInt8(ascii: "'")) }
+
+  /// The text as a literal of PostgreSQL that means the same whatever `standard_conforming_strings` is.
+  ///
+  /// A word before it needs a space between.
+  ///
+  ///     #"a\'b"#.postgresLiteral  // E'a\\''b'
+  ///
+  /// Source: https://www.postgresql.org/docs/15/sql-syntax-lexical.html, section 4.1.2; `PQescapeLiteral`.
+  package var postgresLiteral: String {
+    guard utf8.contains(UInt8(ascii: "\\")) else { return quotedText }
+    return "E" + quoted(UInt8(ascii: "'"), escape: true)
   }
-  /// As an SQL string literal.
-  package var quotedText: String {
-    "'" + split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''") + "'"
+
+  /// As ``postgresLiteral``, on one line: control characters are written as escapes.
+  package var postgresLineLiteral: String {
+    guard utf8.contains(where: { $0 < 0x20 || $0 == UInt8(ascii: "\\") }) else { return quotedText }
+    var out: [UInt8] = Array("E'".utf8)
+    for byte in utf8 {
+      switch byte {
+      case UInt8(ascii: "'"), UInt8(ascii: "\\"): out += [byte, byte]
+      case UInt8(ascii: "\n"): out += "\\n".utf8
+      case UInt8(ascii: "\r"): out += "\\r".utf8
+      case UInt8(ascii: "\t"): out += "\\t".utf8
+      case 0..<0x20: out += "\\x\(UInt64(byte).hex(2))".utf8
+      default: out.append(byte)
+      }
+    }
+    return String(decoding: out, as: UTF8.self) + "'"
+  }
+
+  /// The text between dollar quotes of PostgreSQL, with a tag that it does not contain.
+  ///
+  ///     "BEGIN END".dollarQuoted  // $cairn$BEGIN END$cairn$
+  package var dollarQuoted: String {
+    // The closing tag could begin with the end of the text.
+    let searched = Array((self + "$").utf8)
+    var (tag, number) = ("$cairn$", 0)
+    while searched.contains(Array(tag.utf8)) {
+      number += 1
+      tag = "$cairn\(number)$"
+    }
+    return tag + self + tag
+  }
+
+  /// The text between two marks, with each mark in it doubled; with `escape` each backslash too.
+  private func quoted(_ mark: UInt8, escape: Bool = false) -> String {
+    func isDoubled(_ byte: UInt8) -> Bool { byte == mark || (escape && byte == UInt8(ascii: "\\")) }
+    let count = utf8.count + 2 + utf8.count(where: isDoubled)
+    return String(unsafeUninitializedCapacity: count) { out in
+      var next = 0
+      func append(_ byte: UInt8) {
+        out[next] = byte
+        next += 1
+      }
+      append(mark)
+      for byte in utf8 {
+        append(byte)
+        if isDoubled(byte) { append(byte) }
+      }
+      append(mark)
+      return next
+    }
+  }
+
+  /// The content of a quoted name or text without its quotes: each doubled mark once.
+  ///
+  /// - Parameter escape: Whether doubled backslashes count once too, as in the `E'...'` that PostgreSQL prints.
+  package init(undoubling content: some Sequence<UInt8>, _ mark: UInt8, escape: Bool = false) {
+    var out: [UInt8] = []
+    var open: UInt8?
+    for byte in content {
+      if byte == open {
+        open = nil
+        continue
+      }
+      open = byte == mark || (escape && byte == UInt8(ascii: "\\")) ? byte : nil
+      out.append(byte)
+    }
+    self = String(decoding: out, as: UTF8.self)
   }
 }
 

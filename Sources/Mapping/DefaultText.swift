@@ -41,8 +41,7 @@ package enum DefaultText {
     if literal.asciiLowercased == "null" { return "NULL" }
     let value: String
     if isString {
-      value = literal.dropFirst().dropLast().split(separator: "''", omittingEmptySubsequences: false)
-        .joined(separator: "'")
+      value = String(undoubling: literal.utf8.dropFirst().dropLast(), UInt8(ascii: "'"))
     } else if type.kind == .bool {
       guard let flag = ["true": "t", "false": "f"][literal.asciiLowercased] else { return nil }
       value = flag
@@ -138,9 +137,7 @@ package enum DefaultText {
       default: break
       }
       if first.symbol == UInt8(ascii: "'") || first.symbol == UInt8(ascii: "\"") {
-        let quote = String(Character(Unicode.Scalar(first.symbol)))
-        let inner = whole.dropFirst().dropLast()
-          .split(separator: quote + quote, omittingEmptySubsequences: false).joined(separator: quote)
+        let inner = String(undoubling: whole.utf8.dropFirst().dropLast(), first.symbol)
         return literal(.text(inner), column, type)
       }
     }
@@ -189,8 +186,6 @@ package enum DefaultText {
     let written = String(decoding: text.bytes, as: UTF8.self)
     if type.kind == .bool { return written == "t" || written == "true" || written == "1" ? "true" : "false" }
     if case .integer = value, isNumber(type) { return written }
-    let escaped = written.quotedText
-    return written.utf8.contains(UInt8(ascii: "\\"))
-      ? "E" + escaped.split(separator: "\\", omittingEmptySubsequences: false).joined(separator: "\\\\") : escaped
+    return written.postgresLiteral
   }
 }

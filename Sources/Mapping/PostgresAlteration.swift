@@ -246,17 +246,17 @@ package struct PostgresAlteration {
       zip(old, new).allSatisfy({ $0 == $1 || (gone.contains($0) && come.contains($1)) })
     {
       return zip(old, new).filter { $0 != $1 }.map {
-        "ALTER TYPE \(type) RENAME VALUE \($0.quotedText) TO \($1.quotedText)"
+        "ALTER TYPE \(type) RENAME VALUE \($0.postgresLiteral) TO \($1.postgresLiteral)"
       }
     }
     return new.indices.filter { !old.contains(new[$0]) }.map { index in
       let place: String
       if index > 0 {
-        place = " AFTER \(new[index - 1].quotedText)"
+        place = " AFTER \(new[index - 1].postgresLiteral)"
       } else {
-        place = new.first(where: old.contains).map { " BEFORE \($0.quotedText)" } ?? ""
+        place = new.first(where: old.contains).map { " BEFORE \($0.postgresLiteral)" } ?? ""
       }
-      return "ALTER TYPE \(type) ADD VALUE IF NOT EXISTS \(new[index].quotedText)\(place)"
+      return "ALTER TYPE \(type) ADD VALUE IF NOT EXISTS \(new[index].postgresLiteral)\(place)"
     }
   }
 

@@ -177,10 +177,8 @@ package struct PostgresScript {
 
   private static func unquoted(_ literal: String) -> String {
     let isEscaped = literal.utf8.first != UInt8(ascii: "'")
-    let inner = literal.dropFirst(isEscaped ? 2 : 1).dropLast()
-    let single = inner.split(separator: "''", omittingEmptySubsequences: false).joined(separator: "'")
-    guard isEscaped else { return single }
-    return single.split(separator: "\\\\", omittingEmptySubsequences: false).joined(separator: "\\")
+    let inner = literal.utf8.dropFirst(isEscaped ? 2 : 1).dropLast()
+    return String(undoubling: inner, UInt8(ascii: "'"), escape: isEscaped)
   }
 }
 

@@ -67,11 +67,8 @@ struct PostgresTokens {
         add(start..<i, .string(text(start..<i)))
       case UInt8(ascii: "\""):
         i = endOfQuotes(i, escapes: false)
-        let inner = text(start + 1..<max(start + 1, i - 1))
-        add(
-          start..<i,
-          .name(
-            inner.split(separator: "\"\"", omittingEmptySubsequences: false).joined(separator: "\""), isQuoted: true))
+        let inner = bytes[start + 1..<max(start + 1, i - 1)]
+        add(start..<i, .name(String(undoubling: inner, UInt8(ascii: "\"")), isQuoted: true))
       case UInt8(ascii: "E"), UInt8(ascii: "e"):
         guard at(i + 1) == UInt8(ascii: "'") else {
           i = addWord(i)

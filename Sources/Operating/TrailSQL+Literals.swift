@@ -115,20 +115,7 @@ enum SQLLiteral {
     guard let text = String(validating: bytes, as: UTF8.self) else {
       throw Unrepresentable(reason: "text is not valid UTF-8: \(hex(Array(bytes.prefix(20))))")
     }
-    guard bytes.contains(where: { $0 < 0x20 }) else { return text.quotedText }
-    var out = "E'"
-    for scalar in text.unicodeScalars {
-      switch scalar {
-      case "'": out += "''"
-      case "\\": out += "\\\\"
-      case "\n": out += "\\n"
-      case "\r": out += "\\r"
-      case "\t": out += "\\t"
-      case _ where scalar.value < 0x20: out += "\\x" + UInt64(scalar.value).hex(2)
-      default: out.unicodeScalars.append(scalar)
-      }
-    }
-    return out + "'"
+    return text.postgresLineLiteral
   }
 
   /// As ``Swift/Sequence/hex``, for many bytes.

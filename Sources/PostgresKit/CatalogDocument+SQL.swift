@@ -11,7 +11,7 @@ extension CatalogDocument {
     ]
     let parts = ofTable + (withTypes ? [types, labels, domainChecks, attributes, ranges] : [])
     let sections = zip(letters, parts).map { letter, part in
-      "SELECT '\(letter)', part.* FROM (\(part)) AS part(place, name, fields)"
+      "SELECT \(String(letter).quotedText), part.* FROM (\(part)) AS part(place, name, fields)"
     }
     let union = sections.joined(separator: "\n  UNION ALL ")
     let used = withTypes ? "RECURSIVE used(oid) AS (\(usedTypes)),\n" : ""

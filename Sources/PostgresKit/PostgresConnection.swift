@@ -294,8 +294,3 @@ package final class PostgresConnection {
     return lines.joined(separator: " ")
   }
 }
-
-extension String {
-  /// As a literal of PostgreSQL, with standard_conforming_strings.
-  package var postgresLiteral: String { quotedText }
-}

@@ -30,7 +30,7 @@ package final class ReplicationStream {
   package init(_ connection: PostgresConnection, slot: String, publication: String) throws {
     self.connection = connection
     let sql =
-      "START_REPLICATION SLOT \(slot.quotedName) LOGICAL 0/0 (proto_version '1', publication_names \(publication.quotedName.postgresLiteral), messages 'true')"
+      "START_REPLICATION SLOT \(slot.quotedName) LOGICAL 0/0 (proto_version '1', publication_names \(publication.quotedName.quotedText), messages 'true')"
     guard PQsendQuery(connection.handle, sql) == 1 else { throw connection.failure(sql) }
     guard let result = try connection.nextResult(sql) else { throw connection.failure(sql) }
     defer { PQclear(result) }

@@ -67,7 +67,6 @@ struct TypeScript {
 
   /// A type has no IF NOT EXISTS.
   private static func guarded(_ statement: String) -> String {
-    let tag = statement.contains("$cairn$") ? "$cairn_type$" : "$cairn$"
-    return "DO \(tag) BEGIN \(statement); EXCEPTION WHEN duplicate_object THEN NULL; END \(tag)"
+    "DO " + " BEGIN \(statement); EXCEPTION WHEN duplicate_object THEN NULL; END ".dollarQuoted
   }
 }

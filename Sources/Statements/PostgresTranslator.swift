@@ -204,7 +204,7 @@ struct PostgresTranslator {
       return PostgresPiece("(\(number))::bigint", kind)
     case (.integer, .real(let number)), (.number, .real(let number)):
       guard abs(number) < 0x1p53 else { throw refused("a real compared with an integer") }
-      return PostgresPiece("'\(number)'::numeric", kind)
+      return PostgresPiece("\(number.description.quotedText)::numeric", kind)
     case (.number, .integer(let number)): return PostgresPiece("(\(number))::numeric", .number)
     case (.real, .integer(let number)):
       guard number.magnitude <= 1 << 53 else { throw refused("an integer compared with a real") }
@@ -224,7 +224,7 @@ struct PostgresTranslator {
       mark = String(decoding: bytes, as: UTF8.self)
     }
     let (value, pattern) = (Self.lower(try text(operand)), Self.lower(try text(pattern)))
-    return PostgresPiece("(\(value) \(isNot ? "NOT " : "")LIKE \(pattern) ESCAPE \(mark.quotedText))", .logic)
+    return PostgresPiece("(\(value) \(isNot ? "NOT " : "")LIKE \(pattern) ESCAPE \(mark.postgresLiteral))", .logic)
   }
 
   /// Letters of ASCII alone.

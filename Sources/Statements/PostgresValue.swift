@@ -48,7 +48,7 @@ struct PostgresPiece {
     case .integer(let number): (sql, value) = ("(\(number))::bigint", .integer)
     case .real(let number):
       guard number.isFinite else { throw Unreplayable("it has a number without end") }
-      (sql, value) = ("'\(number)'::float8", .real)
+      (sql, value) = ("\(number.description.quotedText)::float8", .real)
     case .text(let bytes), .exact(let bytes): (sql, value) = ("\(try Self.literal(bytes))::text", .text)
     case .blob(let bytes): (sql, value) = ("'\\x\(bytes.hex)'::bytea", .blob)
     }
@@ -58,7 +58,7 @@ struct PostgresPiece {
     guard !bytes.contains(0), let text = String(validating: bytes, as: UTF8.self) else {
       throw Unreplayable("it has a text that PostgreSQL does not take")
     }
-    return text.quotedText
+    return text.postgresLiteral
   }
 
   var isNull: Bool { constant == .null }

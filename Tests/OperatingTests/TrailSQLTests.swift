@@ -441,7 +441,7 @@ import Testing
     #expect(
       lines.contains(
         "INSERT INTO public.\"order\" (id, \"user\", price, ok, at, total, pic, \"any\", ref) VALUES (-9223372036854775808, "
-          + "E'it''s\\n\\\\', '2', 't', '2026-03-01', 1.25, '\\x00ff', '5', NULL);"))
+          + "E'it''s\\n\\\\', '2', 't', '2026-03-01', 1.25, E'\\\\x00ff', '5', NULL);"))
     for part in [
       "Order.any has no type, text here: numbers become their text", "foreign key of Order from ref",
     ] {
@@ -516,7 +516,7 @@ import Testing
     for line in [
       "CREATE INDEX IF NOT EXISTS i ON sales.orders USING btree (n);",
       "DELETE FROM sales.orders WHERE n = 1.10 AND NOT (id = 1);",
-      "UPDATE sales.orders SET n = 2.50, x = '\\x' WHERE id = 1;", "DELETE FROM sales.orders WHERE id = 2;",
+      "UPDATE sales.orders SET n = 2.50, x = E'\\\\x' WHERE id = 1;", "DELETE FROM sales.orders WHERE id = 2;",
     ] { #expect(lines.contains(line), "\(line)") }
     #expect(
       lines.contains {

@@ -1,5 +1,6 @@
 import Changes
 import SQLiteKit
+import TestServers
 import Testing
 
 /// Statements are taken apart as SQLite's own tokenizer would.
@@ -57,5 +58,28 @@ import Testing
     #expect(try database.text("SELECT \(text.quotedText)") == text)
     try database.execute("CREATE TABLE t(\(text.quotedName))")
     #expect(try database.text("SELECT name FROM pragma_table_info('t')") == text)
+  }
+}
+
+/// SQLite reads back what is quoted, whatever stands beside the quotes. (C1 of the threat model.)
+@Suite struct QuotingTests {
+  @Test func `SQLite reads literals and names back`() throws {
+    let database = try Database(path: ":memory:", mode: .create)
+    let seed = UInt64.random(in: .min ... .max)
+    var random = Seeded(seed)
+    for scalar in HostileText.scalars {
+      var texts = [random.hostileText(upTo: 10)]
+      for quote in ["'", "\"", "\\"] as [Unicode.Scalar] {
+        texts += [HostileText.string([scalar, quote, random.hostileScalar()])]
+        texts += [HostileText.string([random.hostileScalar(), quote, scalar, quote])]
+      }
+      for text in texts {
+        let statement = try database.prepare("SELECT \(text.quotedText) AS \(text.quotedName)")
+        #expect(!statement.hasMore, "seed \(seed)")
+        #expect(statement.columnName(0).utf8.elementsEqual(text.utf8), "seed \(seed)")
+        #expect(try statement.step())
+        #expect(statement.value(0) == .text(Array(text.utf8)), "seed \(seed)")
+      }
+    }
   }
 }

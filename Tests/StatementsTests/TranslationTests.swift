@@ -32,7 +32,7 @@ struct TranslationTests {
     ("sold = NOT sold", "\"sold\" = (NOT \"item\".\"sold\")"),
     ("made = datetime('now')", "\"made\" = '2026-11-22 14:30:05'::timestamp without time zone"),
     ("made = CURRENT_TIMESTAMP", "\"made\" = '2026-11-22 14:30:05'::timestamp without time zone"),
-    ("photo = x'00ff'", "\"photo\" = '\\x00ff'::bytea"),
+    ("photo = x'00ff'", "\"photo\" = E'\\\\x00ff'::bytea"),
     (
       "stock = CASE WHEN sold THEN 1 WHEN stock THEN 2 END",
       "\"stock\" = (CASE WHEN \"item\".\"sold\" THEN (1)::bigint WHEN (\"item\".\"stock\" <> 0) THEN (2)::bigint ELSE NULL END)"

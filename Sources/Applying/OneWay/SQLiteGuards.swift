@@ -16,10 +16,9 @@ package struct SQLiteGuards {
 
   private static func statement(_ table: String, _ operation: String) -> String {
     let text = "table \(table) takes its rows from elsewhere: cairn refuses what others write to it (local_writes)"
-      .split(separator: "'", omittingEmptySubsequences: false).joined(separator: "''")
     return """
       CREATE TRIGGER \(name(table, operation).quotedName) BEFORE \(operation.uppercased()) ON \(table.quotedName)
-      BEGIN SELECT RAISE(ABORT, '\(text)'); END
+      BEGIN SELECT RAISE(ABORT, \(text.quotedText)); END
       """
   }
 

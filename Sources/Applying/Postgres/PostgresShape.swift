@@ -59,16 +59,15 @@ struct PostgresShape {
   /// a primary key, programs could not update what is published.
   private func publish(_ table: TableSchema) throws {
     let name = table.qualifiedName
-    try connection.execute(
+    let publications = try connection.query(
       """
-      DO $cairn$ DECLARE publication name; BEGIN
-        IF EXISTS (SELECT FROM pg_index WHERE indrelid = \(name.postgresLiteral)::regclass AND indisprimary) THEN
-          FOR publication IN SELECT pubname FROM pg_publication WHERE pubname ~ '^cairn_[0-9a-f]{16}$'
-            AND NOT puballtables AND pg_has_role(pubowner, 'USAGE')
-          LOOP EXECUTE format('ALTER PUBLICATION %I ADD TABLE %s', publication, \(name.postgresLiteral)); END LOOP;
-        END IF;
-      END $cairn$
-      """)
+      SELECT pubname FROM pg_publication WHERE pubname ~ '^cairn_[0-9a-f]{16}$'
+      AND NOT puballtables AND pg_has_role(pubowner, 'USAGE')
+      AND EXISTS (SELECT FROM pg_index WHERE indrelid = $1::regclass AND indisprimary)
+      """, [name])
+    for row in publications {
+      try connection.execute("ALTER PUBLICATION \((row[0] ?? "").quotedName) ADD TABLE \(name)")
+    }
   }
 
   func drop(

@@ -197,7 +197,10 @@ package struct Journal {
     var numbers = ["number"]
     for (table, column, number) in [
       ("cairn_table", "wait_number", "wait_number"), ("cairn_quarantine", "number", "number - 1"),
-    ] where try database.integer("SELECT 1 FROM pragma_table_info('\(table)') WHERE name = '\(column)'") != nil {
+    ]
+    where try database.integer(
+      "SELECT 1 FROM pragma_table_info(?) WHERE name = ?", [.text(table), .text(column)]) != nil
+    {
       numbers.append("coalesce((SELECT min(\(number)) FROM \(table) AS held WHERE held.trail = c.trail), number)")
     }
     let least = numbers.count == 1 ? numbers[0] : "min(\(numbers.joined(separator: ", ")))"

@@ -1,0 +1,64 @@
+import Foundation
+import Testing
+
+/// Only one file quotes names and texts for SQL: code that did it anew would do it by `Character` sooner or later.
+@Suite struct QuotingLintTests {
+  /// A pattern that a line of product code must not have, why, and lines that may: each is constant text of our own.
+  struct Rule: Sendable, CustomTestStringConvertible {
+    let pattern: String
+    let reason: String
+    var allowed: [String] = []
+    var testDescription: String { reason }
+  }
+
+  static let rules = [
+    Rule(
+      pattern: #""''"|"\\"\\"""#, reason: "doubles quotes by hand: use quotedName, quotedText or postgresLiteral",
+      // For people, not for SQL.
+      allowed: ["cairn/TrailRecordsText.swift"]),
+    Rule(
+      pattern: #"(split\(separator|replacing\(|joined\(separator):? ?"(''|'|\\"|\\"\\"|\\\\|\\\\\\\\)""#,
+      reason: "takes quoted text apart by Character: use String(undoubling:)",
+      // A message of the TOML parser; the text of a manual page.
+      allowed: ["Configuring/SyntaxProblem.swift", "cairn/ManualPage.swift"]),
+    Rule(
+      pattern: #"(DO|AS) \$[a-z_]*\$.*\\\("#, reason: "puts content into dollar quotes, which it may close",
+      // The functions of event triggers, which are constant.
+      allowed: ["Capturing/Postgres/SchemaTriggers.swift"]),
+    Rule(
+      pattern: #"PQescape|sqlite3_v?s?n?m?printf|%Q|%w"#, reason: "quotes with another library's function"),
+    Rule(
+      pattern:
+        #"\b(SELECT|INSERT|UPDATE|DELETE|CREATE|DROP|ALTER|SET|VALUES|WHERE|COPY|ATTACH|PRAGMA|FROM|RAISE|CAST|DEFAULT|COLLATE|EXECUTE|AND|OR|AS|ON|IN)\b.*('|\\")\\\("#,
+      reason: "puts quotes around an interpolation in SQL: use quotedName, quotedText or postgresLiteral",
+      // Digits of a blob; numbers that are constant.
+      allowed: [
+        "Operating/TrailSQL+Literals.swift", "Capturing/Postgres/SchemaTriggers.swift",
+      ]),
+    Rule(
+      pattern: #"'\\\([^()]+\)'::"#,
+      reason: "casts a literal that is quoted by hand: use postgresLiteral"),
+  ]
+
+  @Test(arguments: rules) func `no other code quotes`(rule: Rule) throws {
+    let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+      .deletingLastPathComponent().appending(path: "Sources")
+    let pattern = try NSRegularExpression(pattern: rule.pattern)
+    var fileCount = 0
+    let files = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
+    for case let file as URL in files where file.pathExtension == "swift" {
+      fileCount += 1
+      let name = file.pathComponents.suffix(from: root.pathComponents.count).joined(separator: "/")
+      // The benchmark's own databases.
+      if name == "Changes/SQLNames.swift" || name.hasPrefix("cairn-bench/") || rule.allowed.contains(name) { continue }
+      let text = try String(contentsOf: file, encoding: .utf8)
+      for (number, line) in text.components(separatedBy: "\n").enumerated() {
+        let range = NSRange(location: 0, length: (line as NSString).length)
+        if pattern.firstMatch(in: line, range: range) != nil, !line.contains("///") {
+          Issue.record("\(name):\(number + 1) \(rule.reason): \(line)")
+        }
+      }
+    }
+    #expect(fileCount > 500)
+  }
+}
