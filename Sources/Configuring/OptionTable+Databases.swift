@@ -28,7 +28,9 @@ extension OptionTable {
       Option(
         "url", .url, required: true, "where the database is",
         details: """
-          `sqlite:///srv/pos/pos.db`, with an absolute path, or any libpq URI: `postgresql://cairn@db.example/erp`.
+          `sqlite:///srv/pos/pos.db`, with an absolute path, or any libpq URI: `postgresql://cairn@db.example/erp`. \
+          For a server on another machine add `?sslmode=verify-full&sslrootcert=FILE`: without it libpq takes any \
+          server, and `cairn check` and the log warn of it.
           """, example: "\"sqlite:///srv/pos/pos.db\""),
       Option(
         "keys", .choice(["shared"], later: []),

@@ -71,6 +71,12 @@ package enum DatabaseURL: Equatable, Sendable {
     }
   }
 
+  /// The warning for a server that is reached without proof of which one it is; nil if there is none.
+  package var trustNotice: String? {
+    guard case .postgres(let uri) = self else { return nil }
+    return PostgresConnection.trustNotice(uri)
+  }
+
   /// A short name for the database, fit to be part of a trail's.
   package var stem: String { StateFolder.sanitized(Folder.lastName(of: place)) }
 

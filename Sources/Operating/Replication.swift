@@ -88,6 +88,7 @@ package final class Replication: Sendable {
         trail: options.trailNames?.back ?? TrailName(origin: "remote", name: target.stem), state: statePath,
         notice: notice) : nil
     captureProgress = CaptureProgress(notice: notice)
+    for text in [source, target].compactMap(\.trustNotice) { notice(.init(text)) }
     let watches = back == nil ? (nil, nil) : (LocalWatch(source), LocalWatch(target))
     self.watches = watches
     let plan = options.conflicts

@@ -92,11 +92,12 @@ package final class PostgresConnection {
       sqlState: state, message: message, place: place, isConnectionLost: state.isEmpty || state == "57P03")
   }
 
-  private static func options(of uri: String) -> [String: String] {
+  static func options(of uri: String) -> [String: String] {
     var error: UnsafeMutablePointer<CChar>?
     guard let list = PQconninfoParse(uri, &error) else {
       PQfreemem(error)
-      return ["dbname": uri]
+      // Of what nobody can read, nothing may be shown: it may hold a password.
+      return ["dbname": uri.utf8.contains(UInt8(ascii: "/")) ? "…" : uri]
     }
     defer { PQconninfoFree(list) }
     var options: [String: String] = [:]
@@ -108,15 +109,26 @@ package final class PostgresConnection {
     return options
   }
 
-  /// What is wrong with a connection URI; nil when libpq can read it. (`PQconninfoParse`)
+  /// What is wrong with a connection URI, without anything of its password; nil when libpq can read it.
+  /// (`PQconninfoParse`)
   package static func problem(with uri: String) -> String? {
     var error: UnsafeMutablePointer<CChar>?
     if let list = PQconninfoParse(uri, &error) {
       PQconninfoFree(list)
-      return nil
+      let host = options(of: uri)["host"] ?? ""
+      return host.utf8.contains(UInt8(ascii: "@")) ? "an @ in a password is written %40" : nil
     }
     defer { PQfreemem(error) }
-    return error.map { line($0) } ?? "it cannot be read"
+    return error.map { withoutValues(line($0), of: uri) } ?? "it cannot be read"
+  }
+
+  /// libpq repeats the part that it cannot read, which may be one of a password. The text up to there says enough.
+  private static func withoutValues(_ message: String, of uri: String) -> String {
+    guard uri.utf8.contains(UInt8(ascii: "@")) || uri.lowercased().contains("password") else { return message }
+    let bytes = Array(message.utf8)
+    let value = Array(": \"".utf8)
+    let end = bytes.indices.first { bytes[$0...].starts(with: value) } ?? bytes.endIndex
+    return String(decoding: bytes[..<end], as: UTF8.self)
   }
 
   /// Host and database of a URI as people name them.

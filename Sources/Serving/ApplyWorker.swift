@@ -35,6 +35,7 @@ final class ApplyWorker: Worker {
     let trail = try context.trailName(apply.trail)
     let folder = context.folder(of: trail)
     let location = try database.location().canonical
+    if let notice = location.trustNotice { context.log.write(LogEntry(.warning, notice, worker: name.description)) }
     progress.forgetConnection()
     defer { progress.forgetConnection() }
     guard waitForTrail(folder, stop) else { return }

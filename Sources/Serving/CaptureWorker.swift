@@ -34,6 +34,7 @@ final class CaptureWorker: Worker {
   func run(stop: StopSignal) throws {
     let folder = context.folder(of: trail)
     var run = CaptureRun(try database.location().canonical, trail: trail, folder: folder, place: folder)
+    if let notice = run.source.trustNotice { context.log.write(LogEntry(.warning, notice, worker: name.description)) }
     run.tables = TablePatterns(capture.tables)
     run.journalRows = Int64(capture.journalRows)
     run.statements = capture.statements

@@ -57,7 +57,8 @@ struct Arguments {
   }
 
   func usage(_ message: String, _ hint: String?) -> CairnError {
-    CairnError(
+    let message = URLPassword.hidden(in: message)
+    return CairnError(
       .usage, message, hint: (hint.map { $0 + " " } ?? "") + "see 'cairn \(command) --help'", remedy: .badInput)
   }
 }

@@ -1,6 +1,7 @@
 import Changes
 import Glibc
 import Operating
+import Peering
 import PostgresKit
 import SQLiteKit
 import SystemKit
@@ -42,6 +43,7 @@ struct Cairn {
         Terminal.print(command.help)
         return 0
       }
+      for notice in Self.secrets(in: rest, of: command) { Terminal.note("cairn: warning: \(notice)") }
       return try command.run(Arguments(rest, of: command))
     } catch {
       let error = Self.envelope(error)
@@ -50,13 +52,29 @@ struct Cairn {
     }
   }
 
+  /// What is said of secrets on the command line, which every user of the machine can read there.
+  private static func secrets(in words: [String], of command: any Command.Type) -> [String] {
+    var notices: [String] = []
+    if words.contains(where: URLPassword.isIn) {
+      notices.append(
+        "every user of this machine can read the password in this command (ps); write it into ~/.pgpass, or use PGPASSFILE"
+      )
+    }
+    if command == PeerCommand.self, words.first == "join", words.dropFirst().contains(where: { JoinLine($0) != nil }) {
+      notices.append(
+        "every user of this machine can read the token in this command (ps); run 'cairn peer join -' and paste the line"
+      )
+    }
+    return notices
+  }
+
   /// The command of that name. Errors: `usage`, with the nearest name.
   static func command(_ name: String) throws -> any Command.Type {
     let all = commands + [HelpCommand.self]
     if let command = all.first(where: { $0.name == name }) { return command }
     let near = name.nearest(in: all.map { $0.name })
     throw CairnError(
-      .usage, "there is no command '\(name)'",
+      .usage, "there is no command '\(URLPassword.hidden(in: name))'",
       hint: (near.map { "did you mean '\($0)'? " } ?? "") + "see 'cairn --help'", remedy: .badInput)
   }
 

@@ -46,6 +46,10 @@ struct CheckCommand: Command {
     if let server = source.server, let notice = try PostgresSource.schemaNotice(server) {
       say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))])
     }
+    let ends = try [from] + (arguments.value("--to").map { [try DatabaseURL($0)] } ?? [])
+    for url in ends {
+      if let notice = url.trustNotice { say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))]) }
+    }
     let tables = try source.tables(patterns)
     tellTables(tables, isJSON)
     guard tables.contains(where: { $0.refusal == nil }) else {

@@ -40,6 +40,7 @@ extension ConfCheck {
         try PostgresSource.check(server, newSlots: newSlots[cluster] ?? 1)
       }
       if let notice = try PostgresSource.schemaNotice(server) { note(notice) }
+      if let notice = url.trustNotice { note(notice) }
       try checkIsSource(of: folder, url) { info in
         let slot = PostgresSource.name(of: info.id)
         let row = try server.query(
@@ -111,6 +112,7 @@ extension ConfCheck {
     if case .sqlite(let path) = url { try checkRights(ofDatabase: path, mayBeMissing: true) }
     let end = try TargetEnd(url.canonical)
     say("\(end.url.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
+    if let notice = url.trustNotice { note(notice) }
     tellPromises(apply)
     if let server = end.server, let cluster = try end.identity()?.cluster, try !PostgresOrigins.has(trail, server) {
       newOrigins[cluster, default: 0] += 1

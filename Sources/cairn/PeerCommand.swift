@@ -34,7 +34,7 @@ struct PeerCommand: Command {
     Run it as root or as the user of the daemon, where the conf is. Certificates are renewed by themselves.
 
     example: cairn peer invite store-042 --address hq.example:7420 --push 'store-042.*' --pull hq.erp --write
-    example: cairn peer join hq.example:7420/6f2c…/91d0…
+    example: cairn peer join -
     """
 
   static func run(_ arguments: Arguments) throws -> Int32 {
@@ -82,7 +82,10 @@ struct PeerCommand: Command {
   private static func join(
     _ word: String, _ node: String, _ peers: PeerFolder, _ arguments: Arguments
   ) throws -> Int32 {
-    let text = word == "-" ? readLine() ?? "" : word
+    let given = word == "-" ? readLine() ?? "" : word
+    // As 'cairn peer invite' prints it.
+    let shown = "cairn peer join "
+    let text = given.hasPrefix(shown) ? String(given.dropFirst(shown.count)) : given
     guard let line = JoinLine(text) else {
       throw arguments.usage(
         "this is no line to join by", "it is HOST:PORT/TOKEN/KEY, as 'cairn peer invite' prints it;")

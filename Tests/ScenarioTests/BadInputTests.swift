@@ -30,6 +30,39 @@ extension Scenarios {
       try refuse(bench, ["explain", "no-such-code"], "usage", 64)
     }
 
+    @Test func `no error repeats a password, whatever is wrong with the URL or the words`() throws {
+      let bench = try Bench()
+      try bench.makeSample()
+      let urls = [
+        "postgresql://ann:S3cr%zzet@127.0.0.1:1/shop", "postgresql://ann:S3cret@[::1",
+        "postgresql://ann:S3@zzet@127.0.0.1:1/shop",
+        "postgresql://ann:S3?zzet@127.0.0.1:1/shop",
+        "mysql://ann:S3cret@db/shop",
+        "postgresql://ann@127.0.0.1:1/shop?password=S3cret", "postgresql://ann@127.0.0.1:1/shop?password=S3cret&bad=1",
+        "postgresql://ann:S3cret@127.0.0.1:1/shop", "postgresql://ann:S3cret@127.0.0.1:port/shop",
+      ]
+      for url in urls {
+        for words in [
+          replicate(url, "sqlite:copy.db"), replicate("sqlite:source.db", url), ["check", "--from", url],
+          ["compare", "--from", url, "--to", "sqlite:copy.db"], ["detach", url], ["detach", "sqlite:source.db", url],
+          ["quarantine", "list", "--database", url], ["conflicts", "list", "--database", url],
+          ["trail", "show", url, url],
+          [url], ["explain", url], ["replicate", url], ["replicate", "--form=\(url)"], ["peer", "list", url],
+          ["peer", url], ["status", url], ["copy", url, "--config", url],
+        ] {
+          let outcome = try bench.run(Bench.cairn, words, seconds: 60)
+          let said = outcome.errors + outcome.output
+          #expect(outcome.status != 0, "\(words)")
+          for part in ["S3", "cret", "zzet"] { #expect(!said.contains(part), "\(words): \(said)") }
+        }
+      }
+      let said = try bench.run(Bench.cairn, ["check", "--from", "postgresql://ann:S3cret@127.0.0.1:1/shop"]).errors
+      #expect(said.contains("every user of this machine can read the password"))
+      let line = "hq.example:7420/\(String(repeating: "a", count: 32))/\(String(repeating: "b", count: 64))"
+      #expect(
+        try bench.run(Bench.cairn, ["peer", "join", line, "--config", bench.path("none")]).errors.contains("token"))
+    }
+
     @Test func `check says that a source is captured for another target`() throws {
       let bench = try Bench()
       try bench.makeSample()
