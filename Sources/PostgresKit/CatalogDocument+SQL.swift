@@ -146,7 +146,7 @@ extension CatalogDocument {
         WHERE NOT i.inhdetachpending)
     SELECT 0, lpad(c.oid::text, 10, '0'), ARRAY[c.oid || ':' || pg_relation_filenode(c.oid), n.nspname, c.relname,
       (CASE c.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (SELECT 1 FROM pg_index AS i
-        WHERE i.indrelid = c.oid AND i.indisvalid
+        WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
           AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END)::text]
     FROM tree JOIN pg_class AS c ON c.oid = tree.oid JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'f')

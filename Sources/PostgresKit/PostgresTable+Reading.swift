@@ -6,7 +6,7 @@ extension PostgresTable {
   package static func isUsers(_ c: String, _ n: String) -> String {
     """
     \(c).relkind IN ('r', 'p', 'f') AND NOT \(c).relispartition AND \(c).relpersistence <> 't'
-      AND \(n).nspname NOT IN ('pg_catalog', 'information_schema', 'cairn') AND \(n).nspname NOT LIKE 'pg\\_%'
+      AND \(n).nspname NOT IN ('pg_catalog', 'information_schema', 'cairn', 'cairn_ddl') AND \(n).nspname NOT LIKE 'pg\\_%'
       AND NOT EXISTS (SELECT 1 FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass AND d.objid = \(c).oid
         AND d.deptype = 'e')
     """
@@ -14,6 +14,8 @@ extension PostgresTable {
 
   struct Index {
     var isPrimary, isReplicaIdentity, isPlain: Bool
+    /// Checked later than with each row: PostgreSQL takes no such index for a replica identity.
+    var isDeferrable: Bool
     /// Attribute numbers of its key columns.
     var columns: [Int]
     /// As a table constraint; empty for an index alone.
@@ -33,14 +35,15 @@ extension PostgresTable {
     let indexes = document[.index].map { row in
       Index(
         isPrimary: row[0] == "true", isReplicaIdentity: row[1] == "true", isPlain: row[2] == "true",
+        isDeferrable: row[3] == "true",
         columns: (row[4] ?? "").split(separator: " ").compactMap { Int($0) }, constraint: row[7] ?? "")
     }
     for index in indexes where index.isPlain && !index.isPrimary {
-      schema.uniques.append(index.columns.compactMap(place))
+      if let columns = places(of: index) { schema.uniques.append(columns) }
     }
     chooseKey(identity: text(5), indexes)
     // A primary key by which rows are not told apart is a unique key like others.
-    if let primary = indexes.first(where: \.isPrimary)?.columns.compactMap(place), Set(primary) != Set(schema.key) {
+    if let primary = indexes.first(where: \.isPrimary).flatMap(places), Set(primary) != Set(schema.key) {
       schema.uniques.append(primary)
     }
     schema.foreignKeys = document[.foreignKey].compactMap(foreignKey)
@@ -83,25 +86,37 @@ extension PostgresTable {
   /// Which column of the schema has this number in the catalog.
   private func place(_ number: Int) -> Int? { details.firstIndex { $0.number == number } }
 
+  /// The columns of an index; nil if one of them is generated, whose values the log does not have.
+  private func places(of index: Index) -> [Int]? {
+    let places = index.columns.compactMap(place)
+    return places.count == index.columns.count ? places : nil
+  }
+
   /// The replica identity: by which columns an update or delete names its row.
   private mutating func chooseKey(identity: String, _ indexes: [Index]) {
     let primary = indexes.first(where: \.isPrimary)
-    let chosen: Index? =
+    let given: Index? =
       switch identity {
       case "i": indexes.first(where: \.isReplicaIdentity)
       case "d", "f": primary
       default: nil
       }
-    for (ordinal, number) in (chosen?.columns ?? []).enumerated() {
-      if let column = place(number) { schema.columns[column].keyOrdinal = ordinal + 1 }
+    let isUsable = identity == "f" || given?.isDeferrable == false
+    if isUsable, let places = given.flatMap(places) {
+      for (ordinal, column) in places.enumerated() { schema.columns[column].keyOrdinal = ordinal + 1 }
+      return
     }
-    guard chosen == nil else { return }
     schema.flags.insert(.wholeRow)
     guard identity != "f" else { return }
+    let refused = "so PostgreSQL would refuse the program's own UPDATE and DELETE if it were captured"
+    let reason =
+      given == nil
+      ? "it has no replica identity (no primary key), \(refused)"
+      : isUsable
+        ? "a column of its key is generated, and PostgreSQL does not send the values of generated columns"
+        : "its key is DEFERRABLE, which PostgreSQL takes for no replica identity, \(refused)"
     refusal = .init(
-      reason:
-        "it has no replica identity (no primary key), so PostgreSQL would refuse the program's own UPDATE and DELETE if it were captured",
-      mend: "ALTER TABLE \(schema.qualifiedName) REPLICA IDENTITY FULL", isHarmless: false)
+      reason: reason, mend: "ALTER TABLE \(schema.qualifiedName) REPLICA IDENTITY FULL", isHarmless: false)
   }
 
   private func foreignKey(_ row: [String?]) -> TableSchema.ForeignKey? {
