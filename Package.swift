@@ -48,7 +48,7 @@ let package = Package(
     module("Peering", ["Changes", "SystemKit", "CodecKit", "NetKit"]),
     module("ServiceKit", ["CSystemd", "Changes", "CodecKit", "NetKit"]),
     module("SQLiteKit", ["CSQLite", "CShims", "Changes", "SystemKit"]),
-    module("PostgresKit", ["CPostgres", "Changes", "SystemKit"]),
+    module("PostgresKit", ["CPostgres", "Changes", "SystemKit", "CodecKit"]),
     module("Mapping", ["Changes"]),
     module("Statements", ["Changes", "Mapping"]),
     module("Configuring", ["Changes", "SystemKit", "Mapping", "Conflicts", "CToml"]),

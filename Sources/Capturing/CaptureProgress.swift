@@ -13,6 +13,8 @@ package final class CaptureProgress: Sendable {
     /// Journal rows read, in the trail and synced.
     package var taken: Int64 = 0
     package var isCaughtUp = false
+    /// Logical messages that looked like ours and were not, since the start.
+    package var refusedMessages: UInt64 = 0
     /// The durable end of the trail.
     package var position = Position.start
     /// Commit time of the last transaction of the source that is in the trail, durably, µs since 1970 UTC. SQLite does

@@ -104,6 +104,7 @@ final class HeartbeatWorker: Worker {
     var lookedAt: Int64?
     var beatAt = Clock.monotonicMilliseconds
     var seen = taken()
+    var canBeat = true
     while !stop.isSet {
       let now = Clock.monotonicMilliseconds
       if now - (lookedAt ?? now - Self.lookMilliseconds) >= Self.lookMilliseconds {
@@ -114,13 +115,24 @@ final class HeartbeatWorker: Worker {
       if capture.heartbeat > .zero, now - beatAt >= capture.heartbeat.milliseconds {
         if taken() == seen {
           // The trail tells how far it has come, and with that the slot moves.
-          try connection.query(
-            "SELECT pg_logical_emit_message(true, $1, '')", [PostgresCapture.progressPrefix])
+          canBeat = try canBeat && beat(connection)
         }
         (beatAt, seen) = (now, taken())
       }
       if stop.rest(.milliseconds(500)) { return }
     }
+  }
+
+  /// Asks for progress; false, with a line in the log, if the role may not sign messages.
+  private func beat(_ connection: PostgresConnection) throws -> Bool {
+    do { try MessageKey.emit(PostgresCapture.progressPrefix, [], connection) } catch let error as CairnError
+      where error.code == .privilegeMissing
+    {
+      let worker = WorkerName(.capture, capture.name)
+      context.log.write(LogEntry(.warning, error.message, worker: worker.description, hint: error.hint))
+      return false
+    }
+    return true
   }
 
   private func look(

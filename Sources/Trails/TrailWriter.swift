@@ -102,11 +102,13 @@ package final class TrailWriter {
   package func begin(_ given: TransactionHeader, isLate: Bool = false) throws -> TransactionHeader {
     try check(isOpen: false)
     var header = given
-    let clock = (lastHeader?.clock ?? 0).addingReportingOverflow(1)
+    // A clock that came from a peer may be at its end: it stays there.
+    let before = lastHeader?.clock ?? 0
+    let clock = before == .max ? before : before + 1
     let number = lastNumber.addingReportingOverflow(1)
-    guard !clock.overflow, !number.overflow else { throw folder.bug("clock or transaction number is at its end") }
+    guard !number.overflow else { throw folder.bug("transaction number is at its end") }
     header.number = number.partialValue
-    header.clock = max(isLate ? 0 : UInt64(clamping: given.commitTime), clock.partialValue, given.clock)
+    header.clock = max(isLate ? 0 : UInt64(clamping: given.commitTime), clock, given.clock)
     self.header = header
     changes = 0
     payload.removeAll()

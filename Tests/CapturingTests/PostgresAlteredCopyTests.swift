@@ -88,7 +88,7 @@ extension PostgresCapturing {
     @Test func `a rename that nobody told of does not bring another table's rows`() throws {
       let origin = try PostgresOrigin(Self.tables)
       try origin.take()
-      try origin.run("DROP SCHEMA cairn CASCADE")
+      try origin.run("DROP SCHEMA cairn_ddl CASCADE")
       try origin.run("ALTER TABLE t RENAME v TO w; UPDATE t SET a = 1 WHERE id = 3")
       try origin.run(
         """

@@ -23,16 +23,17 @@ extension PostgresCapturing {
   /// What apply has brought into a database that is captured too.
   @Suite struct KnowledgeTests {
     private typealias Dependency = TransactionHeader.Dependency
-    /// Of a node whose clock is ahead.
-    private static let clock: UInt64 = 5_000_000_000_000_000
+    /// Of a node whose clock is an hour ahead.
+    private static let clock = UInt64(Clock.system.microseconds()) + 3_600_000_000
 
     private func emit(_ number: UInt64, clock: UInt64 = clock, of trail: String = "b.x") -> String {
       let note = AppliedNote(trail: trail, number: number, clock: clock, position: .start)
-      return "SELECT pg_logical_emit_message(true, 'cairn', '\(note.text)');"
+      return PostgresOrigin.message("cairn", "convert_to('\(note.text)', 'UTF8')")
     }
 
     private func origin() throws -> PostgresOrigin {
       let origin = try PostgresOrigin("CREATE TABLE t(id int PRIMARY KEY)")
+      try origin.makeKey()
       try origin.take()
       return origin
     }
@@ -182,6 +183,7 @@ extension PostgresCapturing {
     @Test func `a schema change of apply's is told at its place, and copies nothing`() throws {
       let origin = try PostgresOrigin(
         "CREATE TABLE t(id int PRIMARY KEY, a int); CREATE TABLE gone(id int PRIMARY KEY); INSERT INTO t VALUES (1, 1)")
+      try origin.makeKey()
       try origin.take()
       let known = try origin.lastNumber
       try origin.run(

@@ -38,6 +38,14 @@ final class PostgresOrigin {
 
   @discardableResult func run(_ sql: String) throws -> String { try server.psql(sql, database) }
 
+  /// Makes the key of messages, as an apply does.
+  func makeKey() throws { try MessageKey.ensure(PostgresConnection(uri)) }
+
+  /// The statement that emits a message as Cairn does; `content` is an expression of type `bytea`.
+  static func message(_ prefix: String, _ content: String) -> String {
+    "SELECT \(MessageKey.call(prefix, content)) FROM cairn.key AS k WHERE k.id = 1;"
+  }
+
   /// Takes everything that is committed now.
   func take(
     _ tables: TablePatterns = .init(), copiesAgain: Bool = false, said: @escaping @Sendable (String) -> Void = { _ in }

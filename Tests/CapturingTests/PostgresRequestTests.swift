@@ -107,7 +107,7 @@ extension PostgresCapturing {
       #expect(try origin.lines(from: again).count == 5)
     }
 
-    @Test func `a role that may only connect can ask`() throws {
+    @Test func `a role that may read the key can ask, another one is told what it needs`() throws {
       let origin = try PostgresOrigin("CREATE TABLE t(a int PRIMARY KEY); INSERT INTO t VALUES (1)")
       try origin.take()
       let copied = try origin.lastNumber
@@ -116,9 +116,13 @@ extension PostgresCapturing {
       defer { _ = try? origin.run("DROP ROLE \(role)") }
       let connection = try PostgresConnection(origin.uri)
       try connection.execute("SET ROLE \(role)")
-      try PostgresSource.ask(
-        RowRequest(namespace: "public", table: "t", keys: [[.exact(Array("1".utf8))]]), on: connection,
-        trail: try trail(of: origin))
+      let request = RowRequest(namespace: "public", table: "t", keys: [[.exact(Array("1".utf8))]])
+      let id = try trail(of: origin)
+      #expect(origin.code { try PostgresSource.ask(request, on: connection, trail: id) } == .privilegeMissing)
+      try origin.makeKey()
+      try origin.run(MessageKey.grantText(.own, to: role))
+      defer { _ = try? origin.run("DROP OWNED BY \(role)") }
+      try PostgresSource.ask(request, on: connection, trail: id)
       try origin.take()
       #expect(try origin.lines(from: copied).contains("row t a=1"))
     }

@@ -10,8 +10,9 @@ extension PostgresCapturing {
   /// What pgoutput gives and does not give.
   @Suite struct StreamTests {
     /// Captures an empty table first, so that what follows are changes.
-    private func follow(_ schema: String, _ changes: String) throws -> [String] {
+    private func follow(_ schema: String, makesKey: Bool = false, _ changes: String) throws -> [String] {
       let origin = try PostgresOrigin(schema)
+      if makesKey { try origin.makeKey() }
       try origin.take()
       let copied = try origin.lastNumber
       try origin.run(changes)
@@ -103,9 +104,9 @@ extension PostgresCapturing {
 
     @Test func `what our apply wrote is not told, by its message or by its origin`() throws {
       let lines = try follow(
-        "CREATE TABLE t(id int PRIMARY KEY)",
+        "CREATE TABLE t(id int PRIMARY KEY)", makesKey: true,
         """
-        BEGIN; SELECT pg_logical_emit_message(true, 'cairn', '1'); INSERT INTO t VALUES (1); COMMIT;
+        BEGIN; \(PostgresOrigin.message("cairn", "'1'::bytea")) INSERT INTO t VALUES (1); COMMIT;
         BEGIN; SELECT pg_logical_emit_message(true, 'other', '1'); INSERT INTO t VALUES (2); COMMIT;
         SELECT pg_replication_origin_create('cairn_x' || current_database()); SELECT pg_replication_origin_session_setup('cairn_x' || current_database());
         BEGIN; INSERT INTO t VALUES (3); COMMIT;

@@ -89,7 +89,7 @@ class PostgresSide:
         for schema, name, kind in self.db.texts("""
                 SELECT nspname, relname, relkind FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
                 WHERE relkind IN ('r', 'p') AND NOT relispartition AND relpersistence <> 't'
-                  AND nspname NOT IN ('pg_catalog', 'information_schema', 'cairn') AND nspname NOT LIKE 'pg\\_%'
+                  AND nspname NOT IN ('pg_catalog', 'information_schema', 'cairn', 'cairn_ddl') AND nspname NOT LIKE 'pg\\_%'
                 ORDER BY 1, 2"""):
             folded = (name if schema == "public" else schema + "_" + name).lower()
             if folded in found:

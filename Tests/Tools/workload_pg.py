@@ -169,7 +169,7 @@ class Program:
         for oid, schema, name in self.db.texts("""
                 SELECT c.oid, nspname, relname FROM pg_class c JOIN pg_namespace n ON n.oid = relnamespace
                 WHERE relkind IN ('r', 'p') AND NOT relispartition AND relpersistence <> 't'
-                  AND nspname NOT IN ('pg_catalog', 'information_schema', 'cairn') AND nspname NOT LIKE 'pg\\_%'
+                  AND nspname NOT IN ('pg_catalog', 'information_schema', 'cairn', 'cairn_ddl') AND nspname NOT LIKE 'pg\\_%'
                 ORDER BY 2, 3"""):
             if name == MARKS or (patterns and not any(fnmatch.fnmatchcase(name, p) for p in patterns)):
                 continue

@@ -1,10 +1,13 @@
+import PostgresKit
+
 /// The statements that every commit of apply needs besides those of rows.
 struct OwnStatements {
   /// What others commit is seen by each statement, whatever the role's settings are.
   let begin = PostgresStatement(name: "cairn_begin", sql: "BEGIN ISOLATION LEVEL READ COMMITTED")
   /// By this message capture on the target's database knows what apply writes.
   let message = PostgresStatement(
-    name: "cairn_message", sql: "SELECT pg_logical_emit_message(true, 'cairn', $1::text)")
+    name: "cairn_message",
+    sql: "SELECT \(MessageKey.call("cairn", "convert_to($1::text, 'UTF8')")) FROM cairn.key AS k WHERE k.id = 1")
   let move = PostgresStatement(name: "cairn_move", sql: PostgresTargetState.moveText)
   let noteConflict = PostgresStatement(name: "cairn_conflict", sql: PostgresConflictLog.appendText)
   let commit = PostgresStatement(name: "cairn_commit", sql: "COMMIT")

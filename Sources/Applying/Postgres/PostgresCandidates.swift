@@ -26,7 +26,7 @@ struct PostgresCandidates: CandidateStore {
     try connection.first(
       """
       SELECT 1 FROM pg_index i JOIN pg_class c ON c.oid = i.indrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-      WHERE i.indisunique AND NOT i.indisprimary AND n.nspname NOT IN ('cairn', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
+      WHERE i.indisunique AND NOT i.indisprimary AND n.nspname NOT IN ('cairn', 'cairn_ddl', 'information_schema') AND n.nspname NOT LIKE 'pg\\_%'
       LIMIT 1
       """) != nil
   }

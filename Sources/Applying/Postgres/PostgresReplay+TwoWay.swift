@@ -385,7 +385,7 @@ extension PostgresReplay {
     try connection.execute(own.begin.sql)
     do {
       // By this, capture knows the transaction as one of ours.
-      try connection.query("SELECT pg_logical_emit_message(true, 'cairn', $1)", [note.text])
+      try connection.query(own.message.sql, [note.text])
       let isChanged = try judgeCandidates()
       if isChanged { try checkDesk(desk, stop) }
       try connection.execute(isChanged ? "COMMIT" : "ROLLBACK")

@@ -80,6 +80,8 @@ package struct PostgresTargetState {
           hint: "as a superuser: GRANT CREATE ON DATABASE \(database.quotedName) TO \(role.quotedName)")
       }
     }
+    try OwnSchema.check("cairn", connection)
+    try MessageKey.install(.own, connection)
     try connection.execute(
       """
       CREATE TABLE IF NOT EXISTS cairn.checkpoint(trail text PRIMARY KEY, trail_id bytea NOT NULL, segment bigint NOT NULL,
@@ -98,6 +100,8 @@ package struct PostgresTargetState {
 
   /// Brings what an older version made up to date.
   func upgrade() throws {
+    try OwnSchema.check("cairn", connection)
+    try MessageKey.install(.own, connection, hadMessages: true)
     if try !hasWaiting() { try connection.execute(Self.waitingTable) }
     let columns = try connection.query(
       "SELECT attname FROM pg_attribute WHERE attrelid = 'cairn.table_state'::regclass AND NOT attisdropped"

@@ -90,7 +90,7 @@ extension PostgresCapture {
       """
       WITH t AS (SELECT c.oid, c.relname, n.nspname, c.relreplident, c.relpersistence, c.relkind, c.relrowsecurity
         FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.relkind IN ('r', 'p', 'f')
-          AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'cairn') AND n.nspname NOT LIKE 'pg\\_%')
+          AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'cairn', 'cairn_ddl') AND n.nspname NOT LIKE 'pg\\_%')
       SELECT md5(string_agg(x, ',' ORDER BY x)) FROM (
         SELECT t::text FROM t
         UNION ALL SELECT concat_ws(' ', a.attrelid, a.attnum, a.attname, a.atttypid, a.atttypmod, a.attnotnull,

@@ -65,6 +65,7 @@ extension PostgresCapture {
     replication = try PostgresConnection(
       uri, purpose: .replication, application: PostgresSource.application(slotName))
     replication.interrupt = stop.descriptor
+    try readKeys()
     try resume(PostgresSource.identity(replication).system, copiesAgain: false)
     isConnected = true
   }

@@ -10,7 +10,10 @@ extension PostgresCapture {
     let triggers = SchemaTriggers(connection: source.connection)
     do {
       try triggers.install()
-      isTold = true
+      isTold = try MessageKey.read(.triggers, source.connection) != nil
+      guard !isTold else { return }
+      let role = try source.connection.first("SELECT current_user") ?? ""
+      progress.tell(SchemaTriggers.unreadable(source.connection.place, role))
     } catch let error as PostgresError where !error.isServerGone {
       isTold = false
       progress.tell(SchemaTriggers.absence(source.connection.place, error.message))
@@ -35,7 +38,12 @@ extension PostgresCapture {
       return
     case .doubt: look.isWanted = true
     case .rewritten(let reason): incoming?.rewrites[message.relation, default: 0] |= reason
-    case .dropped: if let known { try drop(known, message.text) }
+    case .dropped:
+      guard try message.tag == "ALTER TABLE" || isGone(message.relation) else {
+        look.isWanted = true
+        return
+      }
+      if let known { try drop(known, message.text) }
     case .unpublished(let publication):
       guard publication == slotName, var known else { return }
       if known.refresh == nil {
@@ -49,6 +57,12 @@ extension PostgresCapture {
     case .shape(let table): try take(table, message, known)
     }
     look.told()
+  }
+
+  /// What a command has dropped is not in the catalog when it has committed.
+  private func isGone(_ relation: UInt32) throws -> Bool {
+    guard let transaction = incoming?.transaction.xid else { return false }
+    return try !source.isTable(relation, after: transaction)
   }
 
   private func take(_ table: PostgresTable, _ message: SchemaMessage, _ known: PostgresRegistry.Table?) throws {

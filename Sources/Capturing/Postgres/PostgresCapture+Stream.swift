@@ -22,15 +22,8 @@ extension PostgresCapture {
       let trail = name.split(separator: "_", maxSplits: 2, omittingEmptySubsequences: false).last
       if leavesOut(trail.map(String.init) ?? "") { incoming?.isSkipped = true }
     case .message(let isTransactional, let prefix, let content):
-      guard isTransactional else { return }
-      if prefix == Self.barrierPrefix { incoming?.barrier = String(decoding: content, as: UTF8.self) }
-      if prefix == PostgresRequests.prefix, incoming?.isSkipped == false { try takeRequest(content) }
-      if prefix == Self.progressPrefix { incoming?.wantsProgress = true }
-      if prefix == "cairn" { takeNote(content) }
-      if prefix == SchemaTriggers.prefix, let incoming, incoming.isSkipped ? incoming.isNews : true {
-        if !incoming.isSkipped { self.incoming?.isFresh = false }
-        try take(SchemaMessage(content))
-      }
+      guard isTransactional, prefix.hasPrefix("cairn") else { return }
+      try take(prefix, content)
     case .relation(let relation):
       relations[relation.id] = relation
       captured[relation.id] = nil
@@ -70,23 +63,6 @@ extension PostgresCapture {
         source.connection.place, "its transaction at \(expected.commit) is not the one that the trail has")
     }
     self.expected = nil
-  }
-
-  /// A transaction of apply's says first that it is one, and somewhere what the database holds with it.
-  private func takeNote(_ content: UnsafeRawBufferPointer) {
-    guard let incoming, incoming.isFresh || incoming.isApplied else { return }
-    let note = AppliedNote(String(decoding: content, as: UTF8.self))
-    // One that no trail is named in is of an apply all the same.
-    if let note, !leavesOut(note.trail) { return }
-    self.incoming?.isSkipped = true
-    self.incoming?.isApplied = true
-    if let note { self.incoming?.applier = note.trail }
-    // What the trail has passed has been noted there.
-    guard incoming.transaction.commit >= position.reached else { return }
-    self.incoming?.isNews = true
-    guard let note, note.number > 0, note.trail != trail.name.description
-    else { return }
-    self.incoming?.notes.append(note)
   }
 
   private func appendOld(_ old: PgOutput.OldTuple, _ table: Captured) throws {

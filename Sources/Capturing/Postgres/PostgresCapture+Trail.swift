@@ -1,4 +1,5 @@
 import Changes
+import CodecKit
 import PostgresKit
 import SystemKit
 import Trails
@@ -132,7 +133,8 @@ extension PostgresCapture {
   /// Commits a message of ours: what comes before it in the stream committed before this call.
   func emitBarrier() throws -> String {
     barrierNumber += 1
-    let text = "\(slotName) \(source.connection.backendPID) \(barrierNumber) \(clock.microseconds())"
+    // Nobody else can write it, as nobody else can tell it.
+    let text = "\(slotName) \(barrierNumber) \(randomBytes(16).hex)"
     try source.connection.query("SELECT pg_logical_emit_message(true, $1, $2)", [Self.barrierPrefix, text])
     return text
   }

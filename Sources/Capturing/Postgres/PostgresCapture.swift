@@ -45,6 +45,8 @@ package final class PostgresCapture {
     var notes: [AppliedNote] = []
     /// Somebody waits until the trail tells that it has come this far.
     var wantsProgress = false
+    /// The keys of messages were read again for it.
+    var hasReadKeys = false
     /// Tables whose rows were written anew, and why, as the server counts reasons.
     var rewrites: [UInt32: Int] = [:]
   }
@@ -110,6 +112,10 @@ package final class PostgresCapture {
   /// What the barrier says behind which everything was committed before the run began.
   var goal: String?
   var look = SchemaLook()
+  /// By which messages of ours are known.
+  var keys: MessageKeys
+  /// When it is told again that messages of others were ignored, in monotonic milliseconds.
+  var refusalTellAt: Int64 = 0
   /// Whether the database tells of schema changes in the stream.
   var isTold = false
   /// Views and the like that were told of.
@@ -142,15 +148,19 @@ package final class PostgresCapture {
     registryFile = try RegistryFile(folder: options.place, number: trail.lastHeader?.number ?? 0)
     registry = registryFile.registry
     requests = try PostgresRequests(folder: options.place)
+    keys = try MessageKeys()
     committedRegistry = registry
     let identity = try PostgresSource.identity(replication)
     position = stored ?? PostgresPosition(system: identity.system, timeline: identity.timeline, reached: LSN(0))
+    // Before anything there is read, as other roles could have put it there.
+    try installTriggers()
+    try OwnSchema.check(MessageKey.Place.own.rawValue, source.connection)
+    try readKeys()
     if stored == nil {
       try beginAnew(.firstCopy)
     } else {
       toldKnowledge = position.knowledge
       try resume(identity.system, copiesAgain: options.copiesAgain)
-      try installTriggers()
       forgetUnfinishedCopy()
       try beginAwaitedCopies()
     }
@@ -167,7 +177,6 @@ package final class PostgresCapture {
         hint: "create a table first, or look at --tables", remedy: .badInput)
     }
     _ = try source.publish(tables)
-    try installTriggers()
     try source.dropSlot()
     streamTime = try source.time()
     let (start, snapshot) = try source.createSlot(replication, tell: progress.tell)

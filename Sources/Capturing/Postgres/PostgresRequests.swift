@@ -11,7 +11,7 @@ import Trails
 /// some rows are sent twice, none is forgotten.
 struct PostgresRequests {
   /// Of the message by which a row is asked for.
-  static let prefix = "cairn.rows"
+  static let prefix = "cairn.request"
   /// Above, a table is copied instead.
   static let keysMax = 50_000
   static let keyBytesMax = 16 << 20
@@ -137,14 +137,14 @@ struct RequestMessage: Equatable {
     }
   }
 
-  /// Commits the message. The role needs no right but to connect.
+  /// Commits the message. The role reads the key of messages, or makes it.
   func emit(_ connection: PostgresConnection) throws {
     var writer = ByteWriter()
     encode(to: &writer)
-    let content = "\\x" + Array(writer.bytes).hex
+    try MessageKey.ensure(connection)
     try connection.transaction {
       try connection.execute("SET LOCAL synchronous_commit = on")
-      try connection.query("SELECT pg_logical_emit_message(true, $1, $2::bytea)", [PostgresRequests.prefix, content])
+      try MessageKey.emit(PostgresRequests.prefix, Array(writer.bytes), connection)
     }
   }
 }

@@ -91,11 +91,17 @@ package struct PostgresSource {
       hint: "end a standby or a capture that nobody needs, or raise the limit and restart the server")
   }
 
-  /// What is to be said of schema changes before a capture begins; nil where they will be told in the stream.
+  /// What is to be said of schema changes before a capture begins; nil where they will be told in the stream. Throws
+  /// `privilege-missing` if schema `cairn`, or anything in it, belongs to another role.
   package static func schemaNotice(_ connection: PostgresConnection) throws -> String? {
-    let isSuper = try connection.first("SELECT rolsuper FROM pg_roles WHERE rolname = current_user") == "t"
-    guard !isSuper, try !SchemaTriggers(connection: connection).isComplete() else { return nil }
-    return SchemaTriggers.absence(connection.place, "this role is no superuser")
+    try OwnSchema.check(MessageKey.Place.own.rawValue, connection)
+    let row = try connection.query("SELECT rolsuper, rolname FROM pg_roles WHERE rolname = current_user").first ?? []
+    guard row.first != "t" else { return nil }
+    guard try SchemaTriggers(connection: connection).isComplete() else {
+      return SchemaTriggers.absence(connection.place, "this role is no superuser")
+    }
+    guard try MessageKey.read(.triggers, connection) == nil else { return nil }
+    return SchemaTriggers.unreadable(connection.place, (row.last ?? nil) ?? "")
   }
 
   // MARK: Publication
@@ -127,6 +133,13 @@ package struct PostgresSource {
       WHERE p.pubname = $1 AND r.prrelid = $2::oid AND r.xmin::text = $3
       """, [name, String(relation), String(transaction)]
     ).first != nil
+  }
+
+  /// Whether the catalog has a table, once a transaction of the stream is visible.
+  func isTable(_ relation: UInt32, after transaction: UInt32) throws -> Bool {
+    try waitUntilVisible(transaction)
+    return try connection.first(
+      "SELECT 1 FROM pg_class WHERE oid = $1::oid AND relkind IN ('r', 'p', 'f')", [String(relation)]) != nil
   }
 
   /// The stream may tell of a commit a moment before others see it: until then its session holds the lock of its transaction.

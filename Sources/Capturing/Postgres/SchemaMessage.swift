@@ -30,8 +30,14 @@ struct SchemaMessage {
 
   static let version = "1"
 
-  /// Reads the content of a message; what a newer version wrote is a doubt.
-  init(_ content: UnsafeRawBufferPointer) throws {
+  /// Reads the content of a message; what a newer version wrote, or nobody can read, is a doubt.
+  init(_ content: UnsafeRawBufferPointer) {
+    self = (try? Self(reading: content)) ?? Self()
+  }
+
+  private init() { event = .doubt }
+
+  private init(reading content: UnsafeRawBufferPointer) throws {
     var reader = CatalogReader(content)
     guard let (letter, fields) = try reader.row(), fields.count >= 6, fields[0] == Self.version else {
       event = .doubt

@@ -7,53 +7,81 @@ import PostgresKit
 /// They are shared by all captures of a database, and never make a program's command fail or wait: what goes wrong in them
 /// becomes a message that says no more than "look". They write nothing where no slot of Cairn's is there to read it.
 ///
+/// Their functions run as the superuser who made them. So they are in a schema of their own, `cairn_ddl`, in which nothing may
+/// belong to another role; they call no function but those of `pg_catalog`; and each message has a code of
+/// ``MessageKey``, the table `cairn_ddl.key`.
+///
 /// Source: https://www.postgresql.org/docs/15/event-triggers.html
 struct SchemaTriggers {
   /// Of the messages.
-  static let prefix = "cairn.ddl"
+  static let prefix = "cairn.schema"
+  /// Of those that functions of earlier builds write, without a code.
+  static let earlierPrefix = "cairn.ddl"
+  static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]
   /// Of the functions; a newer one replaces an older one.
-  private static let version = 2
+  private static let version = 3
 
   let connection: PostgresConnection
 
-  /// Whether all of them are there and fire, also where a session replicates.
+  /// Whether all of them are there and fire, also where a session replicates, and nobody else can change them.
   func isComplete() throws -> Bool {
     let there = try connection.first(
       """
       SELECT count(*) FROM pg_event_trigger AS e JOIN pg_proc AS p ON p.oid = e.evtfoid
       WHERE e.evtname = ANY ($1::text[]) AND e.evtenabled = 'A'
-        AND p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cairn')
+        AND p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = '\(Self.schema)')
         AND coalesce(substring(obj_description(p.oid, 'pg_proc') FROM 'version ([0-9]+)')::int, 0) >= \(Self.version)
       """, ["{" + Self.names.map { "cairn_" + $0 }.joined(separator: ",") + "}"])
-    return there == String(Self.names.count)
+    return try there == String(Self.names.count) && OwnSchema.foreign(Self.schema, connection) == nil
   }
 
   /// Makes them where they are not there. Throws ``PostgresError`` with `isPrivilege` where the role may not: it takes a
-  /// superuser.
+  /// superuser; `privilege-missing` if the schema, or anything in it, belongs to another role.
   func install() throws {
     guard try !isComplete() else { return }
     try connection.transaction {
-      // Two captures that begin at once, or an apply, which makes the schema too.
-      try connection.query(
-        "SELECT pg_advisory_xact_lock(hashtext('cairn.ddl')), pg_advisory_xact_lock(hashtext('cairn'))")
+      // Two captures that begin at once.
+      try connection.query("SELECT pg_advisory_xact_lock(hashtext('cairn.ddl'))")
+      if try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = $1", [Self.schema]) == nil {
+        try connection.execute("CREATE SCHEMA \(Self.schema)")
+      }
+      try OwnSchema.check(Self.schema, connection)
+      try MessageKey.install(.triggers, connection)
       try connection.execute(Self.script)
+      try removeEarlier()
     }
   }
+
+  /// Functions of builds that kept them in schema `cairn`.
+  private func removeEarlier() throws {
+    let functions = try connection.query(
+      """
+      SELECT p.oid::regprocedure FROM pg_proc AS p
+      WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cairn') AND p.proname = ANY ($1::text[])
+      """, ["{" + (Self.names + Self.earlierNames).joined(separator: ",") + "}"])
+    for row in functions { try connection.execute("DROP FUNCTION IF EXISTS \(row[0] ?? "")") }
+  }
+
+  private static let earlierNames = ["ddl_document", "ddl_write", "ddl_users", "ddl_shape"]
 
   /// False when there was nothing.
   func remove() throws -> Bool {
     let there = try connection.query("SELECT evtname FROM pg_event_trigger WHERE evtname ~ '^cairn_'")
-    let functions = try connection.query(
-      "SELECT p.oid::regprocedure FROM pg_proc AS p WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cairn')"
-    )
-    guard !there.isEmpty || !functions.isEmpty else { return false }
+    let hasSchema = try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = $1", [Self.schema]) != nil
+    let hasEarlier =
+      try connection.first(
+        """
+        SELECT 1 FROM pg_proc AS p WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = 'cairn')
+          AND p.proname = ANY ($1::text[])
+        """, ["{" + (Self.names + Self.earlierNames).joined(separator: ",") + "}"]) != nil
+    guard !there.isEmpty || hasSchema || hasEarlier else { return false }
     do {
       try connection.transaction {
         for row in there { try connection.execute("DROP EVENT TRIGGER IF EXISTS \((row[0] ?? "").quotedName)") }
-        for row in functions { try connection.execute("DROP FUNCTION IF EXISTS \(row[0] ?? "") CASCADE") }
-        let isEmpty = try connection.first("SELECT 1 FROM pg_class WHERE relnamespace = 'cairn'::regnamespace") == nil
-        if isEmpty { try connection.execute("DROP SCHEMA cairn") }
+        try removeEarlier()
+        if hasSchema { try connection.execute("DROP SCHEMA \(Self.schema) CASCADE") }
+        try removeEmptySchema()
       }
     } catch let error as PostgresError where error.isPrivilege {
       throw CairnError(
@@ -61,6 +89,17 @@ struct SchemaTriggers {
         hint: "run 'cairn detach' as a superuser")
     }
     return true
+  }
+
+  /// Where an earlier build made schema `cairn` for its functions alone.
+  private func removeEmptySchema() throws {
+    let isEmpty = try connection.first(
+      """
+      SELECT 1 FROM pg_namespace AS n WHERE nspname = 'cairn'
+        AND NOT EXISTS (SELECT FROM pg_class WHERE relnamespace = n.oid)
+        AND NOT EXISTS (SELECT FROM pg_proc WHERE pronamespace = n.oid)
+      """)
+    if isEmpty != nil { try connection.execute("DROP SCHEMA cairn") }
   }
 
   /// What is said where they are not there.
@@ -71,75 +110,84 @@ struct SchemaTriggers {
     """
   }
 
+  /// What is said where they are there, and the role may not read by what their messages are known.
+  static func unreadable(_ place: String, _ role: String) -> String {
+    """
+    \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as role \
+    \(role) may not read the key of the event triggers; as a superuser: \(MessageKey.grantText(.triggers, to: role))
+    """
+  }
+
   // MARK: SQL
 
   private static var script: String {
     let triggers = names.map { name in
       """
       DROP EVENT TRIGGER IF EXISTS cairn_\(name);
-      CREATE EVENT TRIGGER cairn_\(name) ON \(name) EXECUTE FUNCTION cairn.\(name)();
+      CREATE EVENT TRIGGER cairn_\(name) ON \(name) EXECUTE FUNCTION \(schema).\(name)();
       ALTER EVENT TRIGGER cairn_\(name) ENABLE ALWAYS;
-      COMMENT ON FUNCTION cairn.\(name)() IS 'tells cairn of schema changes, version \(version)';
+      COMMENT ON FUNCTION \(schema).\(name)() IS 'tells cairn of schema changes, version \(version)';
       """
     }
-    return (["CREATE SCHEMA IF NOT EXISTS cairn;"] + functions + triggers).joined(separator: "\n")
+    return (functions + triggers).joined(separator: "\n")
   }
 
   /// What a function prints must not depend on the session that it runs in, and it waits for nobody.
   private static let settings =
-    (PostgresConnection.printSettings + ["search_path=pg_catalog, pg_temp", "lock_timeout=20"])
+    (PostgresConnection.printSettings + [
+      "search_path=pg_catalog, pg_temp", "lock_timeout=20", "plan_cache_mode=force_generic_plan",
+    ])
     .map { setting in
       let parts = setting.split(separator: "=", maxSplits: 1)
       let value = parts[0] == "search_path" || parts[0] == "DateStyle" ? String(parts[1]) : "'\(parts[1])'"
       return "SET \(parts[0]) = \(value)"
     }.joined(separator: " ")
 
-  private static func function(
-    _ head: String, _ returns: String, _ body: String, language: String = "plpgsql", more: String = ""
-  ) -> String {
+  private static func function(_ name: String, _ body: String) -> String {
     """
-    CREATE OR REPLACE FUNCTION cairn.\(head) RETURNS \(returns) LANGUAGE \(language) SECURITY DEFINER
-    \(settings)\(more) AS $cairn$\(body)$cairn$;
-    REVOKE ALL ON FUNCTION cairn.\(head) FROM PUBLIC;
+    CREATE OR REPLACE FUNCTION \(schema).\(name)() RETURNS event_trigger LANGUAGE plpgsql SECURITY DEFINER
+    \(settings) AS $cairn$\(body)$cairn$;
+    REVOKE ALL ON FUNCTION \(schema).\(name)() FROM PUBLIC;
     """
   }
 
   private static let functions: [String] = [
-    function("ddl_document(oid)", "text", document, more: " SET plan_cache_mode = 'force_generic_plan'"),
-    function("ddl_write(letter text, fields text[], document text)", "void", write),
-    function("ddl_users(type oid)", "SETOF oid", users, language: "sql"),
-    function("ddl_shape(relation oid, tag text, computes text, statement text)", "void", shape),
-    function("ddl_command_end()", "event_trigger", guarded(commandEnd, where: isCommandOurs)),
-    function("sql_drop()", "event_trigger", guarded(drop, where: isDropOurs)),
-    function("table_rewrite()", "event_trigger", guarded(rewrite, where: "true")),
+    function("ddl_command_end", guarded(commandEnd, where: isCommandOurs)),
+    function("sql_drop", guarded(drop, where: isDropOurs)),
+    function("table_rewrite", guarded(rewrite, where: "true")),
   ]
 
-  /// Not in the language SQL, which would plan it anew for each table: that takes longer than to run it.
+  /// Statements that write one message: `fields` behind the version and the tag.
+  private static func write(_ letter: String, _ fields: String..., document: String = "''") -> String {
+    """
+    v_fields := ARRAY['\(SchemaMessage.version)', TG_TAG, \(fields.joined(separator: ", "))];
+    v_content := convert_to('\(letter)' || cardinality(v_fields) || ';' || \(CatalogDocument.encoded("v_fields"))
+      || \(document), 'UTF8');
+    PERFORM \(MessageKey.call(prefix, "v_content", key: "v_key"));
+    -- A message of a subtransaction counts as of its end, and may come behind the record that follows it.
+    PERFORM pg_logical_emit_message(true, 'cairn.pad', '');
+    """
+  }
+
+  private static let doubt = write("L", "''", "''", "''", "''")
+
+  /// The document of table `v_root`. Not by a statement in the language SQL, which would be planned anew for each table:
+  /// that takes longer than to run it.
   private static let document = """
 
-    BEGIN
-      IF \(CatalogDocument.usesTypes("$1")) THEN
-        RETURN \(CatalogDocument.sql(of: "$1"));
-      END IF;
-      RETURN \(CatalogDocument.sql(of: "$1", types: false));
-    END
-    """
-
-  private static let write = """
-
-    BEGIN
-      PERFORM pg_logical_emit_message(true, '\(prefix)', convert_to(
-        letter || cardinality(fields) || ';' || \(CatalogDocument.encoded("fields")) || document, 'UTF8'));
-      -- A message of a subtransaction counts as of its end, and may come behind the record that follows it.
-      PERFORM pg_logical_emit_message(true, 'cairn.pad', '');
-    END
+    IF \(CatalogDocument.usesTypes("v_root")) THEN
+      v_document := \(CatalogDocument.sql(of: "v_root"));
+    ELSE
+      v_document := \(CatalogDocument.sql(of: "v_root", types: false));
+    END IF;
     """
 
   /// Tables with a column that rests on a type.
-  private static let users = """
+  private static func users(of type: String) -> String {
+    """
 
-      WITH RECURSIVE t(oid) AS (
-        SELECT $1
+      (WITH RECURSIVE t(oid) AS (
+        SELECT \(type)
         UNION SELECT x.oid FROM t CROSS JOIN LATERAL (
           SELECT y.oid FROM pg_type AS y WHERE y.typbasetype = t.oid OR (y.typelem = t.oid AND y.typcategory = 'A')
           UNION ALL SELECT r.rngtypid FROM pg_range AS r WHERE r.rngsubtype = t.oid
@@ -147,31 +195,27 @@ struct SchemaTriggers {
           UNION ALL SELECT c.reltype FROM pg_attribute AS a JOIN pg_class AS c ON c.oid = a.attrelid
             WHERE a.atttypid = t.oid AND c.reltype <> 0 AND NOT a.attisdropped) AS x(oid))
       SELECT DISTINCT a.attrelid FROM pg_attribute AS a JOIN t ON t.oid = a.atttypid
-        JOIN pg_class AS c ON c.oid = a.attrelid WHERE c.relkind IN ('r', 'p', 'f') AND NOT a.attisdropped
+        JOIN pg_class AS c ON c.oid = a.attrelid WHERE c.relkind IN ('r', 'p', 'f') AND NOT a.attisdropped)
     """
+  }
 
-  /// A partition is told as its root.
+  /// Tells of the table `v_item.oid`. A partition is told as its root.
   private static let shape = """
 
-    DECLARE
-      root oid := coalesce(pg_partition_root(relation)::oid, relation);
-      kind record;
-    BEGIN
-      SELECT c.relpersistence = 't' AS is_temporary, \(PostgresTable.isUsers("c", "n")) AS is_users INTO kind
-        FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = root;
-      IF NOT FOUND THEN
-        PERFORM cairn.ddl_write('L', ARRAY['\(SchemaMessage.version)', tag, '', '', '', ''], '');
-        RETURN;
-      END IF;
-      IF root <> relation AND tag = 'ALTER TABLE' THEN
-        PERFORM cairn.ddl_write('D',
-          ARRAY['\(SchemaMessage.version)', tag, computes, statement, relation::text, ''], '');
-      END IF;
-      IF kind.is_users THEN
-        PERFORM cairn.ddl_write('S',
-          ARRAY['\(SchemaMessage.version)', tag, computes, statement, root::text, ''], cairn.ddl_document(root));
-      END IF;
-    END
+    v_root := coalesce(pg_partition_root(v_item.oid)::oid, v_item.oid);
+    SELECT c.relpersistence = 't' AS is_temporary, \(PostgresTable.isUsers("c", "n")) AS is_users INTO v_kind
+      FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = v_root;
+    IF NOT FOUND THEN
+      \(doubt)
+      CONTINUE;
+    END IF;
+    IF v_root <> v_item.oid AND TG_TAG = 'ALTER TABLE' THEN
+      \(write("D", "v_computes", "v_statement", "v_item.oid::text", "''"))
+    END IF;
+    IF v_kind.is_users THEN
+      \(document)
+      \(write("S", "v_computes", "v_statement", "v_root::text", "''", document: "v_document"))
+    END IF;
     """
 
   /// Nothing is told where nobody hears it, and whatever goes wrong is not the program's business.
@@ -179,24 +223,31 @@ struct SchemaTriggers {
     """
 
     DECLARE
-      statement text := current_query();
-      context text;
-      computes text;
-      item record;
+      v_statement text := current_query();
+      v_context text;
+      v_computes text;
+      v_fields text[];
+      v_content bytea;
+      v_document text;
+      v_root oid;
+      v_kind record;
+      v_key record;
+      v_item record;
     BEGIN
       IF TG_TAG IN ('COMMENT', 'GRANT', 'REVOKE', 'SECURITY LABEL') OR NOT \(isOurs) OR NOT EXISTS (
         SELECT FROM pg_replication_slots AS s WHERE s.slot_name ~ '^cairn_' AND s.database = current_database())
       THEN
         RETURN;
       END IF;
+      SELECT k.inner_pad, k.outer_pad INTO STRICT v_key FROM \(schema).key AS k WHERE k.id = 1;
       -- More than one line: the command runs inside of a function, and the statement is that which called it.
-      GET DIAGNOSTICS context = PG_CONTEXT;
-      computes := (context ~ E'\\n' OR statement ~* 'using')::text;
-      statement := CASE WHEN statement ~* 'password' THEN '' ELSE left(statement, 4000) END;
+      GET DIAGNOSTICS v_context = PG_CONTEXT;
+      v_computes := (v_context ~ E'\\n' OR v_statement ~* 'using')::text;
+      v_statement := CASE WHEN v_statement ~* 'password' THEN '' ELSE left(v_statement, 4000) END;
     \(body)
     EXCEPTION WHEN OTHERS THEN
       BEGIN
-        PERFORM cairn.ddl_write('L', ARRAY['\(SchemaMessage.version)', TG_TAG, '', '', '', ''], '');
+        \(doubt)
       EXCEPTION WHEN OTHERS THEN NULL;
       END;
     END
@@ -213,7 +264,7 @@ struct SchemaTriggers {
     """
 
   private static let commandEnd = """
-      FOR item IN
+      FOR v_item IN
         WITH command AS (SELECT * FROM pg_event_trigger_ddl_commands() WHERE NOT in_extension),
         touched(oid) AS (
           SELECT coalesce(i.indrelid, o.objid) FROM command AS o LEFT JOIN pg_index AS i ON i.indexrelid = o.objid
@@ -223,11 +274,11 @@ struct SchemaTriggers {
           -- What refers to a table by names that may be others now.
           UNION SELECT k.conrelid FROM command AS o JOIN pg_constraint AS k ON k.confrelid = o.objid AND k.contype = 'f'
             WHERE o.classid = 'pg_class'::regclass AND TG_TAG = 'ALTER TABLE'
-              AND (context ~ E'\\n' OR current_query() ~* 'rename|schema')
-          UNION SELECT u FROM command AS o LEFT JOIN pg_constraint AS k ON k.oid = o.objid
-              LEFT JOIN pg_class AS c ON c.oid = o.objid AND c.relkind = 'c' CROSS JOIN LATERAL cairn.ddl_users(
-                CASE o.classid WHEN 'pg_type'::regclass THEN o.objid WHEN 'pg_class'::regclass THEN c.reltype
-                  ELSE k.contypid END) AS u
+              AND (v_context ~ E'\\n' OR current_query() ~* 'rename|schema')
+          UNION SELECT u.u FROM command AS o LEFT JOIN pg_constraint AS k ON k.oid = o.objid
+              LEFT JOIN pg_class AS c ON c.oid = o.objid AND c.relkind = 'c' CROSS JOIN LATERAL \(users(
+                of: "CASE o.classid WHEN 'pg_type'::regclass THEN o.objid WHEN 'pg_class'::regclass THEN c.reltype ELSE k.contypid END"))
+                AS u(u)
             WHERE TG_TAG IN ('ALTER TYPE', 'ALTER DOMAIN')
           UNION SELECT coalesce(nullif(d.refobjid, 0), ad.adrelid) FROM command AS o JOIN pg_class AS q ON q.oid = o.objid
               LEFT JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = q.oid AND d.deptype IN ('a', 'i')
@@ -245,38 +296,35 @@ struct SchemaTriggers {
         SELECT DISTINCT t.oid FROM touched AS t JOIN pg_class AS c ON c.oid = t.oid WHERE c.relkind IN ('r', 'p', 'f')
         ORDER BY t.oid
       LOOP
-        PERFORM cairn.ddl_shape(item.oid, TG_TAG, computes, statement);
+        \(shape)
       END LOOP;
       IF TG_TAG ~ '^CREATE' THEN
-        FOR item IN
+        FOR v_item IN
           SELECT o.object_type, o.object_identity FROM pg_event_trigger_ddl_commands() AS o
-          WHERE NOT o.in_extension AND coalesce(o.schema_name, '') !~ '^(pg_|cairn$)' AND o.object_type IN ('view',
+          WHERE NOT o.in_extension AND coalesce(o.schema_name, '') !~ '^(pg_|cairn$|cairn_)' AND o.object_type IN ('view',
             'materialized view', 'function', 'procedure', 'aggregate', 'trigger', 'rule', 'policy')
         LOOP
-          PERFORM cairn.ddl_write('N', ARRAY['\(SchemaMessage.version)', TG_TAG, computes, statement, '',
-            item.object_type, item.object_identity], '');
+          \(write("N", "v_computes", "v_statement", "''", "v_item.object_type", "v_item.object_identity"))
         END LOOP;
       END IF;
     """
 
   private static let drop = """
-      FOR item IN
+      FOR v_item IN
         SELECT o.objid FROM pg_event_trigger_dropped_objects() AS o
         WHERE o.classid = 'pg_class'::regclass AND o.objsubid = 0 AND o.object_type IN ('table', 'foreign table')
           AND NOT o.is_temporary
       LOOP
-        PERFORM cairn.ddl_write('D',
-          ARRAY['\(SchemaMessage.version)', TG_TAG, computes, statement, item.objid::text, ''], '');
+        \(write("D", "v_computes", "v_statement", "v_item.objid::text", "''"))
       END LOOP;
-      FOR item IN
+      FOR v_item IN
         SELECT to_regclass(format('%I.%I', o.address_names[1], o.address_names[2]))::oid AS oid, o.address_args[1] AS name
         FROM pg_event_trigger_dropped_objects() AS o WHERE o.object_type = 'publication relation'
       LOOP
-        CONTINUE WHEN item.oid IS NULL;
-        PERFORM cairn.ddl_write('U',
-          ARRAY['\(SchemaMessage.version)', TG_TAG, computes, statement, item.oid::text, item.name], '');
+        CONTINUE WHEN v_item.oid IS NULL;
+        \(write("U", "v_computes", "v_statement", "v_item.oid::text", "v_item.name"))
       END LOOP;
-      FOR item IN
+      FOR v_item IN
         WITH gone AS (SELECT * FROM pg_event_trigger_dropped_objects() WHERE NOT is_temporary),
         touched(oid) AS (
           SELECT o.objid FROM gone AS o WHERE o.classid = 'pg_class'::regclass AND o.objsubid <> 0
@@ -292,14 +340,14 @@ struct SchemaTriggers {
         SELECT DISTINCT t.oid FROM touched AS t JOIN pg_class AS c ON c.oid = t.oid WHERE c.relkind IN ('r', 'p', 'f')
         ORDER BY t.oid
       LOOP
-        PERFORM cairn.ddl_shape(item.oid, TG_TAG, computes, statement);
+        \(shape)
       END LOOP;
     """
 
   private static let rewrite = """
-      PERFORM cairn.ddl_write('R', ARRAY['\(SchemaMessage.version)', TG_TAG, computes, '',
-        coalesce(pg_partition_root(pg_event_trigger_table_rewrite_oid())::oid,
-          pg_event_trigger_table_rewrite_oid())::text,
-        pg_event_trigger_table_rewrite_reason()::text], '');
+      \(write(
+        "R", "v_computes", "''",
+        "coalesce(pg_partition_root(pg_event_trigger_table_rewrite_oid())::oid, pg_event_trigger_table_rewrite_oid())::text",
+        "pg_event_trigger_table_rewrite_reason()::text"))
     """
 }

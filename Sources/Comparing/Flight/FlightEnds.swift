@@ -33,8 +33,7 @@ struct FlightEnds {
   /// Has the trail of a PostgreSQL source tell how far it has come, also when nothing else happens there.
   func askForProgress() throws {
     guard source is PostgresRowReader else { return }
-    try Self.connection(source).query(
-      "SELECT pg_logical_emit_message(true, $1, '')", [PostgresCapture.progressPrefix])
+    try MessageKey.emit(PostgresCapture.progressPrefix, [], Self.connection(source))
   }
 
   /// How far an SQLite source says that rows are in the trail, durably.

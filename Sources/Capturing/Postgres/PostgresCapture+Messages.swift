@@ -1,0 +1,116 @@
+import Changes
+import CodecKit
+import PostgresKit
+import SystemKit
+
+// Logical messages. Every role may write them into the log, so one counts only when it has a code of ``MessageKey``.
+extension PostgresCapture {
+  /// The prefix of what apply notes.
+  private static let notePrefix = "cairn"
+  /// How far a clock that apply notes may be ahead of the server's, µs. Apply itself waits for trails that are ahead by
+  /// more than `max_clock_skew`.
+  private static let aheadMax: Int64 = 86_400_000_000
+  private static let refusalMilliseconds: Int64 = 60_000
+
+  /// The keys of the database, as far as this role may read them.
+  struct MessageKeys {
+    let hasher: SHA256
+    var own: MessageKey?
+    var triggers: MessageKey?
+
+    init() throws { hasher = try SHA256() }
+
+    subscript(place: MessageKey.Place) -> MessageKey? {
+      get { place == .own ? own : triggers }
+      set { if place == .own { own = newValue } else { triggers = newValue } }
+    }
+  }
+
+  /// Reads the keys. Those of a schema in which anything belongs to another role are no keys.
+  func readKeys() throws {
+    for place in [MessageKey.Place.own, .triggers] { try readKey(place) }
+  }
+
+  private func readKey(_ place: MessageKey.Place) throws {
+    let isOurs = try OwnSchema.foreign(place.rawValue, source.connection) == nil
+    keys[place] = isOurs ? try MessageKey.read(place, source.connection) : nil
+  }
+
+  /// Takes a transactional message. One that Cairn did not write changes nothing: its transaction is captured like any other.
+  func take(_ prefix: String, _ content: UnsafeRawBufferPointer) throws {
+    switch prefix {
+    case Self.barrierPrefix:
+      // What it says is random, and known to whoever waits for it alone.
+      incoming?.barrier = String(decoding: content, as: UTF8.self)
+    case Self.progressPrefix:
+      if try authentic(content, prefix, .own) != nil { incoming?.wantsProgress = true }
+    case PostgresRequests.prefix:
+      if let known = try authentic(content, prefix, .own), incoming?.isSkipped == false { try takeRequest(known) }
+    case Self.notePrefix:
+      if let incoming, incoming.transaction.commit < keys.own?.since ?? LSN(0) { return takeNote(content) }
+      if let known = try authentic(content, prefix, .own) { takeNote(known) }
+    case SchemaTriggers.prefix:
+      guard let known = try authentic(content, prefix, .triggers), let incoming,
+        incoming.isSkipped ? incoming.isNews : true
+      else { return }
+      if !incoming.isSkipped { self.incoming?.isFresh = false }
+      try take(SchemaMessage(known))
+    case SchemaTriggers.earlierPrefix:
+      // Functions of an earlier build, which has no code for it, or anybody: what it says is looked for in the catalog.
+      look.isWanted = true
+    default: break
+    }
+  }
+
+  /// The content of a message that Cairn wrote in this very transaction; nil for any other, which is counted and logged.
+  private func authentic(
+    _ message: UnsafeRawBufferPointer, _ prefix: String, _ place: MessageKey.Place
+  ) throws -> UnsafeRawBufferPointer? {
+    guard let transaction = incoming?.transaction else { return nil }
+    func content() -> UnsafeRawBufferPointer? {
+      keys[place]?.content(of: message, prefix: prefix, transaction: transaction.xid, keys.hasher)
+    }
+    if let known = content() { return known }
+    // The key may be a new one. One look for each transaction is enough.
+    if incoming?.hasReadKeys == false {
+      incoming?.hasReadKeys = true
+      try readKeys()
+      if let known = content() { return known }
+    }
+    if place == .triggers { look.isWanted = true }
+    refuseMessage(prefix, transaction)
+    return nil
+  }
+
+  private func refuseMessage(_ prefix: String, _ transaction: PostgresPosition.Transaction) {
+    progress.update { $0.refusedMessages += 1 }
+    let now = Clock.monotonicMilliseconds
+    guard now >= refusalTellAt else { return }
+    refusalTellAt = now + Self.refusalMilliseconds
+    progress.tell(
+      """
+      transaction \(transaction.xid) at \(transaction.commit) has a message with prefix '\(prefix)' that Cairn did not \
+      write: the message is ignored, the transaction is captured (\(progress.snapshot.refusedMessages) such messages so \
+      far); look for roles that call pg_logical_emit_message, and for a cairn of an earlier version
+      """)
+  }
+
+  /// A transaction of apply's says first that it is one, and somewhere what the database holds with it.
+  private func takeNote(_ content: UnsafeRawBufferPointer) {
+    guard let incoming, incoming.isFresh || incoming.isApplied else { return }
+    var note = AppliedNote(String(decoding: content, as: UTF8.self))
+    // One that no trail is named in is of an apply all the same.
+    if let note, !leavesOut(note.trail) { return }
+    self.incoming?.isSkipped = true
+    self.incoming?.isApplied = true
+    if let note { self.incoming?.applier = note.trail }
+    // What the trail has passed has been noted there.
+    guard incoming.transaction.commit >= position.reached else { return }
+    self.incoming?.isNews = true
+    let latest = incoming.transaction.time.addingReportingOverflow(Self.aheadMax)
+    if let given = note?.clock, !latest.overflow { note?.clock = min(given, UInt64(clamping: latest.partialValue)) }
+    guard let note, note.number > 0, note.trail != trail.name.description
+    else { return }
+    self.incoming?.notes.append(note)
+  }
+}

@@ -1,0 +1,45 @@
+import Changes
+
+/// The check that nobody else made what is in a schema of Cairn.
+///
+/// Whoever owns a schema, a table or a function there can replace it, and what Cairn then reads or calls runs with the
+/// rights of its role. So everything there belongs to the role of the session, or to a superuser.
+package enum OwnSchema {
+  /// SQL that is true for a role that is trusted with objects of Cairn; `role` is a row of `pg_roles`.
+  package static func isTrusted(_ role: String) -> String { "(\(role).rolsuper OR \(role).rolname = current_user)" }
+
+  /// Throws `privilege-missing` if the schema, or anything in it, belongs to another role. A schema that is not there
+  /// is right.
+  package static func check(_ schema: String, _ connection: PostgresConnection) throws {
+    guard let found = try foreign(schema, connection) else { return }
+    throw CairnError(
+      .privilegeMissing,
+      "\(connection.place): \(found.what) belongs to role \(found.owner), who could have Cairn's role \(found.role) run code",
+      hint: """
+        connect as role \(found.owner) if it is the one that Cairn uses; if nobody needs the schema: \
+        DROP SCHEMA \(schema) CASCADE
+        """,
+      context: ["role": found.owner])
+  }
+
+  /// What belongs to another role; nil if nothing does.
+  package static func foreign(
+    _ schema: String, _ connection: PostgresConnection
+  ) throws -> (what: String, owner: String, role: String)? {
+    let row = try connection.query(
+      """
+      WITH own AS (SELECT oid, nspowner FROM pg_namespace WHERE nspname = $1::text), item(place, what, owner) AS (
+        SELECT 0, 'schema ' || $1::text, nspowner FROM own
+        UNION ALL SELECT 1, 'table ' || $1::text || '.' || relname, relowner FROM pg_class JOIN own ON own.oid = relnamespace
+        UNION ALL SELECT 2, 'function ' || $1::text || '.' || proname, proowner FROM pg_proc JOIN own ON own.oid = pronamespace
+        UNION ALL SELECT 3, 'type ' || $1::text || '.' || typname, typowner FROM pg_type JOIN own ON own.oid = typnamespace
+        UNION ALL SELECT 4, 'operator ' || $1::text || '.' || oprname, oprowner FROM pg_operator
+          JOIN own ON own.oid = oprnamespace)
+      SELECT item.what, r.rolname, current_user FROM item JOIN pg_roles AS r ON r.oid = item.owner
+      WHERE NOT \(isTrusted("r")) ORDER BY item.place, item.what LIMIT 1
+      """, [schema]
+    ).first
+    guard let row, row.count == 3 else { return nil }
+    return (row[0] ?? schema, row[1] ?? "?", row[2] ?? "?")
+  }
+}
