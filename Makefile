@@ -18,8 +18,11 @@ SONAME = libcairn.so.0
 LIBRARY ?= $(BUILT)/libcairn.so
 LINK_LIBRARY = $(SWIFT)c -emit-library -static-stdlib -o $(LIBRARY) @.build/release/CairnC.product/Objects.LinkFileList \
   -Xlinker --gc-sections -Xlinker -s -Xlinker -soname=$(SONAME) -Xlinker --version-script=Sources/C/CCairn/cairn.map \
+  -Xlinker -z -Xlinker now -no-toolchain-stdlib-rpath \
   $$(pkg-config --libs sqlite3 libpq libzstd libcrypto) -lstdc++
-RELEASE_FLAGS = -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked
+# All symbols are bound at the start, so that their table is read-only; libraries come from the system's folders only.
+RELEASE_FLAGS = -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=unchecked -Xlinker -z -Xlinker now \
+  --disable-local-rpath
 
 .DEFAULT_GOAL := help
 .PHONY: help setup build demo test soak bench lint format stage install uninstall clean

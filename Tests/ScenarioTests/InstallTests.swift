@@ -6,6 +6,7 @@ extension DaemonScenarios {
   /// What `make install` puts where, what the unit allows the daemon, and the service in a booted systemd.
   @Suite struct InstallTests {
     private static let programs = URL(fileURLWithPath: Bench.cairn).deletingLastPathComponent().path
+    private static let release = Bench.root + "/.build/release"
     private static let analyze = "/usr/bin/systemd-analyze"
 
     private func make(_ bench: Bench, _ words: [String]) throws -> Outcome {
@@ -83,6 +84,42 @@ extension DaemonScenarios {
         #expect(rated.status == 0, "\(rated.output.suffix(400))")
       }
     }
+
+    /// Symbols that are bound late, and libraries that are looked for beside the program, are what an intruder looks for.
+    @Test(
+      .enabled(
+        if: FileManager.default.isExecutableFile(atPath: release + "/libcairn.so"),
+        "there is no release build: make build"
+      ))
+    func `released programs bind their symbols at once, and take libraries from the system only`() throws {
+      let bench = try Bench()
+      for file in ["cairn", "cairnd", "libcairn.so"] {
+        let dynamic = try bench.run("/usr/bin/readelf", ["-dW", "\(Self.release)/\(file)"])
+        try #require(dynamic.status == 0, "\(dynamic.errors)")
+        #expect(dynamic.output.contains("BIND_NOW"), "\(file)")
+        #expect(!dynamic.output.contains("RUNPATH") && !dynamic.output.contains("RPATH"), "\(file)")
+        let header = try bench.run("/usr/bin/readelf", ["-hlW", "\(Self.release)/\(file)"]).output
+        #expect(header.contains("DYN ") && header.contains("GNU_RELRO"), "\(file)")
+        #expect(!header.contains(" RWE "), "\(file)")
+      }
+      let symbols = try bench.run(
+        "/usr/bin/nm", ["-D", "--defined-only", "--format=just-symbols", "\(Self.release)/libcairn.so"])
+      #expect(Set(symbols.output.split(separator: "\n").map(String.init)) == Self.functions)
+    }
+
+    @Test func `the library exports the functions of its header, and only these`() throws {
+      let map = try String(contentsOfFile: Bench.root + "/Sources/C/CCairn/cairn.map", encoding: .utf8)
+      let listed = map.split(separator: "\n").filter { $0.hasPrefix("    ") }.map { $0.dropFirst(4).dropLast() }
+      #expect(Set(listed.map(String.init)) == Self.functions && Self.functions.count > 20)
+    }
+
+    /// The functions that cairn.h declares, without those that it defines itself.
+    private static let functions: Set<String> = {
+      let path = Bench.root + "/Sources/C/CCairn/include/cairn.h"
+      let header = (try? String(contentsOfFile: path, encoding: .utf8)) ?? ""
+      let code = header.replacing(/\/\*[\s\S]*?\*\//, with: "").replacing(/static inline[^{]*\{[^}]*\}/, with: "")
+      return Set(code.matches(of: /\b(cairn_[a-z_]+)\(/).map { String($0.1) })
+    }()
 
     @Test func `the alert rules name metrics that there are`() throws {
       let rules = try String(contentsOfFile: Bench.root + "/conf/prometheus-rules.yml", encoding: .utf8)
