@@ -123,7 +123,7 @@ let package = Package(
       name: "TrailsTests", dependencies: ["TestServers", "Trails", "Changes", "SystemKit", "CodecKit"],
       resources: [.copy("Golden")], swiftSettings: strict),
     tests("PumpingTests", ["TestServers", "Pumping", "Trails", "NetKit", "Changes", "SystemKit"]),
-    tests("SQLiteKitTests", ["TestServers", "SQLiteKit", "Changes"]),
+    tests("SQLiteKitTests", ["TestServers", "SQLiteKit", "Changes", "SystemKit"]),
     tests("PostgresKitTests", ["TestServers", "PostgresKit", "Changes"]),
     tests("MappingTests", ["TestServers", "Mapping", "Changes", "SQLiteKit"]),
     tests("StatementsTests", ["Statements", "Changes", "Mapping", "SQLiteKit"]),

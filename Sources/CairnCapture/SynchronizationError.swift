@@ -104,7 +104,7 @@ public struct SynchronizationError: Error, Sendable {
     case .clockAhead: .clock
     case .stateLocked, .trailBusy: .alreadyRunning
     case .badURL, .sameDatabase, .unsupported: .address
-    case .loginRefused, .privilegeMissing, .serverSetting, .databaseReadOnly: .notAllowed
+    case .loginRefused, .privilegeMissing, .serverSetting, .databaseReadOnly, .databaseUnsafe: .notAllowed
     case .targetDiffers: .rowsInTheWay
     case .constraintFailed, .valueMisfit, .rowMissing, .rowDiffers, .rowExists, .conflictStopped, .quarantineHeld:
       .refused

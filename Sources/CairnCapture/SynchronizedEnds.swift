@@ -29,12 +29,12 @@ struct SynchronizedEnds: Sendable {
         .rule, "the state folder has an empty name", hint: "name a folder, or nil for the one beside the database")
     }
     file = path
-    own = DatabaseURL.sqlite(path: path).canonical
-    self.peer = peer.canonical
+    own = DatabaseURL.sqlite(path: path).resolved
+    self.peer = peer.resolved
     self.state = state.map { $0.hasPrefix("/") ? $0 : FileIdentity.canonical("./" + $0) } ?? "\(path)-cairn"
     // Several programs may have the same peer, each with a trail of its own from there.
     trails = (
-      TrailName(origin: node, name: own.stem), TrailName(origin: "peer-of-\(node)", name: peer.canonical.stem)
+      TrailName(origin: node, name: own.stem), TrailName(origin: "peer-of-\(node)", name: peer.resolved.stem)
     )
   }
 

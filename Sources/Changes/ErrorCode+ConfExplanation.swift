@@ -89,6 +89,17 @@ extension ErrorCode {
           "Or use what libpq offers: a passfile (`?passfile=/...`), a service file, or a client certificate.",
           "Change the password if the file was readable for others.",
         ])
+    case .confUnsafe:
+      Explanation(
+        "every user of the machine may write the conf",
+        why: """
+          A conf file, or a file with a password, has a mode that lets every user change it. The conf decides which \
+          databases the daemon reads and writes, so the daemon does not start from such a file.
+          """,
+        what: [
+          "Look whether the file is still what you wrote.",
+          "Take the right away: `chmod o-w FILE`. A conf has mode 644 or 640, a password 600.",
+        ])
     default:
       Explanation(
         "the conf asks for something that this version does not have",

@@ -20,9 +20,10 @@ extension ErrorCode {
     case .usage: Self.usageExplanation
     case .badURL, .unsupported, .sameDatabase, .noTables, .tableMissing: endExplanation
     case .databaseMissing, .databaseNotADatabase, .databaseReadOnly, .databaseBusy, .databaseFull, .databaseFailed,
-      .databaseDamaged:
+      .databaseDamaged, .databaseUnsafe:
       databaseExplanation
-    case .confSyntax, .confUnknown, .confValue, .confTwice, .confMissing, .confReference, .confSecret, .confUnsupported:
+    case .confSyntax, .confUnknown, .confValue, .confTwice, .confMissing, .confReference, .confSecret, .confUnsupported,
+      .confUnsafe:
       confExplanation
     case .stateLocked, .stateUnwritable, .stateForeign, .diskFull, .ioFailed: stateExplanation
     case .trailMissing, .trailBusy, .trailDamaged, .trailVersion, .checkpointForeign, .checkpointMoved:
@@ -210,6 +211,23 @@ extension ErrorCode {
           "Make room: `df -h FILE` shows the file system.",
           "Look at `PRAGMA max_page_count` if the disk has room.",
           "Run again: it goes on where it stopped, and nothing is applied twice.",
+        ])
+    case .databaseUnsafe:
+      Explanation(
+        "a database file would make Cairn do what only a program may do",
+        why: """
+          A program that writes to a database, or to its folder, can prepare files that harm whoever opens them: a \
+          link in the place of the file, a `-journal` that names a file which SQLite then deletes, a view in the \
+          place of a table of Cairn. Cairn refuses such a file before it does any harm. The message names the file.
+          """,
+        what: [
+          "Find out which user made the file that the message names: `ls -l FILE FILE-journal FILE-wal FILE-shm`.",
+          "Name the file itself in the conf, not a symbolic link. Links among its folders are allowed.",
+          """
+          A transaction over several databases that was cut off by a crash leaves such a `-journal` too. Open all of \
+          these databases with their own program once: that ends the transaction, and Cairn goes on by itself.
+          """,
+          "Remove what no program of yours made. Who may write to the folder of a database decides what it holds.",
         ])
     case .databaseFailed:
       Explanation(

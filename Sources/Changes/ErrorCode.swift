@@ -12,6 +12,7 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case databaseFull = "database-full"
   case databaseFailed = "database-failed"
   case databaseDamaged = "database-damaged"
+  case databaseUnsafe = "database-unsafe"
   case databaseUnreachable = "database-unreachable"
   case loginRefused = "login-refused"
   case privilegeMissing = "privilege-missing"
@@ -28,6 +29,7 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case confReference = "conf-reference"
   case confSecret = "conf-secret"
   case confUnsupported = "conf-unsupported"
+  case confUnsafe = "conf-unsafe"
   // State and trails
   case stateLocked = "state-locked"
   case stateUnwritable = "state-unwritable"
@@ -104,9 +106,11 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .databaseBusy, .stateLocked, .trailBusy, .checkpointMoved, .sourceCaptured, .trailElsewhere,
       .busy, .clockAhead:
       75
-    case .databaseReadOnly, .loginRefused, .privilegeMissing, .peerUnknown, .peerRefused, .peerUntrusted: 77
+    case .databaseReadOnly, .databaseUnsafe, .loginRefused, .privilegeMissing, .peerUnknown, .peerRefused,
+      .peerUntrusted:
+      77
     case .sameDatabase, .stateForeign, .serverSetting, .confSyntax, .confUnknown, .confValue, .confTwice, .confMissing,
-      .confReference, .confSecret, .confUnsupported, .trailOwn, .keysAlike:
+      .confReference, .confSecret, .confUnsupported, .confUnsafe, .trailOwn, .keysAlike:
       78
     }
   }

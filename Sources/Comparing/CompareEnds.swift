@@ -28,6 +28,7 @@ package struct CompareEnds: Sendable {
       // Not as read-only: that could not recover the log of a program that crashed.
       let database = try Database(path: path)
       try database.execute("PRAGMA query_only = 1")
+      database.forbidForeignCode()
       return SQLiteRowReader(database, side, seed: seed)
     case .postgres(let uri):
       return try PostgresRowReader(PostgresConnection(uri, application: "cairn compare"), side, seed: seed)

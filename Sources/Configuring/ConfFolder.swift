@@ -19,6 +19,8 @@ package enum ConfFolder {
     for path in Folder.isFolder(path) ? paths(in: path, &problems) : [path] {
       if let text = text(path, &problems) { files.append(ConfFile(path: path, text: text)) }
     }
+    let folderOwner = Folder.isFolder(path) ? Folder.owner(path)?.user : nil
+    let strangers = files.compactMap { strangersNotice($0.path, folderOwner: folderOwner) }
     files += more
     let service = environment("CREDENTIALS_DIRECTORY")
     var barred: [ConfProblem] = []
@@ -27,7 +29,8 @@ package enum ConfFolder {
     if service != nil { problems += barred }
     return LoadedConfiguration(
       files: files, credentials: credentials, unreadable: problems,
-      notices: service == nil ? barred.map { "\($0.place): \($0.message)" } : [], fileIdentity: fileIdentity,
+      notices: strangers + (service == nil ? barred.map { "\($0.place): \($0.message)" } : []),
+      fileIdentity: fileIdentity,
       expressionFault: expressionFault, environment: environment)
   }
 
@@ -63,6 +66,10 @@ package enum ConfFolder {
       problems.append(unreadable(path, "it is no regular file"))
       return nil
     }
+    if let problem = openToAll(path) {
+      problems.append(problem)
+      return nil
+    }
     do throws(FileError) {
       let bytes = try contents(path)
       guard bytes.count <= bytesMax else {
@@ -90,6 +97,25 @@ package enum ConfFolder {
       .confMissing, at: ConfPlace(file: path), "cannot be read: user \(user) may not",
       hint: "run as root or as the daemon's user, or let a group that \(user) is in read it and enter its folders",
       isBarred: true)
+  }
+
+  /// A conf that every user may write says what any of them wants. Links are followed: the file decides, not the link.
+  private static func openToAll(_ path: String) -> ConfProblem? {
+    var info = stat()
+    guard stat(path, &info) == 0, info.st_mode & S_IWOTH != 0 else { return nil }
+    return ConfProblem(
+      .confUnsafe, at: ConfPlace(file: path), "every user of this machine may write this file",
+      hint: "look whether it was changed, then: chmod o-w \(path)")
+  }
+
+  /// Nil when a file belongs to root, to this user, or to the user that the folder of the conf belongs to.
+  private static func strangersNotice(_ path: String, folderOwner: UInt32?) -> String? {
+    guard let owner = Folder.owner(path)?.user, owner != 0, owner != Account.current, owner != folderOwner else {
+      return nil
+    }
+    let name = Account(user: owner)?.name ?? "number \(owner)"
+    return
+      "\(path): belongs to user \(name), who may change what the daemon does; chown root \(path) if that is not meant"
   }
 
   /// A pipe, say, would keep whoever opens it waiting for ever.
@@ -137,6 +163,10 @@ package enum ConfFolder {
     for file in names(in: folder, &problems) where !Folder.isFolder("\(folder)/\(file)") {
       guard let name = database(file, isService: isService) else { continue }
       let path = folder + "/" + file
+      if let problem = openToAll(path) {
+        problems.append(problem)
+        continue
+      }
       do throws(FileError) {
         var secret = String(decoding: try contents(path), as: UTF8.self)
         if secret.hasSuffix("\n") { secret.removeLast() }

@@ -48,7 +48,17 @@ package enum DatabaseURL: Equatable, Sendable {
   }
 
   /// The same for all ways to write it, as far as that can be told without opening it.
+  ///
+  /// A link in the place of the file stays a link: a user of the folder may have made it, and ``Database`` refuses it.
   package var canonical: DatabaseURL {
+    switch self {
+    case .sqlite(let path): .sqlite(path: FileIdentity.canonicalFolder(of: path))
+    case .postgres: self
+    }
+  }
+
+  /// The file itself, for applications that answer for their own paths.
+  package var resolved: DatabaseURL {
     switch self {
     case .sqlite(let path): .sqlite(path: FileIdentity.canonical(path))
     case .postgres: self

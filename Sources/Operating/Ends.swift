@@ -14,6 +14,7 @@ package enum Ends {
     }
     do {
       let database = try Database(path: path, mode: mode)
+      if mode == .readOnly { database.forbidForeignCode() }
       _ = try database.integer("SELECT count(*) FROM sqlite_master")
       if mode == .readWrite {
         guard access(path, W_OK) == 0, access(Folder.parent(of: path), W_OK) == 0 else { throw readOnly(path) }

@@ -25,7 +25,10 @@ package struct SourceEnd {
   package init(_ url: DatabaseURL) throws {
     self.url = url
     switch url {
-    case .sqlite(let path): handle = .sqlite(try Ends.open(path, mode: .readWrite))
+    case .sqlite(let path):
+      let database = try Ends.open(path, mode: .readWrite)
+      database.forbidForeignCode()
+      handle = .sqlite(database)
     case .postgres(let uri):
       let connection = try PostgresConnection(uri)
       try PostgresSource.check(connection, newSlots: 0)

@@ -20,12 +20,23 @@ package final class Database {
   let handle: OpaquePointer
   /// Whether it is ours to close.
   private let isOwned: Bool
+  /// The file system layer of a connection that Cairn opened for itself; nil for a connection of a program.
+  private let fileGuard: OpaquePointer?
+  /// Denies what a database of a program must not make this connection do; nil where nothing is denied.
+  private var forbidden: ForbiddenCode?
 
-  /// Opens the file. Calls `sqlite3_open_v2`; a missing file or folder is ``SQLiteError`` with SQLITE_CANTOPEN.
+  /// Opens a file that may be hostile: a program writes it, and may have prepared it, its `-journal` or its `-wal`.
   ///
-  /// That the file is a database is seen at the first statement.
+  /// A missing file or folder is ``SQLiteError`` with SQLITE_CANTOPEN. That the file is a database is seen at the first
+  /// statement. A path that is a link, and companions that are no plain files of their own, are refused
+  /// (``FileRefusal``). What SQLite finds in the file cannot reach another file.
   package convenience init(path: String, mode: Mode = .readWrite, busyTimeoutMilliseconds: Int32 = 10_000) throws {
-    try self.init(path: path, mode: mode, busyTimeoutMilliseconds: busyTimeoutMilliseconds, vfs: nil)
+    // In memory, or temporary: there is no file.
+    if path.isEmpty || path == ":memory:" {
+      try self.init(path: path, mode: mode, busyTimeoutMilliseconds: busyTimeoutMilliseconds, vfs: nil)
+    } else {
+      try self.init(guarded: path, mode: mode, busyTimeoutMilliseconds: busyTimeoutMilliseconds)
+    }
     // A long statement, such as one that makes an index, is alive as long as it computes.
     sqlite3_progress_handler(
       handle, 1_000_000,
@@ -35,17 +46,17 @@ package final class Database {
       }, nil)
   }
 
+  /// Opens a file as the program does that it belongs to: with SQLite's own settings.
+  package convenience init(ofProgram path: String) throws {
+    try self.init(path: path, mode: .create, busyTimeoutMilliseconds: 10_000, vfs: nil)
+  }
+
   init(path: String, mode: Mode, busyTimeoutMilliseconds: Int32, vfs: UnsafePointer<CChar>?) throws {
     self.path = path
     isOwned = true
-    var flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE
-    switch mode {
-    case .readOnly: flags |= SQLITE_OPEN_READONLY
-    case .readWrite: flags |= SQLITE_OPEN_READWRITE
-    case .create: flags |= SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
-    }
+    fileGuard = nil
     var opened: OpaquePointer?
-    let code = sqlite3_open_v2(path, &opened, flags, vfs)
+    let code = sqlite3_open_v2(path, &opened, mode.flags, vfs)
     guard code == SQLITE_OK, let opened else {
       let message = opened.map { String(cString: sqlite3_errmsg($0)) } ?? "out of memory"
       sqlite3_close_v2(opened)
@@ -55,14 +66,38 @@ package final class Database {
     sqlite3_busy_timeout(handle, busyTimeoutMilliseconds)
   }
 
+  private init(guarded path: String, mode: Mode, busyTimeoutMilliseconds: Int32) throws {
+    self.path = path
+    isOwned = true
+    var opened: OpaquePointer?
+    var made: OpaquePointer?
+    let code = cairn_guard_open(path, mode.flags, &opened, &made)
+    guard code == SQLITE_OK, let opened else {
+      let message = opened.map { String(cString: sqlite3_errmsg($0)) } ?? "out of memory"
+      let refusal = FileRefusal(takenFrom: made)
+      sqlite3_close_v2(opened)
+      cairn_guard_free(made)
+      throw SQLiteError(code: code, message: message, sql: "", path: path, refusal: refusal)
+    }
+    (handle, fileGuard) = (opened, made)
+    sqlite3_busy_timeout(handle, busyTimeoutMilliseconds)
+    harden()
+  }
+
   /// A connection that the program has, and goes on to use and to close: it must outlive this.
   init(borrowing handle: OpaquePointer) {
     self.handle = handle
     path = sqlite3_db_filename(handle, "main").map { String(cString: $0) } ?? ""
     isOwned = false
+    fileGuard = nil
   }
 
-  deinit { if isOwned { sqlite3_close_v2(handle) } }
+  deinit {
+    guard isOwned else { return }
+    // With a statement that lives on, SQLite closes later, and needs the layer until then.
+    if sqlite3_close(handle) == SQLITE_OK { return cairn_guard_free(fileGuard) }
+    sqlite3_close_v2(handle)
+  }
 
   package func setBusyTimeout(milliseconds: Int32) { sqlite3_busy_timeout(handle, milliseconds) }
 
@@ -84,7 +119,17 @@ package final class Database {
   func error(_ code: Int32, _ sql: String) -> SQLiteError {
     SQLiteError(
       code: sqlite3_extended_errcode(handle) == SQLITE_OK ? code : sqlite3_extended_errcode(handle),
-      message: String(cString: sqlite3_errmsg(handle)), sql: sql, path: path)
+      message: String(cString: sqlite3_errmsg(handle)), sql: sql, path: path,
+      refusal: FileRefusal(takenFrom: fileGuard) ?? forbidden?.takeRefusal())
+  }
+
+  /// Denies all that only a hostile file makes this connection do, from here on: its views and triggers are not run.
+  ///
+  /// For connections that read tables and write Cairn's own. See ``ForbiddenCode``.
+  package func forbidForeignCode() {
+    let forbidden = ForbiddenCode()
+    forbidden.watch(handle)
+    self.forbidden = forbidden
   }
 
   package func prepare(_ sql: String) throws -> Statement { try Statement(self, sql) }

@@ -9,6 +9,8 @@ package struct SQLiteError: Error, CustomStringConvertible {
   package let message: String
   package let sql: String
   package let path: String
+  /// What the file made the connection do, if that was refused.
+  package var refusal: FileRefusal?
 
   package var primary: Int32 { code & 0xff }
   package var isBusy: Bool { primary == SQLITE_BUSY || primary == SQLITE_LOCKED }
@@ -24,6 +26,11 @@ package struct SQLiteError: Error, CustomStringConvertible {
 
   /// The envelope for a person: which database, what, and what to do about it.
   package var asCairnError: CairnError {
+    if let refusal { return refusal.asCairnError(path) }
+    return ofCode
+  }
+
+  private var ofCode: CairnError {
     switch primary {
     case SQLITE_BUSY, SQLITE_LOCKED:
       CairnError(

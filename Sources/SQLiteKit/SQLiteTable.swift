@@ -53,26 +53,22 @@ extension Database {
   package func userTables() throws -> [SQLiteTable] {
     let list = try query(
       """
-      SELECT m.name, l.type, l.wr, l.strict, m.sql FROM sqlite_master AS m JOIN pragma_table_list AS l
-      ON l.name = m.name AND l.schema = 'main' WHERE m.type = 'table' AND l.type IN ('table', 'virtual')
-      AND m.name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY m.rowid
-      """)
+      SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid
+      """
+    ).compactMap { StoredTable(name: $0[0].string, text: $0[1].string) }
+    let modules = Dictionary(
+      list.compactMap { table in table.module.map { (table.name.lowercased(), $0) } }, uniquingKeysWith: { $1 })
     let originals = try originalShapes()
-    var tables = try list.filter { !SQLiteTable.ownNames.contains($0[0].string) }.map { row in
-      let name = row[0].string
-      if name.lowercased().hasPrefix("cairn_") {
-        return SQLiteTable(
-          schema: TableSchema(epoch: 0, engine: .sqlite, name: name, columns: [], createText: row[4].string),
-          generated: [], uniqueKeys: [], refusal: "names that begin with cairn_ are reserved")
+    var tables = try list.filter { !SQLiteTable.ownNames.contains($0.name) && !$0.isShadow(of: modules) }.map { row in
+      func refused(_ why: String) -> SQLiteTable {
+        SQLiteTable(
+          schema: TableSchema(epoch: 0, engine: .sqlite, name: row.name, columns: [], createText: row.text),
+          generated: [], uniqueKeys: [], refusal: why)
       }
-      guard row[1].string == "table" else {
-        return SQLiteTable(
-          schema: TableSchema(epoch: 0, engine: .sqlite, name: name, columns: [], createText: row[4].string),
-          generated: [], uniqueKeys: [], refusal: "it is a virtual table, which cannot have triggers")
-      }
-      var found = try table(
-        name, withoutRowid: row[2] == .integer(1), strict: row[3] == .integer(1), text: row[4].string)
-      found.schema.original = originals[name.lowercased()]
+      if row.name.lowercased().hasPrefix("cairn_") { return refused("names that begin with cairn_ are reserved") }
+      if row.module != nil { return refused("it is a virtual table, which cannot have triggers") }
+      var found = try table(row.name, withoutRowid: row.isWithoutRowid, strict: row.isStrict, text: row.text)
+      found.schema.original = originals[row.name.lowercased()]
       return found
     }
     Self.refuseAmbiguousNames(&tables)

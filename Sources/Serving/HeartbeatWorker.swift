@@ -65,7 +65,9 @@ final class HeartbeatWorker: Worker {
         throw CairnError(
           .databaseMissing, "there is no database \(path)", hint: "put it back: capture goes on by itself then")
       }
-      let journal = Journal(try Database(path: path, mode: .readOnly, busyTimeoutMilliseconds: 1000))
+      let source = try Database(path: path, mode: .readOnly, busyTimeoutMilliseconds: 1000)
+      source.forbidForeignCode()
+      let journal = Journal(source)
       var facts = NodeStatus.Source(capture: capture.name)
       facts.database = database.name
       if let fill = try journal.fill(taken: taken()?.journal ?? 0) {

@@ -45,7 +45,8 @@ package enum RestartPolicy {
   /// when they are gone.
   private static func isOutside(_ code: ErrorCode) -> Bool {
     switch code {
-    case .databaseMissing, .databaseReadOnly, .databaseBusy, .databaseFull, .databaseFailed, .databaseUnreachable,
+    case .databaseMissing, .databaseReadOnly, .databaseUnsafe, .databaseBusy, .databaseFull, .databaseFailed,
+      .databaseUnreachable,
       .loginRefused, .privilegeMissing, .serverSetting, .stateUnwritable, .diskFull, .ioFailed, .trailMissing,
       .trailBusy, .trailElsewhere, .slotMissing, .noTables, .tableRefused, .schemaStopped:
       true

@@ -4,13 +4,25 @@ import Glibc
 package struct FileIdentity: Hashable, Sendable {
   let device: UInt64
   let inode: UInt64
+  /// The user that the file belongs to; two identities are equal whoever that is.
+  package let owner: UInt32
 
-  /// Nil when there is no such file.
-  package init?(path: String) {
+  /// Nil when there is no such file. Without `followsLink` a link is a file of its own.
+  package init?(path: String, followsLink: Bool = true) {
     var info = stat()
-    guard stat(path, &info) == 0 else { return nil }
+    guard (followsLink ? stat(path, &info) : lstat(path, &info)) == 0 else { return nil }
     device = UInt64(info.st_dev)
     inode = UInt64(info.st_ino)
+    owner = info.st_uid
+  }
+
+  package static func == (left: FileIdentity, right: FileIdentity) -> Bool {
+    left.device == right.device && left.inode == right.inode
+  }
+
+  package func hash(into hasher: inout Hasher) {
+    hasher.combine(device)
+    hasher.combine(inode)
   }
 
   /// The path without links and dots, as far as it exists.
@@ -21,5 +33,13 @@ package struct FileIdentity: Hashable, Sendable {
     }
     guard let slash = path.lastIndex(of: "/"), slash > path.startIndex else { return path }
     return canonical(String(path[..<slash])) + path[slash...]
+  }
+
+  /// The path with its folders as they are without links and dots; the last part stays, also if it is a link.
+  package static func canonicalFolder(of path: String) -> String {
+    let name = Folder.lastName(of: path)
+    guard path.hasSuffix(name), !["", ".", ".."].contains(name) else { return canonical(path) }
+    let folder = canonical(Folder.parent(of: path))
+    return folder == "/" ? "/" + name : folder + "/" + name
   }
 }

@@ -79,7 +79,7 @@ struct StatementReplay {
   private func copy(of first: String, as name: String, _ engine: Engine, _ folder: String) throws -> String {
     switch engine {
     case .sqlite:
-      try Database(path: Ends.path(first)).execute("VACUUM INTO '\(folder)/\(name).db'")
+      try Database(ofProgram: Ends.path(first)).execute("VACUUM INTO '\(folder)/\(name).db'")
       let database = try Database(path: "\(folder)/\(name).db")
       try database.execute("PRAGMA journal_mode = WAL")
       return "sqlite://\(folder)/\(name).db"

@@ -21,7 +21,7 @@ import Testing
     let second = Replica(folder, source: "second.db", target: "target2.db", trail: "trail2")
     try execute(second.source, "PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, b)")
     try second.takeAndReplay()
-    let program = try Database(path: folder("own.db"), mode: .create)
+    let program = try Database(ofProgram: folder("own.db"))
     try program.execute(
       "CREATE TABLE t(x); ATTACH \(replica.source.quotedText) AS one; ATTACH \(second.source.quotedText) AS \"t w o\"")
     try program.execute(

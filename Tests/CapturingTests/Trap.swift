@@ -60,8 +60,8 @@ private final class Program {
   private var hasVacuumed = false
 
   init(_ path: String, _ trap: Trap) throws {
-    first = try Database(path: path, mode: .create)
-    second = try Database(path: path, mode: .create)
+    first = try Database(ofProgram: path)
+    second = try Database(ofProgram: path)
     try first.execute("PRAGMA page_size = 4096")
     if trap.before.hasPrefix("PRAGMA encoding") {
       try first.execute(String(trap.before.prefix { $0 != ";" }) + "; PRAGMA journal_mode = \(trap.journalMode)")

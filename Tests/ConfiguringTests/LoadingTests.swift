@@ -56,6 +56,37 @@ import Testing
     }
   }
 
+  @Test(arguments: ["cairn.toml", "conf.d/pos.toml", "credentials/database.pos"])
+  func `a conf or a password that every user may write is refused`(file: String) throws {
+    let folder = FileManager.default.temporaryDirectory.path + "/cairn-loading-" + UUID().uuidString
+    let files = FileManager.default
+    defer { try? files.removeItem(atPath: folder) }
+    for part in ["conf.d", "credentials"] {
+      try files.createDirectory(atPath: folder + "/" + part, withIntermediateDirectories: true)
+    }
+    try "[node]\nname = \"hq\"\n".write(toFile: folder + "/cairn.toml", atomically: true, encoding: .utf8)
+    try "".write(toFile: folder + "/conf.d/pos.toml", atomically: true, encoding: .utf8)
+    try "secret\n".write(toFile: folder + "/credentials/database.pos", atomically: true, encoding: .utf8)
+    let service = ["CREDENTIALS_DIRECTORY": folder + "/credentials"]
+    #expect(!ConfFolder.load(folder) { service[$0] }.problems.contains { $0.code == .confUnsafe })
+    try files.setAttributes([.posixPermissions: 0o666], ofItemAtPath: folder + "/" + file)
+    let problems = ConfFolder.load(folder) { service[$0] }.problems.filter { $0.code == .confUnsafe }
+    #expect(problems.count == 1 && problems[0].hint.contains("chmod o-w \(folder)/\(file)"), "\(problems)")
+  }
+
+  @Test(.enabled(if: geteuid() == 0, "only root can give files away"))
+  func `a conf of another user is loaded with a notice`() throws {
+    let folder = FileManager.default.temporaryDirectory.path + "/cairn-loading-" + UUID().uuidString
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    defer { try? FileManager.default.removeItem(atPath: folder) }
+    let path = folder + "/cairn.toml"
+    try "[node]\nname = \"hq\"\n".write(toFile: path, atomically: true, encoding: .utf8)
+    #expect(ConfFolder.load(folder) { _ in nil }.notices == [])
+    chown(path, 54_321, 54_321)
+    let notices = ConfFolder.load(folder) { _ in nil }.notices
+    #expect(notices.count == 1 && notices[0].contains("number 54321"), "\(notices)")
+  }
+
   @Test func `everything that a conf says arrives in its value`() throws {
     let conf = try Conf.load(
       """

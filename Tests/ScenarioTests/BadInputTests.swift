@@ -87,9 +87,10 @@ extension Scenarios {
       try refuse(bench, replicate("sqlite:text.db", "sqlite:target.db"), "not-a-database", 65)
       try refuse(bench, replicate("sqlite:source.db", "sqlite:text.db"), "not-a-database", 65)
       try refuse(bench, replicate("sqlite:source.db", "sqlite:folder"), "not-a-database", 65)
-      for same in ["source.db", "link.db", "hard.db"] {
+      for same in ["source.db", "hard.db"] {
         try refuse(bench, replicate("sqlite:source.db", "sqlite:\(same)"), "same-database", 78)
       }
+      try refuse(bench, replicate("sqlite:source.db", "sqlite:link.db"), "database-unsafe", 77)
       #expect(!FileManager.default.fileExists(atPath: bench.path("target.db")))
       #expect(try !bench.sqlite("source.db", ".schema").contains("cairn_"))
       #expect(try bench.replicateOnce().status == 0)

@@ -141,6 +141,8 @@ package final class SQLiteApply {
     guard desk.shared.mayHaveDecisions else { return }
     if try SQLiteDecisions(database: target.database).isEmpty() { return desk.shared.mayHaveDecisions = false }
     let session = try Database(path: target.database.path, mode: .readWrite)
+    // The program's own triggers fire here, and write to its full-text tables.
+    session.trustSchema()
     session.setBusyTimeout(milliseconds: 200)
     try session.execute("PRAGMA foreign_keys = ON")
     let outcome = try SQLiteDecisions(database: session).make()

@@ -37,6 +37,17 @@ package struct Journal {
     try database.integer("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'cairn_control'") == 1
   }
 
+  /// Throws when a program has put a view or a virtual table where a table of capture belongs.
+  func checkOwnTables() throws {
+    for row in try database.query("SELECT name, type, sql FROM sqlite_master WHERE name LIKE 'cairn\\_%' ESCAPE '\\'") {
+      let name = row[0].string
+      guard SQLiteTable.captureNames.contains(name.lowercased()) else { continue }
+      guard row[1].string == "table", row[2].string.utf8.starts(with: "CREATE TABLE ".utf8) else {
+        throw FileRefusal.foreignCode(name).asCairnError(database.path)
+      }
+    }
+  }
+
   // MARK: Coming and going
 
   /// Makes the tables; the caller adds the triggers with ``adopt(_:)`` in the same transaction.

@@ -97,6 +97,8 @@ package final class SQLiteCapture {
     // In WAL mode a commit of ours need not be synced: what must be durable is synced by itself.
     try source.execute("PRAGMA synchronous = \(isWAL ? "NORMAL" : "FULL")")
     source.setTriggersEnabled(false)
+    source.forbidForeignCode()
+    try journal.checkOwnTables()
 
     let stored = try trail.lastHeader.map { try SourcePosition(decoding: $0.sourcePosition) }
     position = stored ?? Self.fresh()
@@ -278,8 +280,8 @@ package final class SQLiteCapture {
     // Other programs' readers make events too; they must not keep us from marking and purging.
     let limit = Clock.monotonicMilliseconds + 100
     while !stop.isSet, Clock.monotonicMilliseconds < limit {
-      if try Self.scalar(statements.lastRow) > max(position.mark.taken, seenThrough) { return }
       if try Self.scalar(statements.schemaVersion) != schemaVersion { return }
+      if try Self.scalar(statements.lastRow) > max(position.mark.taken, seenThrough) { return }
       guard watch.isClimbing else { return }
       watch.wait(found: false, atMost: .max, stop: stop)
     }
@@ -482,11 +484,16 @@ package final class SQLiteCapture {
   }
 
   private func checkIdentity() throws {
-    guard let now = FileIdentity(path: path) else {
+    guard let now = FileIdentity(path: path, followsLink: false) else {
       throw CairnError(
         .databaseMissing, "there is no database \(path) any more", hint: "put it back: what it holds is taken then")
     }
     guard now == identity else { throw Self.wentBack(path, "another file has taken its place") }
+    guard now.owner == identity?.owner else {
+      throw CairnError(
+        .databaseUnsafe, "database \(path) belongs to another user than when capture started",
+        hint: "if an administrator gave it away, start the capture again; else find out which user did: ls -l \(path)")
+    }
   }
 
   /// The table whose turn it is to be copied; its layout must be in force already.
@@ -717,6 +724,7 @@ package final class SQLiteCapture {
 
   /// Brings the triggers in step with a schema that is not the one we know.
   private func adoptSchema() throws {
+    try journal.checkOwnTables()
     let written = try journal.writtenLayouts()
     var doubtful: Set<Int64> = []
     try source.transaction {

@@ -12,20 +12,31 @@ final class SourceSync {
   /// SQLite holds on it in this process (https://sqlite.org/howtocorrupt.html, section 2.2).
   private var databaseDescriptor: Int32 = -1
 
+  /// A pipe or a link in the file's place neither keeps this thread waiting nor leads elsewhere.
+  private static let flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
+
   init(path: String) { self.path = path }
+
+  private static func isPlainFile(_ descriptor: Int32) -> Bool {
+    var info = stat()
+    return fstat(descriptor, &info) == 0 && info.st_mode & S_IFMT == S_IFREG && info.st_nlink <= 1
+  }
 
   /// WAL mode: `fdatasync` of the -wal file. Otherwise of the database file, and `fsync` of its folder, since a commit
   /// is the removal of the -journal file.
   func sync(isWAL: Bool) throws {
     if isWAL {
-      let descriptor = open(path + "-wal", O_RDONLY | O_CLOEXEC)
+      let descriptor = open(path + "-wal", Self.flags)
       // Without a -wal file everything has been checkpointed, and with it synced.
+      guard descriptor >= 0 || errno == ENOENT else { throw failed("-wal", errno) }
       guard descriptor >= 0 else { return }
+      // Another name of a database: closing it would drop the locks on that one.
+      guard Self.isPlainFile(descriptor) else { throw failed("-wal", EPERM) }
       defer { close(descriptor) }
       guard fdatasync(descriptor) == 0 else { throw failed("-wal", errno) }
       return
     }
-    if databaseDescriptor < 0 { databaseDescriptor = open(path, O_RDONLY | O_CLOEXEC) }
+    if databaseDescriptor < 0 { databaseDescriptor = open(path, Self.flags) }
     guard databaseDescriptor >= 0, fdatasync(databaseDescriptor) == 0 else { throw failed("", errno) }
     do { try Folder.sync(Folder.parent(of: path)) } catch { throw failed(" (its folder)", error.code) }
   }

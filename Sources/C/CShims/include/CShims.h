@@ -70,3 +70,31 @@ void cairn_watch_written(sqlite3 *db, struct cairn_written_watch *watch);
 
 /// A value of the row that is told, valid until the call returns; NULL: it cannot be had.
 sqlite3_value *cairn_written_value(sqlite3 *db, int column);
+
+/// The file system layer of one connection (``cairn_guard_open``).
+struct cairn_guard;
+
+/// Why the layer refused a file.
+enum {
+  /// It is a symbolic link.
+  CAIRN_REFUSAL_LINK = 1,
+  /// It is a pipe, a device or a socket.
+  CAIRN_REFUSAL_NOT_A_FILE = 2,
+  /// It has more than one name.
+  CAIRN_REFUSAL_HARD_LINK = 3,
+  /// A user owns it who may not write the database.
+  CAIRN_REFUSAL_OWNER = 4,
+  /// It is neither the database nor its companion: a journal names it, or a statement attaches it.
+  CAIRN_REFUSAL_OTHER_FILE = 5,
+};
+
+/// Opens a database over a layer that touches only the database, `-journal`, `-wal` and `-shm`, and follows no link to them.
+///
+/// Without it, SQLite deletes any file that a forged `-journal` names as its super-journal (sqlite.org/tempfiles.html,
+/// section 2.3). `guard` is to be freed after the connection was closed, also when the call fails.
+int cairn_guard_open(const char *path, int flags, sqlite3 **db, struct cairn_guard **guard);
+
+/// Why the last call of the connection was refused, and for which file; 0 when it was not. Forgets it.
+int cairn_guard_refusal(struct cairn_guard *guard, const char **path);
+
+void cairn_guard_free(struct cairn_guard *guard);

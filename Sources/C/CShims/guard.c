@@ -1,0 +1,155 @@
+// A file system layer for one connection. A captured file is hostile input: with it, SQLite opens, asks for and deletes the
+// database and its companions, and nothing else.
+#include "CShims.h"
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct cairn_guard {
+  sqlite3_vfs vfs;  // First: SQLite gives it back to every function.
+  sqlite3_vfs *usual;
+  char *path;  // Absolute; its folders are resolved, its last part is no link.
+  char name[48];
+  int refusal;
+  char *refused;
+};
+
+static int refuse(struct cairn_guard *guard, int refusal, const char *path, int code) {
+  guard->refusal = refusal;
+  free(guard->refused);
+  guard->refused = strdup(path);
+  return code;
+}
+
+int cairn_guard_refusal(struct cairn_guard *guard, const char **path) {
+  int refusal = guard ? guard->refusal : 0;
+  *path = refusal && guard->refused ? guard->refused : "";
+  if (guard) guard->refusal = 0;
+  return refusal;
+}
+
+// Whether SQLite may touch the file: the database, or what SQLite puts beside it.
+static int is_own(struct cairn_guard *guard, const char *path) {
+  if (guard->path == NULL) return 0;
+  size_t length = strlen(guard->path);
+  if (strncmp(path, guard->path, length) != 0) return 0;
+  const char *rest = path + length;
+  return *rest == 0 || strcmp(rest, "-journal") == 0 || strcmp(rest, "-wal") == 0;
+}
+
+// Whoever owns a companion could write the database too: else that user would write it by our hand.
+static int could_write(const struct stat *database, const struct stat *companion) {
+  if (companion->st_uid == 0 || companion->st_uid == geteuid() || companion->st_uid == database->st_uid) return 1;
+  if (database->st_mode & S_IWOTH) return 1;
+  return (database->st_mode & S_IWGRP) != 0 && companion->st_gid == database->st_gid;
+}
+
+// A folder goes through: SQLite has words for that. What is not there is made, or not, by SQLite.
+static int refusal_of(struct cairn_guard *guard, const char *path, int is_companion) {
+  struct stat there, database;
+  if (lstat(path, &there) != 0) return 0;
+  if (S_ISLNK(there.st_mode)) return CAIRN_REFUSAL_LINK;
+  if (S_ISDIR(there.st_mode) && !is_companion) return 0;
+  if (!S_ISREG(there.st_mode)) return CAIRN_REFUSAL_NOT_A_FILE;
+  if (!is_companion) return 0;
+  // None: SQLite deletes such a file just now.
+  if (there.st_nlink > 1) return CAIRN_REFUSAL_HARD_LINK;
+  if (lstat(guard->path, &database) == 0 && !could_write(&database, &there)) return CAIRN_REFUSAL_OWNER;
+  return 0;
+}
+
+static int guarded_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *opened) {
+  struct cairn_guard *guard = (struct cairn_guard *)vfs;
+  file->pMethods = NULL;
+  // What has no name is temporary: SQLite makes it new, under a name of its own.
+  if (name != NULL) {
+    if (!is_own(guard, name)) return refuse(guard, CAIRN_REFUSAL_OTHER_FILE, name, SQLITE_CANTOPEN);
+    int refusal = refusal_of(guard, name, (flags & SQLITE_OPEN_MAIN_DB) == 0);
+    if (refusal) return refuse(guard, refusal, name, SQLITE_CANTOPEN);
+    if (flags & SQLITE_OPEN_WAL) {
+      // SQLite opens the shared memory beside the log by itself.
+      char shared[PATH_MAX];
+      snprintf(shared, sizeof shared, "%s-shm", guard->path);
+      refusal = refusal_of(guard, shared, 1);
+      if (refusal) return refuse(guard, refusal, shared, SQLITE_CANTOPEN);
+    }
+  }
+  return guard->usual->xOpen(guard->usual, name, file, flags, opened);
+}
+
+static int guarded_delete(sqlite3_vfs *vfs, const char *name, int is_folder_synced) {
+  struct cairn_guard *guard = (struct cairn_guard *)vfs;
+  // Never the database itself.
+  if (!is_own(guard, name) || strcmp(name, guard->path) == 0)
+    return refuse(guard, CAIRN_REFUSAL_OTHER_FILE, name, SQLITE_IOERR_DELETE);
+  return guard->usual->xDelete(guard->usual, name, is_folder_synced);
+}
+
+static int guarded_access(sqlite3_vfs *vfs, const char *name, int flags, int *result) {
+  struct cairn_guard *guard = (struct cairn_guard *)vfs;
+  // An error, not "no such file": without it SQLite would take a journal that names it for done, and delete the journal.
+  if (!is_own(guard, name)) return refuse(guard, CAIRN_REFUSAL_OTHER_FILE, name, SQLITE_IOERR_ACCESS);
+  return guard->usual->xAccess(guard->usual, name, flags, result);
+}
+
+// Links among the folders are the administrator's; the last part may be none.
+static int guarded_full_pathname(sqlite3_vfs *vfs, const char *name, int size, char *out) {
+  struct cairn_guard *guard = (struct cairn_guard *)vfs;
+  if (name == NULL || *name == 0) return guard->usual->xFullPathname(guard->usual, name, size, out);
+  char folder[PATH_MAX], full[PATH_MAX];
+  const char *slash = strrchr(name, '/');
+  size_t length = slash ? (size_t)(slash - name) : 0;
+  if (length >= sizeof folder) return SQLITE_CANTOPEN;
+  memcpy(folder, name, length);
+  folder[length] = 0;
+  if (realpath(slash == NULL ? "." : length == 0 ? "/" : folder, full) == NULL) return SQLITE_CANTOPEN;
+  const char *last = slash ? slash + 1 : name;
+  length = strlen(full);
+  if (snprintf(full + length, sizeof full - length, "%s%s", length == 1 ? "" : "/", last) >= (int)(sizeof full - length))
+    return SQLITE_CANTOPEN;
+  struct stat there;
+  if (lstat(full, &there) == 0 && S_ISLNK(there.st_mode))
+    return refuse(guard, CAIRN_REFUSAL_LINK, full, SQLITE_CANTOPEN);
+  int code = guard->usual->xFullPathname(guard->usual, full, size, out);
+  // The first is the database; another one would be attached.
+  if (code == SQLITE_OK && guard->path == NULL) guard->path = strdup(out);
+  return code;
+}
+
+int cairn_guard_open(const char *path, int flags, sqlite3 **db, struct cairn_guard **made) {
+  *db = NULL;
+  *made = NULL;
+  int code = sqlite3_initialize();
+  if (code != SQLITE_OK) return code;
+  struct cairn_guard *guard = calloc(1, sizeof *guard);
+  if (guard == NULL) return SQLITE_NOMEM;
+  guard->usual = sqlite3_vfs_find(NULL);
+  if (guard->usual == NULL) {
+    free(guard);
+    return SQLITE_ERROR;
+  }
+  guard->vfs = *guard->usual;
+  guard->vfs.pNext = NULL;
+  snprintf(guard->name, sizeof guard->name, "cairn-guard-%p", (void *)guard);
+  guard->vfs.zName = guard->name;
+  guard->vfs.xOpen = guarded_open;
+  guard->vfs.xDelete = guarded_delete;
+  guard->vfs.xAccess = guarded_access;
+  guard->vfs.xFullPathname = guarded_full_pathname;
+  *made = guard;
+  code = sqlite3_vfs_register(&guard->vfs, 0);
+  if (code != SQLITE_OK) return code;
+  return sqlite3_open_v2(path, db, flags | SQLITE_OPEN_NOFOLLOW, guard->name);
+}
+
+void cairn_guard_free(struct cairn_guard *guard) {
+  if (guard == NULL) return;
+  sqlite3_vfs_unregister(&guard->vfs);
+  free(guard->path);
+  free(guard->refused);
+  free(guard);
+}

@@ -1,0 +1,30 @@
+import CSQLite
+import CShims
+
+extension Database.Mode {
+  var flags: Int32 {
+    let flags = SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_EXRESCODE
+    return switch self {
+    case .readOnly: flags | SQLITE_OPEN_READONLY
+    case .readWrite: flags | SQLITE_OPEN_READWRITE
+    case .create: flags | SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE
+    }
+  }
+}
+
+extension Database {
+  /// Settings for hostile files: https://sqlite.org/security.html, section 1.
+  func harden() {
+    // No statement alters sqlite_master, shadow tables or the file itself, whatever the file suggests.
+    _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_DEFENSIVE), 1)
+    // Views, triggers, CHECKs and indexes of the file call only functions without effects.
+    _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), 0)
+    // A page that is damaged is seen before it is used. A file in memory that is cut short would end the process.
+    sqlite3_exec(handle, "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0", nil, nil, nil)
+  }
+
+  /// Lets triggers of the file write to its virtual tables, as they do on a program's own connection.
+  ///
+  /// For a session that writes as a program does. SQLite takes FTS5 in a trigger for unsafe otherwise.
+  package func trustSchema() { _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), 1) }
+}

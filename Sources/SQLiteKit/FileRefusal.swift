@@ -1,0 +1,75 @@
+import CShims
+import Changes
+
+/// Why a connection that Cairn opened for itself refused what a database file made it do. Paths are absolute.
+package enum FileRefusal: Equatable, Sendable {
+  /// The path is a symbolic link.
+  case link(String)
+  /// The path is a pipe, a device or a socket.
+  case notAFile(String)
+  /// The companion of the database has another name besides its own.
+  case hardLink(String)
+  /// The companion of the database belongs to a user who may not write the database.
+  case owner(String)
+  /// A journal of the database names this file, or a statement attaches it.
+  case otherFile(String)
+  /// The name of a view, trigger, function or setting of the database that is not run.
+  case foreignCode(String)
+
+  init?(takenFrom fileGuard: OpaquePointer?) {
+    guard let fileGuard else { return nil }
+    var text: UnsafePointer<CChar>?
+    let kind = cairn_guard_refusal(fileGuard, &text)
+    let path = text.map { String(cString: $0) } ?? ""
+    switch Int(kind) {
+    case CAIRN_REFUSAL_LINK: self = .link(path)
+    case CAIRN_REFUSAL_NOT_A_FILE: self = .notAFile(path)
+    case CAIRN_REFUSAL_HARD_LINK: self = .hardLink(path)
+    case CAIRN_REFUSAL_OWNER: self = .owner(path)
+    case CAIRN_REFUSAL_OTHER_FILE: self = .otherFile(path)
+    default: return nil
+    }
+  }
+
+  /// The envelope for a person.
+  package func asCairnError(_ database: String) -> CairnError {
+    let (what, hint) = words
+    return CairnError(.databaseUnsafe, "database \(database) is not opened: \(what)", hint: hint)
+  }
+
+  private var words: (what: String, hint: String) {
+    switch self {
+    case .link(let path):
+      (
+        "\(path) is a symbolic link",
+        "name the file itself in the conf; if no administrator made the link, find out which user did: ls -l \(path)"
+      )
+    case .notAFile(let path):
+      (
+        "\(path) is a pipe, a device or a socket",
+        "find out which user made it, and remove it: ls -l \(path)"
+      )
+    case .hardLink(let path):
+      (
+        "\(path) is a hard link to another file",
+        "find the other names: find / -xdev -samefile \(path); then remove \(path)"
+      )
+    case .owner(let path):
+      (
+        "\(path) belongs to a user who may not write the database",
+        "compare the owners: ls -l \(path); if a program made it, give that program's group write access to the database"
+      )
+    case .otherFile(let path):
+      (
+        "its journal names another file, \(path)",
+        "open the database with its own program once, which ends a transaction over several files; "
+          + "if no program of yours writes several files at once, the journal is forged: find out which user made it"
+      )
+    case .foreignCode(let name):
+      (
+        "it makes Cairn run \(name), which only a program may run",
+        "look at the objects named cairn_ in the schema; if no administrator changed them, find out which program did"
+      )
+    }
+  }
+}

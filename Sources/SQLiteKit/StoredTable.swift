@@ -1,0 +1,61 @@
+import Changes
+
+/// The kind of a table, as the text in `sqlite_master` says it.
+///
+/// `PRAGMA table_list` says the same, but prepares every view of the file for it and connects every virtual table. A
+/// program can make views that call for hours and gigabytes there.
+struct StoredTable {
+  let name: String
+  let text: String
+  /// The module of a virtual table, in lower case; nil for any other.
+  let module: String?
+  let isWithoutRowid: Bool
+  let isStrict: Bool
+
+  /// Nil if the text is no CREATE TABLE: SQLite goes by the text, not by the column `type`.
+  ///
+  /// Example: `StoredTable(name: "t", text: "CREATE TABLE t(a) STRICT")` has ``isStrict``.
+  init?(name: String, text: String) {
+    (self.name, self.text) = (name, text)
+    let bytes = Array(text.utf8)
+    let tokens = SQLText.tokens(bytes)
+    guard tokens.count > 2, tokens[0].word == "CREATE" else { return nil }
+    if tokens[1].word == "VIRTUAL" {
+      let using = tokens.firstIndex { $0.word == "USING" }
+      guard let using, using + 1 < tokens.count else { return nil }
+      module = Self.bare(bytes[tokens[using + 1].range]).lowercased()
+      (isWithoutRowid, isStrict) = (false, false)
+      return
+    }
+    guard tokens[1].word == "TABLE" else { return nil }
+    module = nil
+    // What follows the last parenthesis is the table's options.
+    let options = tokens.lastIndex { $0.symbol == UInt8(ascii: ")") }.map { tokens[($0 + 1)...] } ?? []
+    isWithoutRowid = options.contains { $0.word == "WITHOUT" }
+    isStrict = options.contains { $0.word == "STRICT" }
+  }
+
+  private static func bare(_ bytes: ArraySlice<UInt8>) -> String {
+    let quotes = [UInt8(ascii: "'"), UInt8(ascii: "\""), UInt8(ascii: "`"), UInt8(ascii: "[")]
+    guard let first = bytes.first, quotes.contains(first) else { return String(decoding: bytes, as: UTF8.self) }
+    return String(decoding: bytes.dropFirst().dropLast(), as: UTF8.self)
+  }
+
+  /// The ends of the names of the tables in which a module keeps its data (`xShadowName` of SQLite's own modules).
+  private static let shadows: [String: Set<String>] = [
+    "fts3": ["content", "docsize", "segdir", "segments", "stat"],
+    "fts4": ["content", "docsize", "segdir", "segments", "stat"],
+    "fts5": ["config", "content", "data", "docsize", "idx"],
+    "rtree": ["node", "parent", "rowid"], "rtree_i32": ["node", "parent", "rowid"],
+    "geopoly": ["node", "parent", "rowid"],
+  ]
+
+  /// Whether a module of one of the tables keeps its data here.
+  func isShadow(of modules: [String: String]) -> Bool {
+    let bytes = Array(name.utf8)
+    guard let mark = bytes.lastIndex(of: UInt8(ascii: "_")) else { return false }
+    let owner = String(decoding: bytes[..<mark], as: UTF8.self).lowercased()
+    let end = String(decoding: bytes[(mark + 1)...], as: UTF8.self).lowercased()
+    return modules[owner].flatMap { Self.shadows[$0] }?.contains(end) ?? false
+  }
+}

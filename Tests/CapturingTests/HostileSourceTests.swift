@@ -1,0 +1,200 @@
+import Capturing
+import Changes
+import Foundation
+import SQLiteKit
+import SystemKit
+import TestServers
+import Testing
+import Trails
+
+/// A captured file that its own program, or a user who may write to its folder, has prepared against the daemon.
+@Suite(.timeLimit(.minutes(5))) struct HostileSourceTests {
+  private func started(_ folder: TempFolder, mode: String = "WAL") throws -> Replica {
+    let replica = Replica(folder)
+    try execute(
+      replica.source,
+      "PRAGMA journal_mode = \(mode); CREATE TABLE item(id INTEGER PRIMARY KEY, name); INSERT INTO item VALUES (1, 'tea')"
+    )
+    try replica.takeAndReplay()
+    return replica
+  }
+
+  /// The code with which a person is told of an error.
+  private func code(_ body: () throws -> Void) -> ErrorCode? {
+    do {
+      try body()
+      return nil
+    } catch let error as CairnError {
+      return error.code
+    } catch let error as SQLiteError {
+      return error.asCairnError.code
+    } catch {
+      Issue.record("\(error)")
+      return nil
+    }
+  }
+
+  private func changes(_ replica: Replica) throws -> Int {
+    let reader = try TrailReader.open(folder: replica.trail, at: nil)
+    var count = 0
+    while let record = try reader.next() {
+      if case .change = record { count += 1 }
+    }
+    return count
+  }
+
+  @Test(arguments: [true, false])
+  func `a journal that names a file of the daemon stops capture and deletes nothing`(isRunning: Bool) throws {
+    let folder = try TempFolder()
+    let replica = try started(folder, mode: "DELETE")
+    if !isRunning { replica.close() }
+    for victim in [folder("revoked"), folder("tenant.db"), replica.trail + "/segment"] {
+      try Data("x".utf8).write(to: URL(fileURLWithPath: victim))
+      try ForgedJournal.write(for: replica.source, naming: victim)
+      #expect(code { try replica.take() } == .databaseUnsafe)
+      #expect(Folder.exists(victim))
+    }
+    unlink(replica.source + "-journal")
+    try execute(replica.source, "INSERT INTO item VALUES (2, 'milk')")
+    try replica.takeAndReplay()
+    #expect(try replica.differences() == [])
+  }
+
+  @Test func `a link that takes the place of the file stops capture, at work and at its start`() throws {
+    let folder = try TempFolder()
+    let replica = try started(folder)
+    for suffix in ["", "-wal", "-shm"] {
+      try? FileManager.default.moveItem(atPath: replica.source + suffix, toPath: folder("moved.db") + suffix)
+    }
+    try FileManager.default.createSymbolicLink(atPath: replica.source, withDestinationPath: folder("moved.db"))
+    #expect(code { try replica.follow(until: StopSignal()) } == .sourceWentBack)
+    replica.close()
+    #expect(code { try replica.take() } == .databaseUnsafe)
+  }
+
+  @Test(.enabled(if: geteuid() == 0, "only root can give files away"))
+  func `a file that is given to another user stops capture`() throws {
+    let replica = try started(TempFolder())
+    chown(replica.source, 54_321, 54_321)
+    #expect(code { try replica.follow(until: StopSignal()) } == .databaseUnsafe)
+  }
+
+  @Test(arguments: ["cairn_control", "cairn_journal", "cairn_layout", "cairn_unhooked"], [true, false])
+  func `a view that never ends in the place of one of our tables is not read`(table: String, isRunning: Bool) throws {
+    let replica = try started(TempFolder())
+    if !isRunning { replica.close() }
+    try execute(
+      replica.source,
+      """
+      DROP TABLE \(table); CREATE VIEW \(table)(id, seq, taken, nonce, name, trail, place, version) AS
+      WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT x, x, x, x, x, x, x, x FROM n
+      """)
+    let found = code { try replica.take() }
+    #expect(found == .databaseUnsafe || found == .sourceWentBack, "\(found.map(String.init(describing:)) ?? "taken")")
+  }
+
+  @Test func `functions of the program in views, triggers, columns and indexes neither stop capture nor are called`()
+    throws
+  {
+    let folder = try TempFolder()
+    let replica = Replica(folder)
+    func program(_ sql: String) throws {
+      try runTool(
+        "python3",
+        [
+          "-c",
+          """
+          import sqlite3, sys
+          c = sqlite3.connect(sys.argv[1])
+          c.create_function('mine', 1, lambda x: x * 2, deterministic=True)
+          c.executescript(sys.argv[2])
+          """, replica.source, sql,
+        ])
+    }
+    try program(
+      """
+      PRAGMA journal_mode = WAL;
+      CREATE TABLE item(id INTEGER PRIMARY KEY, n, twice AS (mine(n)), CHECK (mine(n) > 0));
+      CREATE TABLE log(id INTEGER PRIMARY KEY, n);
+      CREATE INDEX half ON item(n) WHERE mine(n) > 4; CREATE INDEX whole ON item(mine(n));
+      CREATE VIEW look AS SELECT mine(n) FROM item;
+      CREATE TRIGGER note AFTER INSERT ON item BEGIN INSERT INTO log(n) VALUES (mine(NEW.n)); END;
+      INSERT INTO item(id, n) VALUES (1, 1), (2, 5)
+      """)
+    try replica.take()
+    let before = try changes(replica)
+    try program(
+      "INSERT INTO item(id, n) VALUES (3, 7); UPDATE item SET n = 9 WHERE id = 1; DELETE FROM item WHERE id = 2")
+    try replica.take()
+    // Three changes, and one by the program's trigger.
+    #expect(try changes(replica) == before + 4)
+  }
+
+  /// Capture and comparison read what they can, or end with an error: no crash, no endless loop.
+  @Test func `random damage ends in an error or in rows, never in a crash`() throws {
+    let folder = try TempFolder()
+    let (fresh, captured) = (folder("fresh.db"), folder("captured.db"))
+    for path in [fresh, captured] {
+      try execute(
+        path,
+        """
+        PRAGMA page_size = 1024; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, n REAL); CREATE INDEX byname ON item(name);
+        CREATE TABLE k(a, b, PRIMARY KEY (a, b)) WITHOUT ROWID; CREATE TABLE bare(x);
+        CREATE VIRTUAL TABLE words USING fts5(w); INSERT INTO words VALUES ('tea'), ('milk');
+        CREATE VIEW look AS SELECT * FROM item; CREATE TRIGGER t AFTER INSERT ON item BEGIN INSERT INTO bare VALUES (1); END;
+        WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 60)
+        INSERT INTO item SELECT i, hex(zeroblob(i * 20)), i / 3.0 FROM n;
+        INSERT INTO k SELECT name, id FROM item; INSERT INTO bare SELECT randomblob(3000) FROM item LIMIT 5
+        """)
+    }
+    let replica = Replica(folder, source: "captured.db")
+    try replica.take()
+    replica.close()
+    try execute(captured, "UPDATE item SET n = n + 1; DELETE FROM bare")
+    let images = try [fresh, captured].map { [UInt8](try Data(contentsOf: URL(fileURLWithPath: $0))) }
+    var (read, refused) = (0, 0)
+    for seed in 0..<(isSoak ? 20_000 : 400) {
+      var random = Seeded(UInt64(seed))
+      var bytes = images[seed % 2]
+      Self.damage(&bytes, &random)
+      let other = Replica(folder, source: "damaged.db", trail: "trail\(seed)")
+      for suffix in ["-wal", "-shm", "-journal"] { unlink(other.source + suffix) }
+      try Data(bytes).write(to: URL(fileURLWithPath: other.source))
+      do {
+        try other.take()
+        for table in try Database(path: other.source).userTables() where table.refusal == nil {
+          _ = try Database(path: other.source).query("SELECT * FROM \(table.name.quotedName)")
+        }
+        read += 1
+      } catch {
+        #expect(code { throw error } != .bug, "seed \(seed): \(error)")
+        refused += 1
+      }
+      other.close()
+      try? FileManager.default.removeItem(atPath: other.trail)
+    }
+    #expect(read > 0 && refused > 0, "\(read) read, \(refused) refused")
+  }
+
+  private static func damage(_ bytes: inout [UInt8], _ random: inout Seeded) {
+    switch random.below(5) {
+    case 0:
+      // Anywhere.
+      for _ in 0...random.below(40) { bytes[random.below(bytes.count)] = UInt8(random.below(256)) }
+    case 1:
+      // Heads of pages: kinds, counts, first cells.
+      for _ in 0...random.below(10) {
+        let page = random.below(bytes.count / 1024)
+        bytes[page * 1024 + (page == 0 ? 100 : 0) + random.below(40)] = UInt8(random.below(256))
+      }
+    case 2:
+      // A page in the place of another one.
+      let (from, to) = (random.below(bytes.count / 1024), random.below(bytes.count / 1024))
+      bytes.replaceSubrange(to * 1024..<to * 1024 + 1024, with: bytes[from * 1024..<from * 1024 + 1024])
+    case 3:
+      // The schema: letters of statements, numbers of root pages.
+      for _ in 0...random.below(8) { bytes[108 + random.below(900)] ^= UInt8(1 << random.below(8)) }
+    default: bytes.removeLast(random.below(bytes.count - 512))
+    }
+  }
+}

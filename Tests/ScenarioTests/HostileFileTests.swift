@@ -1,0 +1,75 @@
+import Foundation
+import TestServers
+import Testing
+
+extension DaemonScenarios {
+  /// A local user who may write to the folder of a captured file, against the daemon's own files.
+  @Suite struct HostileFileTests {
+    @Test func `a journal that names a file of the daemon deletes nothing, and capture says so until it is gone`()
+      throws
+    {
+      let node = try DaemonBench()
+      _ = try node.bench.sqlite(
+        "source.db", "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT); INSERT INTO item VALUES (1, 'tea')")
+      _ = try node.bench.sqlite("tenant.db", "CREATE TABLE salary(a)")
+      try node.write(node.pair())
+      try node.start()
+      #expect(try node.bench.waitForTarget("SELECT count(*) FROM item", "1"), "\(node.log)")
+      let (files, revoked) = (FileManager.default, node.bench.path("state/peers/revoked"))
+      try files.createDirectory(atPath: node.bench.path("state/peers"), withIntermediateDirectories: true)
+      try Data("00\n".utf8).write(to: URL(fileURLWithPath: revoked))
+      let trail = node.bench.path("state/store-042.pos")
+      let segments = try files.contentsOfDirectory(atPath: trail).map { trail + "/" + $0 }.sorted()
+      try #require(segments.count > 1)
+      let victims = [revoked, node.bench.path("tenant.db")] + segments
+
+      // At work: the next look meets the journal.
+      try ForgedJournal.write(for: node.bench.path("source.db"), naming: revoked)
+      #expect(node.waitForLog("[database-unsafe]"), "\(node.log)")
+      for victim in victims { #expect(files.fileExists(atPath: victim), "\(victim)") }
+      #expect(
+        node.wait {
+          guard let status = try? node.cairn("status") else { return false }
+          return status.status == 1 && status.output.contains("names another file")
+        }, "\(node.log)")
+
+      // At its start.
+      #expect(node.end() == 0)
+      for victim in victims {
+        try ForgedJournal.write(for: node.bench.path("source.db"), naming: victim)
+        let outcome = try node.bench.run(Bench.cairn, ["check", "--config", "conf"])
+        #expect(outcome.errors.contains("[database-unsafe]") && outcome.errors.contains("hint:"), "\(outcome)")
+        #expect(files.fileExists(atPath: victim), "\(victim)")
+      }
+      try node.start()
+      #expect(
+        node.wait {
+          node.worker("capture.pos")?["state"] as? String != "running" && node.log.contains("[database-unsafe]")
+        })
+      for victim in victims { #expect(files.fileExists(atPath: victim), "\(victim)") }
+
+      // Without the forgery it goes on by itself.
+      try files.removeItem(atPath: node.bench.path("source.db-journal"))
+      _ = try node.bench.sqlite("source.db", "INSERT INTO item VALUES (2, 'milk')")
+      #expect(
+        node.wait(seconds: 90) { (try? node.bench.sqlite("target.db", "SELECT count(*) FROM item")) == "2\n" },
+        "\(node.log)")
+      #expect(node.end() == 0)
+    }
+
+    @Test func `a link in the place of a captured file brings over no row of another tenant`() throws {
+      let node = try DaemonBench()
+      _ = try node.bench.sqlite(
+        "tenant.db", "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT); INSERT INTO item VALUES (1, 'secret')")
+      try FileManager.default.createSymbolicLink(
+        atPath: node.bench.path("source.db"), withDestinationPath: node.bench.path("tenant.db"))
+      try node.write(node.pair())
+      try node.start()
+      #expect(node.waitForLog("[database-unsafe]"), "\(node.log)")
+      #expect(node.log.contains("is a symbolic link"), "\(node.log)")
+      #expect(node.end() == 0)
+      #expect(try !node.bench.sqlite("tenant.db", ".schema").contains("cairn_"))
+      #expect((try? node.bench.sqlite("target.db", "SELECT * FROM item")) == nil)
+    }
+  }
+}
