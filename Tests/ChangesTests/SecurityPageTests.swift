@@ -1,0 +1,35 @@
+import Foundation
+import Testing
+
+/// docs/security.md names suites that prove its promises: each is there.
+@Suite struct SecurityPageTests {
+  private static let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+    .deletingLastPathComponent()
+
+  /// The names of all suites in the folder Tests.
+  private static func suites() throws -> Set<String> {
+    var found: Set<String> = []
+    let files = FileManager.default.enumerator(atPath: root.path + "/Tests")
+    while let file = files?.nextObject() as? String {
+      guard file.hasSuffix("Tests.swift") else { continue }
+      let text = try String(contentsOf: root.appendingPathComponent("Tests/" + file), encoding: .utf8)
+      for match in text.matches(of: /(?:struct|enum) (\w+Tests)\b/) { found.insert(String(match.1)) }
+    }
+    return found
+  }
+
+  @Test func `every row of the threat model names suites that there are`() throws {
+    let page = try String(contentsOf: Self.root.appendingPathComponent("docs/security.md"), encoding: .utf8)
+    let rows = page.split(separator: "\n").filter { $0.hasPrefix("|") && $0.split(separator: "|").count == 4 }
+      .dropFirst(2)
+    #expect(rows.count > 20)
+    let suites = try Self.suites()
+    for row in rows {
+      let cells = row.split(separator: "|")
+      let named = cells[3].matches(of: /`(\w+)`/).map { String($0.1) }
+      for name in named { #expect(suites.contains(name), "\(name)") }
+      // A promise needs a proof; where there is none, the row says "none".
+      #expect(!named.isEmpty || cells[2].contains("none"), "\(row)")
+    }
+  }
+}
