@@ -38,7 +38,7 @@ package struct JSONObject {
     }
   }
 
-  /// Source: RFC 8259, section 7.
+  /// Source: RFC 8259, section 7. What a terminal would obey is escaped too.
   private static func quote(_ text: String) -> String {
     var out = "\""
     for scalar in text.unicodeScalars {
@@ -48,7 +48,7 @@ package struct JSONObject {
       case "\n": out += "\\n"
       case "\r": out += "\\r"
       case "\t": out += "\\t"
-      case _ where scalar.value < 0x20:
+      case _ where scalar.isObeyed:
         let digits = String(scalar.value, radix: 16)
         out += "\\u" + String(repeating: "0", count: 4 - digits.count) + digits
       default: out.unicodeScalars.append(scalar)

@@ -190,7 +190,7 @@ extension Value {
         case 0x0a: text += "\\n"
         case 0x0d: text += "\\r"
         case 0x09: text += "\\t"
-        case 0..<0x20, 0x7f..<0xa0: text += "\\x" + [UInt8(scalar.value)].hex
+        case _ where scalar.isObeyed: text += scalar.code
         default: text.unicodeScalars.append(scalar)
         }
       }

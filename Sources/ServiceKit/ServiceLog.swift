@@ -49,9 +49,9 @@ package struct LogEntry: Equatable, Sendable {
       fields.append(("CAIRN_CODE", code.rawValue))
       fields.append(("MESSAGE_ID", code.messageID))
     }
-    if let hint, !hint.isEmpty { fields.append(("CAIRN_HINT", hint)) }
+    if let hint, !hint.isEmpty { fields.append(("CAIRN_HINT", hint.oneLine)) }
     for (key, value) in context.sorted(by: { $0.key < $1.key }) where Self.isField(key) {
-      fields.append(("CAIRN_" + key.uppercased(), value))
+      fields.append(("CAIRN_" + key.uppercased(), value.oneLine))
     }
     return fields.map { (name: $0.0, value: $0.1) }
   }
@@ -61,24 +61,12 @@ package struct LogEntry: Equatable, Sendable {
     let who = worker.map { "\($0): " } ?? ""
     let what = code.map { "[\($0.rawValue)] " } ?? ""
     let next = hint.map { $0.isEmpty ? "" : " (hint: \($0))" } ?? ""
-    return Self.oneLine(who + what + message + next)
+    // Names and keys come from databases and peers.
+    return (who + what + message + next).oneLine
   }
 
   private static func isField(_ key: String) -> Bool {
     !key.isEmpty && key.utf8.allSatisfy { (0x61...0x7a).contains($0) || $0 == 0x5f }
-  }
-
-  /// Names and keys come from databases: nothing in them may break the line, or reach a terminal as a command.
-  private static func oneLine(_ text: String) -> String {
-    var line = ""
-    for scalar in text.unicodeScalars {
-      switch scalar.value {
-      case 0x0a, 0x0d, 0x09: line += " "
-      case 0..<0x20, 0x7f..<0xa0: line += "?"
-      default: line.unicodeScalars.append(scalar)
-      }
-    }
-    return line
   }
 }
 

@@ -1,4 +1,5 @@
 import CSystemd
+import Changes
 import Glibc
 
 /// What a service tells systemd, and is told by it. Without systemd nothing of it does anything.
@@ -10,7 +11,7 @@ package enum ServiceManager {
 
   /// The status line of `systemctl status`; a line break would end it.
   package static func tell(_ status: String) {
-    notify("STATUS=" + status.map { $0.isNewline ? " " : String($0) }.joined())
+    notify("STATUS=" + status.oneLine)
   }
 
   /// That the service is reading its conf anew. `READY=1` ends it.

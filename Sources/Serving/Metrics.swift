@@ -206,15 +206,20 @@ package enum Metrics {
     value == value.rounded() && abs(value) < 1e15 ? String(Int64(value)) : String(value)
   }
 
+  /// The value of a label. A backslash, a quote and a line feed are escaped as the format says, byte by byte: Swift takes
+  /// CR LF, or a quote with a combining mark, for one character. Other control characters become their code.
   private static func escaped(_ text: String) -> String {
-    text.reduce(into: "") { out, character in
-      switch character {
-      case "\\": out += "\\\\"
-      case "\"": out += "\\\""
-      case "\n": out += "\\n"
-      default: out.append(character)
+    var scalars = String.UnicodeScalarView()
+    for scalar in text.unicodeScalars {
+      switch scalar {
+      case "\\": scalars.append(contentsOf: "\\\\".unicodeScalars)
+      case "\"": scalars.append(contentsOf: "\\\"".unicodeScalars)
+      case "\n": scalars.append(contentsOf: "\\n".unicodeScalars)
+      case _ where scalar.isObeyed: scalars.append(contentsOf: ("\\" + scalar.code).unicodeScalars)
+      default: scalars.append(scalar)
       }
     }
+    return String(scalars)
   }
 
   /// The table of docs/metrics.md.

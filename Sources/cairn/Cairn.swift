@@ -30,7 +30,7 @@ struct Cairn {
     let isJSON = words.contains("--json")
     do {
       guard let name = words.first, name != "--help", name != "-h" else {
-        Terminal.print(help)
+        Terminal.page(help)
         return words.isEmpty ? ErrorCode.usage.exitStatus : 0
       }
       if name == "--version" || name == "version" {
@@ -40,7 +40,7 @@ struct Cairn {
       let command = try command(name)
       let rest = Array(words.dropFirst())
       if rest.contains("--help") || rest.contains("-h") {
-        Terminal.print(command.help)
+        Terminal.page(command.help)
         return 0
       }
       for notice in Self.secrets(in: rest, of: command) { Terminal.note("cairn: warning: \(notice)") }

@@ -21,7 +21,7 @@ final class CompareReport {
 
   init(_ watch: CompareWatch, isJSON: Bool, listed: Int, sql dialect: Engine?) {
     (self.watch, self.isJSON, self.listed, self.dialect) = (watch, isJSON, listed, dialect)
-    if let dialect { for line in CompareSQL.prologue(dialect) { Terminal.print(line) } }
+    if let dialect { for line in CompareSQL.prologue(dialect) { Terminal.script(line) } }
   }
 
   /// Runs `body`; a signal stops it at the next range, and the bar moves meanwhile.
@@ -59,7 +59,7 @@ final class CompareReport {
     let rate = Int(Double(now.rows) / seconds)
     let suspects = now.suspects > 0 ? ", \(now.suspects) rows looked at again" : ""
     Terminal.write(
-      "\r\(now.table): \(now.sourceRows) rows, table \(now.tablesDone + 1) of \(now.tables), \(rate) rows/s\(suspects)\u{1b}[K",
+      "\r\(now.table.oneLine): \(now.sourceRows) rows, table \(now.tablesDone + 1) of \(now.tables), \(rate) rows/s\(suspects)\u{1b}[K",
       to: 2)
   }
 
@@ -79,7 +79,7 @@ final class CompareReport {
 
   private func tellSQL(_ difference: Difference, _ table: ComparedTable?) throws {
     guard dialect != nil else { return }
-    for line in try sql.statements(difference, table) { Terminal.print(line) }
+    for line in try sql.statements(difference, table) { Terminal.script(line) }
   }
 
   private func tell(_ difference: Difference, isProven: Bool = true) {
@@ -177,7 +177,7 @@ final class CompareReport {
 
   private func line(_ text: String, to descriptor: Int32) {
     if Terminal.isErrorInteractive { Terminal.write("\r\u{1b}[K", to: 2) }
-    Terminal.write(text + "\n", to: descriptor)
+    Terminal.write(text.oneLine + "\n", to: descriptor)
   }
 
   private func emit(_ event: String, _ members: [(String, JSONObject.Value)]) {

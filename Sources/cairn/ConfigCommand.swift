@@ -56,7 +56,7 @@ struct ConfigCommand: Command {
       }
       // Rules for tables have one heading each, which is the same: the first option begins another.
       if setting.section != section || setting.key == "from" {
-        Terminal.print((section.isEmpty ? "" : "\n") + setting.section)
+        Terminal.page((section.isEmpty ? "" : "\n") + setting.section)
         section = setting.section
       }
       let padding = String(repeating: " ", count: max(0, min(widths[section] ?? 0, 60) - setting.line.count))

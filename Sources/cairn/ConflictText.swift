@@ -41,7 +41,7 @@ enum ConflictText {
         + names.map { name in
           [name] + sides.map { side in side.1.map { $0[name]?.shown ?? "" } ?? "" }
         } + (sides.contains { $0.1 == nil } ? [[""] + sides.map { $0.1 == nil ? "(\($0.2))" : "" }] : []))
-    return lines.joined(separator: "\n")
+    return lines.map(\.oneLine).joined(separator: "\n")
   }
 
   static func json(_ record: ConflictRecord, _ url: DatabaseURL) -> String {

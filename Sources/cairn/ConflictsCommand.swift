@@ -54,7 +54,7 @@ struct ConflictsCommand: Command {
     }
     let (url, log, record) = try find(id, arguments)
     if words[0] == "show" {
-      Terminal.print(isJSON ? ConflictText.json(record, url) : ConflictText.whole(record, url))
+      Terminal.page(isJSON ? ConflictText.json(record, url) : ConflictText.whole(record, url))
       return 0
     }
     let winner = try arguments.value("--to").map { text in

@@ -97,7 +97,7 @@ struct CopyWait {
     guard Terminal.isErrorInteractive, let copying = worker.copying else { return }
     let bar = Display.bar(copying.rows, of: copying.estimated)
     Terminal.write(
-      "\r\u{1b}[K\(bar) of \(copying.table), \(worker.tablesCopied - copiedBefore) tables done, \(Int(worker.rowsPerSecond)) rows/s",
+      "\r\u{1b}[K\(bar) of \(copying.table.oneLine), \(worker.tablesCopied - copiedBefore) tables done, \(Int(worker.rowsPerSecond)) rows/s",
       to: 2)
   }
 

@@ -45,9 +45,9 @@ enum DaemonConf {
       guard let name = loaded.place.node else { throw error }
       var node = Configuration.Node(name: name)
       loaded.place.state.map { node.state = $0 }
-      Terminal.note(
+      Terminal.notes(
         """
-        the conf does not load: [\(error.code.rawValue)] \(error.message)
+        the conf does not load: [\(error.code.rawValue)] \(error.message.oneLine)
         only [node] of it counts here: node \(name), state folder \(node.state)
         """)
       return (node, nil)

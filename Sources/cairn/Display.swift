@@ -214,7 +214,7 @@ struct Display {
   }
 
   private mutating func show(_ text: String) {
-    Terminal.write("\r\u{1b}[K" + text, to: 1)
+    Terminal.write("\r\u{1b}[K" + text.oneLine, to: 1)
     lineIsOpen = true
   }
 

@@ -29,9 +29,9 @@ struct ExplainCommand: Command {
     if arguments.has("--json") {
       for code in codes { Terminal.print(json(code)) }
     } else if words.isEmpty {
-      Terminal.print(list)
+      Terminal.page(list)
     } else {
-      for code in codes { Terminal.print(text(code)) }
+      for code in codes { Terminal.page(text(code)) }
     }
     return 0
   }

@@ -27,9 +27,9 @@ struct HelpCommand: Command {
       guard shell == "bash" else { throw arguments.usage("--completion: '\(shell)' is unknown", "there is bash;") }
       Terminal.write(BashCompletion.script, to: 1)
     } else if let word = words.first {
-      Terminal.print(try Cairn.command(word).help)
+      Terminal.page(try Cairn.command(word).help)
     } else {
-      Terminal.print(Cairn.help)
+      Terminal.page(Cairn.help)
     }
     return 0
   }

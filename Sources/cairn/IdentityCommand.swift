@@ -73,7 +73,7 @@ struct IdentityCommand: Command {
     let isDry = arguments.has("--sql")
     let statements = try keys.separate(share, patterns, isDry: isDry)
     for statement in statements {
-      Terminal.print(
+      Terminal.script(
         arguments.has("--json")
           ? JSONObject([("event", .text(isDry ? "statement" : "separated")), ("sql", .text(statement))]).line
           : statement + ";")

@@ -52,7 +52,7 @@ struct QuarantineCommand: Command {
     let found = try find(id, arguments)
     guard let wish = QuarantinedTransaction.Wish(rawValue: words[0]) else {
       let waiting = try found.log.list().filter { $0.heldBy == id }.map(\.id)
-      Terminal.print(
+      Terminal.page(
         isJSON ? QuarantineText.json(found.one, found.url) : QuarantineText.whole(found.one, found.url, waiting))
       return 0
     }

@@ -9,7 +9,7 @@ enum QuarantineText {
     let parts = [
       "  #\(one.id)", UTCTime(one.at).description, "transaction \(one.number) of \(one.trail)",
       "\(one.footprint.changeCount) rows in \(one.tables.joined(separator: ", "))",
-      one.heldBy.map { "waits for #\($0)" } ?? "[\(one.code)] \(one.message.prefix { $0 != "\n" })",
+      one.heldBy.map { "waits for #\($0)" } ?? "[\(one.code)] \(one.message.firstLine)",
     ]
     return parts.joined(separator: "  ") + (one.wish.map { "  [\($0.rawValue) asked]" } ?? "")
   }
@@ -26,7 +26,7 @@ enum QuarantineText {
     if !waiting.isEmpty { lines.append("  holds        \(waiting.map(String.init).joined(separator: ", "))") }
     if let wish = one.wish { lines.append("  asked for    \(wish.rawValue)") }
     lines.append("  its changes: cairn trail show \(one.trail) --from \(one.border.position)")
-    return lines.joined(separator: "\n")
+    return lines.map(\.oneLine).joined(separator: "\n")
   }
 
   static func json(_ one: QuarantinedTransaction, _ url: DatabaseURL) -> String {

@@ -41,8 +41,9 @@ struct StatusCommand: Command {
       if arguments.has("--json") {
         Terminal.print(answer.line)
       } else {
-        let table = StatusTable(answer, workers).lines.joined(separator: "\n")
-        Terminal.print((arguments.has("--watch") && Terminal.isInteractive ? "\u{1b}[H\u{1b}[2J" : "") + table)
+        let table = StatusTable(answer, workers).lines.map(\.oneLine).joined(separator: "\n")
+        if arguments.has("--watch"), Terminal.isInteractive { Terminal.write("\u{1b}[H\u{1b}[2J", to: 1) }
+        Terminal.page(table)
       }
       guard arguments.has("--watch") else {
         return isWell(answer, workers, lagMilliseconds: seconds * 1000) ? 0 : 1
@@ -100,7 +101,7 @@ struct StatusTable {
     return [
       worker.name.description, worker.state.rawValue, worker.position, toTrail, toTarget,
       isOfRows ? String(Int(worker.rowsPerSecond)) : "", isOfRows ? String(worker.rows) : "",
-      worker.detail.isEmpty ? worker.place : String(worker.detail.prefix { $0 != "\n" }),
+      worker.detail.isEmpty ? worker.place : worker.detail.firstLine,
     ]
   }
 

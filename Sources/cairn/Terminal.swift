@@ -5,15 +5,27 @@ import Operating
 /// Standard output and error, with colours and moving lines only where a person looks at them.
 enum Terminal {
   static let isInteractive = isatty(1) == 1 && getenv("NO_COLOR") == nil
+  /// Whether standard output goes to a terminal instead of a file or pipe.
+  static let isOutputShown = isatty(1) == 1
   static let isErrorInteractive = isatty(2) == 1 && getenv("NO_COLOR") == nil
 
-  /// A line to standard output, at once.
-  static func print(_ line: String) { write(line + "\n", to: 1) }
+  /// Writes a line to standard output, without anything that the terminal would obey.
+  static func print(_ line: String) { write(line.oneLine + "\n", to: 1) }
 
-  /// A line to standard error.
-  static func note(_ line: String) { write(line + "\n", to: 2) }
+  /// Writes text of several lines to standard output. Names and values from outside are on one line (``Swift/String/oneLine``)
+  /// before they are put into it.
+  static func page(_ text: String) { write(text.severalLines + "\n", to: 1) }
 
-  /// Writes all of it; a closed pipe or a full disk ends the program, since there is nobody to tell.
+  /// Writes a line to standard error, without anything that the terminal would obey.
+  static func note(_ line: String) { write(line.oneLine + "\n", to: 2) }
+
+  /// Writes text of several lines to standard error, as ``page(_:)``.
+  static func notes(_ text: String) { write(text.severalLines + "\n", to: 2) }
+
+  /// Writes SQL to standard output: byte for byte into a file or pipe; on a terminal as ``page(_:)``.
+  static func script(_ text: String) { write((isOutputShown ? text.severalLines : text) + "\n", to: 1) }
+
+  /// Writes all of the text as it is; a closed pipe or a full disk ends the program, since there is nobody to tell.
   static func write(_ text: String, to descriptor: Int32) {
     var text = text
     text.withUTF8 { bytes in
@@ -41,20 +53,7 @@ enum Terminal {
       print(object.line)
     }
     let (red, plain) = isErrorInteractive ? ("\u{1b}[31m", "\u{1b}[0m") : ("", "")
-    note("cairn: \(red)error [\(error.code.rawValue)]\(plain): \(oneLine(error.message))")
-    note("hint: \(oneLine(error.hint))")
-  }
-
-  /// Names and keys come from databases: nothing in them may break the line or reach the terminal as a command.
-  private static func oneLine(_ text: String) -> String {
-    var line = ""
-    for scalar in text.unicodeScalars {
-      switch scalar.value {
-      case 0x0a, 0x0d, 0x09: line += " "
-      case 0..<0x20, 0x7f..<0xa0: line += "\\x" + UInt64(scalar.value).hex(2)
-      default: line.unicodeScalars.append(scalar)
-      }
-    }
-    return line
+    write("cairn: \(red)error [\(error.code.rawValue)]\(plain): \(error.message.oneLine)\n", to: 2)
+    note("hint: \(error.hint)")
   }
 }

@@ -44,7 +44,7 @@ struct TrailExecuted {
           open = nil
         case .ddl(let ddl) where isInStatement:
           // How it goes to a target.
-          line("-- " + TrailRecordsText.ddl(ddl, reader.schema))
+          line("-- " + TrailRecordsText.ddl(ddl, reader.schema).oneLine)
           for text in rendered where !text.hasPrefix("-- transaction ") {
             for part in text.split(separator: "\n") { line("--   \(part)") }
           }

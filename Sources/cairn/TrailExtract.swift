@@ -57,7 +57,7 @@ final class TrailOutput {
   }
 
   func flush() {
-    Terminal.write(text, to: 1)
+    Terminal.write(Terminal.isOutputShown ? text.severalLines : text, to: 1)
     text.removeAll(keepingCapacity: true)
   }
 

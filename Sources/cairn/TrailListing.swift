@@ -11,7 +11,7 @@ enum TrailListing {
     for entry in entries {
       do {
         let info = try Trail.info(folder: entry.folder)
-        Terminal.print(asJSON ? json(info) : text(info))
+        Terminal.page(asJSON ? json(info) : text(info))
       } catch { failure = failure ?? error }
     }
     if let failure { throw failure }

@@ -11,7 +11,8 @@ struct TrailRecordsText {
     try TrailOutput.printing { output in
       try extract.read { record, reader in
         let line = try Self.line(record, reader.schema)
-        output.line("\(reader.position)  \(line)")
+        // Names of tables and columns come from the trail.
+        output.line("\(reader.position)  \(line.oneLine)")
       }
     }
     return 0
@@ -194,8 +195,7 @@ struct TrailRecordsText {
       case "\n": out += "\\n"
       case "\r": out += "\\r"
       case "\t": out += "\\t"
-      case _ where scalar.value < 0x20 || (0x7f...0x9f).contains(scalar.value):
-        out += "\\x" + UInt64(scalar.value).hex(2)
+      case _ where scalar.isObeyed: out += scalar.code
       default: out.unicodeScalars.append(scalar)
       }
     }
