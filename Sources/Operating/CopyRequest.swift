@@ -62,12 +62,9 @@ package struct CopyRequest {
 
   private static func read(_ path: String) throws -> String {
     guard Folder.exists(path) else { return "" }
-    do {
-      let file = try File(path, .read)
-      var bytes = [UInt8](repeating: 0, count: Int(min(try file.size, 4096)))
-      let count = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
-      return String(decoding: bytes.prefix(count), as: UTF8.self)
-    } catch let error as FileError { throw error.asCairnError(doing: "read the state of an apply") }
+    do throws(FileError) { return try File.text(path) } catch {
+      throw error.asCairnError(doing: "read the state of an apply")
+    }
   }
 
   // MARK: Of a capture

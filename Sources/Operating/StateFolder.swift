@@ -131,10 +131,7 @@ package final class StateFolder {
   }
 
   private static func contents(_ path: String) throws -> [UInt8] {
-    let file = try File(path, .read)
-    var bytes = [UInt8](repeating: 0, count: Int(min(try file.size, 65536)))
-    let count = try bytes.withUnsafeMutableBytes { try file.read(into: $0, at: 0) }
-    return Array(bytes.prefix(count))
+    Array(try File.text(path).utf8)
   }
 
   private static func envelope(_ error: FileError, _ path: String) -> CairnError {

@@ -1,11 +1,20 @@
+import Glibc
+
 extension File {
-  /// The whole of a small file, up to `bytesMax`, as UTF-8.
-  package static func text(_ path: String, bytesMax: Int = 1 << 20) throws(FileError) -> String {
+  /// Returns the whole of a file as UTF-8.
+  ///
+  /// - Parameter bytesMax: The largest file that is read, in bytes.
+  /// - Throws: EFBIG for a larger file, whether it is so at first or grows while it is read: part of a file is never
+  ///   returned.
+  package static func text(_ path: String, bytesMax: Int = 16 << 20) throws(FileError) -> String {
     let file = try File(path, .read)
-    let buffer = UnsafeMutableRawBufferPointer.allocate(
-      byteCount: min(Int(clamping: try file.size), bytesMax), alignment: 1)
+    let size = try file.size
+    guard size <= UInt64(bytesMax) else { throw FileError(code: EFBIG, operation: "read", path: path) }
+    // One byte more than there are: a file that grew shows there.
+    let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(size) + 1, alignment: 1)
     defer { buffer.deallocate() }
     let count = try file.read(into: buffer, at: 0)
+    guard count <= Int(size) else { throw FileError(code: EFBIG, operation: "read", path: path) }
     return String(decoding: UnsafeRawBufferPointer(buffer).prefix(count), as: UTF8.self)
   }
 
