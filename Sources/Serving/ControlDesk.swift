@@ -24,7 +24,19 @@ package struct ControlDesk: Sendable {
     (self.context, self.supervisor, self.status, self.reload) = (context, supervisor, status, reload)
   }
 
-  package func answer(_ request: ControlRequest) throws -> JSONObject {
+  /// Carries out an order. Who gave it is logged first, except for a question.
+  package func answer(_ request: ControlRequest, from peer: ControlPeer) throws -> JSONObject {
+    if request.command != .status {
+      let subject = ([request.subject] + request.tables).filter { !$0.isEmpty }.joined(separator: " ")
+      context.log.write(
+        LogEntry(
+          .notice, "order '\(request.command.rawValue)\(subject.isEmpty ? "" : " " + subject)' of \(peer)",
+          context: ["uid": peer.user.map(String.init) ?? "unknown"]))
+    }
+    return try carryOut(request)
+  }
+
+  private func carryOut(_ request: ControlRequest) throws -> JSONObject {
     switch request.command {
     case .status: return status().json
     case .start: return worker(try supervisor.order(.start, request.subject), "starting")

@@ -8,15 +8,14 @@ import SystemKit
 
 /// Listens on the control socket and answers, each peer on a thread of its own; so many at a time, for so long.
 package final class ControlServer: Sendable {
-  package typealias Answer = @Sendable (ControlRequest) throws -> JSONObject
+  package typealias Answer = @Sendable (ControlRequest, ControlPeer) throws -> JSONObject
 
-  private static let peersMax = 16
-  /// For a request to come, and for its answer to be taken.
+  /// For a whole request to come, and for its whole answer to be taken.
   private static let secondsMax = 5
 
   package let path: String
   private let stop = StopSignal()
-  private let peers = Atomic<Int>(0)
+  private let peers = ControlPeers()
   private let answer: Answer
   private let thread = Mutex<WorkerThread<Void>?>(nil)
 
@@ -69,27 +68,32 @@ package final class ControlServer: Sendable {
         pollfd(fd: stop.descriptor, events: Int16(POLLIN), revents: 0),
       ]
       guard poll(&entries, 2, -1) > 0, !stop.isSet else { continue }
-      // More than that wait in the queue of the socket.
-      guard peers.load(ordering: .acquiring) < Self.peersMax else {
-        _ = stop.wait(milliseconds: 20)
+      guard let socket = listener.accept(seconds: Self.secondsMax) else { continue }
+      let connection = ControlPeers.Connection(socket)
+      guard peers.open(connection) else {
+        try? socket.writeLine(ControlReply.refused(Self.busy(connection.peer)).line, seconds: 1)
         continue
       }
-      guard let accepted = listener.accept(seconds: Self.secondsMax) else { continue }
-      peers.add(1, ordering: .acquiringAndReleasing)
-      let peer = Peer(socket: accepted)
       detached { [self] in
-        handle(peer.socket)
-        peers.subtract(1, ordering: .acquiringAndReleasing)
+        handle(connection)
+        peers.close(connection)
       }
     }
   }
 
-  private struct Peer: @unchecked Sendable { let socket: LocalSocket }
+  private static func busy(_ peer: ControlPeer) -> CairnError {
+    CairnError(
+      .busy, "too many orders of user \(peer.user.map(String.init) ?? "unknown") are being carried out",
+      hint: "try again when they have been answered", remedy: .retry)
+  }
 
   /// One request after the other, until the peer closes, or sends what is none.
-  private func handle(_ socket: LocalSocket) {
+  private func handle(_ connection: ControlPeers.Connection) {
+    let socket = connection.socket
     while !stop.isSet {
-      guard let line = try? socket.readLine(bytesMax: ControlRequest.bytesMax) else { return }
+      connection.isWaiting = true
+      guard let line = try? socket.readLine(bytesMax: ControlRequest.bytesMax, seconds: Self.secondsMax) else { return }
+      connection.isWaiting = false
       let reply: ControlReply
       var isRubbish = false
       do {
@@ -98,9 +102,9 @@ package final class ControlServer: Sendable {
           isRubbish = true
           throw error
         }
-        reply = .done(try answer(request))
+        reply = .done(try answer(request, connection.peer))
       } catch { reply = .refused(CairnError(enveloping: error, doing: "answer")) }
-      do { try socket.writeLine(reply.line) } catch { return }
+      do { try socket.writeLine(reply.line, seconds: Self.secondsMax) } catch { return }
       if isRubbish { return }
     }
   }

@@ -76,7 +76,7 @@ package final class Daemon: Sendable {
   private func serve(_ configuration: Configuration, _ socket: String, _ signals: sigset_t) throws -> Int32 {
     let desk = ControlDesk(
       context: context, supervisor: supervisor, status: { [self] in status }, reload: { [self] in try reload() })
-    let control = try ControlServer(socket, group: configuration.control.group) { try desk.answer($0) }
+    let control = try ControlServer(socket, group: configuration.control.group) { try desk.answer($0, from: $1) }
     defer { control.close() }
     let listener = try configuration.metrics.map { try listen($0) }
     defer { withExtendedLifetime(listener) {} }

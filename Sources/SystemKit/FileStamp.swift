@@ -8,10 +8,23 @@ package struct FileStamp: Equatable, Sendable {
   private let seconds: Int
   private let nanoseconds: Int
 
-  /// Nil where there is no such file.
+  /// Nil where there is no such file, or it cannot be looked at; see ``look(at:)``.
   package init?(path: String) {
+    guard let stamp = try? Self.look(at: path) else { return nil }
+    self = stamp
+  }
+
+  /// Returns nil if there is no file of that path.
+  ///
+  /// - Throws: When that is not known: no right to look, an error of the disk.
+  package static func look(at path: String) throws(FileError) -> FileStamp? {
     var info = stat()
-    guard stat(path, &info) == 0 else { return nil }
+    guard stat(path, &info) != 0 else { return FileStamp(info) }
+    guard errno == ENOENT else { throw FileError(code: errno, operation: "stat", path: path) }
+    return nil
+  }
+
+  private init(_ info: stat) {
     (device, inode, size) = (UInt64(info.st_dev), UInt64(info.st_ino), Int64(info.st_size))
     (seconds, nanoseconds) = (info.st_mtim.tv_sec, info.st_mtim.tv_nsec)
   }

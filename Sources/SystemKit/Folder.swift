@@ -1,3 +1,4 @@
+import CShims
 import Glibc
 
 /// Whole folders, and the names in them.
@@ -54,6 +55,27 @@ package enum Folder {
   /// Gives a file another name in place of any file that has it: rename(2). The change of the folder is not synced.
   package static func rename(_ path: String, to other: String) throws(FileError) {
     if Glibc.rename(path, other) < 0 { throw FileError(code: errno, operation: "rename", path: path) }
+  }
+
+  /// Puts the folder `path` in the place of `other` in one step, and removes what stood there before: renameat2(2). Durable
+  /// when it returns; a crash leaves one of the two whole in its place.
+  package static func replace(_ other: String, by path: String) throws(FileError) {
+    if exists(other) {
+      let code = cairn_exchange(path, other)
+      if code != 0 { throw FileError(code: code, operation: "renameat2", path: path) }
+      try sync(parent(of: other))
+      try removeAll(path)
+    } else {
+      try rename(path, to: other)
+      try sync(parent(of: other))
+    }
+  }
+
+  /// Removes a folder and the files in it. It is no error when there is none.
+  package static func removeAll(_ path: String) throws(FileError) {
+    guard isFolder(path) else { return }
+    for name in try names(path) { try remove("\(path)/\(name)") }
+    try remove(path)
   }
 
   /// Syncs the entries of a folder, so that files which were created, renamed or removed stay so: fsync(2).

@@ -1,3 +1,4 @@
+import CShims
 import Glibc
 
 /// A Unix socket that is connected: lines go back and forth, each within limits of size and time.
@@ -43,16 +44,33 @@ package final class LocalSocket {
     }
   }
 
-  /// The next line without its end; nil when the peer has closed. Errors: EMSGSIZE for a line of more than `bytesMax`,
-  /// EAGAIN when the peer takes too long.
-  package func readLine(bytesMax: Int) throws(FileError) -> [UInt8]? {
+  /// The user and the process that connected, as the kernel says; nil where it does not.
+  package var peer: (user: UInt32, process: Int32)? {
+    var (user, process): (UInt32, Int32) = (0, 0)
+    return cairn_peer_user(descriptor, &user, &process) == 0 ? (user, process) : nil
+  }
+
+  /// Ends the connection for both sides: whoever reads or writes here is told so at once. Any thread may call it while the
+  /// socket is kept.
+  package func cut() { shutdown(descriptor, Int32(SHUT_RDWR)) }
+
+  /// The next line without its end; nil when the peer has closed.
+  ///
+  /// - Parameter seconds: For the whole line, however slowly its bytes come; nil: for each piece of it, as given at the start.
+  /// - Throws: EMSGSIZE for a line of more than `bytesMax`, EAGAIN when the peer takes too long.
+  package func readLine(bytesMax: Int, seconds: Int? = nil) throws(FileError) -> [UInt8]? {
+    let deadline = seconds.map { Clock.monotonicMilliseconds + Int64($0) * 1000 }
     while true {
+      if let deadline, Clock.monotonicMilliseconds >= deadline {
+        throw FileError(code: EAGAIN, operation: "read", path: path)
+      }
       if let end = buffer.firstIndex(of: 0x0a) {
         let line = Array(buffer[..<end])
         buffer.removeSubrange(...end)
         return line
       }
       guard buffer.count <= bytesMax else { throw FileError(code: EMSGSIZE, operation: "read", path: path) }
+      if let deadline { try wait(Int16(POLLIN), until: deadline) }
       var chunk = [UInt8](repeating: 0, count: 8192)
       let n = read(descriptor, &chunk, chunk.count)
       if n < 0 {
@@ -64,14 +82,33 @@ package final class LocalSocket {
     }
   }
 
+  /// Waits until bytes can go or come. Throws EAGAIN when the time is over.
+  private func wait(_ events: Int16, until deadline: Int64) throws(FileError) {
+    var entry = pollfd(fd: descriptor, events: events, revents: 0)
+    let left = Int32(clamping: max(0, deadline - Clock.monotonicMilliseconds))
+    if poll(&entry, 1, left) == 0 { throw FileError(code: EAGAIN, operation: "poll", path: path) }
+  }
+
   /// Writes a line and its end: send(2), without SIGPIPE.
-  package func writeLine(_ line: String) throws(FileError) {
+  ///
+  /// - Parameter seconds: For all of it, however slowly the peer takes it; nil: for each piece, as given at the start.
+  /// - Throws: EAGAIN when the peer takes too long.
+  package func writeLine(_ line: String, seconds: Int? = nil) throws(FileError) {
+    let deadline = seconds.map { Clock.monotonicMilliseconds + Int64($0) * 1000 }
     let bytes = Array((line + "\n").utf8)
     var rest = bytes[...]
     while !rest.isEmpty {
-      let n = rest.withUnsafeBytes { send(descriptor, $0.baseAddress, $0.count, Int32(MSG_NOSIGNAL)) }
+      var flags = Int32(MSG_NOSIGNAL)
+      if let deadline {
+        guard Clock.monotonicMilliseconds < deadline else {
+          throw FileError(code: EAGAIN, operation: "send", path: path)
+        }
+        try wait(Int16(POLLOUT), until: deadline)
+        flags |= Int32(MSG_DONTWAIT)
+      }
+      let n = rest.withUnsafeBytes { send(descriptor, $0.baseAddress, $0.count, flags) }
       if n < 0 {
-        if errno == EINTR { continue }
+        if errno == EINTR || errno == EAGAIN && deadline != nil { continue }
         throw FileError(code: errno, operation: "send", path: path)
       }
       rest = rest.dropFirst(n)

@@ -3,6 +3,7 @@ import Foundation
 import Glibc
 import Operating
 import Steering
+import Synchronization
 import SystemKit
 import Testing
 
@@ -11,8 +12,8 @@ import Testing
 @Suite struct ControlTests {
   private let path = "/tmp/cairn-control-\(UUID().uuidString.prefix(8))"
 
-  private func server(_ answer: @escaping ControlServer.Answer) throws -> ControlServer {
-    try ControlServer(path, group: nil, answer: answer)
+  private func server(_ answer: @escaping @Sendable (ControlRequest) throws -> JSONObject) throws -> ControlServer {
+    try ControlServer(path, group: nil) { request, _ in try answer(request) }
   }
 
   /// Sends bytes as they are, and returns the first line of the answer; nil: the peer closed.
@@ -69,6 +70,69 @@ import Testing
     withExtendedLifetime(silent) {}
   }
 
+  @Test func `clients that send a request byte by byte keep nobody out`() throws {
+    let server = try server { _ in JSONObject() }
+    defer { server.close() }
+    let stop = StopSignal()
+    let path = path
+    // As many as hold every place, each coming back when it is ended.
+    let trickling = (0..<24).map { _ in
+      WorkerThread<Void> {
+        while !stop.isSet {
+          guard let descriptor = Self.connected(path) else { continue }
+          while !stop.wait(milliseconds: 300), Glibc.send(descriptor, "{", 1, Int32(MSG_NOSIGNAL)) == 1 {}
+          close(descriptor)
+        }
+      }
+    }
+    Clock.sleep(milliseconds: 500)
+    for _ in 0..<5 {
+      let begun = Clock.monotonicMilliseconds
+      _ = try ControlClient(path).ask(ControlRequest(.status), seconds: 3)
+      #expect(Clock.monotonicMilliseconds - begun < 3000)
+    }
+    stop.set()
+    for thread in trickling { _ = thread.join() }
+  }
+
+  @Test func `a request has five seconds in all, however its bytes come`() throws {
+    let server = try server { _ in JSONObject() }
+    defer { server.close() }
+    let descriptor = try #require(Self.connected(path))
+    defer { close(descriptor) }
+    let begun = Clock.monotonicMilliseconds
+    while Glibc.send(descriptor, "{", 1, Int32(MSG_NOSIGNAL)) == 1, Clock.monotonicMilliseconds - begun < 12_000 {
+      Clock.sleep(milliseconds: 200)
+    }
+    #expect(Clock.monotonicMilliseconds - begun < 8_000)
+  }
+
+  @Test func `whoever orders is known by the kernel's word`() throws {
+    let seen = Mutex<ControlPeer?>(nil)
+    let server = try ControlServer(path, group: nil) { _, peer in
+      seen.withLock { $0 = peer }
+      return JSONObject()
+    }
+    defer { server.close() }
+    _ = try ControlClient(path).ask(ControlRequest(.reload))
+    #expect(seen.withLock { $0 } == ControlPeer(user: geteuid(), process: getpid()))
+  }
+
+  private static func connected(_ path: String) -> Int32? {
+    let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue), 0)
+    var address = sockaddr_un()
+    address.sun_family = sa_family_t(AF_UNIX)
+    withUnsafeMutableBytes(of: &address.sun_path) { $0.copyBytes(from: Array(path.utf8)) }
+    let code = withUnsafePointer(to: &address) {
+      $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+        connect(descriptor, $0, socklen_t(MemoryLayout<sockaddr_un>.size))
+      }
+    }
+    if code == 0 { return descriptor }
+    close(descriptor)
+    return nil
+  }
+
   @Test func `a stale socket is replaced, a live one is not`() throws {
     let first = try LocalListener(path, group: nil)
     _ = try LocalSocket.connect(path, seconds: 1)
@@ -96,7 +160,7 @@ import Testing
   @Test func `a file that is no socket is left alone`() throws {
     _ = FileManager.default.createFile(atPath: path, contents: Data("mine".utf8))
     defer { unlink(path) }
-    #expect(throws: CairnError.self) { try ControlServer(path, group: nil) { _ in JSONObject() } }
+    #expect(throws: CairnError.self) { try ControlServer(path, group: nil) { _, _ in JSONObject() } }
     #expect(FileManager.default.contents(atPath: path) == Data("mine".utf8))
   }
 

@@ -99,10 +99,10 @@ import Testing
       status: { NodeStatus(node: "", version: "", process: 0, now: 0, startedAt: 0, loadedAt: 0) },
       reload: { throw CairnError(.bug, "not asked", hint: "") })
     let refused = #expect(throws: CairnError.self) {
-      try desk.answer(ControlRequest(.copy, "late", tables: ["item"]))
+      try desk.answer(ControlRequest(.copy, "late", tables: ["item"]), from: ControlPeer(user: nil, process: nil))
     }
     #expect(refused?.hint.contains("'cairn copy late' without --tables") == true)
-    _ = try desk.answer(ControlRequest(.copy, "late"))
+    _ = try desk.answer(ControlRequest(.copy, "late"), from: ControlPeer(user: nil, process: nil))
     #expect(node.wait(seconds: 60) { text(node, "late.db") == later }, "\(node.supervisor.workers())")
   }
 }

@@ -26,6 +26,14 @@ enum {
   CAIRN_DBCONFIG_ENABLE_FKEY = SQLITE_DBCONFIG_ENABLE_FKEY,
 };
 
+/// The user and the process at the other end of a Unix socket, as they were at connect(2): SO_PEERCRED, unix(7). Returns an
+/// error number, 0 for none.
+int cairn_peer_user(int descriptor, uint32_t *user, int32_t *process);
+
+/// Gives each of two paths the file or folder of the other, in one step: renameat2(2), RENAME_EXCHANGE. Returns an error
+/// number, 0 for none.
+int cairn_exchange(const char *path, const char *other);
+
 /// sync_file_range(2): lets the disk begin to write a range; nothing is durable by it.
 void cairn_begin_writing(int descriptor, uint64_t offset, uint64_t count);
 

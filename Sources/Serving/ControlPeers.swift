@@ -1,0 +1,70 @@
+import Synchronization
+import SystemKit
+
+/// Who asks over the control socket.
+package struct ControlPeer: Equatable, Sendable, CustomStringConvertible {
+  /// Nil where the kernel does not say.
+  package let user: UInt32?
+  package let process: Int32?
+
+  package init(user: UInt32?, process: Int32?) { (self.user, self.process) = (user, process) }
+
+  /// `uid 1000, process 4711`
+  package var description: String {
+    "uid \(user.map(String.init) ?? "unknown"), process \(process.map(String.init) ?? "unknown")"
+  }
+}
+
+/// The connections of the control socket at a time.
+///
+/// Who connects and sends nothing, or a request byte by byte, keeps nobody out: above a limit the connection that has waited
+/// for longest without a whole request gives way to a new one.
+final class ControlPeers: Sendable {
+  final class Connection: @unchecked Sendable {
+    let socket: LocalSocket
+    let peer: ControlPeer
+    private let waiting = Atomic<Bool>(true)
+
+    init(_ socket: LocalSocket) {
+      self.socket = socket
+      let peer = socket.peer
+      self.peer = ControlPeer(user: peer?.user, process: peer?.process)
+    }
+
+    /// No whole request has come since the last answer.
+    var isWaiting: Bool {
+      get { waiting.load(ordering: .relaxed) }
+      set { waiting.store(newValue, ordering: .relaxed) }
+    }
+  }
+
+  private static let allMax = 64
+  private static let ofUserMax = 16
+
+  /// In the order in which they came.
+  private let connections = Mutex<[Connection]>([])
+
+  /// False when there are too many, and none of them can be ended.
+  func open(_ connection: Connection) -> Bool {
+    connections.withLock { all in
+      let own = all.filter { $0.peer.user == connection.peer.user }
+      if own.count >= Self.ofUserMax {
+        guard Self.end(own, &all) else { return false }
+      } else if all.count >= Self.allMax {
+        guard Self.end(all, &all) else { return false }
+      }
+      all.append(connection)
+      return true
+    }
+  }
+
+  /// Ends the oldest of `some` that waits for a request.
+  private static func end(_ some: [Connection], _ all: inout [Connection]) -> Bool {
+    guard let oldest = some.first(where: \.isWaiting) else { return false }
+    oldest.socket.cut()
+    all.removeAll { $0 === oldest }
+    return true
+  }
+
+  func close(_ connection: Connection) { connections.withLock { $0.removeAll { $0 === connection } } }
+}
