@@ -18,8 +18,22 @@ package final class HTTPListener {
 
   private struct Pages: HTTPHandler {
     let answer: Answer
+    /// On loopback only programs of this machine ask, and they say so.
+    let isLoopback: Bool
+
+    /// A page of the web could have its own name lead to 127.0.0.1 (DNS rebinding), and then read what is answered here to
+    /// the browser; the browser tells that name in `Host`.
+    private func isMeant(_ request: HTTPRequest) -> Bool {
+      guard isLoopback, let host = request.header("Host") else { return true }
+      return HTTPBase("http://" + host)?.isLoopback ?? false
+    }
 
     func begin(_ request: HTTPRequest) -> HTTPAction {
+      guard isMeant(request) else {
+        return .answer(
+          HTTPResponse(
+            status: 403, type: "text/plain; charset=utf-8", text: "ask for 127.0.0.1, [::1] or localhost\n"))
+      }
       var reply = Response(status: 405, body: "only GET is answered\n")
       if request.method == "GET" || request.method == "HEAD" {
         reply = answer(request.path) ?? Response(status: 404, body: "there is no such page\n")
@@ -33,7 +47,10 @@ package final class HTTPListener {
   /// Errors: `io-failed` when the address cannot be bound, `usage` when it is none.
   package init(host: String, port: UInt16, answer: @escaping Answer) throws {
     let limits = HTTPLimits(connections: 32, idleSeconds: 10, handshakeSeconds: 10, unwantedBytes: 65536)
-    server = try HTTPServer(host: host, port: port, limits: limits, handler: Pages(answer: answer))
+    let shown = host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]" : host
+    server = try HTTPServer(
+      host: host, port: port, limits: limits,
+      handler: Pages(answer: answer, isLoopback: HTTPBase("http://" + shown)?.isLoopback ?? false))
   }
 
   deinit { server.stop() }

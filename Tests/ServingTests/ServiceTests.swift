@@ -3,6 +3,7 @@ import Foundation
 import Glibc
 import ServiceKit
 import Steering
+import TestServers
 import Testing
 
 @testable import Serving
@@ -25,7 +26,7 @@ import Testing
   }
 
   @Test func `nothing in a message breaks the line`() {
-    #expect(LogEntry(.info, "a\nb\u{1b}[31mc").line == "a b?[31mc")
+    #expect(LogEntry(.info, "a\r\nb\u{1b}[31mc\u{9b}\u{202e}d\u{2028}e").line == "a  b\\x1b[31mc\\x9b\\u202ed e")
   }
 
   // MARK: HTTP
@@ -82,7 +83,41 @@ import Testing
     withExtendedLifetime(listener) {}
   }
 
+  @Test func `a page on loopback is for who asks for loopback: DNS rebinding leads nowhere`() throws {
+    let port = Self.freePort()
+    let listener = try HTTPListener(host: "127.0.0.1", port: port) { _ in .init(body: "secret\n") }
+    for (host, status) in [
+      ("127.0.0.1:\(port)", 200), ("localhost", 200), ("[::1]:\(port)", 200), ("evil.example:\(port)", 403),
+      ("127.0.0.1.evil.example", 403), ("", 403),
+    ] {
+      let peer = try #require(RawPeer(port))
+      peer.send("GET /metrics HTTP/1.1\r\nHost: \(host)\r\nConnection: close\r\n\r\n")
+      #expect(peer.status() == status, "\(host)")
+    }
+    withExtendedLifetime(listener) {}
+  }
+
   // MARK: Metrics
+
+  @Test func `no label breaks the page into lines or ends before its end`() {
+    var status = sample()
+    let names = ["a\r\nb", "x\"\u{301}}", "y\\\u{301}", "\u{600}\"z", "\n\u{fe0f}", "\u{1b}[31m", "\u{2028}", "\u{85}"]
+    for name in names { status.paths.append(NodeStatus.Path("t.t", name, .push, .connected)) }
+    let page = Metrics.page(status)
+    // Bytes, as a scraper sees them.
+    for line in page.utf8.split(separator: 0x0a) where line.first != 0x23 {
+      let quotes = Array(line).indices.filter { index in
+        let bytes = Array(line)
+        guard bytes[index] == 0x22 else { return false }
+        let slashes = bytes[..<index].reversed().prefix { $0 == 0x5c }.count
+        return slashes % 2 == 0
+      }
+      #expect(quotes.count % 2 == 0, "\(String(decoding: line, as: UTF8.self))")
+      #expect(line.starts(with: "cairn_".utf8), "\(String(decoding: line, as: UTF8.self))")
+      #expect(!line.contains { $0 < 0x20 })
+    }
+    #expect(page.contains("peer=\"a\\\\x0d\\nb\""), "\(page)")
+  }
 
   private func sample() -> NodeStatus {
     var status = NodeStatus(
