@@ -1,4 +1,5 @@
 import CTLS
+import Glibc
 
 /// One X.509 certificate. Not Sendable: it belongs to one thread.
 package final class Certificate {
@@ -72,6 +73,66 @@ package final class Certificate {
   package func isFor(_ host: String) -> Bool { gnutls_x509_crt_check_hostname(handle, host) != 0 }
 
   package var facts: PeerCertificate {
-    PeerCertificate(commonName: commonName, fingerprint: fingerprint, serial: serial, notAfter: notAfter)
+    PeerCertificate(
+      commonName: commonName, fingerprint: fingerprint, serial: serial, notBefore: notBefore, notAfter: notAfter)
+  }
+
+  /// Whether `authority` is the one that this certificate names as its issuer.
+  package func isIssued(by authority: Certificate) -> Bool {
+    gnutls_x509_crt_check_issuer(handle, authority.handle) == 1
+  }
+
+  /// Whether it may sign others.
+  package var isAuthority: Bool {
+    var (critical, isAuthority, length): (UInt32, UInt32, Int32) = (0, 0, 0)
+    return gnutls_x509_crt_get_basic_constraints(handle, &critical, &isAuthority, &length) >= 0 && isAuthority != 0
+  }
+
+  /// The host names and addresses that it is for, as text.
+  package var names: [String] {
+    var names: [String] = []
+    for index in 0..<UInt32(64) {
+      var bytes = [UInt8](repeating: 0, count: 512)
+      var (count, type) = (bytes.count, UInt32(0))
+      let code = bytes.withUnsafeMutableBytes {
+        gnutls_x509_crt_get_subject_alt_name2(handle, index, $0.baseAddress, &count, &type, nil)
+      }
+      guard code >= 0 else { break }
+      switch gnutls_x509_subject_alt_name_t(type) {
+      case GNUTLS_SAN_DNSNAME: names.append(String(decoding: bytes.prefix(count), as: UTF8.self))
+      case GNUTLS_SAN_IPADDRESS: names.append(Self.address(Array(bytes.prefix(count))))
+      default: continue
+      }
+    }
+    return names
+  }
+
+  private static func address(_ bytes: [UInt8]) -> String {
+    var text = [CChar](repeating: 0, count: Int(INET6_ADDRSTRLEN))
+    let family = bytes.count == 4 ? AF_INET : AF_INET6
+    guard bytes.count == 4 || bytes.count == 16, inet_ntop(family, bytes, &text, socklen_t(text.count)) != nil else {
+      return ""
+    }
+    return text.withUnsafeBufferPointer { buffer in buffer.baseAddress.map { String(cString: $0) } ?? "" }
+  }
+
+  /// Returns all certificates of a text in PEM, in their order.
+  ///
+  /// - Throws: When one of them cannot be read, or there is none.
+  package static func all(pem: String) throws -> [Certificate] {
+    let (begin, end) = (Array("-----BEGIN CERTIFICATE-----".utf8), Array("-----END CERTIFICATE-----".utf8))
+    var blocks: [String] = []
+    var block: [Substring]?
+    for line in pem.split(whereSeparator: \.isNewline) {
+      let bytes = Array(line.utf8)
+      if bytes.starts(with: begin) { block = [] }
+      block?.append(line)
+      if bytes.starts(with: end), let lines = block {
+        blocks.append(lines.joined(separator: "\n") + "\n")
+        block = nil
+      }
+    }
+    guard block == nil, !blocks.isEmpty else { throw GnuTLSError(code: GNUTLS_E_BASE64_DECODING_ERROR) }
+    return try blocks.map { try Certificate(pem: $0) }
   }
 }

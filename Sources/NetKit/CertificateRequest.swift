@@ -40,6 +40,27 @@ package final class CertificateRequest {
     }
   }
 
+  /// SHA-256 of the public key, as ``Certificate/keyDigest``.
+  package var keyDigest: [UInt8] {
+    keyID { gnutls_x509_crq_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
+  }
+
+  /// Why no certificate is given for a key of this kind; nil for ECDSA from 256 bits, Ed25519, and RSA of 2048 to 8192 bits.
+  package var keyProblem: String? {
+    var bits: UInt32 = 0
+    let code = gnutls_x509_crq_get_pk_algorithm(handle, &bits)
+    guard code >= 0 else { return "the key is of an unknown kind" }
+    let kind = gnutls_pk_algorithm_t(UInt32(code))
+    switch kind {
+    case GNUTLS_PK_EDDSA_ED25519: return nil
+    case GNUTLS_PK_ECDSA where bits >= 256: return nil
+    case GNUTLS_PK_RSA where (2048...8192).contains(bits): return nil
+    default:
+      let name = gnutls_pk_algorithm_get_name(kind).map { String(cString: $0) } ?? "unknown"
+      return "the key is \(name) of \(bits) bits"
+    }
+  }
+
   /// Empty where there is none.
   package var commonName: String {
     var bytes = [UInt8](repeating: 0, count: 512)

@@ -14,6 +14,7 @@ final class HTTPConnection: Sendable {
   private let patience: Mutex<ConnectionPatience>
   private let verdict = Mutex<PeerVerdict?>(nil)
   private let stranger = Atomic<Bool>(true)
+  private let request = Mutex<HTTPRequest?>(nil)
   private let ended = Atomic<Bool>(false)
 
   init(_ descriptor: Int32, remote: String, excess: Excess) {
@@ -33,6 +34,12 @@ final class HTTPConnection: Sendable {
       known = verdict
       return verdict
     }
+  }
+
+  /// The request that is being answered; nil between two of them, and while one is being refused.
+  var underWay: HTTPRequest? {
+    get { request.withLock { $0 } }
+    set { request.withLock { $0 = newValue } }
   }
 
   /// Nobody has shown yet who it is; without TLS: nothing has been asked yet.

@@ -51,6 +51,30 @@ final class HTTPConnections: Sendable {
     }
   }
 
+  /// Ends the connections with a request under way that may not go on. Idle ones are asked with their next request.
+  ///
+  /// - Parameter counts: Whether a certificate still counts; asked once for each certificate.
+  /// - Parameter mayGoOn: Whether a request may still be answered.
+  func endUnwelcome(counts: (PeerCertificate) -> Bool, mayGoOn: (HTTPRequest) -> Bool) {
+    var known: [String: Bool] = [:]
+    func isWelcome(_ request: HTTPRequest) -> Bool {
+      if let peer = request.peer {
+        let isGood = known[peer.fingerprint] ?? counts(peer)
+        known[peer.fingerprint] = isGood
+        if !isGood { return false }
+      }
+      return mayGoOn(request)
+    }
+    // Not under the lock: files are looked at.
+    let unwelcome = state.withLock { Array($0.all.values) }.filter { connection in
+      !connection.isEnded && !(connection.underWay.map(isWelcome) ?? true)
+    }
+    guard !unwelcome.isEmpty else { return }
+    state.withLock { state in
+      for connection in unwelcome where state.all[ObjectIdentifier(connection)] === connection { connection.end() }
+    }
+  }
+
   /// Ends those whose time is over.
   func endOverdue() {
     let now = Clock.monotonicMilliseconds

@@ -31,12 +31,15 @@ final class HTTPExchange {
     case .head, .done: break
     }
     stage = .done
+    connection.underWay = nil
     connection.enter(.waiting(isFirst: false))
   }
 
   func step(
     _ handle: OpaquePointer, method: String, version: String, body: UnsafeMutableRawBufferPointer?
   ) -> MHD_Result {
+    // What the kernel holds of a body whose connection was ended is not taken any more.
+    if connection.isEnded { return MHD_Result.NO }
     switch stage {
     case .head: return begin(handle, method: method, version: version)
     case .receiving(let sink):
@@ -47,6 +50,7 @@ final class HTTPExchange {
       }
       if let refusal = sink.receive(UnsafeRawBufferPointer(body)) {
         sink.abandon()
+        connection.underWay = nil
         stage = .refusing(refusal)
         connection.enter(.dropping)
       } else {
@@ -69,7 +73,7 @@ final class HTTPExchange {
     let head = HTTPHead(handle, target: target, version: version, connection, server.limits)
     let action: HTTPAction =
       if let fault = head.fault { .answer(fault) } else {
-        server.handler.begin(head.request(handle, method: method, connection, server))
+        start(head.request(handle, method: method, connection, server))
       }
     switch action {
     case .answer(var response):
@@ -86,6 +90,13 @@ final class HTTPExchange {
       connection.enter(.moving)
     }
     return MHD_Result.YES
+  }
+
+  private func start(_ request: HTTPRequest) -> HTTPAction {
+    connection.underWay = request
+    let action = server.handler.begin(request)
+    if case .answer(let response) = action, response.status >= 400 { connection.underWay = nil }
+    return action
   }
 
   private func queue(_ response: HTTPResponse, _ handle: OpaquePointer) -> MHD_Result {

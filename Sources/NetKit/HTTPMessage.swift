@@ -91,4 +91,11 @@ package protocol HTTPBodySink: AnyObject {
 /// Answers requests. Called on the connection's own thread, so it may wait.
 package protocol HTTPHandler: Sendable {
   func begin(_ request: HTTPRequest) -> HTTPAction
+  /// Whether a request may still be answered, asked several times a second while one is under way. If not, its connection
+  /// is ended: what `begin` allowed may have been taken back.
+  func mayGoOn(_ request: HTTPRequest) -> Bool
+}
+
+extension HTTPHandler {
+  package func mayGoOn(_ request: HTTPRequest) -> Bool { true }
 }

@@ -31,6 +31,8 @@ package final class HTTPServer: Sendable {
   /// Above the limit, so that those may be told.
   private static let spareConnections = 16
   private static let connectionBytes = 65536
+  /// How soon a revoked certificate and a right that was taken away end what is under way.
+  private static let lookMilliseconds: Int32 = 250
   private static let stackBytes = 512 << 10
 
   /// The real one where 0 was asked for.
@@ -56,8 +58,13 @@ package final class HTTPServer: Sendable {
         hint: "look at the limits of this service (threads, memory), and at the certificate and key", remedy: .retry)
     }
     self.port = socket.port
-    let (connections, stopping) = (core.takeUnretainedValue().connections, self.stopping)
-    let reaper = WorkerThread<Void> { while !stopping.wait(milliseconds: 1000) { connections.endOverdue() } }
+    let (shared, stopping) = (core.takeUnretainedValue(), self.stopping)
+    let reaper = WorkerThread<Void> {
+      while !stopping.wait(milliseconds: Self.lookMilliseconds) {
+        shared.connections.endOverdue()
+        shared.endUnwelcome()
+      }
+    }
     running = Mutex(Running(daemon: daemon, reaper: reaper, core: core))
   }
 
@@ -148,6 +155,13 @@ extension HTTPServer.Core {
     guard let place, let known = place.pointee else { return }
     Unmanaged<HTTPExchange>.fromOpaque(known).takeRetainedValue().end()
     place.pointee = nil
+  }
+
+  fileprivate func endUnwelcome() {
+    let now = Clock.system.microseconds()
+    connections.endUnwelcome(
+      counts: { peer in tls.map { peer.notAfter >= now && !$0.revoked(peer) } ?? true },
+      mayGoOn: { handler.mayGoOn($0) })
   }
 
   func verdict(_ handle: OpaquePointer, _ connection: HTTPConnection) -> PeerVerdict {

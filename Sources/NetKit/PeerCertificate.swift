@@ -5,11 +5,12 @@ package struct PeerCertificate: Equatable, Sendable {
   package let fingerprint: String
   /// In lower-case hexadecimal.
   package let serial: String
-  /// µs since 1970 UTC.
+  /// µs since 1970 UTC, in whole seconds.
+  package let notBefore: Int64
   package let notAfter: Int64
 
-  package init(commonName: String, fingerprint: String, serial: String, notAfter: Int64) {
+  package init(commonName: String, fingerprint: String, serial: String, notBefore: Int64 = 0, notAfter: Int64) {
     (self.commonName, self.fingerprint) = (commonName, fingerprint)
-    (self.serial, self.notAfter) = (serial, notAfter)
+    (self.serial, self.notBefore, self.notAfter) = (serial, notBefore, notAfter)
   }
 }

@@ -14,7 +14,7 @@ final class Transfer {
   private let bodyBytesMax: Int
   private let source: (any HTTPBodySource)?
   /// How much has been read of the source.
-  private var read = 0
+  private(set) var read = 0
 
   init(
     _ sink: ((UnsafeRawBufferPointer) throws -> Void)?, bodyBytesMax: Int, source: (any HTTPBodySource)? = nil

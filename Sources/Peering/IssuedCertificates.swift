@@ -2,7 +2,10 @@ import Changes
 import NetKit
 import SystemKit
 
-/// The certificates that the authority of this node has signed for others, one file each in `issued`.
+/// The certificates that the authority of this node has signed for peers, one file each in `issued`.
+///
+/// One counts for each name. A renewal has the same key, so that both count until the new one is shown for the first time; a
+/// node that joins again, with an invitation, makes all earlier ones of its name void.
 package struct IssuedCertificates: Sendable {
   package struct Entry: Equatable, Sendable {
     package let certificate: PeerCertificate
@@ -17,36 +20,150 @@ package struct IssuedCertificates: Sendable {
 
   package init(_ peers: PeerFolder) { self.peers = peers }
 
-  /// Signs one for a peer, and keeps a copy.
-  func issue(_ name: String, _ request: CertificateRequest, now: Int64) throws -> Certificate {
+  // MARK: Issuing
+
+  /// Signs the certificate of a node that joins. Earlier ones of its name count no more: it has another key now.
+  func join(_ name: String, _ request: CertificateRequest, now: Int64) throws -> Certificate {
+    try peers.locked {
+      try peers.keepRevoked()
+      try removeExpired(now: now)
+      let earlier = try of(name)
+      if let last = earlier.map(\.notBefore).max() {
+        try RevokedPeers.add(name, through: max(Self.first(now), last / 1_000_000), to: peers.file("revoked"))
+      }
+      return try issue(name, request, after: nil, now: now)
+    }
+  }
+
+  /// What becomes of a request for another certificate.
+  enum Renewal {
+    case certificate(Certificate)
+    case refused(String, hint: String)
+  }
+
+  /// Signs a successor of a certificate that is in the last third of its life, or of an authority that is being replaced. Who
+  /// asks again, since the answer was lost, gets the same one again.
+  func renew(_ shown: PeerCertificate, _ request: CertificateRequest, now: Int64) throws -> Renewal {
+    try peers.locked {
+      let all = try of(shown.commonName)
+      guard let old = all.first(where: { $0.fingerprint == shown.fingerprint }) else {
+        return .refused("this node's authority has not signed it", hint: "join again")
+      }
+      guard request.keyDigest == old.keyDigest else {
+        return .refused(
+          "a renewal is for the same key",
+          hint: "for another key, join again: 'cairn peer invite \(shown.commonName)' at the listener")
+      }
+      let current = try peers.certificate("ca.crt")
+      guard
+        Joining.isDue(notBefore: shown.notBefore, notAfter: shown.notAfter, now: now) || !old.isIssued(by: current)
+      else {
+        return .refused("it is renewed in the last third of its life", hint: "ask again later")
+      }
+      let successor = all.first { one in
+        one.notBefore > old.notBefore && one.keyDigest == old.keyDigest && one.isIssued(by: current)
+          && !Joining.isDue(notBefore: one.notBefore, notAfter: one.notAfter, now: now)
+      }
+      if let successor { return .certificate(successor) }
+      try removeExpired(now: now)
+      return .certificate(
+        try issue(shown.commonName, request, after: all.map(\.notBefore).max(), now: now))
+    }
+  }
+
+  private func issue(_ name: String, _ request: CertificateRequest, after last: Int64?, now: Int64) throws
+    -> Certificate
+  {
+    let revoked = try RevokedPeers.through(name, peers.file("revoked"))
+    // Later than all that are revoked by the name, and than the one that it succeeds.
+    let second = max(Self.first(now), (revoked ?? 0) + 1, last.map { $0 / 1_000_000 + 1 } ?? 0)
     let terms = CertificateTerms(
-      commonName: name, purpose: .client, notBefore: now - PeerFolder.day, notAfter: now + Self.lifetime)
+      commonName: name, purpose: .client, notBefore: second * 1_000_000,
+      notAfter: min(now + Self.lifetime, try peers.certificate("ca.crt").notAfter))
     let issued = try peers.issue(terms, request)
     try Folder.create(folder)
     try File.replace("\(folder)/\(name)-\(issued.serial).crt", text: issued.pem, permissions: 0o644)
     return issued
   }
 
+  /// The second at which a certificate of now begins to be valid: a day ago, since clocks differ.
+  private static func first(_ now: Int64) -> Int64 { (now - PeerFolder.day) / 1_000_000 }
+
+  // MARK: Looking
+
   /// In the order of their names.
   package func all() -> [Entry] {
-    let revoked = RevokedPeers(peers.file("revoked"))
+    let revoked = peers.revoked
     return ((try? Folder.names(folder)) ?? []).compactMap { name in
-      guard name.hasSuffix(".crt"), let text = try? File.text("\(folder)/\(name)"),
-        let facts = try? Certificate(pem: text).facts
-      else { return nil }
-      return Entry(certificate: facts, isRevoked: revoked.contains(facts.fingerprint))
+      guard let facts = try? read(name).facts else { return nil }
+      return Entry(certificate: facts, isRevoked: revoked.contains(facts))
     }
   }
 
-  func contains(_ certificate: PeerCertificate) -> Bool { all().contains { $0.certificate == certificate } }
+  /// Those that count now.
+  func live(now: Int64) throws -> [Certificate] {
+    let revoked = peers.revoked
+    return try names().map { try read($0) }.filter { $0.notAfter >= now && !revoked.contains($0.facts) }
+  }
 
-  /// Revokes all of a peer that count still. Returns their fingerprints.
-  package func revoke(_ name: String, now: Int64) throws -> [String] {
-    let fingerprints = all().filter { $0.certificate.commonName == name && !$0.isRevoked }.map(
-      \.certificate.fingerprint)
-    if !fingerprints.isEmpty {
-      try RevokedPeers.add(fingerprints, of: name, at: now, to: peers.file("revoked"))
+  func contains(_ certificate: PeerCertificate) -> Bool {
+    guard TrailName.isValid(certificate.commonName), TrailName.isValid(certificate.serial) else { return false }
+    return (try? read("\(certificate.commonName)-\(certificate.serial).crt").facts) == certificate
+  }
+
+  private func names() throws -> [String] {
+    Folder.exists(folder) ? try Folder.names(folder).filter { $0.hasSuffix(".crt") } : []
+  }
+
+  private func of(_ name: String) throws -> [Certificate] {
+    try names().filter { $0.hasPrefix(name + "-") }.map { try read($0) }.filter { $0.commonName == name }
+  }
+
+  private func read(_ file: String) throws -> Certificate { try Certificate(pem: try File.text("\(folder)/\(file)")) }
+
+  private func removeExpired(now: Int64) throws {
+    for name in try names() {
+      guard let certificate = try? read(name), certificate.notAfter < now else { continue }
+      try Folder.remove("\(folder)/\(name)")
     }
-    return fingerprints
+  }
+
+  // MARK: Revoking
+
+  /// Revokes all certificates of a name. Returns the fingerprints of those that counted.
+  package func revoke(_ name: String, now: Int64) throws -> [String] {
+    guard Folder.exists(folder) else { return [] }
+    return try peers.locked {
+      try peers.keepRevoked()
+      let revoked = peers.revoked
+      if let problem = revoked.problem { throw Self.refusal(problem) }
+      let live = try of(name).filter { !revoked.contains($0.facts) }
+      guard let last = live.map(\.notBefore).max() else { return [] }
+      try RevokedPeers.add(name, through: max(Self.first(now), last / 1_000_000), to: peers.file("revoked"))
+      return live.map(\.fingerprint)
+    }
+  }
+
+  /// A peer has shown this certificate: those that it succeeds count no more.
+  func retire(before shown: PeerCertificate) throws {
+    guard contains(shown) else { return }
+    try peers.locked {
+      let older = try of(shown.commonName).filter { $0.notBefore < shown.notBefore }
+      guard !older.isEmpty else { return }
+      try peers.keepRevoked()
+      try RevokedPeers.add(
+        shown.commonName, through: shown.notBefore / 1_000_000 - 1, to: peers.file("revoked"))
+      for certificate in older { try Folder.remove("\(folder)/\(shown.commonName)-\(certificate.serial).crt") }
+      try Folder.sync(folder)
+    }
+  }
+
+  /// Nobody can be revoked, and nobody is let in, before the operator has put the list right.
+  private static func refusal(_ problem: RevokedPeers.Unknown) -> CairnError {
+    CairnError(
+      .stateForeign, "the list of revoked certificates is not known, so that no certificate counts: \(problem.reason)",
+      hint:
+        "give the file back from a backup; if it is lost, run 'cairn peer rotate --ca --drop' after making an empty file, and let all peers join again",
+      remedy: .badInput)
   }
 }

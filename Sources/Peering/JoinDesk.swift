@@ -1,26 +1,49 @@
 import Changes
 import NetKit
+import Synchronization
 import SystemKit
 
-/// Answers those who want a certificate: `POST join` with a token, `POST renew` with one that counts still.
+/// Answers requests for certificates: `POST join` with a token, `POST renew` with one that counts still; and
+/// `GET authority`, by which a peer sees that there is a new one.
 package final class JoinDesk: Sendable {
   private static let bytesMax = 16384
+  /// Requests for a renewal, for each name in a minute. One is enough.
+  private static let renewalsMax = 6
+  private static let minute: Int64 = 60_000
+  /// Certificates that are remembered as shown, and names with a rate.
+  private static let knownMax = 10_000
 
   private let peers: PeerFolder
   private let node: String
   private let clock: Clock
+  private let shown = Mutex<Set<String>>([])
+  private let renewals = Mutex<[String: (since: Int64, count: Int)]>([:])
 
   package init(_ peers: PeerFolder, node: String, clock: Clock = .system) {
     (self.peers, self.node, self.clock) = (peers, node, clock)
   }
 
-  /// The path ends in `/join` or `/renew`.
+  /// The path ends in `/join`, `/renew` or `/authority`.
   package func begin(_ request: HTTPRequest) -> HTTPAction {
+    if request.path.hasSuffix("/authority") { return .answer(authority(request)) }
     guard request.method == "POST" else {
       return .answer(Self.refusal(405, .usage, "only POST is answered here", "look at docs/protocol.md"))
     }
     if let length = request.contentLength, length > Self.bytesMax { return .answer(Self.tooLarge) }
     return .receive(Sink(self, request))
+  }
+
+  /// Notes that a peer has shown a certificate: those that it succeeds count no more.
+  package func noteUse(of peer: PeerCertificate) {
+    let isNew = shown.withLock { shown in
+      if shown.count >= Self.knownMax { shown = [] }
+      return shown.insert(peer.fingerprint).inserted
+    }
+    guard isNew else { return }
+    // What cannot be written is tried again with the next request.
+    do { try IssuedCertificates(peers).retire(before: peer) } catch {
+      _ = shown.withLock { $0.remove(peer.fingerprint) }
+    }
   }
 
   private final class Sink: HTTPBodySink {
@@ -49,25 +72,28 @@ package final class JoinDesk: Sendable {
 
   private func join(_ body: [UInt8]) throws -> HTTPResponse {
     guard case .object(let object)? = try? JSONReader.read(body), let token = object.text("token"),
-      let text = object.text("request"), let request = try? CertificateRequest(pem: text)
+      let text = object.text("request")
     else { return Self.malformed }
     let (invitations, now) = (Invitations(peers), clock.microseconds())
+    // The token first: what a stranger sends as a request is not even parsed.
     guard JoinLine.isHex(token, 32), let invitation = try invitations.find(token), invitation.expires >= now else {
       return Self.refusal(
         401, .peerUnknown, "the token is not known here: it was used, its time is over, or it was withdrawn",
         "ask for a new line: 'cairn peer invite' at node \(node)")
     }
+    guard let request = try? CertificateRequest(pem: text) else { return Self.malformed }
     guard request.commonName == invitation.name else {
       return Self.refusal(
         403, .peerRefused,
         "the invitation is for node '\(invitation.name)', not for '\(Self.printable(request.commonName))'",
         "ask for one with the name of this node, as [node] name has it")
     }
+    if let problem = request.keyProblem { return Self.unfit(problem) }
     guard try invitations.take(invitation) else {
       return Self.refusal(
         401, .peerUnknown, "the token was used just now", "ask for a new line: 'cairn peer invite' at node \(node)")
     }
-    return try answer(invitation.name, request, now)
+    return try answer(invitation.name, try IssuedCertificates(peers).join(invitation.name, request, now: now))
   }
 
   private func renew(_ body: [UInt8], _ asked: HTTPRequest) throws -> HTTPResponse {
@@ -76,18 +102,53 @@ package final class JoinDesk: Sendable {
         401, .peerUnknown, "only a certificate of this node's own authority that counts still can be renewed here",
         asked.peerProblem ?? "join again: 'cairn peer invite' at node \(node)")
     }
+    guard isWithinRate(peer.commonName) else {
+      return Self.refusal(
+        429, .busy, "peer '\(peer.commonName)' asks for certificates too often", "it is tried again in a minute")
+    }
     guard case .object(let object)? = try? JSONReader.read(body), let text = object.text("request"),
       let request = try? CertificateRequest(pem: text)
     else { return Self.malformed }
-    return try answer(peer.commonName, request, clock.microseconds())
+    if let problem = request.keyProblem { return Self.unfit(problem) }
+    switch try IssuedCertificates(peers).renew(peer, request, now: clock.microseconds()) {
+    case .certificate(let issued): return try answer(peer.commonName, issued)
+    case .refused(let why, let hint):
+      return Self.refusal(403, .peerRefused, "the certificate of '\(peer.commonName)' is not renewed: \(why)", hint)
+    }
   }
 
-  private func answer(_ name: String, _ request: CertificateRequest, _ now: Int64) throws -> HTTPResponse {
-    let issued = try IssuedCertificates(peers).issue(name, request, now: now)
+  private func isWithinRate(_ name: String) -> Bool {
+    let now = Clock.monotonicMilliseconds
+    return renewals.withLock { renewals in
+      if renewals.count >= Self.knownMax { renewals = renewals.filter { now - $0.value.since < Self.minute } }
+      var rate = renewals[name] ?? (since: now, count: 0)
+      if now - rate.since >= Self.minute { rate = (since: now, count: 0) }
+      rate.count += 1
+      renewals[name] = rate
+      return rate.count <= Self.renewalsMax
+    }
+  }
+
+  private func answer(_ name: String, _ issued: Certificate) throws -> HTTPResponse {
+    let authorities = try peers.certificates("ca.crt").map(\.pem).joined()
     let object = JSONObject([
       ("node", .text(node)), ("name", .text(name)), ("certificate", .text(issued.pem)),
-      ("authority", .text(try File.text(peers.file("ca.crt")))),
+      ("authority", .text(authorities)),
     ])
+    return HTTPResponse(status: 200, type: "application/json", text: object.line + "\n")
+  }
+
+  /// For peers only: whose certificate is of another authority than this asks for a renewal.
+  private func authority(_ request: HTTPRequest) -> HTTPResponse {
+    guard request.peer != nil else {
+      return Self.refusal(
+        401, .peerUnknown, "who asks is not known here",
+        request.peerProblem ?? "show a certificate of this node's authority")
+    }
+    guard let current = peers.authorities.first else {
+      return Self.refusal(404, .trailMissing, "this node has no authority of its own", "see docs/protocol.md")
+    }
+    let object = JSONObject([("node", .text(node)), ("authority", .text(current.fingerprint))])
     return HTTPResponse(status: 200, type: "application/json", text: object.line + "\n")
   }
 
@@ -100,12 +161,12 @@ package final class JoinDesk: Sendable {
     refusal(
       400, .usage, "the body is no JSON with a token and a certificate signing request", "look at docs/protocol.md")
   }
-
-  /// A name that somebody sent, fit for a message.
-  private static func printable(_ text: String) -> String {
-    String(
-      text.unicodeScalars.prefix(64).map { $0.properties.isPatternWhitespace || $0.value < 0x20 ? "?" : Character($0) })
+  private static func unfit(_ problem: String) -> HTTPResponse {
+    refusal(400, .usage, problem, "use a key for ECDSA over P-256, Ed25519, or RSA from 2048 bits")
   }
+
+  /// A name from a request, fit for a message.
+  private static func printable(_ text: String) -> String { String(text.oneLine.unicodeScalars.prefix(64)) }
 
   private static func refusal(_ status: UInt32, _ code: ErrorCode, _ message: String, _ hint: String) -> HTTPResponse {
     let object = JSONObject([("code", .text(code.rawValue)), ("message", .text(message)), ("hint", .text(hint))])

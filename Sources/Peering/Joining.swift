@@ -9,6 +9,7 @@ package struct Joining {
     /// The name of the node that was joined.
     package let hub: String
     package let certificate: PeerCertificate
+    package let authority: PeerCertificate
   }
 
   private let peers: PeerFolder
@@ -19,49 +20,96 @@ package struct Joining {
     (self.peers, self.node, self.stop) = (peers, node, stop)
   }
 
-  /// Errors: `peer-unreachable`, `peer-untrusted` (the key is another one), `peer-unknown` (the token), `peer-refused`.
-  package func join(_ line: JoinLine) throws -> Outcome {
+  /// Joins the node that printed a line: gets a certificate from it, and keeps its authority.
+  ///
+  /// - Parameter replacing: The first digits of the new authority's SHA-256, if a node of that name was joined before and has
+  ///   another authority now.
+  /// - Throws: `peer-unreachable`, `peer-untrusted` (another key than the line says, or another authority than the one that is
+  ///   known under the name), `peer-unknown` (the token), `peer-refused`.
+  package func join(_ line: JoinLine, replacing: String? = nil) throws -> Outcome {
     let client = try HTTPClient(
       base: "https://\(line.address)", tls: ClientTLS(pin: "sha256//" + base64(line.keyBytes)), stop: stop)
     let key = try PrivateKey()
     let request = try CertificateRequest(commonName: node, key: key)
     let body = JSONObject([("token", .text(line.token)), ("request", .text(try request.pem))])
-    let answer = try ask(client, "/cairn/1/join", body)
-    let (hub, certificate) = try check(answer, key)
-    let folder = peers.joined(hub)
-    try Folder.create(folder.path)
-    try File.replace(folder.file("node.key"), text: key.pem, permissions: 0o600)
-    try File.replace(folder.file("ca.crt"), text: answer.text("authority") ?? "", permissions: 0o644)
-    try File.replace(folder.file("node.crt"), text: certificate.pem, permissions: 0o644)
-    return Outcome(hub: hub, certificate: certificate.facts)
+    let answer = try check(try ask(client, "POST", "/cairn/1/join", body), key)
+    try refuseStranger(answer, replacing)
+    // Key, certificate and authority come into their place at once: a crash leaves the ones before, whole.
+    let fresh = PeerFolder(path: peers.file("joined/.\(answer.hub).new"))
+    try Folder.removeAll(fresh.path)
+    try Folder.create(fresh.path)
+    try File.replace(fresh.file("node.key"), text: key.pem, permissions: 0o600)
+    try File.replace(fresh.file("ca.crt"), text: answer.authorities, permissions: 0o644)
+    try File.replace(fresh.file("node.crt"), text: answer.certificate.pem, permissions: 0o644)
+    try Folder.replace(peers.joined(answer.hub).path, by: fresh.path)
+    return Outcome(
+      hub: answer.hub, certificate: answer.certificate.facts, authority: try Certificate(pem: answer.authorities).facts)
   }
 
-  /// Gets another certificate for the same key when less than a third of the time of ours is left. Nil: not yet, or there
-  /// is none that came by joining.
+  /// A name that is known stands for the authority that was joined under it.
+  private func refuseStranger(_ answer: Answer, _ replacing: String?) throws {
+    let folder = peers.joined(answer.hub)
+    guard Folder.exists(folder.file("ca.crt")) else { return }
+    let known = try folder.certificates("ca.crt")
+    let told = try Certificate.all(pem: answer.authorities)
+    guard !told.contains(where: { one in known.contains { $0.fingerprint == one.fingerprint } }) else { return }
+    let fingerprint = told[0].fingerprint
+    if let replacing, replacing.utf8.count >= 16, fingerprint.hasPrefix(replacing.lowercased()) { return }
+    throw CairnError(
+      .peerUntrusted,
+      "node '\(answer.hub)' was joined with authority \(known[0].fingerprint), and what answers now has authority \(fingerprint)",
+      hint:
+        "if '\(answer.hub)' was set up again, compare with 'cairn peer list' there; then run 'cairn peer join --replace \(fingerprint.prefix(16)) LINE' with a new line",
+      remedy: .badInput)
+  }
+
+  /// Gets another certificate for the same key when less than a third of the time of ours is left, or when the other node
+  /// has a new authority. Nil: not yet, or there is none that came by joining.
   ///
-  /// Errors: as of ``join(_:)``; what is there stays as it is then.
+  /// - Throws: As ``join(_:replacing:)``; what is there stays as it is then.
   package func renewIfDue(_ hub: String, base: String, now: Int64) throws -> PeerCertificate? {
     let folder = peers.joined(hub)
     guard Folder.exists(folder.file("node.crt")) else { return nil }
     let old = try folder.certificate("node.crt")
-    guard Self.isDue(notBefore: old.notBefore, notAfter: old.notAfter, now: now) else { return nil }
-    let key = try folder.key("node.key")
     let client = try HTTPClient(base: base, tls: peers.clientTLS(hub), stop: stop)
+    let isDue = Self.isDue(notBefore: old.notBefore, notAfter: old.notAfter, now: now)
+    // A node that cannot be reached now is asked again later.
+    guard isDue || (try? hasNewAuthority(client, old, folder)) ?? false else { return nil }
+    let key = try folder.key("node.key")
     let request = try CertificateRequest(commonName: node, key: key)
-    let answer = try ask(client, "/cairn/1/renew", JSONObject([("request", .text(try request.pem))]))
-    let (_, certificate) = try check(answer, key)
-    try File.replace(folder.file("node.crt"), text: certificate.pem, permissions: 0o644)
-    return certificate.facts
+    let answer = try check(
+      try ask(client, "POST", "/cairn/1/renew", JSONObject([("request", .text(try request.pem))])), key)
+    // The authorities first: with them both certificates of the other node are believed, the old one and the new one.
+    try File.replace(folder.file("ca.crt"), text: answer.authorities, permissions: 0o644)
+    try File.replace(folder.file("node.crt"), text: answer.certificate.pem, permissions: 0o644)
+    return answer.certificate.facts
+  }
+
+  /// Whether the other node signs with another authority than the one that signed ours, or has dropped one that we believe.
+  private func hasNewAuthority(_ client: HTTPClient, _ old: Certificate, _ folder: PeerFolder) throws -> Bool {
+    let reply = try client.perform("GET", "/cairn/1/authority")
+    // Earlier builds do not know the address.
+    guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body),
+      let current = object.text("authority"), JoinLine.isHex(current, 64)
+    else { return false }
+    return try !folder.certificates("ca.crt").contains { $0.fingerprint == current && old.isIssued(by: $0) }
   }
 
   package static func isDue(notBefore: Int64, notAfter: Int64, now: Int64) -> Bool {
     notAfter - now < (notAfter - notBefore) / 3
   }
 
-  private func ask(_ client: HTTPClient, _ target: String, _ body: JSONObject) throws -> JSONObject {
+  private struct Answer {
+    let hub: String
+    let certificate: Certificate
+    /// In PEM, the one that signed the certificate first.
+    let authorities: String
+  }
+
+  private func ask(_ client: HTTPClient, _ method: String, _ target: String, _ body: JSONObject) throws -> JSONObject {
     let bytes = Array(body.line.utf8)
     let reply = try bytes.withUnsafeBytes {
-      try client.perform("POST", target, headers: [("Content-Type", "application/json")], body: $0)
+      try client.perform(method, target, headers: [("Content-Type", "application/json")], body: $0)
     }
     guard case .object(let object)? = try? JSONReader.read(reply.body) else {
       throw CairnError(
@@ -75,15 +123,18 @@ package struct Joining {
       hint: object.text("hint") ?? "look at its log", remedy: .stop)
   }
 
-  private func check(_ answer: JSONObject, _ key: PrivateKey) throws -> (hub: String, certificate: Certificate) {
+  private func check(_ answer: JSONObject, _ key: PrivateKey) throws -> Answer {
     guard let hub = answer.text("node"), TrailName.isValid(hub), hub != node, let text = answer.text("certificate"),
       let certificate = try? Certificate(pem: text), certificate.keyDigest == key.digest,
-      certificate.commonName == node, (try? Certificate(pem: answer.text("authority") ?? "")) != nil
+      certificate.commonName == node,
+      let authorities = try? Certificate.all(pem: answer.text("authority") ?? ""),
+      certificate.isIssued(by: authorities[0])
     else {
       throw CairnError(
         .peerUntrusted, "the certificate that came is not what was asked for",
         hint: "see what listens there; nothing was kept of it")
     }
-    return (hub, certificate)
+    // Nothing but the certificates of what came is kept.
+    return Answer(hub: hub, certificate: certificate, authorities: authorities.map(\.pem).joined())
   }
 }

@@ -6,8 +6,8 @@ import SystemKit
 /// The certificates of a node, in the folder `peers` of its state.
 ///
 /// A node that listens has a small authority of its own: `ca.crt` and `ca.key`, and what it shows itself: `node.crt` and
-/// `node.key`. Below `joined/HUB` stands what a node has got from another that it dials: `ca.crt`, `node.crt`, `node.key`.
-/// Keys have the mode 0600.
+/// `node.key`. While the authority is being replaced, `ca.crt` holds the old one after the new one. Below `joined/HUB` stands
+/// what a node has got from another that it dials: `ca.crt`, `node.crt`, `node.key`. Keys have the mode 0600.
 package struct PeerFolder: Sendable {
   package let path: String
 
@@ -18,12 +18,18 @@ package struct PeerFolder: Sendable {
   /// Whether there is what a listener needs.
   package var hasServer: Bool { Folder.exists(file("node.crt")) && Folder.exists(file("ca.crt")) }
 
+  /// The list of certificates that count no more, with a memory of its own: it is to be made once for each listener.
+  package var revoked: RevokedPeers {
+    let folder = self
+    return RevokedPeers(file("revoked")) { folder.keepsRevoked }
+  }
+
   /// What a listener shows and believes.
   package var serverTLS: ServerTLS {
-    let revoked = RevokedPeers(file("revoked"))
+    let revoked = revoked
     return ServerTLS(
       certificate: file("node.crt"), key: file("node.key"), authorities: file("ca.crt"),
-      revoked: { revoked.contains($0.fingerprint) })
+      revoked: { revoked.contains($0) })
   }
 
   /// What is shown to a peer, and how it is known: by what joining it has brought, else by what a listener here has.
@@ -36,7 +42,9 @@ package struct PeerFolder: Sendable {
 
   /// The names of the nodes that this one has joined.
   package var joinedNames: [String] {
-    ((try? Folder.names(file("joined"))) ?? []).filter { Folder.exists(joined($0).file("node.crt")) }
+    ((try? Folder.names(file("joined"))) ?? []).filter {
+      TrailName.isValid($0) && Folder.exists(joined($0).file("node.crt"))
+    }
   }
 
   /// What this node shows to one that it has joined.
@@ -47,37 +55,32 @@ package struct PeerFolder: Sendable {
 
   func joined(_ hub: String) -> PeerFolder { PeerFolder(path: file("joined/\(hub)")) }
 
-  private init(path: String) { self.path = path }
+  init(path: String) { self.path = path }
 
   // MARK: The authority
 
-  /// Makes what is missing of the authority and of what the listener shows; `host` is a name that others dial besides.
+  /// Makes what is missing of the authority and of what the listener shows; `host` is a name that peers dial besides.
   package func prepare(node: String, host: String?, now: Int64) throws {
     try Folder.create(path)
-    let (hasKey, hasCertificate) = (Folder.exists(file("ca.key")), Folder.exists(file("ca.crt")))
-    guard hasKey == hasCertificate else {
-      throw CairnError(
-        .stateForeign, "\(path) holds only one of ca.crt and ca.key, so it is not the authority of this node",
-        hint: "move the file away, or give the other one back", remedy: .badInput)
+    try locked {
+      try settle()
+      let (hasKey, hasCertificate) = (Folder.exists(file("ca.key")), Folder.exists(file("ca.crt")))
+      guard hasKey == hasCertificate else {
+        throw CairnError(
+          .stateForeign, "\(path) holds only one of ca.crt and ca.key, so it is not the authority of this node",
+          hint: "move the file away, or give the other one back", remedy: .badInput)
+      }
+      if !hasKey {
+        // Before the authority, which says that it is there.
+        if try FileStamp.look(at: file("revoked")) == nil { try beginRevoked() }
+        let (authority, key) = try Self.authority(of: node, now: now)
+        try replace("ca", [authority], key: key)
+      }
+      if !Folder.exists(file("node.crt")) {
+        try replaceListener(node: node, names: [node] + (host.map { [$0] } ?? []), key: PrivateKey(), now: now)
+      }
+      try keepRevoked()
     }
-    if !hasKey {
-      let key = try PrivateKey()
-      // Two authorities never have one name: a node may be set up again.
-      let mark = hexadecimal(key.digest.prefix(4))
-      let terms = CertificateTerms(
-        commonName: "Cairn authority of \(node) \(mark)", purpose: .authority, notBefore: now - Self.day,
-        notAfter: now + 30 * Self.year)
-      try File.replace(file("ca.key"), text: key.pem, permissions: 0o600)
-      try File.replace(file("ca.crt"), text: Certificate.selfSigned(terms, key: key).pem, permissions: 0o644)
-    }
-    guard !Folder.exists(file("node.crt")) else { return }
-    let key = try PrivateKey()
-    let names = [node] + (host.map { [$0] } ?? [])
-    let terms = CertificateTerms(
-      commonName: node, purpose: .server(names: names), notBefore: now - Self.day, notAfter: now + 30 * Self.year)
-    let issued = try issue(terms, try CertificateRequest(commonName: node, key: key))
-    try File.replace(file("node.key"), text: key.pem, permissions: 0o600)
-    try File.replace(file("node.crt"), text: issued.pem, permissions: 0o644)
   }
 
   func issue(_ terms: CertificateTerms, _ request: CertificateRequest) throws -> Certificate {
@@ -86,6 +89,11 @@ package struct PeerFolder: Sendable {
 
   func certificate(_ name: String) throws -> Certificate {
     try read(name, "certificate") { try Certificate(pem: $0) }
+  }
+
+  /// All certificates of a file.
+  func certificates(_ name: String) throws -> [Certificate] {
+    try read(name, "certificate") { try Certificate.all(pem: $0) }
   }
 
   func key(_ name: String) throws -> PrivateKey { try read(name, "private key") { try PrivateKey(pem: $0) } }
@@ -105,6 +113,6 @@ package struct PeerFolder: Sendable {
     }
   }
 
-  static let day: Int64 = 86_400_000_000
+  package static let day: Int64 = 86_400_000_000
   static let year = 365 * day
 }

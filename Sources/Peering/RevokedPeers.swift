@@ -1,51 +1,135 @@
 import Changes
-import Glibc
+import NetKit
 import SystemKit
 import Synchronization
 
-/// Fingerprints of certificates that count no more: the first word of each line of a file, which is read again when it
-/// changes. A file that cannot be read revokes all.
+/// Which certificates count no more, as the file `revoked` says. It is read again when it changes.
+///
+/// ```
+/// name store-042 1767225600
+/// 91d0…c4 store-007 1767225600000000
+/// ```
+///
+/// The first line revokes all certificates of a name that begin to be valid at that second (since 1970 UTC) or before: one
+/// line a name, however many certificates there were. The second one revokes a single certificate by its SHA-256; its name and
+/// time, in µs, are for people. Empty lines and those that begin with `#` say nothing.
+///
+/// What is not known revokes all: a file that cannot be read whole, a line that is not understood, and a file that is missing
+/// although this node has kept one.
 package final class RevokedPeers: Sendable {
-  private struct State {
-    var stamp: Stamp?
-    /// Nil: what stands in the file is not known.
-    var fingerprints: Set<String>?
-  }
-  private struct Stamp: Equatable {
-    let inode, size, seconds, nanoseconds: Int
-  }
+  /// The content of the file.
+  struct List: Equatable, Sendable {
+    var fingerprints: Set<String> = []
+    /// By name, seconds since 1970 UTC.
+    var through: [String: Int64] = [:]
 
-  private let path: String
-  private let state = Mutex(State(stamp: nil, fingerprints: []))
-
-  package init(_ path: String) { self.path = path }
-
-  package func contains(_ fingerprint: String) -> Bool {
-    state.withLock { state in
-      let stamp = Self.stamp(path)
-      if stamp != state.stamp || state.fingerprints == nil {
-        state.stamp = stamp
-        state.fingerprints = stamp == nil ? [] : (try? File.text(path)).map(Self.read)
-      }
-      return state.fingerprints?.contains(fingerprint) ?? true
+    func contains(_ certificate: PeerCertificate) -> Bool {
+      fingerprints.contains(certificate.fingerprint)
+        || through[certificate.commonName].map { certificate.notBefore / 1_000_000 <= $0 } ?? false
     }
   }
 
-  /// Adds certificates of a peer.
-  package static func add(_ fingerprints: [String], of name: String, at now: Int64, to path: String) throws {
-    let before = Folder.exists(path) ? try File.text(path) : ""
-    let lines = fingerprints.map { "\($0) \(name) \(now)\n" }
-    try File.replace(path, text: before + lines.joined(), permissions: 0o644)
+  /// Why no certificate counts.
+  package struct Unknown: Error, Equatable, Sendable {
+    package let reason: String
   }
 
-  private static func read(_ text: String) -> Set<String> {
-    Set(text.split(separator: "\n").compactMap { $0.split(separator: " ").first.map(String.init) })
+  private enum Known: Equatable {
+    case list(List)
+    case unknown(Unknown)
   }
 
-  private static func stamp(_ path: String) -> Stamp? {
-    var info = stat()
-    guard stat(path, &info) == 0 else { return nil }
-    return Stamp(
-      inode: Int(info.st_ino), size: Int(info.st_size), seconds: info.st_mtim.tv_sec, nanoseconds: info.st_mtim.tv_nsec)
+  private struct State {
+    /// Of the file that was read last.
+    var stamp: FileStamp?
+    var known: Known?
+    /// This process has seen the file.
+    var wasThere = false
+  }
+
+  /// More than ten million names; a larger file is an error.
+  private static let bytesMax = 512 << 20
+
+  private let path: String
+  private let isKept: @Sendable () -> Bool
+  private let state = Mutex(State())
+
+  /// - Parameter isKept: Whether this node has a list, so that it must be there.
+  package init(_ path: String, isKept: @escaping @Sendable () -> Bool) { (self.path, self.isKept) = (path, isKept) }
+
+  package func contains(_ certificate: PeerCertificate) -> Bool {
+    switch known {
+    case .list(let list): list.contains(certificate)
+    case .unknown: true
+    }
+  }
+
+  /// Why all certificates count as revoked; nil while the list is known.
+  package var problem: Unknown? {
+    if case .unknown(let unknown) = known { unknown } else { nil }
+  }
+
+  private var known: Known {
+    state.withLock { state in
+      let stamp: FileStamp?
+      do throws(FileError) { stamp = try FileStamp.look(at: path) } catch {
+        return .unknown(Unknown(reason: "\(error)"))
+      }
+      guard let stamp else {
+        if state.wasThere || isKept() { return .unknown(Unknown(reason: "\(path) is missing")) }
+        return .list(List())
+      }
+      state.wasThere = true
+      if let known = state.known, stamp == state.stamp { return known }
+      do {
+        let known = Known.list(try Self.list(try Self.text(path), path))
+        (state.known, state.stamp) = (known, stamp)
+        return known
+      } catch let unknown as Unknown {
+        (state.known, state.stamp) = (.unknown(unknown), stamp)
+        return .unknown(unknown)
+      } catch { return .unknown(Unknown(reason: "\(error)")) }
+    }
+  }
+
+  private static func text(_ path: String) throws(FileError) -> String { try File.text(path, bytesMax: bytesMax) }
+
+  private static func list(_ text: String, _ path: String) throws -> List {
+    var list = List()
+    for (index, line) in text.utf8.split(separator: 0x0a, omittingEmptySubsequences: false).enumerated() {
+      let words = line.split(separator: 0x20).map { String(decoding: $0, as: UTF8.self) }
+      guard let first = words.first, !first.hasPrefix("#") else { continue }
+      if words.count == 3, first == "name", let second = Int64(words[2]) {
+        list.through[words[1]] = max(second, list.through[words[1]] ?? .min)
+      } else if JoinLine.isHex(first, 64) {
+        list.fingerprints.insert(first.lowercased())
+      } else {
+        throw Unknown(reason: "line \(index + 1) of \(path) is not understood")
+      }
+    }
+    return list
+  }
+
+  // MARK: Changing it
+
+  /// Returns up to which second certificates of a name are revoked; nil: none is by its name.
+  static func through(_ name: String, _ path: String) throws -> Int64? {
+    guard try FileStamp.look(at: path) != nil else { return nil }
+    return try list(try text(path), path).through[name]
+  }
+
+  /// Revokes the certificates of a name that begin at a second or before. The lines that this makes superfluous go.
+  ///
+  /// - Throws: When the list is not known whole: it is never begun again by this.
+  static func add(_ name: String, through second: Int64, to path: String) throws {
+    let before = try text(path)
+    let known = try list(before, path)
+    guard known.through[name] ?? .min < second else { return }
+    let kept = before.split(separator: "\n").filter { line in
+      let words = line.split(separator: " ")
+      return !(words.count == 3 && words[1] == name && (words[0] == "name" || JoinLine.isHex(String(words[0]), 64)))
+    }
+    try File.replace(
+      path, text: (kept + ["name \(name) \(second)"]).joined(separator: "\n") + "\n", permissions: 0o644)
   }
 }

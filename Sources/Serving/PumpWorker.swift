@@ -16,7 +16,6 @@ final class PumpWorker: Worker {
   private let own: Configuration.PeerFiles?
   private let context: ServiceContext
   private let plan: @Sendable () -> RetentionPlan
-  private static let renewMilliseconds: Int32 = 6 * 3_600_000
   private let running = Mutex<Pump?>(nil)
   private let notes = Mutex(LaneNotes())
 
@@ -70,7 +69,7 @@ final class PumpWorker: Worker {
             .warning, "cannot renew the certificate from \(hub): \(error.message)", worker: name.description,
             code: error.code, hint: error.hint))
       }
-      _ = ended.wait(milliseconds: Self.renewMilliseconds)
+      _ = ended.wait(milliseconds: Int32(clamping: ReceiveWorker.upkeepMilliseconds))
     }
   }
 

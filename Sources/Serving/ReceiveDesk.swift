@@ -22,8 +22,11 @@ final class ReceiveDesk: HTTPHandler {
     self.plan = plan
   }
 
+  func mayGoOn(_ request: HTTPRequest) -> Bool { desk.mayGoOn(request) }
+
   func begin(_ request: HTTPRequest) -> HTTPAction {
-    if request.path == "/cairn/1/renew" { return join.begin(request) }
+    if let peer = request.peer { join.noteUse(of: peer) }
+    if ["/cairn/1/renew", "/cairn/1/authority"].contains(request.path) { return join.begin(request) }
     guard let visit = visit(request) else { return desk.begin(request) }
     visits.begin(visit.peer, visit.trail, visit.way, now: Clock.system.microseconds())
     if visit.way == .received, request.contentLength != 0, !context.hasRoom(plan) {

@@ -1,5 +1,6 @@
 import Changes
 import Configuring
+import Glibc
 import NetKit
 import Peering
 import Pumping
@@ -12,12 +13,17 @@ import SystemKit
 final class ReceiveWorker: Worker {
   let name = WorkerName.receive
   private static let lookMilliseconds: Int32 = 1_000
+  /// Between two looks at what becomes of certificates; changed by tests.
+  static let upkeepMilliseconds =
+    getenv("CAIRN_TEST_UPKEEP_MS").flatMap { Int64(String(cString: $0)) } ?? 600_000
 
   private let receive: Configuration.Receive
   private let context: ServiceContext
   private let plan: @Sendable () -> RetentionPlan
   private let visits = VisitBook()
   private let isTLS = Mutex<Bool?>(nil)
+  private let revoked: RevokedPeers
+  private let revokedTold = Mutex<RevokedPeers.Unknown?>(nil)
   private let notes = Mutex(LaneNotes())
 
   /// `plan` is asked for when bytes come.
@@ -25,11 +31,13 @@ final class ReceiveWorker: Worker {
     _ receive: Configuration.Receive, _ context: ServiceContext, plan: @escaping @Sendable () -> RetentionPlan
   ) {
     (self.receive, self.context, self.plan) = (receive, context, plan)
+    revoked = PeerFolder(state: context.statePath).revoked
   }
 
   func run(stop: StopSignal) throws {
     defer { isTLS.withLock { $0 = nil } }
     while !stop.isSet {
+      upkeep()
       let tls = try NetworkTLS.server(receive, state: context.statePath)
       try listen(tls, stop)
     }
@@ -58,8 +66,13 @@ final class ReceiveWorker: Worker {
     isTLS.withLock { $0 = tls != nil }
     context.tell(name, "listens on \(receive.address), \(tls == nil ? "plain HTTP" : "TLS 1.3")")
     var seen = stamp
+    var keptAt = Clock.monotonicMilliseconds
     while !stop.wait(milliseconds: Self.lookMilliseconds) {
       Pulse.beat()
+      if Clock.monotonicMilliseconds - keptAt >= Self.upkeepMilliseconds {
+        upkeep()
+        keptAt = Clock.monotonicMilliseconds
+      }
       let now = stamp
       guard now != seen else { continue }
       seen = now
@@ -67,6 +80,21 @@ final class ReceiveWorker: Worker {
         context.tell(name, "listens anew: the certificates have changed")
         return
       }
+    }
+  }
+
+  /// Renews what this node shows, and ends the overlap of two authorities.
+  private func upkeep() {
+    guard !receive.isInsecure, receive.tls == nil else { return }
+    do {
+      let peers = PeerFolder(state: context.statePath)
+      for done in try peers.upkeep(node: context.node, now: Clock.system.microseconds()) { context.tell(name, done) }
+    } catch {
+      let error = CairnError(enveloping: error, doing: "look after the certificates")
+      context.log.write(
+        LogEntry(
+          .warning, "cannot look after the certificates of this node: \(error.message)", worker: name.description,
+          code: error.code, hint: error.hint))
     }
   }
 
@@ -109,6 +137,9 @@ final class ReceiveWorker: Worker {
     let count = visits.peersNow(now: Clock.system.microseconds())
     status.detail =
       "listens on \(receive.address), \(isTLS ? "TLS 1.3" : "plain HTTP"), \(count == 1 ? "1 peer" : "\(count) peers")"
+    if !receive.isInsecure, let problem = revoked.problem {
+      status.detail += "; no certificate counts: \(problem.reason)"
+    }
     let problems = visits.problems.sorted { $0.key < $1.key }
     guard let (trail, error) = problems.first else { return }
     let others = problems.count > 1 ? ", and \(problems.count - 1) more trails" : ""
@@ -117,6 +148,22 @@ final class ReceiveWorker: Worker {
 
   /// What peers cannot bring or fetch, and that they can again.
   func news() -> [LogEntry] {
+    let problem = receive.isInsecure ? nil : revoked.problem
+    let isNew = revokedTold.withLock { told in
+      defer { told = problem }
+      return told != problem
+    }
+    let entry =
+      isNew
+      ? problem.map {
+        LogEntry(
+          .error, "no certificate counts, since the list of revoked ones is not known: \($0.reason)",
+          worker: name.description, code: .stateForeign, hint: "give the file back from a backup")
+      } : nil
+    return (entry.map { [$0] } ?? []) + trouble()
+  }
+
+  private func trouble() -> [LogEntry] {
     notes.withLock { $0.note(visits.problems) }.map { note in
       LogEntry(
         note.error == nil ? .notice : .warning, note.text, worker: name.description, code: note.error?.code,

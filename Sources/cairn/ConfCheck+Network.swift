@@ -2,6 +2,7 @@ import Changes
 import Configuring
 import NetKit
 import Operating
+import Peering
 import Steering
 import SystemKit
 
@@ -16,8 +17,18 @@ extension ConfCheck {
     if let tls {
       try checkFiles(tls.certificate, tls.key, tls.authorities)
       try tellExpiry(of: tls.certificate)
-    } else if !receive.isLoopback {
-      note("[receive] serves plain HTTP to other machines: whoever reaches \(receive.address) can be any peer")
+      try tellExpiry(of: tls.authorities)
+      if let problem = PeerFolder(state: state).revoked.problem {
+        throw CairnError(
+          .stateForeign,
+          "the list of revoked certificates is not known, so that no certificate counts: \(problem.reason)",
+          hint: "give the file back from a backup", remedy: .badInput)
+      }
+    } else {
+      note(
+        receive.isLoopback
+          ? "[receive] serves plain HTTP: any user of this machine can be any peer at \(receive.address)"
+          : "[receive] serves plain HTTP to other machines: whoever reaches \(receive.address) can be any peer")
     }
     do {
       let server = try HTTPServer(host: receive.host, port: receive.port, tls: tls, handler: NobodyServed())
@@ -112,20 +123,27 @@ extension ConfCheck {
   private func tellExpiry(of file: String) throws {
     let text: String
     do throws(FileError) { text = try File.text(file) } catch { throw error.asCairnError(doing: "read a certificate") }
-    guard let certificate = try? Certificate(pem: text) else {
+    guard let certificates = try? Certificate.all(pem: text) else {
       throw CairnError(
         .confValue, "\(file) holds no certificate", hint: "name a file in PEM, with -----BEGIN CERTIFICATE-----",
         remedy: .badInput)
     }
     let now = Clock.system.microseconds()
-    let ends = UTCTime(certificate.notAfter).description.prefix(10)
-    if certificate.notAfter < now {
-      throw CairnError(
-        .peerUntrusted, "the certificate \(file) of '\(certificate.commonName)' has expired on \(ends)",
-        hint: "get a new one: 'cairn peer join' with a new invitation, or from who gave it")
-    }
-    if certificate.notAfter < now + 30 * 86_400_000_000 {
-      note("the certificate \(file) of '\(certificate.commonName)' ends on \(ends)")
+    for (index, certificate) in certificates.enumerated() {
+      let ends = UTCTime(certificate.notAfter).description.prefix(10)
+      let name = certificate.commonName.oneLine
+      // Of several authorities the first one signs.
+      if certificate.notAfter < now, index == 0 {
+        throw CairnError(
+          .peerUntrusted, "the certificate \(file) of '\(name)' has expired on \(ends)",
+          hint: "get a new one: 'cairn peer join' with a new invitation, or from who gave it")
+      }
+      // What is renewed by itself ends soon only when nobody has renewed it; an authority takes a person.
+      let days: Int64 = certificate.isAuthority ? 365 : 30
+      guard certificate.notAfter < now + days * PeerFolder.day else { continue }
+      let next =
+        certificate.isAuthority && file.hasPrefix(state + "/peers/ca.crt") ? ": run 'cairn peer rotate --ca'" : ""
+      note("the certificate \(file) of '\(name)' ends on \(ends)\(next)")
     }
   }
 }

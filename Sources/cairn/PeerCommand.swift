@@ -10,7 +10,7 @@ import SystemKit
 struct PeerCommand: Command {
   static let name = "peer"
   static let summary = "let nodes into this one, join others, list and revoke"
-  static let operands = "invite|join|list|revoke [NAME|LINE]"
+  static let operands = "invite|join|list|revoke|rotate [NAME|LINE]"
   static let options = [
     Option("--config", "DIR", "folder of the daemon's conf (default \(ConfFolder.usual))"),
     Option("--address", "HOST:PORT", "invite: where the other node reaches this one"),
@@ -18,19 +18,25 @@ struct PeerCommand: Command {
     Option("--push", "PATTERNS", "invite: trails that the other node may push here (default 'NAME.*')"),
     Option("--pull", "PATTERNS", "invite: trails that it may pull from here (default none)"),
     Option("--write", nil, "invite: write [peer.NAME] into conf.d/peer-NAME.toml instead of printing it"),
+    Option("--replace", "SHA256", "join: the first 16 digits of the new authority of a node that was joined before"),
+    Option("--ca", nil, "rotate: a new authority, beside the old one until every peer has a certificate of it"),
+    Option("--listener", nil, "rotate: a new key and certificate for [receive]"),
+    Option("--drop", nil, "rotate: the old authority counts no more, at once: peers that lack the new one join again"),
     Option.json,
   ]
   static let details = """
       invite NAME   print the one line with which node NAME joins this one, and the [peer.NAME] that lets it do what it
                     may. The first time, an authority is made in the folder peers of the state folder, with a
                     certificate for [receive]. The line has a token that is good once
-      join LINE     get a certificate from the node that printed the line ('-' reads it from standard input), and print
-                    a [pump] to begin with
-      list          peers: certificate, how long it is good, what [peer] grants; and the nodes that were joined
-      revoke NAME   certificates and invitations of NAME count no more, at once; those that another authority has signed
-                    are kept out by taking [peer.NAME] away
+      join LINE     get a certificate from the node that printed the line, and print a [pump] to begin with. '-' reads the
+                    line from standard input: on a command line other users of the machine see it
+      list          peers: certificate, how long it is good, what [peer] grants; the nodes that were joined; the authority
+                    and the certificate of this node
+      revoke NAME   certificates and invitations of NAME count no more; what they have under way ends within a second
+      rotate        a new authority and a new key for [receive]. Peers fetch certificates of the new authority by
+                    themselves, within minutes while they are connected; then the old one counts no more
 
-    list, join and revoke need name and state of [node] only: they work while something else in the conf is wrong.
+    All but invite need name and state of [node] only: they work while something else in the conf is wrong.
     Run it as root or as the user of the daemon, where the conf is. Certificates are renewed by themselves.
 
     example: cairn peer invite store-042 --address hq.example:7420 --push 'store-042.*' --pull hq.erp --write
@@ -39,16 +45,21 @@ struct PeerCommand: Command {
 
   static func run(_ arguments: Arguments) throws -> Int32 {
     let words = try arguments.operands(1...2)
-    let named = ["invite": ["--address", "--ttl", "--push", "--pull", "--write"]]
-    guard ["invite", "join", "list", "revoke"].contains(words[0]) else {
-      let near = words[0].nearest(in: ["invite", "join", "list", "revoke"])
+    let named = [
+      "invite": ["--address", "--ttl", "--push", "--pull", "--write"], "join": ["--replace"],
+      "rotate": ["--ca", "--listener", "--drop"],
+    ]
+    let orders = ["invite", "join", "list", "revoke", "rotate"]
+    guard orders.contains(words[0]) else {
+      let near = words[0].nearest(in: orders)
       throw arguments.usage("there is no 'cairn peer \(words[0])'", near.map { "did you mean '\($0)'?" })
     }
     for option in options.map(\.name) where arguments.value(option) != nil || arguments.has(option) {
       guard option != "--config", option != "--json", named[words[0]]?.contains(option) != true else { continue }
-      throw arguments.usage("option \(option) is for 'cairn peer invite'", nil)
+      let owner = orders.first { named[$0]?.contains(option) == true } ?? "invite"
+      throw arguments.usage("option \(option) is for 'cairn peer \(owner)'", nil)
     }
-    if words[0] == "list" {
+    if ["list", "rotate"].contains(words[0]) {
       guard words.count == 1 else { throw arguments.usage("'\(words[1])' is one word too many", nil) }
     } else if words.count == 1 {
       throw arguments.usage(words[0] == "join" ? "the line is missing" : "the name of the peer is missing", nil)
@@ -63,6 +74,7 @@ struct PeerCommand: Command {
       switch words[0] {
       case "join": try join(words[1], node.name, peers, arguments)
       case "revoke": try revoke(words[1], peers, arguments)
+      case "rotate": try rotate(node.name, peers, arguments)
       default: PeerListing(conf, peers).run(asJSON: arguments.has("--json"))
       }
     }
@@ -90,7 +102,11 @@ struct PeerCommand: Command {
       throw arguments.usage(
         "this is no line to join by", "it is HOST:PORT/TOKEN/KEY, as 'cairn peer invite' prints it;")
     }
-    let outcome = try Joining(peers, node: node).join(line)
+    let replacing = arguments.value("--replace")
+    if let replacing, replacing.utf8.count < 16 {
+      throw arguments.usage("--replace is '\(replacing)'", "write 16 digits or more of the authority's SHA-256;")
+    }
+    let outcome = try Joining(peers, node: node).join(line, replacing: replacing)
     let stanza = """
       [pump.to-\(outcome.hub)]
       trail = "\(node).*"
@@ -101,18 +117,19 @@ struct PeerCommand: Command {
       Terminal.print(
         JSONObject([
           ("event", .text("joined")), ("node", .text(outcome.hub)), ("address", .text(line.address)),
-          ("fingerprint", .text(outcome.certificate.fingerprint)),
+          ("fingerprint", .text(outcome.certificate.fingerprint)), ("authority", .text(outcome.authority.fingerprint)),
           ("not_after", .text(UTCTime(outcome.certificate.notAfter).description)), ("conf", .text(stanza)),
         ]).line)
     } else {
-      Terminal.note(
+      Terminal.notes(
         """
         joined \(outcome.hub) at \(line.address) as \(node); the certificate is good until \
         \(UTCTime(outcome.certificate.notAfter).description.prefix(10)), and is renewed before
+        its authority has the SHA-256 \(outcome.authority.fingerprint)
         to push there, put this into the conf ('from' instead of 'to': to pull), then 'cairn reload':
 
         """)
-      Terminal.print(stanza)
+      Terminal.page(stanza)
     }
     return 0
   }
@@ -137,6 +154,39 @@ struct PeerCommand: Command {
     } else {
       Terminal.print("revoked \(certificates.count) certificates and \(invitations) invitations of \(name)")
       Terminal.note("take [peer.\(name)] out of the conf, too: a trail is kept for a peer that is granted it")
+    }
+    return 0
+  }
+
+  private static func rotate(_ node: String, _ peers: PeerFolder, _ arguments: Arguments) throws -> Int32 {
+    let isAll = !arguments.has("--ca") && !arguments.has("--listener") && !arguments.has("--drop")
+    let now = Clock.system.microseconds()
+    let rotation = try peers.rotate(
+      node: node, authority: isAll || arguments.has("--ca"), listener: isAll || arguments.has("--listener"),
+      dropsOld: arguments.has("--drop"), now: now)
+    let waiting = try peers.peersOfOldAuthorities(now: now)
+    if arguments.has("--json") {
+      var object = JSONObject([("event", .text("rotated"))])
+      object["authority"] = rotation.authority.map { .text($0) }
+      object["listener_key"] = rotation.listenerKey.map { .text($0) }
+      object["waiting"] = .list(waiting.map { .text($0) })
+      Terminal.print(object.line)
+      return 0
+    }
+    if let key = rotation.listenerKey {
+      Terminal.print("the listener has a new key, SHA-256 \(key)")
+      Terminal.note("lines of 'cairn peer invite' that are not used yet count no more: print new ones")
+    }
+    if let authority = rotation.authority { Terminal.print("new authority, SHA-256 \(authority)") }
+    if arguments.has("--drop") {
+      Terminal.print("only the newest authority counts now")
+      if !waiting.isEmpty { Terminal.note("these peers must join again: \(waiting.joined(separator: ", "))") }
+    } else if rotation.authority != nil {
+      Terminal.note(
+        waiting.isEmpty
+          ? "the daemon drops the old one within ten minutes: no peer needs it"
+          : "the old one counts until these peers have a certificate of the new one: \(waiting.joined(separator: ", "))"
+      )
     }
     return 0
   }

@@ -159,10 +159,10 @@ struct PeerInvitation {
         ]).line)
       return
     }
-    Terminal.note("at \(name), before \(UTCTime(expires).description.prefix(16))Z, once:\n")
+    Terminal.notes("at \(name), before \(UTCTime(expires).description.prefix(16))Z, once:\n")
     Terminal.print("cairn peer join \(line)")
-    Terminal.note(isWritten ? "\nwritten: conf.d/peer-\(name).toml" : "\nin the conf here:\n")
-    if !isWritten { Terminal.print(stanza) }
+    Terminal.notes(isWritten ? "\nwritten: conf.d/peer-\(name).toml" : "\nin the conf here:\n")
+    if !isWritten { Terminal.page(stanza) }
     Terminal.note(
       "then 'cairn reload' here" + (conf.receive == nil ? "; nobody can join before there is a [receive]" : ""))
   }

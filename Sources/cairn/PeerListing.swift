@@ -12,6 +12,8 @@ struct PeerListing {
     var state: String
     var certificate: PeerCertificate?
     var expires: Int64?
+    /// A certificate of this node itself: `authority` or `listener`.
+    var own: String?
   }
 
   /// Nil where it does not load: then it is not known what is granted.
@@ -54,7 +56,21 @@ struct PeerListing {
           name: hub, state: facts.notAfter < now ? "joined, expired" : "joined", certificate: facts,
           expires: facts.notAfter))
     }
-    return rows.sorted { ($0.name, $0.expires ?? 0) < ($1.name, $1.expires ?? 0) }
+    rows.sort { ($0.name, $0.expires ?? 0) < ($1.name, $1.expires ?? 0) }
+    return rows + own(now: now)
+  }
+
+  /// What this node shows, and the authorities that vouch for its peers, the one that signs first.
+  private func own(now: Int64) -> [Row] {
+    func row(_ own: String, _ facts: PeerCertificate, _ state: String) -> Row {
+      Row(
+        name: "(\(own))", state: facts.notAfter < now ? "expired" : state, certificate: facts, expires: facts.notAfter,
+        own: own)
+    }
+    let authorities = peers.authorities.enumerated().map {
+      row("authority", $1, $0 == 0 ? "signs" : "until all have the new one")
+    }
+    return authorities + (peers.listener.map { [row("listener", $0, "shown")] } ?? [])
   }
 
   private func text(_ row: Row) -> [String] {
@@ -71,12 +87,16 @@ struct PeerListing {
   private func json(_ row: Row) -> String {
     let peer = conf?.peers.first { $0.name == row.name }
     func list(_ patterns: TrailPatterns?) -> JSONObject.Value { .list((patterns?.patterns ?? []).map { .text($0) }) }
-    var object = JSONObject([("peer", .text(row.name)), ("state", .text(row.state))])
+    var object = JSONObject([
+      (row.own == nil ? "peer" : "own", .text(row.own ?? row.name)), ("state", .text(row.state)),
+    ])
     object["fingerprint"] = row.certificate.map { .text($0.fingerprint) }
     object["serial"] = row.certificate.map { .text($0.serial) }
     object["until"] = row.expires.map { .text(UTCTime($0).description) }
-    object["push"] = list(peer?.push)
-    object["pull"] = list(peer?.pull)
+    if row.own == nil {
+      object["push"] = list(peer?.push)
+      object["pull"] = list(peer?.pull)
+    }
     return object.line
   }
 

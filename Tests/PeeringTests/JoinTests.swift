@@ -1,6 +1,7 @@
 import Changes
 import Foundation
 import NetKit
+import Synchronization
 import SystemKit
 import Testing
 
@@ -11,7 +12,10 @@ import Testing
   private struct Desk: HTTPHandler {
     let desk: JoinDesk
     func begin(_ request: HTTPRequest) -> HTTPAction {
-      if request.path.hasSuffix("/join") || request.path.hasSuffix("/renew") { return desk.begin(request) }
+      if let peer = request.peer { desk.noteUse(of: peer) }
+      if ["/join", "/renew", "/authority"].contains(where: { request.path.hasSuffix($0) }) {
+        return desk.begin(request)
+      }
       return .answer(
         HTTPResponse(status: 200, type: "text/plain", text: request.peer?.commonName ?? request.peerProblem ?? "nobody")
       )
@@ -24,11 +28,15 @@ import Testing
     deinit { try? FileManager.default.removeItem(atPath: path) }
   }
 
+  private final class Time: Sendable { let value = Atomic<Int64>(0) }
+
   private let folder: Folder
   private let hub: PeerFolder
   private let till: PeerFolder
   private let server: HTTPServer
   private let now = Clock.system.microseconds()
+  /// Of the desk; 0: the time as it is.
+  private let time: Time
   private let stop = StopSignal()
 
   init() throws {
@@ -36,8 +44,14 @@ import Testing
     hub = PeerFolder(state: folder.path + "/hub")
     till = PeerFolder(state: folder.path + "/till")
     try hub.prepare(node: "hq", host: "127.0.0.1", now: now)
+    let time = Time()
+    self.time = time
+    let clock = Clock {
+      let set = time.value.load(ordering: .relaxed)
+      return set == 0 ? Clock.system.microseconds() : set
+    }
     server = try HTTPServer(
-      host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinDesk(hub, node: "hq")))
+      host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinDesk(hub, node: "hq", clock: clock)))
   }
 
   private func line(_ name: String, expires: Int64 = 60_000_000, port: UInt16? = nil) throws -> JoinLine {
@@ -144,15 +158,198 @@ import Testing
     #expect(try ask(till).contains("was revoked"))
   }
 
+  @Test func `a list that is missing revokes all, for the listener that runs and for the next one`() throws {
+    _ = try Joining(till, node: "till-7").join(try line("till-7"))
+    #expect(try ask(till) == "till-7")
+    try FileManager.default.removeItem(atPath: hub.file("revoked"))
+    #expect(try ask(till).contains("was revoked"))
+    let peer = try #require(till.joinedCertificate("hq"))
+    #expect(hub.revoked.contains(peer) && hub.revoked.problem != nil)
+    // Nobody begins it again by revoking.
+    #expect(throws: CairnError.self) { try IssuedCertificates(hub).revoke("till-7", now: now) }
+    #expect(!isThere(hub.file("revoked")))
+    try "".write(toFile: hub.file("revoked"), atomically: true, encoding: .utf8)
+    #expect(try ask(till) == "till-7")
+  }
+
+  @Test func `a node of an earlier build has no list until it is looked after, and one from then on`() throws {
+    _ = try Joining(till, node: "till-7").join(try line("till-7"))
+    let peer = try #require(till.joinedCertificate("hq"))
+    let authority = try hub.certificate("ca.crt").pem
+    try authority.write(toFile: hub.file("ca.crt"), atomically: true, encoding: .utf8)
+    try FileManager.default.removeItem(atPath: hub.file("revoked"))
+    #expect(!hub.revoked.contains(peer))
+    _ = try hub.upkeep(node: "hq", now: now)
+    #expect(!hub.revoked.contains(peer))
+    try FileManager.default.removeItem(atPath: hub.file("revoked"))
+    #expect(hub.revoked.contains(peer))
+  }
+
+  @Test func `a list of many MiB is a list: what comes last in it counts, and nothing is lost from it`() throws {
+    _ = try Joining(till, node: "till-7").join(try line("till-7"))
+    let old = (0..<50_000).map { String(format: "%064x", $0) + " gone-\($0) 1\n" }.joined()
+    #expect(old.utf8.count > 3 << 20)
+    try old.write(toFile: hub.file("revoked"), atomically: true, encoding: .utf8)
+    #expect(try ask(till) == "till-7")
+    #expect(try IssuedCertificates(hub).revoke("till-7", now: now).count == 1)
+    #expect(try ask(till).contains("was revoked"))
+    let text = try String(contentsOfFile: hub.file("revoked"), encoding: .utf8)
+    #expect(text.hasPrefix(old))
+    // One line a name, however often.
+    for _ in 0..<5 {
+      _ = try Joining(till, node: "till-7").join(try line("till-7"))
+      #expect(try ask(till) == "till-7")
+      #expect(try IssuedCertificates(hub).revoke("till-7", now: now).count == 1)
+      #expect(try ask(till).contains("was revoked"))
+    }
+    let after = try String(contentsOfFile: hub.file("revoked"), encoding: .utf8)
+    #expect(after.split(separator: "\n").filter { $0.contains(" till-7 ") }.count == 1)
+    // A line that is not understood leaves nothing known.
+    try (after + "till-9\n").write(toFile: hub.file("revoked"), atomically: true, encoding: .utf8)
+    #expect(hub.revoked.problem?.reason.contains("line 50002") == true, "\(String(describing: hub.revoked.problem))")
+  }
+
+  @Test func `four hundred requests for a renewal bring nothing`() throws {
+    _ = try Joining(till, node: "till-7").join(try line("till-7"))
+    let client = try HTTPClient(base: "https://127.0.0.1:\(server.port)", tls: till.clientTLS("hq"), stop: stop)
+    func renew(_ key: PrivateKey) throws -> (Int, String) {
+      let request = try CertificateRequest(commonName: "till-7", key: key).pem
+      let bytes = Array(JSONObject([("request", .text(request))]).line.utf8)
+      let reply = try bytes.withUnsafeBytes { try client.perform("POST", "/cairn/1/renew", body: $0) }
+      return (reply.status, String(decoding: reply.body, as: UTF8.self))
+    }
+    let own = try till.joined("hq").key("node.key")
+    let early = try renew(own)
+    #expect(early.0 == 403 && early.1.contains("last third"), "\(early)")
+    time.value.store(now + PeerFolder.year * 7 / 10, ordering: .relaxed)
+    let other = try renew(PrivateKey())
+    #expect(other.0 == 403 && other.1.contains("the same key"), "\(other)")
+    var answers: [Int: Int] = [:]
+    for _ in 0..<400 { answers[try renew(own).0, default: 0] += 1 }
+    #expect(answers[429] ?? 0 >= 390 && (answers[200] ?? 0) <= 4, "\(answers)")
+    #expect(IssuedCertificates(hub).all().count == 2)
+  }
+
+  @Test func `a known name does not become another authority's`() throws {
+    _ = try Joining(till, node: "till-7").join(try line("till-7"))
+    let known = try String(contentsOfFile: till.joined("hq").file("ca.crt"), encoding: .utf8)
+    let evil = PeerFolder(state: folder.path + "/evil")
+    try evil.prepare(node: "hq", host: "127.0.0.1", now: now)
+    let listener = try HTTPServer(
+      host: "127.0.0.1", port: 0, tls: evil.serverTLS, handler: Desk(desk: JoinDesk(evil, node: "hq")))
+    func trap() throws -> JoinLine {
+      JoinLine(
+        address: "127.0.0.1:\(listener.port)", token: try Invitations(evil).make("till-7", expires: now + 60_000_000),
+        key: try evil.keyDigest())
+    }
+    let error = #expect(throws: CairnError.self) { try Joining(till, node: "till-7").join(try trap()) }
+    let fingerprint = try evil.certificate("ca.crt").fingerprint
+    #expect(
+      error?.code == .peerUntrusted && error?.message.contains(fingerprint) == true, "\(String(describing: error))")
+    #expect(try String(contentsOfFile: till.joined("hq").file("ca.crt"), encoding: .utf8) == known)
+    #expect(try ask(till) == "till-7")
+    #expect(throws: CairnError.self) {
+      try Joining(till, node: "till-7").join(try trap(), replacing: String(fingerprint.reversed()))
+    }
+    // The operator means it.
+    _ = try Joining(till, node: "till-7").join(try trap(), replacing: String(fingerprint.prefix(16)))
+    #expect(try till.joined("hq").certificate("ca.crt").fingerprint == fingerprint)
+    #expect(try FileManager.default.contentsOfDirectory(atPath: till.file("joined")) == ["hq"])
+    withExtendedLifetime(listener) {}
+  }
+
+  @Test func `who joins again has one certificate, and the one before counts no more`() throws {
+    _ = try Joining(till, node: "till-7").join(try line("till-7"))
+    let thief = PeerFolder(state: folder.path + "/thief")
+    try FileManager.default.createDirectory(atPath: thief.path, withIntermediateDirectories: true)
+    try FileManager.default.copyItem(atPath: till.file("joined"), toPath: thief.file("joined"))
+    #expect(try ask(thief) == "till-7")
+    _ = try Joining(till, node: "till-7").join(try line("till-7"))
+    #expect(try ask(thief).contains("was revoked"))
+    #expect(try ask(till) == "till-7")
+  }
+
+  @Test func `a stranger's request for a certificate is not even parsed`() throws {
+    let client = try HTTPClient(base: "https://127.0.0.1:\(server.port)", tls: hub.clientTLS("hq"), stop: stop)
+    let body = Array("{\"token\": \"\(String(repeating: "a", count: 32))\", \"request\": \"no PEM\"}".utf8)
+    #expect(try body.withUnsafeBytes { try client.perform("POST", "/cairn/1/join", body: $0) }.status == 401)
+  }
+
+  @Test func `an authority is replaced while peers go on`() throws {
+    let base = "https://127.0.0.1:\(server.port)"
+    let joining = Joining(till, node: "till-7")
+    _ = try joining.join(try line("till-7"))
+    #expect(try joining.renewIfDue("hq", base: base, now: now) == nil)
+    let old = try hub.certificate("ca.crt").fingerprint
+    let rotation = try hub.rotate(node: "hq", authority: true, listener: false, dropsOld: false, now: now)
+    #expect(try hub.certificates("ca.crt").map(\.fingerprint) == [try #require(rotation.authority), old])
+    #expect(try hub.upkeep(node: "hq", now: now).isEmpty)
+    // The listener has both authorities now; what it shows is of the old one.
+    let next = try HTTPServer(
+      host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinDesk(hub, node: "hq")))
+    func name(_ port: UInt16) throws -> String {
+      let client = try HTTPClient(base: "https://127.0.0.1:\(port)", tls: till.clientTLS("hq"), stop: stop)
+      return String(decoding: try client.perform("GET", "/who").body, as: UTF8.self)
+    }
+    #expect(try name(next.port) == "till-7")
+    #expect(try joining.renewIfDue("hq", base: "https://127.0.0.1:\(next.port)", now: now) != nil)
+    #expect(try name(next.port) == "till-7")
+    #expect(try joining.renewIfDue("hq", base: "https://127.0.0.1:\(next.port)", now: now) == nil)
+    #expect(try hub.upkeep(node: "hq", now: now).count == 1)
+    #expect(try hub.certificates("ca.crt").map(\.fingerprint) == [rotation.authority])
+    let last = try HTTPServer(
+      host: "127.0.0.1", port: 0, tls: hub.serverTLS, handler: Desk(desk: JoinDesk(hub, node: "hq")))
+    #expect(try name(last.port) == "till-7")
+    // The list of revoked certificates is kept also by the new authority.
+    try FileManager.default.removeItem(atPath: hub.file("revoked"))
+    #expect(try name(last.port).contains("was revoked"))
+  }
+
+  @Test func `a replacement that a crash has cut is ended, and one that had not begun is none`() throws {
+    let before = try hub.keyDigest()
+    let key = try PrivateKey()
+    try key.pem.write(toFile: hub.file("node.key.next"), atomically: true, encoding: .utf8)
+    _ = try hub.upkeep(node: "hq", now: now)
+    #expect(try hub.keyDigest() == before && !isThere(hub.file("node.key.next")))
+    let rotation = try hub.rotate(node: "hq", authority: false, listener: true, dropsOld: false, now: now)
+    #expect(try hub.keyDigest() == rotation.listenerKey)
+    // The certificate is in its place, the key is not yet.
+    try FileManager.default.moveItem(atPath: hub.file("node.key"), toPath: hub.file("node.key.next"))
+    try key.pem.write(toFile: hub.file("node.key"), atomically: true, encoding: .utf8)
+    _ = try hub.upkeep(node: "hq", now: now)
+    #expect(try hub.key("node.key").digest == hub.certificate("node.crt").keyDigest)
+  }
+
+  @Test func `lives are short, and the listener's is renewed by itself with the same key and names`() throws {
+    let authority = try hub.certificate("ca.crt")
+    let shown = try hub.certificate("node.crt")
+    #expect(authority.notAfter - now < 11 * PeerFolder.year && shown.notAfter - now < 2 * PeerFolder.year)
+    #expect(try hub.upkeep(node: "hq", now: now).isEmpty)
+    #expect(try hub.upkeep(node: "hq", now: now + PeerFolder.year * 7 / 10).count == 1)
+    let fresh = try hub.certificate("node.crt")
+    #expect(fresh.notAfter > shown.notAfter && fresh.keyDigest == shown.keyDigest)
+    #expect(fresh.names == ["hq", "127.0.0.1"])
+  }
+
   @Test func `a certificate is renewed in the last third of its time`() throws {
     let first = try Joining(till, node: "till-7").join(try line("till-7")).certificate
     let (joining, base) = (Joining(till, node: "till-7"), "https://127.0.0.1:\(server.port)")
     #expect(try joining.renewIfDue("hq", base: base, now: now) == nil)
     #expect(try joining.renewIfDue("shop", base: base, now: now) == nil)
-    let second = try #require(try joining.renewIfDue("hq", base: base, now: now + PeerFolder.year * 7 / 10))
+    let late = now + PeerFolder.year * 7 / 10
+    time.value.store(late, ordering: .relaxed)
+    let before = try String(contentsOfFile: till.joined("hq").file("node.crt"), encoding: .utf8)
+    let second = try #require(try joining.renewIfDue("hq", base: base, now: late))
     #expect(second.fingerprint != first.fingerprint)
-    #expect(try ask(till) == "till-7")
+    // The answer was lost: it is given again, and no other certificate with it.
+    try before.write(toFile: till.joined("hq").file("node.crt"), atomically: true, encoding: .utf8)
+    #expect(try joining.renewIfDue("hq", base: base, now: late) == second)
     #expect(IssuedCertificates(hub).all().count == 2)
+    // The new one is shown: the one before counts no more.
+    #expect(try ask(till) == "till-7")
+    #expect(IssuedCertificates(hub).all().map(\.certificate) == [second])
+    try before.write(toFile: till.joined("hq").file("node.crt"), atomically: true, encoding: .utf8)
+    #expect(try ask(till).contains("was revoked"))
   }
 
   @Test(arguments: ["", "{}", "[1]", "{\"token\": \"x\"}", "{\"token\": 1, \"request\": 2}", "not JSON at all"])
@@ -164,6 +361,8 @@ import Testing
     let large = [UInt8](repeating: 0x20, count: 20000)
     #expect(try large.withUnsafeBytes { try client.perform("POST", "/cairn/1/join", body: $0) }.status == 413)
   }
+
+  private func isThere(_ path: String) -> Bool { FileManager.default.fileExists(atPath: path) }
 
   @Test func `the authority is made once, and never in part`() throws {
     let before = try String(contentsOfFile: hub.file("ca.crt"), encoding: .utf8)
