@@ -46,16 +46,17 @@ extension OptionTable {
         example: "\"0.0.0.0:7420\""),
       Option(
         "tls", .files,
-        absence: "what `cairn peer invite` made in the state folder; on loopback, plain HTTP without that",
+        absence:
+          "what `cairn peer invite` made in the state folder; without that nobody is let in, unless `insecure` is set",
         "certificate and key of this node, and the authorities that vouch for others",
         details:
           "PEM files; relative paths are below the folder of the conf file. They are read again when they change.",
         example: "{ certificate = \"node.crt\", key = \"node.key\", peers = \"ca.crt\" }"),
       Option(
-        "insecure", .flag, default: "false", "serve plain HTTP, also to other machines",
+        "insecure", .flag, default: "false", "serve plain HTTP",
         details: """
-          Nobody proves who he is then: whoever reaches the port can be any peer. For networks that are encrypted and \
-          closed by other means.
+          No peer proves its name then: whoever reaches the port can be any peer, on loopback every user of this machine. \
+          For trying out, and for networks that are encrypted and closed by other means.
           """, example: "true"),
       Option(
         "connections", .count(1...10_000), default: "1000", "the most connections at one time",

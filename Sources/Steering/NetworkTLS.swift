@@ -5,10 +5,10 @@ import Peering
 
 /// Which certificates count on each side of the network, by what the conf says and what the state folder has.
 package enum NetworkTLS {
-  /// What the listener shows, and whom it believes; nil: plain HTTP. What `cairn peer revoke` has written counts with any
-  /// certificates.
+  /// What the listener shows, and whom it believes; nil: plain HTTP, which only `insecure = true` allows, also on loopback:
+  /// any user of this machine could be any peer there. What `cairn peer revoke` has written counts with any certificates.
   ///
-  /// Errors: `conf-missing` where there are no certificates and other machines can reach it.
+  /// - Throws: `conf-missing` where there are no certificates.
   package static func server(_ receive: Configuration.Receive, state: String) throws -> ServerTLS? {
     guard !receive.isInsecure else { return nil }
     let peers = PeerFolder(state: state)
@@ -17,11 +17,12 @@ package enum NetworkTLS {
         certificate: files.certificate, key: files.key, authorities: files.peers, revoked: peers.serverTLS.revoked)
     }
     if peers.hasServer { return peers.serverTLS }
-    if receive.isLoopback { return nil }
     throw CairnError(
       .confMissing,
       "there is no certificate to listen with on \(receive.address): no tls in [receive], and none in \(peers.path)",
-      hint: "run 'cairn peer invite NAME', which makes what is needed, or name your own files with tls", remedy: .retry)
+      hint:
+        "run 'cairn peer invite NAME', which makes what is needed; or name your own files with tls; or write 'insecure = true' into [receive] where nobody but peers reaches it",
+      remedy: .retry)
   }
 
   /// The node that was joined and that a pump leads to; nil: none was.

@@ -60,7 +60,8 @@ extension DaemonScenarios {
       try sales(net, 200)
       try write(net, "hq", hq(net, port))
       let hq = try net.start("hq", net.bench.path("hq"))
-      #expect(net.wait { net.log(hq).contains("listens on") }, "\(net.logs)")
+      // Without certificates nobody is let in, not even on loopback.
+      #expect(net.wait { net.log(hq).contains("there is no certificate to listen with") }, "\(net.logs)")
       let invited = try net.bench.run(
         Bench.cairn,
         ["peer", "invite", "store-042", "--address", "127.0.0.1:\(port)", "--config", "hq", "--write", "--json"])
@@ -69,7 +70,7 @@ extension DaemonScenarios {
       let line = try #require(facts?["line"] as? String, "\(invited.output)")
       try write(net, "hq", self.hq(net, port, apply))
       #expect(try net.cairn(hq, "reload").status == 0)
-      // The listener goes over to TLS by itself when there are certificates.
+      // The listener begins by itself when there are certificates.
       #expect(net.wait { net.log(hq).contains("TLS 1.3") }, "\(net.logs)")
 
       try write(net, "store-042", shop(net, port))
@@ -100,7 +101,7 @@ extension DaemonScenarios {
       let net = try NetworkBench()
       let port = try NetworkBench.freePort()
       try sales(net, 10)
-      try write(net, "hq", hq(net, port, "[peer.store-042]\nmay = { push = [\"store-042.other\"] }\n"))
+      try write(net, "hq", hq(net, port, "insecure = true\n[peer.store-042]\nmay = { push = [\"store-042.other\"] }\n"))
       try write(net, "store-042", shop(net, port, scheme: "http"))
       let hq = try net.start("hq", net.bench.path("hq"))
       let shop = try net.start("store-042", net.bench.path("store-042"))
@@ -108,7 +109,9 @@ extension DaemonScenarios {
       let checked = try net.bench.run(Bench.cairn, ["check", "--config", "store-042"])
       #expect(checked.status == 77 && checked.errors.contains("[peer.store-042] may"), "\(checked)")
       // A grant counts with the next request, and no worker is started anew for it.
-      try write(net, "hq", self.hq(net, port, apply + "[peer.store-042]\nmay = { push = [\"store-042.*\"] }\n"))
+      try write(
+        net, "hq",
+        self.hq(net, port, "insecure = true\n" + apply + "[peer.store-042]\nmay = { push = [\"store-042.*\"] }\n"))
       let reloaded = try net.cairn(hq, "reload")
       #expect(reloaded.status == 0 && !reloaded.output.contains("receive"), "\(reloaded)")
       #expect(net.wait(for: "erp.db", "SELECT count(*) FROM sale", "10", seconds: 90), "\(net.logs)")
@@ -120,7 +123,8 @@ extension DaemonScenarios {
       let net = try NetworkBench()
       let port = try NetworkBench.freePort()
       try sales(net, 10)
-      let granted = "[receive]\nlisten = \"127.0.0.1:\(port)\"\n[peer.hq]\nmay = { pull = [\"store-042.pos\"] }\n"
+      let granted =
+        "[receive]\nlisten = \"127.0.0.1:\(port)\"\ninsecure = true\n[peer.hq]\nmay = { pull = [\"store-042.pos\"] }\n"
       try write(
         net, "store-042",
         "[database.pos]\nurl = \"sqlite://\(net.bench.path("pos.db"))\"\n[capture.pos]\ndatabase = \"pos\"\n"
@@ -162,13 +166,13 @@ extension DaemonScenarios {
       _ = try net.bench.sqlite(
         "erp.db", "CREATE TABLE sale(id INTEGER PRIMARY KEY, text TEXT); INSERT INTO sale VALUES (1, 'mine')")
       let granted = "[peer.store-042]\nmay = { push = [\"store-042.*\"] }\n"
-      try write(net, "hq", hq(net, port, apply + granted))
+      try write(net, "hq", hq(net, port, "insecure = true\n" + apply + granted))
       try write(net, "store-042", shop(net, port, scheme: "http"))
       let hq = try net.start("hq", net.bench.path("hq"))
       try net.start("store-042", net.bench.path("store-042"))
       #expect(net.wait { net.log(hq).contains("[target-differs]") }, "\(net.logs)")
       #expect(try net.bench.sqlite("erp.db", "SELECT group_concat(text) FROM sale") == "mine\n")
-      try write(net, "hq", self.hq(net, port, apply + "existing = \"overwrite\"\n" + granted))
+      try write(net, "hq", self.hq(net, port, "insecure = true\n" + apply + "existing = \"overwrite\"\n" + granted))
       #expect(try net.cairn(hq, "reload").status == 0)
       #expect(net.wait(for: "erp.db", "SELECT count(*) || min(text) FROM sale", "10sale 1"), "\(net.logs)")
       net.endAll()
