@@ -167,7 +167,7 @@ let package = Package(
         "Serving", "Steering", "ServiceKit", "Operating", "Configuring", "Changes", "Mapping", "NetKit", "Pumping",
         "SQLiteKit", "SystemKit", "Trails",
       ]),
-    tests("ScenarioTests", ["TestServers", "SQLiteKit", "CairnCapture"]),
+    tests("ScenarioTests", ["TestServers", "SQLiteKit", "CairnCapture", "Changes", "Trails", "SystemKit"]),
   ],
   cxxLanguageStandard: .cxx17
 )

@@ -33,6 +33,12 @@ package struct ApplyOptions: Sendable {
   package var replay = ReplayPolicy.rows
   /// What schema changes do at the target; nil: it depends on who created the table.
   package var ddl: DDLPolicy?
+  /// The tables of the target that the trail may write.
+  package var scope = TargetScope()
+  /// Notes a table that ``scope`` leaves out, durably, before the checkpoint passes its first record.
+  package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
+  /// Patterns of triggers of a PostgreSQL target that may fire although another role owns their code.
+  package var fireTriggers: [String] = []
   /// What becomes of single tables on their way.
   package var rules: [ReshapeRule] = []
   /// Tables whose rules are other ones than those under which their rows came.
@@ -65,7 +71,36 @@ package struct SchemaFollower: Sendable {
   ) { (self.release, self.adopt) = (release, adopt) }
 }
 
+/// A table of a trail that the list of its apply does not include.
+package struct LeftOutTable: Hashable, Sendable {
+  /// The ``TableSchema/plainName`` at the source.
+  package var source: String
+  /// The schema that it would have at the target; empty in SQLite.
+  package var namespace: String
+  /// The name that it would have at the target.
+  package var name: String
+
+  package init(source: String, namespace: String, name: String) {
+    (self.source, self.namespace, self.name) = (source, namespace, name)
+  }
+}
+
 extension ApplyOptions {
+  /// Whether the conf lets a trigger of the target fire, whoever owns its code.
+  func fires(_ trigger: String) -> Bool { !fireTriggers.isEmpty && TablePatterns(fireTriggers).includes(trigger) }
+
+  /// Throws `table-forbidden` if the list does not include a table into which apply is about to write rows.
+  ///
+  /// Apply may know a table under another name than the trail's rules give it now.
+  func checkAllowed(_ namespace: String, _ name: String, in engine: Engine) throws(CairnError) {
+    guard scope.verdict(namespace, name, in: engine) != .allowed else { return }
+    let table = namespace.isEmpty ? name : "\(namespace).\(name)"
+    throw CairnError(
+      .tableForbidden, "apply would write table \(table), which its list of tables does not include",
+      hint: "add \"\(table)\" to 'tables' of the apply, or copy the table again under its new name",
+      remedy: .badInput, context: ["table": table])
+  }
+
   /// The place at which a target begins that has nothing of the trail, and the last transaction before it.
   var begin: (checkpoint: Checkpoint?, number: UInt64) { askedAt.map { ($0, askedBehind) } ?? (nil, 0) }
 

@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 import Reshaping
 import Trails
 
@@ -12,6 +13,10 @@ final class ApplyReader {
   private let isForShapes: Bool
   /// Where writes go both ways every row has a key: PostgreSQL is to have it as one.
   private var hasWholeKeys = false
+  /// Which records the target takes; nil: only shapes are read, and nothing is written.
+  private var gate: TargetGate?
+  /// Why the record that was returned last must not be applied; nil: it may be.
+  private var barred: CairnError?
 
   /// Opens the trail behind a checkpoint, or at its start. Errors: as ``TrailReader``.
   static func open(
@@ -27,6 +32,7 @@ final class ApplyReader {
   {
     let reader = try open(folder: folder, at: checkpoint ?? options.askedAt, rules: options.rules, to: target)
     reader.hasWholeKeys = options.twoWay != nil && target == .postgres
+    reader.gate = TargetGate(options, to: target, of: reader.trail.name)
     let begin = reader.trail.checkpoint.position
     guard checkpoint == nil, options.askedAt == nil, begin.segment > 1 else { return reader }
     throw CairnError(
@@ -58,10 +64,27 @@ final class ApplyReader {
 
   /// The schema of an id in the segment that is being read; nil before its record.
   func schema(_ id: UInt64) -> TableSchema? {
-    guard let given = trail.schema(id) else { return nil }
-    var schema = reshaper?.schema(id, given) ?? given
+    guard var schema = shaped(id) else { return nil }
+    gate?.treat(&schema, id, in: trail.position.segment)
     if hasWholeKeys { schema.flags.remove(.nullableKey) }
     return schema
+  }
+
+  /// The table as its rule makes it.
+  private func shaped(_ id: UInt64) -> TableSchema? {
+    guard let given = trail.schema(id) else { return nil }
+    return reshaper?.schema(id, given) ?? given
+  }
+
+  /// Whether apply may write the table of an id.
+  func isAllowed(_ id: UInt64) -> Bool {
+    guard gate != nil else { return true }
+    return gate?.verdict(id, in: trail.position.segment, shaped) == .allowed
+  }
+
+  /// Throws `table-forbidden` if the record that was returned last must not be applied.
+  func checkBarred() throws(CairnError) {
+    if let barred { throw barred }
   }
 
   /// As ``schema(_:)``, but as the source has the table.
@@ -72,8 +95,29 @@ final class ApplyReader {
     ddl.action != .create && given(ddl.before)?.fullName != given(ddl.after)?.fullName
   }
 
-  /// The next record; nil at the durable end. Views in it are valid until the next call.
+  /// The next record that the target takes; nil at the durable end. Views in it are valid until the next call.
+  ///
+  /// Records for tables that the conf of the apply leaves out are not returned. One for a reserved table is returned, so
+  /// that its transaction can be put aside, and ``checkBarred()`` throws before it is applied.
   func next() throws -> Record? {
+    guard gate != nil else { return try ruled() }
+    while let record = try ruled() {
+      barred = nil
+      let admission =
+        try gate?.admit(record, in: trail.position.segment, shaped, given: trail.schema) ?? .taken(record)
+      switch admission {
+      case .taken(let record): return record
+      case .leftOut: continue
+      case .refused(let table):
+        barred = TargetScope.refusal(table, by: trail.name.description, at: trail.position.description)
+        return record
+      }
+    }
+    return nil
+  }
+
+  /// The next record under the rules for its table.
+  private func ruled() throws -> Record? {
     guard let reshaper else { return try trail.next() }
     if let record = reshaper.takeFollowing() { return record }
     while let record = try trail.next() {

@@ -8,7 +8,8 @@ import Reshaping
 package struct ChangedRule: Equatable, Sendable {
   /// The table's ``TableSchema/plainName`` at the source.
   package var table: String
-  /// The rules by one of which the target's table has its shape, the oldest first; nil: none.
+  /// The rules by one of which the target's table has its shape, the oldest first; nil: none. Empty: no rows of the table
+  /// came before, as the list of the apply did not include it.
   package var before: [ReshapeRule?]
   /// Its rows come again; otherwise those that are there stay as they are.
   package var isCopied: Bool

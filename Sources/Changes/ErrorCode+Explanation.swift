@@ -34,6 +34,8 @@ extension ErrorCode {
       .nameCollision:
       serverExplanation
     case .ruleRefused: Self.ruleExplanation
+    case .tableForbidden: Self.forbiddenExplanation
+    case .ownersCode: Self.ownersExplanation
     case .conflictStopped, .conflictMissing, .conflictStale, .clockAhead, .keysAlike, .quarantineHeld,
       .quarantineMissing:
       conflictExplanation

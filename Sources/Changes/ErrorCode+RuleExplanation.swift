@@ -14,4 +14,35 @@ extension ErrorCode {
         "Where the source does not tell enough, run the ALTER TABLE of the hint there, then copy the table again.",
       ])
   }
+
+  static var forbiddenExplanation: Explanation {
+    Explanation(
+      "a trail would write a table that its apply does not allow",
+      why: """
+        A record of the trail names a table of Cairn (schema `cairn`, `cairn_*`) or of the engine (`pg_*`, \
+        `information_schema`, `sqlite_*`). No capture writes such a record, so the node that sent the trail is broken \
+        or hostile. Nothing of the transaction was applied; other trails go on.
+        """,
+      what: [
+        "Run `cairn trail show TRAIL` and read what the transaction would do.",
+        "Ask the operator of the node that wrote the trail; `cairn peer revoke NAME` shuts the node out.",
+        "`on_error = \"quarantine\"` puts a transaction that changes only rows aside, and applies the others.",
+      ])
+  }
+
+  static var ownersExplanation: Explanation {
+    Explanation(
+      "code of another role would run as the role of apply",
+      why: """
+        A table at the target has a trigger that fires for replicated rows, a rule, or an expression that calls a \
+        function of a role other than a superuser or the role of apply. PostgreSQL would run that code with \
+        the rights of apply, which reach further than those of its owner. Nothing was written to the table.
+        """,
+      what: [
+        "Read the message: it names the table, the object and the role that owns the code.",
+        "If you trust a trigger, list it: `fire_triggers = [\"NAME\"]` in `[apply.NAME]`, and reload.",
+        "If you trust the function, give it to a superuser or to the role of apply: `ALTER FUNCTION ... OWNER TO ...`.",
+        "Otherwise drop the trigger or expression, or leave the table out: `tables = [\"*\", \"!TABLE\"]`.",
+      ])
+  }
 }

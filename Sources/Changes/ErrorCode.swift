@@ -59,6 +59,8 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case nameCollision = "name-collision"
   case schemaStopped = "schema-stopped"
   case ruleRefused = "rule-refused"
+  case tableForbidden = "table-forbidden"
+  case ownersCode = "owners-code"
   // Conflicts
   case conflictStopped = "conflict-stopped"
   case conflictMissing = "conflict-missing"
@@ -106,8 +108,8 @@ package enum ErrorCode: String, CaseIterable, Sendable {
     case .databaseBusy, .stateLocked, .trailBusy, .checkpointMoved, .sourceCaptured, .trailElsewhere,
       .busy, .clockAhead:
       75
-    case .databaseReadOnly, .databaseUnsafe, .loginRefused, .privilegeMissing, .peerUnknown, .peerRefused,
-      .peerUntrusted:
+    case .databaseReadOnly, .databaseUnsafe, .loginRefused, .privilegeMissing, .tableForbidden, .ownersCode,
+      .peerUnknown, .peerRefused, .peerUntrusted:
       77
     case .sameDatabase, .stateForeign, .serverSetting, .confSyntax, .confUnknown, .confValue, .confTwice, .confMissing,
       .confReference, .confSecret, .confUnsupported, .confUnsafe, .trailOwn, .keysAlike:

@@ -8,12 +8,16 @@ package struct TablePatterns: Equatable, Sendable {
     self.patterns = patterns.allSatisfy { $0.hasPrefix("!") } ? ["*"] + patterns : patterns
   }
 
-  package func includes(_ table: String) -> Bool {
-    let name = table.lowercased()
+  package func includes(_ table: String) -> Bool { includes(anyOf: [table]) }
+
+  /// Returns whether the last pattern that matches one of a table's names includes it.
+  package func includes(anyOf names: [String]) -> Bool {
+    let names = names.map { $0.lowercased() }
     var included = false
     for pattern in patterns {
       let excludes = pattern.hasPrefix("!")
-      if Wildcard.matches(pattern.dropFirst(excludes ? 1 : 0).lowercased(), name) { included = !excludes }
+      let plain = pattern.dropFirst(excludes ? 1 : 0).lowercased()
+      if names.contains(where: { Wildcard.matches(plain, $0) }) { included = !excludes }
     }
     return included
   }

@@ -16,7 +16,7 @@ struct ComparePlan {
 
   init(
     _ source: CompareDatabase, _ target: CompareDatabase, _ patterns: TablePatterns, _ names: NamePolicy,
-    _ rules: [ReshapeRule] = []
+    _ rules: [ReshapeRule] = [], scope: TargetScope = TargetScope()
   ) throws {
     (self.source, self.target) = (source, target)
     let theirs = try target.tables()
@@ -29,6 +29,14 @@ struct ComparePlan {
           claimed.formUnion(theirs.filter { Self.isNamed($0.schema, names) }.map(\.schema.fullName))
         }
         notices.append("table \(table.name) is left out: \(refusal)")
+        continue
+      }
+      let place = TableMapping.targetPlace(of: table.schema, in: target.engine, names: names)
+      if rules.rule(for: table.schema) == nil,
+        scope.verdict(place.namespace, place.name, in: target.engine) != .allowed
+      {
+        claimed.formUnion(theirs.filter { ($0.schema.namespace, $0.schema.name) == place }.map(\.schema.fullName))
+        notices.append("table \(table.name) is left out: 'tables' of the apply does not include it")
         continue
       }
       if let rule = rules.rule(for: table.schema) {

@@ -19,6 +19,8 @@ package final class Comparison {
     package var repairs = false
     /// Tables for which there is one are left out, and that is told.
     package var rules: [ReshapeRule] = []
+    /// The tables of the target that the apply may write: all others are left out.
+    package var scope = TargetScope()
     package init() {}
   }
 
@@ -137,11 +139,13 @@ package final class Comparison {
 
   /// A table or column that is new at the source may be on its way to the target.
   private func plan(_ flight: SettlingByTrail?) throws -> ComparePlan {
-    let plan = try ComparePlan(source, target, options.tables ?? TablePatterns(), options.names ?? .fold, options.rules)
+    let plan = try ComparePlan(
+      source, target, options.tables ?? TablePatterns(), options.names ?? .fold, options.rules, scope: options.scope)
     guard !plan.differences.isEmpty, let flight, flight.follower.isRunning, try flight.waitUntilNow() else {
       return plan
     }
-    return try ComparePlan(source, target, options.tables ?? TablePatterns(), options.names ?? .fold, options.rules)
+    return try ComparePlan(
+      source, target, options.tables ?? TablePatterns(), options.names ?? .fold, options.rules, scope: options.scope)
   }
 
   private func repair(_ flight: SettlingByTrail?) throws -> Repair {

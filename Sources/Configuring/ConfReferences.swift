@@ -31,7 +31,10 @@ struct ConfReferences {
     (self.isWhole, self.fileIdentity) = (isWhole, fileIdentity)
     for section in captures + applies { checkDatabase(section) }
     checkCaptures()
-    for apply in applies { checkTrail(apply) }
+    for apply in applies {
+      checkTrail(apply)
+      checkTriggers(apply)
+    }
     checkApplies()
     for apply in applies {
       checkRules(apply.source.name)
@@ -72,9 +75,21 @@ struct ConfReferences {
     }
   }
 
+  /// A setting that would have no effect is refused.
+  private mutating func checkTriggers(_ apply: ReadSection) {
+    guard apply.values["fire_triggers"] != nil, let name = apply.text("database"),
+      databases.first(where: { $0.source.name == name })?.text("url")?.hasPrefix("sqlite:") == true
+    else { return }
+    add(
+      .confValue, apply.place("fire_triggers"),
+      "fire_triggers has no effect on database \(name), which is SQLite: no trigger fires there while apply writes",
+      "take fire_triggers out")
+  }
+
   private mutating func checkTrail(_ apply: ReadSection) {
     guard let text = apply.text("trail"), let trail = TrailName(text), let node else { return }
     guard trail.origin == node else {
+      checkAllowList(apply, trail)
       checkComes(trail, apply.place("trail"), for: apply.source.title)
       return
     }
@@ -87,6 +102,15 @@ struct ConfReferences {
         apply.place("database"), "\(apply.source.title) would write the database that its trail \(text) comes from",
         "name another database")
     }
+  }
+
+  /// A trail of another node writes only what the operator of this one allows.
+  private mutating func checkAllowList(_ apply: ReadSection, _ trail: TrailName) {
+    guard apply.values["tables"] == nil, apply.wrong["tables"] == nil else { return }
+    add(
+      .confMissing, apply.place("trail"),
+      "\(apply.source.title) has no 'tables': trail \(trail) comes from node \(trail.origin), which may write only the tables that are listed",
+      "add tables = [\"*\"] to \(apply.source.title) for all tables, or name them as in tables = [\"sales.*\"]")
   }
 
   private mutating func checkApplies() {

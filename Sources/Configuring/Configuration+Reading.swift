@@ -71,6 +71,8 @@ extension Configuration.Apply {
   fileprivate init?(_ section: ReadSection, rules: [ReadSection]) {
     guard let trail = section.text("trail"), let database = section.text("database") else { return nil }
     self.init(name: section.source.name, trail: trail, database: database)
+    section.list("tables").map { tables = $0 }
+    section.list("fire_triggers").map { fireTriggers = $0 }
     conflicts = ConflictPlan.Part(section, else: conflicts)
     section.text("local_writes").flatMap { LocalWrites(rawValue: $0) }.map { localWrites = $0 }
     section.duration("max_clock_skew").map { maxClockSkew = $0 }

@@ -80,6 +80,10 @@ package struct Configuration: Equatable, Sendable {
     /// `NODE.NAME`; of another node where it is received.
     package var trail: String
     package var database: String
+    /// The tables of the target that the trail may write: patterns of ``Changes/TablePatterns``.
+    package var tables = ["*"]
+    /// Patterns of triggers of a PostgreSQL target that may fire, whoever owns their code.
+    package var fireTriggers: [String] = []
     /// How conflicts are settled in all tables whose rules say nothing else.
     package var conflicts = ConflictPlan.Part(rule: .newest, tracking: .row, deletes: .newest)
     /// What becomes of what others write to tables whose rows come only this way, where their rules say nothing else.

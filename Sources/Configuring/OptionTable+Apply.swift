@@ -14,6 +14,25 @@ extension OptionTable {
           """, example: "\"store-042.pos\""),
       Option("database", .database, required: true, "the database that is written", example: "\"erp\""),
       Option(
+        "tables", .patterns, absence: "all tables for a trail of this node; required for a trail of another node",
+        "the tables of the target that the trail may write",
+        details: """
+          An allow-list: what the trail brings for other tables is left out, and `cairn status` names those tables. \
+          Patterns are matched without regard to case against the name at the target, after all rules; of those that \
+          match a table, the last one counts. Tables of PostgreSQL outside of `public` are matched with their schema. \
+          `cairn.*`, `cairn_*`, `pg_*`, `information_schema` and `sqlite_*` are refused, whatever the list says. \
+          A table that comes into the list is copied.
+          """, example: "[\"sales.*\", \"!sales.secret\"]"),
+      Option(
+        "fire_triggers", .patterns, absence: "none",
+        "triggers of the target that may fire although another role owns their code",
+        details: """
+          For a PostgreSQL target. Triggers stay quiet while apply writes, except those that \
+          `ALTER TABLE ... ENABLE ALWAYS TRIGGER` (or `REPLICA`) makes fire. Such a trigger runs with the rights of the \
+          role of apply, so a table with one whose function belongs to a role other than a superuser or that role is \
+          refused (`owners-code`), unless a pattern here names it.
+          """, example: "[\"doc_fts_*\"]"),
+      Option(
         "conflict", .rule, default: "\"newest\"", "how conflicts are settled where both ends are written to",
         details: """
           What each rule promises is in `docs/conflicts.md`. One-way there are no conflicts: `local_writes` says \

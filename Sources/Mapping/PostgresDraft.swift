@@ -60,6 +60,7 @@ struct PostgresDraft {
   }
   private var name: String { original?.name ?? names.postgresName(source.name) }
   var fullName: String { "\(namespace).\(name)" }
+  var place: (namespace: String, name: String) { (namespace, name) }
 
   mutating func schema() throws(CairnError) -> TableSchema {
     if var original = unchangedOriginal {

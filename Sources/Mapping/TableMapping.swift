@@ -84,6 +84,17 @@ package struct TableMapping: Sendable {
     }
   }
 
+  /// The schema and the name of the source's table as the target has it. The schema is empty in SQLite.
+  package static func targetPlace(
+    of source: TableSchema, in engine: Engine, names: NamePolicy = .fold
+  ) -> (namespace: String, name: String) {
+    switch (source.engine, engine) {
+    case (.postgres, .sqlite): ("", NamePolicy.sqliteName(namespace: source.namespace, name: source.name))
+    case (.sqlite, .postgres): PostgresDraft(source, names: names).place
+    default: (source.namespace, source.name)
+    }
+  }
+
   /// The error for two tables of a source that have one name at the target.
   package static func collision(_ one: String, _ other: String, at target: String) -> CairnError {
     CairnError(

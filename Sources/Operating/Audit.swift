@@ -42,16 +42,18 @@ package final class Audit: Sendable {
   private let tables: TablePatterns
   private let names: NamePolicy
   private let rules: [ReshapeRule]
+  private let scope: TargetScope
   /// Of a daemon; nil: that of `cairn replicate` between both ends.
   private let trail: TrailName?
   private let watch: CompareWatch
 
   package init(
     from: DatabaseURL, to: DatabaseURL, trail: TrailName? = nil, statePath: String, tables: TablePatterns,
-    names: NamePolicy, rules: [ReshapeRule] = [], bytesPerSecond: Int, stop: StopSignal
+    names: NamePolicy, rules: [ReshapeRule] = [], scope: TargetScope = TargetScope(),
+    bytesPerSecond: Int, stop: StopSignal
   ) {
     (source, target, self.trail, self.statePath) = (from, to, trail, statePath)
-    (self.tables, self.names, self.rules) = (tables, names, rules)
+    (self.tables, self.names, self.rules, self.scope) = (tables, names, rules, scope)
     watch = CompareWatch(stop: stop, rate: RateLimit(bytesPerSecond: bytesPerSecond))
   }
 
@@ -74,7 +76,7 @@ package final class Audit: Sendable {
 
   private func round() throws {
     var options = Comparison.Options()
-    (options.tables, options.names, options.rules) = (tables, names, rules)
+    (options.tables, options.names, options.rules, options.scope) = (tables, names, rules, scope)
     let comparison =
       try trail.map {
         try Comparison(from: source, to: target, trail: $0, state: statePath, options: options, watch: watch)

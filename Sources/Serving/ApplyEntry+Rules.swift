@@ -1,5 +1,6 @@
 import Applying
 import Changes
+import Mapping
 import Operating
 import Reshaping
 import SystemKit
@@ -15,14 +16,15 @@ extension ApplyEntry {
     let note = RuleNote(state: context.statePath, apply: name)
     let names = TargetNames(state: context.statePath, apply: name)
     let namesNow = TargetNames.text(rules, self.names)
-    guard try end.knowsTables(of: trail) else {
+    let entered = try enteredTables(end)
+    guard try !entered.isEmpty || end.knowsTables(of: trail) else {
       try note.note(.init(rules: rules))
       return []
     }
     // What an older version left came under the rules that stand, as far as can be known.
     let before = try note.read() ?? .init(rules: rules)
     let held = try names.read() == namesNow ? [] : try renamed(end.heldTables(of: trail), before.rules)
-    if before == .init(rules: rules), held.isEmpty {
+    if before == .init(rules: rules), held.isEmpty, entered.isEmpty {
       try names.note(namesNow)
       try note.note(before)
       return []
@@ -34,7 +36,8 @@ extension ApplyEntry {
     }
     let replaced = RuleChange.sources(of: held.map(\.name), before.rules)
     changes = changes.filter { !replaced.contains($0.table) } + replaced.map { ($0, .copied) }
-    let changed = RuleChange.merged(before.changed, changes, from: before.rules)
+    changes = changes.filter { change in !entered.contains { $0.table == change.table } }
+    let changed = RuleChange.merged(before.changed, changes, from: before.rules).merged(with: entered)
     let copied = changed.filter(\.isCopied).map(\.table)
     try checkCanBeCopied(copied)
     try note.note(.init(rules: rules, changed: changed))
@@ -44,8 +47,30 @@ extension ApplyEntry {
       if change.isCopied { forgetRequest(for: table) }
       context.tell(.init(.apply, name), change.notice(table))
     }
+    for rule in entered {
+      forgetRequest(for: rule.table)
+      context.tell(.init(.apply, name), "table \(rule.table) is in 'tables' of [apply.\(name)] now: it is copied")
+    }
+    try LeftOutNote(state: context.statePath, apply: name).remove(Set(entered.map(\.table)))
     for table in copied { try askForCopy(of: table) }
     return changed
+  }
+
+  /// Tables that were left out, and that the list includes now. Those of which the target knows nothing yet came under no
+  /// rule at all.
+  private func enteredTables(_ end: TargetEnd) throws -> [ChangedRule] {
+    let leftOut = try LeftOutNote(state: context.statePath, apply: name).read()
+    let entered = leftOut.filter { table in
+      let to = rules.rule(for: TableSchema(named: table.source))?.to
+      let place = to.map { NamePlace($0, in: target.engine) } ?? NamePlace(table.namespace, table.name)
+      return scope.verdict(place.namespace, place.name, in: target.engine) == .allowed
+    }
+    guard !entered.isEmpty else { return [] }
+    let known = Set(RuleChange.sources(of: try end.tableNames(of: trail), rules))
+    return Set(entered.map(\.source)).sorted().map { source in
+      let rule = rules.rule(for: TableSchema(named: source))
+      return ChangedRule(source, before: known.contains(source) ? [rule] : [], isCopied: true)
+    }
   }
 
   /// Of tables that wait those that the rules call otherwise now. The others go on with a copy from where they wait.
@@ -84,5 +109,29 @@ extension ApplyEntry {
 extension RequestBook.Request {
   func isOf(apply: String, _ trail: TrailName, _ table: String) -> Bool {
     asker == .apply(apply) && self.trail == trail.description && tables == [table]
+  }
+}
+
+extension [ChangedRule] {
+  /// With tables of which all rows come for the first time, or again.
+  fileprivate func merged(with entered: [ChangedRule]) -> [ChangedRule] {
+    let names = Set(entered.map(\.table))
+    return (filter { !names.contains($0.table) } + entered).sorted { $0.table < $1.table }
+  }
+}
+
+/// The name of a table as a rule writes it, in its parts.
+private struct NamePlace {
+  let namespace: String
+  let name: String
+
+  init(_ namespace: String, _ name: String) { (self.namespace, self.name) = (namespace, name) }
+
+  init(_ text: String, in engine: Engine) {
+    let parts = text.split(separator: ".", maxSplits: 1).map(String.init)
+    switch engine {
+    case .postgres: self.init(parts.count == 2 ? parts[0] : "public", parts.last ?? text)
+    case .sqlite: self.init("", parts.count == 2 ? NamePolicy.sqliteName(namespace: parts[0], name: parts[1]) : text)
+    }
   }
 }

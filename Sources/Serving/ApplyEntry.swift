@@ -17,6 +17,7 @@ struct ApplyEntry {
   let existing: ExistingRows?
   let rules: [ReshapeRule]
   let names: NamePolicy
+  let scope: TargetScope
   let context: ServiceContext
 
   /// Returns what copies of everything were asked for; nil: none. And the tables whose rules are other ones than those

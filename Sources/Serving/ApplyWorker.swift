@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Configuring
+import Mapping
 import Operating
 import Reshaping
 import ServiceKit
@@ -23,6 +24,8 @@ final class ApplyWorker: Worker {
   private let audit = Mutex<Audit?>(nil)
   private let backlog = Mutex(Backlog(since: Clock.system.microseconds()))
   private let driftsTold = Mutex<Set<String>>([])
+  /// Tables that the list of the apply leaves out, by their names at the target.
+  private let leftOut = Mutex<[String]>([])
   private let ruleUpkeep: RuleUpkeep
 
   init(_ name: WorkerName, _ apply: Configuration.Apply, _ database: Configuration.Database, _ context: ServiceContext)
@@ -49,12 +52,15 @@ final class ApplyWorker: Worker {
     let rules = apply.rules.map(ReshapeRule.init)
     let entry = ApplyEntry(
       name: apply.name, target: location, trail: trail, folder: folder, existing: apply.existing, rules: rules,
-      names: apply.names, context: context)
+      names: apply.names, scope: TargetScope(apply.tables), context: context)
     var options = ApplyOptions()
+    options.scope = entry.scope
+    options.fireTriggers = apply.fireTriggers
     options.rules = rules
     ruleUpkeep.rest()
     let (asked, changed) = try entry.prove()
     ruleUpkeep.begin(rules, changed)
+    options.noteLeftOut = try beginLeavingOut()
     (options.changedRules, options.refusesRowsElsewhere) = (changed, apply.existing == nil)
     (options.askedBehind, options.askedAt) = (asked?.behind ?? 0, asked?.at)
     options.existing = apply.existing ?? .overwrite
@@ -90,6 +96,24 @@ final class ApplyWorker: Worker {
     }
   }
 
+  /// Reports the tables that were left out so far. Returns what notes further ones.
+  private func beginLeavingOut() throws -> @Sendable (LeftOutTable) throws -> Void {
+    let note = LeftOutNote(state: context.statePath, apply: apply.name)
+    show(try note.read())
+    return { [context, name, weak self] table in
+      let all = try note.add(table)
+      guard let all else { return }
+      self?.show(all)
+      let title = LeftOutNote.title(table)
+      context.tell(name, "table \(title) is left out: 'tables' of [apply.\(name.name)] does not include it")
+    }
+  }
+
+  private func show(_ tables: [LeftOutTable]) {
+    let names = tables.map(LeftOutNote.title).sorted()
+    leftOut.withLock { $0 = names }
+  }
+
   /// Compares both ends while it applies, where the conf asks for that and the source is at hand.
   private func startAudit(of trail: TrailName, _ target: DatabaseURL) throws -> (WorkerThread<Void>?, StopSignal) {
     let stop = StopSignal()
@@ -99,7 +123,7 @@ final class ApplyWorker: Worker {
     let audit = Audit(
       from: try source.location().canonical, to: target, trail: trail, statePath: context.statePath,
       tables: TablePatterns(capture.tables), names: apply.names, rules: apply.rules.map(ReshapeRule.init),
-      bytesPerSecond: rate, stop: stop)
+      scope: TargetScope(apply.tables), bytesPerSecond: rate, stop: stop)
     self.audit.withLock { $0 = audit }
     let progress = progress
     return (WorkerThread { audit.run { progress.snapshot.isCaughtUp } }, stop)
@@ -143,6 +167,7 @@ final class ApplyWorker: Worker {
       NodeStatus.Wait(table: $0.name, code: $0.code.rawValue, message: $0.message, hint: $0.hint)
     }
     status.quarantined = now.quarantined
+    status.leftOut = leftOut.withLock { $0 }
     (status.statements.replayed, status.statements.asRows) = (now.statements.replayed, now.statements.asRows)
     status.statements.reasons = now.statements.ordered.map { .init(text: $0.reason, count: $0.count) }
     let end = context.end(of: apply.trail)

@@ -115,7 +115,7 @@ enum RuleChange: Equatable {
 
 extension TableSchema {
   /// A table of which nothing but the name is known.
-  fileprivate init(named name: String) {
+  init(named name: String) {
     let parts = name.split(separator: ".", maxSplits: 1).map(String.init)
     let (namespace, own) = parts.count == 2 ? (parts[0], parts[1]) : ("", name)
     self.init(epoch: 0, engine: .postgres, namespace: namespace, name: own, columns: [])

@@ -28,6 +28,7 @@ extension NodeStatus.Worker {
       ("rows_per_second", .real((rowsPerSecond * 10).rounded() / 10)),
       ("lag_ms", lagMilliseconds.map { .real(($0 * 10).rounded() / 10) } ?? .null), ("caught_up", .bool(isCaughtUp)),
       ("tables_waiting", .list(waits.map { .text($0.table) })), ("waits", .list(waits.map { .object($0.json) })),
+      ("tables_left_out", .list(leftOut.map { .text($0) })),
       ("quarantined", .integer(Int64(quarantined))), ("versions_kept", .integer(Int64(versionsKept))),
       ("statements", .object(statements.json)),
       ("copying", copying.map { .object($0.json) } ?? .null), ("tables_copied", .integer(Int64(tablesCopied))),
@@ -53,6 +54,7 @@ extension NodeStatus.Worker {
     isCaughtUp = object.bool("caught_up") ?? false
     waits = object.objects("waits").map(NodeStatus.Wait.init)
     quarantined = Int(object.integer("quarantined") ?? 0)
+    leftOut = object.list("tables_left_out").compactMap { if case .text(let text) = $0 { text } else { nil } }
     versionsKept = Int(object.integer("versions_kept") ?? 0)
     statements = object.object("statements").map(NodeStatus.Statements.init) ?? .init()
     copying = object.object("copying").map(NodeStatus.Copying.init)

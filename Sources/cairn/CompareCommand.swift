@@ -100,6 +100,7 @@ struct CompareCommand: Command {
     options.tables = given.tables ?? TablePatterns(ends.capture.tables)
     options.names = given.names ?? ends.apply.names
     options.rules = ends.apply.rules.map(ReshapeRule.init)
+    options.scope = TargetScope(ends.apply.tables)
     let trail = TrailName(origin: configuration.node.name, name: ends.capture.name)
     tellOfStanding(["capture.\(ends.capture.name)", "apply.\(ends.apply.name)"], arguments)
     let comparison = try Comparison(

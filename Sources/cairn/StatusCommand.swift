@@ -133,6 +133,11 @@ struct StatusTable {
     if !worker.waits.isEmpty {
       lines += ["", "\(worker.name): tables wait: \(worker.waits.map(\.table).joined(separator: ", "))"]
     }
+    if !worker.leftOut.isEmpty {
+      let shown = worker.leftOut.prefix(20).joined(separator: ", ")
+      let more = worker.leftOut.count > 20 ? " and \(worker.leftOut.count - 20) more" : ""
+      lines += ["", "\(worker.name): tables left out, as 'tables' does not include them: \(shown)\(more)"]
+    }
     for wait in worker.waits {
       let text = "[\(wait.code)] table \(wait.table) waits: \(wait.message)"
       lines += (text.split(separator: "\n") + ("hint: " + wait.hint).split(separator: "\n")).map { "  " + $0 }

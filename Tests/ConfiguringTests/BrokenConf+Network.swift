@@ -51,9 +51,14 @@ extension BrokenConf {
       "", pump + "to = \"https://b\"\n[pump.b]\ntrail = \"hq.shop\"\nto = \"https://B:7420/\"\n", at: "16:9",
       .confTwice, "goes this way already, by [pump.a]", "take one of the two out", mend: ("https://B", "https://C")),
     BrokenConf(
-      "trail = \"hq.shop\"", "trail = \"till.shop\"", at: "10:9", .confReference,
+      "trail = \"hq.shop\"", "trail = \"till.shop\"\ntables = [\"*\"]", at: "10:9", .confReference,
       "comes from node till, and nothing brings it", "add [pump.NAME] with trail = \"till.shop\" and from = URL",
       mend: ("[apply.erp]", "[pump.a]\ntrail = \"till.shop\"\nfrom = \"https://till\"\n[apply.erp]")),
+    BrokenConf(
+      "[apply.erp]\ntrail = \"hq.shop\"",
+      "[pump.a]\ntrail = \"till.shop\"\nfrom = \"https://till\"\n[apply.erp]\ntrail = \"till.shop\"", at: "13:9",
+      .confMissing, "[apply.erp] has no 'tables': trail till.shop comes from node till",
+      "add tables = [\"*\"] to [apply.erp]", mend: ("[apply.erp]\n", "[apply.erp]\ntables = [\"*\"]\n")),
     BrokenConf(
       "", "[receive]\nlisten = \"7420\"\n", at: "13:10", .confValue, "it takes an IP address",
       "write listen = \"0.0.0.0:7420\"", mend: ("\"7420\"", "\"0.0.0.0:7420\"")),

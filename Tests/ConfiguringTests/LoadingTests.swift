@@ -246,7 +246,8 @@ import Testing
     "[receive]\nlisten = \"[::1]:7420\"\n[peer.till-7]\nmay = { push = [\"till-7.*\"] }\n",
   ])
   func `an apply of another node's trail needs no capture here, but a way for it to come`(_ way: String) throws {
-    let conf = try Conf.load(Conf.good.replacing("hq.shop", with: "till-7.shop") + way).get()
+    let conf = try Conf.load(Conf.good.replacing("\"hq.shop\"", with: "\"till-7.shop\"\ntables = [\"a\"]") + way).get()
+    #expect(conf.applies.map(\.tables) == [["a"]])
     #expect(conf.applies.map(\.trail) == ["till-7.shop"])
     #expect(conf.receives("till-7.shop") && !conf.receives("till.shop"))
   }

@@ -130,6 +130,7 @@ extension DaemonScenarios {
           [apply.far]
           trail = "till-7.pos"
           database = "copy"
+          tables = ["*"]
           [pump.far]
           trail = "till-7.pos"
           from = "https://till-7"
@@ -385,8 +386,8 @@ extension DaemonScenarios {
       try write(
         bench, "conf/conf.d/more.toml",
         more.replacing("/more\"", with: "/postgres?connect_timeout=9\"")
-          + "[apply.far]\ntrail = \"shop.own\"\ndatabase = \"erp\"\n"
-          + "[apply.far-again]\ntrail = \"shop.own\"\ndatabase = \"more\"\n"
+          + "[apply.far]\ntrail = \"shop.own\"\ndatabase = \"erp\"\ntables = [\"*\"]\n"
+          + "[apply.far-again]\ntrail = \"shop.own\"\ndatabase = \"more\"\ntables = [\"*\"]\n"
           + "[receive]\nlisten = \"127.0.0.1:\(try NetworkBench.freePort())\"\ninsecure = true\n"
           + "[peer.shop]\nmay = { push = [\"shop.own\"] }\n")
       let far = try check(bench)

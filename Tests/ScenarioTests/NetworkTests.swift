@@ -47,7 +47,7 @@ extension DaemonScenarios {
       """
     }
 
-    private let apply = "[apply.pos]\ntrail = \"store-042.pos\"\ndatabase = \"erp\"\n"
+    private let apply = "[apply.pos]\ntrail = \"store-042.pos\"\ndatabase = \"erp\"\ntables = [\"*\"]\n"
 
     private func path(_ net: NetworkBench, _ node: NetworkBench.Node, _ member: String) -> String? {
       let path = net.paths(node).first { $0["trail"] as? String == "store-042.pos" }

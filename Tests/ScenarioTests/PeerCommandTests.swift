@@ -44,7 +44,7 @@ extension DaemonScenarios {
       // A conf that waits for the stanza is no obstacle to it.
       try write(
         "conf/conf.d/apply.toml",
-        "[database.x]\nurl = \"sqlite://\(bench.path("x.db"))\"\n[apply.x]\ntrail = \"store-044.pos\"\ndatabase = \"x\"\n"
+        "[database.x]\nurl = \"sqlite://\(bench.path("x.db"))\"\n[apply.x]\ntrail = \"store-044.pos\"\ndatabase = \"x\"\ntables = [\"*\"]\n"
       )
       // Nor is one that does not load to locking somebody out.
       outcome = try peer("list")

@@ -87,7 +87,7 @@ class Node:
     def applies(self, origin):
         self.add(
             f'[database.from-{origin}]\nurl = "sqlite://{self.copy_of(origin)}"\n'
-            f'[apply.from-{origin}]\ntrail = "{origin}.own"\ndatabase = "from-{origin}"')
+            f'[apply.from-{origin}]\ntrail = "{origin}.own"\ndatabase = "from-{origin}"\ntables = ["*"]')
 
     def copy_of(self, origin):
         return os.path.join(self.folder, f"from-{origin}.db")

@@ -15,6 +15,11 @@ struct PostgresTurnedRow {
     guard try connection.first("SELECT to_regclass($1)", [table]) != nil else {
       throw turned.stale("is gone with its table")
     }
+    try turned.checkTable(in: .postgres)
+    // The session is one like an application's, in which ordinary triggers fire. The lock keeps them as they are.
+    try connection.execute("LOCK TABLE \(table) IN ROW EXCLUSIVE MODE")
+    try OwnersCode.read(table, fires: "AO", connection)
+      .check("\(turned.namespace).\(turned.table)", place: connection.place) { _ in false }
     let rows = try connection.query(
       """
       SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute

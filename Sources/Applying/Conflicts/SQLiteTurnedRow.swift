@@ -10,6 +10,7 @@ struct SQLiteTurnedRow {
 
   init(_ database: Database, _ turned: TurnedRow) throws {
     (self.database, self.turned) = (database, turned)
+    try turned.checkTable(in: .sqlite)
     names = try database.query("SELECT name FROM pragma_table_info(?)", [.text(turned.table)]).map { $0[0].string }
     if names.isEmpty { throw turned.stale("is gone with its table") }
   }

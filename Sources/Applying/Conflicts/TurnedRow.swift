@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 
 /// A row into whose place another version is put, as any program would write it: so that capture takes the change to all
 /// other nodes, where it follows every version that is known here.
@@ -21,6 +22,15 @@ struct TurnedRow {
       throw stale("had a column \(lost.name), which the table lacks now")
     }
     return row.columns.filter { isThere($0.name) }
+  }
+
+  /// Throws `table-forbidden` for a table of Cairn or of the engine.
+  func checkTable(in engine: Engine) throws(CairnError) {
+    guard TargetScope.isReserved(namespace, table, in: engine) else { return }
+    let name = namespace.isEmpty ? table : "\(namespace).\(table)"
+    throw CairnError(
+      .tableForbidden, "the log of conflicts names table \(name), which belongs to Cairn or to the database engine",
+      hint: "no apply writes such a conflict: find out who wrote to the log of conflicts", context: ["table": name])
   }
 
   func checkThere(_ isThere: Bool) throws {

@@ -74,6 +74,8 @@ final class MappedTable {
   var takesRowsIn: Bool?
   /// Foreign keys of others that lead to it; nil: not looked up.
   var referrers: [Reference]?
+  /// The look at code of other roles in each transaction; nil where no such role may change any.
+  var watch: OwnersWatch?
   /// With columns that only the target has, as looked up behind that transaction.
   var wider: (table: MappedTable?, since: UInt64)?
   private let names: [String]

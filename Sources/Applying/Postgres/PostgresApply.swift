@@ -164,7 +164,7 @@ package final class PostgresApply {
   /// One group, without what the target does not take.
   private func step(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(replay, stop) } catch let error as CairnError
-      where shelf.puts && QuarantineShelf.isOfRows(error)
+      where (shelf.puts || error.code == .tableForbidden) && QuarantineShelf.isOfRows(error)
     {
       // Which transaction it was is certain only where each is applied by itself.
       if replay.isCareful, !shelf.takes(error, of: replay.number) { throw error }

@@ -244,7 +244,7 @@ extension PostgresReplay {
 
   /// Indexes once the rows are there; foreign keys once those of both tables are.
   private func makeWhatWaited(_ table: MappedTable, isFirst: Bool) throws {
-    try shape.makeIndexes(table.state, sink)
+    try shape.makeIndexes(table.state, of: table.mapped, sink)
     if isFirst, table.state.isCreated { try connection.execute("ANALYZE \(table.target.qualifiedName)") }
     try shape.makeForeignKeys(sink)
     // Its unique indexes are others now.

@@ -87,7 +87,8 @@ extension PostgresReplay {
       }
       try connection.execute("SET LOCAL lock_timeout = 0")
     } catch let error as CairnError
-      where [.schemaStopped, .nameCollision, .tableRefused, .ruleRefused, .privilegeMissing].contains(error.code)
+      where [.schemaStopped, .nameCollision, .tableRefused, .ruleRefused, .privilegeMissing, .ownersCode].contains(
+        error.code)
     {
       throw SchemaStop(key: key, position: reader.position, error: error)
     } catch let error as PostgresError where error.isLockTimeout {
@@ -111,6 +112,7 @@ extension PostgresReplay {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table == given.plainName })
     else { return false }
+    if rule.before.isEmpty { return true }
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .postgres).contains(where: \.isElsewhere)
   }
 

@@ -38,7 +38,8 @@ extension PostgresReplay {
       }
       try connection.execute("SET LOCAL lock_timeout = 0")
     } catch let error as CairnError
-      where [.schemaStopped, .nameCollision, .tableRefused, .ruleRefused, .privilegeMissing].contains(error.code)
+      where [.schemaStopped, .nameCollision, .tableRefused, .ruleRefused, .privilegeMissing, .ownersCode].contains(
+        error.code)
     {
       throw SchemaStop(key: new, position: reader.position, error: error)
     } catch let error as PostgresError where error.isLockTimeout {

@@ -71,6 +71,8 @@ final class PostgresReplay {
   let own = OwnStatements()
   /// The transaction that heads the group at the target; nil: nothing of it has been sent.
   private(set) var head: UInt64?
+  /// Counts the groups of this replay.
+  private var groupNumber: UInt64 = 0
   /// The group's transaction, as the server counts them; nil where that was not asked.
   var transaction: UInt64?
   private var segment: UInt64 = 0
@@ -252,6 +254,7 @@ final class PostgresReplay {
   /// changes nothing is not to be noted there: else two databases would tell each other of that for ever.
   func begin(_ header: TransactionHeader, as number: UInt64) throws {
     head = number
+    groupNumber += 1
     try sink.queue(own.begin)
     try sink.queue(own.message, [note(header, as: number).text])
   }
@@ -292,7 +295,7 @@ final class PostgresReplay {
     try endChunk()
     try checkUncheckedRows()
     try sink.settle()
-    try sequences.carry(sink, progress)
+    try sequences.carry(sink, progress, options.scope)
     try pruneConflicts()
     // What stands before it is in the database from this commit on.
     if scope.isLane, desk != nil, head != 0 {
@@ -394,6 +397,7 @@ final class PostgresReplay {
   // MARK: Records
 
   private func apply(_ record: Record, _ stop: StopSignal) throws {
+    try reader.checkBarred()
     // There may be millions of them.
     if case .change(let change) = record, let statements, try statements.passes(change, reader) { return }
     if scope.reach(reader.position) { bySchema.removeAll(keepingCapacity: true) }
@@ -452,7 +456,7 @@ final class PostgresReplay {
       try leaveRefused(try schema(id))
     }
     do { try body() } catch let error as CairnError
-      where [.schemaStopped, .nameCollision, .tableRefused, .ruleRefused].contains(error.code)
+      where [.schemaStopped, .nameCollision, .tableRefused, .ruleRefused, .ownersCode].contains(error.code)
     {
       let schema = try schema(id)
       let names = [schema.fullName, TableMapping.targetName(of: schema, in: .postgres, names: options.names)]
@@ -522,11 +526,29 @@ final class PostgresReplay {
       segment = reader.position.segment
       bySchema.removeAll(keepingCapacity: true)
     }
-    if let table = bySchema[id] { return table }
+    if let table = bySchema[id] {
+      if let watch = table?.watch { try look(watch) }
+      return table
+    }
     let schema = try schema(id)
     let table = try scope.key(schema.sourceKey).flatMap { try self.table(for: schema, $0, id) }
     bySchema[id] = .some(table)
+    if let watch = table?.watch { try look(watch) }
     return table
+  }
+
+  /// Once in each group, before the first row of a table whose code another role may change.
+  private func look(_ watch: OwnersWatch) throws {
+    guard head != nil, watch.isDue(in: groupNumber) else { return }
+    try endPiece()
+    try watch.look(in: groupNumber, sink)
+  }
+
+  /// Refuses a table of the target whose code belongs to another role.
+  private func checkOwners(_ table: MappedTable) throws {
+    let code = try OwnersCode.read(table.target.qualifiedName, connection)
+    try code.check(table.mapped.fullName, place: connection.place, allows: options.fires)
+    if code.isOpen { table.watch = OwnersWatch(table.target, code, number: tableCount) }
   }
 
   private func table(for schema: TableSchema, _ key: String, _ id: UInt64) throws -> MappedTable? {
@@ -540,6 +562,7 @@ final class PostgresReplay {
     let claim = try claimRows(of: source, as: mapped, key)
     var known =
       try tables[key] ?? register(key, source, mapped, .init(schema: mapped.namespace, name: mapped.name))
+    try options.checkAllowed(known.schema, known.name, in: .postgres)
     // A copy replaces nothing in a history: what comes before it counts as well.
     let isAwaited = known.isAwaited && source.treatment?.isHistory != true
     if known.claim != claim || known.isAwaited != isAwaited {
@@ -562,6 +585,7 @@ final class PostgresReplay {
       key: key, given: schema, part: narrow, mapped: mapped.keeping(kept), target: target, state: known,
       number: tableCount, localWrites: writes, goesBothWays: options.goesBothWays(known.schema, known.name))
     if table.isWholeRow, writes.areSettled { throw LocalWritesPlan.keyless(source.fullName, writes) }
+    try checkOwners(table)
     byKey[key] = table
     if !table.goesBothWays { sequences.note(table) }
     return table
@@ -572,9 +596,11 @@ final class PostgresReplay {
     let mapped = try TableMapping(schema, to: .postgres, names: options.names).target
     guard let target = try PostgresTargetTable.read(mapped.namespace, mapped.name, connection) else { return nil }
     tableCount += 1
-    return MappedTable(
+    let table = MappedTable(
       key: schema.sourceKey, given: schema, part: .init(schema), mapped: mapped, target: target,
       state: .init(schema: mapped.namespace, name: mapped.name), number: tableCount)
+    try checkOwners(table)
+    return table
   }
 
   /// The same table with the columns that the target has besides: others may have written to those. Nil where there are
@@ -604,6 +630,7 @@ final class PostgresReplay {
       key: table.stateKey, given: schema, part: .init(schema), mapped: schema, target: target, state: table.state,
       number: tableCount, localWrites: table.localWrites, goesBothWays: table.goesBothWays)
     made.takesRowsIn = table.takesRowsIn
+    made.watch = table.watch
     table.wider = (made, applied)
     return made
   }

@@ -4,9 +4,14 @@ import PostgresKit
 
 // Indexes and foreign keys that wait for rows.
 extension PostgresShape {
-  func makeIndexes(_ table: PostgresTargetState.Table, _ sink: PostgresSink) throws {
+  /// Makes the indexes of a table that wait, as its schema in the trail has them now. The database keeps only their names.
+  func makeIndexes(_ table: PostgresTargetState.Table, of mapped: TableSchema, _ sink: PostgresSink) throws {
     for pending in try state.pending(.index) where pending.schema == table.schema && pending.table == table.name {
-      try make(pending, sink) { try connection.execute(pending.statement) }
+      guard let object = mapped.objects.first(where: { $0.name.utf8.elementsEqual(pending.name.utf8) }) else {
+        try state.remove(pending)
+        continue
+      }
+      try make(pending, sink) { try connection.execute(object.text) }
     }
   }
 
@@ -27,10 +32,17 @@ extension PostgresShape {
       && (isMeant(pending.schema, pending.table) || isMeant(pending.needsSchema, pending.needsTable))
     {
       guard try PostgresTargetTable.read(pending.needsSchema, pending.needsTable, connection) != nil else { continue }
+      guard let key = pending.key else {
+        progress.note(
+          "foreign key \(pending.name) of \(pending.schema).\(pending.table) was not made: an earlier version of Cairn left it as a statement, which is not run; add it by hand as the source has it"
+        )
+        try state.remove(pending)
+        continue
+      }
       let table = "\(pending.schema.quotedName).\(pending.table.quotedName)"
       try connection.execute(Self.planFreely)
       try make(pending, sink) {
-        try connection.execute("\(pending.statement) NOT VALID")
+        try connection.execute("\(key.statement(for: pending)) NOT VALID")
         do {
           _ = try sink.attempt {
             try connection.execute("ALTER TABLE \(table) VALIDATE CONSTRAINT \(pending.name.quotedName)")
@@ -67,29 +79,27 @@ extension PostgresShape {
   /// Drops the foreign keys by which tables that Cairn created reference this one; they wait until it can have them.
   func setReferencesAside(_ table: PostgresTargetState.Table) throws {
     let rows = try connection.query(
-      """
-      SELECT n.nspname, c.relname, k.conname, pg_get_constraintdef(k.oid)
-      FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-      WHERE k.contype = 'f' AND k.confrelid = to_regclass($1) AND k.conrelid <> k.confrelid AND k.conparentid = 0
-      """, ["\(table.schema.quotedName).\(table.name.quotedName)"])
+      PendingForeignKey.ofReferences, ["\(table.schema.quotedName).\(table.name.quotedName)"])
     for row in rows.map({ $0.map { $0 ?? "" } })
     where tables.values.contains(where: { $0.isCreated && $0.schema == row[0] && $0.name == row[1] }) {
-      let alter = "ALTER TABLE \(row[0].quotedName).\(row[1].quotedName)"
-      try connection.execute("\(alter) DROP CONSTRAINT \(row[2].quotedName)")
-      let text = row[3].hasSuffix(" NOT VALID") ? String(row[3].dropLast(10)) : row[3]
+      try connection.execute(
+        "ALTER TABLE \(row[0].quotedName).\(row[1].quotedName) DROP CONSTRAINT \(row[2].quotedName)")
       try state.add(
         .init(
-          schema: row[0], table: row[1], kind: .foreignKey, name: row[2],
-          statement: "\(alter) ADD CONSTRAINT \(row[2].quotedName) \(text)", needsSchema: table.schema,
-          needsTable: table.name))
+          schema: row[0], table: row[1], kind: .foreignKey, name: row[2], key: PendingForeignKey(json: row[3]),
+          needsSchema: table.schema, needsTable: table.name))
     }
   }
 }
 
 extension PostgresTargetState.Pending {
   init(_ key: PostgresForeignKey, of table: TableSchema) {
+    let parts = table.foreignKeys.first { other in
+      other.table == key.table && other.namespace == key.namespace
+        && other.columns.map { table.columns[$0].name } == key.columns
+    }
     self.init(
-      schema: table.namespace, table: table.name, kind: .foreignKey, name: key.name, statement: key.statement,
-      needsSchema: key.namespace, needsTable: key.table)
+      schema: table.namespace, table: table.name, kind: .foreignKey, name: key.name,
+      key: parts.map { PendingForeignKey($0, of: table) }, needsSchema: key.namespace, needsTable: key.table)
   }
 }

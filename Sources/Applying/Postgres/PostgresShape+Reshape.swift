@@ -155,11 +155,11 @@ extension PostgresShape {
     for index in alteration.newIndexes {
       try state.add(
         .init(
-          schema: moved.schema, table: moved.name, kind: .index, name: index.name, statement: index.text))
+          schema: moved.schema, table: moved.name, kind: .index, name: index.name))
     }
     for key in alteration.newForeignKeys { try state.add(.init(key, of: change.after)) }
     // Rows that the source no longer has may stand in the way of a unique index until they have come again.
-    if !change.isRefreshed { try makeIndexes(moved, sink) }
+    if !change.isRefreshed { try makeIndexes(moved, of: change.after, sink) }
   }
 
   private func refused(
@@ -200,19 +200,17 @@ extension PostgresShape {
       guard let object = change.after.objects.first(where: { $0.name == pending.name }) else { continue }
       try state.add(
         .init(
-          schema: moved.schema, table: moved.name, kind: .index, name: object.name, statement: object.text))
+          schema: moved.schema, table: moved.name, kind: .index, name: object.name))
     }
     guard (known.schema, known.name) != (moved.schema, moved.name) else { return }
     try connection.run(
       """
-      UPDATE cairn.pending SET schema_name = $3, table_name = $4, statement = replace(replace(statement, $5, $6), $7, $6)
-      WHERE schema_name = $1 AND table_name = $2
-      """,
-      [
-        known.schema, known.name, moved.schema, moved.name, "\(known.schema.quotedName).\(known.name.quotedName)",
-        "\(moved.schema.quotedName).\(moved.name.quotedName)",
-        "\(known.schema.postgresIdentifier).\(known.name.postgresIdentifier)",
-      ])
+      UPDATE cairn.pending SET schema_name = CASE WHEN (schema_name, table_name) = ($1, $2) THEN $3 ELSE schema_name END,
+        table_name = CASE WHEN (schema_name, table_name) = ($1, $2) THEN $4 ELSE table_name END,
+        needs_schema = CASE WHEN (needs_schema, needs_table) = ($1, $2) THEN $3 ELSE needs_schema END,
+        needs_table = CASE WHEN (needs_schema, needs_table) = ($1, $2) THEN $4 ELSE needs_table END
+      WHERE (schema_name, table_name) = ($1, $2) OR (needs_schema, needs_table) = ($1, $2)
+      """, [known.schema, known.name, moved.schema, moved.name])
   }
 }
 

@@ -49,7 +49,7 @@ struct PostgresShape {
     for object in mapped.objects {
       try state.add(
         .init(
-          schema: mapped.namespace, table: mapped.name, kind: .index, name: object.name, statement: object.text))
+          schema: mapped.namespace, table: mapped.name, kind: .index, name: object.name))
     }
     for key in PostgresForeignKey.all(of: mapped) { try state.add(.init(key, of: mapped)) }
     return true

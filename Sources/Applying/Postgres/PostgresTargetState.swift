@@ -8,11 +8,12 @@ import PostgresKit
 /// cairn.checkpoint(trail, trail_id, segment, content_offset, chain, number, applied_at, version)
 /// cairn.table_state(trail, source, schema_name, table_name, created, loaded, refreshing, emptied, existing,
 ///   claim, guarded)
-/// cairn.pending(schema_name, table_name, kind, name, statement, needs_schema, needs_table)
+/// cairn.pending(schema_name, table_name, kind, name, statement, needs_schema, needs_table, definition)
 /// ```
 /// and `cairn.waiting`, see PostgresTargetState+Waiting.swift.
 /// They are written in the transaction that applies the changes, so they are true after any crash. `pending` holds the
-/// indexes and foreign keys of tables whose rows are still to come.
+/// indexes and foreign keys of tables whose rows are still to come: of an index its name, of a foreign key its parts
+/// (`definition`, see ``PendingForeignKey``). `statement` is empty: earlier versions kept SQL there, which is never run.
 package struct PostgresTargetState {
   static let version = 1
 
@@ -49,7 +50,8 @@ package struct PostgresTargetState {
     var table: String
     var kind: Kind
     var name: String
-    var statement: String
+    /// The parts of a foreign key; nil for an index, which the table's schema tells, and for what an earlier version left.
+    var key: PendingForeignKey?
     /// The table that a foreign key references.
     var needsSchema = ""
     var needsTable = ""
@@ -67,6 +69,27 @@ package struct PostgresTargetState {
 
   package func isInstalled() throws -> Bool {
     try connection.first("SELECT to_regclass('cairn.checkpoint') IS NOT NULL") == "t"
+  }
+
+  /// Throws `owners-code` if a role other than a superuser or the session's owns the schema `cairn` or anything in it: that
+  /// role could put functions and tables of its own in place of Cairn's.
+  func checkOwners() throws {
+    let found = try connection.query(
+      """
+      WITH s AS (SELECT oid, nspowner FROM pg_namespace WHERE nspname = 'cairn'), own(what, owner) AS (
+        SELECT 'schema cairn', nspowner FROM s
+        UNION ALL SELECT 'cairn.' || c.relname, c.relowner FROM s JOIN pg_class c ON c.relnamespace = s.oid
+        UNION ALL SELECT 'function cairn.' || p.proname, p.proowner FROM s JOIN pg_proc p ON p.pronamespace = s.oid)
+      SELECT o.what, r.rolname, current_user FROM own o JOIN pg_roles r ON r.oid = o.owner
+      WHERE NOT r.rolsuper AND r.rolname <> current_user LIMIT 1
+      """)
+    guard let row = found.first.map({ $0.map { $0 ?? "" } }) else { return }
+    throw CairnError(
+      .ownersCode,
+      "\(row[0]) of \(connection.place) belongs to role \(row[1]), which could have apply run code with the rights of role \(row[2])",
+      hint:
+        "apply as role \(row[1]); or look at what is in schema cairn and run as a superuser: ALTER SCHEMA cairn OWNER TO \(row[2].quotedName), and the same for each of its tables and functions"
+    )
   }
 
   func install() throws {
@@ -93,7 +116,7 @@ package struct PostgresTargetState {
         PRIMARY KEY (trail, source),
         UNIQUE (trail, schema_name, table_name));
       CREATE TABLE IF NOT EXISTS cairn.pending(schema_name text, table_name text, kind text, name text,
-        statement text NOT NULL, needs_schema text NOT NULL, needs_table text NOT NULL,
+        statement text NOT NULL, needs_schema text NOT NULL, needs_table text NOT NULL, definition text,
         PRIMARY KEY (schema_name, table_name, kind, name));
       """ + Self.waitingTable)
   }
@@ -103,6 +126,12 @@ package struct PostgresTargetState {
     try OwnSchema.check("cairn", connection)
     try MessageKey.install(.own, connection, hadMessages: true)
     if try !hasWaiting() { try connection.execute(Self.waitingTable) }
+    let hasDefinitions = try connection.first(
+      """
+      SELECT 1 FROM pg_attribute
+      WHERE attrelid = to_regclass('cairn.pending') AND attname = 'definition' AND NOT attisdropped
+      """)
+    if hasDefinitions == nil { try connection.execute("ALTER TABLE cairn.pending ADD COLUMN definition text") }
     let columns = try connection.query(
       "SELECT attname FROM pg_attribute WHERE attrelid = 'cairn.table_state'::regclass AND NOT attisdropped"
     ).compactMap { $0[0] }
@@ -298,25 +327,27 @@ package struct PostgresTargetState {
   func add(_ pending: Pending) throws {
     try connection.run(
       """
-      INSERT INTO cairn.pending VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (schema_name, table_name, kind, name)
-      DO UPDATE SET statement = excluded.statement, needs_schema = excluded.needs_schema,
-        needs_table = excluded.needs_table
+      INSERT INTO cairn.pending(schema_name, table_name, kind, name, statement, needs_schema, needs_table, definition)
+      VALUES ($1, $2, $3, $4, '', $5, $6, $7) ON CONFLICT (schema_name, table_name, kind, name)
+      DO UPDATE SET statement = '', needs_schema = excluded.needs_schema, needs_table = excluded.needs_table,
+        definition = excluded.definition
       """,
       [
-        pending.schema, pending.table, pending.kind.rawValue, pending.name, pending.statement, pending.needsSchema,
-        pending.needsTable,
+        pending.schema, pending.table, pending.kind.rawValue, pending.name, pending.needsSchema, pending.needsTable,
+        pending.key?.json,
       ])
   }
 
   func pending(_ kind: Pending.Kind) throws -> [Pending] {
     let rows = try connection.query(
       """
-      SELECT schema_name, table_name, name, statement, needs_schema, needs_table FROM cairn.pending WHERE kind = $1
+      SELECT schema_name, table_name, name, needs_schema, needs_table, definition FROM cairn.pending WHERE kind = $1
       ORDER BY schema_name, table_name, name
       """, [kind.rawValue])
-    return rows.map { $0.map { $0 ?? "" } }.map {
+    return rows.map { row in
       Pending(
-        schema: $0[0], table: $0[1], kind: kind, name: $0[2], statement: $0[3], needsSchema: $0[4], needsTable: $0[5])
+        schema: row[0] ?? "", table: row[1] ?? "", kind: kind, name: row[2] ?? "",
+        key: row[5].flatMap(PendingForeignKey.init(json:)), needsSchema: row[3] ?? "", needsTable: row[4] ?? "")
     }
   }
 

@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 import PostgresKit
 import SystemKit
 
@@ -25,9 +26,10 @@ struct SequenceUpkeep {
   }
 
   /// Before the commit: a sequence that is ahead of a transaction which is rolled back harms nobody.
-  mutating func carry(_ sink: PostgresSink, _ progress: ApplyProgress) throws {
+  mutating func carry(_ sink: PostgresSink, _ progress: ApplyProgress, _ scope: TargetScope) throws {
     guard !carried.isEmpty else { return }
-    for (name, sequence) in carried.sorted(by: { $0.key < $1.key }) {
+    for (name, sequence) in carried.sorted(by: { $0.key < $1.key })
+    where try Self.isAllowed(name, sequence, scope, sink.connection) {
       let (step, isTooFar) = sequence.increment.multipliedReportingOverflow(by: Self.margin)
       let (ahead, isOver) = sequence.last.addingReportingOverflow(isTooFar ? 0 : step)
       let wanted = isOver ? sequence.last : ahead
@@ -51,6 +53,23 @@ struct SequenceUpkeep {
       }
     }
     carried.removeAll()
+  }
+
+  /// Whether the trail may write the table that a sequence counts for; without such a table, whether the list includes
+  /// the name of the sequence.
+  private static func isAllowed(
+    _ name: String, _ sequence: SequenceState, _ scope: TargetScope, _ connection: PostgresConnection
+  ) throws -> Bool {
+    let owners = try connection.query(
+      """
+      SELECT n.nspname, c.relname FROM pg_depend d JOIN pg_class c ON c.oid = d.refobjid
+        JOIN pg_namespace n ON n.oid = c.relnamespace
+      WHERE d.classid = 'pg_class'::regclass AND d.objid = to_regclass($1) AND d.refclassid = 'pg_class'::regclass
+        AND d.deptype IN ('a', 'i')
+      """, [name]
+    ).map { ($0[0] ?? "", $0[1] ?? "") }
+    let places = owners.isEmpty ? [(sequence.namespace, sequence.name)] : owners
+    return places.allSatisfy { scope.verdict($0.0, $0.1, in: .postgres) == .allowed }
   }
 
   /// Outside of any transaction: puts the sequences of identity columns behind the highest key that is there.

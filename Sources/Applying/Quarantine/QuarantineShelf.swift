@@ -36,7 +36,8 @@ final class QuarantineShelf {
   }
 
   static func isOfRows(_ error: CairnError) -> Bool {
-    [.rowMissing, .rowDiffers, .rowExists, .constraintFailed, .valueMisfit, .conflictStopped].contains(error.code)
+    [.rowMissing, .rowDiffers, .rowExists, .constraintFailed, .valueMisfit, .conflictStopped, .tableForbidden]
+      .contains(error.code)
   }
 
   /// What is to be put aside of the transaction that begins behind `border`; nil: it is to be applied. Throws the error

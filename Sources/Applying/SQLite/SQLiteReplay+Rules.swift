@@ -87,6 +87,7 @@ extension SQLiteReplay {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table == given.plainName })
     else { return false }
+    if rule.before.isEmpty { return true }
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .sqlite).contains(where: \.isElsewhere)
   }
 

@@ -190,6 +190,7 @@ final class SQLiteReplay {
   }
 
   private func apply(_ record: Record) throws {
+    try reader.checkBarred()
     // There may be millions of them.
     if case .change(let change) = record, let statements, try statements.passes(change, reader) { return }
     if aside != nil {
@@ -277,6 +278,7 @@ final class SQLiteReplay {
     var known = target.tables[key(targetName)] ?? .init()
     try claim(&known, for: mapping)
     let name = mapping.target.name
+    try options.checkAllowed("", name, in: .sqlite)
     let claim = try claimRows(of: mapping.source, as: name)
     // A copy replaces nothing in a history: what comes before it counts as well.
     let isAwaited = known.isAwaited && mapping.source.treatment?.isHistory != true

@@ -170,7 +170,7 @@ final class StatementDesk {
   /// A table of the source, by its name in lower case, as the trail has it here; nil where a rule makes another one of it.
   func source(_ name: String, _ reader: ApplyReader) -> TableSchema? {
     tables.note(segment: reader.position.segment) { id in
-      reader.given(id).map { (table: $0, isAsItIs: reader.schema(id) == $0) }
+      reader.given(id).map { (table: $0, isAsItIs: reader.isAllowed(id) && reader.schema(id) == $0) }
     }
     return tables[name]
   }

@@ -1,0 +1,94 @@
+import Changes
+import Mapping
+import PostgresKit
+
+/// A foreign key that is added once the rows of both tables are there.
+///
+/// The database keeps its parts, never a statement: whoever could write `cairn.pending` could otherwise have apply run
+/// any SQL. ``statement(for:)`` builds the SQL when it is run, from quoted names and from actions of a fixed list.
+///
+/// ```
+/// {"columns": ["item"], "references": ["id"], "on_update": "", "on_delete": "CASCADE", "delete_columns": [],
+///  "timing": 0, "full": false}
+/// ```
+struct PendingForeignKey: Equatable {
+  static let actions: Set<String> = ["", "NO ACTION", "CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT"]
+
+  var columns: [String]
+  /// Empty: the primary key of the other table.
+  var references: [String]
+  var onUpdate = ""
+  var onDelete = ""
+  /// PostgreSQL 15: of `SET NULL` and `SET DEFAULT`, the columns that are set; empty: all.
+  var deleteColumns: [String] = []
+  var timing = TableSchema.ForeignKey.Timing.immediate
+  /// `MATCH FULL`
+  var isFull = false
+
+  init(columns: [String], references: [String]) { (self.columns, self.references) = (columns, references) }
+
+  init(_ key: TableSchema.ForeignKey, of table: TableSchema) {
+    self.init(columns: key.columns.map { table.columns[$0].name }, references: key.references)
+    (onUpdate, onDelete, timing) = (key.onUpdate.uppercased(), key.onDelete.uppercased(), key.timing)
+  }
+
+  /// Nil for a text that is not what Cairn writes, and for an action that PostgreSQL does not have.
+  init?(json text: String) {
+    guard case .object(let object)? = try? JSONReader.read(text) else { return nil }
+    func names(_ key: String) -> [String] {
+      object.list(key).compactMap { if case .text(let name) = $0 { name } else { nil } }
+    }
+    self.init(columns: names("columns"), references: names("references"))
+    (onUpdate, onDelete) = (object.text("on_update") ?? "", object.text("on_delete") ?? "")
+    deleteColumns = names("delete_columns")
+    guard let timing = TableSchema.ForeignKey.Timing(rawValue: UInt8(clamping: object.integer("timing") ?? 0)),
+      !columns.isEmpty, Self.actions.contains(onUpdate), Self.actions.contains(onDelete)
+    else { return nil }
+    self.timing = timing
+    isFull = object.bool("full") ?? false
+  }
+
+  var json: String {
+    func list(_ names: [String]) -> JSONObject.Value { .list(names.map { .text($0) }) }
+    return JSONObject([
+      ("columns", list(columns)), ("references", list(references)), ("on_update", .text(onUpdate)),
+      ("on_delete", .text(onDelete)), ("delete_columns", list(deleteColumns)),
+      ("timing", .integer(Int64(timing.rawValue))), ("full", .bool(isFull)),
+    ]).line
+  }
+
+  /// The statement that adds the key.
+  func statement(for pending: PostgresTargetState.Pending) -> String {
+    func list(_ names: [String]) -> String {
+      names.isEmpty ? "" : " (" + names.map(\.quotedName).joined(separator: ", ") + ")"
+    }
+    func action(_ event: String, _ action: String, _ columns: [String]) -> String {
+      action.isEmpty || !Self.actions.contains(action) ? "" : " \(event) \(action)\(list(columns))"
+    }
+    let other =
+      (pending.needsSchema.isEmpty ? "" : pending.needsSchema.quotedName + ".") + pending.needsTable.quotedName
+    return "ALTER TABLE \(pending.schema.quotedName).\(pending.table.quotedName)"
+      + " ADD CONSTRAINT \(pending.name.quotedName) FOREIGN KEY\(list(columns)) REFERENCES \(other)\(list(references))"
+      + (isFull ? " MATCH FULL" : "") + action("ON UPDATE", onUpdate, []) + action("ON DELETE", onDelete, deleteColumns)
+      + timing.clause
+  }
+
+  /// Reads the keys of a table's referencing tables: name of the schema, of the table, of the key, and its parts.
+  static let ofReferences = """
+    SELECT n.nspname, c.relname, k.conname, json_build_object(
+      'columns', (SELECT json_agg(a.attname ORDER BY x.place) FROM unnest(k.conkey) WITH ORDINALITY AS x(n, place)
+        JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = x.n),
+      'references', (SELECT json_agg(a.attname ORDER BY x.place) FROM unnest(k.confkey) WITH ORDINALITY AS x(n, place)
+        JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = x.n),
+      'on_update', \(action("k.confupdtype")), 'on_delete', \(action("k.confdeltype")),
+      'delete_columns', (SELECT coalesce(json_agg(a.attname), '[]') FROM pg_attribute a WHERE a.attrelid = k.conrelid
+        AND a.attnum = ANY (translate(to_jsonb(k) ->> 'confdelsetcols', '[]', '{}')::int2[])),
+      'timing', CASE WHEN k.condeferred THEN 2 WHEN k.condeferrable THEN 1 ELSE 0 END, 'full', k.confmatchtype = 'f')
+    FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE k.contype = 'f' AND k.confrelid = to_regclass($1) AND k.conrelid <> k.confrelid AND k.conparentid = 0
+    """
+
+  private static func action(_ column: String) -> String {
+    "CASE \(column) WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT' WHEN 'r' THEN 'RESTRICT' ELSE '' END"
+  }
+}

@@ -1,0 +1,146 @@
+import Changes
+import Mapping
+
+/// Decides for each record of a trail whether its table may be written, before anything is looked up at the target.
+///
+/// A stage between the rules and apply: it sees tables under the names that they have at the target. Every record kind
+/// that can reach a table passes here: changes, copied rows, borders of copies, schema changes, and sequences.
+struct TargetGate {
+  enum Admission {
+    case taken(Record)
+    /// The list of the apply does not include the table.
+    case leftOut
+    /// The table is reserved; its name at the target.
+    case refused(String)
+  }
+
+  private let scope: TargetScope
+  private let target: Engine
+  private let names: NamePolicy
+  private let noteLeftOut: (LeftOutTable) throws -> Void
+
+  private var segment: UInt64 = 0
+  private var verdicts: [UInt64: TargetScope.Verdict] = [:]
+  /// The schema that was allowed last, as most records follow one of the same table.
+  private var allowed: UInt64?
+  /// Tables that came into the list under another name: their earlier rows are missing.
+  private var entered: [UInt64: TableTreatment.Refusal] = [:]
+  private var told: Set<String> = []
+
+  init(_ options: ApplyOptions, to target: Engine, of trail: TrailName) {
+    (scope, self.target, names, noteLeftOut) = (options.scope, target, options.names, options.noteLeftOut)
+  }
+
+  /// - Parameter shaped: finds the table of an id under its rule.
+  /// - Parameter given: finds the table of an id as the source has it.
+  mutating func admit(
+    _ record: Record, in segment: UInt64, _ shaped: (UInt64) -> TableSchema?, given: (UInt64) -> TableSchema?
+  ) throws -> Admission {
+    enter(segment)
+    switch record {
+    case .change(let change):
+      if change.schemaID == allowed { return .taken(record) }
+      return try admit(change.schemaID, record, shaped, given)
+    case .refreshRow(let id, _):
+      if id == allowed { return .taken(record) }
+      return try admit(id, record, shaped, given)
+    case .refresh(let refresh): return try admit(refresh.schemaID, record, shaped, given)
+    case .ddl(let ddl): return try admit(ddl, shaped, given)
+    case .sequence(let sequence):
+      let isReserved = TargetScope.isReserved(sequence.namespace, sequence.name, in: target)
+      return isReserved && target == .postgres ? .refused("\(sequence.namespace).\(sequence.name)") : .taken(record)
+    case .schema(let id, _):
+      (verdicts[id], entered[id], allowed) = (nil, nil, nil)
+      return .taken(record)
+    default: return .taken(record)
+    }
+  }
+
+  /// What may be done to the table of an id.
+  mutating func verdict(_ id: UInt64, in segment: UInt64, _ shaped: (UInt64) -> TableSchema?) -> TargetScope.Verdict {
+    enter(segment)
+    if let verdict = verdicts[id] { return verdict }
+    // A record without its schema is damage, which apply reports.
+    guard let schema = shaped(id) else { return .allowed }
+    let place = TableMapping.targetPlace(of: schema, in: target, names: names)
+    let verdict = scope.verdict(place.namespace, place.name, in: target)
+    verdicts[id] = verdict
+    return verdict
+  }
+
+  /// Marks a table that must be copied before it takes rows.
+  func treat(_ schema: inout TableSchema, _ id: UInt64, in segment: UInt64) {
+    guard segment == self.segment, let refusal = entered[id] else { return }
+    var treatment = schema.treatment ?? TableTreatment()
+    treatment.refusal = refusal
+    schema.treatment = treatment
+  }
+
+  /// Ids of tables count within a segment.
+  private mutating func enter(_ segment: UInt64) {
+    guard segment != self.segment else { return }
+    self.segment = segment
+    verdicts.removeAll(keepingCapacity: true)
+    entered.removeAll()
+    allowed = nil
+  }
+
+  private mutating func admit(
+    _ id: UInt64, _ record: Record, _ shaped: (UInt64) -> TableSchema?, _ given: (UInt64) -> TableSchema?
+  ) throws -> Admission {
+    switch verdict(id, in: segment, shaped) {
+    case .allowed:
+      allowed = id
+      return .taken(record)
+    case .leftOut:
+      try tell(id, shaped, given)
+      return .leftOut
+    case .reserved: return .refused(targetName(id, shaped))
+    }
+  }
+
+  private mutating func admit(
+    _ ddl: DDL, _ shaped: (UInt64) -> TableSchema?, _ given: (UInt64) -> TableSchema?
+  ) throws -> Admission {
+    allowed = nil
+    let ids = [ddl.before, ddl.after].filter { $0 != 0 }
+    var found = ids.map { ($0, verdict($0, in: segment, shaped)) }
+    // Of two tables that take each other's names, the first one moves aside: a name that is there in no row.
+    if found.count == 2, let aside = found.firstIndex(where: { $0.1 == .reserved && isAside($0.0, shaped) }) {
+      found[aside].1 = found[1 - aside].1
+    }
+    if let (id, _) = found.first(where: { $0.1 == .reserved }) { return .refused(targetName(id, shaped)) }
+    for (id, verdict) in found where verdict == .leftOut { try tell(id, shaped, given) }
+    let isAllowed = { (id: UInt64) in found.contains { $0.0 == id && $0.1 == .allowed } }
+    let isLeftOut = { (id: UInt64) in found.contains { $0.0 == id && $0.1 == .leftOut } }
+    if isLeftOut(ddl.after) || (ddl.after == 0 && isLeftOut(ddl.before)) { return .leftOut }
+    guard isLeftOut(ddl.before), isAllowed(ddl.after) else { return .taken(.ddl(ddl)) }
+    if !ddl.isRefreshed, let was = shaped(ddl.before), let now = shaped(ddl.after) {
+      entered[ddl.after] = .init(
+        message:
+          "table \(was.fullName) is called \(now.fullName) now, which 'tables' of the apply includes, but its earlier rows were left out",
+        hint: "see that the source captures the table, \(TableTreatment.thenCopy)")
+    }
+    return .taken(.ddl(DDL(action: .create, before: 0, after: ddl.after, isRefreshed: ddl.isRefreshed)))
+  }
+
+  /// Whether the name is one that a capture of SQLite gives to a table between two names of an application.
+  private func isAside(_ id: UInt64, _ shaped: (UInt64) -> TableSchema?) -> Bool {
+    guard let schema = shaped(id), schema.engine == .sqlite else { return false }
+    let (name, head) = (schema.name.utf8, "cairn_moving_".utf8)
+    return name.starts(with: head) && name.count > head.count
+      && name.dropFirst(head.count).allSatisfy { (0x30...0x39).contains($0) }
+  }
+
+  private func targetName(_ id: UInt64, _ shaped: (UInt64) -> TableSchema?) -> String {
+    shaped(id).map { TableMapping.targetName(of: $0, in: target, names: names) } ?? ""
+  }
+
+  private mutating func tell(
+    _ id: UInt64, _ shaped: (UInt64) -> TableSchema?, _ given: (UInt64) -> TableSchema?
+  ) throws {
+    guard let source = given(id), let schema = shaped(id), told.insert(source.plainName).inserted else { return }
+    let place = TableMapping.targetPlace(of: schema, in: target, names: names)
+    try noteLeftOut(LeftOutTable(source: source.plainName, namespace: place.namespace, name: place.name))
+  }
+}

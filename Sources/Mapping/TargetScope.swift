@@ -1,0 +1,70 @@
+import Changes
+
+/// The tables of a target that one apply may write.
+///
+/// The operator lists them (`tables` in `[apply.NAME]`). Tables of Cairn and of the engine are reserved: no list admits them.
+///
+/// ```
+/// let scope = TargetScope(["sales.*", "!sales.secret"])
+/// scope.verdict("sales", "orders", in: .postgres)   // .allowed
+/// scope.verdict("hr", "salaries", in: .postgres)    // .leftOut
+/// scope.verdict("cairn", "pending", in: .postgres)  // .reserved
+/// ```
+package struct TargetScope: Equatable, Sendable {
+  package enum Verdict: Equatable, Sendable {
+    case allowed
+    /// The list does not include the table: apply leaves its records out, and reports that.
+    case leftOut
+    /// The table belongs to Cairn or to the engine: apply refuses the transaction.
+    case reserved
+  }
+
+  private let patterns: TablePatterns
+  /// Whether the list includes every table that is not reserved.
+  package let isOpen: Bool
+
+  package init(_ tables: [String] = ["*"]) {
+    patterns = TablePatterns(tables)
+    isOpen = patterns == TablePatterns()
+  }
+
+  /// Returns what an apply may do to a table of the target.
+  /// - Parameter namespace: the schema in PostgreSQL; empty in SQLite.
+  package func verdict(_ namespace: String, _ name: String, in engine: Engine) -> Verdict {
+    if Self.isReserved(namespace, name, in: engine) { return .reserved }
+    return isOpen || includes(namespace, name, in: engine) ? .allowed : .leftOut
+  }
+
+  /// In PostgreSQL `public.orders` and `orders` are one table, whichever the list names. A dot within a schema or a table
+  /// is not the dot between them, so such a table is never taken for one of another schema.
+  private func includes(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
+    guard engine == .postgres else { return patterns.includes(name) }
+    if namespace.utf8.contains(UInt8(ascii: ".")) { return false }
+    guard namespace.isEmpty || namespace == "public" else { return patterns.includes("\(namespace).\(name)") }
+    let whole = "public.\(name)"
+    return patterns.includes(anyOf: name.utf8.contains(UInt8(ascii: ".")) ? [whole] : [name, whole])
+  }
+
+  /// Whether a name is one of Cairn's or of an engine's own, or no name that the engine can keep whole.
+  ///
+  /// Letters of ASCII are compared without regard to case, as SQLite does: PostgreSQL loses no table by that but ones
+  /// that look like its own.
+  package static func isReserved(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
+    let (space, table) = (namespace.asciiLowercased, name.asciiLowercased)
+    if table.isEmpty || table.utf8.contains(0) || space.utf8.contains(0) { return true }
+    if engine == .postgres, max(table.utf8.count, space.utf8.count) > NamePolicy.postgresNameBytesMax { return true }
+    return ["cairn", "information_schema"].contains { space.utf8.elementsEqual($0.utf8) }
+      || ["cairn_", "pg_"].contains { space.utf8.starts(with: $0.utf8) }
+      || ["cairn_", "sqlite_"].contains { table.utf8.starts(with: $0.utf8) }
+  }
+
+  /// The error for a record of a trail that is not to be applied to a table.
+  package static func refusal(_ table: String, by trail: String, at position: String) -> CairnError {
+    CairnError(
+      .tableForbidden,
+      "trail \(trail) would write table \(table) at \(position), which belongs to Cairn or to the database engine",
+      hint:
+        "no capture writes such a record: run 'cairn trail show \(trail)' and ask the operator of its node; on_error = \"quarantine\" puts a transaction of rows aside",
+      remedy: .badInput, context: ["table": table])
+  }
+}

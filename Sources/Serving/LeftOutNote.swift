@@ -1,0 +1,71 @@
+import Applying
+import Changes
+import SystemKit
+
+/// The tables of a trail that the list of an apply has left out so far. A file, so that a table that comes into the list is
+/// known to need a copy, whatever ends the daemon before.
+///
+/// ```
+/// let note = LeftOutNote(state: "/var/lib/cairn", apply: "pos")
+/// try note.add(LeftOutTable(source: "salaries", namespace: "hr", name: "salaries"))
+/// ```
+struct LeftOutNote: Sendable {
+  /// A trail may bring any number of tables; the names of more are not kept.
+  static let tablesMax = 10_000
+
+  private let path: String
+
+  init(state: String, apply: String) { path = "\(state)/applies/\(apply).left-out" }
+
+  /// The name of a table for people.
+  static func title(_ table: LeftOutTable) -> String {
+    table.namespace.isEmpty || table.namespace == "public" ? table.name : "\(table.namespace).\(table.name)"
+  }
+
+  /// Errors: `state-foreign` if Cairn did not write the file.
+  func read() throws -> [LeftOutTable] {
+    guard Folder.exists(path) else { return [] }
+    let text: String
+    do throws(FileError) { text = try File.text(path) } catch {
+      throw error.asCairnError(doing: "read which tables an apply leaves out")
+    }
+    guard case .object(let object)? = try? JSONReader.read(text) else {
+      throw CairnError(
+        .stateForeign, "\(path) is not what this cairn wrote, so it is not known which tables were left out",
+        hint: "remove it, and copy the tables again that were added to 'tables' since")
+    }
+    return object.objects("tables").compactMap { item in
+      guard let source = item.text("source"), let name = item.text("name") else { return nil }
+      return LeftOutTable(source: source, namespace: item.text("schema") ?? "", name: name)
+    }
+  }
+
+  /// Adds a table, durably. Returns all of them; nil if the table was there already.
+  @discardableResult func add(_ table: LeftOutTable) throws -> [LeftOutTable]? {
+    var all = try read()
+    guard !all.contains(table), all.count < Self.tablesMax else { return nil }
+    all.append(table)
+    try write(all)
+    return all
+  }
+
+  /// Removes tables by their names at the source.
+  func remove(_ sources: Set<String>) throws {
+    let all = try read()
+    let left = all.filter { !sources.contains($0.source) }
+    if left.count < all.count { try write(left) }
+  }
+
+  private func write(_ tables: [LeftOutTable]) throws {
+    let list = tables.map { table in
+      JSONObject.Value.object(
+        JSONObject([
+          ("source", .text(table.source)), ("schema", .text(table.namespace)), ("name", .text(table.name)),
+        ]))
+    }
+    do throws(FileError) {
+      try Folder.create(Folder.parent(of: path))
+      try File.replace(path, text: JSONObject([("tables", .list(list))]).line + "\n", permissions: 0o640)
+    } catch { throw error.asCairnError(doing: "note which tables an apply leaves out") }
+  }
+}
