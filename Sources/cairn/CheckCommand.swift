@@ -16,6 +16,7 @@ struct CheckCommand: Command {
     Option("--tables", "PATTERN,...", "tables to take (default: all)"),
     Option("--names", "fold|keep", "SQLite to PostgreSQL: names in lower case (default), or as they are"),
     Option("--config", "DIR", "prove a conf and its databases: a folder with cairn.toml, or one file"),
+    Option("--security", nil, "with --config: print what a security review asks, and what is below the advice"),
     Option("--user", "NAME", "with --config: who runs the daemon (default: the owner of the state folder)"),
     Option.json,
   ]
@@ -28,14 +29,19 @@ struct CheckCommand: Command {
     each capture and each apply is proved as above, also when another one fails. Run by root, it takes on the rights of
     the daemon's user for that, without groups that only the unit gives.
 
+    With --security, roles and their rights, certificates, files, listeners, allow-lists and limits are printed instead,
+    a fact on a line. Those below the advice of docs/operations.md are marked, with what mends them; then it exits 1.
+
     example: cairn check --from sqlite:shop.db --to sqlite:copy.db
     example: cairn check --from sqlite:shop.db --to postgresql://cairn@db.example/erp
     example: cairn check --config /etc/cairn
+    example: cairn check --config /etc/cairn --security
     """
 
   static func run(_ arguments: Arguments) throws -> Int32 {
     _ = try arguments.operands(0...0)
     if let path = arguments.value("--config") { return try checkConf(path, arguments) }
+    if arguments.has("--security") { throw arguments.usage("--security goes with --config", nil) }
     if arguments.value("--user") != nil { throw arguments.usage("--user goes with --config", nil) }
     let from = try DatabaseURL(arguments.required("--from"))
     let patterns = TablePatterns((arguments.value("--tables") ?? "*").split(separator: ",").map(String.init))
@@ -75,6 +81,9 @@ struct CheckCommand: Command {
     let loaded = ConfFolder.load(path)
     guard let configuration = loaded.configuration else {
       return ConfigCommand.report(loaded, isJSON: arguments.has("--json"))
+    }
+    if arguments.has("--security") {
+      return SecurityReview(configuration, loaded, isJSON: arguments.has("--json")).run()
     }
     _ = ConfigCommand.report(loaded, isJSON: arguments.has("--json"))
     return try ConfCheck(configuration, loaded, user: arguments.value("--user"), isJSON: arguments.has("--json")).run()

@@ -35,6 +35,7 @@ extension ConfCheck {
         return (.sourceWentBack, owner == nil ? "it has no journal" : SQLiteCapture.otherState)
       }
     case .postgres(let server):
+      try tellRights(server, isSource: true)
       if !Folder.exists(folder), let cluster = identity?.cluster {
         newSlots[cluster, default: 0] += 1
         try PostgresSource.check(server, newSlots: newSlots[cluster] ?? 1)
@@ -78,6 +79,32 @@ extension ConfCheck {
         ? TrailHint.wentBack(folder) : "put the url back if it was changed; else see 'cairn explain \(code.rawValue)'")
   }
 
+  /// Rights of the role that are more than Cairn needs, and who owns the schema of Cairn's tables.
+  private func tellRights(_ server: PostgresConnection, isSource: Bool) throws {
+    let row = try server.query(
+      """
+      SELECT rolname, rolsuper, rolcreaterole, rolbypassrls AND NOT rolsuper, rolreplication AND NOT rolsuper,
+        (SELECT r.rolname FROM pg_namespace n JOIN pg_roles r ON r.oid = n.nspowner WHERE n.nspname = 'cairn')
+      FROM pg_roles WHERE rolname = current_user
+      """
+    ).first
+    guard let row, let role = row[0] else { return }
+    if row[1] == "t" {
+      note("role \(role) at \(server.place) is a superuser: use a role of its own, see docs/operations.md")
+    } else {
+      var more = [("CREATEROLE", row[2])]
+      if !isSource { more += [("BYPASSRLS", row[3]), ("REPLICATION", row[4])] }
+      for (right, has) in more where has == "t" {
+        note(
+          "role \(role) at \(server.place) has \(right), which it does not need: ALTER ROLE \(role.quotedName) NO\(right)"
+        )
+      }
+    }
+    if let owner = row[5], owner != role {
+      note("schema cairn of \(server.place) belongs to role \(owner), not to role \(role)")
+    }
+  }
+
   /// Slots of which no trail here knows: of other nodes, or left when a state folder was removed.
   private func tellIdleSlots(_ server: PostgresConnection, _ url: DatabaseURL) throws {
     let trails = (try? Trail.list(state: configuration.node.state)) ?? []
@@ -114,6 +141,7 @@ extension ConfCheck {
     say("\(end.url.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
     if let notice = url.trustNotice { note(notice) }
     tellPromises(apply)
+    if let server = end.server { try tellRights(server, isSource: false) }
     if let server = end.server, let cluster = try end.identity()?.cluster, try !PostgresOrigins.has(trail, server) {
       newOrigins[cluster, default: 0] += 1
       try PostgresOrigins.check(server, new: newOrigins[cluster] ?? 1)

@@ -1,0 +1,286 @@
+import Changes
+import Configuring
+import Glibc
+import NetKit
+import Operating
+import Peering
+import PostgresKit
+import Steering
+import SystemKit
+
+/// `cairn check --config DIR --security`: what a security review of a node would ask, each fact on a line. A fact below what
+/// the documents advise is marked, with the command or setting that mends it.
+///
+/// ```
+/// database erp: role cairn, rights: none beyond its grants
+/// WEAK  metrics: listens on 0.0.0.0:7421 without authentication
+///         hint: write listen = "127.0.0.1:7421" in [metrics]
+/// ```
+final class SecurityReview {
+  struct Finding: Equatable {
+    var subject: String
+    var fact: String
+    /// What mends it; empty: it is as the documents advise.
+    var hint = ""
+    var isWeak: Bool { !hint.isEmpty }
+  }
+
+  private let configuration: Configuration
+  private let loaded: LoadedConfiguration
+  private let isJSON: Bool
+  private var findings: [Finding] = []
+
+  init(_ configuration: Configuration, _ loaded: LoadedConfiguration, isJSON: Bool) {
+    (self.configuration, self.loaded, self.isJSON) = (configuration, loaded, isJSON)
+  }
+
+  /// Returns 1 if something is below what the documents advise, else 0.
+  func run() -> Int32 {
+    reviewFiles()
+    for database in configuration.databases { review(database) }
+    reviewReceive()
+    for peer in configuration.peers { review(peer) }
+    for pump in configuration.pumps { review(pump) }
+    for apply in configuration.applies { review(apply) }
+    reviewControl()
+    reviewMetrics()
+    reviewLimits()
+    let weak = findings.filter(\.isWeak).count
+    say(
+      weak == 0
+        ? "nothing is below what docs/operations.md advises"
+        : "\(weak) of \(findings.count) facts are below what docs/operations.md advises",
+      [("event", .text("reviewed")), ("facts", .integer(Int64(findings.count))), ("weak", .integer(Int64(weak)))])
+    return weak == 0 ? 0 : 1
+  }
+
+  private func add(_ subject: String, _ fact: String, weak hint: String? = nil) {
+    let finding = Finding(subject: subject, fact: fact, hint: hint ?? "")
+    findings.append(finding)
+    let plain = "\(subject): \(fact)"
+    say(
+      finding.isWeak ? "WEAK  \(plain)\n        hint: \(finding.hint)" : plain,
+      [
+        ("event", .text("security")), ("subject", .text(subject)), ("fact", .text(fact)),
+        ("weak", .bool(finding.isWeak)), ("hint", finding.isWeak ? .text(finding.hint) : .null),
+      ])
+  }
+
+  private func say(_ text: String, _ members: [(String, JSONObject.Value)]) {
+    Terminal.print(isJSON ? JSONObject(members).line : text)
+  }
+
+  // MARK: Files
+
+  private func reviewFiles() {
+    let service = Folder.owner(configuration.node.state)?.user
+    for file in loaded.files {
+      review(file, "conf", barring: 0o022, "chmod go-w", owners: [0, service].compactMap { $0 })
+    }
+    for file in loaded.credentialFiles { review(file, "credential", barring: 0o077, "chmod 600", owners: []) }
+    review(configuration.node.state, "state", barring: 0o007, "chmod o-rwx", owners: [])
+    let peers = configuration.node.state + "/peers"
+    var keys = ["node.key", "ca.key"].map { "\(peers)/\($0)" }
+    keys += PeerFolder(state: configuration.node.state).joinedNames.map { "\(peers)/joined/\($0)/node.key" }
+    keys += [configuration.receive?.tls?.key].compactMap { $0 } + configuration.pumps.compactMap { $0.tls?.key }
+    for key in Set(keys).sorted() where Folder.exists(key) {
+      review(key, "key", barring: 0o077, "chmod 600", owners: [])
+    }
+  }
+
+  /// - Parameter bits: those of the mode that must not be set.
+  /// - Parameter owners: users that may own the file; empty: any.
+  private func review(_ path: String, _ subject: String, barring bits: UInt32, _ command: String, owners: [UInt32]) {
+    guard let (user, mode) = Folder.owner(path) else { return }
+    let name = Account(user: user)?.name ?? String(user)
+    let fact = "\(path) belongs to \(name), mode \(String(mode, radix: 8))"
+    if mode & bits != 0 { return add(subject, fact, weak: "run: \(command) \(path)") }
+    if !owners.isEmpty, !owners.contains(user), user != Account.current {
+      return add(subject, fact, weak: "run: chown root \(path)")
+    }
+    add(subject, fact)
+  }
+
+  // MARK: Databases
+
+  private func review(_ database: Configuration.Database) {
+    let subject = "database \(database.name)"
+    do {
+      switch try database.location() {
+      case .sqlite(let path): review(sqlite: path, subject)
+      case .postgres(let uri): try review(postgres: uri, database, subject)
+      }
+    } catch {
+      let error = Cairn.envelope(error)
+      add(subject, "could not be looked at: \(error.message)", weak: error.hint)
+    }
+  }
+
+  private func review(sqlite path: String, _ subject: String) {
+    var info = stat()
+    guard lstat(path, &info) == 0 else { return add(subject, "there is no file \(path) yet") }
+    if info.st_mode & S_IFMT == S_IFLNK {
+      add(subject, "\(path) is a symbolic link", weak: "write the path of the file itself in the url")
+    }
+    review(path, subject, barring: 0o002, "chmod o-w", owners: [])
+    review(Folder.parent(of: path), subject, barring: 0o002, "chmod o-w", owners: [])
+  }
+
+  private func review(postgres uri: String, _ database: Configuration.Database, _ subject: String) throws {
+    reviewTransport(database.url, subject)
+    let server = try PostgresConnection(uri, application: "cairn check")
+    let row =
+      try server.query(
+        """
+        SELECT rolname, rolsuper, rolcreaterole, rolcreatedb, rolbypassrls, rolreplication FROM pg_roles
+        WHERE rolname = current_user
+        """
+      ).first?.map { $0 ?? "" } ?? []
+    guard row.count == 6 else { return }
+    let isSource = configuration.captures.contains { $0.database == database.name }
+    let rights = zip(["SUPERUSER", "CREATEROLE", "CREATEDB", "BYPASSRLS", "REPLICATION"], row.dropFirst())
+      .filter { $0.1 == "t" }.map { $0.0 }
+    let excess = rights.filter { right in
+      // A capture needs a slot; whether rows hidden by policies are to be copied is the operator's choice.
+      switch right {
+      case "REPLICATION": !isSource
+      case "BYPASSRLS": !isSource
+      default: true
+      }
+    }
+    let shown = rights.isEmpty ? "none beyond its grants" : rights.joined(separator: ", ")
+    let fact = "role \(row[0]) at \(server.place), rights: \(shown)"
+    if excess.isEmpty {
+      add(subject, fact)
+    } else if excess.contains("SUPERUSER") {
+      add(subject, fact, weak: "name a role of its own in the url; docs/operations.md lists the grants that it needs")
+    } else {
+      let list = excess.map { "NO\($0)" }.joined(separator: " ")
+      add(subject, fact, weak: "as a superuser: ALTER ROLE \(row[0].quotedName) \(list)")
+    }
+    let schemas = try server.query(
+      """
+      SELECT n.nspname, r.rolname, r.rolsuper OR r.rolname = current_user FROM pg_namespace n
+      JOIN pg_roles r ON r.oid = n.nspowner WHERE n.nspname = 'cairn' OR n.nspname LIKE 'cairn\\_%'
+      """)
+    for schema in schemas.map({ $0.map { $0 ?? "" } }) {
+      let fact = "schema \(schema[0]) belongs to role \(schema[1])"
+      let hint = "as a superuser: ALTER SCHEMA \(schema[0].quotedName) OWNER TO \(row[0].quotedName)"
+      add(subject, fact, weak: schema[2] == "t" ? nil : hint)
+    }
+  }
+
+  /// The way to the server: who could read or answer in its place.
+  private func reviewTransport(_ url: String, _ subject: String) {
+    let options = url.split(separator: "?").dropFirst().last?.split(separator: "&") ?? []
+    let mode = options.first { $0.hasPrefix("sslmode=") }.map { String($0.dropFirst(8)) }
+    let rest = url.drop { $0 != "/" }.dropFirst(2).prefix { $0 != "/" && $0 != "?" }
+    let host = rest.split(separator: "@").last.map(String.init) ?? ""
+    let bare = host.hasPrefix("[") ? String(host.dropFirst().prefix { $0 != "]" }) : String(host.prefix { $0 != ":" })
+    let isLocal = bare.isEmpty || bare == "localhost" || bare == "::1" || bare.hasPrefix("127.") || bare.hasPrefix("%2")
+    let place = isLocal ? "on this machine" : bare
+    let hint = isLocal || mode == "verify-full" ? nil : "add sslmode=verify-full to the url, with sslrootcert"
+    add(subject, "sslmode \(mode ?? "is not set (libpq: prefer)"), server \(place)", weak: hint)
+  }
+
+  // MARK: The network
+
+  private func reviewReceive() {
+    guard let receive = configuration.receive else { return add("receive", "nothing listens for other nodes") }
+    do {
+      let tls = try NetworkTLS.server(receive, state: configuration.node.state)
+      let way = tls == nil ? "plain HTTP: who reaches it can be any peer" : "TLS 1.3 with client certificates"
+      add(
+        "receive", "listens on \(receive.address), \(way)",
+        weak: tls == nil ? "run 'cairn peer invite NAME', which makes certificates" : nil)
+      if let tls { reviewCertificate(tls.certificate, "receive") }
+    } catch {
+      let error = Cairn.envelope(error)
+      add("receive", error.message, weak: error.hint)
+    }
+  }
+
+  private func reviewCertificate(_ file: String, _ subject: String) {
+    guard let text = try? File.text(file), let certificate = try? Certificate(pem: text) else {
+      return add(subject, "\(file) holds no certificate", weak: "name a certificate in PEM with tls")
+    }
+    let left = (certificate.notAfter - Clock.system.microseconds()) / 86_400_000_000
+    let ends = UTCTime(certificate.notAfter).description.prefix(10)
+    let fact = "certificate \(file) of '\(certificate.commonName)' ends on \(ends)"
+    add(subject, fact, weak: left < 14 ? "renew it: 'cairn peer join' with a new invitation, or from who gave it" : nil)
+  }
+
+  private func review(_ peer: Configuration.Peer) {
+    let (push, pull) = (peer.push.patterns, peer.pull.patterns)
+    let subject = "peer \(peer.name)"
+    add(subject, "may pull \(pull.isEmpty ? "nothing" : pull.joined(separator: ", "))")
+    let foreign = push.filter { !$0.hasPrefix("!") && !$0.hasPrefix(peer.name + ".") }
+    let fact = "may push \(push.isEmpty ? "nothing" : push.joined(separator: ", "))"
+    let anyNode = foreign.contains { $0.hasPrefix("*") || $0.hasPrefix("?") }
+    let hint = "write push = [\"\(peer.name).*\"]: the peer can now write trails of any node"
+    add(subject, fact, weak: anyNode ? hint : nil)
+  }
+
+  private func review(_ pump: Configuration.Pump) {
+    let subject = "pump \(pump.name)"
+    let isPlain = !pump.url.isTLS
+    let way = "\(pump.way.rawValue) \(pump.url)\(isPlain ? ", plain HTTP" : "")"
+    add(
+      subject, "\(way), peer known by \(pump.peer.map { "the name \($0)" } ?? "its host name")",
+      weak: isPlain && !pump.url.isLoopback ? "write https:// in [pump.\(pump.name)], and join the node" : nil)
+    let tls = try? NetworkTLS.client(pump, own: configuration.receive?.tls, state: configuration.node.state)
+    if let certificate = tls?.certificate { reviewCertificate(certificate, subject) }
+  }
+
+  // MARK: Applies
+
+  private func review(_ apply: Configuration.Apply) {
+    let subject = "apply \(apply.name)"
+    let isOwn = apply.trail.hasPrefix(configuration.node.name + ".")
+    let list = apply.tables.joined(separator: ", ")
+    add(subject, "trail \(apply.trail) of \(isOwn ? "this node" : "another node") may write tables \(list)")
+    if !apply.fireTriggers.isEmpty {
+      add(subject, "triggers of other roles that fire: \(apply.fireTriggers.joined(separator: ", "))")
+    }
+    if !isOwn, apply.replay != .rows {
+      add(
+        subject, "executes statements of another node (replay = \"\(apply.replay.rawValue)\")",
+        weak: "write replay = \"rows\"")
+    }
+  }
+
+  // MARK: The machine
+
+  private func reviewControl() {
+    let group = configuration.control.group.map { "group \($0)" } ?? "the group of the daemon"
+    add("control", "\(group) may steer the daemon and read all rows")
+  }
+
+  private func reviewMetrics() {
+    guard let metrics = configuration.metrics else { return add("metrics", "nothing listens") }
+    let isLoopback = metrics.host == "localhost" || metrics.host == "::1" || metrics.host.hasPrefix("127.")
+    let hint = "write listen = \"127.0.0.1:\(metrics.port)\" in [metrics], and let a proxy ask for a login"
+    add(
+      "metrics", "listens on \(metrics.host):\(metrics.port) without authentication", weak: isLoopback ? nil : hint)
+  }
+
+  private func reviewLimits() {
+    let disk = configuration.limits.diskBytes
+    let room = disk.map { "trails may use \(Size.text(bytes: $0))" }
+    add(
+      "limits", room ?? "trails may use the whole disk",
+      weak: disk == nil ? "write disk = \"20 GiB\" in [limits]" : nil)
+    let folders = ["/usr/lib/systemd/system", "/lib/systemd/system", "/run/systemd/system", "/etc/systemd/system"]
+    let units = folders.flatMap { folder -> [String] in
+      let drops = "\(folder)/cairnd.service.d"
+      let names = (try? Folder.names(drops)) ?? []
+      return ["\(folder)/cairnd.service"] + names.map { "\(drops)/\($0)" }
+    }.filter(Folder.exists)
+    guard !units.isEmpty else { return add("limits", "there is no unit cairnd.service, so systemd limits no memory") }
+    let lines = units.compactMap { try? File.text($0) }.flatMap { $0.split(separator: "\n") }
+    let memory = lines.last { $0.hasPrefix("MemoryMax=") }
+    add(
+      "limits", memory.map(String.init) ?? "the unit cairnd.service has no MemoryMax",
+      weak: memory == nil ? "run 'systemctl edit cairnd' and write MemoryMax=1G below [Service]" : nil)
+  }
+}
