@@ -23,8 +23,8 @@ package final class ApplyProgress: Sendable {
     package var conflicts = 0
     /// Transactions that are put aside: those that the target does not take, and those that wait for them.
     package var quarantined = 0
-    /// A peer's clock is further ahead than it may be; its trail is held back.
-    package var isHeldBack = false
+    /// When the next transaction may be applied, µs since 1970: its clock was further ahead than it may be. Nil: none waits.
+    package var heldUntil: Int64?
     /// Rows that come were written to here as well, and the capture of this database has not taken that yet.
     package var isWaitingForCapture = false
     /// Tables have to be copied that are not yet begun: until then they are empty, or as they were.

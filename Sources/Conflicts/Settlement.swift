@@ -28,7 +28,7 @@ package struct Settlement: Equatable, Sendable {
     }
     let deletes = versions.filter(\.isDelete)
     let living = versions.filter { one in
-      !one.isDelete && !deletes.contains { Self.ends($0, one, rules.deletes) }
+      !one.isDelete && !deletes.contains { Self.ends($0, one, rules, versions) }
     }
     let rivals = RivalVersions(living, all: versions, columnCount: columnCount, code)
     guard let winner = try rivals.row(rules.rule) else { return }
@@ -53,11 +53,21 @@ package struct Settlement: Equatable, Sendable {
   }
 
   /// Whether a delete ends what a version made of the row.
-  private static func ends(_ delete: RowVersion, _ version: RowVersion, _ rule: ConflictRules.DeleteRule) -> Bool {
+  private static func ends(
+    _ delete: RowVersion, _ version: RowVersion, _ rules: ConflictRules, _ all: [RowVersion]
+  ) -> Bool {
     if delete.follows(version) { return true }
-    // Who inserts a row does so because it is gone already.
-    guard delete.isConcurrent(with: version), !version.isInsert else { return false }
-    return switch rule {
+    guard delete.isConcurrent(with: version) else { return false }
+    // A node inserts a row because it is gone there already. If another node's row of that key has won over the insert,
+    // the delete of that row ends the key.
+    if version.isInsert {
+      let isBeaten = all.contains { other in
+        !other.isDelete && delete.follows(other) && other.isConcurrent(with: version)
+          && RivalVersions.winner([version, other].sorted { $0.stamp < $1.stamp }, rules.rule)?.stamp == other.stamp
+      }
+      guard isBeaten else { return false }
+    }
+    return switch rules.deletes {
     case .deleteWins: true
     case .updateWins: false
     case .newest: delete.stamp > version.stamp

@@ -6,10 +6,17 @@ package struct UniqueRank: Hashable, Comparable, Sendable {
   package var stamp: Stamp
   /// Tells rows of one transaction apart, at every node alike.
   package var tie: UInt64
+  /// The texts of the row's key: it tells rows apart that have one tie, which is a hash.
+  package var spelling: [UInt8]
 
-  package init(_ stamp: Stamp, tie: UInt64) { (self.stamp, self.tie) = (stamp, tie) }
+  package init(_ stamp: Stamp, tie: UInt64, spelling: [UInt8] = []) {
+    (self.stamp, self.tie, self.spelling) = (stamp, tie, spelling)
+  }
 
-  package static func < (a: UniqueRank, b: UniqueRank) -> Bool { (a.stamp, a.tie) < (b.stamp, b.tie) }
+  package static func < (a: UniqueRank, b: UniqueRank) -> Bool {
+    if (a.stamp, a.tie) != (b.stamp, b.tie) { return (a.stamp, a.tie) < (b.stamp, b.tie) }
+    return a.spelling.lexicographicallyPrecedes(b.spelling)
+  }
 
   /// Beyond all that come from a trail.
   package static let latest = UniqueRank(Stamp(clock: .max, origin: "", number: 0), tie: 0)

@@ -6,12 +6,17 @@ import SQLiteKit
 
 /// Leaves a database as it was before Cairn came; user tables and rows stay.
 package enum Detaching {
-  /// False when there was nothing of Cairn's.
+  /// False when there was nothing of Cairn's. Throws `constraint-failed` while rows wait for a unique value: they would be
+  /// lost.
   package static func run(_ url: DatabaseURL) throws -> Bool {
     switch url {
-    case .sqlite(let path): return try Journal(Ends.open(path, mode: .readWrite)).detach()
+    case .sqlite(let path):
+      let database = try Ends.open(path, mode: .readWrite)
+      try WaitingRows(database).checkNone(at: url.place, in: "cairn_candidate")
+      return try Journal(database).detach()
     case .postgres(let uri):
       let connection = try PostgresConnection(uri)
+      try WaitingRows(connection).checkNone(at: url.place, in: "cairn.candidate")
       let hadSource = try PostgresSource.detach(connection)
       let hadTarget = try PostgresTargetState(connection).detach()
       return hadSource || hadTarget

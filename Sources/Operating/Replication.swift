@@ -192,8 +192,7 @@ package final class Replication: Sendable {
     let other = try to.isMissing ? nil : SourceEnd(target)
     let tables = try from.tables(options.tables)
     for (end, tables) in [(from, tables)] + (try other.map { [($0, try $0.tables(options.tables))] } ?? []) {
-      let keyless = TwoWayCheck.keyless(tables, at: end.url.place) { "leave it out: --tables '*,!\($0)'" }
-      if let keyless { throw keyless }
+      try TwoWayCheck.checkKeys(end, tables) { "leave it out: --tables '*,!\($0)'" }
       if let lacking = try TwoWayCheck.keysLogged(end, tables) { captureProgress.tell(lacking) }
     }
     if let alike = try TwoWayCheck(from, tables, other, at: target).keysAlike() {

@@ -1,3 +1,4 @@
+import Applying
 import Changes
 import Conflicts
 import Mapping
@@ -28,6 +29,49 @@ package struct TwoWayCheck {
       "\(place): \(keyless.count == 1 ? "table" : "tables") \(names(keyless.map(\.name))) cannot go both ways without a key",
       hint: "give \(first.name) a PRIMARY KEY, or a UNIQUE index over NOT NULL columns; or \(leaveOut(first.name))",
       remedy: .badInput, context: ["table": first.name])
+  }
+
+  /// Throws `table-refused` for a table whose rows two nodes would not tell apart alike: one without a key, or with a key
+  /// under a collation that takes different texts for one. Nodes tell texts apart by their bytes.
+  package static func checkKeys(_ end: SourceEnd, _ tables: [SourceEnd.Table], leaveOut: (String) -> String) throws {
+    if let keyless = keyless(tables, at: end.url.place, leaveOut: leaveOut) { throw keyless }
+    for table in tables where table.refusal == nil {
+      var loose = LooseKey.columns(of: table.schema)
+      if let server = end.server {
+        loose += try server.query(
+          """
+          SELECT a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+          JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_collation l ON l.oid = a.attcollation
+          WHERE n.nspname = $1 AND c.relname = $2 AND a.attnum > 0 AND NOT l.collisdeterministic
+          """, [table.schema.namespace, table.schema.name]
+        ).compactMap { $0[0] }.filter { name in table.schema.key.contains { table.schema.columns[$0].name == name } }
+      }
+      guard let column = loose.first else { continue }
+      throw CairnError(
+        .tableRefused,
+        "\(end.url.place): table \(table.name) cannot go both ways: column \(column) of its key has a collation under which different texts are one",
+        hint:
+          "make the key tell texts apart by their bytes (\(end.server == nil ? "COLLATE BINARY" : "a deterministic collation")), or \(leaveOut(table.name))",
+        remedy: .badInput, context: ["table": table.name])
+    }
+  }
+
+  /// Throws `table-refused` for a table with a `delta` column of which PostgreSQL does not log what a row was before: its
+  /// changes would not be summed. `tables`: of the captured database; `plan`: of an apply to it, or from it.
+  package static func checkSums(_ end: SourceEnd, _ tables: [SourceEnd.Table], _ plan: ConflictPlan) throws {
+    guard let server = end.server else { return }
+    for table in tables where table.refusal == nil {
+      let names = table.schema.columns.map(\.name)
+      let rules = plan.rules(forTarget: table.schema.plainName, columns: names)
+      guard let column = rules.columns.filter({ $0.value == .delta }).keys.min(),
+        try !server.logsWholeRows(of: table.schema)
+      else { continue }
+      throw CairnError(
+        .tableRefused,
+        "\(end.url.place): column \(names[column]) of table \(table.name) is to be summed (delta), and the server logs keys only of rows before a change",
+        hint: "run there ALTER TABLE \(table.schema.postgresIdentifier) REPLICA IDENTITY FULL", remedy: .badInput,
+        context: ["table": table.name])
+    }
   }
 
   /// Tables of which a conf says what becomes of what others write to them, although that goes back. `tables`: of the

@@ -218,8 +218,10 @@ final class ApplyWorker: Worker {
     } else if now.isReconnecting {
       status.state = .waiting
       status.detail = "waits for the server of \(status.place)"
-    } else if now.isHeldBack {
-      status.detail = "waits, as the clock of \(apply.trail) is further ahead than max_clock_skew allows"
+    } else if let until = now.heldUntil {
+      let time = UTCTime(until).description.prefix(19)
+      status.detail =
+        "waits until \(time)Z: the clock of \(apply.trail) was further ahead than max_clock_skew allows; a larger max_clock_skew and a reload end the wait"
     } else if now.isWaitingForCapture {
       status.detail = "waits for the capture of its own database, which has not taken all that was committed there"
     } else if now.isWaitingForLock {

@@ -101,7 +101,7 @@ package final class Supervisor: Sendable {
     }
     return switch spec {
     case .capture(let capture, let database): CaptureWorker(name, capture, database, context)
-    case .apply(let apply, let database): ApplyWorker(name, apply, database, context)
+    case .apply(let apply, let database, _): ApplyWorker(name, apply, database, context)
     case .heartbeat(let capture, let database):
       HeartbeatWorker(
         name, capture, database, context,

@@ -11,17 +11,7 @@ import Versions
 
 /// What applies to one database share, where both ends write; for all databases of the daemon.
 final class TwoWayBook: Sendable {
-  /// From which it is made: another conf makes another.
-  private struct Plan: Equatable {
-    var own: TrailName
-    var applied: [TrailName]
-    var captured: [String]
-    var copiesRows: Bool
-    var rules: [String: ConflictPlan]
-    var skew: Duration
-  }
-
-  private let known = Mutex<[String: (plan: Plan, twoWay: TwoWay)]>([:])
+  private let known = Mutex<[String: (plan: TwoWayPlan, twoWay: TwoWay)]>([:])
   private let watches = Mutex<[String: LocalWatch]>([:])
 
   /// Of the capture of a PostgreSQL database; nil for SQLite, whose journal tells.
@@ -37,20 +27,14 @@ final class TwoWayBook: Sendable {
   /// Nil for an apply that is one-way.
   func twoWay(for apply: Configuration.Apply, at location: DatabaseURL, in context: ServiceContext) -> TwoWay? {
     let conf = context.configuration
-    guard let capture = conf.captureBehind(apply) else { return nil }
-    let peers = conf.applies.filter { $0.database == apply.database && conf.captureBehind($0) != nil }
-    let plan = Plan(
-      own: TrailName(origin: context.node, name: capture.name), applied: peers.compactMap { TrailName($0.trail) },
-      captured: capture.tables, copiesRows: capture.copiesRows,
-      rules: Dictionary(peers.map { ($0.trail, $0.conflictPlan) }) { first, _ in first },
-      skew: peers.map(\.maxClockSkew).min() ?? .zero)
+    guard let capture = conf.captureBehind(apply), let plan = TwoWayPlan(apply, conf) else { return nil }
     let watch = watch(of: capture, at: location)
     return known.withLock { known in
       if let made = known[apply.database], made.plan == plan, made.twoWay.isSound { return made.twoWay }
       let twoWay = TwoWay(
         own: (plan.own, context.folder(of: plan.own)), applied: plan.applied.map { ($0, context.folder(of: $0)) },
         captured: TablePatterns(plan.captured), copiesRows: plan.copiesRows, watch: watch,
-        skewMicrosecondsMax: plan.skew.milliseconds * 1000
+        skewMicrosecondsMax: plan.skew.milliseconds * 1000, after: known[apply.database]?.twoWay
       ) { trail, table, columns in
         (plan.rules[trail.description] ?? ConflictPlan()).rules(forTarget: table, columns: columns)
       }

@@ -77,8 +77,8 @@ struct TwoWayGate {
     let tables = try end.tables(TablePatterns(capture.tables))
       .filter { comes.contains(DrawnKey.commonName(ofTable: $0.name)) }
     try checkLocalWrites(tables, capture)
-    if database.sharesKeys { return }
     try checkKeyed(tables, end, capture)
+    if database.sharesKeys { return }
     if let alike = try TwoWayCheck.keysNotSeparated(end, tables, from: trail) {
       throw alike.sayingShared(database.name)
     }
@@ -91,9 +91,9 @@ struct TwoWayGate {
   }
 
   private func checkKeyed(_ tables: [SourceEnd.Table], _ end: SourceEnd, _ capture: Configuration.Capture) throws {
-    let keyless = TwoWayCheck.keyless(tables, at: end.url.place) {
+    try TwoWayCheck.checkKeys(end, tables) {
       "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"
     }
-    if let keyless { throw keyless }
+    try TwoWayCheck.checkSums(end, tables, apply.conflictPlan)
   }
 }

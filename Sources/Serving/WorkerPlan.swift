@@ -5,7 +5,8 @@ import Steering
 /// Everything that one worker needs from the conf. Two equal specs are one and the same worker.
 package enum WorkerSpec: Equatable, Sendable {
   case capture(Configuration.Capture, Configuration.Database)
-  case apply(Configuration.Apply, Configuration.Database)
+  /// With what it shares with the other applies of its database, where both ends write.
+  case apply(Configuration.Apply, Configuration.Database, TwoWayPlan?)
   case heartbeat(Configuration.Capture, Configuration.Database)
   /// Of a trail.
   case purge(String, every: Duration)
@@ -44,7 +45,7 @@ package struct WorkerPlan: Equatable, Sendable {
     }
     for apply in configuration.applies {
       guard let database = configuration.database(apply.database) else { continue }
-      specs[WorkerName(.apply, apply.name)] = .apply(apply, database)
+      specs[WorkerName(.apply, apply.name)] = .apply(apply, database, TwoWayPlan(apply, configuration))
       if trails[apply.trail] == nil { trails[apply.trail] = (apply.trail, .seconds(10)) }
     }
     for (trail, purge) in trails { specs[WorkerName(.purge, purge.name)] = .purge(trail, every: purge.every) }

@@ -12,6 +12,6 @@ package enum TrailHint {
 
   /// Step by step; `docs/operations.md`, failure 9.
   package static func anew(_ folder: String) -> String {
-    "stop the daemon, run 'cairn detach' on the source, remove \(folder), start the daemon again, and run 'cairn copy APPLY' for each apply of this trail"
+    "stop the daemon, run 'cairn detach' on the source, remove \(folder), start the daemon again, and run 'cairn copy APPLY' for each apply of this trail; where the target is written too and holds newer rows, write existing = \"keep\" into its apply before"
   }
 }

@@ -30,7 +30,7 @@ package final class TransactionLookup {
   package init(folder path: String) { folder = TrailFolder(path) }
 
   /// Reads the transaction whose begin record stands at a place: `body` gets every record from there to the commit, with
-  /// the schema of a change. Views are valid during the call. Throws `.checkpointForeign` where no transaction begins there,
+  /// the schema of a change or of a copied row. Views are valid during the call. Throws `.checkpointForeign` where no transaction begins there,
   /// or it has been purged.
   package func read(at place: Position, _ body: (Record, TableSchema?) throws -> Void) throws {
     do {
@@ -94,10 +94,10 @@ package final class TransactionLookup {
         guard let record = decoded else { continue }
         if isFirst { guard case .begin = record else { throw nothing(at: place) } }
         isFirst = false
-        if case .change(let change) = record {
-          try body(record, segment.schemas[change.schemaID])
-        } else {
-          try body(record, nil)
+        switch record {
+        case .change(let change): try body(record, segment.schemas[change.schemaID])
+        case .refreshRow(let id, _): try body(record, segment.schemas[id])
+        default: try body(record, nil)
         }
         if case .commit = record { return }
       }

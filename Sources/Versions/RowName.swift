@@ -8,6 +8,8 @@ package struct RowName: Hashable, Sendable {
   package var hash: UInt64
   /// It stands for another row that refers to this one, by a foreign key.
   package var isReference = false
+  /// Whether the change for which the name was made takes the row away. It tells no rows apart.
+  package private(set) var isEnd = false
 
   package init(hash: UInt64) { self.hash = hash }
 
@@ -16,6 +18,20 @@ package struct RowName: Hashable, Sendable {
     var name = self
     name.isReference = true
     return name
+  }
+
+  /// The name for a change that takes the row away, or leaves it there.
+  package func ended(_ isEnd: Bool = true) -> RowName {
+    var name = self
+    name.isEnd = isEnd
+    return name
+  }
+
+  package static func == (a: RowName, b: RowName) -> Bool { a.hash == b.hash && a.isReference == b.isReference }
+
+  package func hash(into hasher: inout Hasher) {
+    hasher.combine(hash)
+    hasher.combine(isReference)
   }
 
   /// That rows which referred to this one were deleted.
@@ -58,6 +74,55 @@ package struct ChangedRows: RandomAccessCollection, ExpressibleByArrayLiteral, S
   package subscript(index: Int) -> RowName { index == 0 ? first : index == 1 ? second : others[index - 2] }
 }
 
+/// A row by its name and its key.
+///
+/// A name is a hash. Two rows of one table may share it, so the key is compared wherever a row is found by its name:
+///
+///     KeyedRow(name, [.text("0123")]).isSame(as: KeyedRow(name, [.text("123")]))  // false
+///     KeyedRow(name, [.text("t")]).isSame(as: KeyedRow(name, [.integer(1)]))      // true: PostgreSQL's boolean
+package struct KeyedRow: Hashable, Sendable {
+  package let name: RowName
+  /// The values of the key, ordered by the names of their columns in lower case.
+  package let key: [Value]
+
+  package init(_ name: RowName, _ key: [Value]) { (self.name, self.key) = (name, key) }
+
+  /// Whether both are one row of one table.
+  package func isSame(as other: KeyedRow) -> Bool { name == other.name && isSameKey(other.key) }
+
+  /// Whether rows of this name and of that key are one row.
+  package func isSameKey(_ other: [Value]) -> Bool { zip(key, other).allSatisfy { $0.isSameKey(as: $1) } }
+
+  /// Whether a text of the key counts in its name as another value does, so that other rows are likely to share the name.
+  package var isLoose: Bool { key.contains(where: \.isLooseKey) }
+
+  /// The texts of the key as one, by which rows of one name are told apart and ordered.
+  package var spelling: [UInt8] {
+    var bytes: [UInt8] = []
+    for case .text(let text) in key {
+      bytes += withUnsafeBytes(of: UInt64(text.count).bigEndian, Array.init)
+      bytes += text
+    }
+    return bytes
+  }
+}
+
+extension Value {
+  /// Whether two values of a key are one. Two texts are if their bytes are; values of different kinds are if they count
+  /// alike in a name, since the engines spell one value in different ways.
+  package func isSameKey(as other: Value) -> Bool {
+    if self == other { return true }
+    if case .text = self, case .text = other { return false }
+    return RowName(table: "", key: [self]) == RowName(table: "", key: [other])
+  }
+
+  /// Whether a text counts in a name as something else than its bytes.
+  fileprivate var isLooseKey: Bool {
+    guard case .text(let bytes) = self else { return false }
+    return bytes.withUnsafeBytes(RowNaming.isLoose)
+  }
+}
+
 /// Makes the names of a table's rows of keys that are read in place: begun once for a table, copied for each row.
 package struct RowNaming: Sendable {
   private var state: UInt64
@@ -96,6 +161,12 @@ package struct RowNaming: Sendable {
     }
     if let blob = Self.blob(bytes) { return blob.withUnsafeBytes { add(bytes: $0, tag: .blob) } }
     add(bytes: bytes, tag: .text)
+  }
+
+  /// Whether a text counts as something else than its bytes.
+  static func isLoose(_ text: UnsafeRawBufferPointer) -> Bool {
+    PlainNumber(text) != nil || blob(text) != nil
+      || text.count == 1 && (text[0] == UInt8(ascii: "t") || text[0] == UInt8(ascii: "f"))
   }
 
   /// What PostgreSQL writes as `\x` and two digits for each byte.

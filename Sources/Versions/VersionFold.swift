@@ -7,7 +7,7 @@ package struct VersionFold {
     var before: [Value?]?
     var after: [Value?]?
 
-    /// Two where `row` is the name of both rows of a change of the key. `names`: of the rows that the change touches; of a
+    /// Two where `row` is the name of both rows of a change of the key: those may share it. `names`: of the rows that the change touches; of a
     /// change of the key the one before comes first.
     package static func all(
       _ change: ChangeView, _ schema: TableSchema, _ names: ChangedRows, _ row: RowName
@@ -43,7 +43,7 @@ package struct VersionFold {
 
   /// Whether a step is of this row, not of another of its name: it begins with what the row is, or ends with what it was,
   /// as far as the key says.
-  func isSameRow(_ step: Step, _ schema: TableSchema) -> Bool {
+  package func isSameRow(_ step: Step, _ schema: TableSchema) -> Bool {
     guard let row = after ?? before, let other = step.before ?? step.after else { return false }
     let names = Self.key(self.schema)
     guard names == Self.key(schema) else { return true }

@@ -44,6 +44,25 @@ package final class VersionReader {
     }
   }
 
+  /// Passes every row of a transaction to `body`: what was done to it, or as an insert what a copy brings.
+  package func forEachRow(
+    at place: VersionPlace, folder: String, _ body: (TableSchema, ChangeView, _ isCopied: Bool) throws -> Void
+  ) throws {
+    let trail = trails[folder] ?? TransactionLookup(folder: folder)
+    trails[folder] = trail
+    try trail.read(at: place.begin) { record, schema in
+      switch record {
+      case .begin(let header):
+        guard header.number == place.stamp.number else { throw Self.missing(place, header) }
+      case .change(let change) where change.operation != .truncate:
+        if let schema { try body(schema, change, false) }
+      case .refreshRow(let id, let image):
+        if let schema { try body(schema, ChangeView(.insert, schemaID: id, after: image, treatment: .copied), true) }
+      default: break
+      }
+    }
+  }
+
   private static func add(
     _ step: VersionFold.Step, _ schema: TableSchema, to folds: inout [VersionFold]
   ) {

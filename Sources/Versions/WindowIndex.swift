@@ -32,6 +32,14 @@ struct WindowIndex {
   private var late: Set<UInt64> = []
   /// Of rows that have been forgotten, the last version.
   private(set) var lasts = LastVersions()
+  /// Of the versions that are here, those that took their row away, if ``lasts`` are kept: only a write is a last version.
+  private var ends: Set<End> = []
+
+  private struct End: Hashable {
+    let row: UInt64
+    let origin: Int
+    let number: UInt64
+  }
   /// Whether references were ever noted: most databases are looked through for rows alone.
   private(set) var hasReferences = false
 
@@ -72,12 +80,15 @@ struct WindowIndex {
     if entry.number <= origins[entry.origin].floor {
       // The only one of its row: whatever comes follows it.
       if try !store.holds(row.chain), try !hasReferences || !store.holds(row.reference.chain) {
-        if !row.isReference { keepLast(of: row.chain, entry) }
+        if !row.isReference, !row.isEnd { keepLast(of: row.chain, entry) }
         return
       }
       late.insert(row.chain)
     }
-    guard row.isReference else { return try store.add(row.chain, entry) }
+    guard row.isReference else {
+      noteEnd(row, entry)
+      return try store.add(row.chain, entry)
+    }
     hasReferences = true
     let origin = entry.origin
     origins[origin].lastReference = max(origins[origin].lastReference, entry.number)
@@ -255,7 +266,7 @@ extension WindowIndex {
     }
     if lasts.isFull {
       let oldest = try origins.indices.compactMap { try store.oldest(of: $0)?.clock }.min()
-      lasts.forget(before: oldest ?? .max)
+      lasts.forget(before: oldest ?? .max) { (try? store.holds($0)) ?? true }
     }
     // What comes from now on follows what all know of the own trail: it need not be read any more.
     if isOwnOnly { origins[Self.own].reached = max(origins[Self.own].reached, floors[Self.own]) }
@@ -278,15 +289,28 @@ extension WindowIndex {
   private mutating func sweep(_ chain: UInt64, _ floors: [UInt64]) throws {
     let row = RowName(hash: chain)
     if lasts.areKept, !row.isReference {
-      var last: WindowEntry?
-      try store.forEach(of: row.chain) { entry in if last.map({ isEarlier($0, entry) }) ?? true { last = entry } }
-      defer { if let last, (try? store.holds(row.chain)) == false { keepLast(of: row.chain, last) } }
-      return try sweep(row, floors)
+      var before: [WindowEntry] = []
+      try store.forEach(of: row.chain) { before.append($0) }
+      try sweep(row, floors)
+      var left: [WindowEntry] = []
+      try store.forEach(of: row.chain) { left.append($0) }
+      for entry in before where !left.contains(entry) {
+        let end = End(row: row.chain, origin: entry.origin, number: entry.number)
+        // What is left may be nothing but deletes that do not count: then the row has the rank of its last write.
+        if ends.remove(end) == nil { keepLast(of: row.chain, entry) }
+      }
+      return
     }
     try sweep(row, floors)
   }
 
   mutating func keepLasts() { lasts.areKept = true }
+
+  private mutating func noteEnd(_ row: RowName, _ entry: WindowEntry) {
+    guard lasts.areKept, row.isEnd || !ends.isEmpty else { return }
+    let end = End(row: row.chain, origin: entry.origin, number: entry.number)
+    if row.isEnd { ends.insert(end) } else { ends.remove(end) }
+  }
 
   private mutating func keepLast(of row: UInt64, _ entry: WindowEntry) {
     if let last = lasts[row], !isEarlier(last, entry) { return }

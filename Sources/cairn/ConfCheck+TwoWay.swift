@@ -30,10 +30,12 @@ extension ConfCheck {
       }
       for (tables, end, capture) in [(pairs.map(\.here), source.end, capture), (pairs.map(\.there), other.end, behind)]
       {
-        let keyless = TwoWayCheck.keyless(tables, at: end.url.place) {
-          "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"
-        }
-        if let keyless { return fail(keyless) }
+        do {
+          try TwoWayCheck.checkKeys(end, tables) {
+            "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"
+          }
+          for plan in [apply.conflictPlan, back.conflictPlan] { try TwoWayCheck.checkSums(end, tables, plan) }
+        } catch let error as CairnError { return fail(error) }
         if let lacking = try TwoWayCheck.keysLogged(end, tables) { note(lacking) }
       }
       let areShared = [apply.database, back.database].contains { configuration.database($0)?.sharesKeys ?? false }
@@ -94,8 +96,14 @@ extension ConfCheck {
     let comes = Set(try end.tableNames(of: trail).map(DrawnKey.commonName(ofTable:)))
     let tables = source.tables.filter { comes.contains(DrawnKey.commonName(ofTable: $0.name)) }
     if let said = TwoWayCheck.writtenLocally(tables, apply.localWritesPlan, capture: capture.name) { fail(said) }
-    if configuration.database(apply.database)?.sharesKeys == true { return }
+    do {
+      try TwoWayCheck.checkKeys(source.end, tables) {
+        "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"
+      }
+      try TwoWayCheck.checkSums(source.end, tables, apply.conflictPlan)
+    } catch let error as CairnError { return fail(error) }
     if let lacking = try TwoWayCheck.keysLogged(source.end, tables) { note(lacking) }
+    if configuration.database(apply.database)?.sharesKeys == true { return }
     if let alike = try TwoWayCheck.keysNotSeparated(source.end, tables, from: trail) {
       fail(alike.sayingShared(apply.database))
     }

@@ -44,7 +44,7 @@ struct CandidateTests {
         renew: { _ in .asItWas }, ranked: { $0 },
         lastWrite: { row, _ in
           guard case .integer(let id)? = row.key["id"], let clock = clocks[id] else { return nil }
-          return UniqueRank(stamp(clock), tie: row.tie)
+          return row.rank(stamp(clock))
         }, noteReturn: { _ in }, log: log)
     ).judge()
   }

@@ -38,6 +38,21 @@ import Testing
     #expect(change == .init(altered: [WorkerName(.capture, "pos"), WorkerName(.heartbeat, "pos")]))
   }
 
+  @Test func `what the applies of a two-way database share concerns all of them`() throws {
+    var conf = Self.conf()
+    conf.applies = ["hq", "north"].map { .init(name: $0, trail: "\($0).pos", database: "pos") }
+    let url = try #require(PeerURL("https://hq"))
+    conf.pumps = [.init(name: "hq", trails: TrailPatterns(["*"]), way: .push, url: url)]
+    var other = conf
+    other.applies.append(.init(name: "south", trail: "south.pos", database: "pos"))
+    let change = WorkerPlan(conf).change(to: WorkerPlan(other))
+    #expect(change.altered == [WorkerName(.apply, "hq"), WorkerName(.apply, "north")])
+    #expect(change.added.contains(WorkerName(.apply, "south")))
+    var tables = conf
+    tables.captures[0].tables = ["item"]
+    #expect(WorkerPlan(conf).change(to: WorkerPlan(tables)).altered.count == 3, "capture and both applies")
+  }
+
   @Test func `an apply comes, another goes`() {
     var other = Self.conf()
     other.applies = [.init(name: "erp", trail: "hq.erp", database: "copy")]

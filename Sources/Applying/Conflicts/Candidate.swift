@@ -22,12 +22,17 @@ struct ContestedRow: Hashable {
   var name: RowName { name(of: fullName) }
   /// As the window knows it as one of a copy.
   var copied: RowName { name(of: RowNames.copied(fullName)) }
-  /// The same at every node, whatever its table is called there.
-  var tie: UInt64 { name(of: "").hash }
+  var keyed: KeyedRow { KeyedRow(name, values) }
 
-  private func name(of table: String) -> RowName {
-    RowName(table: table, key: key.columns.sorted { $0.name.lowercased() < $1.name.lowercased() }.map(\.value))
+  /// The place of the row among those that want one value. It is the same at every node, whatever the table is called there.
+  func rank(_ stamp: Stamp) -> UniqueRank {
+    let row = KeyedRow(name(of: ""), values)
+    return UniqueRank(stamp, tie: row.name.hash, spelling: row.isLoose ? row.spelling : [])
   }
+
+  private var values: [Value] { key.columns.sorted { $0.name.lowercased() < $1.name.lowercased() }.map(\.value) }
+
+  private func name(of table: String) -> RowName { RowName(table: table, key: values) }
 
   func record(
     against other: ContestedRow, _ stamp: Stamp?, isOurs: Bool, _ place: VersionPlace, of trail: TrailName, now: Int64

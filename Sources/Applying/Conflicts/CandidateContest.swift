@@ -69,7 +69,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
   private func claim(_ candidate: Candidate) -> UniqueClaim<ContestedRow> {
     let row = candidate.row
     return UniqueClaim(
-      row, UniqueRank(candidate.stamp, tie: row.tie), isNew: fresh.contains(row),
+      row, row.rank(candidate.stamp), isNew: fresh.contains(row),
       earlier: candidate.earlier.map {
         ContestedRow(namespace: row.namespace, table: row.table, key: $0, row: ConflictRow([]))
       })

@@ -177,23 +177,33 @@ package final class PostgresApply {
   /// One group; carefully again where it was not taken as a whole, and without a table that is to wait.
   private func stepOrSettle(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk else { return try step(replay, stop, through: .max) }
-    guard try desk.shared.enter(stop) else { throw Stopped() }
-    defer { desk.shared.leave() }
+    switch try desk.shared.inTurn(stop, { try takeTurn(replay, desk, stop) }) {
+    case .moved(let isMoved)?: return isMoved
+    case .heldBack(let held)?: return try desk.wait(for: held, isDraining: isDraining, stop)
+    case .overtaken?:
+      try waitForCapture(desk, stop)
+      return true
+    case nil: throw Stopped()
+    }
+  }
+
+  private func takeTurn(_ replay: PostgresReplay, _ desk: PostgresReplay.Desk, _ stop: StopSignal) throws -> TurnEnd {
     do {
       let isMoved = try step(replay, stop, through: desk.limit() ?? .max)
       if isMoved { share.grow() }
       if !isMoved { try replay.lookAtCandidates(stop) }
       try decide(desk, replay.connection)
-      progress.update { $0.isHeldBack = desk.heldBack != nil }
-      if !isMoved, let held = desk.heldBack { return try desk.wait(for: held, isDraining: isDraining, stop) }
-      return isMoved
+      progress.update { $0.heldUntil = desk.heldUntil }
+      if !isMoved, let held = desk.heldBack { return .heldBack(held) }
+      return .moved(isMoved)
     } catch {
       desk.shared.window.rollback(name)
+      var end = TurnEnd.moved(true)
       switch error {
       case is LocalAhead:
         share.shrink(replay.number - replay.applied)
         desk.overtaken(at: replay.number)
-        try waitForCapture(desk, stop)
+        end = .overtaken
       // What is wrong with a row, or with its rule, stops apply behind all that stands before.
       case let error as CairnError
       where !replay.isCareful && (QuarantineShelf.isOfRows(error) || error.code == .ruleRefused):
@@ -207,7 +217,7 @@ package final class PostgresApply {
         throw error
       }
       forget()
-      return true
+      return end
     }
   }
 

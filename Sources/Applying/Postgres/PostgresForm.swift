@@ -34,11 +34,7 @@ struct PostgresForm {
 
   /// Whether two keys are of one row.
   func isSame(_ a: [Value], _ b: [Value]) -> Bool {
-    zip(a, b).allSatisfy { a, b in
-      if a == b { return true }
-      if case .text = a { return false }
-      return RowName(table: "", key: [a]) == RowName(table: "", key: [b])
-    }
+    zip(a, b).allSatisfy { $0.isSameKey(as: $1) }
   }
 
   /// A row as the server prints it.

@@ -9,6 +9,8 @@ struct PostgresHeldRows {
     var values: [String?]
     /// What is wrong if it cannot be put in then.
     let error: CairnError
+
+    var bytes: Int { values.reduce(0) { $0 + ($1?.utf8.count ?? 0) } }
   }
   private static let countMax = 10_000
   private static let bytesMax = 64 << 20
@@ -17,8 +19,9 @@ struct PostgresHeldRows {
 
   mutating func add(_ table: MappedTable, _ values: [String?], _ error: CairnError) throws {
     guard rows.count < Self.countMax, bytes < Self.bytesMax else { throw error }
-    bytes += values.reduce(0) { $0 + ($1?.utf8.count ?? 0) }
-    rows.append(Row(table: table, values: values, error: error))
+    let row = Row(table: table, values: values, error: error)
+    bytes += row.bytes
+    rows.append(row)
   }
 
   private func index(_ table: MappedTable, _ key: [String?]) -> Int? {
@@ -29,14 +32,22 @@ struct PostgresHeldRows {
   /// Deletes a row that is held; false when there is none with this key.
   mutating func remove(_ table: MappedTable, _ key: [String?]) -> Bool {
     guard let index = index(table, key) else { return false }
-    rows.remove(at: index)
+    bytes -= rows.remove(at: index).bytes
     return true
   }
 
   mutating func update(_ table: MappedTable, _ key: [String?], _ values: [Int: String?]) -> Bool {
     guard let index = index(table, key) else { return false }
+    bytes -= rows[index].bytes
     for (column, value) in values { rows[index].values[column] = value }
+    bytes += rows[index].bytes
     return true
+  }
+
+  /// The table is emptied.
+  mutating func forget(_ table: MappedTable) {
+    rows.removeAll { $0.table.stateKey == table.stateKey }
+    bytes = rows.reduce(0) { $0 + $1.bytes }
   }
 
   mutating func takeAll() -> [Row] {

@@ -43,7 +43,9 @@ extension PostgresReplay {
       if !early.isEmpty, let image = change.after { try settle(table, image.bytes) }
     case .delete: try delete(table, change, isExpected: !isLenient && !change.flags.contains(.implied))
     case .update: try isLenient ? updateLeniently(table) : update(table, change)
-    case .truncate: try remove(nil, table)
+    case .truncate:
+      held.forget(table)
+      try remove(nil, table)
     }
   }
 

@@ -8,6 +8,10 @@ import Versions
 // Two-way: rows that somebody else has written to as well.
 extension PostgresReplay {
   typealias Desk = TwoWayDesk<MappedTable>
+  /// A row of a table to which others refer, as it was before it was deleted.
+  private typealias Gone = (row: Desk.Row, key: [Value], there: [String?])
+  /// A row as it is to be. `outcome`: all of it; `stamp`: of the last write to it, if a version of it is known.
+  private typealias Put = (row: Desk.Row, key: [Value], put: RowVersion.Row?, outcome: [Value?], stamp: Stamp?)
 
   /// So many are in memory while rows are looked through.
   private static let keysMax = 1000
@@ -107,10 +111,10 @@ extension PostgresReplay {
   /// Whether a row that a copy brings gives way to what was written here.
   func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: MappedTable) throws -> Bool {
     guard let desk, table.goesBothWays, let schema = reader.given(id) else { return false }
-    guard let name = try desk.names.name(schema, image), let copied = try desk.names.copied(schema, image) else {
+    guard let row = try desk.names.keyed(schema, image), let copied = try desk.names.copied(schema, image) else {
       throw Desk.keyless(schema)
     }
-    return try desk.keeps((name, copied))
+    return try desk.keeps(row, copied: copied)
   }
 
   /// Removes rows of the target, but for those of which the author of the copy does not know what was done to them here.
@@ -122,8 +126,8 @@ extension PostgresReplay {
     repeat {
       keys = try connection.query("FETCH \(Self.keysMax) FROM cairn_known").map(form.row)
       for row in keys {
-        guard let name = desk.names.name(table.mapped, row), let copied = desk.names.copied(table.mapped, row),
-          try !desk.keepsUnmentioned((name, copied))
+        guard let keyed = desk.names.keyed(table.mapped, row), let copied = desk.names.copied(table.mapped, row),
+          try !desk.keepsUnmentioned(keyed, copied: copied)
         else { continue }
         try table.put(nil, table.key.map { row[$0] }, connection)
       }
@@ -136,7 +140,8 @@ extension PostgresReplay {
     guard let desk, desk.isToSettle else { return }
     if desk.locksFirst { try lockRows(desk, stop) }
     var held: [ContestedRow] = []
-    var parents: [(row: Desk.Row, key: [Value])] = []
+    var gone: [Gone] = []
+    var puts: [Put] = []
     for narrow in desk.rows where narrow.isVersion {
       let row = try narrow.with(wide(narrow.table))
       let form = PostgresForm(table: row.table, names: options.names)
@@ -151,20 +156,26 @@ extension PostgresReplay {
         desk.place, of: name, row.table.mapped, key: key, now: clock.microseconds(),
         isAhead: desk.mayDiffer || narrow.table.state.refreshing != nil)
       for record in records { try log(record) }
-      try desk.shared.window.note(row.name, desk.place)
+      try desk.note(row)
       try note(settled, row.table.mapped, key, desk)
-      if settled.row == nil, try !referrers(of: row.table).isEmpty {
-        parents.append((row, key))
+      guard let outcome = settled.outcome else {
+        // Rows that go make room for the unique values of others before those are put in place.
+        try sink.settle()
+        if try !desk.isAhead && !referrers(of: row.table).isEmpty, let there = try row.table.row(key, connection) {
+          gone.append((row, key, there))
+        }
+        try put(nil, key, row.table)
         continue
       }
       // The rest of it comes with the copy.
       if settled.isPartial, isLenient(narrow.table) { continue }
-      let outcome = settled.outcome
-      let made = (put: waiting == nil ? settled.row : outcome, outcome: outcome, table: row.table)
-      try put(made, key, settled.stamp ?? desk.lastStamp(row.name), held: &held)
+      puts.append((row, key, waiting == nil ? settled.row : outcome, outcome, settled.stamp))
+    }
+    for one in puts {
+      try put((one.put, one.outcome, one.row.table), one.key, one.stamp ?? desk.lastStamp(one.row), held: &held)
     }
     try judge(&held)
-    try delete(parents, desk, held: &held)
+    try keepReferred(gone, desk, held: &held)
     try bringBackNeeded(desk, held: &held)
     try judge(&held)
     desk.endTransaction()
@@ -206,25 +217,17 @@ extension PostgresReplay {
   }
 
   /// Those to which nobody refers when all of them have gone: the rows of a ring refer only to each other. The rest stays.
-  private func delete(_ rows: [(row: Desk.Row, key: [Value])], _ desk: Desk, held: inout [ContestedRow]) throws {
-    var gone: [(row: Desk.Row, key: [Value], there: [String?])] = []
-    for (row, key) in rows {
-      try sink.settle()
-      if !desk.isAhead, let there = try row.table.row(key, connection) { gone.append((row, key, there)) }
-      try put(nil, key, row.table)
-    }
+  private func keepReferred(_ gone: [Gone], _ desk: Desk, held: inout [ContestedRow]) throws {
     for (row, key) in try putBackReferred(gone) {
       let form = PostgresForm(table: row.table, names: options.names)
       guard let kept = try settle(whole(row, key, form, desk), key, nil, form, desk).living() else { continue }
-      try put((kept, kept, row.table), key, desk.lastStamp(row.name), held: &held)
+      try put((kept, kept, row.table), key, desk.lastStamp(row), held: &held)
       try log(SettledRow.returned(kept, desk.place, of: name, row.table.mapped, key: key, now: clock.microseconds()))
     }
   }
 
   /// Those to which somebody refers, as they were; each of them may refer to others in its turn.
-  private func putBackReferred(_ gone: [(row: Desk.Row, key: [Value], there: [String?])]) throws
-    -> [(row: Desk.Row, key: [Value])]
-  {
+  private func putBackReferred(_ gone: [Gone]) throws -> [(row: Desk.Row, key: [Value])] {
     var (gone, back) = (gone, [(row: Desk.Row, key: [Value])]())
     var isMoving = true
     while isMoving {
@@ -233,7 +236,10 @@ extension PostgresReplay {
       for row in open {
         let (table, referrers) = (row.row.table, try referrers(of: row.row.table))
         if try sink.attempt({ try table.isReferred(row.there, referrers, row.key, connection) }) {
-          try put(PostgresForm(table: table, names: options.names).row(row.there), row.key, table)
+          // Where another row has a unique value of it by now, it is judged when it is put as it is to be.
+          do { try put(PostgresForm(table: table, names: options.names).row(row.there), row.key, table) } catch let
+            error as PostgresError where error.isUniqueness
+          {}
           back.append((row.row, row.key))
         } else {
           gone.append(row)
@@ -252,12 +258,12 @@ extension PostgresReplay {
   /// themselves: of these none does, and they stay as they are where they are there.
   private func bringBackNeeded(_ desk: Desk, held: inout [ContestedRow]) throws {
     // One that has to wait for a unique value is not there afterwards, and may be one of a ring.
-    var met: Set<RowName> = []
-    for row in try desk.neededRows() {
-      var open = try bringBack(row.name, row.versions, desk, isReferred: true, held: &held)
-      while let name = open.popLast() {
-        guard met.insert(name).inserted else { continue }
-        open += try bringBack(name, desk.others(name), desk, isReferred: false, held: &held)
+    var met: Set<KeyedRow> = []
+    for needed in try desk.neededRows() {
+      var open = try bringBack(needed.row, needed.versions, desk, isReferred: true, held: &held)
+      while let row = open.popLast() {
+        guard met.insert(row).inserted else { continue }
+        open += try bringBack(row, desk.others(row), desk, isReferred: false, held: &held)
       }
     }
   }
@@ -265,8 +271,9 @@ extension PostgresReplay {
   /// Returns the rows to which it refers, where it came back. `isReferred`: it is the first of them; what it is now may
   /// have stood while less was known of who refers to it.
   private func bringBack(
-    _ name: RowName, _ versions: [StoredVersion], _ desk: Desk, isReferred: Bool, held: inout [ContestedRow]
-  ) throws -> [RowName] {
+    _ keyed: KeyedRow, _ versions: [StoredVersion], _ desk: Desk, isReferred: Bool, held: inout [ContestedRow]
+  ) throws -> [KeyedRow] {
+    let name = keyed.name
     guard let last = versions.last, let table = try sink.attempt({ try table(like: last.schema) }) else { return [] }
     let form = PostgresForm(table: table, names: options.names)
     let key = try form.key(last)
@@ -281,7 +288,7 @@ extension PostgresReplay {
     }
     guard let row = settled, !row.isAll(of: local) else { return [] }
     try SettledRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.mapped, key)
-    try put((row, row, table), key, desk.lastStamp(name), held: &held)
+    try put((row, row, table), key, desk.lastStamp(keyed), held: &held)
     try log(
       SettledRow.returned(
         row, local: local, desk.place, of: self.name, table.mapped, key: key, now: clock.microseconds()))
@@ -439,7 +446,7 @@ extension PostgresReplay {
     ) { try desk.counts($0, of: candidate.row.name, in: table.mapped) }
     guard let row = settled.outcome else { return .gone }
     let renewed = Candidate(
-      table.mapped, key: key, row: row, stamp: try settled.stamp ?? desk.lastStamp(candidate.row.name))
+      table.mapped, key: key, row: row, stamp: try settled.stamp ?? desk.lastStamp(candidate.row.keyed))
     return renewed.row.row == candidate.row.row && renewed.stamp == candidate.stamp ? .asItWas : .later(renewed)
   }
 }

@@ -144,6 +144,36 @@ struct LooseUnique: Equatable {
     }
   }
 
+  // MARK: Keys
+
+  /// The columns of a table's key under a collation that takes different texts for one, as far as the schema tells.
+  static func looseKey(of schema: TableSchema) -> [String] {
+    guard !schema.flags.contains(.wholeRow) else { return [] }
+    let named = schema.engine == .sqlite ? keyCollations(in: schema) : []
+    return schema.key.map { schema.columns[$0] }.filter { column in
+      guard schema.engine == .sqlite else { return PostgresType(column).name.hasSuffix("citext") || isCitext(column) }
+      return (named + [column.collation]).contains { fold(collation: $0)?.isEmpty != true }
+    }.map(\.name)
+  }
+
+  private static func isCitext(_ column: TableSchema.Column) -> Bool { column.baseType.hasSuffix("citext") }
+
+  /// Collations that the primary key names itself, as in `PRIMARY KEY (name COLLATE NOCASE)`.
+  private static func keyCollations(in schema: TableSchema) -> [String] {
+    let bytes = Array(schema.createText.utf8)
+    let tokens = SQLText.tokens(bytes)
+    func text(_ token: SQLText.Token) -> String { String(decoding: bytes[token.range], as: UTF8.self) }
+    guard
+      let start = tokens.indices.first(where: { index in
+        tokens[index].word == "PRIMARY" && index + 2 < tokens.count && tokens[index + 1].word == "KEY"
+          && text(tokens[index + 2]) == "("
+      }), let end = tokens[start...].firstIndex(where: { text($0) == ")" })
+    else { return [] }
+    return tokens[start..<end].indices.filter { tokens[$0].word == "COLLATE" && $0 + 1 < end }.map {
+      IndexText.name(text(tokens[$0 + 1]))
+    }
+  }
+
   // MARK: Rows
 
   /// Whether a change from one image to another may matter to it; a row that comes or goes does.
@@ -182,4 +212,11 @@ struct LooseUnique: Equatable {
     if fold.contains(.blanksAtEnd) { while bytes.last == UInt8(ascii: " ") { bytes.removeLast() } }
     return bytes
   }
+}
+
+/// Keys by which an engine takes rows for one that differ in bytes.
+package enum LooseKey {
+  /// The columns of a table's key under a collation that takes different texts for one, as far as the schema tells. Of
+  /// PostgreSQL's own collations only the server knows.
+  package static func columns(of schema: TableSchema) -> [String] { LooseUnique.looseKey(of: schema) }
 }

@@ -107,16 +107,25 @@ extension SQLiteApply {
   /// A lane's rows are settled as those of the main way are, with all that was written to them since.
   private func advanceOrSettle(_ key: String, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
     guard let desk = lane.desk else { return try advance(key, &lane, stop) }
-    guard try desk.shared.enter(stop) else { throw SQLiteReplay.Stopped() }
-    defer { desk.shared.leave() }
+    // What is to be waited for when the turn is over, as others wait for the turn.
+    var wait: (() throws -> Void)?
+    let progress = try desk.shared.inTurn(stop) { try takeTurn(key, &lane, desk, stop, &wait) }
+    guard let progress else { throw SQLiteReplay.Stopped() }
+    try wait?()
+    return progress
+  }
+
+  private func takeTurn(
+    _ key: String, _ lane: inout Lane, _ desk: SQLiteReplay.Desk, _ stop: StopSignal, _ wait: inout (() throws -> Void)?
+  ) throws -> Progress {
     do { return try advance(key, &lane, stop) } catch {
       target.rollback()
       desk.shared.window.rollback(name)
       switch error {
       case is LocalAhead:
         progress.update { $0.isWaitingForCapture = true }
-        try desk.waitForCapture(stop)
-      case is SQLiteReplay.Desk.Ahead: _ = stop.wait(milliseconds: 200)
+        wait = { try desk.waitForCapture(stop) }
+      case is SQLiteReplay.Desk.Ahead: wait = { _ = stop.wait(milliseconds: 200) }
       case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: desk.place.stamp.number): break
       default:
         desk.shared.note(error)

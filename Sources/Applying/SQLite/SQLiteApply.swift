@@ -109,22 +109,32 @@ package final class SQLiteApply {
 
   private func stepOrSettle(_ stop: StopSignal) throws -> Bool {
     guard let desk else { return try step(stop, through: .max) }
-    guard try desk.shared.enter(stop) else { return false }
-    defer { desk.shared.leave() }
+    switch try desk.shared.inTurn(stop, { try takeTurn(desk, stop) }) {
+    case .moved(let isMoved)?: return isMoved
+    case .heldBack(let held)?: return try desk.wait(for: held, isDraining: isDraining, stop)
+    case .overtaken?:
+      progress.update { $0.isWaitingForCapture = true }
+      try desk.waitForCapture(stop)
+      return true
+    case nil: return false
+    }
+  }
+
+  private func takeTurn(_ desk: SQLiteReplay.Desk, _ stop: StopSignal) throws -> TurnEnd {
     do {
       let isMoved = try step(stop, through: desk.limit() ?? .max)
       if !isMoved { try lookAtCandidates(stop) }
       try decide(desk)
-      progress.update { $0.isHeldBack = desk.heldBack != nil }
-      if !isMoved, let held = desk.heldBack { return try desk.wait(for: held, isDraining: isDraining, stop) }
-      return isMoved
+      progress.update { $0.heldUntil = desk.heldUntil }
+      if !isMoved, let held = desk.heldBack { return .heldBack(held) }
+      return .moved(isMoved)
     } catch {
       desk.shared.window.rollback(name)
+      var end = TurnEnd.moved(true)
       switch error {
       case is LocalAhead:
         target.rollback()
-        progress.update { $0.isWaitingForCapture = true }
-        try desk.waitForCapture(stop)
+        end = .overtaken
       case let ahead as SQLiteReplay.Desk.Ahead: desk.holdBack(ahead.header)
       case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: replay.number + 1): break
       default:
@@ -132,7 +142,7 @@ package final class SQLiteApply {
         throw error
       }
       try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
-      return true
+      return end
     }
   }
 

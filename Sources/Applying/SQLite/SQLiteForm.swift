@@ -33,11 +33,7 @@ struct SQLiteForm {
 
   /// Whether two keys are of one row.
   func isSame(_ a: [Value], _ b: [Value]) -> Bool {
-    zip(a, b).allSatisfy { a, b in
-      if a == b { return true }
-      if case .text = a, case .text = b { return false }
-      return RowName(table: "", key: [a]) == RowName(table: "", key: [b])
-    }
+    zip(a, b).allSatisfy { $0.isSameKey(as: $1) }
   }
 
   /// For each column of the table: where a trail's rows have it, and what makes it one of SQLite.

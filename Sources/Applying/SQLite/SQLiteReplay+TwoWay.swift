@@ -8,6 +8,10 @@ import Versions
 // Two-way: rows that somebody else has written to as well.
 extension SQLiteReplay {
   typealias Desk = TwoWayDesk<TargetTable>
+  /// A row of a table to which others refer, as it was before it was deleted.
+  private typealias Gone = (row: Desk.Row, key: [Value], there: [Value])
+  /// A row as it is to be. `outcome`: all of it; `stamp`: of the last write to it, if a version of it is known.
+  private typealias Put = (row: Desk.Row, key: [Value], put: RowVersion.Row?, outcome: [Value?], stamp: Stamp?)
 
   /// So many are in memory while rows are looked through.
   private static let keysMax = 1000
@@ -45,10 +49,10 @@ extension SQLiteReplay {
   /// Whether a row that a copy brings gives way to what was written here.
   func keepsOwn(_ id: UInt64, _ image: ImageView, _ table: TargetTable) throws -> Bool {
     guard let desk, table.goesBothWays, let schema = reader.given(id) else { return false }
-    guard let name = try desk.names.name(schema, image), let copied = try desk.names.copied(schema, image) else {
+    guard let row = try desk.names.keyed(schema, image), let copied = try desk.names.copied(schema, image) else {
       throw Desk.keyless(schema)
     }
-    return try desk.keeps((name, copied))
+    return try desk.keeps(row, copied: copied)
   }
 
   /// Removes what the target has in a range, but for rows of which the author of the copy does not know what was done to
@@ -60,8 +64,8 @@ extension SQLiteReplay {
       for key in keys {
         var row = [Value](repeating: .null, count: table.schema.columns.count)
         for (index, value) in zip(table.schema.key, key) { row[index] = value }
-        guard let name = desk.names.name(table.schema, row), let copied = desk.names.copied(table.schema, row),
-          try !desk.keepsUnmentioned((name, copied))
+        guard let keyed = desk.names.keyed(table.schema, row), let copied = desk.names.copied(table.schema, row),
+          try !desk.keepsUnmentioned(keyed, copied: copied)
         else { continue }
         try table.put(nil, key)
       }
@@ -74,7 +78,8 @@ extension SQLiteReplay {
   func settleDeferred() throws {
     guard let desk, desk.isToSettle else { return }
     var held: [ContestedRow] = []
-    var parents: [(row: Desk.Row, key: [Value])] = []
+    var gone: [Gone] = []
+    var puts: [Put] = []
     for narrow in desk.rows where narrow.isVersion {
       let row = try narrow.with(narrow.table.wide())
       let form = SQLiteForm(row.table)
@@ -89,20 +94,25 @@ extension SQLiteReplay {
         desk.place, of: name, row.table.schema, key: key, now: target.clock.microseconds(),
         isAhead: desk.mayDiffer || narrow.table.state.refreshing != nil)
       for record in records { try log(record) }
-      try desk.shared.window.note(row.name, desk.place)
+      try desk.note(row)
       try note(settled, row.table, key, desk)
-      if settled.row == nil, !row.table.referrers.isEmpty {
-        parents.append((row, key))
+      guard let outcome = settled.outcome else {
+        // Rows that go make room for the unique values of others before those are put in place.
+        if !row.table.referrers.isEmpty, !desk.isAhead, let there = try row.table.row(key) {
+          gone.append((row, key, there))
+        }
+        try row.table.put(nil, key)
         continue
       }
       // The rest of it comes with the copy.
       if settled.isPartial, isLenient(narrow.table) { continue }
-      let outcome = settled.outcome
-      let made = (put: waiting == nil ? settled.row : outcome, outcome: outcome, table: row.table)
-      try put(made, key, settled.stamp ?? desk.lastStamp(row.name), held: &held)
+      puts.append((row, key, waiting == nil ? settled.row : outcome, outcome, settled.stamp))
+    }
+    for one in puts {
+      try put((one.put, one.outcome, one.row.table), one.key, one.stamp ?? desk.lastStamp(one.row), held: &held)
     }
     try judge(&held)
-    try delete(parents, desk, held: &held)
+    try keepReferred(gone, desk, held: &held)
     try bringBackNeeded(desk, held: &held)
     try judge(&held)
     desk.endTransaction()
@@ -135,25 +145,18 @@ extension SQLiteReplay {
   // MARK: Rows that others refer to
 
   /// Those to which nobody refers when all of them have gone: the rows of a ring refer only to each other. The rest stays.
-  private func delete(_ rows: [(row: Desk.Row, key: [Value])], _ desk: Desk, held: inout [ContestedRow]) throws {
-    var gone: [(row: Desk.Row, key: [Value], there: [Value])] = []
-    for (row, key) in rows {
-      if !desk.isAhead, let there = try row.table.row(key) { gone.append((row, key, there)) }
-      try row.table.put(nil, key)
-    }
+  private func keepReferred(_ gone: [Gone], _ desk: Desk, held: inout [ContestedRow]) throws {
     for (row, key) in try putBackReferred(gone) {
       let form = SQLiteForm(row.table)
       guard let kept = try settle(whole(row, key, form, desk), key, nil, form, desk).living() else { continue }
-      try put((kept, kept, row.table), key, desk.lastStamp(row.name), held: &held)
+      try put((kept, kept, row.table), key, desk.lastStamp(row), held: &held)
       try log(
         SettledRow.returned(kept, desk.place, of: name, row.table.schema, key: key, now: target.clock.microseconds()))
     }
   }
 
   /// Those to which somebody refers, as they were; each of them may refer to others in its turn.
-  private func putBackReferred(_ gone: [(row: Desk.Row, key: [Value], there: [Value])]) throws
-    -> [(row: Desk.Row, key: [Value])]
-  {
+  private func putBackReferred(_ gone: [Gone]) throws -> [(row: Desk.Row, key: [Value])] {
     var (gone, back) = (gone, [(row: Desk.Row, key: [Value])]())
     var isMoving = true
     while isMoving {
@@ -161,7 +164,8 @@ extension SQLiteReplay {
       gone = []
       for row in open {
         if try row.row.table.isReferred(row.there) {
-          try row.row.table.put(row.there, row.key)
+          // Where another row has a unique value of it by now, it is judged when it is put as it is to be.
+          do { try row.row.table.put(row.there, row.key) } catch let error as SQLiteError where error.isUniqueness {}
           back.append((row.row, row.key))
         } else {
           gone.append(row)
@@ -180,12 +184,12 @@ extension SQLiteReplay {
   /// themselves: of these none does, and they stay as they are where they are there.
   private func bringBackNeeded(_ desk: Desk, held: inout [ContestedRow]) throws {
     // One that has to wait for a unique value is not there afterwards, and may be one of a ring.
-    var met: Set<RowName> = []
-    for row in try desk.neededRows() {
-      var open = try bringBack(row.name, row.versions, desk, isReferred: true, held: &held)
-      while let name = open.popLast() {
-        guard met.insert(name).inserted else { continue }
-        open += try bringBack(name, desk.others(name), desk, isReferred: false, held: &held)
+    var met: Set<KeyedRow> = []
+    for needed in try desk.neededRows() {
+      var open = try bringBack(needed.row, needed.versions, desk, isReferred: true, held: &held)
+      while let row = open.popLast() {
+        guard met.insert(row).inserted else { continue }
+        open += try bringBack(row, desk.others(row), desk, isReferred: false, held: &held)
       }
     }
   }
@@ -193,8 +197,9 @@ extension SQLiteReplay {
   /// Returns the rows to which it refers, where it came back. `isReferred`: it is the first of them; what it is now may
   /// have stood while less was known of who refers to it.
   private func bringBack(
-    _ name: RowName, _ versions: [StoredVersion], _ desk: Desk, isReferred: Bool, held: inout [ContestedRow]
-  ) throws -> [RowName] {
+    _ keyed: KeyedRow, _ versions: [StoredVersion], _ desk: Desk, isReferred: Bool, held: inout [ContestedRow]
+  ) throws -> [KeyedRow] {
+    let name = keyed.name
     guard let last = versions.last else { return [] }
     let table = TargetTable(try TableMapping(last.schema, to: .sqlite), state: .init(), database: database)
     let form = SQLiteForm(table)
@@ -209,7 +214,7 @@ extension SQLiteReplay {
     }
     guard let row = settled, !row.isAll(of: local) else { return [] }
     try SettledRow.checkWhole(row, history.versions.last(where: \.isDelete)?.stamp, table.schema, key)
-    try put((row, row, table), key, desk.lastStamp(name), held: &held)
+    try put((row, row, table), key, desk.lastStamp(keyed), held: &held)
     try log(
       SettledRow.returned(
         row, local: local, desk.place, of: self.name, table.schema, key: key, now: target.clock.microseconds()))
@@ -306,7 +311,7 @@ extension SQLiteReplay {
     ) { try desk.counts($0, of: candidate.row.name, in: table.schema) }
     guard let row = settled.outcome else { return .gone }
     let renewed = Candidate(
-      table.schema, key: key, row: row, stamp: try settled.stamp ?? desk.lastStamp(candidate.row.name))
+      table.schema, key: key, row: row, stamp: try settled.stamp ?? desk.lastStamp(candidate.row.keyed))
     return renewed.row.row == candidate.row.row && renewed.stamp == candidate.stamp ? .asItWas : .later(renewed)
   }
 }

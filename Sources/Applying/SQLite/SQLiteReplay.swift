@@ -137,7 +137,11 @@ final class SQLiteReplay {
     let begun = Clock.monotonicMilliseconds
     var group = Group()
     skipped = 0
+    var count = 0
     while true {
+      // Of a large transaction nothing is committed before its end: it is done again by the next run.
+      count += 1
+      if count % 1024 == 0, stop.isSet { throw Stopped() }
       switch record {
       case .begin(let header):
         try desk?.begin(header, at: reader.position)

@@ -9,6 +9,8 @@ final class RowNames {
     private(set) var schema: TableSchema
     let begun: RowNaming
     let copied: RowNaming
+    /// For each column, whether a trail of PostgreSQL has a number in it: all its values are exact texts there.
+    private let areNumbers: [Bool]
     /// The columns of the key, by their names.
     let key: [Int]
     /// By other unique columns to which rows refer.
@@ -50,6 +52,12 @@ final class RowNames {
     init(_ schema: TableSchema, as target: String, _ key: [Int], alternates: [Part], references: [Reference]) {
       (begun, copied) = (RowNaming(table: target), RowNaming(table: RowNames.copied(target)))
       (self.schema, self.key, self.alternates, self.references) = (schema, key, alternates, references)
+      areNumbers = schema.columns.map { column in
+        switch PostgresType(column).kind {
+        case .int2, .int4, .int8, .oid, .numeric, .float4, .float8: schema.engine == .postgres
+        default: false
+        }
+      }
       width = (key.max() ?? -1) + 1
     }
 
@@ -59,6 +67,19 @@ final class RowNames {
       guard schema == other else { return false }
       schema = other
       return true
+    }
+
+    /// As ``keyValue(_:_:)``.
+    func keyView(_ index: Int, _ view: ColumnView) -> ColumnView {
+      if case .exact(let bytes) = view, !areNumbers[index] { return .text(bytes) }
+      return view
+    }
+
+    /// A value of the key as rows are told apart by it: texts are the same where their bytes are, numbers where they count
+    /// alike.
+    func keyValue(_ index: Int, _ value: Value) -> Value {
+      if case .exact(let bytes) = value, !areNumbers[index] { return .text(bytes) }
+      return value
     }
 
     private func isSame(_ other: TableSchema) -> Bool {
@@ -78,6 +99,8 @@ final class RowNames {
     let name: RowName
     /// False: by other unique columns of its.
     let isByKey: Bool
+    /// The values by which it is referred to, in the order of the parent's columns. Empty unless they were asked for.
+    var key: [Value] = []
   }
 
   /// Columns to which foreign keys lead and that are not the key, by the table: all names in lower case, those of columns
@@ -111,16 +134,80 @@ final class RowNames {
     if let image = change.after { try read(image, naming.width, into: &after) }
     switch change.operation {
     case .insert: return ChangedRows(name(naming) { after[$0] })
-    case .delete: return ChangedRows(name(naming) { before[$0] })
+    case .delete: return ChangedRows(name(naming) { before[$0] }?.ended())
     default:
       let old = name(naming) { $0 < before.count && !before[$0].isUnchanged ? before[$0] : after[$0] }
       let new = name(naming) { after[$0].isUnchanged && $0 < before.count ? before[$0] : after[$0] }
-      return old == new ? ChangedRows(old) : ChangedRows(old, new)
+      return old != new || movesText(naming) ? ChangedRows(old?.ended(), new) : ChangedRows(old)
+    }
+  }
+
+  /// Whether a change gives a row a key of the same name that is another text.
+  private func movesText(_ naming: Naming) -> Bool {
+    naming.key.contains { index in
+      guard index < before.count, case .text(let old) = naming.keyView(index, before[index]),
+        case .text(let new) = naming.keyView(index, after[index])
+      else { return false }
+      return !old.elementsEqual(new)
+    }
+  }
+
+  /// The rows of ``names(_:_:)`` with their keys, in the form of the trail.
+  func keyed(_ schema: TableSchema, _ change: ChangeView) throws -> [KeyedRow] {
+    let rows = try names(schema, change)
+    let naming = naming(of: schema)
+    return rows.enumerated().map { place, name in
+      let isOld = change.operation == .delete || (place == 0 && rows.count == 2)
+      let key = naming.key.map { index in
+        let isBefore = index < before.count && (isOld && !before[index].isUnchanged || after.count <= index)
+        let view = isBefore || (after[index].isUnchanged && index < before.count) ? before[index] : after[index]
+        return naming.keyValue(index, view.value ?? .null)
+      }
+      return KeyedRow(name, key)
+    }
+  }
+
+  /// A row of a copy or of the target, with all its values; nil where it has no key.
+  func keyed(_ schema: TableSchema, _ row: [Value]) -> KeyedRow? {
+    guard let name = name(schema, row) else { return nil }
+    let naming = naming(of: schema)
+    return KeyedRow(name, naming.key.map { naming.keyValue($0, row[$0]) })
+  }
+
+  /// As ``name(_:_:)-(TableSchema,ImageView)``, with its key.
+  func keyed(_ schema: TableSchema, _ image: ImageView) throws -> KeyedRow? {
+    guard let name = try name(schema, image) else { return nil }
+    let naming = naming(of: schema)
+    return KeyedRow(name, naming.key.map { naming.keyValue($0, after[$0].value ?? .null) })
+  }
+
+  /// The key of the row that a version is of, as in ``KeyedRow/key``.
+  func key(of version: StoredVersion) -> [Value] {
+    let naming = naming(of: version.schema)
+    return naming.key.map { index in
+      naming.keyValue(index, (version.after.flatMap { $0[index] } ?? version.before.flatMap { $0[index] }) ?? .null)
+    }
+  }
+
+  /// Whether a row that a change touches is called so by those that refer to it by other columns than its key.
+  func isAlternate(_ parent: Parent, _ schema: TableSchema, _ change: ChangeView) throws -> Bool {
+    let naming = naming(of: schema)
+    guard change.operation != .truncate, !naming.alternates.isEmpty else { return false }
+    try readWhole(change)
+    func isIt(_ part: Naming.Part, _ value: (Int) -> ColumnView) -> Bool {
+      guard part.name(value) == parent.name else { return false }
+      return zip(part.columns, parent.key).allSatisfy {
+        naming.keyValue($0, value($0).value ?? .null).isSameKey(as: $1)
+      }
+    }
+    return naming.alternates.contains { part in
+      (change.before != nil && isIt(part) { before[$0] }) || (change.after != nil && isIt(part, left))
     }
   }
 
   /// The other rows to which a row refers as the change leaves it: one that refers to itself keeps nothing by that.
-  func parents(_ schema: TableSchema, _ change: ChangeView) throws -> [Parent] {
+  /// `withKeys`: with the values by which they are referred to.
+  func parents(_ schema: TableSchema, _ change: ChangeView, withKeys: Bool = false) throws -> [Parent] {
     let naming = naming(of: schema)
     guard change.after != nil, !naming.references.isEmpty else { return [] }
     try readWhole(change)
@@ -130,7 +217,8 @@ final class RowNames {
       {
         return nil
       }
-      return Parent(name: parent, isByKey: reference.isByKey)
+      let key = withKeys ? reference.parent.columns.map { naming.keyValue($0, left($0).value ?? .null) } : []
+      return Parent(name: parent, isByKey: reference.isByKey, key: key)
     }
   }
 
@@ -219,8 +307,13 @@ final class RowNames {
 
   /// The rows to which a row refers, as far as its values are given.
   func parents(_ schema: TableSchema, _ row: [Value?]) -> [Parent] {
-    naming(of: schema).references.compactMap { reference in
-      reference.parent.name(of: row).map { Parent(name: $0, isByKey: reference.isByKey) }
+    let naming = naming(of: schema)
+    return naming.references.compactMap { reference in
+      reference.parent.name(of: row).map { name in
+        Parent(
+          name: name, isByKey: reference.isByKey,
+          key: reference.parent.columns.map { naming.keyValue($0, row[$0] ?? .null) })
+      }
     }
   }
 

@@ -36,7 +36,7 @@ package final class TwoWay: Sendable {
   let local: LocalCommits
   /// How far a peer's clock may be ahead of ours, µs.
   let skewMicrosecondsMax: Int64
-  private let isTaken = Mutex(false)
+  private let turn: ApplyTurn
   private let candidates = Mutex(true)
   private let decisions = Mutex(true)
   private let applied = Mutex<[String: UInt64]>([:])
@@ -47,11 +47,15 @@ package final class TwoWay: Sendable {
   private let shapes = Mutex(0)
   private let isPrepared = Mutex(false)
   private let isSpoilt = Mutex(false)
+  private let isRetired = Mutex(false)
 
-  /// `captured`: the tables of the database that go into the own trail; `copiesRows`: with what they held before.
+  /// `captured`: the tables of the database that go into the own trail; `copiesRows`: with what they held before. `before`:
+  /// the one that the applies of the database shared until now. It is retired: an apply that still has it takes no turn
+  /// any more, and what it has committed is known to the new one.
   package init(
     own: (name: TrailName, folder: String), applied: [(name: TrailName, folder: String)], captured: TablePatterns,
-    copiesRows: Bool = false, local: LocalCommits, skewMicrosecondsMax: Int64 = 60_000_000, rules: @escaping RuleBook
+    copiesRows: Bool = false, local: LocalCommits, skewMicrosecondsMax: Int64 = 60_000_000,
+    after before: TwoWay? = nil, rules: @escaping RuleBook
   ) {
     self.own = own.name
     folders = Dictionary(([own] + applied).map { ($0.name.description, $0.folder) }) { first, _ in first }
@@ -60,6 +64,8 @@ package final class TwoWay: Sendable {
     window = VersionWindow(own: own.name, ownFolder: own.folder)
     for trail in applied { window.addPeer(trail.name, folder: trail.folder) }
     (self.local, self.skewMicrosecondsMax, self.rules) = (local, skewMicrosecondsMax, rules)
+    turn = before?.turn ?? ApplyTurn()
+    before?.isRetired.withLock { $0 = true }
   }
 
   /// Whether what is written to a table here goes into the own trail; what comes to others comes one way.
@@ -96,6 +102,12 @@ package final class TwoWay: Sendable {
   ) throws {
     try isPrepared.withLock { isPrepared in
       if isPrepared { return }
+      // What an apply commits that has the one of before is read below: none has a turn, and none gets one again.
+      while !turn.take() {
+        Pulse.beat()
+        Clock.sleep(milliseconds: 1)
+      }
+      defer { turn.end() }
       if try hasUniqueValues() { window.keepLasts() }
       mayHaveCandidates = try hasCandidates()
       // What is held of any of them counts before the first is read.
@@ -131,18 +143,28 @@ package final class TwoWay: Sendable {
           .ioFailed, "what both ends wrote could not be read to its end by another apply to the same database",
           hint: "see its error; this one begins anew", remedy: .retry)
       }
-      let isOurs = isTaken.withLock { isTaken in
-        defer { isTaken = true }
-        return !isTaken
+      if turn.take() {
+        if !isRetired.withLock({ $0 }) { return true }
+        turn.end()
+        throw CairnError(
+          .busy, "the applies to this database were changed by a reload while this one ran",
+          hint: "none is needed: this apply starts again with the others", remedy: .retry)
       }
-      if isOurs { return true }
       Pulse.beat()
       Clock.sleep(milliseconds: 1)
     }
     return false
   }
 
-  func leave() { isTaken.withLock { $0 = false } }
+  func leave() { turn.end() }
+
+  /// Runs `body` while no other apply has a group under way; nil when `stop` was set first. Nothing is to be waited for in
+  /// it: all applies of the database wait with it.
+  func inTurn<T>(_ stop: StopSignal, _ body: () throws -> T) throws -> T? {
+    guard try enter(stop) else { return nil }
+    defer { leave() }
+    return try body()
+  }
 
   /// Gives capture the time to take what was committed locally, while nothing is locked. `count`: how often in a row.
   func waitForCapture(_ stop: StopSignal, _ count: Int) throws {
@@ -207,7 +229,7 @@ package final class TwoWay: Sendable {
   }
 
   /// A row that waited for a unique value came back, when transaction `number` of a trail was applied.
-  func noteReturn(of row: RowName, by trail: TrailName, _ number: UInt64) {
+  func noteReturn(of row: KeyedRow, by trail: TrailName, _ number: UInt64) {
     var known = appliedNumbers
     known[trail.description] = max(number, known[trail.description] ?? 0)
     returned.withLock { $0.note(row, behind: known) }
@@ -220,7 +242,7 @@ package final class TwoWay: Sendable {
   }
 
   /// Whether a row that came back here may still wait where a transaction was made; `seen`: what its author knew.
-  func mayWait(_ row: RowName, at author: TrailName, seen: [String: UInt64]) -> Bool {
+  func mayWait(_ row: KeyedRow, at author: TrailName, seen: [String: UInt64]) -> Bool {
     returned.withLock { $0.mayWait(row, at: author.description, seen: seen) }
   }
 
@@ -230,6 +252,31 @@ package final class TwoWay: Sendable {
       header.dependencies.contains { known in applied[known.origin].map { $0 < known.number } ?? false }
     }
   }
+}
+
+/// Which of the applies of one database has a group under way.
+final class ApplyTurn: Sendable {
+  private let isTaken = Mutex(false)
+
+  /// False where another one has it.
+  func take() -> Bool {
+    isTaken.withLock { isTaken in
+      defer { isTaken = true }
+      return !isTaken
+    }
+  }
+
+  func end() { isTaken.withLock { $0 = false } }
+}
+
+/// What an apply is to wait for when its turn is over.
+enum TurnEnd {
+  /// Nothing; false: nothing was there to be applied.
+  case moved(Bool)
+  /// A transaction whose clock is ahead.
+  case heldBack(TransactionHeader)
+  /// Capture has to take what was committed locally.
+  case overtaken
 }
 
 /// A local commit, which the own trail does not hold yet, is of a row that comes: the group is rolled back, and done again

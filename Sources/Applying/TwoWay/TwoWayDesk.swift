@@ -53,9 +53,14 @@ final class TwoWayDesk<Table> {
   private var order: [Row] = []
   /// Of each of them, what the changes made of it so far.
   private var folds: [VersionFold] = []
+  /// The last of each name in ``order``.
   private var indexes: [RowName: Int] = [:]
-  /// Rows that the transaction inserted into tables that only take rows in.
-  private var inserted: Set<RowName> = []
+  /// For each row in ``order`` the one of the same name before it.
+  private var namesakes: [Int?] = []
+  /// The rows that the transaction inserted into tables that only take rows in, by name.
+  private var inserted: [RowName: [KeyedRow]] = [:]
+  /// The rows of some transactions whose keys are likely to share their names, see ``made(_:at:isCopied:)``.
+  private var spelled: [Stamp: Set<Spelled>] = [:]
   /// Rows of the group, among which those are looked for that are committed meanwhile.
   private var written: [RowName] = []
   private var watchesRows = false
@@ -126,6 +131,9 @@ final class TwoWayDesk<Table> {
     return nil
   }
 
+  /// When the transaction that is held back may be applied, µs since 1970; nil: none is.
+  var heldUntil: Int64? { heldBack.map { Int64(clamping: $0.clock) - shared.skewMicrosecondsMax } }
+
   func holdBack(_ header: TransactionHeader) { heldBack = header }
 
   private func isClockAhead(_ header: TransactionHeader) -> Bool {
@@ -185,6 +193,21 @@ final class TwoWayDesk<Table> {
     order.removeAll(keepingCapacity: true)
     folds.removeAll(keepingCapacity: true)
     indexes.removeAll(keepingCapacity: true)
+    namesakes.removeAll(keepingCapacity: true)
+  }
+
+  /// The index of a row at hand among those that share its name.
+  private func index(of name: RowName, where isIt: (Int) throws -> Bool) rethrows -> Int? {
+    var index = indexes[name]
+    while let at = index {
+      if try isIt(at) { return at }
+      index = namesakes[at]
+    }
+    return nil
+  }
+
+  private func index(of row: KeyedRow) -> Int? {
+    index(of: row.name) { row.isSameKey(names.key(of: order[$0].version)) }
   }
 
   /// Whether a change is left to the end of its transaction. `schema`: as the trail has it. `isReferenced`: others refer to
@@ -195,7 +218,7 @@ final class TwoWayDesk<Table> {
   ) throws -> Bool {
     let rows = try names.names(schema, change)
     if rows.isEmpty { throw Self.keyless(schema) }
-    for parent in try names.parents(schema, change) { try need(parent) }
+    if try names.parents(schema, change).contains(where: need) { try needRows(schema, change) }
     try watch(rows)
     let alternates = try names.alternates(schema, change)
     for name in alternates { try shared.window.note(name, place) }
@@ -203,10 +226,11 @@ final class TwoWayDesk<Table> {
     let isGone = isReferenced && (change.operation == .delete || rows.count == 2)
     if isGone { for name in [rows[0]] + alternates { try watch([name.reference]) } }
     let isDeferred =
-      settlesAll || isGone || mayWait || (takesRowsIn && !comesIn(change, rows))
+      try settlesAll || isGone || mayWait || (takesRowsIn && !comesIn(change, schema))
       || (!indexes.isEmpty && rows.contains { indexes[$0] != nil })
     if !isDeferred, let met, try shared.window.follow(rows, met) { return false }
-    for row in rows {
+    // Both rows of a change of the key may have one name.
+    for (index, row) in rows.enumerated() where index == 0 || row != rows[0] {
       for step in try VersionFold.Step.all(change, schema, rows, row) { fold(row, table, schema, step) }
     }
     return true
@@ -220,38 +244,45 @@ final class TwoWayDesk<Table> {
   }
 
   /// Of a row that the transaction at hand inserts.
-  private func comesIn(_ change: ChangeView, _ rows: ChangedRows) -> Bool {
+  private func comesIn(_ change: ChangeView, _ schema: TableSchema) throws -> Bool {
+    let rows = try names.keyed(schema, change)
     if change.operation == .insert {
-      rows.forEach { inserted.insert($0) }
+      for row in rows { inserted[row.name, default: []].append(row) }
       return true
     }
-    return rows.count == 1 && inserted.contains(rows[0])
+    return rows.count == 1 && inserted[rows[0].name, default: []].contains(where: rows[0].isSame)
   }
 
-  /// Another row refers to it.
-  private func need(_ parent: RowNames.Parent) throws {
+  /// Another row refers to it. True: its versions may say that it is deleted.
+  private func need(_ parent: RowNames.Parent) throws -> Bool {
     try watch([parent.name])
     try shared.window.note(parent.name.reference, place)
-    if try !shared.window.concurrent(parent.name, with: place.stamp, seen: seen).isEmpty {
-      needed += try rows(of: parent)
+    return try !shared.window.concurrent(parent.name, with: place.stamp, seen: seen).isEmpty
+  }
+
+  private func needRows(_ schema: TableSchema, _ change: ChangeView) throws {
+    for parent in try names.parents(schema, change, withKeys: true)
+    where try need(parent) {
+      needed += try rows(of: parent).map(\.name)
     }
   }
 
   /// Of which deletes may count no more, with their other versions: rows that were referred to, those to which these
   /// referred where they were deleted, and so on. Without those of which the transaction makes a version itself.
-  func neededRows() throws -> [(name: RowName, versions: [StoredVersion])] {
+  func neededRows() throws -> [(row: KeyedRow, versions: [StoredVersion])] {
     var (open, met): ([RowName], Set<RowName>) = ([], [])
     for name in needed where met.insert(name).inserted { open.append(name) }
-    var rows: [(name: RowName, versions: [StoredVersion])] = []
+    var rows: [(row: KeyedRow, versions: [StoredVersion])] = []
     while !open.isEmpty {
       let name = open.removeFirst()
       let versions = try others(name)
-      if indexes[name].map({ !order[$0].isVersion }) ?? true { rows.append((name, versions)) }
+      // A reference is known by the name of its row alone, here as where the delete comes: all rows of the name are asked.
+      rows += apart(name, versions).filter { group in index(of: group.row).map { !order[$0].isVersion } ?? true }
       for version in versions where version.after == nil {
         for parent in names.parents(version.schema, version.before ?? []) {
-          for name in try self.rows(of: parent) where met.insert(name).inserted {
-            try watch([name])
-            open.append(name)
+          for row in try self.rows(of: parent) where met.insert(row.name).inserted {
+            try watch([row.name])
+            open.append(row.name)
           }
         }
       }
@@ -259,17 +290,31 @@ final class TwoWayDesk<Table> {
     return rows
   }
 
+  /// Versions of one name, by their rows.
+  private func apart(_ name: RowName, _ versions: [StoredVersion]) -> [(row: KeyedRow, versions: [StoredVersion])] {
+    var rows: [(row: KeyedRow, versions: [StoredVersion])] = []
+    for version in versions {
+      let key = names.key(of: version)
+      if let index = rows.firstIndex(where: { $0.row.isSameKey(key) }) {
+        rows[index].versions.append(version)
+      } else {
+        rows.append((KeyedRow(name, key), [version]))
+      }
+    }
+    return rows
+  }
+
   /// By their keys.
-  func rows(of parent: RowNames.Parent) throws -> [RowName] {
-    if parent.isByKey { return [parent.name] }
-    var rows: [RowName] = []
+  func rows(of parent: RowNames.Parent) throws -> [KeyedRow] {
+    if parent.isByKey { return [KeyedRow(parent.name, parent.key)] }
+    var rows: [KeyedRow] = []
     for place in try otherPlaces(parent.name) {
       _ = try reader.read(parent.name, at: place, folder: shared.folder(of: place.stamp.origin)) { schema, change in
-        if try names.alternates(schema, change).contains(parent.name) { rows += try names.names(schema, change) }
+        if try names.isAlternate(parent, schema, change) { rows += try names.keyed(schema, change) }
         return []
       }
     }
-    return rows.reduce(into: []) { if !$0.contains($1) { $0.append($1) } }
+    return rows.reduce(into: []) { rows, row in if !rows.contains(where: row.isSame) { rows.append(row) } }
   }
 
   /// What is committed locally to these rows, or was and is not captured, has to be known before.
@@ -289,15 +334,15 @@ final class TwoWayDesk<Table> {
   }
 
   private func fold(_ name: RowName, _ table: Table, _ schema: TableSchema, _ step: VersionFold.Step) {
-    let index = indexes[name] ?? order.count
-    if index == order.count {
-      indexes[name] = index
-      folds.append(VersionFold(step, schema))
-      order.append(Row(name: name, table: table, version: version(folds[index])))
-    } else {
+    if let index = index(of: name, where: { folds[$0].isSameRow(step, schema) }) {
       folds[index].add(step, schema)
       order[index].version = version(folds[index])
+      return
     }
+    let fold = VersionFold(step, schema)
+    namesakes.append(indexes.updateValue(order.count, forKey: name))
+    folds.append(fold)
+    order.append(Row(name: name, table: table, version: version(fold)))
   }
 
   private func version(_ fold: VersionFold) -> StoredVersion {
@@ -306,30 +351,76 @@ final class TwoWayDesk<Table> {
 
   /// Whether a row stays as it is here that a copy brings: it was written to here, which goes there, or a later copy has it
   /// of which this one's author did not know.
-  func keeps(_ row: (name: RowName, copied: RowName)) throws -> Bool {
+  func keeps(_ row: KeyedRow, copied: RowName) throws -> Bool {
     try watch([row.name])
     if let met, !shared.window.mayConcur(met) {
-      try shared.window.note(row.copied, place)
+      try shared.window.note(copied, place)
       return false
     }
-    let copies = try shared.window.concurrent(row.copied, with: place.stamp, seen: seen)
-    try shared.window.note(row.copied, place)
-    return try copies.contains { $0.stamp > place.stamp }
-      || !shared.window.concurrent(row.name, with: place.stamp, seen: seen).isEmpty
+    let copies = try shared.window.concurrent(copied, with: place.stamp, seen: seen)
+    try shared.window.note(copied, place)
+    return try copies.contains { try $0.stamp > place.stamp && made(row, at: $0, isCopied: true) }
+      || isConcurrent(row)
+  }
+
+  private func isConcurrent(_ row: KeyedRow) throws -> Bool {
+    try shared.window.concurrent(row.name, with: place.stamp, seen: seen).contains {
+      try made(row, at: $0, isCopied: false)
+    }
+  }
+
+  /// A row whose name others are likely to share, as a transaction spells it.
+  private struct Spelled: Hashable {
+    let name: RowName
+    let spelling: [UInt8]
+    let isCopied: Bool
+  }
+
+  /// Whether a transaction that wrote a row of this name, or copied one, did so with this one.
+  private func made(_ row: KeyedRow, at place: VersionPlace, isCopied: Bool) throws -> Bool {
+    // Names of others are hashes of their keys alone.
+    guard row.isLoose else { return true }
+    let folder = try shared.folder(of: place.stamp.origin)
+    func forEach(_ body: (KeyedRow, _ isCopied: Bool) throws -> Void) throws {
+      try reader.forEachRow(at: place, folder: folder) { schema, change, isCopied in
+        if !isCopied {
+          for row in try names.keyed(schema, change) { try body(row, false) }
+        } else if let image = change.after, let row = try names.keyed(schema, image) {
+          try body(row, true)
+        }
+      }
+    }
+    if spelled[place.stamp] == nil {
+      var rows: Set<Spelled> = []
+      try forEach { if $0.isLoose { rows.insert(Spelled(name: $0.name, spelling: $0.spelling, isCopied: $1)) } }
+      if spelled.count >= 8 { spelled.removeAll() }
+      spelled[place.stamp] = rows
+    }
+    let looked = Spelled(name: row.name, spelling: row.spelling, isCopied: isCopied)
+    if spelled[place.stamp]?.contains(looked) == true { return true }
+    // One engine's text may be another one's number.
+    var isFound = false
+    try forEach { if $1 == isCopied, $0.isSame(as: row) { isFound = true } }
+    return isFound
   }
 
   /// Whether a row stays that the author of a transaction has not, or not any more, and of which it says no more.
-  func keepsUnmentioned(_ row: (name: RowName, copied: RowName)) throws -> Bool {
+  func keepsUnmentioned(_ row: KeyedRow, copied: RowName) throws -> Bool {
     try watch([row.name])
-    if shared.mayWait(row.name, at: trail, seen: seen) { return true }
-    return try [row.name, row.copied].contains {
-      try !shared.window.concurrent($0, with: place.stamp, seen: seen).isEmpty
-    }
+    if shared.mayWait(row, at: trail, seen: seen) { return true }
+    return try isConcurrent(row)
+      || shared.window.concurrent(copied, with: place.stamp, seen: seen).contains {
+        try made(row, at: $0, isCopied: true)
+      }
   }
 
   /// The other versions of a row that are known, as their trails have them. Who made a row and took it away again in one
   /// transaction made no version of it.
-  func others(_ row: RowName) throws -> [StoredVersion] { try otherPlaces(row).flatMap { try read(row, $0) } }
+  private func others(_ row: RowName) throws -> [StoredVersion] { try otherPlaces(row).flatMap { try read(row, $0) } }
+
+  func others(_ row: KeyedRow) throws -> [StoredVersion] {
+    try others(row.name).filter { row.isSameKey(names.key(of: $0)) }
+  }
 
   /// Where they stand.
   func otherPlaces(_ row: RowName) throws -> [VersionPlace] { try places(row).filter { $0.stamp != place.stamp } }
@@ -368,26 +459,33 @@ final class TwoWayDesk<Table> {
   /// What is under way has been committed, or has changed nothing.
   func noteCandidates() { if leavesNoCandidates { shared.mayHaveCandidates = false } }
 
-  /// Of the last that was written to a row, as far as anybody may not know of it; nil: nothing. To delete it is not to
-  /// write to it: where it is there all the same, that did not count.
-  private func lastWrite(_ row: RowName, behind copy: Stamp? = nil) throws -> Stamp? {
-    for place in try places(row).reversed() {
+  /// The stamp of the last write to a row that some node may not know; nil if there is none. A delete is no write: if the row
+  /// is there all the same, the delete did not count.
+  private func lastWrite(_ row: KeyedRow, behind copy: Stamp? = nil) throws -> Stamp? {
+    for place in try places(row.name).reversed() {
       if let copy, place.stamp < copy { return nil }
       let versions = try reader.read(
-        row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
-      if versions.contains(where: { $0.after != nil }) { return place.stamp }
+        row.name, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
+      if versions.contains(where: { $0.after != nil && row.isSameKey(names.key(of: $0)) }) { return place.stamp }
     }
-    return shared.window.lastForgotten(row)
+    return shared.window.lastForgotten(row.name)
   }
 
-  /// Of a row that comes back: by this, another one with a unique value of its is judged. What nobody can tell any more is
-  /// earlier than all else.
-  func lastStamp(_ row: RowName) throws -> Stamp { try lastWrite(row) ?? Stamp(clock: 0, origin: "", number: 0) }
+  /// The stamp by which a row is judged beside another one with a unique value of it. A row of which no node can tell any more
+  /// is earlier than all others.
+  func lastStamp(_ row: KeyedRow) throws -> Stamp { try lastWrite(row) ?? Stamp(clock: 0, origin: "", number: 0) }
+
+  /// As ``lastStamp(_:)-(KeyedRow)``, of a row of the transaction at hand.
+  func lastStamp(_ row: Row) throws -> Stamp { try lastStamp(KeyedRow(row.name, names.key(of: row.version))) }
+
+  /// Notes what the transaction at hand makes of a row that is settled.
+  func note(_ row: Row) throws { try shared.window.note(row.name.ended(row.version.after == nil), place) }
 
   /// Of the last copy that brought a row, as far as anybody may not know of it. That is later than all that its author knew
   /// of the row, whether that has come here or not.
   private func lastCopy(_ row: ContestedRow) throws -> Stamp? {
-    try places(row.copied).last?.stamp ?? shared.window.lastForgotten(row.copied)
+    try places(row.copied).last { try made(row.keyed, at: $0, isCopied: true) }?.stamp
+      ?? shared.window.lastForgotten(row.copied)
   }
 
   /// A row that waits with the rank that copies of it give it.
@@ -407,8 +505,8 @@ final class TwoWayDesk<Table> {
       return .latest
     }
     let copy = try lastCopy(row)
-    if let stamp = try lastWrite(name, behind: copy) ?? copy {
-      return UniqueRank(max(stamp, copy ?? stamp), tie: row.tie)
+    if let stamp = try lastWrite(row.keyed, behind: copy) ?? copy {
+      return row.rank(max(stamp, copy ?? stamp))
     }
     return isMerged && shared.isToBeCopied(row.fullName) ? .latest : nil
   }
@@ -416,7 +514,7 @@ final class TwoWayDesk<Table> {
   /// Whether a row stays that is in the way of one that a copy brings, until both are judged: else it is one that the copy's
   /// author has no longer.
   func contests(_ row: ContestedRow) throws -> Bool {
-    try indexes[row.name] != nil || keepsUnmentioned((row.name, row.copied))
+    try index(of: row.keyed) != nil || keepsUnmentioned(row.keyed, copied: row.copied)
   }
 
   /// All versions of a row that waits, where something was done to it since; none: nothing. Nil: that is not known yet.
@@ -432,7 +530,7 @@ final class TwoWayDesk<Table> {
   }
 
   /// A row that has waited is there again.
-  func noteReturn(of row: ContestedRow) { shared.noteReturn(of: row.name, by: trail, place.stamp.number) }
+  func noteReturn(of row: ContestedRow) { shared.noteReturn(of: row.keyed, by: trail, place.stamp.number) }
 
   /// Whether a delete of a row counts: not where somebody began to refer to the row, and neither knew of the other; nor where
   /// the row that he referred to refers to it.

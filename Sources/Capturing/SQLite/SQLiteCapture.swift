@@ -178,7 +178,7 @@ package final class SQLiteCapture {
     CairnError(
       .sourceWentBack, "the source \(path) is not where the trail ends: \(how)",
       hint:
-        "it was restored or replaced; run 'cairn detach' on it and replicate into a new --state with --existing overwrite"
+        "it was restored or replaced; if both ends are written, the other end may hold newer rows: run 'cairn detach' on both and replicate into a new --state from the end that is to be kept, with --existing overwrite"
     )
   }
 

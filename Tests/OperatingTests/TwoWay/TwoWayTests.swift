@@ -49,6 +49,45 @@ struct TwoWayTests {
     try mesh.close()
   }
 
+  @Test("of two inserts of one key, the delete of the row that won ends both", arguments: ["ss", "sp", "pp", "sss"])
+  func deletedWinner(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.schema)
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (1, 'superseded', 1)")
+    try a.capturePending()
+    // Each is a transaction of the trail: one that makes a row and takes it away again makes no version of it.
+    for sql in ["INSERT INTO item VALUES (1, 'later', 2)", "UPDATE item SET stock = 3", "DELETE FROM item"] {
+      try b.execute(sql)
+      try b.capturePending()
+    }
+    for _ in 0..<2 { try mesh.settle() }
+    #expect(try mesh.nodes.map { try $0.rows(Self.all) } == mesh.nodes.map { _ in [] })
+    try mesh.close()
+  }
+
+  @Test(
+    "an apply that shares what was replaced takes no turn, and what it did is known", arguments: ["ss", "sp", "pp"])
+  func replaced(engines: String) throws {
+    let mesh = try Mesh(engines, schema: Self.schema)
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("INSERT INTO item VALUES (1, 'tea', 10)")
+    try mesh.settle()
+    let old = try #require(b.twoWay)
+    b.twoWay = TwoWay(
+      own: (b.trail, b.folder), applied: [(a.trail, a.folder)], captured: b.tables, watch: b.watch, after: old,
+      rules: b.rules)
+    try b.execute("UPDATE item SET stock = 11")
+    try b.capturePending()
+    try a.execute("UPDATE item SET stock = 12")
+    try a.capturePending()
+    try #expect(mesh.apply(0, to: 1) == 1, "a conflict that the new one knows of")
+    b.twoWay = old
+    try a.execute("UPDATE item SET stock = 13")
+    try a.capturePending()
+    #expect(throws: (any Error).self) { try mesh.apply(0, to: 1) }
+    try mesh.close()
+  }
+
   @Test(
     "a row that a transaction changes, deletes and inserts as it was is written by it", arguments: ["ss", "sp", "ps"])
   func insertedAgain(engines: String) throws {
@@ -395,9 +434,9 @@ struct TwoWayTests {
     try write(0, "DELETE FROM part; DELETE FROM item")
     try mesh.apply(1, to: 0)
     try mesh.apply(2, to: 0)
-    // The delete at n1 does not count, by the part that n0 had: so the first one is there again.
-    try #expect(mesh.nodes[0].rows("SELECT * FROM item") == ["3|first"])
-    // Nor does that at n0, now.
+    // The delete at n1 does not count, by the part that n0 had. But the second one won over the first, and n0 deleted it.
+    try #expect(mesh.nodes[0].rows("SELECT * FROM item") == [])
+    // The delete at n0 does not count, either, now.
     try write(2, "INSERT INTO part VALUES (6, 3)")
     for _ in 0..<2 { try mesh.settle() }
     for node in mesh.nodes { try #expect(node.rows("SELECT * FROM item") == ["3|second"], "\(node.name)") }

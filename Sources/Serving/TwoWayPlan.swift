@@ -1,0 +1,26 @@
+import Changes
+import Configuring
+import Conflicts
+import Trails
+
+/// What the conf says of all applies that share one database into which others write: another plan makes another
+/// ``TwoWay``, and all of these applies start again with it.
+package struct TwoWayPlan: Equatable, Sendable {
+  var own: TrailName
+  var applied: [TrailName]
+  var captured: [String]
+  var copiesRows: Bool
+  var rules: [String: ConflictPlan]
+  var skew: Duration
+
+  /// Nil for an apply that is one-way.
+  init?(_ apply: Configuration.Apply, _ conf: Configuration) {
+    guard let capture = conf.captureBehind(apply), let own = TrailName(conf.trail(of: capture)) else { return nil }
+    let peers = conf.applies.filter { $0.database == apply.database && conf.captureBehind($0) != nil }
+    self.own = own
+    applied = peers.compactMap { TrailName($0.trail) }
+    (captured, copiesRows) = (capture.tables, capture.copiesRows)
+    rules = Dictionary(peers.map { ($0.trail, $0.conflictPlan) }) { first, _ in first }
+    skew = peers.map(\.maxClockSkew).min() ?? .zero
+  }
+}

@@ -1,0 +1,136 @@
+import Applying
+import Conflicts
+import TestServers
+import Testing
+
+/// Invariant 8 for keys that a careless comparison takes for one: texts that are the same number, texts that PostgreSQL
+/// writes for other values, texts that differ in case or in Unicode normalization only.
+@Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+struct HostileKeyTests {
+  private static let keys = [
+    "1", "1.0", "01", "+1", "t", "0", "f", "-0", "A", "a", "\u{E9}", "e\u{301}", "\\x01", "1 ", "1e0",
+  ]
+
+  /// How the rows are told apart, and what else holds between them.
+  private enum Shape: CaseIterable {
+    case plain, composite, referred, unique, insertOnly
+
+    var schema: String {
+      switch self {
+      case .plain, .insertOnly: "CREATE TABLE item(code TEXT NOT NULL PRIMARY KEY, name TEXT, stock INTEGER)"
+      case .composite:
+        "CREATE TABLE item(shop TEXT NOT NULL, code TEXT NOT NULL, name TEXT, stock INTEGER, PRIMARY KEY (shop, code))"
+      case .referred:
+        """
+        CREATE TABLE item(code TEXT NOT NULL PRIMARY KEY, name TEXT, stock INTEGER);
+        CREATE TABLE part(id INTEGER PRIMARY KEY, item TEXT REFERENCES item(code))
+        """
+      case .unique: "CREATE TABLE item(code TEXT NOT NULL PRIMARY KEY, name TEXT UNIQUE, stock INTEGER)"
+      }
+    }
+
+    var all: String { self == .composite ? "SELECT * FROM item ORDER BY 1, 2" : "SELECT * FROM item ORDER BY 1" }
+
+    func write(_ step: Int, _ node: String, _ random: inout Seeded) -> String {
+      func quoted(_ text: String) -> String { "'\(text)'" }
+      let code = quoted(keys.randomElement(using: &random) ?? "")
+      let other = quoted(keys.randomElement(using: &random) ?? "")
+      let shop = quoted(["1", "01"].randomElement(using: &random) ?? "")
+      let name = self == .unique ? quoted("u\(Int.random(in: 0..<5, using: &random))") : quoted("\(node) \(step)")
+      let at = self == .composite ? "shop = \(shop) AND code = \(code)" : "code = \(code)"
+      let key = self == .composite ? "\(shop), \(code)" : code
+      let insert = "INSERT INTO item VALUES (\(key), \(name), \(step)) ON CONFLICT DO NOTHING"
+      let free = self == .unique ? " AND NOT EXISTS (SELECT 1 FROM item AS o WHERE o.name = \(name))" : ""
+      let moved =
+        self == .composite
+        ? "SELECT 1 FROM item AS o WHERE o.shop = \(shop) AND o.code = \(other)"
+        : "SELECT 1 FROM item AS o WHERE o.code = \(other)"
+      let move = "UPDATE item SET code = \(other), stock = \(step) WHERE \(at) AND NOT EXISTS (\(moved))"
+      let delete = "DELETE FROM item WHERE \(at)"
+      switch (self, Int.random(in: 0..<10, using: &random)) {
+      case (.referred, 0...1):
+        return """
+          INSERT INTO part SELECT \(Int.random(in: 1...5, using: &random)), code FROM item WHERE \(at)
+          ON CONFLICT (id) DO NOTHING
+          """
+      case (.referred, 2...3):
+        let both = "(\(code), \(other))"
+        return "BEGIN; DELETE FROM part WHERE item IN \(both); DELETE FROM item WHERE code IN \(both); COMMIT"
+      case (.referred, 4): return insert
+      case (_, 0...3): return insert
+      case (_, 4): return delete
+      case (_, 5): return "BEGIN; \(insert); UPDATE item SET stock = \(step) + 1000 WHERE \(at); COMMIT"
+      case (.referred, _): return "UPDATE item SET name = \(name), stock = \(step) WHERE \(at)"
+      case (_, 6): return move
+      case (_, 7): return "UPDATE item SET stock = stock + 100000"
+      default: return "UPDATE item SET name = \(name), stock = \(step) WHERE \(at)\(free)"
+      }
+    }
+  }
+
+  @Test("rows whose keys look alike converge", arguments: MeshConvergenceTests.seeds)
+  func converge(seed: UInt64) throws {
+    let shape = Shape.allCases[Int(seed % 5)]
+    let rules = shape == .insertOnly ? ConflictRules(rule: .insertOnly, decider: "n1") : ConflictRules()
+    let copies = shape == .plain && seed % 2 == 0
+    var random = Seeded(seed)
+    let engines = ["ss", "sp", "pp", "ssp", "sss"][Int(seed / 5 % 5)]
+    let rows = engines.indices.map { _ in
+      Self.keys.filter { _ in Bool.random(using: &random) }
+        .map { "INSERT INTO item VALUES ('\($0)', 'copied', \(Int.random(in: -9...(-1), using: &random)))" }
+        .joined(separator: ";")
+    }
+    let mesh = try Mesh(engines, schema: shape.schema, rows: copies ? Array(rows) : nil) { _, _, _ in rules }
+    for node in mesh.nodes {
+      try node.execute(node.isPostgres ? "ALTER TABLE item REPLICA IDENTITY FULL" : "PRAGMA foreign_keys = ON")
+    }
+    if seed % 2 == 1 { mesh.commitRows = 1 }
+    for step in 0..<40 {
+      let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
+      switch Int.random(in: 0..<10, using: &random) {
+      case 0..<6: try mesh.nodes[node].execute(shape.write(step, mesh.nodes[node].name, &random))
+      case 6:
+        if copies, step % 3 == 0 { try mesh.nodes[node].askForCopies() } else { mesh.renew(mesh.nodes[node]) }
+      default:
+        let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
+        try mesh.apply(from, to: node)
+      }
+    }
+    for _ in 0..<3 { try mesh.settle() }
+    let found = try mesh.nodes.map { try $0.rows(shape.all).sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) } }
+    for index in found.indices.dropFirst() {
+      let bytes = [index, 0].map { found[$0].map { Array($0.utf8) } }
+      #expect(bytes[0] == bytes[1], "seed \(seed), \(shape), \(engines)")
+    }
+    try mesh.close()
+  }
+
+  @Test("of two rows whose keys are one number, both are deleted", arguments: ["ss", "sp", "ps", "pp"])
+  func deletedBoth(engines: String) throws {
+    let mesh = try Mesh(
+      engines,
+      schema: """
+        CREATE TABLE item(sku TEXT NOT NULL PRIMARY KEY);
+        CREATE TABLE sale(id INTEGER PRIMARY KEY, sku TEXT REFERENCES item(sku))
+        """)
+    try mesh.nodes[0].execute("INSERT INTO item VALUES ('0123'), ('123')")
+    try mesh.settle()
+    try mesh.nodes[0].execute("DELETE FROM item WHERE sku IN ('0123', '123')")
+    try mesh.settle()
+    #expect(try mesh.nodes.map { try $0.rows("SELECT sku FROM item") } == [[], []])
+    try mesh.close()
+  }
+
+  @Test("an update that gives a row a key of the same number moves it", arguments: ["ss", "sp", "ps", "pp"])
+  func moved(engines: String) throws {
+    let mesh = try Mesh(engines, schema: "CREATE TABLE item(sku TEXT NOT NULL PRIMARY KEY, stock INTEGER)")
+    try mesh.nodes[0].execute("INSERT INTO item VALUES ('0123', 1)")
+    try mesh.settle()
+    try mesh.nodes[0].execute("UPDATE item SET sku = '123'")
+    try mesh.nodes[1].execute("UPDATE item SET stock = 2")
+    for _ in 0..<2 { try mesh.settle() }
+    let rows = try mesh.nodes.map { try $0.rows("SELECT * FROM item ORDER BY sku") }
+    #expect(rows[0] == rows[1])
+    try mesh.close()
+  }
+}
