@@ -117,7 +117,15 @@ let package = Package(
       swiftSettings: strict),
 
     .target(name: "TestServers", path: "Tests/TestServers", swiftSettings: strict),
+    .target(
+      name: "HostilePeer", dependencies: ["Changes", "CodecKit"], path: "Tests/HostilePeer", swiftSettings: strict),
     tests("TestServersTests", ["TestServers"]),
+    tests(
+      "HostileTests",
+      [
+        "TestServers", "HostilePeer", "Applying", "Changes", "CodecKit", "NetKit", "Operating", "Pumping", "SQLiteKit",
+        "SystemKit", "Trails",
+      ]),
     tests("ChangesTests", ["TestServers", "Changes"]),
     .testTarget(
       name: "TrailsTests", dependencies: ["TestServers", "Trails", "Changes", "SystemKit", "CodecKit"],
@@ -167,7 +175,9 @@ let package = Package(
         "Serving", "Steering", "ServiceKit", "Operating", "Configuring", "Changes", "Mapping", "NetKit", "Pumping",
         "SQLiteKit", "SystemKit", "Trails",
       ]),
-    tests("ScenarioTests", ["TestServers", "SQLiteKit", "CairnCapture", "Changes", "Trails", "SystemKit"]),
+    tests(
+      "ScenarioTests",
+      ["TestServers", "HostilePeer", "Changes", "SQLiteKit", "CairnCapture", "Trails", "SystemKit"]),
   ],
   cxxLanguageStandard: .cxx17
 )

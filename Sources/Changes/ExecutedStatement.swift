@@ -53,8 +53,8 @@ package struct StatementView {
     }
     self.dialect = dialect
     flags = .init(rawValue: try reader.readVarint())
-    rowsAffected = try reader.readVarint()
-    now = flags.contains(.hasNow) ? try reader.readZigzag() : nil
+    rowsAffected = try reader.readNumber("count of rows")
+    now = flags.contains(.hasNow) ? try reader.readTime() : nil
     text = try reader.readCounted()
     parameterCount = try reader.readCount()
     parameterBytes = try reader.readCounted()
@@ -123,8 +123,9 @@ extension ByteWriter {
 extension ByteReader {
   mutating func readStatementEnd() throws -> StatementEnd {
     StatementEnd(
-      changes: try readVarint(),
+      changes: try readNumber("count of changes"),
       digest: StatementDigest(
-        written: try readVarint(), gone: try readVarint(), low: try readFixed(), high: try readFixed()))
+        written: try readNumber("count of rows"), gone: try readNumber("count of rows"), low: try readFixed(),
+        high: try readFixed()))
   }
 }

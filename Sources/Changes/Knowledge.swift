@@ -45,7 +45,7 @@ extension TransactionHeader {
   package mutating func follow(_ knowledge: Knowledge) {
     dependencies = knowledge.dependencies
     guard !dependencies.isEmpty else { return }
-    clock = max(clock, knowledge.clock == .max ? .max : knowledge.clock + 1)
+    clock = max(clock, min(knowledge.clock, NumberBounds.followedClock) + 1)
   }
 }
 
@@ -64,7 +64,7 @@ extension ByteReader {
   package mutating func readKnowledge() throws -> Knowledge {
     var knowledge = Knowledge()
     for _ in 0..<(try readCount()) {
-      knowledge.note(try readString(), number: try readVarint(), clock: try readVarint())
+      knowledge.note(try readString(), number: try readNumber("transaction"), clock: try readClock())
     }
     return knowledge
   }
@@ -91,7 +91,8 @@ package struct AppliedNote: Equatable, Sendable {
   package init?(_ text: String) {
     let parts = text.split(separator: " ", omittingEmptySubsequences: false).map(String.init)
     guard parts.count == 5, parts[0] == Self.version, TrailName(parts[1]) != nil, let number = UInt64(parts[2]),
-      let clock = UInt64(parts[3]), let position = Position(parts[4])
+      NumberBounds.isNumber(number), let clock = UInt64(parts[3]), NumberBounds.isClock(clock),
+      let position = Position(parts[4])
     else { return nil }
     self.init(trail: parts[1], number: number, clock: clock, position: position)
   }

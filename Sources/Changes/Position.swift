@@ -8,12 +8,12 @@ package struct Position: Comparable, Hashable, Sendable, CustomStringConvertible
     self.offset = offset
   }
 
-  /// Reads the printed form; nil when `text` is not one.
+  /// Reads the printed form; nil when `text` is not one, or a number is outside of ``NumberBounds``.
   package init?(_ text: String) {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
-    guard parts.count == 2, let segment = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1], radix: 16) else {
-      return nil
-    }
+    guard parts.count == 2, let segment = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1], radix: 16),
+      segment < NumberBounds.segments, NumberBounds.isNumber(offset)
+    else { return nil }
     self.init(segment: segment, offset: offset)
   }
 

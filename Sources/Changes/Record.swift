@@ -119,7 +119,7 @@ public struct ChangeView {
   package var replaced: Version? {
     guard let replacedBytes else { return nil }
     var reader = ByteReader(replacedBytes)
-    guard let origin = try? reader.readString(), let clock = try? reader.readVarint() else { return nil }
+    guard let origin = try? reader.readString(), let clock = try? reader.readClock() else { return nil }
     return Version(origin: origin, clock: clock)
   }
 }
@@ -247,14 +247,17 @@ package enum Record {
     case RecordKind.refreshRow:
       return .refreshRow(schemaID: try r.readVarint(), try r.readImage())
     case RecordKind.begin: return .begin(try r.readHeader())
-    case RecordKind.commit: return .commit(number: try r.readVarint(), changes: try r.readVarint())
-    case RecordKind.schema: return .schema(id: try r.readVarint(), try r.readSchema())
+    case RecordKind.commit:
+      return .commit(number: try r.readNumber("transaction"), changes: try r.readNumber("count of changes"))
+    case RecordKind.schema: return .schema(id: try r.readNumber("schema id"), try r.readSchema())
     case RecordKind.refresh: return .refresh(try r.readRefresh())
     case RecordKind.ddl:
       guard let action = DDL.Action(rawValue: try r.readByte()) else {
         throw DecodingError(offset: 0, problem: "DDL action is unknown")
       }
-      var ddl = DDL(action: action, before: try r.readVarint(), after: try r.readVarint(), text: try r.readString())
+      var ddl = DDL(
+        action: action, before: try r.readNumber("schema id"), after: try r.readNumber("schema id"),
+        text: try r.readString())
       if !r.isAtEnd { ddl.isRefreshed = try r.readByte() & 1 != 0 }
       if !r.isAtEnd {
         let origins = try r.readOrigins()
@@ -263,7 +266,7 @@ package enum Record {
       if !r.isAtEnd { ddl.applied = try r.readString() }
       return .ddl(ddl)
     case RecordKind.progress:
-      return .progress(sourcePosition: Array(try r.readCounted()), time: try r.readZigzag())
+      return .progress(sourcePosition: Array(try r.readCounted()), time: try r.readTime())
     case RecordKind.marker: return .marker(kind: try r.readByte(), text: try r.readString())
     case RecordKind.sequence:
       return .sequence(
@@ -348,10 +351,10 @@ extension ByteWriter {
 extension ByteReader {
   mutating func readHeader() throws -> TransactionHeader {
     var header = TransactionHeader(
-      number: try readVarint(), commitTime: try readZigzag(), clock: try readVarint(),
+      number: try readNumber("transaction"), commitTime: try readTime(), clock: try readClock(),
       flags: .init(rawValue: try readByte()), sourcePosition: Array(try readCounted()))
     for _ in 0..<(try readCount()) {
-      header.dependencies.append(.init(origin: try readString(), number: try readVarint()))
+      header.dependencies.append(.init(origin: try readString(), number: try readNumber("transaction")))
     }
     return header
   }
@@ -377,7 +380,7 @@ extension ByteReader {
   mutating func readOrigins() throws -> [Int?] {
     var origins: [Int?] = []
     for _ in 0..<(try readCount()) {
-      let number = try readVarint()
+      let number = try readNumber("column")
       origins.append(number == 0 ? nil : Int(clamping: number - 1))
     }
     return origins
@@ -386,12 +389,12 @@ extension ByteReader {
   mutating func readRefresh() throws -> Refresh {
     func unknown(_ what: String) -> DecodingError { DecodingError(offset: offset, problem: "\(what) is unknown") }
     guard let phase = Refresh.Phase(rawValue: try readByte()) else { throw unknown("refresh phase") }
-    let id = try readVarint()
+    let id = try readNumber("schema id")
     switch phase {
     case .start:
       guard let reason = Refresh.Reason(rawValue: try readByte()) else { throw unknown("refresh reason") }
       guard let method = Refresh.Method(rawValue: try readByte()) else { throw unknown("refresh method") }
-      return Refresh(schemaID: id, event: .start(reason, method, estimatedRows: try readVarint()))
+      return Refresh(schemaID: id, event: .start(reason, method, estimatedRows: try readNumber("count of rows")))
     case .chunk:
       switch try readByte() {
       case 1: return Refresh(schemaID: id, event: .chunk(.nullKeys))
@@ -404,7 +407,7 @@ extension ByteReader {
       case 5: return Refresh(schemaID: id, event: .chunk(.some))
       default: throw unknown("refresh range")
       }
-    case .end: return Refresh(schemaID: id, event: .end(rows: try readVarint()))
+    case .end: return Refresh(schemaID: id, event: .end(rows: try readNumber("count of rows")))
     }
   }
 }

@@ -210,7 +210,7 @@ extension ByteReader {
   package mutating func readSchema() throws -> TableSchema { try readSchema(isOriginal: false) }
 
   private mutating func readSchema(isOriginal: Bool) throws -> TableSchema {
-    let epoch = try readVarint()
+    let epoch = try readNumber("epoch")
     let engineAt = offset
     guard let engine = Engine(rawValue: try readByte()) else {
       throw DecodingError(offset: engineAt, problem: "engine is unknown")
@@ -222,7 +222,7 @@ extension ByteReader {
       let name = try readString()
       let type = try readString()
       let flags = try readByte()
-      let ordinal = Int(clamping: try readVarint())
+      let ordinal = Int(clamping: try readNumber("place in the key"))
       let collation = try readString()
       let text = try readString()
       schema.columns.append(

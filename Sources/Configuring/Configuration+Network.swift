@@ -50,6 +50,12 @@ extension Configuration {
     package var name: String
     package var push: TrailPatterns
     package var pull: TrailPatterns
+    /// The most trails that may be here of those that it may push.
+    package var trails = 1000
+    /// What these may take on the disk; nil: what `[limits] disk` leaves.
+    package var diskBytes: Int64?
+    /// The most bodies that it may send at one time.
+    package var requests = 64
 
     package init(name: String, push: TrailPatterns, pull: TrailPatterns) {
       (self.name, self.push, self.pull) = (name, push, pull)

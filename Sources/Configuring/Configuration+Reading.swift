@@ -28,13 +28,19 @@ extension Configuration {
     receive = all("receive").first.flatMap(Receive.init)
     peers = all("peer").compactMap { section in
       section.grants("may").map {
-        Peer(name: section.source.name, push: TrailPatterns($0.push), pull: TrailPatterns($0.pull))
+        var peer = Peer(name: section.source.name, push: TrailPatterns($0.push), pull: TrailPatterns($0.pull))
+        section.count("trails").map { peer.trails = $0 }
+        section.count("requests").map { peer.requests = $0 }
+        peer.diskBytes = section.bytes("disk")
+        return peer
       }
     }
     if let section = all("limits").first {
       limits.diskBytes = section.bytes("disk")
       limits.retain = section.duration("retain")
       section.flag("give_up_slot").map { limits.givesUpSlot = $0 }
+      section.bytes("block").map { limits.blockBytes = $0 }
+      section.bytes("memory").map { limits.memoryBytes = $0 }
     }
     metrics = all("metrics").first?.text("listen").flatMap { ListenAddress($0) }.map {
       Metrics(host: $0.host, port: $0.port)

@@ -121,6 +121,10 @@ package struct Configuration: Equatable, Sendable {
     package var retain: Duration?
     /// When nothing else helps, slots are given up before the disk of the source fills.
     package var givesUpSlot = false
+    /// The largest block that is taken from another node.
+    package var blockBytes: Int64 = 64 << 20
+    /// What all blocks of unusual size may take in memory.
+    package var memoryBytes: Int64 = 256 << 20
 
     package init() {}
   }

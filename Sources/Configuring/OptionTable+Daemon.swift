@@ -19,6 +19,15 @@ extension OptionTable {
           The last resort when `disk` is used up and a capture from PostgreSQL has to pause; afterwards all its tables \
           are copied again.
           """, example: "true"),
+      Option(
+        "block", .size, default: "\"64 MiB\"", "the largest block that another node may send, unpacked",
+        details: """
+          A block holds one large record, such as a row with a large value. Raise it where rows between nodes are larger; \
+          rows that do not leave this node may have up to 1 GiB.
+          """, example: "\"256 MiB\""),
+      Option(
+        "memory", .size, default: "\"256 MiB\"", "memory for all blocks of more than 1 MiB together",
+        details: "Bytes of other nodes that would need more wait, and are sent again.", example: "\"1 GiB\""),
     ])
 
   static let metrics = Section(

@@ -75,6 +75,15 @@ extension OptionTable {
     options: [
       Option(
         "may", .grants, required: true, "the trails that it may push here, and those that it may pull",
-        example: "{ push = [\"hq.*\"], pull = [\"store-042.pos\"] }")
+        example: "{ push = [\"hq.*\"], pull = [\"store-042.pos\"] }"),
+      Option(
+        "disk", .size, absence: "as much as [limits] disk allows for all", "room for the trails that it may push",
+        details: "Set it where the peer is not trusted: it cannot take the room of others then.", example: "\"1 GiB\""),
+      Option(
+        "trails", .count(1...100_000), default: "1000", "the most trails here of those that it may push",
+        example: "10"),
+      Option(
+        "requests", .count(1...10_000), default: "64", "the most pushes that it may have under way at one time",
+        details: "One that is above is answered with `busy`, and tried again by the pump.", example: "16"),
     ])
 }

@@ -35,7 +35,8 @@ package struct CopyRequest {
   /// Nil: no copy of everything was asked for since the trail began.
   package func asked(of trail: TrailID) throws -> Asked? {
     let words = try text().split(separator: " ").map(String.init)
-    guard words.count >= 2, words[0] == trail.description, let behind = UInt64(words[1]) else { return nil }
+    guard words.count >= 2, words[0] == trail.description, let behind = UInt64(words[1]), NumberBounds.isNumber(behind)
+    else { return nil }
     var asked = Asked(behind: behind)
     if words.count >= 4, let position = Position(words[2]), let chain = ChainHash(hex: words[3]) {
       asked.at = Checkpoint(trail: trail, position: position, chain: chain)

@@ -1,9 +1,13 @@
+import Changes
+
 /// A moment as people read it: `2026-03-01T12:30:00.000123Z`.
 package struct UTCTime: CustomStringConvertible {
   private let microseconds: Int64
 
-  /// µs since 1970 UTC.
-  package init(_ microseconds: Int64) { self.microseconds = microseconds }
+  /// µs since 1970 UTC. A time before the year -9999 or after 9999 is shown as the first or the last moment of these.
+  package init(_ microseconds: Int64) {
+    self.microseconds = min(max(microseconds, NumberBounds.times.lowerBound), NumberBounds.times.upperBound)
+  }
 
   package var description: String {
     let day = Self.floored(microseconds, 86_400_000_000)

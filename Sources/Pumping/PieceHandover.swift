@@ -33,8 +33,13 @@ final class PieceHandover {
 
   /// Throws what the work on an earlier piece threw.
   func put(_ bytes: UnsafeRawBufferPointer) throws {
+    if coming.bytes.count + bytes.count > Self.pieceBytes { try handOver() }
     coming.bytes.append(bytes)
-    guard coming.bytes.count >= Self.pieceBytes else { return }
+    if coming.bytes.count >= Self.pieceBytes { try handOver() }
+  }
+
+  private func handOver() throws {
+    guard coming.bytes.count > 0 else { return }
     try settle()
     let (piece, next) = (coming, spare ?? Piece(work))
     (coming, spare) = (next, piece)

@@ -98,6 +98,7 @@ final class PullLane: Lane {
     var didFetch = false
     do {
       didFetch = try fetch { bytes in
+        if let full = shared.hooks.full() { throw full }
         try intake.put(bytes)
         gauge.moved(bytes.count)
         shared.hooks.come(bytes.count)

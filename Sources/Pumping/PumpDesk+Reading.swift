@@ -45,6 +45,13 @@ extension PumpDesk {
     return min(seconds, Self.waitSecondsMax)
   }
 
+  static func offset(_ query: [String: String]) throws -> UInt64 {
+    guard let offset = query["offset"].flatMap({ UInt64($0) }), NumberBounds.isNumber(offset) else {
+      throw usage("offset is no number, or one that no segment reaches")
+    }
+    return offset
+  }
+
   private func applied(_ request: HTTPRequest) throws -> Position? {
     guard let text = request.query["applied"] else { return nil }
     guard let position = Position(text) else { throw Self.usage("applied is no position") }
@@ -121,7 +128,7 @@ extension PumpDesk {
     _ visit: Visit, _ source: SegmentSource, _ segment: UInt64, _ ear: TrailBell.Ear
   ) throws -> HTTPResponse {
     let query = visit.request.query
-    guard let offset = query["offset"].flatMap({ UInt64($0) }) else { throw Self.usage("offset is no number") }
+    let offset = try Self.offset(query)
     let chain = query["chain"].flatMap { bytes(hex: $0) }.flatMap { ChainHash($0) }
     guard chain != nil || (offset == 0 && query["chain"] == nil) else { throw Self.usage("chain is no chain hash") }
     let applied = try applied(visit.request)

@@ -12,16 +12,16 @@ extension PumpDesk {
         .trailOwn, "trail \(visit.trail) began here", hint: "leave it out of the pump", remedy: .retry)
     }
     let query = visit.request.query
-    guard let offset = query["offset"].flatMap({ UInt64($0) }) else { throw Self.usage("offset is no number") }
+    let offset = try Self.offset(query)
     guard let chain = query["chain"].flatMap({ bytes(hex: $0) }).flatMap({ ChainHash($0) }) else {
       throw Self.usage("chain is no chain hash")
     }
     var replaced: (segment: UInt64, offset: UInt64)?
     if let text = query["restart"] {
       let parts = text.split(separator: ":")
-      guard parts.count == 2, let segment = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1]) else {
-        throw Self.usage("restart is no place")
-      }
+      guard parts.count == 2, let segment = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1]),
+        NumberBounds.isSegment(segment), NumberBounds.isNumber(offset)
+      else { throw Self.usage("restart is no place") }
       replaced = (segment, offset)
     }
     let place = TrailPlace(segment: segment, offset: offset, chain: chain)
@@ -42,6 +42,8 @@ final class PushSink: HTTPBodySink {
   private let place: TrailPlace
   private let restarts: (segment: UInt64, offset: UInt64)?
   private var feed: CopyFeed?
+  /// Bytes of the body that were handed to the copy.
+  private var taken = 0
   private lazy var handover = PieceHandover { [unowned self] in try take($0) }
   private var isRestart: Bool { restarts != nil }
 
@@ -87,6 +89,8 @@ final class PushSink: HTTPBodySink {
     try desk.copies.with(visit.trail) { copy in
       let feed = try feed ?? begin(copy)
       self.feed = feed
+      taken += bytes.count
+      if taken > desk.options.bodyBytes, feed.hasBlock { throw PumpBodyTooLarge(most: desk.options.bodyBytes) }
       try feed.take(bytes, for: copy)
     }
   }

@@ -137,7 +137,7 @@ package final class PumpDesk: HTTPHandler {
   }
 
   private static func segment(_ text: String) -> UInt64? {
-    guard text.hasSuffix(".seg"), let number = UInt64(text.dropLast(4), radix: 16), number > 0,
+    guard text.hasSuffix(".seg"), let number = UInt64(text.dropLast(4), radix: 16), NumberBounds.isSegment(number),
       text == number.hex(8) + ".seg"
     else { return nil }
     return number
@@ -166,6 +166,9 @@ extension PumpDesk {
       var told = response(PumpFault(usage("this address takes \(allowed) only")).json, status: 405)
       told.headers.append(("Allow", allowed))
       return told
+    }
+    if let large = error as? PumpBodyTooLarge {
+      return response(PumpFault(usage("a body with several blocks has at most \(large.most) bytes")).json, status: 413)
     }
     let fault =
       error as? PumpRefusal
@@ -200,6 +203,11 @@ extension PumpDesk {
 /// The address takes other methods.
 private struct PumpMethodRefusal: Error {
   let allowed: [String]
+}
+
+/// A body is longer than the protocol allows.
+struct PumpBodyTooLarge: Error {
+  let most: Int
 }
 
 /// An error that is told together with where the trail stands.

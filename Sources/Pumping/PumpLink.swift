@@ -175,7 +175,9 @@ struct TrailSpot: Equatable {
 
   init?(_ text: String) {
     let parts = text.split(separator: ":")
-    guard parts.count == 2, let segment = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1]) else { return nil }
+    guard parts.count == 2, let segment = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1]),
+      NumberBounds.isSegment(segment), NumberBounds.isNumber(offset)
+    else { return nil }
     (self.segment, self.offset) = (segment, offset)
   }
 }

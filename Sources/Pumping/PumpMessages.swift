@@ -66,13 +66,14 @@ package struct TrailReport: Equatable, Sendable {
   package init?(_ object: JSONObject) {
     guard let name = object.text("trail").flatMap({ TrailName($0) }),
       let id = object.text("id").flatMap({ bytes(hex: $0) }).flatMap({ TrailID($0) }),
-      let oldest = object.integer("oldest"), oldest > 0, let end = object.object("end"), let place = TrailPlace(end)
+      let oldest = object.integer("oldest"), oldest > 0, NumberBounds.isSegment(UInt64(oldest)),
+      let end = object.object("end"), let place = TrailPlace(end)
     else { return nil }
     node = object.text("node") ?? ""
     standing = TrailStanding(
       name: name, id: id, oldest: UInt64(oldest), end: place,
       position: end.text("position").flatMap { Position($0) } ?? Position(segment: place.segment, offset: 0),
-      lastTransaction: UInt64(clamping: object.integer("transaction") ?? 0))
+      lastTransaction: min(UInt64(clamping: object.integer("transaction") ?? 0), NumberBounds.numbers - 1))
     applied = object.text("applied").flatMap { Position($0) }
     requests = object.list("requests").compactMap { CopyRequest($0) }
   }
@@ -88,6 +89,7 @@ extension TrailPlace {
 
   init?(_ object: JSONObject) {
     guard let segment = object.integer("segment"), segment > 0, let offset = object.integer("offset"), offset >= 0,
+      NumberBounds.isSegment(UInt64(segment)), NumberBounds.isNumber(UInt64(offset)),
       let chain = object.text("chain").flatMap({ bytes(hex: $0) }).flatMap({ ChainHash($0) })
     else { return nil }
     self.init(segment: UInt64(segment), offset: UInt64(offset), chain: chain)

@@ -48,12 +48,21 @@ package final class TrailCopies: Sendable {
         }
         return try body(copy)
       } catch let error as CairnError {
-        if ![.trailElsewhere, .trailForked].contains(error.code) {
+        if ![.trailElsewhere, .trailForked, .busy].contains(error.code) {
           try? slot.copy?.close()
           slot.copy = nil
         }
         throw error
       }
+    }
+  }
+
+  /// Deletes a copy from the disk where nobody uses it meanwhile and it still is as `isWanted` says.
+  package func remove(_ trail: TrailName, if isGone: (TrailCopy) throws -> Bool) throws -> Bool {
+    try with(trail) { copy in
+      guard copy.hasBegun, try isGone(copy) else { return false }
+      try copy.remove()
+      return true
     }
   }
 

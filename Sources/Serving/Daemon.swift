@@ -244,7 +244,7 @@ package final class Daemon: Sendable {
     now.workers = supervisor.workers()
     now.trails = context.trailInfos.values.sorted { $0.name.description < $1.name.description }.map {
       NodeStatus.Trail(
-        name: $0.name.description, bytes: $0.bytes, segments: $0.segments.count, end: $0.end.position.description,
+        name: $0.name.description, bytes: $0.onDisk, segments: $0.segments.count, end: $0.end.position.description,
         oldest: $0.segments.first?.created ?? 0)
     }
     now.sources = context.sourceFacts
@@ -275,7 +275,7 @@ package final class Daemon: Sendable {
   }
 
   private func noteDisk(_ forecast: inout FillForecast, _ now: Int64) {
-    let bytes = context.trailInfos.values.reduce(0) { $0 + $1.bytes }
+    let bytes = context.trailInfos.values.reduce(0) { $0 + $1.onDisk }
     var info = statvfs()
     let isKnown = statvfs(context.statePath, &info) == 0
     let free = isKnown ? UInt64(info.f_bavail) * UInt64(info.f_frsize) : 0

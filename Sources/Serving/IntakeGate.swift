@@ -7,39 +7,64 @@ import Trails
 struct IntakeRoom: Equatable, Sendable {
   /// What `[limits] disk` allows; nil: as much as there is.
   var allowed: UInt64?
-  /// What the trails hold.
+  /// What the trails hold on the disk.
   var held: UInt64 = 0
   /// What is left of it when all that may go has been deleted.
   var left: UInt64 = 0
-  /// Not even that has room, and somebody needs it.
+  /// Of that, segments of which all is applied: they go when more comes.
+  var live: UInt64 = 0
+  /// Not even that has room, and an apply or a peer needs it.
   var isPaused = false
+  /// By peer: what `[peer.NAME] disk` allows, and what the trails hold that it may push.
+  var peers: [String: (allowed: UInt64, held: UInt64)] = [:]
 
   /// `more` bytes have come since.
   func isFull(_ more: UInt64) -> Bool {
     guard let allowed else { return false }
     if isPaused { return true }
-    // Where all is applied, only the segments that are being written are left: they go when more comes.
-    if held > allowed, held <= left { return false }
+    // Nothing can be deleted before more has come.
+    if held > allowed, held <= left { return held + more > allowed + live }
     return held + more > allowed
+  }
+
+  /// `more` bytes of the peer have come since.
+  func isFull(for peer: String, _ more: UInt64) -> Bool {
+    peers[peer].map { $0.held + more > $0.allowed } ?? false
   }
 
   /// Something may be deleted that is in the way.
   var isPurgeDue: Bool { allowed.map { held > $0 && held > left } ?? false }
+
+  static func == (a: IntakeRoom, b: IntakeRoom) -> Bool {
+    a.allowed == b.allowed && a.held == b.held && a.left == b.left && a.live == b.live && a.isPaused == b.isPaused
+      && a.peers.mapValues { [$0.allowed, $0.held] } == b.peers.mapValues { [$0.allowed, $0.held] }
+  }
 }
 
 extension IntakeRoom {
   /// Looks at the trails that come from other nodes as they are now; those that begin here are as their purge saw them.
   init(_ context: ServiceContext, plan: () -> RetentionPlan) {
-    guard let allowed = context.configuration.limits.diskBytes else {
+    let configuration = context.configuration
+    let limited = configuration.peers.filter { $0.diskBytes != nil }
+    guard configuration.limits.diskBytes != nil || !limited.isEmpty else {
       self.init()
       return
     }
     for trail in (try? Trail.names(state: context.statePath)) ?? [] where trail.origin != context.node {
       if let info = try? Trail.info(folder: context.folder(of: trail)) { context.note(info) }
     }
-    let held = context.trailInfos.values.reduce(0) { $0 + $1.bytes }
-    let plan = plan()
-    self.init(allowed: UInt64(max(0, allowed)), held: held, left: plan.bytes, isPaused: plan.pausesCaptures)
+    let infos = context.trailInfos.values
+    self.init(held: infos.reduce(0) { $0 + $1.onDisk })
+    if let allowed = configuration.limits.diskBytes {
+      let plan = plan()
+      self.allowed = UInt64(max(0, allowed))
+      (left, live, isPaused) = (plan.bytes, plan.live, plan.pausesCaptures)
+    }
+    for peer in limited {
+      let held = infos.filter { $0.name.origin != context.node && peer.push.includes($0.name) }
+        .reduce(0) { $0 + $1.onDisk }
+      peers[peer.name] = (UInt64(clamping: peer.diskBytes ?? .max), held)
+    }
   }
 }
 
@@ -48,9 +73,30 @@ extension ServiceContext {
   func hasRoom(_ plan: () -> RetentionPlan) -> Bool {
     !isFull && !intake.isFull(now: Clock.monotonicMilliseconds) { IntakeRoom(self, plan: plan) }
   }
+
+  /// Why a peer may not push to a trail now; nil: it may.
+  func obstacle(for peer: String, _ plan: () -> RetentionPlan) -> CairnError? {
+    if !hasRoom(plan) { return IntakeGate.full(node) }
+    guard intake.isFull(for: peer) else { return nil }
+    return CairnError(
+      .diskBudget, "the trails that peer '\(peer)' may push hold more than [peer.\(peer)] disk allows",
+      hint: "see 'cairn status' at \(node) for who is behind, or raise [peer.\(peer)] disk there", remedy: .retry,
+      context: ["peer": peer])
+  }
+
+  /// Why a peer may not begin another trail; nil: it may.
+  func obstacle(for peer: String, beginning trail: TrailName) -> CairnError? {
+    guard let limits = configuration.peers.first(where: { $0.name == peer }), !copies.exists(trail) else { return nil }
+    let there = ((try? Trail.names(state: statePath)) ?? []).count { $0.origin != node && limits.push.includes($0) }
+    guard there >= limits.trails else { return nil }
+    return CairnError(
+      .diskBudget, "peer '\(peer)' may not begin trail \(trail): \(there) of those that it may push are here already",
+      hint: "delete those that are not wanted at \(node), or raise [peer.\(peer)] trails there", remedy: .retry,
+      context: ["peer": peer, "trail": trail.description])
+  }
 }
 
-/// Asks whether there is room with each body that comes, and looks at the trails once a second for that.
+/// Asks whether there is room before each body and with each piece of it, and looks at the trails once a second for that.
 final class IntakeGate: Sendable {
   private static let lookMilliseconds: Int64 = 1_000
 
@@ -64,9 +110,18 @@ final class IntakeGate: Sendable {
   private let looked = Mutex<Looked?>(nil)
   private let come = Atomic<UInt64>(0)
   private let purgeDue = Atomic<Bool>(false)
+  /// By peer, since the last look.
+  private let comeOfPeers = Mutex<[String: UInt64]>([:])
+  /// By peer: bodies under way.
+  private let bodies = Mutex<[String: Int]>([:])
 
   /// Bytes have come.
   func note(_ bytes: Int) { come.add(UInt64(bytes), ordering: .relaxed) }
+
+  func note(_ bytes: Int, of peer: String) {
+    note(bytes)
+    comeOfPeers.withLock { $0[peer, default: 0] += UInt64(bytes) }
+  }
 
   /// `now` is monotonic, in milliseconds. Who asks meanwhile waits for the look.
   func isFull(now: Int64, look: () -> IntakeRoom) -> Bool {
@@ -74,11 +129,34 @@ final class IntakeGate: Sendable {
       var last = looked ?? Looked(room: IntakeRoom(), at: now - Self.lookMilliseconds, come: 0)
       if now - last.at >= Self.lookMilliseconds {
         let before = come.load(ordering: .relaxed)
+        comeOfPeers.withLock { $0 = [:] }
         last = Looked(room: look(), at: now, come: before)
         looked = last
         purgeDue.store(last.room.isPurgeDue, ordering: .relaxed)
       }
       return last.room.isFull(come.load(ordering: .relaxed) - last.come)
+    }
+  }
+
+  /// By the last look.
+  func isFull(for peer: String) -> Bool {
+    let more = comeOfPeers.withLock { $0[peer] ?? 0 }
+    return looked.withLock { $0?.room.isFull(for: peer, more) ?? false }
+  }
+
+  /// A peer begins a body; false, and nothing is noted, if it has too many under way.
+  func begin(_ peer: String, most: Int) -> Bool {
+    bodies.withLock { bodies in
+      guard bodies[peer] ?? 0 < most else { return false }
+      bodies[peer, default: 0] += 1
+      return true
+    }
+  }
+
+  func end(_ peer: String) {
+    bodies.withLock { bodies in
+      let left = (bodies[peer] ?? 1) - 1
+      bodies[peer] = left > 0 ? left : nil
     }
   }
 

@@ -77,7 +77,7 @@ package enum Metrics {
       name: "cairn_latency_seconds", kind: .histogram, labels: "worker, stage, le",
       help: "From the commit at the source to the trail (stage capture) or to the commit at the target (stage apply)."
     ) { status in status.workers.filter(isOfData).flatMap(latency) },
-    ofTrails("cairn_trail_bytes", "Size of the trail.") { Double($0.bytes) },
+    ofTrails("cairn_trail_bytes", "What the trail takes on the disk.") { Double($0.bytes) },
     ofTrails("cairn_trail_segments", "Segments of the trail.") { Double($0.segments) },
     ofTrails("cairn_trail_oldest_time_seconds", "When the oldest segment was begun, since 1970.") {
       Double($0.oldest) / 1e6
@@ -118,7 +118,7 @@ package enum Metrics {
   ]
 
   private static let disk: [Metric] = [
-    Metric(name: "cairn_disk_bytes", kind: .gauge, labels: "", help: "Size of all trails.") { status in
+    Metric(name: "cairn_disk_bytes", kind: .gauge, labels: "", help: "What all trails take on the disk.") { status in
       status.disk.map { [Sample(value: Double($0.bytes))] } ?? []
     },
     Metric(name: "cairn_disk_limit_bytes", kind: .gauge, labels: "", help: "Allowed for all trails.") { status in

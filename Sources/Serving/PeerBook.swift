@@ -116,7 +116,8 @@ extension PeerBook.Entry {
 
   init?(parsing text: String) {
     let words = text.split { $0 == " " || $0 == "\n" }
-    guard words.count >= 4, let segment = UInt64(words[1]), let offset = UInt64(words[2]), let seen = Int64(words[3])
+    guard words.count >= 4, let segment = UInt64(words[1]), let offset = UInt64(words[2]), let seen = Int64(words[3]),
+      NumberBounds.isSegment(segment), NumberBounds.isNumber(offset), NumberBounds.isTime(seen)
     else { return nil }
     self.init(id: String(words[0]), segment: segment, offset: offset, seenAt: seen)
     applied = words.count > 4 ? Position(String(words[4])) : nil

@@ -15,6 +15,8 @@ final class PurgeWorker: Worker {
   private let trails: @Sendable () -> [TrailName]
   private let plan: @Sendable () -> RetentionPlan
   private let purged = Atomic<UInt64>(0)
+  /// A copy that holds nothing is kept for as long as that.
+  private static let emptyMicroseconds: Int64 = 3_600_000_000
 
   /// `trails` and `plan` are asked each time.
   init(
@@ -32,7 +34,10 @@ final class PurgeWorker: Worker {
       for trail in trails() { try checkStillThere(trail) }
       let there = trails().filter { Trail.exists(folder: context.folder(of: $0)) }
       if there.isEmpty { next = .milliseconds(500) }
-      for trail in there { context.note(try Trail.info(folder: context.folder(of: trail))) }
+      for trail in there {
+        let info = try Trail.info(folder: context.folder(of: trail))
+        if try !dropEmpty(info) { context.note(info) }
+      }
       let below = plan().purgeBelow
       for trail in there where !stop.isSet {
         Pulse.beat()
@@ -66,6 +71,25 @@ final class PurgeWorker: Worker {
   /// What comes of a trail that was taken away.
   static func anew(_ capture: String, trail: TrailName) -> String {
     "capture.\(capture) begins a new one by itself; run 'cairn copy APPLY' for each apply of trail \(trail), and drop the slot of the old one if 'cairn check' tells of one"
+  }
+
+  /// A copy without a whole transaction, which no apply reads and to which nothing came for an hour, is deleted: its
+  /// sender begins it again if there is one. True if it was.
+  private func dropEmpty(_ info: TrailInfo) throws -> Bool {
+    func isForgotten(_ info: TrailInfo) -> Bool {
+      info.isEmpty && Clock.system.microseconds() - info.writtenAt > Self.emptyMicroseconds
+    }
+    let trail = info.name
+    guard self.trail.isEmpty, isForgotten(info),
+      !context.configuration.applies.contains(where: { $0.trail == trail.description }),
+      try context.copies.remove(trail, if: { _ in isForgotten(try Trail.info(folder: context.folder(of: trail))) })
+    else { return false }
+    context.forget(trail: trail.description)
+    context.log.write(
+      LogEntry(
+        .notice, "deleted the copy of trail \(trail): no transaction of it came, and nothing for an hour",
+        worker: name.description))
+    return true
   }
 
   private func purge(_ trail: TrailName, below: UInt64) throws {

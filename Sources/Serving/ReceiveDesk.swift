@@ -29,17 +29,31 @@ final class ReceiveDesk: HTTPHandler {
     if ["/cairn/1/renew", "/cairn/1/authority"].contains(request.path) { return join.begin(request) }
     guard let visit = visit(request) else { return desk.begin(request) }
     visits.begin(visit.peer, visit.trail, visit.way, now: Clock.system.microseconds())
-    if visit.way == .received, request.contentLength != 0, !context.hasRoom(plan) {
-      let full = PumpDesk.refusal(IntakeGate.full(context.node))
-      end(visit, full, bytes: 0)
-      return .answer(full)
+    if visit.way == .received, let obstacle = obstacle(visit, isEmpty: request.contentLength == 0) {
+      let refusal = PumpDesk.refusal(obstacle)
+      end(visit, refusal, bytes: 0)
+      return .answer(refusal)
     }
     switch desk.begin(request) {
     case .answer(let response):
+      if visit.way == .received { context.intake.end(visit.peer) }
       end(visit, response, bytes: visit.way == .served ? response.bodyBytes : 0)
       return .answer(response)
     case .receive(let sink): return .receive(CountingSink(sink, self, visit))
     }
+  }
+
+  /// Why a push is not taken; nil: it is, and counts as under way from now on.
+  private func obstacle(_ visit: Visit, isEmpty: Bool) -> CairnError? {
+    if !isEmpty {
+      if let full = context.obstacle(for: visit.peer, plan) { return full }
+      if let surplus = context.obstacle(for: visit.peer, beginning: visit.trail) { return surplus }
+    }
+    let most = context.configuration.peers.first { $0.name == visit.peer }?.requests ?? 1
+    guard !context.intake.begin(visit.peer, most: most) else { return nil }
+    return CairnError(
+      .busy, "peer '\(visit.peer)' has \(most) pushes under way, [peer.\(visit.peer)] requests allows no more",
+      hint: "it is tried again by itself", remedy: .retry, context: ["peer": visit.peer])
   }
 
   private struct Visit {
@@ -75,7 +89,7 @@ final class ReceiveDesk: HTTPHandler {
   }
 
   /// No copy has begun.
-  private func isNothing(_ visit: Visit) -> Bool { visit.way == .received && !context.copies.exists(visit.trail) }
+  private func isNothing(_ visit: Visit) -> Bool { !context.copies.exists(visit.trail) }
 
   /// Counts what a peer brings.
   private final class CountingSink: HTTPBodySink {
@@ -83,6 +97,7 @@ final class ReceiveDesk: HTTPHandler {
     private let desk: ReceiveDesk
     private let visit: Visit
     private var bytes: UInt64 = 0
+    private var isFull = false
 
     init(_ sink: any HTTPBodySink, _ desk: ReceiveDesk, _ visit: Visit) {
       (self.sink, self.desk, self.visit) = (sink, desk, visit)
@@ -90,18 +105,25 @@ final class ReceiveDesk: HTTPHandler {
 
     func receive(_ piece: UnsafeRawBufferPointer) -> HTTPResponse? {
       bytes += UInt64(piece.count)
-      desk.context.intake.note(piece.count)
+      desk.context.intake.note(piece.count, of: visit.peer)
+      if let full = desk.context.obstacle(for: visit.peer, desk.plan) {
+        isFull = true
+        return PumpDesk.refusal(full)
+      }
       return sink.receive(piece)
     }
 
     func finish() -> HTTPResponse {
+      desk.context.intake.end(visit.peer)
       let response = sink.finish()
       desk.end(visit, response, bytes: bytes)
       return response
     }
 
     func abandon() {
+      desk.context.intake.end(visit.peer)
       sink.abandon()
+      if isFull { return desk.end(visit, PumpDesk.refusal(IntakeGate.full(desk.context.node)), bytes: bytes) }
       desk.abandon(visit, bytes: bytes)
     }
   }

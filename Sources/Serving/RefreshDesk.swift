@@ -16,6 +16,11 @@ package final class RefreshDesk: Sendable {
   /// After an error databases are left alone until then: milliseconds of a clock that never jumps.
   private let restsUntil = Mutex<Int64>(0)
   private static let restMilliseconds: Int64 = 5_000
+  /// By peer and trail: copies that may still be carried out.
+  private let allowances = Mutex<[String: Allowance]>([:])
+  /// A peer has so many copies of a trail at once, and another one each minute; what it asks for meanwhile is one.
+  private static let burst = 3
+  private static let refillMicroseconds: Int64 = 60_000_000
 
   package init(_ context: ServiceContext, _ supervisor: Supervisor) {
     (self.context, self.supervisor) = (context, supervisor)
@@ -49,7 +54,24 @@ package final class RefreshDesk: Sendable {
       else { continue }
       due[trail, default: []].append(request)
     }
-    return due
+    return due.compactMapValues { within(rate: $0) }
+  }
+
+  /// Leaves out what peers ask for too often; it stays open. Nil where nothing is left.
+  private func within(rate requests: [RequestBook.Request]) -> [RequestBook.Request]? {
+    let now = Clock.monotonicMilliseconds * 1000
+    var verdicts: [String: Bool] = [:]
+    let left = requests.filter { request in
+      guard case .peer(let peer) = request.asker else { return true }
+      let key = "\(peer) \(request.trail)"
+      if let verdict = verdicts[key] { return verdict }
+      let verdict = allowances.withLock {
+        $0[key, default: Allowance(burst: Self.burst, refill: Self.refillMicroseconds)].take(now: now)
+      }
+      verdicts[key] = verdict
+      return verdict
+    }
+    return left.isEmpty ? nil : left
   }
 
   /// What several ask for of a trail is copied once.

@@ -38,11 +38,18 @@ package final class RequestBook: Sendable {
   private static let keptMicroseconds: Int64 = 7 * 86_400_000_000
   /// The most open ones of a peer.
   static let ofPeerMax = 64
+  /// The most of a peer that were carried out and are remembered; the oldest go first.
+  static let doneOfPeerMax = 256
+  /// New ones of a peer: so many at once, and another one each few seconds.
+  private static let burst = 128
+  private static let refillMicroseconds: Int64 = 5_000_000
 
   private let folder: String
   private let book = Mutex<[Request]>([])
   /// The last ids of this node itself: over a ring they come back.
   private let own = Mutex<[String]>([])
+  /// By peer: what it may still ask for.
+  private let allowances = Mutex<[String: Allowance]>([:])
   private static let ownMax = 1_000
 
   package init(state: String) {
@@ -101,6 +108,10 @@ package final class RequestBook: Sendable {
     }
     guard let fresh else { return true }
     guard all.count(where: { $0.asker == fresh.asker && !$0.isDone }) < Self.ofPeerMax else { return false }
+    let isAllowed = allowances.withLock { allowances in
+      allowances[peer, default: Allowance(burst: Self.burst, refill: Self.refillMicroseconds)].take(now: now)
+    }
+    guard isAllowed else { return false }
     guard (try? write(fresh)) != nil else { return false }
     book.withLock { book in
       if !book.contains(where: { $0.id == id && $0.trail == fresh.trail }) { book.append(fresh) }
@@ -117,6 +128,7 @@ package final class RequestBook: Sendable {
 
   /// The capture has it in hand: the same id does nothing any more.
   package func carriedOut(_ request: Request, isMissing: Bool = false) {
+    defer { forgetSurplus(of: request.asker) }
     var done = request
     (done.isDone, done.isMissing) = (true, isMissing)
     try? write(done)
@@ -147,6 +159,14 @@ package final class RequestBook: Sendable {
     }
   }
 
+  private func forgetSurplus(of asker: Request.Asker) {
+    guard case .peer = asker else { return }
+    let done = all.filter { $0.asker == asker && $0.isDone }.sorted { $0.askedAt < $1.askedAt }
+    guard done.count > Self.doneOfPeerMax else { return }
+    let surplus = Set(done.prefix(done.count - Self.doneOfPeerMax).map { "\($0.trail) \($0.id)" })
+    settle { surplus.contains("\($0.trail) \($0.id)") }
+  }
+
   package func forgetOld(now: Int64) { settle { now - $0.askedAt > Self.keptMicroseconds } }
 
   private func write(_ request: Request) throws(FileError) {
@@ -171,12 +191,12 @@ extension RequestBook.Request {
 
   fileprivate init?(id: String, trail: String, parsing text: String) {
     guard case .object(let object)? = try? JSONReader.read(Array(text.utf8)), TrailName(trail) != nil,
-      let askedAt = object.integer("asked_at")
+      let askedAt = object.integer("asked_at"), NumberBounds.isTime(askedAt)
     else { return nil }
     let tables = object.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
     guard let asker = object.text("apply").map(Asker.apply) ?? object.text("peer").map(Asker.peer) else { return nil }
     self.init(id: id, trail: trail, tables: tables, asker: asker, askedAt: askedAt)
-    behind = UInt64(clamping: object.integer("behind") ?? 0)
+    behind = min(UInt64(clamping: object.integer("behind") ?? 0), NumberBounds.numbers - 1)
     isDone = object.bool("done") ?? false
     isMissing = object.bool("missing") ?? false
   }

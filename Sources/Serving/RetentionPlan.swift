@@ -50,6 +50,11 @@ package struct RetentionPlan: Equatable, Sendable {
   package private(set) var pausesCaptures = false
   /// What is left when it was carried out.
   package private(set) var bytes: UInt64 = 0
+  /// Of that, what stands in segments that are being written and of which all is applied: they can only be deleted
+  /// when more has come.
+  package private(set) var live: UInt64 = 0
+  /// A segment that a writer lays out counts with this much, at most.
+  static let liveBytesMax: UInt64 = 32 << 20
   /// What had to be kept before anybody was given up for room.
   package private(set) var bytesBefore: UInt64 = 0
   /// Who still needs what is left, by trail; a trail that nobody reads has an empty list.
@@ -85,6 +90,9 @@ package struct RetentionPlan: Equatable, Sendable {
     }
     for trail in trails {
       let all = readers.filter { $0.trail == trail.name }
+      if !all.isEmpty, all.allSatisfy({ given.contains($0.id) || $0.isAtEnd }) {
+        live += min(trail.segments.last?.bytes ?? 0, Self.liveBytesMax)
+      }
       let held = all.filter { !given.contains($0.id) && !$0.isAtEnd }.map(\.name).sorted()
       if all.isEmpty || !held.isEmpty { holders[trail.name] = held }
     }
@@ -102,7 +110,7 @@ package struct RetentionPlan: Equatable, Sendable {
       var below = all.filter { !given.contains($0.id) }.map { $0.segment ?? 0 }.min() ?? live
       if all.isEmpty { below = Self.unread(limits, trail, now) }
       purgeBelow[trail.name] = min(below, live)
-      bytes += trail.segments.filter { $0.number >= min(below, live) }.reduce(0) { $0 + $1.bytes }
+      bytes += trail.segments.filter { $0.number >= min(below, live) }.reduce(0) { $0 + $1.onDisk }
     }
   }
 

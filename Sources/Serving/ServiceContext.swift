@@ -54,6 +54,12 @@ package final class ServiceContext: Sendable {
     copies = TrailCopies(state: configuration.node.state)
     peers = PeerBook(state: configuration.node.state)
     requests = RequestBook(state: configuration.node.state)
+    Self.limit(configuration.limits)
+  }
+
+  private static func limit(_ limits: Configuration.Limits) {
+    BlockMemory.shared.limit = Int(clamping: limits.memoryBytes)
+    BlockMemory.shared.blockBytesMax = Int(clamping: min(limits.blockBytes, 1 << 30))
   }
 
   package var configuration: Configuration {
@@ -61,6 +67,7 @@ package final class ServiceContext: Sendable {
     set {
       conf.withLock { $0 = newValue }
       granted.withLock { $0 = Self.grants(newValue) }
+      Self.limit(newValue.limits)
     }
   }
 

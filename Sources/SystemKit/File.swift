@@ -45,6 +45,19 @@ package final class File {
     get throws(FileError) { UInt64(clamping: try status().st_size) }
   }
 
+  /// What the file takes on the disk, in bytes, with what was allocated ahead: `st_blocks` of fstat(2).
+  package var allocated: UInt64 {
+    get throws(FileError) { UInt64(clamping: try status().st_blocks) * 512 }
+  }
+
+  /// When its content was written last, µs since 1970 UTC: `st_mtim` of fstat(2).
+  package var writtenAt: Int64 {
+    get throws(FileError) {
+      let time = try status().st_mtim
+      return Int64(time.tv_sec) &* 1_000_000 &+ Int64(time.tv_nsec) / 1000
+    }
+  }
+
   /// Whether the file still has a name in some folder: fstat(2).
   package var isLinked: Bool {
     get throws(FileError) { try status().st_nlink > 0 }

@@ -1,13 +1,31 @@
 import Changes
 import CodecKit
+import Synchronization
 
 /// Checks blocks and unpacks their contents, in memory that is used for block after block.
 final class BlockOpener {
-  /// Memory above it is kept only for a block that needs it.
-  static let usualBytes = 1 << 20
+  /// Memory above it is kept only while a block needs it.
+  static let usualBytes = BlockMemory.usualBytes
+  /// zstd makes at most 128 KiB of four stored bytes: a block that claims more is false, and costs no memory.
+  private static let ratioMax = 1 << 15
 
+  /// Where a block comes from.
+  enum Origin {
+    /// A trail of this node or a copy that has passed: records of up to 1 GiB.
+    case trail
+    /// A peer sends it.
+    case peer
+  }
+
+  private let origin: Origin
+  private let memory: BlockMemory
   private var unpacked = Scratch(capacity: 128 << 10)
   private let zstd = Zstd()
+  private var claimed = 0
+
+  init(_ origin: Origin = .trail, memory: BlockMemory = .shared) { (self.origin, self.memory) = (origin, memory) }
+
+  deinit { memory.free(claimed) }
 
   /// The content of a block that should stand at a position; valid until the next call, and no longer than the stored
   /// bytes. `checksum` is that of the header and the stored bytes as they were found.
@@ -32,7 +50,7 @@ final class BlockOpener {
     }
   }
 
-  /// The content of a block whose checksum is right; valid until the next call.
+  /// The content of a block whose checksum is right; valid until the next call, or ``release()``.
   func unpack(
     _ block: BlockHeader, _ stored: UnsafeRawBufferPointer, _ place: Position
   ) throws -> UnsafeRawBufferPointer {
@@ -50,13 +68,57 @@ final class BlockOpener {
       }
       return stored
     case BlockHeader.Codec.zstd:
-      if length <= Self.usualBytes { unpacked.shrink(above: Self.usualBytes) }
-      let target = unpacked.bytes(length)
+      guard length <= stored.count * Self.ratioMax else {
+        throw SegmentFault(.content, place, "no \(stored.count) bytes decompress to \(length) bytes")
+      }
+      let target = try room(length)
       guard zstd.decompress(stored, into: target) else {
+        release()
         throw SegmentFault(.content, place, "the block does not decompress to \(length) bytes")
       }
       return UnsafeRawBufferPointer(target)
     default: throw SegmentFault(.version, place, "codec \(block.codec) is unknown")
     }
+  }
+
+  /// Gives the memory of a block of unusual size back; its content is not valid any more.
+  func release() {
+    guard claimed > 0 else { return }
+    unpacked.shrink(above: Self.usualBytes)
+    memory.free(claimed)
+    claimed = 0
+  }
+
+  private func room(_ length: Int) throws -> UnsafeMutableRawBufferPointer {
+    release()
+    if length > Self.usualBytes {
+      switch origin {
+      case .peer: try memory.claim(length)
+      case .trail: memory.take(length)
+      }
+      claimed = length
+    }
+    return unpacked.bytes(length)
+  }
+}
+
+/// Openers for bytes that peers send: a copy borrows one for each call, so that hundreds of open copies keep none.
+final class PeerOpeners: Sendable {
+  static let shared = PeerOpeners()
+  private static let keptMax = 8
+
+  /// An opener that nobody uses, on its way from one thread to another.
+  private struct Idle: @unchecked Sendable { let opener: BlockOpener }
+
+  private let idle = Mutex<[Idle]>([])
+
+  func with<T>(_ body: (BlockOpener) throws -> T) rethrows -> T {
+    let opener = idle.withLock { $0.popLast() }?.opener ?? BlockOpener(.peer)
+    let back = Idle(opener: opener)
+    defer {
+      opener.release()
+      idle.withLock { if $0.count < Self.keptMax { $0.append(back) } }
+    }
+    return try body(opener)
   }
 }

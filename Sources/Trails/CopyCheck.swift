@@ -86,12 +86,18 @@ struct CopyCheck {
       stored: UnsafeRawBufferPointer(rebasing: bytes[BlockHeader.size..<size]))
   }
 
-  /// The size of the block that begins with these bytes; nil when they are too few to tell.
+  /// The size of the block that begins with these bytes; nil when they are too few to tell. Throws before anything is
+  /// gathered or unpacked if the block is larger than a peer may send.
   static func size(of bytes: UnsafeRawBufferPointer, at place: Position) throws -> Int? {
     guard bytes.count >= BlockHeader.size else { return nil }
     guard let block = BlockHeader(bytes) else { throw SegmentFault(.torn, place, "no block stands here") }
-    guard block.storedLength <= BlockHeader.contentLengthMax else {
-      throw SegmentFault(.content, place, "a block of \(block.storedLength) bytes is too large")
+    let (length, most) = (Int(max(block.storedLength, block.contentLength)), BlockMemory.shared.blockBytesMax)
+    // The largest record that is allowed has a block with its kind and length.
+    guard length <= most + 16 else {
+      throw CairnError(
+        .usage, "a block at \(place) has \(length) bytes, \(most) are allowed",
+        hint: "raise [limits] block at the node that receives the trail, and reload", remedy: .retry,
+        context: ["position": place.description])
     }
     return BlockHeader.size + Int(block.storedLength)
   }

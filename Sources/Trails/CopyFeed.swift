@@ -3,7 +3,7 @@ import Changes
 /// Takes the bytes of one segment for a copy as they come, in pieces of any size, and hands it whole blocks.
 ///
 /// Several feeds may bring the same bytes: the place of each decides, and the one that comes too late fails with
-/// `.trailElsewhere`. Memory is bounded by one block.
+/// `.trailElsewhere`. Memory is bounded by one block, and counted in ``BlockMemory`` if that is of unusual size.
 package final class CopyFeed {
   package let trail: TrailID
   /// Where the next block belongs.
@@ -13,12 +13,19 @@ package final class CopyFeed {
   /// Of a header or block that is not whole yet.
   private var rest = ByteWriter(capacity: 256 << 10)
   private var isSealed = false
+  private let memory = BlockMemory.shared
+  /// For the block in `rest`.
+  private var claimed = 0
+  /// Whether a whole block has been taken.
+  package private(set) var hasBlock = false
 
   package init(trail: TrailID, at place: TrailPlace, restartsBehind end: TrailPlace? = nil) {
     self.trail = trail
     self.place = place
     restartsBehind = end
   }
+
+  deinit { memory.free(claimed) }
 
   /// The chain hash in the segment header with which `bytes` begin; nil when there is none.
   package static func chain(inHeader bytes: UnsafeRawBufferPointer) -> ChainHash? {
@@ -33,12 +40,14 @@ package final class CopyFeed {
     while !bytes.isEmpty {
       if isSealed { throw copy.unfit(place, "bytes stand behind the seal") }
       if rest.count > 0 {
-        let missing = min(try missing(copy), bytes.count)
+        let missing = try min(missing(copy), bytes.count)
         rest.append(UnsafeRawBufferPointer(rebasing: bytes[..<missing]))
         bytes = UnsafeRawBufferPointer(rebasing: bytes[missing...])
         if try add(rest.bytes, copy) > 0 {
           rest.removeAll()
-          rest.shrink(above: 1 << 20)
+          rest.shrink(above: BlockMemory.usualBytes)
+          memory.free(claimed)
+          claimed = 0
         } else if missing == 0 {
           throw copy.unfit(place, "no block can be taken here")
         }
@@ -47,7 +56,7 @@ package final class CopyFeed {
       let taken = try add(bytes, copy)
       bytes = UnsafeRawBufferPointer(rebasing: bytes[taken...])
       if taken == 0 {
-        _ = try Self.size(of: bytes, at: place, copy)
+        if let size = try Self.size(of: bytes, at: place, copy) { try makeRoom(size) }
         rest.append(bytes)
         return
       }
@@ -63,6 +72,8 @@ package final class CopyFeed {
       taken = try copy.append(bytes, at: place, of: trail)
     }
     if taken > 0, let end = copy.end {
+      hasBlock =
+        hasBlock || end.segment != place.segment || place.offset > 0 || end.offset > UInt64(headerLength(bytes))
       isSealed = end.segment != place.segment
       place = end
     }
@@ -74,7 +85,20 @@ package final class CopyFeed {
     guard let size = try Self.size(of: rest.bytes, at: place, copy) else {
       return (place.offset == 0 ? SegmentHeader.startLength : BlockHeader.size) - rest.count
     }
+    try makeRoom(size)
     return size - rest.count
+  }
+
+  /// Before the bytes of a block of unusual size are gathered.
+  private func makeRoom(_ size: Int) throws {
+    guard size > BlockMemory.usualBytes, claimed == 0 else { return }
+    try memory.claim(size)
+    claimed = size
+    rest.reserve(size - rest.count)
+  }
+
+  private func headerLength(_ bytes: UnsafeRawBufferPointer) -> Int {
+    (try? SegmentHeader.length(of: bytes, number: place.segment)) ?? 0
   }
 
   private static func size(

@@ -34,7 +34,7 @@ struct DurableMark: Equatable {
     return Array(out.bytes)
   }
 
-  /// Nil when the slot is not valid.
+  /// Nil when the slot is not valid, or a number in it is outside of ``NumberBounds``.
   init?(_ slot: ArraySlice<UInt8>) {
     guard slot.count == Self.size else { return nil }
     var fields = Fields(Array(slot))
@@ -49,7 +49,9 @@ struct DurableMark: Equatable {
     guard let trail = TrailID(fields.next(16)) else { return nil }
     self.trail = trail
     _ = fields.next(28)
-    guard fields.next() == CRC32C.of(Array(slot.dropLast(4))) else { return nil }
+    guard fields.next() == CRC32C.of(Array(slot.dropLast(4))), NumberBounds.isSegment(segment),
+      [generation, fileOffset, contentOffset, lastTransaction].allSatisfy(NumberBounds.isNumber)
+    else { return nil }
   }
 
   init(

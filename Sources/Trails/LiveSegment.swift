@@ -20,6 +20,9 @@ final class LiveSegment {
   private(set) var durable: UInt64
   private let file: File
   private let allocateBytes: UInt64
+  /// A copy is allocated ahead by as much as it has, so that a peer gets no room for nothing.
+  private let isCopy: Bool
+  private static let copyAheadMin: UInt64 = 64 << 10
   private var allocated: UInt64
   /// What stands before this offset has been written once, if only with zeros.
   private var written: UInt64
@@ -35,16 +38,18 @@ final class LiveSegment {
   /// Creates the segment with the bytes of a header that another node has encoded. Without `isDurable` the header is
   /// durable after the next ``sync()``, and its entry when the folder has been synced.
   init(
-    _ folder: TrailFolder, _ header: SegmentHeader, encoded: [UInt8], isDurable: Bool = true, allocateBytes: Int
+    _ folder: TrailFolder, _ header: SegmentHeader, encoded: [UInt8], isDurable: Bool = true, isCopy: Bool = false,
+    allocateBytes: Int
   ) throws {
     number = header.number
+    self.isCopy = isCopy
     self.allocateBytes = UInt64(max(allocateBytes, 4096))
     file = try File(folder.segmentPath(header.number), .create)
     place = Place(fileOffset: header.length, contentOffset: 0, chain: header.chain)
     durable = isDurable ? header.length : 0
     allocated = 0
     written = header.length
-    try allocate(to: header.length)
+    if isCopy { allocated = header.length } else { try allocate(to: header.length) }
     try encoded.withUnsafeBytes { buffer throws in try file.write(buffer, at: 0) }
     guard isDurable else { return }
     try file.sync()
@@ -52,8 +57,9 @@ final class LiveSegment {
   }
 
   /// Goes on behind a recovered end, which has been synced.
-  init(_ folder: TrailFolder, _ end: Recovery.End, allocateBytes: Int) throws {
+  init(_ folder: TrailFolder, _ end: Recovery.End, isCopy: Bool = false, allocateBytes: Int) throws {
     number = end.segment
+    self.isCopy = isCopy
     self.allocateBytes = UInt64(max(allocateBytes, 4096))
     file = try File(folder.segmentPath(end.segment), .readWrite)
     place = end.place
@@ -135,7 +141,8 @@ final class LiveSegment {
       allocated = end
       return
     }
-    let wanted = max(end, allocated + allocateBytes)
+    let ahead = isCopy ? min(allocateBytes, max(Self.copyAheadMin, allocated)) : allocateBytes
+    let wanted = max(end, allocated + ahead)
     try file.allocate(from: allocated, count: wanted - allocated)
     allocated = wanted
   }

@@ -22,9 +22,14 @@ final class SegmentCursor {
   private var stored = Scratch(capacity: 64 << 10)
   private let opener = BlockOpener()
   private let hasher: SHA256
-  /// Of the loaded block; empty before the first.
+  private let memory = BlockMemory.shared
+  /// Of ``BlockMemory``, for the stored bytes of a block of unusual size.
+  private var claimed = 0
+  /// Of the loaded block; empty before the first, and when all of a block of unusual size has been read.
   private var content = UnsafeRawBufferPointer(start: nil, count: 0)
   private var contentStart: UInt64 = 0
+  /// Content offset behind the loaded block.
+  private(set) var contentEnd: UInt64 = 0
   private var records = ByteReader(UnsafeRawBufferPointer(start: nil, count: 0))
   /// How much of the content the hasher has seen.
   private var hashedCount = 0
@@ -44,12 +49,12 @@ final class SegmentCursor {
     transactions = TransactionTracker(lastNumber: header.firstTransaction - 1, lastHeader: lastHeader)
   }
 
+  deinit { memory.free(claimed) }
+
   var number: UInt64 { header.number }
   var isSealed: Bool { flags.contains(.seal) }
   /// Whether the loaded block ends between two transactions.
   var isAtBorder: Bool { !flags.isDisjoint(with: [.border, .seal]) }
-  /// Content offset behind the loaded block.
-  var contentEnd: UInt64 { contentStart + UInt64(content.count) }
   var isAtBlockEnd: Bool { records.isAtEnd }
 
   /// The chain hash behind the last commit that was returned, or before the segment.
@@ -135,7 +140,29 @@ final class SegmentCursor {
     guard !isAtBorder || !transactions.isOpen else {
       throw fault(.content, contentEnd, "a border block ends inside of a transaction")
     }
+    if content.count > BlockOpener.usualBytes { leaveContent() }
     return nil
+  }
+
+  /// All records of a block of unusual size have been read: nothing but its hash is needed any more. A reader may rest at
+  /// the end of a trail for days.
+  private func leaveContent() {
+    _ = chainAtEnd()
+    content = UnsafeRawBufferPointer(start: nil, count: 0)
+    records = ByteReader(content)
+    opener.release()
+    stored.shrink(above: BlockOpener.usualBytes)
+    memory.free(claimed)
+    claimed = 0
+  }
+
+  /// Memory for the stored bytes of a block.
+  private func room(_ length: Int) -> UnsafeMutableRawBufferPointer {
+    memory.free(claimed)
+    claimed = length > BlockOpener.usualBytes ? length : 0
+    memory.take(claimed)
+    if claimed == 0 { stored.shrink(above: BlockOpener.usualBytes) }
+    return stored.bytes(length)
   }
 
   /// Loads the next block, which must end at the file offset `limit` or before; the loaded one must be read to its end.
@@ -145,8 +172,7 @@ final class SegmentCursor {
     var checksum: UInt32 = 0
     let block = try readHeader(at: start, limit: limit, checksum: &checksum)
     let length = Int(block.storedLength)
-    if length <= BlockOpener.usualBytes { stored.shrink(above: BlockOpener.usualBytes) }
-    let bytes = stored.bytes(length)
+    let bytes = room(length)
     let found = try file.read(into: bytes, at: fileOffset + UInt64(BlockHeader.size))
     guard found == length else { throw fault(.torn, start, "the file ends in a block") }
     checksum = CRC32C.of(UnsafeRawBufferPointer(bytes), continuing: checksum)
@@ -154,6 +180,7 @@ final class SegmentCursor {
       block, UnsafeRawBufferPointer(bytes), checksum: checksum, at: Position(segment: number, offset: start),
       chain: before)
     contentStart = start
+    contentEnd = start + UInt64(content.count)
     records = ByteReader(content)
     fileOffset += UInt64(BlockHeader.size + length)
     flags = block.flags

@@ -102,7 +102,12 @@ struct SegmentHeader: Equatable {
       guard written == number else {
         throw fault(number, "segment number is \(written), expected \(number)", .content)
       }
+      guard NumberBounds.isSegment(number) else { throw fault(number, "no segment has the number \(number)", .content) }
       guard first > 0 else { throw fault(number, "number of the first transaction is 0", .content) }
+      guard NumberBounds.isNumber(first) else {
+        throw fault(number, "number of the first transaction is \(first)", .content)
+      }
+      guard NumberBounds.isTime(created) else { throw fault(number, "time of creation is \(created) µs", .content) }
       return SegmentHeader(
         trail: trail, number: number, created: created, firstTransaction: first, chain: chain,
         name: TrailName(origin: origin, name: name), length: UInt64(bytes.count))

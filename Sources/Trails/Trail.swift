@@ -103,14 +103,16 @@ package enum Trail {
     let (_, mark) = try folder.openMark()
     var segments: [TrailInfo.Segment] = []
     var name: TrailName?
+    var writtenAt: Int64 = 0
     for number in try folder.segments() where number <= mark.segment {
-      guard let (header, size) = try header(folder, number) else { continue }
+      guard let (header, file) = try header(folder, number) else { continue }
       let isLive = number == mark.segment
       segments.append(
         .init(
-          number: number, bytes: isLive ? mark.fileOffset : size, isSealed: !isLive,
-          firstTransaction: header.firstTransaction, created: header.created))
+          number: number, bytes: isLive ? mark.fileOffset : try file.size, isSealed: !isLive,
+          firstTransaction: header.firstTransaction, created: header.created, allocated: try file.allocated))
       name = header.name
+      writtenAt = try file.writtenAt
     }
     guard let first = segments.first, segments.last?.number == mark.segment, let name else {
       throw folder.damaged(mark.position, "segment \(mark.segment.hex(8)) is missing")
@@ -118,14 +120,14 @@ package enum Trail {
     return TrailInfo(
       folder: folder.path, name: name, id: mark.trail, segments: segments,
       firstPosition: Position(segment: first.number, offset: 0), end: mark.checkpoint,
-      lastTransaction: mark.lastTransaction, bytes: segments.reduce(0) { $0 + $1.bytes })
+      lastTransaction: mark.lastTransaction, bytes: segments.reduce(0) { $0 + $1.bytes }, writtenAt: writtenAt)
   }
 
   /// Nil when the segment has just been purged.
-  private static func header(_ folder: TrailFolder, _ number: UInt64) throws -> (SegmentHeader, UInt64)? {
+  private static func header(_ folder: TrailFolder, _ number: UInt64) throws -> (SegmentHeader, File)? {
     do {
       let file = try File(folder.segmentPath(number), .read)
-      return (try SegmentHeader.read(file, number: number), try file.size)
+      return (try SegmentHeader.read(file, number: number), file)
     } catch let error as FileError where error.isMissing { return nil }
   }
 }

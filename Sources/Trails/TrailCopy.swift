@@ -6,8 +6,8 @@ import SystemKit
 /// ends. There is one for each copy, which holds the lock of the folder, as a writer does.
 ///
 /// What does not pass the checks is not written. One thread at a time uses a copy. Every error is a `CairnError`; when
-/// writing or syncing fails, the copy is poisoned: close it and open it again. Memory is bounded by the largest block, and
-/// a dozen of usual size.
+/// writing or syncing fails, the copy is poisoned: close it and open it again. An idle copy keeps no memory for blocks;
+/// what blocks of unusual size take is bounded by ``BlockMemory``.
 package final class TrailCopy {
   package let name: TrailName
   /// What was cut off when the copy was opened; nil if nothing was.
@@ -17,7 +17,6 @@ package final class TrailCopy {
 
   private let folder: TrailFolder
   private let lock: File
-  private let opener = BlockOpener()
   private let hasher: SHA256
   /// Nil as long as there is no copy.
   private var marks: MarkFile?
@@ -60,6 +59,17 @@ package final class TrailCopy {
     try? close()
   }
 
+  /// Deletes the copy from the disk, and gives the lock back. No call may follow. The durable mark goes first: without
+  /// it there is no trail.
+  package func remove() throws {
+    try guarded {
+      if mark != nil { try Folder.remove(folder.markPath) }
+      for number in try folder.segments() { try Folder.remove(folder.segmentPath(number)) }
+      (mark, marks, segment, check) = (nil, nil, nil, nil)
+    }
+    discard()
+  }
+
   /// Where the next bytes belong; nil as long as there is no copy. Not all before it need be synced.
   package var end: TrailPlace? {
     guard let mark else { return nil }
@@ -88,7 +98,7 @@ package final class TrailCopy {
         try follow(header)
         try writing {
           segment = try LiveSegment(
-            folder, header, encoded: Array(bytes[..<Int(header.length)]), isDurable: false,
+            folder, header, encoded: Array(bytes[..<Int(header.length)]), isDurable: false, isCopy: true,
             allocateBytes: Self.allocateBytes)
           check = CopyCheck(header)
         }
@@ -156,7 +166,9 @@ extension TrailCopy {
     guard let segment, var next = check else { return 0 }
     var taken = 0
     var fault: (any Error)?
-    do { try next.follow(bytes, opener, hasher, taken: &taken) } catch { fault = error }
+    do {
+      try PeerOpeners.shared.with { opener in try next.follow(bytes, opener, hasher, taken: &taken) }
+    } catch { fault = error }
     if taken > 0 {
       try writing { try segment.append(UnsafeRawBufferPointer(rebasing: bytes[..<taken]), to: next.place) }
       check = next
@@ -227,7 +239,7 @@ extension TrailCopy {
   private func begin(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer, _ mark: DurableMark) throws {
     try writing {
       let next = try LiveSegment(
-        folder, header, encoded: Array(bytes[..<Int(header.length)]),
+        folder, header, encoded: Array(bytes[..<Int(header.length)]), isCopy: true,
         allocateBytes: Self.allocateBytes)
       let moved = mark.moved(to: next, lastTransaction: header.firstTransaction - 1)
       try marks?.write(moved)
@@ -241,7 +253,7 @@ extension TrailCopy {
   private func create(_ header: SegmentHeader, _ bytes: UnsafeRawBufferPointer) throws {
     try writing {
       segment = try LiveSegment(
-        folder, header, encoded: Array(bytes[..<Int(header.length)]),
+        folder, header, encoded: Array(bytes[..<Int(header.length)]), isCopy: true,
         allocateBytes: Self.allocateBytes)
       try TrailCreator(folder: folder, allocateBytes: Self.allocateBytes, isCopy: true).mark(header)
       (_, mark) = try folder.openMark()
@@ -324,7 +336,7 @@ extension TrailCopy {
     try marks.file.sync()
     (self.marks, mark) = (marks, moved)
     check = CopyCheck(end, border: border.place, lastNumber: border.lastNumber)
-    if !end.isSealed { segment = try LiveSegment(folder, end, allocateBytes: Self.allocateBytes) }
+    if !end.isSealed { segment = try LiveSegment(folder, end, isCopy: true, allocateBytes: Self.allocateBytes) }
   }
 
   /// Whether the segment goes on from the one before it, where there is one: a copy that was to begin again at this

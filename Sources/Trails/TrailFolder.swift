@@ -22,7 +22,7 @@ struct TrailFolder {
     var numbers: [UInt64] = []
     for name in try Folder.names(path) {
       guard let dot = name.utf8.firstIndex(of: UInt8(ascii: ".")), let number = UInt64(name[..<dot], radix: 16),
-        number > 0, name == number.hex(8) + ".seg"
+        NumberBounds.isSegment(number), name == number.hex(8) + ".seg"
       else { continue }
       numbers.append(number)
     }

@@ -10,6 +10,16 @@ package struct TrailInfo: Equatable, Sendable {
     package var firstTransaction: UInt64
     /// µs since 1970 UTC.
     package var created: Int64
+    /// What the file takes on the disk, with what was allocated ahead, and what stands behind the durable end.
+    package var allocated: UInt64 = 0
+    /// What counts for limits: a file system that compresses may take less than the file has.
+    package var onDisk: UInt64 { max(bytes, allocated) }
+
+    /// The same segment of two copies may take different room on two disks.
+    package static func == (a: Segment, b: Segment) -> Bool {
+      a.number == b.number && a.bytes == b.bytes && a.isSealed == b.isSealed
+        && a.firstTransaction == b.firstTransaction && a.created == b.created
+    }
   }
 
   package var folder: String
@@ -23,6 +33,14 @@ package struct TrailInfo: Equatable, Sendable {
   /// 0: none yet.
   package var lastTransaction: UInt64
   package var bytes: UInt64
+  /// When the live segment was written last, µs since 1970 UTC.
+  package var writtenAt: Int64 = 0
+  /// What the folder takes besides segments: the folder, the durable mark and the lock.
+  package static let besides: UInt64 = 12 << 10
+  /// What the trail takes on the disk.
+  package var onDisk: UInt64 { segments.reduce(Self.besides) { $0 + $1.onDisk } }
+  /// Whether no transaction of it is whole.
+  package var isEmpty: Bool { lastTransaction < segments.first?.firstTransaction ?? 1 }
 }
 
 /// What a trail holds, from its oldest segment to its durable end.

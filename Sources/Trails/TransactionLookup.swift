@@ -78,6 +78,10 @@ package final class TransactionLookup {
   private func read(
     _ place: Position, _ segment: Segment, _ body: (Record, TableSchema?) throws -> Void
   ) throws {
+    defer {
+      opener.release()
+      stored.shrink(above: BlockOpener.usualBytes)
+    }
     let file = try File(folder.segmentPath(place.segment), .read)
     var index = (segment.blocks.partitioningIndex { $0.content > place.offset }) - 1
     guard index >= 0, place.offset < segment.end else { throw nothing(at: place) }

@@ -16,7 +16,9 @@ import Testing
 
   @Test(arguments: [0, 1, 3]) func `it is read as it was written`(count: Int) throws {
     var knowledge = Knowledge()
-    for index in 0..<count { knowledge.note("node-\(index).x", number: UInt64(index) << 40, clock: .max) }
+    for index in 0..<count {
+      knowledge.note("node-\(index).x", number: UInt64(index) << 40, clock: NumberBounds.clocks - 1)
+    }
     var writer = ByteWriter()
     writer.append(knowledge)
     let bytes = Array(writer.bytes)
@@ -39,8 +41,9 @@ import Testing
   }
 
   @Test func `a note is read as it was printed`() {
-    let note = AppliedNote(trail: "till-7.pos", number: 12, clock: .max, position: .init(segment: 3, offset: 0x1a))
-    #expect(note.text == "1 till-7.pos 12 18446744073709551615 00000003:0000001a")
+    let note = AppliedNote(
+      trail: "till-7.pos", number: 12, clock: NumberBounds.clocks - 1, position: .init(segment: 3, offset: 0x1a))
+    #expect(note.text == "1 till-7.pos 12 4611686018427387903 00000003:0000001a")
     #expect(AppliedNote(note.text) == note)
   }
 

@@ -180,7 +180,8 @@ import Testing
 @Suite struct PositionTests {
   @Test(arguments: [
     (UInt64(1), UInt64(0), "00000001:00000000"), (3, 0x1a2c0, "00000003:0001a2c0"),
-    (0xffff_ffff, 0x1_2345_6789, "ffffffff:123456789"), (.max, .max, "ffffffffffffffff:ffffffffffffffff"),
+    (0xffff_ffff, 0x1_2345_6789, "ffffffff:123456789"),
+    (0xffff_ffff_ffff, 0x3fff_ffff_ffff_ffff, "ffffffffffff:3fffffffffffffff"),
   ])
   func `a position is read as it is printed`(segment: UInt64, offset: UInt64, text: String) {
     let position = Position(segment: segment, offset: offset)

@@ -29,7 +29,11 @@ struct Samples: CustomStringConvertible {
   mutating func bytes(_ count: Int) -> [UInt8] { generator.bytes(count) }
 
   /// Of all lengths in bits alike.
-  mutating func number() -> UInt64 { generator.next() >> UInt64(int(0...63)) }
+  /// Within the bounds of all that a record counts.
+  mutating func number() -> UInt64 { generator.next() >> UInt64(int(2...63)) }
+  /// Any integer, the extremes among them.
+  mutating func integer() -> Int64 { Int64(bitPattern: generator.next() >> UInt64(int(0...63))) }
+  mutating func time() -> Int64 { Int64(number() >> 5) * (int(0...1) == 0 ? 1 : -1) }
 
   mutating func text() -> String {
     String((0..<int(0...12)).map { _ in "aZ9 _\"'é€😀\n".randomElement(using: &generator) ?? "a" })
@@ -39,7 +43,7 @@ struct Samples: CustomStringConvertible {
     switch int(0...6) {
     case 0: nil
     case 1: .null
-    case 2: .integer(Int64(bitPattern: number()))
+    case 2: .integer(integer())
     case 3:
       .real([0.1, 2, -0.5, .infinity, -.infinity, .leastNonzeroMagnitude, 1e300].randomElement(using: &generator) ?? 0)
     case 4: .text(bytes(int(0...20)))
@@ -52,7 +56,7 @@ struct Samples: CustomStringConvertible {
 
   mutating func header() -> TransactionHeader {
     TransactionHeader(
-      number: number(), commitTime: Int64(bitPattern: number()), clock: number(),
+      number: number(), commitTime: time(), clock: number(),
       flags: .init(rawValue: UInt8(int(0...3))), sourcePosition: bytes(int(0...30)),
       dependencies: (0..<int(0...3)).map { _ in .init(origin: text(), number: number()) })
   }
@@ -161,19 +165,19 @@ struct Samples: CustomStringConvertible {
       result.olderEnds = [older - 1, older, untold]
       return result
     case 7:
-      let (position, time) = (bytes(int(0...30)), Int64(bitPattern: number()))
+      let (position, time) = (bytes(int(0...30)), self.time())
       writer.appendCounted(position)
       writer.appendZigzag(time)
       return sample(RecordKind.progress, writer, "progress \(position) \(time)")
     case 8:
       let sequence = SequenceState(
-        namespace: text(), name: text(), last: Int64(bitPattern: number()), increment: Int64(bitPattern: number()))
+        namespace: text(), name: text(), last: integer(), increment: integer())
       writer.append(sequence)
       return sample(RecordKind.sequence, writer, "sequence \(sequence)")
     case 9:
       let statement = ExecutedStatement(
         dialect: bool() ? .sqlite : .postgres, text: text(), parameters: values(int(0...4)).map { $0 ?? .null },
-        rowsAffected: number(), now: bool() ? nil : Int64(bitPattern: self.number()),
+        rowsAffected: number(), now: bool() ? nil : self.time(),
         flags: bool() ? [] : [.nowUnknown, .isPartial])
       writer.append(statement)
       return sample(RecordKind.statement, writer, "statement \(statement)")

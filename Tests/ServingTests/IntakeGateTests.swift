@@ -29,7 +29,8 @@ import Testing
 
   @Test func `without a budget, and where all is applied, there is room`() {
     #expect(!IntakeRoom(held: .max, left: .max).isFull(1))
-    #expect(!IntakeRoom(allowed: 100, held: 150, left: 150).isFull(10))
+    #expect(!IntakeRoom(allowed: 100, held: 150, left: 150, live: 60).isFull(10))
+    #expect(IntakeRoom(allowed: 100, held: 150, left: 150, live: 60).isFull(11))
     #expect(IntakeRoom(allowed: 100, held: 95, left: 95, isPaused: true).isFull(0))
     #expect(IntakeRoom(allowed: 100, held: 150, left: 120).isFull(0))
   }

@@ -1,0 +1,51 @@
+/// The bounds of numbers that come from a trail, a message or a file.
+///
+/// Every decoder refuses what is outside. Behind the border `+ 1`, `- 1` and conversions to signed numbers cannot
+/// overflow, so a peer cannot stop the daemon with an extreme number.
+///
+///     NumberBounds.isSegment(0xffff_ffff_ffff_ffff)  // false
+package enum NumberBounds {
+  /// The first segment number that no trail has: 2^48. At one segment a millisecond a trail reaches it after 8,900 years.
+  package static let segments: UInt64 = 1 << 48
+  /// The first number that no transaction, count or offset has: 2^62.
+  package static let numbers: UInt64 = 1 << 62
+  /// The first clock that no transaction has: 2^62 µs. The clock of an honest node is the time of day.
+  package static let clocks: UInt64 = 1 << 62
+  /// The last clock of another node that moves the clock of this one: 2^61 µs, the year 75,000.
+  ///
+  /// A node that follows a greater clock would soon write transactions that no reader takes.
+  package static let followedClock: UInt64 = 1 << 61
+  /// Times of the years -9999 to 9999, µs since 1970 UTC.
+  package static let times: ClosedRange<Int64> = -377_705_116_800_000_000...253_402_300_799_999_999
+
+  package static func isSegment(_ number: UInt64) -> Bool { number > 0 && number < segments }
+  package static func isNumber(_ number: UInt64) -> Bool { number < numbers }
+  package static func isClock(_ clock: UInt64) -> Bool { clock < clocks }
+  package static func isTime(_ microseconds: Int64) -> Bool { times.contains(microseconds) }
+}
+
+extension ByteReader {
+  /// A varint below ``NumberBounds/numbers``.
+  package mutating func readNumber(_ what: StaticString) throws -> UInt64 {
+    let at = offset
+    let number = try readVarint()
+    guard NumberBounds.isNumber(number) else { throw DecodingError(offset: at, problem: "\(what) is \(number)") }
+    return number
+  }
+
+  /// A varint below ``NumberBounds/clocks``.
+  package mutating func readClock() throws -> UInt64 {
+    let at = offset
+    let clock = try readVarint()
+    guard NumberBounds.isClock(clock) else { throw DecodingError(offset: at, problem: "clock is \(clock)") }
+    return clock
+  }
+
+  /// A zigzag number within ``NumberBounds/times``.
+  package mutating func readTime() throws -> Int64 {
+    let at = offset
+    let time = try readZigzag()
+    guard NumberBounds.isTime(time) else { throw DecodingError(offset: at, problem: "time is \(time) µs") }
+    return time
+  }
+}

@@ -1,0 +1,174 @@
+import Changes
+import CodecKit
+
+/// A segment of a trail as a hostile peer makes it: magic, checksums and chain hashes are right, and whatever else the
+/// attack wants is in it. It shares no code with the writer of trails (`docs/trail-format.md`).
+///
+///     var segment = HostileSegment(.init(origin: "evil", name: "x"), number: .max)
+///     segment.seal()
+///     push(segment.bytes)
+package struct HostileSegment {
+  package struct Flags {
+    package static let none: UInt8 = 0
+    package static let border: UInt8 = 1
+    package static let seal: UInt8 = 7
+  }
+
+  package let name: TrailName
+  package let id: TrailID
+  package let number: UInt64
+  package private(set) var bytes: [UInt8]
+  /// Before the segment.
+  package let start: ChainHash
+  /// Behind the last block.
+  package private(set) var chain: ChainHash
+  private var contentOffset: UInt64 = 0
+
+  package init(
+    _ name: TrailName, id: TrailID = HostileSegment.id(7), number: UInt64 = 1, created: Int64 = 1_772_368_200_000_000,
+    first: UInt64 = 1, chain: ChainHash = .zero
+  ) {
+    (self.name, self.id, self.number, start, self.chain) = (name, id, number, chain, chain)
+    var out = ByteWriter(capacity: 512)
+    out.appendFixed(UInt64(0x4c52_544e_5249_4143))
+    out.appendFixed(UInt16(1))
+    out.appendFixed(UInt16(512))
+    out.appendFixed(UInt32(0))
+    out.append(id.bytes)
+    out.appendFixed(number)
+    out.appendFixed(created)
+    out.appendFixed(first)
+    out.append(chain.bytes)
+    for part in [name.origin, name.name] {
+      out.appendFixed(UInt16(part.utf8.count))
+      out.append(Array(part.utf8))
+    }
+    while out.count < 508 { out.append(0) }
+    out.appendFixed(CRC32C.of(out.bytes))
+    bytes = Array(out.bytes)
+  }
+
+  package static func id(_ byte: UInt8) -> TrailID { TrailID(Array(repeating: byte, count: 16)).unsafelyUnwrapped }
+
+  /// A block with content that is stored as it is.
+  package mutating func block(_ content: [UInt8], _ flags: UInt8 = Flags.border) {
+    append(content, contentLength: UInt32(content.count), codec: 0, flags)
+    if !content.isEmpty, let hasher = try? SHA256() {
+      chain = content.withUnsafeBytes { hasher.chain(before: chain, content: $0) }
+    }
+    contentOffset += UInt64(content.count)
+  }
+
+  package mutating func seal() { block([], Flags.seal) }
+
+  /// A block of stored bytes that claims to unpack to so many. What follows it has no right chain hash.
+  package mutating func packed(_ stored: [UInt8], contentLength: UInt32, _ flags: UInt8 = Flags.border) {
+    append(stored, contentLength: contentLength, codec: 1, flags)
+    contentOffset += UInt64(contentLength)
+  }
+
+  /// Four bytes of zstd for each 128 KiB of zeros.
+  package mutating func bomb(contentLength: Int) {
+    packed(Self.zeros(contentLength), contentLength: UInt32(contentLength))
+  }
+
+  /// A frame of zstd with nothing but repeated zeros. Source: RFC 8878, section 3.1.1.
+  package static func zeros(_ count: Int) -> [UInt8] {
+    var out = ByteWriter()
+    out.appendFixed(UInt32(0xfd2f_b528))
+    out.append(0xa0)  // Single segment, content size in four bytes.
+    out.appendFixed(UInt32(count))
+    var left = count
+    while left > 0 {
+      let size = min(left, 128 << 10)
+      left -= size
+      let header = UInt32(size) << 3 | 1 << 1 | (left == 0 ? 1 : 0)
+      for shift in [0, 8, 16] { out.append(UInt8(truncatingIfNeeded: header >> UInt32(shift))) }
+      out.append(0)
+    }
+    return Array(out.bytes)
+  }
+
+  private mutating func append(_ stored: [UInt8], contentLength: UInt32, codec: UInt8, _ flags: UInt8) {
+    var head = ByteWriter(capacity: 72)
+    head.appendFixed(UInt32(0x4b4c_4243))
+    head.appendFixed(UInt32(stored.count))
+    head.appendFixed(contentLength)
+    head.append(codec)
+    head.append(flags)
+    head.appendFixed(UInt16(0))
+    head.appendFixed(contentOffset)
+    head.appendFixed(UInt64(0))
+    head.append(chain.bytes)
+    head.appendFixed(UInt32(0))
+    let start = CRC32C.of(head.bytes)
+    head.appendFixed(stored.withUnsafeBytes { CRC32C.of($0, continuing: start) })
+    bytes += Array(head.bytes) + stored
+  }
+}
+
+/// Records, encoded as a trail has them.
+package struct HostileRecords {
+  package private(set) var bytes: [UInt8] = []
+
+  package init() {}
+
+  package mutating func add(_ kind: UInt8, _ encode: (inout ByteWriter) -> Void) {
+    var payload = ByteWriter()
+    encode(&payload)
+    var record = ByteWriter()
+    record.append(kind)
+    record.appendCounted(payload.bytes)
+    bytes += Array(record.bytes)
+  }
+
+  package mutating func begin(_ number: UInt64, time: Int64 = 1_772_368_200_000_000, clock: UInt64? = nil) {
+    add(RecordKind.begin) {
+      $0.append(
+        TransactionHeader(number: number, commitTime: time, clock: clock ?? 1_772_368_200_000_000 + number))
+    }
+  }
+
+  package mutating func commit(_ number: UInt64, changes: UInt64) {
+    add(RecordKind.commit) {
+      $0.appendVarint(number)
+      $0.appendVarint(changes)
+    }
+  }
+
+  package mutating func schema(_ id: UInt64, _ schema: TableSchema) {
+    add(RecordKind.schema) {
+      $0.appendVarint(id)
+      $0.append(schema)
+    }
+  }
+
+  package mutating func ddl(_ ddl: DDL) { add(RecordKind.ddl) { $0.append(ddl) } }
+  package mutating func refresh(_ id: UInt64, _ event: Refresh.Event) {
+    add(RecordKind.refresh) { $0.append(Refresh(schemaID: id, event: event)) }
+  }
+
+  package mutating func row(_ id: UInt64, _ values: [Value?]) {
+    add(RecordKind.refreshRow) {
+      $0.appendVarint(id)
+      $0.appendImage(values)
+    }
+  }
+
+  package mutating func change(_ operation: Changes.Operation, _ id: UInt64, before: [Value?]?, after: [Value?]?) {
+    add(RecordKind.change) {
+      $0.append(operation.rawValue)
+      $0.append((before == nil ? 0 : 1) | (after == nil ? 0 : 2))
+      $0.appendVarint(id)
+      if let before { $0.appendImage(before) }
+      if let after { $0.appendImage(after) }
+    }
+  }
+
+  package mutating func marker(_ text: String) {
+    add(RecordKind.marker) {
+      $0.append(1)
+      $0.appendString(text)
+    }
+  }
+}

@@ -1,0 +1,232 @@
+import Changes
+import Foundation
+import HostilePeer
+import TestServers
+
+/// Whole transactions with hostile content: every kind of record, with text and numbers of an attacker.
+enum HostileTrails {
+  static let table = "t"
+
+  static let texts = [
+    "x", "", "t", "T", "salaries", "main.salaries", "cairn.pending", "cairn_origin", "cairn.checkpoint",
+    "sqlite_master",
+    "pg_class", "information_schema.tables", "'; DROP TABLE salaries; --", "x\u{600}'); DELETE FROM salaries; --",
+    "t\"; DELETE FROM salaries; --", "a\u{0}b", "\u{FE0F}\u{200D}", String(repeating: "a", count: 300), "\u{1b}[2J",
+    "int, b int); DROP TABLE salaries; --", "varchar(99999999999999999999)", "numeric(-1,9223372036854775807)",
+    "random()", "(SELECT pay FROM salaries)", "load_extension('x')", "e\u{301}", "ÿ", "%s%n",
+    "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT); DROP TABLE salaries; ATTACH 'x.db' AS x",
+    "CREATE TABLE t AS SELECT * FROM salaries", "CREATE TRIGGER q AFTER INSERT ON t BEGIN DELETE FROM salaries; END",
+    "CREATE UNIQUE INDEX i ON salaries(pay)", "CREATE VIRTUAL TABLE v USING fts5(x)",
+  ]
+  static let numbers: [UInt64] = [
+    0, 1, 2, 3, 255, 1 << 31, 1 << 32, 1 << 48, 1 << 61, 1 << 62 - 1, 1 << 62, 1 << 63 - 1, 1 << 63, .max - 1, .max,
+  ]
+  static let integers: [Int64] = [0, 1, -1, .max, .min, .min + 1, 1 << 53, -1 << 53, 1_772_368_200_000_000]
+
+  static func text(_ random: inout Seeded) -> String { texts.randomElement(using: &random) ?? "" }
+  static func number(_ random: inout Seeded) -> UInt64 { numbers.randomElement(using: &random) ?? 0 }
+
+  static func value(_ random: inout Seeded) -> Value? {
+    switch Int.random(in: 0..<9, using: &random) {
+    case 0: nil
+    case 1: .null
+    case 2: .integer(integers.randomElement(using: &random) ?? 0)
+    case 3:
+      .real(
+        [0, -0.0, .nan, .infinity, -.infinity, .greatestFiniteMagnitude, .leastNonzeroMagnitude, 1e300].randomElement(
+          using: &random)
+          ?? 0)
+    case 4: .text(Array(text(&random).utf8))
+    case 5: .text([0xff, 0xc0, 0x80, 0xed, 0xa0, 0x80])
+    case 6: .blob((0..<Int.random(in: 0..<40, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) })
+    case 7: .exact(Array(text(&random).utf8))
+    default: .integer(Int64.random(in: -3...3, using: &random))
+    }
+  }
+
+  static func row(_ random: inout Seeded, _ columns: Int) -> [Value?] {
+    let count = Int.random(in: 0..<12, using: &random) == 0 ? Int.random(in: 0...9, using: &random) : columns
+    return (0..<count).map { _ in value(&random) }
+  }
+
+  /// A table that could be one; now and then with something of an attacker in one place.
+  static func schema(_ random: inout Seeded, isHostile: Bool) -> TableSchema {
+    var schema = TableSchema(
+      epoch: 1, engine: Bool.random(using: &random) ? .sqlite : .postgres, name: table,
+      columns: [
+        .init(name: "id", declaredType: "INTEGER", isNotNull: true, keyOrdinal: 1),
+        .init(name: "a", declaredType: "TEXT"),
+        .init(name: "b", declaredType: "REAL"),
+      ], createText: "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b REAL)")
+    if schema.engine == .postgres { (schema.namespace, schema.createText) = ("public", "") }
+    guard isHostile else { return schema }
+    for _ in 0...Int.random(in: 0..<2, using: &random) {
+      let column = Int.random(in: 0..<3, using: &random)
+      switch Int.random(in: 0..<15, using: &random) {
+      case 0: schema.name = text(&random)
+      case 1: schema.namespace = text(&random)
+      case 2: schema.columns[column].name = text(&random)
+      case 3: schema.columns[column].declaredType = text(&random)
+      case 4: schema.columns[column].defaultText = text(&random)
+      case 5: schema.columns[column].collation = text(&random)
+      case 6: schema.createText = text(&random)
+      case 7: schema.objects = [.init(name: text(&random), text: text(&random))]
+      case 8:
+        schema.foreignKeys = [
+          .init(
+            columns: [column], namespace: text(&random), table: text(&random), references: [text(&random)],
+            onUpdate: text(&random), onDelete: text(&random))
+        ]
+      case 9: schema.uniques = [[column], [], [column, column]]
+      case 10: schema.columns[column].keyOrdinal = Int(clamping: number(&random))
+      case 11: schema.flags = .init(rawValue: number(&random))
+      case 12: schema.columns[column].baseType = text(&random)
+      case 13:
+        var original = schema
+        original.name = text(&random)
+        original.engine = .sqlite
+        schema.original = original
+      default: schema.columns = []
+      }
+    }
+    return schema
+  }
+
+  /// The records of some transactions. What it says of itself (numbers, counts) is right unless the attack is there.
+  static func transactions(_ random: inout Seeded) -> [UInt8] {
+    var records = HostileRecords()
+    var schemas: UInt64 = 0
+    for number in 1...UInt64.random(in: 1...3, using: &random) {
+      let isExtreme = Int.random(in: 0..<12, using: &random) == 0
+      records.begin(
+        isExtreme ? self.number(&random) : number,
+        time: isExtreme ? integers.randomElement(using: &random) ?? 0 : 1_772_368_200_000_000,
+        clock: isExtreme ? self.number(&random) : nil)
+      var changes: UInt64 = 0
+      if schemas == 0 {
+        schemas = 1
+        let first = schema(&random, isHostile: Int.random(in: 0..<3, using: &random) == 0)
+        records.schema(1, first)
+        records.ddl(DDL(action: .create, before: 0, after: 1, text: text(&random)))
+      }
+      for _ in 0..<Int.random(in: 0..<8, using: &random) { add(&records, &random, &schemas, &changes) }
+      if Int.random(in: 0..<25, using: &random) == 0 { break }
+      records.commit(number, changes: isExtreme ? self.number(&random) : changes)
+    }
+    return records.bytes
+  }
+
+  private static func add(
+    _ records: inout HostileRecords, _ random: inout Seeded, _ schemas: inout UInt64, _ changes: inout UInt64
+  ) {
+    let id =
+      Int.random(in: 0..<10, using: &random) == 0 ? number(&random) : UInt64.random(in: 1...schemas, using: &random)
+    switch Int.random(in: 0..<16, using: &random) {
+    case 0...4:
+      let operation = [Changes.Operation.insert, .update, .delete, .truncate].randomElement(using: &random) ?? .insert
+      let hasBefore = operation == .update || operation == .delete
+      records.change(
+        operation, id, before: hasBefore ? row(&random, 3) : nil,
+        after: operation == .insert || operation == .update ? row(&random, 3) : nil)
+      changes += 1
+    case 5:
+      let method = [Refresh.Method.byKey, .whole, .rows].randomElement(using: &random) ?? .whole
+      records.refresh(id, .start(.firstCopy, method, estimatedRows: number(&random)))
+      let range: Refresh.Range =
+        [.nullKeys, .unkeyed, .some, .row(row(&random, 3)), .keys(after: row(&random, 3), through: nil)]
+        .randomElement(using: &random) ?? .some
+      records.refresh(id, .chunk(range))
+      for _ in 0..<Int.random(in: 0..<3, using: &random) {
+        records.row(id, row(&random, 3))
+        changes += 1
+      }
+      if Bool.random(using: &random) { records.refresh(id, .end(rows: number(&random))) }
+    case 6:
+      schemas += 1
+      records.schema(schemas, schema(&random, isHostile: Bool.random(using: &random)))
+    case 7:
+      let action = [DDL.Action.create, .drop, .rename, .reshape].randomElement(using: &random) ?? .create
+      var ddl = DDL(
+        action: action, before: id, after: UInt64.random(in: 0...schemas, using: &random), text: text(&random))
+      ddl.origins = [nil, Int.random(in: 0..<5, using: &random), Int(clamping: number(&random) >> 2)]
+      ddl.isRefreshed = Bool.random(using: &random)
+      ddl.applied = text(&random)
+      records.ddl(ddl)
+    case 8: records.marker(text(&random))
+    case 9:
+      records.add(RecordKind.sequence) {
+        $0.append(
+          SequenceState(
+            namespace: text(&random), name: text(&random), last: integers.randomElement(using: &random) ?? 0,
+            increment: integers.randomElement(using: &random) ?? 0))
+      }
+    case 10:
+      records.add(RecordKind.progress) {
+        $0.appendCounted(Array(text(&random).utf8))
+        $0.appendZigzag(integers.randomElement(using: &random) ?? 0)
+      }
+    case 11:
+      let statement = ExecutedStatement(
+        dialect: Bool.random(using: &random) ? .sqlite : .postgres, text: text(&random),
+        parameters: row(&random, 3).compactMap { $0 }, rowsAffected: number(&random),
+        now: Bool.random(using: &random) ? integers.randomElement(using: &random) : nil)
+      records.add(RecordKind.statement) { $0.append(statement) }
+      if Bool.random(using: &random) {
+        records.add(RecordKind.statementEnd) { $0.append(StatementEnd(changes: number(&random), digest: .init())) }
+      }
+    case 12:
+      // Anything under the kind of a record.
+      let kind = UInt8.random(in: 1...0x90, using: &random)
+      guard ![RecordKind.begin, RecordKind.commit, RecordKind.schema].contains(kind) else { return }
+      records.add(kind) { payload in
+        for _ in 0..<Int.random(in: 0..<30, using: &random) {
+          payload.append(UInt8.random(in: 0...255, using: &random))
+        }
+      }
+      if kind == RecordKind.change || kind == RecordKind.refreshRow { changes += 1 }
+    case 13:
+      // A count of things that are not there.
+      records.add(RecordKind.schema) {
+        $0.appendVarint(schemas + 1)
+        $0.appendVarint(1)
+        $0.append(1)
+        $0.appendString("")
+        $0.appendString("t")
+        $0.appendVarint(0)
+        $0.appendVarint(number(&random))
+      }
+    default:
+      records.change(
+        .insert, 1, before: nil,
+        after: [.integer(Int64.random(in: 0...9, using: &random)), value(&random), value(&random)])
+      changes += 1
+    }
+  }
+
+  /// A segment of them, and what a fuzzer makes of its bytes: most with right checksums, some without.
+  static func segment(_ name: TrailName, _ random: inout Seeded) -> HostileSegment {
+    var segment = HostileSegment(
+      name, created: Int.random(in: 0..<40, using: &random) == 0 ? integers.randomElement(using: &random) ?? 0 : 0,
+      first: 1)
+    var content = transactions(&random)
+    if !content.isEmpty, Int.random(in: 0..<3, using: &random) == 0 {
+      for _ in 0...Int.random(in: 0..<3, using: &random) {
+        let at = Int.random(in: 0..<content.count, using: &random)
+        content[at] =
+          [0, 0xff, 0x7f, 0x80, UInt8.random(in: 0...255, using: &random)].randomElement(using: &random) ?? 0
+      }
+    }
+    if Int.random(in: 0..<40, using: &random) == 0 {
+      segment.bomb(contentLength: Int.random(in: 1...(1 << 21), using: &random))
+    }
+    if Int.random(in: 0..<6, using: &random) == 0, content.count > 1 {
+      let cut = Int.random(in: 1..<content.count, using: &random)
+      segment.block(Array(content[..<cut]), HostileSegment.Flags.none)
+      segment.block(Array(content[cut...]))
+    } else {
+      segment.block(content)
+    }
+    if Int.random(in: 0..<4, using: &random) == 0 { segment.seal() }
+    return segment
+  }
+}

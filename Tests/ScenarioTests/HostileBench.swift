@@ -1,0 +1,140 @@
+import Changes
+import Foundation
+import HostilePeer
+import TestServers
+import Testing
+
+/// A daemon that listens, and a peer `evil` that may push `evil.*` to it and says what it likes.
+final class HostileBench {
+  let net: NetworkBench
+  let port: UInt16
+  let evil: HostilePusher
+  private(set) var hq: NetworkBench.Node
+
+  /// `more` is added to the conf; `grants` are those of the peer.
+  init(_ more: String = "", grants: String = "push = [\"evil.*\"]", peer: String = "", isTLS: Bool = false) throws {
+    net = try NetworkBench()
+    port = try NetworkBench.freePort()
+    evil = HostilePusher(port: port)
+    _ = try net.bench.sqlite(
+      "erp.db",
+      "PRAGMA journal_mode = WAL; CREATE TABLE salaries(id INTEGER PRIMARY KEY, pay INT); INSERT INTO salaries VALUES (1, 100)"
+    )
+    let conf = """
+      [node]
+      name = "hq"
+      state = "\(net.bench.path("state-hq"))"
+      [database.erp]
+      url = "sqlite://\(net.bench.path("erp.db"))"
+      [receive]
+      listen = "127.0.0.1:\(port)"
+      \(isTLS ? "" : "insecure = true")
+      [peer.evil]
+      may = { \(grants) }
+      \(peer)
+      \(more)
+
+      """
+    try FileManager.default.createDirectory(atPath: net.bench.path("hq"), withIntermediateDirectories: true)
+    try Data(conf.utf8).write(to: URL(fileURLWithPath: net.bench.path("hq/cairn.toml")))
+    hq = try net.start("hq", net.bench.path("hq"))
+    if !isTLS { try #require(waitForListener(), "\(net.logs)") }
+  }
+
+  func waitForListener() -> Bool {
+    net.wait {
+      guard let peer = RawPeer(port) else { return false }
+      peer.send("GET /cairn HTTP/1.1\r\nHost: x\r\nCairn-Node: evil\r\nConnection: close\r\n\r\n")
+      return peer.status() == 200
+    }
+  }
+
+  var isAlive: Bool { hq.daemon?.isRunning == true && waitForListener() }
+
+  /// Ends the daemon and starts it again on the same state.
+  func restart() throws -> Bool {
+    net.end(hq)
+    try net.start(hq)
+    return waitForListener()
+  }
+
+  /// Resident memory of the daemon, MiB.
+  var residentMiB: Int {
+    let process = hq.daemon?.processIdentifier ?? 0
+    let words = (try? String(contentsOfFile: "/proc/\(process)/statm", encoding: .utf8))?.split(separator: " ") ?? []
+    return ((words.count > 1 ? Int(words[1]) ?? 0 : 0) * 4096) >> 20
+  }
+
+  /// What the trails of the state folder take on the disk, MiB.
+  var diskMiB: Int {
+    let outcome = try? net.bench.run("/usr/bin/du", ["-sk", net.bench.path("state-hq")])
+    return (outcome?.output.split(separator: "\t").first.flatMap { Int($0) } ?? 0) >> 10
+  }
+
+  /// What the daemon says that they take, MiB.
+  var toldMiB: Int { ((net.status(hq)["disk"] as? [String: Any])?["bytes"] as? Int ?? 0) >> 20 }
+
+  /// The rows that nothing of the peer may touch.
+  var isCanaryUntouched: Bool {
+    (try? net.bench.sqlite("erp.db", "SELECT group_concat(id || ' ' || pay) FROM salaries")) == "1 100\n"
+  }
+}
+
+/// What the peer `evil` sends over plain HTTP.
+struct HostilePusher: Sendable {
+  let port: UInt16
+
+  private func path(_ trail: TrailName, _ id: TrailID, _ number: UInt64, _ offset: Int, _ chain: ChainHash) -> String {
+    "/cairn/1/trails/\(trail)/\(id)/\(number.hex(8)).seg?offset=\(offset)&chain=\(chain)"
+  }
+
+  /// Pushes a segment from its start; the status of the answer.
+  @discardableResult func push(_ segment: HostileSegment) -> Int? {
+    push(segment.bytes, segment, offset: 0, chain: segment.start)
+  }
+
+  /// Pushes bytes of a segment at a place.
+  @discardableResult
+  func push(_ bytes: [UInt8], _ segment: HostileSegment, offset: Int, chain: ChainHash) -> Int? {
+    guard let peer = RawPeer(port) else { return nil }
+    let path = path(segment.name, segment.id, segment.number, offset, chain)
+    peer.send(
+      Array(
+        "POST \(path) HTTP/1.1\r\nHost: x\r\nCairn-Node: evil\r\nConnection: close\r\nContent-Length: \(bytes.count)\r\n\r\n"
+          .utf8) + bytes)
+    return peer.status()
+  }
+
+  /// One body of chunks, each as `next` gives it, until it is nil or the daemon does not listen any more.
+  func pushChunks(_ segment: HostileSegment, _ next: () -> [UInt8]?) -> Int? {
+    guard let peer = RawPeer(port) else { return nil }
+    let path = path(segment.name, segment.id, segment.number, 0, segment.start)
+    peer.send(
+      "POST \(path) HTTP/1.1\r\nHost: x\r\nCairn-Node: evil\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while let chunk = next() {
+      guard peer.send(Array("\(String(chunk.count, radix: 16))\r\n".utf8) + chunk + [13, 10]) else { break }
+    }
+    peer.send("0\r\n\r\n")
+    return peer.status()
+  }
+
+  func get(_ path: String) -> Int? {
+    guard let peer = RawPeer(port) else { return nil }
+    peer.send("GET \(path) HTTP/1.1\r\nHost: x\r\nCairn-Node: evil\r\nConnection: close\r\n\r\n")
+    return peer.status()
+  }
+
+  func post(_ path: String, _ body: String) -> Int? {
+    guard let peer = RawPeer(port) else { return nil }
+    peer.send(
+      "POST \(path) HTTP/1.1\r\nHost: x\r\nCairn-Node: evil\r\nConnection: close\r\nContent-Length: \(body.utf8.count)\r\n\r\n\(body)"
+    )
+    return peer.status()
+  }
+}
+
+extension HostileSegment {
+  init(_ name: String, number: UInt64 = 1, created: Int64 = 1_772_368_200_000_000, first: UInt64 = 1) {
+    self.init(TrailName(name).unsafelyUnwrapped, number: number, created: created, first: first)
+  }
+}

@@ -1,0 +1,290 @@
+import Changes
+import Foundation
+import HostilePeer
+import TestServers
+import Testing
+
+extension DaemonScenarios {
+  /// An invited peer against the memory, the disk and the life of the node (threat model, findings H1, H2, H3 and M6).
+  @Suite struct HostilePeerTests {
+    private static let apply = "[apply.x]\ntrail = \"evil.x\"\ndatabase = \"erp\"\n"
+
+    // MARK: H1: extreme integers
+
+    @Test(arguments: [UInt64.max, 1 << 63, 1 << 48])
+    func `a segment with an extreme number stops no daemon, now or after a restart`(number: UInt64) throws {
+      let bench = try HostileBench()
+      var segment = HostileSegment("evil.x", number: number, first: 5)
+      segment.seal()
+      let status = bench.evil.push(segment)
+      #expect(status == 404 || status == 422, "\(String(describing: status))")
+      #expect(bench.isAlive, "\(bench.net.logs)")
+      #expect(try bench.restart())
+      bench.evil.push(segment)
+      _ = bench.evil.get("/cairn/1/trails/evil.x")
+      #expect(bench.isAlive, "\(bench.net.logs)")
+      bench.net.endAll()
+    }
+
+    @Test func `the last segment that a trail can have stops no daemon`() throws {
+      let bench = try HostileBench()
+      var segment = HostileSegment("evil.x", number: 1 << 48 - 1, first: 5)
+      segment.seal()
+      #expect(bench.evil.push(segment) == 200, "\(bench.net.logs)")
+      #expect(bench.evil.get("/cairn/1/trails/evil.x") == 200)
+      #expect(try bench.restart())
+      #expect(bench.evil.get("/cairn/1/trails/evil.x") == 200)
+      #expect(bench.isAlive)
+      bench.net.endAll()
+    }
+
+    @Test(arguments: [Int64.min, .max]) func `a segment of an extreme time stops no daemon`(created: Int64) throws {
+      let metrics = try NetworkBench.freePort()
+      let bench = try HostileBench("[metrics]\nlisten = \"127.0.0.1:\(metrics)\"")
+      var segment = HostileSegment("evil.x", created: created)
+      var records = HostileRecords()
+      records.begin(1)
+      records.marker("x")
+      records.commit(1, changes: 0)
+      segment.block(records.bytes)
+      #expect(bench.evil.push(segment) == 422)
+      func look() throws {
+        sleep(12)
+        #expect(try bench.net.cairn(bench.hq, "status").status < 64)
+        for path in ["/status.json", "/metrics"] {
+          let told = try bench.net.bench.run("/usr/bin/curl", ["-sf", "http://127.0.0.1:\(metrics)\(path)"])
+          #expect(told.status == 0, "\(path)")
+        }
+        #expect(bench.isAlive, "\(bench.net.logs)")
+      }
+      try look()
+      #expect(try bench.restart())
+      try look()
+      bench.net.endAll()
+    }
+
+    @Test(arguments: [Int64.min, .max])
+    func `a transaction of an extreme time stops no daemon that applies it`(time: Int64) throws {
+      let bench = try HostileBench(Self.apply)
+      var segment = HostileSegment("evil.x")
+      var records = HostileRecords()
+      records.begin(1, time: time)
+      records.marker("x")
+      records.commit(1, changes: 0)
+      segment.block(records.bytes)
+      #expect(bench.evil.push(segment) == 422)
+      sleep(3)
+      #expect(bench.isAlive, "\(bench.net.logs)")
+      #expect(try bench.restart())
+      sleep(3)
+      #expect(bench.isAlive, "\(bench.net.logs)")
+      #expect(bench.isCanaryUntouched)
+      bench.net.endAll()
+    }
+
+    // MARK: H2: memory
+
+    @Test func `blocks that unpack to a gibibyte cost no memory`() throws {
+      let bench = try HostileBench()
+      let before = bench.residentMiB
+      #expect(before > 0)
+      for n in 0..<4 {
+        var segment = HostileSegment("evil.n\(n)")
+        segment.bomb(contentLength: 1 << 30)
+        #expect(segment.bytes.count < 40 << 10)
+        #expect(bench.evil.push(segment) == 400)
+      }
+      print("four bombs of 1 GiB: \(before) MiB before, \(bench.residentMiB) MiB after")
+      #expect(bench.residentMiB < before + 32, "\(bench.residentMiB) MiB")
+      #expect(bench.isAlive)
+      bench.net.endAll()
+    }
+
+    @Test func `blocks of the largest size that is allowed stay within the budget, and their memory is given back`()
+      throws
+    {
+      let bench = try HostileBench()
+      let before = bench.residentMiB
+      #expect(before > 0)
+      var peak = 0
+      let evil = bench.evil
+      let threads = (0..<16).map { n in
+        Thread {
+          var segment = HostileSegment("evil.n\(n)")
+          segment.bomb(contentLength: 64 << 20)
+          evil.push(segment)
+        }
+      }
+      for thread in threads { thread.start() }
+      while threads.contains(where: { !$0.isFinished }) {
+        peak = max(peak, bench.residentMiB)
+        usleep(5000)
+      }
+      usleep(500_000)
+      print("sixteen bombs of 64 MiB: \(before) MiB before, \(peak) MiB at most, \(bench.residentMiB) MiB after")
+      #expect(peak < before + 256 + 64)
+      #expect(bench.residentMiB < before + 64)
+      #expect(bench.isAlive)
+      bench.net.endAll()
+    }
+
+    // MARK: H3: disk
+
+    private static let limits = "[limits]\ndisk = \"64 MiB\"\n"
+
+    /// A block of a transaction that has no end.
+    private static func open(_ megabytes: Int) -> [UInt8] {
+      var records = HostileRecords()
+      for _ in 0..<megabytes * 16 { records.add(RecordKind.marker) { $0.append(Array(repeating: 1, count: 65_500)) } }
+      return records.bytes
+    }
+
+    @Test func `one body without an end does not pass the limit of the disk`() throws {
+      let bench = try HostileBench(Self.limits)
+      var segment = HostileSegment("evil.x")
+      var sent = 0
+      let status = bench.evil.pushChunks(segment) {
+        let start = sent == 0 ? 0 : segment.bytes.count
+        var records = HostileRecords()
+        if sent == 0 { records.begin(1) }
+        records.add(RecordKind.marker) { $0.append(Array(repeating: 1, count: 1 << 20)) }
+        segment.block(records.bytes, HostileSegment.Flags.none)
+        sent += segment.bytes.count - start
+        return sent < 200 << 20 ? Array(segment.bytes[start...]) : nil
+      }
+      print("one body: \(sent >> 20) MiB sent, answer \(status ?? 0), \(bench.diskMiB) MiB on the disk")
+      #expect(status != 200)
+      #expect(bench.diskMiB <= 10)
+      #expect(bench.isAlive)
+      bench.net.endAll()
+    }
+
+    @Test func `transactions without an end do not pass the limit of the disk, and are counted`() throws {
+      let bench = try HostileBench(Self.limits)
+      var segment = HostileSegment("evil.x")
+      var records = HostileRecords()
+      records.begin(1)
+      segment.block(records.bytes, HostileSegment.Flags.none)
+      var refused = 0
+      #expect(bench.evil.push(segment) == 200)
+      let content = Self.open(7)
+      for _ in 0..<14 where refused == 0 {
+        let (offset, chain) = (segment.bytes.count, segment.chain)
+        segment.block(content, HostileSegment.Flags.none)
+        let status = bench.evil.push(Array(segment.bytes[offset...]), segment, offset: offset, chain: chain)
+        if status == 507 || status == nil { refused += 1 } else { #expect(status == 200) }
+        usleep(300_000)
+      }
+      #expect(refused > 0)
+      #expect(bench.net.wait(seconds: 15) { bench.toldMiB >= 48 }, "told \(bench.toldMiB) MiB")
+      print("transactions without an end: \(bench.diskMiB) MiB on the disk, \(bench.toldMiB) MiB told")
+      #expect(bench.diskMiB <= 72)
+      #expect(bench.isAlive)
+      bench.net.endAll()
+    }
+
+    @Test func `trails of one header each take next to nothing, and not more than the peer may have`() throws {
+      let bench = try HostileBench(Self.limits, peer: "trails = 100")
+      var refused = 0
+      for n in 0..<300 {
+        let status = bench.evil.push(HostileSegment("evil.n\(n)"))
+        if status == 507 { refused += 1 } else { #expect(status == 200) }
+      }
+      print("trails of one header: \(300 - refused) taken, \(bench.diskMiB) MiB on the disk")
+      #expect(refused == 200)
+      #expect(bench.diskMiB <= 4)
+      #expect(bench.isAlive)
+      bench.net.endAll()
+    }
+
+    @Test func `a peer has its own room on the disk`() throws {
+      let bench = try HostileBench(peer: "disk = \"64 MiB\"")
+      var segment = HostileSegment("evil.x")
+      var records = HostileRecords()
+      records.begin(1)
+      segment.block(records.bytes, HostileSegment.Flags.none)
+      #expect(bench.evil.push(segment) == 200)
+      let content = Self.open(7)
+      var status: Int? = 200
+      for _ in 0..<14 where status == 200 {
+        let (offset, chain) = (segment.bytes.count, segment.chain)
+        segment.block(content, HostileSegment.Flags.none)
+        status = bench.evil.push(Array(segment.bytes[offset...]), segment, offset: offset, chain: chain)
+      }
+      #expect(status == 507 || status == nil)
+      #expect(bench.diskMiB <= 72)
+      bench.net.endAll()
+    }
+
+    // MARK: M6: requests for copies
+
+    @Test func `a peer that asks for copies again and again gets few of them`() throws {
+      let bench = try HostileBench("[capture.erp]\ndatabase = \"erp\"\n", grants: "pull = [\"hq.*\"]")
+      _ = try bench.net.bench.sqlite(
+        "erp.db", "CREATE TABLE big(id INTEGER PRIMARY KEY, b BLOB); INSERT INTO big VALUES (1, randomblob(2000000))")
+      #expect(bench.net.wait { bench.evil.get("/cairn/1/trails/hq.erp") == 200 }, "\(bench.net.logs)")
+      for n in 0..<90 {
+        let body = "{\"requests\": [{\"id\": \"a\(n)\", \"tables\": []}]}"
+        let status = bench.evil.post("/cairn/1/trails/hq.erp/requests", body)
+        #expect(status == 200 || status == 503)
+        usleep(250_000)
+      }
+      let copies = bench.net.log(bench.hq).components(separatedBy: "copies everything again").count - 1
+      print("ninety requests for copies: \(copies) were made, \(bench.diskMiB) MiB on the disk")
+      #expect((1...4).contains(copies))
+      #expect(bench.isAlive)
+      bench.net.endAll()
+    }
+
+    // MARK: With a certificate
+
+    @Test func `an invited peer stops no daemon over TLS either`() throws {
+      let bench = try HostileBench(isTLS: true)
+      let net = bench.net
+      let invited = try net.bench.run(
+        Bench.cairn,
+        ["peer", "invite", "evil", "--address", "127.0.0.1:\(bench.port)", "--config", "hq", "--json"])
+      #expect(invited.status == 0, "\(invited.errors)")
+      let facts = try JSONSerialization.jsonObject(with: Data(invited.output.utf8)) as? [String: Any]
+      let line = try #require(facts?["line"] as? String, "\(invited.output)")
+      #expect(net.wait { net.log(bench.hq).contains("TLS 1.3") }, "\(net.logs)")
+      let evil = net.bench.path("evil")
+      try FileManager.default.createDirectory(atPath: evil, withIntermediateDirectories: true)
+      try Data("[node]\nname = \"evil\"\nstate = \"\(net.bench.path("state-evil"))\"\n".utf8)
+        .write(to: URL(fileURLWithPath: evil + "/cairn.toml"))
+      let state = net.bench.path("state-evil")
+      try FileManager.default.createDirectory(atPath: state, withIntermediateDirectories: true)
+      let joined = try net.bench.run(Bench.cairn, ["peer", "join", line, "--config", "evil"])
+      #expect(joined.status == 0, "\(joined.errors)")
+      let files = state + "/peers/joined/hq"
+      func push(_ segment: HostileSegment) throws -> String {
+        try Data(segment.bytes).write(to: URL(fileURLWithPath: net.bench.path("body")))
+        let path =
+          "/cairn/1/trails/\(segment.name)/\(segment.id)/\(segment.number.hex(8)).seg?offset=0&chain=\(segment.start)"
+        return try net.bench.run(
+          "/usr/bin/curl",
+          [
+            "-s", "-o", net.bench.path("answer"), "-w", "%{http_code}", "--resolve", "hq:\(bench.port):127.0.0.1",
+            "--cert", files + "/node.crt", "--key", files + "/node.key", "--cacert", files + "/ca.crt", "--data-binary",
+            "@" + net.bench.path("body"), "https://hq:\(bench.port)\(path)",
+          ]
+        ).output
+      }
+      #expect(try push(HostileSegment("evil.fine")) == "200", "\(net.logs)")
+      var last = HostileSegment("evil.x", number: .max, first: 5)
+      last.seal()
+      #expect(try push(last) == "404")
+      #expect(try push(HostileSegment("evil.y", created: .min)) == "422")
+      var bomb = HostileSegment("evil.z")
+      bomb.bomb(contentLength: 1 << 30)
+      #expect(try push(bomb) == "400")
+      #expect(try push(HostileSegment("hq.x")) == "403")
+      #expect(bench.hq.daemon?.isRunning == true)
+      net.end(bench.hq)
+      try net.start(bench.hq)
+      #expect(net.wait { (try? push(last)) == "404" }, "\(net.logs)")
+      #expect(bench.hq.daemon?.isRunning == true)
+      net.endAll()
+    }
+  }
+}

@@ -1,0 +1,121 @@
+import Changes
+import CodecKit
+import Foundation
+import SystemKit
+import Testing
+
+@testable import Trails
+
+/// Memory for blocks of unusual size: one budget, and all of it is given back.
+@Suite(.serialized) struct BlockMemoryTests {
+  @Test func `a claim waits for room, is refused after a while, and a single block always has room`() throws {
+    let memory = BlockMemory(patienceMilliseconds: 100)
+    memory.limit = 100
+    try memory.claim(150)
+    #expect(failure { try memory.claim(1) } == .busy)
+    memory.free(150)
+    try memory.claim(60)
+    try memory.claim(40)
+    #expect(failure { try memory.claim(1) } == .busy)
+    // A reader does not wait.
+    memory.take(500)
+    #expect(memory.used == 600 && memory.peak == 600)
+    memory.free(600)
+    let waiter = WorkerThread<Bool> { (try? memory.claim(100)) != nil }
+    #expect(waiter.join() == true)
+  }
+
+  /// Other tests of this process may have a large block at the moment.
+  private var isGivenBack: Bool {
+    for _ in 0..<200 {
+      if BlockMemory.shared.used == 0 { return true }
+      Clock.sleep(milliseconds: 50)
+    }
+    return false
+  }
+
+  private func failure(_ body: () throws -> Void) -> ErrorCode? {
+    do {
+      try body()
+      return nil
+    } catch { return (error as? CairnError)?.code }
+  }
+
+  /// A trail with one record of so many bytes, which compress well or not at all.
+  private func trail(_ temp: TempFolder, record bytes: Int, isRandom: Bool) throws -> (String, TrailName) {
+    let name = TrailName(origin: "till", name: "pos")
+    let folder = temp("till.pos")
+    let writer = try TrailWriter.open(folder: folder, name: name, now: { 0 })
+    for size in [10, bytes, 10] {
+      _ = try writer.begin(TransactionHeader(commitTime: 0))
+      var payload = ByteWriter(capacity: size)
+      payload.append(1)
+      var random = SystemRandomNumberGenerator()
+      let text = (0..<size / 8).flatMap { _ in
+        withUnsafeBytes(of: isRandom ? random.next() : UInt64(0)) { Array($0) }
+      }
+      payload.appendCounted(text)
+      try writer.append(kind: RecordKind.marker, payload.bytes)
+      try writer.commit()
+      try writer.sync()
+    }
+    try writer.close()
+    return (folder, name)
+  }
+
+  @Test(arguments: [true, false])
+  func `a record above what a peer may send is read where it is, and its memory is given back`(isRandom: Bool) throws {
+    let temp = try TempFolder()
+    let (folder, name) = try trail(temp, record: 70 << 20, isRandom: isRandom)
+    let reader = try TrailReader.open(folder: folder, at: nil)
+    var records = 0
+    while try reader.next() != nil { records += 1 }
+    #expect(records == 9)
+    #expect(isGivenBack, "the reader is at the end of the trail, and open")
+    #expect(BlockMemory.shared.peak >= 70 << 20)
+    #expect(try reader.checkpoint == Trail.info(folder: folder).end)
+    // A copy takes it only where it is allowed.
+    let source = try SegmentSource.open(folder: folder)
+    let start = try #require(try source.start(of: 1))
+    let whole = try Data(contentsOf: URL(fileURLWithPath: folder + "/00000001.seg"))
+      .prefix(Int(try source.standing().end.offset))
+    func copy(_ to: String) throws -> ErrorCode? {
+      let copy = try TrailCopy.open(folder: temp(to), name: name)
+      let feed = CopyFeed(trail: source.id, at: start)
+      let code = failure {
+        for at in stride(from: 0, to: whole.count, by: 1 << 20) {
+          try whole[at..<min(whole.count, at + 1 << 20)].withUnsafeBytes { try feed.take($0, for: copy) }
+        }
+      }
+      try copy.close()
+      return code
+    }
+    #expect(try copy("refused") == .usage)
+    BlockMemory.shared.blockBytesMax = 128 << 20
+    defer { BlockMemory.shared.blockBytesMax = 64 << 20 }
+    #expect(try copy("taken") == nil)
+    #expect(isGivenBack)
+    #expect(try Trail.info(folder: temp("taken")).end == Trail.info(folder: folder).end)
+  }
+
+  @Test func `a copy takes room on the disk for what it has, and is deleted as a whole`() throws {
+    let temp = try TempFolder()
+    let (folder, name) = try trail(temp, record: 100, isRandom: true)
+    let whole = try Data(contentsOf: URL(fileURLWithPath: folder + "/00000001.seg"))
+    let source = try SegmentSource.open(folder: folder)
+    let start = try #require(try source.start(of: 1))
+    let copy = try TrailCopy.open(folder: temp("far.pos"), name: name)
+    _ = try whole.prefix(512).withUnsafeBytes { try copy.append($0, at: start, of: source.id) }
+    try copy.sync()
+    var info = try Trail.info(folder: temp("far.pos"))
+    #expect(info.isEmpty && info.onDisk <= 20 << 10)
+    let end = try #require(copy.end)
+    let count = Int(try source.standing().end.offset)
+    _ = try whole[512..<count].withUnsafeBytes { try copy.append($0, at: end, of: source.id) }
+    try copy.sync()
+    info = try Trail.info(folder: temp("far.pos"))
+    #expect(!info.isEmpty && info.onDisk > 20 << 10 && info.onDisk <= 256 << 10)
+    try copy.remove()
+    #expect(!FileManager.default.fileExists(atPath: temp("far.pos")))
+  }
+}
