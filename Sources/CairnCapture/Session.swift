@@ -343,7 +343,8 @@ final class Session {
       return value
     } catch {
       guard database.isInTransaction, savepoints.count == depth else { throw error }
-      try database.execute("ROLLBACK TO \(name); RELEASE \(name)")
+      try database.execute("ROLLBACK TO \(name)")
+      try database.execute("RELEASE \(name)")
       if let place = savepoints.popLast() { (program.first, program.last) = (place.first, place.last) }
       if let mark = marks.popLast() { log.rollBack(to: mark) }
       throw error

@@ -58,6 +58,13 @@ extension String {
     return tag + self + tag
   }
 
+  /// The text as a comment of one line, which nothing in it can end: control characters become spaces.
+  ///
+  ///     "a\nDROP TABLE b".sqlComment  // -- a DROP TABLE b
+  package var sqlComment: String {
+    "-- " + String(decoding: utf8.map { $0 < 0x20 ? 0x20 : $0 }, as: UTF8.self)
+  }
+
   /// The text between two marks, with each mark in it doubled; with `escape` each backslash too.
   private func quoted(_ mark: UInt8, escape: Bool = false) -> String {
     func isDoubled(_ byte: UInt8) -> Bool { byte == mark || (escape && byte == UInt8(ascii: "\\")) }
@@ -93,6 +100,19 @@ extension String {
       out.append(byte)
     }
     self = String(decoding: out, as: UTF8.self)
+  }
+}
+
+extension Sequence<String> {
+  /// The first two elements that have equal keys. Swift takes canonically equivalent texts for equal, databases do not.
+  ///
+  ///     ["e\u{301}", "\u{e9}"].firstAlike { $0 }  // both
+  package func firstAlike(by key: (String) -> String) -> (String, String)? {
+    var seen: [String: String] = [:]
+    for name in self {
+      if let earlier = seen.updateValue(name, forKey: key(name)) { return (earlier, name) }
+    }
+    return nil
   }
 }
 

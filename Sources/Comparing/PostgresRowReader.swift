@@ -13,7 +13,7 @@ final class PostgresRowReader: RowReader {
   init(_ connection: PostgresConnection, _ side: CanonicalColumn.Side, seed: UInt64) throws {
     (self.connection, self.side, self.seed) = (connection, side, seed)
     // A range is read by its index, whatever the planner knows of the table.
-    try connection.execute(
+    try connection.executeScript(
       """
       SET row_security = off; SET statement_timeout = 0; SET lock_timeout = 0;
       SET idle_in_transaction_session_timeout = 0; SET jit = off; SET max_parallel_workers_per_gather = 0;
@@ -46,6 +46,12 @@ final class PostgresRowReader: RowReader {
   ) throws -> SliceEnd {
     let end = table.end(side)
     let (query, limit) = Self.query(table, end, slice)
+    var borders: [(String, [String])] = []
+    if case .range(let after, let through, _) = slice {
+      borders = [("after", after), ("through", through)].compactMap { name, key in
+        key.map { (name, $0.map(Self.text).map { $0 ?? "" }) }
+      }
+    }
     var name = end.sqlName
     if case .pages(let part, _, _) = slice { name = part }
     var hasher = RowHasher(table, side, seed: seed)
@@ -53,7 +59,8 @@ final class PostgresRowReader: RowReader {
     let namesKey = naming && !table.key.isEmpty
     // Where only the line counts, equal values are equal lines.
     let isRaw = table.isSame && !naming
-    try connection.copyOut(Self.copy(query, from: name)) { line in
+    let bind = { for (name, key) in borders { try self.connection.bind(key, as: name) } }
+    try copy(query, from: name, bind) { line in
       self.line = line
       read.rows += 1
       let isLast = read.rows == limit
@@ -89,13 +96,17 @@ final class PostgresRowReader: RowReader {
     guard !keys.isEmpty else { return }
     let end = table.end(side)
     let names = table.key.map(end.name)
+    let values = table.key.enumerated().map { index, place in
+      let column = end.column(place)
+      let collation = column.collation.isEmpty ? "" : " COLLATE \(column.collation)"
+      return "bound.c\(index)::\(column.castName)\(collation)"
+    }
     // A list of rows would be planned as one condition for each of them.
     let condition =
-      names.count == 1
-      ? "\(names[0]) IN (\(keys.map { Self.literal(table, end, $0) }.joined(separator: ",")))"
-      : "(\(names.joined(separator: ","))) IN (VALUES \(keys.map { Self.literal(table, end, $0, collated: true) }.joined(separator: ",")))"
+      "(\(names.joined(separator: ","))) IN (SELECT \(values.joined(separator: ",")) FROM \(PostgresConnection.boundRows("keys", names.count)))"
     let query = "SELECT \(end.columnList) FROM \(end.sqlName) WHERE \(condition)"
-    try connection.copyOut(Self.copy(query, from: end.sqlName)) { line in
+    let bind = { try self.connection.bind(rows: keys.map { $0.map(Self.text) }, as: "keys") }
+    try copy(query, from: end.sqlName, bind) { line in
       fields.take(line)
       try body(nil, table.columns.indices.map { fields[$0].value ?? .null })
     }
@@ -103,24 +114,40 @@ final class PostgresRowReader: RowReader {
 
   // MARK: SQL
 
+  /// Runs a COPY of the query in a transaction, after `bind` has bound the values that the query asks for.
+  ///
   /// The table is locked before COPY takes its snapshot: one from before an `ALTER TABLE` that rewrites the table would
   /// find it empty.
   ///
   /// Source: https://www.postgresql.org/docs/15/mvcc-caveats.html
-  private static func copy(_ query: String, from name: String) -> String {
-    "SELECT FROM \(name) LIMIT 0; COPY (\(query)) TO STDOUT"
+  private func copy(
+    _ query: String, from name: String, _ bind: () throws -> Void, _ line: (UnsafeRawBufferPointer) throws -> Void
+  ) throws {
+    let isOwn = !connection.isInTransaction
+    if isOwn { try connection.execute("BEGIN") }
+    do {
+      try bind()
+      try connection.execute("SELECT FROM \(name) LIMIT 0")
+      try connection.copyOut("COPY (\(query)) TO STDOUT", line)
+      if isOwn { try connection.execute("COMMIT") }
+    } catch {
+      if isOwn { connection.rollback() }
+      throw error
+    }
   }
 
-  /// `collated`: under the collations of the columns, also where no column stands beside.
-  private static func literal(_ table: ComparedTable, _ end: TableEnd, _ key: [Value], collated: Bool = false) -> String
-  {
-    let literals = zip(table.key, key).map { place, value in
-      guard case .exact(let bytes) = value else { return "NULL" }
-      let column = end.column(place)
-      let collation = collated && !column.collation.isEmpty ? " COLLATE \(column.collation)" : ""
-      return "\(String(decoding: bytes, as: UTF8.self).postgresLiteral)::\(column.castName)\(collation)"
+  /// The text of a key's value; nil for NULL.
+  private static func text(_ value: Value) -> String? {
+    if case .exact(let bytes) = value { String(decoding: bytes, as: UTF8.self) } else { nil }
+  }
+
+  /// The row of values that was bound under a name.
+  private static func bound(_ table: ComparedTable, _ end: TableEnd, _ key: [Value], _ name: String) -> String {
+    let values = zip(table.key, key).enumerated().map { index, part in
+      text(part.1) == nil
+        ? "NULL" : "\(PostgresConnection.bound(name, index))::\(end.column(part.0).castName)"
     }
-    return literals.count == 1 ? literals[0] : "(\(literals.joined(separator: ",")))"
+    return values.count == 1 ? values[0] : "(\(values.joined(separator: ",")))"
   }
 
   private static func query(_ table: ComparedTable, _ end: TableEnd, _ slice: Slice) -> (String, limit: Int?) {
@@ -134,8 +161,8 @@ final class PostgresRowReader: RowReader {
     switch slice {
     case .range(let after, let through, let limit):
       var conditions = table.isNullable ? names.map { "\($0) IS NOT NULL" } : []
-      if let after { conditions.append("\(term) > \(literal(table, end, after))") }
-      if let through { conditions.append("\(term) <= \(literal(table, end, through))") }
+      if let after { conditions.append("\(term) > \(bound(table, end, after, "after"))") }
+      if let through { conditions.append("\(term) <= \(bound(table, end, through, "through"))") }
       let order = limit.map { " ORDER BY \(list) LIMIT \($0)" } ?? ""
       return ("\(head)\(end.sqlName)\(clause(conditions))\(order)", limit)
     case .nullKeys:

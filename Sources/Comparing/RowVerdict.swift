@@ -30,16 +30,10 @@ final class RowVerdict {
     else { return false }
     // The type's own print of what it reads, byte by byte: never trimmed.
     let type = table.target.column(place).castName
-    var print: Value?
-    let literal = String(decoding: text, as: UTF8.self).postgresLiteral
     do {
-      try server.copyOut("COPY (SELECT \(literal)::\(type)) TO STDOUT") { line in
-        var fields = CopyFields()
-        fields.take(line)
-        print = fields[0].value
-      }
+      let print = try server.first("SELECT $1::\(type)", [String(decoding: text, as: UTF8.self)])
+      return print?.utf8.elementsEqual(printed) ?? false
     } catch let error as PostgresError where error.isBadValue { return false }
-    return print == .exact(printed)
   }
 
   /// The differences between a row of the source and those with its key at the target. Of several one may be equal to

@@ -42,11 +42,12 @@ package struct IndexText {
 
   /// Without its quotes.
   package static func name(_ token: String) -> String {
-    guard let first = token.first, let end = ["\"": "\"", "`": "`", "[": "]"][first] as Character? else { return token }
-    let inner = String(token.dropFirst().dropLast())
-    return end == "]"
-      ? inner
-      : inner.split(separator: String([end, end]), omittingEmptySubsequences: false).joined(separator: String(end))
+    let inner = token.utf8.dropFirst().dropLast()
+    switch token.utf8.first {
+    case UInt8(ascii: "\"")?, UInt8(ascii: "`")?: return String(undoubling: inner, token.utf8.first ?? 0)
+    case UInt8(ascii: "[")?: return String(decoding: inner, as: UTF8.self)
+    default: return token
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 /// SQL as PostgreSQL reads it, as far as statements must be taken apart and compared.
 ///
 /// Source: https://www.postgresql.org/docs/15/sql-syntax-lexical.html
-struct PostgresTokens {
+package struct PostgresTokens {
   enum Kind: Equatable {
     /// A bare word in lower case, or a quoted name without its quotes.
     case name(String, isQuoted: Bool)
@@ -50,6 +50,14 @@ struct PostgresTokens {
     }
     parts.append(tokens[start...])
     return parts.filter { !$0.isEmpty }
+  }
+
+  /// The statements of a script, each by itself and without its semicolon.
+  ///
+  ///     PostgresTokens.statements(of: "CREATE SCHEMA a; CREATE TABLE a.\"b;\"()")  // two statements
+  package static func statements(of script: String) -> [String] {
+    let script = PostgresTokens(script)
+    return split(script.tokens[...], at: ";").map { script.text($0) }
   }
 
   // MARK: Reading

@@ -66,6 +66,6 @@ package struct CompareSQL {
   }
 
   private static func comment(_ text: String) -> String {
-    "-- " + text.split(whereSeparator: \.isNewline).joined(separator: " ")
+    text.sqlComment
   }
 }

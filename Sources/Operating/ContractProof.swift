@@ -143,8 +143,8 @@ package struct ContractProof {
 
   /// What a column of this declaration keeps of a value.
   private func store(_ value: Value, _ declared: String) throws -> Value {
-    try memory.execute(
-      "DROP TABLE IF EXISTS proof; CREATE TABLE proof(v \(declared.isEmpty ? "" : declared.quotedName))")
+    try memory.execute("DROP TABLE IF EXISTS proof")
+    try memory.execute("CREATE TABLE proof(v \(declared.isEmpty ? "" : declared.quotedName))")
     try memory.run("INSERT INTO proof VALUES (?)", [value])
     return try memory.first("SELECT v FROM proof") ?? .null
   }
@@ -152,11 +152,7 @@ package struct ContractProof {
   /// As the server prints it; nil when it takes no such value.
   private func cast(_ text: String, to type: PostgresType) throws -> String? {
     do {
-      var printed: String?
-      try server.copyOut("COPY (SELECT \(text.postgresLiteral)::\(type.name)) TO STDOUT") {
-        printed = CopyText.fields($0).first ?? nil
-      }
-      return printed
+      return try server.first("SELECT $1::\(type.name)", [text])
     } catch let error as PostgresError where !error.isServerGone { return nil }
   }
 }

@@ -18,7 +18,7 @@ package enum Ends {
       _ = try database.integer("SELECT count(*) FROM sqlite_master")
       if mode == .readWrite {
         guard access(path, W_OK) == 0, access(Folder.parent(of: path), W_OK) == 0 else { throw readOnly(path) }
-        try database.execute("BEGIN IMMEDIATE; ROLLBACK")
+        try database.executeScript("BEGIN IMMEDIATE; ROLLBACK")
       }
       return database
     } catch let error as SQLiteError {

@@ -287,13 +287,6 @@ package struct TrailSQL {
   private func comment(_ text: String) -> String { text.sqlComment }
 }
 
-extension String {
-  /// As a comment of one line.
-  var sqlComment: String {
-    "-- " + String(unicodeScalars.map { $0.value < 0x20 || $0.value == 0x2028 ? " " : Character($0) })
-  }
-}
-
 extension TableSchema {
   /// The same for two tables that SQLite cannot tell apart.
   var foldedName: String { (namespace.isEmpty ? "" : namespace + ".") + name.lowercased() }

@@ -7,10 +7,11 @@ extension PostgresConnection {
   private static let sliceBytes = 1 << 20
 
   /// Runs a `COPY … TO STDOUT`; `line` gets each row as the server sends it, without copying: with COPY's text format a
-  /// line and its line feed. Valid only during the call. An error of `line` cancels the COPY. Statements may stand before
-  /// it, in one transaction with it.
+  /// line and its line feed. Valid only during the call. An error of `line` cancels the COPY.
+  ///
+  /// COPY takes no parameters: see ``bind(_:as:)``.
   package func copyOut(_ sql: String, _ line: (UnsafeRawBufferPointer) throws -> Void) throws {
-    guard PQsendQuery(handle, sql) == 1 else { throw failure(sql) }
+    try sendParameters(sql, [])
     try beginCopy(sql, PGRES_COPY_OUT)
     var buffer: UnsafeMutablePointer<CChar>?
     while true {
@@ -30,9 +31,46 @@ extension PostgresConnection {
     _ = try finish(sql)
   }
 
+  /// Binds values for a COPY that follows in the open transaction: COPY takes no parameters, but may ask for settings.
+  ///
+  ///     try connection.bind([key], as: "after")
+  ///     let term = PostgresConnection.bound("after", 0)  // current_setting('cairn.after_0')
+  ///     try connection.copyOut("COPY (SELECT id FROM t WHERE id > \(term)::integer) TO STDOUT") { … }
+  ///
+  /// - Parameter name: A word of Cairn's own.
+  package func bind(_ values: [String], as name: String) throws {
+    guard !values.isEmpty else { return }
+    let settings = values.indices.map { "set_config('cairn.\(name)_\($0)', $\($0 + 1), true)" }
+    try query("SELECT \(settings.joined(separator: ", "))", values)
+  }
+
+  /// Binds rows of values as ``bind(_:as:)`` does; ``boundRows(_:_:)`` gives them back as a table.
+  package func bind(rows: [[String?]], as name: String) throws {
+    guard let first = rows.first else { return }
+    var parameters: [String?] = []
+    let arrays = first.indices.map { column in
+      let items = rows.map { row in
+        parameters.append(row[column])
+        return "$\(parameters.count)"
+      }
+      return "set_config('cairn.\(name)_\(column)', ARRAY[\(items.joined(separator: ","))]::text[]::text, true)"
+    }
+    try query("SELECT \(arrays.joined(separator: ", "))", parameters)
+  }
+
+  /// The expression for the value of a column that was bound: a text, which needs a cast.
+  package static func bound(_ name: String, _ column: Int) -> String { "current_setting('cairn.\(name)_\(column)')" }
+
+  /// The item of a FROM clause for rows that were bound: table `bound` with the columns `c0`, `c1`..., which are texts.
+  package static func boundRows(_ name: String, _ columns: Int) -> String {
+    let arrays = (0..<columns).map { "\(bound(name, $0))::text[]" }
+    let names = (0..<columns).map { "c\($0)" }
+    return "unnest(\(arrays.joined(separator: ", "))) AS bound(\(names.joined(separator: ", ")))"
+  }
+
   /// Begins a `COPY … FROM STDIN`; then ``sendCopy(_:isUrgent:)``, then ``endCopy(giveUp:)``, and nothing else between.
   package func beginCopyIn(_ sql: String) throws {
-    guard PQsendQuery(handle, sql) == 1 else { throw failure(sql) }
+    try sendParameters(sql, [])
     try beginCopy(sql, PGRES_COPY_IN)
     // So that a wait for a lock on the way can be ended, and the server be left to work meanwhile.
     _ = PQsetnonblocking(handle, 1)

@@ -26,11 +26,13 @@ extension PostgresConnection {
 
   /// Queues the preparation of a statement.
   package func pipe(prepare name: String, _ sql: String) throws {
+    try refuseNUL(sql, [])
     guard PQsendPrepare(handle, name, sql, 0, nil) == 1 else { throw failure(sql) }
   }
 
   /// Queues a statement.
   package func pipe(_ sql: String, _ parameters: [PostgresParameter]) throws {
+    try refuseNUL(sql, [])
     guard PQsendQueryParams(handle, sql, Int32(parameters.count), nil, parameters, nil, nil, 0) == 1 else {
       throw failure(sql)
     }
@@ -45,6 +47,7 @@ extension PostgresConnection {
 
   /// Queues a statement whose parameters are arrays of texts.
   package func pipe(_ sql: String, _ arrays: borrowing PostgresArrays) throws {
+    try refuseNUL(sql, [])
     let count = arrays.count
     let isSent = arrays.withParameters { values, lengths in
       PQsendQueryParams(

@@ -18,6 +18,7 @@ package final class PostgresConnection {
 
   /// Host and database, for people; never the password.
   package let place: String
+  private let purpose: Purpose
   let handle: OpaquePointer
   /// Once readable, a statement that is waited for is cancelled. Of a ``StopSignal``.
   package var interrupt: Int32 = -1
@@ -42,6 +43,7 @@ package final class PostgresConnection {
   /// Errors: ``PostgresError``; without SQLSTATE where no server answered.
   package init(_ uri: String, purpose: Purpose = .sql, application: String = "cairn") throws {
     place = Self.place(of: uri)
+    self.purpose = purpose
     var given = Self.options(of: uri)
     let own = Self.settings.map { "-c \($0)" }.joined(separator: " ")
     // Ours come last: of two, the last one counts.
@@ -148,10 +150,21 @@ package final class PostgresConnection {
   package var isInTransaction: Bool { [PQTRANS_INTRANS, PQTRANS_INERROR].contains(PQtransactionStatus(handle)) }
   package var isUsable: Bool { PQstatus(handle) == CONNECTION_OK }
 
-  /// Runs one or more statements without parameters; rows are dropped. Returns the rows that the last one touched.
+  /// Runs one statement without parameters; rows are dropped. Returns the rows that it touched.
+  ///
+  /// The server refuses a text with a second statement (SQLSTATE 42601), except on a connection for replication.
   @discardableResult package func execute(_ sql: String) throws -> Int64 {
-    guard PQsendQuery(handle, sql) == 1 else { throw failure(sql) }
+    try sendParameters(sql, [])
     return try finish(sql).touched
+  }
+
+  /// Runs several statements that are constant text of Cairn, in one round trip and one transaction; rows are dropped.
+  ///
+  /// Never pass text with a name or a value in it: a quote that was missed would end one statement and begin another.
+  /// `QuotingLintTests` accepts constants only.
+  package func executeScript(_ constant: String) throws {
+    guard PQsendQuery(handle, constant) == 1 else { throw failure(constant) }
+    _ = try finish(constant)
   }
 
   /// All rows of one statement, as text; nil stands for NULL. Parameters are text, `$1…`; their types are inferred.
@@ -189,8 +202,12 @@ package final class PostgresConnection {
     if isUsable, isInTransaction { _ = try? execute("ROLLBACK") }
   }
 
-  private func sendParameters(_ sql: String, _ parameters: [String?]) throws {
-    if parameters.isEmpty {
+  /// Sends one statement with its parameters. By the extended protocol, a text holds one statement and no more.
+  ///
+  /// Source: https://www.postgresql.org/docs/15/protocol-flow.html, section 55.2.3.
+  func sendParameters(_ sql: String, _ parameters: [String?]) throws {
+    try refuseNUL(sql, parameters)
+    if purpose == .replication {
       // A replication connection knows the simple protocol only.
       guard PQsendQuery(handle, sql) == 1 else { throw failure(sql) }
       return
@@ -201,6 +218,17 @@ package final class PostgresConnection {
     guard PQsendQueryParams(handle, sql, Int32(parameters.count), nil, values, nil, nil, 0) == 1 else {
       throw failure(sql)
     }
+  }
+
+  /// libpq takes texts that end at a NUL: what stands behind one would be lost without a word. PostgreSQL has no such
+  /// character, so the error is the one that the server gives for it.
+  func refuseNUL(_ sql: String, _ parameters: [String?]) throws {
+    guard sql.utf8.contains(0) || parameters.contains(where: { $0?.utf8.contains(0) ?? false }) else { return }
+    var error = PostgresError(
+      sqlState: "22021", message: "invalid byte sequence for encoding \"UTF8\": 0x00", place: place,
+      isConnectionLost: false)
+    error.sql = sql
+    throw error
   }
 
   /// Takes all results of what was sent; throws the first error.

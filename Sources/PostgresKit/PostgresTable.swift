@@ -94,7 +94,9 @@ extension PostgresConnection {
         JOIN pg_namespace AS place ON place.oid = listed.relnamespace
       WHERE \(PostgresTable.isUsers("listed", "place")) ORDER BY place.nspname, listed.relname
       """)
-    return try rows.compactMap { try PostgresTable(CatalogDocument($0[0] ?? "")) }
+    var tables = try rows.compactMap { try PostgresTable(CatalogDocument($0[0] ?? "")) }
+    PostgresTable.refuseAmbiguousNames(&tables)
+    return tables
   }
 
   /// The table of this oid; nil where there is none.
@@ -110,11 +112,40 @@ extension PostgresConnection {
     var attempts = 1
     while true {
       do {
-        return try transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; \(patience)", body)
+        return try transaction("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY") {
+          if !patience.isEmpty { try execute(patience) }
+          return try body()
+        }
       } catch let error as PostgresError where error.isOfDropped && attempts < 20 {
         attempts += 1
         try query("SELECT pg_sleep(0.02)")
       }
+    }
+  }
+}
+
+extension PostgresTable {
+  /// PostgreSQL compares the bytes of a name, and a dot may be part of one. Cairn knows a table by its full name: tables
+  /// of which two have one full name, or names that differ only in how Unicode composes their letters, are refused.
+  static func refuseAmbiguousNames(_ tables: inout [PostgresTable]) {
+    // Keys of a dictionary are equal if they are canonically equivalent.
+    let names = Dictionary(grouping: tables.indices, by: { tables[$0].schema.fullName })
+    for group in names.values where group.count > 1 {
+      for index in group where tables[index].refusal == nil {
+        guard let other = group.first(where: { $0 != index }) else { continue }
+        tables[index].refusal = .init(
+          reason:
+            "its name and that of \(tables[other].schema.qualifiedName) differ only in a dot or in how Unicode composes their letters",
+          mend: "ALTER TABLE \(tables[index].schema.qualifiedName) RENAME TO ...", isHarmless: false)
+      }
+    }
+    for index in tables.indices where tables[index].refusal == nil {
+      let schema = tables[index].schema
+      guard let (one, other) = schema.columns.map(\.name).firstAlike(by: { $0 }) else { continue }
+      tables[index].refusal = .init(
+        reason:
+          "its columns \(one.quotedName) and \(other.quotedName) differ only in how Unicode composes their letters",
+        mend: "ALTER TABLE \(schema.qualifiedName) RENAME COLUMN \(other.quotedName) TO ...", isHarmless: false)
     }
   }
 }

@@ -134,26 +134,44 @@ package final class Database {
 
   package func prepare(_ sql: String) throws -> Statement { try Statement(self, sql) }
 
-  /// Runs one or more statements without parameters (`sqlite3_exec`).
-  package func execute(_ sql: String) throws {
-    let code = sqlite3_exec(handle, sql, nil, nil, nil)
-    guard code == SQLITE_OK else { throw error(code, sql) }
+  /// Runs one statement without parameters; rows are dropped.
+  ///
+  /// Throws ``SQLiteError`` with SQLITE_MISUSE if another statement follows in the text, before anything runs.
+  package func execute(_ sql: String) throws { try run(sql) }
+
+  /// Runs several statements that are constant text of Cairn (`sqlite3_exec`).
+  ///
+  /// Never pass text with a name or a value in it: a quote that was missed would end one statement and begin another.
+  /// `QuotingLintTests` accepts constants only.
+  package func executeScript(_ constant: String) throws {
+    let code = sqlite3_exec(handle, constant, nil, nil, nil)
+    guard code == SQLITE_OK else { throw error(code, constant) }
   }
 
   /// Runs one statement with parameters to its end.
   package func run(_ sql: String, _ parameters: [Value] = []) throws {
-    let statement = try prepare(sql)
+    let statement = try only(sql)
     try statement.bind(parameters)
     while try statement.step() {}
   }
 
   /// All rows of a query, as values.
   package func query(_ sql: String, _ parameters: [Value] = []) throws -> [[Value]] {
-    let statement = try prepare(sql)
+    let statement = try only(sql)
     try statement.bind(parameters)
     var rows: [[Value]] = []
     while try statement.step() { rows.append((0..<statement.columnCount).map { statement.value($0) }) }
     return rows
+  }
+
+  /// Prepares a text that must be one statement and no more.
+  private func only(_ sql: String) throws -> Statement {
+    let statement = try prepare(sql)
+    guard !statement.hasMore else {
+      throw SQLiteError(
+        code: SQLITE_MISUSE, message: "another statement follows the first", sql: sql, path: path)
+    }
+    return statement
   }
 
   /// The first column of the first row; nil when there is none.

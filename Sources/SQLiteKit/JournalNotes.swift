@@ -63,7 +63,7 @@ package final class JournalNotes {
 
   /// As the triggers do, which apply does not fire: removes rows that have been taken, or that are past the cap.
   private func bound() throws {
-    try database.execute(
+    try database.executeScript(
       """
       UPDATE cairn_control SET purged = max(purged, (SELECT max(seq) FROM cairn_journal) - cap,
         min(taken, purged + 1024)) WHERE id = 0;

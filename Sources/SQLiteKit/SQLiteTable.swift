@@ -75,15 +75,24 @@ extension Database {
     return tables
   }
 
-  /// SQLite folds the letters of ASCII only; elsewhere such names would be one.
+  /// SQLite compares the bytes of a name, and folds the letters of ASCII only. Elsewhere names that differ in case, or in
+  /// how Unicode composes their letters, would be one: such tables are refused, each with the name of the other.
   private static func refuseAmbiguousNames(_ tables: inout [SQLiteTable]) {
+    // Keys of a dictionary are equal if they are canonically equivalent.
     let names = Dictionary(grouping: tables.indices, by: { tables[$0].name.lowercased() })
-    for index in names.values.filter({ $0.count > 1 }).joined() where tables[index].refusal == nil {
-      tables[index].refusal = "its name differs from that of another table only in case"
+    for group in names.values where group.count > 1 {
+      for index in group where tables[index].refusal == nil {
+        guard let other = group.first(where: { $0 != index }) else { continue }
+        tables[index].refusal =
+          "its name differs from \(tables[other].name.quotedName) only in case or in how Unicode composes its letters"
+      }
     }
     for index in tables.indices where tables[index].refusal == nil {
-      let columns = tables[index].schema.columns.map { $0.name.lowercased() }
-      if Set(columns).count < columns.count { tables[index].refusal = "names of its columns differ only in case" }
+      guard let (one, other) = tables[index].schema.columns.map(\.name).firstAlike(by: { $0.lowercased() }) else {
+        continue
+      }
+      tables[index].refusal =
+        "its columns \(one.quotedName) and \(other.quotedName) differ only in case or in how Unicode composes their letters"
     }
   }
 

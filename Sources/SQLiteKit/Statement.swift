@@ -14,6 +14,10 @@ package final class Statement {
   init(_ database: Database, _ sql: String) throws {
     self.database = database
     self.sql = sql
+    // SQLite reads no further than a NUL: what stands behind one would be left out without a word.
+    guard !sql.utf8.contains(0) else {
+      throw SQLiteError(code: SQLITE_MISUSE, message: "the statement contains a NUL", sql: sql, path: database.path)
+    }
     var prepared: OpaquePointer?
     let (code, more) = sql.withCString { text in
       var tail: UnsafePointer<CChar>?

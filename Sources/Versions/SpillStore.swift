@@ -17,7 +17,7 @@ final class SpillStore {
   init() throws {
     (database, insert, find, delete, first, rows) = try Self.naming {
       let database = try Database(path: "", mode: .create)
-      try database.execute(
+      try database.executeScript(
         """
         PRAGMA journal_mode = OFF;
         PRAGMA synchronous = OFF;

@@ -26,7 +26,7 @@ struct SalesLoad: DrainLoad {
   func write(_ server: PostgresServer, _ database: String) throws -> Int {
     let sales = try PostgresSales(server.url(database))
     if workload == .oneTransaction {
-      try sales.connection.execute("UPDATE sale SET till = till + 1")
+      try sales.connection.executeScript("UPDATE sale SET till = till + 1")
     } else {
       try sales.write(backlog.changes, perTransaction: backlog.perTransaction)
     }

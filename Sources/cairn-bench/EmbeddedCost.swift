@@ -60,7 +60,7 @@ struct EmbeddedCost {
 
   private func insertByCalls(_ path: String) throws -> Int64 {
     let database = try Database(path: path, mode: .create)
-    try database.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; \(Self.table)")
+    try database.executeScript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; \(Self.table)")
     let insert = try database.prepare(Self.insert)
     let (begin, commit) = (try database.prepare("BEGIN IMMEDIATE"), try database.prepare("COMMIT"))
     let (item, time) = (Array(item.utf8), Array(time.utf8))

@@ -41,7 +41,7 @@ struct FirstCopy {
   private func pipe(_ pair: Pair, _ from: String) throws -> Double {
     let to = try Ends.target(stage, pair.to, "pipe")
     switch pair.to {
-    case .sqlite: try Database(path: Ends.path(to), mode: .create).execute(Sale.schema(.sqlite))
+    case .sqlite: try Database(path: Ends.path(to), mode: .create).executeScript(Sale.schema(.sqlite))
     case .postgres: try PostgresSales(to).create(rows: 0, time: pair.from == .sqlite ? "text" : "timestamptz")
     }
     let psql = "PGTZ=UTC \(try stage.server(.target).path(of: "psql")) -Xq"

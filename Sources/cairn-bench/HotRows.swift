@@ -60,15 +60,15 @@ struct HotRows {
         self = .sqlite(try Database(path: Ends.path(url), mode: .create))
       } else {
         let connection = try PostgresConnection(url, application: "cairn-bench")
-        try connection.execute("SET search_path = public; SET synchronous_commit = off")
+        try connection.executeScript("SET search_path = public; SET synchronous_commit = off")
         self = .postgres(connection)
       }
     }
 
     func execute(_ sql: String) throws {
       switch self {
-      case .sqlite(let database): try database.execute(sql)
-      case .postgres(let connection): try connection.execute(sql)
+      case .sqlite(let database): try database.executeScript(sql)
+      case .postgres(let connection): try connection.executeScript(sql)
       }
     }
   }

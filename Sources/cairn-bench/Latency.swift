@@ -45,7 +45,7 @@ struct Latency {
     let to = try Ends.target(stage, .postgres, "native")
     try PostgresSales(to).create(rows: 0)
     let source = try PostgresConnection(from, application: "cairn-bench")
-    try source.execute("SET search_path = public; \(NativeReplication.markSchema)")
+    try source.executeScript("SET search_path = public; \(NativeReplication.markSchema)")
     let native = try NativeReplication(source: source, sourceURL: from, targetURL: to, tables: ["sale"])
     try native.enable()
     let latencies = try measure(from: from, to: to)

@@ -16,11 +16,11 @@ final class NativeReplication {
   init(source: PostgresConnection, sourceURL: String, targetURL: String, tables: [String]) throws {
     self.source = source
     target = try PostgresConnection(targetURL, application: "cairn-bench")
-    try target.execute("SET search_path = public; \(Self.markSchema)")
-    try source.execute(
+    try target.executeScript("SET search_path = public; \(Self.markSchema)")
+    try source.executeScript(
       "CREATE PUBLICATION \(Self.publication) FOR TABLE \((tables + ["mark"]).joined(separator: ", "))")
     try source.query("SELECT pg_create_logical_replication_slot('\(Self.name)', 'pgoutput')")
-    try target.execute(
+    try target.executeScript(
       """
       CREATE SUBSCRIPTION \(Self.name) CONNECTION '\(sourceURL)' PUBLICATION \(Self.publication)
       WITH (enabled = false, create_slot = false, slot_name = '\(Self.name)', copy_data = false)

@@ -54,8 +54,8 @@ struct PgbenchCeilings {
   /// Prepared statements in SQLite, in WAL mode with `synchronous = FULL`.
   func prepared() throws -> Double {
     let database = try Database(path: stage.freshFolder("ceiling") + "/ceiling.db", mode: .create)
-    try database.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
-    try database.execute(
+    try database.executeScript("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
+    try database.executeScript(
       """
       CREATE TABLE pgbench_accounts(aid INTEGER PRIMARY KEY, bid INTEGER, abalance INTEGER, filler TEXT);
       CREATE TABLE pgbench_tellers(tid INTEGER PRIMARY KEY, bid INTEGER, tbalance INTEGER, filler TEXT);

@@ -24,7 +24,7 @@ final class PostgresDrain {
     try server.psql("ALTER DATABASE \(Self.database) SET synchronous_commit = off")
     try load.create(server, Self.database)
     source = try PostgresConnection(url, application: "cairn-bench")
-    try source.execute("SET search_path = public; SET synchronous_commit = on; \(NativeReplication.markSchema)")
+    try source.executeScript("SET search_path = public; SET synchronous_commit = on; \(NativeReplication.markSchema)")
     for pair in pairs {
       let replication = try Replication(
         stage, from: url, to: try Ends.target(stage, pair.to, "target_\(pair.to.rawValue)"), state: "state-\(pair.name)"

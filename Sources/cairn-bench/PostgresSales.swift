@@ -12,7 +12,7 @@ final class PostgresSales {
 
   /// Makes the table, with the rows of keys from 1 to `rows`.
   func create(rows: Int, time: String = "timestamptz") throws {
-    try connection.execute(Sale.schema(.postgres, time: time))
+    try connection.executeScript(Sale.schema(.postgres, time: time))
     if rows > 0 { try copy(Self.lines(rows)) }
     try connection.execute("ANALYZE sale")
   }

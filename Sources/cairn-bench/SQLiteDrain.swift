@@ -32,7 +32,7 @@ struct SQLiteDrain {
   private func write(_ path: String) throws -> Double {
     let sales = try SQLiteSales(path, settings: "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0")
     if workload == .oneTransaction {
-      try sales.database.execute("UPDATE sale SET till = till + 1")
+      try sales.database.executeScript("UPDATE sale SET till = till + 1")
     } else {
       try sales.write(backlog.changes, perTransaction: backlog.perTransaction)
     }

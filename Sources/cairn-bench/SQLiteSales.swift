@@ -9,12 +9,12 @@ final class SQLiteSales {
   /// `settings` are further pragmas.
   init(_ path: String, settings: String = "PRAGMA synchronous = NORMAL") throws {
     database = try Database(path: path, mode: .create)
-    try database.execute("PRAGMA journal_mode = WAL; \(settings)")
+    try database.executeScript("PRAGMA journal_mode = WAL; \(settings)")
   }
 
   /// Makes the table, with the rows of keys from 1 to `rows`.
   func create(rows: Int) throws {
-    try database.execute(Sale.schema(.sqlite))
+    try database.executeScript(Sale.schema(.sqlite))
     if rows > 0 { try write((1...rows).map { .insert($0) }, perTransaction: rows) }
   }
 

@@ -115,9 +115,10 @@ struct StatementReplay {
   private func byHand(_ url: String) throws -> (update: Double, read: Double) {
     if url.hasPrefix("sqlite:") {
       let database = try Database(path: Ends.path(url))
-      try database.execute("PRAGMA synchronous = FULL; PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000")
+      try database.executeScript(
+        "PRAGMA synchronous = FULL; PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000")
       let update = Stopwatch()
-      try database.execute(Self.update)
+      try database.executeScript(Self.update)
       let updateSeconds = update.seconds
       let read = Stopwatch()
       let statement = try database.prepare("SELECT * FROM sale")
@@ -131,7 +132,7 @@ struct StatementReplay {
     }
     let connection = try PostgresConnection(url, application: "cairn-bench")
     let update = Stopwatch()
-    try connection.execute("SET search_path = public; \(Self.update)")
+    try connection.executeScript("SET search_path = public; \(Self.update)")
     let updateSeconds = update.seconds
     let read = Stopwatch()
     var bytes = 0

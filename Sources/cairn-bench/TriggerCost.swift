@@ -26,7 +26,7 @@ struct TriggerCost {
   private func insert(into name: String, isCaptured: Bool) throws -> Double {
     let path = folder + "/" + name
     let database = try Database(path: path, mode: .create)
-    try database.execute(
+    try database.executeScript(
       """
       PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;
       CREATE TABLE sale(id INTEGER PRIMARY KEY, till INTEGER, price REAL, item TEXT, sold_at TEXT)

@@ -44,9 +44,9 @@ struct TrailExecuted {
           open = nil
         case .ddl(let ddl) where isInStatement:
           // How it goes to a target.
-          line("-- " + TrailRecordsText.ddl(ddl, reader.schema).oneLine)
+          line(TrailRecordsText.ddl(ddl, reader.schema).sqlComment)
           for text in rendered where !text.hasPrefix("-- transaction ") {
-            for part in text.split(separator: "\n") { line("--   \(part)") }
+            for part in text.unicodeScalars.split(separator: "\n") { line("  \(String(part))".sqlComment) }
           }
         default:
           guard !isInStatement else { return }
@@ -60,7 +60,7 @@ struct TrailExecuted {
 
   /// Why an apply would take its rows instead, whatever it is told.
   private func refusals(_ statement: ExecutedStatement, _ tables: SourceTables) -> [String] {
-    if Unreplayable.isSchemaChange(statement.text) { return ["-- \(Unreplayable.schemaChange.reason)"] }
+    if Unreplayable.isSchemaChange(statement.text) { return [Unreplayable.schemaChange.reason.sqlComment] }
     var reasons: [Engine: String] = [:]
     for engine in [Engine.sqlite, .postgres] {
       if case .no(let reason) = Replayable.judge(statement, for: engine, tables: tables.table) {
@@ -68,10 +68,10 @@ struct TrailExecuted {
       }
     }
     switch (dialect, reasons[.sqlite], reasons[.postgres]) {
-    case (.postgres?, _, let reason?): return ["-- as rows: \(reason)"]
+    case (.postgres?, _, let reason?): return ["as rows: \(reason)".sqlComment]
     case (.postgres?, _, nil): return []
-    case (_, let reason?, _): return ["-- as rows: \(reason)"]
-    case (nil, nil, let reason?): return ["-- as rows in PostgreSQL: \(reason)"]
+    case (_, let reason?, _): return ["as rows: \(reason)".sqlComment]
+    case (nil, nil, let reason?): return ["as rows in PostgreSQL: \(reason)".sqlComment]
     default: return []
     }
   }
@@ -84,7 +84,7 @@ struct TrailExecuted {
     facts.append("\(statement.rowsAffected) \(statement.rowsAffected == 1 ? "row" : "rows")")
     if let now = statement.now { facts.append("at \(UTCTime(now))") }
     if statement.flags.contains(.isPartial) { facts.append("touches tables that are not captured") }
-    return ["-- \(facts.joined(separator: "; "))", ended(statement.text)]
+    return [facts.joined(separator: "; ").sqlComment, ended(statement.text)]
   }
 
   /// With a semicolon, which a comment at the end of the text must not swallow.

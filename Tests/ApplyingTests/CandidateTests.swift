@@ -117,7 +117,7 @@ struct CandidateTests {
   }
 
   @Test("an index with WHERE keeps only those rows apart that it has") func partial() throws {
-    try database.execute(
+    try database.executeScript(
       """
       CREATE TABLE soft(id INTEGER PRIMARY KEY, name TEXT, deleted INTEGER NOT NULL);
       CREATE UNIQUE INDEX soft_name ON soft(name COLLATE NOCASE) WHERE deleted = 0;
@@ -134,7 +134,7 @@ struct CandidateTests {
 
   @Test("an index over expressions, or generated columns, has them of values as the column keeps them")
   func expressions() throws {
-    try database.execute(
+    try database.executeScript(
       """
       CREATE TABLE shown(id INTEGER PRIMARY KEY, mail TEXT COLLATE NOCASE, pieces INTEGER, half AS (pieces / 2) UNIQUE);
       CREATE UNIQUE INDEX shown_mail ON shown(lower(substr(mail, 1, 3)), typeof(pieces)) WHERE mail > 'B';
@@ -150,7 +150,7 @@ struct CandidateTests {
 
   @Test("also where the table replaces what is in the way by itself, and has a key of several columns")
   func replacing() throws {
-    try database.execute(
+    try database.executeScript(
       """
       CREATE TABLE kept(part TEXT, id INTEGER, name TEXT UNIQUE ON CONFLICT REPLACE, PRIMARY KEY (part, id)) WITHOUT ROWID;
       CREATE UNIQUE INDEX kept_name ON kept(lower(name)); INSERT INTO kept VALUES ('a', 1, 'tea'), ('a', 2, 'milk')
@@ -169,7 +169,7 @@ struct CandidateTests {
   }
 
   @Test("who waits comes back when the row in its way leaves the index") func leavesIndex() throws {
-    try database.execute(
+    try database.executeScript(
       """
       DROP TABLE item; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, code TEXT);
       CREATE UNIQUE INDEX live ON item(lower(name)) WHERE code IS NULL; INSERT INTO item VALUES (9, 'TEA', NULL)

@@ -43,7 +43,7 @@ private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {
 @Suite struct SQLiteConflictLogTests {
   private func log(_ folder: TempFolder) throws -> (SQLiteConflictLog, Database) {
     let database = try Database(path: folder("a.db"), mode: .create)
-    try database.execute(
+    try database.executeScript(
       """
       CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, stock REAL, twice AS (stock * 2));
       INSERT INTO item(id, name, stock) VALUES (1, 'tea', 2), (2, 'other', 5);
@@ -107,7 +107,7 @@ private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {
     let local = row("tea", .init("stock", .real(2)))
     let incoming = row("oolong", .init("stock", .real(3)))
     try log.append(record(local: local, incoming: incoming, settled: local, winner: .local))
-    try database.execute("UPDATE item SET stock = 4 WHERE id = 1; DELETE FROM fired")
+    try database.executeScript("UPDATE item SET stock = 4 WHERE id = 1; DELETE FROM fired")
     let error = try #require(failure { _ = try log.overturn(1, to: nil, force: false, now: 5) })
     #expect(error.code == .conflictStale && error.message.contains("column stock"), "\(error.message)")
     #expect(try log.find(1)?.overturnedAt == nil)

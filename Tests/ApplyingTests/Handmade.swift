@@ -36,7 +36,7 @@ final class Handmade {
   /// What SQLite makes of a CREATE TABLE statement (and indexes) is the table's schema from here on.
   func shape(_ sql: String) throws {
     let database = try Database(path: ":memory:", mode: .create)
-    try database.execute(sql)
+    try database.executeScript(sql)
     for table in try database.userTables() { shape(table.schema) }
   }
 
@@ -161,7 +161,7 @@ final class Handmade {
   }
 
   func rows(_ sql: String) throws -> [[Value]] { try Database(path: target).query(sql) }
-  func run(_ sql: String) throws { try Database(path: target, mode: .create).execute(sql) }
+  func run(_ sql: String) throws { try Database(path: target, mode: .create).executeScript(sql) }
 }
 
 extension SQLiteApply {

@@ -135,7 +135,7 @@ import Trails
     let made = try purged(folder)
     let late = folder("late.db")
     let database = try Database(path: late, mode: .create)
-    try database.execute(Self.item + "; INSERT INTO item VALUES (2, 'own'), (99, 'mine')")
+    try database.executeScript(Self.item + "; INSERT INTO item VALUES (2, 'own'), (99, 'mine')")
     let options = try options(made, existing)
     try made.transaction { try made.copy("item", [[1, "tea"], [2, "cup"]], reason: .asked) }
     try SQLiteApply(path: late, trail: made.trail, name: made.name, options: options, progress: .init()).drain()

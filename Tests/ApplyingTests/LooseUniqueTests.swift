@@ -8,7 +8,7 @@ import Testing
 @Suite struct LooseUniqueTests {
   private func all(_ sql: String) throws -> [LooseUnique] {
     let database = try Database(path: ":memory:", mode: .create)
-    try database.execute(sql)
+    try database.executeScript(sql)
     return try LooseUnique.all(of: #require(database.userTables().first).schema)
   }
 

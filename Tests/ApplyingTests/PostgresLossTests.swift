@@ -93,7 +93,7 @@ struct PostgresLossTests {
     let target = try PostgresTarget()
     try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER)", "t", [[1, 1]])
     let other = try PostgresConnection(target.url)
-    try other.execute("BEGIN; UPDATE public.t SET v = 1")
+    try other.executeScript("BEGIN; UPDATE public.t SET v = 1")
     try target.trail.transaction { try target.trail.update("t", [1, 1], [nil, 2]) }
     let stop = StopSignal()
     let apply = UncheckedApply(try target.open())
@@ -112,7 +112,7 @@ struct PostgresLossTests {
     let target = try PostgresTarget()
     try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v INTEGER)", "t", [[1, 0], [2, 0]])
     let other = try PostgresConnection(target.url)
-    try other.execute("SET deadlock_timeout = '10s'; BEGIN; UPDATE public.t SET v = 0 WHERE id = 2")
+    try other.executeScript("SET deadlock_timeout = '10s'; BEGIN; UPDATE public.t SET v = 0 WHERE id = 2")
     try target.trail.transaction {
       try target.trail.update("t", [1, 0], [nil, 1])
       try target.trail.update("t", [2, 0], [nil, 1])

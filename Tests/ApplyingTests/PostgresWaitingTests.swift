@@ -311,7 +311,7 @@ struct PostgresWaitingTests {
     let url = target.url
     let worker = WorkerThread<Bool> {
       guard let program = try? PostgresConnection(url) else { return false }
-      let isBegun = (try? program.execute("BEGIN; SELECT * FROM public.t")) != nil
+      let isBegun = (try? program.executeScript("BEGIN; SELECT * FROM public.t")) != nil
       Thread.sleep(forTimeInterval: 4)
       return isBegun && (try? program.execute("COMMIT")) != nil
     }
@@ -329,14 +329,14 @@ struct PostgresWaitingTests {
       try target.trail.insert("other", [2])
     }
     let program = try PostgresConnection(target.url, application: "report")
-    try program.execute("BEGIN; SELECT * FROM public.t")
+    try program.executeScript("BEGIN; SELECT * FROM public.t")
     let error = try #require(failure { try target.replay() })
     #expect(error.code == .schemaStopped)
     #expect(error.message.contains("add column b INTEGER is not made"), "\(error.message)")
     #expect(error.message.contains("process \(program.backendPID) of postgres (report)"), "\(error.message)")
     #expect(try target.psql("SELECT count(*) FROM other") == "2")
     // What reads the table is not kept waiting again and again.
-    try program.execute("SELECT * FROM public.t; COMMIT")
+    try program.executeScript("SELECT * FROM public.t; COMMIT")
     try target.replay()
     #expect(try target.psql("SELECT * FROM t ORDER BY id") == "1|x|\n2|y|2")
   }

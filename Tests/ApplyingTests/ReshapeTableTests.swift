@@ -222,7 +222,8 @@ import Testing
     // An older version let both in.
     let state =
       "UPDATE cairn_table SET claim = NULL; INSERT INTO cairn_table(trail, name, created, refreshing, existing)"
-    try Database(path: one.target, mode: .readWrite).execute(state + " VALUES ('far.old', 'orders', 1, 0, 'overwrite')")
+    try Database(path: one.target, mode: .readWrite).executeScript(
+      state + " VALUES ('far.old', 'orders', 1, 0, 'overwrite')")
     try checkOld(two) { try $0.replay() }
   }
 

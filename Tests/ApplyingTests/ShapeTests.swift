@@ -292,9 +292,9 @@ extension ShapeTests {
       "ALTER TABLE t RENAME COLUMN c TO d",
     ]
     let source = try Database(path: ":memory:", mode: .create)
-    try source.execute(Self.before)
+    try source.executeScript(Self.before)
     for step in steps {
-      try source.execute(step)
+      try source.executeScript(step)
       let text = try #require(try source.text("SELECT sql FROM sqlite_master WHERE name = 't'"))
       try made.transaction { try made.reshape("t", text) }
       try made.replay()

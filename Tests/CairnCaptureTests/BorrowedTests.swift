@@ -89,7 +89,7 @@ import Trails
     try till.shop.close()
     try till.take()
     let database = try Database(path: till.folder("shop.db"))
-    try database.execute(
+    try database.executeScript(
       "DELETE FROM cairn_control WHERE id = 2; UPDATE cairn_control SET version = 3 WHERE id = 0")
     till.endCapture()
     let shop = try CapturedDatabase(path: till.folder("shop.db"), node: "till-7")
@@ -109,7 +109,7 @@ import Trails
 
   @Test func `rows that were there before are copied, and what comes meanwhile is told`() throws {
     let folder = try TempFolder()
-    try Database(path: folder("shop.db"), mode: .create).execute("\(table); INSERT INTO item VALUES (1, 'old')")
+    try Database(path: folder("shop.db"), mode: .create).executeScript("\(table); INSERT INTO item VALUES (1, 'old')")
     let till = try Till(at: folder)
     try till.shop.execute("INSERT INTO item VALUES (2, 'new')")
     try till.take()

@@ -90,7 +90,7 @@ import Testing
     try look()
     #expect(try shop.query(texts[1])[0].columns == ["id", "name", "price", "isNew", "colour"])
     // By another program.
-    try Database(path: folder("shop.db")).execute("DROP VIEW v; CREATE VIEW v AS SELECT name, id FROM item")
+    try Database(path: folder("shop.db")).executeScript("DROP VIEW v; CREATE VIEW v AS SELECT name, id FROM item")
     try look()
     #expect(try shop.query(texts[0])[0].columns == ["name", "id"])
   }

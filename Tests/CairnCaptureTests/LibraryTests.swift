@@ -208,7 +208,7 @@ import Testing
   @Test func `two files synchronise, with rules and a watcher`() throws {
     let shop = try Shop()
     let peer = try Database(path: shop.folder("peer.db"), mode: .create)
-    try peer.execute(
+    try peer.executeScript(
       "PRAGMA journal_mode = WAL; CREATE TABLE t(id TEXT PRIMARY KEY, n INTEGER); INSERT INTO t VALUES ('a', 10)")
     var line: OpaquePointer?
     let code = "t.n=delta".withCString { rules in

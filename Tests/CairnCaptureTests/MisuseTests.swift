@@ -66,7 +66,8 @@ import Testing
 
   @Test func `what a statement keeps that fails is what SQLite keeps`() throws {
     let plain = try Database(path: folder("plain.db"), mode: .create)
-    try plain.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT UNIQUE); INSERT INTO item VALUES (1, 'tea')")
+    try plain.executeScript(
+      "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT UNIQUE); INSERT INTO item VALUES (1, 'tea')")
     var id = 10
     for clause in ["FAIL", "ABORT", "ROLLBACK", "FAIL", "IGNORE"] {
       let sql = "INSERT OR \(clause) INTO item VALUES (\(id), 'a\(id)'), (1, 'b'), (\(id + 1), 'c\(id)')"
@@ -125,9 +126,9 @@ import Testing
   @Test func `statements that are none, several, or not for execute`() {
     #expect(kind { try shop.execute("") } == .emptyStatement)
     #expect(kind { try shop.execute(" -- nothing\n;") } == .emptyStatement)
-    #expect(kind { try shop.execute("DELETE FROM item; DELETE FROM item") } == .severalStatements)
+    #expect(kind { try shop.executeScript("DELETE FROM item; DELETE FROM item") } == .severalStatements)
     #expect(kind { try shop.execute("DELETE FROM item\0 WHERE id = 2") } == .severalStatements)
-    #expect(kind { try shop.execute("DELETE FROM item WHERE 0; -- and a comment") } == nil)
+    #expect(kind { try shop.executeScript("DELETE FROM item WHERE 0; -- and a comment") } == nil)
     for text in ["BEGIN", "commit", " /* x */ ROLLBACK", "SAVEPOINT a", "END", "RELEASE a", "\u{FEFF}BEGIN"] {
       #expect(kind { try shop.execute(text) } == .transactionStatement)
     }

@@ -93,7 +93,7 @@ import Testing
     case .savepoint(let calls, let isUndone):
       try? plain.execute("SAVEPOINT s")
       for call in calls where plain.isInTransaction { run(call, plain) }
-      try? plain.execute(isUndone ? "ROLLBACK TO s; RELEASE s" : "RELEASE s")
+      try? plain.executeScript(isUndone ? "ROLLBACK TO s; RELEASE s" : "RELEASE s")
     }
   }
 

@@ -54,7 +54,7 @@ import Testing
   }
 
   @Test func `hints speak of what the program can choose`() throws {
-    try peer.execute("CREATE TABLE item(a); CREATE TABLE sale(id INTEGER PRIMARY KEY)")
+    try peer.executeScript("CREATE TABLE item(a); CREATE TABLE sale(id INTEGER PRIMARY KEY)")
     let keyless = try #require(error { try line().initialize() })
     #expect(keyless.kind == .table && keyless.hint.contains("Options.tables") && !keyless.hint.contains("--"))
     try line { $0.tables = ["*", "!item"] }.initialize()
@@ -78,7 +78,7 @@ import Testing
   }
 
   @Test func `whoever lost the state folder begins anew with a first copy`() throws {
-    try peer.execute("CREATE TABLE item(id INTEGER PRIMARY KEY, stock INTEGER); INSERT INTO item VALUES (1, 5)")
+    try peer.executeScript("CREATE TABLE item(id INTEGER PRIMARY KEY, stock INTEGER); INSERT INTO item VALUES (1, 5)")
     try line().initialize()
     try shop.execute("INSERT INTO item VALUES (2, 6)")
     try line().synchronize()

@@ -261,7 +261,7 @@ import Testing
     let replica = try started(folder)
     let database = try Database(path: replica.source)
     let before = try #require(try database.integer("SELECT total_changes()"))
-    try database.execute("BEGIN; INSERT INTO item VALUES (77,7); UPDATE item SET a = 1")
+    try database.executeScript("BEGIN; INSERT INTO item VALUES (77,7); UPDATE item SET a = 1")
     #expect(try database.query("SELECT changes(), last_insert_rowid()") == [[.integer(3), .integer(77)]])
     // SQLite counts what triggers write in total_changes; nothing can be done about it.
     #expect(try #require(try database.integer("SELECT total_changes()")) - before > 4)

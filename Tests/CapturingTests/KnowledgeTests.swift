@@ -28,7 +28,7 @@ import Trails
     let database = try Database(path: path)
     database.setTriggersEnabled(false)
     try database.transaction {
-      if !sql.isEmpty { try database.execute(sql) }
+      if !sql.isEmpty { try database.executeScript(sql) }
       let note = AppliedNote(trail: trail, number: number, clock: clock, position: .start)
       #expect(try JournalNotes(database).write(note))
     }

@@ -42,7 +42,7 @@ final class Moments: Sendable {
 }
 
 /// Runs statements on a connection of its own, which is closed again.
-func execute(_ path: String, _ sql: String) throws { try Database(ofProgram: path).execute(sql) }
+func execute(_ path: String, _ sql: String) throws { try Database(ofProgram: path).executeScript(sql) }
 
 /// Statements, handed out one by one.
 final class Script: Sendable {

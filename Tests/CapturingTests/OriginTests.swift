@@ -20,7 +20,7 @@ import Trails
     let database = try Database(path: replica.source, mode: .create)
     var shape = ByteWriter()
     shape.append(original)
-    try database.execute(
+    try database.executeScript(
       """
       CREATE TABLE sales_orders(id INTEGER PRIMARY KEY, n TEXT); INSERT INTO sales_orders VALUES (1, '1.10');
       CREATE TABLE own(id INTEGER PRIMARY KEY);

@@ -173,7 +173,7 @@ extension PostgresCapturing {
       pause.lock()
       writer.start()
       for round in 0..<6 {
-        try Database(path: target).execute(
+        try Database(path: target).executeScript(
           "DELETE FROM t WHERE id % 5 = \(round % 5); UPDATE t SET v = -7 WHERE id % 5 = \((round + 1) % 5)")
         let keys = (0...1400).filter { $0 % 5 == round % 5 || $0 % 5 == (round + 1) % 5 }
         try ask(origin, "t", keys.map { [String($0)] })

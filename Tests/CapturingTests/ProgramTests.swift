@@ -22,12 +22,12 @@ import Testing
     try execute(second.source, "PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, b)")
     try second.takeAndReplay()
     let program = try Database(ofProgram: folder("own.db"))
-    try program.execute(
+    try program.executeScript(
       "CREATE TABLE t(x); ATTACH \(replica.source.quotedText) AS one; ATTACH \(second.source.quotedText) AS \"t w o\"")
-    try program.execute(
+    try program.executeScript(
       "BEGIN; INSERT INTO one.t VALUES (2,2); INSERT INTO \"t w o\".t VALUES (7,7); INSERT INTO main.t VALUES (1); REPLACE INTO one.t VALUES (3,1); COMMIT"
     )
-    try program.execute(
+    try program.executeScript(
       "BEGIN; DELETE FROM one.t; DELETE FROM \"t w o\".t; ROLLBACK; INSERT INTO one.f SELECT id FROM one.t")
     for each in [replica, second] {
       try each.takeAndReplay()
@@ -43,7 +43,7 @@ import Testing
     let replica = try started(folder, mode: mode)
     try execute(replica.source, "INSERT INTO t VALUES (5,5)")
     let program = try Database(path: replica.source)
-    try program.execute("BEGIN IMMEDIATE; INSERT INTO t VALUES (9,9)")
+    try program.executeScript("BEGIN IMMEDIATE; INSERT INTO t VALUES (9,9)")
     try replica.take()
     #expect(throws: ToolFailed.self, "another process must find the file locked") {
       try runTool("sqlite3", ["-bail", replica.source, "PRAGMA busy_timeout = 0; INSERT INTO t VALUES (10,10)"])
@@ -61,7 +61,7 @@ import Testing
     replica.close()
     do {
       let program = try Database(path: replica.source)
-      try program.execute("PRAGMA locking_mode = EXCLUSIVE; INSERT INTO t VALUES (5,5)")
+      try program.executeScript("PRAGMA locking_mode = EXCLUSIVE; INSERT INTO t VALUES (5,5)")
       var found: SQLiteError?
       do { try replica.take() } catch { found = error as? SQLiteError }
       let error = try #require(found).asCairnError
@@ -76,7 +76,7 @@ import Testing
     let replica = try started(folder)
     let program = try Database(path: replica.source)
     program.setTriggersEnabled(false)
-    try program.execute("INSERT INTO t VALUES (5,5); DELETE FROM t WHERE id = 1")
+    try program.executeScript("INSERT INTO t VALUES (5,5); DELETE FROM t WHERE id = 1")
     try replica.takeAndReplay()
     #expect(try !replica.differences().isEmpty)
     let journal = try hooks(replica)
@@ -103,10 +103,10 @@ import Testing
     let folder = try TempFolder()
     let replica = try started(folder)
     let program = try Database(path: replica.source)
-    try program.execute("BEGIN; INSERT INTO t VALUES (10,10)")
+    try program.executeScript("BEGIN; INSERT INTO t VALUES (10,10)")
     try replica.takeAndReplay()
     #expect(try Contents(replica.target).rows["t"]?.count == 1)
-    try program.execute("INSERT INTO t VALUES (11,11); COMMIT")
+    try program.executeScript("INSERT INTO t VALUES (11,11); COMMIT")
     try replica.takeAndReplay()
     #expect(try replica.differences() == [])
   }

@@ -64,17 +64,17 @@ private final class Program {
     second = try Database(ofProgram: path)
     try first.execute("PRAGMA page_size = 4096")
     if trap.before.hasPrefix("PRAGMA encoding") {
-      try first.execute(String(trap.before.prefix { $0 != ";" }) + "; PRAGMA journal_mode = \(trap.journalMode)")
+      try first.executeScript(String(trap.before.prefix { $0 != ";" }) + "; PRAGMA journal_mode = \(trap.journalMode)")
     } else {
-      try first.execute("PRAGMA journal_mode = \(trap.journalMode)")
+      try first.executeScript("PRAGMA journal_mode = \(trap.journalMode)")
     }
-    for database in [first, second] { try database.execute("PRAGMA synchronous = NORMAL; " + trap.pragmas) }
-    try first.execute(trap.before)
+    for database in [first, second] { try database.executeScript("PRAGMA synchronous = NORMAL; " + trap.pragmas) }
+    try first.executeScript(trap.before)
   }
 
   func run(_ sql: String, on database: Database) {
     var outcome = "ok"
-    do { try database.execute(sql) } catch { outcome = (error as? SQLiteError)?.message ?? "\(error)" }
+    do { try database.executeScript(sql) } catch { outcome = (error as? SQLiteError)?.message ?? "\(error)" }
     // VACUUM leaves the rowid of the last sqlite_master row that it copied, which counts our tables.
     if sql.contains("VACUUM") { hasVacuumed = true }
     let seen = try? database.query("SELECT changes()\(hasVacuumed ? "" : ", last_insert_rowid()")")

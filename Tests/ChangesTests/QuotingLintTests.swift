@@ -13,6 +13,17 @@ import Testing
 
   static let rules = [
     Rule(
+      pattern: #"executeScript\((?!"|$|Self\.plan|_ constant)|executeScript\(.*\\\("#,
+      reason: "runs several statements that are not constant: use execute for each",
+      // The functions of event triggers, which are constant.
+      allowed: ["Capturing/Postgres/SchemaTriggers.swift"]),
+    Rule(
+      pattern: #"PQexec\(|PQsendQuery\(|sqlite3_exec\("#, reason: "may run several statements",
+      // executeScript and the replication protocol.
+      allowed: [
+        "PostgresKit/PostgresConnection.swift", "PostgresKit/ReplicationStream.swift", "SQLiteKit/Database.swift",
+      ]),
+    Rule(
       pattern: #""''"|"\\"\\"""#, reason: "doubles quotes by hand: use quotedName, quotedText or postgresLiteral",
       // For people, not for SQL.
       allowed: ["cairn/TrailRecordsText.swift"]),
@@ -25,6 +36,10 @@ import Testing
       pattern: #"(DO|AS) \$[a-z_]*\$.*\\\("#, reason: "puts content into dollar quotes, which it may close",
       // The functions of event triggers, which are constant.
       allowed: ["Capturing/Postgres/SchemaTriggers.swift"]),
+    Rule(
+      pattern: #""-- ([^"]*\\\(|" \+)"#, reason: "makes a comment of SQL by hand: use sqlComment",
+      // A number and a moment.
+      allowed: ["Operating/TrailSQL.swift", "cairn/TrailExecuted.swift"]),
     Rule(
       pattern: #"PQescape|sqlite3_v?s?n?m?printf|%Q|%w"#, reason: "quotes with another library's function"),
     Rule(

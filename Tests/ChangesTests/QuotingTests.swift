@@ -75,4 +75,11 @@ import Testing
       #expect(String(undoubling: literal, UInt8(ascii: "'")).utf8.elementsEqual(text.utf8), "seed \(seed)")
     }
   }
+
+  @Test func `nothing ends a comment`() {
+    for ending in ["\n", "\r", "\r\n", "\n\u{301}", "\u{600}\n"] {
+      let comment = "a\(ending)DROP TABLE b".sqlComment
+      #expect(!comment.utf8.contains { $0 < 0x20 } && comment.utf8.starts(with: "-- a".utf8))
+    }
+  }
 }

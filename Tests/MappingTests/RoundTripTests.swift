@@ -14,7 +14,7 @@ import Testing
     let kept = try Array(text.utf8).withUnsafeBytes { bytes in
       try #require(try toSQLite.convert(.exact(bytes), scratch: &scratch).value)
     }
-    try database.execute("DROP TABLE IF EXISTS t; CREATE TABLE t(v \(toSQLite.declaredType))")
+    try database.executeScript("DROP TABLE IF EXISTS t; CREATE TABLE t(v \(toSQLite.declaredType))")
     try database.run("INSERT INTO t VALUES (?)", [kept])
     let stored = try #require(try database.first("SELECT v FROM t"))
     let back = PostgresText(from: .init(name: "v", declaredType: toSQLite.declaredType), of: .sqlite, to: type)

@@ -25,7 +25,7 @@ import Testing
 
   private func sqlite(_ sql: String) throws -> TableSchema {
     let database = try Database(path: ":memory:", mode: .create)
-    try database.execute(sql)
+    try database.executeScript(sql)
     return try #require(try database.userTables().last?.schema)
   }
 
@@ -99,8 +99,8 @@ import Testing
     }
     // What SQLite itself makes of it is what the mapping says.
     let database = try Database(path: ":memory:", mode: .create)
-    try database.execute(mapping.target.createText)
-    for object in mapping.target.objects { try database.execute(object.text) }
+    try database.executeScript(mapping.target.createText)
+    for object in mapping.target.objects { try database.executeScript(object.text) }
     let made = try #require(try database.userTables().first)
     #expect(made.schema.key == mapping.target.key)
     #expect(made.schema.columns.map(\.declaredType) == mapping.target.columns.map(\.declaredType))

@@ -12,7 +12,7 @@ import Testing
     let path = FileManager.default.temporaryDirectory.path + "/cairn-keys-\(UUID().uuidString).db"
     defer { for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: path + suffix) } }
     let database = try Database(path: path, mode: .create)
-    try database.execute(
+    try database.executeScript(
       """
       CREATE TABLE plain(id INTEGER PRIMARY KEY, v); CREATE TABLE counted(id INTEGER PRIMARY KEY AUTOINCREMENT);
       CREATE TABLE int(id INT PRIMARY KEY); CREATE TABLE pair(a INTEGER, b INTEGER, PRIMARY KEY (a, b));
@@ -30,10 +30,10 @@ import Testing
     #expect(error?.code == .unsupported && error?.hint.contains("--below-zero") == true)
     #expect(try keys.catchUp().isEmpty)
     // Why: whatever the counter says, the next key is behind the greatest that came.
-    try database.execute(
+    try database.executeScript(
       "INSERT INTO counted VALUES (5000); UPDATE sqlite_sequence SET seq = 10; INSERT INTO counted DEFAULT VALUES")
     #expect(try database.query("SELECT max(id) FROM counted") == [[.integer(5001)]])
-    try database.execute("INSERT INTO plain VALUES (7, 1), (-9, 1); INSERT INTO plain(v) VALUES (2)")
+    try database.executeScript("INSERT INTO plain VALUES (7, 1), (-9, 1); INSERT INTO plain(v) VALUES (2)")
     #expect(try database.query("SELECT max(id) FROM plain") == [[.integer(8)]])
   }
 

@@ -113,8 +113,8 @@ final class HandmadeTrail {
     let (lines, problems) = try render(.sqlite)
     precondition(problems.isEmpty, "\(problems)")
     let database = try Database(path: ":memory:", mode: .create)
-    try database.execute(setup)
-    try database.execute(lines.joined(separator: "\n"))
+    try database.executeScript(setup)
+    try database.executeScript(lines.joined(separator: "\n"))
     return database
   }
 }
@@ -122,7 +122,7 @@ final class HandmadeTrail {
 /// The schema as SQLite itself describes the table that `create` makes.
 func schema(_ create: String, indexes: [String] = [], epoch: UInt64 = 1) throws -> TableSchema {
   let database = try Database(path: ":memory:", mode: .create)
-  try database.execute(([create] + indexes).joined(separator: ";\n"))
+  try database.executeScript(([create] + indexes).joined(separator: ";\n"))
   guard var schema = try database.userTables().first?.schema else { throw CairnError(.bug, "no table", hint: "") }
   schema.epoch = epoch
   return schema

@@ -21,7 +21,7 @@ struct TrailSQLShapeTests {
     /// One statement after the other, as `psql -f` does.
     func run(_ lines: [String]) throws {
       let connection = try PostgresConnection(url)
-      for line in lines where !line.hasPrefix("--") || line.contains("\n") { try connection.execute(line) }
+      for line in lines where !line.hasPrefix("--") || line.contains("\n") { try connection.executeScript(line) }
     }
     func tables() throws -> [TableSchema] {
       try PostgresConnection(url).userTables().map(\.schema).sorted { $0.fullName < $1.fullName }

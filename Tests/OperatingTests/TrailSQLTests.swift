@@ -57,7 +57,7 @@ import Testing
       let trail = try HandmadeTrail()
       try trail.transaction { for real in reals { try trail.insert(table, [.real(real)]) } }
       try database.execute("DROP TABLE IF EXISTS t")
-      try database.execute(try trail.render(.sqlite).lines.joined(separator: "\n"))
+      try database.executeScript(try trail.render(.sqlite).lines.joined(separator: "\n"))
       for (row, real) in zip(try database.typed("t"), reals) {
         guard case .real(let read) = row[0] else {
           Issue.record("\(real) became \(row[0]) in round \(round)")

@@ -8,7 +8,7 @@ import Testing
   @Test(arguments: ["on", "off"]) func `the server reads literals and names back`(conforming: String) throws {
     let database = try PostgresServer.shared.createDatabase("quoting_\(conforming)")
     let connection = try PostgresConnection(database)
-    try connection.execute("SET standard_conforming_strings = \(conforming)")
+    try connection.executeScript("SET standard_conforming_strings = \(conforming)")
     try connection.execute("SET escape_string_warning = off")
     let seed = UInt64.random(in: .min ... .max)
     var random = Seeded(seed)
@@ -37,6 +37,76 @@ import Testing
           "SELECT jsonb_object_keys(to_jsonb(t)) FROM (SELECT 1 AS \(text.quotedName)) AS t")
         #expect(name.map { Array($0.utf8) } == Array(text.utf8), "seed \(seed)")
       }
+    }
+  }
+
+  @Test func `one call runs one statement`() throws {
+    let database = try PostgresServer.shared.createDatabase("one_statement")
+    let connection = try PostgresConnection(database)
+    try connection.execute("CREATE TABLE public.canary()")
+    for run in [
+      { try connection.execute("SELECT 1; DROP TABLE public.canary") },
+      { try connection.query("SELECT 1; DROP TABLE public.canary") },
+      { try connection.copyOut("COPY (SELECT 1) TO STDOUT; DROP TABLE public.canary") { _ in } },
+      { try connection.beginCopyIn("COPY public.canary FROM STDIN; DROP TABLE public.canary") },
+    ] as [() throws -> Void] {
+      #expect { try run() } throws: { ($0 as? PostgresError)?.sqlState == "42601" }
+    }
+    #expect(try connection.first("SELECT to_regclass('public.canary') IS NOT NULL") == "t")
+  }
+
+  @Test func `a NUL in a statement or a value is refused, and nothing is cut off`() throws {
+    let connection = try PostgresConnection(PostgresServer.shared.createDatabase("nul"))
+    for run in [
+      { try connection.query("SELECT $1::text", ["a\0b"]) }, { try connection.execute("SELECT 1 \0 rubbish") },
+      { try connection.execute("SELECT \("a\0b".postgresLiteral)") },
+    ] as [() throws -> Void] {
+      #expect { try run() } throws: { ($0 as? PostgresError)?.sqlState == "22021" }
+    }
+  }
+
+  @Test func `COPY takes bound values, whatever they hold`() throws {
+    let connection = try PostgresConnection(PostgresServer.shared.createDatabase("bound"))
+    let seed = UInt64.random(in: .min ... .max)
+    var random = Seeded(seed)
+    try connection.transaction {
+      for _ in 0..<50 {
+        let row = [random.hostileText(upTo: 10), random.hostileText(upTo: 10)]
+        try connection.bind(row, as: "one")
+        let terms = row.indices.map { PostgresConnection.bound("one", $0) }
+        var found: [[String?]] = []
+        try connection.copyOut("COPY (SELECT \(terms.joined(separator: ", "))) TO STDOUT") {
+          found.append(CopyText.fields($0))
+        }
+        #expect(found.map { $0.map { Array(($0 ?? "").utf8) } } == [row.map { Array($0.utf8) }], "seed \(seed)")
+        var rows: [[String?]] = []
+        for _ in 0..<5 { rows.append([random.hostileText(upTo: 8), nil, random.hostileText(upTo: 8)]) }
+        try connection.bind(rows: rows, as: "many")
+        found = []
+        try connection.copyOut("COPY (SELECT * FROM \(PostgresConnection.boundRows("many", 3))) TO STDOUT") {
+          found.append(CopyText.fields($0))
+        }
+        #expect(
+          found.map { $0.map { $0.map { Array($0.utf8) } } } == rows.map { $0.map { $0.map { Array($0.utf8) } } },
+          "seed \(seed)")
+      }
+    }
+  }
+
+  @Test func `tables and columns that Swift takes for one are refused, each with the name of the other`() throws {
+    let connection = try PostgresConnection(PostgresServer.shared.createDatabase("alike"))
+    for sql in [
+      "CREATE TABLE public.\"caf\u{e9}\"(id int)", "CREATE TABLE public.\"cafe\u{301}\"(id int)",
+      "CREATE SCHEMA \"a.b\"", "CREATE SCHEMA a", "CREATE TABLE \"a.b\".c(id int)", "CREATE TABLE a.\"b.c\"(id int)",
+      "CREATE TABLE public.columns(\"\u{e9}\" int, \"e\u{301}\" int)", "CREATE TABLE public.fine(id int)",
+    ] { try connection.execute(sql) }
+    let tables = try connection.userTables()
+    #expect(tables.filter { $0.refusal == nil }.map(\.schema.name) == ["fine"])
+    for table in tables where table.schema.name != "fine" && table.schema.name != "columns" {
+      let group = tables.filter { $0.schema.fullName == table.schema.fullName }
+      let other = try #require(group.first { $0.oid != table.oid })
+      let reason = table.refusal?.reason ?? ""
+      #expect(Array(reason.utf8).contains(Array(other.schema.qualifiedName.utf8)))
     }
   }
 }

@@ -10,7 +10,7 @@ import Testing
 
   private func schema(_ sql: String) throws -> TableSchema {
     let database = try Database(path: ":memory:", mode: .create)
-    try database.execute(sql)
+    try database.executeScript(sql)
     return try #require(try database.userTables().first).schema
   }
 

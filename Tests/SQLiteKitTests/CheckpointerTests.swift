@@ -9,7 +9,7 @@ import Testing
 
   private func opened() throws -> ProgramDatabase {
     let program = try ProgramDatabase(path: path, busyTimeoutMilliseconds: 1000)
-    try program.database.execute(
+    try program.database.executeScript(
       "PRAGMA journal_mode = WAL; CREATE TABLE IF NOT EXISTS item(id INTEGER PRIMARY KEY, name)")
     program.checkpointBeside()
     return program
@@ -32,7 +32,7 @@ import Testing
   @Test func `where the program pauses, the file soon has all, and the log begins anew`() throws {
     try removed {
       let program = try opened()
-      try program.database.execute(Self.hundred)
+      try program.database.executeScript(Self.hundred)
       for _ in 0..<30 {
         try write(program)
         program.settle()
@@ -46,7 +46,7 @@ import Testing
   @Test func `a program that never pauses has a log that ends`() throws {
     try removed {
       let program = try opened()
-      try program.database.execute(Self.hundred)
+      try program.database.executeScript(Self.hundred)
       for _ in 0..<200 { try write(program) }
       #expect(bytes("-wal") < (Int(Checkpointer.pagesMax) + 1000) * 4120)
       #expect(try program.database.integer("SELECT count(*) FROM item") == 20_000)
@@ -56,10 +56,10 @@ import Testing
   @Test func `a reader who stays keeps the log, and loses nothing`() throws {
     try removed {
       let program = try opened()
-      try program.database.execute(Self.hundred)
+      try program.database.executeScript(Self.hundred)
       try write(program)
       let reader = try Database(path: path)
-      try reader.execute("BEGIN; SELECT count(*) FROM item")
+      try reader.executeScript("BEGIN; SELECT count(*) FROM item")
       for _ in 0..<50 { try write(program) }
       #expect(try reader.integer("SELECT count(*) FROM item") == 100)
       try reader.execute("COMMIT")
@@ -72,7 +72,7 @@ import Testing
     try removed {
       for _ in 0..<5 {
         let program = try opened()
-        try program.database.execute("DROP VIEW IF EXISTS generate_100; \(Self.hundred)")
+        try program.database.executeScript("DROP VIEW IF EXISTS generate_100; \(Self.hundred)")
         for _ in 0..<6 { try write(program) }
       }
       #expect(bytes("-wal") == 0)
@@ -83,7 +83,7 @@ import Testing
   @Test func `the journal mode can be changed at once`() throws {
     try removed {
       let program = try opened()
-      try program.database.execute(Self.hundred)
+      try program.database.executeScript(Self.hundred)
       for _ in 0..<6 { try write(program) }
       program.settle()
       #expect(try program.database.first("PRAGMA journal_mode = DELETE") == .text("delete"))

@@ -54,7 +54,7 @@ import Testing
           == .databaseNotADatabase)
       try FileManager.default.removeItem(atPath: path)
       let one = try Database(path: path, mode: .create)
-      try one.execute(
+      try one.executeScript(
         "CREATE TABLE t(id INTEGER PRIMARY KEY, a UNIQUE, b NOT NULL, CHECK (a < 9)); INSERT INTO t VALUES (1,1,1)")
       #expect(
         error { try Database(path: path, mode: .readOnly).execute("DELETE FROM t") }?.asCairnError.code
@@ -62,7 +62,7 @@ import Testing
       try one.execute("BEGIN IMMEDIATE")
       let busy = error { try Database(path: path, busyTimeoutMilliseconds: 1).execute("BEGIN IMMEDIATE") }
       #expect(busy?.isBusy == true && busy?.asCairnError.remedy == .retry)
-      try one.execute("ROLLBACK; PRAGMA max_page_count = 3")
+      try one.executeScript("ROLLBACK; PRAGMA max_page_count = 3")
       #expect(
         error { try one.execute("INSERT INTO t VALUES (5,5,zeroblob(100000))") }?.asCairnError.code == .databaseFull)
     }
@@ -74,10 +74,10 @@ import Testing
   ])
   func `uniqueness is told from other constraints, and values are not shown`(sql: String, isUnique: Bool) throws {
     let database = try Database(path: ":memory:", mode: .create)
-    try database.execute(
+    try database.executeScript(
       "CREATE TABLE t(id INTEGER PRIMARY KEY, a UNIQUE, b NOT NULL, CHECK (a < 9)); INSERT INTO t VALUES (1,1,1); CREATE TABLE w(k PRIMARY KEY) WITHOUT ROWID; INSERT INTO w VALUES (1)"
     )
-    let found = try #require(error { try database.execute(sql) })
+    let found = try #require(error { try database.executeScript(sql) })
     #expect(found.isConstraint && found.isUniqueness == isUnique)
     let bound = try #require(error { try database.run("INSERT INTO w VALUES (abs(?))", [.integer(-1)]) })
     #expect(!bound.description.contains("-1") && bound.sql.contains("abs(?)"))
@@ -85,9 +85,9 @@ import Testing
 
   @Test func `a transaction that throws is rolled back, also when SQLite did that already`() throws {
     let database = try Database(path: ":memory:", mode: .create)
-    try database.execute("CREATE TABLE t(a UNIQUE ON CONFLICT ROLLBACK); INSERT INTO t VALUES (1)")
+    try database.executeScript("CREATE TABLE t(a UNIQUE ON CONFLICT ROLLBACK); INSERT INTO t VALUES (1)")
     for sql in ["INSERT INTO t VALUES (2); INSERT INTO t VALUES (1)", "INSERT INTO t VALUES (3); SELECT * FROM none"] {
-      #expect(error { try database.transaction { try database.execute(sql) } } != nil)
+      #expect(error { try database.transaction { try database.executeScript(sql) } } != nil)
       #expect(!database.isInTransaction)
     }
     #expect(try database.query("SELECT a FROM t") == [[.integer(1)]])

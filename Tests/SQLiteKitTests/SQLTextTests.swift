@@ -27,10 +27,10 @@ import Testing
   func `an index is taken apart`(sql: String, terms: [String], predicate: String?) throws {
     let database = try Database(path: ":memory:", mode: .create)
     // What SQLite itself keeps of the statement is what is taken apart.
-    try database.execute(
+    try database.executeScript(
       "CREATE TABLE t(a, b, c, \"desc\", \"x\"\"y\", \"a,b)\"); CREATE TABLE \"t (\"(\"a,b)\", c); CREATE TABLE море(соль)"
     )
-    try database.execute(sql)
+    try database.executeScript(sql)
     let parts = try #require(SQLText.indexParts(sql))
     #expect(parts.terms == terms)
     #expect(parts.predicate == predicate)
@@ -80,6 +80,34 @@ import Testing
         #expect(try statement.step())
         #expect(statement.value(0) == .text(Array(text.utf8)), "seed \(seed)")
       }
+    }
+  }
+
+  @Test func `one call runs one statement`() throws {
+    let database = try Database(path: ":memory:", mode: .create)
+    try database.execute("CREATE TABLE canary(v)")
+    for run in [
+      { try database.execute("SELECT 1; DROP TABLE canary") }, { try database.run("SELECT 1; DROP TABLE canary") },
+      { _ = try database.query("SELECT 1; DROP TABLE canary") },
+      { try database.execute("DELETE FROM canary; ATTACH ':memory:' AS other") },
+      { try database.execute("SELECT 1 \0 rubbish") },
+    ] as [() throws -> Void] {
+      #expect(throws: SQLiteError.self) { try run() }
+    }
+    try database.execute("SELECT 1; -- a comment behind it ;")
+    #expect(try database.integer("SELECT count(*) FROM sqlite_master") == 1)
+    #expect(try database.integer("SELECT count(*) FROM pragma_database_list") == 1)
+  }
+
+  @Test func `tables and columns that Swift takes for one are refused, each with the name of the other`() throws {
+    let database = try Database(path: ":memory:", mode: .create)
+    let names = ["caf\u{e9}", "cafe\u{301}"]
+    for name in names { try database.execute("CREATE TABLE \(name.quotedName)(id)") }
+    try database.execute("CREATE TABLE columns(\"\u{e9}\", \"e\u{301}\")")
+    let tables = try database.userTables()
+    #expect(tables.count == 3)
+    for (index, other) in [(0, names[1]), (1, names[0]), (2, "e\u{301}")] {
+      #expect(Array((tables[index].refusal ?? "").utf8).contains(Array(other.utf8)))
     }
   }
 }

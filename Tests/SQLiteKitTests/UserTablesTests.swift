@@ -7,7 +7,7 @@ import Testing
 @Suite struct UserTablesTests {
   private func tables(_ sql: String) throws -> [SQLiteTable] {
     let database = try Database(path: ":memory:", mode: .create)
-    try database.execute(sql)
+    try database.executeScript(sql)
     return try database.userTables()
   }
 

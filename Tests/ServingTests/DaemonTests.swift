@@ -83,7 +83,7 @@ final class TestNode: @unchecked Sendable {
 
   private static func shop(_ node: TestNode) throws -> Database {
     let shop = try node.database("pos.db")
-    try shop.execute("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
+    try shop.executeScript("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
     try shop.execute("INSERT INTO item VALUES (1, 'tea'), (2, 'milk')")
     return shop
   }
@@ -234,7 +234,7 @@ final class TestNode: @unchecked Sendable {
     var rule = TableRule(from: "item")
     rule.to = "item2"
     adopt([rule])
-    try shop.execute("UPDATE item SET name = 'oat milk' WHERE id = 2; INSERT INTO item VALUES (3, 'rice')")
+    try shop.executeScript("UPDATE item SET name = 'oat milk' WHERE id = 2; INSERT INTO item VALUES (3, 'rice')")
     #expect(node.wait { node.worker("apply.copy")?.waits.map(\.table) == ["item2"] }, "\(node.supervisor.workers())")
     adopt([])
     #expect(node.wait { node.worker("apply.copy")?.state == .failed }, "\(node.supervisor.workers())")
@@ -262,7 +262,7 @@ final class TestNode: @unchecked Sendable {
     // Two of them fill a segment.
     for round in 0..<3 {
       let before = node.worker("capture.pos")?.rows ?? 0
-      try shop.execute(
+      try shop.executeScript(
         """
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
         INSERT INTO item SELECT i + \(10 + round * 9000), hex(randomblob(1000)) FROM n; DELETE FROM item WHERE id = 1

@@ -31,13 +31,13 @@ import Testing
   private func purged() throws -> (TestNode, Database) {
     let node = try TestNode(Self.conf)
     let shop = try node.database("pos.db")
-    try shop.execute("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
+    try shop.executeScript("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
     try shop.execute("CREATE TABLE note(id INTEGER PRIMARY KEY, text TEXT)")
-    try shop.execute("INSERT INTO item VALUES (1, 'tea'), (2, 'milk'); INSERT INTO note VALUES (1, 'hot')")
+    try shop.executeScript("INSERT INTO item VALUES (1, 'tea'), (2, 'milk'); INSERT INTO note VALUES (1, 'hot')")
     node.start()
     // Two of them fill a segment.
     for round in 0..<3 {
-      try shop.execute(
+      try shop.executeScript(
         """
         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < \(round < 2 ? 90 : 1))
         INSERT INTO item SELECT i + \(10 + round * 100), hex(randomblob(100000)) FROM n; DELETE FROM item WHERE id = 1
@@ -62,7 +62,8 @@ import Testing
     add(node)
     #expect(node.wait { node.worker("apply.late")?.state == .running })
     for id in 0..<3 {
-      try shop.execute("UPDATE item SET name = 'new' WHERE id = \(20 + id); INSERT INTO note VALUES (\(10 + id), 'x')")
+      try shop.executeScript(
+        "UPDATE item SET name = 'new' WHERE id = \(20 + id); INSERT INTO note VALUES (\(10 + id), 'x')")
       try node.supervisor.order(.restart, "apply.late")
       #expect(node.wait { node.worker("apply.late")?.state == .running }, "\(node.supervisor.workers())")
     }
@@ -85,7 +86,7 @@ import Testing
     // It had a part of the trail, and nobody knows which.
     try node.supervisor.order(.stop, "apply.late")
     #expect(node.wait { node.worker("apply.late")?.state == .stopped })
-    try node.database("late.db").execute("DELETE FROM cairn_checkpoint; DELETE FROM item")
+    try node.database("late.db").executeScript("DELETE FROM cairn_checkpoint; DELETE FROM item")
     try FileManager.default.removeItem(atPath: node.folder + "/state/applies/late")
     var conf = node.context.configuration
     conf.applies[1].existing = .overwrite

@@ -44,8 +44,8 @@ import Testing
   {
     let node = try TestNode(Self.conf)
     let shop = try node.database("pos.db")
-    try shop.execute("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, price INTEGER)")
-    try shop.execute("CREATE TABLE note(id INTEGER PRIMARY KEY); INSERT INTO note VALUES (1)")
+    try shop.executeScript("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, price INTEGER)")
+    try shop.executeScript("CREATE TABLE note(id INTEGER PRIMARY KEY); INSERT INTO note VALUES (1)")
     try shop.execute("INSERT INTO item VALUES (1, 5), (2, 0), (3, 7)")
     let desk = RefreshDesk(node.context, node.supervisor)
     let wait = { (condition: () -> Bool) in
@@ -67,7 +67,7 @@ import Testing
       )
     }
     adopt(node, cheap)
-    try shop.execute("UPDATE item SET price = 9 WHERE id = 1; UPDATE item SET price = 1 WHERE id = 3")
+    try shop.executeScript("UPDATE item SET price = 9 WHERE id = 1; UPDATE item SET price = 1 WHERE id = 3")
     let taxes = "SELECT group_concat(id || ':' || tax) FROM (SELECT * FROM item ORDER BY id)"
     #expect(wait { text(node, taxes) == "2:0,3:0" && node.worker("apply.copy")?.isCaughtUp == true })
     #expect(wait { node.context.requests.all.isEmpty })
@@ -116,8 +116,8 @@ import Testing
   @Test func `a ruled table that gets another name waits, and goes on under the rule that the hint asks for`() throws {
     let node = try TestNode(Self.conf)
     let shop = try node.database("pos.db")
-    try shop.execute("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, price INTEGER)")
-    try shop.execute("CREATE TABLE note(id INTEGER PRIMARY KEY); INSERT INTO item VALUES (1, 5), (2, 0), (3, 7)")
+    try shop.executeScript("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, price INTEGER)")
+    try shop.executeScript("CREATE TABLE note(id INTEGER PRIMARY KEY); INSERT INTO item VALUES (1, 5), (2, 0), (3, 7)")
     let desk = RefreshDesk(node.context, node.supervisor)
     let wait = { (condition: () -> Bool) in
       node.wait {
@@ -130,7 +130,7 @@ import Testing
     node.start()
     defer { node.end() }
     #expect(wait { text(node, ids) == "1,2" && node.worker("apply.copy")?.isCaughtUp == true })
-    try shop.execute(
+    try shop.executeScript(
       "ALTER TABLE item RENAME TO goods; INSERT INTO goods VALUES (4, 1), (5, 9); DELETE FROM goods WHERE id = 1")
     #expect(wait { node.worker("apply.copy")?.waits.first?.code == "rule-refused" }, "\(node.supervisor.workers())")
     var rule = TableRule(from: "goods")
@@ -141,7 +141,7 @@ import Testing
         text(node, ids) == "2,4" && node.worker("apply.copy")?.isCaughtUp == true
           && node.worker("apply.copy")?.waits.isEmpty == true
       }, "\(node.worker("apply.copy") as Any)")
-    try shop.execute("INSERT INTO goods VALUES (6, 2), (7, 9); DELETE FROM goods WHERE id = 2")
+    try shop.executeScript("INSERT INTO goods VALUES (6, 2), (7, 9); DELETE FROM goods WHERE id = 2")
     #expect(wait { text(node, ids) == "4,6" && node.worker("apply.copy")?.isCaughtUp == true })
   }
 
@@ -152,7 +152,7 @@ import Testing
       return conf
     }
     let shop = try store.database("pos.db")
-    try shop.execute("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, price INTEGER)")
+    try shop.executeScript("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, price INTEGER)")
     try shop.execute("INSERT INTO item VALUES (1, 5), (2, 0)")
     let hq = try TestNode { folder in
       var conf = Self.conf(folder)

@@ -23,7 +23,7 @@ import Testing
       return TakenOut.notices(from: old, to: new)
     }
     #expect(notices(["item"]).first?.contains("which cannot be named: ") == true)
-    try node.database("pos.db").execute(
+    try node.database("pos.db").executeScript(
       "CREATE TABLE item(id INTEGER PRIMARY KEY); CREATE TABLE note(id INTEGER PRIMARY KEY); CREATE TABLE sale(id)")
     let stays = "what targets have of that stays as it is"
     #expect(notices(["*", "!note"]) == ["capture.pos takes no more: note; \(stays)"])

@@ -39,7 +39,7 @@ struct PostgresGuards {
       JOIN pg_namespace n ON n.oid = c.relnamespace
       WHERE t.tgfoid = to_regproc('cairn.refuse') AND t.tgparentid = 0 GROUP BY 1, 2
       """
-    for table in try tables(there).subtracting(wanted).sorted() { try connection.execute(Self.drop(table)) }
+    for table in try tables(there).subtracting(wanted).sorted() { try drop(table) }
     // Where somebody has taken one of them away, both are made anew.
     let open = try wanted.subtracting(tables(there + " HAVING count(*) = 2"))
     if !open.isEmpty { try makeFunction() }
@@ -63,17 +63,21 @@ struct PostgresGuards {
       """)
   }
 
-  private static func drop(_ table: String) -> String {
-    "DROP TRIGGER IF EXISTS cairn_refuse ON \(table); DROP TRIGGER IF EXISTS cairn_refuse_truncate ON \(table);"
+  private func drop(_ table: String) throws {
+    try connection.execute("DROP TRIGGER IF EXISTS cairn_refuse ON \(table)")
+    try connection.execute("DROP TRIGGER IF EXISTS cairn_refuse_truncate ON \(table)")
   }
 
   private func make(_ table: String) throws {
     do {
+      try drop(table)
       try connection.execute(
         """
-        \(Self.drop(table))
         CREATE TRIGGER cairn_refuse BEFORE INSERT OR UPDATE OR DELETE ON \(table)
-          FOR EACH ROW EXECUTE FUNCTION cairn.refuse();
+          FOR EACH ROW EXECUTE FUNCTION cairn.refuse()
+        """)
+      try connection.execute(
+        """
         CREATE TRIGGER cairn_refuse_truncate BEFORE TRUNCATE ON \(table)
           FOR EACH STATEMENT EXECUTE FUNCTION cairn.refuse()
         """)

@@ -66,7 +66,7 @@ enum PostgresApplySession {
           ? "as a superuser: GRANT SET ON PARAMETER session_replication_role TO \(role.quotedName)"
           : "before PostgreSQL 15 only a superuser may: use such a role")
     }
-    try connection.execute(
+    try connection.executeScript(
       """
       SET synchronous_commit = on; SET lock_timeout = 0; SET statement_timeout = 0;
       SET idle_in_transaction_session_timeout = 0; SET row_security = off; SET jit = off; SET enable_seqscan = off;

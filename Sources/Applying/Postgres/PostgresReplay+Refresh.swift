@@ -228,7 +228,7 @@ extension PostgresReplay {
       try sink.settle()
       try connection.execute("RELEASE cairn_piece")
     } catch let fault as PostgresSink.Fault where fault.error?.isUniqueness == true && !table.isWholeRow {
-      try connection.execute("ROLLBACK TO cairn_piece; RELEASE cairn_piece")
+      try connection.executeScript("ROLLBACK TO cairn_piece; RELEASE cairn_piece")
       let counted = misfitsNulled
       defer { misfitsNulled = counted }
       var rows = ByteReader(piece.bytes)

@@ -79,11 +79,12 @@ extension PostgresReplay {
     var digest = StatementDigest()
     // What apply keeps the planner from is right for single rows.
     try sink.attempt {
-      try connection.copyOut("\(Self.plannerFree); COPY (\(plan.sql)) TO STDOUT") { line in
+      try connection.executeScript(Self.plannerFree)
+      try connection.copyOut("COPY (\(plan.sql)) TO STDOUT") { line in
         form.read(line)
         if plan.deletes { digest.addGone(form.image, of: table) } else { digest.addWritten(form.image, of: table) }
       }
-      try connection.execute(Self.plannerBound)
+      try connection.executeScript(Self.plannerBound)
     }
     return digest
   }

@@ -40,7 +40,7 @@ extension PostgresShape {
         continue
       }
       let table = "\(pending.schema.quotedName).\(pending.table.quotedName)"
-      try connection.execute(Self.planFreely)
+      try connection.executeScript(Self.planFreely)
       try make(pending, sink) {
         try connection.execute("\(key.statement(for: pending)) NOT VALID")
         do {
@@ -52,7 +52,7 @@ extension PostgresShape {
             "foreign key \(pending.name) of \(table) stays NOT VALID, as rows of the source break it: \(error.detail)")
         }
       }
-      try connection.execute(Self.planAsApply)
+      try connection.executeScript(Self.planAsApply)
     }
   }
 

@@ -42,7 +42,9 @@ struct PostgresShape {
     case .follow: break
     }
     try prepareTypes(source, mapped, refusal)
-    do { try connection.execute(mapped.createText) } catch let error as PostgresError where error.isOfShape {
+    do {
+      for statement in PostgresTokens.statements(of: mapped.createText) { try connection.execute(statement) }
+    } catch let error as PostgresError where error.isOfShape {
       throw refusal.error(error.message, table: source.fullName)
     }
     try publish(mapped)

@@ -390,7 +390,7 @@ final class PostgresSink {
       try connection.execute("RELEASE cairn_one")
       return result
     } catch let error as PostgresError where !error.isServerGone {
-      try connection.execute("ROLLBACK TO cairn_one; RELEASE cairn_one")
+      try connection.executeScript("ROLLBACK TO cairn_one; RELEASE cairn_one")
       throw error
     }
   }

@@ -105,7 +105,7 @@ package struct PostgresTargetState {
     }
     try OwnSchema.check("cairn", connection)
     try MessageKey.install(.own, connection)
-    try connection.execute(
+    try connection.executeScript(
       """
       CREATE TABLE IF NOT EXISTS cairn.checkpoint(trail text PRIMARY KEY, trail_id bytea NOT NULL, segment bigint NOT NULL,
         content_offset bigint NOT NULL, chain bytea NOT NULL, number bigint NOT NULL, applied_at timestamptz NOT NULL,
@@ -118,7 +118,8 @@ package struct PostgresTargetState {
       CREATE TABLE IF NOT EXISTS cairn.pending(schema_name text, table_name text, kind text, name text,
         statement text NOT NULL, needs_schema text NOT NULL, needs_table text NOT NULL, definition text,
         PRIMARY KEY (schema_name, table_name, kind, name));
-      """ + Self.waitingTable)
+      """)
+    try connection.execute(Self.waitingTable)
   }
 
   /// Brings what an older version made up to date.
@@ -141,7 +142,7 @@ package struct PostgresTargetState {
     }
     if columns.contains("trail") { return }
     // What was known of a table was known to every trail; with none yet, to the first that comes.
-    try connection.execute(
+    try connection.executeScript(
       """
       ALTER TABLE cairn.table_state DROP CONSTRAINT table_state_pkey,
         DROP CONSTRAINT table_state_schema_name_table_name_key, ADD COLUMN trail text NOT NULL DEFAULT '';

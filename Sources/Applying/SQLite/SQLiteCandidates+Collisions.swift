@@ -27,10 +27,10 @@ extension SQLiteCandidates {
     try database.execute("SAVEPOINT cairn_contest")
     let found: [ContestedRow]
     do { found = try removeRows(inTheWayOf: row) } catch {
-      try? database.execute("ROLLBACK TO cairn_contest; RELEASE cairn_contest")
+      try? database.executeScript("ROLLBACK TO cairn_contest; RELEASE cairn_contest")
       throw error
     }
-    try database.execute("ROLLBACK TO cairn_contest; RELEASE cairn_contest")
+    try database.executeScript("ROLLBACK TO cairn_contest; RELEASE cairn_contest")
     return found
   }
 

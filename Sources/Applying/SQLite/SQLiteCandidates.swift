@@ -82,7 +82,7 @@ struct SQLiteCandidates: CandidateStore {
       try database.execute("RELEASE cairn_candidate")
       return true
     } catch let error as SQLiteError where error.isConstraint {
-      try database.execute("ROLLBACK TO cairn_candidate; RELEASE cairn_candidate")
+      try database.executeScript("ROLLBACK TO cairn_candidate; RELEASE cairn_candidate")
       return false
     }
   }

@@ -32,9 +32,12 @@ final class SQLiteTarget {
     database = try Self.open(path)
     // The checkpoint must never be less durable than the trail's purge believes.
     let isWAL = try database.text("PRAGMA journal_mode") == "wal"
-    try database.execute(
-      "PRAGMA synchronous = \(isWAL ? "FULL" : "EXTRA"); PRAGMA foreign_keys = OFF; PRAGMA recursive_triggers = OFF; "
-        + "PRAGMA cache_size = -16384; PRAGMA wal_autocheckpoint = 4000")
+    try database.execute("PRAGMA synchronous = \(isWAL ? "FULL" : "EXTRA")")
+    try database.executeScript(
+      """
+      PRAGMA foreign_keys = OFF; PRAGMA recursive_triggers = OFF; PRAGMA cache_size = -16384;
+      PRAGMA wal_autocheckpoint = 4000
+      """)
     database.setTriggersEnabled(false)
     identity = FileIdentity(path: path)
     isUTF16 = try database.text("PRAGMA encoding") != "UTF-8"

@@ -196,7 +196,7 @@ struct TargetShape {
       } catch let error as SQLiteError where error.isSchemaRefusal {
         if !isOwn { throw refused(change, error) }
       }
-      try database.execute("ROLLBACK TO cairn_alter; RELEASE cairn_alter")
+      try database.executeScript("ROLLBACK TO cairn_alter; RELEASE cairn_alter")
     }
     guard isOwn else {
       throw refusal(change).error("ALTER TABLE cannot do it, and Cairn did not create the table", table: name)

@@ -46,8 +46,9 @@ package struct TargetState {
     try database.execute(
       """
       CREATE TABLE IF NOT EXISTS cairn_checkpoint(trail TEXT PRIMARY KEY, trail_id BLOB, segment INTEGER, offset INTEGER,
-        chain BLOB, number INTEGER, applied_at INTEGER, version INTEGER) WITHOUT ROWID;
-      """ + Self.tableOfTables)
+        chain BLOB, number INTEGER, applied_at INTEGER, version INTEGER) WITHOUT ROWID
+      """)
+    try database.execute(Self.tableOfTables)
     try upgrade()
   }
 
@@ -69,16 +70,17 @@ package struct TargetState {
     // What was known of a table was known to every trail; with none yet, to the first that comes.
     let columns = (["name", "created", "refreshing", "existing", "source"] + Waiting.columns.map(\.name))
       .joined(separator: ", ")
-    try database.execute("ALTER TABLE cairn_table RENAME TO cairn_table_before;" + Self.tableOfTables)
+    try database.execute("ALTER TABLE cairn_table RENAME TO cairn_table_before")
+    try database.execute(Self.tableOfTables)
     for (name, declaration) in Self.added + Waiting.columns {
       try database.execute("ALTER TABLE cairn_table ADD COLUMN \(name) \(declaration)")
     }
     try database.execute(
       """
       INSERT INTO cairn_table(trail, \(columns)) SELECT coalesce(c.trail, ''), \(columns)
-        FROM cairn_table_before AS t LEFT JOIN cairn_checkpoint AS c;
-      DROP TABLE cairn_table_before;
+        FROM cairn_table_before AS t LEFT JOIN cairn_checkpoint AS c
       """)
+    try database.execute("DROP TABLE cairn_table_before")
   }
 
   var owner: Value { .text(trail?.description ?? "") }

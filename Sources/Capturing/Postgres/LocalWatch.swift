@@ -71,7 +71,7 @@ package final class LocalWatch: Sendable {
       if session?.isUsable != true {
         let opened = try PostgresConnection(uri)
         // The stream has a commit only once it is durable.
-        try opened.execute("SET synchronous_commit = on; SET statement_timeout = 0")
+        try opened.executeScript("SET synchronous_commit = on; SET statement_timeout = 0")
         session = opened
       }
       do {

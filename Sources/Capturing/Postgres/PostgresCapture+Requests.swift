@@ -223,13 +223,14 @@ extension PostgresCopier {
     let key = schema.key.map { schema.columns[$0] }
     let signs = try key.map(equality)
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
+    let terms = key.indices.map {
+      "\(key[$0].name.quotedName) \(signs[$0]) \(PostgresConnection.bound("asked", $0))::\(key[$0].declaredType)"
+    }
     for (index, values) in keys.enumerated() {
       if index > 0, Clock.monotonicMilliseconds - begun > Self.askedMillisecondsMax { return index }
-      let terms = key.indices.map {
-        "\(key[$0].name.quotedName) \(signs[$0]) \(values[$0].postgresLiteral)::\(key[$0].declaredType)"
-      }
       try Self.append(Refresh(schemaID: id, event: .chunk(.row(image(values, schema)))), trail)
       do {
+        try connection.bind(values, as: "asked")
         chunk.rows += try copyRows(
           "COPY (SELECT \(columns) FROM \(chunk.table.sqlName) WHERE \(terms.joined(separator: " AND "))) TO STDOUT",
           id,

@@ -74,7 +74,7 @@ extension PostgresCapture {
   private func follow(_ stop: StopSignal, untilCaughtUp: Bool) throws {
     source.connection.interrupt = stop.descriptor
     replication.interrupt = stop.descriptor
-    try source.connection.execute(
+    try source.connection.executeScript(
       "SET statement_timeout = 0; SET lock_timeout = 0; SET synchronous_commit = on; SET row_security = off")
     try source.endOwnStream()
     let stream = try openStream()

@@ -60,7 +60,7 @@ struct PostgresCopier {
         "SELECT datcollate IN ('C', 'POSIX') AND datlocprovider = 'c' FROM pg_database WHERE datname = current_database()"
       )
       == "t"
-    try connection.execute("SET row_security = off; SET statement_timeout = 0; SET lock_timeout = 0")
+    try connection.executeScript("SET row_security = off; SET statement_timeout = 0; SET lock_timeout = 0")
     try connection.execute("SET idle_in_transaction_session_timeout = 0")
   }
 
@@ -76,8 +76,8 @@ struct PostgresCopier {
   func lock(_ chunk: PostgresChunk) throws {
     guard chunk.stored?.isKnown(as: chunk.table) == true else { throw PostgresChunk.Obstacle.hasChanged }
     do {
-      try connection.execute(
-        "\(Self.patience); LOCK TABLE \(chunk.table.sqlName) IN ACCESS SHARE MODE")
+      try connection.execute(Self.patience)
+      try connection.execute("LOCK TABLE \(chunk.table.sqlName) IN ACCESS SHARE MODE")
     } catch let error as PostgresError where error.isLockTimeout { throw PostgresChunk.Obstacle.isLocked }
   }
 
@@ -123,20 +123,24 @@ struct PostgresCopier {
     var after = cursor
     switch chunk.part {
     case .next:
-      if let cursor { conditions.append(comparison(key, terms, ">", cursor)) }
+      if cursor != nil { conditions.append(comparison(key, terms, ">", { "$\($0 + 1)" })) }
       let isSorted = key.contains { ChunkOrder($0) == .printed || (ChunkOrder($0) == .text && !isC) }
       let limit = isSorted ? max(rowsGoal, Self.sortedRowsMin) : rowsGoal
       chunk.through = try keyRow(
-        "SELECT \(names) FROM \(from)\(clause(conditions))\(order) LIMIT 1 OFFSET \(limit - 1)")
+        "SELECT \(names) FROM \(from)\(clause(conditions))\(order) LIMIT 1 OFFSET \(limit - 1)", cursor ?? [])
     case .row(let wanted):
       let backwards = " ORDER BY " + terms.map { $0 + " DESC" }.joined(separator: ",")
-      after = try keyRow(
-        "SELECT \(names) FROM \(from)\(clause([comparison(key, terms, "<", wanted)]))\(backwards) LIMIT 1")
+      let below = comparison(key, terms, "<", { "$\($0 + 1)" })
+      after = try keyRow("SELECT \(names) FROM \(from)\(clause([below]))\(backwards) LIMIT 1", wanted)
       chunk.through = wanted
-      if let after { conditions.append(comparison(key, terms, ">", after)) }
     case .asked: return
     }
-    if let through = chunk.through { conditions.append(comparison(key, terms, "<=", through)) }
+    conditions = []
+    for (name, sign, border) in [("after", ">", after), ("through", "<=", chunk.through)] {
+      guard let border else { continue }
+      try connection.bind(border, as: name)
+      conditions.append(comparison(key, terms, sign, { PostgresConnection.bound(name, $0) }))
+    }
     try Self.append(
       Refresh(
         schemaID: id,
@@ -157,26 +161,26 @@ struct PostgresCopier {
     return order.postgresTerm(column.name.quotedName)
   }
 
-  private func comparison(_ key: [TableSchema.Column], _ terms: [String], _ sign: String, _ values: [String]) -> String
-  {
-    let literals = zip(key, values).map { column, value in
-      let typed = "\(value.postgresLiteral)::\(column.declaredType)"
-      return ChunkOrder(column) == .native ? typed : "\(value.postgresLiteral)::text COLLATE \"C\""
+  /// A comparison of the key with a row of values, each by the expression that `value` gives for its place.
+  private func comparison(
+    _ key: [TableSchema.Column], _ terms: [String], _ sign: String, _ value: (Int) -> String
+  ) -> String {
+    let values = key.enumerated().map { place, column in
+      ChunkOrder(column) == .native
+        ? "\(value(place))::\(column.declaredType)" : "\(value(place))::text COLLATE \"C\""
     }
     return terms.count == 1
-      ? "\(terms[0]) \(sign) \(literals[0])"
-      : "(\(terms.joined(separator: ","))) \(sign) (\(literals.joined(separator: ",")))"
+      ? "\(terms[0]) \(sign) \(values[0])"
+      : "(\(terms.joined(separator: ","))) \(sign) (\(values.joined(separator: ",")))"
   }
 
   private func clause(_ conditions: [String]) -> String {
     conditions.isEmpty ? "" : " WHERE " + conditions.joined(separator: " AND ")
   }
 
-  private func keyRow(_ sql: String) throws -> [String]? {
-    // Printed as pgoutput prints it, which a cast to text would not do for every type.
-    var found: [String]?
-    try connection.copyOut("COPY (\(sql)) TO STDOUT") { found = CopyText.fields($0).map { $0 ?? "" } }
-    return found
+  /// The first row, as the types print it: so pgoutput prints it too, and a cast to text would not for every type.
+  private func keyRow(_ sql: String, _ values: [String]) throws -> [String]? {
+    try connection.query(sql, values).first.map { $0.map { $0 ?? "" } }
   }
 
   /// Key values as an image of the whole row.

@@ -280,9 +280,9 @@ package struct PostgresSource {
   /// Up to which transaction of each trail an apply has brought all of the database, as the snapshot of a new slot shows it:
   /// no further than a table that waits, or a transaction that was put aside.
   func applied(_ snapshot: String) throws -> [(trail: String, number: UInt64)] {
-    try connection.execute(
-      "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT \(snapshot.postgresLiteral)")
+    try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     defer { _ = try? connection.execute("ROLLBACK") }
+    try connection.execute("SET TRANSACTION SNAPSHOT \(snapshot.postgresLiteral)")
     guard try connection.first("SELECT to_regclass('cairn.checkpoint')") != nil else { return [] }
     var numbers = ["number"]
     for (table, number) in [("cairn.waiting", "number"), ("cairn.quarantine", "number - 1")]

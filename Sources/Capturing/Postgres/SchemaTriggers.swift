@@ -48,7 +48,7 @@ struct SchemaTriggers {
       }
       try OwnSchema.check(Self.schema, connection)
       try MessageKey.install(.triggers, connection)
-      try connection.execute(Self.script)
+      try connection.executeScript(Self.script)
       try removeEarlier()
     }
   }

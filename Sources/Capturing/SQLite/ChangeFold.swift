@@ -18,7 +18,7 @@ final class ChangeFold {
 
   init() throws {
     database = try Database(path: "", mode: .create)
-    try database.execute(
+    try database.executeScript(
       """
       PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;
       CREATE TABLE net(layout, key, place, before, after, implied, PRIMARY KEY (layout, key)) WITHOUT ROWID;

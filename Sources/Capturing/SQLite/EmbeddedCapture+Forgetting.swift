@@ -12,7 +12,7 @@ extension EmbeddedCapture {
       guard try journal.isUnclaimed() else { return }
       let last = try database.integer("SELECT max(seq) FROM cairn_journal") ?? 0
       let (nonce, marker) = (randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) }, last + 1)
-      try database.execute(
+      try database.executeScript(
         "DELETE FROM cairn_journal; DELETE FROM cairn_stage; DELETE FROM cairn_layout WHERE ended IS NOT NULL")
       try database.run(
         "INSERT INTO cairn_journal(seq, code) VALUES (?, ?)", [.integer(marker), .integer(JournalKind.marker.rawValue)])

@@ -60,10 +60,10 @@ package struct Journal {
       try database.userTables().filter { $0.refusal == nil && tables.includes($0.name) }
       .map { $0.schema.columns.count + 1 }.max() ?? 1
     let values = (0..<width).map { "v\($0)" }.joined(separator: ",")
-    try database.execute(
+    try database.execute("CREATE TABLE cairn_journal(seq INTEGER PRIMARY KEY, code, at, \(values))")
+    try database.execute("CREATE TABLE cairn_stage(layout, \(values))")
+    try database.executeScript(
       """
-      CREATE TABLE cairn_journal(seq INTEGER PRIMARY KEY, code, at, \(values));
-      CREATE TABLE cairn_stage(layout, \(values));
       CREATE TABLE cairn_layout(id INTEGER PRIMARY KEY, previous, since, ended, action, refresh, schema);
       CREATE TABLE cairn_unhooked(name TEXT PRIMARY KEY COLLATE NOCASE) WITHOUT ROWID;
       CREATE TABLE cairn_control(id INTEGER PRIMARY KEY, version, trail, place, taken, nonce, cap, purged,

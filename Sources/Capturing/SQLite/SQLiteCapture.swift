@@ -92,7 +92,7 @@ package final class SQLiteCapture {
     source = try Database(path: path)
     journal = Journal(source)
     sourceSync = SourceSync(path: path)
-    try source.execute("PRAGMA recursive_triggers = OFF; PRAGMA foreign_keys = OFF")
+    try source.executeScript("PRAGMA recursive_triggers = OFF; PRAGMA foreign_keys = OFF")
     isWAL = try source.text("PRAGMA journal_mode") == "wal"
     // In WAL mode a commit of ours need not be synced: what must be durable is synced by itself.
     try source.execute("PRAGMA synchronous = \(isWAL ? "NORMAL" : "FULL")")

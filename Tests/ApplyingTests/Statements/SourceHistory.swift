@@ -27,7 +27,7 @@ final class SourceHistory {
   init(_ trail: Handmade) throws {
     self.trail = trail
     database = try Database(path: ":memory:", mode: .create)
-    try database.execute(Self.shape)
+    try database.executeScript(Self.shape)
     try makeLog()
     try trail.shape(Self.shape)
     try trail.transaction {
@@ -100,7 +100,7 @@ final class SourceHistory {
         }
         let list = values("old", what != "insert") + values("new", what != "delete")
         let isChange = columns.map { "old.\($0) IS NOT new.\($0)" }.joined(separator: " OR ")
-        try database.execute(
+        try database.executeScript(
           """
           CREATE TEMP TRIGGER \(table)_\(what) AFTER \(what) ON main.\(table) \(what == "update" ? "WHEN \(isChange)" : "")
           BEGIN INSERT INTO log VALUES (NULL, '\(what)', \(list.joined(separator: ", "))); END
@@ -117,7 +117,7 @@ final class SourceHistory {
 
   /// Undoes all but the first so many statements of the transaction.
   func rollback(to savepoint: String, keeping count: Int) throws {
-    try database.execute("ROLLBACK TO \(savepoint); RELEASE \(savepoint)")
+    try database.executeScript("ROLLBACK TO \(savepoint); RELEASE \(savepoint)")
     transaction.removeLast(transaction.count - count)
   }
 

@@ -199,4 +199,43 @@ struct StatementReplayTests {
     #expect(counts.ordered.first?.reason == "other reasons" && counts.ordered[1].reason == "reason 3")
     #expect(counts.summary?.hasPrefix("1 of 62 statements were executed as such; of the others") ?? false)
   }
+
+  /// A user of a program types it, and the program binds it: C1 of the threat model.
+  @Test(arguments: [ReplayPolicy.auto, .statements])
+  func `a bound parameter is data, whatever stands in it`(policy: ReplayPolicy) throws {
+    let folder = try TempFolder()
+    let trail = try Handmade(folder)
+    let history = try SourceHistory(trail)
+    try filled(history)
+    let seed = UInt64.random(in: .min ... .max)
+    var random = Seeded(seed)
+    for id in 1...100 {
+      let joiner = HostileText.string([HostileText.scalars[random.below(HostileText.scalars.count)]])
+      let payload = "; DROP TABLE public.canary; --"
+      let text = [
+        "a\(joiner)'\(payload)", "a'\(joiner)\(payload)", "a\\'\(joiner)\(payload)", random.hostileText(upTo: 12),
+      ][id % 4]
+      try history.execute(
+        "UPDATE item SET name = ? WHERE id = ?", [.text(Array(text.utf8)), .integer(Int64(id))], on: "item")
+      if id % 10 == 0 { try history.commit() }
+    }
+    try history.sync()
+    let path = folder("target.db")
+    _ = try apply(trail, to: path, policy)
+    try expectSame(history, path, "SQLite, seed \(seed)")
+    guard PostgresServer.isAvailable else { return }
+    let target = try PostgresTarget()
+    let connection = try PostgresConnection(target.url)
+    try connection.execute("CREATE TABLE public.canary()")
+    var options = PostgresApply.Options()
+    options.replay = policy
+    let progress = ApplyProgress()
+    try PostgresApply(uri: target.url, trail: trail.trail, name: trail.name, options: options, progress: progress)
+      .drain()
+    if policy == .statements { #expect(progress.snapshot.statements.replayed >= 100) }
+    let found = try connection.query("SELECT name FROM public.item ORDER BY id")
+    let wanted = try history.rows("item").map { $0[1].string }
+    #expect(found.map { Array(($0[0] ?? "").utf8) } == wanted.map { Array($0.utf8) }, "seed \(seed)")
+    #expect(try connection.first("SELECT to_regclass('public.canary') IS NOT NULL") == "t", "seed \(seed)")
+  }
 }

@@ -24,7 +24,7 @@ struct AwaitedCopyTests {
       return
     }
     // The tables are copied one behind the other.
-    try server.execute("BEGIN; LOCK TABLE early IN ACCESS EXCLUSIVE MODE")
+    try server.executeScript("BEGIN; LOCK TABLE early IN ACCESS EXCLUSIVE MODE")
     guard case .postgres(let uri) = node.url else { return }
     let (other, trail) = (try PostgresConnection(uri), try Trail.info(folder: node.folder).id)
     for table in ["early", "item"] {
@@ -32,7 +32,7 @@ struct AwaitedCopyTests {
     }
     try node.waitForRequests(2)
     try other.execute("SET search_path = public")
-    for sql in statements { try other.execute(sql) }
+    for sql in statements { try other.executeScript(sql) }
     try server.execute("COMMIT")
   }
 

@@ -68,7 +68,7 @@ struct HotRowTests {
     let program = try PostgresConnection(uri)
     try program.execute("SET search_path = public")
     for number in 0..<count {
-      try program.execute("UPDATE item SET stock = stock + 1 WHERE id = \(number % rows + 1)")
+      try program.executeScript("UPDATE item SET stock = stock + 1 WHERE id = \(number % rows + 1)")
       Clock.sleep(milliseconds: 1)
     }
   }

@@ -46,7 +46,7 @@ final class Mesh {
       case .sqlite(let path):
         sqlite = try Database(path: path, mode: .create)
         postgres = nil
-        try sqlite?.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF")
+        try sqlite?.executeScript("PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF")
       case .postgres(let uri):
         sqlite = nil
         postgres = try PostgresConnection(uri)
@@ -59,8 +59,8 @@ final class Mesh {
 
     func execute(_ sql: String) throws {
       Mesh.trace("\(name): \(sql)")
-      try sqlite?.execute(sql)
-      try postgres?.execute(sql)
+      try sqlite?.executeScript(sql)
+      try postgres?.executeScript(sql)
     }
 
     /// Rows as texts, columns parted by bars.
