@@ -88,9 +88,9 @@ package struct MessageKey: Equatable, Sendable {
     try connection.execute(
       """
       CREATE TABLE IF NOT EXISTS \(table)(id integer PRIMARY KEY CHECK (id = 1), inner_pad bytea NOT NULL,
-        outer_pad bytea NOT NULL, since pg_lsn NOT NULL);
-      REVOKE ALL ON \(table) FROM PUBLIC
+        outer_pad bytea NOT NULL, since pg_lsn NOT NULL)
       """)
+    try connection.execute("REVOKE ALL ON \(table) FROM PUBLIC")
     let secret = randomBytes(padBytes)
     // As parameters, which no view of running statements shows.
     try connection.query(
@@ -109,15 +109,20 @@ package struct MessageKey: Equatable, Sendable {
         AND (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)
       """
     ).compactMap { $0[0] }
-    for role in roles { try connection.execute(grantText(place, to: role)) }
+    for role in roles { for statement in grants(place, to: role) { try connection.execute(statement) } }
   }
 
   /// The statements by which the owner lets a role read the key.
+  private static func grants(_ place: Place, to role: String) -> [String] {
+    [
+      "GRANT USAGE ON SCHEMA \(place.rawValue) TO \(role.quotedName)",
+      "GRANT SELECT ON \(place.rawValue).key TO \(role.quotedName)",
+    ]
+  }
+
+  /// The same statements as one text, for a person.
   package static func grantText(_ place: Place, to role: String) -> String {
-    """
-    GRANT USAGE ON SCHEMA \(place.rawValue) TO \(role.quotedName); \
-    GRANT SELECT ON \(place.rawValue).key TO \(role.quotedName)
-    """
+    grants(place, to: role).joined(separator: "; ")
   }
 
   // MARK: Sending

@@ -16,7 +16,7 @@ import Testing
     try FileManager.default.createDirectory(atPath: folder + "/state", withIntermediateDirectories: true)
     defer { try? FileManager.default.removeItem(atPath: folder) }
     try Data("0a0b0c\n".utf8).write(to: URL(fileURLWithPath: victim))
-    try Database(ofProgram: path).execute(
+    try Database(ofProgram: path).executeScript(
       "PRAGMA journal_mode = \(mode); CREATE TABLE item(id INTEGER PRIMARY KEY, name); INSERT INTO item VALUES (1, 'tea')"
     )
     return try body()
@@ -151,7 +151,7 @@ import Testing
   @Test func `no statement reaches another file`() throws {
     try prepared {
       let other = folder + "/other.db"
-      try Database(ofProgram: other).execute("CREATE TABLE secret(a)")
+      try Database(ofProgram: other).executeScript("CREATE TABLE secret(a)")
       let database = try Database(path: path)
       #expect(throws: SQLiteError.self) { try database.execute("ATTACH \(other.quotedText) AS o") }
       #expect(throws: SQLiteError.self) { try database.execute("VACUUM INTO \((folder + "/copy.db").quotedText)") }
@@ -181,7 +181,7 @@ import Testing
       let count = try database.prepare("SELECT count(*) FROM item")
       #expect(try count.step())
       count.reset()
-      try Database(ofProgram: path).execute(
+      try Database(ofProgram: path).executeScript(
         "DROP TABLE item; CREATE VIEW item(id) AS WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT x FROM n"
       )
       do {
