@@ -10,6 +10,9 @@ extension String {
   ///     "a\"b".quotedName  // "a""b"
   package var quotedName: String { quoted(UInt8(ascii: "\"")) }
 
+  /// The name as an identifier of SQLite in back quotes, as some programs write it.
+  package var backQuotedName: String { quoted(UInt8(ascii: "`")) }
+
   /// The text as a literal of standard SQL, where a backslash means itself: for SQLite and the replication protocol.
   ///
   /// In a statement for PostgreSQL use ``postgresLiteral``.

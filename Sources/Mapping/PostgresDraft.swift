@@ -37,7 +37,7 @@ struct PostgresDraft {
   func isWayBack(_ column: TableSchema.Column) -> Bool { originals[column.name.asciiLowercased] != nil }
 
   private var original: TableSchema? {
-    guard let original = source.original, original.engine == .postgres,
+    guard let original = source.original, original.engine == .postgres, !DDLParser.isReserved(original.namespace),
       NamePolicy.sqliteName(namespace: original.namespace, name: original.name).asciiLowercased
         == source.name.asciiLowercased
     else { return nil }

@@ -25,7 +25,7 @@ package struct PostgresForeignKey: Equatable, Sendable {
       let references =
         key.references.isEmpty ? "" : " (\(key.references.map(\.postgresIdentifier).joined(separator: ", ")))"
       let actions =
-        [("ON UPDATE", key.onUpdate), ("ON DELETE", key.onDelete)].filter { !$0.1.isEmpty && $0.1 != "NO ACTION" }
+        [("ON UPDATE", key.onUpdate), ("ON DELETE", key.onDelete)].filter { TableMapping.actions.contains($0.1) }
         .map { " \($0.0) \($0.1)" }.joined() + key.timing.clause
       let table = (key.namespace.isEmpty ? "" : key.namespace.postgresIdentifier + ".") + key.table.postgresIdentifier
       let text = "FOREIGN KEY (\(list)) REFERENCES \(table)\(references)\(actions)"

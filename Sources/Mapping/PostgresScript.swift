@@ -52,9 +52,14 @@ package struct PostgresScript {
 
   /// Everything that creates a table, statement by statement: for a person.
   package static func statements(_ schema: TableSchema) -> [String] {
-    let script = PostgresTokens(schema.createText)
-    return PostgresTokens.split(script.tokens[...], at: ";").map { script.text($0) } + schema.objects.map(\.text)
-      + PostgresForeignKey.all(of: schema).map(\.statement)
+    creation(of: schema) + schema.objects.map(\.text) + PostgresForeignKey.all(of: schema).map(\.statement)
+  }
+
+  /// The statements that create a table with what it needs, without its indexes and foreign keys.
+  package static func creation(of schema: TableSchema) -> [String] {
+    let text = schema.createText.isEmpty ? schema.ownText(typesOf: schema, isWhole: true) : schema.createText
+    let script = PostgresTokens(text)
+    return PostgresTokens.split(script.tokens[...], at: ";").map { script.text($0) }
   }
 
   // MARK: The table

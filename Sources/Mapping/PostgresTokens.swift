@@ -166,10 +166,17 @@ package struct PostgresTokens {
 }
 
 extension PostgresTokens {
-  /// What a statement says, whatever its spaces and quotes; `renamed` names stand for others.
+  /// What a statement says, whatever its spaces and quotes; `renamed` names stand for others. `pg_catalog.` before a name
+  /// says nothing: PostgreSQL prints functions without it.
   static func meaning(_ text: String, renamed: [String: String] = [:]) -> [Kind] {
-    PostgresTokens(text).tokens.map { token in
-      guard let name = token.name else { return token.kind }
+    let tokens = PostgresTokens(text).tokens
+    return tokens.indices.compactMap { index in
+      func isCatalog(_ place: Int) -> Bool {
+        tokens.indices.contains(place) && tokens[place].name == "pg_catalog" && place + 1 < tokens.count
+          && tokens[place + 1].isSymbol(".")
+      }
+      if isCatalog(index) || isCatalog(index - 1) { return nil }
+      guard let name = tokens[index].name else { return tokens[index].kind }
       return .name(renamed[name] ?? name, isQuoted: false)
     }
   }

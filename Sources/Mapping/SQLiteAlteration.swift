@@ -8,6 +8,9 @@ import Changes
 /// Source: https://sqlite.org/lang_altertable.html
 package struct SQLiteAlteration: Sendable {
   package static let aside = "cairn_aside"
+  /// Of Cairn's own among the statements of ``rebuild``: they are no DDL of a table.
+  package static let legacyRules = "PRAGMA legacy_alter_table = ON"
+  package static let presentRules = "PRAGMA legacy_alter_table = OFF"
 
   package let difference: TableDifference
   /// The table as the target has it; its triggers and indexes are kept.
@@ -35,7 +38,10 @@ package struct SQLiteAlteration: Sendable {
   }
 
   /// Creates a table with its indexes.
-  package static func create(_ table: TableSchema) -> [String] { [table.createText] + table.objects.map(\.text) }
+  package static func create(_ table: TableSchema) -> [String] {
+    [table.createText.isEmpty ? table.ownText(typesOf: table, isWhole: true) : table.createText]
+      + table.objects.map(\.text)
+  }
 
   package static func drop(_ table: TableSchema) -> [String] { ["DROP TABLE \(table.name.quotedName)"] }
 
@@ -236,8 +242,7 @@ package struct SQLiteAlteration: Sendable {
     // With the legacy rules, references of other tables to this one stay as they are.
     return triggers.map { "DROP TRIGGER \($0.name.quotedName)" }
       + there.objects.map { "DROP INDEX \($0.name.quotedName)" } + [
-        "PRAGMA legacy_alter_table = ON", "ALTER TABLE \(name) RENAME TO \(Self.aside)",
-        "PRAGMA legacy_alter_table = OFF", newText,
+        Self.legacyRules, "ALTER TABLE \(name) RENAME TO \(Self.aside)", Self.presentRules, newText,
       ] + (copy.map { [$0] } ?? []) + ["DROP TABLE \(Self.aside)"]
       + (after.objects + own).map(\.text) + triggers.map(\.text)
   }
@@ -256,6 +261,19 @@ package struct SQLiteAlteration: Sendable {
 }
 
 extension SQLiteAlteration {
+  /// A statement for a script that a person pipes into `sqlite3`: without comments, and without a line that its shell
+  /// takes for a command of its own, such as `.shell` or `go`.
+  ///
+  /// Source: https://sqlite.org/cli.html
+  package static func forShell(_ statement: String) -> String {
+    guard let tokens = try? DDLTokenizer.tokens(statement, .sqlite) else { return statement }
+    return tokens.enumerated().map { index, token in
+      let isPlain = token.space.utf8.allSatisfy { [0x20, 0x09, 0x0a].contains($0) }
+      let isCommand = token.printed.utf8.first.map(".#/".utf8.contains) ?? false || token.word == "GO"
+      return (isPlain && !isCommand ? token.space : index == 0 || token.space.isEmpty ? "" : " ") + token.printed
+    }.joined()
+  }
+
   /// The name in a CREATE INDEX statement.
   package static func indexName(_ text: String) -> String? {
     let bytes = Array(text.utf8)

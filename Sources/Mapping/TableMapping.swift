@@ -4,6 +4,9 @@ import Changes
 /// it. Of an engine in itself it is the same table.
 ///
 /// Pure: it looks at nothing but the schema. Columns of source and target stand in the same order.
+///
+/// A schema is input: ``target`` has no text of it that ``TableSchema/parsed`` has not read and printed again. It is the
+/// one way from a schema record to DDL.
 package struct TableMapping: Sendable {
   package let source: TableSchema
   /// In the target engine's language. `createText` creates the table and what it needs, one statement behind the other,
@@ -12,6 +15,8 @@ package struct TableMapping: Sendable {
   package private(set) var contracts: [ColumnContract]
   /// What the source's table has and the target's has not, or not in the same way, for people.
   package let notices: [String]
+  /// Those among them that name what the grammar of DDL does not know.
+  package let leftOut: [String]
 
   /// Throws `name-collision` when two columns fold to one name, `table-refused` when the target cannot have such a table,
   /// `rule-refused` when a rule cannot be kept for it.
@@ -21,24 +26,26 @@ package struct TableMapping: Sendable {
       throw CairnError(
         .ruleRefused, refusal.message, hint: refusal.hint, remedy: .badInput, context: ["table": source.fullName])
     }
+    let (safe, left) = source.parsed
+    leftOut = left
     switch (source.engine, engine) {
     case (.sqlite, .sqlite), (.postgres, .postgres):
-      target = source
-      notices = []
+      target = safe
+      notices = left
       contracts = source.columns.map { column in
         let type = column.declaredType.isEmpty ? "no type" : column.declaredType
         return ColumnContract(column: column.name, sourceType: type, targetType: type, verdict: .lossless)
       }
     case (.postgres, .sqlite):
-      var draft = SQLiteDraft(source)
+      var draft = SQLiteDraft(safe)
       target = try draft.schema()
-      notices = draft.notices
+      notices = left + draft.notices
       contracts = source.columns.map(ColumnContract.init(toSQLite:))
     case (.sqlite, .postgres):
-      var draft = PostgresDraft(source, names: names)
+      var draft = PostgresDraft(safe, names: names)
       let target = try draft.schema()
       self.target = target
-      notices = draft.notices
+      notices = left + draft.notices
       contracts = zip(source.columns, target.columns).map { column, mapped in
         ColumnContract(column, of: .sqlite, to: PostgresType(mapped), original: draft.isWayBack(column))
       }

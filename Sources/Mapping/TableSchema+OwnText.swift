@@ -3,12 +3,14 @@ import Changes
 extension TableSchema {
   /// The statement that creates this table, made of its columns, key and unique keys alone: for a shape that no catalog
   /// has given. `source`: the table whose types its columns have.
-  package func ownText(typesOf source: TableSchema) -> String {
-    engine == .sqlite ? ownSQLiteText : ownPostgresText(source)
+  ///
+  /// `isWhole`: with the foreign keys and the kind of an SQLite table.
+  package func ownText(typesOf source: TableSchema, isWhole: Bool = false) -> String {
+    engine == .sqlite ? ownSQLiteText(isWhole) : ownPostgresText(source)
   }
 
   /// On one line: as ALTER TABLE would leave it that added its last column.
-  private var ownSQLiteText: String {
+  private func ownSQLiteText(_ isWhole: Bool) -> String {
     let key = key
     let rowid = key.count == 1 && columns[key[0]].declaredType.uppercased() == "INTEGER" ? key.first : nil
     func list(_ columns: [Int]) -> String {
@@ -19,14 +21,31 @@ extension TableSchema {
         + (index == rowid && !flags.contains(.withoutRowid) ? " PRIMARY KEY" : "")
         + (column.isNotNull && index != rowid ? " NOT NULL" : "")
         + (column.collation.isEmpty || column.collation.uppercased() == "BINARY" ? "" : " COLLATE \(column.collation)")
-        + (column.defaultText.map { " DEFAULT \($0)" } ?? "")
+        + (column.defaultText.map { " DEFAULT " + Self.sqliteDefault($0) } ?? "")
     }
     if !key.isEmpty, !flags.contains(.wholeRow), rowid == nil || flags.contains(.withoutRowid) {
       lines.append("PRIMARY KEY " + list(key))
     }
     lines += uniques.map { "UNIQUE " + list($0) }
+    if isWhole {
+      lines += foreignKeys.map { key in
+        let references = key.references.map(\.quotedName).joined(separator: ", ")
+        return "FOREIGN KEY " + list(key.columns) + " REFERENCES \(key.table.quotedName)"
+          + (references.isEmpty ? "" : "(\(references))") + TableMapping.actions(of: key)
+      }
+    }
+    let kinds =
+      (flags.contains(.withoutRowid) ? ["WITHOUT ROWID"] : []) + (isWhole && flags.contains(.strict) ? ["STRICT"] : [])
     return "CREATE TABLE \(name.quotedName)(\(lines.joined(separator: ", ")))"
-      + (flags.contains(.withoutRowid) ? " WITHOUT ROWID" : "")
+      + (kinds.isEmpty ? "" : " " + kinds.joined(separator: ", "))
+  }
+
+  /// A default as SQLite reports it has lost the parentheses that an expression needs.
+  private static func sqliteDefault(_ text: String) -> String {
+    let tokens = (try? DDLTokenizer.tokens(text, .sqlite)) ?? []
+    let isSigned = tokens.count == 2 && [.symbol("-"), .symbol("+")].contains(tokens[0].kind)
+    let isWhole = tokens.count <= 1 || isSigned
+    return isWhole ? text : "(\(text))"
   }
 
   private func ownPostgresText(_ source: TableSchema) -> String {

@@ -8,7 +8,9 @@ extension TableSQL {
   var create: [String] {
     switch dialect {
     case .sqlite:
-      notices.map(\.sqlComment) + [sqliteTable] + schema.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
+      notices.map(\.sqlComment)
+        + ([sqliteTable] + schema.objects.compactMap { Self.tolerant($0.text, after: "INDEX") })
+        .map(SQLiteAlteration.forShell)
     case .postgres:
       postgresComments + [schema.createText + (schema.createText.hasSuffix(";") ? "" : ";")]
         + schema.objects.compactMap { Self.tolerant($0.text, after: "INDEX") }
@@ -50,7 +52,7 @@ extension TableSQL {
     // A unique index may not suit the rows that are there; all of them are about to come again.
     let empties = isRefreshed && new.schema.objects.contains { !schema.objects.contains($0) }
     return rename(sqlite: new) + (empties ? [new.deleteAll] : [])
-      + (alters.map { $0 + alteration.indexes } ?? alteration.rebuild).map(Self.ended)
+      + (alters.map { $0 + alteration.indexes } ?? alteration.rebuild).map(Self.ended).map(SQLiteAlteration.forShell)
   }
 
   /// Whether ALTER TABLE makes the table's statement what it is to be, letter by letter.

@@ -19,7 +19,7 @@ package final class Database {
   package let path: String
   let handle: OpaquePointer
   /// Whether it is ours to close.
-  private let isOwned: Bool
+  let isOwned: Bool
   /// The file system layer of a connection that Cairn opened for itself; nil for a connection of a program.
   private let fileGuard: OpaquePointer?
   /// Denies what a database of a program must not make this connection do; nil where nothing is denied.

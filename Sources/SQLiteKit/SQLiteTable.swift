@@ -96,18 +96,27 @@ extension Database {
     }
   }
 
+  /// More bytes than that are no shape.
+  private static let shapeBytesMax = 1 << 20
+
   /// The shapes that tables had in the engine from which Cairn brought them here, by name in lower case.
+  ///
+  /// Every program that uses the file can write them: they are input. A blob that is no shape counts as none, and
+  /// `TableMapping` reads the texts of a shape before they become DDL.
   private func originalShapes() throws -> [String: TableSchema] {
     guard try integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil else {
       return [:]
     }
     var shapes: [String: TableSchema] = [:]
     for row in try query("SELECT name, shape FROM cairn_origin") {
-      guard case .blob(let bytes) = row[1] else { continue }
-      shapes[row[0].string.lowercased()] = try bytes.withUnsafeBytes {
+      guard case .blob(let bytes) = row[1], bytes.count <= Self.shapeBytesMax else { continue }
+      var shape = bytes.withUnsafeBytes {
         var reader = ByteReader($0)
-        return try reader.readSchema()
+        return try? reader.readSchema()
       }
+      // A record cannot hold a shape within a shape.
+      shape?.original = nil
+      shapes[row[0].string.lowercased()] = shape
     }
     return shapes
   }

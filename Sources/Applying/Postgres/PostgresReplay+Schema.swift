@@ -100,7 +100,9 @@ extension PostgresReplay {
   }
 
   func mapped(_ schema: TableSchema) throws -> TableSchema {
-    try TableMapping(schema, to: .postgres, names: options.names).target
+    let mapping = try TableMapping(schema, to: .postgres, names: options.names)
+    mapping.leftOut.forEach(progress.note)
+    return mapping.target
   }
 
   /// Of a table of which apply knows nothing all rows are still to come.
@@ -177,7 +179,7 @@ extension PostgresReplay {
     for statement in PostgresAlteration(change.before, change.after, origins: change.source.origins).labels
     where !PostgresAlteration.isLabel(statement) {
       // A label that is renamed: another table with this type may have brought it before.
-      do { _ = try sink.attempt { try connection.execute(statement) } } catch let error as PostgresError
+      do { _ = try sink.attempt { try connection.run(statement, []) } } catch let error as PostgresError
         where error.isOfShape
       {}
     }
@@ -194,6 +196,6 @@ extension PostgresReplay {
     }
     let fresh = missing.filter { !madeAhead.contains($0) }
     guard fresh.isEmpty else { throw Ahead(statements: fresh) }
-    for statement in missing { try connection.execute(statement) }
+    for statement in missing { try connection.run(statement, []) }
   }
 }

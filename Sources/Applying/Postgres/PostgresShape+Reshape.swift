@@ -138,7 +138,7 @@ extension PostgresShape {
   ) throws {
     func run() throws {
       if alteration.changesKeys { try setReferencesAside(known) }
-      for statement in alteration.statements { try connection.execute(statement) }
+      for statement in alteration.statements { try connection.run(statement, []) }
     }
     do { try sink.attempt(run) } catch let error as PostgresError where error.isOfShape {
       guard change.isRefreshed, error.isConstraint || error.isBadValue else { throw refused(error, refusal, change) }

@@ -45,7 +45,7 @@ extension PostgresShape {
           table: source.fullName)
       }
       guard users.isEmpty else { continue }
-      for statement in statements { try connection.execute(statement) }
+      for statement in statements { try connection.run(statement, []) }
       progress.note("type \(wanted.name) was there with other attributes, and is now as at the source")
     }
   }

@@ -43,7 +43,7 @@ struct PostgresShape {
     }
     try prepareTypes(source, mapped, refusal)
     do {
-      for statement in PostgresTokens.statements(of: mapped.createText) { try connection.execute(statement) }
+      for statement in PostgresScript.creation(of: mapped) { try connection.run(statement, []) }
     } catch let error as PostgresError where error.isOfShape {
       throw refusal.error(error.message, table: source.fullName)
     }

@@ -193,6 +193,7 @@ extension SQLiteReplay {
     target.guardsAreDue = true
     var before = try made.before.map { try TableMapping($0, to: .sqlite) }
     var after = try made.after.map { try TableMapping($0, to: .sqlite) }
+    after?.leftOut.forEach(target.progress.note)
     let isMoved = before.flatMap { was in after.map { $0.target.name != was.target.name } } ?? false
     if !isMoved {
       before = try before.map(underNameThere)

@@ -66,7 +66,9 @@ extension TargetShape {
   ) throws {
     let schema = mapping.target
     // A primary key that may be NULL is not among those that a schema names.
-    let isMadeAlike = mapping.source.engine == .sqlite && table.schema.createText == mapping.source.createText
+    let isMadeAlike =
+      mapping.source.engine == .sqlite
+      && [mapping.source.createText, schema.createText].contains(table.schema.createText)
     let known = [key] + schema.uniques.map { Set($0.map { schema.columns[$0].name.lowercased() }) }
     for unique in table.uniqueKeys {
       let names = unique.terms.map { $0.column.map { table.schema.columns[$0].name.lowercased() } ?? $0.text }

@@ -10,9 +10,9 @@ extension TargetShape {
     for statement in alteration.rebuild {
       let isTrigger = alteration.triggers.contains { $0.text == statement }
       do {
-        try database.execute(statement)
+        try define(statement, change)
       } catch let error as SQLiteError where error.isSchemaRefusal || error.isConstraint || error.isMismatch {
-        try? database.execute("PRAGMA legacy_alter_table = OFF")
+        try? database.execute(SQLiteAlteration.presentRules)
         // The rows come again, but not what only the target has in them.
         if !alteration.extras.isEmpty, statement == alteration.copy { throw refused(change, error, alteration) }
         if change.isRefreshed, statement == alteration.copy { continue }
@@ -91,7 +91,7 @@ extension TargetShape {
   }
 
   private func create(index text: String, _ alteration: SQLiteAlteration, _ change: Change) throws {
-    do { try free(index: text) { try database.execute(text) } } catch let error as SQLiteError
+    do { try free(index: text) { try define(text, change) } } catch let error as SQLiteError
       where error.isSchemaRefusal || error.isConstraint
     {
       guard change.isRefreshed, change.isCreated, alteration.extras.isEmpty, let name = change.after?.target.name else {

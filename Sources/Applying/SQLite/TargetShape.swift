@@ -188,7 +188,7 @@ struct TargetShape {
     if let alters = alteration.alters {
       try database.execute("SAVEPOINT cairn_alter")
       do {
-        for statement in alters { try database.execute(statement) }
+        for statement in alters { try define(statement, change) }
         if try !alteration.keepsText || text(name) == difference.after.createText {
           try database.execute("RELEASE cairn_alter")
           return try run(indexes: alteration, change)
@@ -217,10 +217,21 @@ struct TargetShape {
 
   // MARK: Refusals
 
+  /// Runs one statement that may touch the table of the change and nothing else.
+  ///
+  /// Every statement of DDL for an SQLite target comes through here.
+  func define(_ statement: String, _ change: Change) throws {
+    if [SQLiteAlteration.legacyRules, SQLiteAlteration.presentRules].contains(statement) {
+      return try database.execute(statement)
+    }
+    let names = [change.before?.target.name, change.after?.target.name].compactMap { $0 }
+    try database.define(statement, tables: names + [SQLiteAlteration.aside])
+  }
+
   func run(_ text: String, _ change: Change) throws {
     do {
       text.hasPrefix("CREATE ") && text.contains("INDEX")
-        ? try free(index: text) { try database.execute(text) } : try database.execute(text)
+        ? try free(index: text) { try define(text, change) } : try define(text, change)
     } catch let error as SQLiteError where error.isSchemaRefusal || error.isConstraint { throw refused(change, error) }
   }
 

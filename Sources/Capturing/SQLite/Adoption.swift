@@ -62,7 +62,9 @@ struct Adoption {
       }
       guard !hooks.areFirst(layout: layout.id) else { return }
       try Journal(database).dropTriggers(layout: layout.id)
-      for text in CaptureTriggers(table: table, layout: layout.id).statements { try database.execute(text) }
+      for text in CaptureTriggers(table: table, layout: layout.id).statements {
+        try database.define(text, tables: [table.name])
+      }
       return
     }
     if isHooked { try Journal(database).dropTriggers(layout: layout.id) }
@@ -116,7 +118,9 @@ struct Adoption {
       ])
     let id = try database.integer("SELECT max(id) FROM cairn_layout") ?? 0
     try widen(to: schema.columns.count + 1)
-    for text in CaptureTriggers(table: table, layout: id).statements { try database.execute(text) }
+    for text in CaptureTriggers(table: table, layout: id).statements {
+      try database.define(text, tables: [table.name])
+    }
   }
 
   /// Gives the journal and the stage as many value columns as the widest table needs.

@@ -1,0 +1,247 @@
+import Changes
+
+// What PostgreSQL alone has.
+//
+// Source: https://www.postgresql.org/docs/15/sql-expressions.html, https://www.postgresql.org/docs/15/datatype.html
+extension DDLParser {
+  /// An operator with what stands behind it; false where none follows. Operators are those of `pg_catalog`, which is all
+  /// that the sessions of Cairn see.
+  mutating func postgresOperator() throws(Unparsed) -> Bool {
+    guard at < tokens.count else { return false }
+    if case .symbol(let symbol) = tokens[at].kind {
+      switch symbol {
+      case "::":
+        at += 1
+        try type()
+        return true
+      case "[":
+        at += 1
+        if !isSymbol(":") { try expression() }
+        if take(symbol: ":"), !isSymbol("]") { try expression() }
+        try expect(symbol: "]")
+        return true
+      case ".":
+        at += 1
+        try name()
+        return true
+      case "(", ")", "]", ",", ";", ":": return false
+      default:
+        at += 1
+        return try quantified()
+      }
+    }
+    let isNot = word() == "NOT"
+    switch word(isNot ? 1 : 0) {
+    case "AND" where !isNot, "OR" where !isNot:
+      at += 1
+      try operand()
+    case "ISNULL" where !isNot, "NOTNULL" where !isNot: at += 1
+    case "IS" where !isNot: try test()
+    case "COLLATE" where !isNot:
+      at += 1
+      _ = try qualifiedName()
+    case "AT" where !isNot:
+      try expect("AT", "TIME", "ZONE")
+      try operand()
+    case "BETWEEN", "LIKE", "ILIKE":
+      at += isNot ? 2 : 1
+      _ = take("SYMMETRIC")
+      try operand()
+    case "SIMILAR":
+      at += isNot ? 2 : 1
+      try expect("TO")
+      try operand()
+    case "ESCAPE" where !isNot:
+      at += 1
+      try operand()
+    case "IN":
+      at += isNot ? 2 : 1
+      try expect(symbol: "(")
+      try expressions()
+      try expect(symbol: ")")
+    case "OPERATOR" where !isNot:
+      try expect("OPERATOR")
+      try expect(symbol: "(")
+      guard try name() == "pg_catalog", take(symbol: "."), at < tokens.count, case .symbol = tokens[at].kind,
+        isSymbol(")", 1)
+      else { throw Unparsed("it has an operator that is not built in") }
+      at += 2
+      return try quantified()
+    default: return false
+    }
+    return true
+  }
+
+  /// `x`, or `ANY (x)`.
+  private mutating func quantified() throws(Unparsed) -> Bool {
+    guard take("ANY") || take("ALL") || take("SOME") else {
+      try operand()
+      return true
+    }
+    try expect(symbol: "(")
+    try expression()
+    try expect(symbol: ")")
+    return true
+  }
+
+  private mutating func test() throws(Unparsed) {
+    try expect("IS")
+    _ = take("NOT")
+    if take("DISTINCT") {
+      try expect("FROM")
+      return try operand()
+    }
+    if take("DOCUMENT") || take("NULL") || take("TRUE") || take("FALSE") || take("UNKNOWN") || take("NORMALIZED") {
+      return
+    }
+    guard ["NFC", "NFD", "NFKC", "NFKD"].contains(word()), word(1) == "NORMALIZED" else { throw misunderstood }
+    at += 2
+  }
+
+  /// What has a syntax of its own; false where it is a name or a function.
+  mutating func postgresSyntax(_ word: String) throws(Unparsed) -> Bool {
+    switch word {
+    case "ARRAY" where isSymbol("[", 1):
+      at += 1
+      try array()
+    case "ROW" where isSymbol("(", 1):
+      at += 2
+      if take(symbol: ")") { return true }
+      try expressions()
+      try expect(symbol: ")")
+    case "CURRENT_TIME", "CURRENT_TIMESTAMP", "LOCALTIME", "LOCALTIMESTAMP":
+      at += 1
+      if take(symbol: "(") {
+        try signedNumber()
+        try expect(symbol: ")")
+      }
+    case "EXTRACT" where isSymbol("(", 1):
+      at += 2
+      try fieldName()
+      try expect("FROM")
+      try expression()
+      try expect(symbol: ")")
+    case "POSITION" where isSymbol("(", 1):
+      at += 2
+      try operand()
+      while word0IsNotIn, try postgresOperator() {}
+      try expect("IN")
+      try expression()
+      try expect(symbol: ")")
+    case "SUBSTRING" where isSymbol("(", 1), "OVERLAY" where isSymbol("(", 1), "TRIM" where isSymbol("(", 1):
+      at += 2
+      if !take("BOTH"), !take("LEADING") { _ = take("TRAILING") }
+      if self.word() != "FROM" { try expression() }
+      while take("FROM") || take("FOR") || take("PLACING") || take(symbol: ",") || take("SIMILAR") { try expression() }
+      try expect(symbol: ")")
+    default: return false
+    }
+    return true
+  }
+
+  private var word0IsNotIn: Bool { word() != "IN" }
+
+  private mutating func fieldName() throws(Unparsed) {
+    if at < tokens.count, case .string = tokens[at].kind {
+      at += 1
+    } else {
+      try name()
+    }
+  }
+
+  private mutating func array() throws(Unparsed) {
+    try expect(symbol: "[")
+    if take(symbol: "]") { return }
+    repeat { isSymbol("[") ? try array() : try expression() } while take(symbol: ",")
+    try expect(symbol: "]")
+  }
+
+  // MARK: Types
+
+  /// A type of either engine.
+  mutating func type() throws(Unparsed) {
+    if engine == .postgres { return try postgresType() }
+    let start = at
+    try sqliteType()
+    if at == start { throw misunderstood }
+  }
+
+  /// `numeric(10,2)`, `timestamp(3) without time zone`, `sales.mood[]`: a type of `pg_catalog`, or one of a schema.
+  mutating func postgresType() throws(Unparsed) {
+    let start = at
+    if isSymbol(".", 1) {
+      let name = try qualifiedName()
+      guard !name.namespace.isEmpty, !name.name.isEmpty else { throw misunderstood }
+      try typeNumbers()
+    } else {
+      try builtInType(start)
+    }
+    while take(symbol: "[") {
+      if !take(symbol: "]") {
+        try signedNumber()
+        try expect(symbol: "]")
+      }
+    }
+  }
+
+  private mutating func builtInType(_ start: Int) throws(Unparsed) {
+    let name = try name()
+    guard Self.types.contains(name) else { throw Unparsed("\(name.prefix(40)) is not a known type") }
+    guard !tokens[start].word.isEmpty else { return try typeNumbers() }
+    switch name {
+    case "double": try expect("PRECISION")
+    case "character", "char", "bit", "national":
+      _ = take("VARYING")
+      try typeNumbers()
+    case "time", "timestamp":
+      try typeNumbers()
+      if take("WITH") || take("WITHOUT") { try expect("TIME", "ZONE") }
+    case "interval":
+      let fields: Set<String> = ["YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"]
+      if fields.contains(word()) {
+        at += 1
+        if take("TO") {
+          guard fields.contains(word()) else { throw misunderstood }
+          at += 1
+        }
+      }
+      try typeNumbers()
+    default: try typeNumbers()
+    }
+  }
+
+  /// `(10,2)`, or nothing.
+  private mutating func typeNumbers() throws(Unparsed) {
+    guard take(symbol: "(") else { return }
+    repeat {
+      // PostGIS: geometry(Point,4326).
+      if !word().isEmpty { try name() } else { try signedNumber() }
+    } while take(symbol: ",")
+    try expect(symbol: ")")
+  }
+
+  private static let types = Set(
+    """
+    aclitem bigint bit bool boolean box bpchar bytea char character cid cidr circle date datemultirange daterange dec
+    decimal double float4 float8 inet int int2 int2vector int4 int4multirange int4range int8 int8multirange int8range
+    integer interval json jsonb jsonpath line lseg macaddr macaddr8 money name numeric nummultirange numrange oid
+    oidvector path pg_lsn pg_snapshot point polygon real regclass regcollation regconfig regdictionary regnamespace
+    regoper regoperator regproc regprocedure regrole regtype smallint text tid time timestamp timestamptz timetz
+    tsmultirange tsquery tsrange tstzmultirange tstzrange tsvector txid_snapshot uuid varbit varchar xid xid8 xml
+    """.split(whereSeparator: \.isWhitespace).map(String.init))
+
+  // MARK: Names
+
+  /// Whether a schema is the server's or Cairn's own: no object of a trail is made there.
+  static func isReserved(_ namespace: String) -> Bool {
+    let name = namespace.asciiLowercased
+    return name == "cairn" || name == "information_schema" || name.hasPrefix("pg_")
+  }
+
+  /// The name of a type, sequence or table that a script makes.
+  mutating func ownName() throws(Unparsed) -> (namespace: String, name: String) {
+    let name = try qualifiedName()
+    guard !Self.isReserved(name.namespace) else { throw Unparsed("the schema \(name.namespace) is reserved") }
+    return name
+  }
+}

@@ -1,0 +1,228 @@
+import Changes
+
+/// Reads pieces of DDL by a grammar of ours: names, types, expressions. What the grammar does not know throws.
+///
+/// The parser consumes tokens and keeps none of the text: a caller prints the tokens that were consumed
+/// (``printed(_:)``). In PostgreSQL, functions are printed with `pg_catalog.` before them.
+struct DDLParser {
+  let engine: Engine
+  let tokens: [DDLToken]
+  var at = 0
+  private var depth = 0
+  /// Tokens before which `pg_catalog.` is printed.
+  private var qualified: Set<Int> = []
+  /// Texts that are printed in place of a token; empty for those that are part of the one before.
+  private var replaced: [Int: String] = [:]
+  /// Names that stand for columns in the expressions that were read, folded to lower case in SQLite.
+  private(set) var columns: Set<String> = []
+
+  /// Expressions nested deeper than that are not read.
+  static let depthMax = 100
+
+  init(_ text: String, _ engine: Engine) throws(Unparsed) {
+    self.engine = engine
+    tokens = try DDLTokenizer.tokens(text, engine)
+  }
+
+  mutating func forgetColumns(but names: [String] = []) {
+    columns = Set(engine == .sqlite ? names.map(\.asciiLowercased) : names)
+  }
+
+  // MARK: Tokens
+
+  var isAtEnd: Bool { at >= tokens.count }
+  func word(_ ahead: Int = 0) -> String { at + ahead < tokens.count ? tokens[at + ahead].word : "" }
+  func isSymbol(_ symbol: String, _ ahead: Int = 0) -> Bool {
+    at + ahead < tokens.count && tokens[at + ahead].kind == .symbol(symbol)
+  }
+  mutating func take(_ words: String...) -> Bool {
+    for (ahead, wanted) in words.enumerated() where word(ahead) != wanted { return false }
+    at += words.count
+    return true
+  }
+  mutating func take(symbol: String) -> Bool {
+    guard isSymbol(symbol) else { return false }
+    at += 1
+    return true
+  }
+  mutating func expect(_ words: String...) throws(Unparsed) {
+    for word in words where !take(word) { throw misunderstood }
+  }
+  mutating func expect(symbol: String) throws(Unparsed) { if !take(symbol: symbol) { throw misunderstood } }
+  func expectEnd() throws(Unparsed) { if !isAtEnd { throw misunderstood } }
+
+  var misunderstood: Unparsed {
+    guard at < tokens.count else { return Unparsed("it ends before it is whole") }
+    return Unparsed("\(tokens[at].printed.prefix(40)) is not understood where it is")
+  }
+
+  /// The tokens as text, without the space before the first.
+  func printed(_ range: Range<Int>) -> String {
+    range.map { index in
+      (index == range.lowerBound ? "" : tokens[index].space) + (qualified.contains(index) ? "pg_catalog." : "")
+        + (replaced[index] ?? tokens[index].printed)
+    }.joined()
+  }
+
+  /// Prints a quoted name in place of some tokens, if `isOther`.
+  mutating func print(_ name: String, at range: Range<Int>, insteadOf isOther: Bool) {
+    guard isOther else { return }
+    for index in range { replaced[index] = index == range.lowerBound ? name : "" }
+  }
+
+  /// Runs `body` and returns what it consumed, printed.
+  mutating func text(_ body: (inout DDLParser) throws(Unparsed) -> Void) throws(Unparsed) -> String {
+    let start = at
+    try body(&self)
+    return printed(start..<at)
+  }
+
+  // MARK: Names
+
+  /// A name, quoted or bare.
+  @discardableResult mutating func name() throws(Unparsed) -> String {
+    guard at < tokens.count, let name = tokens[at].name else { throw misunderstood }
+    at += 1
+    return engine == .postgres && !tokens[at - 1].word.isEmpty ? name.asciiLowercased : name
+  }
+
+  /// PostgreSQL: `schema.name`, with the schema empty where there is none.
+  mutating func qualifiedName() throws(Unparsed) -> (namespace: String, name: String) {
+    let first = try name()
+    guard take(symbol: ".") else { return ("", first) }
+    return (first, try name())
+  }
+
+  /// `(a, b)`
+  @discardableResult mutating func names() throws(Unparsed) -> [String] {
+    try expect(symbol: "(")
+    var names = [try name()]
+    while take(symbol: ",") { names.append(try name()) }
+    try expect(symbol: ")")
+    return names
+  }
+
+  mutating func signedNumber() throws(Unparsed) {
+    if !take(symbol: "-") { _ = take(symbol: "+") }
+    guard at < tokens.count, case .number = tokens[at].kind else { throw misunderstood }
+    at += 1
+  }
+
+  /// Consumes through the parenthesis that closes the one at hand.
+  mutating func skipParentheses() throws(Unparsed) {
+    try expect(symbol: "(")
+    var open = 1
+    while open > 0 {
+      guard at < tokens.count else { throw misunderstood }
+      if isSymbol("(") { open += 1 }
+      if isSymbol(")") { open -= 1 }
+      at += 1
+    }
+  }
+
+  // MARK: Expressions
+
+  /// An expression: operands with operators between them. Which binds stronger does not matter, as it is printed in the
+  /// order in which it was read.
+  mutating func expression() throws(Unparsed) {
+    depth += 1
+    defer { depth -= 1 }
+    guard depth <= Self.depthMax else { throw Unparsed("it is nested too deep") }
+    try operand()
+    while try engine == .sqlite ? sqliteOperator() : postgresOperator() {}
+  }
+
+  mutating func expressions() throws(Unparsed) {
+    try expression()
+    while take(symbol: ",") { try expression() }
+  }
+
+  mutating func operand() throws(Unparsed) {
+    while take("NOT") || takeSign() {}
+    guard at < tokens.count else { throw misunderstood }
+    switch tokens[at].kind {
+    case .string, .escaped, .digits, .number: at += 1
+    case .symbol("("):
+      at += 1
+      try expressions()
+      try expect(symbol: ")")
+    case .word("CASE", _): try conditional()
+    case .word("CAST", _) where isSymbol("(", 1):
+      at += 2
+      try expression()
+      try expect("AS")
+      try type()
+      try expect(symbol: ")")
+    case .word(let word, _):
+      if engine == .postgres, try postgresSyntax(word) { return }
+      guard !refused.contains(word) else { throw misunderstood }
+      try nameOrCall()
+    case .name: try nameOrCall()
+    default: throw misunderstood
+    }
+  }
+
+  private mutating func takeSign() -> Bool {
+    take(symbol: "-") || take(symbol: "+") || take(symbol: "~")
+      || (engine == .postgres && (take(symbol: "@") || take(symbol: "|/") || take(symbol: "||/")))
+  }
+
+  private mutating func conditional() throws(Unparsed) {
+    try expect("CASE")
+    if word() != "WHEN" { try expression() }
+    repeat {
+      try expect("WHEN")
+      try expression()
+      try expect("THEN")
+      try expression()
+    } while word() == "WHEN"
+    if take("ELSE") { try expression() }
+    try expect("END")
+  }
+
+  private mutating func nameOrCall() throws(Unparsed) {
+    let first = at
+    guard let name = tokens[at].name else { throw misunderstood }
+    at += 1
+    if isSymbol("(") { return try call(name.asciiLowercased, first) }
+    if engine == .postgres, isSymbol("."), name == "pg_catalog", let function = tokens.dropFirst(at + 1).first?.name,
+      isSymbol("(", 2)
+    {
+      at += 2
+      return try call(function.asciiLowercased, nil)
+    }
+    columns.insert(engine == .sqlite ? name.asciiLowercased : name)
+    while take(symbol: ".") { columns.insert((try self.name()).asciiLowercased) }
+    if isSymbol("(") { throw Unparsed("\(printed(first..<at))() is not a known function") }
+  }
+
+  /// `first`: the token to qualify; nil where the text does that.
+  private mutating func call(_ name: String, _ first: Int?) throws(Unparsed) {
+    let isKnown = engine == .sqlite ? KnownFunctions.sqlite.contains(name) : KnownFunctions.postgres.contains(name)
+    guard isKnown else { throw Unparsed("\(name)() is not a known function") }
+    if engine == .postgres, let first, !KnownFunctions.postgresSyntax.contains(name) { qualified.insert(first) }
+    try expect(symbol: "(")
+    if take(symbol: ")") { return }
+    try expressions()
+    try expect(symbol: ")")
+  }
+
+  /// Words that begin no operand: a name that is one of them is in quotes.
+  private var refused: Set<String> { engine == .sqlite ? Self.refusedBySQLite : Self.refusedByPostgres }
+
+  private static let refusedBySQLite: Set<String> = [
+    "ADD", "ALL", "ALTER", "AND", "AS", "BETWEEN", "CHECK", "COLLATE", "COMMIT", "CONSTRAINT", "CREATE", "DEFAULT",
+    "DEFERRABLE", "DELETE", "DISTINCT", "DROP", "ELSE", "ESCAPE", "EXCEPT", "EXISTS", "FOREIGN", "FROM", "GROUP",
+    "HAVING", "IN", "INDEX", "INSERT", "INTERSECT", "INTO", "IS", "ISNULL", "JOIN", "LIMIT", "NOTNULL", "ON", "OR",
+    "ORDER", "PRIMARY", "REFERENCES", "RETURNING", "SELECT", "SET", "TABLE", "THEN", "TO", "TRANSACTION", "UNION",
+    "UNIQUE", "UPDATE", "USING", "VALUES", "WHEN", "WHERE",
+  ]
+
+  private static let refusedByPostgres: Set<String> = [
+    "ALL", "AND", "ANY", "AS", "ASC", "CHECK", "COLLATE", "CONSTRAINT", "CREATE", "DEFAULT", "DEFERRABLE", "DESC",
+    "DISTINCT", "DO", "ELSE", "END", "EXCEPT", "FOR", "FOREIGN", "FROM", "GRANT", "GROUP", "HAVING", "IN", "INTERSECT",
+    "INTO", "IS", "LIMIT", "OFFSET", "ON", "OR", "ORDER", "PRIMARY", "REFERENCES", "RETURNING", "SELECT", "SOME",
+    "TABLE",
+    "THEN", "TO", "UNION", "UNIQUE", "USING", "WHEN", "WHERE", "WINDOW", "WITH",
+  ]
+}

@@ -1,0 +1,504 @@
+import Changes
+
+/// The script that creates a table of PostgreSQL with what it needs, read statement by statement and printed again from
+/// its parts.
+///
+/// What the grammar does not know is not in ``statements``; ``notices`` has the reasons.
+struct PostgresDDL {
+  private(set) var statements: [String] = []
+  private(set) var notices: [String] = []
+  /// The script has a CREATE TABLE statement of the table.
+  private(set) var hasTable = false
+
+  private var parser: DDLParser
+  private let table: TableSchema
+  /// The name that the script has for the table.
+  private var named: (namespace: String, name: String)?
+
+  /// Throws where the script is no list of statements at all.
+  init(_ table: TableSchema) throws(Unparsed) {
+    self.table = table
+    parser = try DDLParser(table.createText, .postgres)
+    while !parser.isAtEnd {
+      if parser.take(symbol: ";") { continue }
+      let start = parser.at
+      do throws(Unparsed) {
+        statements += try statement()
+        if !parser.isAtEnd { try parser.expect(symbol: ";") }
+      } catch {
+        parser.at = start
+        let text = parser.printed(start..<min(start + 6, parser.tokens.count))
+        notices.append("'\(text) …' is left out: \(error.reason)")
+        while !parser.isAtEnd, !parser.isSymbol(";") { parser.at += 1 }
+      }
+    }
+  }
+
+  /// One CREATE INDEX statement, printed for that index and that table. Throws where it is anything else, or has an expression that
+  /// is not known.
+  static func index(_ object: TableSchema.Object, on table: TableSchema) throws(Unparsed) -> String {
+    var parser = try DDLParser(object.text, .postgres)
+    try parser.expect("CREATE")
+    _ = parser.take("UNIQUE")
+    try parser.expect("INDEX")
+    let isOther = try parser.name() != object.name
+    parser.print(object.name.quotedName, at: parser.at - 1..<parser.at, insteadOf: isOther)
+    try parser.expect("ON")
+    _ = parser.take("ONLY")
+    let start = parser.at
+    let name = try parser.qualifiedName()
+    parser.print(table.qualifiedForDDL, at: start..<parser.at, insteadOf: name != (table.namespace, table.name))
+    try parser.indexTail()
+    try parser.expectEnd()
+    return parser.printed(0..<parser.tokens.count)
+  }
+
+  /// A domain's, a column's or an index's expression alone, printed.
+  static func expression(_ text: String) throws(Unparsed) -> String {
+    var parser = try DDLParser(text, .postgres)
+    try parser.expression()
+    try parser.expectEnd()
+    return parser.printed(0..<parser.tokens.count)
+  }
+
+  static func type(_ text: String) throws(Unparsed) -> String {
+    var parser = try DDLParser(text, .postgres)
+    try parser.postgresType()
+    try parser.expectEnd()
+    return parser.printed(0..<parser.tokens.count)
+  }
+
+  /// A name with or without its schema.
+  static func name(_ text: String) throws(Unparsed) -> String {
+    var parser = try DDLParser(text, .postgres)
+    _ = try parser.qualifiedName()
+    try parser.expectEnd()
+    return parser.printed(0..<parser.tokens.count)
+  }
+
+  // MARK: Statements
+
+  private mutating func statement() throws(Unparsed) -> [String] {
+    let start = parser.at
+    switch (parser.word(), parser.word(1)) {
+    case ("DO", _): return [try guarded()]
+    case ("CREATE", "TABLE"):
+      let text = try createTable()
+      hasTable = true
+      return [text]
+    case ("CREATE", "SCHEMA"):
+      try parser.expect("CREATE", "SCHEMA", "IF", "NOT", "EXISTS")
+      guard try !DDLParser.isReserved(parser.name()) else { throw Unparsed("the schema is reserved") }
+    case ("CREATE", "EXTENSION"):
+      try parser.expect("CREATE", "EXTENSION", "IF", "NOT", "EXISTS")
+      let name = try parser.name()
+      guard Self.extensions.contains(name) else { throw Unparsed("\(name) is not an extension that Cairn makes") }
+      try parser.expect("WITH", "SCHEMA")
+      try parser.name()
+    case ("CREATE", "SEQUENCE"):
+      try parser.expect("CREATE", "SEQUENCE", "IF", "NOT", "EXISTS")
+      _ = try parser.ownName()
+      try parser.sequenceOptions()
+    case ("CREATE", "TYPE"), ("CREATE", "DOMAIN"): return [try typeText()]
+    case ("ALTER", "TYPE"):
+      try parser.expect("ALTER", "TYPE")
+      _ = try parser.ownName()
+      try parser.expect("ADD", "VALUE", "IF", "NOT", "EXISTS")
+      try parser.string()
+      if parser.take("BEFORE") || parser.take("AFTER") { try parser.string() }
+    case ("ALTER", "SEQUENCE"):
+      try parser.expect("ALTER", "SEQUENCE")
+      let sequence = try parser.ownName()
+      try parser.expect("OWNED", "BY")
+      try readColumnOfTable()
+      guard sequence.namespace == table.namespace else { throw Unparsed("the sequence is of another schema") }
+    case ("ALTER", "TABLE"):
+      try parser.expect("ALTER", "TABLE")
+      try readTable()
+      try parser.expect("REPLICA", "IDENTITY", "FULL")
+    default: throw parser.misunderstood
+    }
+    return [parser.printed(start..<parser.at)]
+  }
+
+  /// Extensions that bring types and functions of values, and reach nothing outside of the database.
+  private static let extensions: Set<String> = [
+    "btree_gin", "btree_gist", "citext", "cube", "hstore", "intarray", "isn", "ltree", "pg_trgm", "pgcrypto", "postgis",
+    "seg", "uuid-ossp", "vector",
+  ]
+
+  /// The table under the name that the script gives it, printed under its own name: a script may be older than a rename.
+  private mutating func readTable(isNew: Bool = false) throws(Unparsed) {
+    let start = parser.at
+    let name = try parser.qualifiedName()
+    // Before the CREATE TABLE there is no table to alter.
+    guard isNew || named.map({ $0 == name }) ?? false else { throw Unparsed("it is of another table") }
+    named = name
+    parser.print(table.qualifiedForDDL, at: start..<parser.at, insteadOf: name != (table.namespace, table.name))
+  }
+
+  /// The schema and the table, and behind them the name of a column.
+  private mutating func readColumnOfTable() throws(Unparsed) {
+    let start = parser.at
+    let first = try parser.name()
+    try parser.expect(symbol: ".")
+    let second = try parser.name()
+    let hasSchema = parser.isSymbol(".", 0)
+    let name = hasSchema ? (namespace: first, name: second) : (namespace: "", name: first)
+    guard named.map({ $0 == name }) ?? false else { throw Unparsed("it is of another table") }
+    let end = hasSchema ? parser.at : parser.at - 2
+    parser.print(table.qualifiedForDDL, at: start..<end, insteadOf: name != (table.namespace, table.name))
+    guard hasSchema else { return }
+    try parser.expect(symbol: ".")
+    try parser.name()
+  }
+
+  /// A type has no IF NOT EXISTS: `DO $cairn$ BEGIN CREATE TYPE …; EXCEPTION WHEN duplicate_object THEN NULL; END $cairn$`
+  private mutating func guarded() throws(Unparsed) -> String {
+    try parser.expect("DO")
+    guard parser.at < parser.tokens.count, case .dollars(let body) = parser.tokens[parser.at].kind else {
+      throw parser.misunderstood
+    }
+    parser.at += 1
+    let (outer, inner) = (parser, try DDLParser(body, .postgres))
+    parser = inner
+    defer { parser = outer }
+    try parser.expect("BEGIN")
+    let text = try typeText()
+    try parser.expect(symbol: ";")
+    try parser.expect("EXCEPTION", "WHEN", "DUPLICATE_OBJECT", "THEN", "NULL")
+    try parser.expect(symbol: ";")
+    try parser.expect("END")
+    try parser.expectEnd()
+    return "DO " + " BEGIN \(text); EXCEPTION WHEN duplicate_object THEN NULL; END ".dollarQuoted
+  }
+
+  private mutating func typeText() throws(Unparsed) -> String {
+    let start = parser.at
+    if parser.take("CREATE", "DOMAIN") { return try domainText(start) }
+    try parser.expect("CREATE", "TYPE")
+    _ = try parser.ownName()
+    try parser.expect("AS")
+    if parser.take("ENUM") {
+      try parser.expect(symbol: "(")
+      if !parser.isSymbol(")") { repeat { try parser.string() } while parser.take(symbol: ",") }
+      try parser.expect(symbol: ")")
+    } else if parser.take("RANGE") {
+      try parser.expect(symbol: "(")
+      repeat { try rangeOption() } while parser.take(symbol: ",")
+      try parser.expect(symbol: ")")
+    } else {
+      try parser.expect(symbol: "(")
+      if !parser.isSymbol(")") {
+        repeat {
+          try parser.name()
+          try parser.postgresType()
+          if parser.take("COLLATE") { _ = try parser.qualifiedName() }
+        } while parser.take(symbol: ",")
+      }
+      try parser.expect(symbol: ")")
+    }
+    return parser.printed(start..<parser.at)
+  }
+
+  private mutating func rangeOption() throws(Unparsed) {
+    let option = try parser.name()
+    try parser.expect(symbol: "=")
+    switch option {
+    case "subtype": try parser.postgresType()
+    case "multirange_type_name": _ = try parser.ownName()
+    case "collation": _ = try parser.qualifiedName()
+    case "subtype_diff":
+      let name = try parser.name()
+      let known: Set<String> = [
+        "daterange_subdiff", "float4mi", "float8mi", "int4range_subdiff", "int8range_subdiff", "numrange_subdiff",
+        "tsrange_subdiff", "tstzrange_subdiff",
+      ]
+      guard known.contains(name) else { throw Unparsed("\(name)() is not a known function") }
+    default: throw Unparsed("\(option) of a range type is not known")
+    }
+  }
+
+  private mutating func domainText(_ start: Int) throws(Unparsed) -> String {
+    let name = try parser.ownName()
+    try parser.expect("AS")
+    try parser.postgresType()
+    var text = parser.printed(start..<parser.at)
+    while parser.at < parser.tokens.count, !parser.isSymbol(";") {
+      let part = parser.at
+      switch parser.word() {
+      case "COLLATE":
+        parser.at += 1
+        _ = try parser.qualifiedName()
+      case "DEFAULT":
+        parser.at += 1
+        guard try readExpression("the default of domain \(name.name)", until: ["NOT", "CONSTRAINT", "CHECK"]) else {
+          continue
+        }
+      case "NOT": try parser.expect("NOT", "NULL")
+      case "CONSTRAINT", "CHECK":
+        if parser.take("CONSTRAINT") { try parser.name() }
+        try parser.expect("CHECK")
+        let isKept = try readCheck("a CHECK of domain \(name.name)")
+        _ = parser.take("NOT", "VALID")
+        if !isKept { continue }
+      default: throw parser.misunderstood
+      }
+      text += " " + parser.printed(part..<parser.at)
+    }
+    return text
+  }
+
+  // MARK: Expressions
+
+  /// `(…)`; false, with a notice, where its expression is not known.
+  private mutating func readCheck(_ what: String) throws(Unparsed) -> Bool {
+    let open = parser
+    do throws(Unparsed) {
+      try parser.expect(symbol: "(")
+      try parser.expression()
+      try parser.expect(symbol: ")")
+      return true
+    } catch {
+      parser = open
+      try parser.skipParentheses()
+      notices.append("\(what) is left out: \(error.reason)")
+      return false
+    }
+  }
+
+  /// An expression without parentheses around it, up to one of these words, a comma or the end.
+  private mutating func readExpression(_ what: String, until words: Set<String>) throws(Unparsed) -> Bool {
+    let start = parser
+    do throws(Unparsed) {
+      try parser.expression()
+      let isDone = parser.isAtEnd || parser.isSymbol(",") || parser.isSymbol(")") || parser.isSymbol(";")
+      guard isDone || words.contains(parser.word()) else { throw parser.misunderstood }
+      return true
+    } catch {
+      parser = start
+      while !parser.isAtEnd, !words.contains(parser.word()), !parser.isSymbol(","), !parser.isSymbol(")"),
+        !parser.isSymbol(";")
+      {
+        if parser.isSymbol("(") { try parser.skipParentheses() } else { parser.at += 1 }
+      }
+      notices.append("\(what) is left out: \(error.reason)")
+      return false
+    }
+  }
+
+  // MARK: The table
+
+  private mutating func createTable() throws(Unparsed) -> String {
+    guard !hasTable else { throw Unparsed("it makes another table") }
+    let start = parser.at
+    try parser.expect("CREATE", "TABLE")
+    if parser.take("IF") { try parser.expect("NOT", "EXISTS") }
+    try readTable(isNew: true)
+    try parser.expect(symbol: "(")
+    let head = parser.printed(start..<parser.at)
+    var parts: [String] = []
+    repeat {
+      guard parser.at < parser.tokens.count else { throw parser.misunderstood }
+      let space = parser.tokens[parser.at].space
+      if let part = try tablePart() { parts.append(space + part) }
+    } while parser.take(symbol: ",")
+    let close = parser.at
+    try parser.expect(symbol: ")")
+    return head + parts.joined(separator: ",") + parser.tokens[close].space + ")"
+  }
+
+  /// A column or a constraint; nil where nothing of it is left.
+  private mutating func tablePart() throws(Unparsed) -> String? {
+    let start = parser.at
+    switch parser.word() {
+    case "CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "EXCLUDE":
+      var name: String?
+      if parser.take("CONSTRAINT") { name = try parser.name() }
+      guard try constraint(name) else { return nil }
+      return parser.printed(start..<parser.at)
+    default: return try column(start)
+    }
+  }
+
+  /// False, with a notice, where it is left out.
+  private mutating func constraint(_ name: String?) throws(Unparsed) -> Bool {
+    let what = "the constraint \(name ?? "CHECK")"
+    var isKept = true
+    switch parser.word() {
+    case "PRIMARY", "UNIQUE":
+      if !parser.take("UNIQUE") { try parser.expect("PRIMARY", "KEY") }
+      if parser.take("NULLS") {
+        _ = parser.take("NOT")
+        try parser.expect("DISTINCT")
+      }
+      try parser.names()
+      if parser.take("INCLUDE") { try parser.names() }
+    case "CHECK":
+      parser.at += 1
+      isKept = try readCheck(what)
+      _ = parser.take("NO", "INHERIT")
+      _ = parser.take("NOT", "VALID")
+    case "EXCLUDE":
+      let open = parser
+      do throws(Unparsed) { try parser.exclusion() } catch {
+        parser = open
+        while !parser.isAtEnd, !parser.isSymbol(","), !parser.isSymbol(")") {
+          if parser.isSymbol("(") { try parser.skipParentheses() } else { parser.at += 1 }
+        }
+        notices.append("\(what) is left out: \(error.reason)")
+        isKept = false
+      }
+    default: throw parser.misunderstood
+    }
+    if parser.take("DEFERRABLE"), parser.take("INITIALLY") { try parser.expect("DEFERRED") }
+    return isKept
+  }
+
+  private mutating func column(_ start: Int) throws(Unparsed) -> String? {
+    let name = try parser.name()
+    try parser.postgresType()
+    var text = parser.printed(start..<parser.at)
+    while !parser.isSymbol(","), !parser.isSymbol(")") {
+      let part = parser.at
+      switch parser.word() {
+      case "COLLATE":
+        parser.at += 1
+        _ = try parser.qualifiedName()
+      case "NOT": try parser.expect("NOT", "NULL")
+      case "DEFAULT":
+        parser.at += 1
+        guard try readExpression("the default of column \(name)", until: ["NOT", "GENERATED", "COLLATE"]) else {
+          continue
+        }
+      case "GENERATED":
+        parser.at += 1
+        if !parser.take("ALWAYS") { try parser.expect("BY", "DEFAULT") }
+        try parser.expect("AS")
+        if parser.take("IDENTITY") {
+          if parser.isSymbol("(") { try parser.identityOptions() }
+        } else {
+          let isKept = try readCheck("the generated column \(name)")
+          try parser.expect("STORED")
+          if !isKept {
+            _ = parser.take("NOT", "NULL")
+            return nil
+          }
+        }
+      default: throw parser.misunderstood
+      }
+      text += " " + parser.printed(part..<parser.at)
+    }
+    return text
+  }
+}
+
+extension DDLParser {
+  mutating func string() throws(Unparsed) {
+    guard at < tokens.count else { throw misunderstood }
+    switch tokens[at].kind {
+    case .string, .escaped: at += 1
+    default: throw misunderstood
+    }
+  }
+
+  /// `AS bigint INCREMENT BY 1 MINVALUE 1 MAXVALUE 9 START WITH 1 CACHE 1 CYCLE`
+  mutating func sequenceOptions() throws(Unparsed) {
+    while true {
+      if take("AS") {
+        try postgresType()
+      } else if take("INCREMENT", "BY") || take("MINVALUE") || take("MAXVALUE") || take("START", "WITH")
+        || take("CACHE")
+      {
+        try signedNumber()
+      } else if !take("CYCLE") {
+        return
+      }
+    }
+  }
+
+  mutating func identityOptions() throws(Unparsed) {
+    try expect(symbol: "(")
+    if take("SEQUENCE", "NAME") { _ = try ownName() }
+    try sequenceOptions()
+    try expect(symbol: ")")
+  }
+
+  private static let indexMethods: Set<String> = ["btree", "hash", "gist", "spgist", "gin", "brin"]
+
+  /// `USING gist (a WITH =, b range_ops WITH &&) WHERE (…)`
+  mutating func exclusion() throws(Unparsed) {
+    try expect("EXCLUDE", "USING")
+    guard Self.indexMethods.contains(try name()) else { throw Unparsed("its index method is not known") }
+    try expect(symbol: "(")
+    repeat {
+      try indexTerm()
+      try expect("WITH")
+      if take("OPERATOR") {
+        try expect(symbol: "(")
+        _ = try name()
+        try expect(symbol: ".")
+        guard at < tokens.count, case .symbol = tokens[at].kind else { throw misunderstood }
+        at += 1
+        try expect(symbol: ")")
+      } else {
+        guard at < tokens.count, case .symbol = tokens[at].kind else { throw misunderstood }
+        at += 1
+      }
+    } while take(symbol: ",")
+    try expect(symbol: ")")
+    if take("INCLUDE") { try names() }
+    if take("WHERE") { try expression() }
+  }
+
+  /// What stands behind the table in CREATE INDEX.
+  mutating func indexTail() throws(Unparsed) {
+    if take("USING") {
+      guard Self.indexMethods.contains(try name()) else { throw Unparsed("its method is not known") }
+    }
+    try expect(symbol: "(")
+    repeat { try indexTerm() } while take(symbol: ",")
+    try expect(symbol: ")")
+    if take("INCLUDE") { try names() }
+    if take("NULLS") {
+      _ = take("NOT")
+      try expect("DISTINCT")
+    }
+    if take("WITH") { try parameters() }
+    if take("WHERE") { try expression() }
+  }
+
+  /// `lower(a) COLLATE "C" public.text_ops DESC NULLS LAST`
+  private mutating func indexTerm() throws(Unparsed) {
+    try expression()
+    if !["ASC", "DESC", "NULLS", "WITH", ""].contains(word()) || isQuotedName {
+      _ = try qualifiedName()
+      if isSymbol("(") { try parameters() }
+    }
+    if !take("ASC") { _ = take("DESC") }
+    if take("NULLS"), !take("FIRST") { try expect("LAST") }
+  }
+
+  private var isQuotedName: Bool {
+    if at < tokens.count, case .name = tokens[at].kind { true } else { false }
+  }
+
+  /// `(fillfactor='70', autosummarize=true)`
+  private mutating func parameters() throws(Unparsed) {
+    try expect(symbol: "(")
+    repeat {
+      try name()
+      guard take(symbol: "=") else { continue }
+      guard at < tokens.count else { throw misunderstood }
+      switch tokens[at].kind {
+      case .string, .word: at += 1
+      default: try signedNumber()
+      }
+    } while take(symbol: ",")
+    try expect(symbol: ")")
+  }
+}
+
+extension TableSchema {
+  fileprivate var qualifiedForDDL: String { (namespace.isEmpty ? "" : namespace.quotedName + ".") + name.quotedName }
+}

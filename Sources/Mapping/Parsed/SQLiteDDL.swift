@@ -1,0 +1,296 @@
+import Changes
+
+/// A CREATE TABLE or CREATE INDEX statement of SQLite that was read in full, printed again from its parts.
+///
+/// What the grammar does not know is not in ``text``; ``notices`` has the reasons.
+///
+/// Source: https://sqlite.org/lang_createtable.html, https://sqlite.org/lang_createindex.html
+struct SQLiteDDL {
+  private(set) var text = ""
+  private(set) var notices: [String] = []
+
+  private var parser: DDLParser
+  private let table: String
+  /// Columns that were left out, in lower case.
+  private var gone: Set<String>
+
+  /// One CREATE TABLE statement, printed under the table's own name. Throws where it is anything else.
+  static func table(_ text: String, named name: String) throws(Unparsed) -> (ddl: SQLiteDDL, gone: Set<String>) {
+    var ddl = try SQLiteDDL(text, table: name, gone: [])
+    try ddl.readTable()
+    return (ddl, ddl.gone)
+  }
+
+  /// One CREATE INDEX statement on that table, printed under that index's name. Throws where it is anything else, or has an expression that
+  /// is not known.
+  static func index(
+    _ text: String, named name: String, on table: String, gone: Set<String>
+  ) throws(Unparsed) -> String {
+    var ddl = try SQLiteDDL(text, table: table, gone: gone)
+    try ddl.readIndex(name)
+    return ddl.parser.printed(0..<ddl.parser.tokens.count)
+  }
+
+  private init(_ text: String, table: String, gone: Set<String>) throws(Unparsed) {
+    parser = try DDLParser(text, .sqlite)
+    (self.table, self.gone) = (table, gone)
+  }
+
+  /// The table, printed under its own name.
+  private mutating func readTableName() throws(Unparsed) {
+    let isOther = try !isSame(parser.name(), table)
+    parser.print(table.quotedName, at: parser.at - 1..<parser.at, insteadOf: isOther)
+  }
+
+  private func isSame(_ one: String, _ other: String) -> Bool { one.asciiLowercased == other.asciiLowercased }
+
+  // MARK: Indexes
+
+  private mutating func readIndex(_ name: String) throws(Unparsed) {
+    try parser.expect("CREATE")
+    _ = parser.take("UNIQUE")
+    try parser.expect("INDEX")
+    let isOther = try !isSame(parser.name(), name)
+    parser.print(name.quotedName, at: parser.at - 1..<parser.at, insteadOf: isOther)
+    try parser.expect("ON")
+    guard isSame(try parser.name(), table) else { throw Unparsed("it is on another table") }
+    try readTerms()
+    if parser.take("WHERE") { try parser.expression() }
+    try parser.expectEnd()
+    guard parser.columns.isDisjoint(with: gone) else { throw Unparsed("it needs a column that is left out") }
+  }
+
+  /// `(a COLLATE NOCASE DESC, lower(b))`
+  private mutating func readTerms() throws(Unparsed) {
+    try parser.expect(symbol: "(")
+    repeat {
+      try parser.expression()
+      if !parser.take("ASC") { _ = parser.take("DESC") }
+      _ = parser.take("AUTOINCREMENT")
+    } while parser.take(symbol: ",")
+    try parser.expect(symbol: ")")
+  }
+
+  // MARK: Tables
+
+  /// One definition of a column or one constraint of the table, printed.
+  private struct Part {
+    /// White space and comments before it.
+    let space: String
+    var text = ""
+    /// The comma before it, with its space; SQLite does not ask for one before a constraint of the table.
+    let comma: String?
+    /// The column that it defines.
+    let column: String?
+    var names: Set<String> = []
+  }
+
+  private mutating func readTable() throws(Unparsed) {
+    try parser.expect("CREATE", "TABLE")
+    try readTableName()
+    let head = parser.printed(0..<parser.at)
+    let open = parser.at
+    try parser.expect(symbol: "(")
+    var parts: [Part] = []
+    var comma: String?
+    while true {
+      let before = gone
+      if let part = try readPart(comma) { parts.append(part) }
+      if gone != before, let last = parts.last, last.column != nil, gone.contains(last.column ?? "") {
+        parts.removeLast()
+      }
+      comma = parser.isSymbol(",") ? parser.tokens[parser.at].space + "," : nil
+      if parser.take(symbol: ",") { continue }
+      if parser.isSymbol(")") { break }
+      guard parts.last.map({ $0.column == nil }) ?? false || isConstraint else { throw parser.misunderstood }
+    }
+    let close = parser.at
+    try parser.expect(symbol: ")")
+    try readOptions()
+    parts.removeAll { part in
+      guard !part.names.isDisjoint(with: gone) else { return false }
+      notices.append("a constraint is left out: it needs a column that is left out")
+      return true
+    }
+    guard parts.contains(where: { $0.column != nil }) else { throw Unparsed("no column of it is left") }
+    text = head + parser.tokens[open].space + "("
+    for (index, part) in parts.enumerated() {
+      text += index == 0 ? "" : part.comma ?? (part.space.isEmpty ? " " : "")
+      text += part.space + part.text
+    }
+    text += parser.tokens[close].space + parser.printed(close..<parser.tokens.count)
+  }
+
+  private var isConstraint: Bool {
+    ["CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "FOREIGN"].contains(parser.word())
+  }
+
+  private mutating func readOptions() throws(Unparsed) {
+    while !parser.isAtEnd {
+      guard parser.take("WITHOUT", "ROWID") || parser.take("STRICT") else { throw parser.misunderstood }
+      guard parser.take(symbol: ",") else { break }
+    }
+    try parser.expectEnd()
+  }
+
+  /// Nil where nothing of a constraint is left.
+  private mutating func readPart(_ comma: String?) throws(Unparsed) -> Part? {
+    guard parser.at < parser.tokens.count else { throw parser.misunderstood }
+    let space = parser.tokens[parser.at].space
+    guard isConstraint else { return try readColumn(space, comma) }
+    let start = parser.at
+    parser.forgetColumns()
+    if parser.take("CONSTRAINT") { try parser.name() }
+    switch parser.word() {
+    case "PRIMARY", "UNIQUE":
+      if !parser.take("UNIQUE") { try parser.expect("PRIMARY", "KEY") }
+      try readTerms()
+      try readConflict()
+    case "FOREIGN":
+      try parser.expect("FOREIGN", "KEY")
+      let columns = try parser.names()
+      try readReferences()
+      parser.forgetColumns(but: columns)
+    case "CHECK":
+      parser.at += 1
+      guard try readExpression("a CHECK") else { return nil }
+      try readConflict()
+    default: break
+    }
+    guard parser.at > start else { throw parser.misunderstood }
+    return Part(
+      space: space, text: parser.printed(start..<parser.at), comma: comma, column: nil,
+      names: parser.columns)
+  }
+
+  /// `(…)`; false, with a notice, where its expression is not known.
+  private mutating func readExpression(_ what: String) throws(Unparsed) -> Bool {
+    let open = parser
+    do throws(Unparsed) {
+      try parser.expect(symbol: "(")
+      try parser.expression()
+      try parser.expect(symbol: ")")
+      return true
+    } catch {
+      parser = open
+      try parser.skipParentheses()
+      notices.append("\(what) is left out: \(error.reason)")
+      return false
+    }
+  }
+
+  private mutating func readConflict() throws(Unparsed) {
+    guard parser.take("ON") else { return }
+    try parser.expect("CONFLICT")
+    guard ["ROLLBACK", "ABORT", "FAIL", "IGNORE", "REPLACE"].contains(parser.word()) else { throw parser.misunderstood }
+    parser.at += 1
+  }
+
+  /// `REFERENCES t(a) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED`
+  private mutating func readReferences() throws(Unparsed) {
+    try parser.expect("REFERENCES")
+    try parser.name()
+    if parser.isSymbol("(") { try parser.names() }
+    while true {
+      if parser.take("ON", "DELETE") || parser.take("ON", "UPDATE") || parser.take("ON", "INSERT") {
+        let isKnown =
+          parser.take("SET", "NULL") || parser.take("SET", "DEFAULT") || parser.take("CASCADE")
+          || parser.take("RESTRICT") || parser.take("NO", "ACTION")
+        guard isKnown else { throw parser.misunderstood }
+      } else if parser.take("MATCH") {
+        try parser.name()
+      } else if parser.take("NOT", "DEFERRABLE") || parser.take("DEFERRABLE") {
+        if parser.take("INITIALLY"), !parser.take("DEFERRED") { try parser.expect("IMMEDIATE") }
+      } else {
+        return
+      }
+    }
+  }
+
+  // MARK: Columns
+
+  private mutating func readColumn(_ space: String, _ comma: String?) throws(Unparsed) -> Part {
+    let start = parser.at
+    let name = try parser.name()
+    try parser.sqliteType()
+    var kept = [start..<parser.at]
+    while let constraint = try readColumnConstraint(name) {
+      if constraint.isKept { kept.append(constraint.range) }
+    }
+    let text = kept.filter { !$0.isEmpty }.map { range in
+      (range.lowerBound == start ? "" : spaced(range.lowerBound)) + parser.printed(range)
+    }.joined()
+    return Part(space: space, text: text, comma: comma, column: name.asciiLowercased)
+  }
+
+  private func spaced(_ index: Int) -> String { parser.tokens[index].space }
+
+  private struct Constraint {
+    let range: Range<Int>
+    var isKept = true
+  }
+
+  /// Nil where the column ends.
+  private mutating func readColumnConstraint(_ column: String) throws(Unparsed) -> Constraint? {
+    let start = parser.at
+    if parser.isAtEnd || parser.isSymbol(",") || parser.isSymbol(")") { return nil }
+    if parser.word() == "CONSTRAINT" {
+      parser.at += 1
+      try parser.name()
+    }
+    switch parser.word() {
+    case "PRIMARY":
+      try parser.expect("PRIMARY", "KEY")
+      if !parser.take("ASC") { _ = parser.take("DESC") }
+      try readConflict()
+      _ = parser.take("AUTOINCREMENT")
+    case "NOT", "NULL", "UNIQUE":
+      if parser.word() == "NOT", parser.word(1) != "NULL" {
+        try readReferencesTail()
+      } else {
+        _ = parser.take("NOT", "NULL") || parser.take("NULL") || parser.take("UNIQUE")
+        try readConflict()
+      }
+    case "CHECK":
+      parser.at += 1
+      let isKept = try readExpression("a CHECK of column \(column)")
+      try readConflict()
+      return Constraint(range: start..<parser.at, isKept: isKept)
+    case "DEFAULT":
+      parser.at += 1
+      let isKept = try readDefault(column)
+      return Constraint(range: start..<parser.at, isKept: isKept)
+    case "COLLATE":
+      parser.at += 1
+      try parser.name()
+    case "REFERENCES": try readReferences()
+    case "GENERATED", "AS":
+      if parser.word() == "GENERATED" { try parser.expect("GENERATED", "ALWAYS") }
+      try parser.expect("AS")
+      if try !readExpression("the generated column \(column)") { gone.insert(column.asciiLowercased) }
+      if !parser.take("STORED") { _ = parser.take("VIRTUAL") }
+    case "CONSTRAINT": break
+    default:
+      guard parser.at > start else { throw parser.misunderstood }
+    }
+    return Constraint(range: start..<parser.at)
+  }
+
+  /// `NOT DEFERRABLE`, which may stand apart from its REFERENCES.
+  private mutating func readReferencesTail() throws(Unparsed) {
+    try parser.expect("NOT", "DEFERRABLE")
+    if parser.take("INITIALLY"), !parser.take("DEFERRED") { try parser.expect("IMMEDIATE") }
+  }
+
+  /// False, with a notice, where it is left out.
+  private mutating func readDefault(_ column: String) throws(Unparsed) -> Bool {
+    if parser.isSymbol("(") { return try readExpression("the default of column \(column)") }
+    if !parser.take(symbol: "-") { _ = parser.take(symbol: "+") }
+    guard parser.at < parser.tokens.count else { throw parser.misunderstood }
+    switch parser.tokens[parser.at].kind {
+    case .string, .digits, .number, .name, .word: parser.at += 1
+    default: throw parser.misunderstood
+    }
+    return true
+  }
+}

@@ -1,0 +1,156 @@
+import Changes
+
+extension TableSchema {
+  /// The table with every text of DDL read by a grammar of ours and printed again, as `--ddl follow` may run it at a
+  /// target.
+  ///
+  /// A schema record of a trail, and the shape that a program's file keeps in `cairn_origin`, are input: their texts are
+  /// never run as they came. What the grammar does not know is left out and is in `notices`.
+  ///
+  ///     let (safe, notices) = record.parsed
+  ///     // notices: ["table t: a CHECK of column a is left out: load_extension() is not a known function"]
+  package var parsed: (schema: TableSchema, notices: [String]) {
+    var safe = self
+    var left: [String] = []
+    engine == .sqlite ? safe.parseSQLite(&left) : safe.parsePostgres(&left)
+    for index in safe.foreignKeys.indices { safe.parseActions(index, &left) }
+    if let original {
+      let parsed = original.parsed
+      safe.original = parsed.schema
+      left += parsed.notices
+    }
+    return (safe, left.map { "table \(fullName): \($0)" })
+  }
+
+  private mutating func parseActions(_ index: Int, _ left: inout [String]) {
+    func known(_ action: String) -> String? {
+      let word = action.asciiUppercased
+      return TableMapping.actions.contains(word) || ["NO ACTION", ""].contains(word) ? word : nil
+    }
+    for path in [\ForeignKey.onUpdate, \ForeignKey.onDelete] {
+      let action = foreignKeys[index][keyPath: path]
+      if let word = known(action) {
+        foreignKeys[index][keyPath: path] = word
+      } else {
+        foreignKeys[index][keyPath: path] = ""
+        left.append("an action of a foreign key is left out: \(action.prefix(40)) is not known")
+      }
+    }
+  }
+
+  // MARK: SQLite
+
+  private mutating func parseSQLite(_ left: inout [String]) {
+    for index in columns.indices { columns[index].parseSQLite(&left) }
+    let isGiven = !createText.isEmpty
+    var gone: Set<String> = []
+    do throws(Unparsed) {
+      guard isGiven else { throw Unparsed("it has no statement") }
+      let read = try SQLiteDDL.table(createText, named: name)
+      (createText, gone) = (read.ddl.text, read.gone)
+      left += read.ddl.notices
+    } catch {
+      if isGiven {
+        createText = ownText(typesOf: self, isWhole: true)
+        left.append("it is made of its columns and keys alone, as its statement is not known: \(error.reason)")
+      }
+    }
+    objects = parsedObjects(&left) { object throws(Unparsed) in
+      try SQLiteDDL.index(object.text, named: object.name, on: name, gone: gone)
+    }
+  }
+
+  private func parsedObjects(
+    _ left: inout [String], _ parse: (Object) throws(Unparsed) -> String
+  ) -> [Object] {
+    var kept: [Object] = []
+    for object in objects {
+      do throws(Unparsed) { kept.append(.init(name: object.name, text: try parse(object))) } catch {
+        left.append("the index \(object.name) is left out: \(error.reason)")
+      }
+    }
+    return kept
+  }
+
+  // MARK: PostgreSQL
+
+  private mutating func parsePostgres(_ left: inout [String]) {
+    for index in columns.indices { columns[index].parsePostgres(&left) }
+    objects = parsedObjects(&left) { object throws(Unparsed) in try PostgresDDL.index(object, on: self) }
+    guard !createText.isEmpty else { return }
+    do throws(Unparsed) {
+      let script = try PostgresDDL(self)
+      left += script.notices
+      createText = script.statements.map { $0 + ";" }.joined(separator: "\n")
+      if script.hasTable { return }
+      left.append("it is made of its columns and keys alone: its script has no CREATE TABLE that is known")
+    } catch {
+      // What makes the types is taken from the script: nothing of this one may be.
+      createText = ""
+      left.append("it is made of its columns and keys alone: \(error.reason)")
+    }
+    createText = ownText(typesOf: self, isWhole: true)
+  }
+}
+
+extension TableSchema.Column {
+  fileprivate mutating func parseSQLite(_ left: inout [String]) {
+    if let printed = try? Self.sqliteType(declaredType) {
+      declaredType = printed
+    } else {
+      left.append("the type of column \(name) is \(affinity): '\(declaredType.prefix(40))' is not known")
+      declaredType = affinity
+    }
+    // A type that is not known has an affinity all the same.
+    if !collation.isEmpty, !["BINARY", "NOCASE", "RTRIM"].contains(collation.asciiUppercased) {
+      collation = (try? Self.sqliteName(collation)) ?? ""
+    }
+    guard let text = defaultText else { return }
+    do throws(Unparsed) { defaultText = try Self.sqliteExpression(text) } catch {
+      defaultText = nil
+      left.append("the default of column \(name) is left out: \(error.reason)")
+    }
+  }
+
+  /// The declared type as `PRAGMA table_xinfo` gives it, without quotes; empty for none.
+  private static func sqliteType(_ text: String) throws(Unparsed) -> String {
+    if text.isEmpty { return "" }
+    var parser = try DDLParser(text, .sqlite)
+    try parser.sqliteType()
+    try parser.expectEnd()
+    return parser.printed(0..<parser.tokens.count)
+  }
+
+  private static func sqliteName(_ text: String) throws(Unparsed) -> String {
+    var parser = try DDLParser(text, .sqlite)
+    try parser.name()
+    try parser.expectEnd()
+    return parser.printed(0..<parser.tokens.count)
+  }
+
+  private static func sqliteExpression(_ text: String) throws(Unparsed) -> String {
+    var parser = try DDLParser(text, .sqlite)
+    try parser.expression()
+    try parser.expectEnd()
+    return parser.printed(0..<parser.tokens.count)
+  }
+
+  fileprivate mutating func parsePostgres(_ left: inout [String]) {
+    func kept(_ text: String, _ what: String, _ parse: (String) throws(Unparsed) -> String) -> String? {
+      do throws(Unparsed) { return try parse(text) } catch {
+        left.append("\(what) of column \(name) is left out: \(error.reason)")
+        return nil
+      }
+    }
+    if let type = kept(declaredType, "the type", PostgresDDL.type) {
+      declaredType = type
+    } else {
+      (declaredType, baseType) = ("text", "")
+    }
+    if !["", "enum", "record", "range", "multirange", "array"].contains(baseType) {
+      baseType = kept(baseType, "the base type", PostgresDDL.type) ?? ""
+    }
+    if collation.contains(".") { collation = kept(collation, "the collation", PostgresDDL.name) ?? "" }
+    if let text = defaultText { defaultText = kept(text, "the default", PostgresDDL.expression) }
+  }
+}

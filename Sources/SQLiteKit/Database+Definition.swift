@@ -1,0 +1,82 @@
+import CSQLite
+import Changes
+
+/// What a statement of DDL may touch: the second lock behind a grammar that built the statement.
+private final class DefinitionGuard {
+  /// In lower case.
+  let tables: Set<String>
+  /// What was refused first.
+  var refused: String?
+
+  init(_ tables: [String]) { self.tables = Set(tables.map { $0.lowercased() }) }
+
+  /// Must outlive the watch.
+  func watch(_ handle: OpaquePointer) {
+    sqlite3_set_authorizer(
+      handle,
+      { context, action, first, second, database, _ in
+        guard let context else { return SQLITE_DENY }
+        let guardian = Unmanaged<DefinitionGuard>.fromOpaque(context).takeUnretainedValue()
+        func text(_ bytes: UnsafePointer<CChar>?) -> String { bytes.map { String(cString: $0) } ?? "" }
+        if guardian.allows(action, text(first), text(second), text(database)) { return SQLITE_OK }
+        if guardian.refused == nil { guardian.refused = "action \(action) on \(text(first)) \(text(second))" }
+        return SQLITE_DENY
+      }, Unmanaged.passUnretained(self).toOpaque())
+  }
+
+  /// What SQLite itself writes to for a statement of DDL, and the check that it runs over a table that is altered.
+  private static let own: Set<String> = [
+    "sqlite_master", "sqlite_schema", "sqlite_sequence", "sqlite_stat1", "sqlite_stat3", "sqlite_stat4",
+    "sqlite_temp_master", "sqlite_temp_schema", "pragma_quick_check",
+  ]
+
+  /// Source: https://sqlite.org/c3ref/c_alter_table.html
+  func allows(_ action: Int32, _ first: String, _ second: String, _ database: String) -> Bool {
+    // Here the database is the first of the three, and a column the last.
+    if action == SQLITE_ALTER_TABLE { return ["main", "temp"].contains(first) && tables.contains(second.lowercased()) }
+    guard ["", "main", "temp"].contains(database) else { return false }
+    func isMine(_ name: String) -> Bool {
+      Self.own.contains(name.lowercased()) || (database != "temp" && tables.contains(name.lowercased()))
+    }
+    switch action {
+    case SQLITE_SELECT, SQLITE_REINDEX: return true
+    case SQLITE_PRAGMA: return first == "quick_check"
+    case SQLITE_FUNCTION:
+      return !["load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"].contains(second)
+    case SQLITE_CREATE_TABLE, SQLITE_DROP_TABLE, SQLITE_INSERT, SQLITE_DELETE, SQLITE_READ, SQLITE_UPDATE:
+      return isMine(first)
+    case SQLITE_CREATE_INDEX, SQLITE_DROP_INDEX, SQLITE_CREATE_TRIGGER, SQLITE_DROP_TRIGGER: return isMine(second)
+    default: return false
+    }
+  }
+}
+
+extension Database {
+  /// Runs one statement of DDL that may touch only `tables`, and no other file.
+  ///
+  /// SQLite itself refuses whatever else the statement would do (`sqlite3_set_authorizer`): another table, ATTACH,
+  /// PRAGMA, a virtual table, a view. Text after the statement is an error, and nothing of it runs.
+  ///
+  /// A connection that a program lends keeps the program's own authorizer; there only the text after is looked at.
+  ///
+  ///     try database.define("CREATE TABLE t(a)", tables: ["t"])
+  ///
+  /// - Throws: ``SQLiteError`` with SQLITE_ERROR for what is refused, and for text after the statement.
+  package func define(_ sql: String, tables: [String]) throws {
+    let guardian = DefinitionGuard(tables)
+    try withExtendedLifetime(guardian) {
+      if isOwned { guardian.watch(handle) }
+      defer { if isOwned { sqlite3_set_authorizer(handle, nil, nil) } }
+      do {
+        let statement = try prepare(sql)
+        guard !statement.hasMore else {
+          throw SQLiteError(code: SQLITE_ERROR, message: "another statement follows the first", sql: sql, path: path)
+        }
+        while try statement.step() {}
+      } catch let error as SQLiteError {
+        guard let refused = guardian.refused else { throw error }
+        throw SQLiteError(code: SQLITE_ERROR, message: "\(error.message) (\(refused))", sql: sql, path: path)
+      }
+    }
+  }
+}

@@ -1,0 +1,199 @@
+import Applying
+import Changes
+import Mapping
+import PostgresKit
+import SQLiteKit
+import TestServers
+import Testing
+
+/// What ``TableSchema/parsed`` makes of schemas: of hostile ones never more than the statements of the table, of legal
+/// ones the same table.
+@Suite struct ParsedSchemaTests {
+  private static let fragments = [
+    ";", "; DROP TABLE canary; --", "; DROP TABLE canary", "'", "\"", "`", "[", "]", "/*", "*/", "--", "\n", "$$",
+    "$x$",
+    "\\", "E'\\'", "(", ")", ",", "CHECK (", "DEFAULT ", "x'00'", "REFERENCES canary", " AS SELECT * FROM canary",
+    "\u{600}'", "'\u{301}", "\"\u{fe0f}", "\u{200d}", "NOT NULL", "PRIMARY KEY", "COLLATE ", "load_extension(1)",
+    "pg_read_file('x')", "CREATE TABLE pwned(x)", "ATTACH 'x' AS y", "INSERT INTO canary VALUES (8)", "integer", "a",
+    "1",
+    "||", "::text", "BEGIN", "COMMIT", "WITHOUT ROWID", "U&'\\0027'", "DO $$ BEGIN DROP TABLE canary; END $$",
+    "GENERATED",
+    "IDENTITY", "USING", "WITH (", "TABLESPACE x", "INHERITS (canary)", "PARTITION BY RANGE (a)", "NULL", "CASE", "END",
+  ]
+
+  private func garbage(_ random: inout Seeded) -> String {
+    (0..<random.below(8)).map { _ in
+      random.below(4) == 0
+        ? String(decoding: random.bytes(random.below(6)), as: UTF8.self)
+        : Self.fragments[random.below(Self.fragments.count)] + (random.below(2) == 0 ? " " : "")
+    }.joined()
+  }
+
+  /// Puts garbage into one text of the schema, in place of it or somewhere within.
+  private func spoil(_ schema: inout TableSchema, _ random: inout Seeded) {
+    let garbage = garbage(&random)
+    func spoilt(_ text: String) -> String {
+      guard random.below(3) > 0 else { return garbage }
+      var scalars = Array(text.unicodeScalars)
+      scalars.insert(contentsOf: garbage.unicodeScalars, at: random.below(scalars.count + 1))
+      return HostileText.string(scalars)
+    }
+    let column = random.below(schema.columns.count)
+    switch random.below(8) {
+    case 0: schema.columns[column].declaredType = spoilt(schema.columns[column].declaredType)
+    case 1: schema.columns[column].collation = spoilt(schema.columns[column].collation)
+    case 2: schema.columns[column].defaultText = spoilt(schema.columns[column].defaultText ?? "")
+    case 3: schema.columns[column].baseType = spoilt(schema.columns[column].baseType)
+    case 4 where !schema.foreignKeys.isEmpty: schema.foreignKeys[0].onDelete = spoilt(schema.foreignKeys[0].onDelete)
+    case 5 where !schema.objects.isEmpty: schema.objects[0].text = spoilt(schema.objects[0].text)
+    default: schema.createText = spoilt(schema.createText)
+    }
+    // Then what the columns say makes the table.
+    if random.below(4) == 0 { schema.createText = "?" }
+  }
+
+  private static let sqliteTable = """
+    CREATE TABLE t(id INTEGER PRIMARY KEY AUTOINCREMENT, a TEXT COLLATE NOCASE DEFAULT 'x' NOT NULL CHECK (length(a) < 9),
+      b DECIMAL(10, 2) DEFAULT (abs(-1)) REFERENCES t(id) ON DELETE CASCADE, c AS (lower(a)) STORED,
+      CONSTRAINT one UNIQUE (a, b), CHECK (b > 0 OR a IN ('y', 'z')));
+    CREATE INDEX i ON t(a DESC, lower(b)) WHERE a IS NOT NULL;
+    """
+
+  @Test func `of a hostile schema SQLite gets one statement for each object`() throws {
+    var random = Seeded(UInt64.random(in: 0...UInt64.max))
+    let origin = try Database(path: ":memory:", mode: .create)
+    try origin.execute(Self.sqliteTable)
+    let legal = try #require(try origin.userTables().first?.schema)
+    for _ in 0..<(isSoak ? 100_000 : 2_000) {
+      var schema = legal
+      for _ in 0...random.below(2) { spoil(&schema, &random) }
+      let target = try TableMapping(schema, to: .sqlite).target
+      let database = try Database(path: ":memory:", mode: .create)
+      try database.execute("CREATE TABLE canary(x); INSERT INTO canary VALUES (7)")
+      for statement in SQLiteAlteration.create(target) {
+        // The lock must have nothing to refuse: whatever else is wrong, SQLite says of the statement itself.
+        do { try database.define(statement, tables: ["t"]) } catch let error as SQLiteError {
+          #expect(
+            !error.message.contains("another statement") && !error.message.contains("not authorized"),
+            "\(error.message): \(statement)")
+        }
+        #expect(["CREATE TABLE", "CREATE INDEX", "CREATE UNIQUE"].contains(Self.kind(of: statement)), "\(statement)")
+      }
+      #expect(try database.query("SELECT x FROM canary") == [[7]])
+      let names = try database.query("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite%'").map {
+        $0[0].string
+      }
+      #expect(Set(names).isSubset(of: ["canary", "t", "i"]), "\(names)")
+    }
+  }
+
+  /// The first two words of a statement.
+  private static func kind(of statement: String) -> String {
+    statement.split(whereSeparator: \.isWhitespace).prefix(2).joined(separator: " ").uppercased()
+  }
+
+  private static let postgresTables = """
+    CREATE SCHEMA sales;
+    CREATE TYPE sales.mood AS ENUM ('sad', 'it''s', 'b\\c');
+    CREATE TYPE sales.pair AS (a integer, b text);
+    CREATE DOMAIN sales.cents AS numeric(9,0) DEFAULT 1 NOT NULL CONSTRAINT positive CHECK (VALUE >= 0);
+    CREATE TYPE sales.span AS RANGE (SUBTYPE = integer);
+    CREATE TABLE sales.t(id integer GENERATED BY DEFAULT AS IDENTITY PRIMARY KEY, n serial, a text COLLATE "C" NOT NULL
+        DEFAULT lower('X'::text) || '-'::text CHECK (a ~~ 'x%' AND length(a) < 9), m sales.mood DEFAULT 'sad',
+      p sales.pair, c sales.cents, s sales.span, tags text[] DEFAULT '{}', at timestamptz(3) DEFAULT now(),
+      d date DEFAULT (now() AT TIME ZONE 'UTC')::date, u uuid DEFAULT gen_random_uuid(), j jsonb DEFAULT '{"a": 1}',
+      w interval day to second(2), k bit varying(5), f double precision DEFAULT '-1.5', v varchar(10),
+      g integer GENERATED ALWAYS AS (n * 2) STORED, y integer DEFAULT EXTRACT(year FROM now()),
+      CONSTRAINT few CHECK (n = ANY (ARRAY[1, 2, 3]) OR CASE WHEN f > 0 THEN true ELSE v IS NOT NULL END),
+      CONSTRAINT late UNIQUE (v) DEFERRABLE INITIALLY DEFERRED, EXCLUDE USING gist (s WITH &&));
+    CREATE INDEX i ON sales.t (lower(a) DESC NULLS LAST, v) WHERE f > 0 AND v <> '';
+    CREATE INDEX i2 ON sales.t USING gin (tags) WITH (fastupdate = off);
+    CREATE UNIQUE INDEX i3 ON sales.t ((coalesce(v, '')), (upper(a) COLLATE "C")) INCLUDE (f);
+    CREATE INDEX i4 ON sales.t (date_trunc('day', at AT TIME ZONE 'UTC'), "left"(v, 3), substring(v from 1 for 2));
+    """
+
+  @Test func `of a hostile schema PostgreSQL gets one statement for each object`() throws {
+    let made = try PostgresTarget()
+    try made.psql(Self.postgresTables)
+    let connection = try PostgresConnection(made.url)
+    let legal = try #require(try connection.userTables().first?.schema)
+    try made.psql("DROP SCHEMA sales CASCADE; CREATE TABLE canary(x integer); INSERT INTO canary VALUES (7)")
+    var random = Seeded(UInt64.random(in: 0...UInt64.max))
+    let kinds: Set<String> = [
+      "CREATE SCHEMA", "CREATE TABLE", "CREATE SEQUENCE", "CREATE TYPE", "CREATE DOMAIN", "CREATE INDEX",
+      "CREATE UNIQUE", "DO $CAIRN$", "DO $CAIRN1$", "ALTER SEQUENCE", "ALTER TYPE", "ALTER TABLE",
+    ]
+    for _ in 0..<(isSoak ? 10_000 : 150) {
+      var schema = legal
+      for _ in 0...random.below(2) { spoil(&schema, &random) }
+      let target = try TableMapping(schema, to: .postgres).target
+      try connection.execute("BEGIN")
+      for statement in PostgresScript.statements(target) {
+        #expect(kinds.contains(Self.kind(of: statement)), "\(statement)")
+        try connection.execute("SAVEPOINT s")
+        do { try connection.run(statement, []) } catch let error as PostgresError {
+          #expect(!error.message.contains("multiple commands"), "\(statement)")
+          try connection.execute("ROLLBACK TO s")
+        }
+      }
+      #expect(try connection.first("SELECT x FROM public.canary") == "7")
+      #expect(try connection.first("SELECT to_regclass('public.pwned') IS NULL") == "t")
+      try connection.execute("ROLLBACK")
+    }
+  }
+
+  @Test func `a script that cannot be read leaves nothing behind, though the table has types of its own`() throws {
+    let schema = TableSchema(
+      epoch: 1, engine: .postgres, namespace: "public", name: "t",
+      columns: [.init(name: "m", declaredType: "public.mood", baseType: "enum")],
+      createText: "DROP TABLE canary; CREATE TABLE public.t (m public.mood); \\")
+    let text = schema.parsed.schema.createText
+    #expect(!text.contains("canary") && text.hasPrefix("CREATE TABLE"), "\(text)")
+  }
+
+  // MARK: Legal schemas
+
+  @Test func `a legal table of PostgreSQL comes out as it went in`() throws {
+    let made = try PostgresTarget()
+    try made.psql(Self.postgresTables)
+    let connection = try PostgresConnection(made.url)
+    let legal = try #require(try connection.userTables().first?.schema)
+    let (parsed, notices) = legal.parsed
+    #expect(notices == [])
+    try made.psql("DROP SCHEMA sales CASCADE")
+    for statement in PostgresScript.statements(parsed) { try connection.run(statement, []) }
+    let again = try #require(try connection.userTables().first?.schema)
+    #expect(again == legal)
+    #expect(again.parsed.schema == parsed)
+  }
+
+  @Test func `functions of PostgreSQL are named with their schema`() throws {
+    let schema = TableSchema(
+      epoch: 1, engine: .postgres, namespace: "public", name: "t",
+      columns: [.init(name: "a", declaredType: "text", defaultText: "lower('X'::text)")])
+    #expect(schema.parsed.schema.columns[0].defaultText == "pg_catalog.lower('X'::text)")
+  }
+
+  @Test func `legal tables of SQLite come out letter by letter`() throws {
+    let tables =
+      [
+        Self.sqliteTable, "CREATE TABLE [a b](\"x\"\"y\" 'my type', `c` , d INT -- a comment\n, /* one */ e)",
+        "CREATE TABLE t(a INT, b TEXT, PRIMARY KEY(b, a)) WITHOUT ROWID", "CREATE TABLE t(a ANY) STRICT",
+        "CREATE TABLE t(a UNIQUE ON CONFLICT REPLACE, b DEFAULT -1.5e3, c DEFAULT CURRENT_TIMESTAMP, d DEFAULT x'00ff')",
+        "CREATE TABLE t(a CHECK (a BETWEEN 1 AND 9 AND a NOT IN (3, 4) AND a IS NOT NULL), b CHECK (b LIKE 'x%' ESCAPE '!'))",
+        "CREATE TABLE t(a, b, CONSTRAINT k FOREIGN KEY(a) REFERENCES t(b) ON UPDATE SET NULL DEFERRABLE INITIALLY DEFERRED)",
+        "CREATE TABLE t(a DEFAULT (strftime('%s', 'now')), b AS (json_extract(a, '$.x')) VIRTUAL, c CHECK (c -> 'a' = 1))",
+        "CREATE TABLE t(a, b CHECK (CASE WHEN a THEN 1 ELSE cast(b AS INTEGER) END), c DEFAULT TRUE UNIQUE NOT NULL)",
+        "CREATE TABLE t(a DEFAULT \"text\", b DEFAULT abc, c CHECK (NOT -c + 1 IS 2 COLLATE NOCASE))",
+        "CREATE TABLE t(a INTEGER PRIMARY KEY DESC, key TEXT, desc TEXT, action TEXT CHECK (desc <> '' AND key > action))",
+      ]
+    for sql in tables {
+      let database = try Database(path: ":memory:", mode: .create)
+      try database.execute(sql)
+      for table in try database.userTables() {
+        let (parsed, notices) = table.schema.parsed
+        #expect(notices == [] && parsed == table.schema, "\(sql): \(notices) \(parsed.createText)")
+      }
+    }
+  }
+}

@@ -1,0 +1,46 @@
+import SQLiteKit
+import Testing
+
+/// The second lock behind DDL that Cairn builds: one statement, one table, one file.
+@Suite struct DefinitionTests {
+  private func made() throws -> Database {
+    let database = try Database(path: ":memory:", mode: .create)
+    try database.execute("CREATE TABLE t(a); CREATE TABLE other(x); INSERT INTO other VALUES (1)")
+    return database
+  }
+
+  @Test(arguments: [
+    "CREATE TABLE fresh(a INTEGER PRIMARY KEY AUTOINCREMENT, b UNIQUE, c AS (lower(b)), CHECK (b > 0))",
+    "CREATE INDEX i ON t(lower(a)) WHERE a > 1", "ALTER TABLE t RENAME TO fresh",
+    "ALTER TABLE t ADD COLUMN b NOT NULL DEFAULT 1 CHECK (b > 0)", "ALTER TABLE t RENAME COLUMN a TO z", "DROP TABLE t",
+    "INSERT INTO t SELECT a FROM t", "CREATE TRIGGER g AFTER INSERT ON t BEGIN DELETE FROM t; END",
+  ])
+  func `what a table needs is allowed`(statement: String) throws {
+    let database = try made()
+    try database.define(statement, tables: ["T", "fresh"])
+    #expect(try database.query("SELECT x FROM other") == [[.integer(1)]])
+  }
+
+  @Test func `a column is dropped`() throws {
+    let database = try made()
+    try database.execute("ALTER TABLE t ADD COLUMN b")
+    try database.define("ALTER TABLE t DROP COLUMN b", tables: ["t"])
+  }
+
+  @Test(arguments: [
+    "DROP TABLE other", "CREATE TABLE fresh(a)", "CREATE INDEX i ON other(x)", "DELETE FROM other",
+    "INSERT INTO t SELECT x FROM other", "CREATE TABLE t2 AS SELECT * FROM other", "ATTACH ':memory:' AS evil",
+    "PRAGMA writable_schema = ON", "CREATE VIRTUAL TABLE t3 USING fts5(a)", "CREATE VIEW v AS SELECT 1",
+    "CREATE TEMP TABLE t(a)", "ALTER TABLE other RENAME TO t", "DETACH main", "ANALYZE", "BEGIN", "SAVEPOINT s",
+    "CREATE TRIGGER g AFTER INSERT ON other BEGIN SELECT 1; END", "SELECT load_extension('x')",
+    "CREATE INDEX i ON t(a); DROP TABLE other", "CREATE TABLE t(a); --\n DROP TABLE other", "",
+  ])
+  func `everything else is refused`(statement: String) throws {
+    let database = try made()
+    #expect(throws: SQLiteError.self) { try database.define(statement, tables: ["t"]) }
+    #expect(try database.query("SELECT x FROM other") == [[.integer(1)]])
+    #expect(try database.query("SELECT count(*) FROM sqlite_master") == [[.integer(2)]])
+    // The lock is off again.
+    try database.execute("CREATE VIEW after_it AS SELECT 1")
+  }
+}
