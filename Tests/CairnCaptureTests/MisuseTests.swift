@@ -126,9 +126,9 @@ import Testing
   @Test func `statements that are none, several, or not for execute`() {
     #expect(kind { try shop.execute("") } == .emptyStatement)
     #expect(kind { try shop.execute(" -- nothing\n;") } == .emptyStatement)
-    #expect(kind { try shop.executeScript("DELETE FROM item; DELETE FROM item") } == .severalStatements)
+    #expect(kind { try shop.execute("DELETE FROM item; DELETE FROM item") } == .severalStatements)
     #expect(kind { try shop.execute("DELETE FROM item\0 WHERE id = 2") } == .severalStatements)
-    #expect(kind { try shop.executeScript("DELETE FROM item WHERE 0; -- and a comment") } == nil)
+    #expect(kind { try shop.execute("DELETE FROM item WHERE 0; -- and a comment") } == nil)
     for text in ["BEGIN", "commit", " /* x */ ROLLBACK", "SAVEPOINT a", "END", "RELEASE a", "\u{FEFF}BEGIN"] {
       #expect(kind { try shop.execute(text) } == .transactionStatement)
     }

@@ -128,7 +128,7 @@ import Trails
     let told = try till.told { shop in
       try shop.execute("INSERT INTO t(at, j) VALUES (strftime('%Y-%m-%d %H:%M:%f', 'now'), julianday('now'))")
       try shop.execute("INSERT INTO t(at, d) VALUES (datetime(0), '')")
-      try shop.executeScript(
+      try shop.execute(
         "CREATE TRIGGER r AFTER UPDATE ON t BEGIN UPDATE t SET j = julianday('now') WHERE id = 2; END")
       try shop.execute("UPDATE t SET at = '' WHERE id = 2")
     }
