@@ -88,11 +88,12 @@ final class SegmentCursor {
     return chain == mark.chain ? nil : "chain hash is \(chain), the durable mark says \(mark.chain)"
   }
 
-  /// Whether nothing but room stands where the next block should.
+  /// Whether the file holds no block where the next one should be: it ends there, or only has room allocated ahead.
   var isAtZeros: Bool {
     get throws {
       try withUnsafeTemporaryAllocation(byteCount: BlockHeader.size, alignment: 8) { buffer throws in
-        try file.read(into: buffer, at: fileOffset) == buffer.count && buffer.allSatisfy { $0 == 0 }
+        let count = try file.read(into: buffer, at: fileOffset)
+        return buffer.prefix(count).allSatisfy { $0 == 0 }
       }
     }
   }

@@ -53,8 +53,8 @@ extension BrokenConf {
       "", "[limit]\ndisk = \"1 GiB\"\n", at: "12:2", .confUnknown, "there is no section [limit]",
       "did you mean [limits]?", mend: ("[limit]", "[limits]")),
     BrokenConf(
-      "[node]", "disk = \"1 GiB\"\n[node]", at: "1:1", .confUnknown, "'disk' stands above all sections",
-      "write [limits] above it", mend: ("disk", "[limits]\ndisk")),
+      "[node]", "retain = \"14 days\"\n[node]", at: "1:1", .confUnknown, "'retain' stands above all sections",
+      "write [limits] above it", mend: ("retain", "[limits]\nretain")),
     BrokenConf(
       "", "[capture]\nstatements = true\n", at: "13:1", .confUnknown, "'statements' stands in [capture]",
       "write [capture.pos]", mend: ("[capture]\n", "[capture.pos]\ndatabase = \"erp\"\n")),

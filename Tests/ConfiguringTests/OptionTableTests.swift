@@ -10,7 +10,7 @@ import Testing
     "database": "[database.b]\nurl = \"sqlite:///srv/b.db\"\n",
     "capture": "[capture.b]\ndatabase = \"erp\"\n",
     "apply": "[peer.other]\nmay = { push = [\"*\"] }\n[apply.b]\ntrail = \"other.b\"\ndatabase = \"erp\"\n",
-    "pump": "[pump.b]\n",
+    "pump": "[pump.b]\n", "peer": "[peer.b]\nmay = { push = [\"b.*\"] }\n",
   ]
 
   private func file(_ path: String) throws -> String {

@@ -62,6 +62,7 @@ enum HostileTrails {
     guard isHostile else { return schema }
     for _ in 0...Int.random(in: 0..<2, using: &random) {
       let column = Int.random(in: 0..<3, using: &random)
+      guard schema.columns.count == 3 else { break }
       switch Int.random(in: 0..<15, using: &random) {
       case 0: schema.name = text(&random)
       case 1: schema.namespace = text(&random)
