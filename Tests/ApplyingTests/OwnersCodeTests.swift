@@ -55,8 +55,8 @@ import Testing
         + "ALTER TABLE item ALTER v TYPE low.word"),
     Trap(
       "check constraint",
-      "CREATE OPERATOR low.+++ (LEFTARG = text, RIGHTARG = text, FUNCTION = low.both); "
-        + "ALTER TABLE item ADD CONSTRAINT spy CHECK (v OPERATOR(low.+++) v IS NOT NULL)"),
+      "CREATE OPERATOR low.@@@ (LEFTARG = text, RIGHTARG = text, FUNCTION = low.both); "
+        + "ALTER TABLE item ADD CONSTRAINT spy CHECK (v OPERATOR(low.@@@) v IS NOT NULL)"),
     Trap(
       "check constraint",
       "ALTER TABLE item ADD CONSTRAINT spy CHECK (query_to_xml('SELECT low.tell($$xml$$)', true, true, "
