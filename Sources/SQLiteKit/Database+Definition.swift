@@ -66,7 +66,10 @@ extension Database {
     let guardian = DefinitionGuard(tables)
     try withExtendedLifetime(guardian) {
       if isOwned { guardian.watch(handle) }
-      defer { if isOwned { sqlite3_set_authorizer(handle, nil, nil) } }
+      defer {
+        // The connection goes back to what it was denied before.
+        if let forbidden { forbidden.watch(handle) } else if isOwned { sqlite3_set_authorizer(handle, nil, nil) }
+      }
       do {
         let statement = try prepare(sql)
         guard !statement.hasMore else {

@@ -23,7 +23,7 @@ package final class Database {
   /// The file system layer of a connection that Cairn opened for itself; nil for a connection of a program.
   private let fileGuard: OpaquePointer?
   /// Denies what a database of a program must not make this connection do; nil where nothing is denied.
-  private var forbidden: ForbiddenCode?
+  private(set) var forbidden: ForbiddenCode?
 
   /// Opens a file that may be hostile: a program writes it, and may have prepared it, its `-journal` or its `-wal`.
   ///

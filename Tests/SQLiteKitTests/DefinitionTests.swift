@@ -43,4 +43,12 @@ import Testing
     // The lock is off again.
     try database.execute("CREATE VIEW after_it AS SELECT 1")
   }
+
+  @Test func `what a connection was denied before stays denied after`() throws {
+    let database = try made()
+    database.forbidForeignCode()
+    try database.define("CREATE INDEX i ON t(a)", tables: ["t"])
+    #expect(throws: SQLiteError.self) { try database.execute("ATTACH ':memory:' AS evil") }
+    #expect(throws: SQLiteError.self) { try database.execute("CREATE VIEW v AS SELECT 1") }
+  }
 }

@@ -3,7 +3,7 @@ import Testing
 
 extension Scenarios {
   /// Whoever may write to a captured file cannot make Cairn run SQL at the target.
-  @Suite struct ForeignDDLTests {
+  @Suite struct HostileSchemaTests {
     @Test func `text behind a statement in sqlite_master is run nowhere`() throws {
       let bench = try Bench()
       _ = try bench.sqlite("target.db", "CREATE TABLE canary(x); INSERT INTO canary VALUES (7);")
