@@ -30,7 +30,11 @@ struct PeerListing {
       Terminal.print("no peers: 'cairn peer invite NAME' lets a node in, 'cairn peer join LINE' joins one")
     } else {
       let head = ["PEER", "STATE", "UNTIL", "FINGERPRINT", "MAY PUSH", "MAY PULL"]
-      for line in Self.columns([head] + rows.map(text)) { Terminal.print(line) }
+      for line in Self.columns([head] + rows.filter { $0.own == nil }.map(text)) { Terminal.print(line) }
+      let own = rows.filter { $0.own != nil }.map { Array(text($0).prefix(4)) }
+      guard !own.isEmpty else { return 0 }
+      Terminal.print("")
+      for line in Self.columns([["THIS NODE", "STATE", "UNTIL", "FINGERPRINT"]] + own) { Terminal.print(line) }
     }
     return 0
   }
@@ -64,7 +68,7 @@ struct PeerListing {
   private func own(now: Int64) -> [Row] {
     func row(_ own: String, _ facts: PeerCertificate, _ state: String) -> Row {
       Row(
-        name: "(\(own))", state: facts.notAfter < now ? "expired" : state, certificate: facts, expires: facts.notAfter,
+        name: own, state: facts.notAfter < now ? "expired" : state, certificate: facts, expires: facts.notAfter,
         own: own)
     }
     let authorities = peers.authorities.enumerated().map {
@@ -101,7 +105,7 @@ struct PeerListing {
   }
 
   private static func columns(_ rows: [[String]]) -> [String] {
-    let widths = (0..<6).map { column in rows.map { $0[column].count }.max() ?? 0 }
+    let widths = (rows.first ?? []).indices.map { column in rows.map { $0[column].count }.max() ?? 0 }
     return rows.map { row in
       let cells = row.enumerated().map { $1 + String(repeating: " ", count: widths[$0] - $1.count) }
       return String(cells.joined(separator: "  ").reversed().drop { $0 == " " }.reversed())
