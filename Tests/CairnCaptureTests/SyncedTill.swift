@@ -26,7 +26,7 @@ final class SyncedTill {
       url = try PostgresServer.shared.createDatabase(name)
       connection = try PostgresConnection(url)
       try connection.execute("SET search_path = public")
-      for sql in setup { try connection.execute(sql) }
+      for sql in setup { try connection.executeScript(sql) }
     }
 
     deinit { try? PostgresServer.shared.dropDatabase(name) }

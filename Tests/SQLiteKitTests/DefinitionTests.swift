@@ -5,7 +5,7 @@ import Testing
 @Suite struct DefinitionTests {
   private func made() throws -> Database {
     let database = try Database(path: ":memory:", mode: .create)
-    try database.execute("CREATE TABLE t(a); CREATE TABLE other(x); INSERT INTO other VALUES (1)")
+    try database.executeScript("CREATE TABLE t(a); CREATE TABLE other(x); INSERT INTO other VALUES (1)")
     return database
   }
 

@@ -79,8 +79,12 @@ struct DDLParser {
 
   // MARK: Names
 
-  /// A name, quoted or bare.
+  /// A name, quoted or bare; SQLite takes a text literal for one, too (`nm` of its grammar).
   @discardableResult mutating func name() throws(Unparsed) -> String {
+    if engine == .sqlite, at < tokens.count, case .string(let text) = tokens[at].kind {
+      at += 1
+      return text
+    }
     guard at < tokens.count, let name = tokens[at].name else { throw misunderstood }
     at += 1
     return engine == .postgres && !tokens[at - 1].word.isEmpty ? name.asciiLowercased : name
