@@ -57,7 +57,7 @@ extension Database {
   /// SQLite itself refuses whatever else the statement would do (`sqlite3_set_authorizer`): another table, ATTACH,
   /// PRAGMA, a virtual table, a view. Text after the statement is an error, and nothing of it runs.
   ///
-  /// A connection that a program lends keeps the program's own authorizer; there only the text after is looked at.
+  /// A connection of a program keeps its authorizer; there only the text after is looked at.
   ///
   ///     try database.define("CREATE TABLE t(a)", tables: ["t"])
   ///
@@ -65,10 +65,14 @@ extension Database {
   package func define(_ sql: String, tables: [String]) throws {
     let guardian = DefinitionGuard(tables)
     try withExtendedLifetime(guardian) {
-      if isOwned { guardian.watch(handle) }
+      if !keepsAuthorizer { guardian.watch(handle) }
       defer {
         // The connection goes back to what it was denied before.
-        if let forbidden { forbidden.watch(handle) } else if isOwned { sqlite3_set_authorizer(handle, nil, nil) }
+        if let forbidden {
+          forbidden.watch(handle)
+        } else if !keepsAuthorizer {
+          sqlite3_set_authorizer(handle, nil, nil)
+        }
       }
       do {
         let statement = try prepare(sql)

@@ -19,7 +19,9 @@ package final class Database {
   package let path: String
   let handle: OpaquePointer
   /// Whether it is ours to close.
-  let isOwned: Bool
+  private let isOwned: Bool
+  /// Whether the authorizer is the program's, or watches what the program's statements touch: it must stay.
+  let keepsAuthorizer: Bool
   /// The file system layer of a connection that Cairn opened for itself; nil for a connection of a program.
   private let fileGuard: OpaquePointer?
   /// Denies what a database of a program must not make this connection do; nil where nothing is denied.
@@ -54,6 +56,7 @@ package final class Database {
   init(path: String, mode: Mode, busyTimeoutMilliseconds: Int32, vfs: UnsafePointer<CChar>?) throws {
     self.path = path
     isOwned = true
+    keepsAuthorizer = vfs != nil
     fileGuard = nil
     var opened: OpaquePointer?
     let code = sqlite3_open_v2(path, &opened, mode.flags, vfs)
@@ -68,7 +71,7 @@ package final class Database {
 
   private init(guarded path: String, mode: Mode, busyTimeoutMilliseconds: Int32) throws {
     self.path = path
-    isOwned = true
+    (isOwned, keepsAuthorizer) = (true, false)
     var opened: OpaquePointer?
     var made: OpaquePointer?
     let code = cairn_guard_open(path, mode.flags, &opened, &made)
@@ -88,7 +91,7 @@ package final class Database {
   init(borrowing handle: OpaquePointer) {
     self.handle = handle
     path = sqlite3_db_filename(handle, "main").map { String(cString: $0) } ?? ""
-    isOwned = false
+    (isOwned, keepsAuthorizer) = (false, true)
     fileGuard = nil
   }
 

@@ -62,14 +62,14 @@ import Testing
   @Test func `of a hostile schema SQLite gets one statement for each object`() throws {
     var random = Seeded(UInt64.random(in: 0...UInt64.max))
     let origin = try Database(path: ":memory:", mode: .create)
-    try origin.execute(Self.sqliteTable)
+    try origin.executeScript(Self.sqliteTable)
     let legal = try #require(try origin.userTables().first?.schema)
     for _ in 0..<(isSoak ? 100_000 : 2_000) {
       var schema = legal
       for _ in 0...random.below(2) { spoil(&schema, &random) }
       let target = try TableMapping(schema, to: .sqlite).target
       let database = try Database(path: ":memory:", mode: .create)
-      try database.execute("CREATE TABLE canary(x); INSERT INTO canary VALUES (7)")
+      try database.executeScript("CREATE TABLE canary(x); INSERT INTO canary VALUES (7)")
       for statement in SQLiteAlteration.create(target) {
         // The lock must have nothing to refuse: whatever else is wrong, SQLite says of the statement itself.
         do { try database.define(statement, tables: ["t"]) } catch let error as SQLiteError {
@@ -189,7 +189,7 @@ import Testing
       ]
     for sql in tables {
       let database = try Database(path: ":memory:", mode: .create)
-      try database.execute(sql)
+      try database.executeScript(sql)
       for table in try database.userTables() {
         let (parsed, notices) = table.schema.parsed
         #expect(notices == [] && parsed == table.schema, "\(sql): \(notices) \(parsed.createText)")

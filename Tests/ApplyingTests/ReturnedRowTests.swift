@@ -14,9 +14,9 @@ import Testing
   }
 
   @Test func `it is as the last who deleted it had it`() throws {
-    let first = RowVersion(Stamp(clock: 1, origin: "a.db", number: 1), .insert(row("first")))
-    let second = RowVersion(Stamp(clock: 2, origin: "b.db", number: 1), .insert(row("second")))
-    // Ends the second one only: the first was inserted by somebody for whom there was none.
+    let first = RowVersion(Stamp(clock: 2, origin: "a.db", number: 1), .insert(row("first")))
+    let second = RowVersion(Stamp(clock: 1, origin: "b.db", number: 1), .insert(row("second")))
+    // It ends the second one only: the first is later, and was inserted by a node that had neither.
     let delete = RowVersion(Stamp(clock: 3, origin: "b.db", number: 2), .delete(before: row("second")))
     let last = RowVersion(
       Stamp(clock: 4, origin: "c.db", number: 1), seen: ["a.db": 1, "b.db": 2], .delete(before: row("first")))

@@ -96,9 +96,11 @@ import Testing
   @Test func `tables and columns that Swift takes for one are refused, each with the name of the other`() throws {
     let connection = try PostgresConnection(PostgresServer.shared.createDatabase("alike"))
     for sql in [
-      "CREATE TABLE public.\"caf\u{e9}\"(id int)", "CREATE TABLE public.\"cafe\u{301}\"(id int)",
-      "CREATE SCHEMA \"a.b\"", "CREATE SCHEMA a", "CREATE TABLE \"a.b\".c(id int)", "CREATE TABLE a.\"b.c\"(id int)",
-      "CREATE TABLE public.columns(\"\u{e9}\" int, \"e\u{301}\" int)", "CREATE TABLE public.fine(id int)",
+      "CREATE TABLE public.\"caf\u{e9}\"(id int PRIMARY KEY)", "CREATE TABLE public.\"cafe\u{301}\"(id int PRIMARY KEY)",
+      "CREATE SCHEMA \"a.b\"", "CREATE SCHEMA a", "CREATE TABLE \"a.b\".c(id int PRIMARY KEY)",
+      "CREATE TABLE a.\"b.c\"(id int PRIMARY KEY)",
+      "CREATE TABLE public.columns(\"\u{e9}\" int PRIMARY KEY, \"e\u{301}\" int)",
+      "CREATE TABLE public.fine(id int PRIMARY KEY)",
     ] { try connection.execute(sql) }
     let tables = try connection.userTables()
     #expect(tables.filter { $0.refusal == nil }.map(\.schema.name) == ["fine"])
