@@ -150,7 +150,7 @@ extension Scenarios {
         "lock", Bench.python,
         [
           "-c",
-          "import sqlite3,time\nc=sqlite3.connect('source.db',isolation_level=None)\nc.executeScript('PRAGMA locking_mode=EXCLUSIVE')\nc.executeScript('BEGIN IMMEDIATE')\ntime.sleep(100)",
+          "import sqlite3,time\nc=sqlite3.connect('source.db',isolation_level=None)\nc.execute('PRAGMA locking_mode=EXCLUSIVE')\nc.execute('BEGIN IMMEDIATE')\ntime.sleep(100)",
         ])
       usleep(400_000)
       try refuse(bench, replicate("sqlite:source.db", "sqlite:target.db"), "database-busy", 75)

@@ -47,7 +47,7 @@ extension Scenarios {
         "lock", Bench.python,
         [
           "-c",
-          "import sqlite3,time\nc=sqlite3.connect('target.db',isolation_level=None)\nc.executeScript('BEGIN IMMEDIATE')\ntime.sleep(100)",
+          "import sqlite3,time\nc=sqlite3.connect('target.db',isolation_level=None)\nc.execute('BEGIN IMMEDIATE')\ntime.sleep(100)",
         ])
       usleep(300_000)
       for start in stride(from: 1, to: 10_000, by: 1000) {

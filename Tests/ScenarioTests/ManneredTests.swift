@@ -47,7 +47,7 @@ extension Scenarios {
         "lock", Bench.python,
         [
           "-c",
-          "import sqlite3,time\nc=sqlite3.connect('target.db',isolation_level=None)\nc.executeScript('BEGIN IMMEDIATE')\ntime.sleep(100)",
+          "import sqlite3,time\nc=sqlite3.connect('target.db',isolation_level=None)\nc.execute('BEGIN IMMEDIATE')\ntime.sleep(100)",
         ])
       usleep(500_000)
       _ = try bench.sqlite("source.db", "INSERT INTO tide(station, at, level_m) VALUES ('locked', '2030-01-01', 1)")

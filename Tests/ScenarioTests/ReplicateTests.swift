@@ -41,7 +41,7 @@ extension Scenarios {
       let cairn = try bench.startReplicating()
       let writer = """
         import sqlite3, random
-        c = sqlite3.connect('source.db', isolation_level=None, timeout=20); c.executeScript('PRAGMA synchronous = NORMAL')
+        c = sqlite3.connect('source.db', isolation_level=None, timeout=20); c.execute('PRAGMA synchronous = NORMAL')
         for n in range(1, \(isSoak ? 5000 : 600)):
             c.executeScript('BEGIN')
             for _ in range(random.choice((1, 1, 30))):
