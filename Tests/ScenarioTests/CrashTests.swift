@@ -89,15 +89,15 @@ extension Scenarios {
       let writer = """
         import sqlite3, random, time
         r = random.Random(\(seed)); c = sqlite3.connect('root/source.db', isolation_level=None, timeout=20)
-        c.executeScript('PRAGMA synchronous = \(synchronous)')
+        c.execute('PRAGMA synchronous = \(synchronous)')
         for n in range(\(isSoak ? 1500 : 300)):
-            c.executeScript('BEGIN')
+            c.execute('BEGIN')
             for _ in range(r.choice((1, 1, 5, 40))):
                 i = r.randrange(4000)
                 c.execute(r.choice(('REPLACE INTO t VALUES (?1, ?2, hex(?2))', 'UPDATE t SET a = ?2 WHERE id = ?1',
                                     'DELETE FROM t WHERE id = ?1 AND ?2', 'INSERT INTO k VALUES (?1 % 9, ?2 % 5)',
                                     'DELETE FROM k WHERE rowid = ?1 % 50 AND ?2')), (i, n))
-            c.executeScript(r.choice(('COMMIT', 'COMMIT', 'COMMIT', 'ROLLBACK')))
+            c.execute(r.choice(('COMMIT', 'COMMIT', 'COMMIT', 'ROLLBACK')))
             if n % 10 == 0: time.sleep(0.01)
         """
       let program = try bench.run(Bench.python, ["-c", writer], environment: record)

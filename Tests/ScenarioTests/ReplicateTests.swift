@@ -43,10 +43,10 @@ extension Scenarios {
         import sqlite3, random
         c = sqlite3.connect('source.db', isolation_level=None, timeout=20); c.execute('PRAGMA synchronous = NORMAL')
         for n in range(1, \(isSoak ? 5000 : 600)):
-            c.executeScript('BEGIN')
+            c.execute('BEGIN')
             for _ in range(random.choice((1, 1, 30))):
-                c.executeScript('INSERT INTO b VALUES (1)'); c.executeScript('UPDATE a SET n = n + 1')
-            c.executeScript(random.choice(('COMMIT', 'COMMIT', 'ROLLBACK')))
+                c.execute('INSERT INTO b VALUES (1)'); c.execute('UPDATE a SET n = n + 1')
+            c.execute(random.choice(('COMMIT', 'COMMIT', 'ROLLBACK')))
         """
       let program = try bench.start("writer", Bench.python, ["-c", writer])
       let reader = """
