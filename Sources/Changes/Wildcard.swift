@@ -1,7 +1,7 @@
-/// Patterns with `*` for any characters and `?` for one.
+/// Patterns with `*` for any Unicode scalars and `?` for one.
 enum Wildcard {
   static func matches(_ pattern: String, _ name: String) -> Bool {
-    let (pattern, name) = (Array(pattern), Array(name))
+    let (pattern, name) = (Array(pattern.unicodeScalars), Array(name.unicodeScalars))
     var (at, letter) = (0, 0)
     // Where the last star stands, and the letter up to which it reaches: the only place to go back to.
     var star: (at: Int, letter: Int)?

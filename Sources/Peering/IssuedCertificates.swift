@@ -45,6 +45,8 @@ package struct IssuedCertificates: Sendable {
   /// asks again, since the answer was lost, gets the same one again.
   func renew(_ shown: PeerCertificate, _ request: CertificateRequest, now: Int64) throws -> Renewal {
     try peers.locked {
+      // A request may have begun before the revocation.
+      guard !peers.revoked.contains(shown) else { return .refused("it was revoked", hint: "join again") }
       let all = try of(shown.commonName)
       guard let old = all.first(where: { $0.fingerprint == shown.fingerprint }) else {
         return .refused("this node's authority has not signed it", hint: "join again")

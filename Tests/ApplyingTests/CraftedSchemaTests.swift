@@ -258,7 +258,7 @@ import Testing
 
   /// The tables of a file as capture reads them.
   private func captured(_ folder: TempFolder, _ sql: String, _ blob: [UInt8]? = nil) throws -> [TableSchema] {
-    let database = try Database(path: folder("captured.db"), mode: .create)
+    let database = try Database(ofProgram: folder("captured.db"))
     try database.executeScript(sql)
     if let blob { try database.run("INSERT INTO cairn_origin VALUES ('t', ?)", [.blob(blob)]) }
     return try Database(path: folder("captured.db")).userTables().map(\.schema)

@@ -272,7 +272,7 @@ extension PostgresCapturing {
               uri: origin.uri, trail: replica.trail, name: Replica.name, options: PostgresApply.Options()
             )
             .run(stop: StopSignal(), drain: drain)
-          } == .privilegeMissing)
+          } == .ownersCode)
         replica.close()
       }
     }

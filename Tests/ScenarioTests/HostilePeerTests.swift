@@ -244,6 +244,7 @@ extension DaemonScenarios {
     @Test func `an invited peer stops no daemon over TLS either`() throws {
       let bench = try HostileBench(isTLS: true)
       let net = bench.net
+      #expect(net.wait { FileManager.default.fileExists(atPath: net.bench.path("state-hq/lock")) }, "\(net.logs)")
       let invited = try net.bench.run(
         Bench.cairn,
         ["peer", "invite", "evil", "--address", "127.0.0.1:\(bench.port)", "--config", "hq", "--json"])

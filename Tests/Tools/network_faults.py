@@ -113,10 +113,17 @@ class Node:
         invited = self.cairn("peer", "invite", other.name, "--address", f"{self.host}:{self.port}", "--json")
         return json.loads(invited.stdout.splitlines()[0])["line"]
 
-    def joins(self, line):
-        """Over the listener of who invited, which runs."""
+    def joins(self, line, replaces=False):
+        """Over the listener of who invited, which runs. `replaces`: another authority than the known one answers."""
         self.write_conf()
-        self.cairn("peer", "join", line)
+        if replaces:
+            refused = self.cairn("peer", "join", line, status=None)
+            word = re.search(r"--replace ([0-9a-f]+)", refused.stderr)
+            if refused.returncode == 0 or not word:
+                raise Failed(f"another authority was taken for the known one: {refused.stdout}{refused.stderr}")
+            self.cairn("peer", "join", "--replace", word[1], line)
+        else:
+            self.cairn("peer", "join", line)
 
     # Programs
 
@@ -533,7 +540,8 @@ def wrong_authority(world, way):
         listener.invites(world.nodes["hq" if way == "pull" else "shop"])
         listener.start()
     return refused(
-        world, way, lambda listener, dialler: dialler.joins(listener.invites(dialler)), "peer-untrusted", before=replace)
+        world, way, lambda listener, dialler: dialler.joins(listener.invites(dialler), replaces=True), "peer-untrusted",
+        before=replace)
 
 
 def token_twice(world, way):
@@ -544,7 +552,7 @@ def token_twice(world, way):
     stranger = world.node("stranger")
     stranger.write_conf()
     again = stranger.cairn("peer", "join", line, status=None)
-    if again.returncode == 0 or len(again.stderr.strip().splitlines()) > 2:
+    if again.returncode == 0 or len(again.stderr.strip().splitlines()) > 3:
         raise Failed(f"a token was taken twice: {again.stdout}{again.stderr}")
     return again.stderr.strip().splitlines()[0]
 

@@ -63,7 +63,7 @@ import Testing
     return (folder, name)
   }
 
-  @Test(arguments: [true, false])
+  @Test(.serialized, arguments: [true, false])
   func `a record above what a peer may send is read where it is, and its memory is given back`(isRandom: Bool) throws {
     let temp = try TempFolder()
     let (folder, name) = try trail(temp, record: 70 << 20, isRandom: isRandom)

@@ -167,9 +167,11 @@ package struct Journal {
   package func fill(taken: Int64 = 0) throws -> (rows: Int64, hasDropped: Bool)? {
     guard try isInstalled() else { return nil }
     return try database.transaction("BEGIN") {
-      let taken = max(taken, try database.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0)
-      let first = try database.integer("SELECT min(seq) FROM cairn_journal") ?? 0
-      let last = try database.integer("SELECT max(seq) FROM cairn_journal") ?? 0
+      // A program can write to the file: no number may be beyond what can be counted with.
+      func bounded(_ sql: String) throws -> Int64 { min(max(0, try database.integer(sql) ?? 0), 1 << 61) }
+      let taken = max(taken, try bounded("SELECT taken FROM cairn_control WHERE id = 0"))
+      let first = try bounded("SELECT min(seq) FROM cairn_journal")
+      let last = try bounded("SELECT max(seq) FROM cairn_journal")
       return (max(0, last - max(taken, first - 1)), last > taken && first > taken + 1)
     }
   }
@@ -216,7 +218,7 @@ package struct Journal {
     }
     let least = numbers.count == 1 ? numbers[0] : "min(\(numbers.joined(separator: ", ")))"
     return try database.query("SELECT trail, \(least) FROM cairn_checkpoint AS c").compactMap { row in
-      guard case .integer(let number) = row[1] else { return nil }
+      guard case .integer(let number) = row[1], number >= 0 else { return nil }
       return AppliedNote(
         trail: row[0].string, number: UInt64(bitPattern: number), clock: UInt64(clamping: clock.microseconds()),
         position: .start)

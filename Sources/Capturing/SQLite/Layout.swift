@@ -78,7 +78,11 @@ struct Layout {
 
   init(row: [Value]) throws {
     func integer(_ i: Int) -> Int64? { if case .integer(let n) = row[i] { n } else { nil } }
-    guard let id = integer(0), let since = integer(2), case .blob(let bytes) = row[6] else {
+    // A program can write to the file: every number is checked before it is counted with.
+    let bound: Int64 = 1 << 61
+    guard let id = integer(0), (1...1 << 31).contains(id), let since = integer(2), (0..<bound).contains(since),
+      integer(3).map({ -bound < $0 && $0 < bound }) ?? true, case .blob(let bytes) = row[6]
+    else {
       throw CairnError(
         .databaseDamaged, "table cairn_layout of the source holds a row that Cairn did not write",
         hint: "run 'cairn detach' on the source and replicate again")

@@ -185,8 +185,10 @@ package final class SQLiteCapture {
   /// Proves that the rows behind the source's mark are those that the trail has.
   private func resume(isFirst: Bool) throws {
     let row = try source.query("SELECT taken, nonce FROM cairn_control WHERE id = 0").first ?? []
-    guard row.count == 2, case .integer(let taken) = row[0], case .integer(let nonce) = row[1] else {
-      throw Self.wentBack(path, "its table cairn_control is empty")
+    guard row.count == 2, case .integer(let taken) = row[0], case .integer(let nonce) = row[1],
+      (0..<1 << 61).contains(taken)
+    else {
+      throw Self.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
     }
     marked = .init(taken: taken, nonce: nonce)
     if isFirst {

@@ -20,10 +20,7 @@ extension DDLParser {
         if take(symbol: ":"), !isSymbol("]") { try expression() }
         try expect(symbol: "]")
         return true
-      case ".":
-        at += 1
-        try name()
-        return true
+      case ".": throw Unparsed("it selects a field, by which PostgreSQL also calls functions")
       case "(", ")", "]", ",", ";", ":": return false
       default:
         at += 1
@@ -150,6 +147,9 @@ extension DDLParser {
   }
 
   private mutating func array() throws(Unparsed) {
+    depth += 1
+    defer { depth -= 1 }
+    guard depth <= Self.depthMax else { throw Unparsed("it is nested too deep") }
     try expect(symbol: "[")
     if take(symbol: "]") { return }
     repeat { isSymbol("[") ? try array() : try expression() } while take(symbol: ",")
@@ -235,7 +235,8 @@ extension DDLParser {
   /// Whether a schema is the server's or Cairn's own: no object of a trail is made there.
   static func isReserved(_ namespace: String) -> Bool {
     let name = namespace.asciiLowercased
-    return name == "cairn" || name == "information_schema" || name.hasPrefix("pg_")
+    return name == "cairn" || name == "information_schema" || name.utf8.starts(with: "pg_".utf8)
+      || name.utf8.starts(with: "cairn_".utf8)
   }
 
   /// The name of a type, sequence or table that a script makes.

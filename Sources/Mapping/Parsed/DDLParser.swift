@@ -8,7 +8,7 @@ struct DDLParser {
   let engine: Engine
   let tokens: [DDLToken]
   var at = 0
-  private var depth = 0
+  var depth = 0
   /// Tokens before which `pg_catalog.` is printed.
   private var qualified: Set<Int> = []
   /// Texts that are printed in place of a token; empty for those that are part of the one before.
@@ -17,7 +17,7 @@ struct DDLParser {
   private(set) var columns: Set<String> = []
 
   /// Expressions nested deeper than that are not read.
-  static let depthMax = 100
+  static let depthMax = 200
 
   init(_ text: String, _ engine: Engine) throws(Unparsed) {
     self.engine = engine
@@ -142,6 +142,9 @@ struct DDLParser {
   }
 
   mutating func operand() throws(Unparsed) {
+    depth += 1
+    defer { depth -= 1 }
+    guard depth <= Self.depthMax else { throw Unparsed("it is nested too deep") }
     while take("NOT") || takeSign() {}
     guard at < tokens.count else { throw misunderstood }
     switch tokens[at].kind {

@@ -7,9 +7,9 @@ enum KnownFunctions {
   /// Source: https://sqlite.org/lang_corefunc.html, lang_datefunc.html, lang_mathfunc.html, json1.html
   static let sqlite = words(
     """
-    abs char coalesce concat concat_ws format glob hex if ifnull iif instr length like likelihood likely lower ltrim max
-    min nullif octet_length printf quote random randomblob replace round rtrim sign soundex substr substring trim typeof
-    unhex unicode unistr unistr_quote unlikely upper zeroblob
+    abs char coalesce concat concat_ws glob hex if ifnull iif instr length like likelihood likely lower ltrim max
+    min nullif octet_length quote random randomblob replace round rtrim sign soundex substr substring trim typeof
+    unhex unicode unistr unistr_quote unlikely upper
     current_date current_time current_timestamp date datetime julianday strftime time timediff unixepoch
     acos acosh asin asinh atan atan2 atanh ceil ceiling cos cosh degrees exp floor ln log log10 log2 mod pi pow power
     radians sin sinh sqrt tan tanh trunc
