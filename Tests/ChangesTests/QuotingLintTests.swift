@@ -49,7 +49,8 @@ import Testing
       reason: "puts quotes around an interpolation in SQL: use quotedName, quotedText or postgresLiteral",
       // Digits of a blob; numbers and patterns that are constant.
       allowed: [
-        "Applying/Postgres/OwnersCode.swift", "Operating/TrailSQL+Literals.swift", "Capturing/Postgres/SchemaTriggers.swift",
+        "Applying/Postgres/OwnersCode.swift", "Operating/TrailSQL+Literals.swift",
+        "Capturing/Postgres/SchemaTriggers.swift",
       ]),
     Rule(
       pattern: #"'\\\([^()]+\)'::"#,

@@ -96,7 +96,8 @@ import Testing
   @Test func `tables and columns that Swift takes for one are refused, each with the name of the other`() throws {
     let connection = try PostgresConnection(PostgresServer.shared.createDatabase("alike"))
     for sql in [
-      "CREATE TABLE public.\"caf\u{e9}\"(id int PRIMARY KEY)", "CREATE TABLE public.\"cafe\u{301}\"(id int PRIMARY KEY)",
+      "CREATE TABLE public.\"caf\u{e9}\"(id int PRIMARY KEY)",
+      "CREATE TABLE public.\"cafe\u{301}\"(id int PRIMARY KEY)",
       "CREATE SCHEMA \"a.b\"", "CREATE SCHEMA a", "CREATE TABLE \"a.b\".c(id int PRIMARY KEY)",
       "CREATE TABLE a.\"b.c\"(id int PRIMARY KEY)",
       "CREATE TABLE public.columns(\"\u{e9}\" int PRIMARY KEY, \"e\u{301}\" int)",

@@ -61,8 +61,8 @@ extension Scenarios {
         sys.path.insert(0, '\(Bench.root)/Tests/Tools'); import libpq
         class Lite:
             def __init__(self, url): self.db = sqlite3.connect(url[len('sqlite:'):], isolation_level=None, timeout=10)
-            def run(self, sql): return self.db.executeScript(sql)
-            def query(self, sql): return self.db.executeScript(sql).fetchall()
+            def run(self, sql): return self.db.execute(sql)
+            def query(self, sql): return self.db.execute(sql).fetchall()
         def connect(url): return Lite(url) if url.startswith('sqlite:') else libpq.Connection(url, 'probe')
         source, target = connect(sys.argv[1]), connect(sys.argv[2]); took = []
         for i in range(\(isSoak ? 200 : 40)):
