@@ -175,7 +175,7 @@ extension DaemonScenarios {
         "pos.db", "PRAGMA journal_mode = WAL; CREATE TABLE sale(id INTEGER PRIMARY KEY, text TEXT)")
       let hqConf =
         receive + "[database.erp]\nurl = \"sqlite://\(net.bench.path("erp.db"))\"\n"
-        + "[apply.pos]\ntrail = \"shop.pos\"\ndatabase = \"erp\"\n"
+        + "[apply.pos]\ntrail = \"shop.pos\"\ndatabase = \"erp\"\ntables = [\"*\"]\n"
       try write("hq", hqConf)
       try write(
         "shop",
