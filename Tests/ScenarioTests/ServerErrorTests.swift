@@ -68,7 +68,11 @@ extension Scenarios {
       let from = server.url(pairs.from.name, user: plain)
       try refuse(bench, from, "sqlite:target.db", "privilege-missing", 77, says: ["REPLICATION", plain])
       try server.psql("ALTER ROLE \(plain) REPLICATION")
-      try refuse(bench, from, "sqlite:target.db", "privilege-missing", 77)
+      // A notice about the event triggers comes before the error.
+      let refused = try bench.run(
+        Bench.cairn, ["replicate", "--from", from, "--to", "sqlite:target.db", "--state", "state", "--once"])
+      #expect(refused.status == 77 && refused.errors.contains("error [privilege-missing]"), "\(refused.errors)")
+      #expect(refused.errors.contains("hint: run as the owner of the tables"), "\(refused.errors)")
       try server.psql("GRANT CREATE ON DATABASE \(pairs.from.name) TO \(plain)")
       try pairs.sql(pairs.from, "ALTER TABLE t OWNER TO \(plain)")
       let copied = try bench.run(
