@@ -113,15 +113,15 @@ class Node:
         invited = self.cairn("peer", "invite", other.name, "--address", f"{self.host}:{self.port}", "--json")
         return json.loads(invited.stdout.splitlines()[0])["line"]
 
-    def joins(self, line, replaces=False):
-        """Over the listener of who invited, which runs. `replaces`: another authority than the known one answers."""
+    def joins(self, line, another=None):
+        """Over the listener of who invited, which runs. `another` gives a second line, as another authority answers."""
         self.write_conf()
-        if replaces:
+        if another:
             refused = self.cairn("peer", "join", line, status=None)
             word = re.search(r"--replace ([0-9a-f]+)", refused.stderr)
             if refused.returncode == 0 or not word:
                 raise Failed(f"another authority was taken for the known one: {refused.stdout}{refused.stderr}")
-            self.cairn("peer", "join", "--replace", word[1], line)
+            self.cairn("peer", "join", "--replace", word[1], another())
         else:
             self.cairn("peer", "join", line)
 
@@ -540,8 +540,9 @@ def wrong_authority(world, way):
         listener.invites(world.nodes["hq" if way == "pull" else "shop"])
         listener.start()
     return refused(
-        world, way, lambda listener, dialler: dialler.joins(listener.invites(dialler), replaces=True), "peer-untrusted",
-        before=replace)
+        world, way,
+        lambda listener, dialler: dialler.joins(listener.invites(dialler), another=lambda: listener.invites(dialler)),
+        "peer-untrusted", before=replace)
 
 
 def token_twice(world, way):
