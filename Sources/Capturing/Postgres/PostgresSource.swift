@@ -112,14 +112,16 @@ package struct PostgresSource {
     let there = try publication()
     let missing = tables.filter { there?.whole.contains($0.oid) != true }
     guard there == nil || !missing.isEmpty else { return false }
-    let statement = there.map { mend($0, missing) } ?? make(missing)
-    do { try connection.execute(statement) } catch let error as PostgresError where error.isPrivilege {
+    let statements = there.map { mend($0, missing) } ?? [make(missing)]
+    do {
+      try connection.transaction { for statement in statements { try connection.execute(statement) } }
+    } catch let error as PostgresError where error.isPrivilege {
       let foreign = missing.first { !$0.isOwned }
       let why = foreign.map { ": table \($0.displayName) belongs to \($0.owner)" } ?? ""
       throw CairnError(
         .privilegeMissing,
         "\(connection.place): the publication cannot be made: \(error.message)\(why)",
-        hint: "run as the owner of the tables, with CREATE on the database, or as a superuser: \(statement)")
+        hint: "run as the owner of the tables, with CREATE on the database, or as a superuser: \(statements.joined(separator: "; "))")
     }
     return there != nil
   }
@@ -161,8 +163,9 @@ package struct PostgresSource {
       "CREATE PUBLICATION \(name.quotedName)\(list.isEmpty ? "" : " FOR TABLE \(list)") WITH (publish_via_partition_root = true)"
   }
 
-  /// In one transaction: a table with a filter can only be put in anew.
-  private func mend(_ publication: Publication, _ missing: [PostgresTable]) -> String {
+  /// The statements that complete the publication, for one transaction. A table with a filter has to be taken out and put in
+  /// again.
+  private func mend(_ publication: Publication, _ missing: [PostgresTable]) -> [String] {
     let alter = "ALTER PUBLICATION \(name.quotedName)"
     let narrowed = missing.filter { publication.narrowed.contains($0.oid) }
     let absent = missing.filter { !publication.tables.contains($0.oid) }
@@ -173,7 +176,7 @@ package struct PostgresSource {
     }
     if !narrowed.isEmpty { statements.append("\(alter) DROP TABLE \(Self.list(narrowed))") }
     if !(narrowed + absent).isEmpty { statements.append("\(alter) ADD TABLE \(Self.list(narrowed + absent))") }
-    return statements.joined(separator: "; ")
+    return statements
   }
 
   private static func list(_ tables: [PostgresTable]) -> String {
