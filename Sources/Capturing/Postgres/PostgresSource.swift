@@ -117,11 +117,12 @@ package struct PostgresSource {
       try connection.transaction { for statement in statements { try connection.execute(statement) } }
     } catch let error as PostgresError where error.isPrivilege {
       let foreign = missing.first { !$0.isOwned }
+      let text = statements.joined(separator: "; ")
       let why = foreign.map { ": table \($0.displayName) belongs to \($0.owner)" } ?? ""
       throw CairnError(
         .privilegeMissing,
         "\(connection.place): the publication cannot be made: \(error.message)\(why)",
-        hint: "run as the owner of the tables, with CREATE on the database, or as a superuser: \(statements.joined(separator: "; "))")
+        hint: "run as the owner of the tables, with CREATE on the database, or as a superuser: \(text)")
     }
     return there != nil
   }
