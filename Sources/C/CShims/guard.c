@@ -1,5 +1,6 @@
 // A file system layer for one connection. A captured file is hostile input: with it, SQLite opens, asks for and deletes the
 // database and its companions, and nothing else.
+#define _GNU_SOURCE
 #include "CShims.h"
 #include <errno.h>
 #include <limits.h>
