@@ -13,7 +13,7 @@ final class ApplyReader {
   private let isForShapes: Bool
   /// Where writes go both ways every row has a key: PostgreSQL is to have it as one.
   private var hasWholeKeys = false
-  /// Which records the target takes; nil: only shapes are read, and nothing is written.
+  /// The gate that decides which records the target takes; nil if apply reads only shapes and writes nothing.
   private var gate: TargetGate?
   /// Why the record that was returned last must not be applied; nil: it may be.
   private var barred: CairnError?

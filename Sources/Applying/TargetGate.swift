@@ -56,7 +56,7 @@ struct TargetGate {
     }
   }
 
-  /// What may be done to the table of an id.
+  /// Returns what the trail may do to the table of an id.
   mutating func verdict(_ id: UInt64, in segment: UInt64, _ shaped: (UInt64) -> TableSchema?) -> TargetScope.Verdict {
     enter(segment)
     if let verdict = verdicts[id] { return verdict }
@@ -105,7 +105,7 @@ struct TargetGate {
     allowed = nil
     let ids = [ddl.before, ddl.after].filter { $0 != 0 }
     var found = ids.map { ($0, verdict($0, in: segment, shaped)) }
-    // Of two tables that take each other's names, the first one moves aside: a name that is there in no row.
+    // If two tables swap names, the first one takes a name in between that no row has.
     if found.count == 2, let aside = found.firstIndex(where: { $0.1 == .reserved && isAside($0.0, shaped) }) {
       found[aside].1 = found[1 - aside].1
     }

@@ -52,7 +52,7 @@ extension Configuration {
     package var pull: TrailPatterns
     /// The most trails that may be here of those that it may push.
     package var trails = 1000
-    /// What these may take on the disk; nil: what `[limits] disk` leaves.
+    /// The disk space of this peer's trails, in bytes; nil: the rest of `[limits] disk`.
     package var diskBytes: Int64?
     /// The most bodies that it may send at one time.
     package var requests = 64

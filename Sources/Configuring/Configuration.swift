@@ -123,7 +123,7 @@ package struct Configuration: Equatable, Sendable {
     package var givesUpSlot = false
     /// The largest block that is taken from another node.
     package var blockBytes: Int64 = 64 << 20
-    /// What all blocks of unusual size may take in memory.
+    /// The memory for all blocks of unusual size together, in bytes.
     package var memoryBytes: Int64 = 256 << 20
 
     package init() {}

@@ -47,7 +47,7 @@ extension OptionTable {
       Option(
         "tls", .files,
         absence:
-          "what `cairn peer invite` made in the state folder; without that nobody is let in, unless `insecure` is set",
+          "what `cairn peer invite` made in the state folder; without it the listener refuses every peer, unless `insecure` is set",
         "certificate and key of this node, and the authorities that vouch for others",
         details:
           "PEM files; relative paths are below the folder of the conf file. They are read again when they change.",

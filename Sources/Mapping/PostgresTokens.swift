@@ -166,7 +166,7 @@ package struct PostgresTokens {
 }
 
 extension PostgresTokens {
-  /// What a statement says, whatever its spaces and quotes; `renamed` names stand for others. `pg_catalog.` before a name
+  /// The tokens of a statement, without its spaces and quotes; `renamed` names stand for others. `pg_catalog.` before a name
   /// says nothing: PostgreSQL prints functions without it.
   static func meaning(_ text: String, renamed: [String: String] = [:]) -> [Kind] {
     let tokens = PostgresTokens(text).tokens

@@ -8,7 +8,7 @@ import Changes
 /// Source: https://sqlite.org/lang_altertable.html
 package struct SQLiteAlteration: Sendable {
   package static let aside = "cairn_aside"
-  /// Of Cairn's own among the statements of ``rebuild``: they are no DDL of a table.
+  /// Cairn's own statements in ``rebuild``, which are no DDL of a table.
   package static let legacyRules = "PRAGMA legacy_alter_table = ON"
   package static let presentRules = "PRAGMA legacy_alter_table = OFF"
 

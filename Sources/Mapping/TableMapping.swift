@@ -15,7 +15,7 @@ package struct TableMapping: Sendable {
   package private(set) var contracts: [ColumnContract]
   /// What the source's table has and the target's has not, or not in the same way, for people.
   package let notices: [String]
-  /// Those among them that name what the grammar of DDL does not know.
+  /// The notices about objects that the grammar of DDL does not know.
   package let leftOut: [String]
 
   /// Throws `name-collision` when two columns fold to one name, `table-refused` when the target cannot have such a table,

@@ -101,7 +101,7 @@ package final class HTTPClient {
     return try withoutActuallyEscaping(sink ?? { _ in }) { escaping in
       let transfer = Transfer(
         sink == nil ? nil : escaping, bodyBytesMax: options.bodyBytesMax, source: body == nil ? source : nil)
-      // What a broken connection did not take was not spent.
+      // Bytes that a broken connection did not take do not count as spent.
       defer { options.rate?.spend((body == nil && source != nil ? transfer.read : sent) + transfer.received, stop) }
       return try withExtendedLifetime((lines, transfer)) { try run(transfer) }
     }

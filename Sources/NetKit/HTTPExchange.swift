@@ -38,7 +38,7 @@ final class HTTPExchange {
   func step(
     _ handle: OpaquePointer, method: String, version: String, body: UnsafeMutableRawBufferPointer?
   ) -> MHD_Result {
-    // What the kernel holds of a body whose connection was ended is not taken any more.
+    // After the connection was ended, bytes that the kernel still holds are not read.
     if connection.isEnded { return MHD_Result.NO }
     switch stage {
     case .head: return begin(handle, method: method, version: version)

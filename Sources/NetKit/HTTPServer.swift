@@ -31,7 +31,7 @@ package final class HTTPServer: Sendable {
   /// Above the limit, so that those may be told.
   private static let spareConnections = 16
   private static let connectionBytes = 65536
-  /// How soon a revoked certificate and a right that was taken away end what is under way.
+  /// The time after which a revoked certificate or right ends a request under way.
   private static let lookMilliseconds: Int32 = 250
   private static let stackBytes = 512 << 10
 

@@ -35,7 +35,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// What becomes of a request for another certificate.
+  /// The answer to a request for another certificate.
   enum Renewal {
     case certificate(Certificate)
     case refused(String, hint: String)
@@ -102,7 +102,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Those that count now.
+  /// The certificates that count now.
   func live(now: Int64) throws -> [Certificate] {
     let revoked = peers.revoked
     return try names().map { try read($0) }.filter { $0.notAfter >= now && !revoked.contains($0.facts) }
@@ -160,7 +160,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Nobody can be revoked, and nobody is let in, before the operator has put the list right.
+  /// Until the operator mends the list, no peer can be revoked and none is let in.
   private static func refusal(_ problem: RevokedPeers.Unknown) -> CairnError {
     CairnError(
       .stateForeign, "the list of revoked certificates is not known, so that no certificate counts: \(problem.reason)",

@@ -40,7 +40,7 @@ package final class JoinDesk: Sendable {
       return shown.insert(peer.fingerprint).inserted
     }
     guard isNew else { return }
-    // What cannot be written is tried again with the next request.
+    // The next request tries a failed write again.
     do { try IssuedCertificates(peers).retire(before: peer) } catch {
       _ = shown.withLock { $0.remove(peer.fingerprint) }
     }

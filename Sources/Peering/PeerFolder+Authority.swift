@@ -4,12 +4,12 @@ import SystemKit
 
 // The authority and the listener's certificate: how they are made, replaced and renewed.
 extension PeerFolder {
-  /// How long an authority is good. `cairn peer rotate` makes another one.
+  /// The lifetime of an authority. `cairn peer rotate` makes another one.
   static let authorityLifetime = 10 * year
-  /// How long the listener's certificate is good. The daemon renews it when a third of that is left.
+  /// The lifetime of the listener's certificate. The daemon renews it in the last third.
   static let listenerLifetime = year
 
-  /// What `cairn peer rotate` has changed.
+  /// The changes that `cairn peer rotate` made.
   package struct Rotation: Equatable, Sendable {
     /// SHA-256 of the new authority; nil: it is the same as before.
     package var authority: String?
@@ -91,7 +91,7 @@ extension PeerFolder {
   /// The authorities that count, the one that signs first.
   package var authorities: [PeerCertificate] { ((try? certificates("ca.crt")) ?? []).map(\.facts) }
 
-  /// What the listener shows.
+  /// The certificate and key that the listener shows.
   package var listener: PeerCertificate? { try? certificate("node.crt").facts }
 
   /// Names with a certificate that counts and that an old authority has signed.

@@ -3,7 +3,7 @@ import NetKit
 import SystemKit
 import Synchronization
 
-/// Which certificates count no more, as the file `revoked` says. It is read again when it changes.
+/// The revoked certificates, from the file `revoked`, which is read again when it changes.
 ///
 /// ```
 /// name store-042 1767225600
@@ -14,7 +14,7 @@ import Synchronization
 /// line a name, however many certificates there were. The second one revokes a single certificate by its SHA-256; its name and
 /// time, in µs, are for people. Empty lines and those that begin with `#` say nothing.
 ///
-/// What is not known revokes all: a file that cannot be read whole, a line that is not understood, and a file that is missing
+/// A doubt revokes all: a file that cannot be read whole, a line that is not understood, and a file that is missing
 /// although this node has kept one.
 package final class RevokedPeers: Sendable {
   /// The content of the file.
@@ -40,7 +40,7 @@ package final class RevokedPeers: Sendable {
   }
 
   private struct State {
-    /// Of the file that was read last.
+    /// The identity of the file that was read last.
     var stamp: FileStamp?
     var known: Known?
     /// This process has seen the file.

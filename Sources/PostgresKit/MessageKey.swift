@@ -10,9 +10,9 @@ import CodecKit
 package struct MessageKey: Equatable, Sendable {
   /// The schemas that have such a table, `NAME.key`.
   package enum Place: String, Sendable {
-    /// Of the role that captures or applies.
+    /// The key of the role that captures or applies.
     case own = "cairn"
-    /// Of the superuser who installed the event triggers.
+    /// The key of the superuser who installed the event triggers.
     case triggers = "cairn_ddl"
   }
 

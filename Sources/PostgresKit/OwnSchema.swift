@@ -1,6 +1,6 @@
 import Changes
 
-/// The check that nobody else made what is in a schema of Cairn.
+/// The check that no other role made the objects in a schema of Cairn.
 ///
 /// Whoever owns a schema, a table or a function there can replace it, and what Cairn then reads or calls runs with the
 /// rights of its role. So everything there belongs to the role of the session, or to a superuser.
@@ -16,13 +16,13 @@ package enum OwnSchema {
       .privilegeMissing,
       "\(connection.place): \(found.what) belongs to role \(found.owner), who could have Cairn's role \(found.role) run code",
       hint: """
-        connect as role \(found.owner) if it is the one that Cairn uses; if nobody needs the schema: \
+        connect as role \(found.owner) if it is the one that Cairn uses; if the schema is not needed: \
         DROP SCHEMA \(schema) CASCADE
         """,
       context: ["role": found.owner])
   }
 
-  /// What belongs to another role; nil if nothing does.
+  /// The first object that belongs to another role; nil if there is none.
   package static func foreign(
     _ schema: String, _ connection: PostgresConnection
   ) throws -> (what: String, owner: String, role: String)? {

@@ -1,9 +1,9 @@
 import CPostgres
 import Glibc
 
-// Which server answers.
+// The identity of the server that answers.
 extension PostgresConnection {
-  /// The warning for a connection to another host that proves its identity to nobody; nil if there is none.
+  /// The warning if the server of another host need not prove its identity; nil otherwise.
   ///
   /// The default of libpq, `prefer`, takes any server, and goes on without encryption if the server has none.
   /// Source: https://www.postgresql.org/docs/15/libpq-ssl.html

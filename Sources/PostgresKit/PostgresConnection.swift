@@ -98,7 +98,7 @@ package final class PostgresConnection {
     var error: UnsafeMutablePointer<CChar>?
     guard let list = PQconninfoParse(uri, &error) else {
       PQfreemem(error)
-      // Of what nobody can read, nothing may be shown: it may hold a password.
+      // An unreadable text is not shown at all: it may hold a password.
       return ["dbname": uri.utf8.contains(UInt8(ascii: "/")) ? "…" : uri]
     }
     defer { PQconninfoFree(list) }
@@ -111,7 +111,7 @@ package final class PostgresConnection {
     return options
   }
 
-  /// What is wrong with a connection URI, without anything of its password; nil when libpq can read it.
+  /// The error in a connection URI, without its password; nil if libpq can read it.
   /// (`PQconninfoParse`)
   package static func problem(with uri: String) -> String? {
     var error: UnsafeMutablePointer<CChar>?

@@ -57,7 +57,7 @@ package final class TrailCopies: Sendable {
     }
   }
 
-  /// Deletes a copy from the disk where nobody uses it meanwhile and it still is as `isWanted` says.
+  /// Deletes a copy from the disk if it is not in use and `isWanted` still holds.
   package func remove(_ trail: TrailName, if isGone: (TrailCopy) throws -> Bool) throws -> Bool {
     try with(trail) { copy in
       guard copy.hasBegun, try isGone(copy) else { return false }

@@ -1,11 +1,11 @@
 import CSQLite
 import Changes
 
-/// What a statement of DDL may touch: the second lock behind a grammar that built the statement.
+/// The objects that a statement of DDL may touch: the second lock after the grammar that built it.
 private final class DefinitionGuard {
   /// In lower case.
   let tables: Set<String>
-  /// What was refused first.
+  /// The first refused action.
   var refused: String?
 
   init(_ tables: [String]) { self.tables = Set(tables.map { $0.lowercased() }) }
@@ -24,7 +24,7 @@ private final class DefinitionGuard {
       }, Unmanaged.passUnretained(self).toOpaque())
   }
 
-  /// What SQLite itself writes to for a statement of DDL, and the check that it runs over a table that is altered.
+  /// The tables that SQLite itself writes to for a statement of DDL, and its check over an altered table.
   private static let own: Set<String> = [
     "sqlite_master", "sqlite_schema", "sqlite_sequence", "sqlite_stat1", "sqlite_stat3", "sqlite_stat4",
     "sqlite_temp_master", "sqlite_temp_schema", "pragma_quick_check",

@@ -9,7 +9,7 @@ package struct SQLiteError: Error, CustomStringConvertible {
   package let message: String
   package let sql: String
   package let path: String
-  /// What the file made the connection do, if that was refused.
+  /// The refused action that the file asked of the connection; nil if none.
   package var refusal: FileRefusal?
 
   package var primary: Int32 { code & 0xff }

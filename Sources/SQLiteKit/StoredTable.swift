@@ -29,7 +29,7 @@ struct StoredTable {
     }
     guard tokens[1].word == "TABLE" else { return nil }
     module = nil
-    // What follows the last parenthesis is the table's options.
+    // The table's options follow the last parenthesis.
     let options = tokens.lastIndex { $0.symbol == UInt8(ascii: ")") }.map { tokens[($0 + 1)...] } ?? []
     isWithoutRowid = options.contains { $0.word == "WITHOUT" }
     isStrict = options.contains { $0.word == "STRICT" }

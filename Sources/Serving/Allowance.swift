@@ -1,4 +1,4 @@
-/// How often something may happen: some times at once, then again after each pause.
+/// A rate limit: a number of events at once, then one after each pause.
 ///
 ///     var copies = Allowance(burst: 3, refill: 60_000_000)
 ///     copies.take(now: 0)  // true, three times in a row

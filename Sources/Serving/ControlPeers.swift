@@ -17,7 +17,7 @@ package struct ControlPeer: Equatable, Sendable, CustomStringConvertible {
 
 /// The connections of the control socket at a time.
 ///
-/// Who connects and sends nothing, or a request byte by byte, keeps nobody out: above a limit the connection that has waited
+/// A slow client cannot block the socket: above a limit the connection that has waited
 /// for longest without a whole request gives way to a new one.
 final class ControlPeers: Sendable {
   final class Connection: @unchecked Sendable {

@@ -7,11 +7,11 @@ import Trails
 struct IntakeRoom: Equatable, Sendable {
   /// What `[limits] disk` allows; nil: as much as there is.
   var allowed: UInt64?
-  /// What the trails hold on the disk.
+  /// The bytes that the trails hold on the disk.
   var held: UInt64 = 0
   /// What is left of it when all that may go has been deleted.
   var left: UInt64 = 0
-  /// Of that, segments of which all is applied: they go when more comes.
+  /// The part of ``held`` in segments that are fully applied: they go when more comes.
   var live: UInt64 = 0
   /// Not even that has room, and an apply or a peer needs it.
   var isPaused = false

@@ -50,7 +50,7 @@ package struct RetentionPlan: Equatable, Sendable {
   package private(set) var pausesCaptures = false
   /// What is left when it was carried out.
   package private(set) var bytes: UInt64 = 0
-  /// Of that, what stands in segments that are being written and of which all is applied: they can only be deleted
+  /// The part in open segments that are fully applied: they can only be deleted
   /// when more has come.
   package private(set) var live: UInt64 = 0
   /// A segment that a writer lays out counts with this much, at most.

@@ -3,7 +3,7 @@ import Configuring
 import Conflicts
 import Trails
 
-/// What the conf says of all applies that share one database into which others write: another plan makes another
+/// The settings of all applies that share one two-way database: another plan makes another
 /// ``TwoWay``, and all of these applies start again with it.
 package struct TwoWayPlan: Equatable, Sendable {
   var own: TrailName

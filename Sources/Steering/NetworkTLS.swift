@@ -5,7 +5,7 @@ import Peering
 
 /// Which certificates count on each side of the network, by what the conf says and what the state folder has.
 package enum NetworkTLS {
-  /// What the listener shows, and whom it believes; nil: plain HTTP, which only `insecure = true` allows, also on loopback:
+  /// The listener's certificate and its trusted authorities; nil: plain HTTP, which only `insecure = true` allows, also on loopback:
   /// any user of this machine could be any peer there. What `cairn peer revoke` has written counts with any certificates.
   ///
   /// - Throws: `conf-missing` where there are no certificates.
@@ -21,7 +21,7 @@ package enum NetworkTLS {
       .confMissing,
       "there is no certificate to listen with on \(receive.address): no tls in [receive], and none in \(peers.path)",
       hint:
-        "run 'cairn peer invite NAME', which makes what is needed; or name your own files with tls; or write 'insecure = true' into [receive] where nobody but peers reaches it",
+        "run 'cairn peer invite NAME', which makes what is needed; or name your own files with tls; or write 'insecure = true' into [receive] if only peers can reach it",
       remedy: .retry)
   }
 

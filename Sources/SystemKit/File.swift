@@ -45,7 +45,7 @@ package final class File {
     get throws(FileError) { UInt64(clamping: try status().st_size) }
   }
 
-  /// What the file takes on the disk, in bytes, with what was allocated ahead: `st_blocks` of fstat(2).
+  /// The bytes that the file takes on the disk, with those allocated ahead: `st_blocks` of fstat(2).
   package var allocated: UInt64 {
     get throws(FileError) { UInt64(clamping: try status().st_blocks) * 512 }
   }

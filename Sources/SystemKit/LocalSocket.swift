@@ -50,7 +50,7 @@ package final class LocalSocket {
     return cairn_peer_user(descriptor, &user, &process) == 0 ? (user, process) : nil
   }
 
-  /// Ends the connection for both sides: whoever reads or writes here is told so at once. Any thread may call it while the
+  /// Ends the connection for both sides: reads and writes here end at once. Any thread may call it while the
   /// socket is kept.
   package func cut() { shutdown(descriptor, Int32(SHUT_RDWR)) }
 

@@ -28,7 +28,7 @@ package final class BlockMemory: Sendable {
 
   package init(patienceMilliseconds: Int = 10_000) { self.patienceMilliseconds = patienceMilliseconds }
 
-  /// What all blocks of unusual size may take together.
+  /// The memory for all blocks of unusual size together, in bytes.
   package var limit: Int {
     get { state.withLock { $0.limit } }
     set { state.withLock { $0.limit = newValue } }

@@ -9,7 +9,7 @@ final class BlockOpener {
   /// zstd makes at most 128 KiB of four stored bytes: a block that claims more is false, and costs no memory.
   private static let ratioMax = 1 << 15
 
-  /// Where a block comes from.
+  /// The source of a block.
   enum Origin {
     /// A trail of this node or a copy that has passed: records of up to 1 GiB.
     case trail
@@ -107,7 +107,7 @@ final class PeerOpeners: Sendable {
   static let shared = PeerOpeners()
   private static let keptMax = 8
 
-  /// An opener that nobody uses, on its way from one thread to another.
+  /// An unused opener, on its way from one thread to another.
   private struct Idle: @unchecked Sendable { let opener: BlockOpener }
 
   private let idle = Mutex<[Idle]>([])

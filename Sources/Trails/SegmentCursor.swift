@@ -23,9 +23,9 @@ final class SegmentCursor {
   private let opener = BlockOpener()
   private let hasher: SHA256
   private let memory = BlockMemory.shared
-  /// Of ``BlockMemory``, for the stored bytes of a block of unusual size.
+  /// The lease from ``BlockMemory`` for the stored bytes of a block of unusual size.
   private var claimed = 0
-  /// Of the loaded block; empty before the first, and when all of a block of unusual size has been read.
+  /// The records of the loaded block; empty before the first one and after all of an unusual block was read.
   private var content = UnsafeRawBufferPointer(start: nil, count: 0)
   private var contentStart: UInt64 = 0
   /// Content offset behind the loaded block.

@@ -10,9 +10,9 @@ package struct TrailInfo: Equatable, Sendable {
     package var firstTransaction: UInt64
     /// µs since 1970 UTC.
     package var created: Int64
-    /// What the file takes on the disk, with what was allocated ahead, and what stands behind the durable end.
+    /// The bytes that the file takes on the disk, with those allocated ahead and those after the durable end.
     package var allocated: UInt64 = 0
-    /// What counts for limits: a file system that compresses may take less than the file has.
+    /// The bytes that count for limits: a compressing file system may take less than the file has.
     package var onDisk: UInt64 { max(bytes, allocated) }
 
     /// The same segment of two copies may take different room on two disks.
@@ -35,9 +35,9 @@ package struct TrailInfo: Equatable, Sendable {
   package var bytes: UInt64
   /// When the live segment was written last, µs since 1970 UTC.
   package var writtenAt: Int64 = 0
-  /// What the folder takes besides segments: the folder, the durable mark and the lock.
+  /// The bytes of the folder besides its segments: the folder, the durable mark and the lock.
   package static let besides: UInt64 = 12 << 10
-  /// What the trail takes on the disk.
+  /// The bytes that the trail takes on the disk.
   package var onDisk: UInt64 { segments.reduce(Self.besides) { $0 + $1.onDisk } }
   /// Whether no transaction of it is whole.
   package var isEmpty: Bool { lastTransaction < segments.first?.firstTransaction ?? 1 }

@@ -32,7 +32,7 @@ struct WindowIndex {
   private var late: Set<UInt64> = []
   /// Of rows that have been forgotten, the last version.
   private(set) var lasts = LastVersions()
-  /// Of the versions that are here, those that took their row away, if ``lasts`` are kept: only a write is a last version.
+  /// The kept versions that deleted their row, if ``lasts`` are kept: only a write is a last version.
   private var ends: Set<End> = []
 
   private struct End: Hashable {
@@ -296,7 +296,7 @@ extension WindowIndex {
       try store.forEach(of: row.chain) { left.append($0) }
       for entry in before where !left.contains(entry) {
         let end = End(row: row.chain, origin: entry.origin, number: entry.number)
-        // What is left may be nothing but deletes that do not count: then the row has the rank of its last write.
+        // If only deletes that do not count are left, the row has the rank of its last write.
         if ends.remove(end) == nil { keepLast(of: row.chain, entry) }
       }
       return

@@ -52,7 +52,7 @@ struct Cairn {
     }
   }
 
-  /// What is said of secrets on the command line, which every user of the machine can read there.
+  /// The warning about secrets on the command line, which every user of the machine can read.
   private static func secrets(in words: [String], of command: any Command.Type) -> [String] {
     var notices: [String] = []
     if words.contains(where: URLPassword.isIn) {

@@ -132,13 +132,13 @@ extension ConfCheck {
     for (index, certificate) in certificates.enumerated() {
       let ends = UTCTime(certificate.notAfter).description.prefix(10)
       let name = certificate.commonName.oneLine
-      // Of several authorities the first one signs.
+      // If there are several authorities, the first one signs.
       if certificate.notAfter < now, index == 0 {
         throw CairnError(
           .peerUntrusted, "the certificate \(file) of '\(name)' has expired on \(ends)",
           hint: "get a new one: 'cairn peer join' with a new invitation, or from who gave it")
       }
-      // What is renewed by itself ends soon only when nobody has renewed it; an authority takes a person.
+      // A certificate that renews itself ends soon only if its renewal failed. A person renews an authority.
       let days: Int64 = certificate.isAuthority ? 365 : 30
       guard certificate.notAfter < now + days * PeerFolder.day else { continue }
       let next =

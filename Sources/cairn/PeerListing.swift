@@ -64,7 +64,7 @@ struct PeerListing {
     return rows + own(now: now)
   }
 
-  /// What this node shows, and the authorities that vouch for its peers, the one that signs first.
+  /// This node's own certificate, and the authorities of its peers; the first one signs.
   private func own(now: Int64) -> [Row] {
     func row(_ own: String, _ facts: PeerCertificate, _ state: String) -> Row {
       Row(

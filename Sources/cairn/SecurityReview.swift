@@ -20,7 +20,7 @@ final class SecurityReview {
   struct Finding: Equatable {
     var subject: String
     var fact: String
-    /// What mends it; empty: it is as the documents advise.
+    /// The remedy; empty if the setting is as the documents advise.
     var hint = ""
     var isWeak: Bool { !hint.isEmpty }
   }

@@ -25,7 +25,7 @@ enum Terminal {
   /// Writes SQL to standard output: byte for byte into a file or pipe; on a terminal as ``page(_:)``.
   static func script(_ text: String) { write((isOutputShown ? text.severalLines : text) + "\n", to: 1) }
 
-  /// Writes all of the text as it is; a closed pipe or a full disk ends the program, since there is nobody to tell.
+  /// Writes all of the text as it is; a closed pipe or a full disk ends the program, because no reader is left.
   static func write(_ text: String, to descriptor: Int32) {
     var text = text
     text.withUTF8 { bytes in

@@ -24,7 +24,7 @@ struct OwnersCode: Equatable {
   var findings: [Finding]
   /// Whether a role that is not trusted may change the code at any time.
   var isOpen: Bool
-  /// What the catalog says of the code; another text means that the code changed.
+  /// The catalog's entry for the code. Another text means that the code changed.
   var fingerprint: String
 
   /// - Parameter table: the quoted name.

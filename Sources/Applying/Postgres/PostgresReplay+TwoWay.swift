@@ -236,7 +236,7 @@ extension PostgresReplay {
       for row in open {
         let (table, referrers) = (row.row.table, try referrers(of: row.row.table))
         if try sink.attempt({ try table.isReferred(row.there, referrers, row.key, connection) }) {
-          // Where another row has a unique value of it by now, it is judged when it is put as it is to be.
+          // If another row holds one of its unique values by now, the contest decides when the resolved row is written.
           do { try put(PostgresForm(table: table, names: options.names).row(row.there), row.key, table) } catch let
             error as PostgresError where error.isUniqueness
           {}

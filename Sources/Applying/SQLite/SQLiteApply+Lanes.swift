@@ -107,7 +107,7 @@ extension SQLiteApply {
   /// A lane's rows are settled as those of the main way are, with all that was written to them since.
   private func advanceOrSettle(_ key: String, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
     guard let desk = lane.desk else { return try advance(key, &lane, stop) }
-    // What is to be waited for when the turn is over, as others wait for the turn.
+    // Apply waits for this after its turn, because other applies wait for the turn.
     var wait: (() throws -> Void)?
     let progress = try desk.shared.inTurn(stop) { try takeTurn(key, &lane, desk, stop, &wait) }
     guard let progress else { throw SQLiteReplay.Stopped() }

@@ -164,7 +164,7 @@ extension SQLiteReplay {
       gone = []
       for row in open {
         if try row.row.table.isReferred(row.there) {
-          // Where another row has a unique value of it by now, it is judged when it is put as it is to be.
+          // If another row holds one of its unique values by now, the contest decides when the resolved row is written.
           do { try row.row.table.put(row.there, row.key) } catch let error as SQLiteError where error.isUniqueness {}
           back.append((row.row, row.key))
         } else {

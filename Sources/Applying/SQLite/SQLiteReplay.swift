@@ -139,7 +139,7 @@ final class SQLiteReplay {
     skipped = 0
     var count = 0
     while true {
-      // Of a large transaction nothing is committed before its end: it is done again by the next run.
+      // A large transaction commits only at its end, so the next run does it again.
       count += 1
       if count % 1024 == 0, stop.isSet { throw Stopped() }
       switch record {

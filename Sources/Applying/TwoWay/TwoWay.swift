@@ -254,7 +254,7 @@ package final class TwoWay: Sendable {
   }
 }
 
-/// Which of the applies of one database has a group under way.
+/// The turn to write a group, shared by the applies of one database.
 final class ApplyTurn: Sendable {
   private let isTaken = Mutex(false)
 
@@ -269,7 +269,7 @@ final class ApplyTurn: Sendable {
   func end() { isTaken.withLock { $0 = false } }
 }
 
-/// What an apply is to wait for when its turn is over.
+/// The reason and the time for which an apply waits after its turn.
 enum TurnEnd {
   /// Nothing; false: nothing was there to be applied.
   case moved(Bool)

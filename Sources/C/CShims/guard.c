@@ -66,7 +66,7 @@ static int refusal_of(struct cairn_guard *guard, const char *path, int is_compan
 static int guarded_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *opened) {
   struct cairn_guard *guard = (struct cairn_guard *)vfs;
   file->pMethods = NULL;
-  // What has no name is temporary: SQLite makes it new, under a name of its own.
+  // A file without a name is temporary: SQLite creates it under a new name.
   if (name != NULL) {
     if (!is_own(guard, name)) return refuse(guard, CAIRN_REFUSAL_OTHER_FILE, name, SQLITE_CANTOPEN);
     int refusal = refusal_of(guard, name, (flags & SQLITE_OPEN_MAIN_DB) == 0);

@@ -7,7 +7,7 @@ import SystemKit
 extension PostgresCapture {
   /// The prefix of what apply notes.
   private static let notePrefix = "cairn"
-  /// How far a clock that apply notes may be ahead of the server's, µs. Apply itself waits for trails that are ahead by
+  /// The lead over the server's clock that capture accepts in apply's notes, in µs. Apply itself waits for trails that are ahead by
   /// more than `max_clock_skew`.
   private static let aheadMax: Int64 = 86_400_000_000
   private static let refusalMilliseconds: Int64 = 60_000
@@ -40,7 +40,7 @@ extension PostgresCapture {
   func take(_ prefix: String, _ content: UnsafeRawBufferPointer) throws {
     switch prefix {
     case Self.barrierPrefix:
-      // What it says is random, and known to whoever waits for it alone.
+      // Its content is random, and only the waiting capture knows it.
       incoming?.barrier = String(decoding: content, as: UTF8.self)
     case Self.progressPrefix:
       if try authentic(content, prefix, .own) != nil { incoming?.wantsProgress = true }
@@ -56,7 +56,7 @@ extension PostgresCapture {
       if !incoming.isSkipped { self.incoming?.isFresh = false }
       try take(SchemaMessage(known))
     case SchemaTriggers.earlierPrefix:
-      // Functions of an earlier build, which has no code for it, or anybody: what it says is looked for in the catalog.
+      // A function of an earlier build, which signs nothing, or any role: capture looks in the catalog instead.
       look.isWanted = true
     default: break
     }
@@ -104,7 +104,7 @@ extension PostgresCapture {
     self.incoming?.isSkipped = true
     self.incoming?.isApplied = true
     if let note { self.incoming?.applier = note.trail }
-    // What the trail has passed has been noted there.
+    // The trail has noted what it passed.
     guard incoming.transaction.commit >= position.reached else { return }
     self.incoming?.isNews = true
     let latest = incoming.transaction.time.addingReportingOverflow(Self.aheadMax)

@@ -59,7 +59,7 @@ extension PostgresCapture {
     look.told()
   }
 
-  /// What a command has dropped is not in the catalog when it has committed.
+  /// Objects that a command dropped are no longer in the catalog after its commit.
   private func isGone(_ relation: UInt32) throws -> Bool {
     guard let transaction = incoming?.transaction.xid else { return false }
     return try !source.isTable(relation, after: transaction)

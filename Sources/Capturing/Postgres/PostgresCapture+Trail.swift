@@ -133,7 +133,7 @@ extension PostgresCapture {
   /// Commits a message of ours: what comes before it in the stream committed before this call.
   func emitBarrier() throws -> String {
     barrierNumber += 1
-    // Nobody else can write it, as nobody else can tell it.
+    // No other writer can write it, because no other writer knows it.
     let text = "\(slotName) \(barrierNumber) \(randomBytes(16).hex)"
     try source.connection.query("SELECT pg_logical_emit_message(true, $1, $2)", [Self.barrierPrefix, text])
     return text

@@ -114,7 +114,7 @@ package final class PostgresCapture {
   var look = SchemaLook()
   /// By which messages of ours are known.
   var keys: MessageKeys
-  /// When it is told again that messages of others were ignored, in monotonic milliseconds.
+  /// The next time that capture logs ignored messages of other roles, in monotonic milliseconds.
   var refusalTellAt: Int64 = 0
   /// Whether the database tells of schema changes in the stream.
   var isTold = false

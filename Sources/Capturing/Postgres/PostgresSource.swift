@@ -91,7 +91,7 @@ package struct PostgresSource {
       hint: "end a standby or a capture that nobody needs, or raise the limit and restart the server")
   }
 
-  /// What is to be said of schema changes before a capture begins; nil where they will be told in the stream. Throws
+  /// The warning about schema changes before a capture begins; nil if the stream will carry them. Throws
   /// `privilege-missing` if schema `cairn`, or anything in it, belongs to another role.
   package static func schemaNotice(_ connection: PostgresConnection) throws -> String? {
     try OwnSchema.check(MessageKey.Place.own.rawValue, connection)

@@ -30,7 +30,7 @@ struct SchemaMessage {
 
   static let version = "1"
 
-  /// Reads the content of a message; what a newer version wrote, or nobody can read, is a doubt.
+  /// Reads the content of a message. Content of a newer version, or unreadable content, is a doubt.
   init(_ content: UnsafeRawBufferPointer) {
     self = (try? Self(reading: content)) ?? Self()
   }

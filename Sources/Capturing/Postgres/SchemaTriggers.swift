@@ -15,7 +15,7 @@ import PostgresKit
 struct SchemaTriggers {
   /// Of the messages.
   static let prefix = "cairn.schema"
-  /// Of those that functions of earlier builds write, without a code.
+  /// The prefix of messages that functions of earlier builds write, without a code.
   static let earlierPrefix = "cairn.ddl"
   static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]
@@ -24,7 +24,7 @@ struct SchemaTriggers {
 
   let connection: PostgresConnection
 
-  /// Whether all of them are there and fire, also where a session replicates, and nobody else can change them.
+  /// Whether all triggers exist, fire also in replicating sessions, and belong to a trusted role.
   func isComplete() throws -> Bool {
     let there = try connection.first(
       """
@@ -91,7 +91,7 @@ struct SchemaTriggers {
     return true
   }
 
-  /// Where an earlier build made schema `cairn` for its functions alone.
+  /// The note for a database in which an earlier build made schema `cairn` only for its functions.
   private func removeEmptySchema() throws {
     let isEmpty = try connection.first(
       """
@@ -110,7 +110,7 @@ struct SchemaTriggers {
     """
   }
 
-  /// What is said where they are there, and the role may not read by what their messages are known.
+  /// The error if the triggers exist and the role may not read the key of their messages.
   static func unreadable(_ place: String, _ role: String) -> String {
     """
     \(place): schema changes are found by looking at the catalog every few seconds, and cost a copy of the table, as role \
@@ -171,7 +171,7 @@ struct SchemaTriggers {
 
   private static let doubt = write("L", "''", "''", "''", "''")
 
-  /// The document of table `v_root`. Not by a statement in the language SQL, which would be planned anew for each table:
+  /// The document of table `v_root`. Not by a statement in the language SQL, which would be planned again for each table:
   /// that takes longer than to run it.
   private static let document = """
 
@@ -199,7 +199,7 @@ struct SchemaTriggers {
     """
   }
 
-  /// Tells of the table `v_item.oid`. A partition is told as its root.
+  /// Reports the table `v_item.oid`. A partition is reported as its root.
   private static let shape = """
 
     v_root := coalesce(pg_partition_root(v_item.oid)::oid, v_item.oid);

@@ -1,6 +1,6 @@
 import Changes
 
-// What PostgreSQL alone has.
+// Grammar that only PostgreSQL has.
 //
 // Source: https://www.postgresql.org/docs/15/sql-expressions.html, https://www.postgresql.org/docs/15/datatype.html
 extension DDLParser {
@@ -95,7 +95,7 @@ extension DDLParser {
     at += 2
   }
 
-  /// What has a syntax of its own; false where it is a name or a function.
+  /// Parses a form with a syntax of its own; returns false if the text is a name or a function.
   mutating func postgresSyntax(_ word: String) throws(Unparsed) -> Bool {
     switch word {
     case "ARRAY" where isSymbol("[", 1):

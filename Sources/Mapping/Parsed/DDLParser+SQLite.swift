@@ -1,4 +1,4 @@
-// What SQLite alone has.
+// Grammar that only SQLite has.
 //
 // Source: https://sqlite.org/lang_expr.html, https://sqlite.org/datatype3.html
 extension DDLParser {

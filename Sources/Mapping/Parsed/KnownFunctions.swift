@@ -19,7 +19,7 @@ enum KnownFunctions {
     jsonb_set
     """)
 
-  /// Those of PostgreSQL's grammar, which take no schema before them.
+  /// Functions of PostgreSQL's grammar, which take no schema before their names.
   static let postgresSyntax = words("coalesce greatest least nullif row xmlconcat")
 
   /// Functions of `pg_catalog`. Source: https://www.postgresql.org/docs/current/functions.html

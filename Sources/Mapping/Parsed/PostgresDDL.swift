@@ -3,7 +3,7 @@ import Changes
 /// The script that creates a table of PostgreSQL with what it needs, read statement by statement and printed again from
 /// its parts.
 ///
-/// What the grammar does not know is not in ``statements``; ``notices`` has the reasons.
+/// Objects that the grammar does not know are left out of ``statements``; ``notices`` has the reasons.
 struct PostgresDDL {
   private(set) var statements: [String] = []
   private(set) var notices: [String] = []
@@ -451,7 +451,7 @@ extension DDLParser {
     if take("WHERE") { try expression() }
   }
 
-  /// What stands behind the table in CREATE INDEX.
+  /// Parses the part of CREATE INDEX after the table's name.
   mutating func indexTail() throws(Unparsed) {
     if take("USING") {
       guard Self.indexMethods.contains(try name()) else { throw Unparsed("its method is not known") }

@@ -2,7 +2,7 @@ import Changes
 
 /// A CREATE TABLE or CREATE INDEX statement of SQLite that was read in full, printed again from its parts.
 ///
-/// What the grammar does not know is not in ``text``; ``notices`` has the reasons.
+/// Objects that the grammar does not know are left out of ``text``; ``notices`` has the reasons.
 ///
 /// Source: https://sqlite.org/lang_createtable.html, https://sqlite.org/lang_createindex.html
 struct SQLiteDDL {

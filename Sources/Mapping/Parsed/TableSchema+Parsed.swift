@@ -85,7 +85,7 @@ extension TableSchema {
       if script.hasTable { return }
       left.append("it is made of its columns and keys alone: its script has no CREATE TABLE that is known")
     } catch {
-      // What makes the types is taken from the script: nothing of this one may be.
+      // The statements that make types are taken from the script, so this one may have none.
       createText = ""
       left.append("it is made of its columns and keys alone: \(error.reason)")
     }
