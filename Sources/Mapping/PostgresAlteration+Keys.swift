@@ -134,6 +134,11 @@ extension PostgresAlteration {
     keptIndexes.contains { was, now in now == object && target.indexes.contains { $0.name == was.name } }
   }
 
+  /// Whether the shape before has the index under this name too: if the target lacks it, the change does not bring it.
+  func wasBefore(_ object: TableSchema.Object) -> Bool {
+    isKnown && before.objects.contains { $0.name == object.name && isSame($0, object) }
+  }
+
   // MARK: Foreign keys
 
   private func foreign(_ key: PostgresForeignKey) -> Target.Constraint? {
@@ -153,6 +158,14 @@ extension PostgresAlteration {
       let close = script.tokens[open...].firstIndex(where: { $0.isSymbol(")") })
     else { return text }
     return script.text(script.tokens[..<open]) + " " + script.text(script.tokens[(close + 1)...])
+  }
+
+  /// Whether the shape before has the key under this name too: if the target lacks it, the change does not bring it.
+  func wasBefore(_ key: PostgresForeignKey) -> Bool {
+    isKnown
+      && PostgresForeignKey.all(of: before).contains {
+        $0.name == key.name && Words($0.text, renamed: renamed) == Words(key.text)
+      }
   }
 
   /// Whether it is there, or is what it was before.

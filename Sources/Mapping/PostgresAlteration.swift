@@ -92,8 +92,8 @@ package struct PostgresAlteration {
     lines += columnChanges()
     lines += additions()
     statements = lines
-    newIndexes = after.objects.filter { !isKept($0) && !isMade($0) }
-    newForeignKeys = PostgresForeignKey.all(of: after).filter { !has($0) }
+    newIndexes = after.objects.filter { !isKept($0) && !isMade($0) && !wasBefore($0) }
+    newForeignKeys = PostgresForeignKey.all(of: after).filter { !has($0) && !wasBefore($0) }
   }
 
   /// All of it, for a person who makes it by hand or a file.

@@ -7,15 +7,17 @@ import Changes
 struct PostgresDraft {
   private let source: TableSchema
   private let names: NamePolicy
+  /// Whether a table that is as Cairn created it becomes its original as a whole.
+  private let restores: Bool
   /// The columns of the original by name, where they are as Cairn created them.
   private let originals: [String: TableSchema.Column]
   /// Columns by whose values keys tell rows apart, by index: PostgreSQL does not say of two `json` whether they are equal.
   private let keyed: Set<Int>
   private(set) var notices: [String] = []
 
-  init(_ source: TableSchema, names: NamePolicy) {
+  init(_ source: TableSchema, names: NamePolicy, restores: Bool = true) {
     self.source = source
-    self.names = names
+    (self.names, self.restores) = (names, restores)
     var originals: [String: TableSchema.Column] = [:]
     for column in source.original?.columns ?? [] where source.original?.engine == .postgres {
       originals[column.name.asciiLowercased] = column
@@ -33,6 +35,9 @@ struct PostgresDraft {
         + indexes.filter(\.isUnique).flatMap { $0.terms.map(\.column) })
   }
 
+  /// Whether ``schema()`` gives the original as a whole.
+  var isOriginal: Bool { unchangedOriginal != nil }
+
   /// The column keeps the values of a PostgreSQL column, in the form in which Cairn brought them.
   func isWayBack(_ column: TableSchema.Column) -> Bool { originals[column.name.asciiLowercased] != nil }
 
@@ -46,7 +51,7 @@ struct PostgresDraft {
 
   /// The whole of it, where the table is still what Cairn made of it.
   private var unchangedOriginal: TableSchema? {
-    guard let original, original.columns.count == source.columns.count, original.key == source.key,
+    guard restores, let original, original.columns.count == source.columns.count, original.key == source.key,
       zip(original.columns, source.columns).allSatisfy({
         $0.name.asciiLowercased == $1.name.asciiLowercased && isWayBack($1)
           && ($0.isNotNull || $0.keyOrdinal > 0) == ($1.isNotNull || $1.keyOrdinal > 0)

@@ -21,6 +21,12 @@ package struct TableMapping: Sendable {
   /// Throws `name-collision` when two columns fold to one name, `table-refused` when the target cannot have such a table,
   /// `rule-refused` when a rule cannot be kept for it.
   package init(_ source: TableSchema, to engine: Engine, names: NamePolicy = .fold) throws(CairnError) {
+    try self.init(source, to: engine, names: names, restores: true)
+  }
+
+  /// - Parameter restores: whether an SQLite table that is as Cairn created it becomes, in PostgreSQL, the table that it
+  ///   came from.
+  init(_ source: TableSchema, to engine: Engine, names: NamePolicy, restores: Bool) throws(CairnError) {
     self.source = source
     if let refusal = source.treatment?.refusal {
       throw CairnError(
@@ -42,7 +48,7 @@ package struct TableMapping: Sendable {
       notices = left + draft.notices
       contracts = source.columns.map(ColumnContract.init(toSQLite:))
     case (.sqlite, .postgres):
-      var draft = PostgresDraft(safe, names: names)
+      var draft = PostgresDraft(safe, names: names, restores: restores)
       let target = try draft.schema()
       self.target = target
       notices = left + draft.notices

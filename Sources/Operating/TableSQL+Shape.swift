@@ -90,8 +90,9 @@ extension TableSQL {
   /// transaction that adds them.
   func reshape(
     postgres new: TableSQL, isRefreshed: Bool, origins: [Int?]?, types: [PostgresUserType]
-  ) -> (ahead: [String], statements: [String]) {
-    let (before, after) = (schema.withoutReferences, new.schema.withoutReferences)
+  ) throws -> (ahead: [String], statements: [String]) {
+    let shapes = try TableMapping.change(source, new.source, origins: origins, to: .postgres)
+    let (before, after) = (shapes.before.target.withoutReferences, shapes.after.target.withoutReferences)
     let alteration = PostgresAlteration(before, after, origins: origins, types: types)
     let mayFail = alteration.difference.changes.contains { change in
       switch change {

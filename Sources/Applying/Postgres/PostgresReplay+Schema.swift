@@ -158,9 +158,12 @@ extension PostgresReplay {
     // A table that was renamed on the way has no script; that of before still says what its keys are called.
     if before.createText.isEmpty, let script = scripts[before.sourceKey] { before.createText = script }
     if after.createText.isEmpty { scripts[after.sourceKey] = before.createText }
+    let shapes = try TableMapping.change(
+      before, after, origins: made.origins, to: .postgres, names: options.names)
+    shapes.after.leftOut.forEach(progress.note)
     let change = PostgresShape.Change(
-      source: TableDifference(before, after, origins: made.origins), before: try mapped(before),
-      after: try mapped(after), isRefreshed: made.isRefreshed)
+      source: TableDifference(before, after, origins: made.origins), before: shapes.before.target,
+      after: shapes.after.target, isRefreshed: made.isRefreshed)
     let known =
       tables[old] ?? .init(schema: change.before.namespace, name: change.before.name)
     let policy = options.policy(isCreated: known.isCreated)

@@ -1,0 +1,53 @@
+import Changes
+
+extension TableMapping {
+  /// The two shapes of a table around a schema change, as the target's engine has them.
+  ///
+  /// Both are made in the same way, so that their difference is the difference between the two shapes of the source and
+  /// nothing else. An SQLite table that came from PostgreSQL has two forms there: its original, with CHECKs and defaults
+  /// that SQLite does not know, and what its SQLite columns say. If only one of the two shapes still has an original,
+  /// both are taken as their SQLite columns say.
+  ///
+  ///     // sale came from PostgreSQL with CHECK (pieces > 0); ALTER TABLE sale ADD COLUMN note TEXT in SQLite
+  ///     let (before, after) = try TableMapping.change(was, now, origins: nil, to: .postgres)
+  ///     TableDifference(before.target, after.target).phrases  // ["add column note text"]
+  ///
+  /// - Parameter origins: for each column after, its place before, or nil for a new one; nil if the trail does not say.
+  package static func change(
+    _ before: TableSchema, _ after: TableSchema, origins: [Int?]?, to engine: Engine, names: NamePolicy = .fold
+  ) throws(CairnError) -> (before: TableMapping, after: TableMapping) {
+    var after = after
+    guard before.engine == .sqlite, engine == .postgres, before.original != nil || after.original != nil else {
+      return (try TableMapping(before, to: engine, names: names), try TableMapping(after, to: engine, names: names))
+    }
+    let restores = [before, after].allSatisfy { PostgresDraft($0, names: names).isOriginal }
+    if !restores, let original = before.original, after.original == nil || after.original == original {
+      after.original = original.renamed(by: TableDifference(before, after, origins: origins))
+    }
+    return (
+      try TableMapping(before, to: engine, names: names, restores: restores),
+      try TableMapping(after, to: engine, names: names, restores: restores)
+    )
+  }
+}
+
+extension TableSchema {
+  /// The original of a table, with its columns under the names that they have after a change of the table: a column
+  /// that is only renamed keeps the type that it came from.
+  fileprivate func renamed(by difference: TableDifference) -> TableSchema {
+    var names: [String: String] = [:]
+    for (was, now) in difference.renamedColumns { names[was.asciiLowercased] = now }
+    var copy = self
+    let fresh = Set(names.values.map(\.asciiLowercased))
+    for index in copy.columns.indices {
+      let name = copy.columns[index].name.asciiLowercased
+      if let now = names[name] {
+        copy.columns[index].name = now
+      } else if fresh.contains(name) {
+        // Another column has taken the name.
+        copy.columns[index].name = ""
+      }
+    }
+    return copy
+  }
+}
