@@ -107,10 +107,14 @@ demo: setup
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairn
 	@docs/demo/run.sh $(RELEASE)
 
-# The scenarios run the debug cairn, which is built along with the tests.
+# The scenarios run the debug cairn, which is built along with the tests. They mostly wait, one after the other, so they run
+# beside all other suites; their output follows when those have ended.
+TEST = $(SWIFT) test --skip-build --disable-xctest
 test: setup
 	$(SWIFT) build --build-tests
-	$(SWIFT) test --skip-build --disable-xctest
+	@$(TEST) --ignore-lock --filter ScenarioTests >.build/scenarios.log 2>&1 & scenarios=$$!; \
+	$(TEST) --skip ScenarioTests; others=$$?; \
+	wait $$scenarios; status=$$?; cat .build/scenarios.log; exit $$((others | status))
 
 soak: export CAIRN_SOAK = 1
 soak: test

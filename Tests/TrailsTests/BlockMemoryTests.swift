@@ -2,6 +2,7 @@ import Changes
 import CodecKit
 import Foundation
 import SystemKit
+import TestServers
 import Testing
 
 @testable import Trails
@@ -41,44 +42,51 @@ import Testing
     } catch { return (error as? CairnError)?.code }
   }
 
-  /// A trail with one record of so many bytes, which compress well or not at all.
-  private func trail(_ temp: TempFolder, record bytes: Int, isRandom: Bool) throws -> (String, TrailName) {
-    let name = TrailName(origin: "till", name: "pos")
-    let folder = temp("till.pos")
+  /// Writes a trail with one record of so many bytes, which compress well or not at all, between two small ones.
+  private func write(_ folder: String, _ name: TrailName, record bytes: Int, isRandom: Bool) throws {
     let writer = try TrailWriter.open(folder: folder, name: name, now: { 0 })
     for size in [10, bytes, 10] {
       _ = try writer.begin(TransactionHeader(commitTime: 0))
       var payload = ByteWriter(capacity: size)
       payload.append(1)
-      var random = SystemRandomNumberGenerator()
-      let text = (0..<size / 8).flatMap { _ in
-        withUnsafeBytes(of: isRandom ? random.next() : UInt64(0)) { Array($0) }
-      }
-      payload.appendCounted(text)
+      payload.appendCounted(try content(size, isRandom: isRandom))
       try writer.append(kind: RecordKind.marker, payload.bytes)
       try writer.commit()
       try writer.sync()
     }
     try writer.close()
-    return (folder, name)
+  }
+
+  private func content(_ size: Int, isRandom: Bool) throws -> [UInt8] {
+    guard isRandom else { return [UInt8](repeating: 0, count: size) }
+    let source = try #require(FileHandle(forReadingAtPath: "/dev/urandom"))
+    return [UInt8](try #require(try source.read(upToCount: size)))
   }
 
   @Test(.serialized, arguments: [true, false])
-  func `a large record is read where it was written, and its memory is given back`(isRandom: Bool) throws {
-    let temp = try TempFolder()
-    let (folder, _) = try trail(temp, record: 70 << 20, isRandom: isRandom)
-    let reader = try TrailReader.open(folder: folder, at: nil)
-    var records = 0
-    while try reader.next() != nil { records += 1 }
-    #expect(records == 9)
-    #expect(isGivenBack, "the reader is at the end of the trail, and open")
-    #expect(BlockMemory.shared.peak >= 70 << 20)
-    #expect(try reader.checkpoint == Trail.info(folder: folder).end)
+  func `a large record is copied and read, and its memory is given back`(isRandom: Bool) throws {
+    let pair = try CopyPair()
+    try write(pair.origin, till, record: 2 << 20, isRandom: isRandom)
+    let copy = try pair.open()
+    try pair.bring(copy)
+    #expect(isGivenBack, "the copy is open")
+    try copy.close()
+    try pair.expectEqual()
+    for folder in [pair.origin, pair.copy] {
+      let reader = try TrailReader.open(folder: folder, at: nil)
+      var records = 0
+      while try reader.next() != nil { records += 1 }
+      #expect(records == 9)
+      #expect(isGivenBack, "the reader is at the end of the trail, and open")
+      #expect(try reader.checkpoint == Trail.info(folder: folder).end)
+    }
+    #expect(BlockMemory.shared.peak >= 2 << 20)
   }
 
   @Test func `a copy takes room on the disk for what it has, and is deleted as a whole`() throws {
     let temp = try TempFolder()
-    let (folder, name) = try trail(temp, record: 100, isRandom: true)
+    let (folder, name) = (temp("till.pos"), TrailName(origin: "till", name: "pos"))
+    try write(folder, name, record: 100, isRandom: true)
     let whole = try Data(contentsOf: URL(fileURLWithPath: folder + "/00000001.seg"))
     let source = try SegmentSource.open(folder: folder)
     let start = try #require(try source.start(of: 1))

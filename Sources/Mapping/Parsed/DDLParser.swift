@@ -28,6 +28,25 @@ struct DDLParser {
     columns = Set(engine == .sqlite ? names.map(\.asciiLowercased) : names)
   }
 
+  // MARK: Expressions that may be left out
+
+  /// Consumes `(expression)`. If the grammar does not know the expression, skips it, adds a notice
+  /// that `what` is left out, and returns false.
+  mutating func parenthesized(_ what: String, _ notices: inout [String]) throws(Unparsed) -> Bool {
+    let open = self
+    do throws(Unparsed) {
+      try expect(symbol: "(")
+      try expression()
+      try expect(symbol: ")")
+      return true
+    } catch {
+      self = open
+      try skipParentheses()
+      notices.append("\(what) is left out: \(error.reason)")
+      return false
+    }
+  }
+
   // MARK: Tokens
 
   var isAtEnd: Bool { at >= tokens.count }

@@ -239,7 +239,7 @@ struct PostgresDDL {
       case "CONSTRAINT", "CHECK":
         if parser.take("CONSTRAINT") { try parser.name() }
         try parser.expect("CHECK")
-        let isKept = try readCheck("a CHECK of domain \(name.name)")
+        let isKept = try parser.parenthesized("a CHECK of domain \(name.name)", &notices)
         _ = parser.take("NOT", "VALID")
         if !isKept { continue }
       default: throw parser.misunderstood
@@ -250,22 +250,6 @@ struct PostgresDDL {
   }
 
   // MARK: Expressions
-
-  /// `(…)`; false, with a notice, where its expression is not known.
-  private mutating func readCheck(_ what: String) throws(Unparsed) -> Bool {
-    let open = parser
-    do throws(Unparsed) {
-      try parser.expect(symbol: "(")
-      try parser.expression()
-      try parser.expect(symbol: ")")
-      return true
-    } catch {
-      parser = open
-      try parser.skipParentheses()
-      notices.append("\(what) is left out: \(error.reason)")
-      return false
-    }
-  }
 
   /// An expression without parentheses around it, up to one of these words, a comma or the end.
   private mutating func readExpression(_ what: String, until words: Set<String>) throws(Unparsed) -> Bool {
@@ -336,7 +320,7 @@ struct PostgresDDL {
       if parser.take("INCLUDE") { try parser.names() }
     case "CHECK":
       parser.at += 1
-      isKept = try readCheck(what)
+      isKept = try parser.parenthesized(what, &notices)
       _ = parser.take("NO", "INHERIT")
       _ = parser.take("NOT", "VALID")
     case "EXCLUDE":
@@ -378,7 +362,7 @@ struct PostgresDDL {
         if parser.take("IDENTITY") {
           if parser.isSymbol("(") { try parser.identityOptions() }
         } else {
-          let isKept = try readCheck("the generated column \(name)")
+          let isKept = try parser.parenthesized("the generated column \(name)", &notices)
           try parser.expect("STORED")
           if !isKept {
             _ = parser.take("NOT", "NULL")

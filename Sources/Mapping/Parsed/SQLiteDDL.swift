@@ -153,7 +153,7 @@ struct SQLiteDDL {
       parser.forgetColumns(but: columns)
     case "CHECK":
       parser.at += 1
-      guard try readExpression("a CHECK") else { return nil }
+      guard try parser.parenthesized("a CHECK", &notices) else { return nil }
       try readConflict()
     default: break
     }
@@ -161,22 +161,6 @@ struct SQLiteDDL {
     return Part(
       space: space, text: parser.printed(start..<parser.at), comma: comma, column: nil,
       names: parser.columns)
-  }
-
-  /// `(…)`; false, with a notice, where its expression is not known.
-  private mutating func readExpression(_ what: String) throws(Unparsed) -> Bool {
-    let open = parser
-    do throws(Unparsed) {
-      try parser.expect(symbol: "(")
-      try parser.expression()
-      try parser.expect(symbol: ")")
-      return true
-    } catch {
-      parser = open
-      try parser.skipParentheses()
-      notices.append("\(what) is left out: \(error.reason)")
-      return false
-    }
   }
 
   private mutating func readConflict() throws(Unparsed) {
@@ -253,7 +237,7 @@ struct SQLiteDDL {
       }
     case "CHECK":
       parser.at += 1
-      let isKept = try readExpression("a CHECK of column \(column)")
+      let isKept = try parser.parenthesized("a CHECK of column \(column)", &notices)
       try readConflict()
       return Constraint(range: start..<parser.at, isKept: isKept)
     case "DEFAULT":
@@ -267,7 +251,7 @@ struct SQLiteDDL {
     case "GENERATED", "AS":
       if parser.word() == "GENERATED" { try parser.expect("GENERATED", "ALWAYS") }
       try parser.expect("AS")
-      if try !readExpression("the generated column \(column)") { gone.insert(column.asciiLowercased) }
+      if try !parser.parenthesized("the generated column \(column)", &notices) { gone.insert(column.asciiLowercased) }
       if !parser.take("STORED") { _ = parser.take("VIRTUAL") }
     case "CONSTRAINT": break
     default:
@@ -284,7 +268,7 @@ struct SQLiteDDL {
 
   /// False, with a notice, where it is left out.
   private mutating func readDefault(_ column: String) throws(Unparsed) -> Bool {
-    if parser.isSymbol("(") { return try readExpression("the default of column \(column)") }
+    if parser.isSymbol("(") { return try parser.parenthesized("the default of column \(column)", &notices) }
     if !parser.take(symbol: "-") { _ = parser.take(symbol: "+") }
     guard parser.at < parser.tokens.count else { throw parser.misunderstood }
     switch parser.tokens[parser.at].kind {
