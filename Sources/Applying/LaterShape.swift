@@ -1,5 +1,6 @@
 import Changes
 import Reshaping
+import SystemKit
 import Trails
 
 /// What becomes, further on in the trail, of a table in a shape that the target cannot have: the next shape that it can
@@ -75,6 +76,27 @@ struct LaterShape {
       }
     }
     return false
+  }
+
+  /// For how long a copy is waited for that a partitioned table may need: capture looks at the catalog every two seconds.
+  private static let copyMillisecondsMax: Int64 = 5000
+
+  /// Whether a row of a partitioned table may be missing, or differ, as its partition was attached, dropped or truncated
+  /// without a word in the stream: then a copy of the table follows in the trail, at the latest some seconds later.
+  static func excuses(
+    _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
+    through number: UInt64, rules: [ReshapeRule], to target: Engine
+  ) throws -> Bool {
+    guard table.flags.contains(.partitioned) else { return false }
+    let limit = Clock.monotonicMilliseconds + copyMillisecondsMax
+    while true {
+      if try isCopied(table, behind: start, in: folder, from: checkpoint, through: number, rules: rules, to: target) {
+        return true
+      }
+      guard Clock.monotonicMilliseconds < limit else { return false }
+      Pulse.beat()
+      Clock.sleep(milliseconds: 250)
+    }
   }
 
   /// What is told of a table that keeps rows when it goes on with a copy.

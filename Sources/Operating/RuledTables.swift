@@ -38,7 +38,7 @@ package struct RuledTables {
     if let why = plan.fullIdentity, let server = source.server, try !server.logsWholeRows(of: table.schema) {
       throw CairnError(
         .ruleRefused, "the rule for table \(table.name) cannot be kept by what \(source.url.place) logs: \(why)",
-        hint: "run at the source: ALTER TABLE \(table.schema.postgresIdentifier) REPLICA IDENTITY FULL",
+        hint: "run at the source: \(try server.fullIdentityScript(of: [table.schema]))",
         context: ["table": table.name])
     }
     tables.append(.init(name: table.name, schema: plan.schema, refusal: nil))
@@ -47,12 +47,25 @@ package struct RuledTables {
 }
 
 extension PostgresConnection {
-  /// Whether updates and deletes of a table, and of its partitions, tell the whole row.
-  func logsWholeRows(of table: TableSchema) throws -> Bool {
-    try first(
+  /// Whether updates and deletes of a table log the whole row: the table, and each partition that holds rows, has
+  /// `REPLICA IDENTITY FULL`.
+  func logsWholeRows(of table: TableSchema) throws -> Bool { try tablesWithoutFullIdentity(table).isEmpty }
+
+  /// The statements after which updates and deletes of these tables log whole rows, with "; " between them. Each
+  /// partition needs one of its own, as PostgreSQL does not hand the setting down.
+  func fullIdentityScript(of tables: [TableSchema]) throws -> String {
+    try tables.flatMap(tablesWithoutFullIdentity).map { "ALTER TABLE \($0) REPLICA IDENTITY FULL" }
+      .joined(separator: "; ")
+  }
+
+  private func tablesWithoutFullIdentity(_ table: TableSchema) throws -> [String] {
+    try query(
       """
-      SELECT count(*) FROM pg_class AS c WHERE c.relkind = 'r' AND c.relreplident <> 'f' AND (c.oid = to_regclass($1)
-        OR c.oid IN (SELECT relid FROM pg_partition_tree(to_regclass($1))))
-      """, [table.qualifiedName]) == "0"
+      SELECT n.nspname, c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+      WHERE c.relreplident <> 'f' AND (c.oid = to_regclass($1)
+        OR c.relkind = 'r' AND c.oid IN (SELECT relid FROM pg_partition_tree(to_regclass($1))))
+      ORDER BY c.relispartition, 1, 2
+      """, [table.qualifiedName]
+    ).map { "\(($0[0] ?? "").quotedName).\(($0[1] ?? "").quotedName)" }
   }
 }

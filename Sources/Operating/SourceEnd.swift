@@ -19,6 +19,8 @@ package struct SourceEnd {
     package let schema: TableSchema
     /// Why it cannot be captured, with what mends it; nil when it can.
     package let refusal: String?
+    /// The statements after which it can be captured, with "; " between them; empty if there are none.
+    package var mend = ""
   }
 
   /// Proves that the database is there and can be captured from, as far as that can be seen without writing.
@@ -56,7 +58,9 @@ package struct SourceEnd {
     case .postgres(let connection):
       return try connection.catalog { try connection.userTables() }.filter(patterns.includes).map { table in
         let mend = table.refusal.map { $0.mend.isEmpty ? "" : "; run: \($0.mend)" } ?? ""
-        return Table(name: table.displayName, schema: table.schema, refusal: table.refusal.map { $0.reason + mend })
+        return Table(
+          name: table.displayName, schema: table.schema, refusal: table.refusal.map { $0.reason + mend },
+          mend: table.refusal?.mend ?? "")
       }
     }
   }

@@ -69,7 +69,7 @@ package struct TwoWayCheck {
       throw CairnError(
         .tableRefused,
         "\(end.url.place): column \(names[column]) of table \(table.name) is to be summed (delta), and the server logs keys only of rows before a change",
-        hint: "run there ALTER TABLE \(table.schema.postgresIdentifier) REPLICA IDENTITY FULL", remedy: .badInput,
+        hint: "run there: \(try server.fullIdentityScript(of: [table.schema]))", remedy: .badInput,
         context: ["table": table.name])
     }
   }
@@ -132,9 +132,10 @@ package struct TwoWayCheck {
       try referred.contains([$0.namespace, $0.name]) && $0.columns.count > $0.key.count
         && !server.logsWholeRows(of: $0)
     }
-    guard let first = found.first else { return nil }
+    guard !found.isEmpty else { return nil }
+    let script = try server.fullIdentityScript(of: found)
     return
-      "of deleted rows \(end.url.place) logs keys only, so those of \(names(found.map(\.fullName))) cannot come back where another node refers to them; run there ALTER TABLE \(first.postgresIdentifier) REPLICA IDENTITY FULL"
+      "of deleted rows \(end.url.place) logs keys only, so those of \(names(found.map(\.fullName))) cannot come back where another node refers to them; run there: \(script)"
   }
 
   /// Tables of which the source does not tell what a row was, so that it is not seen where others have changed it at the
@@ -144,9 +145,10 @@ package struct TwoWayCheck {
     let found = try tables.map(\.schema).filter {
       try $0.columns.count > $0.key.count && !server.logsWholeRows(of: $0)
     }
-    guard let first = found.first else { return nil }
+    guard !found.isEmpty else { return nil }
+    let script = try server.fullIdentityScript(of: found)
     return
-      "of changed rows \(end.url.place) logs keys only, so what others change in rows of \(names(found.map(\.fullName))) is overwritten unseen; to have it in the log of conflicts, run there ALTER TABLE \(first.postgresIdentifier) REPLICA IDENTITY FULL"
+      "of changed rows \(end.url.place) logs keys only, so what others change in rows of \(names(found.map(\.fullName))) is overwritten unseen; to have it in the log of conflicts, run there: \(script)"
   }
 
   /// As apply makes the column at the other end.

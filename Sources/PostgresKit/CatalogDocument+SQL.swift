@@ -138,7 +138,7 @@ extension CatalogDocument {
       WHERE ad.adrelid = {oid} AND d.refclassid = 'pg_class'::regclass AND d.refobjid = c.oid))
     """
 
-  /// Those that hold rows. Updates of a partition need an identity of its own. Not by `pg_partition_tree`, which locks.
+  /// The partitions that hold rows, with the columns that PostgreSQL logs of their old rows. Not by `pg_partition_tree`, which locks.
   private static let partitions = """
     WITH RECURSIVE tree(oid) AS (
       SELECT w.oid FROM pg_class AS w WHERE w.oid = {oid} AND w.relkind = 'p'
@@ -147,7 +147,13 @@ extension CatalogDocument {
     SELECT 0, lpad(c.oid::text, 10, '0'), ARRAY[c.oid || ':' || pg_relation_filenode(c.oid), n.nspname, c.relname,
       (CASE c.relreplident WHEN 'f' THEN true WHEN 'n' THEN false ELSE EXISTS (SELECT 1 FROM pg_index AS i
         WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
-          AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END)::text]
+          AND CASE c.relreplident WHEN 'i' THEN i.indisreplident ELSE i.indisprimary END) END)::text,
+      c.relreplident::text, (SELECT string_agg(root.attnum::text, ' ') FROM pg_index AS i
+          CROSS JOIN unnest(i.indkey::int2[]) WITH ORDINALITY AS k(n, place)
+          JOIN pg_attribute AS own ON own.attrelid = i.indrelid AND own.attnum = k.n
+          JOIN pg_attribute AS root ON root.attrelid = {oid} AND root.attname = own.attname
+        WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate AND k.place <= i.indnkeyatts
+          AND CASE c.relreplident WHEN 'i' THEN i.indisreplident WHEN 'd' THEN i.indisprimary ELSE false END)]
     FROM tree JOIN pg_class AS c ON c.oid = tree.oid JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'f')
     """

@@ -23,7 +23,8 @@ package struct CatalogDocument: Sendable {
     case foreignKey = 0x66  // f
     /// Schema, name, number of the column that owns it, how, options.
     case sequence = 0x73  // s
-    /// oid and file, schema, name, whether it has a replica identity.
+    /// oid and file, schema, name, whether it has a replica identity, which (`d`, `i`, `f` or `n`), and the columns of its
+    /// index by the numbers that they have in the partitioned table. Event triggers of earlier versions give four fields.
     case partition = 0x70  // p
     /// A CHECK of the table.
     case check = 0x6b  // k

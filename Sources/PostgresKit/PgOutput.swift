@@ -136,6 +136,19 @@ extension PgOutput.Tuple {
     return false
   }
 
+  /// Whether one of the columns for which `columns` is true is NULL.
+  package func hasNull(among columns: [Bool]) throws -> Bool {
+    var r = PgReader(bytes)
+    for index in 0..<count {
+      switch try r.byte() {
+      case UInt8(ascii: "n") where index < columns.count && columns[index]: return true
+      case UInt8(ascii: "t"): _ = try r.read(Int(try r.integer(UInt32.self)))
+      default: break
+      }
+    }
+    return false
+  }
+
   /// The columns as text; nil for NULL and for what is not sent.
   package func texts() throws -> [String?] {
     var r = PgReader(bytes)

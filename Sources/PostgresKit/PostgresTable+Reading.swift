@@ -48,7 +48,7 @@ extension PostgresTable {
     }
     schema.foreignKeys = document[.foreignKey].compactMap(foreignKey)
     schema.objects = document[.object].map { .init(name: $0[0] ?? "", text: $0[1] ?? "") }
-    if isPartitioned { readPartitions(document[.partition]) }
+    if isPartitioned { readPartitions(document[.partition], identity: text(5)) }
     if schema.columns.isEmpty {
       refusal = .init(reason: "it has no column that could be captured", mend: "", isHarmless: true)
     }
@@ -130,16 +130,57 @@ extension PostgresTable {
       timing: row[6] == "true" ? .deferred : row[7] == "true" ? .deferrable : .immediate)
   }
 
-  /// Updates of a partition need an identity of its own.
-  private mutating func readPartitions(_ leaves: [[String?]]) {
+  /// Reads the partitions that hold rows, and refuses the table if one of them logs too little of its old rows.
+  ///
+  /// `publish_via_partition_root` sends an old row as one of the partitioned table, with NULL for each column that the
+  /// partition did not log (pgoutput.c, `pgoutput_change`). So each partition has to log what the table promises.
+  private mutating func readPartitions(_ rows: [[String?]], identity: String) {
     schema.flags.insert(.partitioned)
-    partitions = leaves.map { $0[0] ?? $0[2] ?? "" }
-    if let leaf = leaves.first(where: { $0[3] == "false" }) {
-      let name = "\((leaf[1] ?? "").quotedName).\((leaf[2] ?? "").quotedName)"
-      refusal = .init(
-        reason:
-          "its partition \(leaf[2] ?? "") has no replica identity, so PostgreSQL would refuse the program's own UPDATE and DELETE",
-        mend: "ALTER TABLE \(name) REPLICA IDENTITY FULL", isHarmless: false)
+    let leaves = rows.map(Leaf.init)
+    partitions = leaves.map(\.file)
+    let wanted = Set(schema.key.map { details[$0].number })
+    let isFull = identity == "f" || refusal != nil
+    let lacking = leaves.filter { !$0.logs(wanted, isFull: isFull) }
+    guard let first = lacking.first(where: { !$0.hasIdentity }) ?? lacking.first else { return }
+    let statements = lacking.map { "ALTER TABLE \($0.sqlName) REPLICA IDENTITY FULL" }
+    if let refusal {
+      self.refusal = .init(
+        reason: refusal.reason, mend: ([refusal.mend] + statements).joined(separator: "; "),
+        isHarmless: refusal.isHarmless)
+      return
+    }
+    let others = lacking.count > 1 ? " (and \(lacking.count - 1) others like it)" : ""
+    let reason =
+      first.hasIdentity
+      ? "its partition \(first.name)\(others) has another replica identity than the table, so UPDATE and DELETE there would be lost"
+      : "its partition \(first.name)\(others) has no replica identity, so PostgreSQL would refuse the program's own UPDATE and DELETE"
+    refusal = .init(
+      reason: reason, mend: statements.joined(separator: "; "), isHarmless: false, isOfPartition: first.hasIdentity)
+  }
+
+  /// A partition that holds rows.
+  private struct Leaf {
+    let file, namespace, name: String
+    let hasIdentity: Bool
+    /// Nil in the document of an earlier version's event trigger, which does not say.
+    let identity: String?
+    /// The columns that PostgreSQL logs of an old row, by their numbers in the partitioned table.
+    let columns: Set<Int>
+
+    init(_ row: [String?]) {
+      func text(_ index: Int) -> String { index < row.count ? row[index] ?? "" : "" }
+      (file, namespace, name) = (text(0).isEmpty ? text(2) : text(0), text(1), text(2))
+      hasIdentity = text(3) != "false"
+      identity = row.count > 4 ? text(4) : nil
+      columns = Set(text(5).split(separator: " ").compactMap { Int($0) })
+    }
+
+    var sqlName: String { "\(namespace.quotedName).\(name.quotedName)" }
+
+    func logs(_ wanted: Set<Int>, isFull: Bool) -> Bool {
+      guard hasIdentity else { return false }
+      guard let identity, identity != "f" else { return true }
+      return !isFull && wanted.isSubset(of: columns)
     }
   }
 

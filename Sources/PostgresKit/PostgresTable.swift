@@ -38,10 +38,12 @@ package struct PostgresTable: Sendable {
 
   package struct Refusal: Sendable {
     package let reason: String
-    /// The statement that mends it; empty where there is none.
+    /// The statements that mend it, with "; " between them; empty where there are none.
     package let mend: String
     /// Nothing is lost or harmed when the table is simply left out.
     package let isHarmless: Bool
+    /// A partition logs too little of its old rows: UPDATE and DELETE of the program work, and would be lost.
+    package var isOfPartition = false
   }
 
   /// `schema.name`, as patterns and people call it; without the schema where that is `public`.

@@ -15,6 +15,10 @@ extension CheckCommand {
           ("identity", .text(table.refusal ?? identity(of: table.schema))),
         ])
     }
+    let mends = tables.map(\.mend).filter { !$0.isEmpty }
+    guard mends.count > 1 else { return }
+    let script = mends.joined(separator: "; ") + ";"
+    say(isJSON, "one script for all of them: \(script)", [("event", .text("script")), ("sql", .text(script))])
   }
 
   // MARK: The type contract

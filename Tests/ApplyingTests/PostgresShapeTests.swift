@@ -190,6 +190,25 @@ struct PostgresShapeTests {
     #expect(error?.code == .constraintFailed && error?.message.contains("row id='99'") == true)
   }
 
+  @Test func `a missing row of a partitioned table is excused only if a copy follows`() throws {
+    let target = try PostgresTarget()
+    try target.begin(
+      postgres:
+        "CREATE TABLE t(id int PRIMARY KEY, a text) PARTITION BY RANGE (id); CREATE TABLE t1 PARTITION OF t DEFAULT",
+      "t", [[.exact("1"), .exact("x")]])
+    try target.trail.transaction { try target.trail.insert("t", [.exact("1"), .exact("again")]) }
+    try target.replay()
+    #expect(try target.psql("SELECT id, a FROM t") == "1|again")
+    try target.trail.transaction { try target.trail.delete("t", [.exact("9"), nil]) }
+    #expect(failure { try target.replay() }?.code == .rowMissing)
+    try target.trail.transaction { try target.trail.update("t", [.exact("8"), nil], [.exact("7"), .exact("y")]) }
+    try target.trail.transaction {
+      try target.trail.copy("t", [[.exact("7"), .exact("y")]], reason: .lostChanges)
+    }
+    try target.replay()
+    #expect(try target.psql("SELECT id, a FROM t") == "7|y")
+  }
+
   @Test func `two tables that would become one are refused`() throws {
     let target = try PostgresTarget()
     try target.shape(postgres: "CREATE TABLE \"T\"(id int PRIMARY KEY); CREATE TABLE t(id int PRIMARY KEY)")

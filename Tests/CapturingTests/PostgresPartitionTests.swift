@@ -41,5 +41,72 @@ extension PostgresCapturing {
       try origin.take()
       #expect(try origin.lines().last == "update t | id=1 r=a | id=2 r=a")
     }
+
+    private static let pay = """
+      CREATE TABLE pay(id int, d text, v int) PARTITION BY LIST (d); ALTER TABLE pay REPLICA IDENTITY FULL;
+      CREATE TABLE pay_a PARTITION OF pay FOR VALUES IN ('a'); ALTER TABLE pay_a ADD PRIMARY KEY (id);
+      CREATE TABLE pay_b PARTITION OF pay FOR VALUES IN ('b'); ALTER TABLE pay_b REPLICA IDENTITY FULL;
+      INSERT INTO pay VALUES (1, 'a', 1), (9, 'a', 9), (2, 'b', 2)
+      """
+
+    @Test func `a partition with another identity than its table is refused, with one script for all tables`() throws {
+      let origin = try PostgresOrigin(
+        Self.pay
+          + """
+          ; CREATE TABLE key(id int, d text, u int NOT NULL, PRIMARY KEY (id, d)) PARTITION BY LIST (d);
+          CREATE TABLE key_a PARTITION OF key FOR VALUES IN ('a');
+          CREATE UNIQUE INDEX u ON key_a(u); ALTER TABLE key_a REPLICA IDENTITY USING INDEX u;
+          CREATE TABLE bare(id int, d text) PARTITION BY LIST (d);
+          CREATE TABLE bare_a PARTITION OF bare FOR VALUES IN ('a'); CREATE TABLE good(id int PRIMARY KEY)
+          """)
+      var refusal: CairnError?
+      do { try origin.take() } catch let error as CairnError { refusal = error }
+      #expect(refusal?.code == .tableRefused)
+      let script = try #require(refusal?.hint.split(separator: "run: ").last?.split(separator: "; or leave").first)
+      for table in ["pay_a", "key_a", "bare", "bare_a"] {
+        #expect(script.contains(#"ALTER TABLE "public"."\#(table)" REPLICA IDENTITY FULL"#))
+      }
+      #expect(!script.contains("good") && !script.contains("pay_b"))
+      try origin.run(String(script))
+      try origin.take()
+      let known = try origin.lastNumber
+      try origin.run(
+        """
+        DELETE FROM pay WHERE id = 9; UPDATE pay SET v = 7 WHERE id = 1;
+        INSERT INTO key VALUES (1, 'a', 1); UPDATE key SET id = 5; DELETE FROM key
+        """)
+      try origin.take()
+      #expect(
+        try origin.lines(from: known) == [
+          "delete pay id=9 d=a v=9", "update pay | id=1 d=a v=1 | id=1 d=a v=7", "insert key id=1 d=a u=1",
+          "update key | id=1 d=a | id=5 d=a u=1", "delete key id=5 d=a",
+        ])
+    }
+
+    @Test func `what a partition logged too little of comes by a copy`() throws {
+      let origin = try PostgresOrigin(Self.pay + "; ALTER TABLE pay_a REPLICA IDENTITY FULL")
+      try origin.take()
+      for (change, last) in [
+        ("DELETE FROM pay WHERE id = 9", "row pay id=2 d=b v=2"),
+        ("UPDATE pay SET v = 8 WHERE id = 1", "row pay id=1 d=a v=8"),
+      ] {
+        let known = try origin.lastNumber
+        try origin.run("ALTER TABLE pay_a REPLICA IDENTITY DEFAULT")
+        try origin.run(change)
+        try origin.run("ALTER TABLE pay_a REPLICA IDENTITY FULL")
+        try origin.take()
+        let lines = try origin.lines(from: known)
+        #expect(lines.contains("start pay lostChanges") && lines.contains(last), "\(lines)")
+        #expect(!lines.contains { $0.contains("NULL") || $0.hasPrefix("delete") || $0.hasPrefix("update") })
+      }
+    }
+
+    @Test func `a partition that loses its identity while capture is away stops it`() throws {
+      let origin = try PostgresOrigin(Self.pay + "; ALTER TABLE pay_a REPLICA IDENTITY FULL")
+      try origin.take()
+      try origin.run("ALTER TABLE pay_a REPLICA IDENTITY DEFAULT; DELETE FROM pay WHERE id = 9")
+      #expect(origin.code { try origin.take() } == .tableRefused)
+      #expect(try !origin.lines().contains { $0.hasPrefix("delete") })
+    }
   }
 }

@@ -658,6 +658,13 @@ final class PostgresReplay {
       to: .postgres)
   }
 
+  /// Whether a row of the table may be missing, or differ, as a copy of the table follows.
+  func excuses(_ table: MappedTable) throws -> Bool {
+    try LaterShape.excuses(
+      table.given, behind: reader.position, in: folder, from: checkpoint, through: limit, rules: options.rules,
+      to: .postgres)
+  }
+
   /// What can be written of rows of this shape; nil: nothing, as the table is dropped before it has one that fits.
   private func part(of schema: TableSchema, _ key: String) throws -> LaterShape.Part? {
     guard scope.isLane, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }

@@ -10,7 +10,7 @@ extension SQLiteReplay {
     if let image = change.before { try decode(image, into: &before, &madeBefore, table) }
     if let image = change.after { try decode(image, into: &after, &madeAfter, table) }
     let isTolerant = change.treatment.contains(.tolerant)
-    let isLenient = isTolerant || isLenient(table)
+    let isLenient = isTolerant || mayLack(table)
     if table.converters != nil { return try applyMapped(change, table, isLenient: isLenient) }
     switch change.operation {
     case .insert:
@@ -69,8 +69,22 @@ extension SQLiteReplay {
     }
   }
 
+  /// Whether an insert takes the place of a row that is there. Of `TRUNCATE` of one partition the trail says nothing, so
+  /// its rows may still be there.
   func isLenient(_ table: TargetTable) -> Bool {
-    table.state.refreshing != nil || table.existing != .overwrite || table.schema.flags.contains(.partitioned)
+    mayLack(table) || table.schema.flags.contains(.partitioned)
+  }
+
+  /// Whether an update or delete may miss its row.
+  private func mayLack(_ table: TargetTable) -> Bool {
+    table.state.refreshing != nil || table.existing != .overwrite
+  }
+
+  /// Whether a row of the table may be missing, or differ, as a copy of the table follows.
+  func excuses(_ table: TargetTable) throws -> Bool {
+    try LaterShape.excuses(
+      table.source, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
+      to: .sqlite)
   }
 
   // MARK: Changes out of order

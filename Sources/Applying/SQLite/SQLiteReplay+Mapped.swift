@@ -14,7 +14,9 @@ extension SQLiteReplay {
     case .delete:
       let touched = try write(table) { try table.delete(before, isChecked: !isLenient) }
       guard touched != 1, !isLenient, held.take(before, of: table) == nil else { return }
-      throw unexpected(table, "deleted")
+      let error = unexpected(table, "deleted")
+      guard try excuses(table) else { throw error }
+      _ = try write(table) { try table.delete(before, isChecked: false) }
     case .update:
       if before.isEmpty { before = Array(repeating: .unchanged, count: after.count) }
       for index in table.schema.key where before[index].isUnchanged { before[index] = after[index] }
@@ -23,11 +25,12 @@ extension SQLiteReplay {
       }
       guard touched == 0 else { return }
       if !isLenient {
-        guard let row = held.take(before, of: table) else {
-          if change.treatment.contains(.incomplete) { return try refuse(table) }
-          throw unexpected(table, "updated")
+        if let row = held.take(before, of: table) {
+          return try write(held: .init(table: table, values: merged(row.values), error: row.error))
         }
-        return try write(held: .init(table: table, values: merged(row.values), error: row.error))
+        if change.treatment.contains(.incomplete) { return try refuse(table) }
+        let error = unexpected(table, "updated")
+        guard try excuses(table) else { throw error }
       }
       for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
       // What the source did not repeat is not known here: the chunk that holds the row brings it.

@@ -10,15 +10,22 @@ extension PostgresCapture {
   /// The tables that are to be captured. Throws `table-refused` for one whose capture would harm the program or lose
   /// rows; others that cannot be captured are left out.
   func wantedTables() throws -> [PostgresTable] {
-    try meantTables().filter { table in
-      guard let refusal = table.refusal else { return true }
-      guard !refusal.isHarmless else { return false }
-      if registry.tables[table.oid] != nil { throw refused(table, refusal) }
-      throw CairnError(
-        .tableRefused, "\(source.connection.place): table \(table.displayName) cannot be captured: \(refusal.reason)",
-        hint: "run: \(refusal.mend); or leave the table out: --tables '*,!\(table.displayName)'",
-        context: ["table": table.displayName])
+    let meant = try meantTables()
+    let harmed = meant.filter { $0.refusal?.isHarmless == false }
+    for table in harmed where registry.tables[table.oid] != nil {
+      if let refusal = table.refusal { throw refused(table, refusal) }
     }
+    guard let first = harmed.first, let reason = first.refusal?.reason else {
+      return meant.filter { $0.refusal == nil }
+    }
+    let others = harmed.dropFirst().map { "; table \($0.displayName): \($0.refusal?.reason ?? "")" }.joined()
+    let script = harmed.compactMap(\.refusal?.mend).filter { !$0.isEmpty }.joined(separator: "; ")
+    throw CairnError(
+      .tableRefused,
+      "\(source.connection.place): table \(first.displayName) cannot be captured: \(reason)\(others)",
+      hint:
+        "\(script.isEmpty ? "" : "run: \(script); or ")leave \(harmed.count == 1 ? "the table" : "these tables") out: --tables '*\(harmed.map { ",!\($0.displayName)" }.joined())'",
+      context: ["table": first.displayName])
   }
 
   private func meantTables() throws -> [PostgresTable] {

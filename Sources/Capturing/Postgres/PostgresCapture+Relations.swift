@@ -13,10 +13,19 @@ final class Captured {
   let isKeyed: Bool
   /// False: its changes are left out, because it is not ours, or because its copy, still to come, brings what they made.
   let isWanted: Bool
+  /// The columns that an old row must give, as they are NOT NULL; nil for a table that has no partitions.
+  let givenAlways: [Bool]?
+  /// Whether each UPDATE must come with the old row.
+  let isFull: Bool
 
-  init(relation: UInt32, epoch: UInt64, schema: TableSchema, isKey: [Bool], isKeyed: Bool, isWanted: Bool) {
-    (self.relation, self.epoch, self.schema) = (relation, epoch, schema)
+  init(
+    relation: UInt32, epoch: UInt64, schema: TableSchema, isKey: [Bool], isKeyed: Bool, isWanted: Bool, isFull: Bool
+  ) {
+    (self.relation, self.epoch, self.schema, self.isFull) = (relation, epoch, schema, isFull)
     (self.isKey, self.isKeyed, self.isWanted) = (isKey, isKeyed, isWanted)
+    givenAlways =
+      schema.flags.contains(.partitioned)
+      ? schema.columns.indices.map { schema.columns[$0].isNotNull && (isFull || isKey[$0]) } : nil
   }
 }
 
@@ -39,13 +48,14 @@ extension PostgresCapture {
     return Captured(
       relation: relation.id, epoch: table.epoch, schema: table.schema,
       isKey: table.schema.columns.indices.map { key.isEmpty || key.contains($0) }, isKeyed: table.isKeyed,
-      isWanted: table.refresh == nil || table.passesChanges || position.refresh?.relation == relation.id)
+      isWanted: table.refresh == nil || table.passesChanges || position.refresh?.relation == relation.id,
+      isFull: relation.identity == UInt8(ascii: "f"))
   }
 
   private func ignored(_ relation: PgOutput.Relation) -> Captured {
     Captured(
       relation: relation.id, epoch: 0, schema: TableSchema(epoch: 0, engine: .postgres, name: "", columns: []),
-      isKey: [], isKeyed: false, isWanted: false)
+      isKey: [], isKeyed: false, isWanted: false, isFull: false)
   }
 
   /// Whether a relation message tells the shape that is known.

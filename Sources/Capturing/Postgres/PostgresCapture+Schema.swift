@@ -80,6 +80,7 @@ extension PostgresCapture {
     guard isOurs else { return try drop(known, message.text) }
     // As long as it has no identity, the server refuses the program's own updates; it may get one right away.
     if table.refusal != nil { look.isWanted = true }
+    if table.refusal?.isOfPartition == true { unsure.insert(table.oid) } else { unsure.remove(table.oid) }
     let word = RowFate.Word(
       isExact: true, mayCompute: message.mayCompute, rewrites: rewrites, isCreation: message.tag == "CREATE TABLE",
       isApplied: incoming?.isApplied == true, text: message.text)

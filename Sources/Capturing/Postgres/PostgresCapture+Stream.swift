@@ -34,14 +34,14 @@ extension PostgresCapture {
       try new.appendImage(to: &image, scratch: &record)
       try append(.insert, [.after], table)
     case .update(let id, let old, let new):
-      guard let table = try table(id) else { return }
+      guard let table = try table(id), try logsEnough(old, of: table) else { return }
       image.removeAll()
       if let old { try appendOld(old, table) }
       try new.appendImage(to: &image, scratch: &record)
       try append(.update, old == nil ? [.after] : [.before, .after], table)
       if case .key? = old, try new.hasUnchanged() { try wantRow(of: table, new) }
     case .delete(let id, let old):
-      guard let table = try table(id) else { return }
+      guard let table = try table(id), try logsEnough(old, of: table) else { return }
       image.removeAll()
       try appendOld(old, table)
       try append(.delete, [.before], table)
@@ -63,6 +63,28 @@ extension PostgresCapture {
         source.connection.place, "its transaction at \(expected.commit) is not the one that the trail has")
     }
     self.expected = nil
+  }
+
+  /// False if a partition logged less of an old row than its table promises: PostgreSQL then sends NULL in place of values,
+  /// which would name no row, or another one. The table is copied again, if its partitions log enough by then.
+  private func logsEnough(_ old: PgOutput.OldTuple?, of table: Captured) throws -> Bool {
+    guard let givenAlways = table.givenAlways else { return true }
+    if !unsure.contains(table.relation) {
+      guard let old else { if !table.isFull { return true } else { return try copyUnsure(table) } }
+      if try !old.tuple.hasNull(among: givenAlways) { return true }
+    }
+    return try copyUnsure(table)
+  }
+
+  private func copyUnsure(_ table: Captured) throws -> Bool {
+    look.isWanted = true
+    guard var known = registry.tables[table.relation] else { return false }
+    progress.tell(
+      "a partition of table \(known.schema.fullName) logged too little of an old row: copying the table again")
+    known.refresh = .lostChanges
+    registry.set(known)
+    relationChanged(table.relation)
+    return false
   }
 
   private func appendOld(_ old: PgOutput.OldTuple, _ table: Captured) throws {

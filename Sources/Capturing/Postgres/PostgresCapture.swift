@@ -120,6 +120,8 @@ package final class PostgresCapture {
   var isTold = false
   /// Views and the like that were told of.
   var toldOf: Set<String> = []
+  /// Partitioned tables of which a partition logs too little of its old rows, at this place of the stream.
+  var unsure: Set<UInt32> = []
   var isConnected = true
   var sequences: [String: Int64] = [:]
   var sequencesAt: Int64 = 0
