@@ -33,5 +33,57 @@ extension PostgresCapturing {
         try origin.lines(from: known)
           == ["update d | id=1 v=1 | id=1 v=5", "delete d id=2 v=1"])
     }
+
+    @Test func `rows of a transaction that began while the publication was altered are copied`() throws {
+      let origin = try PostgresOrigin("CREATE TABLE a(id int PRIMARY KEY)")
+      try origin.take()
+      // Keeps ALTER PUBLICATION, which has its number by then, for long enough.
+      try origin.run(
+        """
+        CREATE TABLE late(id int PRIMARY KEY); INSERT INTO late VALUES (1);
+        CREATE FUNCTION wait() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(1); END $$;
+        CREATE EVENT TRIGGER wait ON ddl_command_end WHEN TAG IN ('ALTER PUBLICATION') EXECUTE FUNCTION wait()
+        """)
+      let (server, database) = (origin.server, origin.database)
+      let program = WorkerThread<String?>({
+        for _ in 0..<200 {
+          let altering = try? server.psql(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = '\(database)'", "postgres"
+          )
+          if altering == "1" {
+            _ = try? server.psql(
+              "BEGIN; INSERT INTO late VALUES (2); SELECT pg_sleep(2.5); COMMIT", database)
+            return "wrote"
+          }
+          Clock.sleep(milliseconds: 10)
+        }
+        return nil
+      })
+      try origin.take()
+      #expect(program.join() == "wrote")
+      try origin.take()
+      let ids = try origin.lines().filter { $0.hasPrefix("row late") || $0.hasPrefix("insert late") }
+      #expect(Set(ids.map { $0.suffix(4) }) == ["id=1", "id=2"], "\(ids)")
+    }
+
+    @Test func `a table that another session has just published is copied after older transactions`() throws {
+      let origin = try PostgresOrigin("CREATE TABLE a(id int PRIMARY KEY)")
+      try origin.take()
+      let slot = try origin.run("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()")
+      // No event trigger tells of the table before it is published.
+      try origin.run("ALTER EVENT TRIGGER cairn_ddl_command_end DISABLE")
+      try origin.run("CREATE TABLE late(id int PRIMARY KEY); INSERT INTO late VALUES (1)")
+      let (server, database) = (origin.server, origin.database)
+      let program = WorkerThread<Void>({
+        _ = try? server.psql("BEGIN; INSERT INTO late VALUES (2); SELECT pg_sleep(4); COMMIT", database)
+      })
+      Clock.sleep(milliseconds: 500)
+      try origin.run("ALTER PUBLICATION \(slot) ADD TABLE late")
+      try origin.take()
+      _ = program.join()
+      try origin.take()
+      let ids = try origin.lines().filter { $0.hasPrefix("row late") || $0.hasPrefix("insert late") }
+      #expect(Set(ids.map { $0.suffix(4) }) == ["id=1", "id=2"], "\(ids)")
+    }
   }
 }

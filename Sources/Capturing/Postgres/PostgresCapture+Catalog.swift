@@ -170,11 +170,14 @@ extension PostgresCapture {
     try announce(tables, .firstCopy, copiesAll: false)
     let late = registry.tables.values.filter { table in
       published.contains(table.relation)
-        && (missing.contains(table.relation) || table.copyNotBefore == PostgresRegistry.Table.unpublished)
+        && (missing.contains(table.relation) || table.copyNotBefore == PostgresRegistry.Table.unpublished
+          || table.refresh != nil && !known.contains(table.relation))
     }
     if !late.isEmpty {
-      // Transactions that are open now may have written to them before they were published.
-      let xid = try source.connection.first("SELECT pg_snapshot_xmax(pg_current_snapshot())")
+      // Transactions that are open now may have written to them before they were published. All of them have a smaller
+      // number than one that is given only now. The end of a snapshot would not do: it is the number after the last
+      // transaction that has ended, and larger ones may be running (procarray.c, GetSnapshotData).
+      let xid = try source.connection.first("SELECT pg_current_xact_id()")
       for var table in late {
         table.copyNotBefore = xid.flatMap { UInt64($0) } ?? 0
         if table.refresh == nil {
