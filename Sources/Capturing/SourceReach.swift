@@ -14,7 +14,7 @@ package enum SourceReach: Equatable, Sendable {
     case .sqlite: self = .journal(try SourcePosition(decoding: bytes).mark.taken)
     case .postgres:
       let position = try PostgresPosition(decoding: bytes)
-      self = .log(position.reached, last: position.last?.xid)
+      self = .log(max(position.reached, position.quiet), last: position.last?.xid)
     }
   }
 }

@@ -227,9 +227,12 @@ extension PostgresCapturing {
       var position = PostgresPosition(system: 1, timeline: 2, reached: LSN(3))
       position.last = .init(commit: LSN(2), xid: 4, time: 5)
       position.refresh = .init(relation: 6, epoch: 7, rows: 8, cursor: ["9"], isDone: true)
-      var older = Array(position.encoded.dropLast())
+      position.witness = position.last
+      // Of version 1: without knowledge, `quiet` and `witness`.
+      var older = Array(position.encoded.dropLast(1 + 8 + 17))
       older[1] = 1
       #expect(try PostgresPosition(decoding: older) == position)
+      (position.quiet, position.witness) = (LSN(5), .init(commit: LSN(3), xid: 5, time: 6))
       position.knowledge.note("b.x", number: 7, clock: 8)
       #expect(try PostgresPosition(decoding: position.encoded) == position)
       #expect(try PostgresPosition(decoding: older) != position)

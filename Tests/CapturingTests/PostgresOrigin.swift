@@ -24,8 +24,8 @@ final class PostgresOrigin {
     return try PostgresServer(settings)
   }
 
-  init(_ schema: String = "") throws {
-    server = try Self.ours.get()
+  init(_ schema: String = "", server given: PostgresServer? = nil) throws {
+    server = try given ?? Self.ours.get()
     folder = try TempFolder()
     database = "capture_\(Self.counter.next())"
     uri = try self.server.createDatabase(database)

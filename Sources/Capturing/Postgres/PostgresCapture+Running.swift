@@ -66,7 +66,7 @@ extension PostgresCapture {
       uri, purpose: .replication, application: PostgresSource.application(slotName))
     replication.interrupt = stop.descriptor
     try readKeys()
-    try resume(PostgresSource.identity(replication).system, copiesAgain: false)
+    try resume(PostgresSource.identity(replication), copiesAgain: false)
     isConnected = true
   }
 
@@ -135,7 +135,7 @@ extension PostgresCapture {
     chunk = nil
     copier?.close()
     try appendSequences(isLast: true)
-    if received > position.reached { try appendProgress() }
+    if received > position.quiet { try appendProgress() }
     try sync()
     try saveRegistry()
     try report()

@@ -125,6 +125,8 @@ extension PostgresCapture {
     let wantsProgress = incoming?.wantsProgress == true
     let notes = incoming?.notes ?? []
     incoming = nil
+    position.witness = transaction
+    passed = end
     if isTrailOpen {
       position.last = transaction
       position.reached = end

@@ -28,7 +28,11 @@ extension PostgresCapture {
 
   func endTransaction() throws {
     // Also what was left out, since a chunk shows it, is not to come again behind that chunk.
-    if incoming == nil { position.reached = max(position.reached, received) }
+    if incoming == nil {
+      position.reached = max(position.reached, passed)
+      position.quiet = max(position.quiet, received)
+    }
+    position.quiet = max(position.quiet, position.reached)
     if let refresh = position.refresh {
       position.refresh?.wantsRows = wantedRows.contains { $0.relation == refresh.relation }
     }
@@ -68,8 +72,8 @@ extension PostgresCapture {
 
   /// Keeps the slot moving where nothing of what the server logs is ours.
   func appendProgressInTime(isDue: Bool) throws {
-    guard received > position.reached, incoming == nil, !isTrailOpen else { return }
-    let isFar = received.value - position.reached.value > Self.distanceBytesMax
+    guard received > position.quiet, incoming == nil, !isTrailOpen else { return }
+    let isFar = received.value - position.quiet.value > Self.distanceBytesMax
     let pauseMilliseconds = position.knowledge == toldKnowledge ? 10_000 : Self.notesMilliseconds
     guard isDue || isFar || Clock.monotonicMilliseconds - progressAt >= pauseMilliseconds else { return }
     try appendProgress()
@@ -97,7 +101,7 @@ extension PostgresCapture {
     syncedAt = Clock.monotonicMilliseconds
     progressAt = syncedAt
     try saveRegistry()
-    confirmed = max(confirmed, position.reached)
+    confirmed = max(confirmed, position.quiet)
     if stream != nil { try report() }
   }
 

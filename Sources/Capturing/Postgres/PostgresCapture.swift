@@ -85,6 +85,8 @@ package final class PostgresCapture {
   var unsyncedCount = 0
   /// Every transaction that committed before has been dealt with.
   var received = LSN(0)
+  /// The end of the last transaction that came.
+  var passed = LSN(0)
   var confirmed = LSN(0)
   /// What comes in the stream from now on was committed later, µs, as far as the server's clock goes. Of a transaction of the
   /// trail that is none of the source this is the clock: what waits in the stream is not to seem later than it is.
@@ -162,7 +164,7 @@ package final class PostgresCapture {
       try beginAnew(.firstCopy)
     } else {
       toldKnowledge = position.knowledge
-      try resume(identity.system, copiesAgain: options.copiesAgain)
+      try resume(identity, copiesAgain: options.copiesAgain)
       forgetUnfinishedCopy()
       try beginAwaitedCopies()
     }
@@ -189,7 +191,7 @@ package final class PostgresCapture {
       begun.knowledge.note(origin, number: number, clock: UInt64(clamping: clock.microseconds()))
     }
     position = begun
-    received = start
+    (received, passed) = (start, start)
     try openTransaction()
     // From here on the slot has every change.
     try announce(tables, reason == .firstCopy && !options.copiesRows ? nil : reason)
@@ -207,11 +209,14 @@ package final class PostgresCapture {
     try sync()
   }
 
-  func resume(_ system: UInt64, copiesAgain: Bool) throws {
+  /// Proves that the server goes on from where the trail ends: the cluster, its timeline, slot, publication and place in
+  /// the log. The transaction `witness` is then expected to come again, if the slot has not been confirmed beyond it.
+  func resume(_ identity: (system: UInt64, timeline: UInt32), copiesAgain: Bool) throws {
     let place = source.connection.place
-    guard system == position.system else {
-      throw Self.wentBack(place, "it is another cluster, \(system)")
+    guard identity.system == position.system else {
+      throw Self.wentBack(place, "it is another cluster, \(identity.system)")
     }
+    try follow(timeline: identity.timeline)
     guard let slot = try source.slot(), !slot.isLost else {
       if copiesAgain { return try beginAnew(.asked) }
       throw CairnError(
@@ -231,11 +236,11 @@ package final class PostgresCapture {
         .slotLost, "\(place): slot \(slotName) is one of database \(slot.database) with plugin \(slot.plugin)",
         hint: "look who made it; run again with --existing overwrite once it is gone")
     }
-    guard slot.confirmed <= position.reached else {
+    guard slot.confirmed <= position.quiet else {
       if copiesAgain { return try beginAnew(.asked) }
       throw CairnError(
         .slotLost,
-        "\(place): slot \(slotName) was moved on to \(slot.confirmed), the trail ends at \(position.reached)",
+        "\(place): slot \(slotName) was moved on to \(slot.confirmed), the trail ends at \(position.quiet)",
         hint:
           "with the daemon 'cairn copy APPLY', else run again with --existing overwrite: a new slot is made and every table is copied again"
       )
@@ -244,10 +249,29 @@ package final class PostgresCapture {
     guard current >= position.reached else {
       throw Self.wentBack(place, "its WAL ends at \(current), the trail at \(position.reached)")
     }
-    expected = position.last.flatMap { slot.confirmed <= $0.commit ? $0 : nil }
-    received = position.reached
+    expected = position.witness.flatMap { slot.confirmed <= $0.commit ? $0 : nil }
+    (received, passed) = (position.quiet, position.reached)
     confirmed = slot.confirmed
     if copiesAgain { try askForCopies() }
+  }
+
+  /// Proves that the server's timeline has everything that the trail has, if it is another one than before: a standby was
+  /// promoted, or a backup restored. The timeline's history says where each earlier one was left.
+  private func follow(timeline: UInt32) throws {
+    guard timeline != position.timeline else { return }
+    let place = source.connection.place
+    let history = timeline > 1 ? try PostgresSource.history(of: timeline, replication) : [:]
+    guard let left = history[position.timeline] else {
+      throw Self.wentBack(
+        place, "it is on timeline \(timeline), which does not follow timeline \(position.timeline) of the trail")
+    }
+    guard left >= position.reached else {
+      throw Self.wentBack(
+        place,
+        "its timeline \(timeline) left timeline \(position.timeline) at \(left), and the trail ends at \(position.reached)"
+      )
+    }
+    position.timeline = timeline
   }
 
   /// A stream looks it up as it was at each moment of the log: one that is made again does not help.
@@ -262,7 +286,9 @@ package final class PostgresCapture {
   static func wentBack(_ place: String, _ how: String) -> CairnError {
     CairnError(
       .sourceWentBack, "the source \(place) is not where the trail ends: \(how)",
-      hint: "it was restored or replaced; replicate into a new --state with --existing overwrite")
+      hint:
+        "it was restored or replaced, and the target may hold newer rows: run 'cairn detach' on both, and replicate into a new --state from the end that is to be kept, with --existing overwrite"
+    )
   }
 
   /// A copy goes on by its cursor; one of a table without key, or that wants rows that nobody remembers, begins anew. So

@@ -3,8 +3,8 @@ import PostgresKit
 
 /// Where in a PostgreSQL source a trail stands: what the progress record at the end of each of our transactions carries.
 ///
-/// A transaction is known by the place of its commit record. `reached` is what the slot may be confirmed to; the last
-/// transaction proves, when the server sends it again, that the server is where we left it.
+/// A transaction is known by the place of its commit record. `quiet` is what the slot may be confirmed to. If the server
+/// sends the transaction `witness` again, it has the history that the trail has.
 struct PostgresPosition: Equatable {
   /// A refresh that is under way or has just ended.
   struct RefreshState: Equatable {
@@ -26,21 +26,28 @@ struct PostgresPosition: Equatable {
   /// `system_identifier` of the cluster.
   var system: UInt64
   var timeline: UInt32
-  /// Everything that committed before is in the trail.
+  /// Everything that committed before is in the trail: the end of a transaction that the server has sent. Nothing that
+  /// commits later is left out, so a server that is restored to a moment after it has lost nothing that the trail has.
   var reached: LSN
+  /// From `reached` up to here the server had nothing to send.
+  var quiet: LSN
+  /// The last transaction that is in the trail.
   var last: Transaction?
+  /// The last transaction that the server sent: one of the trail, of an apply, or a message of capture's own.
+  var witness: Transaction?
   var refresh: RefreshState?
   /// What apply has brought into the database, as far as everything that is in the trail shows it.
   var knowledge = Knowledge()
 
   private static let magic: UInt8 = 0x50
-  /// 2: with knowledge. One of version 1 is read as one without.
-  static let version: UInt8 = 2
+  /// 2: with knowledge. 3: with `quiet` and `witness`. An older one is read as one without.
+  static let version: UInt8 = 3
 
   init(system: UInt64, timeline: UInt32, reached: LSN) {
     self.system = system
     self.timeline = timeline
     self.reached = reached
+    quiet = reached
   }
 
   var encoded: [UInt8] {
@@ -50,12 +57,7 @@ struct PostgresPosition: Equatable {
     writer.appendFixed(system)
     writer.appendFixed(timeline)
     writer.appendFixed(reached.value)
-    writer.append(last == nil ? 0 : 1)
-    if let last {
-      writer.appendFixed(last.commit.value)
-      writer.appendFixed(last.xid)
-      writer.appendFixed(last.time)
-    }
+    writer.append(last)
     writer.append(refresh == nil ? 0 : 1)
     if let refresh {
       writer.appendFixed(refresh.relation)
@@ -69,6 +71,8 @@ struct PostgresPosition: Equatable {
       }
     }
     writer.append(knowledge)
+    writer.appendFixed(quiet.value)
+    writer.append(witness)
     return Array(writer.bytes)
   }
 
@@ -84,9 +88,7 @@ struct PostgresPosition: Equatable {
       }
       var position = PostgresPosition(
         system: try r.readFixed(), timeline: try r.readFixed(), reached: LSN(try r.readFixed()))
-      if try r.readByte() == 1 {
-        position.last = Transaction(commit: LSN(try r.readFixed()), xid: try r.readFixed(), time: try r.readFixed())
-      }
+      position.last = try r.readTransaction()
       if try r.readByte() == 1 {
         var state = RefreshState(
           relation: try r.readFixed(), epoch: try r.readVarint(), rows: try r.readVarint(), isDone: false)
@@ -100,8 +102,27 @@ struct PostgresPosition: Equatable {
         position.refresh = state
       }
       if version >= 2 { position.knowledge = try r.readKnowledge() }
+      position.witness = position.last
+      if version >= 3 { (position.quiet, position.witness) = (LSN(try r.readFixed()), try r.readTransaction()) }
       return position
     }
+  }
+}
+
+extension ByteWriter {
+  fileprivate mutating func append(_ transaction: PostgresPosition.Transaction?) {
+    append(transaction == nil ? 0 : 1)
+    guard let transaction else { return }
+    appendFixed(transaction.commit.value)
+    appendFixed(transaction.xid)
+    appendFixed(transaction.time)
+  }
+}
+
+extension ByteReader {
+  fileprivate mutating func readTransaction() throws -> PostgresPosition.Transaction? {
+    guard try readByte() == 1 else { return nil }
+    return .init(commit: LSN(try readFixed()), xid: try readFixed(), time: try readFixed())
   }
 }
 

@@ -346,6 +346,32 @@ package struct PostgresSource {
     return (system, timeline)
   }
 
+  /// For each timeline that this one descends from, where it was left.
+  ///
+  /// Source: https://www.postgresql.org/docs/15/protocol-replication.html, `TIMELINE_HISTORY`; timeline.c for the file.
+  static func history(of timeline: UInt32, _ replication: PostgresConnection) throws -> [UInt32: LSN] {
+    let content = try replication.query("TIMELINE_HISTORY \(timeline)").first?[1] ?? ""
+    // With extended queries or without, a bytea may come in its hexadecimal form.
+    let text =
+      content.hasPrefix("\\x") ? String(decoding: Self.bytes(ofHex: content.dropFirst(2)), as: UTF8.self) : content
+    var left: [UInt32: LSN] = [:]
+    for line in text.split(whereSeparator: \.isNewline) where !line.hasPrefix("#") {
+      let words = line.split(whereSeparator: \.isWhitespace)
+      guard words.count >= 2, let parent = UInt32(words[0]), let place = LSN(String(words[1])) else { continue }
+      left[parent] = place
+    }
+    return left
+  }
+
+  private static func bytes(ofHex digits: Substring) -> [UInt8] {
+    var (bytes, high): ([UInt8], Int?) = ([], nil)
+    for digit in digits.compactMap(\.hexDigitValue) {
+      if let first = high { bytes.append(UInt8(first << 4 | digit)) }
+      high = high == nil ? digit : nil
+    }
+    return bytes
+  }
+
   // MARK: Detach
 
   /// Drops one slot of Cairn's that nothing reads from, and the publication of its name; all else stays. Errors: `usage`
