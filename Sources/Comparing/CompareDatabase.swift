@@ -30,9 +30,9 @@ package final class CompareDatabase {
     case .postgres(let connection):
       sortsByBytes =
         try connection.first(
-          "SELECT datcollate IN ('C', 'POSIX') FROM pg_database WHERE datname = current_database()") == "t"
-        && (connection.serverVersion < 150000
-          || connection.first("SELECT datlocprovider = 'c' FROM pg_database WHERE datname = current_database()") == "t")
+          // The column `datlocprovider` came with PostgreSQL 15.
+          "SELECT datcollate IN ('C', 'POSIX') AND coalesce(to_jsonb(d) ->> 'datlocprovider', 'c') = 'c' FROM pg_database AS d WHERE datname = current_database()"
+        ) == "t"
     }
   }
 

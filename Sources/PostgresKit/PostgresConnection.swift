@@ -35,7 +35,7 @@ package final class PostgresConnection {
   private static let settings =
     printSettings + [
       "search_path=pg_catalog", "xmloption=content", "standard_conforming_strings=on",
-      "default_transaction_isolation=read\\ committed", "default_transaction_deferrable=off",
+      "default_transaction_isolation=read\\ committed", "default_transaction_deferrable=off", "array_nulls=on",
     ]
 
   /// Connects (`PQconnectdbParams`). `uri` is anything libpq takes; passfile and service work as libpq has them.

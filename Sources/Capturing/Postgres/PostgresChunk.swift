@@ -57,7 +57,8 @@ struct PostgresCopier {
     self.connection = connection
     isC =
       try connection.first(
-        "SELECT datcollate IN ('C', 'POSIX') AND datlocprovider = 'c' FROM pg_database WHERE datname = current_database()"
+        // The column `datlocprovider` came with PostgreSQL 15.
+        "SELECT datcollate IN ('C', 'POSIX') AND coalesce(to_jsonb(d) ->> 'datlocprovider', 'c') = 'c' FROM pg_database AS d WHERE datname = current_database()"
       )
       == "t"
     try connection.executeScript("SET row_security = off; SET statement_timeout = 0; SET lock_timeout = 0")
