@@ -115,9 +115,7 @@ package struct CanonicalColumn: Sendable {
     case .numeric: form.appendNumber(bytes)
     case .time, .timestamp, .timestamptz: form.appendTime(bytes, type.kind)
     case .bytea: form.appendBlob(printed: bytes)
-    case .bpchar where way != .toSQLite:
-      let end = bytes.lastIndex { $0 != UInt8(ascii: " ") }.map { $0 + 1 } ?? 0
-      form.appendText(UnsafeRawBufferPointer(rebasing: bytes[..<end]))
+    case .bpchar: form.appendText(bytes.withoutPadding)
     default: form.appendText(bytes)
     }
   }
@@ -140,6 +138,7 @@ package struct CanonicalColumn: Sendable {
       form.appendNumber(number.description)
     case (.time, .text(let bytes)), (.timestamp, .text(let bytes)), (.timestamptz, .text(let bytes)):
       form.appendTime(bytes, type.kind)
+    case (.bpchar, .text(let bytes)): form.appendText(bytes.withoutPadding)
     case (.float4, .real(let number)), (.float8, .real(let number)):
       form.appendReal(foldsZero && number == 0 ? 0 : number)
     default: Self.appendAsIs(value, to: &form)

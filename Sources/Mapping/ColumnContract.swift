@@ -94,7 +94,7 @@ package struct ColumnContract: Equatable, Sendable {
     case .time, .timetz: "all but times such as 09:30:00"
     case .timestamp(let digits), .timestamptz(let digits):
       "all but times such as 2024-05-31 09:30:00, with at most \(digits) digits after the seconds"
-    case .uuid: "all but UUIDs in lower case"
+    case .uuid: "all but UUIDs; capitals and other hyphens become PostgreSQL's spelling"
     case .json, .jsonb: "all but JSON"
     case .interval, .xml, .money, .bit, .varbit, .inet, .array, .range, .enumeration, .record, .other:
       "all but what PostgreSQL reads as \(type.name)"

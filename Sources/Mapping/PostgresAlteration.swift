@@ -249,7 +249,15 @@ package struct PostgresAlteration {
         "ALTER TYPE \(type) RENAME VALUE \($0.postgresLiteral) TO \($1.postgresLiteral)"
       }
     }
-    return new.indices.filter { !old.contains(new[$0]) }.map { index in
+    return additions(type, to: old, from: new)
+  }
+
+  /// The statements that add the labels of `new` which are not among `old`, each behind the one before it.
+  ///
+  ///     additions("mood", to: ["ok"], from: ["ok", "new"])
+  ///     // ["ALTER TYPE mood ADD VALUE IF NOT EXISTS 'new' AFTER 'ok'"]
+  private static func additions(_ type: String, to old: [String], from new: [String]) -> [String] {
+    new.indices.filter { !old.contains(new[$0]) }.map { index in
       let place: String
       if index > 0 {
         place = " AFTER \(new[index - 1].postgresLiteral)"
@@ -266,9 +274,8 @@ package struct PostgresAlteration {
   package static func missingLabels(of schema: TableSchema, there: (String) throws -> [String]?) rethrows -> [String] {
     try PostgresScript(schema).types.flatMap { type -> [String] in
       guard case .enumeration(let wanted) = type.kind, let labels = try there(type.name) else { return [] }
-      let missing = wanted.filter { !labels.contains($0) }
       // Never renames: others may use the label that is there.
-      return missing.isEmpty ? [] : Self.labelStatements(type.name, from: labels + missing.map { _ in "" }, to: wanted)
+      return Self.additions(type.name, to: labels, from: wanted)
     }
   }
 }

@@ -12,10 +12,17 @@ package struct PostgresText: Sendable {
   /// Two values that SQLite tells apart must not become one.
   private let isUnique: Bool
   private let isUntyped: Bool
+  /// Both ends write, and rows are told apart by the bytes of the value: one spelling only.
+  private let keepsSpelling: Bool
 
-  /// `engine` is that of the schema which `column` stands in; `isUnique` says that it is part of a unique key.
-  package init(from column: TableSchema.Column, of engine: Engine, to type: PostgresType, isUnique: Bool = false) {
+  /// `engine` is that of the schema which `column` stands in; `isUnique` says that it is part of a unique key, and
+  /// `keepsSpelling` that both ends write rows which are told apart by it.
+  package init(
+    from column: TableSchema.Column, of engine: Engine, to type: PostgresType, isUnique: Bool = false,
+    keepsSpelling: Bool = false
+  ) {
     self.type = type
+    self.keepsSpelling = keepsSpelling
     isSame = engine == .postgres && PostgresType(column).kind == type.kind
     self.isUnique = engine == .sqlite && isUnique
     isUntyped = column.affinity == "BLOB"
@@ -31,6 +38,7 @@ package struct PostgresText: Sendable {
       text.append(bytes)
     case .text(let bytes):
       try Self.checkEncoding(bytes)
+      if type.kind == .uuid, !PostgresType.isPrintedUUID(bytes) { return try append(uuid: bytes, to: &text) }
       try type.check(bytes, isExact: false)
       if isUnique { try checkSpelling(bytes) }
       text.append(bytes)
@@ -61,6 +69,35 @@ package struct PostgresText: Sendable {
       default: true
       }
     guard isPrinted else { throw Misfit("in a unique key, it could be taken for another spelling of the same value") }
+  }
+
+  /// Appends a UUID as PostgreSQL prints it, from any spelling that its input takes: capitals, no hyphens or others, and
+  /// braces around it (uuid.c, `string_to_uuid`).
+  ///
+  ///     {A0EEBC999C0B4EF8BB6D6BB9BD380A11}  ->  a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11
+  private func append(uuid bytes: UnsafeRawBufferPointer, to text: inout ByteWriter) throws(Misfit) {
+    let isBraced = bytes.first == UInt8(ascii: "{") && bytes.last == UInt8(ascii: "}") && bytes.count > 2
+    let inner = isBraced ? bytes[1..<(bytes.count - 1)] : bytes[...]
+    var digits: [UInt8] = []
+    var last: UInt8 = 0
+    for byte in inner {
+      defer { last = byte }
+      switch byte {
+      case 0x30...0x39, 0x61...0x66: digits.append(byte)
+      case 0x41...0x46: digits.append(byte | 0x20)
+      case UInt8(ascii: "-") where last != byte && !digits.isEmpty && digits.count % 4 == 0 && digits.count < 32:
+        continue
+      default: throw Misfit("it is not a UUID")
+      }
+    }
+    guard digits.count == 32 else { throw Misfit("it is not a UUID") }
+    guard !keepsSpelling else {
+      throw Misfit("in a key that both ends write, a UUID must be in lower case with its hyphens")
+    }
+    for (index, digit) in digits.enumerated() {
+      if [8, 12, 16, 20].contains(index) { text.append(UInt8(ascii: "-")) }
+      text.append(digit)
+    }
   }
 
   // MARK: Numbers

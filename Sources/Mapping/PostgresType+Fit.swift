@@ -65,7 +65,7 @@ extension PostgresType {
     case .timestamptz(let digits):
       let isTime = TimeText.isTimestamp(bytes, digits: digits, zone: .any)
       try require(isTime, "it is not a time such as 2024-05-31 09:30:00+00\(kept(digits))")
-    case .uuid: try require(Self.isUUID(bytes), "it is not a UUID in lower case")
+    case .uuid: try require(Self.isPrintedUUID(bytes), "it is not a UUID in lower case")
     case .json: try require(JSONText.isValid(bytes), "it is not JSON")
     case .jsonb: try require(JSONText.isValid(bytes, allowsNUL: false), "it is not JSON that jsonb keeps")
     }
@@ -105,7 +105,8 @@ extension PostgresType {
     return shortest.hasSuffix(".0") && bytes.elementsEqual(shortest.utf8.dropLast(2))
   }
 
-  private static func isUUID(_ bytes: UnsafeRawBufferPointer) -> Bool {
+  /// Whether a UUID is spelled as PostgreSQL prints it.
+  static func isPrintedUUID(_ bytes: UnsafeRawBufferPointer) -> Bool {
     bytes.count == 36
       && bytes.enumerated().allSatisfy { index, byte in
         [8, 13, 18, 23].contains(index)

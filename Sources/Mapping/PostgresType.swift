@@ -116,7 +116,7 @@ package struct PostgresType: Hashable, Sendable {
   /// collation `C`: for NOCASE its `lower()`, for RTRIM its `rtrim()`.
   package func keepsOrder(of column: TableSchema.Column) -> Bool {
     switch kind {
-    case .int2, .int4, .int8, .oid, .numeric, .float4, .float8, .bytea, .uuid: true
+    case .int2, .int4, .int8, .oid, .numeric, .float4, .float8, .bytea: true
     case .text, .varchar:
       column.affinity == "TEXT" && ["", "BINARY", "NOCASE", "RTRIM"].contains(column.collation.uppercased())
     default: false

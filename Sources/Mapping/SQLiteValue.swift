@@ -20,8 +20,11 @@ package struct SQLiteValue: Sendable {
   }
 
   package let storage: Storage
+  /// Whether spaces at the end are cut off: those with which `char(n)` is padded.
+  private let cutsPadding: Bool
 
-  package init(_ type: PostgresType) {
+  package init(_ type: PostgresType, cutsPadding: Bool = false) {
+    if case .bpchar = type.kind { self.cutsPadding = cutsPadding } else { self.cutsPadding = false }
     storage =
       switch type.kind {
       case .bool: .boolean
@@ -33,8 +36,11 @@ package struct SQLiteValue: Sendable {
       }
   }
 
-  /// For a column of a PostgreSQL schema.
-  package init(from column: TableSchema.Column) { self.init(PostgresType(column)) }
+  /// For a column of a PostgreSQL schema. `goesBothWays`: SQLite's programs write to it too. They do not pad, and what they
+  /// wrote comes back from `char(n)` with its padding: so the value is kept without it, at all nodes.
+  package init(from column: TableSchema.Column, goesBothWays: Bool = false) {
+    self.init(PostgresType(column), cutsPadding: goesBothWays)
+  }
 
   /// The declared type of a column that Cairn creates; none for floats, since -0.0 survives nowhere else.
   package var declaredType: String {
@@ -51,7 +57,7 @@ package struct SQLiteValue: Sendable {
   package func convert(_ value: ColumnView, scratch: inout ByteWriter) throws(Misfit) -> ColumnView {
     guard case .exact(let bytes) = value else { return value }
     switch storage {
-    case .text: return .text(bytes)
+    case .text: return .text(cutsPadding ? bytes.withoutPadding : bytes)
     case .integer:
       guard let number = DecimalText.integer(bytes) else { throw Misfit("it is not an integer") }
       return .integer(number)
@@ -88,5 +94,13 @@ package struct SQLiteValue: Sendable {
     case 0x41...0x46: byte - 0x37
     default: nil
     }
+  }
+}
+
+extension UnsafeRawBufferPointer {
+  /// The text without the spaces at its end, which have no meaning in `char(n)`.
+  package var withoutPadding: UnsafeRawBufferPointer {
+    let end = lastIndex { $0 != UInt8(ascii: " ") }.map { $0 + 1 } ?? 0
+    return UnsafeRawBufferPointer(rebasing: self[..<end])
   }
 }

@@ -101,7 +101,8 @@ final class MappedTable {
     let unique = Set(source.key + source.uniques.joined())
     converters = source.columns.indices.map { [columns] in
       PostgresText(
-        from: source.columns[$0], of: source.engine, to: columns[$0].type, isUnique: unique.contains($0))
+        from: source.columns[$0], of: source.engine, to: columns[$0].type, isUnique: unique.contains($0),
+        keepsSpelling: goesBothWays && unique.contains($0))
     }
     names = columns.map(\.name.quotedName)
     let keyed = source.flags.contains(.wholeRow) ? [] : source.key

@@ -45,9 +45,13 @@ struct PostgresForm {
 
   private func columns(of schema: TableSchema) throws -> [(Int, PostgresText)?] {
     let mapped = try TableMapping(schema, to: .postgres, names: names).target
-    return table.columns.map { column in
+    return table.columns.enumerated().map { place, column in
       mapped.columns.firstIndex { $0.name == column.name }.map { index in
-        (index, PostgresText(from: schema.columns[index], of: schema.engine, to: column.type))
+        (
+          index,
+          PostgresText(
+            from: schema.columns[index], of: schema.engine, to: column.type, keepsSpelling: table.key.contains(place))
+        )
       }
     }
   }
@@ -71,6 +75,7 @@ struct PostgresForm {
   static func value(_ text: [UInt8], _ type: PostgresType) -> Value {
     switch type.kind {
     case .int2, .int4, .int8, .numeric, .float4, .float8, .oid: .exact(text)
+    case .bpchar: .text(text.withUnsafeBytes { Array($0.withoutPadding) })
     default: .text(text)
     }
   }

@@ -102,7 +102,27 @@ extension PostgresReplay {
   func mapped(_ schema: TableSchema) throws -> TableSchema {
     let mapping = try TableMapping(schema, to: .postgres, names: options.names)
     mapping.leftOut.forEach(progress.note)
-    return mapping.target
+    let lacking = try lackingFunctions()
+    guard !lacking.isEmpty, schema.engine == .postgres else { return mapping.target }
+    // A default such as uuidv7() that this server does not know must not keep the whole table out.
+    let (target, left) = mapping.target.parsed(lacking: lacking)
+    left.forEach(progress.note)
+    return target
+  }
+
+  /// The functions of newer servers that this one does not have, of those that expressions of a trail may call.
+  private func lackingFunctions() throws -> Set<String> {
+    if let known = lackingNames { return known }
+    let names = TableSchema.functionsOfPostgres.sorted().joined(separator: ",")
+    let rows = try connection.query(
+      """
+      SELECT known.name FROM unnest(string_to_array($1, ',')) AS known(name)
+      WHERE NOT EXISTS (SELECT FROM pg_proc AS p WHERE p.proname = known.name
+        AND p.pronamespace = 'pg_catalog'::regnamespace)
+      """, [names])
+    let found = Set(rows.compactMap { $0[0] })
+    lackingNames = found
+    return found
   }
 
   /// Of a table of which apply knows nothing all rows are still to come.

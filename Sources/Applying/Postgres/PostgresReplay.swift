@@ -68,6 +68,8 @@ final class PostgresReplay {
   let madeAhead: Set<String>
   /// By the names that they had: scripts of tables that have been renamed, and are to be reshaped.
   var scripts: [String: String] = [:]
+  /// The functions that this server does not have, of those that expressions of a trail may call; nil: not looked up.
+  var lackingNames: Set<String>?
   let own = OwnStatements()
   /// The transaction that heads the group at the target; nil: nothing of it has been sent.
   private(set) var head: UInt64?

@@ -41,7 +41,7 @@ struct SQLiteForm {
     let mapped = try TableMapping(schema, to: .sqlite).target
     return table.schema.columns.map { column in
       mapped.columns.firstIndex { $0.name.lowercased() == column.name.lowercased() }.map { index in
-        (index, schema.engine == .sqlite ? nil : SQLiteValue(from: schema.columns[index]))
+        (index, schema.engine == .sqlite ? nil : SQLiteValue(from: schema.columns[index], goesBothWays: true))
       }
     }
   }

@@ -81,7 +81,8 @@ final class TargetTable {
     let source = mapping.source
     self.source = source
     converters =
-      source.engine == .sqlite ? nil : (image?.schema ?? source).columns.map(SQLiteValue.init(from:))
+      source.engine == .sqlite
+      ? nil : (image?.schema ?? source).columns.map { SQLiteValue(from: $0, goesBothWays: goesBothWays) }
     sortsAsSource =
       source.engine == .sqlite
       || source.rangeKey.allSatisfy { PostgresType(source.columns[$0]).keepsOrderInSQLite }

@@ -16,6 +16,9 @@ struct DDLParser {
   /// Names that stand for columns in the expressions that were read, folded to lower case in SQLite.
   private(set) var columns: Set<String> = []
 
+  /// Functions that the target does not have.
+  var lacking: Set<String> = []
+
   /// Expressions nested deeper than that are not read.
   static let depthMax = 200
 
@@ -226,6 +229,7 @@ struct DDLParser {
   private mutating func call(_ name: String, _ first: Int?) throws(Unparsed) {
     let isKnown = engine == .sqlite ? KnownFunctions.sqlite.contains(name) : KnownFunctions.postgres.contains(name)
     guard isKnown else { throw Unparsed("\(name)() is not a known function") }
+    if lacking.contains(name) { throw Unparsed("the target has no function \(name)()") }
     if engine == .postgres, let first, !KnownFunctions.postgresSyntax.contains(name) { qualified.insert(first) }
     try expect(symbol: "(")
     if take(symbol: ")") { return }

@@ -22,6 +22,9 @@ enum KnownFunctions {
   /// Functions of PostgreSQL's grammar, which take no schema before their names.
   static let postgresSyntax = words("coalesce greatest least nullif row xmlconcat")
 
+  /// Functions of `pg_catalog` that expressions may call; a server of an earlier version lacks some of them.
+  static var inPostgresCatalog: Set<String> { postgres.subtracting(postgresSyntax) }
+
   /// Functions of `pg_catalog`. Source: https://www.postgresql.org/docs/current/functions.html
   static let postgres = postgresSyntax.union(
     words(

@@ -16,9 +16,10 @@ struct PostgresDDL {
   private var named: (namespace: String, name: String)?
 
   /// Throws where the script is no list of statements at all.
-  init(_ table: TableSchema) throws(Unparsed) {
+  init(_ table: TableSchema, lacking: Set<String> = []) throws(Unparsed) {
     self.table = table
     parser = try DDLParser(table.createText, .postgres)
+    parser.lacking = lacking
     while !parser.isAtEnd {
       if parser.take(symbol: ";") { continue }
       let start = parser.at
@@ -36,8 +37,11 @@ struct PostgresDDL {
 
   /// One CREATE INDEX statement, printed for that index and that table. Throws where it is anything else, or has an expression that
   /// is not known.
-  static func index(_ object: TableSchema.Object, on table: TableSchema) throws(Unparsed) -> String {
+  static func index(_ object: TableSchema.Object, on table: TableSchema, lacking: Set<String> = []) throws(Unparsed)
+    -> String
+  {
     var parser = try DDLParser(object.text, .postgres)
+    parser.lacking = lacking
     try parser.expect("CREATE")
     _ = parser.take("UNIQUE")
     try parser.expect("INDEX")
@@ -54,8 +58,9 @@ struct PostgresDDL {
   }
 
   /// A domain's, a column's or an index's expression alone, printed.
-  static func expression(_ text: String) throws(Unparsed) -> String {
+  static func expression(_ text: String, lacking: Set<String> = []) throws(Unparsed) -> String {
     var parser = try DDLParser(text, .postgres)
+    parser.lacking = lacking
     try parser.expression()
     try parser.expectEnd()
     return parser.printed(0..<parser.tokens.count)
@@ -162,6 +167,7 @@ struct PostgresDDL {
     parser.at += 1
     let (outer, inner) = (parser, try DDLParser(body, .postgres))
     parser = inner
+    parser.lacking = outer.lacking
     defer { parser = outer }
     try parser.expect("BEGIN")
     let text = try typeText()

@@ -9,10 +9,16 @@ extension TableSchema {
   ///
   ///     let (safe, notices) = record.parsed
   ///     // notices: ["table t: a CHECK of column a is left out: load_extension() is not a known function"]
-  package var parsed: (schema: TableSchema, notices: [String]) {
+  package var parsed: (schema: TableSchema, notices: [String]) { parsed(lacking: []) }
+
+  /// The functions that expressions of a table in PostgreSQL may call.
+  package static var functionsOfPostgres: Set<String> { KnownFunctions.inPostgresCatalog }
+
+  /// As ``parsed``, without what calls one of the functions `lacking`, which the target's server does not have.
+  package func parsed(lacking: Set<String>) -> (schema: TableSchema, notices: [String]) {
     var safe = self
     var left: [String] = []
-    engine == .sqlite ? safe.parseSQLite(&left) : safe.parsePostgres(&left)
+    engine == .sqlite ? safe.parseSQLite(&left) : safe.parsePostgres(&left, lacking)
     for index in safe.foreignKeys.indices { safe.parseActions(index, &left) }
     if let original {
       let parsed = original.parsed
@@ -74,12 +80,14 @@ extension TableSchema {
 
   // MARK: PostgreSQL
 
-  private mutating func parsePostgres(_ left: inout [String]) {
-    for index in columns.indices { columns[index].parsePostgres(&left) }
-    objects = parsedObjects(&left) { object throws(Unparsed) in try PostgresDDL.index(object, on: self) }
+  private mutating func parsePostgres(_ left: inout [String], _ lacking: Set<String>) {
+    for index in columns.indices { columns[index].parsePostgres(&left, lacking) }
+    objects = parsedObjects(&left) { object throws(Unparsed) in
+      try PostgresDDL.index(object, on: self, lacking: lacking)
+    }
     guard !createText.isEmpty else { return }
     do throws(Unparsed) {
-      let script = try PostgresDDL(self)
+      let script = try PostgresDDL(self, lacking: lacking)
       left += script.notices
       createText = script.statements.map { $0 + ";" }.joined(separator: "\n")
       if script.hasTable { return }
@@ -135,7 +143,7 @@ extension TableSchema.Column {
     return parser.printed(0..<parser.tokens.count)
   }
 
-  fileprivate mutating func parsePostgres(_ left: inout [String]) {
+  fileprivate mutating func parsePostgres(_ left: inout [String], _ lacking: Set<String>) {
     func kept(_ text: String, _ what: String, _ parse: (String) throws(Unparsed) -> String) -> String? {
       do throws(Unparsed) { return try parse(text) } catch {
         left.append("\(what) of column \(name) is left out: \(error.reason)")
@@ -151,6 +159,10 @@ extension TableSchema.Column {
       baseType = kept(baseType, "the base type", PostgresDDL.type) ?? ""
     }
     if collation.contains(".") { collation = kept(collation, "the collation", PostgresDDL.name) ?? "" }
-    if let text = defaultText { defaultText = kept(text, "the default", PostgresDDL.expression) }
+    if let text = defaultText {
+      defaultText = kept(text, "the default") { text throws(Unparsed) in
+        try PostgresDDL.expression(text, lacking: lacking)
+      }
+    }
   }
 }
