@@ -166,6 +166,11 @@ extension PostgresCapture {
         tables.removeAll { missing.contains($0.oid) }
       }
     }
+    // No change of a table that an apply made and published at once is missing in the stream: a copy would bring the
+    // other nodes what they have, and what this one did not have yet.
+    for table in tables where registry.tables[table.oid] == nil && !missing.contains(table.oid) {
+      if try source.isPublishedByApply(table.oid) { try introduce(table, nil) }
+    }
     let known = Set(registry.tables.keys)
     try announce(tables, .firstCopy, copiesAll: false)
     let late = registry.tables.values.filter { table in

@@ -33,7 +33,7 @@ final class Captured {
 extension PostgresCapture {
   /// The table that a relation message describes; a shape that the trail does not know is told to it first.
   func capture(_ relation: PgOutput.Relation) throws -> Captured {
-    guard let known = registry.tables[relation.id] else { return ignored(relation) }
+    guard let known = try registry.tables[relation.id] ?? introduced(relation) else { return ignored(relation) }
     if !Self.describes(relation, known) {
       let table = try source.connection.catalog { try source.connection.table(relation.id) }
       var shape = try table.map(shape) ?? Self.shape(of: relation, source.connection)
@@ -50,6 +50,16 @@ extension PostgresCapture {
       isKey: table.schema.columns.indices.map { key.isEmpty || key.contains($0) }, isKeyed: table.isKeyed,
       isWanted: table.refresh == nil || table.passesChanges || position.refresh?.relation == relation.id,
       isFull: relation.identity == UInt8(ascii: "f"))
+  }
+
+  /// Introduces a table of an apply that no event trigger has told of, as the role is no superuser. Nil for any other.
+  private func introduced(_ relation: PgOutput.Relation) throws -> PostgresRegistry.Table? {
+    let table = try source.connection.catalog { try source.connection.table(relation.id) }
+    guard let table, options.tables.includes(table), table.refusal == nil,
+      try source.isPublishedByApply(relation.id)
+    else { return nil }
+    try introduce(table, nil)
+    return registry.tables[relation.id]
   }
 
   private func ignored(_ relation: PgOutput.Relation) -> Captured {

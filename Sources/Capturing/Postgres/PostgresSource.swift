@@ -104,6 +104,17 @@ package struct PostgresSource {
     return SchemaTriggers.unreadable(connection.place, (row.last ?? nil) ?? "")
   }
 
+  /// What an operator should know of the server's version; nil if nothing.
+  ///
+  /// Source: release notes of 17.5, 16.9, 15.13 and 14.18 ("Avoid data loss in logical replication").
+  package static func versionNotice(_ connection: PostgresConnection) -> String? {
+    let mended = [14: 18, 15: 13, 16: 9, 17: 5]
+    let (major, minor) = (connection.serverVersion / 10_000, connection.serverVersion % 10_000)
+    guard let least = mended[major], minor < least else { return nil }
+    return
+      "\(connection.place) is PostgreSQL \(major).\(minor), which can leave out changes of transactions that run while a table is added to a publication; update the server to \(major).\(least) or later"
+  }
+
   // MARK: Publication
 
   /// Makes the publication, or adds what is missing in it. Where the role may not, somebody else can have made it.
@@ -135,6 +146,23 @@ package struct PostgresSource {
       SELECT 1 FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
       WHERE p.pubname = $1 AND r.prrelid = $2::oid AND r.xmin::text = $3
       """, [name, String(relation), String(transaction)]
+    ).first != nil
+  }
+
+  /// Whether an apply made a table and published it in the same transaction, before it wrote a row: then no change of the
+  /// table is missing in the stream. A system column's row in the catalog stays as the table's creation left it.
+  func isPublishedByApply(_ relation: UInt32) throws -> Bool {
+    let isReadable = try connection.first(
+      "SELECT has_table_privilege(to_regclass('cairn.table_state'), 'SELECT')::text")
+    guard isReadable == "true" else { return false }
+    return try connection.query(
+      """
+      SELECT 1 FROM pg_publication_rel AS r JOIN pg_publication AS p ON p.oid = r.prpubid
+        JOIN pg_class AS c ON c.oid = r.prrelid JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        JOIN pg_attribute AS a ON a.attrelid = c.oid AND a.attnum = -1 AND a.xmin = r.xmin
+        JOIN cairn.table_state AS t ON t.schema_name = n.nspname AND t.table_name = c.relname AND t.created
+      WHERE p.pubname = $1 AND r.prrelid = $2::oid
+      """, [name, String(relation)]
     ).first != nil
   }
 
