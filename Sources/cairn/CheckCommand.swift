@@ -52,6 +52,9 @@ struct CheckCommand: Command {
     if let server = source.server, let notice = try PostgresSource.schemaNotice(server) {
       say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))])
     }
+    if let server = source.server, let notice = PostgresSource.versionNotice(server) {
+      say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))])
+    }
     let ends = try [from] + (arguments.value("--to").map { [try DatabaseURL($0)] } ?? [])
     for url in ends {
       if let notice = url.trustNotice { say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))]) }

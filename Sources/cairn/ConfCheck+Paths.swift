@@ -41,6 +41,7 @@ extension ConfCheck {
         try PostgresSource.check(server, newSlots: newSlots[cluster] ?? 1)
       }
       if let notice = try PostgresSource.schemaNotice(server) { note(notice) }
+      if let notice = PostgresSource.versionNotice(server) { note(notice) }
       if let notice = url.trustNotice { note(notice) }
       try checkIsSource(of: folder, url) { info in
         let slot = PostgresSource.name(of: info.id)
