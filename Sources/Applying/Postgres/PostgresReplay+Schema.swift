@@ -102,10 +102,16 @@ extension PostgresReplay {
   func mapped(_ schema: TableSchema) throws -> TableSchema {
     let mapping = try TableMapping(schema, to: .postgres, names: options.names)
     mapping.leftOut.forEach(progress.note)
+    return try fitting(mapping.target, schema)
+  }
+
+  /// The table without what calls a function that this server lacks: a default such as `uuidv7()` must not keep the whole
+  /// table out.
+  private func fitting(_ mapped: TableSchema, _ source: TableSchema) throws -> TableSchema {
+    guard source.engine == .postgres else { return mapped }
     let lacking = try lackingFunctions()
-    guard !lacking.isEmpty, schema.engine == .postgres else { return mapping.target }
-    // A default such as uuidv7() that this server does not know must not keep the whole table out.
-    let (target, left) = mapping.target.parsed(lacking: lacking)
+    guard !lacking.isEmpty else { return mapped }
+    let (target, left) = mapped.parsed(lacking: lacking)
     left.forEach(progress.note)
     return target
   }
@@ -152,9 +158,16 @@ extension PostgresReplay {
   }
 
   private func drop(_ before: TableSchema, _ key: String) throws {
-    guard let known = tables[key] else { return }
+    guard let known = try tables[key].map(knownToAll) else { return }
     try shape.drop(before, try mapped(before), known, options.policy(isCreated: known.isCreated), sink)
     try forget(key)
+  }
+
+  /// A table that Cairn created follows schema changes, whichever trail it was created for.
+  private func knownToAll(_ table: PostgresTargetState.Table) throws -> PostgresTargetState.Table {
+    var known = table
+    known.isCreated = try known.isCreated || state.isCreatedElsewhere(known.schema, known.name)
+    return known
   }
 
   /// Of a change that this database has made already: what the tables are called in the trail from here on.
@@ -182,13 +195,15 @@ extension PostgresReplay {
       before, after, origins: made.origins, to: .postgres, names: options.names)
     shapes.after.leftOut.forEach(progress.note)
     let change = PostgresShape.Change(
-      source: TableDifference(before, after, origins: made.origins), before: shapes.before.target,
-      after: shapes.after.target, isRefreshed: made.isRefreshed)
-    let known =
-      tables[old] ?? .init(schema: change.before.namespace, name: change.before.name)
+      source: TableDifference(before, after, origins: made.origins), before: try fitting(shapes.before.target, before),
+      after: try fitting(shapes.after.target, after), isRefreshed: made.isRefreshed)
+    let own = tables[old] ?? .init(schema: change.before.namespace, name: change.before.name)
+    let known = try knownToAll(own)
     let policy = options.policy(isCreated: known.isCreated)
     if policy == .follow { try makeLabels(change) }
-    let moved = try shape.make(change, known, policy, sink)
+    var moved = try shape.make(change, known, policy, sink)
+    // What becomes of rows in a copy is a matter of the trail that created the table.
+    if known.isCreated { moved.isCreated = own.isCreated }
     try forget(old)
     _ = try register(new, after, change.after, moved, isSaved: false)
     try save(new, moved)

@@ -319,6 +319,15 @@ package struct PostgresTargetState {
     ).map { ($0[0] ?? "", $0[1].map(TableClaim.init(text:))) }
   }
 
+  /// Whether the apply of another trail created a table.
+  func isCreatedElsewhere(_ schema: String, _ name: String) throws -> Bool {
+    try connection.first(
+      """
+      SELECT 1 FROM cairn.table_state WHERE schema_name = $1 AND table_name = $2 AND created AND trail NOT IN ($3, '')
+      LIMIT 1
+      """, [schema, name, owner]) != nil
+  }
+
   func forget(_ source: String) throws {
     try connection.run("DELETE FROM cairn.table_state WHERE source = $1 AND trail IN ($2, '')", [source, owner])
   }

@@ -203,9 +203,13 @@ extension SQLiteReplay {
       before = was
     }
     let known = before.flatMap { target.tables[key($0.target.name)] }
+    // A table that Cairn created follows schema changes, whichever trail it was created for.
+    let isCreated =
+      try known?.isCreated == true
+      || made.action != .create && before.map { try state.isCreatedElsewhere($0.target.name) } ?? false
     var change = TargetShape.Change(
       before: before, after: after, origins: made.origins, isRefreshed: made.isRefreshed,
-      isRename: made.action == .rename, isCreated: known?.isCreated ?? false)
+      isRename: made.action == .rename, isCreated: isCreated)
     change.policy = options.policy(isCreated: change.isCreated)
     switch (made.action, before, after) {
     case (.create, _, let after?): try create(after, isAwaited: number < options.askedBehind)

@@ -180,6 +180,13 @@ package struct TargetState {
     ).map { ($0[0].string, $0[1] == .null ? nil : TableClaim(text: $0[1].string)) }
   }
 
+  /// Whether the apply of another trail created a table.
+  func isCreatedElsewhere(_ name: String) throws -> Bool {
+    try !database.query(
+      "SELECT 1 FROM cairn_table WHERE name = ? AND created = 1 AND trail NOT IN (?, '') LIMIT 1", [.text(name), owner]
+    ).isEmpty
+  }
+
   func forget(_ name: String) throws {
     try database.run("DELETE FROM cairn_table WHERE name = ? AND trail IN (?, '')", [.text(name), owner])
   }

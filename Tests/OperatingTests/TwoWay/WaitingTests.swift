@@ -42,6 +42,21 @@ struct TwoWayWaitingTests {
   private static let all = "SELECT id, name, stock, size, price FROM item ORDER BY id"
 
   @Test(
+    "a column added at another node than the first follows where Cairn created the table", arguments: ["sss", "spp"])
+  func secondNodeAddsColumn(engines: String) throws {
+    let mesh = try Mesh(engines, schema: "CREATE TABLE other(id INTEGER PRIMARY KEY)")
+    try mesh.nodes[0].execute("CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
+    try mesh.nodes[0].execute("INSERT INTO item VALUES (1, 'tea')")
+    for _ in 0..<2 { try mesh.settle() }
+    try Self.write(1, "ALTER TABLE item ADD COLUMN size INTEGER", mesh)
+    try Self.write(1, "UPDATE item SET size = 3", mesh)
+    #expect(try !Self.bring(1, to: 2, mesh))
+    let rows = try mesh.nodes[2].rows("SELECT id, name, size FROM item")
+    #expect(rows == ["1|tea|3"])
+    try mesh.close()
+  }
+
+  @Test(
     "two nodes add a column each, and a third catches up with both", arguments: ["sps", "psp"], [false, true])
   func twoColumns(engines: String, isRestarted: Bool) throws {
     let mesh = try Self.mesh(engines)
