@@ -92,7 +92,7 @@ final class ApplyReader {
 
   /// Whether a table has no longer the name that rows have which were changed before: it is dropped, or called otherwise.
   func takesNameAway(_ ddl: DDL) -> Bool {
-    ddl.action != .create && given(ddl.before)?.fullName != given(ddl.after)?.fullName
+    ddl.action != .create && !(given(ddl.before)?.fullName).hasSameBytes(as: given(ddl.after)?.fullName)
   }
 
   /// The next record that the target takes; nil at the durable end. Views in it are valid until the next call.

@@ -1,7 +1,6 @@
 /// Which rows of a table at the target are those of a trail. Copies, truncates and deletes take them all for rows of
 /// the trail's source, so no two trails may claim the same.
 package struct TableClaim: Equatable, Sendable {
-  private static let separator: Character = "\u{1f}"
   private static let history = "history"
 
   /// A table that waits since before its first row.
@@ -18,18 +17,18 @@ package struct TableClaim: Equatable, Sendable {
     if treatment.isHistory {
       text = Self.history
     } else {
-      text = treatment.shares.map { "\($0.column.lowercased())=\($0.value.claimed)" }
-        .joined(separator: String(Self.separator))
+      text = NameList.text(treatment.shares.map { "\($0.column.lowercased())=\($0.value.claimed)" })
     }
   }
 
   package var isOfHistory: Bool { text == Self.history }
 
-  private var shares: [Substring: Substring] {
-    var shares: [Substring: Substring] = [:]
-    for part in text.split(separator: Self.separator) {
-      guard let sign = part.firstIndex(of: "=") else { continue }
-      shares[part[..<sign]] = part[part.index(after: sign)...]
+  /// By column: the bytes of the constant. A sign of equality may be part of a cluster.
+  private var shares: [[UInt8]: [UInt8]] {
+    var shares: [[UInt8]: [UInt8]] = [:]
+    for part in NameList.names(text).map({ Array($0.utf8) }) {
+      guard let sign = part.firstIndex(of: UInt8(ascii: "=")) else { continue }
+      shares[Array(part[..<sign])] = Array(part[(sign + 1)...])
     }
     return shares
   }

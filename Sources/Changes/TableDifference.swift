@@ -65,9 +65,11 @@ package struct TableDifference: Equatable, Sendable {
   }
 
   private mutating func findChanges() {
-    if before.name != after.name || before.namespace != after.namespace { changes.append(.renameTable) }
+    if !before.name.hasSameBytes(as: after.name) || !before.namespace.hasSameBytes(as: after.namespace) {
+      changes.append(.renameTable)
+    }
     let pairs = origins.enumerated().compactMap { new, old in old.map { (old: $0, new: new) } }
-    for (old, new) in pairs where before.columns[old].name != after.columns[new].name {
+    for (old, new) in pairs where !before.columns[old].name.hasSameBytes(as: after.columns[new].name) {
       changes.append(.renameColumn(old, to: new))
     }
     for index in before.columns.indices where !origins.contains(index) { changes.append(.dropColumn(index)) }

@@ -1,5 +1,12 @@
 /// Which tables: patterns with `*` and `?`, `!` before one that excludes. A table is taken when the last pattern that
-/// matches it does not exclude it. Names are matched without regard to case.
+/// matches it does not exclude it.
+///
+/// Names are matched without regard to the case of ASCII letters, as SQLite compares them. A pattern that excludes a table
+/// also excludes one whose other letters differ only in case, so that no list takes a table in by such a letter.
+///
+///     TablePatterns(["k"]).includes("K")          // true
+///     TablePatterns(["k"]).includes("\u{212a}")  // false: the sign of Kelvin, whose lower case is k
+///     TablePatterns(["!\u{c4}rzte"]).includes("\u{e4}rzte")  // false
 package struct TablePatterns: Equatable, Sendable {
   package let patterns: [String]
 
@@ -12,12 +19,13 @@ package struct TablePatterns: Equatable, Sendable {
 
   /// Returns whether the last pattern that matches one of a table's names includes it.
   package func includes(anyOf names: [String]) -> Bool {
-    let names = names.map { $0.lowercased() }
+    let (exact, wide) = (names.map(\.asciiLowercased), names.map { $0.lowercased() })
     var included = false
     for pattern in patterns {
-      let excludes = pattern.hasPrefix("!")
-      let plain = pattern.dropFirst(excludes ? 1 : 0).lowercased()
-      if names.contains(where: { Wildcard.matches(plain, $0) }) { included = !excludes }
+      let excludes = pattern.utf8.first == UInt8(ascii: "!")
+      let plain = String(pattern.unicodeScalars.dropFirst(excludes ? 1 : 0))
+      let isMatch = exact.contains { Wildcard.matches(plain.asciiLowercased, $0) }
+      if isMatch || (excludes && wide.contains { Wildcard.matches(plain.lowercased(), $0) }) { included = !excludes }
     }
     return included
   }

@@ -4,6 +4,8 @@ package enum Engine: UInt8, Sendable {
 }
 
 /// The shape of a table at one epoch: what names, orders and explains the values of its images.
+///
+/// Two shapes are equal if all their texts have the same bytes.
 package struct TableSchema: Equatable, Sendable {
   package struct Column: Equatable, Sendable {
     package var name: String
@@ -32,6 +34,13 @@ package struct TableSchema: Equatable, Sendable {
       self.defaultText = defaultText
       self.baseType = baseType
       self.identity = identity
+    }
+
+    package static func == (a: Self, b: Self) -> Bool {
+      a.isNotNull == b.isNotNull && a.keyOrdinal == b.keyOrdinal && a.identity == b.identity
+        && a.name.hasSameBytes(as: b.name) && a.declaredType.hasSameBytes(as: b.declaredType)
+        && a.collation.hasSameBytes(as: b.collation) && a.defaultText.hasSameBytes(as: b.defaultText)
+        && a.baseType.hasSameBytes(as: b.baseType)
     }
   }
 
@@ -64,6 +73,12 @@ package struct TableSchema: Equatable, Sendable {
       self.timing = timing
     }
 
+    package static func == (a: Self, b: Self) -> Bool {
+      a.columns == b.columns && a.timing == b.timing && a.onUpdate == b.onUpdate && a.onDelete == b.onDelete
+        && a.namespace.hasSameBytes(as: b.namespace) && a.table.hasSameBytes(as: b.table)
+        && a.references.hasSameBytes(as: b.references)
+    }
+
     /// When it is checked.
     package enum Timing: UInt8, Sendable {
       case immediate = 0
@@ -88,6 +103,10 @@ package struct TableSchema: Equatable, Sendable {
     package init(name: String, text: String) {
       self.name = name
       self.text = text
+    }
+
+    package static func == (a: Self, b: Self) -> Bool {
+      a.name.hasSameBytes(as: b.name) && a.text.hasSameBytes(as: b.text)
     }
   }
 
@@ -140,6 +159,13 @@ package struct TableSchema: Equatable, Sendable {
     self.foreignKeys = foreignKeys
     self.createText = createText
     self.objects = objects
+  }
+
+  package static func == (a: Self, b: Self) -> Bool {
+    a.epoch == b.epoch && a.engine == b.engine && a.flags == b.flags && a.name.hasSameBytes(as: b.name)
+      && a.namespace.hasSameBytes(as: b.namespace) && a.columns == b.columns && a.uniques == b.uniques
+      && a.foreignKeys == b.foreignKeys && a.objects == b.objects && a.createText.hasSameBytes(as: b.createText)
+      && a.treatment == b.treatment && a.originals == b.originals
   }
 
   /// As people call it: `sales.orders`, `orders`.

@@ -77,8 +77,8 @@ struct ComparePlan {
 
   private static func isNamed(_ table: TableSchema, _ wanted: TableSchema) -> Bool {
     table.engine == .sqlite
-      ? table.name.lowercased() == wanted.name.lowercased()
-      : table.name == wanted.name && table.namespace == wanted.namespace
+      ? table.name.isSameInSQLite(as: wanted.name)
+      : table.name.hasSameBytes(as: wanted.name) && table.namespace.hasSameBytes(as: wanted.namespace)
   }
 
   private mutating func add(_ table: CompareDatabase.Table, _ there: CompareDatabase.Table, _ mapping: TableMapping)

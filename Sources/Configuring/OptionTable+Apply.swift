@@ -18,8 +18,8 @@ extension OptionTable {
         "the tables of the target that the trail may write",
         details: """
           An allow-list: what the trail brings for other tables is left out, and `cairn status` names those tables. \
-          Patterns are matched without regard to case against the name at the target, after all rules; of those that \
-          match a table, the last one counts. Tables of PostgreSQL outside of `public` are matched with their schema. \
+          Patterns are matched without regard to the case of ASCII letters against the name at the target, after all \
+          rules; of those that match a table, the last one counts. Tables of PostgreSQL outside of `public` are matched with their schema. \
           `cairn.*`, `cairn_*`, `pg_*`, `information_schema` and `sqlite_*` are refused, whatever the list says. \
           A table that comes into the list is copied.
           """, example: "[\"sales.*\", \"!sales.secret\"]"),
@@ -136,8 +136,8 @@ extension OptionTable {
       Option(
         "from", .table(isPattern: true), required: true, "the table at the source, or a pattern of tables",
         details: """
-          Matched without regard to case; tables of PostgreSQL outside of `public` with their schema. For a table that has \
-          several, a rule with its name counts before those with patterns, of which the first counts.
+          Matched without regard to the case of ASCII letters; tables of PostgreSQL outside of `public` with their \
+          schema. For a table that has several, a rule with its name counts before those with patterns, of which the first counts.
           """,
         example: "\"orders\""),
       Option(

@@ -52,8 +52,8 @@ extension OptionTable {
       Option(
         "tables", .patterns, default: "[\"*\"]", "which tables are captured",
         details: """
-          Of patterns that match a table, the last one counts. Names are matched without regard to case; tables of \
-          PostgreSQL outside of `public` are named with their schema.
+          Of patterns that match a table, the last one counts. Names are matched without regard to the case of ASCII \
+          letters, and a pattern that excludes a table without regard to any case; tables of PostgreSQL outside of `public` are named with their schema.
           """, example: "[\"*\", \"!tmp_*\"]"),
       Option(
         "statements", .flag, default: "true", "keep executed statements where the program gives them",

@@ -32,11 +32,6 @@ package enum NamePolicy: String, Sendable, CaseIterable {
 }
 
 extension String {
-  /// Letters outside of ASCII stay: neither engine folds them.
-  package var asciiLowercased: String {
-    String(decoding: utf8.map { (0x41...0x5a).contains($0) ? $0 + 0x20 : $0 }, as: UTF8.self)
-  }
-
   /// As an identifier of PostgreSQL, in quotes where they are needed.
   package var postgresIdentifier: String {
     let isPlain =

@@ -2,7 +2,7 @@ import Changes
 
 // Columns that go, come and change.
 extension PostgresAlteration {
-  private func has(_ column: String) -> Bool { target.columns.contains { $0.name == column } }
+  private func has(_ column: String) -> Bool { target.columns.contains { $0.name.hasSameBytes(as: column) } }
 
   /// Generated columns that another expression, or none, takes the place of; those over a column whose type changes are
   /// made anew.
@@ -25,7 +25,8 @@ extension PostgresAlteration {
     for column in staleGenerated where has(column.name) {
       lines.append(
         alter(
-          plain.contains(column.name) && !new.columns.contains { $0.name == column.name && $0.isGenerated }
+          plain.contains(column.name)
+            && !new.columns.contains { $0.name.hasSameBytes(as: column.name) && $0.isGenerated }
             ? "ALTER COLUMN \(column.name.postgresIdentifier) DROP EXPRESSION"
             : "DROP COLUMN \(column.name.postgresIdentifier)"))
     }
@@ -41,9 +42,9 @@ extension PostgresAlteration {
   private func isThere(before index: Int) -> Bool {
     let name = before.columns[index].name
     guard has(name) else { return false }
-    guard isKnown, let fresh = after.columns.firstIndex(where: { $0.name == name }) else { return true }
+    guard isKnown, let fresh = after.columns.firstIndex(where: { $0.name.hasSameBytes(as: name) }) else { return true }
     // Where a person has done it, the new column is there, of its type, beside nothing that is still to be renamed.
-    let there = target.columns.first { $0.name == name }
+    let there = target.columns.first { $0.name.hasSameBytes(as: name) }
     let isDone = there?.type == after.columns[fresh].declaredType && isRenamed
     return !isDone || before.columns[index].declaredType == after.columns[fresh].declaredType
   }
@@ -55,11 +56,11 @@ extension PostgresAlteration {
 
   private func isRenamed(_ old: String, to new: String) -> Bool {
     guard has(new), has(old) else { return has(new) }
-    guard after.columns.contains(where: { $0.name == old }) else { return false }
+    guard after.columns.contains(where: { $0.name.hasSameBytes(as: old) }) else { return false }
     // The name was another column's: then only types tell the two apart.
-    guard let was = before.columns.first(where: { $0.name == new })?.declaredType else { return true }
-    let now = after.columns.first { $0.name == new }?.declaredType
-    return was != now && target.columns.first { $0.name == new }?.type == now
+    guard let was = before.columns.first(where: { $0.name.hasSameBytes(as: new) })?.declaredType else { return true }
+    let now = after.columns.first { $0.name.hasSameBytes(as: new) }?.declaredType
+    return was != now && target.columns.first { $0.name.hasSameBytes(as: new) }?.type == now
   }
 
   /// Each to its new name; where two take each other's, through a third.
@@ -69,7 +70,7 @@ extension PostgresAlteration {
     for index in before.columns.indices where !difference.origins.contains(index) {
       there.remove(before.columns[index].name)
     }
-    for column in staleGenerated where !after.columns.contains(where: { $0.name == column.name }) {
+    for column in staleGenerated where !after.columns.contains(where: { $0.name.hasSameBytes(as: column.name) }) {
       there.remove(column.name)
     }
     var waiting = difference.renamedColumns.filter { there.contains($0.0) }
@@ -102,12 +103,15 @@ extension PostgresAlteration {
     for (index, column) in after.columns.enumerated() {
       let quoted = column.name.postgresIdentifier
       guard let origin = difference.origins[index] else {
-        let wasGenerated = old.columns.contains { $0.name == column.name && $0.isGenerated } && has(column.name)
+        let wasGenerated =
+          old.columns.contains { $0.name.hasSameBytes(as: column.name) && $0.isGenerated } && has(column.name)
         if !wasGenerated, !isAdded(index) { actions.append("ADD COLUMN \(definition(column))") }
         continue
       }
       let was = before.columns[origin]
-      let there = isKnown ? target.columns.first { $0.name == column.name || $0.name == was.name } : nil
+      let there =
+        isKnown
+        ? target.columns.first { $0.name.hasSameBytes(as: column.name) || $0.name.hasSameBytes(as: was.name) } : nil
       let isRetyped = was.declaredType != column.declaredType || was.collation != column.collation
       if isRetyped, there.map({ $0.type != column.declaredType || was.declaredType == $0.type }) ?? true {
         if was.defaultText != nil { actions.append("ALTER COLUMN \(quoted) DROP DEFAULT") }
@@ -134,12 +138,13 @@ extension PostgresAlteration {
   private func isAdded(_ index: Int) -> Bool {
     guard isKnown, has(after.columns[index].name) else { return false }
     // Of the same name as one that went, or that has another now: then it is that one.
-    guard let namesake = before.columns.firstIndex(where: { $0.name == after.columns[index].name }) else { return true }
+    guard let namesake = before.columns.firstIndex(where: { $0.name.hasSameBytes(as: after.columns[index].name) })
+    else { return true }
     return !difference.origins.contains(namesake) ? !isThere(before: namesake) : isRenamed
   }
 
   private func definition(_ column: TableSchema.Column) -> String {
-    new.columns.first { $0.name == column.name && !$0.isGenerated }?.text ?? column.postgresDefinition
+    new.columns.first { $0.name.hasSameBytes(as: column.name) && !$0.isGenerated }?.text ?? column.postgresDefinition
   }
 
   /// Casts that PostgreSQL does by itself keep the values, and often need not write the table anew.
@@ -169,7 +174,9 @@ extension PostgresAlteration {
     difference.changes.compactMap { change in
       guard case .identityOfColumn(_, let index) = change, after.columns[index].identity == .none else { return nil }
       let name = after.columns[index].name
-      if isKnown, target.columns.contains(where: { $0.name == name && $0.identity == .none }) { return nil }
+      if isKnown, target.columns.contains(where: { $0.name.hasSameBytes(as: name) && $0.identity == .none }) {
+        return nil
+      }
       return alter("ALTER COLUMN \(name.postgresIdentifier) DROP IDENTITY IF EXISTS")
     }
   }

@@ -113,8 +113,8 @@ package struct PostgresAlteration {
   /// As ``renamed``, with the table's own name.
   var renamedWithTable: [String: String] {
     var names = renamed
-    if before.name != after.name { names[before.name] = after.name }
-    if before.namespace != after.namespace { names[before.namespace] = after.namespace }
+    if !before.name.hasSameBytes(as: after.name) { names[before.name] = after.name }
+    if !before.namespace.hasSameBytes(as: after.namespace) { names[before.namespace] = after.namespace }
     return names
   }
 
@@ -122,7 +122,7 @@ package struct PostgresAlteration {
   var renamed: [String: String] {
     var names: [String: String] = [:]
     for (index, origin) in difference.origins.enumerated() {
-      guard let origin, before.columns[origin].name != after.columns[index].name else { continue }
+      guard let origin, !before.columns[origin].name.hasSameBytes(as: after.columns[index].name) else { continue }
       names[before.columns[origin].name] = after.columns[index].name
     }
     return names
@@ -132,22 +132,22 @@ package struct PostgresAlteration {
 
   private func moves() -> [String] {
     let (from, to) = ((target.namespace, target.name), (after.namespace, after.name))
-    if from == to { return [] }
+    let (isMoved, isRenamed) = (!from.0.hasSameBytes(as: to.0), !from.1.hasSameBytes(as: to.1))
     var lines: [String] = []
     var name = target.name
     func place(_ namespace: String, _ name: String) -> String {
       namespace.postgresIdentifier + "." + name.postgresIdentifier
     }
     // On the way, another table may have one of the two names in the other schema.
-    if from.0 != to.0, from.1 != to.1 {
+    if isMoved, isRenamed {
       name = "cairn_moving"
       lines.append("ALTER TABLE \(place(from.0, from.1)) RENAME TO \(name)")
     }
-    if from.0 != to.0 {
+    if isMoved {
       if to.0 != "public" { lines.append("CREATE SCHEMA IF NOT EXISTS \(to.0.postgresIdentifier)") }
       lines.append("ALTER TABLE \(place(from.0, name)) SET SCHEMA \(to.0.postgresIdentifier)")
     }
-    if name != to.1 {
+    if !name.hasSameBytes(as: to.1) {
       lines.append("ALTER TABLE \(place(to.0, name)) RENAME TO \(to.1.postgresIdentifier)")
     }
     return lines

@@ -1,3 +1,5 @@
+import Changes
+
 /// SQL as PostgreSQL reads it, as far as statements must be taken apart and compared.
 ///
 /// Source: https://www.postgresql.org/docs/15/sql-syntax-lexical.html

@@ -57,9 +57,9 @@ package struct SQLiteAlteration: Sendable {
   package var rename: [String] { Self.rename(before.name, to: after.name) }
 
   package static func rename(_ old: String, to new: String) -> [String] {
-    if old == new { return [] }
+    if old.hasSameBytes(as: new) { return [] }
     // SQLite takes a name that differs in case only for one that is taken.
-    guard old.asciiLowercased == new.asciiLowercased else {
+    guard old.isSameInSQLite(as: new) else {
       return ["ALTER TABLE \(old.quotedName) RENAME TO \(new.quotedName)"]
     }
     return [
@@ -73,7 +73,7 @@ package struct SQLiteAlteration: Sendable {
   /// SQLite's affair: compare afterwards where ``keepsText``.
   package var alters: [String]? {
     if keepsText, !isInOrder { return nil }
-    if keepsText, difference.isEmpty, there.createText != after.createText { return nil }
+    if keepsText, difference.isEmpty, !there.createText.hasSameBytes(as: after.createText) { return nil }
     guard !difference.changes.contains(where: needsRebuild) else { return nil }
     guard let added = addedColumns else { return nil }
     return droppedColumns + renamedColumns + added

@@ -49,7 +49,7 @@ struct ExistingCheck {
     let theirs = try target.userTables()
     for table in try source.userTables() where table.refusal == nil && patterns.includes(table.name) {
       if rules.rule(for: table.schema) != nil { continue }
-      guard let other = theirs.first(where: { $0.name.lowercased() == table.name.lowercased() }) else { continue }
+      guard let other = theirs.first(where: { $0.name.isSameInSQLite(as: table.name) }) else { continue }
       try compare(table, other)
     }
   }

@@ -39,11 +39,11 @@ package struct TargetEnd {
     switch handle {
     case .sqlite(let database):
       let there = try database?.transaction("BEGIN") { try database?.userTables() ?? [] }
-        .first { $0.name.lowercased() == mapping.target.name.lowercased() }
+        .first { $0.name.isSameInSQLite(as: mapping.target.name) }
       return there.map { mapping.onto($0.schema) } ?? mapping
     case .postgres(let server):
       let there = try server.catalog { try server.userTables() }
-        .first { $0.schema.namespace == mapping.target.namespace && $0.schema.name == mapping.target.name }
+        .first { $0.schema.qualifiedName.hasSameBytes(as: mapping.target.qualifiedName) }
       return there.map { mapping.onto($0.schema) } ?? mapping
     }
   }

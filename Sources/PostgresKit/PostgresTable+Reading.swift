@@ -122,12 +122,20 @@ extension PostgresTable {
   private func foreignKey(_ row: [String?]) -> TableSchema.ForeignKey? {
     let actions = ["a": "NO ACTION", "r": "RESTRICT", "c": "CASCADE", "n": "SET NULL", "d": "SET DEFAULT"]
     let columns = (row[0] ?? "").split(separator: " ").compactMap { Int($0).flatMap(place) }
-    guard !columns.isEmpty else { return nil }
+    guard !columns.isEmpty, let references = Self.references(row[3] ?? "", columns) else { return nil }
     return .init(
-      columns: columns, namespace: row[1] ?? "", table: row[2] ?? "",
-      references: (row[3] ?? "").split(separator: "\u{1f}").map(String.init),
+      columns: columns, namespace: row[1] ?? "", table: row[2] ?? "", references: references,
       onUpdate: actions[row[4] ?? ""] ?? "NO ACTION", onDelete: actions[row[5] ?? ""] ?? "NO ACTION",
       timing: row[6] == "true" ? .deferred : row[7] == "true" ? .deferrable : .immediate)
+  }
+
+  /// The names of the columns that a foreign key leads to; nil if they cannot be told apart.
+  ///
+  /// The catalog's text has U+001F between two names, and a name may hold it.
+  private static func references(_ text: String, _ columns: [Int]) -> [String]? {
+    if columns.count == 1 { return [text] }
+    let names = text.utf8.split(separator: 0x1f, omittingEmptySubsequences: false)
+    return names.count == columns.count ? names.map { String(decoding: $0, as: UTF8.self) } : nil
   }
 
   /// Reads the partitions that hold rows, and refuses the table if one of them logs too little of its old rows.

@@ -112,4 +112,24 @@ import Testing
       #expect(Array(reason.utf8).contains(Array(other.schema.qualifiedName.utf8)))
     }
   }
+
+  @Test func `a foreign key tells its columns, whatever their names hold`() throws {
+    let connection = try PostgresConnection(PostgresServer.shared.createDatabase("separators"))
+    for sql in [
+      "CREATE TABLE one(\"a\u{1f}b\" int PRIMARY KEY)",
+      "CREATE TABLE two(\"a\u{1f}\" int, b int, PRIMARY KEY (\"a\u{1f}\", b))",
+      "CREATE TABLE plain(\"e\u{301}\" int, \"\u{301}x\" int, PRIMARY KEY (\"e\u{301}\", \"\u{301}x\"))",
+      "CREATE TABLE t(id int PRIMARY KEY, x int REFERENCES one, y int, FOREIGN KEY (x, y) REFERENCES plain)",
+      "CREATE TABLE left_out(id int PRIMARY KEY, x int, FOREIGN KEY (id, x) REFERENCES two)",
+    ] {
+      try connection.execute(
+        sql.replacing("TABLE ", with: "TABLE public.").replacing("REFERENCES ", with: "REFERENCES public."))
+    }
+    let tables = try connection.userTables()
+    let keys = try #require(tables.first { $0.schema.name == "t" }).schema.foreignKeys
+    #expect(keys.contains { $0.references.hasSameBytes(as: ["a\u{1f}b"]) })
+    #expect(keys.contains { $0.references.hasSameBytes(as: ["e\u{301}", "\u{301}x"]) })
+    // Where they cannot be told apart the key is left out, rather than lead elsewhere.
+    #expect(try #require(tables.first { $0.schema.name == "left_out" }).schema.foreignKeys.isEmpty)
+  }
 }

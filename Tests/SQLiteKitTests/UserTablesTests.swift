@@ -120,6 +120,7 @@ import Testing
     ("CREATE TABLE t(\((0..<1901).map { "c\($0)" }.joined(separator: ",")))", "1900"),
     ("CREATE TABLE t(rowid, _rowid_, oid)", "hide"),
     ("CREATE TABLE t(a, oid AS (a))", "generated"),
+    ("CREATE TABLE \"cairn_\u{301}x\"(x)", "reserved"),
   ])
   func `tables that cannot be captured say why`(sql: String, word: String) throws {
     #expect(try #require(try table(sql).refusal).contains(word))

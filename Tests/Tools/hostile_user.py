@@ -5,13 +5,15 @@
 
 Each round makes a database whose tables, columns, keys and rows are named and filled with random text: every block of
 Unicode, each kind of scalar that joins a quote to its neighbors, control characters, and pieces of SQL that would
-change the table `canary` if anything ran them. Then it copies, follows changes, compares, repairs what it has damaged,
-shows the trail as SQL for both engines and runs that. compare_engines.py, which shares no code with Cairn, judges
+change the table `canary` if anything ran them. Then it copies, follows changes of rows and of schemas, executes statements
+through libcairn that go as statements, compares, repairs what it has damaged, shows the trail as SQL for both engines and
+runs that. compare_engines.py, which shares no code with Cairn, judges
 that the databases are equal; `canary` must be as it was at both ends and wherever the SQL ran.
 
 Prints a line per round. Exit status: 0 all right, 1 not, 2 usage.
 """
 import argparse
+import ctypes
 import json
 import os
 import random
@@ -33,6 +35,8 @@ QUOTES = "'\"\\`;$[]().-/*:,?%{}|&<>=!#@ "
 PAYLOADS = ["; DROP TABLE canary; --", ") TO STDOUT; COMMIT; DROP TABLE canary; --", "; DELETE FROM canary; --",
             "::text); UPDATE canary SET v = 'dead'; --", "$cairn$; DROP TABLE canary; --", "\nDROP TABLE canary;\n", "\r\\! touch pwned\r",
             "\n.shell touch pwned\n", "\n\\! touch pwned\n", "*/ DROP TABLE canary; /*", "\\'; DROP TABLE canary; --", "\r\nDROP TABLE canary;\r\n"]
+# Cairn put names between such characters once.
+SEPARATORS = "\x1f\x1e.=^"
 CANARY = [(1, "tweet"), (2, "'\u0301")]
 
 
@@ -40,6 +44,8 @@ def name_of(r, taken, limit=40):
     """A name that no other is equal to, however one folds them."""
     while True:
         text = text_of(r, r.choice((4, 8)), controls=r.random() < 0.3)
+        if r.random() < 0.4:
+            text += r.choice(SEPARATORS) + r.choice("aé'")
         while len(text.encode()) > limit:
             text = text[:-1]
         # A name has no escapes, and the shell of SQLite reads this as one line feed.
@@ -71,6 +77,32 @@ def text_of(r, most=12, controls=True):
                     break
             parts.append(chr(code))
     return "".join(part if controls else "".join(c for c in part if c >= " ") for part in parts)
+
+
+class Value(ctypes.Structure):
+    """`cairn_value` of cairn.h."""
+    _fields_ = [("type", ctypes.c_int), ("integer", ctypes.c_int64), ("real", ctypes.c_double), ("bytes", ctypes.c_char_p), ("size", ctypes.c_size_t)]
+
+
+class Program:
+    """A program that executes its statements through libcairn, so that they are captured as statements."""
+
+    def __init__(self, library, path, node):
+        self.lib = ctypes.CDLL(library)
+        self.lib.cairn_error_message.restype = ctypes.c_char_p
+        self.db = ctypes.c_void_p()
+        self.check(self.lib.cairn_open(path.encode(), node.encode(), None, ctypes.byref(self.db)))
+
+    def check(self, code):
+        if code:
+            raise sqlite3.Error("libcairn: %d %s" % (code, self.lib.cairn_error_message().decode("utf-8", "replace")))
+
+    def execute(self, sql, *texts):
+        values = (Value * len(texts))(*[Value(3, 0, 0, text.encode(), len(text.encode())) for text in texts])
+        self.check(self.lib.cairn_execute(self.db, ctypes.c_char_p(sql.encode()), values, ctypes.c_size_t(len(texts)), None))
+
+    def close(self):
+        self.check(self.lib.cairn_close(self.db))
 
 
 class End:
@@ -121,6 +153,7 @@ class Round:
         self.source = End("sqlite" if kinds[0] == "sqlite" else "pg", "source_%d" % seed, self.folder, server)
         self.target = End("sqlite" if kinds[1] == "sqlite" else "pg", "target_%d" % seed, self.folder, server)
         self.bad = []
+        self.statements = ""
 
     def fail(self, what, done=None):
         more = "" if done is None else ": status %d: %s %s" % (done.returncode, done.stdout[-1500:], done.stderr[-1500:])
@@ -133,7 +166,8 @@ class Round:
         return ["--from", self.source.url, "--to", self.target.url, "--state", os.path.join(self.folder, "state")]
 
     def make(self):
-        taken = {"canary"}
+        taken = self.taken = {"canary", "borders"}
+        self.referred = set()
         self.tables = []
         for end in (self.source, self.target):
             end.run("CREATE TABLE canary(id INTEGER PRIMARY KEY, v TEXT)")
@@ -159,6 +193,12 @@ class Round:
         for start in range(0, count, 1000):
             self.source.run("INSERT INTO borders VALUES " + ",".join(
                 "(%s)" % self.source.text("%06d%s" % (n, ending)) for n in range(start, min(start + 1000, count))))
+        # Names in one form of Unicode, which get the other one later.
+        self.form = self.r.choice(("NFC", "NFD"))
+        table, column, key = (unicodedata.normalize(self.form, name) for name in ("Åse's café", "é", "İd"))
+        taken.add(unicodedata.normalize("NFKC", table).casefold())
+        self.source.run("CREATE TABLE %s(%s INTEGER PRIMARY KEY, %s TEXT)" % tuple(map(libpq.quote, (table, key, column))))
+        self.source.run("INSERT INTO %s VALUES (1, %s)" % (libpq.quote(table), self.source.text(table)))
         # And a name that does.
         name = 'n"%s; DROP TABLE %scanary; --' % (joiner, place)
         self.source.run("CREATE TABLE %s(%s INTEGER PRIMARY KEY, %s TEXT)" % (libpq.quote(name), libpq.quote("k" + name), libpq.quote("v" + name)))
@@ -177,7 +217,8 @@ class Round:
         keys.append(key)
         values = [str(key[0]) if kind == "integer" else self.source.text(key[0])] + [self.source.text(text) for text in key[1:]]
         values += [self.source.text(text_of(self.r) if self.r.random() < 0.9 else None) for _ in range(4 - len(values))]
-        self.source.run("INSERT INTO %s VALUES (%s)" % (libpq.quote(name), ", ".join(values)))
+        self.source.run("INSERT INTO %s(%s) VALUES (%s)" % (
+            libpq.quote(name), ", ".join(libpq.quote(column) for column in columns), ", ".join(values)))
 
     def where(self, end, table, key):
         terms = [str(key[0]) if table[2] == "integer" else end.text(key[0])] + [end.text(text) for text in key[1:]]
@@ -196,8 +237,62 @@ class Round:
                 self.source.run("UPDATE %s SET %s = %s WHERE %s" % (
                     libpq.quote(table[0]), libpq.quote(table[1][3]), self.source.text(text_of(self.r)), where))
             else:
+                if key[0] in self.referred:
+                    continue
                 table[3].remove(key)
                 self.source.run("DELETE FROM %s WHERE %s" % (libpq.quote(table[0]), where))
+
+    def alter(self):
+        """Changes of the schema, with names and defaults of the same kind."""
+        other = "NFD" if self.form == "NFC" else "NFC"
+        table, column, key = ([unicodedata.normalize(form, name) for form in (self.form, other)] for name in ("Åse's café", "é", "İd"))
+        changes = ["ALTER TABLE %s RENAME TO %s" % tuple(map(libpq.quote, table))]
+        for old, new in (column, key):
+            changes.append("ALTER TABLE %s RENAME COLUMN %s TO %s" % tuple(map(libpq.quote, (table[1], old, new))))
+        for change in changes[:self.r.randrange(1, 4)]:
+            self.source.run(change)
+        self.source.run("INSERT INTO %s VALUES (2, 'after')" % libpq.quote(table[1]))
+        name, columns, kind, keys = self.r.choice(self.tables)
+        table = libpq.quote(name)
+        taken = {unicodedata.normalize("NFKC", column).casefold() for column in columns}
+        added = name_of(self.r, taken)
+        self.source.run("ALTER TABLE %s ADD COLUMN %s TEXT DEFAULT %s" % (table, libpq.quote(added), self.quoted(text_of(self.r))))
+        if self.r.random() < 0.5:
+            renamed = name_of(self.r, taken)
+            self.source.run("ALTER TABLE %s RENAME COLUMN %s TO %s" % (table, libpq.quote(columns[3]), libpq.quote(renamed)))
+            columns[3] = renamed
+        index = name_of(self.r, self.taken)
+        self.source.run("CREATE INDEX %s ON %s(%s, %s)" % (libpq.quote(index), table, libpq.quote(columns[3]), libpq.quote(added)))
+        if kind != "pair" and self.r.random() < 0.5:
+            # A table that refers to it, made while Cairn looks away.
+            child, number = name_of(self.r, self.taken), name_of(self.r, set())
+            own = name_of(self.r, {unicodedata.normalize("NFKC", number).casefold()})
+            type = "TEXT" if kind == "text" else "INTEGER" if self.source.engine == "sqlite" else "BIGINT"
+            self.source.run("CREATE TABLE %s(%s INTEGER PRIMARY KEY, %s %s REFERENCES %s(%s))" % (
+                libpq.quote(child), libpq.quote(number), libpq.quote(own), type, table, libpq.quote(columns[0])))
+            if keys:
+                key = self.r.choice(keys)[0]
+                self.source.run("INSERT INTO %s VALUES (1, %s)" % (libpq.quote(child), key if kind == "integer" else self.source.text(key)))
+                self.referred.add(key)
+
+    def quoted(self, text):
+        """A literal, as a definition has it."""
+        return "'%s'" % text.replace("'", "''") if self.source.engine == "sqlite" else libpq.literal(text)
+
+    def execute(self):
+        """Statements of a program that uses libcairn, with text in parameters and in literals."""
+        program = Program(self.args.library, self.source.path, "till")
+        try:
+            for name, columns, kind, keys in self.tables:
+                table, value, more = libpq.quote(name), libpq.quote(columns[3]), libpq.quote(columns[2])
+                program.execute("UPDATE %s SET %s = ? || coalesce(%s, '') WHERE %s IS NOT NULL" % (table, value, value, value), text_of(self.r))
+                program.execute("UPDATE %s SET %s = %s || %s" % (table, value, value, self.quoted(text_of(self.r))))
+                if kind != "pair":
+                    program.execute("UPDATE %s SET %s = ? WHERE %s = ? OR %s > %s" % (
+                        table, more, more, more, self.quoted(text_of(self.r))), text_of(self.r), text_of(self.r))
+                program.execute("DELETE FROM %s WHERE %s = ?" % (table, value), text_of(self.r))
+        finally:
+            program.close()
 
     def damage(self):
         """Rows of the target as nobody wrote them at the source."""
@@ -267,6 +362,16 @@ class Round:
                 self.step("follow", "replicate", *self.ends(), "--once")
                 self.judge("the changes")
             if not self.bad:
+                self.alter()
+                self.change()
+                self.step("follow schema changes", "replicate", *self.ends(), "--once")
+                self.judge("the schema changes")
+            if not self.bad and self.source.engine == "sqlite" and self.args.library:
+                self.execute()
+                done = self.step("statements", "replicate", *self.ends(), "--once", "--replay", "statements")
+                self.statements = done.stdout + done.stderr
+                self.judge("the statements")
+            if not self.bad:
                 self.step("compare", "compare", *self.ends())
                 self.damage()
                 self.step("compare of a damaged target", "compare", *self.ends(), allowed=(1,))
@@ -299,6 +404,7 @@ class Round:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cairn", required=True, metavar="BINARY")
+    parser.add_argument("--library", metavar="FILE", help="libcairn.so; without it no statements are executed")
     parser.add_argument("--pair", required=True, choices=("sqlite-sqlite", "sqlite-pg", "pg-sqlite", "pg-pg"))
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--rows", type=int, default=60, help="of each table")
@@ -308,6 +414,7 @@ def main():
     parser.add_argument("--keep", action="store_true", help="keep the folders of rounds that fail")
     args = parser.parse_args()
     args.cairn = os.path.abspath(args.cairn)
+    args.library = os.path.abspath(args.library) if args.library else None
     server = args.server
     folder = None
     if server is None and "pg" in args.pair:
@@ -320,7 +427,7 @@ def main():
         seed = args.seed + number
         round = Round(args, seed, server)
         wrong = round.run()
-        print(json.dumps({"pair": args.pair, "seed": seed, "wrong": wrong, "folder": round.folder if wrong else None}), flush=True)
+        print(json.dumps({"pair": args.pair, "seed": seed, "statements": round.statements, "wrong": wrong, "folder": round.folder if wrong else None}), flush=True)
         bad += bool(wrong)
         if bad >= 5:
             break

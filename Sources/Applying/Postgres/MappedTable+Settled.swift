@@ -76,7 +76,7 @@ extension MappedTable {
     return Dictionary(grouping: rows) { $0[0] ?? "" }.sorted { $0.key < $1.key }.map(\.value).map { group in
       let texts = group[0].map { $0 ?? "" }
       return Reference(
-        child: "\(texts[1]).\(texts[2])", columns: group.map { $0[5] ?? "" }, parent: "\(texts[3]).\(texts[4])",
+        namespace: texts[1], child: texts[2], columns: group.map { $0[5] ?? "" }, parent: "\(texts[3]).\(texts[4])",
         references: group.map { $0[6] ?? "" })
     }
   }
@@ -110,13 +110,13 @@ extension MappedTable {
         "\($1.quotedName) = $\($0 + 1)::\(columns[found[$0]].castType)"
       }
       var parameters: [String?] = values
-      if reference.child == "\(target.schema).\(target.name)" {
+      if reference.namespace.hasSameBytes(as: target.schema), reference.child.hasSameBytes(as: target.name) {
         // A row that refers to itself keeps nothing.
         terms.append("NOT (\(keyed(from: values.count + 1).dropFirst(7)))")
         parameters += key.map(\.postgresInput)
       }
-      let parts = reference.child.split(separator: ".", maxSplits: 1).map { String($0).quotedName }
-      let sql = "SELECT 1 FROM \(parts.joined(separator: ".")) WHERE \(terms.joined(separator: " AND ")) LIMIT 1"
+      let child = "\(reference.namespace.quotedName).\(reference.child.quotedName)"
+      let sql = "SELECT 1 FROM \(child) WHERE \(terms.joined(separator: " AND ")) LIMIT 1"
       if try connection.first(sql, parameters) != nil { return true }
     }
     return false

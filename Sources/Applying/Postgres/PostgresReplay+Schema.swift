@@ -89,7 +89,7 @@ extension PostgresReplay {
     case (_, let before?, let after?):
       let old = scope.key(before.sourceKey)
       guard let new = scope.rename(before.sourceKey, to: after.sourceKey) else {
-        if !scope.isLane, before.sourceKey != after.sourceKey {
+        if !scope.isLane, !before.sourceKey.hasSameBytes(as: after.sourceKey) {
           try renameWaiting(before.sourceKey, to: after.sourceKey, name: after.fullName)
         }
         return nil
@@ -176,7 +176,7 @@ extension PostgresReplay {
     guard let after else { return try forget(old) }
     let target = try mapped(after)
     var known = tables[old] ?? .init(schema: target.namespace, name: target.name)
-    if let before, before.fullName != after.fullName {
+    if let before, !before.fullName.hasSameBytes(as: after.fullName) {
       (known.schema, known.name) = (target.namespace, target.name)
       try forget(old)
     }

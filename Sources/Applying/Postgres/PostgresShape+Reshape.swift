@@ -21,7 +21,9 @@ extension PostgresShape {
     _ change: Change, _ known: PostgresTargetState.Table, _ policy: DDLPolicy, _ sink: PostgresSink
   ) throws -> PostgresTargetState.Table {
     var moved = known
-    let isRenamed = (change.before.namespace, change.before.name) != (change.after.namespace, change.after.name)
+    let isRenamed =
+      !change.before.namespace.hasSameBytes(as: change.after.namespace)
+      || !change.before.name.hasSameBytes(as: change.after.name)
     if isRenamed { (moved.schema, moved.name) = (change.after.namespace, change.after.name) }
     let target = try PostgresAlteration.Target.read(known, connection)
     var there = try target ?? PostgresAlteration.Target.read(moved, connection)
@@ -77,7 +79,7 @@ extension PostgresShape {
       switch part {
       case .dropColumn(let index):
         let name = change.before.columns[index].name
-        if table.column(name) != nil, !change.after.columns.contains(where: { $0.name == name }) {
+        if table.column(name) != nil, !change.after.columns.contains(where: { $0.name.hasSameBytes(as: name) }) {
           return "it still has the column \(name)"
         }
       case .retypeColumn(_, let index):
@@ -109,7 +111,8 @@ extension PostgresShape {
     guard !change.isRefreshed else { return }
     for case .addColumn(let index) in change.source.changes {
       let (source, column) = (change.source.after.columns[index], change.after.columns[index])
-      guard there.contains(column.name), !change.before.columns.contains(where: { $0.name == column.name }),
+      guard there.contains(column.name),
+        !change.before.columns.contains(where: { $0.name.hasSameBytes(as: column.name) }),
         let text = source.defaultValue
       else { continue }
       let name = column.name.quotedName
@@ -202,7 +205,7 @@ extension PostgresShape {
         .init(
           schema: moved.schema, table: moved.name, kind: .index, name: object.name))
     }
-    guard (known.schema, known.name) != (moved.schema, moved.name) else { return }
+    if known.schema.hasSameBytes(as: moved.schema), known.name.hasSameBytes(as: moved.name) { return }
     try connection.run(
       """
       UPDATE cairn.pending SET schema_name = CASE WHEN (schema_name, table_name) = ($1, $2) THEN $3 ELSE schema_name END,
@@ -224,7 +227,7 @@ extension PostgresAlteration.Target {
     ]
     let constraints = try connection.query(
       """
-      SELECT k.conname, k.contype, pg_get_constraintdef(k.oid), (SELECT string_agg(a.attname, E'\\x1f' ORDER BY c.place)
+      SELECT k.conname, k.contype, pg_get_constraintdef(k.oid), (SELECT json_agg(a.attname ORDER BY c.place)
         FROM unnest(k.conkey) WITH ORDINALITY AS c(n, place) JOIN pg_attribute a ON a.attrelid = k.conrelid
           AND a.attnum = c.n)
       FROM pg_constraint k WHERE k.conrelid = to_regclass($1) ORDER BY k.conname
@@ -245,8 +248,14 @@ extension PostgresAlteration.Target {
       constraints: constraints.compactMap { row in
         guard let kind = kinds[row[1] ?? ""], let text = row[2] else { return nil }
         return .init(
-          name: row[0] ?? "", kind: kind, columns: (row[3] ?? "").split(separator: "\u{1f}").map(String.init),
+          name: row[0] ?? "", kind: kind, columns: names(row[3]),
           text: text.hasSuffix(" NOT VALID") ? String(text.dropLast(10)) : text)
       }, indexes: indexes.map { .init(name: $0[0] ?? "", text: $0[1] ?? "") })
+  }
+
+  /// The names of a JSON array.
+  private static func names(_ json: String?) -> [String] {
+    guard let json, case .list(let list)? = try? JSONReader.read(Array(json.utf8)) else { return [] }
+    return list.compactMap { if case .text(let name) = $0 { name } else { nil } }
   }
 }

@@ -56,7 +56,7 @@ struct PostgresTargetTable {
   /// For anything but inserts: without tables that inherit from it, which are tables of their own.
   var rowsName: String { (isPartitioned ? "" : "ONLY ") + qualifiedName }
 
-  func column(_ name: String) -> Column? { columns.first { $0.name == name } }
+  func column(_ name: String) -> Column? { columns.first { $0.name.hasSameBytes(as: name) } }
 
   /// The unique key over exactly these columns, one that is checked at once before one that is not.
   func key(over names: [String]) -> UniqueIndex? {

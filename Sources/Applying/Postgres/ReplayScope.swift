@@ -55,7 +55,7 @@ struct ReplayScope {
 
   /// A table has another name now, or the same; its name in state after that, nil when it is not for this replay.
   mutating func rename(_ old: String, to new: String) -> String? {
-    guard old != new else { return key(old) }
+    guard !old.hasSameBytes(as: new) else { return key(old) }
     if let known = places.removeValue(forKey: old) {
       places[new] = isLane ? known : new
       return isLane ? known : nil

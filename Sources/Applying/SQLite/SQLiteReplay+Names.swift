@@ -4,23 +4,40 @@ import SQLiteKit
 
 // Tables that the target cannot have, or not under their name.
 extension SQLiteReplay {
-  /// Between a name and the table that cannot have it: no name holds it.
-  private static let separator: Character = "\u{1e}"
+  /// Stands between a name and the table that cannot have it.
+  private static let separator = "\u{1e}"
 
   /// By which apply knows a table of the trail. One whose name is that of another table of the source, but for its case or
   /// its schema, is known by a name that no table can have, while it waits.
   func targetName(of schema: TableSchema) -> String {
     let name = TableMapping.targetName(of: schema, in: .sqlite)
     guard schema.engine == .postgres else { return name }
-    // Apply's state does not tell letters by their case.
-    let full = schema.fullName.map { $0.isUppercase ? "^\($0)" : String($0) }.joined()
-    let aside = "\(name)\(Self.separator)\(full)"
+    let aside = "\(name)\(Self.separator)\(Self.told(schema.fullName))"
     let isAside = target.tables.values.contains { $0.waiting?.holds(aside) ?? false }
     return isAside || owner(besides: schema) != nil ? aside : name
   }
 
-  /// The name that it would have at the target.
-  static func wanted(_ name: String) -> String { String(name.prefix { $0 != separator }) }
+  /// The name, with a mark before each capital letter: apply's state does not tell letters by their case.
+  private static func told(_ name: String) -> String {
+    name.map { $0.isUppercase ? "^\($0)" : String($0) }.joined()
+  }
+
+  /// The name that a table aside would have at the target; the name itself of any other table.
+  ///
+  /// A name may hold the separator, so the table behind it must be one that would have the name before it.
+  static func wanted(_ name: String) -> String {
+    let bytes = Array(name.utf8)
+    for place in bytes.indices where bytes[place] == 0x1e {
+      let base = String(decoding: bytes[..<place], as: UTF8.self)
+      let (own, full) = (Array(told(base).utf8), Array(bytes[(place + 1)...]))
+      if full == Array("public.".utf8) + own { return base }
+      // In SQLite, an underscore takes the place of the dot behind a schema.
+      for dot in full.indices where full[dot] == UInt8(ascii: ".") {
+        if full[..<dot] + [UInt8(ascii: "_")] + full[(dot + 1)...] == own[...] { return base }
+      }
+    }
+    return name
+  }
 
   /// The other table of the source that has the name of this one.
   func owner(besides schema: TableSchema) -> String? {

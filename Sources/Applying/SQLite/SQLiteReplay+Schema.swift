@@ -194,11 +194,13 @@ extension SQLiteReplay {
     var before = try made.before.map { try TableMapping($0, to: .sqlite) }
     var after = try made.after.map { try TableMapping($0, to: .sqlite) }
     after?.leftOut.forEach(target.progress.note)
-    let isMoved = before.flatMap { was in after.map { $0.target.name != was.target.name } } ?? false
+    let isMoved = before.flatMap { was in after.map { !$0.target.name.hasSameBytes(as: was.target.name) } } ?? false
     if !isMoved {
       before = try before.map(underNameThere)
       after = try after.map(underNameThere)
-    } else if let was = try before.map(underNameThere), was.target.name == after?.target.name {
+    } else if let was = try before.map(underNameThere), let now = after,
+      was.target.name.hasSameBytes(as: now.target.name)
+    {
       // It has that name already.
       before = was
     }
@@ -223,7 +225,7 @@ extension SQLiteReplay {
       try forget(before.target.name)
     case (.rename, let before?, let after?), (.reshape, let before?, let after?):
       // Of a table that gets another name, the triggers tell which one it was.
-      if before.target.name == after.target.name { try target.release(after.target.name) }
+      if before.target.name.hasSameBytes(as: after.target.name) { try target.release(after.target.name) }
       try target.shape.reshape(change)
       try move(before, after)
     default: break
@@ -267,7 +269,7 @@ extension SQLiteReplay {
     // A name that tables have in between, as they take each other's, is none that a table could have here.
     let mapping = try? TableMapping(after, to: .sqlite)
     let (old, new) = (before.map(targetName), targetName(of: after))
-    if old?.lowercased() != new.lowercased() {
+    if !(old?.isSameInSQLite(as: new) ?? false) {
       var known = target.tables[key(old ?? new)] ?? .init()
       if let old {
         try state.saveOrigin(old, nil)
@@ -281,7 +283,7 @@ extension SQLiteReplay {
   }
 
   private func move(_ before: TableMapping, _ after: TableMapping) throws {
-    if before.source.fullName != after.source.fullName {
+    if !before.source.fullName.hasSameBytes(as: after.source.fullName) {
       let (old, new) = (before.target.name, after.target.name)
       var known = target.tables[key(old)] ?? .init()
       try state.saveOrigin(old, nil)

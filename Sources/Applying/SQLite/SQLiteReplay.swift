@@ -323,7 +323,7 @@ final class SQLiteReplay {
   /// A person may have given a table that waits the name that it is to have later.
   func underNameThere(_ mapping: TableMapping) throws -> TableMapping {
     guard case .lane(let key) = scope, let names = target.tables[key]?.waiting?.names else { return mapping }
-    let name = mapping.target.name.lowercased()
+    let name = mapping.target.name
     if try target.shape.exists(name) {
       // It is that of another table by now.
       let isTaken = target.tables.contains { $0.key != key && $0.value.waiting?.holds(name) ?? false }

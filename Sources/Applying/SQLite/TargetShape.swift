@@ -29,7 +29,7 @@ struct TargetShape {
 
   /// The table as the target has it; nil when there is none.
   func table(_ name: String) throws -> SQLiteTable? {
-    try database.userTables().first { $0.name.lowercased() == name.lowercased() }
+    try database.userTables().first { $0.name.isSameInSQLite(as: name) }
   }
 
   /// The table's own statement, as the target has it; nil when there is no such table.
@@ -88,7 +88,7 @@ struct TargetShape {
     let (was, now) = (before.target.name, after.target.name)
     switch change.policy {
     case .stop:
-      let isRenamed = try was.lowercased() == now.lowercased() || (!exists(was) && exists(now))
+      let isRenamed = try was.isSameInSQLite(as: now) || (!exists(was) && exists(now))
       guard isRenamed, change.isMovingAside || (try? check(after, change)) != nil else {
         throw refusal(change).error(notMade(change), table: was)
       }
@@ -97,7 +97,7 @@ struct TargetShape {
       }
     case .ignore:
       guard try exists(was) || exists(now) else { return }
-      guard try exists(now), try was.lowercased() == now.lowercased() || !exists(was) else {
+      guard try exists(now), try was.isSameInSQLite(as: now) || !exists(was) else {
         throw refusal(change).error("--ddl ignore leaves its name as it is", table: was)
       }
       if !change.isMovingAside { try check(after, change) }
@@ -110,7 +110,7 @@ struct TargetShape {
   private func follow(_ difference: TableDifference, _ change: Change) throws {
     guard let before = change.before, let after = change.after else { return }
     let (was, now) = (before.target.name, after.target.name)
-    if was != now, try exists(was), try was.lowercased() == now.lowercased() || !exists(now) {
+    if !was.hasSameBytes(as: now), try exists(was), try was.isSameInSQLite(as: now) || !exists(now) {
       for statement in SQLiteAlteration.rename(was, to: now) { try run(statement, change) }
     }
     guard try exists(now) else {
@@ -120,7 +120,7 @@ struct TargetShape {
       for statement in SQLiteAlteration.create(after.target) { try run(statement, change) }
       return
     }
-    guard try !exists(was) || was.lowercased() == now.lowercased() else {
+    guard try !exists(was) || was.isSameInSQLite(as: now) else {
       throw refusal(change).error("the target has a table \(now) already", table: was)
     }
     if change.isMovingAside { return }
@@ -182,14 +182,14 @@ struct TargetShape {
       difference, there: found.schema, triggers: triggers.map { .init(name: $0[0].string, text: $0[1].string) },
       isOwn: isOwn, keepsText: isOwn && !change.isRename && change.after?.source.engine == .sqlite,
       isRefreshed: change.isRefreshed)
-    if alteration.keepsText, found.schema.createText == difference.after.createText {
+    if alteration.keepsText, found.schema.createText.hasSameBytes(as: difference.after.createText) {
       return try run(indexes: alteration, change)
     }
     if let alters = alteration.alters {
       try database.execute("SAVEPOINT cairn_alter")
       do {
         for statement in alters { try define(statement, change) }
-        if try !alteration.keepsText || text(name) == difference.after.createText {
+        if try !alteration.keepsText || text(name).hasSameBytes(as: difference.after.createText) {
           try database.execute("RELEASE cairn_alter")
           return try run(indexes: alteration, change)
         }

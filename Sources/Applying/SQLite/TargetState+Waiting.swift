@@ -20,9 +20,6 @@ extension TargetState {
       ("wait_code", "TEXT"), ("wait_message", "TEXT"), ("wait_hint", "TEXT"),
       ("wait_gone", "INTEGER"),
     ]
-    /// Between names: no name holds it.
-    private static let separator: Character = "\u{1f}"
-
     init(table: WaitingTable, names: [String], from: Position? = nil) {
       (self.table, self.names, self.from) = (table, names, from)
     }
@@ -38,7 +35,7 @@ extension TargetState {
         name: row[7].string, checkpoint: Checkpoint(trail: trail, position: position, chain: chain),
         number: UInt64(bitPattern: number), code: ErrorCode(rawValue: row[8].string) ?? .schemaStopped,
         message: row[9].string, hint: row[10].string)
-      names = row[5].string.split(separator: Self.separator).map(String.init)
+      names = NameList.names(row[5].string)
       if names.isEmpty { names = [name] }
       from = row[6] == .null ? nil : Position(row[6].string)
       isGone = row[11] == .integer(1)
@@ -49,7 +46,7 @@ extension TargetState {
       return [
         .blob(checkpoint.trail.bytes), .integer(Int64(bitPattern: checkpoint.position.segment)),
         .integer(Int64(bitPattern: checkpoint.position.offset)), .blob(checkpoint.chain.bytes),
-        .integer(Int64(bitPattern: table.number)), .text(names.joined(separator: String(Self.separator))),
+        .integer(Int64(bitPattern: table.number)), .text(NameList.text(names)),
         from.map { .text($0.description) } ?? .null, .text(table.name), .text(table.code.rawValue),
         .text(table.message), .text(table.hint), .integer(isGone ? 1 : 0),
       ]

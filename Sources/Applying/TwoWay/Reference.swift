@@ -1,6 +1,8 @@
 /// A foreign key of another table of the target.
 struct Reference: Equatable, Sendable {
-  /// The table that refers, as the target names it, and its columns.
+  /// The schema of the table that refers; empty in SQLite.
+  var namespace = ""
+  /// The table that refers, and its columns.
   var child: String
   var columns: [String]
   /// The table that is referred to, and the columns there.

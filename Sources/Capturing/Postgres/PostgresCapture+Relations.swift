@@ -71,11 +71,11 @@ extension PostgresCapture {
   /// Whether a relation message tells the shape that is known.
   private static func describes(_ relation: PgOutput.Relation, _ table: PostgresRegistry.Table) -> Bool {
     let schema = table.schema
-    guard relation.namespace == schema.namespace, relation.name == schema.name,
-      relation.columns.count == schema.columns.count
+    guard relation.namespace.hasSameBytes(as: schema.namespace),
+      relation.name.hasSameBytes(as: schema.name), relation.columns.count == schema.columns.count
     else { return false }
     for (index, column) in relation.columns.enumerated() {
-      guard column.name == schema.columns[index].name, column.type == table.types[index].oid,
+      guard column.name.hasSameBytes(as: schema.columns[index].name), column.type == table.types[index].oid,
         column.modifier == table.types[index].modifier
       else { return false }
     }

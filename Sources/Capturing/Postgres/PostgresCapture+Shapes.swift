@@ -56,7 +56,8 @@ extension PostgresCapture {
   /// Another table that had this name has not yet been told to have a new one: it steps aside.
   private func free(_ name: TableSchema, for relation: UInt32) throws {
     let holder = registry.tables.values.first {
-      $0.relation != relation && $0.schema.namespace == name.namespace && $0.schema.name == name.name
+      $0.relation != relation && $0.schema.namespace.hasSameBytes(as: name.namespace)
+        && $0.schema.name.hasSameBytes(as: name.name)
     }
     guard var holder else { return }
     let before = try id(of: holder)
@@ -116,7 +117,7 @@ extension PostgresCapture {
     var before = try id(of: known)
     registry.set(fresh)
     let origins = RowFate.origins(known, fresh)
-    if fresh.schema.fullName != known.schema.fullName {
+    if !fresh.schema.fullName.hasSameBytes(as: known.schema.fullName) {
       var renamed = known.schema
       (renamed.name, renamed.namespace, renamed.epoch) = (fresh.schema.name, fresh.schema.namespace, fresh.epoch)
       guard !isOnlyRenamed(known, fresh) else {

@@ -68,19 +68,18 @@ struct RowFate {
 
   /// Whether a copy that is under way, of the shape before, can go on.
   var keepsCopy: Bool {
-    hasSameColumns && keepsForms && word.rewrites == 0 && before.schema.name == after.schema.name
-      && before.schema.namespace == after.schema.namespace
-      && before.schema.columns.map(\.collation) == after.schema.columns.map(\.collation)
+    hasSameColumns && keepsForms && word.rewrites == 0 && before.schema.name.hasSameBytes(as: after.schema.name)
+      && before.schema.namespace.hasSameBytes(as: after.schema.namespace)
+      && before.schema.columns.map(\.collation).hasSameBytes(as: after.schema.columns.map(\.collation))
   }
 
   private var hasSameColumns: Bool {
-    before.types == after.types && Self.shape(before.schema) == Self.shape(after.schema)
-  }
-
-  private static func shape(_ schema: TableSchema) -> [String] {
-    schema.columns.map { "\($0.name)\u{1f}\($0.declaredType)\u{1f}\($0.keyOrdinal)" } + [
-      schema.flags.contains(.wholeRow) ? "" : "key"
-    ]
+    let (old, new) = (before.schema, after.schema)
+    return before.types == after.types && old.flags.contains(.wholeRow) == new.flags.contains(.wholeRow)
+      && old.columns.elementsEqual(new.columns) {
+        $0.keyOrdinal == $1.keyOrdinal && $0.name.hasSameBytes(as: $1.name)
+          && $0.declaredType.hasSameBytes(as: $1.declaredType)
+      }
   }
 
   private var keepsForms: Bool {

@@ -135,7 +135,8 @@ struct Adoption {
 
   /// Nothing but the table's name (and the text that holds it) differs.
   static func isRename(_ old: TableSchema, _ new: TableSchema) -> Bool {
-    old.name != new.name && old.columns == new.columns && old.flags == new.flags && old.uniques == new.uniques
+    !old.name.hasSameBytes(as: new.name) && old.columns == new.columns && old.flags == new.flags
+      && old.uniques == new.uniques
   }
 
   /// A unique index that is new may have made a REPLACE delete rows unseen.

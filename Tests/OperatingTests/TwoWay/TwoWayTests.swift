@@ -482,6 +482,23 @@ struct TwoWayTests {
     try mesh.close()
   }
 
+  @Test func `a row is kept for one that refers to it from a schema with a dot in its name`() throws {
+    let mesh = try Mesh(
+      "ppp",
+      schema: """
+        CREATE SCHEMA "a.b"; CREATE TABLE public.item(id INTEGER PRIMARY KEY, name TEXT);
+        CREATE TABLE "a.b"."p.art"(id INTEGER PRIMARY KEY, item INTEGER REFERENCES public.item(id))
+        """)
+    for node in mesh.nodes { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
+    try mesh.nodes[0].execute("INSERT INTO item VALUES (1, 'kept'), (2, 'gone')")
+    for _ in 0..<2 { try mesh.settle() }
+    try mesh.nodes[1].execute("INSERT INTO \"a.b\".\"p.art\" VALUES (1, 1)")
+    try mesh.nodes[0].execute("DELETE FROM item")
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes { try #expect(node.rows("SELECT name FROM item") == ["kept"], "\(node.name)") }
+    try mesh.close()
+  }
+
   @Test(
     "a row that comes back takes no value from a later one, also when that is forgotten", arguments: ["sss", "psp"])
   func forgottenRank(engines: String) throws {

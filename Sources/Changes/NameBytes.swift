@@ -1,0 +1,89 @@
+// Databases compare the bytes of a name; Swift takes canonically equivalent texts for equal.
+extension StringProtocol {
+  /// Returns whether two names are one to a database that compares bytes.
+  ///
+  /// Use it wherever a difference between two names is acted on: with `!=` a rename from one to the other would be none.
+  ///
+  ///     "caf\u{e9}" == "cafe\u{301}"                // true
+  ///     "caf\u{e9}".hasSameBytes(as: "cafe\u{301}")  // false
+  package func hasSameBytes(as other: some StringProtocol) -> Bool {
+    utf8.count == other.utf8.count && utf8.elementsEqual(other.utf8)
+  }
+}
+
+extension String {
+  /// The name with the letters of ASCII in lower case. Letters outside of ASCII stay: neither engine folds them.
+  package var asciiLowercased: String {
+    String(decoding: utf8.map { (0x41...0x5a).contains($0) ? $0 + 0x20 : $0 }, as: UTF8.self)
+  }
+
+  /// Returns whether two names are one to SQLite, which folds the letters of ASCII and compares bytes.
+  ///
+  ///     "Items".isSameInSQLite(as: "ITEMS")          // true
+  ///     "\u{c9}t".isSameInSQLite(as: "\u{e9}t")      // false
+  package func isSameInSQLite(as other: String) -> Bool { asciiLowercased.hasSameBytes(as: other.asciiLowercased) }
+}
+
+extension Optional where Wrapped: StringProtocol {
+  /// As ``Swift/StringProtocol/hasSameBytes(as:)``; nil has the same bytes as nil only.
+  package func hasSameBytes(as other: Wrapped?) -> Bool {
+    switch (self, other) {
+    case (let one?, let other?): one.hasSameBytes(as: other)
+    case (nil, nil): true
+    default: false
+    }
+  }
+}
+
+extension Sequence<String> {
+  /// Returns whether both have the same names in the same order, compared by their bytes.
+  package func hasSameBytes(as other: some Sequence<String>) -> Bool {
+    elementsEqual(other) { $0.hasSameBytes(as: $1) }
+  }
+}
+
+/// Several names in one text, so that any name comes back as it was.
+///
+/// The unit separator (U+001F) stands between them. In a name, the separator and the escape (U+0010) are escaped; all else
+/// stays, so that texts of earlier versions read as they did.
+///
+///     NameList.text(["a", "b"])        // "a\u{1f}b"
+///     NameList.names("a\u{10}1\u{1f}b")  // ["a\u{1f}", "b"]
+package enum NameList {
+  private static let (separator, escape) = (UInt8(0x1f), UInt8(0x10))
+
+  package static func text(_ names: some Sequence<String>) -> String {
+    var out: [UInt8] = []
+    for (index, name) in names.enumerated() {
+      if index > 0 { out.append(separator) }
+      for byte in name.utf8 {
+        switch byte {
+        case separator: out += [escape, UInt8(ascii: "1")]
+        case escape: out += [escape, UInt8(ascii: "0")]
+        default: out.append(byte)
+        }
+      }
+    }
+    return String(decoding: out, as: UTF8.self)
+  }
+
+  package static func names(_ text: String) -> [String] {
+    text.utf8.split(separator: separator).map { part in
+      var out: [UInt8] = []
+      var bytes = part.makeIterator()
+      while let byte = bytes.next() {
+        guard byte == escape else {
+          out.append(byte)
+          continue
+        }
+        switch bytes.next() {
+        case UInt8(ascii: "1")?: out.append(separator)
+        case UInt8(ascii: "0")?: out.append(escape)
+        case let other?: out += [escape, other]
+        case nil: out.append(escape)
+        }
+      }
+      return String(decoding: out, as: UTF8.self)
+    }
+  }
+}

@@ -1,0 +1,55 @@
+import Changes
+import Foundation
+import Mapping
+import SQLiteKit
+import TestServers
+import Testing
+@testable import Applying
+
+/// Names that only look alike: Swift takes some of them for one, the databases take them for two.
+@Suite struct LookAlikeTests {
+  @Test(arguments: [("caf\u{e9}", "cafe\u{301}"), ("k", "\u{212a}"), ("\u{c9}t", "\u{e9}t")])
+  func `a trail does not write a table that looks like a listed one`(_ names: (listed: String, other: String)) throws {
+    for kind in TargetScopeTests.Kind.allCases {
+      let made = try Handmade(TempFolder())
+      try made.run("CREATE TABLE \(names.other.quotedName)(id INTEGER PRIMARY KEY, v TEXT)")
+      try made.run("INSERT INTO \(names.other.quotedName) VALUES (1, 'whole')")
+      made.options.scope = TargetScope([names.listed, "item"])
+      try made.begin("CREATE TABLE item(id INTEGER PRIMARY KEY, v TEXT)", "item", [[1, "x"]])
+      try TargetScopeTests.attack(made, TargetScopeTests.schema("", names.other, .sqlite), kind)
+      try made.replay()
+      #expect(try made.rows("SELECT * FROM \(names.other.quotedName)") == [[1, "whole"]], "\(kind)")
+    }
+    let target = try PostgresTarget()
+    let other = names.other.quotedName
+    try target.psql("CREATE TABLE \(other)(id int PRIMARY KEY, v text); INSERT INTO \(other) VALUES (1, 'whole')")
+    target.options.scope = TargetScope([names.listed])
+    for kind in TargetScopeTests.Kind.allCases {
+      let evil = try Handmade(TempFolder(), name: .init(origin: "evil", name: "n\(kind)"))
+      try TargetScopeTests.attack(evil, TargetScopeTests.schema("public", names.other), kind)
+      try target.replay(evil, target.options)
+      #expect(try target.psql("SELECT * FROM \(other)") == "1|whole", "\(kind)")
+    }
+  }
+
+  @Test func `a name that Cairn puts together is told from one that holds its separator`() {
+    #expect(SQLiteReplay.wanted("item\u{1e}public.^Item") == "item\u{1e}public.^Item")
+    #expect(SQLiteReplay.wanted("Item\u{1e}public.^Item") == "Item")
+    #expect(SQLiteReplay.wanted("sales_item\u{1e}sales.item") == "sales_item")
+    #expect(SQLiteReplay.wanted("a.b_item\u{1e}a.b.item") == "a.b_item")
+    // Tables of their own.
+    for name in ["a\u{1e}b", "\u{1e}", "a\u{1e}", "a\u{1e}a", "a\u{1e}sales.b", "plain"] {
+      #expect(SQLiteReplay.wanted(name) == name)
+    }
+    #expect(SQLiteReplay.wanted("a\u{1e}b\u{1e}public.a\u{1e}b") == "a\u{1e}b")
+  }
+
+  @Test func `a table that waits keeps its names, whatever they hold`() throws {
+    let names = ["a\u{1f}b", "c\u{10}", "\u{1f}"]
+    let place = Checkpoint(trail: try #require(TrailID(Array(repeating: 1, count: 16))), position: .start, chain: .zero)
+    let waiting = TargetState.Waiting(
+      table: WaitingTable(name: "t", checkpoint: place, number: 1, code: .schemaStopped, message: "", hint: ""),
+      names: names)
+    #expect(TargetState.Waiting("t", waiting.values)?.names == names)
+  }
+}
