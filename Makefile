@@ -25,7 +25,7 @@ RELEASE_FLAGS = -c release --static-swift-stdlib -Xswiftc -enforce-exclusivity=u
   --disable-local-rpath
 
 .DEFAULT_GOAL := help
-.PHONY: help setup build demo test soak bench lint format stage install uninstall clean
+.PHONY: help setup build demo test soak hostile bench lint format stage install uninstall clean
 
 help:
 	@echo 'make setup     install the libraries and tools that are missing (Debian packages; needs root or sudo)'
@@ -33,13 +33,14 @@ help:
 	@echo 'make demo      see it work, SQLite and PostgreSQL: copy, follow, kill -9, detach; all in a temporary folder'
 	@echo 'make test      run the tests (long ones reduced)'
 	@echo 'make soak      run the tests, the long ones in full'
+	@echo 'make hostile   attack with 100,000 trails and 1,000,000 requests under AddressSanitizer; prints the counts'
 	@echo 'make bench     measure cairn beside native replication and raw speed; JSON lines (docs/benchmarks.md)'
 	@echo 'make lint      check the format of all Swift files'
 	@echo 'make format    format all Swift files in place'
 	@echo 'make install   programs, library, unit, man pages, completion and docs below PREFIX (now $(PREFIX)), conf into'
 	@echo '               $(SYSCONFDIR)/cairn unless there is one; DESTDIR is put in front'
 	@echo 'make uninstall take away what install put there; conf and state stay'
-	@echo 'make clean     remove .build'
+	@echo 'make clean     remove what was built'
 
 # Each line: what proves that it is there, and the Debian package that brings it.
 define NEEDS
@@ -118,6 +119,13 @@ test: setup
 
 soak: export CAIRN_SOAK = 1
 soak: test
+
+# A build of its own, in which AddressSanitizer watches every access. HOSTILE='--trails 1000 --requests 10000 --seed 1' for less.
+ASAN = .build-asan
+hostile: setup
+	$(SWIFT) build --sanitize=address --build-path $(ASAN) --product cairnd
+	$(SWIFT) build --sanitize=address --build-path $(ASAN) --product cairn-hostile
+	ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=32 $(ASAN)/debug/cairn-hostile --cairnd $(ASAN)/debug/cairnd $(HOSTILE)
 
 bench: setup
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairn
@@ -200,4 +208,4 @@ uninstall:
 	@echo "left: $(DESTDIR)$(CONFDIR), $(DESTDIR)$(STATEDIR), the user cairn"
 
 clean:
-	rm -rf .build
+	rm -rf .build $(ASAN)

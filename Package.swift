@@ -118,13 +118,20 @@ let package = Package(
 
     .target(name: "TestServers", path: "Tests/TestServers", swiftSettings: strict),
     .target(
-      name: "HostilePeer", dependencies: ["Changes", "CodecKit"], path: "Tests/HostilePeer", swiftSettings: strict),
+      name: "HostilePeer",
+      dependencies: [
+        "TestServers", "Applying", "Changes", "CodecKit", "Mapping", "Operating", "PostgresKit", "SQLiteKit",
+        "SystemKit", "Trails",
+      ], path: "Tests/HostilePeer", swiftSettings: strict),
+    // `make hostile`; not installed.
+    .executableTarget(
+      name: "cairn-hostile", dependencies: ["HostilePeer", "TestServers"], path: "Tests/HostileRun",
+      swiftSettings: strict),
     tests("TestServersTests", ["TestServers"]),
     tests(
       "HostileTests",
       [
-        "TestServers", "HostilePeer", "Applying", "Changes", "CodecKit", "NetKit", "Operating", "Pumping", "SQLiteKit",
-        "SystemKit", "Trails",
+        "TestServers", "HostilePeer", "Changes", "NetKit", "Pumping", "SystemKit", "Trails",
       ]),
     tests("ChangesTests", ["TestServers", "Changes"]),
     .testTarget(

@@ -14,12 +14,6 @@ extension Hostile {
   @Suite struct RequestTests {
     private static let needle = "SECRET-OF-ANOTHER-TRAIL"
 
-    private func folder() throws -> String {
-      let path = FileManager.default.temporaryDirectory.path + "/cairn-requests-" + UUID().uuidString
-      try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
-      return path
-    }
-
     private func write(_ state: String, _ name: String, _ text: String) throws -> TrailInfo {
       let folder = "\(state)/\(name)"
       let writer = try TrailWriter.open(
@@ -35,58 +29,6 @@ extension Hostile {
       }
       try writer.close()
       return try Trail.info(folder: folder)
-    }
-
-    private static func path(_ random: inout Seeded, _ infos: [TrailInfo]) -> (String, [String: String]) {
-      func pick<T>(_ all: [T]) -> T { all[Int.random(in: 0..<all.count, using: &random)] }
-      let trail = pick([
-        "hub.open", "hub.secret", "evil.x", "evil.x", "evil.y", "evil..", "..", "evil.x/../hub.secret", "é.x",
-        String(repeating: "a", count: 300) + ".x", "evil.n\(Int.random(in: 0..<50, using: &random))",
-      ])
-      let id = pick([
-        "\(HostileSegment.id(7))", "\(infos[0].id)", "\(infos[1].id)", "00", "", String(repeating: "f", count: 32),
-      ])
-      let number = HostileTrails.number(&random)
-      let file = pick(["00000001.seg", "00000001.seg", number.hex(8) + ".seg", "\(number).seg", "-1.seg", "../durable"])
-      var query: [String: String] = [:]
-      let chains = ["\(ChainHash.zero)", "\(infos[0].end.chain)", "\(infos[1].end.chain)", "zz", "", "00"]
-      if Bool.random(using: &random) {
-        query["offset"] = pick(["0", "0", "512", "\(number)", "-1", "x", "99999999999999999999"])
-      }
-      if Bool.random(using: &random) { query["chain"] = pick(chains) }
-      if Int.random(in: 0..<4, using: &random) == 0 { query["wait"] = pick(["0", "-1", "x", "99999999999999999999"]) }
-      if Int.random(in: 0..<4, using: &random) == 0 {
-        query["applied"] = pick(["\(number.hex(8)):\(number.hex(8))", "1", ":"])
-      }
-      if Int.random(in: 0..<4, using: &random) == 0 {
-        query["restart"] = pick(["\(number.hex(8)):\(number)", "1:512", "x"])
-      }
-      let path = pick([
-        "/cairn/1/trails/\(trail)/\(id)/\(file)", "/cairn/1/trails/\(trail)/\(id)/\(file)",
-        "/cairn/1/trails/\(trail)/\(id)/\(file)", "/cairn/1/trails/\(trail)", "/cairn/1/trails/\(trail)/requests",
-        "/cairn/1/trails", "/cairn/1/requests", "/cairn", "/", "/cairn/\(number)/trails",
-      ])
-      return (path, query)
-    }
-
-    private static func body(_ random: inout Seeded) -> [UInt8] {
-      switch Int.random(in: 0..<8, using: &random) {
-      case 0...2:
-        let name = TrailName(origin: "evil", name: ["x", "y", "n1"].randomElement(using: &random) ?? "x")
-        var bytes = HostileTrails.segment(name, &random).bytes
-        if Bool.random(using: &random) {
-          bytes[Int.random(in: 0..<bytes.count, using: &random)] ^= UInt8.random(in: 1...255, using: &random)
-        }
-        return bytes
-      case 3:
-        let id = HostileTrails.text(&random)
-        return Array(
-          "{\"requests\": [{\"id\": \"\(id)\", \"tables\": [\"\(id)\"]}, {\"id\": \"a\", \"tables\": []}]}".utf8)
-      case 4: return Array(String(repeating: "[", count: Int.random(in: 1...3000, using: &random)).utf8)
-      case 5:
-        return (0..<Int.random(in: 0..<300, using: &random)).map { _ in UInt8.random(in: 0...255, using: &random) }
-      default: return []
-      }
     }
 
     private func bytes(_ response: HTTPResponse) -> [UInt8] {
@@ -105,9 +47,9 @@ extension Hostile {
     }
 
     @Test func `requests with extreme values stop nothing and get no byte of another trail`() throws {
-      let count = count(3000, soak: 1_000_000)
+      let count = count(3000, soak: 100_000)
       var random = Seeded(seed("requests, \(count)"))
-      let state = try folder()
+      let state = try makeTemporaryFolder("requests")
       defer { try? FileManager.default.removeItem(atPath: state) }
       let infos = [try write(state, "hub.open", "free"), try write(state, "hub.secret", Self.needle)]
       let secret = try Data(contentsOf: URL(fileURLWithPath: "\(state)/hub.secret/00000001.seg"))
@@ -118,24 +60,17 @@ extension Hostile {
       let desk = PumpDesk(
         .init(node: "hub", grants: { grants }, hooks: hooks, join: { _ in .answer(HTTPResponse(status: 404)) }),
         copies: copies, bell: try TrailBell())
+      let known = HostileRequest.Known(ids: infos.map { "\($0.id)" }, chains: infos.map { "\($0.end.chain)" })
       var statuses: [UInt32: Int] = [:]
       var leaks = 0
       let start = Clock.monotonicMilliseconds
-      let before = residentBytes
+      let before = residentMemory()
       for n in 0..<count {
-        let (path, query) = Self.path(&random, infos)
-        let method = ["GET", "POST", "POST", "HEAD", "PUT"].randomElement(using: &random) ?? "GET"
-        let body = method == "POST" ? Self.body(&random) : []
+        let hostile = HostileRequest(&random, known)
+        let body = hostile.body
         let request = HTTPRequest(
-          method: method, path: path, query: query, contentLength: UInt64(body.count),
-          headers: [
-            ("Cairn-Node", ["evil", "evil", "evil", "stranger", "hub"].randomElement(using: &random) ?? "evil"),
-            (
-              "Range",
-              ["", "bytes=0-", "bytes=\(HostileTrails.number(&random))-", "bytes=-1"].randomElement(using: &random)
-                ?? ""
-            ),
-          ])
+          method: hostile.method, path: hostile.path, query: hostile.query, contentLength: UInt64(body.count),
+          headers: [("Cairn-Node", hostile.node), ("Range", hostile.range)])
         let response: HTTPResponse
         switch desk.begin(request) {
         case .answer(let answer): response = answer
@@ -162,7 +97,7 @@ extension Hostile {
       }
       print(
         "\(count) requests in \((Clock.monotonicMilliseconds - start) / 1000) s,", statuses.sorted { $0.key < $1.key },
-        "resident \(before >> 20) MiB before, \(residentBytes >> 20) MiB after")
+        "resident \(before >> 20) MiB before, \(residentMemory() >> 20) MiB after")
       #expect(leaks == 0)
       #expect(statuses[500] == nil)
       #expect((statuses[200] ?? 0) > count / 100)

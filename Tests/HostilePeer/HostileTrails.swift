@@ -1,16 +1,20 @@
 import Changes
 import Foundation
-import HostilePeer
 import TestServers
 
 /// Whole transactions with hostile content: every kind of record, with text and numbers of an attacker.
-enum HostileTrails {
+///
+///     var random = Seeded(7)
+///     let segment = HostileTrails.segment(TrailName(origin: "evil", name: "x"), &random)
+package enum HostileTrails {
   static let table = "t"
+  /// The tables that an apply of such a trail may write; all others are ``Canary``.
+  package static let allowed = ["t", "u", "new1"]
 
   static let texts = [
-    "x", "", "t", "T", "salaries", "main.salaries", "cairn.pending", "cairn_origin", "cairn.checkpoint",
-    "sqlite_master",
-    "pg_class", "information_schema.tables", "'; DROP TABLE salaries; --", "x\u{600}'); DELETE FROM salaries; --",
+    "x", "", "t", "T", "u", "new1", "public", "salaries", "main.salaries", "ledger", "counted", "cairn",
+    "cairn.pending", "cairn_origin", "cairn.checkpoint", "sqlite_master", "pg_class", "information_schema.tables",
+    "'; DROP TABLE salaries; --", "x\u{600}'); DELETE FROM salaries; --",
     "t\"; DELETE FROM salaries; --", "a\u{0}b", "\u{FE0F}\u{200D}", String(repeating: "a", count: 300), "\u{1b}[2J",
     "int, b int); DROP TABLE salaries; --", "varchar(99999999999999999999)", "numeric(-1,9223372036854775807)",
     "random()", "(SELECT pay FROM salaries)", "load_extension('x')", "e\u{301}", "ÿ", "%s%n",
@@ -23,8 +27,8 @@ enum HostileTrails {
   ]
   static let integers: [Int64] = [0, 1, -1, .max, .min, .min + 1, 1 << 53, -1 << 53, 1_772_368_200_000_000]
 
-  static func text(_ random: inout Seeded) -> String { texts.randomElement(using: &random) ?? "" }
-  static func number(_ random: inout Seeded) -> UInt64 { numbers.randomElement(using: &random) ?? 0 }
+  package static func text(_ random: inout Seeded) -> String { texts.randomElement(using: &random) ?? "" }
+  package static func number(_ random: inout Seeded) -> UInt64 { numbers.randomElement(using: &random) ?? 0 }
 
   static func value(_ random: inout Seeded) -> Value? {
     switch Int.random(in: 0..<9, using: &random) {
@@ -45,8 +49,17 @@ enum HostileTrails {
   }
 
   static func row(_ random: inout Seeded, _ columns: Int) -> [Value?] {
+    if columns == 3, Int.random(in: 0..<2, using: &random) == 0 { return plainRow(&random) }
     let count = Int.random(in: 0..<12, using: &random) == 0 ? Int.random(in: 0...9, using: &random) : columns
     return (0..<count).map { _ in value(&random) }
+  }
+
+  /// A row that the columns take, as the one or the other engine writes it; its text may be an attack.
+  private static func plainRow(_ random: inout Seeded) -> [Value?] {
+    let (id, text) = (Int64.random(in: 1...5, using: &random), Array(text(&random).utf8))
+    return Bool.random(using: &random)
+      ? [.integer(id), .text(text), .real(0.5)]
+      : [.exact(Array("\(id)".utf8)), .exact(text), .exact(Array("0.5".utf8))]
   }
 
   /// A table that could be one; now and then with something of an attacker in one place.
@@ -58,7 +71,12 @@ enum HostileTrails {
         .init(name: "a", declaredType: "TEXT"),
         .init(name: "b", declaredType: "REAL"),
       ], createText: "CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT, b REAL)")
-    if schema.engine == .postgres { (schema.namespace, schema.createText) = ("public", "") }
+    if schema.engine == .postgres {
+      (schema.namespace, schema.createText) = ("public", "")
+      for (column, type) in ["integer", "text", "double precision"].enumerated() {
+        schema.columns[column].declaredType = type
+      }
+    }
     guard isHostile else { return schema }
     for _ in 0...Int.random(in: 0..<2, using: &random) {
       let column = Int.random(in: 0..<3, using: &random)
@@ -158,7 +176,8 @@ enum HostileTrails {
       records.add(RecordKind.sequence) {
         $0.append(
           SequenceState(
-            namespace: text(&random), name: text(&random), last: integers.randomElement(using: &random) ?? 0,
+            namespace: ["public", "", text(&random)].randomElement(using: &random) ?? "", name: text(&random),
+            last: integers.randomElement(using: &random) ?? 0,
             increment: integers.randomElement(using: &random) ?? 0))
       }
     case 10:
@@ -205,7 +224,7 @@ enum HostileTrails {
   }
 
   /// A segment of them, and what a fuzzer makes of its bytes: most with right checksums, some without.
-  static func segment(_ name: TrailName, _ random: inout Seeded) -> HostileSegment {
+  package static func segment(_ name: TrailName, _ random: inout Seeded) -> HostileSegment {
     var segment = HostileSegment(
       name, created: Int.random(in: 0..<40, using: &random) == 0 ? integers.randomElement(using: &random) ?? 0 : 0,
       first: 1)
