@@ -49,6 +49,39 @@ final class HostileBench {
     }
   }
 
+  /// Invites `evil`, which joins and gets a certificate. Returns what pushes a segment over TLS: the status of the answer.
+  func joinOverTLS() throws -> (HostileSegment) throws -> String {
+    try #require(net.wait { FileManager.default.fileExists(atPath: net.bench.path("state-hq/lock")) }, "\(net.logs)")
+    let invited = try net.bench.run(
+      Bench.cairn, ["peer", "invite", "evil", "--address", "127.0.0.1:\(port)", "--config", "hq", "--json"])
+    #expect(invited.status == 0, "\(invited.errors)")
+    let facts = try JSONSerialization.jsonObject(with: Data(invited.output.utf8)) as? [String: Any]
+    let line = try #require(facts?["line"] as? String, "\(invited.output)")
+    #expect(net.wait { net.log(hq).contains("TLS 1.3") }, "\(net.logs)")
+    let (evil, state) = (net.bench.path("evil"), net.bench.path("state-evil"))
+    for folder in [evil, state] {
+      try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    }
+    try Data("[node]\nname = \"evil\"\nstate = \"\(state)\"\n".utf8)
+      .write(to: URL(fileURLWithPath: evil + "/cairn.toml"))
+    let joined = try net.bench.run(Bench.cairn, ["peer", "join", line, "--config", "evil"])
+    #expect(joined.status == 0, "\(joined.errors)")
+    let files = state + "/peers/joined/hq"
+    return { [self] segment in
+      try Data(segment.bytes).write(to: URL(fileURLWithPath: net.bench.path("body")))
+      let path =
+        "/cairn/1/trails/\(segment.name)/\(segment.id)/\(segment.number.hex(8)).seg?offset=0&chain=\(segment.start)"
+      return try net.bench.run(
+        "/usr/bin/curl",
+        [
+          "-s", "-o", net.bench.path("answer"), "-w", "%{http_code}", "--resolve", "hq:\(port):127.0.0.1",
+          "--cert", files + "/node.crt", "--key", files + "/node.key", "--cacert", files + "/ca.crt", "--data-binary",
+          "@" + net.bench.path("body"), "https://hq:\(port)\(path)",
+        ]
+      ).output
+    }
+  }
+
   var isAlive: Bool { hq.daemon?.isRunning == true && waitForListener() }
 
   /// Ends the daemon and starts it again on the same state.

@@ -244,36 +244,7 @@ extension DaemonScenarios {
     @Test func `an invited peer stops no daemon over TLS either`() throws {
       let bench = try HostileBench(isTLS: true)
       let net = bench.net
-      #expect(net.wait { FileManager.default.fileExists(atPath: net.bench.path("state-hq/lock")) }, "\(net.logs)")
-      let invited = try net.bench.run(
-        Bench.cairn,
-        ["peer", "invite", "evil", "--address", "127.0.0.1:\(bench.port)", "--config", "hq", "--json"])
-      #expect(invited.status == 0, "\(invited.errors)")
-      let facts = try JSONSerialization.jsonObject(with: Data(invited.output.utf8)) as? [String: Any]
-      let line = try #require(facts?["line"] as? String, "\(invited.output)")
-      #expect(net.wait { net.log(bench.hq).contains("TLS 1.3") }, "\(net.logs)")
-      let evil = net.bench.path("evil")
-      try FileManager.default.createDirectory(atPath: evil, withIntermediateDirectories: true)
-      try Data("[node]\nname = \"evil\"\nstate = \"\(net.bench.path("state-evil"))\"\n".utf8)
-        .write(to: URL(fileURLWithPath: evil + "/cairn.toml"))
-      let state = net.bench.path("state-evil")
-      try FileManager.default.createDirectory(atPath: state, withIntermediateDirectories: true)
-      let joined = try net.bench.run(Bench.cairn, ["peer", "join", line, "--config", "evil"])
-      #expect(joined.status == 0, "\(joined.errors)")
-      let files = state + "/peers/joined/hq"
-      func push(_ segment: HostileSegment) throws -> String {
-        try Data(segment.bytes).write(to: URL(fileURLWithPath: net.bench.path("body")))
-        let path =
-          "/cairn/1/trails/\(segment.name)/\(segment.id)/\(segment.number.hex(8)).seg?offset=0&chain=\(segment.start)"
-        return try net.bench.run(
-          "/usr/bin/curl",
-          [
-            "-s", "-o", net.bench.path("answer"), "-w", "%{http_code}", "--resolve", "hq:\(bench.port):127.0.0.1",
-            "--cert", files + "/node.crt", "--key", files + "/node.key", "--cacert", files + "/ca.crt", "--data-binary",
-            "@" + net.bench.path("body"), "https://hq:\(bench.port)\(path)",
-          ]
-        ).output
-      }
+      let push = try bench.joinOverTLS()
       #expect(try push(HostileSegment("evil.fine")) == "200", "\(net.logs)")
       var last = HostileSegment("evil.x", number: .max, first: 5)
       last.seal()
