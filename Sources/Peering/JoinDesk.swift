@@ -82,7 +82,7 @@ package final class JoinDesk: Sendable {
         "ask for a new line: 'cairn peer invite' at node \(node)")
     }
     guard let request = try? CertificateRequest(pem: text) else { return Self.malformed }
-    guard request.commonName == invitation.name else {
+    guard request.commonName.hasSameBytes(as: invitation.name) else {
       return Self.refusal(
         403, .peerRefused,
         "the invitation is for node '\(invitation.name)', not for '\(Self.printable(request.commonName))'",

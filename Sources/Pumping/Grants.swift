@@ -17,8 +17,11 @@ package struct Grants: Equatable, Sendable {
 
   package init(_ peers: [String: Peer]) { self.peers = peers }
 
+  /// Returns whether a peer may do something with a trail.
+  ///
+  /// A certificate may hold a name that is no name of a peer, yet equal to one in Swift: the sign of Kelvin is equal to K.
   package func allow(_ peer: String, _ right: Right, _ trail: TrailName) -> Bool {
-    guard let granted = peers[peer] else { return false }
+    guard TrailName.isValid(peer), let granted = peers[peer] else { return false }
     switch right {
     case .push: return granted.push.includes(trail)
     case .pull: return granted.pull.includes(trail)

@@ -40,6 +40,35 @@ struct PostgresRowTests {
     #expect(try target.psql("SELECT count(*) FROM b") == "40")
   }
 
+  /// A peer's trail, alone and among as many rows as go by COPY: a crash would end the daemon at each start.
+  @Test(arguments: [1, 400]) func `a row to insert that lacks a value is damage`(count: Int) throws {
+    for engine in [Engine.sqlite, .postgres] {
+      let target = try PostgresTarget()
+      let isPostgres = engine == .postgres
+      func row(_ id: Int, _ text: Value?) -> [Value?] { [isPostgres ? .exact("\(id)") : .integer(Int64(id)), text] }
+      let first: [[Value]] = [[isPostgres ? .exact("1") : 1, isPostgres ? .exact("a") : "a"]]
+      if isPostgres {
+        try target.begin(postgres: "CREATE TABLE t(id bigint PRIMARY KEY, v text)", "t", first)
+      } else {
+        try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "t", first)
+      }
+      try target.trail.transaction {
+        for id in 2...count + 1 {
+          try target.trail.change(.insert, .after, "t", [row(id, id == count + 1 ? nil : .null)])
+        }
+      }
+      let error = failure { try target.replay() }
+      #expect(error?.code == .trailDamaged && error?.message.contains("column v") == true, "\(String(describing: error))")
+      #expect(try target.psql("SELECT count(*) FROM t") == "1")
+      // An update of which neither image says which row it is of.
+      let other = try PostgresTarget()
+      try other.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "t", [[1, "a"]])
+      try other.trail.transaction { try other.trail.change(.update, .after, "t", [[nil, "b"]]) }
+      #expect(failure { try other.replay() } != nil)
+      #expect(try other.psql("SELECT * FROM t") == "1|a")
+    }
+  }
+
   @Test func `an insert of a row that is there stops and names it`() throws {
     let target = try PostgresTarget()
     try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "t", [[1, "a"]])

@@ -41,6 +41,17 @@ import Trails
     return object.text("code")
   }
 
+  @Test func `a name that only looks like a peer's has none of its grants`() throws {
+    let trail = try #require(TrailName("Kassa.pos"))
+    let all = TrailPatterns(["*"])
+    let grants = Grants(["Kassa": .init(push: all, pull: all)])
+    #expect(grants.allow("Kassa", .push, trail) && grants.allow("Kassa", .pull, trail))
+    // The sign of Kelvin is canonically equivalent to K.
+    for name in ["\u{212a}assa", "kassa", "Kassa\u{301}", "Kassa ", "", "Kassa\0"] {
+      #expect(!grants.allow(name, .push, trail) && !grants.allow(name, .pull, trail), "\(Array(name.utf8))")
+    }
+  }
+
   @Test func `sealed segments are plain files with strong tags`() throws {
     let address = "/cairn/1/trails/hub.erp/\(info.id)/00000001.seg"
     let whole = try Data(contentsOf: URL(fileURLWithPath: node.folder("hub.erp") + "/00000001.seg"))

@@ -17,6 +17,8 @@ struct RowText: ~Copyable {
 
   private var bytes = ByteWriter(capacity: 4096)
   private var spans: [Span] = []
+  /// Whether every column that was appended has a value, be it NULL.
+  private(set) var isWhole = true
 
   var count: Int { spans.count }
   var byteCount: Int { bytes.count }
@@ -25,10 +27,14 @@ struct RowText: ~Copyable {
     bytes.removeAll()
     bytes.shrink(above: 1 << 20)
     spans.removeAll(keepingCapacity: true)
+    isWhole = true
   }
 
   mutating func appendNull() { spans.append(.null) }
-  mutating func appendUnchanged() { spans.append(.unchanged) }
+  mutating func appendUnchanged() {
+    spans.append(.unchanged)
+    isWhole = false
+  }
   mutating func append<E: Error>(_ write: (inout ByteWriter) throws(E) -> Void) throws(E) {
     let start = bytes.count
     do { try write(&bytes) } catch {
@@ -49,8 +55,9 @@ struct RowText: ~Copyable {
   /// Whether the column has a value here, be it NULL.
   func gives(_ column: Int) -> Bool { column < spans.count && spans[column].isGiven }
 
-  /// Valid until the row is changed.
+  /// Valid until the row is changed. Nil for a column that the row does not have.
   func parameter(_ column: Int) -> PostgresParameter {
+    guard column < spans.count else { return nil }
     let span = spans[column]
     guard span.hasText, let base = bytes.bytes.baseAddress else { return nil }
     return (base + span.start).assumingMemoryBound(to: CChar.self)
@@ -63,9 +70,9 @@ struct RowText: ~Copyable {
     return UnsafeRawBufferPointer(rebasing: bytes.bytes[span.start..<span.start + span.count])
   }
 
-  /// A copy; nil for NULL and what is not given.
+  /// A copy; nil for NULL, for what is not given, and for a column that the row does not have.
   func string(_ column: Int) -> String? {
-    spans[column].hasText ? String(decoding: text(column), as: UTF8.self) : nil
+    column < spans.count && spans[column].hasText ? String(decoding: text(column), as: UTF8.self) : nil
   }
 
   func isEqual(_ column: Int, to other: borrowing RowText) -> Bool {
@@ -108,6 +115,7 @@ struct RowText: ~Copyable {
     removeAll()
     bytes.append(other.bytes.bytes)
     spans.append(contentsOf: other.spans)
+    isWhole = other.isWhole
   }
 
   /// Puts texts in place of all that is there.
