@@ -65,7 +65,9 @@ extension Database {
           schema: TableSchema(epoch: 0, engine: .sqlite, name: row.name, columns: [], createText: row.text),
           generated: [], uniqueKeys: [], refusal: why)
       }
-      if row.name.asciiLowercased.utf8.starts(with: "cairn_".utf8) { return refused("names that begin with cairn_ are reserved") }
+      if row.name.asciiLowercased.utf8.starts(with: "cairn_".utf8) {
+        return refused("names that begin with cairn_ are reserved")
+      }
       if row.module != nil { return refused("it is a virtual table, which cannot have triggers") }
       var found = try table(row.name, withoutRowid: row.isWithoutRowid, strict: row.isStrict, text: row.text)
       found.schema.original = originals[row.name.lowercased()]
