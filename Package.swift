@@ -149,7 +149,9 @@ let package = Package(
     tests("ConflictsTests", ["TestServers", "Conflicts", "Changes"]),
     tests("VersionsTests", ["TestServers", "Versions", "Conflicts", "Changes", "SystemKit", "Trails"]),
     tests("ReshapingTests", ["Reshaping", "Changes", "Mapping", "SQLiteKit"]),
-    tests("CapturingTests", ["TestServers", "Capturing", "Applying", "Changes", "SQLiteKit", "SystemKit", "Trails"]),
+    tests(
+      "CapturingTests",
+      ["TestServers", "Capturing", "Applying", "Changes", "CSQLite", "SQLiteKit", "SystemKit", "Trails"]),
     tests(
       "CairnCaptureTests",
       [

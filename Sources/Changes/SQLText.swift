@@ -85,6 +85,24 @@ package enum SQLText {
     return nil
   }
 
+  /// The names of the collations that a statement names, without quotes.
+  ///
+  ///     SQLText.collations("CREATE INDEX i ON t(a COLLATE de)")  // ["de"]
+  package static func collations(_ sql: String) -> [String] {
+    let bytes = Array(sql.utf8)
+    let tokens = tokens(bytes)
+    return zip(tokens, tokens.dropFirst()).compactMap { word, name in
+      guard word.word == "COLLATE" else { return nil }
+      let text = bytes[name.range]
+      guard name.symbol != 0 else { return String(decoding: text, as: UTF8.self) }
+      let inner = Array(text.dropFirst().dropLast())
+      // A quote within quotes stands twice.
+      var plain: [UInt8] = []
+      for byte in inner where !(byte == name.symbol && plain.last == byte) { plain.append(byte) }
+      return String(decoding: plain, as: UTF8.self)
+    }
+  }
+
   private static func text(_ bytes: [UInt8], _ first: Token, _ last: Token) -> String {
     String(decoding: bytes[first.range.lowerBound..<last.range.upperBound], as: UTF8.self)
   }

@@ -9,7 +9,7 @@ import SystemKit
 /// without a pause. So from ``pagesMax`` on the commit itself does the rest, as SQLite has it without this.
 ///
 /// Source: https://sqlite.org/wal.html#checkpointing
-final class Checkpointer: @unchecked Sendable {
+package final class Checkpointer: @unchecked Sendable {
   /// Pages of the log behind which the thread sets to work again.
   static let pagesStep: Int32 = 500
   /// From so many pages on, 16 MiB of the usual size, the commit does it: four times what is SQLite's default.
@@ -83,12 +83,29 @@ final class Checkpointer: @unchecked Sendable {
     }
   }
 
-  /// By a connection that is there no longer than it takes, as some of what a program may do needs the file for itself.
-  private func checkpoint() {
-    guard let database = try? Database(path: path, mode: .readWrite, busyTimeoutMilliseconds: 0) else { return }
+  private func checkpoint() { Self.checkpoint(path) }
+
+  /// Writes the log back on connections that are there no longer than it takes, as some of what a program may do needs the
+  /// file for itself.
+  ///
+  /// A second connection holds a read mark meanwhile, so no commit of the program can begin the log anew. Up to SQLite
+  /// 3.51.2 a checkpoint that another connection's reset meets may take pages for written that are not, and damage the file.
+  /// Source: https://sqlite.org/wal.html#walresetbug
+  ///
+  /// - Parameter whileHeld: called when the mark is held, before the checkpoint.
+  package static func checkpoint(_ path: String, whileHeld: () -> Void = {}) {
+    guard let holder = try? Database(path: path, mode: .readWrite, busyTimeoutMilliseconds: 0),
+      let database = try? Database(path: path, mode: .readWrite, busyTimeoutMilliseconds: 0)
+    else { return }
+    // The mark is taken by the first read. Without one there is no checkpoint.
+    guard (try? holder.execute("BEGIN")) != nil,
+      (try? holder.integer("SELECT count(*) FROM sqlite_master WHERE rowid = 0")) != nil
+    else { return }
     // Only a connection that has read something knows of the log.
     guard (try? database.integer("PRAGMA user_version")) != nil else { return }
-    Self.checkpoint(database.handle, "main")
+    whileHeld()
+    checkpoint(database.handle, "main")
+    try? holder.execute("COMMIT")
   }
 
   /// Waits until the file is the program's alone.

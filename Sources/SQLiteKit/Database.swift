@@ -26,6 +26,10 @@ package final class Database {
   private let fileGuard: OpaquePointer?
   /// Denies what a database of a program must not make this connection do; nil where nothing is denied.
   private(set) var forbidden: ForbiddenCode?
+  /// Whether texts are checked when they are encoded: the file is in UTF-16. See ``watchText()``.
+  private(set) var watchesText = false
+  /// The column of the last text that was encoded and is no well-formed UTF-16.
+  var illFormedColumn: Int?
 
   /// Opens a file that may be hostile: a program writes it, and may have prepared it, its `-journal` or its `-wal`.
   ///
@@ -133,6 +137,17 @@ package final class Database {
     let forbidden = ForbiddenCode()
     forbidden.watch(handle)
     self.forbidden = forbidden
+  }
+
+  /// Begins to look for texts that are no well-formed UTF-16, if the file is in UTF-16.
+  ///
+  /// SQLite reads such a text as another one, and says nothing.
+  package func watchText() throws { watchesText = try text("PRAGMA encoding")?.hasPrefix("UTF-16") ?? false }
+
+  /// The column of an ill-formed text that a statement has encoded since the last call; nil if there was none.
+  package func takeIllFormedColumn() -> Int? {
+    defer { illFormedColumn = nil }
+    return illFormedColumn
   }
 
   package func prepare(_ sql: String) throws -> Statement { try Statement(self, sql) }

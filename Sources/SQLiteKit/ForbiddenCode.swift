@@ -11,7 +11,8 @@ final class ForbiddenCode {
   /// Settings that capture reads; whatever it sets, it sets before.
   private static let pragmas: Set<String> = [
     "schema_version", "journal_mode", "table_xinfo", "index_list", "index_xinfo", "index_info", "foreign_key_list",
-    "quick_check", "user_version", "table_info",
+    "quick_check", "user_version", "table_info", "encoding",
+    "data_version", "page_count", "page_size",
   ]
   private static let functions: Set<String> = ["load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"]
 

@@ -24,10 +24,16 @@ package struct SQLiteTable: Sendable {
   package var rowidName: String?
   /// Index of the INTEGER PRIMARY KEY column, which is the rowid.
   package var rowidColumn: Int?
+  /// The columns of the PRIMARY KEY, in its order.
+  package var primaryColumns: [Int] = []
   /// All unique indexes, the primary key's included; not the rowid.
   package var uniqueKeys: [UniqueKey]
   /// Why the table cannot be captured; nil when it can.
   package var refusal: String?
+  /// SQLite gives AFTER triggers of this table another OLD than the row had. See ``Database/markWrongOld(_:)``.
+  package var givesWrongOld = false
+  /// The program has BEFORE triggers on this table, which may write to it between our own triggers of one row.
+  package var hasBeforeTriggers = false
 
   package var name: String { schema.name }
 
@@ -74,6 +80,9 @@ extension Database {
       return found
     }
     Self.refuseAmbiguousNames(&tables)
+    Self.markWrongOld(&tables)
+    try markBeforeTriggers(&tables)
+    refuseUnknownCollations(&tables)
     return tables
   }
 
@@ -147,7 +156,8 @@ extension Database {
           defaultText: row[3] == .null ? nil : row[3].string))
     }
     primary.sort { $0.ordinal < $1.ordinal }
-    var table = SQLiteTable(schema: schema, generated: generated, uniqueKeys: [])
+    var table = SQLiteTable(
+      schema: schema, generated: generated, primaryColumns: primary.map(\.column), uniqueKeys: [])
 
     let names = Set(schema.columns.map { $0.name.lowercased() } + generated.map { $0.lowercased() })
     if !withoutRowid { table.rowidName = ["rowid", "_rowid_", "oid"].first { !names.contains($0) } }

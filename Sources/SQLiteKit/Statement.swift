@@ -1,6 +1,7 @@
 import CSQLite
 import CShims
 import Changes
+import Glibc
 
 /// A prepared statement; for the thread of its ``Database``, which it keeps open.
 package final class Statement {
@@ -21,7 +22,13 @@ package final class Statement {
     var prepared: OpaquePointer?
     let (code, more) = sql.withCString { text in
       var tail: UnsafePointer<CChar>?
-      let code = sqlite3_prepare_v3(database.handle, text, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, &tail)
+      var code = SQLITE_SCHEMA
+      var attempts = 0
+      while code & 0xff == SQLITE_SCHEMA, attempts <= Self.schemaAttempts {
+        if attempts > 0 { usleep(2000) }
+        code = sqlite3_prepare_v3(database.handle, text, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, &tail)
+        attempts += 1
+      }
       guard let tail, tail.pointee != 0 else { return (code, false) }
       let rest = SQLText.tokens(Array(String(cString: tail).utf8))
       return (code, rest.contains { $0.symbol != UInt8(ascii: ";") })
@@ -39,7 +46,21 @@ package final class Statement {
   deinit { sqlite3_finalize(handle) }
 
   /// True while there is a row. An error, and the end, reset the statement, so that it holds no lock.
-  package func step() throws -> Bool { try taken(sqlite3_step(handle)) }
+  package func step() throws -> Bool {
+    var code = sqlite3_step(handle)
+    var attempts = 0
+    while code & 0xff == SQLITE_SCHEMA, attempts < Self.schemaAttempts {
+      attempts += 1
+      sqlite3_reset(handle)
+      usleep(2000)
+      code = sqlite3_step(handle)
+    }
+    return try taken(code)
+  }
+
+  /// How often a statement is begun again while another connection changes the schema without a pause. SQLite itself
+  /// prepares it again 50 times. It is refused before its first row only.
+  private static let schemaAttempts = 500
 
   /// What a step has brought.
   func taken(_ code: Int32) throws -> Bool {
@@ -166,10 +187,26 @@ package final class Statement {
     switch sqlite3_column_type(handle, i) {
     case SQLITE_INTEGER: writer.appendInteger(sqlite3_column_int64(handle, i))
     case SQLITE_FLOAT: writer.appendReal(sqlite3_column_double(handle, i))
-    case SQLITE_TEXT: writer.appendText(textBytes(i))
+    case SQLITE_TEXT:
+      if database.watchesText, !isWellFormed(i) { database.illFormedColumn = column }
+      writer.appendText(textBytes(i))
     case SQLITE_BLOB: writer.appendBlob(blobBytes(i))
     default: writer.appendNull()
     }
+  }
+
+  /// Whether the text in a file of UTF-16 is well-formed: only then does SQLite give the same text as UTF-8.
+  private func isWellFormed(_ i: Int32) -> Bool {
+    guard let start = sqlite3_column_text16(handle, i) else { return true }
+    let units = UnsafeRawBufferPointer(start: start, count: Int(sqlite3_column_bytes16(handle, i)))
+      .bindMemory(to: UInt16.self)
+    var expectsLow = false
+    for unit in units {
+      let isLow = unit & 0xfc00 == 0xdc00
+      guard isLow == expectsLow else { return false }
+      expectsLow = unit & 0xfc00 == 0xd800
+    }
+    return !expectsLow
   }
 
   private func textBytes(_ i: Int32) -> UnsafeRawBufferPointer {

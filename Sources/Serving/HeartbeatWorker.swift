@@ -71,7 +71,7 @@ final class HeartbeatWorker: Worker {
       var facts = NodeStatus.Source(capture: capture.name)
       facts.database = database.name
       if let fill = try journal.fill(taken: taken()?.journal ?? 0) {
-        let cap = Int64(capture.journalRows)
+        let cap = fill.cap > 0 ? fill.cap : Int64(capture.journalRows)
         (facts.journalRows, facts.journalCapRows) = (fill.rows, cap)
         facts.isJournalFull = fill.hasDropped
         forecast.note(used: fill.rows, now: Clock.monotonicMilliseconds)

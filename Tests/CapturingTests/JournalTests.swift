@@ -1,5 +1,7 @@
+import CSQLite
 import Capturing
 import Changes
+import Foundation
 import Glibc
 import SQLiteKit
 import SystemKit
@@ -53,6 +55,163 @@ import Testing
     try execute(replica.source, "UPDATE t SET a = 5 WHERE id % 3 = 0; REPLACE INTO u VALUES ('y',2); DELETE FROM f")
     try replica.takeAndReplay()
     #expect(try replica.differences() == [])
+  }
+
+  /// Ids of which only the high bits count, as Twitter's: 22 constant low bits; 10 of machine and sequence; multiples of 1,000.
+  @Test(arguments: [1 << 22, 1 << 10, 1000, 1 << 31, 1, -(1 << 22)] as [Int64])
+  func `a journal of ids with constant low bits keeps its cap`(step: Int64) throws {
+    let folder = try TempFolder()
+    let replica = try started(folder, cap: 2000)
+    replica.close()
+    for start in stride(from: 0, to: 12_000, by: 3000) {
+      try execute(
+        replica.source,
+        rows(start..<start + 3000)
+          + "INSERT INTO t SELECT 7000000000000000000 / \(step) * \(step) + i * \(step), 'x' FROM s WHERE \(step) > 0 UNION ALL SELECT -1 + i * \(step), 'x' FROM s WHERE \(step) < 0"
+      )
+    }
+    #expect(try count(replica) < 2000 + 1024 + 512)
+    try replica.takeAndReplay()
+    #expect(try replica.differences() == [])
+  }
+
+  @Test func `a journal of large rows has a cap in bytes, which a later start keeps`() throws {
+    let folder = try TempFolder()
+    let replica = Replica(folder)
+    replica.options.journalCapBytes = 4 << 20
+    try execute(
+      replica.source,
+      "PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, a);" + rows(0..<20)
+        + "INSERT INTO t SELECT i, zeroblob(2000) FROM s")
+    try replica.takeAndReplay()
+    try execute(replica.source, rows(100..<120) + "INSERT INTO t SELECT i, zeroblob(2000) FROM s")
+    try replica.takeAndReplay()
+    let source = try Database(path: replica.source)
+    let cap = try source.integer("SELECT cap FROM cairn_control WHERE id = 0") ?? 0
+    #expect(1900...2100 ~= cap, "4 MiB of rows of 2,000 bytes: \(cap)")
+    #expect(try Journal(source).fill()?.cap == cap)
+    #expect(Journal.cap(rows: 5_000_000, bytesPerRow: 1 << 20) == 4096)
+    #expect(Journal.cap(rows: 5_000_000, bytesPerRow: 100) == 5_000_000)
+  }
+
+  @Test func `what upserts leave on the stage does not pile up`() throws {
+    let folder = try TempFolder()
+    let replica = Replica(folder)
+    try execute(replica.source, "CREATE TABLE t(id INTEGER PRIMARY KEY, k UNIQUE, v)")
+    try replica.takeAndReplay()
+    try execute(
+      replica.source,
+      rows(0..<200) + "INSERT INTO t SELECT i, i, 0 FROM s;" + rows(0..<200)
+        + "INSERT INTO t SELECT i, i, 1 FROM s WHERE true ON CONFLICT(id) DO UPDATE SET v = v + 1;" + rows(0..<200)
+        + "INSERT OR IGNORE INTO t SELECT i + 500, i, 1 FROM s")
+    #expect(try Database(path: replica.source).integer("SELECT count(*) FROM cairn_stage") ?? 99 <= 8)
+    // A BEFORE trigger may write to the table while a row of it is staged.
+    try execute(replica.source, "CREATE TRIGGER b BEFORE INSERT ON t BEGIN SELECT 1; END")
+    try replica.takeAndReplay()
+    try execute(replica.source, rows(0..<200) + "INSERT OR IGNORE INTO t SELECT i + 500, i, 1 FROM s")
+    #expect(try Database(path: replica.source).integer("SELECT count(*) FROM cairn_stage") ?? 0 > 60)
+    try replica.takeAndReplay()
+    #expect(try replica.differences() == [])
+  }
+
+  @Test func `triggers that an earlier version made are replaced, and nothing is copied`() throws {
+    let folder = try TempFolder()
+    let replica = try started(folder)
+    replica.close()
+    let source = try Database(path: replica.source)
+    let wanted = try schemaText(replica.source)
+    let row = try source.query(
+      "SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND sql LIKE '%AFTER INSERT ON \"t\"%'")[0]
+    try source.execute("DROP TRIGGER \(row[0].string.quotedName)")
+    try source.execute(row[1].string.replacing("2147483629", with: "16777216"))
+    try source.run(
+      "UPDATE cairn_control SET schema_version = ? WHERE id = 0",
+      [.integer(try source.integer("PRAGMA schema_version") ?? 0)])
+    try execute(replica.source, "INSERT INTO t VALUES (77,77)")
+    try replica.takeAndReplay()
+    #expect(try schemaText(replica.source) == wanted)
+    #expect(try replica.differences() == [])
+    let copies = try records(replica).filter {
+      if case .refresh(let refresh) = $0, case .start = refresh.event { true } else { false }
+    }
+    #expect(copies.count == 3, "the first copies of three tables")
+  }
+
+  @Test func `what is taken is synced in the log when a program has switched the file to WAL`() throws {
+    let folder = try TempFolder()
+    let path = folder("s.db")
+    try execute(path, "CREATE TABLE t(a)")
+    let sync = SourceSync(path: path)
+    #expect(try sync.sync(isWAL: false) == [""])
+    let program = try Database(ofProgram: path)
+    try program.executeScript("PRAGMA journal_mode = WAL; INSERT INTO t VALUES (1)")
+    #expect(try sync.sync(isWAL: false) == ["-wal", ""])
+    #expect(try sync.sync(isWAL: true) == ["-wal"])
+  }
+
+  @Test func `a text that is no well-formed UTF-16 is not altered without a word`() throws {
+    let folder = try TempFolder()
+    let replica = Replica(folder)
+    try execute(
+      replica.source,
+      "PRAGMA encoding = 'UTF-16le'; PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, fine, bad); INSERT INTO t VALUES (1, 'ä€😀', 'b')"
+    )
+    try replica.takeAndReplay()
+    #expect(replica.notices.isEmpty)
+    try execute(replica.source, "UPDATE t SET bad = CAST(x'00D84100' AS TEXT); INSERT INTO t VALUES (2, '😀', '😀')")
+    try replica.takeAndReplay()
+    #expect(replica.notices.filter { $0.contains("column bad of table t") && $0.contains("UTF-16") }.count == 1)
+    replica.close()
+    try Journal(try Database(path: replica.source)).askForRefresh()
+    try replica.takeAndReplay()
+    #expect(replica.notices.filter { $0.contains("column bad of table t") && $0.contains("UTF-16") }.count == 2)
+  }
+
+  /// A collation of the program's own, as Android's LOCALIZED.
+  @Test(arguments: [
+    ("key", "k TEXT COLLATE de PRIMARY KEY, n", "it needs the collation \"de\""),
+    ("column", "k INTEGER PRIMARY KEY, n TEXT COLLATE de", "it needs the collation \"de\""),
+    ("plain index", "k INTEGER PRIMARY KEY, n", nil),
+    ("unique index", "k INTEGER PRIMARY KEY, n", "its unique index odd_i needs the collation \"de\""),
+  ])
+  func `a table with a collation that only its program has keeps no other table waiting`(
+    kind: String, columns: String, refusal: String?
+  ) throws {
+    let folder = try TempFolder()
+    let replica = Replica(folder)
+    let program = CollatingProgram(replica.source)
+    program.run(
+      "PRAGMA journal_mode = WAL; CREATE TABLE other(id INTEGER PRIMARY KEY, a); CREATE TABLE odd(\(columns))")
+    if kind.hasSuffix("index") {
+      program.run("CREATE \(kind == "unique index" ? "UNIQUE" : "") INDEX odd_i ON odd(n COLLATE de)")
+    }
+    program.run("INSERT INTO odd VALUES (1,'a'); INSERT INTO other VALUES (1,1)")
+    try replica.takeAndReplay()
+    program.run("INSERT INTO odd VALUES (2,'b'); INSERT INTO other VALUES (2,2)")
+    try replica.takeAndReplay()
+    let target = try Contents(replica.target)
+    #expect(target.rows["other"]?.count == 2)
+    #expect(target.rows["odd"]?.count == (refusal == nil ? 2 : nil))
+    if let refusal { #expect(replica.notices.contains { $0.contains(refusal) }, "\(replica.notices)") }
+  }
+
+  /// https://sqlite.org/wal.html#walresetbug
+  @Test func `no commit begins the log anew while the checkpointer is at work`() throws {
+    let folder = try TempFolder()
+    let path = folder("w.db")
+    let program = try Database(ofProgram: path)
+    try program.executeScript("PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; CREATE TABLE t(a)")
+    func salt() throws -> [UInt8] { Array(try Data(contentsOf: URL(filePath: path + "-wal")).dropFirst(16).prefix(8)) }
+    for row in 0..<10 {
+      try program.run("INSERT INTO t VALUES (?)", [.integer(Int64(row))])
+      let before = try salt()
+      Checkpointer.checkpoint(path) {
+        // The log is written back wholly: without a mark, the next commit begins it anew.
+        try? program.executeScript("PRAGMA wal_checkpoint(PASSIVE); INSERT INTO t VALUES (0)")
+      }
+      #expect(try salt() == before)
+    }
+    #expect(try program.text("PRAGMA integrity_check") == "ok")
   }
 
   @Test func `one transaction larger than the cap is copied`() throws {
@@ -146,4 +305,22 @@ import Testing
     #expect(left == 1)
     #expect(failure == nil)
   }
+}
+
+/// A program that has a collation of its own, named `de`.
+private final class CollatingProgram {
+  private var handle: OpaquePointer?
+
+  init(_ path: String) {
+    #expect(sqlite3_open(path, &handle) == SQLITE_OK)
+    sqlite3_create_collation(handle, "de", SQLITE_UTF8, nil) { _, left, a, right, b in
+      guard let a, let b else { return left - right }
+      let order = memcmp(a, b, Int(min(left, right)))
+      return order == 0 ? left - right : order
+    }
+  }
+
+  deinit { sqlite3_close(handle) }
+
+  func run(_ sql: String) { #expect(sqlite3_exec(handle, sql, nil, nil, nil) == SQLITE_OK, "\(sql)") }
 }

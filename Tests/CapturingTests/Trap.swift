@@ -40,7 +40,7 @@ struct Trap: Sendable, CustomTestStringConvertible {
   var testDescription: String { name }
 
   static var all: [Trap] {
-    replacing + unique + ignoring + cascades + triggers + keys + values + shapes + schemaChanges + modes
+    replacing + unique + ignoring + cascades + mistyped + triggers + keys + values + shapes + schemaChanges + modes
   }
 }
 

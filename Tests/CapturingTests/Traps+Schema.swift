@@ -2,6 +2,13 @@ extension Trap {
   /// Changes of the schema, with rows written in the gap before capture sees them.
   static let schemaChanges: [Trap] = [
     Trap(
+      "a trigger that comes, writes and goes with its table",
+      "CREATE TABLE tbl(a PRIMARY KEY, b, c); INSERT INTO tbl VALUES (1,2,3); CREATE TABLE t(a)",
+      [
+        "CREATE TRIGGER x AFTER UPDATE ON tbl BEGIN UPDATE tbl SET b = old.b; END; UPDATE tbl SET c = 10 WHERE a = 1; DROP TABLE tbl",
+        "INSERT INTO t VALUES (1); CREATE TABLE tbl(z); INSERT INTO tbl VALUES (9)",
+      ]),
+    Trap(
       "ADD COLUMN",
       "CREATE TABLE t(id INTEGER PRIMARY KEY, a); CREATE TABLE f(a); INSERT INTO t VALUES (1,1),(2,2); INSERT INTO f VALUES (1),(1)",
       [

@@ -91,6 +91,51 @@ extension Trap {
       ["INSERT INTO c VALUES (5)", "INSERT INTO p VALUES (5)", "DELETE FROM p", "DROP TABLE p"]),
   ]
 
+  /// SQLite 3.40 gives AFTER triggers an OLD with the affinity of the column that references it.
+  static let mistyped: [Trap] =
+    [
+      ("with rowid", "TEXT PRIMARY KEY", ""), ("without rowid", "TEXT PRIMARY KEY", "WITHOUT ROWID"),
+      ("unique and untyped", "UNIQUE", ""),
+    ].map { name, key, suffix in
+      Trap(
+        "foreign keys between columns of another affinity, \(name)", pragmas: "PRAGMA foreign_keys = 1",
+        """
+        CREATE TABLE zip(code \(key), city, u UNIQUE) \(suffix);
+        CREATE TABLE addr(id INTEGER PRIMARY KEY, zip INTEGER REFERENCES zip(code) ON UPDATE CASCADE ON DELETE SET NULL);
+        CREATE INDEX addr_zip ON addr(zip);
+        CREATE TRIGGER zd BEFORE DELETE ON zip WHEN OLD.city = 'stays' BEGIN SELECT RAISE(IGNORE); END;
+        INSERT INTO zip VALUES ('01234','PO',1),('1234','PO',2),('2.0','x',3),('2','x',4),('07','stays',5);
+        INSERT INTO addr VALUES (1,NULL)
+        """,
+        [
+          "DELETE FROM zip WHERE code = '01234'", "UPDATE zip SET code = '3' WHERE code = '2.0'",
+          "UPDATE zip SET code = '0' || code, city = 'y' WHERE code IN ('2', '3')", "DELETE FROM zip WHERE code = '07'",
+          "INSERT INTO zip VALUES ('008','z',8),('8','z',9); UPDATE OR REPLACE zip SET u = 9 WHERE code = '008'",
+          "REPLACE INTO zip VALUES ('08','w',9); UPDATE zip SET city = 'v', code = '8.0' WHERE code = '08'",
+          "INSERT INTO zip VALUES ('8.0','q',11) ON CONFLICT(code) DO UPDATE SET code = '0008', u = 12",
+          "DELETE FROM zip WHERE city = 'v'; UPDATE zip SET city = 'goes' WHERE code = '07'; DELETE FROM zip",
+        ])
+    } + [
+      Trap(
+        "a foreign key of another affinity that comes later", pragmas: "PRAGMA foreign_keys = 1",
+        "CREATE TABLE zip(code TEXT PRIMARY KEY, city); INSERT INTO zip VALUES ('01234','PO'),('1234','PO'),('05','a'),('5','a')",
+        [
+          "CREATE TABLE addr(id INTEGER PRIMARY KEY, zip INTEGER REFERENCES zip); CREATE INDEX az ON addr(zip); DELETE FROM zip WHERE code = '01234'",
+          "DELETE FROM zip WHERE code = '05'",
+        ]),
+      Trap(
+        "a mistyped foreign key of a table without key that fires recursive triggers",
+        pragmas: "PRAGMA foreign_keys = 1; PRAGMA recursive_triggers = 1",
+        """
+        CREATE TABLE zip(code TEXT UNIQUE, city); CREATE TABLE addr(zip REAL REFERENCES zip(code)); CREATE INDEX az ON addr(zip);
+        INSERT INTO zip VALUES ('01','a'),('1','a'),(NULL,'a'),(NULL,'a')
+        """,
+        [
+          "REPLACE INTO zip VALUES ('01','b')", "DELETE FROM zip WHERE code = '01'; DELETE FROM zip WHERE rowid = 3",
+          "UPDATE zip SET code = '1.0' WHERE code = '1'",
+        ]),
+    ]
+
   /// Triggers of the program's own.
   static let triggers: [Trap] = [
     Trap(

@@ -60,11 +60,10 @@ struct Adoption {
       if doubtful.contains(layout.id), layout.refresh == nil || layout.isPartial {
         try Journal(database).setRefresh(.lostChanges, layout: layout.id)
       }
-      guard !hooks.areFirst(layout: layout.id) else { return }
+      let triggers = CaptureTriggers(table: table, layout: layout.id).statements
+      guard !hooks.areFirst(layout: layout.id) || !hooks.are(triggers, of: layout.id) else { return }
       try Journal(database).dropTriggers(layout: layout.id)
-      for text in CaptureTriggers(table: table, layout: layout.id).statements {
-        try database.define(text, tables: [table.name])
-      }
+      for trigger in triggers { try database.define(trigger.text, tables: [table.name]) }
       return
     }
     if isHooked { try Journal(database).dropTriggers(layout: layout.id) }
@@ -72,6 +71,7 @@ struct Adoption {
     let isTrusted = isHooked && !doubtful.contains(layout.id) && !Self.hasNewUniqueIndex(layout.schema, now)
     try database.run(
       "UPDATE cairn_layout SET ended = ? WHERE id = ?", [.integer(try place()), .integer(layout.id)])
+    try leaveOutDoubtfulRows(layout)
     try insert(
       table, previous: layout.id, epoch: layout.schema.epoch + 1,
       action: Layout.code(action, isSame: isHooked, isExact: isApplied),
@@ -101,6 +101,14 @@ struct Adoption {
     let place = try place()
     try database.run(
       "UPDATE cairn_layout SET ended = ? WHERE id = ?", [.integer(isDropped ? place : -place), .integer(layout.id)])
+    if isDropped { try leaveOutDoubtfulRows(layout) }
+  }
+
+  /// Leaves out the last rows of a layout that has ended, where they may stand in another order than they were written: a
+  /// trigger of the program came before ours. They go with the table, or its copy brings what they came to.
+  private func leaveOutDoubtfulRows(_ layout: Layout) throws {
+    guard doubtful.contains(layout.id) else { return }
+    try Journal(database).setRefresh(.lostChanges, layout: layout.id)
   }
 
   private mutating func insert(
@@ -118,8 +126,8 @@ struct Adoption {
       ])
     let id = try database.integer("SELECT max(id) FROM cairn_layout") ?? 0
     try widen(to: schema.columns.count + 1)
-    for text in CaptureTriggers(table: table, layout: id).statements {
-      try database.define(text, tables: [table.name])
+    for trigger in CaptureTriggers(table: table, layout: id).statements {
+      try database.define(trigger.text, tables: [table.name])
     }
   }
 

@@ -81,32 +81,97 @@ struct CaptureTriggers {
       """
   }
 
+  // MARK: OLD before the write
+
+  /// The layout under which the stage keeps the row that is about to be changed. See ``SQLiteTable/givesWrongOld``.
+  private var keptLayout: Int64 { -layout }
+
+  /// True for the kept row of the write at hand, in `stage`.
+  ///
+  /// The rowid tells it. Without a rowid, the key does where it was not changed; else the kept row is gone from the table.
+  private func isKept(_ stage: String) -> String {
+    if rowidIsKnown { return "\(stage).layout = \(keptLayout) AND \(stage).v\(columns.count) = OLD.\(rowid)" }
+    let same = identity("c.", "OLD.", leftNames: stageNames, rightNames: columns)
+    let there = identity("\(target).", "c.", rightNames: stageNames)
+    return """
+      \(stage).rowid = (SELECT max(c.rowid) FROM cairn_stage AS c WHERE c.layout = \(keptLayout) \
+      AND ((\(same)) OR NOT EXISTS (SELECT 1 FROM \(target) WHERE \(there))))
+      """
+  }
+
+  /// The columns of OLD as an AFTER trigger can rely on them.
+  private var oldColumns: [String] {
+    guard table.givesWrongOld else { return columns.map { "OLD.\($0)" } }
+    return columns.indices.map { "(SELECT kept.v\($0) FROM cairn_stage AS kept WHERE \(isKept("kept")))" }
+  }
+
+  private var rowidIsKnown: Bool { table.rowidName != nil || table.rowidColumn != nil }
+
+  /// BEFORE triggers that keep OLD for the AFTER triggers, which get a wrong one.
+  var keepers: [Trigger] {
+    guard table.givesWrongOld else { return [] }
+    let names = (0..<columns.count).map { "v\($0)" } + (rowidIsKnown ? ["v\(columns.count)"] : [])
+    let values = (columns + (rowidIsKnown ? [rowid] : [])).map { "OLD.\($0)" }.joined(separator: ",")
+    let last = "(SELECT rowid FROM cairn_stage ORDER BY rowid DESC LIMIT 1)"
+    let same = rowidIsKnown ? " OR v\(columns.count) = OLD.\(rowid)" : ""
+    let body = [
+      // What a write that a trigger of the program ignored has left.
+      "DELETE FROM cairn_stage WHERE layout = \(keptLayout) AND (rowid < \(last) - 64\(same));",
+      "INSERT INTO cairn_stage(layout,\(names.joined(separator: ","))) VALUES (\(keptLayout),\(values));",
+    ]
+    return [trigger("keep", "BEFORE UPDATE", body), trigger("keepdelete", "BEFORE DELETE", body)]
+  }
+
+  /// Statements that log the row before the write, for AFTER triggers.
+  private func logOld(_ kind: JournalKind) -> [String] {
+    guard table.givesWrongOld else { return [log(kind, "OLD.")] }
+    return [
+      "INSERT INTO cairn_journal(code,\(valueNames)) SELECT \(code(kind)),\(valueNames) FROM cairn_stage WHERE \(isKept("cairn_stage"));",
+      "DELETE FROM cairn_stage WHERE \(isKept("cairn_stage"));",
+    ]
+  }
+
   private var sometimes: String {
     maintenance("((SELECT max(seq) FROM cairn_journal) & 127) < 2")
   }
 
   /// Cheaper than ``sometimes`` where rowids differ from row to row.
+  ///
+  /// All bits of the rowid count: ids such as Twitter's have constant low bits. The remainder of a prime below 2^31 times
+  /// a number below 2^31 cannot overflow; the high bits of the product are taken.
   private var sometimesByRowid: String {
     table.rowidName == nil && table.rowidColumn == nil
-      ? sometimes : maintenance("((((NEW.\(rowid) & 16777215) * 40503) >> 8) & 127) = 0")
+      ? sometimes : maintenance("((((NEW.\(rowid) % 2147483629) * 1640531527) >> 31) & 127) = 0")
   }
 
-  /// The CREATE TRIGGER statements, in the order in which they are to be run.
+  /// The triggers, in the order in which they are to be run.
   ///
   /// SQLite fires the newest trigger first. Ours must be newer than the program's own, so that a row stands in the
   /// journal before the effects of the program's triggers on it.
-  var statements: [String] { isRowidOnly ? rowidOnly : staged }
+  var statements: [Trigger] { base + keepers }
 
-  private func trigger(_ role: String, _ event: String, when: String? = nil, _ body: [String]) -> String {
-    """
-    CREATE TRIGGER \(Self.name(layout, role).quotedName) \(event) ON \(target)\
-    \(when.map { " WHEN \($0)" } ?? "") BEGIN \(body.joined(separator: " ")) END
-    """
+  /// The triggers without which changes of the table are missed.
+  var base: [Trigger] { isRowidOnly ? rowidOnly : staged }
+
+  /// A trigger by its name, and the statement that makes it.
+  struct Trigger {
+    let name: String
+    let text: String
+  }
+
+  private func trigger(_ role: String, _ event: String, when: String? = nil, _ body: [String]) -> Trigger {
+    let name = Self.name(layout, role)
+    return Trigger(
+      name: name,
+      text: """
+        CREATE TRIGGER \(name.quotedName) \(event) ON \(target)\
+        \(when.map { " WHEN \($0)" } ?? "") BEGIN \(body.joined(separator: " ")) END
+        """)
   }
 
   // MARK: Tables whose rowid is their only unique key
 
-  private var rowidOnly: [String] {
+  private var rowidOnly: [Trigger] {
     let candidate =
       "INSERT INTO cairn_journal(code,\(valueNames)) SELECT \(code(.replaceCandidate)),\(values("")) FROM \(target) WHERE \(rowid) = NEW.\(rowid);"
     let exists = "EXISTS (SELECT 1 FROM \(target) WHERE \(rowid) = NEW.\(rowid))"
@@ -116,15 +181,17 @@ struct CaptureTriggers {
       trigger("replace", "BEFORE INSERT", when: given + exists, [candidate, sometimes]),
       trigger("move", "BEFORE UPDATE", when: "NEW.\(rowid) <> OLD.\(rowid) AND \(exists)", [candidate]),
       trigger("insert", "AFTER INSERT", [log(.insert, "NEW."), sometimesByRowid]),
-      trigger("update", "AFTER UPDATE", [log(.updateOld, "OLD."), log(.updateNew, "NEW."), sometimes]),
-      trigger("delete", "AFTER DELETE", [log(.delete, "OLD."), sometimes]),
+      trigger("update", "AFTER UPDATE", logOld(.updateOld) + [log(.updateNew, "NEW."), sometimes]),
+      trigger("delete", "AFTER DELETE", logOld(.delete) + [sometimes]),
     ]
   }
 
   // MARK: Tables with other unique keys
 
   /// Terms of equality by which `left` and `right` are one row: the key, or every column where the key may be NULL.
-  private func identity(_ left: String, _ right: String, rightNames: [String]) -> String {
+  private func identity(
+    _ left: String, _ right: String, leftNames: [String]? = nil, rightNames: [String]
+  ) -> String {
     let key = table.schema.key
     let compared =
       !table.schema.flags.isDisjoint(with: [.nullableKey, .wholeRow])
@@ -132,9 +199,16 @@ struct CaptureTriggers {
     return compared.map { index in
       let collation = table.schema.columns[index].collation
       let suffix = collation.isEmpty ? "" : " COLLATE \(collation.quotedName)"
-      return "\(left)\(columns[index])\(suffix) IS \(right)\(rightNames[index])"
+      return "\(left)\((leftNames ?? columns)[index])\(suffix) IS \(right)\(rightNames[index])"
     }.balanced("AND")
   }
+
+  /// How many staged rows a write leaves that are not its own.
+  ///
+  /// Only BEFORE triggers write to the table between our BEFORE and AFTER triggers of one row; deeper nesting than 64 is not
+  /// expected. Without them, all that an earlier write left is of no use, and each later write pays for looking at it. A few
+  /// are kept for TEMP triggers, which the file does not show.
+  private var stagedRowsMax: Int { table.hasBeforeTriggers ? 64 : table.uniqueKeys.count + 4 }
 
   private var stageNames: [String] { valueNames.split(separator: ",").map(String.init) }
 
@@ -160,15 +234,15 @@ struct CaptureTriggers {
     return keys.joined(separator: " OR ")
   }
 
-  private var staged: [String] {
+  private var staged: [Trigger] {
     let names = (["layout"] + stageNames).joined(separator: ",")
     let images = values("")
     let alreadyStaged =
       "EXISTS (SELECT 1 FROM cairn_stage WHERE cairn_stage.layout = \(layout) AND \(identity("\(target).", "cairn_stage.", rightNames: stageNames)))"
     func stage(_ condition: String) -> [String] {
       [
-        // What an OR IGNORE or an upsert left behind; deeper nesting of triggers than 64 on one table is not expected.
-        "DELETE FROM cairn_stage WHERE layout = \(layout) AND rowid < (SELECT rowid FROM cairn_stage ORDER BY rowid DESC LIMIT 1) - 64;",
+        // What an OR IGNORE or an upsert left behind.
+        "DELETE FROM cairn_stage WHERE layout = \(layout) AND rowid < (SELECT rowid FROM cairn_stage ORDER BY rowid DESC LIMIT 1) - \(stagedRowsMax);",
         "INSERT INTO cairn_stage(\(names)) SELECT \(layout),\(images) FROM \(target) WHERE (\(condition)) AND NOT \(alreadyStaged);",
       ]
     }
@@ -181,12 +255,13 @@ struct CaptureTriggers {
         "DELETE FROM cairn_stage WHERE \(gone);",
       ]
     }
-    let isSame = " AND NOT (\(identity("OLD.", "cairn_stage.", rightNames: stageNames)))"
+    let isOld = identity("cairn_stage.", "", leftNames: stageNames, rightNames: oldColumns)
+    let isSame = " AND NOT (\(isOld))"
     let unstage =
       "DELETE FROM cairn_stage WHERE cairn_stage.layout = \(layout) AND \(identity("OLD.", "cairn_stage.", rightNames: stageNames));"
     // A row that a BEFORE trigger of the program touches stays on the stage, as it is now.
     let refresh =
-      "UPDATE cairn_stage SET \(zip(stageNames, columns + (carriesRowid ? [rowid] : [])).map { "\($0) = NEW.\($1)" }.joined(separator: ",")) WHERE cairn_stage.layout = \(layout) AND \(identity("OLD.", "cairn_stage.", rightNames: stageNames));"
+      "UPDATE cairn_stage SET \(zip(stageNames, columns + (carriesRowid ? [rowid] : [])).map { "\($0) = NEW.\($1)" }.joined(separator: ",")) WHERE cairn_stage.layout = \(layout) AND \(isOld);"
     let isMoved = "NOT (\(identity("NEW.", "OLD.", rightNames: columns)))"
     let another = "NOT (\(identity("", "OLD.", rightNames: columns)))"
     let isStaged = "EXISTS (SELECT 1 FROM cairn_stage)"
@@ -204,8 +279,8 @@ struct CaptureTriggers {
       trigger("insert", "AFTER INSERT", emit() + [log(.insert, "NEW."), sometimesByRowid]),
       trigger(
         "update", "AFTER UPDATE",
-        [refresh] + emit(unless: isSame) + [log(.updateOld, "OLD."), log(.updateNew, "NEW."), sometimes]),
-      trigger("delete", "AFTER DELETE", [log(.delete, "OLD."), sometimes]),
+        [refresh] + emit(unless: isSame) + logOld(.updateOld) + [log(.updateNew, "NEW."), sometimes]),
+      trigger("delete", "AFTER DELETE", logOld(.delete) + [sometimes]),
     ]
   }
 }

@@ -12,6 +12,17 @@ package struct Journal {
   static let version: Int64 = 4
   /// Rows in the journal that nobody has taken, past which the oldest are dropped and a refresh is needed.
   package static let defaultCapRows: Int64 = 5_000_000
+  /// Bytes of such rows, estimated, past which the oldest are dropped too: 4 GiB.
+  package static let capBytes: Int64 = 4 << 30
+  /// No cap is below so many rows: the triggers purge up to 1,024 at a time.
+  private static let capRowsMin: Int64 = 1000
+
+  /// The cap in rows of `bytesPerRow` bytes each.
+  ///
+  /// Triggers cannot count bytes without calling a function, which every statement of the program would pay for.
+  package static func cap(rows: Int64, bytesPerRow: Int64, bytes: Int64 = capBytes) -> Int64 {
+    min(rows, max(capRowsMin, bytes / max(1, bytesPerRow)))
+  }
 
   let database: Database
 
@@ -35,6 +46,32 @@ package struct Journal {
 
   func isInstalled() throws -> Bool {
     try database.integer("SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'cairn_control'") == 1
+  }
+
+  /// The tables of capture that are not there.
+  package func missingTables() throws -> Set<String> {
+    let names = try database.query("SELECT name FROM sqlite_master WHERE type = 'table'").map { $0[0].string }
+    return SQLiteTable.captureNames.subtracting(names)
+  }
+
+  /// The tables that have triggers of capture.
+  package func orphans() throws -> [String] {
+    let rows = try database.query("SELECT DISTINCT tbl_name, name FROM sqlite_master WHERE type = 'trigger'")
+    return Set(rows.filter { CaptureTriggers.layout(ofTrigger: $0[1].string) != nil }.map { $0[0].string }).sorted()
+  }
+
+  /// What is wrong if a program has dropped tables of capture and left the triggers; nil if all is there.
+  ///
+  /// SQLite refuses a write whose trigger names a table that is gone, so no trigger can be made to bear that.
+  package func orphanedTriggers() throws -> CairnError? {
+    let tables = try orphans()
+    guard !tables.isEmpty, let missing = try missingTables().sorted().first else { return nil }
+    return CairnError(
+      .sourceWentBack,
+      "triggers of Cairn are left in \(database.path), but its table \(missing) is gone: every write to \(tables.joined(separator: ", ")) fails",
+      hint:
+        "a program dropped tables that it does not know: run 'cairn detach sqlite:\(database.path)', and replicate into a new --state with --existing overwrite",
+      context: ["table": tables[0]])
   }
 
   /// Throws when a program has put a view or a virtual table where a table of capture belongs.
@@ -94,12 +131,30 @@ package struct Journal {
   func upgrade(capRows: Int64, _ clock: Clock) throws {
     let isNew = try database.integer("SELECT max(seq) FROM cairn_journal") == nil
     let version = try database.integer("SELECT version FROM cairn_control WHERE id = 0") ?? 0
+    let cap = Self.cap(rows: capRows, bytesPerRow: try rowBytes())
     try database.run(
-      "UPDATE cairn_control SET cap = ?, version = ? WHERE id = 0", [.integer(capRows), .integer(Self.version)])
+      "UPDATE cairn_control SET cap = ?, version = ? WHERE id = 0", [.integer(cap), .integer(Self.version)])
     guard isNew || version < JournalNotes.versionMin else { return }
     let notes = JournalNotes(database)
     for note in try applied(clock) { try notes.write(note) }
   }
+
+  /// The bytes of a journal row, as a capture estimated them; 0 if none has yet.
+  func rowBytes() throws -> Int64 {
+    max(0, try database.integer("SELECT cap FROM cairn_control WHERE id = \(Self.rowBytesID)") ?? 0)
+  }
+
+  /// Sets the cap by an estimate of the bytes of a row; in a write transaction.
+  func note(rowBytes: Int64, capRows: Int64, capBytes: Int64) throws {
+    try database.run(
+      "INSERT OR REPLACE INTO cairn_control(id, cap) VALUES (\(Self.rowBytesID), ?)", [.integer(rowBytes)])
+    try database.run(
+      "UPDATE cairn_control SET cap = ? WHERE id = 0",
+      [.integer(Self.cap(rows: capRows, bytesPerRow: rowBytes, bytes: capBytes))])
+  }
+
+  /// The row of `cairn_control` whose `cap` is the bytes of a journal row.
+  private static let rowBytesID = 3
 
   /// Removes all that Cairn added, to source and target: afterwards the schema is what it was. Returns false when there
   /// was nothing.
@@ -120,7 +175,7 @@ package struct Journal {
       for row in triggers { try database.execute("DROP TRIGGER \(row[1].string.quotedName)") }
       let tables = names.filter { $0[0].string == "table" && own.contains($0[1].string) }
       for row in tables { try database.execute("DROP TABLE \(row[1].string.quotedName)") }
-      return !tables.isEmpty
+      return !tables.isEmpty || !triggers.isEmpty
     }
   }
 
@@ -164,7 +219,7 @@ package struct Journal {
   /// Rows that wait to be taken, and whether the cap has dropped some that had not been; nil when nobody captures.
   ///
   /// The source is marked with what was taken only now and then: a capture at work knows better, and gives `taken`.
-  package func fill(taken: Int64 = 0) throws -> (rows: Int64, hasDropped: Bool)? {
+  package func fill(taken: Int64 = 0) throws -> (rows: Int64, cap: Int64, hasDropped: Bool)? {
     guard try isInstalled() else { return nil }
     return try database.transaction("BEGIN") {
       // A program can write to the file: no number may be beyond what can be counted with.
@@ -172,7 +227,8 @@ package struct Journal {
       let taken = max(taken, try bounded("SELECT taken FROM cairn_control WHERE id = 0"))
       let first = try bounded("SELECT min(seq) FROM cairn_journal")
       let last = try bounded("SELECT max(seq) FROM cairn_journal")
-      return (max(0, last - max(taken, first - 1)), last > taken && first > taken + 1)
+      let cap = try bounded("SELECT cap FROM cairn_control WHERE id = 0")
+      return (max(0, last - max(taken, first - 1)), cap, last > taken && first > taken + 1)
     }
   }
 
@@ -322,6 +378,23 @@ package struct Journal {
     return written
   }
 
+  /// Layouts of which the journal may hold a wrong OLD: it has rows from before the triggers that keep OLD.
+  private func layoutsWithWrongOld(_ tables: [SQLiteTable], _ hooks: Hooks) throws -> Set<Int64> {
+    let suspects = hooks.layouts.filter { layout in
+      guard let name = hooks.table(of: layout), let table = tables.first(where: { $0.name.lowercased() == name }) else {
+        return false
+      }
+      return table.givesWrongOld && !hooks.has(CaptureTriggers(table: table, layout: layout).keepers, of: layout)
+    }
+    guard !suspects.isEmpty else { return [] }
+    let rows = try database.query(
+      """
+      SELECT DISTINCT code / 8 FROM cairn_journal
+      WHERE seq > (SELECT taken FROM cairn_control WHERE id = 0) AND code >= 8 AND code % 8 IN (2, 4)
+      """)
+    return suspects.intersection(rows.compactMap { if case .integer(let layout) = $0[0] { layout } else { nil } })
+  }
+
   private func adopt(
     _ patterns: TablePatterns, doubtful: Set<Int64>, hooks: Hooks, copies: Adoption.Copies, isApplied: Bool = false,
     by trail: TrailName? = nil
@@ -331,6 +404,7 @@ package struct Journal {
     let captured = tables.filter {
       $0.refusal == nil && patterns.includes($0.name) && !unhooked.contains($0.name.lowercased())
     }
+    let doubtful = try doubtful.union(layoutsWithWrongOld(captured, hooks))
     let capturedNames = Set(captured.map { $0.name.lowercased() })
     var free = Dictionary(uniqueKeysWithValues: captured.map { ($0.name.lowercased(), $0) })
     var adoption = Adoption(database, doubtful: doubtful, copies: copies, isApplied: isApplied, trail: trail)
@@ -340,8 +414,8 @@ package struct Journal {
     let claims = active.map { layout in hooks.table(of: layout.id).flatMap { free.removeValue(forKey: $0) } }
     for (layout, hooked) in zip(active, claims) {
       if let table = hooked {
-        // Without all of its triggers a table is not hooked: somebody took one away, and changes have been missed.
-        let isHooked = hooks.count(of: layout.id) == CaptureTriggers(table: table, layout: layout.id).statements.count
+        // Without all of its triggers a table is not hooked: a program took one away, and changes have been missed.
+        let isHooked = hooks.has(CaptureTriggers(table: table, layout: layout.id).base, of: layout.id)
         if !isHooked { try dropTriggers(layout: layout.id) }
         try adoption.update(layout, to: table, isHooked: isHooked, hooks: hooks)
         continue
@@ -394,17 +468,19 @@ package struct Journal {
 struct Hooks {
   private var tables: [Int64: String] = [:]
   private var oldest: [Int64: Int64] = [:]
-  private var counts: [Int64: Int] = [:]
+  private var names: [Int64: Set<String>] = [:]
+  private var texts: [Int64: Set<String>] = [:]
   private var newestOfProgram: [String: Int64] = [:]
 
   init(_ database: Database) throws {
-    for row in try database.query("SELECT name, tbl_name, rowid FROM sqlite_master WHERE type = 'trigger'") {
+    for row in try database.query("SELECT name, tbl_name, rowid, sql FROM sqlite_master WHERE type = 'trigger'") {
       guard case .integer(let rowid) = row[2] else { continue }
       let table = row[1].string.lowercased()
       if let layout = CaptureTriggers.layout(ofTrigger: row[0].string) {
         tables[layout] = table
         oldest[layout] = min(oldest[layout] ?? rowid, rowid)
-        counts[layout, default: 0] += 1
+        texts[layout, default: []].insert(row[3].string)
+        names[layout, default: []].insert(row[0].string)
       } else if !row[0].string.hasPrefix(SQLiteTable.guardPrefix) {
         // Those of an apply write nothing.
         newestOfProgram[table] = max(newestOfProgram[table] ?? rowid, rowid)
@@ -417,7 +493,15 @@ struct Hooks {
   /// The table that carries triggers of a layout, in lower case.
   func table(of layout: Int64) -> String? { tables[layout] }
 
-  func count(of layout: Int64) -> Int { counts[layout] ?? 0 }
+  /// Whether triggers of these names are there, whatever their text: an earlier cairn may have written it.
+  func has(_ statements: [CaptureTriggers.Trigger], of layout: Int64) -> Bool {
+    statements.allSatisfy { names[layout]?.contains($0.name) ?? false }
+  }
+
+  /// Whether the triggers of a layout are these, to the letter.
+  func are(_ statements: [CaptureTriggers.Trigger], of layout: Int64) -> Bool {
+    texts[layout] == Set(statements.map(\.text))
+  }
 
   /// SQLite fires the newest trigger first, and ours have to be first.
   func areFirst(layout: Int64) -> Bool {

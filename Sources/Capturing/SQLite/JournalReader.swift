@@ -77,6 +77,9 @@ struct JournalReader: ~Copyable {
     latest.removeAll()
   }
 
+  /// The bytes of the row that was read last.
+  var rowBytes: Int64 { Int64(row.count) }
+
   /// Reads the values of the current journal row (columns from `first`) and adds them to the checksum.
   mutating func read(_ statement: Statement, seq: Int64, code: Int64, first: Int, count: Int) {
     row.removeAll()

@@ -12,6 +12,7 @@ package final class SQLiteCapture {
   package struct Options: Sendable {
     package var tables = TablePatterns()
     package var journalCapRows = Journal.defaultCapRows
+    package var journalCapBytes = Journal.capBytes
     /// Where the trail is: told to whoever wants to capture the same source.
     package var place = ""
     /// Whether the rows are sent that are there when capture begins; else another way brings them.
@@ -64,6 +65,12 @@ package final class SQLiteCapture {
   /// Found at the start: the journal dropped rows that had not been marked as taken.
   private var hasLostRows = false
   private var statements: Statements
+  private var isWaitingForLock = false
+  private var unseenWrites = UnseenWrites()
+  /// The bytes of the journal's rows, by which the cap follows.
+  private var rowBytes = RowBytes()
+  /// Tables and columns whose texts SQLite reads as others than they are, and of which a notice has gone out.
+  private var illFormed: Set<String> = []
 
   /// Statements that are run at every look.
   private struct Statements {
@@ -98,12 +105,14 @@ package final class SQLiteCapture {
     try source.execute("PRAGMA synchronous = \(isWAL ? "NORMAL" : "FULL")")
     source.setTriggersEnabled(false)
     source.forbidForeignCode()
+    try source.watchText()
     try journal.checkOwnTables()
 
     let stored = try trail.lastHeader.map { try SourcePosition(decoding: $0.sourcePosition) }
     position = stored ?? Self.fresh()
     marked = position.mark
     try Self.checkOwner(journal, trail: trail, options: options)
+    if stored != nil, let error = try journal.orphanedTriggers() { throw error }
     let (journal, source) = (journal, source)
     let (position, isFirst) = (position, stored == nil)
     let written = try journal.isInstalled() ? journal.writtenLayouts() : nil
@@ -139,6 +148,7 @@ package final class SQLiteCapture {
     forgetFinishedRefresh()
     if let refresh = self.position.refresh, doubtful.contains(refresh.layout) { self.position.refresh = nil }
     reader.mayHaveVacuumed = true
+    rowBytes.noted = try journal.rowBytes()
     schemaVersion = try Self.scalar(statements.schemaVersion)
     identity = FileIdentity(path: path)
     for table in try source.userTables() where options.tables.includes(table.name) {
@@ -259,22 +269,62 @@ package final class SQLiteCapture {
     progress.noteDurable(trail.end.position)
     if hasLostRows { try recoverFromLoss() }
     while !stop.isSet {
-      let found: Bool
-      do { found = try take() } catch let error as SQLiteError where error.primary == 1 {
-        guard try journal.isInstalled() else {
-          throw Self.wentBack(path, "Cairn was detached from it meanwhile")
-        }
+      do {
+        let found = try take()
+        isWaitingForLock = false
+        progress.update { $0.isCaughtUp = !found }
+        if found { continue }
+        if untilCaughtUp { break }
+        try checkIdentity()
+        try markIfQuiet()
+        watch.wait(found: false, atMost: min(marked == position.mark ? .max : 100, untilNotesAreTold), stop: stop)
+        try lookUntilFound(&watch, stop)
+      } catch let error as SQLiteError where error.primary == 1 {
+        try checkOwnTablesAreThere()
         throw error
+      } catch let error as SQLiteError where error.isBusy && !untilCaughtUp {
+        waitForLock(error)
       }
-      progress.update { $0.isCaughtUp = !found }
-      if found { continue }
-      if untilCaughtUp { break }
-      try checkIdentity()
-      try markIfQuiet()
-      watch.wait(found: false, atMost: min(marked == position.mark ? .max : 100, untilNotesAreTold), stop: stop)
-      try lookUntilFound(&watch, stop)
     }
     try markSource(waitMilliseconds: 2000)
+  }
+
+  /// Throws `source-went-back` if tables of capture are gone: a program has dropped what it does not know.
+  private func checkOwnTablesAreThere() throws {
+    if let error = try journal.orphanedTriggers() { throw error }
+    guard try journal.isInstalled() else { throw Self.wentBack(path, "Cairn was detached from it meanwhile") }
+  }
+
+  /// The tables that were written to, although no trigger fired.
+  private func findUnseenWrites(last: Int64) throws -> [Layout] {
+    let active = layouts.values.filter { $0.ended == nil }
+    guard position.refresh == nil, active.allSatisfy({ $0.refresh == nil }) else {
+      unseenWrites.forget()
+      return []
+    }
+    return try unseenWrites.find(
+      source, active.sorted { $0.id < $1.id }, last: last, schema: schemaVersion,
+      idle: Clock.monotonicMilliseconds - takenAt, isWAL: isWAL)
+  }
+
+  private func copyUnseen(_ unseen: [Layout]) throws -> Bool {
+    let names = unseen.map(\.schema.name).joined(separator: ", ")
+    progress.tell(
+      "writes-unseen: an application wrote to \(names) of \(path) and fired no trigger, by blob I/O or with its triggers switched off: copying what differs again; see 'What is not captured' in docs/sqlite-capture.md"
+    )
+    try source.transaction { for layout in unseen { try journal.setRefresh(.lostChanges, layout: layout.id) } }
+    unseenWrites.forget()
+    try reloadLayouts()
+    return true
+  }
+
+  /// A program holds the lock for longer than the busy timeout: a capture at work goes on when the lock is free.
+  private func waitForLock(_ error: SQLiteError) {
+    reader.endTransaction()
+    if !isWaitingForLock { progress.tell("\(path) is locked by another program (\(error.message)): waiting for it") }
+    isWaitingForLock = true
+    progress.update { $0.isCaughtUp = false }
+    Pulse.beat()
   }
 
   /// Looks, as long as an event's ladder lasts, without beginning a transaction.
@@ -315,8 +365,10 @@ package final class SQLiteCapture {
     let readsTables = position.look != nil || nextRefresh(last: last) != nil
     let through = readsTables || untilNotesAreTold == 0 ? last : try lastChange(behind: from)
     guard through > from || readsTables else {
+      let unseen = try findUnseenWrites(last: last)
       isOpen = false
       _ = try statements.commit.step()
+      if !unseen.isEmpty { return try copyUnseen(unseen) }
       return false
     }
     let begin = position.look?.from ?? from
@@ -348,6 +400,7 @@ package final class SQLiteCapture {
       return true
     }
     takenAt = Clock.monotonicMilliseconds
+    rowBytes.endLook(refresher.takeSent())
     report(last: position.mark.taken)
     if let refresh = position.refresh, refresh.isDone {
       try finishRefresh(refresh.layout)
@@ -403,6 +456,7 @@ package final class SQLiteCapture {
       let state = part?.next.refresh.flatMap {
         $0.layout == layout.id && $0.isPartial == layout.isPartial ? $0 : nil
       }
+      refresher.tellIllFormed = { [unowned self] in tellIllFormed($0, $1) }
       part?.next.refresh = try refresher.appendChunk(
         of: layout, reason: reason, state: state, from: source, to: trail)
     }
@@ -570,6 +624,8 @@ package final class SQLiteCapture {
       return false
     }
     reader.read(statement, seq: seq, code: code, first: 3, count: layout.valueCount)
+    rowBytes.add(rows: 1, bytes: reader.rowBytes)
+    if let column = source.takeIllFormedColumn() { tellIllFormed(layout.schema, column - 3) }
     // Of triggers that an older version left at a table which is not captured any more.
     if kind != .asked, let ended = layout.ended, seq > abs(ended) { return true }
     if kind == .asked { try reader.fold?.write(to: trail) }
@@ -616,6 +672,15 @@ package final class SQLiteCapture {
     }
     if note.number > 0, note.trail != trail.name.description { part?.next.knowledge.note(note) }
     return true
+  }
+
+  private func tellIllFormed(_ schema: TableSchema, _ column: Int) {
+    guard schema.columns.indices.contains(column) else { return }
+    let name = schema.columns[column].name
+    guard illFormed.insert("\(schema.name)\n\(name)").inserted else { return }
+    progress.tell(
+      "column \(name) of table \(schema.name) holds a text that is not well-formed UTF-16: the target gets it altered, as SQLite reads it"
+    )
   }
 
   private func noteDoubt(_ layouts: Set<Int64>) {
@@ -727,6 +792,7 @@ package final class SQLiteCapture {
   /// Brings the triggers in step with a schema that is not the one we know.
   private func adoptSchema() throws {
     try journal.checkOwnTables()
+    try checkOwnTablesAreThere()
     let written = try journal.writtenLayouts()
     var doubtful: Set<Int64> = []
     try source.transaction {
@@ -809,6 +875,9 @@ package final class SQLiteCapture {
       try source.run(
         "UPDATE cairn_control SET taken = ?, nonce = ? WHERE id = 0",
         [.integer(position.mark.taken), .integer(position.mark.nonce)])
+      if let bytes = rowBytes.news() {
+        try journal.note(rowBytes: bytes, capRows: options.journalCapRows, capBytes: options.journalCapBytes)
+      }
       if try source.integer("SELECT 1 FROM cairn_stage LIMIT 1") != nil {
         try source.execute("DELETE FROM cairn_stage")
       }

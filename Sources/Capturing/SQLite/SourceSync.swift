@@ -6,7 +6,7 @@ import SystemKit
 ///
 /// A program at `synchronous=NORMAL` commits without a sync; after a power cut its last commits are gone and their
 /// sequence numbers come again. So: whatever we take, we sync first.
-final class SourceSync {
+package final class SourceSync {
   private let path: String
   /// Open as long as the process lives: closing a descriptor of the database file would drop the POSIX locks that
   /// SQLite holds on it in this process (https://sqlite.org/howtocorrupt.html, section 2.2).
@@ -15,7 +15,7 @@ final class SourceSync {
   /// A pipe or a link in the file's place neither keeps this thread waiting nor leads elsewhere.
   private static let flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK
 
-  init(path: String) { self.path = path }
+  package init(path: String) { self.path = path }
 
   private static func isPlainFile(_ descriptor: Int32) -> Bool {
     var info = stat()
@@ -24,21 +24,29 @@ final class SourceSync {
 
   /// WAL mode: `fdatasync` of the -wal file. Otherwise of the database file, and `fsync` of its folder, since a commit
   /// is the removal of the -journal file.
-  func sync(isWAL: Bool) throws {
-    if isWAL {
-      let descriptor = open(path + "-wal", Self.flags)
-      // Without a -wal file everything has been checkpointed, and with it synced.
-      guard descriptor >= 0 || errno == ENOENT else { throw failed("-wal", errno) }
-      guard descriptor >= 0 else { return }
-      // Another name of a database: closing it would drop the locks on that one.
-      guard Self.isPlainFile(descriptor) else { throw failed("-wal", EPERM) }
-      defer { close(descriptor) }
-      guard fdatasync(descriptor) == 0 else { throw failed("-wal", errno) }
-      return
-    }
+  ///
+  /// An application may have switched the file to WAL since the mode was asked for: a -wal file is synced in any case.
+  /// - Returns: the suffixes of the files that were synced.
+  @discardableResult
+  package func sync(isWAL: Bool) throws -> [String] {
+    let log = try syncLog() ? ["-wal"] : []
+    if isWAL { return log }
     if databaseDescriptor < 0 { databaseDescriptor = open(path, Self.flags) }
     guard databaseDescriptor >= 0, fdatasync(databaseDescriptor) == 0 else { throw failed("", errno) }
     do { try Folder.sync(Folder.parent(of: path)) } catch { throw failed(" (its folder)", error.code) }
+    return log + [""]
+  }
+
+  /// Syncs the -wal file. False without one: then everything has been checkpointed, and with it synced.
+  private func syncLog() throws -> Bool {
+    let descriptor = open(path + "-wal", Self.flags)
+    guard descriptor >= 0 || errno == ENOENT else { throw failed("-wal", errno) }
+    guard descriptor >= 0 else { return false }
+    // Another name of a database: closing it would drop the locks on that one.
+    guard Self.isPlainFile(descriptor) else { throw failed("-wal", EPERM) }
+    defer { close(descriptor) }
+    guard fdatasync(descriptor) == 0 else { throw failed("-wal", errno) }
+    return true
   }
 
   private func failed(_ suffix: String, _ code: Int32) -> CairnError {

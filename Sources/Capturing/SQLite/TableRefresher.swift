@@ -10,6 +10,10 @@ import Trails
 struct TableRefresher {
   private static let chunkMillisecondsGoal: Int64 = 50
   private var chunkRows = 1000
+  /// The rows that were sent since ``takeSent()``, and their bytes.
+  private var sent: (rows: Int64, bytes: Int64) = (0, 0)
+  /// Calls with each column whose text cannot be sent as it is. See ``Database/watchText()``.
+  var tellIllFormed: (TableSchema, Int) -> Void = { _, _ in }
 
   /// Appends the start record (when nothing was sent yet), one chunk, and the end record when it was the last.
   mutating func appendChunk(
@@ -21,8 +25,8 @@ struct TableRefresher {
     var state = state ?? .init(layout: layout.id, rows: 0, cursor: nil, isDone: false, isPartial: layout.isPartial)
     if state.cursor == nil, state.rows == 0 {
       let estimate =
-        layout.isPartial ? 0 : try source.integer("SELECT count(*) FROM \(layout.schema.name.quotedName)") ?? 0
-      try append(
+        layout.isPartial ? 0 : try Self.count(layout.schema.name, source)
+      try Self.append(
         Refresh(schemaID: id, event: .start(reason, layout.refreshMethod, estimatedRows: UInt64(estimate))), trail)
     }
     switch layout.refreshMethod {
@@ -30,33 +34,45 @@ struct TableRefresher {
     case .byKey: try appendByKey(layout, id, &state, source, trail)
     case .whole: try appendWhole(layout, id, &state, source, trail)
     }
-    if state.isDone { try append(Refresh(schemaID: id, event: .end(rows: state.rows)), trail) }
+    if state.isDone { try Self.append(Refresh(schemaID: id, event: .end(rows: state.rows)), trail) }
     let took = Clock.monotonicMilliseconds - begun
     if took < Self.chunkMillisecondsGoal / 2 { chunkRows = min(chunkRows * 2, 50_000) }
     if took > Self.chunkMillisecondsGoal * 2 { chunkRows = max(chunkRows / 2, 50) }
     return state
   }
 
+  mutating func takeSent() -> (rows: Int64, bytes: Int64) {
+    defer { sent = (0, 0) }
+    return sent
+  }
+
+  /// The number of rows, which is only shown; 0 if SQLite would count by an index whose collation it has not.
+  private static func count(_ table: String, _ source: Database) throws -> Int64 {
+    do { return try source.integer("SELECT count(*) FROM \(table.quotedName)") ?? 0 } catch let error as SQLiteError
+      where error.primary == 1
+    { return 0 }
+  }
+
   /// Appends the start record of a table of which some rows are sent: what follows may stand on values that they bring.
   func begin(_ layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
-    try append(
+    try Self.append(
       Refresh(schemaID: id, event: .start(layout.refresh ?? .schemaChange, .rows, estimatedRows: 0)), trail)
   }
 
   /// Appends the start record of a table whose copy was asked for and has not begun.
   func beginWait(for layout: Layout, _ trail: TrailWriter) throws {
     let id = try trail.schemaID(layout.schema, token: layout.token)
-    try append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 0)), trail)
+    try Self.append(Refresh(schemaID: id, event: .start(.repair, .rows, estimatedRows: 0)), trail)
   }
 
-  private func append(_ refresh: Refresh, _ trail: TrailWriter) throws {
+  private static func append(_ refresh: Refresh, _ trail: TrailWriter) throws {
     var writer = ByteWriter(capacity: 256)
     writer.append(refresh)
     try trail.append(kind: RecordKind.refresh, writer.bytes)
   }
 
-  private func appendByKey(
+  private mutating func appendByKey(
     _ layout: Layout, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database, _ trail: TrailWriter
   ) throws {
     let schema = layout.schema
@@ -65,30 +81,30 @@ struct TableRefresher {
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
     if isNullable, state.cursor == nil {
       // Rows with NULL in the key are few; they are one chunk of their own.
-      try append(Refresh(schemaID: id, event: .chunk(.nullKeys)), trail)
+      try Self.append(Refresh(schemaID: id, event: .chunk(.nullKeys)), trail)
       let condition = schema.key.map { "\(schema.columns[$0].name.quotedName) IS NULL" }.joined(separator: " OR ")
       state.rows += try appendRows(
-        "SELECT \(columns) FROM \(table) WHERE \(condition)", [], id, schema.columns.count, source, trail)
+        "SELECT \(columns) FROM \(table) WHERE \(condition)", [], id, schema, source, trail)
     }
     let range = KeyRange(schema, after: state.cursor)
     let through = try source.query(
       "SELECT \(range.names) FROM \(table)\(range.clause())\(range.order) LIMIT 1 OFFSET \(chunkRows - 1)",
       range.parameters()
     ).first
-    try append(
+    try Self.append(
       Refresh(
         schemaID: id,
         event: .chunk(.keys(after: range.after.map(spread(schema)), through: through.map(spread(schema))))),
       trail)
     state.rows += try appendRows(
       "SELECT \(columns) FROM \(table)\(range.clause(through: through))\(range.order)",
-      range.parameters(through: through), id, schema.columns.count, source, trail)
+      range.parameters(through: through), id, schema, source, trail)
     state.cursor = through ?? range.after ?? []
     state.isDone = through == nil
   }
 
   /// The next rows in key order in which new columns are not their default.
-  private func appendSome(
+  private mutating func appendSome(
     _ layout: Layout, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database, _ trail: TrailWriter
   ) throws {
     let schema = layout.schema
@@ -104,10 +120,10 @@ struct TableRefresher {
     var isBegun = false
     state.rows += try appendRows(
       "SELECT \(columns) FROM \(table)\(range.clause(through: through, and: wanted.sql))\(range.order)",
-      range.parameters(through: through) + wanted.parameters, id, schema.columns.count, source, trail
+      range.parameters(through: through) + wanted.parameters, id, schema, source, trail
     ) { row in
       guard added?.isOther(row) ?? true else { return false }
-      if !isBegun { try append(Refresh(schemaID: id, event: .chunk(.some)), trail) }
+      if !isBegun { try Self.append(Refresh(schemaID: id, event: .chunk(.some)), trail) }
       isBegun = true
       return true
     }
@@ -124,11 +140,11 @@ struct TableRefresher {
     }
   }
 
-  private func appendWhole(
+  private mutating func appendWhole(
     _ layout: Layout, _ id: UInt64, _ state: inout SourcePosition.RefreshState, _ source: Database, _ trail: TrailWriter
   ) throws {
     let schema = layout.schema
-    try append(Refresh(schemaID: id, event: .chunk(.unkeyed)), trail)
+    try Self.append(Refresh(schemaID: id, event: .chunk(.unkeyed)), trail)
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
     let table = schema.name.quotedName
     guard let rowid = layout.rowidName else { return }
@@ -138,13 +154,13 @@ struct TableRefresher {
       "SELECT \(rowid) FROM \(table) WHERE \(lower) ORDER BY \(rowid) LIMIT 1 OFFSET \(chunkRows - 1)", [after])
     state.rows += try appendRows(
       "SELECT \(columns) FROM \(table) WHERE \(lower) AND \(rowid) <= ? ORDER BY \(rowid)",
-      [after, through ?? .integer(.max)], id, schema.columns.count, source, trail)
+      [after, through ?? .integer(.max)], id, schema, source, trail)
     state.cursor = [through ?? .integer(.max)]
     state.isDone = through == nil
   }
 
-  private func appendRows(
-    _ sql: String, _ parameters: [Value], _ id: UInt64, _ count: Int, _ source: Database, _ trail: TrailWriter,
+  private mutating func appendRows(
+    _ sql: String, _ parameters: [Value], _ id: UInt64, _ schema: TableSchema, _ source: Database, _ trail: TrailWriter,
     isWanted: (Statement) throws -> Bool = { _ in true }
   ) throws -> UInt64 {
     let statement = try source.prepare(sql)
@@ -155,7 +171,9 @@ struct TableRefresher {
     while try statement.step() {
       guard try isWanted(statement) else { continue }
       image.removeAll()
-      for index in 0..<count { statement.encode(index, into: &image) }
+      for index in schema.columns.indices { statement.encode(index, into: &image) }
+      if let column = source.takeIllFormedColumn() { tellIllFormed(schema, column) }
+      sent = (sent.rows + 1, sent.bytes + Int64(image.count))
       record.removeAll()
       record.appendVarint(id)
       record.appendCounted(image.bytes)

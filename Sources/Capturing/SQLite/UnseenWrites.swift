@@ -1,0 +1,69 @@
+import Changes
+import SQLiteKit
+import SystemKit
+
+/// Finds writes to captured tables that left no row in the journal: by a program that switches triggers off
+/// (`SQLITE_DBCONFIG_ENABLE_TRIGGER`), or by incremental blob I/O, which fires none.
+///
+/// When capture is idle, it notes a digest of each table. When another connection has changed the file after that, and
+/// neither journal nor schema has changed, the digests are taken again: a table with another digest was written to unseen.
+/// That a write to a table without capture, or a checkpoint, changes the file too does no harm: the digests are equal.
+struct UnseenWrites {
+  /// No more of a file is read for digests. With a rollback journal a reader keeps programs from committing.
+  private static let bytesMax: (wal: Int64, rollback: Int64) = (64 << 20, 2 << 20)
+  /// Reading takes at most one part of so many of the time.
+  private static let share: Int64 = 200
+  /// A file in which nothing was captured for so long is idle.
+  private static let idleMilliseconds: Int64 = 500
+
+  private struct Look: Equatable {
+    var data: Int64
+    var last: Int64
+    var schema: Int64
+  }
+
+  /// The last look for which the digests were taken.
+  private var known: Look?
+  private var digests: [Int64: UInt64] = [:]
+  private var isNextAt: Int64 = 0
+
+  /// Forgets the digests: tables are being copied, or the schema changes.
+  mutating func forget() { known = nil }
+
+  /// Looks for unseen writes, in a read transaction in which no journal row was new.
+  ///
+  /// - Parameter last: the last journal row.
+  /// - Parameter idle: milliseconds for which nothing was captured.
+  /// - Returns: the layouts of the tables that were written to unseen.
+  mutating func find(
+    _ source: Database, _ layouts: [Layout], last: Int64, schema: Int64, idle: Int64, isWAL: Bool
+  ) throws -> [Layout] {
+    let look = Look(data: try source.integer("PRAGMA data_version") ?? 0, last: last, schema: schema)
+    guard look != known, idle >= Self.idleMilliseconds else { return [] }
+    let begun = Clock.monotonicMilliseconds
+    guard begun >= isNextAt else { return [] }
+    let pages = try source.integer("PRAGMA page_count") ?? 0
+    let bytes = try source.integer("PRAGMA page_size") ?? 0
+    guard pages <= (isWAL ? Self.bytesMax.wal : Self.bytesMax.rollback) / max(1, bytes) else { return [] }
+    let before = known.map { $0.last == last && $0.schema == schema } == true ? digests : [:]
+    digests = [:]
+    for layout in layouts { digests[layout.id] = try Self.digest(layout.schema, source) }
+    known = look
+    isNextAt = Clock.monotonicMilliseconds + (Clock.monotonicMilliseconds - begun) * Self.share
+    return layouts.filter { layout in before[layout.id].map { $0 != digests[layout.id] } ?? false }
+  }
+
+  /// A sum over all rows, whatever their order.
+  private static func digest(_ schema: TableSchema, _ source: Database) throws -> UInt64 {
+    let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
+    let statement = try source.prepare("SELECT \(columns) FROM \(schema.name.quotedName) NOT INDEXED")
+    var sum: UInt64 = 0
+    var image = ByteWriter()
+    while try statement.step() {
+      image.removeAll()
+      for index in schema.columns.indices { statement.encode(index, into: &image) }
+      sum &+= XXHash64.of(image.bytes, seed: 1)
+    }
+    return sum
+  }
+}

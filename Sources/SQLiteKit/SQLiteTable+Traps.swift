@@ -1,0 +1,74 @@
+import Changes
+
+/// Properties of a table that change what its triggers see.
+extension Database {
+  /// Marks the tables whose AFTER triggers get a wrong OLD.
+  ///
+  /// When SQLite looks for the rows that reference a deleted row, it applies the affinity of the referencing column to
+  /// the registers of OLD. `OLD.code` of '01234' is 1234 if a column INTEGER references a column TEXT. Seen in 3.40.1,
+  /// for parent columns TEXT or without type and numeric child columns. NEW and BEFORE triggers are right.
+  static func markWrongOld(_ tables: inout [SQLiteTable]) {
+    let places = Dictionary(
+      tables.enumerated().map { ($1.name.lowercased(), $0) }, uniquingKeysWith: { first, _ in first })
+    for child in tables {
+      for key in child.schema.foreignKeys {
+        guard let place = places[key.table.lowercased()], !tables[place].givesWrongOld else { continue }
+        tables[place].givesWrongOld = isMistyped(key, child.schema, parent: tables[place])
+      }
+    }
+  }
+
+  private static func isMistyped(
+    _ key: TableSchema.ForeignKey, _ child: TableSchema, parent: SQLiteTable
+  ) -> Bool {
+    let untyped: Set = ["TEXT", "BLOB"]
+    let columns = parent.schema.columns
+    let referenced =
+      key.references.isEmpty
+      ? parent.primaryColumns.map { columns[$0] }
+      : key.references.compactMap { name in columns.first { $0.name.lowercased() == name.lowercased() } }
+    // A generated column takes part, or the key is broken: judged by what the table has.
+    guard referenced.count == key.columns.count else { return columns.contains { untyped.contains($0.affinity) } }
+    return zip(referenced, key.columns).contains { theirs, column in
+      untyped.contains(theirs.affinity) && !untyped.contains(child.columns[column].affinity)
+    }
+  }
+
+  /// A trigger that says neither AFTER nor INSTEAD OF is a BEFORE trigger.
+  private func isBefore(_ text: String) -> Bool {
+    let words = SQLText.tokens(Array(text.utf8)).map(\.word)
+    guard let on = words.firstIndex(of: "ON") else { return true }
+    return !words[..<on].contains("AFTER") && !words[..<on].contains("INSTEAD")
+  }
+
+  /// Notes which tables have BEFORE triggers of the program.
+  func markBeforeTriggers(_ tables: inout [SQLiteTable]) throws {
+    let rows = try query("SELECT tbl_name, name, sql FROM sqlite_master WHERE type = 'trigger'")
+    let names = Set(
+      rows.filter { !$0[1].string.hasPrefix("cairn_") && isBefore($0[2].string) }.map { $0[0].string.lowercased() })
+    for index in tables.indices { tables[index].hasBeforeTriggers = names.contains(tables[index].name.lowercased()) }
+  }
+
+  /// Refuses tables that need a collation which only the application defines; a plain index under one is left out.
+  func refuseUnknownCollations(_ tables: inout [SQLiteTable]) {
+    // SQLite lists a collation that is only named, too, once it has been met.
+    let known: Set = ["BINARY", "NOCASE", "RTRIM"]
+    for index in tables.indices where tables[index].refusal == nil {
+      if let name = SQLText.collations(tables[index].schema.createText).first(where: {
+        !known.contains($0.uppercased())
+      }) {
+        tables[index].refusal = "it needs the collation \(name.quotedName), which only its application has"
+      }
+      for object in tables[index].schema.objects {
+        guard let name = SQLText.collations(object.text).first(where: { !known.contains($0.uppercased()) }) else {
+          continue
+        }
+        if tables[index].uniqueKeys.contains(where: { $0.name == object.name }) {
+          tables[index].refusal =
+            "its unique index \(object.name) needs the collation \(name.quotedName), which only its application has"
+        }
+        tables[index].schema.objects.removeAll { $0 == object }
+      }
+    }
+  }
+}
