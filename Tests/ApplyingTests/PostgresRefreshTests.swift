@@ -194,6 +194,25 @@ struct PostgresRefreshTests {
     #expect(try widen.psql("SELECT * FROM t ORDER BY id") == "1|few|now|\n2|many|soon|\n3|12|2024-06-01|")
   }
 
+  @Test func `a value that does not fit names its row, and only what helps is offered`() throws {
+    let key = try PostgresTarget()
+    key.options.misfits = try MisfitPolicies(parsing: "widen")
+    let inKey = failure {
+      try key.begin("CREATE TABLE k(shop TEXT, d DATE NOT NULL PRIMARY KEY, n INT)", "k", [["s", "soon", 1]])
+    }
+    #expect(inKey?.code == .valueMisfit)
+    #expect(
+      inKey?.message.contains("row shop='s', d='soon': value 'soon' of column d") == true, "\(inKey?.message ?? "")")
+    #expect(inKey?.hint.contains("=widen") == false && inKey?.hint.contains("=null") == false)
+    let none = try PostgresTarget()
+    none.options.misfits = try MisfitPolicies(parsing: "widen")
+    let without = failure {
+      try none.begin("CREATE TABLE f(a INTEGER, d DATE)", "f", [[1, "soon"]], .whole)
+    }
+    #expect(without?.message.contains("row a='1', d='soon'") == true, "\(without?.message ?? "")")
+    #expect(without?.hint.contains("f.d=null") == true && without?.hint.contains("=widen") == false)
+  }
+
   @Test func `values that only the server can judge follow the policies too`() throws {
     let target = try PostgresTarget()
     target.options.misfits = try MisfitPolicies(parsing: "null")

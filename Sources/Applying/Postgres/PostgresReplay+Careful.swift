@@ -107,7 +107,7 @@ extension PostgresReplay {
   // MARK: Errors
 
   static let foreignWrites =
-    "the target was written to by something else; copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
+    "another program wrote to the target, or the source holds rows that break its own constraint ('PRAGMA integrity_check'); copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
 
   func describeKey(_ table: MappedTable, _ row: borrowing RowText, upTo count: Int = .max) -> String {
     let shown = table.key.isEmpty ? Array(table.columns.indices.prefix(3)) : table.key
@@ -117,6 +117,14 @@ extension PostgresReplay {
       parts.append("\(table.source.columns[index].name)=\(value)")
     }
     return parts.joined(separator: ", ") + (table.key.isEmpty ? ", …" : "")
+  }
+
+  /// The first columns of a row, as far as they are known.
+  func describeColumns(_ table: MappedTable, _ row: borrowing RowText, upTo count: Int) -> [String] {
+    (0..<min(count, row.count, table.columns.count)).map { index in
+      let value = row.gives(index) ? row.string(index).map { Value.text($0).shown } ?? "NULL" : "?"
+      return "\(table.source.columns[index].name)=\(value)"
+    }
   }
 
   /// The key of the row that is being written.

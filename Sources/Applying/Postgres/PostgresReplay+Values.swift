@@ -73,7 +73,10 @@ extension PostgresReplay {
     _ table: MappedTable, _ index: Int, _ value: String, _ reason: String, row: borrowing RowText
   ) -> CairnError {
     let column = table.source.columns[index].name
-    let key = describeKey(table, row, upTo: row.count)
+    // A key that does not fit names the row by itself, and by the columns before it.
+    let isKey = table.key.isEmpty || table.key.contains(index)
+    let known = isKey ? describeColumns(table, row, upTo: min(index, 3)) : [describeKey(table, row, upTo: row.count)]
+    let key = (known + (isKey ? ["\(column)=\(value)"] : [])).joined(separator: ", ")
     let policy = options.misfits.policy(table: table.source.name, column: column)
     let why: String =
       switch policy {
@@ -88,9 +91,22 @@ extension PostgresReplay {
     return CairnError(
       .valueMisfit,
       "table \(table.source.fullName), row \(key): value \(value) of column \(column) has no place in \(table.columns[index].type.name): \(reason)\(why) (trail \(name) at \(reader.position))",
-      hint:
-        "mend it at the source and run again with --existing overwrite, or say what becomes of such values: --misfit \(table.source.name).\(column)=null or =widen",
+      hint: misfitHint(table, index),
       context: ["table": table.source.fullName, "column": column, "position": reader.position.description])
+  }
+
+  /// Names only policies that can help.
+  private func misfitHint(_ table: MappedTable, _ index: Int) -> String {
+    let column = "\(table.source.name).\(table.source.columns[index].name)"
+    let mend = "mend it at the source and run again with --existing overwrite"
+    let canBeNull = !table.key.contains(index) && !table.columns[index].isNotNull
+    switch (canBeNull, canWiden(index, table)) {
+    case (true, true): return "\(mend), or say what becomes of such values: --misfit \(column)=null or =widen"
+    case (true, false): return "\(mend), or let such values become NULL: --misfit \(column)=null"
+    case (false, true): return "\(mend), or make the column text: --misfit \(column)=widen"
+    case (false, false):
+      return "\(mend), or give the column the type text at the target, or leave the table out"
+    }
   }
 
   /// Makes a column text, with what it holds.

@@ -4,16 +4,17 @@ import SQLiteKit
 
 // What is not as expected.
 extension SQLiteReplay {
+  static let foreignWrites =
+    "another program wrote to the target, or the source holds rows that break its own constraint ('PRAGMA integrity_check'); copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
+
   func unexpected(_ table: TargetTable, _ what: String) -> CairnError {
     let key = describeKey(table.schema, before)
     let context = ["table": table.schema.name, "key": key, "position": reader.position.description]
-    let hint =
-      "the target was written to by something else; copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite"
     guard let found = try? table.probe(before) else {
       return CairnError(
         .rowMissing,
         "table \(table.schema.name), row \(key): the source \(what) it, but the target \(database.path) does not have it (trail \(name) at \(reader.position))",
-        hint: hint, context: context)
+        hint: Self.foreignWrites, context: context)
     }
     let index = zip(before, found).enumerated().first { pair in
       !pair.element.0.isUnchanged && pair.element.0.value != pair.element.1
@@ -22,7 +23,7 @@ extension SQLiteReplay {
     return CairnError(
       .rowDiffers,
       "table \(table.schema.name), row \(key): the source \(what) it, but in the target \(database.path) its column \(column) is not what it was at the source (trail \(name) at \(reader.position))",
-      hint: hint, context: context)
+      hint: Self.foreignWrites, context: context)
   }
 
   func refused(_ table: TargetTable, _ error: SQLiteError) -> CairnError {
@@ -34,8 +35,7 @@ extension SQLiteReplay {
       return CairnError(
         .rowExists,
         "table \(table.schema.name), row \(key): the target \(database.path) has a row with the same \(error.message.hasPrefix("UNIQUE constraint failed: ") ? String(error.message.dropFirst(26)) : "key") already \(place)",
-        hint:
-          "the target was written to by something else; copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite",
+        hint: Self.foreignWrites,
         context: context)
     }
     return CairnError(
