@@ -37,7 +37,8 @@ package struct ApplyOptions: Sendable {
   package var scope = TargetScope()
   /// Notes a table that ``scope`` leaves out, durably, before the checkpoint passes its first record.
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
-  /// Patterns of triggers of a PostgreSQL target that may fire although another role owns their code.
+  /// Patterns of triggers of the target: those of SQLite that fire while apply writes, and those of PostgreSQL that may fire
+  /// although another role owns their code.
   package var fireTriggers: [String] = []
   /// What becomes of single tables on their way.
   package var rules: [ReshapeRule] = []

@@ -33,7 +33,6 @@ struct ConfReferences {
     checkCaptures()
     for apply in applies {
       checkTrail(apply)
-      checkTriggers(apply)
     }
     checkApplies()
     for apply in applies {
@@ -73,17 +72,6 @@ struct ConfReferences {
         first[database] = capture
       }
     }
-  }
-
-  /// A setting that would have no effect is refused.
-  private mutating func checkTriggers(_ apply: ReadSection) {
-    guard apply.values["fire_triggers"] != nil, let name = apply.text("database"),
-      databases.first(where: { $0.source.name == name })?.text("url")?.hasPrefix("sqlite:") == true
-    else { return }
-    add(
-      .confValue, apply.place("fire_triggers"),
-      "fire_triggers has no effect on database \(name), which is SQLite: no trigger fires there while apply writes",
-      "take fire_triggers out")
   }
 
   private mutating func checkTrail(_ apply: ReadSection) {

@@ -25,12 +25,15 @@ extension OptionTable {
           """, example: "[\"sales.*\", \"!sales.secret\"]"),
       Option(
         "fire_triggers", .patterns, absence: "none",
-        "triggers of the target that may fire although another role owns their code",
+        "triggers of the target that fire while apply writes",
         details: """
-          For a PostgreSQL target. Triggers stay quiet while apply writes, except those that \
-          `ALTER TABLE ... ENABLE ALWAYS TRIGGER` (or `REPLICA`) makes fire. Such a trigger runs with the rights of the \
-          role of apply, so a table with one whose function belongs to a role other than a superuser or that role is \
-          refused (`owners-code`), unless a pattern here names it.
+          Patterns of names of triggers. In an SQLite target no trigger fires while apply writes, except those that a \
+          pattern names: such as the triggers that keep an FTS5 index, which goes stale otherwise. What a trigger writes \
+          fires no further trigger and is not captured. A trigger that writes to its own table must not be named. Build \
+          the index once by hand, as `INSERT INTO doc_fts(doc_fts) VALUES ('rebuild')`. In a PostgreSQL target, triggers \
+          fire that `ALTER TABLE ... ENABLE ALWAYS TRIGGER` (or `REPLICA`) makes fire. Such a trigger runs with the \
+          rights of the role of apply, so a table with one whose function belongs to a role other than a superuser or \
+          that role is refused (`owners-code`), unless a pattern here names it.
           """, example: "[\"doc_fts_*\"]"),
       Option(
         "conflict", .rule, default: "\"newest\"", "how conflicts are settled where both ends are written to",

@@ -1,3 +1,4 @@
+import Applying
 import Capturing
 import Changes
 import Mapping
@@ -19,6 +20,30 @@ extension CheckCommand {
     guard mends.count > 1 else { return }
     let script = mends.joined(separator: "; ") + ";"
     say(isJSON, "one script for all of them: \(script)", [("event", .text("script")), ("sql", .text(script))])
+  }
+
+  /// Notes the tables with columns BLOB: `sqlite3_blob_write` fires no trigger.
+  static func tellBlobs(_ tables: [SourceEnd.Table], _ isJSON: Bool) {
+    let names = tables.filter { table in
+      table.refusal == nil && table.schema.columns.contains { $0.declaredType.uppercased().contains("BLOB") }
+    }.map(\.name)
+    guard !names.isEmpty else { return }
+    let text =
+      "note: incremental blob I/O (sqlite3_blob_write) fires no trigger: a running capture finds such writes when it is idle, in files up to 64 MiB; else run 'cairn compare' (tables with BLOB columns: \(names.joined(separator: ", ")))"
+    say(isJSON, text, [("event", .text("notice")), ("text", .text(text))])
+  }
+
+  /// Notes the triggers of an SQLite target that do not fire while apply writes, and what goes stale by that.
+  static func tellQuietTriggers(
+    _ end: TargetEnd, _ tables: [SourceEnd.Table], _ names: NamePolicy, firing patterns: [String], _ isJSON: Bool
+  ) throws {
+    guard case .sqlite(let database?) = end.handle else { return }
+    let targets = try tables.map { try TableMapping($0.schema, to: .sqlite, names: names).target.name }
+    for quiet in try QuietTrigger.all(in: database, tables: targets, firing: patterns) {
+      say(
+        isJSON, quiet.text,
+        [("event", .text("notice")), ("table", .text(quiet.table)), ("text", .text(quiet.text))])
+    }
   }
 
   // MARK: The type contract
@@ -85,6 +110,7 @@ extension CheckCommand {
       isJSON,
       "\(path): journal mode \(mode)\(mode == "wal" ? "" : "; in WAL mode programs would not wait for our reads")",
       [("event", .text("source")), ("database", .text(path)), ("journal_mode", .text(mode))])
+    if let error = try Journal(source).orphanedTriggers() { throw error }
     if let owner = try Journal(source).owner() {
       say(
         isJSON, "\(path): captured already, state in \(owner.place)",

@@ -61,6 +61,7 @@ struct CheckCommand: Command {
     }
     let tables = try source.tables(patterns)
     tellTables(tables, isJSON)
+    if case .sqlite = source.handle { tellBlobs(tables, isJSON) }
     guard tables.contains(where: { $0.refusal == nil }) else {
       throw CairnError(
         .noTables, "\(from.place) has no table that could be captured",
@@ -72,7 +73,9 @@ struct CheckCommand: Command {
       options.names = names
       let end = try Replication(from: from, to: target, options: options, notice: { _ in }).checkTarget(patterns)
       say(isJSON, "\(target.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
-      try tellContracts(tables.filter { $0.refusal == nil }, source, end, names, isJSON)
+      let captured = tables.filter { $0.refusal == nil }
+      try tellContracts(captured, source, end, names, isJSON)
+      try tellQuietTriggers(end, captured, names, firing: [], isJSON)
     }
     return 0
   }

@@ -57,6 +57,7 @@ extension ConfCheck {
     }
     let tables = try end.tables(TablePatterns(capture.tables))
     CheckCommand.tellTables(tables, isJSON)
+    if case .sqlite = end.handle { CheckCommand.tellBlobs(tables, isJSON) }
     guard tables.contains(where: { $0.refusal == nil }) else {
       throw CairnError(
         .noTables, "\(url.place) has no table that could be captured",
@@ -170,6 +171,7 @@ extension ConfCheck {
       if let last = refused.last { throw last }
       try CheckCommand.tellContracts(ruled.tables, source.end, end, apply.names, isJSON)
       ruled.notices.forEach(note)
+      try CheckCommand.tellQuietTriggers(end, ruled.tables, apply.names, firing: apply.fireTriggers, isJSON)
       try tellWays(apply, ruled.tables, source, end)
       try checkFeeders(apply, end, ruled.tables, trail)
     }

@@ -32,6 +32,64 @@ import Testing
     #expect(try made.rows("SELECT id, p FROM c ORDER BY id") == [[1, 1], [2, 2], [3, 2], [4, 99]])
   }
 
+  private static let indexed = """
+    CREATE TABLE doc(id INTEGER PRIMARY KEY, body UNIQUE); CREATE TABLE log(what);
+    CREATE VIRTUAL TABLE doc_fts USING fts5(body, content='doc', content_rowid='id');
+    CREATE TRIGGER doc_ai AFTER INSERT ON doc BEGIN INSERT INTO doc_fts(rowid, body) VALUES (new.id, new.body); END;
+    CREATE TRIGGER doc_ad AFTER DELETE ON "doc" BEGIN INSERT INTO doc_fts(doc_fts, rowid, body) VALUES ('delete', old.id, old.body); END;
+    CREATE TRIGGER doc_au AFTER UPDATE OF body ON main.doc BEGIN INSERT INTO doc_fts(doc_fts, rowid, body) VALUES ('delete', old.id, old.body);
+      INSERT INTO doc_fts(rowid, body) VALUES (new.id, new.body); END;
+    CREATE TRIGGER quiet AFTER INSERT ON doc BEGIN INSERT INTO log VALUES (new.id); END;
+    """
+
+  @Test func `triggers that keep an index for full-text search fire where the conf names them`() throws {
+    let made = try Handmade(TempFolder())
+    try made.run(Self.indexed)
+    made.options.fireTriggers = ["doc_a*"]
+    made.options.ddl = .follow
+    try made.shape("CREATE TABLE doc(id INTEGER PRIMARY KEY, body UNIQUE)")
+    try made.transaction {
+      for id in 1...3 as ClosedRange<Int64> { try made.insert("doc", [.integer(id), .text(Array("alpha\(id)".utf8))]) }
+    }
+    try made.replay()
+    try made.transaction {
+      try made.update("doc", [1, .text(Array("alpha1".utf8))], [nil, .text(Array("beta".utf8))])
+      try made.delete("doc", [2, .text(Array("alpha2".utf8))])
+      try made.reshape("doc", "CREATE TABLE doc(id INTEGER PRIMARY KEY, body UNIQUE, more)")
+      try made.insert("doc", [4, .text(Array("gamma".utf8)), .null])
+    }
+    try made.replay()
+    // A copy brings the rows once more.
+    try made.transaction {
+      try made.copy("doc", [[1, .text(Array("beta".utf8)), .null], [5, .text(Array("delta".utf8)), .null]])
+    }
+    try made.replay()
+    let found = "SELECT group_concat(rowid) FROM doc_fts WHERE doc_fts MATCH "
+    #expect(try made.rows(found + "'beta OR delta'") == [[.text(Array("1,5".utf8))]])
+    #expect(try made.rows(found + "'alpha1 OR alpha2 OR alpha3 OR gamma'") == [[.null]])
+    #expect(try made.rows("SELECT count(*) FROM log") == [[0]])
+    // What the program does next: with a stale index, "database disk image is malformed".
+    let program = try Database(ofProgram: made.target)
+    try program.executeScript(
+      "UPDATE doc SET body = 'epsilon' WHERE id = 5; INSERT INTO doc_fts(doc_fts) VALUES ('integrity-check')")
+  }
+
+  @Test func `an index that goes stale is told, by apply and ahead of it`() throws {
+    let made = try Handmade(TempFolder())
+    try made.run(Self.indexed)
+    try made.shape("CREATE TABLE doc(id INTEGER PRIMARY KEY, body UNIQUE)")
+    try made.transaction { try made.insert("doc", [1, .text(Array("alpha".utf8))]) }
+    let progress = ApplyProgress()
+    try made.open(progress).drain()
+    let notices = progress.snapshot.notices
+    #expect(
+      notices.filter { $0.contains("doc_fts goes stale") && $0.contains("fire_triggers") }.count == 3, "\(notices)")
+    let target = try Database(path: made.target)
+    let all = try QuietTrigger.all(in: target, tables: ["DOC"], firing: ["*_ai"])
+    #expect(all.map(\.trigger) == ["doc_ad", "doc_au", "quiet"] && all.last?.stale == ["log"])
+    #expect(try QuietTrigger.all(in: target, tables: ["doc", "log"], firing: ["doc_*"]).isEmpty)
+  }
+
   @Test func `nothing is committed to a target file that has lost its name`() throws {
     let made = try Handmade(TempFolder())
     try made.begin("CREATE TABLE t(id INTEGER PRIMARY KEY)", "t", [[1]])

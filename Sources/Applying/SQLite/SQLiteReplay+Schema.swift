@@ -191,6 +191,7 @@ extension SQLiteReplay {
 
   func make(_ made: ShapeChange) throws {
     target.guardsAreDue = true
+    try target.fired.release()
     var before = try made.before.map { try TableMapping($0, to: .sqlite) }
     var after = try made.after.map { try TableMapping($0, to: .sqlite) }
     after?.leftOut.forEach(target.progress.note)
@@ -247,6 +248,7 @@ extension SQLiteReplay {
   func create(_ after: TableMapping, isAwaited: Bool) throws {
     let name = after.target.name
     let was = target.tables[key(name)]
+    try target.fired.release()
     var known = TargetState.Table()
     known.source = was?.source ?? ""
     try claim(&known, for: after)

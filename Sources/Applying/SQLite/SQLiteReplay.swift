@@ -306,6 +306,8 @@ final class SQLiteReplay {
       target.progress.note(
         "column \(name).\(column.name) is left out: the target has none, and --ddl ignore adds none")
     }
+    try target.fired.keepInStep()
+    try target.noteQuietTriggers(of: name)
     let table = TargetTable(
       mapping, state: known, database: database, there: there, image: (schema, part.positions),
       localWrites: try localWrites(of: mapping), goesBothWays: options.goesBothWays("", name))

@@ -14,6 +14,7 @@ final class SQLiteTarget {
   let state: TargetState
   let shape: TargetShape
   let notes: JournalNotes
+  let fired: FiredTriggers
   /// SQLite would alter text that is not valid UTF-8 when it converts it.
   let isUTF16: Bool
   private let identity: FileIdentity?
@@ -39,6 +40,7 @@ final class SQLiteTarget {
       PRAGMA wal_autocheckpoint = 4000
       """)
     database.setTriggersEnabled(false)
+    fired = try FiredTriggers(database, patterns: options.fireTriggers)
     identity = FileIdentity(path: path)
     isUTF16 = try database.text("PRAGMA encoding") != "UTF-8"
     state = TargetState(database, of: trail)
@@ -119,6 +121,7 @@ final class SQLiteTarget {
       do {
         try database.execute("BEGIN IMMEDIATE")
         try notes.clearStage()
+        try fired.keepInStep()
         if options.schemaFollower != nil { schemaVersion = try database.integer("PRAGMA schema_version") ?? 0 }
         progress.update { $0.isWaitingForLock = false }
         return true

@@ -1,0 +1,109 @@
+import Changes
+import SQLiteKit
+
+/// The triggers of an SQLite target that fire while apply writes: those that `fire_triggers` names.
+///
+/// All triggers of the file are off on apply's connection. SQLite goes on to fire those of the schema `temp`
+/// (https://sqlite.org/c3ref/c_dbconfig_defensive.html), so each chosen trigger has a copy there. What it writes fires no
+/// trigger of the file.
+final class FiredTriggers {
+  private static let prefix = "cairn_fired_"
+
+  private let database: Database
+  private let fires: (String) -> Bool
+  /// The schema for which the copies were made, and how many they are.
+  private var made: (version: Int64, count: Int)?
+
+  /// - Parameter patterns: names of triggers, with `*`; none: nothing fires.
+  init(_ database: Database, patterns: [String]) throws {
+    self.database = database
+    fires = { TablePatterns(patterns).includes($0) }
+    isUsed = !patterns.isEmpty
+    guard isUsed else { return }
+    // A row that REPLACE takes away is to leave the index too; FTS5 counts as unsafe in triggers otherwise.
+    try database.executeScript("PRAGMA recursive_triggers = ON")
+    database.trustSchema()
+  }
+
+  let isUsed: Bool
+
+  /// Whether a trigger fires.
+  func includes(_ trigger: String) -> Bool { isUsed && fires(trigger) }
+
+  /// Makes the copies as the file's triggers are now; in a transaction, whose rollback takes them away.
+  func keepInStep() throws {
+    guard isUsed else { return }
+    let version = try database.integer("PRAGMA schema_version") ?? 0
+    let there = try copies()
+    if let made, made.version == version, made.count == there.count { return }
+    try drop(there)
+    var count = 0
+    for trigger in try database.storedTriggers() where fires(trigger.name) {
+      guard let statement = trigger.temporary("\(Self.prefix)\(count)") else { continue }
+      try database.execute(statement)
+      count += 1
+    }
+    made = (version, count)
+  }
+
+  /// Takes the copies off before a change of the schema, which they would stand in the way of.
+  func release() throws {
+    guard isUsed else { return }
+    try drop(copies())
+    made = nil
+  }
+
+  private func copies() throws -> [String] {
+    try database.query("SELECT name FROM sqlite_temp_master WHERE type = 'trigger'").map { $0[0].string }
+      .filter { $0.hasPrefix(Self.prefix) }
+  }
+
+  private func drop(_ names: [String]) throws {
+    for name in names { try database.execute("DROP TRIGGER temp.\(name.quotedName)") }
+  }
+}
+
+extension SQLiteTarget {
+  /// Reports the triggers of a table that keep a virtual table, such as an index for full-text search, and do not fire.
+  func noteQuietTriggers(of table: String) throws {
+    let virtual = try database.virtualTables()
+    guard !virtual.isEmpty else { return }
+    for trigger in try database.storedTriggers() where trigger.table.lowercased() == table.lowercased() {
+      let stale = trigger.written.filter { virtual.contains($0.lowercased()) }
+      guard !stale.isEmpty, !fired.includes(trigger.name) else { continue }
+      progress.note(QuietTrigger(trigger, stale: stale).text)
+    }
+  }
+}
+
+/// A trigger of a target that does not fire while apply writes, and what goes stale by that.
+package struct QuietTrigger {
+  package let trigger: String
+  package let table: String
+  package let stale: [String]
+
+  init(_ trigger: StoredTrigger, stale: [String]) {
+    (self.trigger, table, self.stale) = (trigger.name, trigger.table, stale)
+  }
+
+  /// The quiet triggers of the tables that an apply is about to write.
+  ///
+  /// - Parameter tables: their names at the target. What they hold comes by the trail.
+  /// - Parameter patterns: `fire_triggers`.
+  package static func all(in database: Database, tables: [String], firing patterns: [String]) throws -> [QuietTrigger] {
+    let names = Set(tables.map { $0.lowercased() })
+    let there = Set(
+      try database.query("SELECT name FROM sqlite_master WHERE type = 'table'").map { $0[0].string.lowercased() })
+    return try database.storedTriggers().compactMap { trigger in
+      guard names.contains(trigger.table.lowercased()),
+        patterns.isEmpty || !TablePatterns(patterns).includes(trigger.name)
+      else { return nil }
+      let stale = trigger.written.filter { !names.contains($0.lowercased()) && there.contains($0.lowercased()) }
+      return stale.isEmpty ? nil : QuietTrigger(trigger, stale: stale)
+    }
+  }
+
+  package var text: String {
+    "trigger \(trigger) of table \(table) does not fire while apply writes, so \(stale.joined(separator: ", ")) goes stale: let it fire with fire_triggers = [\"\(trigger)\"] in [apply.NAME], or rebuild what it keeps"
+  }
+}

@@ -1,0 +1,84 @@
+import Changes
+
+/// A trigger as an SQLite file has it, read from its text.
+///
+///     try database.storedTriggers().filter { $0.written.contains("doc_fts") }
+package struct StoredTrigger: Sendable {
+  package let name: String
+  package let table: String
+  private let text: [UInt8]
+  private let tokens: [SQLText.Token]
+
+  /// - Parameter text: `CREATE TRIGGER name …`, as `sqlite_master` has it.
+  package init(name: String, table: String, text: String) {
+    (self.name, self.table) = (name, table)
+    self.text = Array(text.utf8)
+    tokens = SQLText.tokens(self.text)
+  }
+
+  /// Whether it stands in for writes to a view.
+  package var isOfView: Bool { tokens.prefix { $0.word != "BEGIN" }.contains { $0.word == "INSTEAD" } }
+
+  /// The tables that its statements write to, without its own: each once, as they are written there.
+  package var written: [String] {
+    guard let begin = tokens.firstIndex(where: { $0.word == "BEGIN" }) else { return [] }
+    let body = Array(tokens[(begin + 1)...])
+    var found: [String] = []
+    for index in body.indices {
+      let place: Int? =
+        switch body[index].word {
+        case "INTO": index + 1
+        case "FROM" where index > 0 && body[index - 1].word == "DELETE": index + 1
+        case "UPDATE" where index + 1 < body.count && body[index + 1].word == "OR": index + 3
+        // Not the UPDATE of an upsert.
+        case "UPDATE" where index == 0 || body[index - 1].word != "DO": index + 1
+        default: nil
+        }
+      guard let place, place < body.count, let name = name(body[place]) else { continue }
+      let isKnown = ([table] + found).contains { $0.lowercased() == name.lowercased() }
+      if !isKnown { found.append(name) }
+    }
+    return found
+  }
+
+  /// The statement that makes the same trigger in the schema `temp`, under another name; nil if the text is no trigger's.
+  package func temporary(_ other: String) -> String? {
+    guard tokens.count > 4, tokens[0].word == "CREATE", tokens[1].word == "TRIGGER",
+      let on = tokens.firstIndex(where: { $0.word == "ON" }), on > 2, on + 1 < tokens.count
+    else { return nil }
+    let dot = UInt8(ascii: ".")
+    let last = on + 3 < tokens.count && tokens[on + 2].symbol == dot ? on + 3 : on + 1
+    let event = text[tokens[2].range.upperBound..<tokens[on].range.lowerBound]
+    let rest = text[tokens[last].range.upperBound...]
+    return "CREATE TEMP TRIGGER \(other.quotedName) \(String(decoding: event, as: UTF8.self)) ON main."
+      + table.quotedName + String(decoding: rest, as: UTF8.self)
+  }
+
+  private func name(_ token: SQLText.Token) -> String? {
+    let bytes = text[token.range]
+    switch token.symbol {
+    case 0: return String(decoding: bytes, as: UTF8.self)
+    case UInt8(ascii: "\""), UInt8(ascii: "`"), UInt8(ascii: "'"):
+      let quote = String(UnicodeScalar(token.symbol))
+      return String(decoding: bytes.dropFirst().dropLast(), as: UTF8.self).replacing(quote + quote, with: quote)
+    case UInt8(ascii: "["): return String(decoding: bytes.dropFirst().dropLast(), as: UTF8.self)
+    default: return nil
+    }
+  }
+}
+
+extension Database {
+  /// The triggers of the program on tables, in order of creation.
+  package func storedTriggers() throws -> [StoredTrigger] {
+    try query("SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY rowid").map {
+      StoredTrigger(name: $0[0].string, table: $0[1].string, text: $0[2].string)
+    }.filter { !$0.name.lowercased().hasPrefix("cairn_") && !$0.isOfView }
+  }
+
+  /// The names of the virtual tables, in lower case.
+  package func virtualTables() throws -> Set<String> {
+    Set(
+      try query("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL %'")
+        .map { $0[0].string.lowercased() })
+  }
+}
