@@ -66,6 +66,6 @@ extension PostgresConnection {
         OR c.relkind = 'r' AND c.oid IN (SELECT relid FROM pg_partition_tree(to_regclass($1))))
       ORDER BY c.relispartition, 1, 2
       """, [table.qualifiedName]
-    ).map { "\(($0[0] ?? "").quotedName).\(($0[1] ?? "").quotedName)" }
+    ).map { "\(($0[0] ?? "").postgresIdentifier).\(($0[1] ?? "").postgresIdentifier)" }
   }
 }
