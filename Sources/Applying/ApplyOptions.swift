@@ -35,6 +35,10 @@ package struct ApplyOptions: Sendable {
   package var ddl: DDLPolicy?
   /// The tables of the target that the trail may write.
   package var scope = TargetScope()
+  /// The largest value, and the largest row, that an SQLite target makes, in bytes; nil: SQLite's own limit.
+  ///
+  /// For trails of other nodes: an expression of a table that such a trail made must not build more.
+  package var valueBytesMax: Int32?
   /// Notes a table that ``scope`` leaves out, durably, before the checkpoint passes its first record.
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
   /// Patterns of triggers of the target: those of SQLite that fire while apply writes, and those of PostgreSQL that may fire

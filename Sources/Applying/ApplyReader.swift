@@ -116,6 +116,9 @@ final class ApplyReader {
     return nil
   }
 
+  /// As ``TrailReader/decoding(_:)``.
+  func decoding<T>(_ body: () throws -> T) throws -> T { try trail.decoding(body) }
+
   /// The next record under the rules for its table.
   private func ruled() throws -> Record? {
     guard let reshaper else { return try trail.next() }

@@ -12,21 +12,26 @@ extension TableMapping {
   ///     let (before, after) = try TableMapping.change(was, now, origins: nil, to: .postgres)
   ///     TableDifference(before.target, after.target).phrases  // ["add column note text"]
   ///
+  /// - Parameter reach: what the definition may use beside the table.
   /// - Parameter origins: for each column after, its place before, or nil for a new one; nil if the trail does not say.
   package static func change(
-    _ before: TableSchema, _ after: TableSchema, origins: [Int?]?, to engine: Engine, names: NamePolicy = .fold
+    _ before: TableSchema, _ after: TableSchema, origins: [Int?]?, to engine: Engine, names: NamePolicy = .fold,
+    reach: TargetReach = TargetReach()
   ) throws(CairnError) -> (before: TableMapping, after: TableMapping) {
     var after = after
     guard before.engine == .sqlite, engine == .postgres, before.original != nil || after.original != nil else {
-      return (try TableMapping(before, to: engine, names: names), try TableMapping(after, to: engine, names: names))
+      return (
+        try TableMapping(before, to: engine, names: names, reach: reach),
+        try TableMapping(after, to: engine, names: names, reach: reach)
+      )
     }
     let restores = [before, after].allSatisfy { PostgresDraft($0, names: names).isOriginal }
     if !restores, let original = before.original, after.original == nil || after.original == original {
       after.original = original.renamed(by: TableDifference(before, after, origins: origins))
     }
     return (
-      try TableMapping(before, to: engine, names: names, restores: restores),
-      try TableMapping(after, to: engine, names: names, restores: restores)
+      try TableMapping(before, to: engine, names: names, restores: restores, reach: reach),
+      try TableMapping(after, to: engine, names: names, restores: restores, reach: reach)
     )
   }
 }

@@ -20,19 +20,35 @@ package struct TableMapping: Sendable {
 
   /// Throws `name-collision` when two columns fold to one name, `table-refused` when the target cannot have such a table,
   /// `rule-refused` when a rule cannot be kept for it.
-  package init(_ source: TableSchema, to engine: Engine, names: NamePolicy = .fold) throws(CairnError) {
-    try self.init(source, to: engine, names: names, restores: true)
+  ///
+  /// - Parameter reach: what the definition may use beside the table.
+  package init(
+    _ source: TableSchema, to engine: Engine, names: NamePolicy = .fold, reach: TargetReach = TargetReach()
+  ) throws(CairnError) {
+    try self.init(source, to: engine, names: names, restores: true, reach: reach)
   }
 
   /// - Parameter restores: whether an SQLite table that is as Cairn created it becomes, in PostgreSQL, the table that it
   ///   came from.
-  init(_ source: TableSchema, to engine: Engine, names: NamePolicy, restores: Bool) throws(CairnError) {
+  init(
+    _ source: TableSchema, to engine: Engine, names: NamePolicy, restores: Bool, reach: TargetReach
+  ) throws(CairnError) {
     self.source = source
     if let refusal = source.treatment?.refusal {
       throw CairnError(
         .ruleRefused, refusal.message, hint: refusal.hint, remedy: .badInput, context: ["table": source.fullName])
     }
-    let (safe, left) = source.parsed
+    var (safe, left) = source.parsed(within: reach)
+    safe.foreignKeys.removeAll { key in
+      let place = Self.targetPlace(of: key, from: source.engine, in: engine, names: names)
+      guard !reach.includes(place.namespace, place.name, in: engine) else { return false }
+      // The statement of SQLite has them, and the notices of its own reader.
+      if (source.engine, engine) != (.sqlite, .sqlite) {
+        let table = place.namespace.isEmpty ? place.name : "\(place.namespace).\(place.name)"
+        left.append("table \(source.fullName): a foreign key is left out: \(TargetReach.why(table))")
+      }
+      return true
+    }
     leftOut = left
     switch (source.engine, engine) {
     case (.sqlite, .sqlite), (.postgres, .postgres):
@@ -55,6 +71,8 @@ package struct TableMapping: Sendable {
       contracts = zip(source.columns, target.columns).map { column, mapped in
         ColumnContract(column, of: .sqlite, to: PostgresType(mapped), original: draft.isWayBack(column))
       }
+      // The keys of the table that it came from.
+      self.target.foreignKeys.removeAll { !reach.includes($0.namespace, $0.table, in: .postgres) }
     }
   }
 
@@ -105,6 +123,17 @@ package struct TableMapping: Sendable {
     case (.postgres, .sqlite): ("", NamePolicy.sqliteName(namespace: source.namespace, name: source.name))
     case (.sqlite, .postgres): PostgresDraft(source, names: names).place
     default: (source.namespace, source.name)
+    }
+  }
+
+  /// The schema and the name of the table that a foreign key references, as the target has it.
+  private static func targetPlace(
+    of key: TableSchema.ForeignKey, from source: Engine, in target: Engine, names: NamePolicy
+  ) -> (namespace: String, name: String) {
+    switch (source, target) {
+    case (.postgres, .sqlite): ("", NamePolicy.sqliteName(namespace: key.namespace, name: key.table))
+    case (.sqlite, .postgres): ("public", names.postgresName(key.table))
+    default: (key.namespace, key.table)
     }
   }
 

@@ -23,6 +23,12 @@ extension Database {
     sqlite3_exec(handle, "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0", nil, nil, nil)
   }
 
+  /// Sets the largest value, and the largest row, that statements make (`SQLITE_LIMIT_LENGTH`).
+  ///
+  /// - Parameter bytes: more than a statement makes for the largest row that is to be written. A larger value is
+  ///   ``SQLiteError`` with SQLITE_TOOBIG.
+  package func limitValues(bytes: Int32) { sqlite3_limit(handle, SQLITE_LIMIT_LENGTH, bytes) }
+
   /// Lets triggers of the file write to its virtual tables, as they do on a program's own connection.
   ///
   /// For a session that writes as a program does. SQLite takes FTS5 in a trigger for unsafe otherwise.

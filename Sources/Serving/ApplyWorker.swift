@@ -56,6 +56,10 @@ final class ApplyWorker: Worker {
     var options = ApplyOptions()
     options.scope = entry.scope
     options.fireTriggers = apply.fireTriggers
+    // Rows of another node fit into a block. What its tables make of them must not be much larger.
+    if trail.origin != context.node {
+      options.valueBytesMax = Int32(clamping: max(256 << 20, BlockMemory.shared.blockBytesMax))
+    }
     options.rules = rules
     ruleUpkeep.rest()
     let (asked, changed) = try entry.prove()

@@ -88,6 +88,18 @@ package final class TrailReader {
     }
   }
 
+  /// Runs `body`, which decodes values of the records that it reads from here.
+  ///
+  ///     try reader.decoding { try change.after?.values() }
+  ///
+  /// - Throws: what `body` throws; `trail-damaged` with the place of the last record in place of a ``DecodingError``: the
+  ///   checks of a trail pass over values, which only their user decodes.
+  package func decoding<T>(_ body: () throws -> T) throws -> T {
+    do { return try body() } catch let error as DecodingError {
+      throw folder.damaged(position, "a value of the record cannot be decoded: \(error)")
+    }
+  }
+
   /// Waits until there is more to read, `fd` is readable, or the time is out (negative: no limit). True when there is
   /// more to read. What was written since the last ``next()`` is seen at once, so nothing is missed.
   package func wait(milliseconds: Int, also fd: Int32? = nil) throws -> Bool {

@@ -254,6 +254,187 @@ import Testing
     }
   }
 
+  @Test func `a value that grows past the limit at the target ends the apply, and its row is not there`() throws {
+    let made = try Handmade(TempFolder())
+    made.options.valueBytesMax = 1 << 20
+    try made.shape("CREATE TABLE t(id INTEGER PRIMARY KEY, a, b AS (a || a || a) STORED)")
+    try made.transaction {
+      try made.create("t")
+      try made.copy("t", [[1, .text(Array(repeating: 0x61, count: 100_000))]])
+    }
+    try made.replay()
+    try made.transaction { try made.insert("t", [2, .text(Array(repeating: 0x61, count: 500_000))]) }
+    #expect(throws: SQLiteError.self) { try made.replay() }
+    #expect(try made.rows("SELECT count(*) FROM t WHERE id = 2") == [[0]])
+    made.options.valueBytesMax = nil
+    try made.replay()
+    #expect(try made.rows("SELECT id, length(b) FROM t") == [[1, 300_000], [2, 1_500_000]])
+  }
+
+  // MARK: Objects of other tables
+
+  /// A database with a table, sequences and types that the trail may not touch.
+  private func neighbours() throws -> PostgresTarget {
+    let made = try PostgresTarget()
+    made.options.scope = TargetScope(["t", "u"])
+    try made.psql(
+      """
+      CREATE SCHEMA hr; CREATE TABLE hr.salaries(id serial PRIMARY KEY, pay int);
+      INSERT INTO hr.salaries(pay) VALUES (100); CREATE SEQUENCE public.numbers; CREATE SEQUENCE public.t_id_free;
+      CREATE TYPE hr.mood AS ENUM ('sad'); CREATE TYPE hr.pair AS (a int, b int); CREATE DOMAIN hr.cents AS int;
+      CREATE TABLE hr.staff(id int PRIMARY KEY, m hr.mood, p hr.pair, c hr.cents); CREATE TYPE hr.alone AS ENUM ('one')
+      """)
+    return made
+  }
+
+  private func state(_ made: PostgresTarget) throws -> String {
+    try made.psql(
+      """
+      SELECT concat_ws(' ', relname, seqincrement, deptype, (SELECT relname FROM pg_class r WHERE r.oid = d.refobjid),
+          pg_sequence_last_value(s.oid))
+        FROM pg_class s JOIN pg_sequence q ON q.seqrelid = s.oid
+        LEFT JOIN pg_depend d ON d.objid = s.oid AND d.deptype IN ('a', 'i') AND d.classid = 'pg_class'::regclass
+        WHERE relnamespace IN ('hr'::regnamespace, 'public'::regnamespace) ORDER BY 1;
+      SELECT enumlabel FROM pg_enum ORDER BY 1;
+      SELECT attname FROM pg_attribute WHERE attrelid = 'hr.pair'::regclass ORDER BY 1;
+      SELECT conname FROM pg_constraint WHERE contypid = 'hr.cents'::regtype;
+      SELECT conname FROM pg_constraint WHERE confrelid = 'hr.salaries'::regclass
+      """)
+  }
+
+  static let reaching = [
+    Attack("a foreign key") {
+      $0.foreignKeys = [
+        .init(columns: [1], namespace: "hr", table: "salaries", references: ["id"], onUpdate: "", onDelete: "")
+      ]
+    },
+    Attack(
+      "a default of another table's sequence", create: head + "a bigint DEFAULT nextval('hr.salaries_id_seq'), " + tail),
+    Attack("the same as a default of its own") {
+      $0.columns[1].defaultText = "nextval('hr.salaries_id_seq'::regclass)"
+    },
+    Attack(
+      "a default of a sequence of no table",
+      create: head + "a bigint DEFAULT nextval('public.numbers'::regclass), " + tail),
+    Attack(
+      "a sequence by an expression", create: head + "a bigint DEFAULT nextval('hr.' || 'salaries_id_seq'), " + tail),
+    Attack("a sequence by its number", create: head + "a bigint DEFAULT nextval(16400), " + tail),
+    Attack("an owner") {
+      $0.createText +=
+        "; ALTER SEQUENCE public.numbers OWNED BY public.t.id; ALTER SEQUENCE public.t_id_free OWNED BY public.t.id"
+    },
+    Attack("a check", create: head + "a bigint CHECK (a < nextval('hr.salaries_id_seq'::regclass)), " + tail),
+    Attack("a domain") {
+      $0.createText =
+        """
+        DO $cairn$ BEGIN CREATE DOMAIN public.d AS bigint DEFAULT nextval('hr.salaries_id_seq'::regclass); \
+        EXCEPTION WHEN duplicate_object THEN NULL; END $cairn$; \(head)a public.d, \(tail)
+        """
+    },
+    Attack("a label") { $0.createText = "ALTER TYPE hr.mood ADD VALUE IF NOT EXISTS 'evil'; " + $0.createText },
+    Attack("a label of a type of no table") {
+      $0.createText = "ALTER TYPE hr.alone ADD VALUE IF NOT EXISTS 'evil'; " + $0.createText
+    },
+    Attack("the labels of a type that it uses") {
+      $0.createText = guardedType("hr.mood AS ENUM ('sad', 'evil')") + head + "a hr.mood, " + tail
+    },
+    Attack("the attributes of a type of no table") {
+      $0.createText = guardedType("hr.pair AS (a int, evil int)") + head + "a text, " + tail
+    },
+    Attack("an object by a literal", create: head + "a text DEFAULT 'hr.salaries'::regclass::text, " + tail),
+  ]
+
+  private static func guardedType(_ text: String) -> String {
+    "DO $cairn$ BEGIN CREATE TYPE \(text); EXCEPTION WHEN duplicate_object THEN NULL; END $cairn$; "
+  }
+
+  @Test(arguments: reaching) func `a table reaches no object of tables outside of the list`(attack: Attack) throws {
+    let made = try neighbours()
+    let before = try state(made)
+    try made.shape(postgres: "CREATE TABLE t(id integer PRIMARY KEY, a bigint)")
+    var schema = try #require(made.trail.latest("t"))
+    attack.change(&schema)
+    made.trail.shape(schema)
+    try made.trail.transaction {
+      try made.trail.create("t")
+      try made.trail.copy("t", [[.exact("7"), .null]])
+    }
+    _ = failure { try made.replay() }
+    // A row of a program, which draws its defaults.
+    _ = failure { try made.psql("INSERT INTO t(id) VALUES (8)") }
+    #expect(try state(made) == before)
+    _ = failure { try made.psql("DROP TABLE t") }
+    #expect(try state(made) == before)
+  }
+
+  @Test func `a change of a table reaches no object of tables outside of the list`() throws {
+    let made = try neighbours()
+    try made.begin(postgres: "CREATE TABLE t(id integer PRIMARY KEY, a bigint)", "t", [[.exact("7"), .null]])
+    let before = try state(made)
+    for text in [
+      "CREATE SEQUENCE IF NOT EXISTS public.numbers INCREMENT BY 1; ",
+      "CREATE SEQUENCE IF NOT EXISTS public.numbers INCREMENT BY 9; ",
+      Self.guardedType("hr.alone AS ENUM ('one')"), Self.guardedType("hr.alone AS ENUM ('other')"),
+      Self.guardedType("hr.pair AS (a int, b int)"), Self.guardedType("hr.pair AS (a int, evil int)"),
+    ] {
+      var schema = try #require(made.trail.latest("t"))
+      schema.createText =
+        text + Self.head + "\"a\" bigint DEFAULT nextval('hr.salaries_id_seq'::regclass), " + Self.tail
+      schema.columns[1].defaultText = "nextval('public.numbers'::regclass)"
+      schema.foreignKeys = [
+        .init(columns: [1], namespace: "hr", table: "salaries", references: ["id"], onUpdate: "", onDelete: "CASCADE")
+      ]
+      try made.trail.transaction { try made.trail.reshape("t", schema) }
+      _ = failure { try made.replay() }
+      _ = failure { try made.psql("INSERT INTO t(id) SELECT coalesce(max(id), 0) + 1 FROM t") }
+      #expect(try state(made) == before)
+    }
+  }
+
+  @Test func `sequences, keys and types of listed tables come along`() throws {
+    let made = try neighbours()
+    try made.shape(
+      postgres: """
+        CREATE TYPE mood AS ENUM ('sad', 'glad');
+        CREATE TABLE t(id serial PRIMARY KEY, m mood DEFAULT 'sad'); CREATE TABLE u(id integer PRIMARY KEY REFERENCES t);
+        """)
+    try made.trail.transaction {
+      for name in ["t", "u"] { try made.trail.create(name) }
+      try made.trail.copy("t", [[.exact("7"), .exact("glad")]])
+      try made.trail.copy("u", [[.exact("7")]])
+    }
+    try made.replay()
+    #expect(try made.psql("SELECT conname FROM pg_constraint WHERE contype = 'f'") == "u_id_fkey")
+    try made.psql("INSERT INTO t DEFAULT VALUES")
+    #expect(try made.psql("SELECT m FROM t ORDER BY m") == "sad\nglad")
+    #expect(try made.psql("SELECT pg_get_serial_sequence('t', 'id')") == "public.t_id_seq")
+  }
+
+  @Test func `a foreign key of SQLite references listed tables only`() throws {
+    let made = try Handmade(TempFolder())
+    let progress = ApplyProgress()
+    made.options.scope = TargetScope(["t", "u"])
+    try made.run("CREATE TABLE salaries(id INTEGER PRIMARY KEY); INSERT INTO salaries VALUES (1), (2)")
+    try made.shape(
+      """
+      CREATE TABLE u(id INTEGER PRIMARY KEY);
+      CREATE TABLE t(id INTEGER PRIMARY KEY, a REFERENCES salaries(id) ON DELETE RESTRICT, b REFERENCES u(id),
+        FOREIGN KEY (a) REFERENCES salaries ON DELETE CASCADE, CHECK (a > 0))
+      """)
+    try made.transaction {
+      for name in ["u", "t"] {
+        try made.create(name)
+        try made.copy(name, name == "u" ? [[1]] : [[1, 1, 1]])
+      }
+    }
+    try made.open(progress).drain()
+    #expect(try made.rows("SELECT \"table\" FROM pragma_foreign_key_list('t')") == [["u"]])
+    #expect(
+      progress.snapshot.notices.contains { $0.contains("references table salaries") }, "\(progress.snapshot.notices)")
+    try made.run("PRAGMA foreign_keys = ON; DELETE FROM salaries")
+    #expect(try made.rows("SELECT count(*) FROM salaries") == [[0]])
+  }
+
   // MARK: Files that programs write
 
   /// The tables of a file as capture reads them.

@@ -196,4 +196,100 @@ import Testing
       }
     }
   }
+
+  // MARK: Memory
+
+  private func postgresDefault(_ text: String) -> String? {
+    TableSchema(
+      epoch: 1, engine: .postgres, namespace: "public", name: "t",
+      columns: [.init(name: "a", declaredType: "text", defaultText: text)]
+    ).parsed.schema.columns[0].defaultText
+  }
+
+  private func sqliteTable(_ sql: String) throws -> (text: String, notices: [String]) {
+    let database = try Database(path: ":memory:", mode: .create)
+    try database.executeScript(sql)
+    let (parsed, notices) = try #require(try database.userTables().first?.schema).parsed
+    try Database(path: ":memory:", mode: .create).execute(parsed.createText)
+    return (parsed.createText, notices)
+  }
+
+  @Test(arguments: [
+    "repeat('x', 1000000000)", "lpad('x', 1000000000)", "rpad('x'::text, 1000000000, '-'::text)",
+    "format('%1000000s', 'x')", "replace(a, 'x', a)", "regexp_replace(a, '', 'xxxxxxxxxxxxxxxx', 'g')",
+    "array_fill('x'::text, ARRAY[10000000])", "array_to_string(ARRAY[1, 2], a)", "jsonb_pretty(a::jsonb)",
+    "jsonb_path_query_array(a, '$.**')", "string_agg(a, 'x')", "concat_ws(a, 'x', 'x', 'x', 'x', 'x', 'x')",
+    "'x'::character(10000000)", "B'1'::bit(10000000)", "CAST('x' AS char(70000))",
+    String(repeating: "quote_literal(", count: 8) + "a" + String(repeating: ")", count: 8),
+    Array(repeating: "a", count: 65).joined(separator: " || "),
+    "ARRAY[" + Array(repeating: "a", count: 65).joined(separator: ", ") + "]",
+    "(a || 'x')" + String(repeating: "::bytea::text", count: 4), "a::jsonb @? '$.**.**.**'",
+    Array(repeating: "(10::numeric ^ 131071)::text", count: 65).joined(separator: " || "),
+  ]) func `an expression that builds a large value in PostgreSQL is left out`(text: String) {
+    #expect(postgresDefault(text) == nil)
+  }
+
+  @Test(arguments: [
+    "lower(a)", "upper(a)", "coalesce(a, b)", "round(a, 2)", "now()", "gen_random_uuid()", "substr(a, 1, 3)",
+    "(a || ' '::text) || b", "lpad((a)::text, 8, '0'::text)", "replace(a, '-'::text, ''::text)",
+    "regexp_replace(a, '[^0-9]'::text, ''::text, 'g'::text)", "concat_ws(' '::text, a, b)",
+    "to_char(a, 'YYYY-MM'::text)",
+    "to_tsvector('english'::regconfig, (((a)::text || ' '::text) || (b)::text))", "date_trunc('day'::text, a)",
+    "(a ->> 'x'::text)", "jsonb_build_object('a', a, 'b', b)", "md5((a)::text)",
+    "encode(sha256((a)::bytea), 'hex'::text)",
+    "a = ANY (ARRAY[" + (0..<300).map { "'s\($0)'::text" }.joined(separator: ", ") + "])", "(a)::character(64)",
+  ]) func `an expression of everyday tables of PostgreSQL stays`(text: String) {
+    #expect(postgresDefault(text) != nil)
+  }
+
+  @Test func `expressions that build large values in SQLite are left out`() throws {
+    let doubling = (1...40).map { "g\($0) AS (g\($0 - 1) || g\($0 - 1))" }.joined(separator: ", ")
+    let backwards = (1...40).reversed().map { "g\($0) AS (g\($0 - 1) || g\($0 - 1))" }.joined(separator: ", ")
+    let wide = (1...200).map { "g\($0) AS (lower(a))" }.joined(separator: ", ")
+    let hostile = [
+      "CREATE TABLE t(a, b DEFAULT (randomblob(1000000000)))", "CREATE TABLE t(a, b DEFAULT (zeroblob(1000000000)))",
+      "CREATE TABLE t(a, b AS (replace(a, 'x', a)))", "CREATE TABLE t(a, CHECK (hex(zeroblob(900000000)) <> ''))",
+      "CREATE TABLE t(a, b DEFAULT (printf('%1000000000d', 1)))", "CREATE TABLE t(a, b DEFAULT (randomblob(1 << 30)))",
+      "CREATE TABLE t(a, b AS (concat_ws(a, 1, 2, 3, 4, 5, 6, 7)))",
+      "CREATE TABLE t(a, b AS (\(String(repeating: "hex(", count: 9))a\(String(repeating: ")", count: 9))))",
+      "CREATE TABLE t(a, b AS (\(Array(repeating: "a", count: 65).joined(separator: "||"))))",
+    ]
+    for sql in hostile {
+      guard let read = try? sqliteTable(sql) else { continue }
+      #expect(!read.notices.isEmpty, "\(sql)")
+    }
+    for chain in [doubling, backwards, wide] {
+      let (text, notices) = try sqliteTable("CREATE TABLE t(a, g0 AS (a), \(chain))")
+      #expect(!notices.isEmpty)
+      // Whatever is left, one row of 64 KiB must not take more than the bound says.
+      let database = try Database(path: ":memory:", mode: .create)
+      try database.execute(text)
+      try database.run("INSERT INTO t(a) VALUES (?)", [.text(Array(repeating: 0x61, count: 65_536))])
+      let names = try database.query("SELECT name FROM pragma_table_xinfo('t')").map { $0[0].string }
+      let bytes = try database.integer("SELECT \(names.map { "length(\($0))" }.joined(separator: " + ")) FROM t")
+      #expect(bytes ?? 0 <= 65_536 * 130, "\(names.count) columns")
+    }
+    let indexes = (0..<100).map { "CREATE INDEX i\($0) ON t(a)" }.joined(separator: ";")
+    let database = try Database(path: ":memory:", mode: .create)
+    try database.executeScript("CREATE TABLE t(a, b)")
+    for statement in indexes.split(separator: ";") { try database.execute(String(statement)) }
+    #expect(try database.userTables().first?.schema.parsed.schema.objects.count == 64)
+  }
+
+  @Test func `expressions of everyday tables of SQLite stay`() throws {
+    for sql in [
+      "CREATE TABLE t(id TEXT DEFAULT (lower(hex(randomblob(16)))), a)",
+      """
+      CREATE TABLE t(id TEXT DEFAULT (lower(hex(randomblob(4))) || '-' || lower(hex(randomblob(2))) || '-4' ||
+        substr(lower(hex(randomblob(2))), 2) || '-' || substr('89ab', abs(random()) % 4 + 1, 1) ||
+        substr(lower(hex(randomblob(2))), 2) || '-' || lower(hex(randomblob(6)))), a)
+      """,
+      "CREATE TABLE t(a, b AS (trim(replace(a, '-', ''))), c AS (b || a) STORED, d DEFAULT (datetime('now')))",
+      "CREATE TABLE t(a, b AS (json_extract(a, '$.x')), c CHECK (json_valid(c)), d AS (coalesce(b, lower(a))))",
+      "CREATE TABLE t(a, b CHECK (b IN (\((0..<300).map { "'s\($0)'" }.joined(separator: ", ")))))",
+    ] {
+      let (_, notices) = try sqliteTable(sql)
+      #expect(notices == [], "\(sql)")
+    }
+  }
 }

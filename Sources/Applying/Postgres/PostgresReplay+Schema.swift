@@ -100,7 +100,7 @@ extension PostgresReplay {
   }
 
   func mapped(_ schema: TableSchema) throws -> TableSchema {
-    let mapping = try TableMapping(schema, to: .postgres, names: options.names)
+    let mapping = try TableMapping(schema, to: .postgres, names: options.names, reach: try reach(of: schema))
     mapping.leftOut.forEach(progress.note)
     return try fitting(mapping.target, schema)
   }
@@ -129,6 +129,17 @@ extension PostgresReplay {
     let found = Set(rows.compactMap { $0[0] })
     lackingNames = found
     return found
+  }
+
+  /// What the definition of a table may use beside the table. Sequences are asked for only if it names one.
+  private func reach(of schemas: TableSchema...) throws -> TargetReach {
+    let mayName = schemas.contains { schema in
+      let texts = [schema.createText] + schema.columns.compactMap(\.defaultText)
+      return schema.original != nil
+        || texts.contains { $0.lowercased().contains("nextval") || $0.lowercased().contains("sequence") }
+    }
+    guard !options.scope.isOpen, mayName else { return TargetReach(options.scope) }
+    return TargetReach(options.scope, closedSequences: try SequenceUpkeep.closed(to: options.scope, connection))
   }
 
   /// Of a table of which apply knows nothing all rows are still to come.
@@ -192,7 +203,7 @@ extension PostgresReplay {
     if before.createText.isEmpty, let script = scripts[before.sourceKey] { before.createText = script }
     if after.createText.isEmpty { scripts[after.sourceKey] = before.createText }
     let shapes = try TableMapping.change(
-      before, after, origins: made.origins, to: .postgres, names: options.names)
+      before, after, origins: made.origins, to: .postgres, names: options.names, reach: try reach(of: before, after))
     shapes.after.leftOut.forEach(progress.note)
     let change = PostgresShape.Change(
       source: TableDifference(before, after, origins: made.origins), before: try fitting(shapes.before.target, before),
@@ -215,7 +226,7 @@ extension PostgresReplay {
 
   private func makeLabels(_ change: PostgresShape.Change) throws {
     for statement in PostgresAlteration(change.before, change.after, origins: change.source.origins).labels
-    where !PostgresAlteration.isLabel(statement) {
+    where try !PostgresAlteration.isLabel(statement) && shape.reaches(labelOf: statement, in: change.after) {
       // A label that is renamed: another table with this type may have brought it before.
       do { _ = try sink.attempt { try connection.run(statement, []) } } catch let error as PostgresError
         where error.isOfShape
@@ -227,7 +238,7 @@ extension PostgresReplay {
   /// A label cannot be used in the transaction that adds it, unless that made the type: so it is added ahead of it.
   private func ensureLabels(_ mapped: TableSchema) throws {
     let missing = try PostgresAlteration.missingLabels(of: mapped) { type in
-      guard try connection.first("SELECT to_regtype($1)", [type]) != nil else { return nil }
+      guard try connection.first("SELECT to_regtype($1)", [type]) != nil, try shape.reaches(type) else { return nil }
       return try connection.query(
         "SELECT enumlabel FROM pg_enum WHERE enumtypid = to_regtype($1) ORDER BY enumsortorder", [type]
       ).compactMap { $0[0] }

@@ -153,7 +153,7 @@ final class PostgresReplay {
   var shape: PostgresShape {
     PostgresShape(
       connection: connection, state: state, progress: progress, tables: tables,
-      waiting: Set(waiting.map(\.source)), isLane: scope.isLane)
+      waiting: Set(waiting.map(\.source)), isLane: scope.isLane, scope: options.scope)
   }
 
   /// After another replay has written to the target: between groups.
@@ -187,6 +187,12 @@ final class PostgresReplay {
   /// is. After an error the replay is of no use: see ``abandon()``.
   func applyAvailable(
     _ stop: StopSignal, through limit: UInt64 = .max, count most: UInt64 = .max, isLaneDone: Bool = false
+  ) throws -> Bool {
+    try reader.decoding { try readAvailable(stop, through: limit, count: most, isLaneDone: isLaneDone) }
+  }
+
+  private func readAvailable(
+    _ stop: StopSignal, through limit: UInt64, count most: UInt64, isLaneDone: Bool
   ) throws -> Bool {
     self.limit = limit
     guard number < limit, var record = try reader.next() else { return false }
@@ -383,7 +389,8 @@ final class PostgresReplay {
     guard isDone else { return }
     let keys = Set(waiting.map(\.source))
     try PostgresShape(
-      connection: connection, state: state, progress: progress, tables: tables, waiting: [], isLane: true
+      connection: connection, state: state, progress: progress, tables: tables, waiting: [], isLane: true,
+      scope: options.scope
     )
     .makeForeignKeys(sink, of: tables.filter { keys.contains($0.key) }.map(\.value))
   }

@@ -31,6 +31,13 @@ extension PostgresShape {
     where isReady(pending.schema, pending.table) && isReady(pending.needsSchema, pending.needsTable)
       && (isMeant(pending.schema, pending.table) || isMeant(pending.needsSchema, pending.needsTable))
     {
+      guard scope.verdict(pending.needsSchema, pending.needsTable, in: .postgres) == .allowed else {
+        progress.note(
+          "foreign key \(pending.name) of \(pending.schema).\(pending.table) is left out: it references table \(pending.needsSchema).\(pending.needsTable), which 'tables' of the apply does not include"
+        )
+        try state.remove(pending)
+        continue
+      }
       guard try PostgresTargetTable.read(pending.needsSchema, pending.needsTable, connection) != nil else { continue }
       guard let key = pending.key else {
         progress.note(

@@ -22,8 +22,10 @@ extension PostgresShape {
       let other = try users(of: type).first { user in
         (user.schema, user.name) != (known.schema, known.name) && !isCreated(user)
       }
-      guard let other else { continue }
-      return "table \(other.schema).\(other.name), which Cairn did not create, has the type \(type) too"
+      if let other {
+        return "table \(other.schema).\(other.name), which Cairn did not create, has the type \(type) too"
+      }
+      if try !reaches(type) { return "'tables' of the apply includes no table with the type \(type)" }
     }
     return nil
   }
@@ -35,6 +37,7 @@ extension PostgresShape {
       guard case .composite = wanted.kind, let there = try PostgresUserType.read(wanted.name, connection),
         there != wanted
       else { continue }
+      guard try reaches(wanted.name) else { continue }
       let statements = there.statements(to: wanted)
       let users = try users(of: wanted.name)
       if let user = isLane ? users.first(where: { !isCreated($0) }) : users.first {
@@ -73,6 +76,21 @@ extension PostgresShape {
       return wanted.name
     }
     return nil
+  }
+
+  /// Whether apply may alter a type that is there. With a list of tables it may if the list includes every table with the
+  /// type: a type without one belongs to others.
+  func reaches(_ type: String) throws -> Bool {
+    if scope.isOpen { return true }
+    let users = try users(of: type)
+    return !users.isEmpty && users.allSatisfy { scope.verdict($0.schema, $0.name, in: .postgres) == .allowed }
+  }
+
+  /// The same for a statement that renames a label of one of the table's types.
+  func reaches(labelOf statement: String, in mapped: TableSchema) throws -> Bool {
+    if scope.isOpen { return true }
+    let type = PostgresUserType.all(of: mapped).first { statement.hasPrefix("ALTER TYPE \($0.name) RENAME VALUE ") }
+    return try type.map { try reaches($0.name) } ?? false
   }
 
   private func isCreated(_ user: (schema: String, name: String)) -> Bool {

@@ -15,6 +15,8 @@ struct PostgresShape {
   let waiting: Set<String>
   /// Whether it brings on tables that waited, while others are further.
   let isLane: Bool
+  /// The tables of the target that the trail may write.
+  var scope = TargetScope()
 
   func read(_ table: PostgresTargetState.Table) throws -> PostgresTargetTable? {
     try PostgresTargetTable.read(table.schema, table.name, connection)
@@ -43,7 +45,9 @@ struct PostgresShape {
     }
     try prepareTypes(source, mapped, refusal)
     do {
-      for statement in PostgresScript.creation(of: mapped) { try connection.run(statement, []) }
+      // Labels of a type that is there have been added, unless the type is out of reach.
+      for statement in PostgresScript.creation(of: mapped)
+      where scope.isOpen || !PostgresAlteration.isLabel(statement) { try connection.run(statement, []) }
     } catch let error as PostgresError where error.isOfShape {
       throw refusal.error(error.message, table: source.fullName)
     }

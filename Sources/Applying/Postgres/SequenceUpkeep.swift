@@ -72,6 +72,26 @@ struct SequenceUpkeep {
     return places.allSatisfy { scope.verdict($0.0, $0.1, in: .postgres) == .allowed }
   }
 
+  /// The sequences that no table of the list may use, each as `"schema"."name"`: those of other tables, and those of no
+  /// table whose own name the list does not include.
+  static func closed(to scope: TargetScope, _ connection: PostgresConnection) throws -> Set<String> {
+    let rows = try connection.query(
+      """
+      SELECT sn.nspname, s.relname, n.nspname, c.relname FROM pg_class s JOIN pg_namespace sn ON sn.oid = s.relnamespace
+        LEFT JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.objid = s.oid
+          AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
+        LEFT JOIN pg_class c ON c.oid = d.refobjid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
+      WHERE s.relkind = 'S'
+      """)
+    var closed: Set<String> = []
+    for row in rows.map({ $0.map { $0 ?? "" } }) {
+      let place = row[3].isEmpty ? (row[0], row[1]) : (row[2], row[3])
+      guard scope.verdict(place.0, place.1, in: .postgres) != .allowed else { continue }
+      closed.insert("\(row[0].quotedName).\(row[1].quotedName)")
+    }
+    return closed
+  }
+
   /// Outside of any transaction: puts the sequences of identity columns behind the highest key that is there.
   mutating func keepUp(_ connection: PostgresConnection, isLast: Bool) throws {
     let now = Clock.monotonicMilliseconds

@@ -50,14 +50,14 @@ extension SQLiteReplay {
   func goOn(with copy: LaterCopy) throws {
     guard case .lane(let key) = scope, let known = target.tables[key], let waiting = known.waiting else { return }
     do {
-      let mapping = try TableMapping(copy.now, to: .sqlite)
+      let mapping = try mapping(copy.now)
       let name = mapping.target.name
       guard waiting.holds(name) else { throw LaterCopy.unfit(copy.now) }
       if let place = try waiting.names.first(where: target.shape.exists) {
         let columns = Set(
           try database.query("SELECT name FROM pragma_table_xinfo(?)", [.text(place)]).map { $0[0].string.lowercased() }
         )
-        guard let step = try copy.step(from: columns, { try TableMapping($0, to: .sqlite).target }) else {
+        guard let step = try copy.step(from: columns, { try self.mapping($0).target }) else {
           throw LaterCopy.unfit(copy.now)
         }
         guard step.was.shares == step.now.shares else { throw CairnError.shareChanged(copy.now) }

@@ -189,11 +189,16 @@ extension SQLiteReplay {
 
   // MARK: Making it
 
+  /// The table as the target has it, without references to tables that the apply may not write.
+  func mapping(_ schema: TableSchema) throws -> TableMapping {
+    try TableMapping(schema, to: .sqlite, reach: TargetReach(options.scope))
+  }
+
   func make(_ made: ShapeChange) throws {
     target.guardsAreDue = true
     try target.fired.release()
-    var before = try made.before.map { try TableMapping($0, to: .sqlite) }
-    var after = try made.after.map { try TableMapping($0, to: .sqlite) }
+    var before = try made.before.map(mapping)
+    var after = try made.after.map(mapping)
     after?.leftOut.forEach(target.progress.note)
     let isMoved = before.flatMap { was in after.map { !$0.target.name.hasSameBytes(as: was.target.name) } } ?? false
     if !isMoved {
@@ -269,7 +274,7 @@ extension SQLiteReplay {
   private func note(_ before: TableSchema?, _ after: TableSchema?) throws {
     guard let after else { return try before.map { try forget(targetName(of: $0)) } ?? () }
     // A name that tables have in between, as they take each other's, is none that a table could have here.
-    let mapping = try? TableMapping(after, to: .sqlite)
+    let mapping = try? mapping(after)
     let (old, new) = (before.map(targetName), targetName(of: after))
     if !(old?.isSameInSQLite(as: new) ?? false) {
       var known = target.tables[key(old ?? new)] ?? .init()

@@ -123,6 +123,10 @@ final class SQLiteReplay {
   /// Applies transactions until a commit is due or transaction `limit` was applied; nil when there is none.
   func applyGroup(through limit: UInt64 = .max, _ stop: StopSignal) throws -> Group? {
     guard number < limit else { return nil }
+    return try reader.decoding { try readGroup(through: limit, stop) }
+  }
+
+  private func readGroup(through limit: UInt64, _ stop: StopSignal) throws -> Group? {
     self.limit = limit
     groupStart = reader.checkpoint
     guard var record = try reader.next() else { return nil }
@@ -276,7 +280,7 @@ final class SQLiteReplay {
     let schema = try schema(id)
     let targetName = self.targetName(of: schema)
     guard isInScope(targetName), let part = try part(of: schema) else { return nil }
-    let mapping = try underNameThere(try TableMapping(part.schema, to: .sqlite))
+    let mapping = try underNameThere(try mapping(part.schema))
     try meet(mapping, key(targetName))
     try adopt(id, mapping)
     var known = target.tables[key(targetName)] ?? .init()

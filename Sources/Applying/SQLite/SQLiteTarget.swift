@@ -31,6 +31,7 @@ final class SQLiteTarget {
   init(path: String, trail: TrailName, options: ApplyOptions, clock: Clock, progress: ApplyProgress) throws {
     (self.trail, self.options, self.clock, self.progress) = (trail, options, clock, progress)
     database = try Self.open(path)
+    if let bytes = options.valueBytesMax { database.limitValues(bytes: bytes) }
     // The checkpoint must never be less durable than the trail's purge believes.
     let isWAL = try database.text("PRAGMA journal_mode") == "wal"
     try database.execute("PRAGMA synchronous = \(isWAL ? "FULL" : "EXTRA")")

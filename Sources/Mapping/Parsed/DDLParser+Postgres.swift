@@ -12,7 +12,8 @@ extension DDLParser {
       switch symbol {
       case "::":
         at += 1
-        try type()
+        try castType()
+        try doubleOperand()
         return true
       case "[":
         at += 1
@@ -22,8 +23,11 @@ extension DDLParser {
         return true
       case ".": throw Unparsed("it selects a field, by which PostgreSQL also calls functions")
       case "(", ")", "]", ",", ";", ":": return false
+      // Paths of jsonpath can take each value of a document many times.
+      case "@?", "@@": throw Unparsed("the operator \(symbol) is not known")
       default:
         at += 1
+        if symbol == "^" { try add(1) }
         return try quantified()
       }
     }
@@ -158,6 +162,20 @@ extension DDLParser {
 
   // MARK: Types
 
+  /// A type behind CAST: none whose values are other objects of the database, which a literal could name.
+  mutating func castType() throws(Unparsed) {
+    let start = at
+    try type()
+    guard engine == .postgres else { return }
+    let objects: Set<String> = [
+      "REGCLASS", "REGCOLLATION", "REGNAMESPACE", "REGOPER", "REGOPERATOR", "REGPROC", "REGPROCEDURE", "REGROLE",
+      "REGTYPE",
+    ]
+    for token in tokens[start..<at] where objects.contains(token.name?.asciiUppercased ?? "") {
+      throw Unparsed("it names another object of the database")
+    }
+  }
+
   /// A type of either engine.
   mutating func type() throws(Unparsed) {
     if engine == .postgres { return try postgresType() }
@@ -187,12 +205,11 @@ extension DDLParser {
   private mutating func builtInType(_ start: Int) throws(Unparsed) {
     let name = try name()
     guard Self.types.contains(name) else { throw Unparsed("\(name.prefix(40)) is not a known type") }
-    guard !tokens[start].word.isEmpty else { return try typeNumbers() }
+    guard !tokens[start].word.isEmpty else { return try typeNumbers(isPadded: ["bit", "bpchar"].contains(name)) }
     switch name {
     case "double": try expect("PRECISION")
     case "character", "char", "bit", "national":
-      _ = take("VARYING")
-      try typeNumbers()
+      try typeNumbers(isPadded: !take("VARYING"))
     case "time", "timestamp":
       try typeNumbers()
       if take("WITH") || take("WITHOUT") { try expect("TIME", "ZONE") }
@@ -206,13 +223,21 @@ extension DDLParser {
         }
       }
       try typeNumbers()
-    default: try typeNumbers()
+    default: try typeNumbers(isPadded: name == "bpchar")
     }
   }
 
+  /// The longest `character(n)` and `bit(n)`, which PostgreSQL fills up.
+  private static let paddedMax = 65_536
+
   /// `(10,2)`, or nothing.
-  private mutating func typeNumbers() throws(Unparsed) {
+  private mutating func typeNumbers(isPadded: Bool = false) throws(Unparsed) {
     guard take(symbol: "(") else { return }
+    if isPadded, at < tokens.count, case .number(let text) = tokens[at].kind,
+      Int(text).map({ $0 > Self.paddedMax }) ?? true
+    {
+      throw Unparsed("a type is filled up to \(text.prefix(20)) characters")
+    }
     repeat {
       // PostGIS: geometry(Point,4326).
       if !word().isEmpty { try name() } else { try signedNumber() }

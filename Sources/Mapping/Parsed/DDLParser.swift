@@ -18,13 +18,43 @@ struct DDLParser {
 
   /// Functions that the target does not have.
   var lacking: Set<String> = []
+  /// How many columns' worth of content the value of the expression at hand can have.
+  ///
+  /// A column counts once each time that it is named, and twice in a function or cast that can double it. A generated
+  /// column counts as much as its own expression (``weights``).
+  private(set) var weight = 0
+  /// The ``weight`` before the last operand.
+  private var operandWeight = 0
+  /// What generated columns count for, by name.
+  var weights: [String: Int] = [:]
+
+  /// The objects of the target that the text may name.
+  var reach = TargetReach()
 
   /// Expressions nested deeper than that are not read.
   static let depthMax = 200
+  /// Expressions of a greater ``weight`` are not read: a row with a large value would take gigabytes.
+  static let weightMax = 64
 
   init(_ text: String, _ engine: Engine) throws(Unparsed) {
     self.engine = engine
     tokens = try DDLTokenizer.tokens(text, engine)
+  }
+
+  mutating func add(_ more: Int) throws(Unparsed) {
+    weight += more
+    guard weight <= Self.weightMax else {
+      throw Unparsed("its value can be more than \(Self.weightMax) times as large as a column")
+    }
+  }
+
+  /// Counts what was read since a ``weight`` once more.
+  mutating func double(since start: Int) throws(Unparsed) { try add(max(1, weight - start)) }
+
+  /// After the last operand was cast.
+  mutating func doubleOperand() throws(Unparsed) {
+    // A literal is as large as the text of the table lets it be.
+    if weight > operandWeight { try double(since: operandWeight) }
   }
 
   mutating func forgetColumns(but names: [String] = []) {
@@ -151,6 +181,7 @@ struct DDLParser {
   /// An expression: operands with operators between them. Which binds stronger does not matter, as it is printed in the
   /// order in which it was read.
   mutating func expression() throws(Unparsed) {
+    if depth == 0 { weight = 0 }
     depth += 1
     defer { depth -= 1 }
     guard depth <= Self.depthMax else { throw Unparsed("it is nested too deep") }
@@ -167,6 +198,8 @@ struct DDLParser {
     depth += 1
     defer { depth -= 1 }
     guard depth <= Self.depthMax else { throw Unparsed("it is nested too deep") }
+    let before = weight
+    defer { operandWeight = before }
     while take("NOT") || takeSign() {}
     guard at < tokens.count else { throw misunderstood }
     switch tokens[at].kind {
@@ -179,8 +212,9 @@ struct DDLParser {
     case .word("CAST", _) where isSymbol("(", 1):
       at += 2
       try expression()
+      if weight > before { try double(since: before) }
       try expect("AS")
-      try type()
+      try castType()
       try expect(symbol: ")")
     case .word(let word, _):
       if engine == .postgres, try postgresSyntax(word) { return }
@@ -221,7 +255,12 @@ struct DDLParser {
       return try call(function.asciiLowercased, nil)
     }
     columns.insert(engine == .sqlite ? name.asciiLowercased : name)
-    while take(symbol: ".") { columns.insert((try self.name()).asciiLowercased) }
+    var last = name
+    while take(symbol: ".") {
+      last = try self.name()
+      columns.insert(last.asciiLowercased)
+    }
+    try add(weights[last.asciiLowercased] ?? 1)
     if isSymbol("(") { throw Unparsed("\(printed(first..<at))() is not a known function") }
   }
 
@@ -232,9 +271,68 @@ struct DDLParser {
     if lacking.contains(name) { throw Unparsed("the target has no function \(name)()") }
     if engine == .postgres, let first, !KnownFunctions.postgresSyntax.contains(name) { qualified.insert(first) }
     try expect(symbol: "(")
+    if name == "nextval" { return try sequence() }
     if take(symbol: ")") { return }
-    try expressions()
+    let before = weight
+    var arguments: [Range<Int>] = []
+    repeat {
+      let start = at
+      try expression()
+      arguments.append(start..<at)
+    } while take(symbol: ",")
     try expect(symbol: ")")
+    if KnownFunctions.enlarging.contains(name) { try double(since: before) }
+    if KnownFunctions.making.contains(name) { try add(1) }
+    guard isBounded(name, arguments) else {
+      throw Unparsed("\(name)() can make a value that is much larger than a column")
+    }
+  }
+
+  /// `'sales.orders_id_seq'::regclass)`: the sequence is a literal, with its schema.
+  private mutating func sequence() throws(Unparsed) {
+    guard at < tokens.count, case .string(let text) = tokens[at].kind else {
+      throw Unparsed("the sequence of nextval() is no literal")
+    }
+    at += 1
+    if take(symbol: "::") { try expect("REGCLASS") }
+    try expect(symbol: ")")
+    var parser = try DDLParser(text, .postgres)
+    let name = try parser.ownName()
+    try parser.expectEnd()
+    guard !name.namespace.isEmpty else { throw Unparsed("the sequence \(text.prefix(40)) has no schema") }
+    try checkReach(of: name)
+  }
+
+  func checkReach(of sequence: (namespace: String, name: String)) throws(Unparsed) {
+    guard !reach.includes(sequence: sequence) else { return }
+    throw Unparsed(
+      "the sequence \(sequence.namespace).\(sequence.name) belongs to no table that 'tables' of the apply includes")
+  }
+
+  /// Whether the arguments of a function that can make a large value say that it makes none.
+  private func isBounded(_ name: String, _ arguments: [Range<Int>]) -> Bool {
+    if let place = KnownFunctions.counted[name] {
+      guard arguments.count > place, case .number(let text)? = literal(arguments[place]) else { return false }
+      return Int(text).map { $0 <= KnownFunctions.bytesMax } ?? false
+    }
+    // The separator stands between all the others.
+    if name == "concat_ws" { return arguments.first.flatMap(literal) != nil }
+    guard KnownFunctions.replacing.contains(name) else { return true }
+    guard arguments.count > 2, case .string(let new)? = literal(arguments[2]) else { return false }
+    // A pattern can be found between any two letters.
+    if name == "regexp_replace" { return new.isEmpty }
+    guard case .string(let old)? = literal(arguments[1]) else { return false }
+    return new.utf8.count <= old.utf8.count
+  }
+
+  /// The literal that an argument is, perhaps with a cast; nil for every other expression.
+  private func literal(_ range: Range<Int>) -> DDLToken.Kind? {
+    guard let first = range.first else { return nil }
+    guard range.count == 1 || (range.count == 3 && tokens[first + 1].kind == .symbol("::")) else { return nil }
+    switch tokens[first].kind {
+    case .string, .number: return tokens[first].kind
+    default: return nil
+    }
   }
 
   /// Words that begin no operand: a name that is one of them is in quotes.

@@ -12,14 +12,16 @@ struct PostgresDDL {
 
   private var parser: DDLParser
   private let table: TableSchema
+  private let reach: TargetReach
   /// The name that the script has for the table.
   private var named: (namespace: String, name: String)?
+  private var generatedWeight = 0
 
   /// Throws where the script is no list of statements at all.
-  init(_ table: TableSchema, lacking: Set<String> = []) throws(Unparsed) {
-    self.table = table
+  init(_ table: TableSchema, _ reach: TargetReach, lacking: Set<String> = []) throws(Unparsed) {
+    (self.table, self.reach) = (table, reach)
     parser = try DDLParser(table.createText, .postgres)
-    parser.lacking = lacking
+    (parser.reach, parser.lacking) = (reach, lacking)
     while !parser.isAtEnd {
       if parser.take(symbol: ";") { continue }
       let start = parser.at
@@ -58,9 +60,11 @@ struct PostgresDDL {
   }
 
   /// A domain's, a column's or an index's expression alone, printed.
-  static func expression(_ text: String, lacking: Set<String> = []) throws(Unparsed) -> String {
+  static func expression(
+    _ text: String, _ reach: TargetReach = TargetReach(), lacking: Set<String> = []
+  ) throws(Unparsed) -> String {
     var parser = try DDLParser(text, .postgres)
-    parser.lacking = lacking
+    (parser.reach, parser.lacking) = (reach, lacking)
     try parser.expression()
     try parser.expectEnd()
     return parser.printed(0..<parser.tokens.count)
@@ -102,7 +106,7 @@ struct PostgresDDL {
       try parser.name()
     case ("CREATE", "SEQUENCE"):
       try parser.expect("CREATE", "SEQUENCE", "IF", "NOT", "EXISTS")
-      _ = try parser.ownName()
+      try parser.checkReach(of: try parser.ownName())
       try parser.sequenceOptions()
     case ("CREATE", "TYPE"), ("CREATE", "DOMAIN"): return [try typeText()]
     case ("ALTER", "TYPE"):
@@ -114,6 +118,7 @@ struct PostgresDDL {
     case ("ALTER", "SEQUENCE"):
       try parser.expect("ALTER", "SEQUENCE")
       let sequence = try parser.ownName()
+      try parser.checkReach(of: sequence)
       try parser.expect("OWNED", "BY")
       try readColumnOfTable()
       guard sequence.namespace == table.namespace else { throw Unparsed("the sequence is of another schema") }
@@ -167,7 +172,7 @@ struct PostgresDDL {
     parser.at += 1
     let (outer, inner) = (parser, try DDLParser(body, .postgres))
     parser = inner
-    parser.lacking = outer.lacking
+    (parser.reach, parser.lacking) = (reach, outer.lacking)
     defer { parser = outer }
     try parser.expect("BEGIN")
     let text = try typeText()
@@ -345,6 +350,17 @@ struct PostgresDDL {
     return isKept
   }
 
+  /// False, with a notice, if the generated columns can be too large together.
+  private mutating func weigh(generated column: String) -> Bool {
+    generatedWeight += max(1, parser.weight)
+    guard generatedWeight > SQLiteDDL.generatedMax else { return true }
+    generatedWeight -= max(1, parser.weight)
+    notices.append(
+      "the generated column \(column) is left out: all of them can be more than \(SQLiteDDL.generatedMax) times as large as a column"
+    )
+    return false
+  }
+
   private mutating func column(_ start: Int) throws(Unparsed) -> String? {
     let name = try parser.name()
     try parser.postgresType()
@@ -368,7 +384,8 @@ struct PostgresDDL {
         if parser.take("IDENTITY") {
           if parser.isSymbol("(") { try parser.identityOptions() }
         } else {
-          let isKept = try parser.parenthesized("the generated column \(name)", &notices)
+          var isKept = try parser.parenthesized("the generated column \(name)", &notices)
+          if isKept { isKept = weigh(generated: name) }
           try parser.expect("STORED")
           if !isKept {
             _ = parser.take("NOT", "NULL")

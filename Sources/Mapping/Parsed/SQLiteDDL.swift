@@ -12,21 +12,39 @@ struct SQLiteDDL {
   private var parser: DDLParser
   private let table: String
   /// Columns that were left out, in lower case.
-  private var gone: Set<String>
+  private(set) var gone: Set<String>
+  /// What each generated column counts for in expressions that name it (``DDLParser/weight``), by name in lower case.
+  private(set) var generated: [String: Int] = [:]
+  private var uniqueCount = 0
 
-  /// One CREATE TABLE statement, printed under the table's own name. Throws where it is anything else.
-  static func table(_ text: String, named name: String) throws(Unparsed) -> (ddl: SQLiteDDL, gone: Set<String>) {
-    var ddl = try SQLiteDDL(text, table: name, gone: [])
-    try ddl.readTable()
-    return (ddl, ddl.gone)
+  /// What all generated columns of a table may count for together.
+  static let generatedMax = 128
+  /// The most UNIQUE constraints of a table: SQLite holds a copy of its columns for each while it writes a row.
+  static let uniquesMax = 64
+  /// How often a statement is read to see what generated columns count for that name later ones.
+  private static let passesMax = 8
+
+  /// One CREATE TABLE statement, printed under the table's own name. Throws if it is anything else.
+  static func table(_ text: String, named name: String, _ reach: TargetReach) throws(Unparsed) -> SQLiteDDL {
+    var weights: [String: Int] = [:]
+    for _ in 0..<passesMax {
+      var ddl = try SQLiteDDL(text, table: name, gone: [])
+      ddl.parser.weights = weights
+      ddl.parser.reach = reach
+      try ddl.readTable()
+      if ddl.generated == weights { return ddl }
+      weights = ddl.generated
+    }
+    throw Unparsed("its generated columns name each other too often")
   }
 
   /// One CREATE INDEX statement on that table, printed under that index's name. Throws where it is anything else, or has an expression that
   /// is not known.
   static func index(
-    _ text: String, named name: String, on table: String, gone: Set<String>
+    _ text: String, named name: String, on table: String, beside read: SQLiteDDL?
   ) throws(Unparsed) -> String {
-    var ddl = try SQLiteDDL(text, table: table, gone: gone)
+    var ddl = try SQLiteDDL(text, table: table, gone: read?.gone ?? [])
+    ddl.parser.weights = read?.generated ?? [:]
     try ddl.readIndex(name)
     return ddl.parser.printed(0..<ddl.parser.tokens.count)
   }
@@ -107,10 +125,15 @@ struct SQLiteDDL {
     let close = parser.at
     try parser.expect(symbol: ")")
     try readOptions()
-    parts.removeAll { part in
-      guard !part.names.isDisjoint(with: gone) else { return false }
-      notices.append("a constraint is left out: it needs a column that is left out")
-      return true
+    // A generated column that is left out takes along those that name it.
+    while let index = parts.firstIndex(where: { !$0.names.isDisjoint(with: gone) }) {
+      let part = parts.remove(at: index)
+      let what = part.column.map { "the generated column \($0)" } ?? "a constraint"
+      notices.append("\(what) is left out: it needs a column that is left out")
+      if let column = part.column {
+        gone.insert(column)
+        generated[column] = nil
+      }
     }
     guard parts.contains(where: { $0.column != nil }) else { throw Unparsed("no column of it is left") }
     text = head + parser.tokens[open].space + "("
@@ -143,13 +166,13 @@ struct SQLiteDDL {
     if parser.take("CONSTRAINT") { try parser.name() }
     switch parser.word() {
     case "PRIMARY", "UNIQUE":
-      if !parser.take("UNIQUE") { try parser.expect("PRIMARY", "KEY") }
+      if parser.take("UNIQUE") { try countUnique() } else { try parser.expect("PRIMARY", "KEY") }
       try readTerms()
       try readConflict()
     case "FOREIGN":
       try parser.expect("FOREIGN", "KEY")
       let columns = try parser.names()
-      try readReferences()
+      guard try readReferences() else { return nil }
       parser.forgetColumns(but: columns)
     case "CHECK":
       parser.at += 1
@@ -171,9 +194,13 @@ struct SQLiteDDL {
   }
 
   /// `REFERENCES t(a) ON DELETE CASCADE DEFERRABLE INITIALLY DEFERRED`
-  private mutating func readReferences() throws(Unparsed) {
+  ///
+  /// False, with a notice, if the other table is out of reach.
+  private mutating func readReferences() throws(Unparsed) -> Bool {
     try parser.expect("REFERENCES")
-    try parser.name()
+    let other = try parser.name()
+    let isKept = parser.reach.includes("", other, in: .sqlite)
+    if !isKept { notices.append("a foreign key is left out: \(TargetReach.why(other))") }
     if parser.isSymbol("(") { try parser.names() }
     while true {
       if parser.take("ON", "DELETE") || parser.take("ON", "UPDATE") || parser.take("ON", "INSERT") {
@@ -186,7 +213,7 @@ struct SQLiteDDL {
       } else if parser.take("NOT", "DEFERRABLE") || parser.take("DEFERRABLE") {
         if parser.take("INITIALLY"), !parser.take("DEFERRED") { try parser.expect("IMMEDIATE") }
       } else {
-        return
+        return isKept
       }
     }
   }
@@ -195,6 +222,7 @@ struct SQLiteDDL {
 
   private mutating func readColumn(_ space: String, _ comma: String?) throws(Unparsed) -> Part {
     let start = parser.at
+    parser.forgetColumns()
     let name = try parser.name()
     try parser.sqliteType()
     var kept = [start..<parser.at]
@@ -204,7 +232,32 @@ struct SQLiteDDL {
     let text = kept.filter { !$0.isEmpty }.map { range in
       (range.lowerBound == start ? "" : spaced(range.lowerBound)) + parser.printed(range)
     }.joined()
-    return Part(space: space, text: text, comma: comma, column: name.asciiLowercased)
+    let folded = name.asciiLowercased
+    return Part(
+      space: space, text: text, comma: comma, column: folded, names: generated[folded] == nil ? [] : parser.columns)
+  }
+
+  private mutating func countUnique() throws(Unparsed) {
+    uniqueCount += 1
+    guard uniqueCount <= Self.uniquesMax else { throw Unparsed("it has more than \(Self.uniquesMax) unique keys") }
+  }
+
+  private mutating func readGenerated(_ column: String) throws(Unparsed) {
+    let folded = column.asciiLowercased
+    guard try parser.parenthesized("the generated column \(column)", &notices) else {
+      gone.insert(folded)
+      return
+    }
+    let weight = max(1, parser.weight)
+    guard generated.values.reduce(weight, +) <= Self.generatedMax else {
+      gone.insert(folded)
+      notices.append(
+        "the generated column \(column) is left out: all of them can be more than \(Self.generatedMax) times as large as a column"
+      )
+      return
+    }
+    generated[folded] = weight
+    parser.weights[folded] = weight
   }
 
   private func spaced(_ index: Int) -> String { parser.tokens[index].space }
@@ -232,7 +285,11 @@ struct SQLiteDDL {
       if parser.word() == "NOT", parser.word(1) != "NULL" {
         try readReferencesTail()
       } else {
-        _ = parser.take("NOT", "NULL") || parser.take("NULL") || parser.take("UNIQUE")
+        if parser.take("UNIQUE") {
+          try countUnique()
+        } else {
+          _ = parser.take("NOT", "NULL") || parser.take("NULL")
+        }
         try readConflict()
       }
     case "CHECK":
@@ -247,11 +304,13 @@ struct SQLiteDDL {
     case "COLLATE":
       parser.at += 1
       try parser.name()
-    case "REFERENCES": try readReferences()
+    case "REFERENCES":
+      let isKept = try readReferences()
+      return Constraint(range: start..<parser.at, isKept: isKept)
     case "GENERATED", "AS":
       if parser.word() == "GENERATED" { try parser.expect("GENERATED", "ALWAYS") }
       try parser.expect("AS")
-      if try !parser.parenthesized("the generated column \(column)", &notices) { gone.insert(column.asciiLowercased) }
+      try readGenerated(column)
       if !parser.take("STORED") { _ = parser.take("VIRTUAL") }
     case "CONSTRAINT": break
     default:

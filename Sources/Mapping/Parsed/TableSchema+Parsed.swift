@@ -9,19 +9,26 @@ extension TableSchema {
   ///
   ///     let (safe, notices) = record.parsed
   ///     // notices: ["table t: a CHECK of column a is left out: load_extension() is not a known function"]
-  package var parsed: (schema: TableSchema, notices: [String]) { parsed(lacking: []) }
+  package var parsed: (schema: TableSchema, notices: [String]) { parsed(within: TargetReach()) }
 
   /// The functions that expressions of a table in PostgreSQL may call.
   package static var functionsOfPostgres: Set<String> { KnownFunctions.inPostgresCatalog }
 
-  /// As ``parsed``, without what calls one of the functions `lacking`, which the target's server does not have.
-  package func parsed(lacking: Set<String>) -> (schema: TableSchema, notices: [String]) {
+  /// As ``parsed``, without what refers to objects of the target beyond `reach`.
+  /// - Parameter lacking: functions that the target's server does not have; what calls one is left out.
+  package func parsed(
+    within reach: TargetReach = TargetReach(), lacking: Set<String> = []
+  ) -> (schema: TableSchema, notices: [String]) {
     var safe = self
     var left: [String] = []
-    engine == .sqlite ? safe.parseSQLite(&left) : safe.parsePostgres(&left, lacking)
+    if uniques.count > SQLiteDDL.uniquesMax {
+      safe.uniques.removeLast(uniques.count - SQLiteDDL.uniquesMax)
+      left.append("of \(uniques.count) unique keys only the first \(SQLiteDDL.uniquesMax) are made")
+    }
+    engine == .sqlite ? safe.parseSQLite(&left, reach) : safe.parsePostgres(&left, reach, lacking)
     for index in safe.foreignKeys.indices { safe.parseActions(index, &left) }
     if let original {
-      let parsed = original.parsed
+      let parsed = original.parsed(within: reach)
       safe.original = parsed.schema
       left += parsed.notices
     }
@@ -46,32 +53,40 @@ extension TableSchema {
 
   // MARK: SQLite
 
-  private mutating func parseSQLite(_ left: inout [String]) {
+  private mutating func parseSQLite(_ left: inout [String], _ reach: TargetReach) {
     for index in columns.indices { columns[index].parseSQLite(&left) }
     let isGiven = !createText.isEmpty
-    var gone: Set<String> = []
+    var read: SQLiteDDL?
     do throws(Unparsed) {
       guard isGiven else { throw Unparsed("it has no statement") }
-      let read = try SQLiteDDL.table(createText, named: name)
-      (createText, gone) = (read.ddl.text, read.gone)
-      left += read.ddl.notices
+      let ddl = try SQLiteDDL.table(createText, named: name, reach)
+      (createText, read) = (ddl.text, ddl)
+      left += ddl.notices
     } catch {
       if isGiven {
-        createText = ownText(typesOf: self, isWhole: true)
+        var known = self
+        known.foreignKeys.removeAll { !reach.includes("", $0.table, in: .sqlite) }
+        createText = known.ownText(typesOf: self, isWhole: true)
         left.append("it is made of its columns and keys alone, as its statement is not known: \(error.reason)")
       }
     }
     objects = parsedObjects(&left) { object throws(Unparsed) in
-      try SQLiteDDL.index(object.text, named: object.name, on: name, gone: gone)
+      try SQLiteDDL.index(object.text, named: object.name, on: name, beside: read)
     }
   }
+
+  private static let indexesMax = 64
 
   private func parsedObjects(
     _ left: inout [String], _ parse: (Object) throws(Unparsed) -> String
   ) -> [Object] {
     var kept: [Object] = []
     for object in objects {
-      do throws(Unparsed) { kept.append(.init(name: object.name, text: try parse(object))) } catch {
+      do throws(Unparsed) {
+        // SQLite holds a copy of its columns for each index while it writes a row.
+        guard kept.count < Self.indexesMax else { throw Unparsed("the table has \(Self.indexesMax) already") }
+        kept.append(.init(name: object.name, text: try parse(object)))
+      } catch {
         left.append("the index \(object.name) is left out: \(error.reason)")
       }
     }
@@ -80,14 +95,14 @@ extension TableSchema {
 
   // MARK: PostgreSQL
 
-  private mutating func parsePostgres(_ left: inout [String], _ lacking: Set<String>) {
-    for index in columns.indices { columns[index].parsePostgres(&left, lacking) }
+  private mutating func parsePostgres(_ left: inout [String], _ reach: TargetReach, _ lacking: Set<String>) {
+    for index in columns.indices { columns[index].parsePostgres(&left, reach, lacking) }
     objects = parsedObjects(&left) { object throws(Unparsed) in
       try PostgresDDL.index(object, on: self, lacking: lacking)
     }
     guard !createText.isEmpty else { return }
     do throws(Unparsed) {
-      let script = try PostgresDDL(self, lacking: lacking)
+      let script = try PostgresDDL(self, reach, lacking: lacking)
       left += script.notices
       createText = script.statements.map { $0 + ";" }.joined(separator: "\n")
       if script.hasTable { return }
@@ -143,7 +158,7 @@ extension TableSchema.Column {
     return parser.printed(0..<parser.tokens.count)
   }
 
-  fileprivate mutating func parsePostgres(_ left: inout [String], _ lacking: Set<String>) {
+  fileprivate mutating func parsePostgres(_ left: inout [String], _ reach: TargetReach, _ lacking: Set<String>) {
     func kept(_ text: String, _ what: String, _ parse: (String) throws(Unparsed) -> String) -> String? {
       do throws(Unparsed) { return try parse(text) } catch {
         left.append("\(what) of column \(name) is left out: \(error.reason)")
@@ -161,7 +176,7 @@ extension TableSchema.Column {
     if collation.contains(".") { collation = kept(collation, "the collation", PostgresDDL.name) ?? "" }
     if let text = defaultText {
       defaultText = kept(text, "the default") { text throws(Unparsed) in
-        try PostgresDDL.expression(text, lacking: lacking)
+        try PostgresDDL.expression(text, reach, lacking: lacking)
       }
     }
   }

@@ -1,0 +1,40 @@
+import Changes
+
+/// The objects beside the table itself that the definition of a table may use at a target.
+///
+/// A definition comes from a trail. It may reference the tables that its apply may write, and draw numbers from the
+/// sequences of these tables, and from new ones. Whatever else it names is left out and reported.
+///
+/// ```
+/// let reach = TargetReach(TargetScope(["sales.*"]), closedSequences: ["\"hr\".\"badge_seq\""])
+/// reach.includes("hr", "salaries", in: .postgres)   // false
+/// reach.includes(sequence: ("hr", "badge_seq"))     // false
+/// ```
+package struct TargetReach: Sendable {
+  private let scope: TargetScope
+  private let closedSequences: Set<String>
+  /// Whether every table, type and sequence is within reach that is not reserved.
+  package var isOpen: Bool { scope.isOpen }
+
+  /// - Parameter closedSequences: sequences of the target that belong to other tables, each as `"schema"."name"`.
+  package init(_ scope: TargetScope = TargetScope(), closedSequences: Set<String> = []) {
+    (self.scope, self.closedSequences) = (scope, closedSequences)
+  }
+
+  /// Whether a foreign key may reference a table.
+  /// - Parameter namespace: the schema in PostgreSQL; empty in SQLite.
+  package func includes(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
+    scope.verdict(namespace, name, in: engine) == .allowed
+  }
+
+  /// Whether a default may draw numbers from a sequence, and whether its table may own it.
+  package func includes(sequence: (namespace: String, name: String)) -> Bool {
+    if closedSequences.isEmpty { return true }
+    return !closedSequences.contains("\(sequence.namespace.quotedName).\(sequence.name.quotedName)")
+  }
+
+  /// The reason why a reference to a table is left out, for people.
+  static func why(_ table: String) -> String {
+    "it references table \(table), which 'tables' of the apply does not include"
+  }
+}
