@@ -85,7 +85,18 @@ package struct JournalStatementRow {
   }
 
   private func bound(_ statement: Executed) throws -> [UInt8] {
-    guard let before = latest[statement.text] else { return Array(bytes[statement.parameters]) }
+    guard let before = latest[statement.text] else {
+      let whole = Array(bytes[statement.parameters])
+      // A program can write such rows too: what a trail says of the count must be true.
+      try whole.withUnsafeBytes { bytes in
+        var reader = ByteReader(bytes)
+        for _ in 0..<statement.parameterCount where try reader.readColumn().isUnchanged {
+          throw reader.problem("a parameter is the one before, and there is none")
+        }
+        guard reader.isAtEnd else { throw reader.problem("there are more parameters than it says") }
+      }
+      return whole
+    }
     return try bytes.withUnsafeBytes { raw in
       try before.withUnsafeBytes { before in
         var (packed, last) = (
@@ -116,7 +127,7 @@ package struct JournalStatementRow {
   }
 
   private static func readEnd(_ reader: inout ByteReader) throws -> End {
-    End(first: Int64(clamping: try reader.readVarint()), time: try reader.readZigzag())
+    End(first: Int64(clamping: try reader.readVarint()), time: try reader.readTime())
   }
 
   private static func readText(_ reader: inout ByteReader) throws -> Text {
@@ -132,10 +143,10 @@ package struct JournalStatementRow {
     guard !before.overflow, !before.partialValue.addingReportingOverflow(count).overflow else {
       throw reader.problem("a place in the journal is beyond its end")
     }
-    let affected = try reader.readVarint()
+    let affected = try reader.readNumber("count of rows")
     let flags = try reader.readByte()
-    let now = flags & 1 != 0 ? try reader.readZigzag() : nil
-    let parameterCount = Int(clamping: try reader.readVarint())
+    let now = flags & 1 != 0 ? try reader.readTime() : nil
+    let parameterCount = try reader.readCount()
     return Executed(
       before: before.partialValue, count: count, rowsAffected: affected, now: now,
       flags: flags & 2 != 0 ? .nowUnknown : [], text: text, parameterCount: parameterCount,

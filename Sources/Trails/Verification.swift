@@ -15,7 +15,7 @@ struct Verification {
   mutating func run(_ info: TrailInfo, _ progress: (UInt64, UInt64) -> Void) throws {
     summary.bytes = info.bytes
     summary.segments = UInt64(info.segments.count)
-    let sizes = Dictionary(uniqueKeysWithValues: info.segments.map { ($0.number, $0.bytes) })
+    let sizes = Dictionary(info.segments.map { ($0.number, $0.bytes) }, uniquingKeysWith: { first, _ in first })
     var segment = reader.segmentNumber
     var before: UInt64 = 0
     var reported: UInt64 = 0

@@ -1,4 +1,3 @@
-import Capturing
 import Changes
 import Foundation
 import SQLiteKit
@@ -6,6 +5,8 @@ import SystemKit
 import TestServers
 import Testing
 import Trails
+
+@testable import Capturing
 
 /// A captured file that its own program, or a user who may write to its folder, has prepared against the daemon.
 @Suite(.timeLimit(.minutes(5))) struct HostileSourceTests {
@@ -174,6 +175,90 @@ import Trails
       try? FileManager.default.removeItem(atPath: other.trail)
     }
     #expect(read > 0 && refused > 0, "\(read) read, \(refused) refused")
+  }
+
+  /// Statements that a program runs on the tables of capture in its file.
+  static let forgeries = [
+    "INSERT INTO cairn_journal(seq, code) VALUES (9223372036854775807, 0)",
+    "INSERT INTO cairn_journal(seq, code) VALUES (-9223372036854775808, 0)",
+    "UPDATE cairn_control SET taken = -9223372036854775808",
+    "UPDATE cairn_control SET taken = 9223372036854775807, nonce = -9223372036854775808, cap = 9223372036854775807",
+    "UPDATE cairn_layout SET id = 9223372036854775807 WHERE id = 1",
+    "UPDATE cairn_layout SET id = -9223372036854775808 WHERE id = 1",
+    "UPDATE cairn_layout SET id = 2147483648 WHERE id = 2; CREATE TABLE more(id INTEGER PRIMARY KEY)",
+    "UPDATE cairn_layout SET since = 9223372036854775807, ended = -9223372036854775808",
+    "UPDATE cairn_layout SET previous = -9223372036854775808, action = 9223372036854775807, refresh = 9223372036854775807",
+    "UPDATE cairn_layout SET refresh = 9223372036854775793, action = -9223372036854775808",
+    "UPDATE cairn_layout SET schema = x'00'", "UPDATE cairn_layout SET schema = zeroblob(2000)",
+    // The second half of an update, without the first, and of another table.
+    "INSERT INTO cairn_journal(code) SELECT max(id) * 8 + 4 FROM cairn_layout",
+    "INSERT INTO cairn_journal(code) SELECT code * 8 + 4 FROM (SELECT max(id) AS code FROM cairn_layout)",
+    """
+    INSERT INTO cairn_journal(code, v0) SELECT id * 8 + 3, 1 FROM cairn_layout WHERE instr(schema, 'bare');
+    INSERT INTO cairn_journal(code, v0, v1) SELECT id * 8 + 4, 1, 2 FROM cairn_layout WHERE instr(schema, 'item')
+    """,
+    "INSERT INTO cairn_journal(code) SELECT 8 + value FROM json_each('[0,1,2,3,4,5,6,7]')",
+    "INSERT INTO cairn_journal(code) VALUES (9223372036854775807), (-9223372036854775808), (-1), ('x'), (x'ff'), (1e300)",
+    "INSERT INTO cairn_journal(code, v0) VALUES (1, '1 far.shop 4611686018427387904 18446744073709551615 1:1')",
+    "INSERT INTO cairn_journal(code, v0) VALUES (1, '1 far.shop 1 4611686018427387903 281474976710655:4611686018427387903')",
+    "INSERT INTO cairn_journal(code, v0) VALUES (2, x'01ffffffffffffffffff01ffffffffffffffffff01')",
+    "INSERT INTO cairn_control(id) VALUES (2); INSERT INTO cairn_journal(code, v0) VALUES (2, x'0101ffffffffffffffffff0100')",
+    "INSERT INTO cairn_control(id) VALUES (2); INSERT INTO cairn_journal(code, v0) VALUES (2, zeroblob(40))",
+    anew("cairn_layout", "INSERT INTO cairn_layout SELECT * FROM cairn_layout"),
+    anew("cairn_layout", "UPDATE cairn_layout SET id = NULL"),
+    anew("cairn_layout", "CREATE TABLE more(id INTEGER PRIMARY KEY)"),
+    anew("cairn_journal", "INSERT INTO cairn_journal SELECT * FROM cairn_journal"),
+    anew("cairn_journal", "UPDATE cairn_journal SET seq = -9223372036854775808; DROP TABLE bare"),
+    anew(
+      "cairn_journal",
+      "INSERT INTO cairn_journal(seq, code) VALUES (9223372036854775807, 0), ('9223372036854775807', 0)"),
+    anew("cairn_control", "INSERT INTO cairn_control SELECT * FROM cairn_control"),
+    anew("cairn_control", "UPDATE cairn_control SET taken = 1e300, version = 'x', schema_version = x'00'"),
+  ]
+
+  /// The table with its rows, made again by the program: without its key.
+  private static func anew(_ table: String, _ more: String) -> String {
+    """
+    CREATE TEMP TABLE kept AS SELECT * FROM \(table); DROP TABLE \(table); CREATE TABLE \(table) AS SELECT * FROM kept;
+    DROP TABLE kept; \(more)
+    """
+  }
+
+  @Test(arguments: forgeries, [true, false])
+  func `numbers and duplicates in our tables end that capture at most`(forgery: String, isRunning: Bool) throws {
+    let replica = Replica(try TempFolder())
+    try execute(
+      replica.source,
+      """
+      PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, name, n); INSERT INTO item VALUES (1, 'tea', 2);
+      CREATE TABLE bare(x); INSERT INTO bare VALUES (1)
+      """)
+    try replica.take()
+    if !isRunning { replica.close() }
+    try execute(replica.source, forgery)
+    let position = try Self.sourcePosition(replica)
+    let found = code { try replica.take() }
+    #expect(found == nil || [.databaseDamaged, .sourceWentBack, .databaseFailed, .trailVersion].contains(found))
+    replica.close()
+    // The other readers of the same tables.
+    let database = try Database(path: replica.source)
+    _ = code { _ = try UncapturedRows.read(database, behind: position) { _, _ in } }
+    _ = code { _ = try UncapturedRows.count(database, behind: position) }
+    _ = code { _ = try EmbeddedCapture(database).waiting() }
+    _ = code { _ = try Journal(database).fill() }
+    _ = code { _ = try Journal(database).unhook(nil) }
+    _ = code { try EmbeddedCapture(database).install() }
+    _ = code { try EmbeddedCapture(database).forgetWaiting() }
+    _ = code { try Journal(database).detach() }
+    // What is in the trail can be read.
+    _ = try Trail.verify(folder: replica.trail)
+  }
+
+  /// The source position of the last progress record.
+  private static func sourcePosition(_ replica: Replica) throws -> [UInt8] {
+    let reader = try TrailReader.open(folder: replica.trail, at: nil)
+    while try reader.next() != nil {}
+    return reader.lastSourcePosition ?? []
   }
 
   private static func damage(_ bytes: inout [UInt8], _ random: inout Seeded) {

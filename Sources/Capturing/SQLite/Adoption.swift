@@ -32,7 +32,7 @@ struct Adoption {
     try database.run(
       "INSERT INTO cairn_journal(code, v0) VALUES (?, ?)",
       [.integer(JournalKind.marker.rawValue), trail.map { .text($0.description) } ?? .null])
-    let made = try database.integer("SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1") ?? 0
+    let made = try Journal(database).place("SELECT seq FROM cairn_journal ORDER BY seq DESC LIMIT 1")
     marker = made
     return made
   }
@@ -124,7 +124,8 @@ struct Adoption {
       [
         previous.map { .integer($0) } ?? .null, .integer(place), action, refresh, .blob(Array(bytes.bytes)),
       ])
-    let id = try database.integer("SELECT max(id) FROM cairn_layout") ?? 0
+    let id = try Journal(database).place("SELECT max(id) FROM cairn_layout")
+    guard Layout.ids.contains(id) else { throw Layout.foreign }
     try widen(to: schema.columns.count + 1)
     for trigger in CaptureTriggers(table: table, layout: id).statements {
       try database.define(trigger.text, tables: [table.name])

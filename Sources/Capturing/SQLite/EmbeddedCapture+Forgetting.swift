@@ -10,7 +10,7 @@ extension EmbeddedCapture {
   package func forgetWaiting() throws {
     try database.transaction {
       guard try journal.isUnclaimed() else { return }
-      let last = try database.integer("SELECT max(seq) FROM cairn_journal") ?? 0
+      let last = try journal.place("SELECT max(seq) FROM cairn_journal")
       let (nonce, marker) = (randomBytes(8).withUnsafeBytes { $0.loadUnaligned(as: Int64.self) }, last + 1)
       try database.executeScript(
         "DELETE FROM cairn_journal; DELETE FROM cairn_stage; DELETE FROM cairn_layout WHERE ended IS NOT NULL")

@@ -81,7 +81,7 @@ package struct EmbeddedCapture {
   /// The last journal row that the file is marked with as taken.
   package func taken() throws -> Int64 {
     guard try journal.isInstalled() else { return 0 }
-    return try database.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0
+    return try journal.place("SELECT taken FROM cairn_control WHERE id = 0")
   }
 
   package func waiting() throws -> Waiting {
@@ -90,9 +90,9 @@ package struct EmbeddedCapture {
   }
 
   private func count() throws -> Waiting {
-    let taken = try database.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0
-    let first = try database.integer("SELECT min(seq) FROM cairn_journal") ?? 0
-    let last = try database.integer("SELECT max(seq) FROM cairn_journal") ?? 0
+    let taken = try journal.place("SELECT taken FROM cairn_control WHERE id = 0")
+    let first = try journal.place("SELECT min(seq) FROM cairn_journal")
+    let last = try journal.place("SELECT max(seq) FROM cairn_journal")
     let ended = try database.integer(
       "SELECT count(*) FROM cairn_journal WHERE seq > ? AND code = \(JournalStatements.endCode)", [.integer(taken)])
     // What apply has noted is nothing that a program did.

@@ -296,8 +296,29 @@ package struct Journal {
     try database.run("INSERT OR REPLACE INTO cairn_control(id, place) VALUES (1, ?)", [.text(text)])
   }
 
+  /// Throws `database-damaged` for rows that Cairn did not write: a program can make the table anew, without its key.
   func layouts() throws -> [Layout] {
-    try database.query("SELECT \(Layout.columns) FROM cairn_layout ORDER BY id").map(Layout.init(row:))
+    let layouts = try database.query("SELECT \(Layout.columns) FROM cairn_layout ORDER BY id").map(Layout.init(row:))
+    for (one, next) in zip(layouts, layouts.dropFirst()) where one.id >= next.id { throw Layout.foreign }
+    return layouts
+  }
+
+  func layoutsByID() throws -> [Int64: Layout] {
+    Dictionary(try layouts().map { ($0.id, $0) }, uniquingKeysWith: { first, _ in first })
+  }
+
+  /// The number of a journal row that a query finds; 0 if it finds none.
+  ///
+  /// Throws `database-damaged` for a number that Cairn gives to no row: what is counted from it could overflow.
+  func place(_ sql: String) throws -> Int64 {
+    guard let value = try database.first(sql), value != .null else { return 0 }
+    guard case .integer(let number) = value, SourcePosition.places.contains(number) else {
+      throw CairnError(
+        .databaseDamaged,
+        "a table of \(database.path) whose name begins with cairn_ holds a number that Cairn did not write",
+        hint: "run 'cairn detach' on the source and replicate again")
+    }
+    return number
   }
 
   func layout(_ id: Int64) throws -> Layout? {
@@ -369,8 +390,8 @@ package struct Journal {
 
   func writtenLayouts(since before: Written? = nil) throws -> Written {
     var written = before ?? Written()
-    let from = try before?.through ?? (database.integer("SELECT taken FROM cairn_control WHERE id = 0") ?? 0)
-    written.through = max(from, try database.integer("SELECT max(seq) FROM cairn_journal") ?? 0)
+    let from = try before?.through ?? place("SELECT taken FROM cairn_control WHERE id = 0")
+    written.through = max(from, try place("SELECT max(seq) FROM cairn_journal"))
     let rows = try database.query(
       "SELECT DISTINCT code / 8 FROM cairn_journal WHERE seq > ? AND seq <= ? AND code >= 8 AND code % 8 IN (1, 3)",
       [.integer(from), .integer(written.through)])
@@ -406,7 +427,7 @@ package struct Journal {
     }
     let doubtful = try doubtful.union(layoutsWithWrongOld(captured, hooks))
     let capturedNames = Set(captured.map { $0.name.lowercased() })
-    var free = Dictionary(uniqueKeysWithValues: captured.map { ($0.name.lowercased(), $0) })
+    var free = Dictionary(captured.map { ($0.name.lowercased(), $0) }, uniquingKeysWith: { first, _ in first })
     var adoption = Adoption(database, doubtful: doubtful, copies: copies, isApplied: isApplied, trail: trail)
 
     // Triggers follow their table through a rename, so those that are in place tell which table is which.

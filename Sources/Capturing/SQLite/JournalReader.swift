@@ -40,6 +40,8 @@ struct JournalReader: ~Copyable {
   private var row = ByteWriter()
   private var old = ByteWriter()
   private var oldEnds: [Int] = []
+  /// The layout of the row that an update began with, until its other half comes.
+  private var oldLayout: Int64?
   /// The old image is what ``latest`` says, and not what the journal shows.
   private var isOldFollowed = false
   private var rowEnds: [Int] = []
@@ -145,7 +147,15 @@ struct JournalReader: ~Copyable {
     case .updateOld:
       isOldFollowed = false
       try setOld(row.bytes, count: rowEnds.count)
+      oldLayout = layout.id
     case .updateNew:
+      // Triggers write both halves of an update one after the other. A program can write anything.
+      guard oldLayout == layout.id else {
+        throw CairnError(
+          .databaseDamaged, "the journal has half an update of table \(layout.schema.name), which Cairn did not write",
+          hint: "run 'cairn detach' on the source and replicate again", context: ["table": layout.schema.name])
+      }
+      oldLayout = nil
       try followUpdate(layout)
       let before = rowid(layout, old, oldEnds)
       let now = rowid(layout, row, rowEnds)

@@ -79,14 +79,10 @@ struct Layout {
   init(row: [Value]) throws {
     func integer(_ i: Int) -> Int64? { if case .integer(let n) = row[i] { n } else { nil } }
     // A program can write to the file: every number is checked before it is counted with.
-    let bound: Int64 = 1 << 61
-    guard let id = integer(0), (1...1 << 31).contains(id), let since = integer(2), (0..<bound).contains(since),
+    let bound = SourcePosition.places.upperBound
+    guard let id = integer(0), Self.ids.contains(id), let since = integer(2), (0..<bound).contains(since),
       integer(3).map({ -bound < $0 && $0 < bound }) ?? true, case .blob(let bytes) = row[6]
-    else {
-      throw CairnError(
-        .databaseDamaged, "table cairn_layout of the source holds a row that Cairn did not write",
-        hint: "run 'cairn detach' on the source and replicate again")
-    }
+    else { throw Self.foreign }
     self.id = id
     previous = integer(1)
     self.since = since
@@ -96,10 +92,12 @@ struct Layout {
     isExact = integer(4).map { $0 & 32 != 0 } ?? false
     refresh = integer(5).flatMap { Refresh.Reason(rawValue: UInt8(clamping: $0 & 15)) }
     firstNew = integer(5).flatMap { $0 < 16 ? nil : Int($0 >> 4) }
-    schema = try bytes.withUnsafeBytes {
-      var reader = ByteReader($0)
-      return try reader.readSchema()
-    }
+    do {
+      schema = try bytes.withUnsafeBytes {
+        var reader = ByteReader($0)
+        return try reader.readSchema()
+      }
+    } catch is DecodingError { throw Self.foreign }
     digestTable = StatementDigest.Table(name: schema.name)
     carriesRowid = CaptureTriggers.carriesRowid(schema)
     valueCount = schema.columns.count + (carriesRowid ? 1 : 0)
@@ -109,6 +107,15 @@ struct Layout {
       } else if schema.uniques.isEmpty, !schema.flags.contains(.withoutRowid),
         schema.key.count == 1
       { schema.key[0] } else { nil }
+  }
+
+  /// The numbers that layouts have: a code of the journal is eight times as much.
+  static let ids: ClosedRange<Int64> = 1...1 << 31
+
+  static var foreign: CairnError {
+    CairnError(
+      .databaseDamaged, "table cairn_layout of the source holds a row that Cairn did not write",
+      hint: "run 'cairn detach' on the source and replicate again")
   }
 
   static let columns = "id, previous, since, ended, action, refresh, schema"

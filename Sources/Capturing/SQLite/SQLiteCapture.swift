@@ -196,7 +196,7 @@ package final class SQLiteCapture {
   private func resume(isFirst: Bool) throws {
     let row = try source.query("SELECT taken, nonce FROM cairn_control WHERE id = 0").first ?? []
     guard row.count == 2, case .integer(let taken) = row[0], case .integer(let nonce) = row[1],
-      (0..<1 << 61).contains(taken)
+      SourcePosition.places.contains(taken)
     else {
       throw Self.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
     }
@@ -217,7 +217,7 @@ package final class SQLiteCapture {
     }
     let statement = try source.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND seq <= ? ORDER BY seq")
     try statement.bind([.integer(marked.taken), .integer(position.mark.taken)])
-    let all = Dictionary(uniqueKeysWithValues: try journal.layouts().map { ($0.id, $0) })
+    let all = try journal.layoutsByID()
     var check = JournalReader()
     var next = marked.taken + 1
     while try statement.step() {
@@ -234,7 +234,7 @@ package final class SQLiteCapture {
   }
 
   private func reloadLayouts() throws {
-    layouts = Dictionary(uniqueKeysWithValues: try journal.layouts().map { ($0.id, $0) })
+    layouts = try journal.layoutsByID()
     awaited.formIntersection(layouts.values.filter(\.passesChanges).map(\.id))
     let waiting = layouts.values.filter { $0.ended == nil && $0.refresh != nil }.count
     progress.update { $0.tablesToCopy = waiting }
@@ -533,7 +533,7 @@ package final class SQLiteCapture {
   private func checkMark(last: Int64) throws {
     defer { statements.mark.reset() }
     guard try statements.mark.step(), statements.mark.integer(0) == marked.taken,
-      statements.mark.integer(1) == marked.nonce, last >= position.mark.taken
+      statements.mark.integer(1) == marked.nonce, last >= position.mark.taken, SourcePosition.places.contains(last)
     else {
       throw Self.wentBack(path, "its mark or its journal changed behind our back")
     }
@@ -830,7 +830,7 @@ package final class SQLiteCapture {
       for note in try journal.applied(clock) where note.trail != trail.name.description {
         next.knowledge.note(note)
       }
-      let last = try Self.scalar(statements.lastRow)
+      let last = try journal.place("SELECT max(seq) FROM cairn_journal")
       next.mark = .init(taken: last, nonce: Self.nonce())
       try source.run(
         "UPDATE cairn_control SET taken = ?, nonce = ? WHERE id = 0",

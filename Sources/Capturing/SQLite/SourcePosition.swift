@@ -39,6 +39,9 @@ struct SourcePosition: Equatable {
   /// Only where something was begun that the look has to end.
   var look: Look?
 
+  /// The numbers that journal rows have. A program can write others into its file; one more than these still counts.
+  static let places: Range<Int64> = 0..<1 << 61
+
   /// 2: with knowledge. One of version 1 is read as one without.
   static let version: UInt8 = 2
 
@@ -86,15 +89,22 @@ struct SourcePosition: Equatable {
         previous: Mark(taken: try r.readZigzag(), nonce: try r.readFixed()), checksum: try r.readFixed())
       if try r.readByte() == 1 {
         let layout = try r.readZigzag()
-        let rows = try r.readVarint()
+        let rows = try r.readNumber("count of rows")
         let flags = try r.readByte()
         let cursor = try r.readByte() == 1 ? try r.readImage().values().compactMap { $0 } : nil
         position.refresh = RefreshState(
           layout: layout, rows: rows, cursor: cursor, isDone: flags & 1 != 0, isPartial: flags & 2 != 0)
       }
-      guard version >= 2 else { return position }
-      position.knowledge = try r.readKnowledge()
-      if try r.readByte() == 1 { position.look = Look(from: try r.readZigzag(), through: try r.readZigzag()) }
+      if version >= 2 {
+        position.knowledge = try r.readKnowledge()
+        if try r.readByte() == 1 { position.look = Look(from: try r.readZigzag(), through: try r.readZigzag()) }
+      }
+      let numbers = [
+        position.mark.taken, position.previous.taken, position.look?.from ?? 0, position.look?.through ?? 0,
+      ]
+      guard numbers.allSatisfy(Self.places.contains) else {
+        throw DecodingError(offset: 1, problem: "a number of a journal row is out of bounds")
+      }
       return position
     }
   }

@@ -16,11 +16,12 @@ package enum UncapturedRows {
   package static func read(
     _ database: Database, behind position: [UInt8], _ body: (TableSchema, [Value]) throws -> Void
   ) throws -> Bool {
-    guard try Journal(database).isInstalled() else { return false }
+    let journal = Journal(database)
+    guard try journal.isInstalled() else { return false }
     let taken = try position.isEmpty ? 0 : SourcePosition(decoding: position).mark.taken
-    let last = try database.integer("SELECT max(seq) FROM cairn_journal") ?? 0
+    let last = try journal.place("SELECT max(seq) FROM cairn_journal")
     guard last > taken else { return true }
-    guard last - taken <= rowsMax, try database.integer("SELECT min(seq) FROM cairn_journal") ?? 0 <= taken + 1 else {
+    guard last - taken <= rowsMax, try journal.place("SELECT min(seq) FROM cairn_journal") <= taken + 1 else {
       return false
     }
     var layouts: [Int64: Layout] = [:]
@@ -30,7 +31,7 @@ package enum UncapturedRows {
     while try statement.step() {
       let code = statement.integer(1)
       guard code % 8 != JournalKind.asked.rawValue else { continue }
-      guard let layout = try layouts[code / 8] ?? Journal(database).layout(code / 8) else { return false }
+      guard let layout = try layouts[code / 8] ?? journal.layout(code / 8) else { return false }
       layouts[code / 8] = layout
       try body(layout.schema, layout.schema.columns.indices.map { statement.value(3 + $0) })
     }
