@@ -56,9 +56,18 @@ package struct TrailSQL {
   /// nothing.
   ///
   /// `schema` gives the schema of an id in the record's segment. Throws `trail-damaged` when it has none, or when an
-  /// image is not one of its schema, and `trail-version` for a record that this version does not know.
+  /// image is not one of its schema or has a value that cannot be decoded, and `trail-version` for a record that this
+  /// version does not know.
   package mutating func render(
     _ record: Record, at position: Position, schema: (UInt64) -> TableSchema?
+  ) throws -> [String] {
+    do { return try statements(of: record, at: position, schema) } catch let error as DecodingError {
+      throw damaged(position, "a value cannot be decoded: \(error)")
+    }
+  }
+
+  private mutating func statements(
+    of record: Record, at position: Position, _ schema: (UInt64) -> TableSchema?
   ) throws -> [String] {
     if position.segment != segment {
       segment = position.segment

@@ -116,6 +116,9 @@ extension CairnError {
     self =
       (error as? CairnError) ?? (error as? SQLiteError)?.asCairnError ?? (error as? PostgresError)?.asCairnError
       ?? (error as? FileError)?.asCairnError(doing: doing)
+      ?? (error as? DecodingError).map {
+        CairnError(.trailDamaged, "cannot decode a record: \($0)", hint: "run 'cairn trail verify'")
+      }
       ?? CairnError(.bug, "unexpected: \(error)", hint: "please report this", remedy: .bug)
   }
 }

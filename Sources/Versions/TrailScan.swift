@@ -67,9 +67,9 @@ struct TrailScan {
       switch record {
       case .begin(let header): part = Part(header: header, begin: reader.position)
       case .progress(let position, _): part?.header.sourcePosition = position
-      case .change(let change) where change.operation != .truncate: try take(change)
+      case .change(let change) where change.operation != .truncate: try reader.decoding { try take(change) }
       case .refreshRow(let id, let image):
-        try take(ChangeView(.insert, schemaID: id, after: image, treatment: .copied))
+        try reader.decoding { try take(ChangeView(.insert, schemaID: id, after: image, treatment: .copied)) }
       case .refresh(let refresh):
         if case .end = refresh.event, let table = reader.schema(refresh.schemaID) {
           part?.wholeTables.append(table.fullName)

@@ -20,7 +20,7 @@ struct TrailExtract {
         if reader.position >= stop { return }
         isWanted = from.map { reader.position >= $0 } ?? true
       }
-      if isWanted { try body(record, reader) }
+      if isWanted { try reader.decoding { try body(record, reader) } }
     }
   }
 

@@ -24,7 +24,7 @@ struct FootprintScan {
     var footprint = Footprint()
     while let record = try reader.next() {
       if case .commit = record { break }
-      try footprint.add(record, reader.schema, &uniques)
+      try reader.decoding { try footprint.add(record, reader.schema, &uniques) }
     }
     self.reader = reader
     return footprint

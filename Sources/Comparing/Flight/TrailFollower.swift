@@ -74,7 +74,7 @@ final class TrailFollower {
   func read(_ take: (Record, TrailReader) throws -> Void, until isEnough: (TrailReader) throws -> Bool) throws -> Bool {
     let reader = try current()
     while let record = try reader.next() {
-      try take(record, reader)
+      try reader.decoding { try take(record, reader) }
       if case .commit = record, try isEnough(reader) { return true }
     }
     return false
