@@ -1,4 +1,4 @@
-/// Passwords in libpq URIs: where there is one, and the URI without it. A password is never shown.
+/// Passwords in libpq URIs and connection strings: where there is one, and the text without it. A password is never shown.
 ///
 /// Source: https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS
 package enum URLPassword {
@@ -8,34 +8,143 @@ package enum URLPassword {
   /// Whether a password stands before the host or behind the question mark.
   package static func isIn(_ uri: String) -> Bool {
     let bytes = Array(uri.utf8)
-    guard let start = end(of: "://", in: bytes) else { return false }
-    let authority = bytes[start...].prefix { $0 != UInt8(ascii: "/") }
-    if let at = authority.firstIndex(of: UInt8(ascii: "@")),
-      let colon = authority[..<at].firstIndex(of: UInt8(ascii: ":")), colon + 1 < at
-    {
-      return true
-    }
+    guard end(of: "://", in: bytes) != nil else { return false }
+    if secret(in: bytes) != nil { return true }
     return uri.drop { $0 != "?" }.dropFirst().split(separator: "&").contains { option in
       options.contains(decoded(option.prefix { $0 != "=" }))
     }
   }
 
-  /// For people: with `…` in the place of a password, of text that may be no URI at all.
-  package static func hidden(in uri: String) -> String {
+  /// The text with `…` in the place of every password, for people. The text may be no URI at all: a message with a URI in
+  /// it, or libpq's `key=value`.
+  ///
+  /// Rather hides too much: a password may hold a `/`, `?` or `@` that is not written with `%`.
+  ///
+  ///     URLPassword.hidden(in: "postgresql://ann:a/b@c@db.example/shop")  // postgresql://ann:…@db.example/shop
+  package static func hidden(in text: String) -> String {
+    var shown = Array(text.utf8)
+    if let range = secret(in: shown) { shown.replaceSubrange(range, with: "…".utf8) }
+    return withoutOptions(String(decoding: shown, as: UTF8.self))
+  }
+
+  /// What is wrong with how a URI is written that begins with a user and a password, or with a port that is none; nil if
+  /// nothing is. libpq would take a part of such a password for the host, the port or the database.
+  package static func fault(in uri: String) -> String? {
     let bytes = Array(uri.utf8)
-    var shown = bytes
-    if let start = end(of: "://", in: bytes), let at = bytes.lastIndex(of: UInt8(ascii: "@")), start < at,
-      let colon = bytes[start..<at].firstIndex(of: UInt8(ascii: ":"))
+    guard let start = end(of: "://", in: bytes) else { return nil }
+    let (at, slash, question) = (UInt8(ascii: "@"), UInt8(ascii: "/"), UInt8(ascii: "?"))
+    var rest = bytes[start...]
+    let head = rest.prefix { $0 != at && $0 != slash }
+    if head.endIndex < rest.endIndex, rest[head.endIndex] == at { rest = rest[(head.endIndex + 1)...] }
+    let hosts = rest.prefix { $0 != slash && $0 != question }
+    if hosts.contains(at) { return "an @ in a user name or password is written %40" }
+    let path = rest[hosts.endIndex...].prefix { $0 != question }
+    if path.contains(at) { return "a / in a user name or password is written %2F, an @ elsewhere %40" }
+    return hosts.split(separator: UInt8(ascii: ",")).allSatisfy { isPort(Array($0)) } ? nil : "its port is not a number"
+  }
+
+  /// Whether nothing but a number stands behind the colon of `host:port`.
+  private static func isPort(_ host: [UInt8]) -> Bool {
+    // The colons of an address are in brackets.
+    let name = host.first == UInt8(ascii: "[") ? host.firstIndex(of: UInt8(ascii: "]")) ?? 0 : 0
+    guard let colon = host[name...].firstIndex(of: UInt8(ascii: ":")) else { return true }
+    return host[(colon + 1)...].allSatisfy { (0x30...0x39).contains($0) }
+  }
+
+  /// Where a password stands, or may stand, before the host.
+  private static func secret(in bytes: [UInt8]) -> Range<Int>? {
+    guard let start = end(of: "://", in: bytes) ?? userStart(in: bytes) else { return nil }
+    var last = bytes.endIndex
+    // Options have names; an @ among them is part of something else.
+    if let question = bytes.lastIndex(of: UInt8(ascii: "?")), !bytes[question...].contains(UInt8(ascii: "@")),
+      isOptions(bytes[(question + 1)...])
     {
-      shown.replaceSubrange((colon + 1)..<at, with: "…".utf8)
+      last = question
     }
-    let text = String(decoding: shown, as: UTF8.self)
-    guard let mark = text.firstIndex(of: "?") else { return text }
-    let query = text[text.index(after: mark)...].split(separator: "&", omittingEmptySubsequences: false).map { option in
-      let name = option.prefix { $0 != "=" }
-      return options.contains(decoded(name)) ? name + "=…" : option
+    let colon = UInt8(ascii: ":")
+    if let at = bytes[..<last].lastIndex(of: UInt8(ascii: "@")), start < at {
+      guard let first = bytes[start..<at].firstIndex(of: colon), first + 1 < at else { return nil }
+      return first + 1..<at
     }
-    return text[...mark] + query.joined(separator: "&")
+    // Without an @, what should be a port may be a password whose host was forgotten.
+    let hosts = bytes[start..<last].prefix { ![UInt8(ascii: "/"), UInt8(ascii: "?")].contains($0) && $0 > 0x20 }
+    guard end(of: "://", in: bytes) != nil, let first = hosts.firstIndex(of: colon),
+      !hosts.split(separator: UInt8(ascii: ",")).allSatisfy({ isPort(Array($0)) })
+    else { return nil }
+    return first + 1..<hosts.endIndex
+  }
+
+  /// The start of the word with the last @, in a text without a scheme: `ann:secret@db.example/shop`.
+  private static func userStart(in bytes: [UInt8]) -> Int? {
+    guard let at = bytes.lastIndex(of: UInt8(ascii: "@")), !bytes.starts(with: "sqlite:".utf8) else { return nil }
+    return bytes[..<at].lastIndex { $0 <= 0x20 || $0 == UInt8(ascii: "'") }.map { $0 + 1 } ?? 0
+  }
+
+  private static func isOptions(_ bytes: ArraySlice<UInt8>) -> Bool {
+    bytes.split(separator: UInt8(ascii: "&")).allSatisfy { option in
+      guard let equals = option.firstIndex(of: UInt8(ascii: "=")) else { return false }
+      return option[..<equals].allSatisfy { (0x61...0x7a).contains($0) || $0 == UInt8(ascii: "_") }
+    }
+  }
+
+  /// Hides the values of options that hold a password: `?password=…` and `password = '…'`.
+  ///
+  /// A value ends before the next option whose name is known, or at its closing quote. It ends nowhere else, as it may hold
+  /// any character.
+  private static func withoutOptions(_ text: String) -> String {
+    let bytes = Array(text.utf8)
+    var shown: [UInt8] = []
+    var at = 0
+    while at < bytes.count {
+      guard let value = secretValue(in: bytes, at: at) else {
+        shown.append(bytes[at])
+        at += 1
+        continue
+      }
+      shown += bytes[at..<value.lowerBound] + Array("…".utf8)
+      at = value.upperBound
+    }
+    return String(decoding: shown, as: UTF8.self)
+  }
+
+  /// The value of an option for passwords whose name begins at a place.
+  private static func secretValue(in bytes: [UInt8], at start: Int) -> Range<Int>? {
+    func isName(_ byte: UInt8) -> Bool {
+      (0x61...0x7a).contains(byte | 0x20) || (0x30...0x39).contains(byte) || byte == UInt8(ascii: "_")
+        || byte == UInt8(ascii: "%")
+    }
+    func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || (0x09...0x0d).contains(byte) }
+    guard start == 0 || !isName(bytes[start - 1]) else { return nil }
+    let name = bytes[start...].prefix(while: isName)
+    let word = decoded(String(decoding: name, as: UTF8.self)).lowercased()
+    guard options.contains(word) || word == "pgpassword" else { return nil }
+    var at = name.endIndex
+    while at < bytes.count, isSpace(bytes[at]) { at += 1 }
+    guard at < bytes.count, bytes[at] == UInt8(ascii: "=") else { return nil }
+    at += 1
+    while at < bytes.count, isSpace(bytes[at]) { at += 1 }
+    let first = at
+    if at < bytes.count, bytes[at] == UInt8(ascii: "'") {
+      at += 1
+      while at < bytes.count, bytes[at] != UInt8(ascii: "'") { at += bytes[at] == UInt8(ascii: "\\") ? 2 : 1 }
+      return first..<min(at + 1, bytes.count)
+    }
+    while at < bytes.count, !isNextOption(bytes, at) { at += 1 }
+    return first..<at
+  }
+
+  /// Options of libpq that people write behind a password.
+  private static let known: Set<String> = [
+    "user", "host", "hostaddr", "port", "dbname", "sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout",
+    "application_name", "options", "password", "sslpassword", "passfile", "service", "target_session_attrs",
+  ]
+
+  private static func isNextOption(_ bytes: [UInt8], _ at: Int) -> Bool {
+    guard bytes[at] == UInt8(ascii: "&") || bytes[at] <= 0x20 else { return false }
+    let rest = bytes[(at + 1)...]
+    let name = rest.prefix { (0x61...0x7a).contains($0) || $0 == UInt8(ascii: "_") }
+    let behind = rest[name.endIndex...].drop { $0 == 0x20 }
+    return known.contains(String(decoding: name, as: UTF8.self)) && behind.first == UInt8(ascii: "=")
   }
 
   private static func end(of mark: String, in bytes: [UInt8]) -> Int? {

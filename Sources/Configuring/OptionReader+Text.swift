@@ -198,7 +198,7 @@ extension OptionReader {
         )
       }
       if text.contains(where: \.isWhitespace) {
-        return ("\(key) is \"\(text)\", with a space in it", "write %20 where a space is meant")
+        return ("\(key) is \"\(URLPassword.hidden(in: text))\", with a space in it", "write %20 where a space is meant")
       }
       return nil
     }

@@ -117,8 +117,7 @@ package final class PostgresConnection {
     var error: UnsafeMutablePointer<CChar>?
     if let list = PQconninfoParse(uri, &error) {
       PQconninfoFree(list)
-      let host = options(of: uri)["host"] ?? ""
-      return host.utf8.contains(UInt8(ascii: "@")) ? "an @ in a password is written %40" : nil
+      return URLPassword.fault(in: uri)
     }
     defer { PQfreemem(error) }
     return error.map { withoutValues(line($0), of: uri) } ?? "it cannot be read"
@@ -127,6 +126,8 @@ package final class PostgresConnection {
   /// libpq repeats the part that it cannot read, which may be one of a password. The text up to there says enough.
   private static func withoutValues(_ message: String, of uri: String) -> String {
     guard uri.utf8.contains(UInt8(ascii: "@")) || uri.lowercased().contains("password") else { return message }
+    // As a connection string of another form, libpq repeats it whole.
+    guard uri.hasPrefix("postgresql://") || uri.hasPrefix("postgres://") else { return "it is no URI of PostgreSQL" }
     let bytes = Array(message.utf8)
     let value = Array(": \"".utf8)
     let end = bytes.indices.first { bytes[$0...].starts(with: value) } ?? bytes.endIndex
@@ -135,6 +136,8 @@ package final class PostgresConnection {
 
   /// Host and database of a URI as people name them.
   package static func place(of uri: String) -> String {
+    // libpq takes a part of the password for the host or the database.
+    if let fault = URLPassword.fault(in: uri) { return "postgresql://… (\(fault))" }
     let given = options(of: uri)
     let user = given["user"].map { "\($0)@" } ?? ""
     let host = given["host"] ?? given["hostaddr"] ?? given["service"].map { "service \($0)" } ?? "local"
