@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Configuring
+import Mapping
 import PostgresKit
 import SQLiteKit
 import SystemKit
@@ -15,6 +16,27 @@ package enum ConflictLogs {
     case .sqlite(let path): SQLiteConflictLog(try Ends.open(path, mode: .readWrite))
     case .postgres(let uri): PostgresConflictLog(try PostgresConnection(uri))
     }
+  }
+
+  /// The tables that the applies of a trail may write in a database, by a conf.
+  ///
+  /// A database to which no apply of the conf writes belongs to a replication without a daemon, which has no list.
+  /// - Throws: `table-forbidden` if the conf has applies into the database, and none of this trail.
+  package static func scope(
+    of trail: TrailName, into url: DatabaseURL, by configuration: Configuration
+  ) throws -> TargetScope {
+    let applies = try configuration.applies.filter { apply in
+      try configuration.database(apply.database)?.location().canonical.place == url.canonical.place
+    }
+    guard !applies.isEmpty else { return TargetScope() }
+    let lists = applies.filter { TrailName($0.trail) == trail }.map(\.tables)
+    guard !lists.isEmpty else {
+      throw CairnError(
+        .tableForbidden,
+        "the log of conflicts of \(url.place) names trail \(trail), which no apply of the conf writes there",
+        hint: "write the row by hand if the apply was removed", remedy: .badInput)
+    }
+    return TargetScope(lists.flatMap(\.self))
   }
 
   /// The databases that the applies of a conf write to, by the names of the conf.

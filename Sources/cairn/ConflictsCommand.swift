@@ -1,5 +1,7 @@
 import Applying
 import Changes
+import Configuring
+import Mapping
 import Operating
 import SystemKit
 
@@ -25,6 +27,7 @@ struct ConflictsCommand: Command {
       show       one of them with its rows, column by column
       overturn   put the version that lost in place, as a new change that replicates like any other
 
+    Only tables are written that 'tables' of the apply includes, if the daemon's conf has one for the database.
     A conflict under the rule 'ask' is open until it is overturned; --to may name the version that stands, too. See
     docs/conflicts.md.
 
@@ -63,7 +66,10 @@ struct ConflictsCommand: Command {
       }
       return winner
     }
-    let turned = try log.overturn(id, to: winner, force: arguments.has("--force"), now: Clock.system.microseconds())
+    let configuration = try configuration(arguments)
+    let scope = try configuration.map { try ConflictLogs.scope(of: record.trail, into: url, by: $0) } ?? TargetScope()
+    let turned = try log.overturn(
+      id, to: winner, force: arguments.has("--force"), now: Clock.system.microseconds(), within: scope)
     Terminal.print(
       isJSON
         ? ConflictText.json(turned, url)
@@ -114,6 +120,14 @@ struct ConflictsCommand: Command {
         hint: "'cairn conflicts list' shows those that are kept", remedy: .badInput)
     }
     return one
+  }
+
+  /// The conf whose applies may write to the database; without --config the usual one, if it is there. A conf that is
+  /// there and does not load is an error: its lists hold.
+  private static func configuration(_ arguments: Arguments) throws -> Configuration? {
+    if let folder = arguments.value("--config") { return try DaemonConf.load(folder) }
+    let usual = ConfFolder.load(ConfFolder.usual)
+    return usual.files.isEmpty ? nil : try usual.get()
   }
 
   /// Those that are meant, by the options of the command.

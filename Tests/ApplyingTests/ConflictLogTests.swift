@@ -1,6 +1,7 @@
 import Applying
 import Changes
 import Conflicts
+import Mapping
 import PostgresKit
 import SQLiteKit
 import Testing
@@ -120,6 +121,21 @@ private func row(_ name: Value, _ rest: ConflictRow.Column...) -> ConflictRow {
     try log.overturn(1, to: .incoming, force: true, now: 6)
     #expect(try database.query("SELECT what FROM fired") == [["oolong"]])
     #expect(try #require(failure { _ = try log.overturn(9, to: nil, force: true, now: 5) }).code == .conflictMissing)
+  }
+
+  @Test func `only tables are written that the list of the apply includes`() throws {
+    let folder = try TempFolder()
+    let (log, database) = try log(folder)
+    defer { withExtendedLifetime(folder) {} }
+    try log.install()
+    let local = row("tea", .init("stock", .real(2)))
+    try log.append(record(local: local, incoming: row("oolong"), settled: local, winner: .local))
+    let error = try #require(
+      failure { _ = try log.overturn(1, to: nil, force: true, now: 5, within: TargetScope(["other"])) })
+    #expect(error.code == .tableForbidden && error.message.contains("item"), "\(error)")
+    #expect(try database.query("SELECT name FROM item WHERE id = 1") == [["tea"]])
+    try log.overturn(1, to: nil, force: true, now: 5, within: TargetScope(["item"]))
+    #expect(try database.query("SELECT name FROM item WHERE id = 1") == [["oolong"]])
   }
 
   @Test func `a row comes back that was deleted, and goes that had won over a delete`() throws {

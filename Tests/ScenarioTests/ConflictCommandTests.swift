@@ -84,6 +84,36 @@ extension Scenarios {
       #expect(try cairn(bench, "conflicts", "list", "--config", ".", "--database", "othr").status == 64)
     }
 
+    @Test func `a row outside of the list of its apply is not overturned`() throws {
+      let bench = try made()
+      func overturn(trail: String, tables: String) throws -> Outcome {
+        try """
+        [node]
+        name = "hq"
+        [database.shop]
+        url = "sqlite://\(bench.path("shop.db"))"
+        [receive]
+        listen = "127.0.0.1:17420"
+        insecure = true
+        [peer.far]
+        may = { push = ["far.*"] }
+        [apply.shop]
+        trail = "\(trail)"
+        database = "shop"
+        tables = [\(tables)]
+        """.write(toFile: bench.path("cairn.toml"), atomically: true, encoding: .utf8)
+        return try cairn(bench, "conflicts", "overturn", "1", "--config", ".", "--database", "sqlite:shop.db")
+      }
+      for (trail, tables) in [("far.shop", "\"other\""), ("far.shop", "\"*\", \"!item\""), ("far.more", "\"*\"")] {
+        let refused = try overturn(trail: trail, tables: tables)
+        #expect(refused.status != 0 && refused.errors.contains("table-forbidden"), "\(refused)")
+      }
+      #expect(try bench.sqlite("shop.db", "SELECT name FROM item WHERE id = 1") == "tea\n")
+      let turned = try overturn(trail: "far.shop", tables: "\"item\"")
+      #expect(turned.status == 0, "\(turned)")
+      #expect(try bench.sqlite("shop.db", "SELECT name FROM item WHERE id = 1") == "oolong\n")
+    }
+
     @Test(arguments: [
       (["conflicts", "lst"], "did you mean 'list'?"), (["conflicts", "show"], "which conflict?"),
       (["conflicts", "show", "x"], "which conflict?"),

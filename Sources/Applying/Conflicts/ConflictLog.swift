@@ -1,5 +1,6 @@
 import Changes
 import Conflicts
+import Mapping
 import Synchronization
 import SystemKit
 
@@ -14,11 +15,25 @@ package protocol ConflictLog {
   /// Forgets what was met before a moment (µs). Returns how many were.
   func prune(before moment: Int64) throws -> Int64
   /// Puts a version of a conflict in the row's place, as a change of this database that replicates; in one transaction
-  /// with the mark in the log. `now`: µs.
+  /// with the mark in the log.
   ///
-  /// Errors: `conflict-missing`; `conflict-stale` where the row is no longer what the conflict left, unless `force`.
-  @discardableResult func overturn(_ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64) throws
-    -> ConflictRecord
+  /// - Parameter now: µs.
+  /// - Parameter scope: the tables that the apply of the conflict's trail may write. The log is a table of the target,
+  ///   which other roles and programs may write too.
+  /// - Throws: `conflict-missing`; `table-forbidden`; `conflict-stale` if the row is no longer what the conflict left,
+  ///   unless `force`.
+  @discardableResult func overturn(
+    _ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64, within scope: TargetScope
+  ) throws -> ConflictRecord
+}
+
+extension ConflictLog {
+  /// The same without a list of tables.
+  @discardableResult package func overturn(
+    _ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64
+  ) throws -> ConflictRecord {
+    try overturn(id, to: winner, force: force, now: now, within: TargetScope())
+  }
 }
 
 /// How long conflicts are kept.

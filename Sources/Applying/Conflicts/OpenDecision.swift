@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 import PostgresKit
 import SQLiteKit
 
@@ -37,8 +38,8 @@ struct OpenDecision {
       decided: rows[1].flatMap(\.self))
   }
 
-  var turned: TurnedRow {
-    TurnedRow(namespace: namespace, table: table, key: key, settled: settled) { why in
+  func turned(within scope: TargetScope) -> TurnedRow {
+    TurnedRow(namespace: namespace, table: table, key: key, settled: settled, scope: scope) { why in
       CairnError(.conflictStale, "the row of table \(table), key \(key.shown), \(why)", hint: "", remedy: .badInput)
     }
   }
@@ -90,21 +91,27 @@ struct SQLiteDecisions {
   }
 
   /// Writes the rows as any program would, each in a transaction of its own. On a connection on which triggers fire.
-  func make() throws -> DecisionOutcome {
+  ///
+  /// - Parameter scope: the tables that the apply may write: other roles and programs may write decisions too.
+  func make(within scope: TargetScope) throws -> DecisionOutcome {
     var outcome = DecisionOutcome.done
     let rows = try database.query("SELECT \(OpenDecision.columns) FROM cairn_decision")
     for texts in rows {
       guard let decision = OpenDecision(texts.map { $0 == .null ? nil : $0.string }) else { continue }
       do {
         try database.transaction {
-          do { try SQLiteTurnedRow(database, decision.turned).put(decision.decided) } catch let error as CairnError
+          do { try SQLiteTurnedRow(database, decision.turned(within: scope)).put(decision.decided) } catch let error
+            as CairnError
             where error.code == .conflictStale
           {}
           try forget(decision.table, decision.key)
         }
       } catch let error as SQLiteError where error.isBusy { return .locked } catch let error as SQLiteError
         where error.isConstraint
-      { outcome = .refused(decision, error.message) }
+      { outcome = .refused(decision, error.message) } catch let error as CairnError where error.code == .tableForbidden
+      {
+        outcome = .refused(decision, error.message)
+      }
     }
     return outcome
   }
@@ -141,20 +148,27 @@ struct PostgresDecisions {
   }
 
   /// Writes the rows as any program would, each in a transaction of its own. In a session in which triggers fire.
-  func make() throws -> DecisionOutcome {
+  ///
+  /// - Parameter scope: the tables that the apply may write: other roles and programs may write decisions too.
+  func make(within scope: TargetScope) throws -> DecisionOutcome {
     var outcome = DecisionOutcome.done
     for texts in try connection.query("SELECT \(OpenDecision.columns) FROM cairn.decision") {
       guard let decision = OpenDecision(texts) else { continue }
       do {
         try connection.transaction {
-          do { try PostgresTurnedRow(connection, decision.turned).put(decision.decided) } catch let error as CairnError
+          do { try PostgresTurnedRow(connection, decision.turned(within: scope)).put(decision.decided) } catch let error
+            as CairnError
             where error.code == .conflictStale
           {}
           try forget(decision.namespace, decision.table, decision.key)
         }
       } catch let error as PostgresError where error.isLockTimeout || error.isTransient {
         return .locked
-      } catch let error as PostgresError where error.isOfRow { outcome = .refused(decision, error.message) }
+      } catch let error as PostgresError where error.isOfRow {
+        outcome = .refused(decision, error.message)
+      } catch let error as CairnError where error.code == .tableForbidden {
+        outcome = .refused(decision, error.message)
+      }
     }
     return outcome
   }

@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 import PostgresKit
 
 /// The conflicts of a PostgreSQL target, in its table `cairn.conflict`.
@@ -81,12 +82,12 @@ package struct PostgresConflictLog: ConflictLog {
   // MARK: Overturn
 
   @discardableResult package func overturn(
-    _ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64
+    _ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64, within scope: TargetScope
   ) throws -> ConflictRecord {
     try connection.transaction {
       guard var record = try find(id) else { throw ConflictRecord.missing(id, connection.place) }
       let row = try record.row(of: winner)
-      try PostgresTurnedRow(connection, record.turned(force: force)).put(row)
+      try PostgresTurnedRow(connection, record.turned(force: force, within: scope)).put(row)
       try connection.run(
         "UPDATE cairn.conflict SET overturned_at = $1 WHERE id = $2", [String(now), String(id)])
       record.overturnedAt = now

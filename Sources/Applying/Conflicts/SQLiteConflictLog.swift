@@ -1,4 +1,5 @@
 import Changes
+import Mapping
 import SQLiteKit
 
 /// The conflicts of an SQLite target, in its table `cairn_conflict`.
@@ -78,14 +79,14 @@ package struct SQLiteConflictLog: ConflictLog {
   // MARK: Overturn
 
   @discardableResult package func overturn(
-    _ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64
+    _ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64, within scope: TargetScope
   ) throws -> ConflictRecord {
     // As a program that minds its foreign keys would; triggers fire, so that capture takes it.
     try database.execute("PRAGMA foreign_keys = ON")
     return try database.transaction {
       guard var record = try find(id) else { throw ConflictRecord.missing(id, database.path) }
       let row = try record.row(of: winner)
-      try SQLiteTurnedRow(database, record.turned(force: force)).put(row)
+      try SQLiteTurnedRow(database, record.turned(force: force, within: scope)).put(row)
       try database.run("UPDATE cairn_conflict SET overturned_at = ? WHERE id = ?", [.integer(now), .integer(id)])
       record.overturnedAt = now
       return record

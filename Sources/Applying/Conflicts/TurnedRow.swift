@@ -12,6 +12,8 @@ struct TurnedRow {
   var settled: ConflictRow?
   /// Whatever it is.
   var isForced = false
+  /// The tables of the target that may be written.
+  var scope = TargetScope()
   /// The error of a row that is another one.
   var stale: (String) -> CairnError
 
@@ -24,10 +26,19 @@ struct TurnedRow {
     return row.columns.filter { isThere($0.name) }
   }
 
-  /// Throws `table-forbidden` for a table of Cairn or of the engine.
+  /// Throws `table-forbidden` for a table of Cairn or of the engine, and for one that the list of the apply does not
+  /// include.
   func checkTable(in engine: Engine) throws(CairnError) {
-    guard TargetScope.isReserved(namespace, table, in: engine) else { return }
     let name = namespace.isEmpty ? table : "\(namespace).\(table)"
+    switch scope.verdict(namespace, table, in: engine) {
+    case .allowed: return
+    case .leftOut:
+      throw CairnError(
+        .tableForbidden, "the log of conflicts names table \(name), which 'tables' of the apply does not include",
+        hint: "add \"\(name)\" to 'tables' of the apply if it may write the table", remedy: .badInput,
+        context: ["table": name])
+    case .reserved: break
+    }
     throw CairnError(
       .tableForbidden, "the log of conflicts names table \(name), which belongs to Cairn or to the database engine",
       hint: "no apply writes such a conflict: find out who wrote to the log of conflicts", context: ["table": name])
@@ -45,7 +56,9 @@ struct TurnedRow {
 }
 
 extension ConflictRecord {
-  func turned(force: Bool) -> TurnedRow {
-    TurnedRow(namespace: namespace, table: table, key: key, settled: settled, isForced: force) { stale($0) }
+  func turned(force: Bool, within scope: TargetScope) -> TurnedRow {
+    TurnedRow(namespace: namespace, table: table, key: key, settled: settled, isForced: force, scope: scope) {
+      stale($0)
+    }
   }
 }

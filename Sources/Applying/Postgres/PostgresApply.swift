@@ -227,7 +227,7 @@ package final class PostgresApply {
     if try PostgresDecisions(connection: ours).isEmpty() { return desk.shared.mayHaveDecisions = false }
     let session = try PostgresConnection(uri, application: "cairn decide \(name)")
     try session.execute("SET lock_timeout = \(lockMilliseconds)")
-    let outcome = try PostgresDecisions(connection: session).make()
+    let outcome = try PostgresDecisions(connection: session).make(within: options.scope)
     if case .refused(let notice) = outcome { progress.note(notice) }
     desk.shared.mayHaveDecisions = outcome.isLocked
   }

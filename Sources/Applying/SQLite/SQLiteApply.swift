@@ -155,7 +155,7 @@ package final class SQLiteApply {
     session.trustSchema()
     session.setBusyTimeout(milliseconds: 200)
     try session.execute("PRAGMA foreign_keys = ON")
-    let outcome = try SQLiteDecisions(database: session).make()
+    let outcome = try SQLiteDecisions(database: session).make(within: options.scope)
     if case .refused(let notice) = outcome { progress.note(notice) }
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
