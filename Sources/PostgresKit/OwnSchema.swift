@@ -16,8 +16,9 @@ package enum OwnSchema {
       .privilegeMissing,
       "\(connection.place): \(found.what) belongs to role \(found.owner), who could have Cairn's role \(found.role) run code",
       hint: """
-        connect as role \(found.owner) if it is the one that Cairn uses; if the schema is not needed: \
-        DROP SCHEMA \(schema) CASCADE
+        connect as role \(found.owner) if Cairn uses that role; if the schema is not needed: DROP SCHEMA \(schema) CASCADE; \
+        else look at all that is in it, and run as a superuser: ALTER SCHEMA \(schema) OWNER TO \(found.role.quotedName), \
+        and the same for each table and function
         """,
       context: ["role": found.owner])
   }

@@ -16,6 +16,11 @@ package final class ReplicationStream {
     case nothing
   }
 
+  /// libpq keeps the memory of the largest message until its connection ends. Past this size that is worth a new one.
+  package static let usualBytes = 64 << 20
+  /// A message was larger than ``usualBytes``.
+  package private(set) var hasGrown = false
+
   private let connection: PostgresConnection
   private var buffer: UnsafeMutablePointer<CChar>?
   /// Messages since the socket was empty: the server sends each of them by itself.
@@ -65,6 +70,7 @@ package final class ReplicationStream {
       if count == 0 { return .nothing }
     }
     guard count > 0 else { throw ended() }
+    if Int(count) > Self.usualBytes { hasGrown = true }
     runLength += 1
     return try decode(UnsafeRawBufferPointer(start: buffer, count: Int(count)))
   }

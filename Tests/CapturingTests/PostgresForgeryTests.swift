@@ -72,6 +72,57 @@ extension PostgresCapturing {
       }
     }
 
+    @Test func `the memory of a large message is given back, and a barrier of any size is nothing`() throws {
+      try attacked { origin, known, low in
+        let slot = "FROM pg_replication_slots WHERE database = current_database()"
+        let attack = "\(low) \(emit("cairn.barrier", "repeat('x', 1000000)")) \(emit("x", "repeat('x', 70000000)"))"
+        let (server, database, stop) = (origin.server, origin.database, StopSignal())
+        try origin.with { capture in
+          let attacker = WorkerThread<[String]>({
+            defer { stop.set() }
+            func run(_ sql: String) -> String { (try? server.psql(sql, database)) ?? "" }
+            func wait(_ sql: String, _ isDone: (String) -> Bool) -> String {
+              for _ in 0..<300 {
+                let found = run(sql)
+                if isDone(found) { return found }
+                Clock.sleep(milliseconds: 100)
+              }
+              return ""
+            }
+            let before = wait("SELECT active_pid \(slot)") { !$0.isEmpty }
+            _ = run(attack)
+            let after = wait("SELECT active_pid \(slot)") { !$0.isEmpty && $0 != before }
+            // Confirmed before: the server does not send the message again.
+            let isConfirmed = wait("SELECT pg_current_wal_lsn() - confirmed_flush_lsn < 10000000 \(slot)") { $0 == "t" }
+            _ = run("INSERT INTO t VALUES (2, 2)")
+            let end = run("SELECT pg_current_wal_lsn()")
+            return [before, after, isConfirmed, wait("SELECT confirmed_flush_lsn >= '\(end)' \(slot)") { $0 == "t" }]
+          })
+          try capture.run(stop: stop, untilCaughtUp: false)
+          let found = attacker.join() ?? []
+          #expect(found.count == 4 && found[0] != found[1] && found.allSatisfy { !$0.isEmpty }, "\(found)")
+        }
+        #expect(try origin.lines(from: known) == ["insert t id=2 a=2"])
+      }
+    }
+
+    @Test func `a server that lets only Cairn send messages is captured like any other`() throws {
+      try attacked { origin, known, low in
+        try origin.run(
+          """
+          DO $$ DECLARE f regprocedure; BEGIN FOR f IN SELECT oid FROM pg_proc WHERE proname = 'pg_logical_emit_message'
+          LOOP EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', f); END LOOP; END $$
+          """)
+        #expect(throws: (any Error).self) { try origin.run("\(low) \(emit("x", "'y'"))") }
+        try origin.run("INSERT INTO t VALUES (2, 2); ALTER TABLE t ADD COLUMN b int; INSERT INTO t VALUES (3, 3, 3)")
+        try origin.take()
+        #expect(
+          try origin.lines(from: known).filter { $0.hasPrefix("insert") } == [
+            "insert t id=2 a=2", "insert t id=3 a=3 b=3",
+          ])
+      }
+    }
+
     @Test func `a forged note hides no transaction, and is logged with it`() throws {
       try attacked { origin, known, low in
         try origin.run("GRANT INSERT ON t TO \(low.dropFirst(9).dropLast())")
@@ -272,7 +323,7 @@ extension PostgresCapturing {
               uri: origin.uri, trail: replica.trail, name: Replica.name, options: PostgresApply.Options()
             )
             .run(stop: StopSignal(), drain: drain)
-          } == .ownersCode)
+          } == .privilegeMissing)
         replica.close()
       }
     }

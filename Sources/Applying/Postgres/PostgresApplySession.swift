@@ -14,7 +14,7 @@ enum PostgresApplySession {
     try claim(connection, trail)
     let state = PostgresTargetState(connection)
     try setUpOrigin(connection, try state.originPrefix() + trail.description, trail)
-    try state.checkOwners()
+    try OwnSchema.check("cairn", connection)
     try connection.transaction {
       try state.lock()
       try state.isInstalled() ? state.upgrade() : state.install()
@@ -30,7 +30,7 @@ enum PostgresApplySession {
     defer { connection.rollback() }
     try adopt(connection)
     let state = PostgresTargetState(connection)
-    try state.checkOwners()
+    try OwnSchema.check("cairn", connection)
     try state.lock()
     if try !state.isInstalled() { try state.install() }
     return connection

@@ -71,27 +71,6 @@ package struct PostgresTargetState {
     try connection.first("SELECT to_regclass('cairn.checkpoint') IS NOT NULL") == "t"
   }
 
-  /// Throws `owners-code` if a role other than a superuser or the session's owns the schema `cairn` or anything in it: that
-  /// role could put functions and tables of its own in place of Cairn's.
-  func checkOwners() throws {
-    let found = try connection.query(
-      """
-      WITH s AS (SELECT oid, nspowner FROM pg_namespace WHERE nspname = 'cairn'), own(what, owner) AS (
-        SELECT 'schema cairn', nspowner FROM s
-        UNION ALL SELECT 'cairn.' || c.relname, c.relowner FROM s JOIN pg_class c ON c.relnamespace = s.oid
-        UNION ALL SELECT 'function cairn.' || p.proname, p.proowner FROM s JOIN pg_proc p ON p.pronamespace = s.oid)
-      SELECT o.what, r.rolname, current_user FROM own o JOIN pg_roles r ON r.oid = o.owner
-      WHERE NOT r.rolsuper AND r.rolname <> current_user LIMIT 1
-      """)
-    guard let row = found.first.map({ $0.map { $0 ?? "" } }) else { return }
-    throw CairnError(
-      .ownersCode,
-      "\(row[0]) of \(connection.place) belongs to role \(row[1]), which could have apply run code with the rights of role \(row[2])",
-      hint:
-        "apply as role \(row[1]); or look at what is in schema cairn and run as a superuser: ALTER SCHEMA cairn OWNER TO \(row[2].quotedName), and the same for each of its tables and functions"
-    )
-  }
-
   func install() throws {
     if try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = 'cairn'") == nil {
       let row = try connection.query("SELECT current_database(), current_user").first ?? []

@@ -11,6 +11,8 @@ extension PostgresCapture {
   /// more than `max_clock_skew`.
   private static let aheadMax: Int64 = 86_400_000_000
   private static let refusalMilliseconds: Int64 = 60_000
+  /// The largest barrier, in bytes. Cairn writes none that is larger.
+  private static let barrierBytesMax = 256
 
   /// The keys of the database, as far as this role may read them.
   struct MessageKeys {
@@ -41,6 +43,7 @@ extension PostgresCapture {
     switch prefix {
     case Self.barrierPrefix:
       // Its content is random, and only the waiting capture knows it.
+      guard content.count <= Self.barrierBytesMax else { return }
       incoming?.barrier = String(decoding: content, as: UTF8.self)
     case Self.progressPrefix:
       if try authentic(content, prefix, .own) != nil { incoming?.wantsProgress = true }

@@ -18,8 +18,7 @@ extension PostgresCapture {
         if failures > 0 { progress.tell("connected to \(source.connection.place) again") }
         failures = 0
         progress.update { $0.isReconnecting = false }
-        try follow(stop, untilCaughtUp: untilCaughtUp)
-        return
+        if try follow(stop, untilCaughtUp: untilCaughtUp) == .isOver { return }
       } catch let error as PostgresError where error.sqlState == "42704" && error.sql.hasPrefix("START_REPLICATION") {
         throw publicationLost()
       } catch let error as PostgresError where error.isServerGone || (error.isCancelled && stop.isSet) {
@@ -70,8 +69,14 @@ extension PostgresCapture {
     isConnected = true
   }
 
+  private enum FollowEnd {
+    case isOver
+    /// Another connection is to go on.
+    case isToGoOn
+  }
+
   /// One connection's life.
-  private func follow(_ stop: StopSignal, untilCaughtUp: Bool) throws {
+  private func follow(_ stop: StopSignal, untilCaughtUp: Bool) throws -> FollowEnd {
     source.connection.interrupt = stop.descriptor
     replication.interrupt = stop.descriptor
     try source.connection.executeScript(
@@ -92,12 +97,30 @@ extension PostgresCapture {
         if wantsReply { try report() }
       case .nothing:
         if canSync { try sync() }
-        if incoming == nil, try rest(), untilCaughtUp, isFinished { break }
+        if incoming == nil, try rest() {
+          if untilCaughtUp, isFinished { break }
+          if stream.hasGrown, try giveMemoryBack() { return .isToGoOn }
+        }
       }
       if untilCaughtUp, isFinished { break }
       try reportInTime()
     }
     try finish()
+    return .isOver
+  }
+
+  /// Ends the connection, whose memory is that of the largest message so far: any role can send one of 1 GB.
+  ///
+  /// All that came is confirmed first, so that the server does not send it again. Returns false if it is too early.
+  private func giveMemoryBack() throws -> Bool {
+    let now = Clock.monotonicMilliseconds
+    guard chunk == nil, incoming == nil, !hasCopies, now >= giveBackAt else { return false }
+    giveBackAt = now + Self.giveBackMilliseconds
+    if received > position.reached { try appendProgress() }
+    try sync()
+    try report()
+    try disconnect()
+    return true
   }
 
   private func openStream() throws -> ReplicationStream {

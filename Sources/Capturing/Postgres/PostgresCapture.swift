@@ -118,6 +118,9 @@ package final class PostgresCapture {
   var keys: MessageKeys
   /// The next time that capture logs ignored messages of other roles, in monotonic milliseconds.
   var refusalTellAt: Int64 = 0
+  /// When a connection may be ended again for its memory, in monotonic milliseconds.
+  var giveBackAt: Int64 = 0
+  static let giveBackMilliseconds: Int64 = 60_000
   /// Whether the database tells of schema changes in the stream.
   var isTold = false
   /// Views and the like that were told of.
