@@ -8,18 +8,26 @@ extension PostgresConnection {
   /// The default of libpq, `prefer`, takes any server, and goes on without encryption if the server has none.
   /// Source: https://www.postgresql.org/docs/15/libpq-ssl.html
   package static func trustNotice(_ uri: String) -> String? {
-    let given = options(of: uri)
-    func setting(_ name: String, _ variable: String) -> String? {
-      given[name] ?? getenv(variable).map { String(cString: $0) }
-    }
-    let mode = setting("sslmode", "PGSSLMODE") ?? "prefer"
-    let hosts = setting("host", "PGHOST") ?? setting("hostaddr", "PGHOSTADDR") ?? ""
-    let isOther = hosts.split(separator: ",").contains { !isLocal(String($0)) }
-    guard mode != "verify-full", isOther else { return nil }
+    let mode = sslMode(of: uri) ?? "prefer"
+    guard mode != "verify-full", !remoteHosts(of: uri).isEmpty else { return nil }
     return """
       \(place(of: uri)): the server does not prove which one it is (sslmode=\(mode)), so another machine may read and \
       change all rows; add sslmode=verify-full and sslrootcert=FILE to the url
       """
+  }
+
+  /// The `sslmode` of a URI, or of the environment; nil: that of libpq.
+  package static func sslMode(of uri: String) -> String? { setting("sslmode", "PGSSLMODE", uri) }
+
+  /// The hosts of a URI that are other machines. A URI may name several.
+  package static func remoteHosts(of uri: String) -> [String] {
+    // With both, libpq connects to the address and takes the name for the certificate.
+    let places = [setting("hostaddr", "PGHOSTADDR", uri), setting("host", "PGHOST", uri)].compactMap { $0 }
+    return places.flatMap { $0.split(separator: ",").map(String.init) }.filter { !isLocal($0) }
+  }
+
+  private static func setting(_ name: String, _ variable: String, _ uri: String) -> String? {
+    options(of: uri)[name] ?? getenv(variable).map { String(cString: $0) }
   }
 
   /// Whether a host is a Unix socket, or the loopback.

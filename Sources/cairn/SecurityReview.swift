@@ -59,11 +59,13 @@ final class SecurityReview {
     findings.append(finding)
     let plain = "\(subject): \(fact)"
     say(
-      finding.isWeak ? "WEAK  \(plain)\n        hint: \(finding.hint)" : plain,
+      finding.isWeak ? "WEAK  \(plain)" : plain,
       [
         ("event", .text("security")), ("subject", .text(subject)), ("fact", .text(fact)),
         ("weak", .bool(finding.isWeak)), ("hint", finding.isWeak ? .text(finding.hint) : .null),
       ])
+    // A print is one line, whatever the text holds.
+    if finding.isWeak, !isJSON { Terminal.print("        hint: \(finding.hint)") }
   }
 
   private func say(_ text: String, _ members: [(String, JSONObject.Value)]) {
@@ -127,7 +129,7 @@ final class SecurityReview {
   }
 
   private func review(postgres uri: String, _ database: Configuration.Database, _ subject: String) throws {
-    reviewTransport(database.url, subject)
+    reviewTransport(uri, subject)
     let server = try PostgresConnection(uri, application: "cairn check")
     let row =
       try server.query(
@@ -158,6 +160,7 @@ final class SecurityReview {
       let list = excess.map { "NO\($0)" }.joined(separator: " ")
       add(subject, fact, weak: "as a superuser: ALTER ROLE \(row[0].quotedName) \(list)")
     }
+    if isSource { try reviewMessages(server, subject) }
     let schemas = try server.query(
       """
       SELECT n.nspname, r.rolname, r.rolsuper OR r.rolname = current_user FROM pg_namespace n
@@ -170,17 +173,30 @@ final class SecurityReview {
     }
   }
 
-  /// The way to the server: who could read or answer in its place.
-  private func reviewTransport(_ url: String, _ subject: String) {
-    let options = url.split(separator: "?").dropFirst().last?.split(separator: "&") ?? []
-    let mode = options.first { $0.hasPrefix("sslmode=") }.map { String($0.dropFirst(8)) }
-    let rest = url.drop { $0 != "/" }.dropFirst(2).prefix { $0 != "/" && $0 != "?" }
-    let host = rest.split(separator: "@").last.map(String.init) ?? ""
-    let bare = host.hasPrefix("[") ? String(host.dropFirst().prefix { $0 != "]" }) : String(host.prefix { $0 != ":" })
-    let isLocal = bare.isEmpty || bare == "localhost" || bare == "::1" || bare.hasPrefix("127.") || bare.hasPrefix("%2")
-    let place = isLocal ? "on this machine" : bare
-    let hint = isLocal || mode == "verify-full" ? nil : "add sslmode=verify-full to the url, with sslrootcert"
-    add(subject, "sslmode \(mode ?? "is not set (libpq: prefer)"), server \(place)", weak: hint)
+  /// Which roles can send logical messages into the log that capture reads.
+  private func reviewMessages(_ server: PostgresConnection, _ subject: String) throws {
+    let isPublic = try server.first(
+      """
+      SELECT bool_or(proacl IS NULL OR EXISTS (SELECT FROM aclexplode(proacl) AS a WHERE a.grantee = 0
+        AND a.privilege_type = 'EXECUTE')) FROM pg_proc
+      WHERE proname = 'pg_logical_emit_message' AND pronamespace = 'pg_catalog'::regnamespace
+      """)
+    add(
+      subject,
+      isPublic == "t"
+        ? "every role may send logical messages, of up to 1 GB each; docs/postgres-capture.md says how to bar them"
+        : "only roles with a grant may send logical messages")
+  }
+
+  /// The way to the server: which machine could read what goes there, or answer in its place.
+  private func reviewTransport(_ uri: String, _ subject: String) {
+    let mode = PostgresConnection.sslMode(of: uri)
+    let hosts = PostgresConnection.remoteHosts(of: uri).joined(separator: ", ")
+    let isWeak = PostgresConnection.trustNotice(uri) != nil
+    add(
+      subject,
+      "sslmode \(mode ?? "is not set (libpq: prefer)"), server \(hosts.isEmpty ? "on this machine" : hosts)",
+      weak: isWeak ? "add sslmode=verify-full to the url, with sslrootcert" : nil)
   }
 
   // MARK: The network

@@ -1,0 +1,122 @@
+import Foundation
+import TestServers
+import Testing
+
+extension DaemonScenarios {
+  /// `cairn check --config DIR --security`, as a program.
+  @Suite(.enabled(if: PostgresServer.problem == nil)) struct SecurityReviewTests {
+    private let bench: Bench
+    private let server: PostgresServer
+    private let role = "review_" + UUID().uuidString.prefix(8).lowercased()
+
+    init() throws {
+      (bench, server) = (try Bench(), try PostgresServer.shared)
+      try server.psql("CREATE ROLE \(role) LOGIN")
+      for name in ["conf", "state/peers"] {
+        try FileManager.default.createDirectory(atPath: bench.path(name), withIntermediateDirectories: true)
+      }
+      try chmod("state", 0o750)
+      _ = try bench.sqlite("shop.db", "CREATE TABLE item(id INTEGER PRIMARY KEY)")
+      try write("state/peers/node.key", "key", 0o600)
+    }
+
+    private func chmod(_ path: String, _ mode: Int) throws {
+      try FileManager.default.setAttributes([.posixPermissions: mode], ofItemAtPath: bench.path(path))
+    }
+
+    private func write(_ path: String, _ text: String, _ mode: Int) throws {
+      try Data(text.utf8).write(to: URL(fileURLWithPath: bench.path(path)))
+      try chmod(path, mode)
+    }
+
+    /// The conf with some of its lines replaced by others.
+    private func conf(_ changes: [String: String] = [:]) throws {
+      let text = """
+        [node]
+        name = "hq"
+        state = "\(bench.path("state"))"
+        [database.shop]
+        url = "sqlite://\(bench.path("shop.db"))"
+        [database.erp]
+        url = "\(server.url("postgres", user: role))"
+        [capture.shop]
+        database = "shop"
+        [apply.erp]
+        trail = "hq.shop"
+        database = "erp"
+        [limits]
+        disk = "20 GiB"
+        [metrics]
+        listen = "127.0.0.1:17421"
+
+        """
+      try write("conf/cairn.toml", changes.reduce(text) { $0.replacingOccurrences(of: $1.key, with: $1.value) }, 0o640)
+    }
+
+    /// The facts that are below the advice, without their hints; each must have one.
+    private func weak() throws -> (lines: [String], status: Int32) {
+      let outcome = try bench.run(Bench.cairn, ["check", "--config", "conf", "--security"])
+      let lines = outcome.output.split(separator: "\n").map(String.init)
+      for (line, next) in zip(lines, lines.dropFirst()) where line.hasPrefix("WEAK  ") {
+        #expect(next.hasPrefix("        hint: ") && next.count > 20, "\(line)")
+      }
+      return (lines.filter { $0.hasPrefix("WEAK  ") }.map { String($0.dropFirst(6)) }, outcome.status)
+    }
+
+    private func expect(
+      _ parts: String..., changing changes: [String: String] = [:], location: SourceLocation = #_sourceLocation
+    ) throws {
+      try conf(changes)
+      let (lines, status) = try weak()
+      #expect(status == (parts.isEmpty ? 0 : 1), "\(lines)", sourceLocation: location)
+      #expect(lines.count == parts.count, "\(lines)", sourceLocation: location)
+      for part in parts { #expect(lines.contains { $0.contains(part) }, "\(part): \(lines)", sourceLocation: location) }
+    }
+
+    @Test func `each fact below the advice has its line, and a clean node has none`() throws {
+      defer { _ = try? server.psql("DROP ROLE \(role)") }
+      try expect()
+      // The network.
+      let listens = "[receive]\nlisten = \"127.0.0.1:17420\"\ninsecure = true\n[metrics]"
+      try expect("receive: listens on 127.0.0.1:17420, plain HTTP", changing: ["[metrics]": listens])
+      try expect("metrics: listens on 0.0.0.0:17421", changing: ["127.0.0.1:17421": "0.0.0.0:17421"])
+      let peer =
+        "[receive]\nlisten = \"127.0.0.1:17420\"\ninsecure = true\n[peer.store]\nmay = { push = [\"*\"] }\n[metrics]"
+      try expect("receive: ", "peer store: may push *", changing: ["[metrics]": peer])
+      // Limits.
+      try expect("limits: trails may use the whole disk", changing: ["[limits]\ndisk = \"20 GiB\"": ""])
+      // Files.
+      try chmod("state/peers/node.key", 0o644)
+      try expect("/state/peers/node.key belongs to")
+      try chmod("state/peers/node.key", 0o600)
+      try chmod("state", 0o755)
+      try expect("/state belongs to")
+      try chmod("state", 0o750)
+      try chmod("shop.db", 0o666)
+      try expect("/shop.db belongs to")
+      try chmod("shop.db", 0o640)
+      // Roles.
+      try expect("database erp: role postgres at", changing: ["user=\(role)": "user=postgres"])
+      try server.psql("ALTER ROLE \(role) CREATEROLE BYPASSRLS")
+      try expect("database erp: role \(role) at")
+      try server.psql("ALTER ROLE \(role) NOCREATEROLE NOBYPASSRLS")
+      try expect()
+    }
+
+    /// Servers whose names lead nowhere: what is said of the way there needs no answer.
+    @Test(arguments: [
+      ("postgresql://ann@db.invalid/erp", true), ("postgresql://ann@db.invalid/erp?sslmode=require", true),
+      ("postgresql://ann@db.invalid/erp?sslmode=verify-ca", true),
+      ("postgresql://ann@db.invalid/erp?sslmode=verify-full&sslrootcert=/ca.crt", false),
+      ("postgresql:///erp?user=ann&host=db.invalid", true),
+      ("postgresql:///erp?hostaddr=192.0.2.1&connect_timeout=2", true),
+      ("postgresql:///erp?user=ann&host=db.invalid&sslmode=verify-full&sslrootcert=/ca.crt", false),
+    ]) func `a way to a server that proves nothing is marked, however it is written`(url: String, isWeak: Bool) throws {
+      defer { _ = try? server.psql("DROP ROLE \(role)") }
+      try conf([server.url("postgres", user: role): url])
+      let lines = try weak().lines
+      #expect(lines.contains { $0.hasPrefix("database erp: sslmode ") } == isWeak, "\(lines)")
+      #expect(lines.contains { $0.hasPrefix("database erp: could not be looked at") })
+    }
+  }
+}
