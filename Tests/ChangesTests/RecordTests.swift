@@ -214,7 +214,7 @@ import Testing
     (["i*e*"], "item", true), (["**"], "", true), (["!tmp_*"], "tmp_1", false), (["!tmp_*"], "item", true),
     (["*", "!tmp_*", "tmp_keep"], "tmp_keep", true), (["*", "!tmp_*", "tmp_keep"], "tmp_x", false),
     (["item", "!*"], "item", false), (["order*"], "order_line", true), (["a*b*c"], "aXbXbXc", true),
-    (["ä?"], "Äx", true),
+    (["ä?"], "Äx", false), (["ä?"], "äx", true), (["!ä?"], "Äx", false),
   ])
   func `the last pattern that matches decides`(patterns: [String], table: String, expected: Bool) {
     #expect(TablePatterns(patterns).includes(table) == expected)
