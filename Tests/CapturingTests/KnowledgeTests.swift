@@ -190,7 +190,9 @@ import Trails
     let (source, image) = (replica.source, folder("image.db"))
     replica.clock = moments.clock
     moments.at { moment in
-      if moment == .snapshotTaken { _ = try FileImage(source, as: image) }
+      // Later looks take the mark of a copy off, once it is durable in the trail: no cut trail goes with that source.
+      guard moment == .snapshotTaken, !FileManager.default.fileExists(atPath: image) else { return }
+      _ = try FileImage(source, as: image)
     }
     try execute(source, "UPDATE t SET knows = 6, a = 'again' WHERE id = 3")
     try replica.take()
