@@ -51,7 +51,7 @@ package enum URLPassword {
     return host[(colon + 1)...].allSatisfy { (0x30...0x39).contains($0) }
   }
 
-  /// Where a password stands, or may stand, before the host.
+  /// The range before the host that holds, or may hold, a password.
   private static func secret(in bytes: [UInt8]) -> Range<Int>? {
     guard let start = end(of: "://", in: bytes) ?? userStart(in: bytes) else { return nil }
     var last = bytes.endIndex

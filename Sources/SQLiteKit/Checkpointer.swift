@@ -88,7 +88,7 @@ package final class Checkpointer: @unchecked Sendable {
   /// Writes the log back on connections that are there no longer than it takes, as some of what a program may do needs the
   /// file for itself.
   ///
-  /// A second connection holds a read mark meanwhile, so no commit of the program can begin the log anew. Up to SQLite
+  /// A second connection holds a read mark meanwhile, so no commit of the program can restart the log. Up to SQLite
   /// 3.51.2 a checkpoint that another connection's reset meets may take pages for written that are not, and damage the file.
   /// Source: https://sqlite.org/wal.html#walresetbug
   ///

@@ -58,7 +58,7 @@ package final class Statement {
     return try taken(code)
   }
 
-  /// How often a statement is begun again while another connection changes the schema without a pause. SQLite itself
+  /// The number of times that a statement starts again while another connection keeps changing the schema. SQLite itself
   /// prepares it again 50 times. It is refused before its first row only.
   private static let schemaAttempts = 500
 

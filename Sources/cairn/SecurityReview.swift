@@ -173,7 +173,7 @@ final class SecurityReview {
     }
   }
 
-  /// Which roles can send logical messages into the log that capture reads.
+  /// Lists the roles that can send logical messages into the log that capture reads.
   private func reviewMessages(_ server: PostgresConnection, _ subject: String) throws {
     let isPublic = try server.first(
       """

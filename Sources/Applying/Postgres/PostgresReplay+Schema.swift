@@ -131,7 +131,7 @@ extension PostgresReplay {
     return found
   }
 
-  /// What the definition of a table may use beside the table. Sequences are asked for only if it names one.
+  /// Returns the objects that a table's definition may use. Asks for sequences only if the definition names one.
   private func reach(of schemas: TableSchema...) throws -> TargetReach {
     let mayName = schemas.contains { schema in
       let texts = [schema.createText] + schema.columns.compactMap(\.defaultText)
@@ -213,7 +213,7 @@ extension PostgresReplay {
     let policy = options.policy(isCreated: known.isCreated)
     if policy == .follow { try makeLabels(change) }
     var moved = try shape.make(change, known, policy, sink)
-    // What becomes of rows in a copy is a matter of the trail that created the table.
+    // The trail that created the table decides what a copy does to its rows.
     if known.isCreated { moved.isCreated = own.isCreated }
     try forget(old)
     _ = try register(new, after, change.after, moved, isSaved: false)

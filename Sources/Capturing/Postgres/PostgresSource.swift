@@ -104,7 +104,7 @@ package struct PostgresSource {
     return SchemaTriggers.unreadable(connection.place, (row.last ?? nil) ?? "")
   }
 
-  /// What an operator should know of the server's version; nil if nothing.
+  /// The notice about the server's version for the operator; nil if there is none.
   ///
   /// Source: release notes of 17.5, 16.9, 15.13 and 14.18 ("Avoid data loss in logical replication").
   package static func versionNotice(_ connection: PostgresConnection) -> String? {

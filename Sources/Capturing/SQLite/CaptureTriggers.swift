@@ -115,7 +115,7 @@ struct CaptureTriggers {
     let last = "(SELECT rowid FROM cairn_stage ORDER BY rowid DESC LIMIT 1)"
     let same = rowidIsKnown ? " OR v\(columns.count) = OLD.\(rowid)" : ""
     let body = [
-      // What a write that a trigger of the program ignored has left.
+      // Rows left by a write that a trigger of the program ignored.
       "DELETE FROM cairn_stage WHERE layout = \(keptLayout) AND (rowid < \(last) - 64\(same));",
       "INSERT INTO cairn_stage(layout,\(names.joined(separator: ","))) VALUES (\(keptLayout),\(values));",
     ]
@@ -203,7 +203,7 @@ struct CaptureTriggers {
     }.balanced("AND")
   }
 
-  /// How many staged rows a write leaves that are not its own.
+  /// The number of staged rows of other writes that a write leaves.
   ///
   /// Only BEFORE triggers write to the table between our BEFORE and AFTER triggers of one row; deeper nesting than 64 is not
   /// expected. Without them, all that an earlier write left is of no use, and each later write pays for looking at it. A few
@@ -241,7 +241,7 @@ struct CaptureTriggers {
       "EXISTS (SELECT 1 FROM cairn_stage WHERE cairn_stage.layout = \(layout) AND \(identity("\(target).", "cairn_stage.", rightNames: stageNames)))"
     func stage(_ condition: String) -> [String] {
       [
-        // What an OR IGNORE or an upsert left behind.
+        // Rows left by an OR IGNORE or an upsert.
         "DELETE FROM cairn_stage WHERE layout = \(layout) AND rowid < (SELECT rowid FROM cairn_stage ORDER BY rowid DESC LIMIT 1) - \(stagedRowsMax);",
         "INSERT INTO cairn_stage(\(names)) SELECT \(layout),\(images) FROM \(target) WHERE (\(condition)) AND NOT \(alreadyStaged);",
       ]

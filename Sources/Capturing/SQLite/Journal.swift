@@ -60,7 +60,7 @@ package struct Journal {
     return Set(rows.filter { CaptureTriggers.layout(ofTrigger: $0[1].string) != nil }.map { $0[0].string }).sorted()
   }
 
-  /// What is wrong if a program has dropped tables of capture and left the triggers; nil if all is there.
+  /// The error if a program dropped tables of capture and left the triggers; nil if all tables exist.
   ///
   /// SQLite refuses a write whose trigger names a table that is gone, so no trigger can be made to bear that.
   package func orphanedTriggers() throws -> CairnError? {
@@ -296,7 +296,7 @@ package struct Journal {
     try database.run("INSERT OR REPLACE INTO cairn_control(id, place) VALUES (1, ?)", [.text(text)])
   }
 
-  /// Throws `database-damaged` for rows that Cairn did not write: a program can make the table anew, without its key.
+  /// Throws `database-damaged` for rows that Cairn did not write: a program can make the table again, without its key.
   func layouts() throws -> [Layout] {
     let layouts = try database.query("SELECT \(Layout.columns) FROM cairn_layout ORDER BY id").map(Layout.init(row:))
     for (one, next) in zip(layouts, layouts.dropFirst()) where one.id >= next.id { throw Layout.foreign }

@@ -7,7 +7,7 @@ import SystemKit
 ///
 /// When capture is idle, it notes a digest of each table. When another connection has changed the file after that, and
 /// neither journal nor schema has changed, the digests are taken again: a table with another digest was written to unseen.
-/// That a write to a table without capture, or a checkpoint, changes the file too does no harm: the digests are equal.
+/// A write to a table without capture, or a checkpoint, also changes the file, but leaves the digests equal.
 struct UnseenWrites {
   /// No more of a file is read for digests. With a rollback journal a reader keeps programs from committing.
   private static let bytesMax: (wal: Int64, rollback: Int64) = (64 << 20, 2 << 20)

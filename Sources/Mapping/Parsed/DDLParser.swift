@@ -18,14 +18,14 @@ struct DDLParser {
 
   /// Functions that the target does not have.
   var lacking: Set<String> = []
-  /// How many columns' worth of content the value of the expression at hand can have.
+  /// The greatest size of the expression's value, as a number of column values.
   ///
   /// A column counts once each time that it is named, and twice in a function or cast that can double it. A generated
   /// column counts as much as its own expression (``weights``).
   private(set) var weight = 0
   /// The ``weight`` before the last operand.
   private var operandWeight = 0
-  /// What generated columns count for, by name.
+  /// The weights of generated columns, by name.
   var weights: [String: Int] = [:]
 
   /// The objects of the target that the text may name.

@@ -13,15 +13,15 @@ struct SQLiteDDL {
   private let table: String
   /// Columns that were left out, in lower case.
   private(set) var gone: Set<String>
-  /// What each generated column counts for in expressions that name it (``DDLParser/weight``), by name in lower case.
+  /// The weight of each generated column in expressions that name it (``DDLParser/weight``), by name in lower case.
   private(set) var generated: [String: Int] = [:]
   private var uniqueCount = 0
 
-  /// What all generated columns of a table may count for together.
+  /// The greatest weight of all generated columns of a table together.
   static let generatedMax = 128
   /// The most UNIQUE constraints of a table: SQLite holds a copy of its columns for each while it writes a row.
   static let uniquesMax = 64
-  /// How often a statement is read to see what generated columns count for that name later ones.
+  /// The number of times that a statement is read to weigh generated columns that name later ones.
   private static let passesMax = 8
 
   /// One CREATE TABLE statement, printed under the table's own name. Throws if it is anything else.
