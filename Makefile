@@ -146,7 +146,7 @@ DOCDIR = $(PREFIX)/share/doc/cairn
 COMPLETIONDIR = $(PREFIX)/share/bash-completion/completions
 CONFDIR = $(SYSCONFDIR)/cairn
 STAGE = .build/stage
-DOCS = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/decisions/*.md conf/*.toml conf/network/*.toml conf/*.yml systemd/*.example) $(wildcard docs/examples/*/*.*) docs/examples/till/Sources/till/Till.swift
+DOCS = README.md CHANGELOG.md LICENSE $(wildcard docs/*.md docs/images/*.svg docs/decisions/*.md conf/*.toml conf/network/*.toml conf/*.yml systemd/*.example) $(wildcard docs/examples/*/*.*) docs/examples/till/Sources/till/Till.swift
 
 # What install puts where and uninstall takes away: mode:file:place.
 INSTALLED = \
