@@ -60,6 +60,14 @@ package struct ApplyOptions: Sendable {
   package var alsoNeeded: @Sendable () throws -> Position? = { nil }
   /// Where the target is an SQLite file that is captured too.
   package var schemaFollower: SchemaFollower?
+  /// The rows may go on into the trail of the target: no way leads from there to where they come from.
+  package var relays = false
+  /// The name by which rows that began in this trail go on; nil: the name of the trail.
+  package var originName: TrailName?
+  /// The trail into which the target is captured. Apply passes over transactions that began there.
+  package var ownTrail: TrailName?
+  /// The same as ``ownTrail``, by the part of names before the dot.
+  package var ownOrigins: Set<String> = []
   package init() {}
 }
 
@@ -70,10 +78,33 @@ package struct SchemaFollower: Sendable {
   /// Before the commit of a transaction that has changed the schema.
   package var adopt: @Sendable (Database, _ version: Int64) throws -> Void
 
+  /// In a transaction: from here on, the connection logs what it writes, in step with the schema as it is now.
+  package var hook: @Sendable (Database) throws -> Void
+  /// The connection logs nothing any more.
+  package var unhook: @Sendable (Database) throws -> Void
+
   package init(
     release: @escaping @Sendable (String, Database, Int64) throws -> Void,
-    adopt: @escaping @Sendable (Database, Int64) throws -> Void
-  ) { (self.release, self.adopt) = (release, adopt) }
+    adopt: @escaping @Sendable (Database, Int64) throws -> Void,
+    hook: @escaping @Sendable (Database) throws -> Void = { _ in },
+    unhook: @escaping @Sendable (Database) throws -> Void = { _ in }
+  ) { (self.release, self.adopt, self.hook, self.unhook) = (release, adopt, hook, unhook) }
+}
+
+extension ApplyOptions {
+  /// The transaction in which rows began, for the note about them; nil if they are not to go on.
+  func origin(of header: TransactionHeader, in trail: TrailName) -> TransactionHeader.Dependency? {
+    guard relays else { return nil }
+    // What a trail names is input: it must be the name of one.
+    if let relay = header.relay, TrailName(relay.origin) != nil { return relay }
+    return .init(origin: (originName ?? trail).description, number: header.number)
+  }
+
+  /// True if a transaction began in the target itself, and comes back over other databases.
+  func isOwn(_ header: TransactionHeader) -> Bool {
+    guard let relay = header.relay, let name = TrailName(relay.origin) else { return false }
+    return name == ownTrail || ownOrigins.contains(name.origin)
+  }
 }
 
 /// A table of a trail that the list of its apply does not include.

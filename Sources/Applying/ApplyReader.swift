@@ -90,9 +90,12 @@ final class ApplyReader {
   /// As ``schema(_:)``, but as the source has the table.
   func given(_ id: UInt64) -> TableSchema? { trail.schema(id) }
 
-  /// Whether a table has no longer the name that rows have which were changed before: it is dropped, or called otherwise.
+  /// Whether a table or a column no longer has the name by which changes before wrote it: it is dropped or renamed.
   func takesNameAway(_ ddl: DDL) -> Bool {
-    ddl.action != .create && !(given(ddl.before)?.fullName).hasSameBytes(as: given(ddl.after)?.fullName)
+    guard ddl.action != .create else { return false }
+    guard let before = given(ddl.before), let after = given(ddl.after), before.fullName.hasSameBytes(as: after.fullName)
+    else { return true }
+    return !before.columns.allSatisfy { column in after.columns.contains { $0.name.hasSameBytes(as: column.name) } }
   }
 
   /// The next record that the target takes; nil at the durable end. Views in it are valid until the next call.

@@ -2,45 +2,65 @@ import Changes
 import PostgresKit
 import SQLiteKit
 
-/// The rows of a two-way database that wait for a unique value which another row has. Programs committed them, and they are
-/// in no table: whoever drops what Cairn keeps in the database drops them.
+/// The rows of a two-way database that wait for a unique value which another row has.
+///
+/// Programs committed these rows, and no table has them: dropping the tables of Cairn would lose them.
+///
+///     let waiting = try WaitingRows(Database(path: "shop.db", mode: .readOnly))
+///     for row in waiting.rows { print(row.table, row.key.shown, row.holders.map(\.values.shown)) }
 package struct WaitingRows {
   package struct Row {
-    /// With its schema in PostgreSQL.
+    /// The name of the table, in PostgreSQL with its schema.
     package let table: String
-    /// As in `sku='4711'`.
-    package let key: String
-    /// The row as JSON.
-    package let content: String
+    package let key: ConflictRow
+    package let row: ConflictRow
+    /// µs since 1970 UTC; nil if an earlier build let the row wait.
+    package let since: Int64?
+    /// Empty if the value is free again, or belongs to an index over expressions or with WHERE.
+    package let holders: [Holder]
+  }
 
-    init(_ candidate: Candidate) {
-      table = candidate.row.fullName
-      key = candidate.row.key.columns.map { "\($0.name)=\($0.value.shown)" }.joined(separator: ", ")
-      content = candidate.row.row.json
-    }
+  /// The row that has a unique value for which another one waits.
+  package struct Holder {
+    /// The columns of the unique index, with the values for which the row waits.
+    package let values: ConflictRow
+    /// The key of the row that has them.
+    package let key: ConflictRow
   }
 
   package let rows: [Row]
 
   package init(_ database: Database) throws {
     let isThere = try database.integer("SELECT 1 FROM sqlite_schema WHERE name = 'cairn_candidate'") != nil
-    rows = try isThere ? SQLiteCandidates(database: database).all().map(Row.init) : []
+    rows = try isThere ? Self.rows(SQLiteCandidates(database: database)) : []
   }
 
   package init(_ connection: PostgresConnection) throws {
     let isThere = try connection.first("SELECT to_regclass('cairn.candidate')") != nil
-    rows = try isThere ? PostgresCandidates(connection).all().map(Row.init) : []
+    rows = try isThere ? Self.rows(PostgresCandidates(connection)) : []
+  }
+
+  private static func rows(_ store: some CandidateStore) throws -> [Row] {
+    try store.all().map(\.row).sorted { ($0.fullName, $0.key.json) < ($1.fullName, $1.key.json) }.map { row in
+      Row(
+        table: row.fullName, key: row.key, row: row.row, since: try store.since(row),
+        holders: try store.hasTable(of: row) ? store.holders(of: row) : [])
+    }
   }
 
   /// Throws `constraint-failed` if a row waits.
-  package func checkNone(at place: String, in table: String) throws {
+  ///
+  /// - Parameter place: the database, for people.
+  /// - Parameter url: the database, for a command line.
+  /// - Parameter table: the table of Cairn that has the rows.
+  package func checkNone(at place: String, _ url: String, in table: String) throws {
     guard let first = rows.first else { return }
-    let shown = rows.prefix(3).map { "table \($0.table), row \($0.key): \($0.content)" }.joined(separator: "; ")
+    let shown = rows.prefix(3).map { "table \($0.table), row \($0.key.shown): \($0.row.json)" }.joined(separator: "; ")
     throw CairnError(
       .constraintFailed,
       "\(rows.count) \(rows.count == 1 ? "row" : "rows") of \(place) would be lost, which programs committed and which wait for a unique value: \(shown)",
       hint:
-        "give the row that has the value another one and let the applies run, or insert the rows elsewhere and run: DELETE FROM \(table)",
+        "list them with 'cairn conflicts list --waiting --database \(url)'; give the row that has the value another one and let the applies run, or insert the rows elsewhere and run: DELETE FROM \(table)",
       remedy: .badInput, context: ["table": first.table])
   }
 }

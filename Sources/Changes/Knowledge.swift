@@ -49,6 +49,24 @@ extension TransactionHeader {
   }
 }
 
+extension TransactionHeader {
+  /// The transaction that the rows come from, if an apply wrote them; nil if programs did.
+  package var relay: Dependency? { flags.contains(.relayed) ? dependencies.first : nil }
+
+  /// Marks the transaction as one whose rows an apply wrote.
+  ///
+  ///     header.hand(on: .init(origin: "shop.pos", number: 17), after: note.clock)
+  ///
+  /// - Parameter clock: that of the transaction that the rows come from. This one's is later.
+  package mutating func hand(on origin: Dependency, after clock: UInt64) {
+    flags.insert(.relayed)
+    let known = dependencies.first { $0.origin == origin.origin }?.number ?? 0
+    dependencies.removeAll { $0.origin == origin.origin }
+    dependencies.insert(.init(origin: origin.origin, number: max(known, origin.number)), at: 0)
+    self.clock = max(self.clock, min(clock, NumberBounds.followedClock) + 1)
+  }
+}
+
 extension ByteWriter {
   package mutating func append(_ knowledge: Knowledge) {
     appendVarint(UInt64(knowledge.origins.count))
@@ -75,6 +93,8 @@ extension ByteReader {
 /// Number 0 says that nothing was changed: the commit is apply's, but there is nothing to know.
 package struct AppliedNote: Equatable, Sendable {
   private static let version = "1"
+  /// Of a note with ``origin``.
+  private static let relayVersion = "2"
 
   /// `NODE.NAME`.
   package var trail: String
@@ -82,21 +102,36 @@ package struct AppliedNote: Equatable, Sendable {
   package var clock: UInt64
   /// Where in the trail the transaction stands.
   package var position: Position
+  /// The transaction in which the rows began, if they may go on into the trail of the database: apply knows of no way
+  /// back to where they come from.
+  package var origin: TransactionHeader.Dependency?
 
-  package init(trail: String, number: UInt64, clock: UInt64, position: Position) {
+  package init(
+    trail: String, number: UInt64, clock: UInt64, position: Position, origin: TransactionHeader.Dependency? = nil
+  ) {
     (self.trail, self.number, self.clock, self.position) = (trail, number, clock, position)
+    self.origin = origin
   }
 
   /// Reads the printed form; nil when `text` is not one.
   package init?(_ text: String) {
     let parts = text.split(separator: " ", omittingEmptySubsequences: false).map(String.init)
-    guard parts.count == 5, parts[0] == Self.version, TrailName(parts[1]) != nil, let number = UInt64(parts[2]),
+    let isRelayed = parts.count == 7 && parts[0] == Self.relayVersion
+    guard isRelayed || parts.count == 5 && parts[0] == Self.version, TrailName(parts[1]) != nil,
+      let number = UInt64(parts[2]),
       NumberBounds.isNumber(number), let clock = UInt64(parts[3]), NumberBounds.isClock(clock),
       let position = Position(parts[4])
     else { return nil }
     self.init(trail: parts[1], number: number, clock: clock, position: position)
+    guard isRelayed else { return }
+    guard TrailName(parts[5]) != nil, let first = UInt64(parts[6]), NumberBounds.isNumber(first) else { return nil }
+    origin = .init(origin: parts[5], number: first)
   }
 
-  /// `1 TRAIL NUMBER CLOCK POSITION`.
-  package var text: String { "\(Self.version) \(trail) \(number) \(clock) \(position)" }
+  /// `1 TRAIL NUMBER CLOCK POSITION`; with an origin `2 TRAIL NUMBER CLOCK POSITION ORIGIN NUMBER`.
+  package var text: String {
+    let note = "\(trail) \(number) \(clock) \(position)"
+    guard let origin else { return "\(Self.version) \(note)" }
+    return "\(Self.relayVersion) \(note) \(origin.origin) \(origin.number)"
+  }
 }

@@ -44,7 +44,7 @@ extension Sequence<String> {
 
 /// Several names in one text, so that any name comes back as it was.
 ///
-/// The unit separator (U+001F) stands between them. In a name, the separator and the escape (U+0010) are escaped; all else
+/// The unit separator (U+001F) separates them. In a name, the separator and the escape (U+0010) are escaped; all else
 /// stays, so that texts of earlier versions read as they did.
 ///
 ///     NameList.text(["a", "b"])        // "a\u{1f}b"

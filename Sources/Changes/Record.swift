@@ -29,6 +29,8 @@ package struct TransactionHeader: Equatable, Sendable {
     package static let group = Flags(rawValue: 1)
     /// The commit time is when the capture saw it.
     package static let late = Flags(rawValue: 2)
+    /// An apply wrote the rows: the first dependency is the transaction that they come from.
+    package static let relayed = Flags(rawValue: 4)
   }
   package struct Dependency: Equatable, Sendable {
     package var origin: String

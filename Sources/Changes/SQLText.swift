@@ -96,7 +96,7 @@ package enum SQLText {
       let text = bytes[name.range]
       guard name.symbol != 0 else { return String(decoding: text, as: UTF8.self) }
       let inner = Array(text.dropFirst().dropLast())
-      // A quote within quotes stands twice.
+      // A quote within quotes is doubled.
       var plain: [UInt8] = []
       for byte in inner where !(byte == name.symbol && plain.last == byte) { plain.append(byte) }
       return String(decoding: plain, as: UTF8.self)

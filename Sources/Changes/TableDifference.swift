@@ -43,6 +43,11 @@ package struct TableDifference: Equatable, Sendable {
   /// Nothing but the text that creates the table differs, if anything: a CHECK, a comment, a space.
   package var isEmpty: Bool { changes.isEmpty }
 
+  /// Whether the tables differ, and only in columns that are new.
+  package var onlyAddsColumns: Bool {
+    !isEmpty && changes.allSatisfy { if case .addColumn = $0 { true } else { false } }
+  }
+
   /// Columns that are the same but for their name: (name before, name after).
   package var renamedColumns: [(String, String)] {
     changes.compactMap {

@@ -29,4 +29,31 @@ package struct TablePatterns: Equatable, Sendable {
     }
     return included
   }
+
+  /// A name in a list of tables that no table has.
+  package struct Unmatched: Equatable, Sendable {
+    package var name: String
+    /// The name of a table that it may be meant for.
+    package var nearest: String?
+    /// It was to be left out.
+    package var isExclusion: Bool
+  }
+
+  /// Returns the names, without `*` and `?`, that no table has.
+  ///
+  ///     TablePatterns(["itme", "sale"]).unmatched(in: ["item", "sale"])  // itme, nearest: item
+  ///
+  /// - Parameter tables: the names by which patterns may know tables; those of one table may be several.
+  package func unmatched(in tables: [String]) -> [Unmatched] {
+    patterns.compactMap { pattern in
+      let isExclusion = pattern.hasPrefix("!")
+      let name = String(pattern.dropFirst(isExclusion ? 1 : 0))
+      guard !name.contains("*"), !name.contains("?"), !tables.contains(where: TablePatterns([name]).includes) else {
+        return nil
+      }
+      let near = name.lowercased().nearest(in: tables.map { $0.lowercased() })
+      return Unmatched(
+        name: name, nearest: tables.first { $0.lowercased() == near }, isExclusion: isExclusion)
+    }
+  }
 }

@@ -27,8 +27,8 @@ package enum URLPassword {
     return withoutOptions(String(decoding: shown, as: UTF8.self))
   }
 
-  /// What is wrong with how a URI is written that begins with a user and a password, or with a port that is none; nil if
-  /// nothing is. libpq would take a part of such a password for the host, the port or the database.
+  /// The error in the spelling of a URI's user, password or port; nil if there is none. libpq would take a part of such a
+  /// password for the host, the port or the database.
   package static func fault(in uri: String) -> String? {
     let bytes = Array(uri.utf8)
     guard let start = end(of: "://", in: bytes) else { return nil }
@@ -43,7 +43,7 @@ package enum URLPassword {
     return hosts.split(separator: UInt8(ascii: ",")).allSatisfy { isPort(Array($0)) } ? nil : "its port is not a number"
   }
 
-  /// Whether nothing but a number stands behind the colon of `host:port`.
+  /// Whether the port of `host:port` is a number, or absent.
   private static func isPort(_ host: [UInt8]) -> Bool {
     // The colons of an address are in brackets.
     let name = host.first == UInt8(ascii: "[") ? host.firstIndex(of: UInt8(ascii: "]")) ?? 0 : 0

@@ -33,8 +33,10 @@ struct ConfReferences {
     checkCaptures()
     for apply in applies {
       checkTrail(apply)
+      checkAudit(apply)
     }
     checkApplies()
+    for capture in captures { checkApplied(capture) }
     for apply in applies {
       checkRules(apply.source.name)
       checkDecider(apply)
@@ -72,6 +74,17 @@ struct ConfReferences {
         first[database] = capture
       }
     }
+  }
+
+  /// Refuses an audit that would have no effect: the database of another node cannot be reached from here.
+  private mutating func checkAudit(_ apply: ReadSection) {
+    guard apply.values["audit"] != nil, let trail = apply.text("trail").flatMap({ TrailName($0) }), let node,
+      trail.origin != node
+    else { return }
+    add(
+      .confValue, apply.place("audit"),
+      "audit has no effect on trail \(trail): its source is at node \(trail.origin), and an audit reads both databases",
+      "take audit out; run 'cairn compare --from URL --to URL' where both databases can be reached")
   }
 
   private mutating func checkTrail(_ apply: ReadSection) {
@@ -113,6 +126,41 @@ struct ConfReferences {
         first[trail + "\n" + database] = other
       }
     }
+  }
+
+  /// Refuses `applied = "include"` if rows would come back to the database where they began.
+  private mutating func checkApplied(_ capture: ReadSection) {
+    guard capture.text("applied") == "include", let database = identity(capture) else { return }
+    for apply in applies where identity(apply) == database {
+      guard let source = self.capture(of: apply), let origin = identity(source),
+        let back = wayBack(from: database, to: origin)
+      else { continue }
+      add(
+        .confValue, capture.place("applied"),
+        "applied = \"include\" cannot be kept: rows of \(apply.source.title) come from database \(source.text("database") ?? ""), and \(back.source.title) brings them back there",
+        "write applied = \"skip\", or take one of the two applies out")
+      return
+    }
+  }
+
+  /// The capture of this node whose trail an apply brings; nil for a trail of another node.
+  private func capture(of apply: ReadSection) -> ReadSection? {
+    guard let node else { return nil }
+    return captures.first { "\(node).\($0.source.name)" == apply.text("trail") }
+  }
+
+  /// The last apply of a way from one database to another, over any number of databases; nil if there is no way.
+  private func wayBack(from start: String, to end: String) -> ReadSection? {
+    var reached: Set<String> = [start]
+    var new = [start]
+    while let database = new.popLast() {
+      for apply in applies where capture(of: apply).flatMap(identity) == database {
+        guard let next = identity(apply), reached.insert(next).inserted else { continue }
+        if next == end { return apply }
+        new.append(next)
+      }
+    }
+    return nil
   }
 
   private mutating func checkRules(_ apply: String) {

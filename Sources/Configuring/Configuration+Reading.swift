@@ -68,6 +68,7 @@ extension Configuration.Capture {
     section.flag("statements").map { statements = $0 }
     section.count("journal_rows").map { journalRows = $0 }
     section.flag("copy").map { copiesRows = $0 }
+    applied = section.text("applied").flatMap { Configuration.AppliedRows(rawValue: $0) }
     section.duration("heartbeat").map { heartbeat = $0 }
     section.duration("purge").map { purge = $0 }
   }

@@ -54,6 +54,14 @@ package struct Configuration: Equatable, Sendable {
     }
   }
 
+  /// What becomes of rows that applies write to a captured database.
+  package enum AppliedRows: String, CaseIterable, Sendable {
+    /// They go into its trail too.
+    case include
+    /// Only what programs write goes into its trail.
+    case skip
+  }
+
   /// `[capture.NAME]`: a database into the trail `NODE.NAME`.
   package struct Capture: Equatable, Sendable {
     package var name: String
@@ -66,6 +74,8 @@ package struct Configuration: Equatable, Sendable {
     package var journalRows = 5_000_000
     /// Whether the rows are sent that are there when capture begins.
     package var copiesRows = true
+    /// What becomes of rows that applies write to the database; nil: they go on if no way leads back.
+    package var applied: AppliedRows?
     /// Between two heartbeats while nothing else moves; zero: none.
     package var heartbeat = Duration.seconds(10)
     /// Between two looks for segments of the trail that nobody needs.

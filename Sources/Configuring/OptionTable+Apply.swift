@@ -124,7 +124,10 @@ extension OptionTable {
           """, example: "\"auto\""),
       Option(
         "audit", .rate, absence: "nothing is compared", "compare both ends again and again, at this rate",
-        details: "Bytes of rows a second that are read, over both ends. What drifts apart is told, never mended.",
+        details: """
+          Bytes of rows a second that are read, over both ends. What drifts apart is told, never mended. It is refused for \
+          a trail of another node, whose database is not at hand.
+          """,
         example: "\"10MiB/s\""),
     ])
 

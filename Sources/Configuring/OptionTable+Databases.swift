@@ -70,6 +70,16 @@ extension OptionTable {
           copied, except those that an apply brings.
           """, example: "false"),
       Option(
+        "applied", .choice(["include", "skip"], later: []),
+        absence: "they go on if no way leads back to where they come from",
+        "whether rows that applies write to this database go into its trail too",
+        details: """
+          `include` makes a chain: what comes from A to this database B goes on to C, with the node that wrote it first. \
+          A row never goes back into the database where it began. Rows of an apply that is two-way are left out in any \
+          case: they come to the other nodes by the trails of their own nodes. `include` also says that a trail from \
+          another node does not go back there, although a peer may have this one. `skip`: only what programs write here.
+          """, example: "\"include\""),
+      Option(
         "journal_rows", .count(1000...1_000_000_000), default: "5000000",
         "SQLite: rows that the journal in the database may hold",
         details: """

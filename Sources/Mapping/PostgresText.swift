@@ -12,11 +12,13 @@ package struct PostgresText: Sendable {
   /// Two values that SQLite tells apart must not become one.
   private let isUnique: Bool
   private let isUntyped: Bool
-  /// Both ends write, and rows are told apart by the bytes of the value: one spelling only.
+  /// Whether both ends write and identify rows by the bytes of the value: PostgreSQL gets one spelling only.
   private let keepsSpelling: Bool
 
-  /// `engine` is that of the schema which `column` stands in; `isUnique` says that it is part of a unique key, and
-  /// `keepsSpelling` that both ends write rows which are told apart by it.
+  /// - Parameters:
+  ///   - engine: the engine of the column's table.
+  ///   - isUnique: whether the column is part of a unique key.
+  ///   - keepsSpelling: whether both ends write rows that the column identifies.
   package init(
     from column: TableSchema.Column, of engine: Engine, to type: PostgresType, isUnique: Bool = false,
     keepsSpelling: Bool = false

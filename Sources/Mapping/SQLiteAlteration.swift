@@ -261,8 +261,10 @@ package struct SQLiteAlteration: Sendable {
 }
 
 extension SQLiteAlteration {
-  /// A statement for a script that a person pipes into `sqlite3`: without comments, and without a line that its shell
-  /// takes for a command of its own, such as `.shell` or `go`.
+  /// A statement for a script that a person pipes into `sqlite3`.
+  ///
+  /// It has no comments, and no line that the shell takes for a command of its own, such as `.shell` or `go`. The shell
+  /// drops a carriage return at the end of a line, so a literal with control characters is written in hexadecimal digits.
   ///
   /// Source: https://sqlite.org/cli.html
   package static func forShell(_ statement: String) -> String {
@@ -270,8 +272,15 @@ extension SQLiteAlteration {
     return tokens.enumerated().map { index, token in
       let isPlain = token.space.utf8.allSatisfy { [0x20, 0x09, 0x0a].contains($0) }
       let isCommand = token.printed.utf8.first.map(".#/".utf8.contains) ?? false || token.word == "GO"
-      return (isPlain && !isCommand ? token.space : index == 0 || token.space.isEmpty ? "" : " ") + token.printed
+      let space = isPlain && !isCommand ? token.space : index == 0 || token.space.isEmpty ? "" : " "
+      return space + printedForShell(token)
     }.joined()
+  }
+
+  private static func printedForShell(_ token: DDLToken) -> String {
+    guard case .string(let text) = token.kind, text.utf8.contains(where: { $0 < 0x20 && $0 != 0x09 && $0 != 0x0a })
+    else { return token.printed }
+    return "(CAST(x'\(text.utf8.hex)' AS TEXT))"
   }
 
   /// The name in a CREATE INDEX statement.

@@ -3,7 +3,8 @@ import Changes
 /// The objects beside the table itself that the definition of a table may use at a target.
 ///
 /// A definition comes from a trail. It may reference the tables that its apply may write, and draw numbers from the
-/// sequences of these tables, and from new ones. Whatever else it names is left out and reported.
+/// sequences of these tables, and from new ones. It may call the functions that the target's server has. Whatever else
+/// it names is left out and reported.
 ///
 /// ```
 /// let reach = TargetReach(TargetScope(["sales.*"]), closedSequences: ["\"hr\".\"badge_seq\""])
@@ -13,13 +14,28 @@ import Changes
 package struct TargetReach: Sendable {
   private let scope: TargetScope
   private let closedSequences: Set<String>
+  private let lackingFunctions: Set<String>
+  private let extensions: Set<String>
   /// Whether every table, type and sequence is within reach that is not reserved.
   package var isOpen: Bool { scope.isOpen }
 
-  /// - Parameter closedSequences: sequences of the target that belong to other tables, each as `"schema"."name"`.
-  package init(_ scope: TargetScope = TargetScope(), closedSequences: Set<String> = []) {
-    (self.scope, self.closedSequences) = (scope, closedSequences)
+  /// - Parameters:
+  ///   - closedSequences: sequences of the target that belong to other tables, each as `"schema"."name"`.
+  ///   - lackingFunctions: built-in functions of PostgreSQL that the target's server does not have.
+  ///   - extensions: the extensions that the target has.
+  package init(
+    _ scope: TargetScope = TargetScope(), closedSequences: Set<String> = [], lackingFunctions: Set<String> = [],
+    extensions: Set<String> = []
+  ) {
+    (self.scope, self.closedSequences, self.lackingFunctions) = (scope, closedSequences, lackingFunctions)
+    self.extensions = extensions
   }
+
+  /// Whether the target's server is without a built-in function of PostgreSQL.
+  func lacks(_ function: String) -> Bool { lackingFunctions.contains(function) }
+
+  /// Whether the target has an extension.
+  func has(extension name: String) -> Bool { extensions.contains(name) }
 
   /// Whether a foreign key may reference a table.
   /// - Parameter namespace: the schema in PostgreSQL; empty in SQLite.

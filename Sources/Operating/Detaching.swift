@@ -12,14 +12,22 @@ package enum Detaching {
     switch url {
     case .sqlite(let path):
       let database = try Ends.open(path, mode: .readWrite)
-      try WaitingRows(database).checkNone(at: url.place, in: "cairn_candidate")
+      try WaitingRows(database).checkNone(at: url.place, url.shown, in: "cairn_candidate")
       return try Journal(database).detach()
     case .postgres(let uri):
       let connection = try PostgresConnection(uri)
-      try WaitingRows(connection).checkNone(at: url.place, in: "cairn.candidate")
+      try WaitingRows(connection).checkNone(at: url.place, url.shown, in: "cairn.candidate")
       let hadSource = try PostgresSource.detach(connection)
       let hadTarget = try PostgresTargetState(connection).detach()
       return hadSource || hadTarget
+    }
+  }
+
+  /// The rows of a database that wait for a unique value which another row has.
+  package static func waitingRows(at url: DatabaseURL) throws -> WaitingRows {
+    switch url {
+    case .sqlite(let path): try WaitingRows(Ends.open(path, mode: .readOnly))
+    case .postgres(let uri): try WaitingRows(PostgresConnection(uri))
     }
   }
 

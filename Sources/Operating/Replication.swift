@@ -33,6 +33,8 @@ package final class Replication: Sendable {
     package var trailNames: (forth: TrailName, back: TrailName)?
     /// At a PostgreSQL source, what applies of others have written goes along: no trail of theirs comes here.
     package var takesOtherApplies = false
+    /// Rows that other replications write to the source have to go on to the target; else they do if no way leads back.
+    package var cascades = false
     /// Of what is taken from an SQLite file at once, what cancels out is left out.
     package var folds = (forth: false, back: false)
     /// Puts a transaction aside that the other end does not take for its rows, instead of stopping before it.
@@ -66,6 +68,10 @@ package final class Replication: Sendable {
   /// Applies that have not ended.
   private let applying: Atomic<Int>
   private let copiesAgain = Atomic<Bool>(false)
+  /// Whether rows that applies write go on: no way leads back from the target to the source.
+  private let relays = Atomic<Bool>(false)
+  /// The captures of the target, by the names of their trails' ids.
+  private let targetTrails = Mutex<Set<String>>([])
   private let asked = Mutex<CopyRequest.Asked?>(nil)
   private let existing = Mutex(ExistingRows.overwrite)
 
@@ -118,10 +124,7 @@ package final class Replication: Sendable {
     let (from, to) = try openEnds()
     if back != nil { try checkTwoWay(from, to) }
     let state = try StateFolder(statePath, from: source.place, to: target.place)
-    if back == nil, try to.isCaptured() {
-      try state.checkOneWay()
-      captureProgress.tell("the target is captured itself; rows that are applied to it do not go into that trail")
-    }
+    if back == nil { try lookForWayBack(from, to, state) }
     let checkpoint = try to.checkpoint(of: trail)
     let known = checkpoint?.trail
     var hasCheckpoint = known != nil
@@ -149,6 +152,12 @@ package final class Replication: Sendable {
     if let info, !hasCheckpoint, info.firstPosition.segment > 1 { isPurged = true }
     let remembered = try state.existing
     if !hasCheckpoint, options.existing == nil, remembered == nil { try checkExisting(from, to, options.tables) }
+    for name in try from.unmatched(options.tables) {
+      let error = name.error("--tables", at: source.place)
+      // Later, a table may have been dropped or renamed.
+      guard hasCheckpoint || name.isExclusion else { throw error }
+      captureProgress.tell("\(error.message); \(error.hint)")
+    }
     if !hasCheckpoint { try to.checkFeeders(from.tables(options.tables), of: trail, options.names) }
     if let given = options.existing, given != remembered { try state.remember(given) }
     try state.remember(options.tables, options.names)
@@ -162,8 +171,40 @@ package final class Replication: Sendable {
       } else if let asked = try request.asked(of: info.id) {
         self.asked.withLock { $0 = asked }
       }
+      if try relays.load(ordering: .acquiring)
+        && RelayedRows.areMissing(in: folder, of: trail, at: source, options.tables)
+      {
+        captureProgress.tell(RelayedRows.notice(trail, at: source))
+        try askForCopies(from, info, isPurged: isPurged)
+      }
     }
     return state
+  }
+
+  /// Decides whether rows that applies write go on, from the source and into the target, and says so.
+  private func lookForWayBack(_ from: SourceEnd, _ to: TargetEnd, _ state: StateFolder) throws {
+    let leadsBack = try to.leadsBack(to: from)
+    guard !leadsBack || !options.cascades else {
+      throw CairnError(
+        .usage,
+        "--cascade cannot be kept: what is written to \(target.place) comes back to \(source.place) by another replication",
+        hint: "leave --cascade out, or end the other replication", remedy: .badInput)
+    }
+    relays.store(!leadsBack, ordering: .releasing)
+    let trails = try to.capturedTrails()
+    targetTrails.withLock { $0 = trails }
+    if try to.isCaptured() {
+      try state.checkOneWay()
+      captureProgress.tell(
+        leadsBack
+          ? "the target is captured itself; rows that are applied to it do not go into that trail, as a way leads back"
+          : "the target is captured itself; rows that are applied to it go on if that capture takes them")
+    }
+    guard try !from.appliedTrails().isEmpty else { return }
+    captureProgress.tell(
+      leadsBack
+        ? "rows that other replications write to \(source.place) do not go on to \(target.place), as a way leads back"
+        : "rows that other replications write to \(source.place) go on to \(target.place)")
   }
 
   private var request: CopyRequest { CopyRequest(state: statePath, apply: trail.description) }
@@ -193,7 +234,7 @@ package final class Replication: Sendable {
     let tables = try from.tables(options.tables)
     for (end, tables) in [(from, tables)] + (try other.map { [($0, try $0.tables(options.tables))] } ?? []) {
       try TwoWayCheck.checkKeys(end, tables) { "leave it out: --tables '*,!\($0)'" }
-      if let lacking = try TwoWayCheck.keysLogged(end, tables) { captureProgress.tell(lacking) }
+      for warning in try TwoWayCheck.warnings(end, tables) { captureProgress.tell(warning) }
     }
     if let alike = try TwoWayCheck(from, tables, other, at: target).keysAlike() {
       captureProgress.tell("\(alike.message); \(alike.hint)")
@@ -209,7 +250,9 @@ package final class Replication: Sendable {
       throw CairnError(
         .sourceCaptured,
         "\(source.place) is captured already, for another replication, whose state is in \(owner.place)",
-        hint: "end that one first, with 'cairn detach sqlite:\(database.path)'")
+        hint:
+          "a file is captured once: for several targets run cairnd with one [capture.NAME] and an [apply.NAME] for each; or end that replication first, with 'cairn detach sqlite:\(database.path)'"
+      )
     }
   }
 
@@ -278,8 +321,10 @@ package final class Replication: Sendable {
     run.copiesAgain = copiesAgain.load(ordering: .acquiring)
     run.watch = watches.source
     run.applies = applies
+    run.relays = relays.load(ordering: .acquiring)
     run.folds = options.folds.forth
     try run.run(stop: stopSignal, untilCaughtUp: options.once && back == nil, progress: captureProgress) {
+      if back == nil { RelayedRows.note(run.relays, in: folder) }
       readySignal.set()
     }
   }
@@ -293,6 +338,12 @@ package final class Replication: Sendable {
     if copiesAgain.load(ordering: .acquiring) { try TargetEnd(target).expectRefreshOfAll() }
     var options = applyOptions()
     options.existing = existing.withLock { $0 }
+    if options.relays, Trail.exists(folder: folder) {
+      // Names of trails are made of file names here, and two may be alike.
+      let id = try Trail.info(folder: folder).id
+      options.originName = TrailName(origin: PostgresSource.name(of: id), name: trail.name)
+      options.ownOrigins = targetTrails.withLock { $0 }
+    }
     let asked = asked.withLock { $0 }
     (options.askedBehind, options.askedAt) = (asked?.behind ?? 0, asked?.at)
     options.existingHolds = asked?.at != nil
@@ -314,6 +365,7 @@ package final class Replication: Sendable {
     options.replay = self.options.replay
     options.localWrites = LocalWritesPlan(self.options.localWrites)
     options.quarantines = self.options.quarantines
+    options.relays = relays.load(ordering: .acquiring)
     return options
   }
 

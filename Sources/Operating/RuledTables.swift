@@ -9,6 +9,8 @@ package struct RuledTables {
   package private(set) var tables: [SourceEnd.Table] = []
   /// What is left out of them, for people.
   package private(set) var notices: [String] = []
+  /// One error for each rule whose table the source does not have.
+  package private(set) var unused: [CairnError] = []
 
   /// Throws `rule-refused` where a rule cannot be kept for a table, or needs the source to log whole rows; what `refused`
   /// does not throw leaves the table out.
@@ -26,8 +28,15 @@ package struct RuledTables {
       }
     }
     for rule in rules where !rule.from.contains(where: { $0 == "*" || $0 == "?" }) {
-      guard !tables.contains(where: { [rule].rule(for: $0.schema) != nil || $0.refusal != nil }) else { continue }
-      notices.append("the rule for table \(rule.from) is for none: \(source.url.place) has no such table")
+      guard !tables.contains(where: { $0.schema.matches(rule.from) }) else { continue }
+      let near = rule.from.lowercased().nearest(in: tables.map { $0.name.lowercased() })
+      unused.append(
+        CairnError(
+          .tableMissing,
+          "the rule for table \(rule.from) is for none: no captured table of \(source.url.place) has that name",
+          hint: near.map { "did you mean from = \"\($0)\"?" }
+            ?? "create the table, add it to 'tables' of the capture, or take the rule out",
+          remedy: .badInput, context: ["table": rule.from]))
     }
   }
 

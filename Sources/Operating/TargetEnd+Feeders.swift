@@ -19,7 +19,7 @@ extension TargetEnd {
     }
   }
 
-  private func feeders(of table: TableSchema, besides trail: TrailName) throws -> [TableClaim.Feeder] {
+  func feeders(of table: TableSchema, besides trail: TrailName) throws -> [TableClaim.Feeder] {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).feeders(of: table.name) } ?? []
     case .postgres(let connection):

@@ -138,6 +138,28 @@ package struct TwoWayCheck {
       "of deleted rows \(end.url.place) logs keys only, so those of \(names(found.map(\.fullName))) cannot come back where another node refers to them; run there: \(script)"
   }
 
+  /// Returns what the operator must know of tables that go both ways, and that refuses nothing.
+  package static func warnings(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> [String] {
+    [try keysLogged(end, tables), selfReferring(end, tables)].compactMap { $0 }
+  }
+
+  /// Returns a warning for SQLite tables with a foreign key to themselves that follows a changed key. Nil if there is
+  /// none.
+  ///
+  ///     CREATE TABLE part(id INTEGER PRIMARY KEY, whole INTEGER REFERENCES part(id) ON UPDATE CASCADE)
+  private static func selfReferring(_ end: SourceEnd, _ tables: [SourceEnd.Table]) -> String? {
+    guard end.server == nil else { return nil }
+    let found = tables.filter { table in
+      table.refusal == nil
+        && table.schema.foreignKeys.contains {
+          $0.table.lowercased() == table.schema.name.lowercased() && $0.onUpdate.uppercased() == "CASCADE"
+        }
+    }
+    guard let first = found.first else { return nil }
+    return
+      "\(end.url.place): \(found.count == 1 ? "table" : "tables") \(names(found.map(\.name))) \(found.count == 1 ? "has" : "have") a foreign key to \(found.count == 1 ? "itself" : "themselves") with ON UPDATE CASCADE: a row that refers to itself and gets another key may keep the old key in its reference at the other node; leave the keys of such rows of \(first.name) as they are, or run 'cairn compare' after a change"
+  }
+
   /// Tables of which the source does not tell what a row was, so that it is not seen where others have changed it at the
   /// target. Nil where there are none.
   package static func changesLogged(_ end: SourceEnd, _ tables: [SourceEnd.Table]) throws -> String? {

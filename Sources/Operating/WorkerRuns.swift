@@ -28,6 +28,8 @@ package struct CaptureRun: Sendable {
   package var watch: LocalWatch?
   /// PostgreSQL: the trails whose applies' transactions are left out; nil: all.
   package var applies: Set<String>?
+  /// Whether what applies write to the source goes into the trail too.
+  package var relays = false
   /// SQLite: what cancels out is left out.
   package var folds = false
 
@@ -57,6 +59,7 @@ package struct CaptureRun: Sendable {
         options.needsTables = needsTables
         options.place = place
         options.folds = folds
+        options.relays = relays
         let capture = try SQLiteCapture(path: path, trail: writer, options: options, clock: clock, progress: progress)
         ready()
         try capture.run(stop: stop, untilCaughtUp: untilCaughtUp)
@@ -69,6 +72,7 @@ package struct CaptureRun: Sendable {
         options.needsTables = needsTables
         options.watch = watch
         options.applies = applies
+        options.relays = relays
         let capture = try PostgresCapture(uri: uri, trail: writer, options: options, clock: clock, progress: progress)
         ready()
         try capture.run(stop: stop, untilCaughtUp: untilCaughtUp)
@@ -100,7 +104,8 @@ package struct ApplyRun: Sendable {
       // The file may be captured, now or later.
       options.schemaFollower = SchemaFollower(
         release: { try AppliedSchema.release($0, in: $1, since: $2) },
-        adopt: { [trail] in try AppliedSchema.adopt(in: $0, since: $1, of: trail) })
+        adopt: { [trail] in try AppliedSchema.adopt(in: $0, since: $1, of: trail) },
+        hook: { try AppliedRows.hook(in: $0) }, unhook: { try AppliedRows.unhook(in: $0) })
       let apply = try SQLiteApply(path: path, trail: folder, name: trail, options: options, progress: progress)
       try apply.run(stop: stop, drain: drain)
     case .postgres(let uri):

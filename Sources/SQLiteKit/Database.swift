@@ -123,6 +123,20 @@ package final class Database {
 
   package var isInTransaction: Bool { sqlite3_get_autocommit(handle) == 0 }
 
+  /// Keeps the process alive if another process truncates the shared memory of a database in WAL mode (`-shm`), which SQLite
+  /// always maps: statements of that database then throw `database-unsafe`.
+  ///
+  /// Installs a handler of SIGBUS. For programs of Cairn, never for a library in another program.
+  package static func surviveCutIndexes() { cairn_index_survive() }
+
+  /// Throws if the shared memory of the database was truncated: what the last step read does not count.
+  func checkIndex(_ sql: String) throws {
+    guard cairn_guard_is_cut(fileGuard) != 0 else { return }
+    throw SQLiteError(
+      code: SQLITE_IOERR, message: "the shared memory was truncated", sql: sql, path: path,
+      refusal: FileRefusal(takenFrom: fileGuard))
+  }
+
   func error(_ code: Int32, _ sql: String) -> SQLiteError {
     SQLiteError(
       code: sqlite3_extended_errcode(handle) == SQLITE_OK ? code : sqlite3_extended_errcode(handle),
@@ -164,6 +178,7 @@ package final class Database {
   package func executeScript(_ constant: String) throws {
     let code = sqlite3_exec(handle, constant, nil, nil, nil)
     guard code == SQLITE_OK else { throw error(code, constant) }
+    try checkIndex(constant)
   }
 
   /// Runs one statement with parameters to its end.

@@ -13,6 +13,8 @@ package enum FileRefusal: Equatable, Sendable {
   case owner(String)
   /// A journal of the database names this file, or a statement attaches it.
   case otherFile(String)
+  /// The shared memory of the database was truncated while the connection used it.
+  case cut(String)
   /// The name of a view, trigger, function or setting of the database that is not run.
   case foreignCode(String)
 
@@ -27,6 +29,7 @@ package enum FileRefusal: Equatable, Sendable {
     case CAIRN_REFUSAL_HARD_LINK: self = .hardLink(path)
     case CAIRN_REFUSAL_OWNER: self = .owner(path)
     case CAIRN_REFUSAL_OTHER_FILE: self = .otherFile(path)
+    case CAIRN_REFUSAL_CUT: self = .cut(path)
     default: return nil
     }
   }
@@ -64,6 +67,11 @@ package enum FileRefusal: Equatable, Sendable {
         "its journal names another file, \(path)",
         "open the database with its own program once, which ends a transaction over several files; "
           + "if no program of yours writes several files at once, the journal is forged: find out which user made it"
+      )
+    case .cut(let path):
+      (
+        "\(path) was truncated while it was in use",
+        "no program that uses SQLite does that: find out which process writes to the file, with 'fuser -v \(path)'"
       )
     case .foreignCode(let name):
       (

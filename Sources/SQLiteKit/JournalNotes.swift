@@ -13,7 +13,10 @@ package final class JournalNotes {
   private let database: Database
   /// Of the schema that was looked at.
   private var schemaVersion: Int64 = -1
-  private var statements: (version: Statement, insert: Statement, staged: Statement)?
+  private var statements: (version: Statement, insert: Statement, staged: Statement, relayed: Statement)?
+  /// The row of `cairn_control` that says that what applies write goes on into the trail, in `place`.
+  package static let relayRow: Int64 = 4
+  package static let relayed = "include"
 
   package init(_ database: Database) { self.database = database }
 
@@ -27,6 +30,14 @@ package final class JournalNotes {
     guard try staged.step() else { return }
     staged.reset()
     try database.execute("DELETE FROM cairn_stage")
+  }
+
+  /// Whether the capture of the file takes what applies write; in a transaction that writes.
+  package func isRelayed() throws -> Bool {
+    try look()
+    guard let statement = statements?.relayed else { return false }
+    defer { statement.reset() }
+    return try statement.step()
   }
 
   /// In a transaction that writes; false when nobody captures the file.
@@ -55,7 +66,9 @@ package final class JournalNotes {
       statements = (
         try database.prepare("SELECT version FROM cairn_control WHERE id = 0"),
         try database.prepare("INSERT INTO cairn_journal(code, v0) VALUES (?, ?)"),
-        try database.prepare("SELECT 1 FROM cairn_stage LIMIT 1")
+        try database.prepare("SELECT 1 FROM cairn_stage LIMIT 1"),
+        try database.prepare(
+          "SELECT 1 FROM cairn_control WHERE id = \(Self.relayRow) AND place = '\(Self.relayed)'")
       )
     }
     schemaVersion = version

@@ -65,9 +65,15 @@ package final class Statement {
   /// What a step has brought.
   func taken(_ code: Int32) throws -> Bool {
     switch code {
-    case SQLITE_ROW: return true
+    case SQLITE_ROW:
+      do { try database.checkIndex(sql) } catch {
+        sqlite3_reset(handle)
+        throw error
+      }
+      return true
     case SQLITE_DONE:
       sqlite3_reset(handle)
+      try database.checkIndex(sql)
       return false
     default:
       let failure = database.error(code, sql)

@@ -16,7 +16,7 @@ package struct StoredTrigger: Sendable {
     tokens = SQLText.tokens(self.text)
   }
 
-  /// Whether it stands in for writes to a view.
+  /// Whether it is an INSTEAD OF trigger of a view.
   package var isOfView: Bool { tokens.prefix { $0.word != "BEGIN" }.contains { $0.word == "INSTEAD" } }
 
   /// The tables that its statements write to, without its own: each once, as they are written there.

@@ -79,6 +79,9 @@ final class ApplyWorker: Worker {
     options.replay = apply.replay
     options.quarantines = apply.onError == .quarantine
     options.twoWay = context.twoWays.twoWay(for: apply, at: location, in: context)
+    let relay = context.configuration.relayPlan(apply)
+    (options.relays, options.ownTrail) = (relay.relays, relay.ownTrail)
+    if let line = context.configuration.lineOnLacking(apply) { context.tell(name, line) }
     let gate = TwoWayGate(apply: apply, context: context)
     try gate.check()
     let stopLooking = StopSignal()
@@ -172,6 +175,7 @@ final class ApplyWorker: Worker {
     }
     status.quarantined = now.quarantined
     status.leftOut = leftOut.withLock { $0 }
+    status.rowsWaiting = context.twoWays.rowsWaiting(for: apply)
     (status.statements.replayed, status.statements.asRows) = (now.statements.replayed, now.statements.asRows)
     status.statements.reasons = now.statements.ordered.map { .init(text: $0.reason, count: $0.count) }
     let end = context.end(of: apply.trail)

@@ -39,12 +39,18 @@ final class CaptureWorker: Worker {
     run.journalRows = Int64(capture.journalRows)
     run.statements = capture.statements
     run.copiesRows = capture.copiesRows
+    run.relays = context.configuration.handsOn(capture)
+    if let line = context.configuration.lineOnApplied(capture) { context.tell(name, line) }
     // Apply makes the tables: what programs write to them from their first moment on is captured.
     run.needsTables = capture.copiesRows
     if !capture.copiesRows, case .sqlite(let path) = run.source, !Trail.exists(folder: folder) {
       try SQLiteApply.makeFile(path)
     }
     run.watch = context.twoWays.watch(of: capture, at: run.source)
+    if run.relays, try RelayedRows.areMissing(in: folder, of: trail, at: run.source, run.tables) {
+      try CopyRequest.askCapture(folder)
+      context.tell(name, RelayedRows.notice(trail, at: run.source))
+    }
     run.copiesAgain = CopyRequest.isAskedOfCapture(folder)
     // Where nothing was captured yet, the first copy is what is asked for.
     if run.copiesAgain, Trail.exists(folder: folder) { try SourceEnd(run.source).askForRefresh() }
@@ -58,7 +64,9 @@ final class CaptureWorker: Worker {
           if case .postgres = run.source { try? LeftSlot.note(source: database.url, folder: folder) }
           sight.withLock { $0.isOpen = true }
           if run.copiesAgain { CopyRequest.settleCapture(folder) }
+          RelayedRows.note(run.relays, in: folder)
           tellUnhooked(run.source)
+          tellUnmatched(run.source)
         }
       }
     } catch let error as CairnError { throw error.hinted(for: name, trail: folder) }
@@ -73,6 +81,15 @@ final class CaptureWorker: Worker {
       LogEntry(
         .warning, "capture is off: what is written to \(names.joined(separator: ", ")) comes to no target",
         worker: name.description, hint: "run 'cairn rehook \(database.name)' when the schema is changed"))
+  }
+
+  /// A table may come later; a name that was written wrongly never does.
+  private func tellUnmatched(_ source: DatabaseURL) {
+    for name in (try? SourceEnd(source).unmatched(TablePatterns(capture.tables))) ?? [] {
+      let error = name.error("'tables' of [capture.\(capture.name)]", at: source.place)
+      context.log.write(
+        LogEntry(.warning, error.message, worker: self.name.description, code: error.code, hint: error.hint))
+    }
   }
 
   func describe(_ status: inout NodeStatus.Worker) {
@@ -90,6 +107,7 @@ final class CaptureWorker: Worker {
       ?? CurrentLag.milliseconds(
         commitTime: now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: false, now: moment)
     status.isCaughtUp = now.isCaughtUp && blind == nil
+    if let line = context.configuration.lineOnApplied(capture) { status.detail = "\(status.place); \(line)" }
     if let copying = now.copying, now.tablesToCopy > 0 { status.detail = "copies table \(copying.table)" }
     if now.isReconnecting, status.state == .running {
       status.state = .waiting

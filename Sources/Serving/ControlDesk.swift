@@ -84,6 +84,7 @@ package struct ControlDesk: Sendable {
         remedy: .badInput)
     }
     let isLost = failed != nil
+    if !isLost, let error = OppositeCopy(apply, configuration)?.refusal(supervisor.copying) { throw error }
     guard let capture = context.capture(of: trail) else {
       return try copyFromAfar(apply, trail, tables, isLost: isLost)
     }

@@ -100,8 +100,8 @@ package final class Supervisor: Sendable {
       self?.retention() ?? RetentionPlan(.init(), trails: [], readers: [], isPaused: false, now: 0)
     }
     return switch spec {
-    case .capture(let capture, let database): CaptureWorker(name, capture, database, context)
-    case .apply(let apply, let database, _): ApplyWorker(name, apply, database, context)
+    case .capture(let capture, let database, _): CaptureWorker(name, capture, database, context)
+    case .apply(let apply, let database, _, _): ApplyWorker(name, apply, database, context)
     case .heartbeat(let capture, let database):
       HeartbeatWorker(
         name, capture, database, context,

@@ -56,6 +56,11 @@ final class TwoWayBook: Sendable {
     return count
   }
 
+  /// The number of rows that wait for a unique value in the database of an apply, by table.
+  func rowsWaiting(for apply: Configuration.Apply) -> [String: Int] {
+    known.withLock { $0[apply.database]?.twoWay }?.waitingRows ?? [:]
+  }
+
   /// What is still needed of trails, for conflicts that may come: by trail, the name of its capture here, or of none.
   func needs() -> [TrailName: Position] {
     known.withLock { known in

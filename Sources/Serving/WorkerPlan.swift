@@ -4,9 +4,10 @@ import Steering
 
 /// Everything that one worker needs from the conf. Two equal specs are one and the same worker.
 package enum WorkerSpec: Equatable, Sendable {
-  case capture(Configuration.Capture, Configuration.Database)
+  /// - Parameter handsOn: rows that applies write to the database go into its trail.
+  case capture(Configuration.Capture, Configuration.Database, handsOn: Bool)
   /// With what it shares with the other applies of its database, where both ends write.
-  case apply(Configuration.Apply, Configuration.Database, TwoWayPlan?)
+  case apply(Configuration.Apply, Configuration.Database, TwoWayPlan?, Configuration.RelayPlan)
   case heartbeat(Configuration.Capture, Configuration.Database)
   /// Of a trail.
   case purge(String, every: Duration)
@@ -36,16 +37,18 @@ package struct WorkerPlan: Equatable, Sendable {
     var trails: [String: (name: String, every: Duration)] = [:]
     for capture in configuration.captures {
       guard let database = configuration.database(capture.database) else { continue }
-      specs[WorkerName(.capture, capture.name)] = .capture(capture, database)
+      specs[WorkerName(.capture, capture.name)] = .capture(
+        capture, database, handsOn: configuration.handsOn(capture))
       var watched = capture
       // The heartbeat has nothing to do with which tables are captured.
-      (watched.tables, watched.purge) = ([], .zero)
+      (watched.tables, watched.purge, watched.applied) = ([], .zero, nil)
       specs[WorkerName(.heartbeat, capture.name)] = .heartbeat(watched, database)
       trails[configuration.trail(of: capture)] = (capture.name, capture.purge)
     }
     for apply in configuration.applies {
       guard let database = configuration.database(apply.database) else { continue }
-      specs[WorkerName(.apply, apply.name)] = .apply(apply, database, TwoWayPlan(apply, configuration))
+      specs[WorkerName(.apply, apply.name)] = .apply(
+        apply, database, TwoWayPlan(apply, configuration), configuration.relayPlan(apply))
       if trails[apply.trail] == nil { trails[apply.trail] = (apply.trail, .seconds(10)) }
     }
     for (trail, purge) in trails { specs[WorkerName(.purge, purge.name)] = .purge(trail, every: purge.every) }

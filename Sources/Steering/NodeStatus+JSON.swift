@@ -29,6 +29,10 @@ extension NodeStatus.Worker {
       ("lag_ms", lagMilliseconds.map { .real(($0 * 10).rounded() / 10) } ?? .null), ("caught_up", .bool(isCaughtUp)),
       ("tables_waiting", .list(waits.map { .text($0.table) })), ("waits", .list(waits.map { .object($0.json) })),
       ("tables_left_out", .list(leftOut.map { .text($0) })),
+      (
+        "rows_waiting",
+        .object(JSONObject(rowsWaiting.sorted { $0.key < $1.key }.map { ($0.key, .integer(Int64($0.value))) }))
+      ),
       ("quarantined", .integer(Int64(quarantined))), ("versions_kept", .integer(Int64(versionsKept))),
       ("statements", .object(statements.json)),
       ("copying", copying.map { .object($0.json) } ?? .null), ("tables_copied", .integer(Int64(tablesCopied))),
@@ -54,6 +58,9 @@ extension NodeStatus.Worker {
     isCaughtUp = object.bool("caught_up") ?? false
     waits = object.objects("waits").map(NodeStatus.Wait.init)
     quarantined = Int(object.integer("quarantined") ?? 0)
+    for (table, count) in object.object("rows_waiting")?.members ?? [] {
+      if case .integer(let count) = count { rowsWaiting[table] = Int(clamping: count) }
+    }
     leftOut = object.list("tables_left_out").compactMap { if case .text(let text) = $0 { text } else { nil } }
     versionsKept = Int(object.integer("versions_kept") ?? 0)
     statements = object.object("statements").map(NodeStatus.Statements.init) ?? .init()

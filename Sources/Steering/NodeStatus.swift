@@ -74,6 +74,8 @@ package struct NodeStatus: Sendable {
     package var waits: [Wait] = []
     /// Transactions that an apply has put aside.
     package var quarantined = 0
+    /// The number of rows in an apply's database that wait for a unique value which another row has, by table.
+    package var rowsWaiting: [String: Int] = [:]
     /// Tables of the trail that the list of an apply leaves out, by their names at the target.
     package var leftOut: [String] = []
     /// Of rows, where they are many and all of them wait for the node of the trail to tell that it has them; else 0.

@@ -13,6 +13,8 @@ struct TrailScan {
     var rows: [RowName] = []
     /// Tables whose copies end with it, or that were made by it: the rows that they had before are in the trail.
     var wholeTables: [String] = []
+    /// Changes by which columns lost their names.
+    var columnSteps: [ColumnStep] = []
   }
 
   /// Rows of one transaction that are kept before the window gets them.
@@ -76,6 +78,11 @@ struct TrailScan {
         }
       case .ddl(let ddl):
         if !ddl.isRefreshed, let table = reader.schema(ddl.after) { part?.wholeTables.append(table.fullName) }
+        if let number = part?.header.number, let before = reader.schema(ddl.before),
+          let after = reader.schema(ddl.after), let step = ColumnStep(ddl, before, after, number: number)
+        {
+          part?.columnSteps.append(step)
+        }
       case .schema: schema = nil
       case .commit(let number, _):
         if let whole = part {

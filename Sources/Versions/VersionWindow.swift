@@ -28,6 +28,7 @@ package final class VersionWindow: Sendable {
     var folders: [TrailName: String] = [:]
     var reach = OwnReach(number: 0, sourcePosition: [], position: .start)
     var wholeTables = WholeTables()
+    var columnSteps = ColumnSteps()
   }
 
   /// Opens nothing yet. Past `spillRows` versions they are kept in a temporary file.
@@ -68,6 +69,7 @@ extension VersionWindow {
           try withState {
             try $0.index.take(part, of: own)
             $0.wholeTables.take(part)
+            $0.columnSteps.take(part)
             if isEnd { $0.index.settle(own) }
           }
         })
@@ -126,6 +128,9 @@ extension VersionWindow {
 
   /// Whether the own trail has the rows that a table held when it began; true as well where that cannot be told any more.
   package func isWhole(_ table: String) -> Bool { state.withLock { $0.wholeTables.contains(table) } }
+
+  /// The changes of own tables by which columns lost their names, as far as the own trail has been read.
+  package var columnSteps: [ColumnStep] { state.withLock { $0.columnSteps.all } }
 
   /// Whether all trails have been read.
   package var isComplete: Bool { state.withLock { $0.index.isRead } }

@@ -23,6 +23,7 @@ struct Cairn {
   static func main() {
     // A reader that went away (`cairn trail show | head`) ends us quietly, as it ends other filters.
     signal(SIGPIPE, SIG_DFL)
+    Database.surviveCutIndexes()
     exit(run(Array(CommandLine.arguments.dropFirst())))
   }
 

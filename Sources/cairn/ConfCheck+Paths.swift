@@ -64,7 +64,32 @@ extension ConfCheck {
         hint: "create a table first, or look at 'tables' of [capture.\(capture.name)]", remedy: .badInput)
     }
     sources[capture.name] = (end, tables.filter { $0.refusal == nil })
+    try checkNames(of: capture, end)
+    if let line = configuration.lineOnApplied(capture) { note(line) }
     try tellKeys(capture, end)
+  }
+
+  /// A name in 'tables' that no table has is a slip of the pen, unless an apply is still to make the table.
+  private func checkNames(of capture: Configuration.Capture, _ end: SourceEnd) throws {
+    let isWritten = awaitsTables(capture)
+    for name in try end.unmatched(TablePatterns(capture.tables)) {
+      let error = name.error("'tables' of [capture.\(capture.name)]", at: end.url.place)
+      name.isExclusion || isWritten ? note("\(error.message); \(error.hint)") : fail(error)
+    }
+  }
+
+  /// Applies write to the database, and may still create tables in it.
+  private func awaitsTables(_ capture: Configuration.Capture?) -> Bool {
+    configuration.applies.contains { $0.database == capture?.database }
+  }
+
+  private func checkNames(of apply: Configuration.Apply, _ tables: [SourceEnd.Table], _ end: TargetEnd) {
+    let isWritten = awaitsTables(configuration.captures.first { configuration.trail(of: $0) == apply.trail })
+    let targets = tables.compactMap { try? TableMapping($0.schema, to: end.url.engine, names: apply.names).target }
+    for name in TablePatterns(apply.tables).unmatched(in: targets.flatMap(\.listedNames)) {
+      let error = name.error("'tables' of [apply.\(apply.name)]", at: "trail \(apply.trail)")
+      name.isExclusion || isWritten ? note("\(error.message); \(error.hint)") : fail(error)
+    }
   }
 
   /// A trail goes on from where its source is: another database in its place, or one that was restored, shows here
@@ -143,6 +168,7 @@ extension ConfCheck {
     say("\(end.url.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
     if let notice = url.trustNotice { note(notice) }
     tellPromises(apply)
+    if let line = configuration.lineOnLacking(apply) { note(line) }
     if let server = end.server { try tellRights(server, isSource: false) }
     if let server = end.server, let cluster = try end.identity()?.cluster, try !PostgresOrigins.has(trail, server) {
       newOrigins[cluster, default: 0] += 1
@@ -172,6 +198,9 @@ extension ConfCheck {
       try CheckCommand.tellContracts(ruled.tables, source.end, end, apply.names, isJSON)
       ruled.notices.forEach(note)
       try CheckCommand.tellQuietTriggers(end, ruled.tables, apply.names, firing: apply.fireTriggers, isJSON)
+      let isWritten = awaitsTables(configuration.captures.first { configuration.trail(of: $0) == apply.trail })
+      for error in ruled.unused { isWritten ? note("\(error.message); \(error.hint)") : fail(error) }
+      checkNames(of: apply, ruled.tables, end)
       try tellWays(apply, ruled.tables, source, end)
       try checkFeeders(apply, end, ruled.tables, trail)
     }

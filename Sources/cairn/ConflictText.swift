@@ -14,6 +14,28 @@ enum ConflictText {
     return parts.joined(separator: "  ") + (state(record).map { "  [\($0)]" } ?? "")
   }
 
+  /// A row that waits for a unique value, in one line.
+  static func line(_ row: WaitingRows.Row) -> String {
+    let values = row.holders.map { "\($0.values.shown), which \(row.table) (\($0.key.shown)) has" }
+    let cause = values.isEmpty ? "a unique value" : values.joined(separator: "; ")
+    let since = row.since.map { "  since \(moment($0))" } ?? ""
+    return "  \(row.table) (\(row.key.shown))  waits for \(cause)\(since)  \(row.row.json)".oneLine
+  }
+
+  static func json(_ row: WaitingRows.Row, _ url: DatabaseURL) -> String {
+    JSONObject([
+      ("database", .text(url.place)), ("table", .text(row.table)), ("key", .object(row.key.object)),
+      ("row", .object(row.row.object)), ("since", row.since.map { .text(moment($0)) } ?? .null),
+      (
+        "waits_for",
+        .list(
+          row.holders.map {
+            .object(JSONObject([("values", .object($0.values.object)), ("held_by", .object($0.key.object))]))
+          })
+      ),
+    ]).line
+  }
+
   /// With its rows, column by column.
   static func whole(_ record: ConflictRecord, _ url: DatabaseURL) -> String {
     var lines = [

@@ -15,6 +15,7 @@ struct ConflictsCommand: Command {
     Option("--config", "DIR", "the databases that the applies of the daemon's conf write to"),
     Option.state,
     Option("--limit", "N", "list: the latest N of each database (default 20)"),
+    Option("--waiting", nil, "list: the rows that wait for a unique value which another row has"),
     Option("--to", "local|incoming", "overturn: whose version is to stand (default: that of the one that lost)"),
     Option("--force", nil, "overturn: also where the row has been written since"),
     Option.json,
@@ -28,29 +29,33 @@ struct ConflictsCommand: Command {
       overturn   put the version that lost in place, as a new change that replicates like any other
 
     Only tables are written that 'tables' of the apply includes, if the daemon's conf has one for the database.
+    'list --waiting' shows rows that programs committed and that no table has: another row has one of their unique
+    values. A row comes back when its value is free: change that value in the other row.
+
     A conflict under the rule 'ask' is open until it is overturned; --to may name the version that stands, too. See
     docs/conflicts.md.
 
     example: cairn conflicts list --database sqlite:shop.db
+    example: cairn conflicts list --waiting --database sqlite:shop.db
     example: cairn conflicts show 7 --config /etc/cairn --database erp
     example: cairn conflicts overturn 7 --database sqlite:shop.db
     """
 
   static func run(_ arguments: Arguments) throws -> Int32 {
     let words = try arguments.operands(1...2)
-    let allowed = ["list": ["--limit"], "show": [], "overturn": ["--to", "--force"]]
+    let allowed = ["list": ["--limit", "--waiting"], "show": [], "overturn": ["--to", "--force"]]
     guard let own = allowed[words[0]] else {
       let near = words[0].nearest(in: ["list", "show", "overturn"])
       throw arguments.usage("there is no 'cairn conflicts \(words[0])'", near.map { "did you mean '\($0)'?" })
     }
-    for option in ["--limit", "--to", "--force"]
+    for option in ["--limit", "--waiting", "--to", "--force"]
     where !own.contains(option) && (arguments.value(option) != nil || arguments.has(option)) {
       throw arguments.usage("option \(option) is not for 'cairn conflicts \(words[0])'", nil)
     }
     let isJSON = arguments.has("--json")
     if words[0] == "list" {
       if words.count > 1 { throw arguments.usage("'\(words[1])' is one word too many", nil) }
-      return try list(arguments, isJSON)
+      return arguments.has("--waiting") ? try listWaiting(arguments, isJSON) : try list(arguments, isJSON)
     }
     guard words.count > 1, let id = Int64(words[1]), id > 0 else {
       throw arguments.usage("which conflict?", "'cairn conflicts list' shows their numbers;")
@@ -96,6 +101,22 @@ struct ConflictsCommand: Command {
     }
     if count == 0, !isJSON {
       Terminal.note(urls.isEmpty ? "no databases are known here: name one with --database" : "no conflicts")
+    }
+    return 0
+  }
+
+  private static func listWaiting(_ arguments: Arguments, _ isJSON: Bool) throws -> Int32 {
+    if arguments.value("--limit") != nil { throw arguments.usage("--limit and --waiting exclude each other", nil) }
+    let urls = try databases(arguments)
+    var count = 0
+    for url in urls {
+      let rows = try Detaching.waitingRows(at: url).rows
+      count += rows.count
+      if !rows.isEmpty, !isJSON { Terminal.print(url.place) }
+      for row in rows { Terminal.print(isJSON ? ConflictText.json(row, url) : ConflictText.line(row)) }
+    }
+    if count == 0, !isJSON {
+      Terminal.note(urls.isEmpty ? "no databases are known here: name one with --database" : "no row waits")
     }
     return 0
   }

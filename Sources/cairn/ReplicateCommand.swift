@@ -16,6 +16,7 @@ struct ReplicateCommand: Command {
     Option("--from", "URL", "the source: sqlite:relative.db, sqlite:///absolute.db or postgresql://user@host/db"),
     Option("--to", "URL", "the target; a missing SQLite file is created"),
     Option("--two-way", nil, "writes to the target go back to the source; of two to one row the later one wins"),
+    Option("--cascade", nil, "what other replications write to the source has to go on (see below)"),
     Option("--once", nil, "apply everything committed up to now, then exit 0"),
     Option("--tables", "PATTERN,...", "tables to take, such as 'order*,!tmp_*' (default: all)"),
     Option("--existing", "keep|overwrite|merge", "what becomes of other rows that the target holds already"),
@@ -59,6 +60,9 @@ struct ReplicateCommand: Command {
     both ends is settled alike at both: the later write wins, and the other one is kept ('cairn conflicts list'). Tables
     must have a key. Rows that are at the target already are not sent back.
 
+    --cascade: in a chain A to B to C, rows that came from A go on to C. That is so anyway if no way leads back from the
+    target to the source; with --cascade, cairn refuses to start where one does.
+
     example: cairn replicate --from sqlite:shop.db --to sqlite:///backup/shop.db
     example: cairn replicate --from sqlite:shop.db --to sqlite:copy.db --tables 'item,order*' --once
     example: cairn replicate --from postgresql://cairn@db.example/erp --to sqlite:erp.db
@@ -83,6 +87,10 @@ struct ReplicateCommand: Command {
       throw arguments.usage(
         "--existing is '\(existing.rawValue)', and --two-way is given",
         "rows of the target do not go back, so both ends would differ: allowed is overwrite;")
+    }
+    options.cascades = arguments.has("--cascade")
+    if options.isTwoWay, options.cascades {
+      throw arguments.usage("--cascade and --two-way are given", "rows that go both ways do not go on;")
     }
     if let text = arguments.value("--local-writes") {
       guard let writes = LocalWrites(rawValue: text) else {

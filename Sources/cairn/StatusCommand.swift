@@ -25,7 +25,7 @@ struct StatusCommand: Command {
     quarantine, a table is unhooked, the conf that was loaded last is refused, or a slot is left of a capture that left
     the conf, 69 when no daemon answers, 78 when none answers and the conf is broken or may not be read. A daemon is found
     by the conf that it was started with, also after that was changed or broken. An error that has passed is shown for a
-    day, and does not count.
+    day, and does not count, nor does a row that waits for a unique value.
 
     example: cairn status
     example: cairn status --json --lag 300 --config /etc/cairn
@@ -84,6 +84,7 @@ struct StatusTable {
     lines += Self.columns(
       [["WORKER", "STATE", "POSITION", "TO TRAIL", "TO TARGET", "ROWS/S", "ROWS", ""]] + workers.map(row))
     for worker in workers { lines += copying(worker) + statements(worker) + troubles(worker) }
+    lines += rowsWaiting
     lines += StatusPaths(answer).lines
     let rest = facts
     return lines + (rest.isEmpty ? [] : [""] + rest)
@@ -103,6 +104,18 @@ struct StatusTable {
       isOfRows ? String(Int(worker.rowsPerSecond)) : "", isOfRows ? String(worker.rows) : "",
       worker.detail.isEmpty ? worker.place : worker.detail.firstLine,
     ]
+  }
+
+  /// One line for each database with rows that wait for a unique value; its applies all report the same ones.
+  private var rowsWaiting: [String] {
+    var places: Set<String> = []
+    return workers.filter { !$0.rowsWaiting.isEmpty && places.insert($0.place).inserted }.flatMap { worker in
+      let counts = worker.rowsWaiting.sorted { $0.key < $1.key }.map { "\($0.key) (\($0.value))" }
+      return [
+        "", "\(worker.place): rows wait for a unique value that another row has: \(counts.joined(separator: ", "))",
+        "  hint: run 'cairn conflicts list --waiting'",
+      ]
+    }
   }
 
   private func copying(_ worker: NodeStatus.Worker) -> [String] {

@@ -28,6 +28,7 @@ struct Cairnd {
   static func main() {
     // Before any other thread is there.
     let signals = Daemon.blockSignals()
+    Database.surviveCutIndexes()
     exit(run(Array(CommandLine.arguments.dropFirst()), signals))
   }
 

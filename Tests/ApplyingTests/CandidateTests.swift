@@ -99,7 +99,7 @@ struct CandidateTests {
     try add("item", 1, "tea", clock: 5)
     try add("dropped", 1, "tea", clock: 6)
     try #expect(judge())
-    try #expect(candidates.isEmpty())
+    try #expect(candidates.counts().isEmpty)
     try #expect(database.text("SELECT name FROM item") == "milk")
   }
 
@@ -179,6 +179,6 @@ struct CandidateTests {
     try database.execute("UPDATE item SET code = 'gone'")
     try #expect(judge(clocks: [9: 9]))
     try #expect(rows == [1, 9])
-    try #expect(candidates.isEmpty())
+    try #expect(candidates.counts().isEmpty)
   }
 }

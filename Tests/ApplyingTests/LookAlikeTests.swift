@@ -32,7 +32,7 @@ import Testing
     }
   }
 
-  @Test func `a name that Cairn puts together is told from one that holds its separator`() {
+  @Test func `a name that holds Cairn's separator is no name that Cairn composed`() {
     #expect(SQLiteReplay.wanted("item\u{1e}public.^Item") == "item\u{1e}public.^Item")
     #expect(SQLiteReplay.wanted("Item\u{1e}public.^Item") == "Item")
     #expect(SQLiteReplay.wanted("sales_item\u{1e}sales.item") == "sales_item")

@@ -74,7 +74,7 @@ import Testing
       "UPDATE doc SET body = 'epsilon' WHERE id = 5; INSERT INTO doc_fts(doc_fts) VALUES ('integrity-check')")
   }
 
-  @Test func `an index that goes stale is told, by apply and ahead of it`() throws {
+  @Test func `apply and check report an index that goes stale`() throws {
     let made = try Handmade(TempFolder())
     try made.run(Self.indexed)
     try made.shape("CREATE TABLE doc(id INTEGER PRIMARY KEY, body UNIQUE)")

@@ -49,6 +49,25 @@ import Testing
     return sent
   }
 
+  @Test(
+    "rows that were written before capture saw their new column are named where an apply writes too",
+    arguments: [true, false])
+  func earlyRows(isTarget: Bool) throws {
+    let folder = try TempFolder()
+    let replica = try started(folder)
+    if isTarget {
+      let other = Replica(folder, source: "other.db", target: "source.db", trail: "other")
+      other.name = TrailName(origin: "far", name: "other")
+      try execute(other.source, "CREATE TABLE z(id INTEGER PRIMARY KEY); INSERT INTO z VALUES (1)")
+      try other.takeAndReplay()
+      try replica.takeAndReplay()
+    }
+    try execute(replica.source, "ALTER TABLE k ADD COLUMN b INTEGER; UPDATE k SET b = 4 WHERE id = 1000")
+    try replica.takeAndReplay()
+    let said = replica.notices.filter { $0.contains("table k: 1 row was written") && $0.contains("cairn compare") }
+    #expect(said.count == (isTarget ? 1 : 0), "\(replica.notices)")
+  }
+
   @Test func `only rows whose new column is not its default are sent`() throws {
     let replica = try started(TempFolder())
     let before = try records(replica).count

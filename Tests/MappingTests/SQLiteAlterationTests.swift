@@ -1,5 +1,6 @@
 import Changes
 import Mapping
+import SQLiteKit
 import Testing
 
 @Suite struct SQLiteAlterationTests {
@@ -100,5 +101,20 @@ import Testing
     there.objects.append(.init(name: "mine", text: "CREATE INDEX mine ON t(a, b)"))
     let made = SQLiteAlteration(TableDifference(old, new), there: there, keepsText: true)
     #expect(made.statements == ["DROP INDEX IF EXISTS \"k\"", "CREATE INDEX n ON t(b)"])
+  }
+
+  @Test func `a literal for the shell has no control character that the shell drops, and the same value`() throws {
+    let odd = (UInt8(1)...31).map { "it's\(Character(UnicodeScalar($0)))\r\n.shell é\u{301}" }
+    for text in odd + ["plain", "two\nlines"] {
+      let statement = SQLiteAlteration.forShell(
+        "ALTER TABLE t ADD COLUMN c TEXT DEFAULT \(text.quotedText) CHECK (c <> \("\r\n".quotedText))")
+      let dropped = statement.utf8.filter { $0 < 0x20 && $0 != 0x0a && $0 != 0x09 }
+      #expect(dropped.isEmpty, "\(statement.debugDescription)")
+      let database = try Database(path: ":memory:", mode: .create)
+      try database.execute("CREATE TABLE t(id INTEGER PRIMARY KEY)")
+      try database.execute("INSERT INTO t VALUES (1)")
+      try database.execute(statement)
+      #expect(try database.first("SELECT c FROM t") == .text(Array(text.utf8)))
+    }
   }
 }

@@ -189,11 +189,21 @@ extension DaemonScenarios {
         errors(worse).count == 2 && worse.errors.contains("the rule for table item")
           && worse.errors.contains("the rule for table sale"), "\(worse.errors)")
       try write(bench, "conf/cairn.toml", conf(bench, rules.replacingOccurrences(of: "nam <>", with: "name <>")))
+      let gone = try check(bench)
+      #expect(
+        errors(gone).count == 1
+          && gone.errors.contains("[table-missing]: apply copy: the rule for table gone is for none"),
+        "\(gone.errors)")
+      let kept = rules.replacingOccurrences(of: "nam <>", with: "name <>")
+      let typo = kept.replacingOccurrences(of: "\"gone\"", with: "\"seen\"")
+      _ = try bench.sqlite("shop.db", "CREATE TABLE seem(id INTEGER PRIMARY KEY)")
+      try write(bench, "conf/cairn.toml", conf(bench, typo))
+      #expect(try check(bench).errors.contains("did you mean from = \"seem\"?"))
+      try write(bench, "conf/cairn.toml", conf(bench, typo.replacingOccurrences(of: "seen", with: "seem")))
       let good = try check(bench)
       #expect(good.status == 0, "\(good.errors)")
       #expect(good.output.contains("item -> goods"))
       #expect(good.output.contains("  cents: INTEGER -> INTEGER, lossless"))
-      #expect(good.output.contains("the rule for table gone is for none"))
       // What is right for no table is an error of the conf, at its place.
       let wrong = rules.replacingOccurrences(of: "nam <> ''", with: "v <<").replacingOccurrences(
         of: "CAST(total * 100 AS INTEGER)", with: "random()")

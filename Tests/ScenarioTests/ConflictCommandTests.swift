@@ -56,6 +56,29 @@ extension Scenarios {
         try cairn(bench, "conflicts", "show", "2", "--database", "sqlite:shop.db").output.contains("overturned 2"))
     }
 
+    @Test func `rows that wait for a unique value are listed`() throws {
+      let bench = try made()
+      let none = try cairn(bench, "conflicts", "list", "--waiting", "--database", "sqlite:shop.db")
+      #expect(none.status == 0 && none.errors.contains("no row waits"), "\(none)")
+      _ = try bench.sqlite(
+        "shop.db",
+        """
+        CREATE UNIQUE INDEX item_name ON item(name);
+        CREATE TABLE cairn_candidate(schema_name TEXT, table_name TEXT, key TEXT, content TEXT, clock INTEGER,
+          origin TEXT, number INTEGER, earlier TEXT, since INTEGER, PRIMARY KEY (table_name, key)) WITHOUT ROWID;
+        INSERT INTO cairn_candidate VALUES ('', 'item', '{"id":7}', '{"id":7,"name":"tea","stock":"\\u001b[2J"}',
+          1795000000000000, 'near.shop', 4, '', 1795000001000000);
+        """)
+      let list = try cairn(bench, "conflicts", "list", "--waiting", "--database", "sqlite:shop.db")
+      #expect(list.status == 0 && !list.output.contains("\u{1b}"), "\(list)")
+      #expect(
+        list.output.contains("item (id 7)  waits for name 'tea', which item (id 1) has  since 2026-11-18T"), "\(list)")
+      let json = try cairn(bench, "conflicts", "list", "--waiting", "--json", "--database", "sqlite:shop.db").output
+      #expect(json.contains(#""waits_for":[{"values":{"name":"tea"},"held_by":{"id":1}}]"#), "\(json)")
+      let refused = try cairn(bench, "detach", "sqlite:shop.db")
+      #expect(refused.status == 65 && refused.errors.contains("cairn conflicts list --waiting"), "\(refused)")
+    }
+
     @Test func `the databases come from the state of a replication, or from a conf`() throws {
       let bench = try made()
       _ = try bench.sqlite("other.db", "CREATE TABLE t(id INTEGER PRIMARY KEY)")

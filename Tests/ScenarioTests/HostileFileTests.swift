@@ -57,6 +57,56 @@ extension DaemonScenarios {
       #expect(node.end() == 0)
     }
 
+    /// SQLite maps `-shm` into memory. Without a handler of SIGBUS, the first round ends the daemon.
+    @Test func `a log's shared memory that is truncated again and again stops one capture, never the daemon`() throws {
+      let node = try DaemonBench()
+      let rows = "SELECT count(*) FROM item"
+      for name in ["source.db", "other.db"] {
+        _ = try node.bench.sqlite(
+          name,
+          "PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT); INSERT INTO item VALUES (1, 'tea')"
+        )
+      }
+      try node.write(
+        node.pair(
+          """
+          [database.other]
+          url = "sqlite://\(node.bench.path("other.db"))"
+          [database.copied]
+          url = "sqlite://\(node.bench.path("copied.db"))"
+          [capture.other]
+          database = "other"
+          [apply.copied]
+          trail = "store-042.other"
+          database = "copied"
+          """))
+      try node.start()
+      #expect(try node.bench.waitForTarget(rows, "1"), "\(node.log)")
+      let source = node.bench.path("source.db")
+      var rounds = 0
+      let isUnsafe = node.wait(seconds: 30) {
+        for _ in 0..<10 {
+          if truncate(source + "-shm", 0) == 0 { rounds += 1 }
+          if let log = FileHandle(forWritingAtPath: source + "-wal") {
+            log.seekToEndOfFile()
+            log.write(Data("x".utf8))
+            try? log.close()
+          }
+          usleep(5_000)
+        }
+        return rounds > 200 && node.log.contains("[database-unsafe]")
+      }
+      #expect(isUnsafe && node.log.contains("source.db-shm was truncated"), "\(rounds) rounds: \(node.log)")
+      #expect(node.daemon?.isRunning == true, "\(node.log)")
+      // The others go on, and so does this one when the attack is over.
+      _ = try node.bench.sqlite("other.db", "INSERT INTO item VALUES (2, 'milk')")
+      #expect(
+        node.wait { (try? node.bench.sqlite("copied.db", rows)) == "2\n" }, "\(node.log)")
+      _ = try node.bench.sqlite("source.db", "INSERT INTO item VALUES (2, 'milk')")
+      #expect(node.wait(seconds: 90) { (try? node.bench.sqlite("target.db", rows)) == "2\n" }, "\(node.log)")
+      #expect(node.end() == 0)
+    }
+
     @Test func `a link in the place of a captured file brings over no row of another tenant`() throws {
       let node = try DaemonBench()
       _ = try node.bench.sqlite(

@@ -246,6 +246,39 @@ final class TestNode: @unchecked Sendable {
       "\(node.supervisor.workers())")
   }
 
+  @Test func `the status counts rows that wait for a unique value`() throws {
+    let node = try TestNode { folder in
+      var conf = Configuration(node: .init(name: "hq", state: folder + "/state"))
+      conf.databases = ["a", "b"].map { .init(name: $0, url: "sqlite://\(folder)/\($0).db") }
+      conf.captures = ["a", "b"].map { .init(name: $0, database: $0) }
+      conf.applies = [("a", "b"), ("b", "a")].map { .init(name: $0, trail: "hq.\($1)", database: $0) }
+      return conf
+    }
+    let databases = try ["a.db", "b.db"].map { name in
+      let database = try node.database(name)
+      try database.executeScript(
+        "PRAGMA journal_mode = WAL; CREATE TABLE item(id TEXT NOT NULL PRIMARY KEY, mail TEXT UNIQUE)")
+      return database
+    }
+    node.start()
+    defer { node.end() }
+    for apply in ["apply.a", "apply.b"] { try #require(node.wait { node.worker(apply)?.isCaughtUp == true }) }
+    try node.supervisor.order(.stop, "apply.a")
+    try node.supervisor.order(.stop, "apply.b")
+    #expect(node.wait { ["a", "b"].allSatisfy { node.worker("apply.\($0)")?.state == .stopped } })
+    try databases[0].execute("INSERT INTO item VALUES (1, 'bert@x')")
+    try databases[1].execute("INSERT INTO item VALUES (2, 'bert@x')")
+    try node.supervisor.order(.start, "apply.a")
+    try node.supervisor.order(.start, "apply.b")
+    for apply in ["apply.a", "apply.b"] {
+      #expect(node.wait { node.worker(apply)?.rowsWaiting == ["item": 1] })
+    }
+    for database in databases { try database.execute("UPDATE item SET mail = 'free@x' WHERE mail = 'bert@x'") }
+    for apply in ["apply.a", "apply.b"] {
+      #expect(node.wait { node.worker(apply)?.rowsWaiting == [:] })
+    }
+  }
+
   @Test func `an apply that is too far behind is given up, and gets everything again when it comes back`() throws {
     let node = try TestNode { folder in
       var conf = Self.pair(folder)

@@ -125,6 +125,7 @@ import Testing
     var apply = NodeStatus.Worker(WorkerName(.apply, "er\"p"), .retrying)
     apply.trail = "store-042.pos"
     (apply.lagMilliseconds, apply.versionsKept) = (1500, 100_000)
+    apply.rowsWaiting = ["item": 2, "sales.\"x": 1]
     apply.waits = [.init(table: "t", code: "rule-refused", message: "no", hint: "mend")]
     apply.problem = .init(code: "bug", message: "x", hint: "y", times: 2, agoMilliseconds: 7, isPassed: true)
     for microseconds in [500, 2_000, 2_000_000_000] as [Int64] { apply.lags.add(microseconds: microseconds) }

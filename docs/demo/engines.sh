@@ -99,7 +99,12 @@ target_sql() { ask second "$1"; }
 change "what a program writes into the SQLite file goes on as well, in the types of the first" \
   "UPDATE ship SET tags = '{north,south}', length_m = '99.10' WHERE id = 8" \
   "SELECT tags[2], length_m FROM ship WHERE id = 8" "south|99.10"
-stop to-second
+follow to-sqlite "$(url port)" sqlite:port.db port
+source_sql() { ask port "$1"; }
+change "and what comes to the file from the first PostgreSQL goes on to the second" \
+  "UPDATE ship SET tags = '{east}', length_m = '12.30' WHERE id = 9" \
+  "SELECT tags[1], length_m FROM ship WHERE id = 9" "east|12.30"
+for name in to-second to-sqlite; do stop "$name"; done
 
 title "13. A file and a server, both ways"
 mine() { sqlite3 -bail -cmd '.timeout 5000' east.db "$1"; }

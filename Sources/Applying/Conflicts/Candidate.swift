@@ -70,6 +70,11 @@ struct Candidate {
   }
 
   static let columns = "schema_name, table_name, key, content, clock, origin, number, earlier"
+  /// The assignments for a row that waits already. It has waited since the time that is stored.
+  static let renewal = """
+    content = excluded.content, clock = excluded.clock, origin = excluded.origin, number = excluded.number,
+      earlier = excluded.earlier
+    """
 
   var texts: [String] {
     [
@@ -95,6 +100,12 @@ struct Candidate {
 /// The rows of a target that wait, and the tables where they would be.
 protocol CandidateStore {
   func all() throws -> [Candidate]
+  /// The number of rows that wait, by table.
+  func counts() throws -> [String: Int]
+  /// Since when a row waits, in µs since 1970 UTC; nil if an earlier build stored it.
+  func since(_ row: ContestedRow) throws -> Int64?
+  /// The unique values of a row that another row of its table has. Covers unique indexes of all rows over columns.
+  func holders(of row: ContestedRow) throws -> [WaitingRows.Holder]
   func add(_ candidate: Candidate) throws
   func remove(_ row: ContestedRow) throws
   func hasTable(of row: ContestedRow) throws -> Bool

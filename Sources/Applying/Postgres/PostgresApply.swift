@@ -58,6 +58,9 @@ package final class PostgresApply {
   private var share = GroupShare()
   /// Those for conflicts were made.
   private var hasTables = false
+  /// When an idle apply asked the server last.
+  private var lookedAt: Int64 = 0
+  private static let lookMilliseconds: Int64 = 4000
 
   /// Connects to a target and proves that apply could write to it, without a trace; the connection is the caller's.
   package static func prove(_ uri: String) throws -> PostgresConnection {
@@ -119,6 +122,7 @@ package final class PostgresApply {
           if stop.wait(milliseconds: 200) { return }
           continue
         }
+        try lookAtServer(replay.connection)
         if try replay.reader.wait(milliseconds: drain.isSet ? 0 : 1000, also: drain.descriptor) {
           progress.update { $0.isCaughtUp = false }
         }
@@ -159,6 +163,22 @@ package final class PostgresApply {
         if Clock.monotonicMilliseconds - (awaySince ?? 0) > Self.awayMillisecondsMax { throw error }
       }
     }
+  }
+
+  /// While there is nothing to apply, asks the server every few seconds. One that does not answer within as many counts as
+  /// gone until it does. Throws ``PostgresError`` if the connection is lost.
+  private func lookAtServer(_ connection: PostgresConnection) throws {
+    let begun = Clock.monotonicMilliseconds
+    guard begun - lookedAt >= Self.lookMilliseconds else { return }
+    let (progress, onWait) = (progress, connection.onWait)
+    connection.onWait = {
+      if Clock.monotonicMilliseconds - begun >= Self.lookMilliseconds { progress.update { $0.isReconnecting = true } }
+      return true
+    }
+    defer { connection.onWait = onWait }
+    _ = try connection.first("SELECT 1")
+    progress.update { $0.isReconnecting = false }
+    lookedAt = Clock.monotonicMilliseconds
   }
 
   /// One group, without what the target does not take.
@@ -360,7 +380,7 @@ package final class PostgresApply {
       try desk.lookAtKeys { try MappedTable.alternates(connection) }
       try desk.shared.prepare(
         desk.names, hasUniqueValues: PostgresCandidates(connection).mayCome,
-        hasCandidates: { try !PostgresCandidates(connection).isEmpty() },
+        candidates: PostgresCandidates(connection).counts,
         reach: { try state.reach(of: $0) ?? .init() })
     }
     replay = made

@@ -5,17 +5,29 @@ import Conflicts
 extension PostgresCandidates {
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
     guard let table = try table(of: row) else { return [] }
-    let key = Set(row.key.columns.map(\.name))
+    return try table.uniqueIndexes.reduce(into: []) { found, index in
+      for other in try rows(of: table, inTheWayOf: row, by: index) where !found.contains(other) { found.append(other) }
+    }
+  }
+
+  func holders(of row: ContestedRow) throws -> [WaitingRows.Holder] {
+    guard let table = try table(of: row) else { return [] }
+    return try table.uniqueIndexes.flatMap { index -> [WaitingRows.Holder] in
+      guard index.predicate == nil, let columns = index.columns else { return [] }
+      let values = ConflictRow(columns, columns.map { row.row[$0] })
+      return try rows(of: table, inTheWayOf: row, by: index).map { WaitingRows.Holder(values: values, key: $0.key) }
+    }
+  }
+
+  private func rows(
+    of table: PostgresTargetTable, inTheWayOf row: ContestedRow, by index: PostgresTargetTable.UniqueIndex
+  ) throws -> [ContestedRow] {
+    guard index.predicate != nil || index.columns.map(Set.init) != Set(row.key.columns.map(\.name)) else { return [] }
     let given = row.row.columns.filter { column in table.column(column.name).map { !$0.isGenerated } ?? false }
     let values = given.map(\.value.postgresInput) + Self.values(row.key)
     let keyed = keyed(row, table, from: given.count + 1)
-    var found: [ContestedRow] = []
-    for index in table.uniqueIndexes where index.predicate != nil || index.columns.map(Set.init) != key {
-      let given = "WITH given AS MATERIALIZED (\(index.values(of: table.row(given.map(\.name)))))"
-      for other in try rows(of: table, like: row, given: given, "\(index.collision) AND NOT (\(keyed))", values)
-      where !found.contains(other) { found.append(other) }
-    }
-    return found
+    let source = "WITH given AS MATERIALIZED (\(index.values(of: table.row(given.map(\.name)))))"
+    return try rows(of: table, like: row, given: source, "\(index.collision) AND NOT (\(keyed))", values)
   }
 }
 

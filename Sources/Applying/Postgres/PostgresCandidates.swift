@@ -1,6 +1,7 @@
 import Changes
 import Conflicts
 import PostgresKit
+import SystemKit
 
 /// The candidates of a PostgreSQL target. Nothing else may be under way on its connection.
 struct PostgresCandidates: CandidateStore {
@@ -17,8 +18,15 @@ struct PostgresCandidates: CandidateStore {
     try connection.execute(
       """
       CREATE TABLE IF NOT EXISTS cairn.candidate(schema_name text, table_name text, key text, content text, clock bigint,
-        origin text, number bigint, earlier text, PRIMARY KEY (schema_name, table_name, key))
+        origin text, number bigint, earlier text, since bigint, PRIMARY KEY (schema_name, table_name, key))
       """)
+    if try !hasSince() { try connection.execute("ALTER TABLE cairn.candidate ADD COLUMN IF NOT EXISTS since bigint") }
+  }
+
+  /// Whether the table has the column `since`, which earlier builds did not create.
+  private func hasSince() throws -> Bool {
+    try connection.first(
+      "SELECT 1 FROM pg_attribute WHERE attrelid = 'cairn.candidate'::regclass AND attname = 'since'") != nil
   }
 
   /// Whether a table has unique values besides its key.
@@ -31,7 +39,20 @@ struct PostgresCandidates: CandidateStore {
       """) != nil
   }
 
-  func isEmpty() throws -> Bool { try connection.first("SELECT 1 FROM cairn.candidate LIMIT 1") == nil }
+  func counts() throws -> [String: Int] {
+    let rows = try connection.query(
+      "SELECT schema_name, table_name, count(*) FROM cairn.candidate GROUP BY schema_name, table_name")
+    return Dictionary(
+      rows.map { ("\($0[0] ?? "").\($0[1] ?? "")", $0[2].flatMap { Int($0) } ?? 0) }, uniquingKeysWith: +)
+  }
+
+  func since(_ row: ContestedRow) throws -> Int64? {
+    guard try hasSince() else { return nil }
+    return try connection.first(
+      "SELECT since FROM cairn.candidate WHERE schema_name = $1 AND table_name = $2 AND key = $3",
+      [row.namespace, row.table, row.key.json]
+    ).flatMap { Int64($0) }
+  }
 
   func all() throws -> [Candidate] { try candidates("", []) }
 
@@ -47,10 +68,9 @@ struct PostgresCandidates: CandidateStore {
   func add(_ candidate: Candidate) throws {
     try connection.run(
       """
-      INSERT INTO cairn.candidate(\(Candidate.columns)) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-      ON CONFLICT (schema_name, table_name, key) DO UPDATE SET content = excluded.content, clock = excluded.clock,
-        origin = excluded.origin, number = excluded.number, earlier = excluded.earlier
-      """, candidate.texts)
+      INSERT INTO cairn.candidate(\(Candidate.columns), since) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+      ON CONFLICT (schema_name, table_name, key) DO UPDATE SET \(Candidate.renewal)
+      """, candidate.texts + [String(Clock.system.microseconds())])
   }
 
   func remove(_ row: ContestedRow) throws {

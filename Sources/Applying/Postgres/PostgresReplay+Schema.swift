@@ -102,21 +102,11 @@ extension PostgresReplay {
   func mapped(_ schema: TableSchema) throws -> TableSchema {
     let mapping = try TableMapping(schema, to: .postgres, names: options.names, reach: try reach(of: schema))
     mapping.leftOut.forEach(progress.note)
-    return try fitting(mapping.target, schema)
+    return mapping.target
   }
 
-  /// The table without what calls a function that this server lacks: a default such as `uuidv7()` must not keep the whole
-  /// table out.
-  private func fitting(_ mapped: TableSchema, _ source: TableSchema) throws -> TableSchema {
-    guard source.engine == .postgres else { return mapped }
-    let lacking = try lackingFunctions()
-    guard !lacking.isEmpty else { return mapped }
-    let (target, left) = mapped.parsed(lacking: lacking)
-    left.forEach(progress.note)
-    return target
-  }
-
-  /// The functions of newer servers that this one does not have, of those that expressions of a trail may call.
+  /// The functions that a trail's expressions may call and this server lacks: a default such as `uuidv7()` must not keep the
+  /// whole table out.
   private func lackingFunctions() throws -> Set<String> {
     if let known = lackingNames { return known }
     let names = TableSchema.functionsOfPostgres.sorted().joined(separator: ",")
@@ -131,15 +121,22 @@ extension PostgresReplay {
     return found
   }
 
-  /// Returns the objects that a table's definition may use. Asks for sequences only if the definition names one.
+  /// Returns the objects that a table's definition may use. Asks for sequences and extensions only if the definition names
+  /// one.
   private func reach(of schemas: TableSchema...) throws -> TargetReach {
     let mayName = schemas.contains { schema in
       let texts = [schema.createText] + schema.columns.compactMap(\.defaultText)
       return schema.original != nil
-        || texts.contains { $0.lowercased().contains("nextval") || $0.lowercased().contains("sequence") }
+        || texts.map({ $0.lowercased() }).contains { text in
+          ["nextval", "sequence", "extension"].contains { text.contains($0) }
+        }
     }
-    guard !options.scope.isOpen, mayName else { return TargetReach(options.scope) }
-    return TargetReach(options.scope, closedSequences: try SequenceUpkeep.closed(to: options.scope, connection))
+    let lacking = try lackingFunctions()
+    guard !options.scope.isOpen, mayName else { return TargetReach(options.scope, lackingFunctions: lacking) }
+    let closed = try SequenceUpkeep.closed(to: options.scope, connection)
+    let extensions = try connection.query("SELECT extname FROM pg_extension").compactMap { $0[0] }
+    return TargetReach(
+      options.scope, closedSequences: closed, lackingFunctions: lacking, extensions: Set(extensions))
   }
 
   /// Of a table of which apply knows nothing all rows are still to come.
@@ -169,13 +166,16 @@ extension PostgresReplay {
   }
 
   private func drop(_ before: TableSchema, _ key: String) throws {
-    guard let known = try tables[key].map(knownToAll) else { return }
+    guard let known = tables[key] else { return }
     try shape.drop(before, try mapped(before), known, options.policy(isCreated: known.isCreated), sink)
     try forget(key)
   }
 
-  /// A table that Cairn created follows schema changes, whichever trail it was created for.
-  private func knownToAll(_ table: PostgresTargetState.Table) throws -> PostgresTargetState.Table {
+  /// A table that Cairn created follows each trail that adds columns, whichever trail it was created for. Only that one
+  /// takes columns, names or the table away: the table may hold rows of other trails.
+  private func known(_ table: PostgresTargetState.Table, in change: TableDifference) throws -> PostgresTargetState.Table
+  {
+    guard change.onlyAddsColumns else { return table }
     var known = table
     known.isCreated = try known.isCreated || state.isCreatedElsewhere(known.schema, known.name)
     return known
@@ -206,10 +206,10 @@ extension PostgresReplay {
       before, after, origins: made.origins, to: .postgres, names: options.names, reach: try reach(of: before, after))
     shapes.after.leftOut.forEach(progress.note)
     let change = PostgresShape.Change(
-      source: TableDifference(before, after, origins: made.origins), before: try fitting(shapes.before.target, before),
-      after: try fitting(shapes.after.target, after), isRefreshed: made.isRefreshed)
+      source: TableDifference(before, after, origins: made.origins), before: shapes.before.target,
+      after: shapes.after.target, isRefreshed: made.isRefreshed)
     let own = tables[old] ?? .init(schema: change.before.namespace, name: change.before.name)
-    let known = try knownToAll(own)
+    let known = try known(own, in: change.source)
     let policy = options.policy(isCreated: known.isCreated)
     if policy == .follow { try makeLabels(change) }
     var moved = try shape.make(change, known, policy, sink)

@@ -24,6 +24,7 @@ extension PostgresReplay {
   func inform(_ desk: Desk) throws {
     try desk.lookAtKeys { try MappedTable.alternates(connection) }
     try desk.shared.window.catchUp(rowNames: desk.names.namesAndReferences)
+    if desk.learnColumns() { forgetShapes() }
     desk.inform(watchesRows: true)
   }
 
@@ -384,7 +385,7 @@ extension PostgresReplay {
   func lookAtCandidates(_ stop: StopSignal) throws {
     guard let desk, hasCandidates else { return }
     try sink.settle()
-    hasCandidates = try !candidates.isEmpty()
+    desk.shared.note(waiting: try candidates.counts())
     guard hasCandidates else { return }
     desk.beginGroup()
     try inform(desk)
@@ -421,7 +422,7 @@ extension PostgresReplay {
           try self.sink.settle()
         }))
     let isChanged = try contest.judge()
-    desk.leavesNoCandidates = try candidates.isEmpty()
+    desk.candidatesLeft = try candidates.counts()
     return isChanged
   }
 

@@ -57,6 +57,8 @@ final class PostgresReplay {
   /// The last one that was committed: the border at which the group began.
   private(set) var applied: UInt64
   var tables: [String: PostgresTargetState.Table]
+  /// The begin of a transaction that was read, and belongs into the next group.
+  private var ahead: Record?
   /// Of the main way: those that it leaves out. Of a lane: those that it brings on.
   private(set) var waiting: [PostgresTargetState.Waiting]
   /// Of a lane: where tables wait that have been brought up to there, by their name in state.
@@ -195,7 +197,7 @@ final class PostgresReplay {
     _ stop: StopSignal, through limit: UInt64, count most: UInt64, isLaneDone: Bool
   ) throws -> Bool {
     self.limit = limit
-    guard number < limit, var record = try reader.next() else { return false }
+    guard number < limit, var record = try next() else { return false }
     let begun = Clock.monotonicMilliseconds
     (head, transaction) = (nil, nil)
     var rows = 0
@@ -214,7 +216,7 @@ final class PostgresReplay {
         (last, number) = (header, header.number)
         currentPlace = VersionPlace(
           stamp: Stamp(clock: header.clock, origin: name.description, number: header.number), begin: reader.position)
-        isAside = try putAside(header)
+        isAside = try options.isOwn(header) || putAside(header)
       case .commit(_, let changes):
         try statements?.checkIdle()
         rows += Int(changes)
@@ -225,9 +227,13 @@ final class PostgresReplay {
           isCareful || !halted.isEmpty || number >= limit || number - applied >= most
           || rows >= options.commitRows ?? Self.commitRowsUsual
           || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
-        if !isDue, let following = try reader.next() {
-          record = following
-          continue
+        if !isDue, let following = try next() {
+          if case .begin(let header) = following, header.relay?.origin != last.relay?.origin {
+            ahead = following
+          } else {
+            record = following
+            continue
+          }
         }
         if let desk, rows > 0 {
           try endChunk()
@@ -249,7 +255,7 @@ final class PostgresReplay {
       }
       count += 1
       if count % 256 == 0, stop.isSet { throw PostgresApply.Stopped() }
-      guard let following = try reader.next() else {
+      guard let following = try next() else {
         throw CairnError(
           .trailDamaged, "trail \(name) ends inside of transaction \(last.number)",
           hint: "run 'cairn trail verify \(name)'", remedy: .bug)
@@ -260,17 +266,24 @@ final class PostgresReplay {
 
   /// Capture on the target's database knows our transactions by this message, which therefore comes first. A group that
   /// changes nothing is not to be noted there: else two databases would tell each other of that for ever.
-  func begin(_ header: TransactionHeader, as number: UInt64) throws {
+  func begin(_ header: TransactionHeader, as number: UInt64, hasRows: Bool = true) throws {
     head = number
     groupNumber += 1
     try sink.queue(own.begin)
-    try sink.queue(own.message, [note(header, as: number).text])
+    var note = note(header, as: number)
+    if hasRows { note.origin = options.origin(of: header, in: name) }
+    try sink.queue(own.message, [note.text])
   }
 
   /// What is told as applied is all up to there: where something is put aside, or a table waits, no more than before it.
   private func note(_ header: TransactionHeader, as number: UInt64) -> AppliedNote {
     let known = min(retried == nil ? number : wholeNumber, heldThrough ?? .max)
     return AppliedNote(trail: name.description, number: known, clock: header.clock, position: reader.position)
+  }
+
+  private func next() throws -> Record? {
+    defer { ahead = nil }
+    return try ahead ?? reader.next()
   }
 
   /// The same of a lane's group, with which its tables have come further.
@@ -299,7 +312,7 @@ final class PostgresReplay {
   }
 
   private func commit(_ last: TransactionHeader, rows: Int, skipped: Int, isLaneDone: Bool) throws {
-    if head == nil { try begin(last, as: 0) }
+    if head == nil { try begin(last, as: 0, hasRows: false) }
     try endChunk()
     try checkUncheckedRows()
     try sink.settle()
@@ -676,6 +689,7 @@ final class PostgresReplay {
 
   /// What can be written of rows of this shape; nil: nothing, as the table is dropped before it has one that fits.
   private func part(of schema: TableSchema, _ key: String) throws -> LaterShape.Part? {
+    if let part = desk?.part(of: schema) { return part }
     guard scope.isLane, !fits(schema, key), let later = try laterShape(of: schema, key) else { return .init(schema) }
     if later.schema == nil { return nil }
     return later.part(of: schema) ?? .init(schema)
@@ -746,6 +760,12 @@ final class PostgresReplay {
     try state.rename(waiting[index], to: new, name: name)
     tables[new] = tables.removeValue(forKey: old)
     (waiting[index].source, waiting[index].table.name) = (new, name)
+    bySchema.removeAll(keepingCapacity: true)
+  }
+
+  /// All tables are looked at again before they are written to.
+  func forgetShapes() {
+    byKey.removeAll()
     bySchema.removeAll(keepingCapacity: true)
   }
 

@@ -54,7 +54,7 @@ package final class SQLiteApply {
       try desk.lookAtKeys { try TargetTable.alternates(database) }
       try desk.shared.prepare(
         desk.names, hasUniqueValues: SQLiteCandidates(database: database).mayCome,
-        hasCandidates: { try !SQLiteCandidates(database: database).isEmpty() },
+        candidates: SQLiteCandidates(database: database).counts,
         reach: { try state.reach(of: $0) ?? .init() })
     }
     let awaitsCopies = awaitsCopies

@@ -7,17 +7,30 @@ extension SQLiteCandidates {
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
     let indexes = try uniqueIndexes(of: row)
     guard indexes.allSatisfy(\.isPlain) else { return try triedRows(inTheWayOf: row) }
-    let key = Set(row.key.columns.map { $0.name.lowercased() })
     var found: [ContestedRow] = []
-    for index in indexes where Set(index.terms.map { $0.column.lowercased() }) != key {
-      let values = index.terms.compactMap { row.row[$0.column] }
-      guard values.count == index.terms.count, !values.contains(.null) else { continue }
-      let terms = index.terms.map { "\($0.column.quotedName) = ? COLLATE \($0.collation.quotedName)" }
-      let others = try rows(
-        like: row, "\(terms.joined(separator: " AND ")) AND NOT (\(keyed(row)))", values + row.key.columns.map(\.value))
-      for other in others where !found.contains(other) { found.append(other) }
+    for index in indexes {
+      for other in try rows(inTheWayOf: row, by: index) where !found.contains(other) { found.append(other) }
     }
     return found
+  }
+
+  func holders(of row: ContestedRow) throws -> [WaitingRows.Holder] {
+    try uniqueIndexes(of: row).filter(\.isPlain).flatMap { index in
+      let values = ConflictRow(index.terms.map(\.column), index.terms.map { row.row[$0.column] })
+      return try rows(inTheWayOf: row, by: index).map { WaitingRows.Holder(values: values, key: $0.key) }
+    }
+  }
+
+  /// Rows that have the values of a row in a plain index, other than its key.
+  private func rows(inTheWayOf row: ContestedRow, by index: UniqueIndex) throws -> [ContestedRow] {
+    let key = Set(row.key.columns.map { $0.name.lowercased() })
+    let values = index.terms.compactMap { row.row[$0.column] }
+    guard Set(index.terms.map { $0.column.lowercased() }) != key, values.count == index.terms.count,
+      !values.contains(.null)
+    else { return [] }
+    let terms = index.terms.map { "\($0.column.quotedName) = ? COLLATE \($0.collation.quotedName)" }
+    return try rows(
+      like: row, "\(terms.joined(separator: " AND ")) AND NOT (\(keyed(row)))", values + row.key.columns.map(\.value))
   }
 
   /// What an index over expressions, or with WHERE, has of a row that is not in its table only SQLite can tell, and only

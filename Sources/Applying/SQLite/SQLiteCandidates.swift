@@ -1,6 +1,7 @@
 import Changes
 import Conflicts
 import SQLiteKit
+import SystemKit
 
 /// The candidates of an SQLite target.
 struct SQLiteCandidates: CandidateStore {
@@ -18,8 +19,14 @@ struct SQLiteCandidates: CandidateStore {
     try database.execute(
       """
       CREATE TABLE IF NOT EXISTS cairn_candidate(schema_name TEXT, table_name TEXT, key TEXT, content TEXT, clock INTEGER,
-        origin TEXT, number INTEGER, earlier TEXT, PRIMARY KEY (table_name, key)) WITHOUT ROWID
+        origin TEXT, number INTEGER, earlier TEXT, since INTEGER, PRIMARY KEY (table_name, key)) WITHOUT ROWID
       """)
+    if try !hasSince() { try database.execute("ALTER TABLE cairn_candidate ADD COLUMN since INTEGER") }
+  }
+
+  /// Whether the table has the column `since`, which earlier builds did not create.
+  private func hasSince() throws -> Bool {
+    try database.integer("SELECT 1 FROM pragma_table_info('cairn_candidate') WHERE name = 'since'") != nil
   }
 
   /// Whether a table has unique values besides its key.
@@ -31,7 +38,16 @@ struct SQLiteCandidates: CandidateStore {
       """) != nil
   }
 
-  func isEmpty() throws -> Bool { try database.integer("SELECT 1 FROM cairn_candidate LIMIT 1") == nil }
+  func counts() throws -> [String: Int] {
+    let rows = try database.query("SELECT table_name, count(*) FROM cairn_candidate GROUP BY table_name")
+    return Dictionary(rows.map { ($0[0].string, Int($0[1].shown) ?? 0) }, uniquingKeysWith: +)
+  }
+
+  func since(_ row: ContestedRow) throws -> Int64? {
+    guard try hasSince() else { return nil }
+    return try database.integer(
+      "SELECT since FROM cairn_candidate WHERE table_name = ? AND key = ?", [.text(row.table), .text(row.key.json)])
+  }
 
   func all() throws -> [Candidate] { try candidates("", []) }
 
@@ -47,8 +63,10 @@ struct SQLiteCandidates: CandidateStore {
 
   func add(_ candidate: Candidate) throws {
     try database.run(
-      "INSERT OR REPLACE INTO cairn_candidate(\(Candidate.columns)) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-      candidate.texts.map { .text($0) })
+      """
+      INSERT INTO cairn_candidate(\(Candidate.columns), since) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+      ON CONFLICT (table_name, key) DO UPDATE SET \(Candidate.renewal)
+      """, candidate.texts.map { .text($0) } + [.integer(Clock.system.microseconds())])
   }
 
   func remove(_ row: ContestedRow) throws {

@@ -80,6 +80,7 @@ extension SQLiteReplay {
 
   /// What can be written of rows of this shape; nil: nothing, as the table is dropped before it has one that fits.
   func part(of schema: TableSchema) throws -> LaterShape.Part? {
+    if let part = desk?.part(of: schema) { return part }
     guard case .lane = scope, !fits(schema), let later = try laterShape(of: schema) else { return .init(schema) }
     if later.schema == nil { return nil }
     guard let part = later.part(of: schema) else { return .init(schema) }

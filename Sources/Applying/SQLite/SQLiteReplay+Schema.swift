@@ -196,7 +196,7 @@ extension SQLiteReplay {
 
   func make(_ made: ShapeChange) throws {
     target.guardsAreDue = true
-    try target.fired.release()
+    try releaseTriggers()
     var before = try made.before.map(mapping)
     var after = try made.after.map(mapping)
     after?.leftOut.forEach(target.progress.note)
@@ -211,10 +211,14 @@ extension SQLiteReplay {
       before = was
     }
     let known = before.flatMap { target.tables[key($0.target.name)] }
-    // A table that Cairn created follows schema changes, whichever trail it was created for.
-    let isCreated =
-      try known?.isCreated == true
-      || made.action != .create && before.map { try state.isCreatedElsewhere($0.target.name) } ?? false
+    var isCreated = known?.isCreated ?? false
+    // A table that Cairn created follows each trail that adds columns, whichever trail it was created for. Only that one
+    // takes columns, names or the table away: the table may hold rows of other trails.
+    if !isCreated, let before, let was = made.before, let now = made.after,
+      TableDifference(was, now, origins: made.origins).onlyAddsColumns
+    {
+      isCreated = try state.isCreatedElsewhere(before.target.name)
+    }
     var change = TargetShape.Change(
       before: before, after: after, origins: made.origins, isRefreshed: made.isRefreshed,
       isRename: made.action == .rename, isCreated: isCreated)
@@ -253,7 +257,7 @@ extension SQLiteReplay {
   func create(_ after: TableMapping, isAwaited: Bool) throws {
     let name = after.target.name
     let was = target.tables[key(name)]
-    try target.fired.release()
+    try releaseTriggers()
     var known = TargetState.Table()
     known.source = was?.source ?? ""
     try claim(&known, for: after)

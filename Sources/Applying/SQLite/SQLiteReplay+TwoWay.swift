@@ -21,6 +21,7 @@ extension SQLiteReplay {
     let window = desk.shared.window
     try desk.lookAtKeys { try TargetTable.alternates(database) }
     _ = try window.catchUp(rowNames: desk.names.namesAndReferences)
+    if desk.learnColumns() { forgetShapes() }
     guard case .journal(let rows) = desk.shared.local else { return desk.inform() }
     var uncaptured: Set<RowName> = []
     let isShown = try rows(database, window.ownReach.sourcePosition) { schema, values in
@@ -287,7 +288,7 @@ extension SQLiteReplay {
               against: other, stamp, isOurs: isOurs, desk.place, of: self.name, now: self.target.clock.microseconds()))
         }))
     let isChanged = try contest.judge()
-    desk.leavesNoCandidates = try candidates.isEmpty()
+    desk.candidatesLeft = try candidates.counts()
     return isChanged
   }
 

@@ -129,7 +129,7 @@ final class SQLiteReplay {
   private func readGroup(through limit: UInt64, _ stop: StopSignal) throws -> Group? {
     self.limit = limit
     groupStart = reader.checkpoint
-    guard var record = try reader.next() else { return nil }
+    guard var record = try next() else { return nil }
     guard try target.begin(stop) else { throw Stopped() }
     if let desk {
       desk.beginGroup()
@@ -152,7 +152,7 @@ final class SQLiteReplay {
         (group.last, current) = (header, header.number)
         currentPlace = VersionPlace(
           stamp: Stamp(clock: header.clock, origin: name.description, number: header.number), begin: reader.position)
-        isAside = try putAside(header)
+        isAside = try options.isOwn(header) || putAside(header)
       case .commit(let number, let changes):
         try statements?.checkIdle()
         group.rows += Int(changes)
@@ -166,8 +166,12 @@ final class SQLiteReplay {
           number >= limit || halt != nil || group.rows - skipped >= options.commitRows ?? Self.commitRowsUsual
           || Clock.monotonicMilliseconds - begun > options.commitMilliseconds
         if !isDue, let following = try next() {
-          record = following
-          continue
+          if case .begin(let header) = following, header.relay?.origin != group.last.relay?.origin {
+            ahead = following
+          } else {
+            record = following
+            continue
+          }
         }
         group.rows = max(0, group.rows - skipped)
         _ = try judgeCandidates(fresh: heldCopies)
@@ -177,6 +181,7 @@ final class SQLiteReplay {
         if record.isOfChanges {
           group.isOfChanges = true
           if let desk, !desk.isInformed { try inform(desk) }
+          if !isAside { try target.beginRelay(group.last, at: reader.position) }
         }
         try isAside ? pass(record) : apply(record)
       }
@@ -311,6 +316,7 @@ final class SQLiteReplay {
         "column \(name).\(column.name) is left out: the target has none, and --ddl ignore adds none")
     }
     try target.fired.keepInStep()
+    try target.keepHooked()
     try target.noteQuietTriggers(of: name)
     let table = TargetTable(
       mapping, state: known, database: database, there: there, image: (schema, part.positions),
@@ -387,6 +393,13 @@ final class SQLiteReplay {
       target.tables[key] = nil
     }
     bySchema.removeAll(keepingCapacity: true)
+  }
+
+  /// Takes the connection's own triggers off before a change of the schema. ``opened(_:)`` puts them back.
+  func releaseTriggers() throws {
+    try target.fired.release()
+    try target.releaseHooks()
+    forgetShapes()
   }
 
   func forgetShapes() { bySchema.removeAll(keepingCapacity: true) }

@@ -20,6 +20,14 @@ final class SQLiteTarget {
   private let identity: FileIdentity?
   /// When the transaction began.
   private var schemaVersion: Int64 = 0
+  /// Whether the capture of the file takes what this transaction writes.
+  private var isRelaying = false
+  /// In this transaction, the journal says whose rows follow.
+  private var hasBegunRelay = false
+  /// The schema with which the connection's own triggers are in step; nil: none, or not known.
+  private var hooked: Int64?
+  /// The connection may have triggers of its own: a rollback brings back those that a transaction dropped.
+  private var mayHaveHooks = false
   /// As stored, or as the transaction that is open will store it; by name in lower case.
   var tables: [String: TargetState.Table] = [:]
   /// Tables were made, have another shape or name, or went: triggers on them are looked after before the commit.
@@ -96,7 +104,54 @@ final class SQLiteTarget {
     if let follower = options.schemaFollower, try database.integer("PRAGMA schema_version") != schemaVersion {
       try follower.adopt(database, schemaVersion)
     }
+    if hasBegunRelay {
+      try notes.write(AppliedNote(trail: trail.description, number: 0, clock: 0, position: .start))
+      hasBegunRelay = false
+    }
     try database.execute("COMMIT")
+  }
+
+  // MARK: Rows that go on
+
+  /// Finds out whether the capture of the file hands on what this transaction writes. No trigger of a program fires.
+  private func lookForCapture() throws {
+    guard let follower = options.schemaFollower else { return }
+    (isRelaying, hasBegunRelay) = (try options.relays && notes.isRelayed(), false)
+    if !isRelaying {
+      if mayHaveHooks { try follower.unhook(database) }
+      hooked = nil
+    } else if try hooked != database.integer("PRAGMA schema_version") {
+      try hook(follower)
+    }
+  }
+
+  private func hook(_ follower: SchemaFollower) throws {
+    (hooked, mayHaveHooks) = (nil, true)
+    try follower.hook(database)
+    hooked = try database.integer("PRAGMA schema_version")
+    schemaVersion = hooked ?? schemaVersion
+  }
+
+  /// Notes in the journal, before the first change of a transaction, where the rows that follow began.
+  func beginRelay(_ header: TransactionHeader, at position: Position) throws {
+    guard isRelaying, !hasBegunRelay, let origin = options.origin(of: header, in: trail) else { return }
+    hasBegunRelay = try notes.write(
+      AppliedNote(
+        trail: trail.description, number: header.number, clock: header.clock, position: position, origin: origin))
+  }
+
+  /// Takes the connection's own triggers off before a change of the schema.
+  func releaseHooks() throws {
+    guard hooked != nil else { return }
+    hooked = nil
+    try options.schemaFollower?.unhook(database)
+  }
+
+  /// Brings the capture and the connection's own triggers in step with changes of the schema, before the next row.
+  func keepHooked() throws {
+    guard isRelaying, hooked == nil, let follower = options.schemaFollower else { return }
+    if try database.integer("PRAGMA schema_version") != schemaVersion { try follower.adopt(database, schemaVersion) }
+    try hook(follower)
   }
 
   /// A table is about to be altered.
@@ -106,6 +161,8 @@ final class SQLiteTarget {
   func reload() throws { tables = try state.tables() }
 
   func rollback() {
+    // The connection's own triggers go with the transaction that made them.
+    hooked = nil
     if database.isInTransaction { try? database.execute("ROLLBACK") }
   }
 
@@ -124,6 +181,7 @@ final class SQLiteTarget {
         try notes.clearStage()
         try fired.keepInStep()
         if options.schemaFollower != nil { schemaVersion = try database.integer("PRAGMA schema_version") ?? 0 }
+        try lookForCapture()
         progress.update { $0.isWaitingForLock = false }
         return true
       } catch let error as SQLiteError where error.isBusy {

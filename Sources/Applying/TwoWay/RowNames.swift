@@ -123,6 +123,9 @@ final class RowNames {
 
   init(to engine: Engine, _ names: NamePolicy) { (self.engine, self.names) = (engine, names) }
 
+  /// The columns of rows, by the same names of tables and columns.
+  var columnsNow: ColumnsNow { ColumnsNow(engine: engine, names: names) }
+
   /// None where the row has no key, or NULL in it; two where the change gives a row another key: the old one first.
   func names(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
     guard change.operation != .truncate else { return [] }

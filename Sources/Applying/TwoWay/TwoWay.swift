@@ -38,6 +38,7 @@ package final class TwoWay: Sendable {
   let skewMicrosecondsMax: Int64
   private let turn: ApplyTurn
   private let candidates = Mutex(true)
+  private let waiting = Mutex<[String: Int]>([:])
   private let decisions = Mutex(true)
   private let applied = Mutex<[String: UInt64]>([:])
   private let held = Mutex<[String: UInt64]>([:])
@@ -97,7 +98,7 @@ package final class TwoWay: Sendable {
   /// Reads what stands in the trails, once: whichever apply comes first. `hasUniqueValues`: whether rows may clash in others
   /// than their keys. `reach`: how far a trail has been applied to the database.
   func prepare(
-    _ names: RowNames, hasUniqueValues: () throws -> Bool, hasCandidates: () throws -> Bool,
+    _ names: RowNames, hasUniqueValues: () throws -> Bool, candidates: () throws -> [String: Int],
     reach: (TrailName) throws -> Reach
   ) throws {
     try isPrepared.withLock { isPrepared in
@@ -109,7 +110,7 @@ package final class TwoWay: Sendable {
       }
       defer { turn.end() }
       if try hasUniqueValues() { window.keepLasts() }
-      mayHaveCandidates = try hasCandidates()
+      note(waiting: try candidates())
       // What is held of any of them counts before the first is read.
       let reached = try peers.map { (trail: $0, reach: try reach($0)) }
       for (trail, reach) in reached { hold(trail, through: reach.held) }
@@ -181,6 +182,15 @@ package final class TwoWay: Sendable {
   var mayHaveCandidates: Bool {
     get { candidates.withLock { $0 } }
     set { candidates.withLock { $0 = newValue } }
+  }
+
+  /// The number of rows that wait for a unique value, by table, as of the last commit.
+  package var waitingRows: [String: Int] { waiting.withLock { $0 } }
+
+  /// To be called by an apply that has the turn, after its commit.
+  func note(waiting counts: [String: Int]) {
+    waiting.withLock { $0 = counts }
+    mayHaveCandidates = !counts.isEmpty
   }
 
   /// Whether rows may wait for what this node decides of them.

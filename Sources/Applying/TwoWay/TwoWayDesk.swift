@@ -67,8 +67,33 @@ final class TwoWayDesk<Table> {
   /// Of the last transactions that were asked for, which rows they deleted that referred to others.
   private var leavers: [Stamp: [RowName: [RowName]]] = [:]
 
+  /// The columns that were renamed or dropped here.
+  private var columns: ColumnsNow
+
   init(_ shared: TwoWay, _ trail: TrailName, _ names: RowNames, _ clock: Clock) {
     (self.shared, self.trail, self.names, self.clock) = (shared, trail, names, clock)
+    columns = names.columnsNow
+  }
+
+  /// Learns which columns were renamed or dropped here, after the own trail has been read. Returns true if there are more
+  /// of them than before: tables are to be opened again then.
+  func learnColumns() -> Bool {
+    let steps = shared.window.columnSteps
+    guard steps != columns.steps else { return false }
+    columns.steps = steps
+    return true
+  }
+
+  /// Returns the part of a table of the transaction at hand that is still here, with the names of now; nil if it is the
+  /// table as it came.
+  func part(of table: TableSchema) -> LaterShape.Part? {
+    columns.part(of: table, knowing: seen[shared.own.description] ?? 0, of: trail.description)
+  }
+
+  private func readVersions(_ row: RowName, at place: VersionPlace) throws -> [StoredVersion] {
+    try reader.read(row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names).map {
+      columns.version($0, own: shared.own.description)
+    }
   }
 
   /// ``TwoWay/shapeCount`` when the foreign keys of the target were looked at.
@@ -91,7 +116,7 @@ final class TwoWayDesk<Table> {
 
   func beginGroup() {
     (uncaptured, watchesRows, isInformed) = ([], false, false)
-    leavesNoCandidates = false
+    candidatesLeft = nil
     reached = shared.appliedNumbers
     written.removeAll(keepingCapacity: true)
     endTransaction()
@@ -183,7 +208,14 @@ final class TwoWayDesk<Table> {
   }
 
   /// Rows that are to be settled now, each once.
-  var rows: [Row] { order }
+  var rows: [Row] {
+    guard !columns.steps.isEmpty else { return order }
+    return order.map { row in
+      var now = row
+      now.version = columns.version(row.version, own: shared.own.description)
+      return now
+    }
+  }
   /// Rows that were referred to by somebody who does not know what was done to them.
   private var needed: [RowName] = []
   var isToSettle: Bool { !order.isEmpty || !needed.isEmpty }
@@ -438,34 +470,31 @@ final class TwoWayDesk<Table> {
     try shared.window.fingerprint(row, upTo: reached, without: [place.stamp] + (other.map { [$0] } ?? []))
   }
 
-  func read(_ row: RowName, _ place: VersionPlace) throws -> [StoredVersion] {
-    try reader.read(row, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
-  }
+  func read(_ row: RowName, _ place: VersionPlace) throws -> [StoredVersion] { try readVersions(row, at: place) }
 
   /// All that the transaction at hand made of a row, as its trail has it: what it did to the row before it deleted it was
   /// written as it came.
   func whole(_ row: Row, isSame: (StoredVersion) throws -> Bool) throws -> Row {
-    let versions = try reader.read(
-      row.name, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
+    let versions = try readVersions(row.name, at: place)
     guard let version = try versions.first(where: isSame) else { return row }
     return Row(name: row.name, table: row.table, version: version)
   }
 
   // MARK: Rows that wait for a unique value
 
-  /// None were left when they were judged last, which counts when that is committed.
-  var leavesNoCandidates = false
+  /// The number of rows that wait, by table, when they were judged last; it counts after the commit. Nil if the group under
+  /// way has judged none.
+  var candidatesLeft: [String: Int]?
 
   /// What is under way has been committed, or has changed nothing.
-  func noteCandidates() { if leavesNoCandidates { shared.mayHaveCandidates = false } }
+  func noteCandidates() { if let candidatesLeft { shared.note(waiting: candidatesLeft) } }
 
   /// The stamp of the last write to a row that some node may not know; nil if there is none. A delete is no write: if the row
   /// is there all the same, the delete did not count.
   private func lastWrite(_ row: KeyedRow, behind copy: Stamp? = nil) throws -> Stamp? {
     for place in try places(row.name).reversed() {
       if let copy, place.stamp < copy { return nil }
-      let versions = try reader.read(
-        row.name, at: place, folder: shared.folder(of: place.stamp.origin), rowNames: names.names)
+      let versions = try readVersions(row.name, at: place)
       if versions.contains(where: { $0.after != nil && row.isSameKey(names.key(of: $0)) }) { return place.stamp }
     }
     return shared.window.lastForgotten(row.name)
@@ -524,9 +553,7 @@ final class TwoWayDesk<Table> {
     if uncaptured.contains(name) { return nil }
     let places = try places(name)
     guard let last = places.last, last.stamp > candidate.stamp else { return [] }
-    return try places.flatMap {
-      try reader.read(name, at: $0, folder: shared.folder(of: $0.stamp.origin), rowNames: names.names)
-    }
+    return try places.flatMap { try readVersions(name, at: $0) }
   }
 
   /// A row that has waited is there again.

@@ -2,6 +2,7 @@
 // database and its companions, and nothing else.
 #define _GNU_SOURCE
 #include "CShims.h"
+#include "index.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -10,6 +11,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+// The methods of one file, which are as the usual ones but fail once the index was cut off.
+struct guarded_methods {
+  sqlite3_io_methods methods;  // First: a file points to it.
+  const sqlite3_io_methods *usual;
+  struct cairn_guard *guard;
+};
+
 struct cairn_guard {
   sqlite3_vfs vfs;  // First: SQLite gives it back to every function.
   sqlite3_vfs *usual;
@@ -17,6 +25,9 @@ struct cairn_guard {
   char name[48];
   int refusal;
   char *refused;
+  int number;  // See index.h.
+  char *shared;  // The path of `-shm`; NULL before it is needed.
+  struct guarded_methods database, log;
 };
 
 static int refuse(struct cairn_guard *guard, int refusal, const char *path, int code) {
@@ -26,7 +37,14 @@ static int refuse(struct cairn_guard *guard, int refusal, const char *path, int 
   return code;
 }
 
+int cairn_guard_is_cut(struct cairn_guard *guard) { return guard != NULL && cairn_index_is_cut(guard->number); }
+
 int cairn_guard_refusal(struct cairn_guard *guard, const char **path) {
+  // For good: the memory stays as it is.
+  if (cairn_guard_is_cut(guard)) {
+    *path = guard->shared ? guard->shared : "";
+    return CAIRN_REFUSAL_CUT;
+  }
   int refusal = guard ? guard->refusal : 0;
   *path = refusal && guard->refused ? guard->refused : "";
   if (guard) guard->refusal = 0;
@@ -63,6 +81,64 @@ static int refusal_of(struct cairn_guard *guard, const char *path, int is_compan
   return 0;
 }
 
+// MARK: Files
+
+static struct guarded_methods *methods_of(sqlite3_file *file) { return (struct guarded_methods *)file->pMethods; }
+
+static int guarded_read(sqlite3_file *file, void *bytes, int count, sqlite3_int64 offset) {
+  struct guarded_methods *own = methods_of(file);
+  return cairn_guard_is_cut(own->guard) ? SQLITE_IOERR_READ : own->usual->xRead(file, bytes, count, offset);
+}
+
+// With an index that is partly gone, SQLite would write to wrong places.
+static int guarded_write(sqlite3_file *file, const void *bytes, int count, sqlite3_int64 offset) {
+  struct guarded_methods *own = methods_of(file);
+  return cairn_guard_is_cut(own->guard) ? SQLITE_IOERR_WRITE : own->usual->xWrite(file, bytes, count, offset);
+}
+
+static int guarded_truncate(sqlite3_file *file, sqlite3_int64 size) {
+  struct guarded_methods *own = methods_of(file);
+  return cairn_guard_is_cut(own->guard) ? SQLITE_IOERR_TRUNCATE : own->usual->xTruncate(file, size);
+}
+
+static int guarded_sync(sqlite3_file *file, int flags) {
+  struct guarded_methods *own = methods_of(file);
+  return cairn_guard_is_cut(own->guard) ? SQLITE_IOERR_FSYNC : own->usual->xSync(file, flags);
+}
+
+static int guarded_shm_map(sqlite3_file *file, int region, int size, int extend, void volatile **memory) {
+  struct guarded_methods *own = methods_of(file);
+  return cairn_index_map(own->guard->number, own->usual, file, region, size, extend, memory);
+}
+
+static int guarded_shm_lock(sqlite3_file *file, int offset, int count, int flags) {
+  struct guarded_methods *own = methods_of(file);
+  // A lock is still given back.
+  if ((flags & SQLITE_SHM_LOCK) && cairn_guard_is_cut(own->guard)) return SQLITE_IOERR_SHMLOCK;
+  return own->usual->xShmLock(file, offset, count, flags);
+}
+
+static int guarded_shm_unmap(sqlite3_file *file, int is_deleted) {
+  struct guarded_methods *own = methods_of(file);
+  return cairn_index_unmap(own->guard->number, own->usual, file, is_deleted);
+}
+
+static void guard_file(struct cairn_guard *guard, struct guarded_methods *own, sqlite3_file *file) {
+  own->usual = file->pMethods;
+  own->guard = guard;
+  own->methods = *file->pMethods;
+  own->methods.xRead = guarded_read;
+  own->methods.xWrite = guarded_write;
+  own->methods.xTruncate = guarded_truncate;
+  own->methods.xSync = guarded_sync;
+  if (own->methods.iVersion >= 2 && own->usual->xShmMap != NULL) {
+    own->methods.xShmMap = guarded_shm_map;
+    own->methods.xShmLock = guarded_shm_lock;
+    own->methods.xShmUnmap = guarded_shm_unmap;
+  }
+  file->pMethods = &own->methods;
+}
+
 static int guarded_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, int flags, int *opened) {
   struct cairn_guard *guard = (struct cairn_guard *)vfs;
   file->pMethods = NULL;
@@ -77,9 +153,14 @@ static int guarded_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *file, 
       snprintf(shared, sizeof shared, "%s-shm", guard->path);
       refusal = refusal_of(guard, shared, 1);
       if (refusal) return refuse(guard, refusal, shared, SQLITE_CANTOPEN);
+      if (guard->shared == NULL) guard->shared = strdup(shared);
     }
   }
-  return guard->usual->xOpen(guard->usual, name, file, flags, opened);
+  int code = guard->usual->xOpen(guard->usual, name, file, flags, opened);
+  if (code != SQLITE_OK || file->pMethods == NULL || name == NULL) return code;
+  if (flags & SQLITE_OPEN_MAIN_DB) guard_file(guard, &guard->database, file);
+  if (flags & SQLITE_OPEN_WAL) guard_file(guard, &guard->log, file);
+  return code;
 }
 
 static int guarded_delete(sqlite3_vfs *vfs, const char *name, int is_folder_synced) {
@@ -128,8 +209,14 @@ int cairn_guard_open(const char *path, int flags, sqlite3 **db, struct cairn_gua
   if (code != SQLITE_OK) return code;
   struct cairn_guard *guard = calloc(1, sizeof *guard);
   if (guard == NULL) return SQLITE_NOMEM;
+  guard->number = cairn_index_take();
+  if (guard->number < 0) {
+    free(guard);
+    return SQLITE_NOMEM;
+  }
   guard->usual = sqlite3_vfs_find(NULL);
   if (guard->usual == NULL) {
+    cairn_index_give(guard->number);
     free(guard);
     return SQLITE_ERROR;
   }
@@ -150,6 +237,8 @@ int cairn_guard_open(const char *path, int flags, sqlite3 **db, struct cairn_gua
 void cairn_guard_free(struct cairn_guard *guard) {
   if (guard == NULL) return;
   sqlite3_vfs_unregister(&guard->vfs);
+  cairn_index_give(guard->number);
+  free(guard->shared);
   free(guard->path);
   free(guard->refused);
   free(guard);

@@ -104,14 +104,17 @@ extension PostgresCapture {
     var note = AppliedNote(String(decoding: content, as: UTF8.self))
     // One that no trail is named in is of an apply all the same.
     if let note, !leavesOut(note.trail) { return }
-    self.incoming?.isSkipped = true
+    // Of a transaction with a replication origin the server does not give the time of the commit.
+    let latest = max(incoming.transaction.time, clock.microseconds()).addingReportingOverflow(Self.aheadMax)
+    if let given = note?.clock, !latest.overflow { note?.clock = min(given, UInt64(clamping: latest.partialValue)) }
+    let isRelayed = options.relays && (note?.origin != nil || incoming.relay != nil)
+    self.incoming?.isSkipped = !isRelayed || incoming.transaction.commit < position.reached
     self.incoming?.isApplied = true
+    if isRelayed, incoming.relay == nil { self.incoming?.relay = note }
     if let note { self.incoming?.applier = note.trail }
     // The trail has noted what it passed.
     guard incoming.transaction.commit >= position.reached else { return }
     self.incoming?.isNews = true
-    let latest = incoming.transaction.time.addingReportingOverflow(Self.aheadMax)
-    if let given = note?.clock, !latest.overflow { note?.clock = min(given, UInt64(clamping: latest.partialValue)) }
     guard let note, note.number > 0, note.trail != trail.name.description
     else { return }
     self.incoming?.notes.append(note)

@@ -86,7 +86,9 @@ extension PostgresCapture {
     look = SchemaLook()
     goal = try emitBarrier()
     while !stop.isSet {
-      switch try stream.next(milliseconds: waitMilliseconds, interrupt: stop.descriptor) {
+      let message = try stream.next(milliseconds: waitMilliseconds, interrupt: stop.descriptor)
+      noteHeard(message)
+      switch message {
       case .data(let bytes): try take(PgOutput(bytes))
       case .keepalive(let end, let wantsReply):
         if incoming == nil {
@@ -123,7 +125,23 @@ extension PostgresCapture {
     return true
   }
 
+  /// A server that was asked for an answer, and gave none, counts as gone until it does.
+  private func noteHeard(_ message: ReplicationStream.Event) {
+    let now = Clock.monotonicMilliseconds
+    if case .nothing = message {
+      guard !isSilent, incoming == nil, now - heardAt > Self.silentMilliseconds else { return }
+      isSilent = true
+      progress.update { $0.isReconnecting = true }
+      return
+    }
+    heardAt = now
+    guard isSilent else { return }
+    isSilent = false
+    progress.update { $0.isReconnecting = false }
+  }
+
   private func openStream() throws -> ReplicationStream {
+    (heardAt, isSilent) = (Clock.monotonicMilliseconds, false)
     (relations, captured) = ([:], [:])
     let stream = try ReplicationStream(replication, slot: slotName, publication: slotName)
     self.stream = stream

@@ -120,7 +120,7 @@ extension PostgresCapture {
   }
 
   private func endIncoming(_ end: LSN) throws {
-    guard let transaction = incoming?.transaction else { return }
+    guard let transaction = incoming?.transaction, let committedAt = incoming?.commitTime else { return }
     let barrier = incoming?.barrier
     let wantsProgress = incoming?.wantsProgress == true
     let notes = incoming?.notes ?? []
@@ -131,7 +131,7 @@ extension PostgresCapture {
       position.last = transaction
       position.reached = end
       hasChangedSinceSequences = true
-      committedAt = transaction.time
+      self.committedAt = committedAt
       try endTransaction()
     }
     for note in notes { position.knowledge.note(note) }

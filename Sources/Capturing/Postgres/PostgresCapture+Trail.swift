@@ -19,8 +19,9 @@ extension PostgresCapture {
     guard !isTrailOpen else { return }
     var header = TransactionHeader(commitTime: clock.microseconds(), flags: [.late])
     header.clock = UInt64(clamping: streamTime)
-    if let incoming { header = TransactionHeader(commitTime: incoming.transaction.time) }
+    if let incoming { header = TransactionHeader(commitTime: incoming.commitTime) }
     header.follow(position.knowledge)
+    if let relay = incoming?.relay, let origin = relay.origin { header.hand(on: origin, after: relay.clock) }
     if incoming == nil { settleRegistry() }
     openNumber = try trail.begin(header, isLate: incoming == nil).number
     isTrailOpen = true

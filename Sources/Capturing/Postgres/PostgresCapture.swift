@@ -23,6 +23,8 @@ package final class PostgresCapture {
     /// The trails whose applies' transactions are left out, as they come from where the trail goes; what other applies
     /// write is as what programs do. Nil: all are left out.
     package var applies: Set<String>?
+    /// Whether what applies write goes into the trail too, if they know of no way back.
+    package var relays = false
     package init() {}
   }
 
@@ -39,6 +41,11 @@ package final class PostgresCapture {
     var isApplied = false
     /// The trail of that apply.
     var applier = ""
+    /// Its rows go on: what the apply noted first.
+    var relay: AppliedNote?
+    /// The time of the commit, µs since 1970. Of a transaction with a replication origin the server gives the origin's, which
+    /// apply does not set: then it is the clock that apply noted.
+    var commitTime: Int64 { relay.map { max(transaction.time, Int64(clamping: $0.clock)) } ?? transaction.time }
     /// And it is not in the trail yet: that is told of what it changed in tables, not in rows.
     var isNews = false
     /// What it then notes.
@@ -95,6 +102,10 @@ package final class PostgresCapture {
   var expected: PostgresPosition.Transaction?
   var reportedAt: Int64 = 0
   var syncedAt: Int64 = 0
+  /// When the stream said something last. It is asked for an answer every five seconds.
+  var heardAt: Int64 = 0
+  var isSilent = false
+  static let silentMilliseconds: Int64 = 9000
   var progressAt: Int64 = 0
 
   // Copying

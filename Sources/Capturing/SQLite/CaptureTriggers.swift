@@ -27,13 +27,17 @@ enum JournalKind: Int64 {
 struct CaptureTriggers {
   let table: SQLiteTable
   let layout: Int64
+  /// What the names of the triggers begin with.
+  var prefix = CaptureTriggers.namePrefix
+  /// They are of one connection.
+  var isTemporary = false
 
   /// Journal rows of this table carry the rowid behind the columns.
   static func carriesRowid(_ schema: TableSchema) -> Bool { schema.flags.contains(.wholeRow) }
 
   static let namePrefix = "cairn_"
-  static func name(_ layout: Int64, _ role: String) -> String {
-    "cairn_\(layout)_\(role) (to drop a column: cairn unhook, ALTER TABLE, cairn rehook)"
+  static func name(_ layout: Int64, _ role: String, _ prefix: String = namePrefix) -> String {
+    "\(prefix)\(layout)_\(role) (to drop a column: cairn unhook, ALTER TABLE, cairn rehook)"
   }
 
   /// The layout id in a trigger's name; nil when it is none of ours.
@@ -160,11 +164,11 @@ struct CaptureTriggers {
   }
 
   private func trigger(_ role: String, _ event: String, when: String? = nil, _ body: [String]) -> Trigger {
-    let name = Self.name(layout, role)
+    let name = Self.name(layout, role, prefix)
     return Trigger(
       name: name,
       text: """
-        CREATE TRIGGER \(name.quotedName) \(event) ON \(target)\
+        CREATE\(isTemporary ? " TEMP" : "") TRIGGER \(name.quotedName) \(event) ON \(target)\
         \(when.map { " WHEN \($0)" } ?? "") BEGIN \(body.joined(separator: " ")) END
         """)
   }

@@ -17,6 +17,8 @@ package final class SQLiteCapture {
     package var place = ""
     /// Whether the rows are sent that are there when capture begins; else another way brings them.
     package var copiesRows = true
+    /// Whether what applies write goes into the trail too.
+    package var relays = false
     /// Whether it is an error that there is no table yet.
     package var needsTables = true
     /// Whether statements that programs tell of go into the trail.
@@ -60,6 +62,8 @@ package final class SQLiteCapture {
   private var part: Part?
   /// Layouts whose copies were asked for, and the trail has been told.
   private var awaited: Set<Int64> = []
+  /// What the apply noted whose rows are read.
+  private var relay: AppliedNote?
   /// By the layout that takes over: the shape before it, without the indexes that it has not.
   private var relaxed: [Int64: TableSchema] = [:]
   /// Found at the start: the journal dropped rows that had not been marked as taken.
@@ -130,6 +134,7 @@ package final class SQLiteCapture {
       }
       try journal.upgrade(capRows: options.journalCapRows, clock)
       try journal.remember(options.tables)
+      try journal.setRelay(options.relays)
       // What stands in a table that comes later was written before its triggers were there.
       doubtful = try journal.adopt(
         options.tables, written: written, copies: options.copiesRows || !isFirst ? .all : .none)
@@ -459,8 +464,19 @@ package final class SQLiteCapture {
       refresher.tellIllFormed = { [unowned self] in tellIllFormed($0, $1) }
       part?.next.refresh = try refresher.appendChunk(
         of: layout, reason: reason, state: state, from: source, to: trail)
+      if layout.isPartial, let done = part?.next.refresh, done.isDone { try tellEarlyRows(layout, done.rows) }
     }
     try endPart(through: readsTables ? last : through, isLast: true)
+  }
+
+  /// Warns of rows that an application wrote right after it added a column, in a database that an apply writes too.
+  private func tellEarlyRows(_ layout: Layout, _ count: UInt64) throws {
+    guard count > 0,
+      try source.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
+    else { return }
+    progress.tell(
+      "table \(layout.schema.name): \(count) \(count == 1 ? "row was" : "rows were") written to a new column before capture saw the ALTER TABLE, and \(count == 1 ? "is" : "are") sent as a copy; if another node changed such a row meanwhile, both ends may differ in that column: run 'cairn compare', and write the row again"
+    )
   }
 
   /// Begins a transaction of the trail where none is open. `time`: when it committed, if it is one of the source, exactly.
@@ -468,6 +484,7 @@ package final class SQLiteCapture {
     guard let part, !part.isOpen else { return }
     var header = TransactionHeader(commitTime: time ?? part.readAt, flags: time == nil ? [.group, .late] : [])
     header.follow(part.next.knowledge)
+    if let relay, let origin = relay.origin { header.hand(on: origin, after: relay.clock) }
     _ = try trail.begin(header)
     self.part?.isOpen = true
     try beginAwaitedCopies(through: part.next.mark.taken)
@@ -562,6 +579,7 @@ package final class SQLiteCapture {
   }
 
   private func appendJournal(from: Int64, through last: Int64) throws {
+    relay = nil
     guard last > from else { return }
     try announceDroppedIndexes(behind: from)
     let statement = try source.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND seq <= ? ORDER BY seq")
@@ -670,7 +688,8 @@ package final class SQLiteCapture {
         .databaseDamaged, "journal row \(seq) of \(path) is a note of apply's that this cairn does not understand",
         hint: "run 'cairn detach' on the source and replicate again")
     }
-    if note.number > 0, note.trail != trail.name.description { part?.next.knowledge.note(note) }
+    relay = note.origin == nil ? nil : note
+    if relay == nil, note.number > 0, note.trail != trail.name.description { part?.next.knowledge.note(note) }
     return true
   }
 

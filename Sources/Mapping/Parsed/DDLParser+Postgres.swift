@@ -23,12 +23,10 @@ extension DDLParser {
         return true
       case ".": throw Unparsed("it selects a field, by which PostgreSQL also calls functions")
       case "(", ")", "]", ",", ";", ":": return false
-      // Paths of jsonpath can take each value of a document many times.
-      case "@?", "@@": throw Unparsed("the operator \(symbol) is not known")
       default:
         at += 1
-        if symbol == "^" { try add(1) }
-        return try quantified()
+        try operation(symbol)
+        return true
       }
     }
     let isNot = word() == "NOT"
@@ -44,14 +42,14 @@ extension DDLParser {
     case "AT" where !isNot:
       try expect("AT", "TIME", "ZONE")
       try operand()
-    case "BETWEEN", "LIKE", "ILIKE":
+    case "BETWEEN":
       at += isNot ? 2 : 1
       _ = take("SYMMETRIC")
       try operand()
-    case "SIMILAR":
+    case "LIKE", "ILIKE":
       at += isNot ? 2 : 1
-      try expect("TO")
-      try operand()
+      try quantified(.like)
+    case "SIMILAR": throw Unparsed("SIMILAR TO is not known")
     case "ESCAPE" where !isNot:
       at += 1
       try operand()
@@ -63,26 +61,52 @@ extension DDLParser {
     case "OPERATOR" where !isNot:
       try expect("OPERATOR")
       try expect(symbol: "(")
-      guard try name() == "pg_catalog", take(symbol: "."), at < tokens.count, case .symbol = tokens[at].kind,
-        isSymbol(")", 1)
+      guard try name() == "pg_catalog", take(symbol: "."), at < tokens.count,
+        case .symbol(let symbol) = tokens[at].kind, isSymbol(")", 1)
       else { throw Unparsed("it has an operator that is not built in") }
       at += 2
-      return try quantified()
+      try operation(symbol)
     default: return false
     }
     return true
   }
 
+  /// Operators that take a time in proportion to their operands; `@?` and `@@` are not here, as a path of jsonpath can take
+  /// each value of a document many times.
+  ///
+  /// Source: https://www.postgresql.org/docs/15/functions.html
+  private static let linear: Set<String> = [
+    "=", "<>", "!=", "<", ">", "<=", ">=", "+", "-", "*", "/", "%", "^", "||", "&", "|", "#", "<<", ">>", "<<=", ">>=",
+    "->", "->>", "#>", "#>>", "#-", "?", "-|-", "&<", "&>", "^@", "~<~", "~<=~", "~>=~", "~>~",
+  ]
+  /// Operators that compare every part of one operand with every part of the other.
+  private static let pairwise: Set<String> = ["@>", "<@", "&&", "?|", "?&"]
+
+  /// What follows a symbol that is an operator.
+  private mutating func operation(_ symbol: String) throws(Unparsed) {
+    switch symbol {
+    case "~~", "!~~", "~~*", "!~~*": return try quantified(.like)
+    case "~", "!~", "~*", "!~*": return try quantified(.regular)
+    case "^": try add(1)
+    default:
+      if Self.pairwise.contains(symbol) {
+        notePairs()
+      } else if !Self.linear.contains(symbol) {
+        throw Unparsed("the operator \(symbol.prefix(40)) is not known")
+      }
+    }
+    try quantified()
+  }
+
   /// `x`, or `ANY (x)`.
-  private mutating func quantified() throws(Unparsed) -> Bool {
+  private mutating func quantified(_ kind: PatternKind? = nil) throws(Unparsed) {
     guard take("ANY") || take("ALL") || take("SOME") else {
-      try operand()
-      return true
+      if let kind { return try pattern(kind) }
+      return try operand()
     }
     try expect(symbol: "(")
-    try expression()
+    if let kind { try pattern(kind) } else { try expression() }
     try expect(symbol: ")")
-    return true
   }
 
   private mutating func test() throws(Unparsed) {
@@ -124,20 +148,39 @@ extension DDLParser {
       try expect(symbol: ")")
     case "POSITION" where isSymbol("(", 1):
       at += 2
+      let before = weight
       try operand()
       while word0IsNotIn, try postgresOperator() {}
+      let isOfColumns = weight > before
       try expect("IN")
+      let middle = weight
       try expression()
+      if isOfColumns, weight > middle { throw Self.comparesAll }
       try expect(symbol: ")")
     case "SUBSTRING" where isSymbol("(", 1), "OVERLAY" where isSymbol("(", 1), "TRIM" where isSymbol("(", 1):
-      at += 2
-      if !take("BOTH"), !take("LEADING") { _ = take("TRAILING") }
-      if self.word() != "FROM" { try expression() }
-      while take("FROM") || take("FOR") || take("PLACING") || take(symbol: ",") || take("SIMILAR") { try expression() }
-      try expect(symbol: ")")
+      try clauses(of: word)
     default: return false
     }
     return true
+  }
+
+  /// `SUBSTRING(a FROM 1 FOR 2)`, `TRIM(BOTH 'x' FROM a)`
+  private mutating func clauses(of function: String) throws(Unparsed) {
+    at += 2
+    if !take("BOTH"), !take("LEADING") { _ = take("TRAILING") }
+    var arguments: [Range<Int>] = []
+    var naming = 0
+    var hasMore = word() != "FROM" || take("FROM")
+    while hasMore {
+      let (start, was) = (at, weight)
+      try expression()
+      arguments.append(start..<at)
+      if weight > was { naming += 1 }
+      hasMore = take("FROM") || take("FOR") || take("PLACING") || take(symbol: ",")
+    }
+    try expect(symbol: ")")
+    if function == "TRIM", naming > 1 { throw Self.comparesAll }
+    if function == "SUBSTRING" { try checkSubstring(arguments) }
   }
 
   private var word0IsNotIn: Bool { word() != "IN" }

@@ -30,9 +30,12 @@ extension DDLParser {
     case "COLLATE" where !isNot:
       at += 1
       try name()
-    case "BETWEEN", "LIKE", "GLOB":
+    case "BETWEEN":
       at += isNot ? 2 : 1
       try operand()
+    case "LIKE", "GLOB":
+      at += isNot ? 2 : 1
+      try pattern(word(-1) == "LIKE" ? .like : .glob)
     case "ESCAPE" where !isNot:
       at += 1
       try operand()

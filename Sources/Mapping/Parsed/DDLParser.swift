@@ -16,8 +16,6 @@ struct DDLParser {
   /// Names that stand for columns in the expressions that were read, folded to lower case in SQLite.
   private(set) var columns: Set<String> = []
 
-  /// Functions that the target does not have.
-  var lacking: Set<String> = []
   /// The greatest size of the expression's value, as a number of column values.
   ///
   /// A column counts once each time that it is named, and twice in a function or cast that can double it. A generated
@@ -25,6 +23,11 @@ struct DDLParser {
   private(set) var weight = 0
   /// The ``weight`` before the last operand.
   private var operandWeight = 0
+  /// The ``weight`` before the expression at hand.
+  private(set) var expressionWeight = 0
+  /// The ``weight`` before the operator of the expression at hand that compares every part of two values; nil if there is
+  /// none.
+  private var pairWeight: Int?
   /// The weights of generated columns, by name.
   var weights: [String: Int] = [:]
 
@@ -185,9 +188,19 @@ struct DDLParser {
     depth += 1
     defer { depth -= 1 }
     guard depth <= Self.depthMax else { throw Unparsed("it is nested too deep") }
+    let outer = (expressionWeight, pairWeight)
+    (expressionWeight, pairWeight) = (weight, nil)
+    defer { (expressionWeight, pairWeight) = outer }
     try operand()
     while try engine == .sqlite ? sqliteOperator() : postgresOperator() {}
+    if let pairWeight, weight > pairWeight { throw Self.comparesAll }
   }
+
+  static let comparesAll = Unparsed("it compares every part of one value with every part of another")
+
+  /// Notes an operator that compares every part of one operand with every part of the other: columns may be on one side
+  /// only.
+  mutating func notePairs() { if weight > expressionWeight, pairWeight == nil { pairWeight = weight } }
 
   mutating func expressions() throws(Unparsed) {
     try expression()
@@ -268,19 +281,30 @@ struct DDLParser {
   private mutating func call(_ name: String, _ first: Int?) throws(Unparsed) {
     let isKnown = engine == .sqlite ? KnownFunctions.sqlite.contains(name) : KnownFunctions.postgres.contains(name)
     guard isKnown else { throw Unparsed("\(name)() is not a known function") }
-    if lacking.contains(name) { throw Unparsed("the target has no function \(name)()") }
+    if engine == .postgres, reach.lacks(name) { throw Unparsed("the target has no function \(name)()") }
     if engine == .postgres, let first, !KnownFunctions.postgresSyntax.contains(name) { qualified.insert(first) }
     try expect(symbol: "(")
     if name == "nextval" { return try sequence() }
     if take(symbol: ")") { return }
     let before = weight
     var arguments: [Range<Int>] = []
+    // Arguments that name columns.
+    var naming = 0
     repeat {
-      let start = at
+      let (start, was) = (at, weight)
       try expression()
       arguments.append(start..<at)
+      if weight > was { naming += 1 }
     } while take(symbol: ",")
     try expect(symbol: ")")
+    if naming > 1, KnownFunctions.searching.contains(name) { throw Self.comparesAll }
+    if let (place, kind) = KnownFunctions.matching[name] {
+      guard arguments.count > place, case .string(let text)? = literal(arguments[place]) else {
+        throw Unparsed("the pattern of \(name)() is no literal")
+      }
+      try Self.check(kind, text)
+    }
+    if engine == .postgres, name == "substring" { try checkSubstring(arguments) }
     if KnownFunctions.enlarging.contains(name) { try double(since: before) }
     if KnownFunctions.making.contains(name) { try add(1) }
     guard isBounded(name, arguments) else {
@@ -315,7 +339,7 @@ struct DDLParser {
       guard arguments.count > place, case .number(let text)? = literal(arguments[place]) else { return false }
       return Int(text).map { $0 <= KnownFunctions.bytesMax } ?? false
     }
-    // The separator stands between all the others.
+    // The separator is repeated between all other arguments.
     if name == "concat_ws" { return arguments.first.flatMap(literal) != nil }
     guard KnownFunctions.replacing.contains(name) else { return true }
     guard arguments.count > 2, case .string(let new)? = literal(arguments[2]) else { return false }
@@ -326,7 +350,7 @@ struct DDLParser {
   }
 
   /// The literal that an argument is, perhaps with a cast; nil for every other expression.
-  private func literal(_ range: Range<Int>) -> DDLToken.Kind? {
+  func literal(_ range: Range<Int>) -> DDLToken.Kind? {
     guard let first = range.first else { return nil }
     guard range.count == 1 || (range.count == 3 && tokens[first + 1].kind == .symbol("::")) else { return nil }
     switch tokens[first].kind {

@@ -77,6 +77,21 @@ enum KnownFunctions {
   /// Functions that make a value of many bytes from a number: each call counts as a column.
   static let making: Set<String> = ["randomblob", "zeroblob", "lpad", "rpad", "power", "pow", "exp"]
 
+  /// Functions that match a pattern, and the place of that argument: it must be a harmless literal
+  /// (``DDLParser/check(_:_:)``).
+  static let matching: [String: (place: Int, kind: DDLParser.PatternKind)] = [
+    "glob": (0, .glob), "like": (0, .like), "regexp_count": (1, .regular), "regexp_instr": (1, .regular),
+    "regexp_like": (1, .regular), "regexp_match": (1, .regular), "regexp_replace": (1, .regular),
+    "regexp_split_to_array": (1, .regular), "regexp_substr": (1, .regular),
+  ]
+
+  /// Functions that compare every part of one argument with every part of another one: only one argument may name columns.
+  static let searching = words(
+    """
+    instr trim ltrim rtrim btrim position strpos split_part string_to_array translate ts_delete ts_filter
+    jsonb_exists_all jsonb_exists_any jsonb_delete json_patch jsonb_patch
+    """)
+
   /// Functions that put one text into the places of another one: the new text must be a literal that is not longer.
   static let replacing: Set<String> = ["replace", "regexp_replace"]
 }

@@ -16,12 +16,13 @@ struct PostgresDDL {
   /// The name that the script has for the table.
   private var named: (namespace: String, name: String)?
   private var generatedWeight = 0
+  private var counts = ScriptCounts()
 
   /// Throws where the script is no list of statements at all.
-  init(_ table: TableSchema, _ reach: TargetReach, lacking: Set<String> = []) throws(Unparsed) {
+  init(_ table: TableSchema, _ reach: TargetReach) throws(Unparsed) {
     (self.table, self.reach) = (table, reach)
     parser = try DDLParser(table.createText, .postgres)
-    (parser.reach, parser.lacking) = (reach, lacking)
+    parser.reach = reach
     while !parser.isAtEnd {
       if parser.take(symbol: ";") { continue }
       let start = parser.at
@@ -31,19 +32,20 @@ struct PostgresDDL {
       } catch {
         parser.at = start
         let text = parser.printed(start..<min(start + 6, parser.tokens.count))
-        notices.append("'\(text) …' is left out: \(error.reason)")
+        counts.leaveOut("'\(text) …' is left out: \(error.reason)", &notices)
         while !parser.isAtEnd, !parser.isSymbol(";") { parser.at += 1 }
       }
     }
+    counts.reportRest(&notices)
   }
 
   /// One CREATE INDEX statement, printed for that index and that table. Throws where it is anything else, or has an expression that
   /// is not known.
-  static func index(_ object: TableSchema.Object, on table: TableSchema, lacking: Set<String> = []) throws(Unparsed)
+  static func index(_ object: TableSchema.Object, on table: TableSchema, _ reach: TargetReach) throws(Unparsed)
     -> String
   {
     var parser = try DDLParser(object.text, .postgres)
-    parser.lacking = lacking
+    parser.reach = reach
     try parser.expect("CREATE")
     _ = parser.take("UNIQUE")
     try parser.expect("INDEX")
@@ -60,11 +62,9 @@ struct PostgresDDL {
   }
 
   /// A domain's, a column's or an index's expression alone, printed.
-  static func expression(
-    _ text: String, _ reach: TargetReach = TargetReach(), lacking: Set<String> = []
-  ) throws(Unparsed) -> String {
+  static func expression(_ text: String, _ reach: TargetReach = TargetReach()) throws(Unparsed) -> String {
     var parser = try DDLParser(text, .postgres)
-    (parser.reach, parser.lacking) = (reach, lacking)
+    parser.reach = reach
     try parser.expression()
     try parser.expectEnd()
     return parser.printed(0..<parser.tokens.count)
@@ -97,25 +97,28 @@ struct PostgresDDL {
       return [text]
     case ("CREATE", "SCHEMA"):
       try parser.expect("CREATE", "SCHEMA", "IF", "NOT", "EXISTS")
-      guard try !DDLParser.isReserved(parser.name()) else { throw Unparsed("the schema is reserved") }
-    case ("CREATE", "EXTENSION"):
-      try parser.expect("CREATE", "EXTENSION", "IF", "NOT", "EXISTS")
       let name = try parser.name()
-      guard Self.extensions.contains(name) else { throw Unparsed("\(name) is not an extension that Cairn makes") }
-      try parser.expect("WITH", "SCHEMA")
-      try parser.name()
+      guard !DDLParser.isReserved(name) else { throw Unparsed("the schema is reserved") }
+      guard reach.isOpen || name.hasSameBytes(as: table.namespace) else {
+        throw Unparsed("'tables' of the apply is a list, so it makes the schema of the table only")
+      }
+      if try !counts.isFirst(schema: name) { return [] }
+    case ("CREATE", "EXTENSION"): return try readExtension()
     case ("CREATE", "SEQUENCE"):
+      try counts.add(.sequence, atMost: table.columns.count)
       try parser.expect("CREATE", "SEQUENCE", "IF", "NOT", "EXISTS")
       try parser.checkReach(of: try parser.ownName())
       try parser.sequenceOptions()
     case ("CREATE", "TYPE"), ("CREATE", "DOMAIN"): return [try typeText()]
     case ("ALTER", "TYPE"):
+      try counts.add(.label, atMost: ScriptCounts.labelsMax)
       try parser.expect("ALTER", "TYPE")
       _ = try parser.ownName()
       try parser.expect("ADD", "VALUE", "IF", "NOT", "EXISTS")
       try parser.string()
       if parser.take("BEFORE") || parser.take("AFTER") { try parser.string() }
     case ("ALTER", "SEQUENCE"):
+      try counts.add(.owner, atMost: table.columns.count)
       try parser.expect("ALTER", "SEQUENCE")
       let sequence = try parser.ownName()
       try parser.checkReach(of: sequence)
@@ -123,6 +126,7 @@ struct PostgresDDL {
       try readColumnOfTable()
       guard sequence.namespace == table.namespace else { throw Unparsed("the sequence is of another schema") }
     case ("ALTER", "TABLE"):
+      try counts.add(.identity, atMost: 1)
       try parser.expect("ALTER", "TABLE")
       try readTable()
       try parser.expect("REPLICA", "IDENTITY", "FULL")
@@ -136,6 +140,25 @@ struct PostgresDDL {
     "btree_gin", "btree_gist", "citext", "cube", "hstore", "intarray", "isn", "ltree", "pg_trgm", "pgcrypto", "postgis",
     "seg", "uuid-ossp", "vector",
   ]
+
+  /// Parses CREATE EXTENSION. Returns the statement if the apply may create the extension; nothing if the target has it.
+  ///
+  /// PostgreSQL installs trusted extensions with the rights of a superuser. So only an apply to all tables creates one,
+  /// and never in a schema of PostgreSQL or of Cairn.
+  private mutating func readExtension() throws(Unparsed) -> [String] {
+    let start = parser.at
+    try parser.expect("CREATE", "EXTENSION", "IF", "NOT", "EXISTS")
+    let name = try parser.name()
+    guard Self.extensions.contains(name) else { throw Unparsed("\(name) is not an extension that Cairn makes") }
+    try parser.expect("WITH", "SCHEMA")
+    guard try !DDLParser.isReserved(parser.name()) else { throw Unparsed("the schema is reserved") }
+    let text = parser.printed(start..<parser.at)
+    if reach.has(extension: name) { return [] }
+    guard reach.isOpen else {
+      throw Unparsed("'tables' of the apply is a list; if the table needs the extension, run at the target: \(text);")
+    }
+    return [text]
+  }
 
   /// The table under the name that the script gives it, printed under its own name: a script may be older than a rename.
   private mutating func readTable(isNew: Bool = false) throws(Unparsed) {
@@ -172,7 +195,7 @@ struct PostgresDDL {
     parser.at += 1
     let (outer, inner) = (parser, try DDLParser(body, .postgres))
     parser = inner
-    (parser.reach, parser.lacking) = (reach, outer.lacking)
+    parser.reach = reach
     defer { parser = outer }
     try parser.expect("BEGIN")
     let text = try typeText()
@@ -186,6 +209,7 @@ struct PostgresDDL {
 
   private mutating func typeText() throws(Unparsed) -> String {
     let start = parser.at
+    try counts.add(.type, atMost: ScriptCounts.typesMax)
     if parser.take("CREATE", "DOMAIN") { return try domainText(start) }
     try parser.expect("CREATE", "TYPE")
     _ = try parser.ownName()
@@ -320,6 +344,7 @@ struct PostgresDDL {
   private mutating func constraint(_ name: String?) throws(Unparsed) -> Bool {
     let what = "the constraint \(name ?? "CHECK")"
     var isKept = true
+    let isCheck = parser.word() == "CHECK"
     switch parser.word() {
     case "PRIMARY", "UNIQUE":
       if !parser.take("UNIQUE") { try parser.expect("PRIMARY", "KEY") }
@@ -347,6 +372,15 @@ struct PostgresDDL {
     default: throw parser.misunderstood
     }
     if parser.take("DEFERRABLE"), parser.take("INITIALLY") { try parser.expect("DEFERRED") }
+    if isKept {
+      do throws(Unparsed) {
+        try isCheck
+          ? counts.add(.check, atMost: ScriptCounts.checksMax) : counts.add(.key, atMost: SQLiteDDL.uniquesMax)
+      } catch {
+        counts.leaveOut("\(what) is left out: \(error.reason)", &notices)
+        return false
+      }
+    }
     return isKept
   }
 
@@ -445,17 +479,23 @@ extension DDLParser {
         try expect(symbol: "(")
         _ = try name()
         try expect(symbol: ".")
-        guard at < tokens.count, case .symbol = tokens[at].kind else { throw misunderstood }
-        at += 1
+        try exclusionOperator()
         try expect(symbol: ")")
       } else {
-        guard at < tokens.count, case .symbol = tokens[at].kind else { throw misunderstood }
-        at += 1
+        try exclusionOperator()
       }
     } while take(symbol: ",")
     try expect(symbol: ")")
     if take("INCLUDE") { try names() }
     if take("WHERE") { try expression() }
+  }
+
+  private mutating func exclusionOperator() throws(Unparsed) {
+    let known: Set<String> = ["=", "<>", "&&", "-|-", "@>", "<@", "~=", "<<", ">>", "&<", "&>", "<", "<=", ">", ">="]
+    guard at < tokens.count, case .symbol(let symbol) = tokens[at].kind, known.contains(symbol) else {
+      throw misunderstood
+    }
+    at += 1
   }
 
   /// Parses the part of CREATE INDEX after the table's name.

@@ -14,18 +14,19 @@ extension TableSchema {
   /// The functions that expressions of a table in PostgreSQL may call.
   package static var functionsOfPostgres: Set<String> { KnownFunctions.inPostgresCatalog }
 
-  /// As ``parsed``, without what refers to objects of the target beyond `reach`.
-  /// - Parameter lacking: functions that the target's server does not have; what calls one is left out.
-  package func parsed(
-    within reach: TargetReach = TargetReach(), lacking: Set<String> = []
-  ) -> (schema: TableSchema, notices: [String]) {
+  /// As ``parsed``, without the parts that use objects or functions of the target beyond `reach`.
+  package func parsed(within reach: TargetReach) -> (schema: TableSchema, notices: [String]) {
     var safe = self
     var left: [String] = []
     if uniques.count > SQLiteDDL.uniquesMax {
       safe.uniques.removeLast(uniques.count - SQLiteDDL.uniquesMax)
       left.append("of \(uniques.count) unique keys only the first \(SQLiteDDL.uniquesMax) are made")
     }
-    engine == .sqlite ? safe.parseSQLite(&left, reach) : safe.parsePostgres(&left, reach, lacking)
+    if foreignKeys.count > Self.foreignKeysMax {
+      safe.foreignKeys.removeLast(foreignKeys.count - Self.foreignKeysMax)
+      left.append("of \(foreignKeys.count) foreign keys only the first \(Self.foreignKeysMax) are made")
+    }
+    engine == .sqlite ? safe.parseSQLite(&left, reach) : safe.parsePostgres(&left, reach)
     for index in safe.foreignKeys.indices { safe.parseActions(index, &left) }
     if let original {
       let parsed = original.parsed(within: reach)
@@ -34,6 +35,8 @@ extension TableSchema {
     }
     return (safe, left.map { "table \(fullName): \($0)" })
   }
+
+  private static let foreignKeysMax = 256
 
   private mutating func parseActions(_ index: Int, _ left: inout [String]) {
     func known(_ action: String) -> String? {
@@ -95,14 +98,12 @@ extension TableSchema {
 
   // MARK: PostgreSQL
 
-  private mutating func parsePostgres(_ left: inout [String], _ reach: TargetReach, _ lacking: Set<String>) {
-    for index in columns.indices { columns[index].parsePostgres(&left, reach, lacking) }
-    objects = parsedObjects(&left) { object throws(Unparsed) in
-      try PostgresDDL.index(object, on: self, lacking: lacking)
-    }
+  private mutating func parsePostgres(_ left: inout [String], _ reach: TargetReach) {
+    for index in columns.indices { columns[index].parsePostgres(&left, reach) }
+    objects = parsedObjects(&left) { object throws(Unparsed) in try PostgresDDL.index(object, on: self, reach) }
     guard !createText.isEmpty else { return }
     do throws(Unparsed) {
-      let script = try PostgresDDL(self, reach, lacking: lacking)
+      let script = try PostgresDDL(self, reach)
       left += script.notices
       createText = script.statements.map { $0 + ";" }.joined(separator: "\n")
       if script.hasTable { return }
@@ -158,7 +159,7 @@ extension TableSchema.Column {
     return parser.printed(0..<parser.tokens.count)
   }
 
-  fileprivate mutating func parsePostgres(_ left: inout [String], _ reach: TargetReach, _ lacking: Set<String>) {
+  fileprivate mutating func parsePostgres(_ left: inout [String], _ reach: TargetReach) {
     func kept(_ text: String, _ what: String, _ parse: (String) throws(Unparsed) -> String) -> String? {
       do throws(Unparsed) { return try parse(text) } catch {
         left.append("\(what) of column \(name) is left out: \(error.reason)")
@@ -176,7 +177,7 @@ extension TableSchema.Column {
     if collation.contains(".") { collation = kept(collation, "the collation", PostgresDDL.name) ?? "" }
     if let text = defaultText {
       defaultText = kept(text, "the default") { text throws(Unparsed) in
-        try PostgresDDL.expression(text, reach, lacking: lacking)
+        try PostgresDDL.expression(text, reach)
       }
     }
   }

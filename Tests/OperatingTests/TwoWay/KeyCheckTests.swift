@@ -1,6 +1,7 @@
 import Changes
 import Conflicts
 import Operating
+import SystemKit
 import TestServers
 import Testing
 
@@ -49,6 +50,29 @@ struct KeyCheckTests {
     ])
   func exact(engine: String, schema: String) throws { #expect(try refusal(engine, schema) == nil) }
 
+  @Test(
+    "a reference of a row to itself that follows its key is named at the start",
+    arguments: [
+      ("s", "CREATE TABLE item(id INTEGER PRIMARY KEY, up INTEGER REFERENCES Item(id) ON UPDATE CASCADE)", true),
+      ("s", "CREATE TABLE item(id INTEGER PRIMARY KEY, up INTEGER REFERENCES item(id) ON DELETE CASCADE)", false),
+      (
+        "s",
+        """
+        CREATE TABLE box(id INTEGER PRIMARY KEY);
+        CREATE TABLE item(id INTEGER PRIMARY KEY, box INTEGER REFERENCES box(id) ON UPDATE CASCADE)
+        """, false
+      ),
+      ("p", "CREATE TABLE item(id integer PRIMARY KEY, up integer REFERENCES item(id) ON UPDATE CASCADE)", false),
+    ])
+  func selfReference(engine: String, schema: String, isNamed: Bool) throws {
+    let mesh = try Mesh(engine, schema: schema, isCaptured: false)
+    if engine == "p" { try mesh.nodes[0].execute("ALTER TABLE item REPLICA IDENTITY FULL") }
+    let end = try SourceEnd(mesh.nodes[0].url)
+    let warnings = try TwoWayCheck.warnings(end, end.tables(TablePatterns()))
+    #expect(warnings.map { $0.contains("table item has a foreign key to itself") } == (isNamed ? [true] : []))
+    try mesh.close()
+  }
+
   @Test func `a column that is to be summed needs whole rows before their changes`() throws {
     let mesh = try Mesh("p", schema: "CREATE TABLE item(id integer PRIMARY KEY, stock integer)", isCaptured: false)
     let end = try SourceEnd(mesh.nodes[0].url)
@@ -71,12 +95,38 @@ struct KeyCheckTests {
     try mesh.nodes[1].capturePending()
     for _ in 0..<2 { try mesh.settle() }
     for node in mesh.nodes { try node.stopCapture() }
+    let schema = mesh.nodes[0].isPostgres ? "public." : ""
+    let (one, two) = mesh.nodes[0].isPostgres ? ("'1'", "'2'") : ("1", "2")
+    let begun = Clock.system.microseconds()
+    for node in mesh.nodes {
+      let rows = try Detaching.waitingRows(at: node.url).rows
+      let row = try #require(rows.first, "\(node.name)")
+      #expect(rows.count == 1 && row.table == schema + "item" && row.key.shown == "id \(one)")
+      #expect(row.row.columns.map(\.value.shown) == [one, "'bert@x'"])
+      #expect(row.holders.map(\.values.json) == [#"{"mail":"bert@x"}"#])
+      #expect(row.holders.map(\.key.shown) == ["id \(two)"])
+      #expect(try abs(begun - #require(row.since)) < 60_000_000)
+      #expect(node.twoWay?.waitingRows == [schema + "item": 1])
+    }
     let error = #expect(throws: CairnError.self) { try Detaching.run(mesh.nodes[0].url) }
     #expect(error?.code == .constraintFailed)
     #expect(error?.message.contains("bert@x") == true, "the row is shown")
+    #expect(error?.hint.contains("cairn conflicts list --waiting --database \(mesh.nodes[0].url.shown)") == true)
     let table = mesh.nodes[0].isPostgres ? "cairn.candidate" : "cairn_candidate"
+    // As an earlier build stored it.
+    try mesh.nodes[0].execute("ALTER TABLE \(table) DROP COLUMN since")
+    #expect(try Detaching.waitingRows(at: mesh.nodes[0].url).rows.map(\.since) == [nil])
+    try mesh.apply(1, to: 0)
+    #expect(try mesh.nodes[0].rows("SELECT count(*), count(since) FROM \(table)") == ["1|0"])
     try mesh.nodes[0].execute("DELETE FROM \(table)")
     #expect(try Detaching.run(mesh.nodes[0].url))
+    // The value gets free, and the row comes back.
+    try mesh.nodes[1].execute("UPDATE item SET mail = 'bea@x' WHERE id = 2")
+    try mesh.nodes[1].startCapture()
+    try mesh.nodes[1].capturePending()
+    try mesh.apply(0, to: 1)
+    #expect(mesh.nodes[1].twoWay?.waitingRows == [:])
+    #expect(try Detaching.waitingRows(at: mesh.nodes[1].url).rows.isEmpty)
     try mesh.close()
   }
 }

@@ -27,6 +27,8 @@ final class Mesh {
     var clockAhead: Int64 = 0
     /// Whether its capture copies the rows that are there already.
     var copiesRows = false
+    /// Whether its capture takes what applies write.
+    var relays = false
     let rules: TwoWay.RuleBook
     /// That are captured.
     let tables: TablePatterns
@@ -77,6 +79,7 @@ final class Mesh {
       var run = CaptureRun(url, trail: trail, folder: folder, place: folder)
       (run.copiesRows, run.tables) = (copiesRows, tables)
       run.watch = watch
+      run.relays = relays
       run.clock = Clock { [ahead = clockAhead * 1_000_000] in Clock.system.microseconds() + ahead }
       let (stop, ready, progress) = (StopSignal(), StopSignal(), CaptureProgress())
       let thread = WorkerThread<String?> { [run] in
@@ -150,6 +153,8 @@ final class Mesh {
   var ddl: DDLPolicy?
   /// As ``ApplyOptions/askedBehind``, by the trail.
   var askedBehind: [TrailName: UInt64] = [:]
+  /// Each apply is one-way, and what it writes may go on.
+  var isOneWay = false
   /// As ``ApplyOptions/localWrites``.
   var localWrites = LocalWritesPlan()
   /// What applies told.
@@ -213,7 +218,8 @@ final class Mesh {
     var options = ApplyOptions()
     options.quarantines = quarantines
     (options.localWrites, options.existing, options.ddl) = (localWrites, existing, ddl)
-    options.twoWay = nodes[to].twoWay
+    options.twoWay = isOneWay ? nil : nodes[to].twoWay
+    (options.relays, options.ownTrail) = (isOneWay, isOneWay ? nodes[to].trail : nil)
     options.commitRows = commitRows
     options.askedBehind = askedBehind[nodes[from].trail] ?? 0
     let drain = StopSignal()

@@ -57,6 +57,25 @@ struct TwoWayWaitingTests {
   }
 
   @Test(
+    "only the trail for which Cairn created a table takes the table or its columns away", arguments: ["sss", "spp"],
+    ["DROP TABLE item", "ALTER TABLE item DROP COLUMN name", "ALTER TABLE item RENAME TO other_item"])
+  func secondNodeTakesAway(engines: String, statement: String) throws {
+    let mesh = try Mesh(engines, schema: "CREATE TABLE other(id INTEGER PRIMARY KEY)")
+    try mesh.nodes[0].execute("CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
+    try mesh.nodes[0].execute("INSERT INTO item VALUES (1, 'tea')")
+    for _ in 0..<2 { try mesh.settle() }
+    if statement.contains("DROP COLUMN"), engines == "sss" {
+      try mesh.nodes[1].execute("ALTER TABLE item RENAME COLUMN name TO title")
+      try mesh.nodes[1].capturePending()
+    } else {
+      try Self.write(1, statement, mesh)
+    }
+    try Self.bring(1, to: 2, mesh)
+    #expect(try mesh.nodes[2].rows("SELECT id, name FROM item") == ["1|tea"])
+    try mesh.close()
+  }
+
+  @Test(
     "two nodes add a column each, and a third catches up with both", arguments: ["sps", "psp"], [false, true])
   func twoColumns(engines: String, isRestarted: Bool) throws {
     let mesh = try Self.mesh(engines)

@@ -94,7 +94,16 @@ enum {
   CAIRN_REFUSAL_OWNER = 4,
   /// It is neither the database nor its companion: a journal names it, or a statement attaches it.
   CAIRN_REFUSAL_OTHER_FILE = 5,
+  /// It was truncated while the connection had it in memory.
+  CAIRN_REFUSAL_CUT = 6,
 };
+
+/// Installs a handler of SIGBUS, for the whole process: connections of ``cairn_guard_open`` whose `-shm` another process
+/// truncates fail from then on, and the process goes on. For every other cause the action that was there before is taken.
+///
+/// SQLite maps `-shm` into memory, also with mmap_size = 0 (sqlite.org/wal.html#implementation_of_shared_memory_for_the_wal_index).
+/// For programs of Cairn only: a library must not change the signals of its host.
+void cairn_index_survive(void);
 
 /// Opens a database over a layer that touches only the database, `-journal`, `-wal` and `-shm`, and follows no link to them.
 ///
@@ -104,5 +113,8 @@ int cairn_guard_open(const char *path, int flags, sqlite3 **db, struct cairn_gua
 
 /// Why the last call of the connection was refused, and for which file; 0 when it was not. Forgets it.
 int cairn_guard_refusal(struct cairn_guard *guard, const char **path);
+
+/// Whether `-shm` was truncated while the connection had it in memory: nothing that was read since counts.
+int cairn_guard_is_cut(struct cairn_guard *guard);
 
 void cairn_guard_free(struct cairn_guard *guard);

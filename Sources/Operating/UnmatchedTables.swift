@@ -1,0 +1,32 @@
+import Changes
+
+extension SourceEnd {
+  /// The names in a list of tables that no table of the database has.
+  package func unmatched(_ patterns: TablePatterns) throws -> [TablePatterns.Unmatched] {
+    patterns.unmatched(in: try tables(TablePatterns()).flatMap { $0.schema.listedNames })
+  }
+}
+
+extension TableSchema {
+  /// The names by which a list of tables may know the table.
+  package var listedNames: [String] {
+    if namespace.isEmpty { return [name] }
+    return namespace == "public" ? [name, "public.\(name)"] : ["\(namespace).\(name)", name]
+  }
+}
+
+extension TablePatterns.Unmatched {
+  /// The error for a list that names a table that is not there.
+  ///
+  /// - Parameters:
+  ///   - list: what holds the name, such as `'tables' of [capture.pos]`.
+  ///   - place: the database.
+  package func error(_ list: String, at place: String) -> CairnError {
+    let mark = isExclusion ? "!" : ""
+    return CairnError(
+      .tableMissing, "\(list) names \(mark)\(name), and \(place) has no table \(name)",
+      hint: nearest.map { "did you mean \(mark)\($0)?" }
+        ?? "create the table first, or take the name out of the list; a pattern with * may match nothing",
+      remedy: .badInput, context: ["table": name])
+  }
+}

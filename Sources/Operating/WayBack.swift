@@ -1,0 +1,58 @@
+import Capturing
+import Changes
+import PostgresKit
+import SQLiteKit
+
+extension TargetEnd {
+  /// True if what is written to this database comes to a source by another replication.
+  ///
+  /// Rows of the source that went on from here would come back to it. The name of a trail here is that of its slot: SQLite
+  /// has the same name without a slot.
+  package func leadsBack(to source: SourceEnd) throws -> Bool {
+    let captured = try capturedTrails()
+    return try !captured.isEmpty && !captured.isDisjoint(with: source.appliedTrails())
+  }
+
+  /// The trails into which this database is captured.
+  package func capturedTrails() throws -> Set<String> {
+    switch handle {
+    case .sqlite(let database):
+      guard let owner = try database.flatMap({ try Journal($0).owner() }) else { return [] }
+      return [PostgresSource.name(of: owner.trail)]
+    case .postgres(let connection):
+      return Set(
+        try connection.query(
+          "SELECT slot_name FROM pg_replication_slots WHERE slot_name ~ '^cairn_' AND database = current_database()"
+        ).compactMap { $0[0] })
+    }
+  }
+}
+
+extension SourceEnd {
+  /// The trails that are applied to this database.
+  package func appliedTrails() throws -> Set<String> {
+    switch handle {
+    case .sqlite(let database):
+      guard
+        try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_checkpoint'") != nil
+      else { return [] }
+      return Set(
+        try database.query("SELECT trail_id FROM cairn_checkpoint").compactMap { row in
+          guard case .blob(let bytes) = row[0] else { return nil }
+          return TrailID(bytes).map(PostgresSource.name)
+        })
+    case .postgres(let connection):
+      // The role of a capture may have no right to what an apply of another role keeps.
+      let isReadable = try connection.first(
+        """
+        SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+        WHERE n.nspname = 'cairn' AND c.relname = 'checkpoint' AND has_schema_privilege(n.oid, 'USAGE')
+          AND has_table_privilege(c.oid, 'SELECT')
+        """)
+      guard isReadable != nil else { return [] }
+      return Set(
+        try connection.query("SELECT 'cairn_' || left(encode(trail_id, 'hex'), 16) FROM cairn.checkpoint")
+          .compactMap { $0[0] })
+    }
+  }
+}

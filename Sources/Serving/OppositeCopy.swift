@@ -1,0 +1,67 @@
+import Applying
+import Capturing
+import Changes
+import Configuring
+import Operating
+
+/// The way back of an apply whose tables go both ways: while its rows are copied, no copy the other way may begin.
+///
+/// A copy says nothing of rows that are deleted, or that wait for a unique value. If both ends are copied at once, such a
+/// row may stay at one of them.
+struct OppositeCopy {
+  /// What copies now, by the names in the conf.
+  struct Copying: Equatable {
+    var captures: Set<String> = []
+    var applies: Set<String> = []
+  }
+
+  private let apply: String
+  /// The capture of the database that the apply writes.
+  private let capture: String
+  /// The apply of that capture's trail to the database that is to be copied; nil if it runs at another node.
+  private let back: String?
+
+  /// Returns nil if the apply is one-way.
+  init?(_ apply: Configuration.Apply, _ conf: Configuration) {
+    guard let behind = conf.captureBehind(apply) else { return nil }
+    self.apply = apply.name
+    capture = behind.name
+    let source = conf.captures.first { conf.trail(of: $0) == apply.trail }?.database
+    back = conf.applies.first { $0.trail == conf.trail(of: behind) && $0.database == source && source != nil }?.name
+  }
+
+  /// Returns the error `busy` if rows of the other end are being copied; nil if a copy may begin.
+  func refusal(_ now: Copying) -> CairnError? {
+    let worker: String
+    if let back, now.applies.contains(back) {
+      worker = "apply.\(back)"
+    } else if now.captures.contains(capture) {
+      worker = "capture.\(capture)"
+    } else {
+      return nil
+    }
+    return CairnError(
+      .busy,
+      "apply.\(apply) goes both ways, and \(worker) copies the rows of the other end now: two copies at once may leave the ends different",
+      hint: "wait until 'cairn status' shows no copy at \(worker), then run 'cairn copy \(apply)' again", remedy: .retry
+    )
+  }
+}
+
+extension Supervisor {
+  /// The captures that have tables to copy, and the applies that have not come to the end of a copy.
+  var copying: OppositeCopy.Copying {
+    let workers = state.withLock { state in state.entries.values.map(\.worker) }
+    var copying = OppositeCopy.Copying()
+    for worker in workers {
+      if let capture = worker as? CaptureWorker {
+        let now = capture.progress.snapshot
+        if now.tablesToCopy > 0 || now.copying != nil { copying.captures.insert(capture.name.name) }
+      } else if let apply = worker as? ApplyWorker {
+        let now = apply.progress.snapshot
+        if now.copying != nil || now.awaitsCopies { copying.applies.insert(apply.apply.name) }
+      }
+    }
+    return copying
+  }
+}

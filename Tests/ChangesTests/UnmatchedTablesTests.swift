@@ -1,0 +1,17 @@
+import Testing
+
+@testable import Changes
+
+struct UnmatchedTablesTests {
+  @Test(
+    "a name that no table has is found, with the nearest",
+    arguments: [
+      (["itme", "sale"], [.init(name: "itme", nearest: "item", isExclusion: false)]),
+      (["*", "!slae", "!tmp_*"], [.init(name: "slae", nearest: "sale", isExclusion: true)]),
+      (["public.item", "HR.Pay"], []), (["zzz", "ITEM"], [.init(name: "zzz", nearest: nil, isExclusion: false)]),
+    ] as [([String], [TablePatterns.Unmatched])])
+  func unmatched(patterns: [String], found: [TablePatterns.Unmatched]) {
+    let tables = ["item", "public.item", "sale", "public.sale", "hr.pay", "pay"]
+    #expect(TablePatterns(patterns).unmatched(in: tables) == found)
+  }
+}

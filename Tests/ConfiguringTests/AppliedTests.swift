@@ -1,0 +1,79 @@
+import Configuring
+import Testing
+
+/// What becomes of rows that applies write to a captured database.
+struct AppliedTests {
+  private static let chain =
+    Conf.good + """
+
+      [capture.erp]
+      database = "erp"
+      [database.copy]
+      url = "sqlite:///srv/copy.db"
+      [apply.copy]
+      trail = "hq.erp"
+      database = "copy"
+
+      """
+
+  private func load(_ text: String) throws -> Configuration {
+    let loaded = Conf.load(text)
+    return try #require(loaded.configuration, "\(loaded.problems)")
+  }
+
+  @Test func `rows go on in a chain, unless the conf says no`() throws {
+    let conf = try load(Self.chain)
+    let capture = try #require(conf.captures.first { $0.name == "erp" })
+    #expect(conf.handsOn(capture))
+    #expect(conf.lineOnApplied(capture) == "rows that [apply.erp] writes to database erp go on in trail hq.erp")
+    #expect(conf.applies.allSatisfy { conf.lineOnLacking($0) == nil })
+    let text = Self.chain.replacing("[capture.erp]\n", with: "[capture.erp]\napplied = \"skip\"\n")
+    let skipping = try load(text)
+    let other = try #require(skipping.captures.first { $0.name == "erp" })
+    #expect(!skipping.handsOn(other))
+    #expect(skipping.lineOnApplied(other)?.hasSuffix("do not go on in trail hq.erp (applied = \"skip\")") == true)
+    let copy = try #require(skipping.applies.first { $0.name == "copy" })
+    #expect(skipping.lineOnLacking(copy)?.contains("lacks what [apply.erp] writes to database erp") == true)
+  }
+
+  @Test func `rows do not go on if a way leads back, over one database or several`() throws {
+    let pair = try load(Self.chain + "[apply.back]\ntrail = \"hq.erp\"\ndatabase = \"shop\"\n")
+    #expect(pair.captures.allSatisfy { !pair.handsOn($0) })
+    let ring = try load(
+      Self.chain + "[capture.copy]\ndatabase = \"copy\"\n[apply.round]\ntrail = \"hq.copy\"\ndatabase = \"shop\"\n")
+    #expect(ring.captures.allSatisfy { !ring.handsOn($0) })
+    #expect(ring.applies.allSatisfy { ring.leadsBack($0) && ring.captureBehind($0) == nil })
+    #expect(ring.applies.allSatisfy { !ring.relayPlan($0).relays && ring.relayPlan($0).ownTrail != nil })
+  }
+
+  @Test func `rows that would come back over several databases are refused`() throws {
+    let text =
+      Self.chain.replacing("[capture.erp]\n", with: "[capture.erp]\napplied = \"include\"\n")
+      + "[capture.copy]\ndatabase = \"copy\"\n"
+    #expect(Conf.load(text).problems.isEmpty)
+    let round = "[apply.round]\ntrail = \"hq.copy\"\ndatabase = \"shop\"\n"
+    let problems = Conf.load(text + round).problems.map { "\($0)" }
+    #expect(problems.count == 1 && problems[0].contains("[apply.round] brings them back there"), "\(problems)")
+  }
+
+  @Test func `several applies into one database go on together`() throws {
+    let more = """
+      [database.other]
+      url = "sqlite:///srv/other.db"
+      [capture.other]
+      database = "other"
+      [apply.other]
+      trail = "hq.other"
+      database = "erp"
+
+      """
+    let both = try load(Self.chain + more)
+    let capture = try #require(both.captures.first { $0.name == "erp" })
+    #expect(both.handsOn(capture) && both.applies.allSatisfy { both.relayPlan($0).relays })
+    // Of one of them a way leads back: its rows would, so none goes on.
+    let back = try load(Self.chain + more + "[apply.back]\ntrail = \"hq.erp\"\ndatabase = \"other\"\n")
+    let skipping = try #require(back.captures.first { $0.name == "erp" })
+    #expect(!back.handsOn(skipping))
+    #expect(back.lineOnApplied(skipping)?.contains("[apply.erp] writes to database erp do not go on") == true)
+  }
+}
