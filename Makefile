@@ -201,10 +201,7 @@ endif
 
 uninstall:
 	@rm -f $(DESTDIR)$(LIBDIR)/libcairn.so $(foreach entry,$(INSTALLED),$(DESTDIR)$(lastword $(subst :, ,$(entry))))
-	@for folder in $(addprefix $(DOCDIR)/examples,/till/Sources/till /till/Sources /till /shelf) $(DOCDIR)/examples \
-	  $(DOCDIR)/decisions $(DOCDIR)/conf/network $(DOCDIR)/conf $(DOCDIR)/systemd $(DOCDIR); do \
-	  test ! -d $(DESTDIR)$$folder || rmdir --ignore-fail-on-non-empty $(DESTDIR)$$folder; \
-	done
+	@test ! -d $(DESTDIR)$(DOCDIR) || find $(DESTDIR)$(DOCDIR) -depth -type d -empty -delete
 	@echo "left: $(DESTDIR)$(CONFDIR), $(DESTDIR)$(STATEDIR), the user cairn"
 
 clean:
