@@ -16,9 +16,9 @@ package enum RelayedRows {
     in folder: String, of trail: TrailName, at source: DatabaseURL, _ tables: TablePatterns
   ) throws -> Bool {
     guard Trail.exists(folder: folder), !Folder.exists(path(folder)) else { return false }
-    let (from, to) = (try SourceEnd(source), try TargetEnd(source))
+    let from = try SourceEnd(source)
     guard try !from.appliedTrails().isEmpty else { return false }
-    return try from.tables(tables).contains { try !to.feeders(of: $0.schema, besides: trail).isEmpty }
+    return try from.tables(tables).contains { try !from.feeders(of: $0.schema, besides: trail).isEmpty }
   }
 
   /// Notes whether the trail takes what applies write. A note that is lost costs another copy of the tables.

@@ -19,9 +19,20 @@ extension TargetEnd {
     }
   }
 
-  func feeders(of table: TableSchema, besides trail: TrailName) throws -> [TableClaim.Feeder] {
+  private func feeders(of table: TableSchema, besides trail: TrailName) throws -> [TableClaim.Feeder] {
     switch handle {
     case .sqlite(let database): try database.map { try TargetState($0, of: trail).feeders(of: table.name) } ?? []
+    case .postgres(let connection):
+      try PostgresTargetState(connection, of: trail).feeders(of: table.namespace, table.name)
+    }
+  }
+}
+
+extension SourceEnd {
+  /// The trails that are applied to a table of this database: what is read needs no right to write.
+  func feeders(of table: TableSchema, besides trail: TrailName) throws -> [TableClaim.Feeder] {
+    switch handle {
+    case .sqlite(let database): try TargetState(database, of: trail).feeders(of: table.name)
     case .postgres(let connection):
       try PostgresTargetState(connection, of: trail).feeders(of: table.namespace, table.name)
     }

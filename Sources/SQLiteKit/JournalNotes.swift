@@ -68,7 +68,7 @@ package final class JournalNotes {
         try database.prepare("INSERT INTO cairn_journal(code, v0) VALUES (?, ?)"),
         try database.prepare("SELECT 1 FROM cairn_stage LIMIT 1"),
         try database.prepare(
-          "SELECT 1 FROM cairn_control WHERE id = \(Self.relayRow) AND place = '\(Self.relayed)'")
+          "SELECT 1 FROM cairn_control WHERE id = \(Self.relayRow) AND place = \(Self.relayed.quotedText)")
       )
     }
     schemaVersion = version

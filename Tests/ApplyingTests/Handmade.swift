@@ -94,7 +94,7 @@ final class Handmade {
     try writer.append(kind: RecordKind.refresh, record.bytes)
   }
 
-  func row(_ table: String, _ row: [Value]) throws {
+  func row(_ table: String, _ row: [Value?]) throws {
     var record = ByteWriter()
     record.appendVarint(try id(table))
     record.appendImage(row)

@@ -196,6 +196,7 @@ extension PostgresReplay {
     if let other = pieceTable, other !== table || isAlone { try endPiece() }
     before.removeAll()
     try encode(image, into: &after, table, isNew: true)
+    try checkWhole(table)
     copied += 1
     table.hasNewKeys = true
     // What is sent row by row is to be as the source has it.

@@ -102,7 +102,7 @@ extension PostgresReplay {
   }
 
   func insert(_ table: MappedTable, isLenient: Bool) throws {
-    guard after.isWhole else { throw incomplete(table) }
+    try checkWhole(table)
     table.hasNewKeys = true
     if table.isWholeRow || !isLenient { return try insertStrictly(table) }
     switch table.existing {
@@ -114,13 +114,10 @@ extension PostgresReplay {
     }
   }
 
-  /// A row to insert lacks a value: no capture writes that, but another node may.
-  private func incomplete(_ table: MappedTable) -> CairnError {
-    let lacking = table.columns.indices.first { !after.gives($0) }.map { table.columns[$0].name } ?? ""
-    return CairnError(
-      .trailDamaged,
-      "a row to insert at \(reader.position) of trail \(name) has no value for column \(lacking) of table \(table.source.fullName)",
-      hint: "run 'cairn trail verify \(name)'", context: ["table": table.source.fullName])
+  func checkWhole(_ table: MappedTable) throws(CairnError) {
+    guard !after.isWhole else { return }
+    let lacking = table.columns.indices.first { !after.gives($0) }.map { table.columns[$0].name }
+    throw incompleteRow(table.source, column: lacking ?? "", at: reader.position, of: name)
   }
 
   private func insertStrictly(_ table: MappedTable) throws {

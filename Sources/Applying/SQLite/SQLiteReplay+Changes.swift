@@ -10,6 +10,7 @@ extension SQLiteReplay {
     if let image = change.before { try decode(image, into: &before, &madeBefore, table) }
     if let image = change.after { try decode(image, into: &after, &madeAfter, table) }
     let isTolerant = change.treatment.contains(.tolerant)
+    if change.operation == .insert { try checkWhole(table) }
     let isLenient = isTolerant || mayLack(table)
     if table.converters != nil { return try applyMapped(change, table, isLenient: isLenient) }
     switch change.operation {
@@ -55,6 +56,12 @@ extension SQLiteReplay {
       if let desk, table.goesBothWays { return try removeKnown(nil, table, desk) }
       try table.remove(nil, at: reader.commitTime)
     }
+  }
+
+  func checkWhole(_ table: TargetTable) throws(CairnError) {
+    guard let lacking = after.firstIndex(where: \.isUnchanged) else { return }
+    throw incompleteRow(
+      table.source, column: table.schema.columns[lacking].name, at: reader.position, of: name)
   }
 
   func insertion(of table: TargetTable, isCopy: Bool) -> TargetTable.Insertion {

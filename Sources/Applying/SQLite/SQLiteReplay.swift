@@ -234,6 +234,7 @@ final class SQLiteReplay {
       }
       before.removeAll(keepingCapacity: true)
       try decode(image, into: &after, &madeAfter, table)
+      try checkWhole(table)
       try settlingMeetings(table) { try takeCopied(table) }
       copied += 1
     case .refresh(let refresh):

@@ -261,6 +261,10 @@ final class TwoWayDesk<Table> {
       try settlesAll || isGone || mayWait || (takesRowsIn && !comesIn(change, schema))
       || (!indexes.isEmpty && rows.contains { indexes[$0] != nil })
     if !isDeferred, let met, try shared.window.follow(rows, met) { return false }
+    if change.operation == .insert, let lacking = try change.after?.values().firstIndex(of: nil) {
+      let column = lacking < schema.columns.count ? schema.columns[lacking].name : ""
+      throw incompleteRow(schema, column: column, at: place.begin, of: trail)
+    }
     // Both rows of a change of the key may have one name.
     for (index, row) in rows.enumerated() where index == 0 || row != rows[0] {
       for step in try VersionFold.Step.all(change, schema, rows, row) { fold(row, table, schema, step) }

@@ -1,0 +1,57 @@
+import Applying
+import Changes
+import TestServers
+import Testing
+
+/// Rows of a trail that lack a value. A capture never writes one, a peer may: nothing of it may become NULL.
+struct DamagedRowTests {
+  private static let table = "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT, w TEXT)"
+  private static let first: [[Value]] = [[1, "a", "b"]]
+
+  private func check(_ error: CairnError?, _ column: String) {
+    #expect(error?.code == .trailDamaged, "\(String(describing: error))")
+    #expect(error?.message.contains("no value for column \(column) of table t") == true, "\(error?.message ?? "")")
+  }
+
+  @Test(arguments: [0, 1, 2]) func `a row to insert that lacks a value stops apply to SQLite`(lacking: Int) throws {
+    let trail = try Handmade(TempFolder())
+    try trail.begin(Self.table, "t", Self.first)
+    var row: [Value?] = [2, "c", "d"]
+    row[lacking] = nil
+    try trail.transaction { try trail.change(.insert, .after, "t", [row]) }
+    check(failure { try trail.replay() }, ["id", "v", "w"][lacking])
+    #expect(try trail.rows("SELECT count(*) FROM t") == [[1]])
+  }
+
+  @Test func `a copied row that lacks a value stops apply to SQLite`() throws {
+    let trail = try Handmade(TempFolder())
+    try trail.shape(Self.table)
+    try trail.transaction {
+      try trail.create("t")
+      try copy(trail, [2, nil, "d"])
+    }
+    check(failure { try trail.replay() }, "v")
+    if try !trail.rows("SELECT 1 FROM sqlite_master WHERE name = 't'").isEmpty {
+      #expect(try trail.rows("SELECT * FROM t").isEmpty)
+    }
+  }
+
+  @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+  func `a copied row that lacks a value stops apply to PostgreSQL`() throws {
+    let target = try PostgresTarget()
+    try target.trail.shape(Self.table)
+    try target.trail.transaction {
+      try target.trail.create("t")
+      try copy(target.trail, [2, nil, "d"])
+    }
+    check(failure { try target.replay() }, "v")
+    if try target.psql("SELECT to_regclass('t')") != "" { #expect(try target.psql("SELECT * FROM t") == "") }
+  }
+
+  private func copy(_ trail: Handmade, _ row: [Value?]) throws {
+    try trail.refresh("t", .start(.firstCopy, .byKey, estimatedRows: 1))
+    try trail.refresh("t", .chunk(.keys(after: nil, through: nil)))
+    try trail.row("t", row)
+    try trail.refresh("t", .end(rows: 1))
+  }
+}
