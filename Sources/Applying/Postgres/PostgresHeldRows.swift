@@ -36,6 +36,17 @@ struct PostgresHeldRows {
     return true
   }
 
+  /// The row that has a key; it is taken out.
+  mutating func take(key: [String?], of table: MappedTable) -> Row? {
+    guard
+      let index = rows.lastIndex(where: { row in
+        row.table.stateKey == table.stateKey && row.table.key.map { row.values[$0] } == key
+      })
+    else { return nil }
+    bytes -= rows[index].bytes
+    return rows.remove(at: index)
+  }
+
   mutating func update(_ table: MappedTable, _ key: [String?], _ values: [Int: String?]) -> Bool {
     guard let index = index(table, key) else { return false }
     bytes -= rows[index].bytes

@@ -165,6 +165,7 @@ extension PostgresReplay {
         if try !desk.isAhead && !referrers(of: row.table).isEmpty, let there = try row.table.row(key, connection) {
           gone.append((row, key, there))
         }
+        _ = self.held.take(key: key.map(\.postgresInput), of: row.table)
         try put(nil, key, row.table)
         continue
       }
@@ -172,7 +173,12 @@ extension PostgresReplay {
       if settled.isPartial, isLenient(narrow.table) { continue }
       puts.append((row, key, waiting == nil ? settled.row : outcome, outcome, settled.stamp))
     }
-    for one in puts {
+    for var one in puts {
+      // The row may have waited for another one: what is not written to it now stays as it was meant.
+      if let waiting = self.held.take(key: one.key.map(\.postgresInput), of: one.row.table) {
+        let meant = PostgresForm(table: waiting.table, names: options.names).row(waiting.values)
+        one.put = one.put.map { $0.enumerated().map { $1 ?? ($0 < meant.count ? meant[$0] : nil) } }
+      }
       try put((one.put, one.outcome, one.row.table), one.key, one.stamp ?? desk.lastStamp(one.row), held: &held)
     }
     try judge(&held)

@@ -48,6 +48,17 @@ struct HeldRows {
     return rows.remove(at: index)
   }
 
+  /// The row that has a key; it is taken out.
+  mutating func take(key: [Value], of table: TargetTable) -> Row? {
+    guard
+      let index = rows.firstIndex(where: { row in
+        row.table.schema.name == table.schema.name && row.table.schema.key.map { row.values[$0] } == key
+      })
+    else { return nil }
+    bytes -= rows[index].bytes
+    return rows.remove(at: index)
+  }
+
   /// Writes what can be written; `insert` says whether it could.
   mutating func settle(_ insert: (Row) throws -> Bool) throws {
     var isMoving = true

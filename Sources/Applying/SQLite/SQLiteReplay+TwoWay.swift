@@ -102,6 +102,7 @@ extension SQLiteReplay {
         if !row.table.referrers.isEmpty, !desk.isAhead, let there = try row.table.row(key) {
           gone.append((row, key, there))
         }
+        _ = self.held.take(key: key, of: row.table)
         try row.table.put(nil, key)
         continue
       }
@@ -109,7 +110,11 @@ extension SQLiteReplay {
       if settled.isPartial, isLenient(narrow.table) { continue }
       puts.append((row, key, waiting == nil ? settled.row : outcome, outcome, settled.stamp))
     }
-    for one in puts {
+    for var one in puts {
+      // The row may have waited for another one: what is not written to it now stays as it was meant.
+      if let waiting = self.held.take(key: one.key, of: one.row.table) {
+        one.put = one.put.map { $0.enumerated().map { $1 ?? ($0 < waiting.values.count ? waiting.values[$0] : nil) } }
+      }
       try put((one.put, one.outcome, one.row.table), one.key, one.stamp ?? desk.lastStamp(one.row), held: &held)
     }
     try judge(&held)

@@ -34,6 +34,35 @@ struct GhostTests {
     try mesh.close()
   }
 
+  /// The second row stands in the way of the first, whose delete waits for the end of the transaction.
+  @Test(
+    "of two rows with one unique value that their transaction deletes again, none stays",
+    arguments: ["ss", "sp", "ps", "pp"], [false, true])
+  func heldGhost(engines: String, isUpdated: Bool) throws {
+    let mesh = try Mesh(
+      engines,
+      schema: """
+        CREATE TABLE item(k TEXT NOT NULL PRIMARY KEY, barcode TEXT UNIQUE, n INTEGER);
+        CREATE TABLE sale(id INTEGER PRIMARY KEY, k TEXT REFERENCES item(k))
+        """)
+    let a = mesh.nodes[0]
+    try a.execute("INSERT INTO item VALUES ('tea', '4711', 0)")
+    try mesh.settle()
+    let last = isUpdated ? "UPDATE item SET n = 2 WHERE k = 'rum'" : "DELETE FROM item WHERE k = 'rum'"
+    try a.execute(
+      """
+      BEGIN; INSERT INTO item VALUES ('mate', '4713', 1); DELETE FROM item WHERE k = 'mate';
+      INSERT INTO item VALUES ('rum', '4713', 1); \(last); COMMIT
+      """)
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes {
+      let rows = try node.rows("SELECT * FROM item ORDER BY k")
+      #expect(rows == (isUpdated ? ["rum|4713|2"] : []) + ["tea|4711|0"], "\(node.name)")
+      #expect(try node.rows("SELECT key FROM \(node.isPostgres ? "cairn.candidate" : "cairn_candidate")") == [])
+    }
+    try mesh.close()
+  }
+
   @Test("a unique value that passes from a deleted row to a new one is no conflict", arguments: ["ss", "sp", "pp"])
   func passedOn(engines: String) throws {
     let mesh = try Mesh(
