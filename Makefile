@@ -123,9 +123,9 @@ soak: test
 # A build of its own, in which AddressSanitizer watches every access. HOSTILE='--trails 1000 --requests 10000 --seed 1' for less.
 ASAN = .build-asan
 hostile: setup
-	$(SWIFT) build --sanitize=address --build-path $(ASAN) --product cairnd
-	$(SWIFT) build --sanitize=address --build-path $(ASAN) --product cairn-hostile
-	ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=32 $(ASAN)/debug/cairn-hostile --cairnd $(ASAN)/debug/cairnd $(HOSTILE)
+	$(SWIFT) build -c release --sanitize=address --build-path $(ASAN) --product cairnd
+	$(SWIFT) build -c release --sanitize=address --build-path $(ASAN) --product cairn-hostile
+	ASAN_OPTIONS=detect_leaks=0:quarantine_size_mb=32 $(ASAN)/release/cairn-hostile --cairnd $(ASAN)/release/cairnd $(HOSTILE)
 
 bench: setup
 	$(SWIFT) build $(RELEASE_FLAGS) --product cairn

@@ -34,8 +34,16 @@ package struct TargetEnd {
   package var isMissing: Bool { if case .sqlite(nil) = handle { true } else { false } }
 
   /// How a table of the source stands here. A table that is there already decides about its columns' types.
-  package func mapping(of source: TableSchema, _ names: NamePolicy) throws -> TableMapping {
-    let mapping = try TableMapping(source, to: url.engine, names: names)
+  /// - Parameter scope: the tables that the apply may write: what leads to others is left out.
+  package func mapping(of source: TableSchema, _ names: NamePolicy, within scope: TargetScope = TargetScope()) throws
+    -> TableMapping
+  {
+    var reach = TargetReach(scope)
+    if let server {
+      var asked = ServerReach(scope, server)
+      reach = try asked.of([source])
+    }
+    let mapping = try TableMapping(source, to: url.engine, names: names, reach: reach)
     switch handle {
     case .sqlite(let database):
       let there = try database?.transaction("BEGIN") { try database?.userTables() ?? [] }

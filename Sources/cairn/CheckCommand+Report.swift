@@ -50,12 +50,13 @@ extension CheckCommand {
 
   /// Of every column what becomes of its values.
   static func tellContracts(
-    _ tables: [SourceEnd.Table], _ source: SourceEnd, _ target: TargetEnd, _ names: NamePolicy, _ isJSON: Bool
+    _ tables: [SourceEnd.Table], _ source: SourceEnd, _ target: TargetEnd, _ names: NamePolicy,
+    within scope: TargetScope = TargetScope(), _ isJSON: Bool
   ) throws {
     let proof = try source.server.map(ContractProof.init) ?? target.server.map(ContractProof.init)
     var owners: [String: TableSchema] = [:]
     for table in tables {
-      let mapping = try target.mapping(of: table.schema, names)
+      let mapping = try target.mapping(of: table.schema, names, within: scope)
       // SQLite takes names without regard to case.
       let name = mapping.target.fullName
       if let other = owners.updateValue(table.schema, forKey: target.server == nil ? name.lowercased() : name) {

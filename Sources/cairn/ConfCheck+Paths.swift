@@ -195,7 +195,8 @@ extension ConfCheck {
       let ruled = try RuledTables(source.tables, rules, source.end, to: end.url.engine) { refused.append($0) }
       for error in refused.dropLast() { fail(error) }
       if let last = refused.last { throw last }
-      try CheckCommand.tellContracts(ruled.tables, source.end, end, apply.names, isJSON)
+      try CheckCommand.tellContracts(
+        ruled.tables, source.end, end, apply.names, within: TargetScope(apply.tables), isJSON)
       ruled.notices.forEach(note)
       try CheckCommand.tellQuietTriggers(end, ruled.tables, apply.names, firing: apply.fireTriggers, isJSON)
       let isWritten = awaitsTables(configuration.captures.first { configuration.trail(of: $0) == apply.trail })

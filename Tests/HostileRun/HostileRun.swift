@@ -6,7 +6,7 @@ import TestServers
 ///
 /// Exit status: 0 without a finding, 1 with some, 2 for a wrong command line.
 ///
-///     cairn-hostile --trails 100000 --requests 1000000 --cairnd .build-asan/debug/cairnd
+///     cairn-hostile --trails 100000 --requests 1000000 --cairnd .build-asan/release/cairnd
 @main struct HostileRun {
   /// Prints a line at once, also into a file.
   static func say(_ line: some CustomStringConvertible) {

@@ -158,6 +158,31 @@ extension DaemonScenarios {
       #expect(good.output.hasSuffix("{\"event\":\"checked\",\"errors\":0}\n"))
     }
 
+    @Test func `what apply will leave out is told before it is`() throws {
+      let bench = try Bench()
+      _ = try bench.sqlite(
+        "shop.db",
+        """
+        CREATE TABLE customer(id INTEGER PRIMARY KEY);
+        CREATE TABLE sale(id INTEGER PRIMARY KEY, customer INTEGER REFERENCES customer(id))
+        """)
+      var targets = ["sqlite://\(bench.path("copy.db"))"]
+      let pair = postgresProblem == nil ? try PairBench(.sqliteToPostgres) : nil
+      defer { withExtendedLifetime(pair) {} }
+      if let pair { targets.append(pair.to.url) }
+      for target in targets {
+        let text = conf(bench).replacingOccurrences(of: "sqlite://\(bench.path("copy.db"))", with: target)
+        try write(bench, "conf/cairn.toml", text + "tables = [\"*sale\"]\n")
+        let outcome = try check(bench)
+        #expect(outcome.status == 0, "\(outcome.errors)")
+        #expect(outcome.output.contains("it references table"), "\(target): \(outcome.output)")
+        #expect(outcome.output.contains("which 'tables' of the apply does not include"), "\(outcome.output)")
+        try write(bench, "conf/cairn.toml", text)
+        let all = try check(bench)
+        #expect(all.status == 0 && !all.output.contains("it references table"), "\(all.output)\(all.errors)")
+      }
+    }
+
     @Test func `expressions are compiled, and shaped tables have their contract`() throws {
       let bench = try Bench()
       _ = try bench.sqlite(

@@ -100,43 +100,9 @@ extension PostgresReplay {
   }
 
   func mapped(_ schema: TableSchema) throws -> TableSchema {
-    let mapping = try TableMapping(schema, to: .postgres, names: options.names, reach: try reach(of: schema))
+    let mapping = try TableMapping(schema, to: .postgres, names: options.names, reach: try reach.of([schema]))
     mapping.leftOut.forEach(progress.note)
     return mapping.target
-  }
-
-  /// The functions that a trail's expressions may call and this server lacks: a default such as `uuidv7()` must not keep the
-  /// whole table out.
-  private func lackingFunctions() throws -> Set<String> {
-    if let known = lackingNames { return known }
-    let names = TableSchema.functionsOfPostgres.sorted().joined(separator: ",")
-    let rows = try connection.query(
-      """
-      SELECT known.name FROM unnest(string_to_array($1, ',')) AS known(name)
-      WHERE NOT EXISTS (SELECT FROM pg_proc AS p WHERE p.proname = known.name
-        AND p.pronamespace = 'pg_catalog'::regnamespace)
-      """, [names])
-    let found = Set(rows.compactMap { $0[0] })
-    lackingNames = found
-    return found
-  }
-
-  /// Returns the objects that a table's definition may use. Asks for sequences and extensions only if the definition names
-  /// one.
-  private func reach(of schemas: TableSchema...) throws -> TargetReach {
-    let mayName = schemas.contains { schema in
-      let texts = [schema.createText] + schema.columns.compactMap(\.defaultText)
-      return schema.original != nil
-        || texts.map({ $0.lowercased() }).contains { text in
-          ["nextval", "sequence", "extension"].contains { text.contains($0) }
-        }
-    }
-    let lacking = try lackingFunctions()
-    guard !options.scope.isOpen, mayName else { return TargetReach(options.scope, lackingFunctions: lacking) }
-    let closed = try SequenceUpkeep.closed(to: options.scope, connection)
-    let extensions = try connection.query("SELECT extname FROM pg_extension").compactMap { $0[0] }
-    return TargetReach(
-      options.scope, closedSequences: closed, lackingFunctions: lacking, extensions: Set(extensions))
   }
 
   /// Of a table of which apply knows nothing all rows are still to come.
@@ -203,7 +169,7 @@ extension PostgresReplay {
     if before.createText.isEmpty, let script = scripts[before.sourceKey] { before.createText = script }
     if after.createText.isEmpty { scripts[after.sourceKey] = before.createText }
     let shapes = try TableMapping.change(
-      before, after, origins: made.origins, to: .postgres, names: options.names, reach: try reach(of: before, after))
+      before, after, origins: made.origins, to: .postgres, names: options.names, reach: try reach.of([before, after]))
     shapes.after.leftOut.forEach(progress.note)
     let change = PostgresShape.Change(
       source: TableDifference(before, after, origins: made.origins), before: shapes.before.target,

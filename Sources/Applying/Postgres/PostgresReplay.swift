@@ -70,8 +70,8 @@ final class PostgresReplay {
   let madeAhead: Set<String>
   /// By the names that they had: scripts of tables that have been renamed, and are to be reshaped.
   var scripts: [String: String] = [:]
-  /// The functions that this server does not have, of those that expressions of a trail may call; nil: not looked up.
-  var lackingNames: Set<String>?
+  /// What definitions of the trail may use here.
+  var reach: ServerReach
   let own = OwnStatements()
   /// The transaction that heads the group at the target; nil: nothing of it has been sent.
   private(set) var head: UInt64?
@@ -128,6 +128,7 @@ final class PostgresReplay {
     (self.statements, self.pruning) = (statements, pruning)
     statements?.begin()
     (self.connection, self.name, self.options, self.madeAhead) = (connection, name, options, madeAhead)
+    reach = ServerReach(options.scope, connection)
     (self.folder, self.overtaken, self.heldElsewhere) = (folder, overtaken, heldElsewhere)
     (self.clock, self.progress, self.isCareful, self.refusals) = (clock, progress, isCareful, refusals)
     changedRules = ChangedRules(options.changedRules, besides: progress.snapshot.rulesAdopted)

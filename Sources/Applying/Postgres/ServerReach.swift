@@ -1,0 +1,45 @@
+import Changes
+import Mapping
+import PostgresKit
+
+/// What definitions of a trail may use at a server of PostgreSQL, as far as the server itself decides it.
+package struct ServerReach {
+  private let scope: TargetScope
+  private let connection: PostgresConnection
+  private var lacking: Set<String>?
+
+  package init(_ scope: TargetScope, _ connection: PostgresConnection) {
+    (self.scope, self.connection) = (scope, connection)
+  }
+
+  /// Returns the objects that the definitions of tables may use. Asks for sequences and extensions only if a definition
+  /// names one.
+  package mutating func of(_ schemas: [TableSchema]) throws -> TargetReach {
+    let mayName = schemas.contains { schema in
+      let texts = [schema.createText] + schema.columns.compactMap(\.defaultText)
+      return schema.original != nil
+        || texts.map({ $0.lowercased() }).contains { text in
+          ["nextval", "sequence", "extension"].contains { text.contains($0) }
+        }
+    }
+    let lacking = try self.lacking ?? lackingFunctions()
+    self.lacking = lacking
+    guard !scope.isOpen, mayName else { return TargetReach(scope, lackingFunctions: lacking) }
+    let closed = try SequenceUpkeep.closed(to: scope, connection)
+    let extensions = try connection.query("SELECT extname FROM pg_extension").compactMap { $0[0] }
+    return TargetReach(scope, closedSequences: closed, lackingFunctions: lacking, extensions: Set(extensions))
+  }
+
+  /// The functions that a trail's expressions may call and this server lacks: a default such as `uuidv7()` must not keep the
+  /// whole table out.
+  private func lackingFunctions() throws -> Set<String> {
+    let names = TableSchema.functionsOfPostgres.sorted().joined(separator: ",")
+    let rows = try connection.query(
+      """
+      SELECT known.name FROM unnest(string_to_array($1, ',')) AS known(name)
+      WHERE NOT EXISTS (SELECT FROM pg_proc AS p WHERE p.proname = known.name
+        AND p.pronamespace = 'pg_catalog'::regnamespace)
+      """, [names])
+    return Set(rows.compactMap { $0[0] })
+  }
+}
