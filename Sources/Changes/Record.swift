@@ -167,6 +167,15 @@ package struct Refresh: Equatable, Sendable {
     self.schemaID = schemaID
     self.event = event
   }
+
+  /// The keys of the record, each with a value for every column of the table.
+  package var bounds: [[Value?]] {
+    switch event {
+    case .chunk(.keys(let after, let through)): [after, through].compactMap(\.self)
+    case .chunk(.row(let key)): [key]
+    default: []
+    }
+  }
 }
 
 package struct DDL: Equatable, Sendable {

@@ -134,6 +134,11 @@ final class SegmentCursor {
         }
         schemas[id] = schema
         lastSchemaID = id
+      case .refresh(let refresh):
+        // Readers look values of a key up by their columns.
+        if let count = schemas[refresh.schemaID]?.columns.count, !refresh.bounds.allSatisfy({ $0.count == count }) {
+          throw fault(.content, recordOffset, "a range of keys does not have the \(count) columns of its table")
+        }
       default: break
       }
       return record

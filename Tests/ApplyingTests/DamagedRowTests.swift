@@ -54,4 +54,31 @@ struct DamagedRowTests {
     try trail.row("t", row)
     try trail.refresh("t", .end(rows: 1))
   }
+
+  /// The bounds of a chunk and the key of a row on request are looked up by their columns: fewer of them ended the daemon.
+  @Test func `a key of a chunk with fewer columns than its table is damage`() throws {
+    let bounds: [[Value?]] = [[], [1], [1, nil], [1, nil, nil, nil]]
+    for range in bounds.flatMap({ [.keys(after: nil, through: $0), .keys(after: $0, through: nil), .row($0)] })
+      as [Refresh.Range]
+    {
+      for isPostgres in [false, PostgresServer.isAvailable] {
+        let trail = try Handmade(TempFolder())
+        try trail.shape("CREATE TABLE t(v TEXT, w TEXT, id INTEGER PRIMARY KEY)")
+        try trail.transaction {
+          try trail.create("t")
+          try trail.refresh("t", .start(.firstCopy, .byKey, estimatedRows: 1))
+          try trail.refresh("t", .chunk(range))
+          try trail.refresh("t", .end(rows: 0))
+        }
+        let error = failure {
+          if isPostgres {
+            try PostgresTarget().replay(trail, PostgresApply.Options())
+          } else {
+            try trail.replay()
+          }
+        }
+        #expect(error?.code == .trailDamaged, "\(range), \(isPostgres): \(String(describing: error))")
+      }
+    }
+  }
 }

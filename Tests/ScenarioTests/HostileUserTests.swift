@@ -1,3 +1,4 @@
+import Foundation
 import TestServers
 import Testing
 
@@ -15,7 +16,9 @@ extension Scenarios {
       let outcome = try bench.run(
         Bench.python,
         [
-          Bench.tool("hostile_user.py"), "--cairn", Bench.cairn, "--pair", pair, "--seed", "\(drawSeed(pair))",
+          Bench.tool("hostile_user.py"), "--cairn", Bench.cairn,
+          "--library", URL(fileURLWithPath: Bench.cairn).deletingLastPathComponent().path + "/libCairnC.so", "--pair",
+          pair, "--seed", "\(drawSeed(pair))",
           "--rounds", isSoak ? "100" : "1", "--rows", isSoak ? "60" : "25",
         ], seconds: isSoak ? 3600 : 120)
       #expect(outcome.status == 0, "\((outcome.output + outcome.errors).suffix(3000))")
