@@ -118,6 +118,17 @@ extension ByteReader {
   public let bytes: UnsafeRawBufferPointer
   @inlinable public init(bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
 
+  /// The number of values. Throws ``DecodingError`` if one cannot be read.
+  package func columnCount() throws -> Int {
+    var reader = ByteReader(bytes)
+    var count = 0
+    while !reader.isAtEnd {
+      _ = try reader.readColumn()
+      count += 1
+    }
+    return count
+  }
+
   /// All values, copied; nil stands for unchanged.
   package func values() throws -> [Value?] {
     var reader = ByteReader(bytes)

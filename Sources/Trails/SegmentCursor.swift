@@ -13,6 +13,8 @@ final class SegmentCursor {
   private var flags: BlockHeader.Flags = []
   private(set) var transactions: TransactionTracker
   private(set) var schemas: [UInt64: TableSchema] = [:]
+  /// By the schema's id less one.
+  private var columnCounts: [Int] = []
   private(set) var lastSchemaID: UInt64 = 0
   /// Content offset of the record that was returned last.
   private(set) var recordOffset: UInt64 = 0
@@ -133,12 +135,12 @@ final class SegmentCursor {
           throw fault(.content, recordOffset, "schema id \(id) follows \(lastSchemaID)")
         }
         schemas[id] = schema
+        columnCounts.append(schema.columns.count)
         lastSchemaID = id
+      case .change(let change): try check(change)
+      case .refreshRow(let id, let image): try check(image, id)
       case .refresh(let refresh):
-        // Readers look values of a key up by their columns.
-        if let count = schemas[refresh.schemaID]?.columns.count, !refresh.bounds.allSatisfy({ $0.count == count }) {
-          throw fault(.content, recordOffset, "a range of keys does not have the \(count) columns of its table")
-        }
+        for bound in refresh.bounds { try check(bound.count, refresh.schemaID, "a key") }
       default: break
       }
       return record
@@ -148,6 +150,38 @@ final class SegmentCursor {
     }
     if content.count > BlockOpener.usualBytes { leaveContent() }
     return nil
+  }
+
+  // Readers look values of a row or a key up by their columns, so each has as many as its table.
+
+  private func check(_ change: ChangeView) throws {
+    let isLacking =
+      switch change.operation {
+      case .insert, .update: change.after == nil
+      case .delete: change.before == nil
+      case .truncate: false
+      }
+    if isLacking { throw fault(.content, recordOffset, "a change has no image of its row") }
+    if let before = change.before { try check(before, change.schemaID) }
+    if let after = change.after { try check(after, change.schemaID) }
+  }
+
+  private func check(_ image: ImageView, _ id: UInt64) throws {
+    let count: Int
+    do { count = try image.columnCount() } catch let error as DecodingError {
+      throw fault(.content, recordOffset, "a value of the record cannot be decoded: \(error.problem)")
+    }
+    try check(count, id, "an image")
+  }
+
+  private func check(_ count: Int, _ id: UInt64, _ what: String) throws {
+    guard id > 0, id <= lastSchemaID else {
+      throw fault(.content, recordOffset, "schema \(id) is not in the segment")
+    }
+    let expected = columnCounts[Int(id) - 1]
+    guard count == expected else {
+      throw fault(.content, recordOffset, "\(what) has \(count) columns, its table has \(expected)")
+    }
   }
 
   /// All records of a block of unusual size have been read: nothing but its hash is needed any more. A reader may rest at

@@ -81,4 +81,23 @@ struct DamagedRowTests {
       }
     }
   }
+
+  /// An image with another number of values than its table has columns, and a change without one.
+  @Test func `a row with too few or too many values is damage`() throws {
+    let row: [Value?] = [1, "a", "b"]
+    let images: [(Operation, ChangeFlags, [[Value?]])] = [
+      (.insert, .after, [[]]), (.insert, .after, [[1]]), (.insert, .after, [row + [1]]), (.insert, .before, [row]),
+      (.insert, [], []), (.update, [], []), (.update, .before, [row]), (.delete, [], []), (.delete, .after, [row]),
+      (.update, [.before, .after], [[1], row]), (.update, [.before, .after], [row, [1]]), (.update, .after, [[1]]),
+      (.delete, .before, [[1]]), (.delete, .before, [row + [.null]]),
+    ]
+    for (operation, flags, values) in images {
+      let trail = try Handmade(TempFolder())
+      try trail.begin(Self.table, "t", Self.first)
+      try trail.transaction { try trail.change(operation, flags, "t", values) }
+      let error = failure { try trail.replay() }
+      #expect(error?.code == .trailDamaged, "\(operation) \(values): \(String(describing: error))")
+      #expect(try trail.rows("SELECT * FROM t") == Self.first)
+    }
+  }
 }

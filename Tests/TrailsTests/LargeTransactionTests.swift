@@ -31,7 +31,7 @@ import Testing
         row.append(ChangeFlags.after.rawValue)
         row.appendVarint(id)
         let noise = Int64(bitPattern: random.next())
-        row.appendImage([.integer(Int64(number)), .integer(noise), .text("some words of a row")])
+        row.appendImage([.integer(Int64(number)), .text("\(noise) some words of a row")])
         try writer.append(kind: RecordKind.change, row.bytes)
         if number % 10_000 == 0 { highest = max(highest, try Self.anonymousBytes()) }
       }
