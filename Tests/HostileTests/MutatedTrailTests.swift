@@ -28,7 +28,7 @@ extension Hostile {
     @Test func `mutated trails of every kind of record stop nothing, and write only to listed tables`() throws {
       let count = count(600, soak: 20_000)
       var trails = try MutatedTrails(
-        seed: seed("mutated trails, \(count)"), server: PostgresServer.isAvailable ? PostgresServer.shared : nil)
+        seed: seed("mutated trails, \(count)"), server: PostgresServer.isAvailable ? PostgresServer() : nil)
       try trails.run(count)
       let report = trails.report
       print(report, report.errors)
