@@ -78,13 +78,13 @@ struct ConfReferences {
 
   /// Refuses an audit that would have no effect: the database of another node cannot be reached from here.
   private mutating func checkAudit(_ apply: ReadSection) {
-    guard apply.values["audit"] != nil, let trail = apply.text("trail").flatMap({ TrailName($0) }), let node,
+    guard apply.values["audit"] != nil, apply.text("audit") != "off", let trail = apply.text("trail").flatMap({ TrailName($0) }), let node,
       trail.origin != node
     else { return }
     add(
       .confValue, apply.place("audit"),
       "audit has no effect on trail \(trail): its source is at node \(trail.origin), and an audit reads both databases",
-      "take audit out; run 'cairn compare --from URL --to URL' where both databases can be reached")
+      "take audit out, or write \"off\"; run 'cairn compare --from URL --to URL' where both databases can be reached")
   }
 
   private mutating func checkTrail(_ apply: ReadSection) {

@@ -91,7 +91,7 @@ extension Configuration.Apply {
     }
     section.text("replay").flatMap { ReplayPolicy(rawValue: $0) }.map { replay = $0 }
     ddl = section.text("ddl").flatMap { DDLPolicy(rawValue: $0) }
-    auditBytesPerSecond = section.text("audit").flatMap { ByteRate($0)?.bytesPerSecond }
+    auditBytesPerSecond = section.text("audit").flatMap { $0 == "off" ? 0 : ByteRate($0)?.bytesPerSecond }
     self.rules = rules.compactMap(TableRule.init)
   }
 }

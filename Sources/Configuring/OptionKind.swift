@@ -18,7 +18,8 @@ package enum OptionKind: Equatable, Sendable {
   case count(ClosedRange<Int>)
   case duration(ClosedRange<Duration>)
   case size
-  case rate
+  /// `mayBeOff`: "off" is taken too.
+  case rate(mayBeOff: Bool)
   /// `later` are words that mean something, but not in this version.
   case choice([String], later: [String])
   case patterns
@@ -63,7 +64,7 @@ package enum OptionKind: Equatable, Sendable {
     case .duration(let range):
       "a duration (\(Self.durationUnits)) from \(Self.text(range.lowerBound)) to \(Self.text(range.upperBound))"
     case .size: "a size (\(Self.byteUnits)), 64 MiB at least"
-    case .rate: "a rate, such as 10MiB/s"
+    case .rate(let mayBeOff): "a rate, such as 10MiB/s" + (mayBeOff ? ", or off" : "")
     case .choice(let words, _): words.count == 1 ? words[0] : "one of \(words.joined(separator: ", "))"
     case .patterns: "a list of patterns of tables, with * and ?, ! before one that excludes"
     case .trails: "a trail, NODE.NAME, or a list of patterns of trails, with * and ?, ! before one that excludes"

@@ -134,8 +134,8 @@ extension OptionReader {
     case .address:
       return ListenAddress(text) == nil
         ? ("\(key) is \"\(text)\"; it takes \(option.kind.description)", "write \(key) = \(option.example)") : nil
-    case .rate:
-      return ByteRate(text) == nil
+    case .rate(let mayBeOff):
+      return ByteRate(text) == nil && !(mayBeOff && text == "off")
         ? (
           "\(key) is \"\(text)\", which is no rate",
           "write \(key) = \(option.example); units are \(OptionKind.byteUnits), a second"

@@ -123,10 +123,13 @@ extension OptionTable {
           with the source's rows before it is committed; see `docs/statements.md`.
           """, example: "\"auto\""),
       Option(
-        "audit", .rate, absence: "nothing is compared", "compare both ends again and again, at this rate",
+        "audit", .rate(mayBeOff: true), absence: "256KiB/s where nothing else may write to the target, else off",
+        "compare both ends again and again, at this rate",
         details: """
-          Bytes of rows a second that are read, over both ends. What drifts apart is told, never mended. It is refused for \
-          a trail of another node, whose database is not at hand.
+          Bytes of rows a second that are read, over both ends. What drifts apart is told, never mended; `off`: nothing is \
+          compared. A rate is refused for a trail of another node, whose database is not at hand. Left out, there is no \
+          audit where rows may differ by the conf: where both ends write, and with `local_writes = "allow"`, `existing` \
+          other than `overwrite`, `misfits`, or a rule that keeps rows.
           """,
         example: "\"10MiB/s\""),
     ])

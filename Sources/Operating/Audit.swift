@@ -24,7 +24,7 @@ package final class Audit: Sendable {
   }
 
   package struct Snapshot: Sendable {
-    /// One for each table, in the order in which they were found.
+    /// One for each table, in the order in which they were found; gone when a round finds the table equal.
     package var drifts: [Drift] = []
     package var rounds = 0
     package var last: Round?
@@ -33,7 +33,7 @@ package final class Audit: Sendable {
   }
 
   /// Small databases are not read without end.
-  private static let pauseMilliseconds: Int32 = 60_000
+  private static let pauseMilliseconds: Int32 = 30_000
 
   private let state = Mutex(Snapshot())
   private let source: DatabaseURL
@@ -81,9 +81,11 @@ package final class Audit: Sendable {
       try trail.map {
         try Comparison(from: source, to: target, trail: $0, state: statePath, options: options, watch: watch)
       } ?? Comparison(from: source, to: target, state: statePath, options: options, watch: watch)
+    let found = Mutex<Set<String>>([])
     let summary = try comparison.run { event in
       guard case .difference(let difference, _) = event else { return }
       let key = difference.key.map { "\($0.name)=\($0.value.shown)" }.joined(separator: ", ")
+      found.withLock { _ = $0.insert(difference.table) }
       let drift = Drift(table: difference.table, kind: difference.kind, key: difference.column + key)
       state.withLock { state in
         if !state.drifts.contains(where: { $0.table == drift.table }) { state.drifts.append(drift) }
@@ -93,6 +95,7 @@ package final class Audit: Sendable {
     state.withLock { state in
       state.rounds += 1
       state.problem = nil
+      state.drifts.removeAll { drift in !found.withLock { $0.contains(drift.table) } }
       state.last = Round(rows: summary.rows, differences: summary.differences, milliseconds: summary.milliseconds)
     }
   }

@@ -90,7 +90,7 @@ final class ApplyWorker: Worker {
       stopLooking.set()
       _ = looking?.join()
     }
-    let (auditing, stopAudit) = try startAudit(of: trail, location)
+    let (auditing, stopAudit) = try startAudit(of: trail, location, goesBothWays: options.twoWay != nil)
     defer {
       stopAudit.set()
       _ = auditing?.join()
@@ -121,10 +121,19 @@ final class ApplyWorker: Worker {
     leftOut.withLock { $0 = names }
   }
 
-  /// Compares both ends while it applies, where the conf asks for that and the source is at hand.
-  private func startAudit(of trail: TrailName, _ target: DatabaseURL) throws -> (WorkerThread<Void>?, StopSignal) {
+  /// The rate of the audit: what the conf says; else the usual one where the target is to be as the source is.
+  private func auditRate(goesBothWays: Bool) -> Int? {
+    if let given = apply.auditBytesPerSecond { return given > 0 ? given : nil }
+    let isToBeEqual = !goesBothWays && !apply.mayDiffer && context.configuration.lineOnLacking(apply) == nil
+    return isToBeEqual ? Configuration.auditBytesUsual : nil
+  }
+
+  /// Compares both ends while it applies, where the source is at hand.
+  private func startAudit(
+    of trail: TrailName, _ target: DatabaseURL, goesBothWays: Bool
+  ) throws -> (WorkerThread<Void>?, StopSignal) {
     let stop = StopSignal()
-    guard let rate = apply.auditBytesPerSecond, let capture = context.capture(of: trail),
+    guard let rate = auditRate(goesBothWays: goesBothWays), let capture = context.capture(of: trail),
       let source = context.configuration.database(capture.database)
     else { return (nil, stop) }
     let audit = Audit(
@@ -254,7 +263,8 @@ final class ApplyWorker: Worker {
     let ofRules = TrailName(apply.trail).map { ruleUpkeep.look(now, $0) } ?? []
     return fresh + ofRules
       + driftsTold.withLock { told in
-        drifts.filter { told.insert($0.table).inserted }.map { drift in
+        told.formIntersection(drifts.map(\.table))
+        return drifts.filter { told.insert($0.table).inserted }.map { drift in
           LogEntry(
             .error, "table \(drift.table) is not what it is at the source: \(drift.kind.rawValue) \(drift.key)",
             worker: name.description, code: .driftFound, hint: "run 'cairn compare \(apply.name) --repair'",

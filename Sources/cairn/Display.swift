@@ -16,7 +16,7 @@ struct Display {
   private var isFollowing = false
   private var noticesTold = 0
   private var noticesToldBack = 0
-  private var driftsTold = 0
+  private var driftsTold: Set<String> = []
   private var roundsTold = 0
   private var problemTold = ""
   private var waitingTold: [WaitingTable] = []
@@ -63,7 +63,8 @@ struct Display {
   /// What the audit found: each table once, and each full round.
   private mutating func tellAudit() {
     guard let audit = replication.audit?.snapshot else { return }
-    for drift in audit.drifts.dropFirst(driftsTold) {
+    driftsTold.formIntersection(audit.drifts.map(\.table))
+    for drift in audit.drifts where driftsTold.insert(drift.table).inserted {
       closeLine()
       let hint =
         "run 'cairn compare --from \(replication.source.shown) --to \(replication.target.shown) --state \(replication.statePath) --repair'"
@@ -80,7 +81,6 @@ struct Display {
       )
       Terminal.note("hint: \(hint)")
     }
-    driftsTold = audit.drifts.count
     if let problem = audit.problem, problem != problemTold {
       problemTold = problem
       closeLine()
@@ -197,7 +197,7 @@ struct Display {
     let lock =
       apply.isReconnecting
       ? ", waiting for the target's server" : apply.isWaitingForLock ? ", waiting for a lock on the target" : ""
-    let drift = driftsTold > 0 ? ", drift in \(driftsTold) tables" : ""
+    let drift = !driftsTold.isEmpty ? ", drift in \(driftsTold.count) tables" : ""
     let count = apply.waiting.count
     let waiting = count == 0 ? "" : count == 1 ? ", 1 table waits" : ", \(count) tables wait"
     return

@@ -306,4 +306,19 @@ import Testing
     let alone = ConfFolder.load(folder.path() + "/cairn.toml", environment: { _ in nil })
     #expect(try alone.get().applies.flatMap(\.rules).isEmpty)
   }
+
+  @Test func `an apply whose rows may differ by the conf has no audit unless it asks for one`() {
+    var apply = Configuration.Apply(name: "erp", trail: "hq.shop", database: "erp")
+    #expect(!apply.mayDiffer)
+    apply.existing = .overwrite
+    #expect(!apply.mayDiffer)
+    for change: (inout Configuration.Apply) throws -> Void in [
+      { $0.localWrites = .allow }, { $0.existing = .keep }, { $0.existing = .merge },
+      { $0.misfits = try MisfitPolicies(parsing: "null") },
+    ] {
+      var other = apply
+      try? change(&other)
+      #expect(other.mayDiffer)
+    }
+  }
 }
