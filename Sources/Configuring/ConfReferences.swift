@@ -78,7 +78,8 @@ struct ConfReferences {
 
   /// Refuses an audit that would have no effect: the database of another node cannot be reached from here.
   private mutating func checkAudit(_ apply: ReadSection) {
-    guard apply.values["audit"] != nil, apply.text("audit") != "off", let trail = apply.text("trail").flatMap({ TrailName($0) }), let node,
+    guard apply.values["audit"] != nil, apply.text("audit") != "off",
+      let trail = apply.text("trail").flatMap({ TrailName($0) }), let node,
       trail.origin != node
     else { return }
     add(

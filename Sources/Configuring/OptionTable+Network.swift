@@ -29,7 +29,8 @@ extension OptionTable {
         details: "PEM files; relative paths are below the folder of the conf file.",
         example: "{ certificate = \"node.crt\", key = \"node.key\", peers = \"ca.crt\" }"),
       Option(
-        "rate", .rate(mayBeOff: false), absence: "as fast as the line is", "the most that goes over the line", example: "\"10MiB/s\""),
+        "rate", .rate(mayBeOff: false), absence: "as fast as the line is", "the most that goes over the line",
+        example: "\"10MiB/s\""),
       Option(
         "insecure", .flag, default: "false", "allow plain http:// to other machines",
         details: "Nobody proves who he is then, and everybody on the way can read and alter what travels.",

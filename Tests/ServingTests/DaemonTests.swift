@@ -251,14 +251,17 @@ final class TestNode: @unchecked Sendable {
     _ = try Self.shop(node)
     node.start()
     defer { node.end() }
-    #expect(node.wait { node.worker("apply.copy")?.isCaughtUp == true && node.count("copy.db", "SELECT 1 FROM item") == 1 })
+    #expect(
+      node.wait { node.worker("apply.copy")?.isCaughtUp == true && node.count("copy.db", "SELECT 1 FROM item") == 1 })
     // The audit has found nothing in its first round.
     usleep(3_000_000)
     #expect(node.worker("apply.copy")?.detail.contains("drift") == false)
     let copy = try node.database("copy.db")
     try copy.execute("UPDATE item SET name = 'coffee' WHERE id = 1")
     #expect(
-      node.wait(seconds: 60) { node.worker("apply.copy")?.detail.contains("drift in 1 tables, the first item") == true },
+      node.wait(seconds: 60) {
+        node.worker("apply.copy")?.detail.contains("drift in 1 tables, the first item") == true
+      },
       "\(node.worker("apply.copy") as Any)")
     try copy.execute("UPDATE item SET name = 'tea' WHERE id = 1")
     #expect(node.wait(seconds: 60) { node.worker("apply.copy")?.detail.contains("drift") == false })
