@@ -120,8 +120,8 @@ let package = Package(
     .target(
       name: "HostilePeer",
       dependencies: [
-        "TestServers", "Applying", "Changes", "CodecKit", "Mapping", "Operating", "PostgresKit", "SQLiteKit",
-        "SystemKit", "Trails",
+        "TestServers", "Applying", "Capturing", "Changes", "CodecKit", "Conflicts", "Mapping", "Operating",
+        "PostgresKit", "SQLiteKit", "SystemKit", "Trails",
       ], path: "Tests/HostilePeer", swiftSettings: strict),
     // `make hostile`; not installed.
     .executableTarget(

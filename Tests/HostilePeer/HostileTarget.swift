@@ -1,7 +1,10 @@
 import Applying
+import Capturing
 import Changes
+import Conflicts
 import Foundation
 import Mapping
+import Operating
 import PostgresKit
 import SQLiteKit
 import SystemKit
@@ -48,29 +51,57 @@ package func makeTemporaryFolder(_ name: String) throws -> String {
 
 /// An SQLite file as it stands before each hostile trail: tables of a program, and a table that another trail filled.
 struct SQLiteVictim {
+  private static let own = TrailName(origin: "hq", name: "shop")
   private let original: String
   private let canary: [String]
+  /// The folder of the file's own trail, where it is captured; nil: what is applied to it comes from elsewhere only.
+  private let ownTrail: String?
 
-  init(_ root: String) throws {
-    let folder = root + "/original"
+  /// - Parameter goesBothWays: the file is captured, and has rows in the tables that the trail may write.
+  init(_ root: String, goesBothWays: Bool) throws {
+    let folder = root + (goesBothWays ? "/captured" : "/original")
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     original = folder + "/target.db"
     do {
       let database = try Database(path: original, mode: .create)
       try database.executeScript(Canary.sqliteTables)
     }
-    let (good, trail) = (Canary.trail("", .sqlite), root + "/good.shop")
+    let (good, trail) = (Canary.trail("", .sqlite), folder + "/good.shop")
     guard try take(good, good.bytes, into: trail) else { throw TestFailure("the honest trail is not taken") }
     try Self.drain(
       SQLiteApply(path: original, trail: trail, name: Canary.good, options: .init(), progress: ApplyProgress()))
+    ownTrail = goesBothWays ? try Self.capture(original, into: root + "/\(Self.own)") : nil
     do {
       let database = try Database(ofProgram: original)
       _ = try database.query("PRAGMA wal_checkpoint(TRUNCATE)")
     }
+    try FileManager.default.removeItem(atPath: trail)
     canary = try Canary.read(sqlite: original)
     guard canary.contains(where: { $0.hasPrefix("ledger|") || $0.contains("honest") }) else {
       throw TestFailure("the honest trail was not applied: \(canary)")
     }
+  }
+
+  /// Captures the tables that the trail may write, each with a key, a unique value, and rows of a program.
+  private static func capture(_ path: String, into folder: String) throws -> String {
+    do {
+      let database = try Database(path: path, mode: .create)
+      try database.executeScript(
+        """
+        PRAGMA journal_mode = WAL; CREATE TABLE t(id INTEGER PRIMARY KEY, a TEXT UNIQUE, b REAL);
+        CREATE TABLE u(id INTEGER PRIMARY KEY, t INTEGER REFERENCES t(id) ON DELETE CASCADE)
+        """)
+    }
+    var run = CaptureRun(.sqlite(path: path), trail: own, folder: folder, place: folder)
+    run.tables = TablePatterns(["t", "u"])
+    try run.run(stop: StopSignal(), untilCaughtUp: true, progress: CaptureProgress(), ready: {})
+    do {
+      let database = try Database(path: path, mode: .create)
+      try database.executeScript(
+        "INSERT INTO t VALUES (1, 'mine', 1.5), (2, '2', 0); INSERT INTO u VALUES (1, 1), (2, NULL)")
+    }
+    try run.run(stop: StopSignal(), untilCaughtUp: true, progress: CaptureProgress(), ready: {})
+    return folder
   }
 
   private static func drain(_ apply: SQLiteApply) throws {
@@ -86,6 +117,13 @@ struct SQLiteVictim {
     let target = folder + "/target.db"
     try FileManager.default.copyItem(atPath: original, toPath: target)
     var problem: String?
+    var options = options
+    if let ownTrail {
+      options.twoWay = TwoWay(
+        own: (Self.own, ownTrail), applied: [(name, trail)], captured: TablePatterns(["t", "u"]), copiesRows: false,
+        watch: nil
+      ) { _, _, _ in ConflictRules() }
+    }
     do {
       try Self.drain(
         SQLiteApply(path: target, trail: trail, name: name, options: options, progress: ApplyProgress()))
@@ -93,6 +131,7 @@ struct SQLiteVictim {
       problem = error.code.rawValue
     } catch let error as SQLiteError {
       problem = "SQLite \(error.code)"
+      if error.code == 21 { print(error) }
     } catch is Changes.DecodingError {
       problem = "not decoded"
     }

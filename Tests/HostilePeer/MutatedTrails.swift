@@ -43,13 +43,15 @@ package struct MutatedTrails {
   private let seed: UInt64
   private let root: String
   private let sqlite: SQLiteVictim
+  private let captured: SQLiteVictim
   private let postgres: PostgresVictim?
 
   /// - Parameter server: trails are applied to PostgreSQL too if there is one.
   package init(seed: UInt64, server: PostgresServer?) throws {
     self.seed = seed
     root = try makeTemporaryFolder("hostile")
-    sqlite = try SQLiteVictim(root)
+    sqlite = try SQLiteVictim(root, goesBothWays: false)
+    captured = try SQLiteVictim(root, goesBothWays: true)
     postgres = try server.map { [root] in try PostgresVictim($0, root) }
     report.residentBytes = residentMemory()
   }
@@ -88,7 +90,8 @@ package struct MutatedTrails {
     let options = HostileOptions(&random).options
     let dice = Int.random(in: 0..<16, using: &random)
     if dice < 10 {
-      let (wrong, error) = try sqlite.attack(folder, trail, Self.name, options)
+      let victim = dice % 3 == 0 ? captured : sqlite
+      let (wrong, error) = try victim.attack(folder, trail, Self.name, options)
       report.sqlite += 1
       note(n, "SQLite", wrong, error)
     }
@@ -104,7 +107,8 @@ package struct MutatedTrails {
 
   private mutating func note(_ n: UInt64, _ engine: String, _ wrong: [String], _ error: String?) {
     if let error { report.errors[error, default: 0] += 1 } else { report.finished += 1 }
-    // A failure of Cairn's own is a finding too.
+    // A failure of Cairn's own is a finding too, and so is a call that SQLite does not take.
+    if error == "SQLite 21" { report.wrong.append("CAIRN_SEED=\(seed &+ n): \(engine): misuse of SQLite") }
     if error == ErrorCode.bug.rawValue { report.wrong.append("CAIRN_SEED=\(seed &+ n): \(engine): [bug]") }
     if !wrong.isEmpty { report.wrong.append("CAIRN_SEED=\(seed &+ n): \(engine): " + wrong.joined(separator: "; ")) }
   }
