@@ -61,7 +61,27 @@ import Testing
       "check constraint",
       "ALTER TABLE item ADD CONSTRAINT spy CHECK (query_to_xml('SELECT low.tell($$xml$$)', true, true, "
         + "'') IS NOT NULL)"),
+    Trap("constraint of domain", "\(domain); ALTER TABLE item ADD COLUMN words low.word[]"),
+    Trap(
+      "constraint of domain",
+      "\(domain); CREATE DOMAIN low.sentence AS low.word[]; CREATE TYPE low.book AS (title text, lines low.sentence); "
+        + "ALTER TABLE item ADD COLUMN books low.book[]"),
+    Trap(
+      "check constraint",
+      "\(domain); CREATE TYPE low.pair AS (a low.word, b text); "
+        + "ALTER TABLE item ADD CONSTRAINT spy CHECK (ROW(v, v)::low.pair IS NOT NULL)"),
+    Trap(
+      "type of column",
+      "CREATE FUNCTION low.diff(a float8, b float8) RETURNS float8 IMMUTABLE LANGUAGE plpgsql AS "
+        + "$$ BEGIN PERFORM low.tell('range'); RETURN a - b; END $$; "
+        + "CREATE TYPE low.span AS RANGE (subtype = float8, subtype_diff = low.diff); ALTER TABLE item ADD COLUMN s low.span"),
+    Trap(
+      "type of column",
+      "CREATE TYPE low.mood AS ENUM ('good'); CREATE FUNCTION low.feel(v text) RETURNS low.mood LANGUAGE plpgsql AS "
+        + "$$ BEGIN PERFORM low.tell(v); RETURN 'good'; END $$; "
+        + "CREATE CAST (text AS low.mood) WITH FUNCTION low.feel(text) AS IMPLICIT; ALTER TABLE item ADD COLUMN m low.mood"),
   ]
+  private static let domain = "CREATE DOMAIN low.word AS text CONSTRAINT spy CHECK (low.tell(VALUE) IS NOT NULL)"
 
   /// Role `low` may make things in its database, and nothing else.
   private func started() throws -> PostgresTarget {
@@ -162,6 +182,27 @@ import Testing
     try target.trail.transaction { try target.trail.insert("item", [1, "x"]) }
     try target.replay()
     #expect(try target.psql("SELECT id, v, n FROM item") == "1|x|2")
+    #expect(try target.psql("SELECT * FROM low.seen") == "")
+  }
+
+  /// Whoever owns another type could keep a table from being written by a cast from or to one of its types.
+  @Test func `types and casts of a role that owns nothing of the table are no matter`() throws {
+    let target = try started()
+    try target.psql(
+      """
+      CREATE TYPE public.state AS ENUM ('on', 'off'); ALTER TABLE item OWNER TO postgres;
+      ALTER TABLE item ADD COLUMN s public.state DEFAULT 'on';
+      SET ROLE low; CREATE TYPE low.mood AS ENUM ('good');
+      CREATE FUNCTION low.feel(v text) RETURNS low.mood LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM low.tell(v); RETURN 'good'; END $$;
+      CREATE FUNCTION low.turn(v low.mood) RETURNS public.state LANGUAGE plpgsql AS
+        $$ BEGIN PERFORM low.tell('turned'); RETURN 'off'; END $$;
+      CREATE CAST (text AS low.mood) WITH FUNCTION low.feel(text) AS IMPLICIT;
+      CREATE CAST (low.mood AS public.state) WITH FUNCTION low.turn(low.mood) AS IMPLICIT
+      """)
+    try target.trail.transaction { try target.trail.insert("item", [1, "x"]) }
+    try target.replay()
+    #expect(try target.psql("SELECT id, v, s FROM item") == "1|x|on")
     #expect(try target.psql("SELECT * FROM low.seen") == "")
   }
 

@@ -21,6 +21,9 @@ struct OwnersCode: Equatable {
     var function: String
   }
 
+  /// The values of `tgenabled` and `ev_enabled` that fire in the session of apply.
+  static let firesInApply = "AR"
+
   var findings: [Finding]
   /// Whether a role that is not trusted may change the code at any time.
   var isOpen: Bool
@@ -30,9 +33,9 @@ struct OwnersCode: Equatable {
   /// - Parameter table: the quoted name.
   /// - Parameter fires: the values of `tgenabled` and `ev_enabled` that fire: `AR` in the session of apply, `AO` in one like
   ///   an application's.
-  static func read(_ table: String, fires: String = "AR", _ connection: PostgresConnection) throws -> OwnersCode {
+  static func read(_ table: String, fires: String = firesInApply, _ connection: PostgresConnection) throws -> OwnersCode {
     let rows = try connection.query(findingsText, [table, fires])
-    let state = try connection.query("SELECT (\(openText))::text, \(fingerprintText)", [table]).first ?? []
+    let state = try connection.query("SELECT (\(openText))::text, \(fingerprintText)", [table, fires]).first ?? []
     return OwnersCode(
       findings: rows.map { Finding(kind: $0[0] ?? "", object: $0[1] ?? "", owner: $0[2] ?? "", function: $0[3] ?? "") },
       isOpen: state.first != "false", fingerprint: state.count > 1 ? state[1] ?? "" : "")
@@ -54,29 +57,56 @@ struct OwnersCode: Equatable {
       context: ["table": table])
   }
 
-  /// Fails with ``changed`` if the code of a table is not what `$2` says.
-  static let unchangedText = "SELECT 1 / (\(fingerprintText) = $2)::int"
+  /// Fails with ``changed`` if the code of a table is not what `$3` says; `$2`: as `fires`.
+  static let unchangedText = "SELECT 1 / (\(fingerprintText) = $3)::int"
   /// Division by zero.
   static let changed = "22012"
 
   // MARK: SQL
 
-  /// The table `$1` with its partitions; the types of their columns with all that these are made of; roles that are
-  /// trusted.
+  /// The table `$1` with its partitions; roles that are trusted; the parts of the table that run when it is written; and
+  /// all that these need, as the server's own list of dependencies has it: functions, operators, types with what they
+  /// are made of, constraints of domains, and casts between such a type and one of PostgreSQL's own.
   private static let relations = """
     WITH RECURSIVE rel(oid) AS (
       SELECT to_regclass($1)::oid
       UNION ALL SELECT i.inhrelid FROM rel JOIN pg_inherits i ON i.inhparent = rel.oid
         JOIN pg_class c ON c.oid = i.inhrelid AND c.relispartition
-    ), typ(oid) AS (
-      SELECT a.atttypid FROM rel JOIN pg_attribute a ON a.attrelid = rel.oid WHERE a.attnum > 0 AND NOT a.attisdropped
-      UNION SELECT x.oid FROM typ JOIN pg_type t ON t.oid = typ.oid CROSS JOIN LATERAL (
-        SELECT t.typbasetype AS oid WHERE t.typbasetype <> 0
-        UNION ALL SELECT t.typelem WHERE t.typelem <> 0
-        UNION ALL SELECT a.atttypid FROM pg_attribute a
-          WHERE t.typrelid <> 0 AND a.attrelid = t.typrelid AND a.attnum > 0 AND NOT a.attisdropped
-        UNION ALL SELECT r.rngsubtype FROM pg_range r WHERE r.rngtypid = t.oid) x
-    ), trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user)
+    ), trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
+    ), part(kind, object, class, oid) AS (
+      SELECT CASE k.contype WHEN 'c' THEN 'check constraint' WHEN 'f' THEN 'foreign key' ELSE 'constraint' END,
+          k.conname, 'pg_constraint'::regclass::oid, k.oid FROM rel JOIN pg_constraint k ON k.conrelid = rel.oid
+      UNION ALL SELECT 'default of column', a.attname, 'pg_attrdef'::regclass, d.oid FROM rel
+        JOIN pg_attrdef d ON d.adrelid = rel.oid JOIN pg_attribute a ON a.attrelid = d.adrelid AND a.attnum = d.adnum
+      UNION ALL SELECT 'index', n.relname, 'pg_class'::regclass, n.oid FROM rel
+        JOIN pg_index i ON i.indrelid = rel.oid JOIN pg_class n ON n.oid = i.indexrelid
+      UNION ALL SELECT 'trigger', t.tgname, 'pg_trigger'::regclass, t.oid FROM rel
+        JOIN pg_trigger t ON t.tgrelid = rel.oid WHERE NOT t.tgisinternal AND strpos($2, t.tgenabled::text) > 0
+      UNION ALL SELECT 'rule', r.rulename, 'pg_rewrite'::regclass, r.oid FROM rel
+        JOIN pg_rewrite r ON r.ev_class = rel.oid WHERE strpos($2, r.ev_enabled::text) > 0
+      UNION ALL SELECT 'policy', p.polname, 'pg_policy'::regclass, p.oid FROM rel
+        JOIN pg_policy p ON p.polrelid = rel.oid WHERE $2 LIKE '%O%'
+      UNION ALL SELECT 'partition key', c.relname, 'pg_class'::regclass, c.oid FROM rel
+        JOIN pg_class c ON c.oid = rel.oid AND c.relkind = 'p'
+      UNION ALL SELECT 'type of column', a.attname, 'pg_type'::regclass, a.atttypid FROM rel
+        JOIN pg_attribute a ON a.attrelid = rel.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
+    ), reach(kind, object, class, oid) AS (
+      SELECT kind, object, class, oid FROM part
+      UNION SELECT r.kind, r.object, x.class, x.oid FROM reach r CROSS JOIN LATERAL (
+        SELECT d.refclassid AS class, d.refobjid AS oid FROM pg_depend d
+          WHERE d.classid = r.class AND d.objid = r.oid AND d.refclassid IN ('pg_proc'::regclass, 'pg_type'::regclass,
+            'pg_operator'::regclass, 'pg_opclass'::regclass, 'pg_opfamily'::regclass)
+        UNION ALL SELECT 'pg_proc'::regclass, p.amproc FROM pg_amproc p
+          WHERE r.class = 'pg_opfamily'::regclass AND p.amprocfamily = r.oid
+        UNION ALL SELECT 'pg_constraint'::regclass, k.oid FROM pg_constraint k
+          WHERE r.class = 'pg_type'::regclass AND k.contypid = r.oid
+        UNION ALL SELECT 'pg_class'::regclass, t.typrelid FROM pg_type t
+          WHERE r.class = 'pg_type'::regclass AND t.oid = r.oid AND t.typrelid <> 0
+        UNION ALL SELECT 'pg_type'::regclass, t.typelem FROM pg_type t
+          WHERE r.class = 'pg_type'::regclass AND t.oid = r.oid AND t.typelem >= 16384
+        UNION ALL SELECT 'pg_cast'::regclass, c.oid FROM pg_cast c
+          WHERE r.class = 'pg_type'::regclass AND r.oid >= 16384 AND (
+            (c.castsource = r.oid AND c.casttarget < 16384) OR (c.casttarget = r.oid AND c.castsource < 16384))) x)
     """
 
   /// Functions of PostgreSQL that run SQL or reach outside of the row, which no expression of another role may call with
@@ -94,8 +124,9 @@ struct OwnersCode: Equatable {
       UNION ALL SELECT 'index', n.relname, own.relowner, concat(i.indexprs::text, i.indpred::text) FROM own
         JOIN pg_index i ON i.indrelid = own.oid JOIN pg_class n ON n.oid = i.indexrelid
         WHERE i.indexprs IS NOT NULL OR i.indpred IS NOT NULL
-      UNION ALL SELECT 'constraint of domain', t.typname, t.typowner, k.conbin::text
-        FROM typ JOIN pg_type t ON t.oid = typ.oid JOIN pg_constraint k ON k.contypid = typ.oid
+      UNION ALL SELECT DISTINCT 'constraint of domain', t.typname, t.typowner, k.conbin::text
+        FROM reach JOIN pg_constraint k ON reach.class = 'pg_constraint'::regclass AND k.oid = reach.oid
+        JOIN pg_type t ON t.oid = k.contypid
       UNION ALL SELECT 'partition key', own.relname, own.relowner, p.partexprs::text
         FROM own JOIN pg_partitioned_table p ON p.partrelid = own.oid WHERE p.partexprs IS NOT NULL
       UNION ALL SELECT 'policy', p.polname, own.relowner, concat(p.polqual::text, p.polwithcheck::text)
@@ -123,30 +154,32 @@ struct OwnersCode: Equatable {
         AND f.owner NOT IN (SELECT oid FROM trusted)
     UNION SELECT kind, object, pg_get_userbyid(owner), '' FROM expr
       WHERE kind = 'rule' AND owner NOT IN (SELECT oid FROM trusted)
+    UNION SELECT r.kind, r.object, pg_get_userbyid(p.proowner), p.oid::regprocedure::text FROM reach r
+      JOIN pg_proc p ON r.class = 'pg_proc'::regclass AND p.oid = r.oid
+      WHERE p.proowner NOT IN (SELECT oid FROM trusted)
+        AND NOT EXISTS (SELECT FROM called f WHERE f.oid = p.oid)
     ORDER BY 1, 2
     """
 
-  /// Whether a role that is not trusted owns the table, a partition, or a domain of a column.
+  /// Whether a role that is not trusted owns the table, a partition, or a type that is needed to write it.
   private static let openText = """
     \(relations) SELECT EXISTS (SELECT 1 FROM rel JOIN pg_class c ON c.oid = rel.oid
         WHERE c.relowner NOT IN (SELECT oid FROM trusted))
-      OR EXISTS (SELECT 1 FROM typ JOIN pg_type t ON t.oid = typ.oid
-        WHERE t.typtype = 'd' AND t.typowner NOT IN (SELECT oid FROM trusted))
+      OR EXISTS (SELECT 1 FROM reach r JOIN pg_type t ON r.class = 'pg_type'::regclass AND t.oid = r.oid
+        WHERE t.typowner NOT IN (SELECT oid FROM trusted))
     """
 
   /// Every row of the catalog that makes such code has a version of its own.
   private static let fingerprintText = """
     (\(relations) SELECT md5(coalesce(string_agg(x.part, ',' ORDER BY x.part), '')) FROM (
-      SELECT 't' || t.oid || ' ' || t.xmin AS part FROM rel JOIN pg_trigger t ON t.tgrelid = rel.oid
-        WHERE NOT t.tgisinternal
-      UNION ALL SELECT 'r' || r.oid || ' ' || r.xmin FROM rel JOIN pg_rewrite r ON r.ev_class = rel.oid
-      UNION ALL SELECT 'c' || k.oid || ' ' || k.xmin FROM rel JOIN pg_constraint k ON k.conrelid = rel.oid
-        WHERE k.contype = 'c'
-      UNION ALL SELECT 'd' || d.oid || ' ' || d.xmin FROM rel JOIN pg_attrdef d ON d.adrelid = rel.oid
-      UNION ALL SELECT 'i' || i.indexrelid || ' ' || i.xmin FROM rel JOIN pg_index i ON i.indrelid = rel.oid
-      UNION ALL SELECT 'p' || rel.oid FROM rel
-      UNION ALL SELECT 'a' || typ.oid FROM typ
-      UNION ALL SELECT 'k' || k.oid || ' ' || k.xmin FROM typ JOIN pg_constraint k ON k.contypid = typ.oid) x)
+      SELECT 'p' || rel.oid AS part FROM rel
+      UNION SELECT 'r' || reach.class || ' ' || reach.oid || ' ' || concat(k.xmin, d.xmin, t.xmin, r.xmin, p.xmin, i.xmin)
+        FROM reach LEFT JOIN pg_constraint k ON reach.class = 'pg_constraint'::regclass AND k.oid = reach.oid
+        LEFT JOIN pg_attrdef d ON reach.class = 'pg_attrdef'::regclass AND d.oid = reach.oid
+        LEFT JOIN pg_trigger t ON reach.class = 'pg_trigger'::regclass AND t.oid = reach.oid
+        LEFT JOIN pg_rewrite r ON reach.class = 'pg_rewrite'::regclass AND r.oid = reach.oid
+        LEFT JOIN pg_policy p ON reach.class = 'pg_policy'::regclass AND p.oid = reach.oid
+        LEFT JOIN pg_index i ON reach.class = 'pg_class'::regclass AND i.indexrelid = reach.oid) x)
     """
 }
 
@@ -163,7 +196,7 @@ final class OwnersWatch {
     lock = PostgresStatement(
       name: "cairn_lock_\(number)", sql: "LOCK TABLE \(table.rowsName) IN ROW EXCLUSIVE MODE")
     unchanged = PostgresStatement(name: "cairn_code_\(number)", sql: OwnersCode.unchangedText)
-    values = [table.qualifiedName, code.fingerprint]
+    values = [table.qualifiedName, OwnersCode.firesInApply, code.fingerprint]
   }
 
   func isDue(in group: UInt64) -> Bool { self.group != group }
