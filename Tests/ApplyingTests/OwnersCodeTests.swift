@@ -74,12 +74,14 @@ import Testing
       "type of column",
       "CREATE FUNCTION low.diff(a float8, b float8) RETURNS float8 IMMUTABLE LANGUAGE plpgsql AS "
         + "$$ BEGIN PERFORM low.tell('range'); RETURN a - b; END $$; "
-        + "CREATE TYPE low.span AS RANGE (subtype = float8, subtype_diff = low.diff); ALTER TABLE item ADD COLUMN s low.span"),
+        + "CREATE TYPE low.span AS RANGE (subtype = float8, subtype_diff = low.diff); ALTER TABLE item ADD COLUMN s low.span"
+    ),
     Trap(
       "type of column",
       "CREATE TYPE low.mood AS ENUM ('good'); CREATE FUNCTION low.feel(v text) RETURNS low.mood LANGUAGE plpgsql AS "
         + "$$ BEGIN PERFORM low.tell(v); RETURN 'good'; END $$; "
-        + "CREATE CAST (text AS low.mood) WITH FUNCTION low.feel(text) AS IMPLICIT; ALTER TABLE item ADD COLUMN m low.mood"),
+        + "CREATE CAST (text AS low.mood) WITH FUNCTION low.feel(text) AS IMPLICIT; ALTER TABLE item ADD COLUMN m low.mood"
+    ),
   ]
   private static let domain = "CREATE DOMAIN low.word AS text CONSTRAINT spy CHECK (low.tell(VALUE) IS NOT NULL)"
 

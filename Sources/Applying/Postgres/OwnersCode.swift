@@ -33,7 +33,8 @@ struct OwnersCode: Equatable {
   /// - Parameter table: the quoted name.
   /// - Parameter fires: the values of `tgenabled` and `ev_enabled` that fire: `AR` in the session of apply, `AO` in one like
   ///   an application's.
-  static func read(_ table: String, fires: String = firesInApply, _ connection: PostgresConnection) throws -> OwnersCode {
+  static func read(_ table: String, fires: String = firesInApply, _ connection: PostgresConnection) throws -> OwnersCode
+  {
     let rows = try connection.query(findingsText, [table, fires])
     let state = try connection.query("SELECT (\(openText))::text, \(fingerprintText)", [table, fires]).first ?? []
     return OwnersCode(
