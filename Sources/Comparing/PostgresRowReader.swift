@@ -127,7 +127,7 @@ final class PostgresRowReader: RowReader {
     if isOwn { try connection.execute("BEGIN") }
     do {
       try bind()
-      try connection.execute("SELECT FROM \(name) LIMIT 0")
+      try connection.hold(name, takesTexts: true)
       try connection.copyOut("COPY (\(query)) TO STDOUT", line)
       if isOwn { try connection.execute("COMMIT") }
     } catch {
@@ -177,7 +177,7 @@ final class PostgresRowReader: RowReader {
 
 extension TableSchema.Column {
   /// A type for a cast that keeps the value: `character` alone would be one character.
-  var castName: String { declaredType == "character" ? "bpchar" : declaredType }
+  var castName: String { undomainedType == "character" ? "bpchar" : undomainedType }
 }
 
 /// The fields of a line of COPY, unescaped.

@@ -174,3 +174,8 @@ package struct PostgresType: Hashable, Sendable {
     return (String(name[..<open]) + String(name[name.index(after: close)...]), numbers)
   }
 }
+
+extension TableSchema.Column {
+  /// The type in PostgreSQL without its domain: a value prints as it does, and a cast to it runs no CHECK of the domain.
+  package var undomainedType: String { PostgresType(self).isDomain ? baseType : declaredType }
+}

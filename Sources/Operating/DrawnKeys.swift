@@ -139,6 +139,9 @@ extension PostgresConnection {
   /// The greatest or the least value of the column; nil where there is no row.
   fileprivate func extreme(of key: DrawnKey, isLeast: Bool) throws -> Int64? {
     let table = "\(key.namespace.quotedName).\(key.table.quotedName)"
-    return try first("SELECT \(isLeast ? "min" : "max")(\(key.column.quotedName)) FROM \(table)").flatMap { Int64($0) }
+    return try transaction {
+      try hold(table)
+      return try first("SELECT \(isLeast ? "min" : "max")(\(key.column.quotedName)) FROM \(table)").flatMap { Int64($0) }
+    }
   }
 }

@@ -144,7 +144,10 @@ package struct TargetEnd {
       return try database.integer("SELECT 1 FROM \(table.name.quotedName)\(condition) LIMIT 1") != nil
     case .postgres(let connection):
       guard try connection.first("SELECT to_regclass($1)", [table.qualifiedName]) != nil else { return false }
-      return try connection.first("SELECT 1 FROM \(table.qualifiedName)\(condition) LIMIT 1") != nil
+      return try connection.transaction {
+        try connection.hold(table.qualifiedName)
+        return try connection.first("SELECT 1 FROM \(table.qualifiedName)\(condition) LIMIT 1") != nil
+      }
     }
   }
 

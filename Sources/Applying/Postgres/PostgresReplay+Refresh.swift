@@ -84,6 +84,7 @@ extension PostgresReplay {
   /// Of the share of this trail.
   private func holdsRows(_ table: MappedTable) throws -> Bool {
     let share = share(table)
+    try connection.hold(table.target.rowsName)
     return try connection.first(
       "SELECT 1 FROM \(table.target.rowsName)\(share.condition) LIMIT 1", share.values) != nil
   }

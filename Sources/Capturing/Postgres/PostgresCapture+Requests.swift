@@ -222,9 +222,10 @@ extension PostgresCopier {
     let schema = chunk.table.schema
     let key = schema.key.map { schema.columns[$0] }
     let signs = try key.map(equality)
+    try connection.checkKeyCasts(of: schema.qualifiedName)
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
     let terms = key.indices.map {
-      "\(key[$0].name.quotedName) \(signs[$0]) \(PostgresConnection.bound("asked", $0))::\(key[$0].declaredType)"
+      "\(key[$0].name.quotedName) \(signs[$0]) \(PostgresConnection.bound("asked", $0))::\(key[$0].undomainedType)"
     }
     for (index, values) in keys.enumerated() {
       if index > 0, Clock.monotonicMilliseconds - begun > Self.askedMillisecondsMax { return index }

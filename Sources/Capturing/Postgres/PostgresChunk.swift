@@ -78,8 +78,12 @@ struct PostgresCopier {
     guard chunk.stored?.isKnown(as: chunk.table) == true else { throw PostgresChunk.Obstacle.hasChanged }
     do {
       try connection.execute(Self.patience)
-      try connection.execute("LOCK TABLE \(chunk.table.sqlName) IN ACCESS SHARE MODE")
-    } catch let error as PostgresError where error.isLockTimeout { throw PostgresChunk.Obstacle.isLocked }
+      try connection.hold(chunk.table.sqlName)
+    } catch let error as PostgresError where error.isLockTimeout {
+      throw PostgresChunk.Obstacle.isLocked
+    } catch let error as CairnError where error.code == .tableRefused {
+      throw PostgresChunk.Obstacle.hasChanged
+    }
   }
 
   /// Proves that what was read since ``lock(_:)`` is of the table that the snapshot shows, and printed as the trail knows

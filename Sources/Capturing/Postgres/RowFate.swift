@@ -96,7 +96,7 @@ struct RowFate {
 
   /// Whether every value of one type prints the same in the other, and has a place there.
   static func keepsText(_ was: TableSchema.Column, _ now: TableSchema.Column) -> Bool {
-    let (old, new) = (effectiveType(was), effectiveType(now))
+    let (old, new) = (was.undomainedType, now.undomainedType)
     if old == new { return true }
     guard new != "name", old != "name" else { return false }
     switch (PostgresType(old).kind, PostgresType(new).kind) {
@@ -113,10 +113,5 @@ struct RowFate {
     case (.varbit(let from?), .varbit(let to?)): return from <= to
     default: return false
     }
-  }
-
-  /// A domain prints as what it is over.
-  private static func effectiveType(_ column: TableSchema.Column) -> String {
-    PostgresType(column).isDomain ? column.baseType : column.declaredType
   }
 }
