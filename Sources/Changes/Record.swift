@@ -269,6 +269,13 @@ package enum Record {
       var ddl = DDL(
         action: action, before: try r.readNumber("schema id"), after: try r.readNumber("schema id"),
         text: try r.readString())
+      let isWhole =
+        switch action {
+        case .create: ddl.before == 0 && ddl.after != 0
+        case .drop: ddl.before != 0 && ddl.after == 0
+        case .rename, .reshape: ddl.before != 0 && ddl.after != 0
+        }
+      guard isWhole else { throw DecodingError(offset: 0, problem: "a DDL record names the wrong tables") }
       if !r.isAtEnd { ddl.isRefreshed = try r.readByte() & 1 != 0 }
       if !r.isAtEnd {
         let origins = try r.readOrigins()

@@ -141,7 +141,9 @@ extension PostgresConnection {
     let table = "\(key.namespace.quotedName).\(key.table.quotedName)"
     return try transaction {
       try hold(table)
-      return try first("SELECT \(isLeast ? "min" : "max")(\(key.column.quotedName)) FROM \(table)").flatMap { Int64($0) }
+      return try first("SELECT \(isLeast ? "min" : "max")(\(key.column.quotedName)) FROM \(table)").flatMap {
+        Int64($0)
+      }
     }
   }
 }

@@ -100,4 +100,24 @@ struct DamagedRowTests {
       #expect(try trail.rows("SELECT * FROM t") == Self.first)
     }
   }
+
+  /// A table that comes has no shape before, one that goes none after it. Apply to PostgreSQL tried such a record for ever.
+  @Test func `a schema change that names the wrong tables is damage`() throws {
+    for (action, before, after) in [
+      (DDL.Action.create, UInt64(1), UInt64(1)), (.create, 1, 0), (.create, 0, 0), (.drop, 1, 1), (.drop, 0, 1),
+      (.rename, 0, 1), (.rename, 1, 0), (.reshape, 0, 1), (.reshape, 1, 0),
+    ] {
+      let trail = try Handmade(TempFolder())
+      try trail.begin(Self.table, "t", Self.first)
+      try trail.transaction {
+        try trail.insert("t", [2, "c", "d"])
+        var record = ByteWriter()
+        record.append(DDL(action: action, before: before, after: after))
+        try trail.raw(kind: RecordKind.ddl, Array(record.bytes))
+      }
+      let error = failure { try trail.replay() }
+      #expect(error?.code == .trailDamaged, "\(action) \(before) \(after): \(String(describing: error))")
+      #expect(try trail.rows("SELECT * FROM t") == Self.first)
+    }
+  }
 }

@@ -151,7 +151,9 @@ struct Samples: CustomStringConvertible {
       return sample(RecordKind.refreshRow, writer, "row \(id) \(row)")
     case 6:
       let action = DDL.Action(rawValue: UInt8(int(1...4))) ?? .create
-      var ddl = DDL(action: action, before: number(), after: number(), text: text(), isRefreshed: bool())
+      var ddl = DDL(
+        action: action, before: action == .create ? 0 : max(1, number()), after: action == .drop ? 0 : max(1, number()),
+        text: text(), isRefreshed: bool())
       writer.append(ddl)
       let older = writer.bytes.count - 2
       if bool() { ddl.origins = (0..<int(1...5)).map { _ in bool() ? nil : int(0...300) } }

@@ -50,10 +50,12 @@ extension PostgresApply {
   // MARK: Beginning to wait
 
   /// The group is rolled back, and done again; from that record on without its table.
-  func wait(for refusal: SchemaStop, _ replay: PostgresReplay) {
+  func wait(for refusal: SchemaStop, _ replay: PostgresReplay) throws {
     replay.abandon()
     self.replay = nil
     refusals = refusals.filter { $0.key >= replay.position }
+    // A record that is refused although its table waits would be tried without end.
+    if refusals[refusal.position] != nil { throw refusal.error }
     refusals[refusal.position] = refusal.error
     attempts[refusal.key] = Attempt(
       next: Clock.monotonicMilliseconds + Attempt.delayMin, isLocked: refusal.isLocked)

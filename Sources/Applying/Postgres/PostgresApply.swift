@@ -277,7 +277,7 @@ package final class PostgresApply {
       forget()
       return true
     } catch let refusal as SchemaStop {
-      wait(for: refusal, replay)
+      try wait(for: refusal, replay)
       return true
     } catch let differs as StatementDiffers {
       statements?.note(differs)

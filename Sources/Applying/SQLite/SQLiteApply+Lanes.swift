@@ -44,6 +44,8 @@ extension SQLiteApply {
   /// The group was rolled back; it is done again, and from that change on without its table.
   func wait(for refusal: SQLiteReplay.Refusal) throws {
     var refusals = replay.refusals.filter { $0.key >= replay.groupStart.position }
+    // A record that is refused although its table waits would be tried without end.
+    if refusals[refusal.position] != nil { throw refusal.error }
     refusals[refusal.position] = refusal.error
     try reopen(refusals)
   }
