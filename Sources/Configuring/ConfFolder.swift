@@ -16,10 +16,11 @@ package enum ConfFolder {
   ) -> LoadedConfiguration {
     var files: [ConfFile] = []
     var problems: [ConfProblem] = []
-    for path in Folder.isFolder(path) ? paths(in: path, &problems) : [path] {
-      if let text = text(path, &problems) { files.append(ConfFile(path: path, text: text)) }
+    let isFolder = Folder.isFolder(path)
+    for path in isFolder ? paths(in: path, &problems) : [path] {
+      if let text = text(path, isAlone: !isFolder, &problems) { files.append(ConfFile(path: path, text: text)) }
     }
-    let folderOwner = Folder.isFolder(path) ? Folder.owner(path)?.user : nil
+    let folderOwner = isFolder ? Folder.owner(path)?.user : nil
     let strangers = files.compactMap { strangersNotice($0.path, folderOwner: folderOwner) }
     files += more
     let service = environment("CREDENTIALS_DIRECTORY")
@@ -50,7 +51,7 @@ package enum ConfFolder {
     return [folder + "/cairn.toml"] + names.map { more + "/" + $0 }
   }
 
-  private static func text(_ path: String, _ problems: inout [ConfProblem]) -> String? {
+  private static func text(_ path: String, isAlone: Bool = false, _ problems: inout [ConfProblem]) -> String? {
     if let problem = barred(path) {
       problems.append(problem)
       return nil
@@ -66,7 +67,7 @@ package enum ConfFolder {
       problems.append(unreadable(path, "it is no regular file"))
       return nil
     }
-    if let problem = openToAll(path) {
+    if let problem = openToAll(path, isAlone: isAlone) {
       problems.append(problem)
       return nil
     }
@@ -99,13 +100,23 @@ package enum ConfFolder {
       isBarred: true)
   }
 
-  /// A conf that every user may write says what any of them wants. Links are followed: the file decides, not the link.
-  private static func openToAll(_ path: String) -> ConfProblem? {
+  /// A conf that every user may write says what any of them wants, and so does one in a folder where any of them may put
+  /// another file in its place. Links are followed: the file decides, not the link.
+  /// - Parameter isAlone: no other file of the folder belongs to the conf.
+  private static func openToAll(_ path: String, isAlone: Bool) -> ConfProblem? {
     var info = stat()
-    guard stat(path, &info) == 0, info.st_mode & S_IWOTH != 0 else { return nil }
+    if stat(path, &info) == 0, info.st_mode & S_IWOTH != 0 {
+      return ConfProblem(
+        .confUnsafe, at: ConfPlace(file: path), "every user of this machine may write this file",
+        hint: "look whether it was changed, then: chmod o-w \(path)")
+    }
+    let folder = Folder.parent(of: path)
+    guard stat(folder, &info) == 0, info.st_mode & S_IWOTH != 0 else { return nil }
+    // With the sticky bit, as /tmp has it, nobody else can take the file away; but any can add one.
+    if isAlone, info.st_mode & S_ISVTX != 0 { return nil }
     return ConfProblem(
-      .confUnsafe, at: ConfPlace(file: path), "every user of this machine may write this file",
-      hint: "look whether it was changed, then: chmod o-w \(path)")
+      .confUnsafe, at: ConfPlace(file: path), "every user of this machine may put another file into its folder",
+      hint: "look whether it was changed, then: chmod o-w \(folder)")
   }
 
   /// Nil when a file belongs to root, to this user, or to the user that the folder of the conf belongs to.
@@ -163,7 +174,7 @@ package enum ConfFolder {
     for file in names(in: folder, &problems) where !Folder.isFolder("\(folder)/\(file)") {
       guard let name = database(file, isService: isService) else { continue }
       let path = folder + "/" + file
-      if let problem = openToAll(path) {
+      if let problem = openToAll(path, isAlone: false) {
         problems.append(problem)
         continue
       }

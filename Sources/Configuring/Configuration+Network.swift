@@ -52,7 +52,7 @@ extension Configuration {
     package var pull: TrailPatterns
     /// The most trails that may be here of those that it may push.
     package var trails = 1000
-    /// The disk space of this peer's trails, in bytes; nil: the rest of `[limits] disk`.
+    /// The disk space of this peer's trails, in bytes; nil: half of `[limits] disk`.
     package var diskBytes: Int64?
     /// The most bodies that it may send at one time.
     package var requests = 64
@@ -127,4 +127,9 @@ package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
     guard let first = text.first, text.utf8.count <= 253, first != ".", first != "-" else { return false }
     return text.allSatisfy { $0.isASCII && ($0.isLetter || $0.isNumber || ".-_".contains($0)) }
   }
+}
+
+extension Configuration {
+  /// Bytes that the trails which a peer may push may take on the disk; nil: there is no limit.
+  package func diskBytes(of peer: Peer) -> Int64? { peer.diskBytes ?? limits.diskBytes.map { $0 / 2 } }
 }

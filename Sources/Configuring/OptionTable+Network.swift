@@ -78,8 +78,8 @@ extension OptionTable {
         "may", .grants, required: true, "the trails that it may push here, and those that it may pull",
         example: "{ push = [\"hq.*\"], pull = [\"store-042.pos\"] }"),
       Option(
-        "disk", .size, absence: "as much as [limits] disk allows for all", "room for the trails that it may push",
-        details: "Set it where the peer is not trusted: it cannot take the room of others then.", example: "\"1 GiB\""),
+        "disk", .size, absence: "half of [limits] disk, if that is set", "room for the trails that it may push",
+        details: "One peer cannot take the room of all others.", example: "\"1 GiB\""),
       Option(
         "trails", .count(1...100_000), default: "1000", "the most trails here of those that it may push",
         example: "10"),

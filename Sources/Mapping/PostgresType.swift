@@ -130,7 +130,12 @@ package struct PostgresType: Hashable, Sendable {
 
   private static func builtIn(_ name: String) -> Kind {
     let (word, numbers) = parts(name)
-    func seconds(_ make: (Int) -> Kind) -> Kind { make(numbers.first ?? 6) }
+    // A trail may say anything: numbers that no server takes are of no type that is known.
+    func sized(_ range: ClosedRange<Int>, _ make: (Int?) -> Kind) -> Kind {
+      numbers.first.map(range.contains) ?? true ? make(numbers.first) : .other
+    }
+    func seconds(_ make: (Int) -> Kind) -> Kind { sized(0...6) { make($0 ?? 6) } }
+    let charactersMax = 10_485_760
     switch word {
     case "boolean": return .bool
     case "smallint": return .int2
@@ -138,12 +143,14 @@ package struct PostgresType: Hashable, Sendable {
     case "bigint": return .int8
     case "oid": return .oid
     case "numeric":
-      return .numeric(numbers.first.map { Digits(precision: $0, scale: numbers.count > 1 ? numbers[1] : 0) })
+      let scale = numbers.count > 1 ? numbers[1] : 0
+      guard (-1000...1000).contains(scale) else { return .other }
+      return sized(1...1000) { .numeric($0.map { Digits(precision: $0, scale: scale) }) }
     case "real": return .float4
     case "double precision": return .float8
     case "text", "name": return .text
-    case "character varying": return .varchar(numbers.first)
-    case "character", "bpchar": return .bpchar(numbers.first)
+    case "character varying": return sized(1...charactersMax, Kind.varchar)
+    case "character", "bpchar": return sized(1...charactersMax, Kind.bpchar)
     case "bytea": return .bytea
     case "date": return .date
     case "time without time zone", "time": return seconds(Kind.time)
@@ -155,13 +162,13 @@ package struct PostgresType: Hashable, Sendable {
     case "jsonb": return .jsonb
     case "xml": return .xml
     case "money": return .money
-    case "bit": return .bit(numbers.first ?? 1)
-    case "bit varying": return .varbit(numbers.first)
+    case "bit": return sized(1...8 * charactersMax) { .bit($0 ?? 1) }
+    case "bit varying": return sized(1...8 * charactersMax, Kind.varbit)
     case "inet", "cidr": return .inet
     case "int4range", "int8range", "numrange", "tsrange", "tstzrange", "daterange", "int4multirange",
       "int8multirange", "nummultirange", "tsmultirange", "tstzmultirange", "datemultirange":
       return .range
-    default: return word.hasPrefix("interval") ? .interval(numbers.first ?? 6) : .other
+    default: return word.hasPrefix("interval") ? seconds(Kind.interval) : .other
     }
   }
 

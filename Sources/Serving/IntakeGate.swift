@@ -45,7 +45,7 @@ extension IntakeRoom {
   /// Looks at the trails that come from other nodes as they are now; those that begin here are as their purge saw them.
   init(_ context: ServiceContext, plan: () -> RetentionPlan) {
     let configuration = context.configuration
-    let limited = configuration.peers.filter { $0.diskBytes != nil }
+    let limited = configuration.peers.compactMap { peer in configuration.diskBytes(of: peer).map { (peer, $0) } }
     guard configuration.limits.diskBytes != nil || !limited.isEmpty else {
       self.init()
       return
@@ -60,10 +60,10 @@ extension IntakeRoom {
       self.allowed = UInt64(max(0, allowed))
       (left, live, isPaused) = (plan.bytes, plan.live, plan.pausesCaptures)
     }
-    for peer in limited {
+    for (peer, allowed) in limited {
       let held = infos.filter { $0.name.origin != context.node && peer.push.includes($0.name) }
         .reduce(0) { $0 + $1.onDisk }
-      peers[peer.name] = (UInt64(clamping: peer.diskBytes ?? .max), held)
+      peers[peer.name] = (UInt64(clamping: allowed), held)
     }
   }
 }

@@ -8,10 +8,18 @@ package enum NetworkTLS {
   /// The listener's certificate and its trusted authorities; nil: plain HTTP, which only `insecure = true` allows, also on loopback:
   /// any user of this machine could be any peer there. What `cairn peer revoke` has written counts with any certificates.
   ///
-  /// - Throws: `conf-missing` where there are no certificates.
+  /// - Throws: `conf-missing` where there are no certificates; `conf-value` where there are some and `insecure` would not
+  ///   use them.
   package static func server(_ receive: Configuration.Receive, state: String) throws -> ServerTLS? {
-    guard !receive.isInsecure else { return nil }
     let peers = PeerFolder(state: state)
+    if receive.isInsecure {
+      guard peers.hasServer else { return nil }
+      throw CairnError(
+        .confValue,
+        "[receive] is insecure, but peers have certificates of this node in \(peers.path): over plain HTTP each could call itself any other",
+        hint: "take insecure out of [receive]; or, if certificates are not wanted any more, move \(peers.path) away",
+        remedy: .badInput)
+    }
     if let files = receive.tls {
       return ServerTLS(
         certificate: files.certificate, key: files.key, authorities: files.peers, revoked: peers.serverTLS.revoked)

@@ -41,7 +41,7 @@ struct CheckCommand: Command {
   static func run(_ arguments: Arguments) throws -> Int32 {
     _ = try arguments.operands(0...0)
     if let path = arguments.value("--config") { return try checkConf(path, arguments) }
-    if arguments.has("--security") { throw arguments.usage("--security goes with --config", nil) }
+    if arguments.has("--security") { return try checkConf(ConfFolder.usual, arguments) }
     if arguments.value("--user") != nil { throw arguments.usage("--user goes with --config", nil) }
     let from = try DatabaseURL(arguments.required("--from"))
     let patterns = TablePatterns((arguments.value("--tables") ?? "*").split(separator: ",").map(String.init))

@@ -162,7 +162,8 @@ struct PeerInvitation {
     Terminal.notes("at \(name), before \(UTCTime(expires).description.prefix(16))Z, once:\n")
     Terminal.print("cairn peer join \(line)")
     Terminal.notes(isWritten ? "\nwritten: conf.d/peer-\(name).toml" : "\nin the conf here:\n")
-    if !isWritten { Terminal.page(stanza) }
+    // What may be piped to the other machine is the line alone.
+    if !isWritten { Terminal.notes(stanza) }
     Terminal.note(
       "then 'cairn reload' here" + (conf.receive == nil ? "; nobody can join before there is a [receive]" : ""))
   }

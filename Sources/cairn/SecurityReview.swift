@@ -235,6 +235,11 @@ final class SecurityReview {
     let anyNode = foreign.contains { $0.hasPrefix("*") || $0.hasPrefix("?") }
     let hint = "write push = [\"\(peer.name).*\"]: the peer can now write trails of any node"
     add(subject, fact, weak: anyNode ? hint : nil)
+    guard !push.isEmpty else { return }
+    let room = configuration.diskBytes(of: peer)
+    add(
+      subject, room.map { "may push \(Size.text(bytes: $0))" } ?? "may fill the disk",
+      weak: room == nil ? "write disk = \"1 GiB\" in [peer.\(peer.name)], or disk in [limits]" : nil)
   }
 
   private func review(_ pump: Configuration.Pump) {

@@ -74,6 +74,26 @@ import Testing
     #expect(problems.count == 1 && problems[0].hint.contains("chmod o-w \(folder)/\(file)"), "\(problems)")
   }
 
+  @Test(arguments: ["", "/conf.d", "/credentials"], [0o777, 0o1777])
+  func `a folder into which every user may put a conf or a password is refused`(part: String, mode: Int) throws {
+    let folder = FileManager.default.temporaryDirectory.path + "/cairn-loading-" + UUID().uuidString
+    let files = FileManager.default
+    defer { try? files.removeItem(atPath: folder) }
+    for part in ["conf.d", "credentials"] {
+      try files.createDirectory(atPath: folder + "/" + part, withIntermediateDirectories: true)
+    }
+    try "[node]\nname = \"hq\"\n".write(toFile: folder + "/cairn.toml", atomically: true, encoding: .utf8)
+    try "".write(toFile: folder + "/conf.d/pos.toml", atomically: true, encoding: .utf8)
+    try "secret\n".write(toFile: folder + "/credentials/database.pos", atomically: true, encoding: .utf8)
+    let service = ["CREDENTIALS_DIRECTORY": folder + "/credentials"]
+    try files.setAttributes([.posixPermissions: mode], ofItemAtPath: folder + part)
+    let problems = ConfFolder.load(folder) { service[$0] }.problems.filter { $0.code == .confUnsafe }
+    #expect(problems.count == 1 && problems[0].hint.contains("chmod o-w \(folder)\(part)"), "\(problems)")
+    // A file by itself in a folder like /tmp is nobody else's.
+    let alone = ConfFolder.load(folder + "/cairn.toml") { _ in nil }.problems.filter { $0.code == .confUnsafe }
+    #expect(alone.isEmpty == (part != "" || mode == 0o1777), "\(alone)")
+  }
+
   @Test(.enabled(if: geteuid() == 0, "only root can give files away"))
   func `a conf of another user is loaded with a notice`() throws {
     let folder = FileManager.default.temporaryDirectory.path + "/cairn-loading-" + UUID().uuidString

@@ -202,4 +202,19 @@ import Testing
   func `anything else is refused`(text: String) {
     #expect(throws: CairnError.self) { try MisfitPolicies(parsing: text) }
   }
+
+  /// A peer's trail may name any: what is made of such a type ended the daemon.
+  @Test(arguments: [Int.min, -1001, -5, -1, 0, 1001, 10_485_761, 1 << 40, Int.max])
+  func `a size that no server takes makes a type that nobody knows`(size: Int) {
+    for text in [
+      "numeric(\(size))", "numeric(\(size),2)", "character(\(size))", "character varying(\(size))",
+      "timestamp(\(size)) without time zone", "time(\(size)) with time zone", "interval(\(size))",
+    ] where !(text.contains("time") || text.contains("interval")) || size != 0 {
+      if text.hasPrefix("character"), size == 1001 { continue }
+      let type = PostgresType(text)
+      #expect(type.kind == .other, "\(text)")
+      for affinity in ["INTEGER", "TEXT", "NUMERIC", "REAL", "BLOB"] { _ = type.isKept(under: affinity) }
+    }
+    #expect(PostgresType("numeric(5,\(size))").kind == .other || (-1000...1000).contains(size))
+  }
 }
