@@ -130,7 +130,7 @@ extension DaemonScenarios {
 
     // MARK: H3: disk
 
-    private static let limits = "[limits]\ndisk = \"64 MiB\"\n"
+    private static let limits = "[limits]\ndisk = \"128 MiB\"\n"
 
     /// A block of a transaction that has no end.
     private static func open(_ megabytes: Int) -> [UInt8] {
