@@ -233,7 +233,7 @@ package final class Replication: Sendable {
     let other = try to.isMissing ? nil : SourceEnd(target)
     let tables = try from.tables(options.tables)
     for (end, tables) in [(from, tables)] + (try other.map { [($0, try $0.tables(options.tables))] } ?? []) {
-      try TwoWayCheck.checkKeys(end, tables) { "leave it out: --tables '*,!\($0)'" }
+      try TwoWayCheck.checkKeys(end, tables) { "leave it out: --tables \("*,!\($0)".shellWord)" }
       for warning in try TwoWayCheck.warnings(end, tables) { captureProgress.tell(warning) }
     }
     if let alike = try TwoWayCheck(from, tables, other, at: target).keysAlike() {

@@ -142,13 +142,15 @@ package struct MessageKey: Equatable, Sendable {
     guard try read(.own, connection) == nil else { return }
     let role = try connection.first("SELECT current_user") ?? ""
     do {
-      try connection.transaction {
-        try connection.execute("SELECT pg_advisory_xact_lock(hashtext('cairn'))")
-        if try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = 'cairn'") == nil {
-          try connection.execute("CREATE SCHEMA cairn")
+      try connection.makingOnce {
+        guard try read(.own, connection) == nil else { return }
+        try connection.transaction {
+          if try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = 'cairn'") == nil {
+            try connection.execute("CREATE SCHEMA cairn")
+          }
+          try OwnSchema.check("cairn", connection)
+          try install(.own, connection)
         }
-        try OwnSchema.check("cairn", connection)
-        try install(.own, connection)
       }
     } catch let error as PostgresError where error.isPrivilege { throw refusal(connection, role) }
   }

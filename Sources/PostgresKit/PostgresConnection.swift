@@ -200,6 +200,18 @@ package final class PostgresConnection {
     }
   }
 
+  /// Runs a body that makes what several sessions may make at once, again if another session was first. It looks at what
+  /// is there itself, and is a transaction or several.
+  package func makingOnce(_ body: () throws -> Void) throws {
+    for _ in 0..<10 {
+      // Unique violation of a catalog; a schema, a table or an object that is there; a catalog row that was changed meanwhile.
+      do { return try body() } catch let error as PostgresError
+        where ["23505", "42P06", "42P07", "42710", "XX000"].contains(error.sqlState)
+      { usleep(20_000) }
+    }
+    try body()
+  }
+
   /// Ends an open transaction, whatever state it is in; a lost connection has none.
   package func rollback() {
     if isUsable, isInTransaction { _ = try? execute("ROLLBACK") }

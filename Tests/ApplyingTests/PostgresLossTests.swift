@@ -33,17 +33,41 @@ struct PostgresLossTests {
   /// Invariant 4, where the role may have no replication origin: what a killed cairn was about to commit comes first.
   @Test func `a session of the same trail that has not ended is waited for`() throws {
     let target = try PostgresTarget()
-    let before = try PostgresConnection(target.url)
-    let name = target.trail.name.description
-    try before.run("SELECT pg_advisory_lock(hashtextextended('cairn apply ' || $1, 0))", [name])
+    let before = try PostgresConnection(target.url, application: "cairn apply \(target.trail.name)")
     let (ended, box) = (Clock.monotonicMilliseconds + 300, UncheckedConnection(before))
     let killed = WorkerThread {
       Clock.sleep(milliseconds: 300)
-      _ = try? box.value.run("SELECT pg_advisory_unlock_all()", [])
+      _ = try? box.value.execute("SET application_name = ended")
     }
     _ = try target.open()
     #expect(Clock.monotonicMilliseconds >= ended)
     _ = killed.join()
+  }
+
+  /// The error names who is in the way.
+  @Test func `a session of the same trail that does not end is named`() throws {
+    let target = try PostgresTarget()
+    let before = try PostgresConnection(target.url, application: "cairn apply \(target.trail.name)")
+    let process = try before.first("SELECT pg_backend_pid()") ?? ""
+    let error = failure { _ = try target.open() }
+    #expect(error?.code == .databaseBusy, "\(String(describing: error))")
+    #expect(error?.message.contains("process \(process) of role postgres") == true, "\(error?.message ?? "")")
+  }
+
+  /// Any role may connect, take advisory locks and give its sessions any name.
+  @Test func `a role that may only connect keeps no apply from its work`() throws {
+    let target = try PostgresTarget()
+    try target.psql("DO $$ BEGIN CREATE ROLE low LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
+    let name = target.trail.name.description
+    let low = try PostgresConnection(target.server.url(target.name, user: "low"), application: "cairn apply \(name)")
+    for key in ["hashtext('cairn')", "hashtext('cairn.ddl')"] { try low.execute("SELECT pg_advisory_lock(\(key))") }
+    try low.run("SELECT pg_advisory_lock(hashtextextended('cairn apply ' || $1, 0))", [name])
+    try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT)", "t", [[1, "a"]])
+    try target.trail.transaction { try target.trail.insert("t", [2, "b"]) }
+    try target.replay()
+    #expect(try target.psql("SELECT count(*) FROM t") == "2")
+    #expect(throws: PostgresError.self) { try low.execute("LOCK TABLE cairn.checkpoint IN ACCESS SHARE MODE") }
+    withExtendedLifetime(low) {}
   }
 
   private struct UncheckedConnection: @unchecked Sendable {

@@ -19,7 +19,7 @@ package struct PostgresConflictLog: ConflictLog {
   /// Makes the table, or adds what an older version's lacks; the schema `cairn` is there. In the caller's transaction,
   /// which several applies may be in at once.
   package func install() throws {
-    try connection.execute("SELECT pg_advisory_xact_lock(hashtext('cairn'))")
+    try PostgresTargetState(connection).lock()
     let columns = ConflictColumns.names.map { "\($0) \(Self.types[$0] ?? "text")" }
     guard try isInstalled() else {
       try connection.execute(

@@ -51,7 +51,7 @@ struct OwnersCode: Equatable {
       .ownersCode,
       "\(found.kind) \(found.object) of table \(table) of \(place)\(function) belongs to role \(found.owner), and would run with the rights of apply",
       hint: found.kind == "trigger"
-        ? "if you trust role \(found.owner), write fire_triggers = [\"\(found.object)\"] in the apply's section; else run at the target: ALTER TABLE \(table) DISABLE TRIGGER \(found.object.quotedName)"
+        ? "if you trust role \(found.owner), write fire_triggers = [\(found.object.confText)] in the apply's section; else run at the target: ALTER TABLE \(table) DISABLE TRIGGER \(found.object.quotedName)"
         : found.function.isEmpty
           ? "drop the \(found.kind) at the target, or leave the table out with 'tables'"
           : "if you trust role \(found.owner), run at the target: ALTER FUNCTION \(found.function) OWNER TO CURRENT_USER, as the role of apply or a superuser; else drop the \(found.kind)",

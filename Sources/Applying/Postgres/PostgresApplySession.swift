@@ -15,9 +15,11 @@ enum PostgresApplySession {
     let state = PostgresTargetState(connection)
     try setUpOrigin(connection, try state.originPrefix() + trail.description, trail)
     try OwnSchema.check("cairn", connection)
-    try connection.transaction {
-      try state.lock()
-      try state.isInstalled() ? state.upgrade() : state.install()
+    try connection.makingOnce {
+      try connection.transaction {
+        try state.lock()
+        try state.isInstalled() ? state.upgrade() : state.install()
+      }
     }
     return connection
   }
@@ -26,13 +28,15 @@ enum PostgresApplySession {
   static func prove(_ uri: String) throws -> PostgresConnection {
     let connection = try PostgresConnection(uri, application: "cairn")
     try check(connection)
-    try connection.execute("BEGIN")
-    defer { connection.rollback() }
-    try adopt(connection)
-    let state = PostgresTargetState(connection)
-    try OwnSchema.check("cairn", connection)
-    try state.lock()
-    if try !state.isInstalled() { try state.install() }
+    try connection.makingOnce {
+      try connection.execute("BEGIN")
+      defer { connection.rollback() }
+      try adopt(connection)
+      let state = PostgresTargetState(connection)
+      try OwnSchema.check("cairn", connection)
+      try state.lock()
+      if try !state.isInstalled() { try state.install() }
+    }
     return connection
   }
 
@@ -79,13 +83,27 @@ enum PostgresApplySession {
   /// where the trail goes on is known when it has ended.
   private static func claim(_ connection: PostgresConnection, _ trail: TrailName) throws {
     let limit = Clock.monotonicMilliseconds + patienceMilliseconds
-    while try connection.first(
-      "SELECT pg_try_advisory_lock(hashtextextended('cairn apply ' || $1, 0))", [trail.description]) != "t"
-    {
-      guard Clock.monotonicMilliseconds < limit else { throw busy(connection, trail, "it holds the lock of the trail") }
+    try connection.query(
+      "SELECT set_config('application_name', \(applicationText), false)", ["cairn apply \(trail)"])
+    while let other = try connection.query(earlierText).first {
+      guard Clock.monotonicMilliseconds < limit else {
+        throw busy(connection, trail, "process \(other[0] ?? "?") of role \(other[1] ?? "?"), since \(other[2] ?? "?")")
+      }
       Clock.sleep(milliseconds: 50)
     }
   }
+
+  /// The name of a session that applies the trail `$1`: the server cuts long ones.
+  static let applicationText = "CASE WHEN octet_length($1) < 64 THEN $1 ELSE 'cairn apply ' || md5($1) END"
+
+  /// An earlier session of this role that applies the trail. A lock would be one that other roles can take as well.
+  private static let earlierText = """
+    SELECT other.pid, other.usename, date_trunc('second', other.backend_start)
+    FROM pg_stat_activity AS other, pg_stat_activity AS mine WHERE mine.pid = pg_backend_pid()
+      AND other.datid = mine.datid AND other.usesysid = mine.usesysid AND other.application_name = mine.application_name
+      AND (other.backend_start, other.pid) < (mine.backend_start, mine.pid)
+    ORDER BY other.backend_start LIMIT 1
+    """
 
   private static func busy(_ connection: PostgresConnection, _ trail: TrailName, _ how: String) -> CairnError {
     CairnError(

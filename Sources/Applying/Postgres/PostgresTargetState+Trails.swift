@@ -44,7 +44,11 @@ extension PostgresTargetState {
   /// The process of a session that applies the trail here; nil where there is none.
   private func user(of trail: TrailName) throws -> String? {
     try connection.first(
-      "SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND application_name = left($1, 63)",
+      """
+      SELECT pid FROM pg_stat_activity WHERE datname = current_database()
+        AND usesysid IN (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user)
+        AND application_name = \(PostgresApplySession.applicationText)
+      """,
       ["cairn apply \(trail)"])
   }
 

@@ -64,8 +64,12 @@ package struct PostgresTargetState {
     (self.connection, self.trail) = (connection, trail)
   }
 
-  /// Several applies may come to a database at once.
-  func lock() throws { try connection.execute("SELECT pg_advisory_xact_lock(hashtext('cairn'))") }
+  /// Several applies may come to a database at once. The lock is one that only the owner of the table may take: an
+  /// advisory lock could be held by any role that may connect. Before the first start there is nothing to lock.
+  func lock() throws {
+    guard try isInstalled() else { return }
+    try connection.execute("LOCK TABLE cairn.checkpoint IN SHARE UPDATE EXCLUSIVE MODE")
+  }
 
   package func isInstalled() throws -> Bool {
     try connection.first("SELECT to_regclass('cairn.checkpoint') IS NOT NULL") == "t"

@@ -12,7 +12,7 @@ package struct PostgresQuarantineLog: QuarantineLog {
 
   /// In the caller's transaction, which several applies may be in at once.
   func install() throws {
-    try connection.execute("SELECT pg_advisory_xact_lock(hashtext('cairn'))")
+    try PostgresTargetState(connection).lock()
     if try isInstalled() { return }
     let columns = QuarantineColumns.names.map { "\($0) \(QuarantineColumns.numbers.contains($0) ? "bigint" : "text")" }
     try connection.execute(

@@ -104,6 +104,6 @@ package struct QuietTrigger {
   }
 
   package var text: String {
-    "trigger \(trigger) of table \(table) does not fire while apply writes, so \(stale.joined(separator: ", ")) goes stale: let it fire with fire_triggers = [\"\(trigger)\"] in [apply.NAME], or rebuild what it keeps"
+    "trigger \(trigger) of table \(table) does not fire while apply writes, so \(stale.joined(separator: ", ")) goes stale: let it fire with fire_triggers = [\(trigger.confText)] in [apply.NAME], or rebuild what it keeps"
   }
 }

@@ -365,7 +365,8 @@ final class TwoWayDesk<Table> {
       schema.key.isEmpty || schema.flags.contains(.wholeRow) ? "the table has no key" : "a row has NULL in its key"
     return CairnError(
       .constraintFailed, "table \(schema.fullName) cannot go both ways: \(what)",
-      hint: "give every row a key that is not NULL, or leave the table out: --tables '*,!\(schema.fullName)'",
+      hint:
+        "give every row a key that is not NULL, or leave the table out: --tables \("*,!\(schema.fullName)".shellWord)",
       context: ["table": schema.fullName])
   }
 

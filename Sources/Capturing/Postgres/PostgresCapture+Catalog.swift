@@ -24,7 +24,7 @@ extension PostgresCapture {
       .tableRefused,
       "\(source.connection.place): table \(first.displayName) cannot be captured: \(reason)\(others)",
       hint:
-        "\(script.isEmpty ? "" : "run: \(script); or ")leave \(harmed.count == 1 ? "the table" : "these tables") out: --tables '*\(harmed.map { ",!\($0.displayName)" }.joined())'",
+        "\(script.isEmpty ? "" : "run: \(script); or ")leave \(harmed.count == 1 ? "the table" : "these tables") out: --tables \(("*" + harmed.map { ",!\($0.displayName)" }.joined()).shellWord)",
       context: ["table": first.displayName])
   }
 

@@ -39,18 +39,18 @@ struct SchemaTriggers {
   /// Makes them where they are not there. Throws ``PostgresError`` with `isPrivilege` where the role may not: it takes a
   /// superuser; `privilege-missing` if the schema, or anything in it, belongs to another role.
   func install() throws {
-    guard try !isComplete() else { return }
-    try connection.transaction {
-      // Two captures that begin at once.
-      try connection.query("SELECT pg_advisory_xact_lock(hashtext('cairn.ddl'))")
-      if try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = $1", [Self.schema]) == nil {
-        try connection.execute("CREATE SCHEMA \(Self.schema)")
-      }
-      try OwnSchema.check(Self.schema, connection)
-      try MessageKey.install(.triggers, connection)
-      try connection.executeScript(Self.script)
-      try removeEarlier()
+    // Two captures may begin at once.
+    try connection.makingOnce { if try !isComplete() { try connection.transaction { try make() } } }
+  }
+
+  private func make() throws {
+    if try connection.first("SELECT 1 FROM pg_namespace WHERE nspname = $1", [Self.schema]) == nil {
+      try connection.execute("CREATE SCHEMA \(Self.schema)")
     }
+    try OwnSchema.check(Self.schema, connection)
+    try MessageKey.install(.triggers, connection)
+    try connection.executeScript(Self.script)
+    try removeEarlier()
   }
 
   /// Functions of builds that kept them in schema `cairn`.
