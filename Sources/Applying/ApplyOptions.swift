@@ -162,7 +162,7 @@ extension ApplyOptions {
   /// Whether what others write to a table of the target is refused.
   func isGuarded(_ namespace: String, _ name: String) -> Bool {
     let plain = ["", "public"].contains(namespace) ? name : "\(namespace).\(name)"
-    return localWrites.writes(forTarget: plain.lowercased()) == .refuse && !goesBothWays(namespace, name)
+    return localWrites.writes(forTarget: plain.asciiLowercased) == .refuse && !goesBothWays(namespace, name)
   }
 
   /// Whether what is written to a table of the target goes back.

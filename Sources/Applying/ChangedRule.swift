@@ -39,8 +39,8 @@ package struct ChangedRule: Equatable, Sendable {
     let shapes = were.prefix(1) + others + [now]
     return zip(shapes, shapes.dropFirst()).map { was, now in
       let origins = now.schema.columns.indices.map { index in
-        let name = now.schema.columns[index].name.lowercased()
-        let same = was.schema.columns.firstIndex { $0.name.lowercased() == name }
+        let name = now.schema.columns[index].name.sqliteKey
+        let same = was.schema.columns.firstIndex { $0.name.sqliteKey == name }
         guard index < now.columns.count, let column = now.columns[index] else { return same }
         return same.flatMap { $0 < was.columns.count && was.columns[$0] == column ? $0 : nil }
           ?? was.columns.firstIndex(of: column) ?? same

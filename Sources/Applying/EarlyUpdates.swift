@@ -17,7 +17,7 @@ struct EarlyUpdates {
     var meet: (() throws -> Bool)?
   }
   private static let countMax = 10_000
-  private var updates: [String: [Update]] = [:]
+  private var updates: [NameKey: [Update]] = [:]
   private var count = 0
 
   var isEmpty: Bool { count == 0 }

@@ -68,8 +68,8 @@ struct LaterCopy {
   }
 
   /// From what the table is at the target, by the columns that it has there.
-  func step(from columns: Set<String>, _ mapped: (TableSchema) throws -> TableSchema) rethrows -> ChangedRule.Step? {
-    try were.first { try mapped($0.was).columns.allSatisfy { columns.contains($0.name.lowercased()) } }
+  func step(from columns: Set<NameKey>, _ mapped: (TableSchema) throws -> TableSchema) rethrows -> ChangedRule.Step? {
+    try were.first { try mapped($0.was).columns.allSatisfy { columns.contains($0.name.sqliteKey) } }
   }
 
   static func unfit(_ table: TableSchema) -> CairnError {
@@ -110,8 +110,8 @@ struct LaterCopy {
     func steps(to plan: (schema: TableSchema, columns: [Int?]), _ target: Engine) -> [ChangedRule.Step] {
       rules.compactMap { ReshapePlan.shape(of: first, under: $0, to: target) }.map { was in
         let columns = plan.schema.columns.indices.map { index in
-          let name = plan.schema.columns[index].name.lowercased()
-          let same = was.schema.columns.firstIndex { $0.name.lowercased() == name }
+          let name = plan.schema.columns[index].name.sqliteKey
+          let same = was.schema.columns.firstIndex { $0.name.sqliteKey == name }
           guard index < plan.columns.count, let column = plan.columns[index] else { return same }
           guard let origin = origins[column] else { return nil }
           return same.flatMap { $0 < was.columns.count && was.columns[$0] == origin ? $0 : nil }

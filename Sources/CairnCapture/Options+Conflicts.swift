@@ -26,12 +26,12 @@ extension Synchronizer.Options {
     guard !columnConflicts.isEmpty else { return }
     let wanted = try conflictPlan().tables
     var known = try tables(of: ends.own)
-    if wanted.contains(where: { known[$0.from.lowercased()] == nil }) {
+    if wanted.contains(where: { known[$0.from.sqliteKey] == nil }) {
       known.merge(try tables(of: ends.peer)) { here, _ in here }
     }
     for table in wanted {
-      guard let columns = known[table.from.lowercased()] else { continue }
-      let names = Set(columns.map { $0.lowercased() })
+      guard let columns = known[table.from.sqliteKey] else { continue }
+      let names = Set(columns.map { $0.sqliteKey })
       guard let column = table.part.columns.keys.sorted().first(where: { !names.contains($0) }) else { continue }
       throw refused(
         "a rule is for column \(column) of table \(table.from), which has no such column",
@@ -40,10 +40,10 @@ extension Synchronizer.Options {
   }
 
   /// The columns of all tables, by their names in lower case.
-  private func tables(of end: DatabaseURL) throws -> [String: [String]] {
+  private func tables(of end: DatabaseURL) throws -> [NameKey: [String]] {
     if case .sqlite(let path) = end, FileIdentity(path: path) == nil { return [:] }
     let tables = try SourceEnd(end).tables(TablePatterns())
-    return Dictionary(tables.map { ($0.schema.plainName.lowercased(), $0.schema.columns.map(\.name)) }) { first, _ in
+    return Dictionary(tables.map { ($0.schema.plainName.sqliteKey, $0.schema.columns.map(\.name)) }) { first, _ in
       first
     }
   }

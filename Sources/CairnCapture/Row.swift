@@ -1,3 +1,5 @@
+import Changes
+
 /// One row that a query gave: a copy, which outlives the query.
 public struct Row: Sendable {
   /// Names of the columns as the query has them, shared by all of its rows.
@@ -26,7 +28,7 @@ public struct Row: Sendable {
 
   func index(of column: String) -> Int? {
     if let index = columns.firstIndex(of: column) { return index }
-    let folded = column.lowercased()
-    return columns.firstIndex { $0.lowercased() == folded }
+    let folded = column.sqliteKey
+    return columns.firstIndex { $0.sqliteKey == folded }
   }
 }

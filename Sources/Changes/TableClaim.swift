@@ -17,7 +17,7 @@ package struct TableClaim: Equatable, Sendable {
     if treatment.isHistory {
       text = Self.history
     } else {
-      text = NameList.text(treatment.shares.map { "\($0.column.lowercased())=\($0.value.claimed)" })
+      text = NameList.text(treatment.shares.map { "\($0.column.asciiLowercased)=\($0.value.claimed)" })
     }
   }
 

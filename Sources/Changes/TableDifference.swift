@@ -55,7 +55,7 @@ package struct TableDifference: Equatable, Sendable {
     }
   }
 
-  private static func fold(_ name: String, _ engine: Engine) -> String { engine == .sqlite ? name.lowercased() : name }
+  private static func fold(_ name: String, _ engine: Engine) -> NameKey { name.key(in: engine) }
 
   private static func origins(_ before: TableSchema, _ after: TableSchema) -> [Int?] {
     let places = Dictionary(

@@ -172,7 +172,7 @@ package struct TableSchema: Equatable, Sendable {
   package var fullName: String { namespace.isEmpty ? name : "\(namespace).\(name)" }
 
   /// As it is looked for: in lower case, and without the schema where it is `public`.
-  package var plainName: String { (namespace == "public" ? name : fullName).lowercased() }
+  package var plainName: String { (namespace == "public" ? name : fullName).asciiLowercased }
 
   /// Indexes of the key columns, in key order; empty when the whole row is the identity.
   package var key: [Int] {

@@ -36,7 +36,7 @@ extension TableSchema {
   /// The key without the columns that have one value in all rows of the trail.
   package var rangeKey: [Int] {
     guard let shares = treatment?.shares, !shares.isEmpty else { return key }
-    return key.filter { index in !shares.contains { $0.column == columns[index].name } }
+    return key.filter { index in !shares.contains { $0.column.hasSameBytes(as: columns[index].name) } }
   }
 }
 

@@ -21,7 +21,7 @@ package final class CompareDatabase {
   package let handle: Handle
   private let sortsByBytes: Bool
   /// Tables of SQLite, by name, whose key's index sorts backwards in part.
-  private var backwards: Set<String> = []
+  private var backwards: Set<NameKey> = []
 
   package init(_ handle: Handle) throws {
     self.handle = handle
@@ -53,7 +53,7 @@ package final class CompareDatabase {
           SELECT m.name FROM sqlite_master AS m JOIN pragma_index_list(m.name) AS l JOIN pragma_index_xinfo(l.name) AS x
           WHERE m.type = 'table' AND l."unique" = 1 AND x.key = 1 AND x."desc" = 1
           """)
-        backwards = Set(rows.map { $0[0].string.lowercased() })
+        backwards = Set(rows.map { $0[0].string.sqliteKey })
         return tables.map { table in
           Table(name: table.name, schema: table.schema, refusal: table.refusal) { columns in
             TableEnd(
@@ -79,7 +79,7 @@ package final class CompareDatabase {
   }
 
   /// Nothing is lost by saying so of a table for nothing.
-  func sortsBackwards(_ end: TableEnd) -> Bool { backwards.contains(end.schema.name.lowercased()) }
+  func sortsBackwards(_ end: TableEnd) -> Bool { backwards.contains(end.schema.name.sqliteKey) }
 
   /// Full names of the tables that Cairn made here; nil where it has no state here.
   func createdTables() throws -> Set<String>? {

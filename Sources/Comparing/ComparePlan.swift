@@ -20,13 +20,13 @@ struct ComparePlan {
   ) throws {
     (self.source, self.target) = (source, target)
     let theirs = try target.tables()
-    var claimed: Set<String> = []
+    var claimed: Set<NameKey> = []
     let ours = try source.tables(patterns)
     for table in ours {
       if let refusal = table.refusal {
         // What is left out here is left out there.
         if let names = try? TableMapping(table.schema, to: target.engine, names: names).target {
-          claimed.formUnion(theirs.filter { Self.isNamed($0.schema, names) }.map(\.schema.fullName))
+          claimed.formUnion(theirs.filter { Self.isNamed($0.schema, names) }.map(\.schema.fullName.nameKey))
         }
         notices.append("table \(table.name) is left out: \(refusal)")
         continue
@@ -35,14 +35,14 @@ struct ComparePlan {
       if rules.rule(for: table.schema) == nil,
         scope.verdict(place.namespace, place.name, in: target.engine) != .allowed
       {
-        claimed.formUnion(theirs.filter { ($0.schema.namespace, $0.schema.name) == place }.map(\.schema.fullName))
+        claimed.formUnion(theirs.filter { Self.isAt($0.schema, place) }.map(\.schema.fullName.nameKey))
         notices.append("table \(table.name) is left out: 'tables' of the apply does not include it")
         continue
       }
       if let rule = rules.rule(for: table.schema) {
         let plan = try? ReshapePlan(rule, table.schema, to: target.engine)
         if let schema = plan?.schema, let names = try? TableMapping(schema, to: target.engine, names: names).target {
-          claimed.formUnion(theirs.filter { Self.isNamed($0.schema, names) }.map(\.schema.fullName))
+          claimed.formUnion(theirs.filter { Self.isNamed($0.schema, names) }.map(\.schema.fullName.nameKey))
         }
         notices.append("table \(table.name) is left out: a rule says that the target's is another")
         continue
@@ -53,7 +53,7 @@ struct ComparePlan {
         differences.append(Difference(table: table.name, kind: .tableMissing))
         continue
       }
-      claimed.insert(there.schema.fullName)
+      claimed.insert(there.schema.fullName.nameKey)
       try add(table, there, mapping)
     }
     let created = try target.createdTables()
@@ -75,6 +75,10 @@ struct ComparePlan {
     }
   }
 
+  private static func isAt(_ table: TableSchema, _ place: (namespace: String, name: String)) -> Bool {
+    table.namespace.hasSameBytes(as: place.namespace) && table.name.hasSameBytes(as: place.name)
+  }
+
   private static func isNamed(_ table: TableSchema, _ wanted: TableSchema) -> Bool {
     table.engine == .sqlite
       ? table.name.isSameInSQLite(as: wanted.name)
@@ -88,7 +92,7 @@ struct ComparePlan {
     var others: [Int] = []
     for (index, column) in mapping.target.columns.enumerated() {
       let found = there.schema.columns.firstIndex {
-        target.engine == .sqlite ? $0.name.lowercased() == column.name.lowercased() : $0.name == column.name
+        target.engine == .sqlite ? $0.name.sqliteKey == column.name.sqliteKey : $0.name.hasSameBytes(as: column.name)
       }
       guard let found else {
         differences.append(inColumn(table, table.schema.columns[index].name, .columnMissing))

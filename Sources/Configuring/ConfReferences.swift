@@ -165,11 +165,11 @@ struct ConfReferences {
   }
 
   private mutating func checkRules(_ apply: String) {
-    var sources: [String: ConfPlace] = [:]
-    var targets: [String: (from: String, place: ConfPlace)] = [:]
+    var sources: [NameKey: ConfPlace] = [:]
+    var targets: [NameKey: (from: String, place: ConfPlace)] = [:]
     for rule in rules where rule.source.name == apply {
       if let columns = rule.columns("columns"), case let (column?, place) = (markColumn(rule), rule.place("delete")),
-        columns.contains(where: { $0.name.lowercased() == column.lowercased() })
+        columns.contains(where: { $0.name.sqliteKey == column.sqliteKey })
       {
         add(
           .confValue, place, "column \(column) is to mark deletes, and 'columns' gives it another value",
@@ -188,7 +188,7 @@ struct ConfReferences {
           "take local_writes out")
       }
       guard let from = rule.text("from") else { continue }
-      if let other = sources.updateValue(rule.place("from"), forKey: Self.folded(from)) {
+      if let other = sources.updateValue(rule.place("from"), forKey: NameKey(Self.folded(from))) {
         add(.confTwice, rule.place("from"), "table \(from) has a rule already, at \(other)", "make one rule of the two")
         continue
       }
@@ -200,7 +200,7 @@ struct ConfReferences {
         continue
       }
       let to = rule.text("to") ?? from
-      if let other = targets.updateValue((from, rule.place("to")), forKey: Self.folded(to)) {
+      if let other = targets.updateValue((from, rule.place("to")), forKey: NameKey(Self.folded(to))) {
         add(
           .confTwice, rule.values["to"] == nil ? rule.place("from") : rule.place("to"),
           "tables \(other.from) and \(from) would both become \(to); the other rule is at \(other.place)",
@@ -229,7 +229,7 @@ struct ConfReferences {
 
   /// `public.` is what is meant without a schema.
   private static func folded(_ table: String) -> String {
-    let name = table.lowercased()
+    let name = table.asciiLowercased
     return name.hasPrefix("public.") ? String(name.dropFirst("public.".count)) : name
   }
 

@@ -31,10 +31,10 @@ extension OptionReader {
       return nil
     }
     var rules: [ColumnRule] = []
-    var seen: [String: ConfPlace] = [:]
+    var seen: [NameKey: ConfPlace] = [:]
     var isWhole = true
     for entry in entries {
-      if let first = seen.updateValue(entry.keyPlace, forKey: entry.key.lowercased()) {
+      if let first = seen.updateValue(entry.keyPlace, forKey: entry.key.sqliteKey) {
         twice(entry.keyPlace, "column \(entry.key) has a rule already, at \(first)")
         isWhole = false
       } else if let rule = columnRule(entry, option) {

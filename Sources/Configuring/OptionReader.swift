@@ -95,10 +95,10 @@ struct OptionReader {
       return nil
     }
     var columns: [TableRule.Column] = []
-    var seen: [String: ConfPlace] = [:]
+    var seen: [NameKey: ConfPlace] = [:]
     var isWhole = true
     for entry in entries {
-      if let first = seen.updateValue(entry.keyPlace, forKey: entry.key.lowercased()) {
+      if let first = seen.updateValue(entry.keyPlace, forKey: entry.key.sqliteKey) {
         twice(entry.keyPlace, "column \(entry.key) is there already, at \(first)")
         isWhole = false
       }

@@ -6,7 +6,7 @@ package struct ConflictPlan: Equatable, Sendable {
   package struct Part: Equatable, Sendable {
     package var rule: ConflictRules.Rule?
     /// By the names of the target's columns, matched without regard to case.
-    package var columns: [String: ConflictRules.Rule]
+    package var columns: [NameKey: ConflictRules.Rule]
     package var tracking: ConflictRules.Tracking?
     package var deletes: ConflictRules.DeleteRule?
     /// The node, or its trail, that decides for all others.
@@ -17,7 +17,7 @@ package struct ConflictPlan: Equatable, Sendable {
       tracking: ConflictRules.Tracking? = nil, deletes: ConflictRules.DeleteRule? = nil, decider: String? = nil
     ) {
       (self.rule, self.tracking, self.deletes, self.decider) = (rule, tracking, deletes, decider)
-      self.columns = Dictionary(columns.map { ($0.lowercased(), $1) }) { first, _ in first }
+      self.columns = Dictionary(columns.map { ($0.sqliteKey, $1) }) { first, _ in first }
     }
   }
 
@@ -53,15 +53,15 @@ package struct ConflictPlan: Equatable, Sendable {
       tracking: part?.tracking ?? whole.tracking ?? .row, rule: part?.rule ?? whole.rule ?? .newest,
       deletes: part?.deletes ?? whole.deletes ?? .newest, decider: part?.decider ?? whole.decider)
     for (index, column) in columns.enumerated() {
-      rules.columns[index] = part?.columns[column.lowercased()] ?? whole.columns[column.lowercased()]
+      rules.columns[index] = part?.columns[column.sqliteKey] ?? whole.columns[column.sqliteKey]
     }
     return rules
   }
 
   /// The columns that have rules of their own in a table, and that it does not have at the target: for people.
   package func unknownColumns(of source: TableSchema, columns: [String]) -> [String] {
-    let there = Set(columns.map { $0.lowercased() })
-    return (part(for: source)?.columns.keys.filter { !there.contains($0) } ?? []).sorted()
+    let there = Set(columns.map { $0.sqliteKey })
+    return (part(for: source)?.columns.keys.filter { !there.contains($0) } ?? []).sorted().map(\.text)
   }
 
   private func part(for source: TableSchema) -> Part? {

@@ -1,3 +1,5 @@
+import Changes
+
 /// A column of a key for which the database itself draws values, when a program gives none.
 package struct DrawnKey: Equatable, Sendable {
   /// Where its values come from.
@@ -121,13 +123,13 @@ extension DrawnKey {
   package var text: String { "\(fullName).\(column)" }
 
   /// Of the column, in either engine.
-  private var commonName: String { "\(commonTable).\(column.lowercased())" }
+  private var commonName: String { "\(commonTable).\(column.asciiLowercased)" }
 
   /// Of the table, in either engine.
   package var commonTable: String { Self.commonName(ofTable: fullName) }
 
   /// `name`: as people name the table, with its schema where that is not `public`.
   package static func commonName(ofTable name: String) -> String {
-    String(name.lowercased().map { $0 == "." ? "_" : $0 })
+    String(name.asciiLowercased.map { $0 == "." ? "_" : $0 })
   }
 }

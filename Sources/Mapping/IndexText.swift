@@ -30,7 +30,7 @@ package struct IndexText {
       guard let first = part.first else { return nil }
       let name = Self.name(String(decoding: bytes[first.range], as: UTF8.self))
       let column = columns.firstIndex { column in
-        engine == .postgres ? column == name : column.asciiLowercased == name.asciiLowercased
+        column.key(in: engine) == name.key(in: engine)
       }
       let rest = part.dropFirst().map(\.word)
       guard let column, rest.allSatisfy(["ASC", "DESC", "NULLS", "FIRST", "LAST"].contains) else { return nil }
@@ -56,7 +56,7 @@ extension TableSchema {
   /// keeps apart, so that the name is all by which one in the other engine is known to be the same.
   package func hasUniqueIndexOfItsOwn(named name: String) -> Bool {
     objects.contains { object in
-      object.name.asciiLowercased == name.asciiLowercased
+      object.name.sqliteKey == name.sqliteKey
         && SQLText.tokens(Array(object.text.utf8)).prefix(2).last?.word == "UNIQUE"
         && IndexText(object.text, columns: columns.map(\.name), engine: engine) == nil
     }

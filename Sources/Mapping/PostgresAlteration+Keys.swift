@@ -13,7 +13,7 @@ extension PostgresAlteration {
   /// The target's constraint that stands for one of the source's shape before.
   private func found(_ constraint: PostgresScript.Constraint) -> Target.Constraint? {
     let there = target.constraints.filter { $0.kind == constraint.kind.target }
-    if let name = constraint.name, let same = there.first(where: { $0.name == name }) { return same }
+    if let name = constraint.name, let same = there.first(where: { $0.name.hasSameBytes(as: name) }) { return same }
     if constraint.kind == .primary { return there.first }
     if constraint.kind == .unique { return there.first { $0.columns == constraint.columns } }
     return there.first { Words($0.text) == Words(constraint.text) }
@@ -36,9 +36,9 @@ extension PostgresAlteration {
     }
     let kept = keptIndexes.map(\.0)
     for object in before.objects where !kept.contains(object) {
-      guard target.indexes.contains(where: { $0.name == object.name }) else { continue }
+      guard target.indexes.contains(where: { $0.name.hasSameBytes(as: object.name) }) else { continue }
       // A person has made the new one under this name.
-      if after.objects.contains(where: { $0.name == object.name && isMade($0) }) { continue }
+      if after.objects.contains(where: { $0.name.hasSameBytes(as: object.name) && isMade($0) }) { continue }
       lines.append("DROP INDEX \(after.namespace.postgresIdentifier).\(object.name.postgresIdentifier)")
     }
     return lines
@@ -79,8 +79,8 @@ extension PostgresAlteration {
       lines.append(
         alter("ADD \(constraint.name.map { "CONSTRAINT \($0.postgresIdentifier) " } ?? "")\(constraint.text)"))
     }
-    for (was, now) in keptIndexes where was.name != now.name && target.indexes.contains(where: { $0.name == was.name })
-    {
+    for (was, now) in keptIndexes
+    where was.name != now.name && target.indexes.contains(where: { $0.name.hasSameBytes(as: was.name) }) {
       lines.append(
         "ALTER INDEX \(after.namespace.postgresIdentifier).\(was.name.postgresIdentifier) RENAME TO \(now.name.postgresIdentifier)"
       )
@@ -104,8 +104,9 @@ extension PostgresAlteration {
   /// Whether an index is the same one, under the names that its table and its columns have now.
   private func isSame(_ was: TableSchema.Object, _ now: TableSchema.Object) -> Bool {
     let isRenamed =
-      !after.objects.contains { $0.name == was.name } && !before.objects.contains { $0.name == now.name }
-    guard was.name == now.name || isRenamed else { return false }
+      !after.objects.contains { $0.name.hasSameBytes(as: was.name) }
+      && !before.objects.contains { $0.name.hasSameBytes(as: now.name) }
+    guard was.name.hasSameBytes(as: now.name) || isRenamed else { return false }
     var names = renamedWithTable
     if was.name != now.name { names[was.name] = now.name }
     return was == now || Words(was.text, renamed: names) == Words(now.text)
@@ -121,7 +122,9 @@ extension PostgresAlteration {
 
   /// Whether somebody has made an index of the new shape.
   func isMade(_ wanted: TableSchema.Object) -> Bool {
-    guard isKnown, let there = target.indexes.first(where: { $0.name == wanted.name }) else { return false }
+    guard isKnown, let there = target.indexes.first(where: { $0.name.hasSameBytes(as: wanted.name) }) else {
+      return false
+    }
     let columns = after.columns.map(\.name)
     guard let one = IndexText(wanted.text, columns: columns, engine: .postgres),
       let other = IndexText(there.text, columns: columns, engine: .postgres)
@@ -131,12 +134,12 @@ extension PostgresAlteration {
 
   /// Whether an index of the new shape needs not be made: it is there under this name or the one before.
   func isKept(_ object: TableSchema.Object) -> Bool {
-    keptIndexes.contains { was, now in now == object && target.indexes.contains { $0.name == was.name } }
+    keptIndexes.contains { was, now in now == object && target.indexes.contains { $0.name.hasSameBytes(as: was.name) } }
   }
 
   /// Whether the shape before has the index under this name too: if the target lacks it, the change does not bring it.
   func wasBefore(_ object: TableSchema.Object) -> Bool {
-    isKnown && before.objects.contains { $0.name == object.name && isSame($0, object) }
+    isKnown && before.objects.contains { $0.name.hasSameBytes(as: object.name) && isSame($0, object) }
   }
 
   // MARK: Foreign keys
@@ -164,7 +167,7 @@ extension PostgresAlteration {
   func wasBefore(_ key: PostgresForeignKey) -> Bool {
     isKnown
       && PostgresForeignKey.all(of: before).contains {
-        $0.name == key.name && Words($0.text, renamed: renamed) == Words(key.text)
+        $0.name.hasSameBytes(as: key.name) && Words($0.text, renamed: renamed) == Words(key.text)
       }
   }
 

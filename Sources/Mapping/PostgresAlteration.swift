@@ -203,8 +203,8 @@ package struct PostgresAlteration {
 
   private var changedTypes: [(there: PostgresUserType, wanted: PostgresUserType)] {
     new.types.filter { !old.types.contains($0) }.compactMap { wanted in
-      guard let there = target.types.first(where: { $0.name == wanted.name }) else { return nil }
-      if let was = old.types.first(where: { $0.name == wanted.name }) {
+      guard let there = target.types.first(where: { $0.name.hasSameBytes(as: wanted.name) }) else { return nil }
+      if let was = old.types.first(where: { $0.name.hasSameBytes(as: wanted.name) }) {
         return (there.compared(to: was, wanted), wanted)
       }
       // A domain that was no part of the table is as it is.
@@ -228,9 +228,9 @@ package struct PostgresAlteration {
   private func labelStatements() -> [String] {
     new.types.flatMap { type -> [String] in
       guard case .enumeration(let labels) = type.kind,
-        case .enumeration(let was)? = old.types.first(where: { $0.name == type.name })?.kind
+        case .enumeration(let was)? = old.types.first(where: { $0.name.hasSameBytes(as: type.name) })?.kind
       else { return [] }
-      if case .enumeration(let there)? = target.types.first(where: { $0.name == type.name })?.kind,
+      if case .enumeration(let there)? = target.types.first(where: { $0.name.hasSameBytes(as: type.name) })?.kind,
         labels.allSatisfy(there.contains)
       {
         return []
@@ -241,11 +241,11 @@ package struct PostgresAlteration {
 
   /// Labels that have another name in their place are renamed; others are added where they stand.
   static func labelStatements(_ type: String, from old: [String], to new: [String]) -> [String] {
-    let (gone, come) = (old.filter { !new.contains($0) }, new.filter { !old.contains($0) })
-    if old.count == new.count, !gone.isEmpty,
-      zip(old, new).allSatisfy({ $0 == $1 || (gone.contains($0) && come.contains($1)) })
+    let (was, now) = (Set(old.map(\.nameKey)), Set(new.map(\.nameKey)))
+    if old.count == new.count, was != now,
+      zip(old, new).allSatisfy({ $0.hasSameBytes(as: $1) || (!now.contains($0) && !was.contains($1)) })
     {
-      return zip(old, new).filter { $0 != $1 }.map {
+      return zip(old, new).filter { !$0.hasSameBytes(as: $1) }.map {
         "ALTER TYPE \(type) RENAME VALUE \($0.postgresLiteral) TO \($1.postgresLiteral)"
       }
     }
@@ -257,12 +257,13 @@ package struct PostgresAlteration {
   ///     additions("mood", to: ["ok"], from: ["ok", "new"])
   ///     // ["ALTER TYPE mood ADD VALUE IF NOT EXISTS 'new' AFTER 'ok'"]
   private static func additions(_ type: String, to old: [String], from new: [String]) -> [String] {
-    new.indices.filter { !old.contains(new[$0]) }.map { index in
+    let known = Set(old.map(\.nameKey))
+    return new.indices.filter { !known.contains(new[$0]) }.map { index in
       let place: String
       if index > 0 {
         place = " AFTER \(new[index - 1].postgresLiteral)"
       } else {
-        place = new.first(where: old.contains).map { " BEFORE \($0.postgresLiteral)" } ?? ""
+        place = new.first { known.contains($0) }.map { " BEFORE \($0.postgresLiteral)" } ?? ""
       }
       return "ALTER TYPE \(type) ADD VALUE IF NOT EXISTS \(new[index].postgresLiteral)\(place)"
     }

@@ -10,7 +10,7 @@ struct PostgresDraft {
   /// Whether a table that is as Cairn created it becomes its original as a whole.
   private let restores: Bool
   /// The columns of the original by name, where they are as Cairn created them.
-  private let originals: [String: TableSchema.Column]
+  private let originals: [NameKey: TableSchema.Column]
   /// Columns by whose values keys tell rows apart, by index: PostgreSQL does not say of two `json` whether they are equal.
   private let keyed: Set<Int>
   private(set) var notices: [String] = []
@@ -18,12 +18,12 @@ struct PostgresDraft {
   init(_ source: TableSchema, names: NamePolicy, restores: Bool = true) {
     self.source = source
     (self.names, self.restores) = (names, restores)
-    var originals: [String: TableSchema.Column] = [:]
+    var originals: [NameKey: TableSchema.Column] = [:]
     for column in source.original?.columns ?? [] where source.original?.engine == .postgres {
-      originals[column.name.asciiLowercased] = column
+      originals[column.name.sqliteKey] = column
     }
     for column in source.columns {
-      let name = column.name.asciiLowercased
+      let name = column.name.sqliteKey
       guard let original = originals[name] else { continue }
       let declared = SQLiteValue(from: original).declaredType
       if declared != column.declaredType.uppercased() { originals[name] = nil }
@@ -39,7 +39,7 @@ struct PostgresDraft {
   var isOriginal: Bool { unchangedOriginal != nil }
 
   /// The column keeps the values of a PostgreSQL column, in the form in which Cairn brought them.
-  func isWayBack(_ column: TableSchema.Column) -> Bool { originals[column.name.asciiLowercased] != nil }
+  func isWayBack(_ column: TableSchema.Column) -> Bool { originals[column.name.sqliteKey] != nil }
 
   private var original: TableSchema? {
     guard let original = source.original, original.engine == .postgres, !DDLParser.isReserved(original.namespace),
@@ -53,7 +53,7 @@ struct PostgresDraft {
   private var unchangedOriginal: TableSchema? {
     guard restores, let original, original.columns.count == source.columns.count, original.key == source.key,
       zip(original.columns, source.columns).allSatisfy({
-        $0.name.asciiLowercased == $1.name.asciiLowercased && isWayBack($1)
+        $0.name.sqliteKey == $1.name.sqliteKey && isWayBack($1)
           && ($0.isNotNull || $0.keyOrdinal > 0) == ($1.isNotNull || $1.keyOrdinal > 0)
       })
     else { return nil }
@@ -83,7 +83,7 @@ struct PostgresDraft {
       let isKey = column.keyOrdinal > 0
       target.columns.append(
         .init(
-          name: originals[column.name.asciiLowercased]?.name ?? names.postgresName(column.name),
+          name: originals[column.name.sqliteKey]?.name ?? names.postgresName(column.name),
           declaredType: type.name,
           isNotNull: column.isNotNull || (isKey && !source.flags.contains(.nullableKey)),
           keyOrdinal: column.keyOrdinal, collation: isKey && type.isCollatable ? "C" : "",
@@ -108,7 +108,7 @@ struct PostgresDraft {
 
   /// Types that users defined are created with the table they came with: without it, what they rest on takes their place.
   private func type(of column: TableSchema.Column) -> PostgresType {
-    guard let original = originals[column.name.asciiLowercased] else {
+    guard let original = originals[column.name.sqliteKey] else {
       let type = PostgresType(declaration: column.declaredType)
       return type.kind == .json && source.columns.firstIndex(of: column).map(keyed.contains) ?? false ? .text : type
     }

@@ -23,7 +23,7 @@ package struct SQLiteAlteration: Sendable {
   /// A copy of the table follows, so rows that do not fit may be left out.
   package let isRefreshed: Bool
 
-  private let folded: Set<String>
+  private let folded: Set<NameKey>
 
   /// `before` and `after` are those of the difference; `there`, nil where it is not known, is taken to be as before.
   package init(
@@ -34,7 +34,7 @@ package struct SQLiteAlteration: Sendable {
     self.there = there ?? difference.before
     self.triggers = triggers
     (self.isOwn, self.keepsText, self.isRefreshed) = (isOwn, keepsText, isRefreshed)
-    folded = Set(self.there.columns.map { $0.name.asciiLowercased })
+    folded = Set(self.there.columns.map { $0.name.sqliteKey })
   }
 
   /// Creates a table with its indexes.
@@ -110,12 +110,12 @@ package struct SQLiteAlteration: Sendable {
 
   /// The column of the target that is this one before.
   private func theirs(_ old: Int) -> TableSchema.Column? {
-    let name = before.columns[old].name.asciiLowercased
-    return there.columns.first { $0.name.asciiLowercased == name }
+    let name = before.columns[old].name.sqliteKey
+    return there.columns.first { $0.name.sqliteKey == name }
   }
 
-  private func names(_ table: TableSchema, _ columns: [Int]) -> Set<String> {
-    Set(columns.map { table.columns[$0].name.asciiLowercased })
+  private func names(_ table: TableSchema, _ columns: [Int]) -> Set<NameKey> {
+    Set(columns.map { table.columns[$0].name.sqliteKey })
   }
 
   private var hasKey: Bool {
@@ -132,7 +132,7 @@ package struct SQLiteAlteration: Sendable {
     difference.changes.compactMap { change in
       guard case .dropColumn(let index) = change else { return nil }
       let column = before.columns[index].name
-      return folded.contains(column.asciiLowercased)
+      return folded.contains(column.sqliteKey)
         ? "ALTER TABLE \(name) DROP COLUMN \(column.quotedName)" : nil
     }
   }
@@ -142,16 +142,16 @@ package struct SQLiteAlteration: Sendable {
     for case .renameColumn(let old, let new) in difference.changes {
       let (was, now) = (before.columns[old].name, after.columns[new].name)
       let isMade =
-        !folded.contains(was.asciiLowercased)
-        || (!isOwn && folded.contains(now.asciiLowercased)
-          && !before.columns.contains { $0.name.asciiLowercased == now.asciiLowercased })
+        !folded.contains(was.sqliteKey)
+        || (!isOwn && folded.contains(now.sqliteKey)
+          && !before.columns.contains { $0.name.sqliteKey == now.sqliteKey })
       if !isMade { pairs.append((was, now)) }
     }
-    let leaving = Set(pairs.map { $0.old.asciiLowercased })
+    let leaving = Set(pairs.map { $0.old.sqliteKey })
     var first: [String] = []
     var second: [String] = []
     for (index, pair) in pairs.enumerated() {
-      let isTaken = leaving.contains(pair.new.asciiLowercased) && pair.old.asciiLowercased != pair.new.asciiLowercased
+      let isTaken = leaving.contains(pair.new.sqliteKey) && pair.old.sqliteKey != pair.new.sqliteKey
       let third = "cairn_moving_\(index)"
       if isTaken { first.append("ALTER TABLE \(name) RENAME COLUMN \(pair.old.quotedName) TO \(third)") }
       second.append(
@@ -172,8 +172,8 @@ package struct SQLiteAlteration: Sendable {
     for case .addColumn(let index) in difference.changes {
       let column = after.columns[index]
       let isThere =
-        folded.contains(column.name.asciiLowercased)
-        && !before.columns.contains { $0.name.asciiLowercased == column.name.asciiLowercased }
+        folded.contains(column.name.sqliteKey)
+        && !before.columns.contains { $0.name.sqliteKey == column.name.sqliteKey }
       if isThere { continue }
       guard let definition = text?.definition(of: column.name) else { return nil }
       guard column.keyOrdinal == 0, !after.uniques.contains(where: { $0.contains(index) }) || !isOwn else { return nil }
@@ -188,34 +188,34 @@ package struct SQLiteAlteration: Sendable {
   package var indexes: [String] {
     let stale = there.objects.filter { known($0) && !after.objects.contains($0) }
     let fresh = after.objects.filter { object in
-      !there.objects.contains { isOwn ? $0 == object : $0.name.asciiLowercased == object.name.asciiLowercased }
+      !there.objects.contains { isOwn ? $0 == object : $0.name.sqliteKey == object.name.sqliteKey }
     }
     return stale.map { "DROP INDEX IF EXISTS \($0.name.quotedName)" } + fresh.map(\.text)
   }
 
   /// Whether an index of the target is one that the source has or had.
   private func known(_ object: TableSchema.Object) -> Bool {
-    let name = object.name.asciiLowercased
-    return before.objects.contains { $0.name.asciiLowercased == name && (isOwn || !after.objects.contains($0)) }
-      || (isOwn && after.objects.contains { $0.name.asciiLowercased == name })
+    let name = object.name.sqliteKey
+    return before.objects.contains { $0.name.sqliteKey == name && (isOwn || !after.objects.contains($0)) }
+      || (isOwn && after.objects.contains { $0.name.sqliteKey == name })
   }
 
   // MARK: Rebuild
 
   /// Columns that only the target has.
   package var extras: [TableSchema.Column] {
-    let theirs = Set((before.columns + after.columns).map { $0.name.asciiLowercased })
-    return there.columns.filter { !theirs.contains($0.name.asciiLowercased) }
+    let theirs = Set((before.columns + after.columns).map { $0.name.sqliteKey })
+    return there.columns.filter { !theirs.contains($0.name.sqliteKey) }
   }
 
   /// The columns whose values stay: (name after, name that the target has now).
   package var kept: [(new: String, old: String)] {
     var pairs: [(new: String, old: String)] = []
     for (index, column) in after.columns.enumerated() {
-      let name = column.name.asciiLowercased
-      if let old = difference.origins[index], folded.contains(before.columns[old].name.asciiLowercased) {
+      let name = column.name.sqliteKey
+      if let old = difference.origins[index], folded.contains(before.columns[old].name.sqliteKey) {
         pairs.append((column.name, before.columns[old].name))
-      } else if folded.contains(name), !before.columns.contains(where: { $0.name.asciiLowercased == name }) {
+      } else if folded.contains(name), !before.columns.contains(where: { $0.name.sqliteKey == name }) {
         pairs.append((column.name, column.name))
       }
     }
@@ -235,9 +235,9 @@ package struct SQLiteAlteration: Sendable {
   /// target has besides.
   package var rebuild: [String] {
     let own = there.objects.filter { object in
-      let name = object.name.asciiLowercased
-      return !before.objects.contains { $0.name.asciiLowercased == name }
-        && !after.objects.contains { $0.name.asciiLowercased == name }
+      let name = object.name.sqliteKey
+      return !before.objects.contains { $0.name.sqliteKey == name }
+        && !after.objects.contains { $0.name.sqliteKey == name }
     }
     // With the legacy rules, references of other tables to this one stay as they are.
     return triggers.map { "DROP TRIGGER \($0.name.quotedName)" }

@@ -50,8 +50,8 @@ struct SQLiteTableText {
   }
 
   func definition(of column: String) -> Definition? {
-    let folded = column.asciiLowercased
-    return definitions.first { IndexText.name($0.name).asciiLowercased == folded }
+    let folded = column.sqliteKey
+    return definitions.first { IndexText.name($0.name).sqliteKey == folded }
   }
 
   /// The statement with more columns behind its own.

@@ -40,12 +40,12 @@ extension TableSchema {
   /// The original of a table, with its columns under the names that they have after a change of the table: a column
   /// that is only renamed keeps the type that it came from.
   fileprivate func renamed(by difference: TableDifference) -> TableSchema {
-    var names: [String: String] = [:]
-    for (was, now) in difference.renamedColumns { names[was.asciiLowercased] = now }
+    var names: [NameKey: String] = [:]
+    for (was, now) in difference.renamedColumns { names[was.sqliteKey] = now }
     var copy = self
-    let fresh = Set(names.values.map(\.asciiLowercased))
+    let fresh = Set(names.values.map(\.sqliteKey))
     for index in copy.columns.indices {
-      let name = copy.columns[index].name.asciiLowercased
+      let name = copy.columns[index].name.sqliteKey
       if let now = names[name] {
         copy.columns[index].name = now
       } else if fresh.contains(name) {

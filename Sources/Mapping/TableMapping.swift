@@ -80,7 +80,7 @@ package struct TableMapping: Sendable {
   package func onto(_ table: TableSchema) -> TableMapping {
     var mapping = self
     for (index, column) in target.columns.enumerated() {
-      guard let there = table.columns.first(where: { $0.name.lowercased() == column.name.lowercased() }),
+      guard let there = table.columns.first(where: { $0.name.sqliteKey == column.name.sqliteKey }),
         there.declaredType != column.declaredType || there.baseType != column.baseType
       else { continue }
       mapping.target.columns[index].declaredType = there.declaredType

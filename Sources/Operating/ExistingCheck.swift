@@ -57,8 +57,8 @@ struct ExistingCheck {
   private func compare(_ table: SQLiteTable, _ other: SQLiteTable) throws {
     let name = table.name.quotedName
     guard try target.integer("SELECT 1 FROM \(name) LIMIT 1") != nil else { return }
-    let names = Set(other.schema.columns.map { $0.name.lowercased() })
-    guard let missing = table.schema.columns.first(where: { !names.contains($0.name.lowercased()) }) else {
+    let names = Set(other.schema.columns.map { $0.name.sqliteKey })
+    guard let missing = table.schema.columns.first(where: { !names.contains($0.name.sqliteKey) }) else {
       return try compareRows(table)
     }
     throw differs(table, "has rows, but no column \(missing.name)")

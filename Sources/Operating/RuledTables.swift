@@ -29,7 +29,7 @@ package struct RuledTables {
     }
     for rule in rules where !rule.from.contains(where: { $0 == "*" || $0 == "?" }) {
       guard !tables.contains(where: { $0.schema.matches(rule.from) }) else { continue }
-      let near = rule.from.lowercased().nearest(in: tables.map { $0.name.lowercased() })
+      let near = rule.from.asciiLowercased.nearest(in: tables.map { $0.name.asciiLowercased })
       unused.append(
         CairnError(
           .tableMissing,

@@ -199,8 +199,8 @@ struct TableSQL {
   }
 
   private var rowid: String {
-    let taken = Set(schema.columns.map { $0.name.lowercased() })
-    return ["rowid", "_rowid_", "oid"].first { !taken.contains($0) } ?? "rowid"
+    let taken = Set(schema.columns.map { $0.name.sqliteKey })
+    return ["rowid", "_rowid_", "oid"].first { !taken.contains($0.nameKey) } ?? "rowid"
   }
 
   // MARK: Ranges

@@ -130,7 +130,7 @@ package struct TargetEnd {
   /// Whether a table of the target, as the mapping names it, is there and holds a row; `source`: of its share.
   func holdsRows(_ table: TableSchema, sharedBy source: TableSchema) throws -> Bool {
     let terms = (source.treatment?.shares ?? []).compactMap { share in
-      source.columns.firstIndex { $0.name == share.column }.map {
+      source.columns.firstIndex { $0.name.hasSameBytes(as: share.column) }.map {
         "\(table.columns[$0].name.quotedName) = \(share.literal)"
       }
     }

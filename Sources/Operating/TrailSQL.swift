@@ -23,7 +23,7 @@ package struct TrailSQL {
   /// Tables that have been created, or are in use, by folded name.
   private var known: Set<String> = []
   /// The table of each index, by folded names. A name may go to another table before the first is told to be without.
-  private var indexOwners: [String: String] = [:]
+  private var indexOwners: [NameKey: String] = [:]
   /// Tables between start and end of a refresh: changes to them may speak of rows that are not there yet.
   private var refreshing: Set<String> = []
   /// Tables that were emptied at the start of their refresh, so that chunks need not delete.
@@ -190,7 +190,7 @@ package struct TrailSQL {
     case (.reshape, let before?, let after?):
       let name = before.schema.foldedName
       var lines = ensured(before)
-      let own = before.schema.objects.map(\.name).filter { indexOwners[$0.lowercased()] == name }
+      let own = before.schema.objects.map(\.name).filter { indexOwners[$0.sqliteKey].hasSameBytes(as: name) }
       lines += freed(after.schema, from: name)
       lines += before.reshape(
         sqlite: after, isRefreshed: ddl.isRefreshed, indexes: own,
@@ -239,12 +239,12 @@ package struct TrailSQL {
   /// Takes the names of indexes from other tables, where the source has dropped them already.
   private func freed(_ schema: TableSchema, from table: String) -> [String] {
     guard dialect == .sqlite else { return [] }
-    return schema.objects.filter { indexOwners[$0.name.lowercased(), default: table] != table }
+    return schema.objects.filter { !indexOwners[$0.name.sqliteKey, default: table].hasSameBytes(as: table) }
       .map { "DROP INDEX IF EXISTS \($0.name.quotedName);" }
   }
 
   private mutating func own(_ schema: TableSchema) {
-    for object in schema.objects { indexOwners[object.name.lowercased()] = schema.foldedName }
+    for object in schema.objects { indexOwners[object.name.sqliteKey] = schema.foldedName }
   }
 
   private mutating func move(_ before: TableSchema, _ after: TableSchema) {
@@ -298,7 +298,7 @@ package struct TrailSQL {
 
 extension TableSchema {
   /// The same for two tables that SQLite cannot tell apart.
-  var foldedName: String { (namespace.isEmpty ? "" : namespace + ".") + name.lowercased() }
+  var foldedName: String { (namespace.isEmpty ? "" : namespace + ".") + name.asciiLowercased }
 }
 
 extension Refresh.Range {

@@ -44,7 +44,9 @@ package struct TwoWayCheck {
           JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_collation l ON l.oid = a.attcollation
           WHERE n.nspname = $1 AND c.relname = $2 AND a.attnum > 0 AND NOT l.collisdeterministic
           """, [table.schema.namespace, table.schema.name]
-        ).compactMap { $0[0] }.filter { name in table.schema.key.contains { table.schema.columns[$0].name == name } }
+        ).compactMap { $0[0] }.filter { name in
+          table.schema.key.contains { table.schema.columns[$0].name.hasSameBytes(as: name) }
+        }
       }
       guard let column = loose.first else { continue }
       throw CairnError(
@@ -152,7 +154,7 @@ package struct TwoWayCheck {
     let found = tables.filter { table in
       table.refusal == nil
         && table.schema.foreignKeys.contains {
-          $0.table.lowercased() == table.schema.name.lowercased() && $0.onUpdate.uppercased() == "CASCADE"
+          $0.table.sqliteKey == table.schema.name.sqliteKey && $0.onUpdate.uppercased() == "CASCADE"
         }
     }
     guard let first = found.first else { return nil }

@@ -19,7 +19,9 @@ package struct TwoWayRoute {
   package func tables(thatComeBackBy back: TwoWayRoute) throws -> [(here: SourceEnd.Table, there: SourceEnd.Table)] {
     let (forth, again) = (try targets(in: back.source.url.engine), try back.targets(in: source.url.engine))
     return zip(tables, forth).compactMap { table, name in
-      let found = zip(back.tables, again).first { $0.schema.plainName == name && $1 == table.schema.plainName }
+      let found = zip(back.tables, again).first {
+        $0.schema.plainName.hasSameBytes(as: name) && $1.hasSameBytes(as: table.schema.plainName)
+      }
       return found.map { (table, $0.0) }
     }
   }

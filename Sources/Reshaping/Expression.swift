@@ -66,8 +66,8 @@ struct Expression {
 
   /// As it is written, else without regard to case.
   static func column(_ name: String, of schema: TableSchema) -> Int? {
-    schema.columns.firstIndex { $0.name == name }
-      ?? schema.columns.firstIndex { $0.name.lowercased() == name.lowercased() }
+    schema.columns.firstIndex { $0.name.hasSameBytes(as: name) }
+      ?? schema.columns.firstIndex { $0.name.sqliteKey == name.sqliteKey }
   }
 
   // MARK: Its type

@@ -25,7 +25,7 @@ package enum ExpressionFault {
         let name = String(error.message.dropFirst(noColumn.count))
         guard isName(name) else { return error.message }
         // Not to be had as a column: its table will tell.
-        guard !columns.contains(where: { $0.name == name }) else { return nil }
+        guard !columns.contains(where: { $0.name.hasSameBytes(as: name) }) else { return nil }
         columns.append(.init(name: name, type: ""))
       }
     }

@@ -70,18 +70,18 @@ struct ReshapeDraft {
         try add(column)
       }
     }
-    var seen: [String: String] = [:]
-    for column in schema.columns where seen.updateValue(column.name, forKey: column.name.lowercased()) != nil {
+    var seen: [NameKey: String] = [:]
+    for column in schema.columns where seen.updateValue(column.name, forKey: column.name.sqliteKey) != nil {
       throw refused("gives two columns the name \(column.name)", hint: "name each column of the target once")
     }
     guard !schema.columns.isEmpty else { throw refused("has no columns", hint: "leave `columns` out for all of them") }
   }
 
   private mutating func addOthers(_ columns: [ReshapeRule.Column]) throws {
-    let named = Set(columns.map { $0.name.lowercased() })
+    let named = Set(columns.map { $0.name.sqliteKey })
     let taken = Set(columns.compactMap { column -> Int? in (try? Expression(column.expression, of: source))?.column })
     for index in source.columns.indices
-    where !taken.contains(index) && !named.contains(source.columns[index].name.lowercased()) {
+    where !taken.contains(index) && !named.contains(source.columns[index].name.sqliteKey) {
       add(source.columns[index], .plain(index))
     }
   }
@@ -91,7 +91,7 @@ struct ReshapeDraft {
     column.keyOrdinal = 0
     // It counts at the source.
     column.identity = .none
-    if let text = column.defaultText, text.lowercased().contains("nextval(") { column.defaultText = nil }
+    if let text = column.defaultText, text.asciiLowercased.contains("nextval(") { column.defaultText = nil }
     schema.columns.append(column)
     outputs.append(output)
   }
@@ -166,7 +166,7 @@ struct ReshapeDraft {
         hint: "give the table a primary key, or leave `delete` out")
     }
     guard case .mark(let name) = rule.delete else { return treatment.removal = .kept }
-    guard !schema.columns.contains(where: { $0.name.lowercased() == name.lowercased() }) else {
+    guard !schema.columns.contains(where: { $0.name.sqliteKey == name.sqliteKey }) else {
       throw refused(
         "marks deleted rows in column \(name), which has the rows' own values",
         hint: "name a column that the source's table does not have")
@@ -183,7 +183,7 @@ struct ReshapeDraft {
     if source.flags.contains(.wholeRow) { return }
     var ordinal = 0
     for share in treatment.shares {
-      guard let index = schema.columns.firstIndex(where: { $0.name == share.column }) else { continue }
+      guard let index = schema.columns.firstIndex(where: { $0.name.hasSameBytes(as: share.column) }) else { continue }
       ordinal += 1
       schema.columns[index].keyOrdinal = ordinal
       schema.columns[index].isNotNull = true
@@ -221,7 +221,9 @@ struct ReshapeDraft {
       }
       return noteObjects()
     }
-    let shares = treatment.shares.compactMap { share in schema.columns.firstIndex { $0.name == share.column } }
+    let shares = treatment.shares.compactMap { share in
+      schema.columns.firstIndex { $0.name.hasSameBytes(as: share.column) }
+    }
     for unique in source.uniques {
       let moved = unique.compactMap { column in outputs.firstIndex(of: .plain(column)) }
       guard moved.count == unique.count else { continue }
@@ -246,7 +248,7 @@ struct ReshapeDraft {
     original.columns = []
     for (index, output) in outputs.enumerated() {
       guard case .plain(let column) = output,
-        var kept = was.first(where: { $0.name.lowercased() == source.columns[column].name.lowercased() })
+        var kept = was.first(where: { $0.name.sqliteKey == source.columns[column].name.sqliteKey })
       else { continue }
       kept.name = schema.columns[index].name
       original.columns.append(kept)

@@ -77,11 +77,11 @@ package struct ReshapePlan {
       if case .plain(let column) = outputs[index], column < origins.count {
         let origin = origins[column]
         let places = before.outputs.indices.filter { before.outputs[$0] == origin.map { .plain($0) } }
-        let same = places.first { before.schema.columns[$0].name == schema.columns[index].name }
+        let same = places.first { before.schema.columns[$0].name.hasSameBytes(as: schema.columns[index].name) }
         if let place = same ?? places.first { return place }
         if origin == nil { return nil }
       }
-      return before.schema.columns.firstIndex { $0.name == schema.columns[index].name }
+      return before.schema.columns.firstIndex { $0.name.hasSameBytes(as: schema.columns[index].name) }
     }
   }
 }

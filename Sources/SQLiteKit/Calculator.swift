@@ -37,9 +37,9 @@ package final class Calculator {
     _ = cairn_db_config_int(database.handle, Int32(SQLITE_DBCONFIG_DQS_DML), 0)
     sqlite3_limit(database.handle, SQLITE_LIMIT_LENGTH, Self.bytesMax)
     limit.watch(database)
-    let names = Set(columns.map { $0.name.lowercased() })
+    let names = Set(columns.map { $0.name.sqliteKey })
     var prefix = "x"
-    while names.contains(where: { $0.hasPrefix(prefix) }) { prefix += "_" }
+    while names.contains(where: { $0.text.utf8.starts(with: prefix.utf8) }) { prefix += "_" }
     // Without a rowid, that word means nothing.
     var lines = ["\(prefix) INTEGER PRIMARY KEY"]
     lines += columns.map { column in

@@ -4,11 +4,11 @@ import Changes
 /// The objects that a statement of DDL may touch: the second lock after the grammar that built it.
 private final class DefinitionGuard {
   /// In lower case.
-  let tables: Set<String>
+  let tables: Set<NameKey>
   /// The first refused action.
   var refused: String?
 
-  init(_ tables: [String]) { self.tables = Set(tables.map { $0.lowercased() }) }
+  init(_ tables: [String]) { self.tables = Set(tables.map { $0.sqliteKey }) }
 
   /// Must outlive the watch.
   func watch(_ handle: OpaquePointer) {
@@ -33,10 +33,10 @@ private final class DefinitionGuard {
   /// Source: https://sqlite.org/c3ref/c_alter_table.html
   func allows(_ action: Int32, _ first: String, _ second: String, _ database: String) -> Bool {
     // Here the database is the first of the three, and a column the last.
-    if action == SQLITE_ALTER_TABLE { return ["main", "temp"].contains(first) && tables.contains(second.lowercased()) }
+    if action == SQLITE_ALTER_TABLE { return ["main", "temp"].contains(first) && tables.contains(second.sqliteKey) }
     guard ["", "main", "temp"].contains(database) else { return false }
     func isMine(_ name: String) -> Bool {
-      Self.own.contains(name.lowercased()) || (database != "temp" && tables.contains(name.lowercased()))
+      Self.own.contains(name.asciiLowercased) || (database != "temp" && tables.contains(name.sqliteKey))
     }
     switch action {
     case SQLITE_SELECT, SQLITE_REINDEX: return true

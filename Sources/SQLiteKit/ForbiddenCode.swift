@@ -1,4 +1,5 @@
 import CSQLite
+import Changes
 
 /// Denies what a database may hold to make a connection act that reads its tables: views and triggers in the place of
 /// tables, other files, settings that undo the hardening.
@@ -51,10 +52,10 @@ final class ForbiddenCode {
     case SQLITE_CREATE_VTABLE, SQLITE_DROP_VTABLE, SQLITE_CREATE_VIEW, SQLITE_DROP_VIEW:
       return deny(first.map { String(cString: $0) } ?? "")
     case SQLITE_PRAGMA:
-      let name = first.map { String(cString: $0).lowercased() } ?? ""
+      let name = first.map { String(cString: $0).asciiLowercased } ?? ""
       return Self.pragmas.contains(name) ? SQLITE_OK : deny("PRAGMA \(name)")
     case SQLITE_FUNCTION:
-      let name = second.map { String(cString: $0).lowercased() } ?? ""
+      let name = second.map { String(cString: $0).asciiLowercased } ?? ""
       return Self.functions.contains(name) ? deny("\(name)()") : SQLITE_OK
     default: return SQLITE_OK
     }

@@ -147,7 +147,7 @@ private final class TouchedTables {
     }
     guard let named, !isOurs(accessor) else { return }
     let name = String(cString: named)
-    let folded = name.lowercased()
+    let folded = name.asciiLowercased
     if folded.hasPrefix("sqlite_") || folded.hasPrefix("cairn_") { return }
     let place = schema.map { String(cString: $0) } ?? "main"
     names?.insert(place == "main" ? name : "\(place).\(name)")

@@ -9,10 +9,10 @@ extension Database {
   /// for parent columns TEXT or without type and numeric child columns. NEW and BEFORE triggers are right.
   static func markWrongOld(_ tables: inout [SQLiteTable]) {
     let places = Dictionary(
-      tables.enumerated().map { ($1.name.lowercased(), $0) }, uniquingKeysWith: { first, _ in first })
+      tables.enumerated().map { ($1.name.sqliteKey, $0) }, uniquingKeysWith: { first, _ in first })
     for child in tables {
       for key in child.schema.foreignKeys {
-        guard let place = places[key.table.lowercased()], !tables[place].givesWrongOld else { continue }
+        guard let place = places[key.table.sqliteKey], !tables[place].givesWrongOld else { continue }
         tables[place].givesWrongOld = isMistyped(key, child.schema, parent: tables[place])
       }
     }
@@ -26,7 +26,7 @@ extension Database {
     let referenced =
       key.references.isEmpty
       ? parent.primaryColumns.map { columns[$0] }
-      : key.references.compactMap { name in columns.first { $0.name.lowercased() == name.lowercased() } }
+      : key.references.compactMap { name in columns.first { $0.name.sqliteKey == name.sqliteKey } }
     // A generated column takes part, or the key is broken: judged by what the table has.
     guard referenced.count == key.columns.count else { return columns.contains { untyped.contains($0.affinity) } }
     return zip(referenced, key.columns).contains { theirs, column in
@@ -45,8 +45,8 @@ extension Database {
   func markBeforeTriggers(_ tables: inout [SQLiteTable]) throws {
     let rows = try query("SELECT tbl_name, name, sql FROM sqlite_master WHERE type = 'trigger'")
     let names = Set(
-      rows.filter { !$0[1].string.hasPrefix("cairn_") && isBefore($0[2].string) }.map { $0[0].string.lowercased() })
-    for index in tables.indices { tables[index].hasBeforeTriggers = names.contains(tables[index].name.lowercased()) }
+      rows.filter { !$0[1].string.hasPrefix("cairn_") && isBefore($0[2].string) }.map { $0[0].string.sqliteKey })
+    for index in tables.indices { tables[index].hasBeforeTriggers = names.contains(tables[index].name.sqliteKey) }
   }
 
   /// Refuses tables that need a collation which only the application defines; a plain index under one is left out.
@@ -63,7 +63,7 @@ extension Database {
         guard let name = SQLText.collations(object.text).first(where: { !known.contains($0.uppercased()) }) else {
           continue
         }
-        if tables[index].uniqueKeys.contains(where: { $0.name == object.name }) {
+        if tables[index].uniqueKeys.contains(where: { $0.name.hasSameBytes(as: object.name) }) {
           tables[index].refusal =
             "its unique index \(object.name) needs the collation \(name.quotedName), which only its application has"
         }

@@ -63,7 +63,7 @@ extension Database {
       """
     ).compactMap { StoredTable(name: $0[0].string, text: $0[1].string) }
     let modules = Dictionary(
-      list.compactMap { table in table.module.map { (table.name.lowercased(), $0) } }, uniquingKeysWith: { $1 })
+      list.compactMap { table in table.module.map { (table.name.sqliteKey, $0) } }, uniquingKeysWith: { $1 })
     let originals = try originalShapes()
     var tables = try list.filter { !SQLiteTable.ownNames.contains($0.name) && !$0.isShadow(of: modules) }.map { row in
       func refused(_ why: String) -> SQLiteTable {
@@ -76,7 +76,7 @@ extension Database {
       }
       if row.module != nil { return refused("it is a virtual table, which cannot have triggers") }
       var found = try table(row.name, withoutRowid: row.isWithoutRowid, strict: row.isStrict, text: row.text)
-      found.schema.original = originals[row.name.lowercased()]
+      found.schema.original = originals[row.name.sqliteKey]
       return found
     }
     Self.refuseAmbiguousNames(&tables)
@@ -114,11 +114,11 @@ extension Database {
   ///
   /// Every program that uses the file can write them: they are input. A blob that is no shape counts as none, and
   /// `TableMapping` reads the texts of a shape before they become DDL.
-  private func originalShapes() throws -> [String: TableSchema] {
+  private func originalShapes() throws -> [NameKey: TableSchema] {
     guard try integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil else {
       return [:]
     }
-    var shapes: [String: TableSchema] = [:]
+    var shapes: [NameKey: TableSchema] = [:]
     for row in try query("SELECT name, shape FROM cairn_origin") {
       guard case .blob(let bytes) = row[1], bytes.count <= Self.shapeBytesMax else { continue }
       var shape = bytes.withUnsafeBytes {
@@ -127,7 +127,7 @@ extension Database {
       }
       // A record cannot hold a shape within a shape.
       shape?.original = nil
-      shapes[row[0].string.lowercased()] = shape
+      shapes[row[0].string.sqliteKey] = shape
     }
     return shapes
   }
@@ -159,8 +159,8 @@ extension Database {
     var table = SQLiteTable(
       schema: schema, generated: generated, primaryColumns: primary.map(\.column), uniqueKeys: [])
 
-    let names = Set(schema.columns.map { $0.name.lowercased() } + generated.map { $0.lowercased() })
-    if !withoutRowid { table.rowidName = ["rowid", "_rowid_", "oid"].first { !names.contains($0) } }
+    let names = Set(schema.columns.map { $0.name.sqliteKey } + generated.map { $0.sqliteKey })
+    if !withoutRowid { table.rowidName = ["rowid", "_rowid_", "oid"].first { !names.contains($0.nameKey) } }
     var primaryKey: [(column: Int, collation: String)] = []
     var uniques: [[(column: Int, collation: String)]] = []
     let indexes = try query(
@@ -188,7 +188,7 @@ extension Database {
       table.refusal = "it has no key, and its columns hide rowid, _rowid_ and oid"
     }
     if table.schema.flags.contains(.wholeRow),
-      generated.contains(where: { ["rowid", "_rowid_", "oid"].contains($0.lowercased()) })
+      generated.contains(where: { ["rowid", "_rowid_", "oid"].contains($0.asciiLowercased) })
     {
       table.refusal = "it has no key, and a generated column hides its rowid"
     }
@@ -236,7 +236,7 @@ extension Database {
       terms.append(
         .init(
           text: name?.quotedName ?? expression ?? "NULL", collation: row[2] == .null ? "BINARY" : row[2].string,
-          column: name.flatMap { name in columns.firstIndex { $0.name == name } }))
+          column: name.flatMap { name in columns.firstIndex { $0.name.hasSameBytes(as: name) } }))
     }
     return .init(name: index, terms: terms, predicate: parts?.predicate)
   }
@@ -252,7 +252,7 @@ extension Database {
         keys[id]
         ?? .init(
           columns: [], table: row[1].string, references: [], onUpdate: row[4].string, onDelete: row[5].string)
-      if let column = columns.firstIndex(where: { $0.name.lowercased() == row[2].string.lowercased() }) {
+      if let column = columns.firstIndex(where: { $0.name.sqliteKey == row[2].string.sqliteKey }) {
         key.columns.append(column)
       }
       if row[3] != .null { key.references.append(row[3].string) }

@@ -23,7 +23,7 @@ struct StoredTable {
     if tokens[1].word == "VIRTUAL" {
       let using = tokens.firstIndex { $0.word == "USING" }
       guard let using, using + 1 < tokens.count else { return nil }
-      module = Self.bare(bytes[tokens[using + 1].range]).lowercased()
+      module = Self.bare(bytes[tokens[using + 1].range]).asciiLowercased
       (isWithoutRowid, isStrict) = (false, false)
       return
     }
@@ -51,11 +51,11 @@ struct StoredTable {
   ]
 
   /// Whether a module of one of the tables keeps its data here.
-  func isShadow(of modules: [String: String]) -> Bool {
+  func isShadow(of modules: [NameKey: String]) -> Bool {
     let bytes = Array(name.utf8)
     guard let mark = bytes.lastIndex(of: UInt8(ascii: "_")) else { return false }
-    let owner = String(decoding: bytes[..<mark], as: UTF8.self).lowercased()
-    let end = String(decoding: bytes[(mark + 1)...], as: UTF8.self).lowercased()
-    return modules[owner].flatMap { Self.shadows[$0] }?.contains(end) ?? false
+    let owner = String(decoding: bytes[..<mark], as: UTF8.self).asciiLowercased
+    let end = String(decoding: bytes[(mark + 1)...], as: UTF8.self).asciiLowercased
+    return modules[NameKey(owner)].flatMap { Self.shadows[$0] }?.contains(end) ?? false
   }
 }

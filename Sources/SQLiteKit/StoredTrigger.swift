@@ -35,7 +35,7 @@ package struct StoredTrigger: Sendable {
         default: nil
         }
       guard let place, place < body.count, let name = name(body[place]) else { continue }
-      let isKnown = ([table] + found).contains { $0.lowercased() == name.lowercased() }
+      let isKnown = ([table] + found).contains { $0.sqliteKey == name.sqliteKey }
       if !isKnown { found.append(name) }
     }
     return found
@@ -72,13 +72,13 @@ extension Database {
   package func storedTriggers() throws -> [StoredTrigger] {
     try query("SELECT name, tbl_name, sql FROM sqlite_master WHERE type = 'trigger' ORDER BY rowid").map {
       StoredTrigger(name: $0[0].string, table: $0[1].string, text: $0[2].string)
-    }.filter { !$0.name.lowercased().hasPrefix("cairn_") && !$0.isOfView }
+    }.filter { !$0.name.asciiLowercased.hasPrefix("cairn_") && !$0.isOfView }
   }
 
   /// The names of the virtual tables, in lower case.
-  package func virtualTables() throws -> Set<String> {
+  package func virtualTables() throws -> Set<NameKey> {
     Set(
       try query("SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL %'")
-        .map { $0[0].string.lowercased() })
+        .map { $0[0].string.sqliteKey })
   }
 }

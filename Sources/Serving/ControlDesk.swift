@@ -111,7 +111,7 @@ package struct ControlDesk: Sendable {
 
   /// A table that a rule gives another name at the target may be meant by that name, under which it waits.
   private static func sources(of tables: [String], _ apply: Configuration.Apply) -> [String] {
-    tables.map { name in apply.rules.first { $0.to?.lowercased() == name.lowercased() }?.from ?? name }
+    tables.map { name in apply.rules.first { $0.to?.asciiLowercased == name.asciiLowercased }?.from ?? name }
   }
 
   /// The target begins with a copy of everything.

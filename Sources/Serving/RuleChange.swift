@@ -19,7 +19,7 @@ enum RuleChange: Equatable {
     var same = now
     same.from = was.from
     if same == was { return nil }
-    if now.to?.lowercased() != was.to?.lowercased() {
+    if now.to?.sqliteKey != was.to?.sqliteKey {
       self = .moved(from: was.to)
     } else if now.mode != was.mode {
       self = .refused
@@ -89,7 +89,7 @@ enum RuleChange: Equatable {
   }
 
   private static func plain(_ name: String) -> String {
-    let name = name.lowercased()
+    let name = name.asciiLowercased
     return name.hasPrefix("public.") ? String(name.dropFirst("public.".count)) : name
   }
 

@@ -129,7 +129,7 @@ package struct RowNaming: Sendable {
 
   package init(table: String) {
     state = 0x9e37_79b9_7f4a_7c15
-    var name = table.lowercased()
+    var name = table.asciiLowercased
     name.withUTF8 { add(bytes: UnsafeRawBufferPointer($0), tag: .table) }
   }
 

@@ -54,12 +54,12 @@ extension CheckCommand {
     within scope: TargetScope = TargetScope(), _ isJSON: Bool
   ) throws {
     let proof = try source.server.map(ContractProof.init) ?? target.server.map(ContractProof.init)
-    var owners: [String: TableSchema] = [:]
+    var owners: [NameKey: TableSchema] = [:]
     for table in tables {
       let mapping = try target.mapping(of: table.schema, names, within: scope)
       // SQLite takes names without regard to case.
       let name = mapping.target.fullName
-      if let other = owners.updateValue(table.schema, forKey: target.server == nil ? name.lowercased() : name) {
+      if let other = owners.updateValue(table.schema, forKey: target.server == nil ? name.sqliteKey : name.nameKey) {
         throw TableMapping.collision(other.fullName, table.schema.fullName, at: mapping.target.fullName)
       }
       if !isJSON { Terminal.print("\(table.name) -> \(mapping.target.fullName)") }

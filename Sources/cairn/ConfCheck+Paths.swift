@@ -219,7 +219,7 @@ extension ConfCheck {
     _ apply: Configuration.Apply, _ end: TargetEnd, _ tables: [SourceEnd.Table], _ trail: TrailName
   ) throws {
     let place = try end.identity().map { "\($0)" } ?? end.url.place
-    func key(_ table: TableSchema) -> String { "\(place) \(table.fullName.lowercased())" }
+    func key(_ table: TableSchema) -> String { "\(place) \(table.fullName.asciiLowercased)" }
     let ours = Set(configuration.applies.filter { $0.database == apply.database }.map(\.trail))
     try end.checkFeeders(tables, of: trail, apply.names) { table, known in
       feeders[key(table), default: []] + known.filter { !ours.contains($0.trail) }

@@ -11,7 +11,7 @@ struct ContestedRow: Hashable {
   var row: ConflictRow
 
   static func == (a: ContestedRow, b: ContestedRow) -> Bool {
-    a.key == b.key && a.table == b.table && a.namespace == b.namespace
+    a.key == b.key && a.table.hasSameBytes(as: b.table) && a.namespace.hasSameBytes(as: b.namespace)
   }
 
   func hash(into hasher: inout Hasher) { hasher.combine(name.hash) }
@@ -30,7 +30,7 @@ struct ContestedRow: Hashable {
     return UniqueRank(stamp, tie: row.name.hash, spelling: row.isLoose ? row.spelling : [])
   }
 
-  private var values: [Value] { key.columns.sorted { $0.name.lowercased() < $1.name.lowercased() }.map(\.value) }
+  private var values: [Value] { key.columns.sorted { $0.name.sqliteKey < $1.name.sqliteKey }.map(\.value) }
 
   private func name(of table: String) -> RowName { RowName(table: table, key: values) }
 

@@ -16,7 +16,7 @@ package struct ConflictRow: Equatable, Sendable {
     columns = zip(names, values).compactMap { name, value in value.map { Column(name, $0) } }
   }
 
-  package subscript(name: String) -> Value? { columns.first { $0.name == name }?.value }
+  package subscript(name: String) -> Value? { columns.first { $0.name.hasSameBytes(as: name) }?.value }
 }
 
 // As JSON, from which it comes back exactly: numbers, texts and null are what they are; the rest is an object with one

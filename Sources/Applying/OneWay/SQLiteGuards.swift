@@ -30,12 +30,12 @@ package struct SQLiteGuards {
       AND m.name = t.name COLLATE NOCASE WHERE t.guarded
       """
     ).map { $0[0].string }
-    var wanted: [String: String] = [:]
+    var wanted: [NameKey: String] = [:]
     for table in tables {
       for operation in Self.operations { wanted[Self.name(table, operation)] = Self.statement(table, operation) }
     }
     // One whose table has another name now is made anew under that.
-    for name in try names() where wanted.removeValue(forKey: name) == nil { try drop(name) }
+    for name in try names() where wanted.removeValue(forKey: name.nameKey) == nil { try drop(name) }
     for name in wanted.keys.sorted() { if let statement = wanted[name] { try database.execute(statement) } }
   }
 
@@ -52,10 +52,10 @@ package struct SQLiteGuards {
 extension TargetState {
   /// Says for all tables that are known whether they are guarded.
   func guardTables(_ isGuarded: (String) -> Bool) throws {
-    for (name, table) in try tables() where table.isGuarded != isGuarded(name) {
+    for (key, table) in try tables() where table.isGuarded != isGuarded(key.text) {
       try database.run(
         "UPDATE cairn_table SET guarded = ? WHERE name = ? AND trail IN (?, '')",
-        [.integer(isGuarded(name) ? 1 : 0), .text(name), owner])
+        [.integer(isGuarded(key.text) ? 1 : 0), .text(key.text), owner])
     }
   }
 }

@@ -93,8 +93,8 @@ extension MappedTable {
         WHERE k.conrelid = p.oid AND k.contype = 'p' AND k.conkey @> c.confkey AND k.conkey <@ c.confkey)
       """)
     return Dictionary(grouping: rows) { $0[0] ?? "" }.values.reduce(into: [:]) { found, columns in
-      let table = "\(columns[0][1] ?? "").\(columns[0][2] ?? "")".lowercased()
-      found[table, default: []].insert(columns.map { ($0[3] ?? "").lowercased() }.sorted())
+      let table = "\(columns[0][1] ?? "").\(columns[0][2] ?? "")".sqliteKey
+      found[table, default: []].insert(columns.map { ($0[3] ?? "").sqliteKey }.sorted())
     }
   }
 
@@ -103,7 +103,7 @@ extension MappedTable {
     _ row: [String?], _ referrers: [Reference], _ key: [Value], _ connection: PostgresConnection
   ) throws -> Bool {
     for reference in referrers {
-      let found = reference.references.compactMap { name in columns.firstIndex { $0.name == name } }
+      let found = reference.references.compactMap { name in columns.firstIndex { $0.name.hasSameBytes(as: name) } }
       let values = found.compactMap { row[$0] }
       guard values.count == reference.references.count else { continue }
       var terms = reference.columns.enumerated().map {

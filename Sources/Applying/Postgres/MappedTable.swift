@@ -136,7 +136,7 @@ final class MappedTable {
     target.uniqueIndexes.indices.filter { index in
       let unique = target.uniqueIndexes[index]
       guard unique.name != keyIndex?.name else { return false }
-      return unique.columns?.allSatisfy { name in columns.contains { $0.name == name } } ?? true
+      return unique.columns?.allSatisfy { name in columns.contains { $0.name.hasSameBytes(as: name) } } ?? true
     }
   }
 
@@ -150,7 +150,7 @@ final class MappedTable {
   /// The columns of a unique index, where it has nothing but columns that the trail knows.
   func positions(of index: Int) -> [Int]? {
     guard let names = target.uniqueIndexes[index].columns else { return nil }
-    let found = names.compactMap { name in columns.firstIndex { $0.name == name } }
+    let found = names.compactMap { name in columns.firstIndex { $0.name.hasSameBytes(as: name) } }
     return found.count == names.count ? found : nil
   }
 
@@ -330,7 +330,9 @@ final class MappedTable {
       var terms: [String] = []
       let row = unique.columns == nil || unique.predicate != nil ? "(SELECT \(newRow())) AS v" : ""
       for (position, term) in unique.terms.enumerated() {
-        let index = unique.columns.flatMap { names in table.columns.firstIndex { $0.name == names[position] } }
+        let index = unique.columns.flatMap { names in
+          table.columns.firstIndex { $0.name.hasSameBytes(as: names[position]) }
+        }
         let value = index.map { mark(.new($0)) } ?? "(SELECT \(term) FROM \(row))"
         let left = index == nil ? term : "x.\(term)"
         terms.append(unique.areNullsDistinct ? "\(left) = \(value)" : "\(left) IS NOT DISTINCT FROM \(value)")
@@ -347,7 +349,7 @@ final class MappedTable {
     /// The new row as a select list with the target's column names, for expressions over it.
     private mutating func newRow() -> String {
       table.target.columns.map { column in
-        let index = table.columns.firstIndex { $0.name == column.name }
+        let index = table.columns.firstIndex { $0.name.hasSameBytes(as: column.name) }
         let value = index.map { mark(.new($0)) } ?? "NULL::\(column.castType)"
         return "\(value) AS \(column.name.quotedName)"
       }.joined(separator: ",")

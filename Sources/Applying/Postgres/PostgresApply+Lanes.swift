@@ -219,12 +219,12 @@ extension PostgresApply {
     case let refusal as SchemaStop:
       try tell(refusal.error, refusal.key, lane)
       postpone([refusal.key], isLocked: refusal.isLocked)
-      let here = lane.tables.first { $0.source == refusal.key && $0.from == refusal.position }
+      let here = lane.tables.first { $0.source.hasSameBytes(as: refusal.key) && $0.from == refusal.position }
       if let here, let copy = try laterCopy(than: refusal, here, lane) {
         lane.overtaken[refusal.position] = copy
         attempts[refusal.key] = nil
       } else if here != nil {
-        lane.tables.removeAll { $0.source == refusal.key }
+        lane.tables.removeAll { $0.source.hasSameBytes(as: refusal.key) }
         guard !lane.tables.isEmpty else { return false }
       } else {
         // What stands before it is applied for good.
@@ -285,7 +285,7 @@ extension PostgresApply {
 
   /// Why it waits may be another reason now.
   private func tell(_ error: CairnError, _ key: String, _ lane: Lane) throws {
-    guard let table = lane.tables.first(where: { $0.source == key }),
+    guard let table = lane.tables.first(where: { $0.source.hasSameBytes(as: key) }),
       table.table.message != error.message || table.table.hint != error.hint || table.table.code != error.code
     else { return }
     try lane.replay.state.tell(table, error)

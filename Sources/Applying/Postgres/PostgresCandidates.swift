@@ -123,7 +123,7 @@ struct PostgresCandidates: CandidateStore {
   }
 
   /// As they are while it is used.
-  private final class Tables { var known: [String: PostgresTargetTable?] = [:] }
+  private final class Tables { var known: [NameKey: PostgresTargetTable?] = [:] }
 
   func rows(
     of table: PostgresTargetTable, like row: ContestedRow, given: String = "", _ condition: String, _ values: [String?]

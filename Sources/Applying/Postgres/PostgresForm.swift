@@ -46,7 +46,7 @@ struct PostgresForm {
   private func columns(of schema: TableSchema) throws -> [(Int, PostgresText)?] {
     let mapped = try TableMapping(schema, to: .postgres, names: names).target
     return table.columns.enumerated().map { place, column in
-      mapped.columns.firstIndex { $0.name == column.name }.map { index in
+      mapped.columns.firstIndex { $0.name.hasSameBytes(as: column.name) }.map { index in
         (
           index,
           PostgresText(

@@ -109,7 +109,7 @@ extension PostgresReplay {
     case .applied: try connection.run("DELETE FROM \(table.target.rowsName)\(rows.condition)", rows.values)
     case .kept: break
     case .marked(let column):
-      guard let index = table.source.columns.firstIndex(where: { $0.name == column }) else { return }
+      guard let index = table.source.columns.firstIndex(where: { $0.name.hasSameBytes(as: column) }) else { return }
       let mark = table.columns[index].name.quotedName
       let condition = rows.condition.isEmpty ? " WHERE" : rows.condition + " AND"
       try connection.run(
@@ -123,7 +123,9 @@ extension PostgresReplay {
     var terms: [String] = []
     var values: [String?] = []
     for share in table.source.treatment?.shares ?? [] {
-      guard let index = table.source.columns.firstIndex(where: { $0.name == share.column }) else { continue }
+      guard let index = table.source.columns.firstIndex(where: { $0.name.hasSameBytes(as: share.column) }) else {
+        continue
+      }
       var text = ByteWriter(capacity: 64)
       share.value.withView { view in try? table.converters[index].append(view, to: &text) }
       values.append(String(decoding: text.bytes, as: UTF8.self))

@@ -72,7 +72,7 @@ extension PostgresReplay {
     do {
       try connection.execute("SET LOCAL lock_timeout = \(lockMilliseconds)")
       if let there = try tables[key].flatMap({ try shape.read($0) }) {
-        let columns = Set(there.columns.map { $0.name.lowercased() })
+        let columns = Set(there.columns.map { $0.name.sqliteKey })
         guard let step = try copy.step(from: columns, mapped) else {
           throw LaterCopy.unfit(copy.now)
         }

@@ -388,7 +388,7 @@ final class PostgresReplay {
   /// The checkpoints of its tables; where the others are, they wait no longer.
   private func moveLane(to reached: Checkpoint, isDone: Bool) throws {
     for (key, halt) in halted {
-      guard let index = waiting.firstIndex(where: { $0.source == key }) else { continue }
+      guard let index = waiting.firstIndex(where: { $0.source.hasSameBytes(as: key) }) else { continue }
       let table = waiting.remove(at: index)
       try state.move(table, to: (halt.checkpoint, halt.number, halt.place, halt.from))
     }
@@ -501,7 +501,7 @@ final class PostgresReplay {
       halted[key] = Halt(place: name, from: from, checkpoint: border, number: passed)
     } else {
       // Another table that waits has its name: one after the other, then.
-      if waiting.contains(where: { $0.source == name }) { throw error }
+      if waiting.contains(where: { $0.source.hasSameBytes(as: name) }) { throw error }
       var table = PostgresTargetState.Waiting(
         source: name, place: name, from: from,
         table: WaitingTable(
@@ -752,12 +752,12 @@ final class PostgresReplay {
   /// A table that waits has another name at the source; the target learns of it in the lane.
   func renameWaiting(_ old: String, to new: String, name: String) throws {
     try sink.settle()
-    if waiting.contains(where: { $0.source == new }) {
+    if waiting.contains(where: { $0.source.hasSameBytes(as: new) }) {
       throw CairnError(
         .schemaStopped, "tables \(old) and \(new) of the source both wait, and the one has the other's name now",
         hint: "make what the first of them waits for at the target, then run again", context: ["table": name])
     }
-    guard let index = waiting.firstIndex(where: { $0.source == old }) else { return }
+    guard let index = waiting.firstIndex(where: { $0.source.hasSameBytes(as: old) }) else { return }
     try state.rename(waiting[index], to: new, name: name)
     tables[new] = tables.removeValue(forKey: old)
     (waiting[index].source, waiting[index].table.name) = (new, name)

@@ -193,14 +193,16 @@ extension PostgresShape {
   ) throws {
     let (before, after) = (PostgresForeignKey.all(of: change.before), PostgresForeignKey.all(of: change.after))
     for pending in try state.pending(.foreignKey) where (pending.schema, pending.table) == (known.schema, known.name) {
-      if before.contains(where: { $0.name == pending.name }), !after.contains(where: { $0.name == pending.name }) {
+      if before.contains(where: { $0.name.hasSameBytes(as: pending.name) }),
+        !after.contains(where: { $0.name.hasSameBytes(as: pending.name) })
+      {
         try state.remove(pending)
       }
     }
     for pending in try state.pending(.index) where (pending.schema, pending.table) == (known.schema, known.name) {
       // With the text that the source gives it now.
       try state.remove(pending)
-      guard let object = change.after.objects.first(where: { $0.name == pending.name }) else { continue }
+      guard let object = change.after.objects.first(where: { $0.name.hasSameBytes(as: pending.name) }) else { continue }
       try state.add(
         .init(
           schema: moved.schema, table: moved.name, kind: .index, name: object.name))

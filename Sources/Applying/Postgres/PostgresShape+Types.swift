@@ -11,8 +11,8 @@ extension PostgresShape {
     let there = try Set((before + after).map(\.name)).sorted().compactMap { try PostgresUserType.read($0, connection) }
     guard isLane else { return there }
     return there.filter { type in
-      guard let was = before.first(where: { $0.name == type.name }) else { return false }
-      return type.compared(to: was, after.first { $0.name == type.name } ?? was) == was
+      guard let was = before.first(where: { $0.name.hasSameBytes(as: type.name) }) else { return false }
+      return type.compared(to: was, after.first { $0.name.hasSameBytes(as: type.name) } ?? was) == was
     }
   }
 
@@ -70,7 +70,7 @@ extension PostgresShape {
   func unchangedType(_ change: Change) throws -> String? {
     let before = PostgresUserType.all(of: change.before)
     for wanted in PostgresUserType.all(of: change.after) {
-      guard let was = before.first(where: { $0.name == wanted.name }), was != wanted,
+      guard let was = before.first(where: { $0.name.hasSameBytes(as: wanted.name) }), was != wanted,
         let there = try PostgresUserType.read(wanted.name, connection), there.compared(to: was, wanted) == was
       else { continue }
       return wanted.name

@@ -119,7 +119,7 @@ extension PostgresTargetState {
     guard let trail else { return }
     let all = try waiting(of: trail)
     try connection.transaction {
-      for waiting in all where held.contains(where: { $0.place == waiting.place }) {
+      for waiting in all where held.contains(where: { $0.place.hasSameBytes(as: waiting.place) }) {
         try connection.run(
           """
           UPDATE cairn.table_state SET source = $1, refreshing = \(Refresh.awaited), emptied = false

@@ -380,7 +380,7 @@ extension TableSchema {
   /// What tells the tables of one source apart.
   var sourceKey: String {
     switch engine {
-    case .sqlite: fullName.lowercased()
+    case .sqlite: fullName.asciiLowercased
     case .postgres: "\(namespace).\(name)"
     }
   }

@@ -18,7 +18,7 @@ package struct ServerReach {
     let mayName = schemas.contains { schema in
       let texts = [schema.createText] + schema.columns.compactMap(\.defaultText)
       return schema.original != nil
-        || texts.map({ $0.lowercased() }).contains { text in
+        || texts.map({ $0.asciiLowercased }).contains { text in
           ["nextval", "sequence", "extension"].contains { text.contains($0) }
         }
     }

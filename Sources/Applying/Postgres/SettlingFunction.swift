@@ -50,7 +50,7 @@ struct SettlingFunction {
   /// As PostgreSQL reads a row.
   private func literal(_ row: RowVersion.Row, _ attributes: [String]) -> String {
     let values = attributes.map { name in
-      let value = table.columns.firstIndex { $0.name == name }.flatMap { row[$0]?.postgresInput }
+      let value = table.columns.firstIndex { $0.name.hasSameBytes(as: name) }.flatMap { row[$0]?.postgresInput }
       return value.map { "\"" + $0.flatMap { $0 == "\"" || $0 == "\\" ? [$0, $0] : [$0] } + "\"" } ?? ""
     }
     return "(" + values.joined(separator: ",") + ")"

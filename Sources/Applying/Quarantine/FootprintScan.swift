@@ -117,7 +117,7 @@ extension Footprint {
   /// The columns count in the order of their names.
   private static func name(_ table: String, _ columns: [(name: String, value: Value?)]) -> RowName {
     var naming = RowNaming(table: table)
-    for column in columns.sorted(by: { $0.name.lowercased() < $1.name.lowercased() }) {
+    for column in columns.sorted(by: { $0.name.sqliteKey < $1.name.sqliteKey }) {
       (column.value ?? .null).withView { naming.add($0) }
     }
     return naming.name
@@ -126,7 +126,7 @@ extension Footprint {
 
 extension TableSchema {
   fileprivate static func footprintName(_ namespace: String, _ table: String) -> String {
-    (namespace.isEmpty ? table : "\(namespace).\(table)").lowercased()
+    (namespace.isEmpty ? table : "\(namespace).\(table)").asciiLowercased
   }
   fileprivate var footprintName: String { Self.footprintName(namespace, name) }
 }

@@ -73,7 +73,7 @@ struct LooseUnique: Equatable {
     }
     guard let first = tokens.first else { return nil }
     let column = schema.columns.firstIndex {
-      schema.engine == .postgres ? $0.name == name(first) : $0.name.asciiLowercased == name(first).asciiLowercased
+      $0.name.key(in: schema.engine) == name(first).key(in: schema.engine)
     }
     guard let column else { return nil }
     let rest = Array(tokens.dropFirst())

@@ -68,8 +68,8 @@ extension SQLiteTarget {
   func noteQuietTriggers(of table: String) throws {
     let virtual = try database.virtualTables()
     guard !virtual.isEmpty else { return }
-    for trigger in try database.storedTriggers() where trigger.table.lowercased() == table.lowercased() {
-      let stale = trigger.written.filter { virtual.contains($0.lowercased()) }
+    for trigger in try database.storedTriggers() where trigger.table.sqliteKey == table.sqliteKey {
+      let stale = trigger.written.filter { virtual.contains($0.sqliteKey) }
       guard !stale.isEmpty, !fired.includes(trigger.name) else { continue }
       progress.note(QuietTrigger(trigger, stale: stale).text)
     }
@@ -91,14 +91,14 @@ package struct QuietTrigger {
   /// - Parameter tables: their names at the target. What they hold comes by the trail.
   /// - Parameter patterns: `fire_triggers`.
   package static func all(in database: Database, tables: [String], firing patterns: [String]) throws -> [QuietTrigger] {
-    let names = Set(tables.map { $0.lowercased() })
+    let names = Set(tables.map { $0.sqliteKey })
     let there = Set(
-      try database.query("SELECT name FROM sqlite_master WHERE type = 'table'").map { $0[0].string.lowercased() })
+      try database.query("SELECT name FROM sqlite_master WHERE type = 'table'").map { $0[0].string.sqliteKey })
     return try database.storedTriggers().compactMap { trigger in
-      guard names.contains(trigger.table.lowercased()),
+      guard names.contains(trigger.table.sqliteKey),
         patterns.isEmpty || !TablePatterns(patterns).includes(trigger.name)
       else { return nil }
-      let stale = trigger.written.filter { !names.contains($0.lowercased()) && there.contains($0.lowercased()) }
+      let stale = trigger.written.filter { !names.contains($0.sqliteKey) && there.contains($0.sqliteKey) }
       return stale.isEmpty ? nil : QuietTrigger(trigger, stale: stale)
     }
   }

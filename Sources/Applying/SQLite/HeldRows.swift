@@ -14,7 +14,7 @@ struct HeldRows {
 
     /// Whether `image` names this row by its key.
     func isNamed(by image: [ColumnView], of other: TargetTable) -> Bool {
-      table.schema.name == other.schema.name && !other.schema.key.isEmpty
+      table.schema.name.hasSameBytes(as: other.schema.name) && !other.schema.key.isEmpty
         && other.schema.key.allSatisfy { image[$0].value == values[$0] }
     }
 
@@ -52,7 +52,7 @@ struct HeldRows {
   mutating func take(key: [Value], of table: TargetTable) -> Row? {
     guard
       let index = rows.firstIndex(where: { row in
-        row.table.schema.name == table.schema.name && row.table.schema.key.map { row.values[$0] } == key
+        row.table.schema.name.hasSameBytes(as: table.schema.name) && row.table.schema.key.map { row.values[$0] } == key
       })
     else { return nil }
     bytes -= rows[index].bytes
@@ -79,7 +79,7 @@ struct HeldRows {
 
   /// The table is emptied.
   mutating func forget(_ table: TargetTable) {
-    rows.removeAll { $0.table.schema.name == table.schema.name }
+    rows.removeAll { $0.table.schema.name.hasSameBytes(as: table.schema.name) }
     bytes = rows.reduce(0) { $0 + $1.bytes }
   }
 

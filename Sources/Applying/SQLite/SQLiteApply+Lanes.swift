@@ -68,7 +68,7 @@ extension SQLiteApply {
 
   // MARK: Trying again
 
-  private func lane(_ key: String, next: Int64) -> Lane {
+  private func lane(_ key: NameKey, next: Int64) -> Lane {
     let names = target.tables[key]?.waiting?.names ?? []
     guard let twoWay = options.twoWay, names.contains(where: { options.goesBothWays("", $0) }) else {
       return Lane(desk: nil, next: next)
@@ -107,7 +107,7 @@ extension SQLiteApply {
   }
 
   /// A lane's rows are settled as those of the main way are, with all that was written to them since.
-  private func advanceOrSettle(_ key: String, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
+  private func advanceOrSettle(_ key: NameKey, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
     guard let desk = lane.desk else { return try advance(key, &lane, stop) }
     // Apply waits for this after its turn, because other applies wait for the turn.
     var wait: (() throws -> Void)?
@@ -118,7 +118,8 @@ extension SQLiteApply {
   }
 
   private func takeTurn(
-    _ key: String, _ lane: inout Lane, _ desk: SQLiteReplay.Desk, _ stop: StopSignal, _ wait: inout (() throws -> Void)?
+    _ key: NameKey, _ lane: inout Lane, _ desk: SQLiteReplay.Desk, _ stop: StopSignal,
+    _ wait: inout (() throws -> Void)?
   ) throws -> Progress {
     do { return try advance(key, &lane, stop) } catch {
       target.rollback()
@@ -139,7 +140,7 @@ extension SQLiteApply {
     }
   }
 
-  private func advance(_ key: String, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
+  private func advance(_ key: NameKey, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
     guard let waiting = target.tables[key]?.waiting else { return .resumed }
     let shape = target.shape
     let isOver = try waiting.isGone && !waiting.names.contains(where: shape.exists)
@@ -174,7 +175,7 @@ extension SQLiteApply {
 
   /// What stands before the change that was refused is applied for good.
   private func advance(
-    _ key: String, to refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
+    _ key: NameKey, to refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws {
     guard let waiting = target.tables[key]?.waiting, waiting.from != refusal.position else { return }
     let replay = try SQLiteReplay(
@@ -196,13 +197,13 @@ extension SQLiteApply {
 
   /// A table whose rule could not be kept goes on with a copy that has begun since; true when it does.
   private func overtake(
-    _ key: String, _ refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
+    _ key: NameKey, _ refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws -> Bool {
     guard let waiting = target.tables[key]?.waiting, waiting.from == refusal.position else { return false }
     let outcome = try LaterCopy.find(
       refusal.error.code, at: refusal.position, in: folder, from: waiting.table, through: number, options: options,
       to: .sqlite)
-    progress.update { $0.copiesWanted[key] = outcome.wanted }
+    progress.update { $0.copiesWanted[key.text] = outcome.wanted }
     guard case .found(let copy) = outcome else { return false }
     let replay = try SQLiteReplay(
       target, trail: folder, at: waiting.table.checkpoint, number: waiting.table.number, scope: .lane(key),
@@ -226,7 +227,7 @@ extension SQLiteApply {
   /// A table that has no change between its checkpoint and that of the others takes part in what comes; one that neither
   /// end has any more is forgotten.
   private func resume(
-    _ key: String, _ waiting: TargetState.Waiting, _ stop: StopSignal, isKept: Bool
+    _ key: NameKey, _ waiting: TargetState.Waiting, _ stop: StopSignal, isKept: Bool
   ) throws -> Progress {
     guard try target.begin(stop) else { throw SQLiteReplay.Stopped() }
     do {
@@ -242,9 +243,9 @@ extension SQLiteApply {
   }
 
   /// Commits a group of a lane; true when the table has caught up with the others.
-  private func commit(_ group: SQLiteReplay.Group, of replay: SQLiteReplay, _ key: String) throws -> Bool {
+  private func commit(_ group: SQLiteReplay.Group, of replay: SQLiteReplay, _ key: NameKey) throws -> Bool {
     guard var known = target.tables[key], var waiting = known.waiting else { return true }
-    let row = waiting.names.last ?? key
+    let row = waiting.names.last ?? key.text
     try target.state.checkWaiting(row, at: replay.groupStart, waiting.from)
     if let halt = replay.halt {
       (waiting.table.checkpoint, waiting.table.number, waiting.from) = (halt.checkpoint, halt.number, halt.from)
@@ -286,14 +287,14 @@ extension SQLiteApply {
   }
 
   /// In a transaction: from here on the table is one of all; what was dropped meanwhile is forgotten.
-  private func end(_ key: String, _ waiting: TargetState.Waiting, isKept: Bool) throws {
+  private func end(_ key: NameKey, _ waiting: TargetState.Waiting, isKept: Bool) throws {
     try target.state.check(name, at: checkpoint)
-    var row = waiting.names.last ?? key
+    var row = waiting.names.last ?? key.text
     var known = target.tables[key] ?? .init()
     known.waiting = nil
     target.guardsAreDue = true
     let wanted = SQLiteReplay.wanted(row)
-    if wanted != row, target.tables[wanted.lowercased()] == nil {
+    if !wanted.hasSameBytes(as: row), target.tables[wanted.sqliteKey] == nil {
       // The name that it could not have is its own now.
       try target.state.forget(row)
       target.tables[key] = nil
@@ -301,22 +302,22 @@ extension SQLiteApply {
     }
     if try known.claim != TableClaim.none && (isKept || target.shape.exists(row)) {
       try target.state.save(row, known)
-      target.tables[row.lowercased()] = known
+      target.tables[row.sqliteKey] = known
     } else {
       try target.state.forget(row)
-      target.tables[row.lowercased()] = nil
+      target.tables[row.sqliteKey] = nil
     }
   }
 
   /// Why it waits may be another reason now.
-  private func tell(_ error: CairnError, _ key: String) throws {
+  private func tell(_ error: CairnError, _ key: NameKey) throws {
     guard var known = target.tables[key], let was = known.waiting?.table,
       was.message != error.message || was.hint != error.hint
     else { return }
     known.waiting?.table.code = error.code
     known.waiting?.table.message = error.message
     known.waiting?.table.hint = error.hint
-    let (state, row, saved) = (target.state, known.waiting?.names.last ?? key, known)
+    let (state, row, saved) = (target.state, known.waiting?.names.last ?? key.text, known)
     try target.database.transaction { try state.save(row, saved) }
     target.tables[key] = known
     tellWaiting()

@@ -17,7 +17,7 @@ package final class SQLiteApply {
   var checkpoint: Checkpoint?
   /// The last transaction that was committed here.
   var number: UInt64
-  var lanes: [String: Lane] = [:]
+  var lanes: [NameKey: Lane] = [:]
   /// Where the database is captured, and writes go both ways.
   let desk: SQLiteReplay.Desk?
   let shelf: QuarantineShelf

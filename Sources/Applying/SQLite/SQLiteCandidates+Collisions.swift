@@ -23,9 +23,9 @@ extension SQLiteCandidates {
 
   /// Rows that have the values of a row in a plain index, other than its key.
   private func rows(inTheWayOf row: ContestedRow, by index: UniqueIndex) throws -> [ContestedRow] {
-    let key = Set(row.key.columns.map { $0.name.lowercased() })
+    let key = Set(row.key.columns.map { $0.name.sqliteKey })
     let values = index.terms.compactMap { row.row[$0.column] }
-    guard Set(index.terms.map { $0.column.lowercased() }) != key, values.count == index.terms.count,
+    guard Set(index.terms.map { $0.column.sqliteKey }) != key, values.count == index.terms.count,
       !values.contains(.null)
     else { return [] }
     let terms = index.terms.map { "\($0.column.quotedName) = ? COLLATE \($0.collation.quotedName)" }

@@ -8,8 +8,8 @@ struct SQLiteCandidates: CandidateStore {
   let database: Database
   /// As they are while it is used.
   final class Tables {
-    var columns: [String: [String]] = [:]
-    var indexes: [String: [UniqueIndex]] = [:]
+    var columns: [NameKey: [String]] = [:]
+    var indexes: [NameKey: [UniqueIndex]] = [:]
   }
   let tables = Tables()
 

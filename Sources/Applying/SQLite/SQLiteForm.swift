@@ -40,7 +40,7 @@ struct SQLiteForm {
   private func columns(of schema: TableSchema) throws -> [(Int, SQLiteValue?)?] {
     let mapped = try TableMapping(schema, to: .sqlite).target
     return table.schema.columns.map { column in
-      mapped.columns.firstIndex { $0.name.lowercased() == column.name.lowercased() }.map { index in
+      mapped.columns.firstIndex { $0.name.sqliteKey == column.name.sqliteKey }.map { index in
         (index, schema.engine == .sqlite ? nil : SQLiteValue(from: schema.columns[index], goesBothWays: true))
       }
     }

@@ -42,11 +42,11 @@ extension SQLiteReplay {
   /// The other table of the source that has the name of this one.
   func owner(besides schema: TableSchema) -> String? {
     guard schema.engine == .postgres else { return nil }
-    let name = TableMapping.targetName(of: schema, in: .sqlite).lowercased()
+    let name = TableMapping.targetName(of: schema, in: .sqlite).sqliteKey
     if case .lane(let key) = scope, key == name { return nil }
     guard let known = target.tables[name] else { return nil }
     let owner = known.waiting?.table.name ?? known.source
-    return owner.isEmpty || owner == schema.fullName ? nil : owner
+    return owner.isEmpty || owner.hasSameBytes(as: schema.fullName) ? nil : owner
   }
 
   /// What of a table is the trail's. What two trails have had in common since before that was looked at goes on, with a

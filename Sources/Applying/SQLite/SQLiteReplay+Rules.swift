@@ -55,7 +55,7 @@ extension SQLiteReplay {
       guard waiting.holds(name) else { throw LaterCopy.unfit(copy.now) }
       if let place = try waiting.names.first(where: target.shape.exists) {
         let columns = Set(
-          try database.query("SELECT name FROM pragma_table_xinfo(?)", [.text(place)]).map { $0[0].string.lowercased() }
+          try database.query("SELECT name FROM pragma_table_xinfo(?)", [.text(place)]).map { $0[0].string.sqliteKey }
         )
         guard let step = try copy.step(from: columns, { try self.mapping($0).target }) else {
           throw LaterCopy.unfit(copy.now)

@@ -24,7 +24,7 @@ extension SQLiteReplay {
   private struct Names {
     let before: String?
     let after: String?
-    var isMoved: Bool { before.map { old in after.map { $0.lowercased() != old.lowercased() } ?? true } ?? true }
+    var isMoved: Bool { before.map { old in after.map { $0.sqliteKey != old.sqliteKey } ?? true } ?? true }
   }
 
   func apply(_ ddl: DDL) throws {
@@ -38,7 +38,7 @@ extension SQLiteReplay {
       if try isPassedOver(ddl, names) { return }
       if options.twoWay?.isEcho(ddl) == true { return try note(before, after) }
     case .lane(let key):
-      guard let laneName, (names.before ?? names.after)?.lowercased() == laneName.lowercased() else { return }
+      guard let laneName, (names.before ?? names.after)?.sqliteKey == laneName.sqliteKey else { return }
       if desk != nil, options.twoWay?.isEcho(ddl) == true {
         try note(before, after)
         if let after = names.after { try follow(key, to: after) }
@@ -67,10 +67,10 @@ extension SQLiteReplay {
   }
 
   /// The lane's table has this name in the trail from here on.
-  func follow(_ key: String, to name: String) throws {
+  func follow(_ key: NameKey, to name: String) throws {
     laneName = name
     guard var known = target.tables[key],
-      let place = known.waiting?.names.firstIndex(where: { $0.lowercased() == name.lowercased() }), place > 0
+      let place = known.waiting?.names.firstIndex(where: { $0.sqliteKey == name.sqliteKey }), place > 0
     else { return }
     known.waiting?.names.removeFirst(place)
     try save(name, known)
@@ -81,7 +81,7 @@ extension SQLiteReplay {
     guard let after else { return Names(before: old, after: nil) }
     let name = TableMapping.targetName(of: after, in: .sqlite)
     // A table that changes its name in letters' case only does not stand in its own way.
-    if old?.lowercased() == name.lowercased() { return Names(before: old, after: name) }
+    if old?.sqliteKey == name.sqliteKey { return Names(before: old, after: name) }
     return Names(before: old, after: targetName(of: after))
   }
 
@@ -126,12 +126,12 @@ extension SQLiteReplay {
     let name = targetName(of: schema)
     defer { forgetShapes() }
     if case .lane = scope {
-      if laneName?.lowercased() == name.lowercased() { (halt, laneName) = (place, nil) }
+      if laneName?.sqliteKey == name.sqliteKey { (halt, laneName) = (place, nil) }
       return
     }
-    var known = target.tables[name.lowercased()] ?? TargetState.Table(claim: TableClaim.none)
+    var known = target.tables[name.sqliteKey] ?? TargetState.Table(claim: TableClaim.none)
     guard known.waiting == nil else { return }
-    if isStranger(name.lowercased()) { (known.refreshing, known.isAwaited) = (.byKey, true) }
+    if isStranger(name.sqliteKey) { (known.refreshing, known.isAwaited) = (.byKey, true) }
     let table = WaitingTable(
       name: schema.fullName, checkpoint: place.checkpoint, number: number, code: error.code, message: error.message,
       hint: error.hint)
@@ -142,14 +142,14 @@ extension SQLiteReplay {
   /// Whether the change is that of a table that waits: then only its name is kept up to date.
   private func isPassedOver(_ ddl: DDL, _ names: Names) throws -> Bool {
     if let before = names.before {
-      guard let known = target.tables[before.lowercased()], let waiting = known.waiting else { return false }
+      guard let known = target.tables[before.sqliteKey], let waiting = known.waiting else { return false }
       var moved = known
       guard let after = names.after, names.isMoved else {
         moved.waiting?.isGone = names.after == nil
         if moved.waiting != waiting { try save(before, moved) }
         return true
       }
-      guard target.tables[after.lowercased()]?.waiting == nil else {
+      guard target.tables[after.sqliteKey]?.waiting == nil else {
         throw CairnError(
           .schemaStopped,
           "table \(before), which waits, is renamed to \(after), and another table of that name waits too: \(waiting.table.message)",
@@ -158,11 +158,11 @@ extension SQLiteReplay {
       moved.waiting?.names.append(after)
       moved.waiting?.table.name = try schema(ddl.after).fullName
       try state.forget(before)
-      target.tables[before.lowercased()] = nil
+      target.tables[before.sqliteKey] = nil
       try save(after, moved)
       return true
     }
-    guard let after = names.after, var known = target.tables[after.lowercased()], known.waiting != nil else {
+    guard let after = names.after, var known = target.tables[after.sqliteKey], known.waiting != nil else {
       return false
     }
     known.waiting?.isGone = false
@@ -243,10 +243,10 @@ extension SQLiteReplay {
   }
 
   /// Of a table of which apply knows nothing all rows are still to come.
-  private func isStranger(_ key: String) -> Bool { options.expectsStrangers && target.tables[key] == nil }
+  private func isStranger(_ key: NameKey) -> Bool { options.expectsStrangers && target.tables[key] == nil }
 
   /// Makes a table that is to be copied when it is met first, as the record that creates it was not read.
-  func meet(_ mapping: TableMapping, _ key: String) throws {
+  func meet(_ mapping: TableMapping, _ key: NameKey) throws {
     guard options.expectsStrangers else { return }
     if let known = target.tables[key] {
       guard known.isAwaited, try !target.shape.exists(mapping.target.name) else { return }

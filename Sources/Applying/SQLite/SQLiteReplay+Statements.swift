@@ -65,11 +65,11 @@ extension SQLiteReplay {
 
   /// Whether the target has the table as the source has it: all rows, in the same columns, and no others.
   private func isWhole(_ schema: TableSchema) throws -> Bool {
-    guard schema.engine == .sqlite, let known = target.tables[schema.name.lowercased()], known.waiting == nil,
+    guard schema.engine == .sqlite, let known = target.tables[schema.name.sqliteKey], known.waiting == nil,
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
     else { return false }
     let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
-    return there.map { $0[0].string.lowercased() } == schema.columns.map { $0.name.lowercased() }
+    return there.map { $0[0].string.sqliteKey } == schema.columns.map { $0.name.sqliteKey }
   }
 
   /// Executes it, and looks at the rows that it wrote.

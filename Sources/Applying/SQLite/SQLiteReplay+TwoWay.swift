@@ -299,7 +299,7 @@ extension SQLiteReplay {
 
   /// Whether what copies bring to its table joins what is there.
   private func isMerged(_ row: ContestedRow) -> Bool {
-    target.tables[row.table.lowercased()].map { $0.existing != .overwrite } ?? false
+    target.tables[row.table.sqliteKey].map { $0.existing != .overwrite } ?? false
   }
 
   /// A row that waits may have been written again meanwhile.

@@ -17,7 +17,7 @@ final class SQLiteReplay {
     /// All tables but those that wait.
     case main
     /// One table that waits: its name in apply's state, in lower case.
-    case lane(String)
+    case lane(NameKey)
   }
 
   /// What a group was.
@@ -80,7 +80,7 @@ final class SQLiteReplay {
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
   /// Tables of which a copy has begun.
-  var started: Set<String> = []
+  var started: Set<NameKey> = []
   /// Since the last commit.
   var copiesBegun: [String: UInt64] = [:]
   var changedRules: ChangedRules
@@ -136,7 +136,7 @@ final class SQLiteReplay {
       if try desk.informsEarly { try inform(desk) }
     }
     if case .lane(let key) = scope, let waiting = target.tables[key]?.waiting {
-      try state.checkWaiting(waiting.names.last ?? key, at: groupStart, waiting.from)
+      try state.checkWaiting(waiting.names.last ?? key.text, at: groupStart, waiting.from)
     }
     let begun = Clock.monotonicMilliseconds
     var group = Group()
@@ -302,9 +302,9 @@ final class SQLiteReplay {
       try save(name, known)
     }
     let columns = Set(
-      try database.query("SELECT name FROM pragma_table_xinfo(?)", [.text(name)]).map { $0[0].string.lowercased() })
+      try database.query("SELECT name FROM pragma_table_xinfo(?)", [.text(name)]).map { $0[0].string.sqliteKey })
     let there = mapping.target.columns.indices.filter {
-      columns.contains(mapping.target.columns[$0].name.lowercased())
+      columns.contains(mapping.target.columns[$0].name.sqliteKey)
     }
     if options.policy(isCreated: known.isCreated) != .ignore {
       guard there.count == mapping.target.columns.count else { throw try lacking(mapping, there) }
@@ -328,8 +328,8 @@ final class SQLiteReplay {
 
   private func isInScope(_ name: String) -> Bool {
     switch scope {
-    case .main: target.tables[name.lowercased()]?.waiting == nil
-    case .lane: laneName?.lowercased() == name.lowercased()
+    case .main: target.tables[name.sqliteKey]?.waiting == nil
+    case .lane: laneName?.sqliteKey == name.sqliteKey
     }
   }
 
@@ -347,7 +347,7 @@ final class SQLiteReplay {
   }
 
   /// Where apply's state has a table that is called so here.
-  func key(_ name: String) -> String { if case .lane(let key) = scope { key } else { name.lowercased() } }
+  func key(_ name: String) -> NameKey { if case .lane(let key) = scope { key } else { name.sqliteKey } }
 
   func schema(_ id: UInt64) throws -> TableSchema {
     guard let schema = reader.schema(id) else {
@@ -365,7 +365,7 @@ final class SQLiteReplay {
     if let owner = owner(besides: mapping.source) {
       throw TableMapping.collision(owner, name, at: mapping.target.name)
     }
-    guard known.source.isEmpty || known.source == name else {
+    guard known.source.isEmpty || known.source.hasSameBytes(as: name) else {
       throw TableMapping.collision(known.source, name, at: mapping.target.name)
     }
     known.source = name

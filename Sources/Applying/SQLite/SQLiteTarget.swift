@@ -29,7 +29,7 @@ final class SQLiteTarget {
   /// The connection may have triggers of its own: a rollback brings back those that a transaction dropped.
   private var mayHaveHooks = false
   /// As stored, or as the transaction that is open will store it; by name in lower case.
-  var tables: [String: TargetState.Table] = [:]
+  var tables: [NameKey: TargetState.Table] = [:]
   /// Tables were made, have another shape or name, or went: triggers on them are looked after before the commit.
   var guardsAreDue = false
   /// Tables of this run that are under their new rules.
@@ -167,7 +167,7 @@ final class SQLiteTarget {
   }
 
   /// The tables that wait for something of this trail, by name in lower case.
-  func waiting(in trail: TrailID) -> [String: TargetState.Waiting] {
+  func waiting(in trail: TrailID) -> [NameKey: TargetState.Waiting] {
     tables.compactMapValues { $0.waiting.flatMap { $0.table.checkpoint.trail == trail ? $0 : nil } }
   }
 

@@ -13,7 +13,7 @@ extension TargetShape {
     }
     for (source, column) in zip(mapping.source.columns, schema.columns) {
       let isKey = column.keyOrdinal > 0
-      let theirs = table.schema.columns.first { $0.name.lowercased() == column.name.lowercased() }
+      let theirs = table.schema.columns.first { $0.name.sqliteKey == column.name.sqliteKey }
       guard let theirs else {
         if change.policy == .ignore, !isKey { continue }
         throw unfit("it has no column \(column.name)", schema, change)
@@ -37,7 +37,7 @@ extension TargetShape {
   /// A column that only the target has must do without a value.
   private func checkOwnColumns(of table: SQLiteTable, _ schema: TableSchema, _ change: Change) throws {
     for column in table.schema.columns where column.isNotNull && column.defaultText == nil {
-      let isKnown = schema.columns.contains { $0.name.lowercased() == column.name.lowercased() }
+      let isKnown = schema.columns.contains { $0.name.sqliteKey == column.name.sqliteKey }
       let isRowid = table.rowidColumn.map { table.schema.columns[$0].name } == column.name
       guard isKnown || isRowid else {
         throw unfit(
@@ -48,30 +48,30 @@ extension TargetShape {
 
   private func checkKeys(of table: SQLiteTable, _ mapping: TableMapping, _ change: Change) throws {
     let schema = mapping.target
-    let key = Set(schema.key.map { schema.columns[$0].name.lowercased() })
+    let key = Set(schema.key.map { schema.columns[$0].name.sqliteKey })
     try checkUniqueKeys(of: table, mapping, key, change)
     guard !key.isEmpty else { return }
-    let rowid = table.rowidColumn.map { Set([table.schema.columns[$0].name.lowercased()]) }
+    let rowid = table.rowidColumn.map { Set([table.schema.columns[$0].name.sqliteKey]) }
     let keys = table.uniqueKeys.filter { $0.predicate == nil }.map { unique in
-      Set(unique.terms.map { $0.column.map { table.schema.columns[$0].name.lowercased() } ?? "" })
+      Set(unique.terms.map { $0.column.map { table.schema.columns[$0].name.sqliteKey } ?? NameKey("") })
     }
     guard rowid == key || keys.contains(key) else {
-      throw unfit("it has no unique key over \(key.sorted().joined(separator: ", "))", schema, change)
+      throw unfit("it has no unique key over \(key.sorted().map(\.text).joined(separator: ", "))", schema, change)
     }
   }
 
   /// A key that only the target has would make one row of two: in a copy, the second would push the first aside.
   private func checkUniqueKeys(
-    of table: SQLiteTable, _ mapping: TableMapping, _ key: Set<String>, _ change: Change
+    of table: SQLiteTable, _ mapping: TableMapping, _ key: Set<NameKey>, _ change: Change
   ) throws {
     let schema = mapping.target
     // A primary key that may be NULL is not among those that a schema names.
     let isMadeAlike =
       mapping.source.engine == .sqlite
       && [mapping.source.createText, schema.createText].contains(table.schema.createText)
-    let known = [key] + schema.uniques.map { Set($0.map { schema.columns[$0].name.lowercased() }) }
+    let known = [key] + schema.uniques.map { Set($0.map { schema.columns[$0].name.sqliteKey }) }
     for unique in table.uniqueKeys {
-      let names = unique.terms.map { $0.column.map { table.schema.columns[$0].name.lowercased() } ?? $0.text }
+      let names = unique.terms.map { $0.column.map { table.schema.columns[$0].name.sqliteKey } ?? NameKey($0.text) }
       let isPlain = unique.predicate == nil && unique.terms.allSatisfy { $0.column != nil }
       // How SQLite compares in a key of its own is not in a schema.
       let isOwn = mapping.source.engine == .sqlite && !isPlain
@@ -83,7 +83,7 @@ extension TargetShape {
       let isOfTable = isMadeAlike && unique.name.hasPrefix("sqlite_autoindex_")
       guard isOwn || isImplied || isNamed || isOfTable else {
         throw unfit(
-          "its unique key over \(names.joined(separator: ", ")) is stricter than any of the source's: two rows could become one",
+          "its unique key over \(names.map(\.text).joined(separator: ", ")) is stricter than any of the source's: two rows could become one",
           schema, change)
       }
     }

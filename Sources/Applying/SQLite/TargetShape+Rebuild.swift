@@ -38,8 +38,10 @@ extension TargetShape {
   private func alteredAffinities(_ alteration: SQLiteAlteration) -> [(new: String, old: String, isReal: Bool)] {
     let (there, after) = (alteration.there, alteration.difference.after)
     return alteration.kept.compactMap { pair in
-      let old = there.columns.first { $0.name.lowercased() == pair.old.lowercased() }?.affinity
-      guard let new = after.columns.first(where: { $0.name == pair.new })?.affinity, new != old else { return nil }
+      let old = there.columns.first { $0.name.sqliteKey == pair.old.sqliteKey }?.affinity
+      guard let new = after.columns.first(where: { $0.name.hasSameBytes(as: pair.new) })?.affinity, new != old else {
+        return nil
+      }
       return (pair.new, pair.old, new == "REAL")
     }
   }
@@ -110,8 +112,8 @@ extension TargetShape {
       SELECT m.name, m.sql FROM sqlite_master AS m JOIN cairn_table AS t ON t.name = m.tbl_name COLLATE NOCASE
       AND t.created = 1 WHERE m.type = 'index' AND m.sql NOT NULL
       """)
-    let name = SQLiteAlteration.indexName(text)?.lowercased()
-    for row in stale where row[0].string.lowercased() == name {
+    let name = SQLiteAlteration.indexName(text)?.sqliteKey
+    for row in stale where row[0].string.sqliteKey == name {
       try database.execute("DROP INDEX \(row[0].string.quotedName)")
     }
     try body()

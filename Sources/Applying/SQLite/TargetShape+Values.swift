@@ -9,12 +9,12 @@ extension TargetShape {
   func unfilled(_ difference: TableDifference, _ change: Change) throws -> [(name: String, definition: String)] {
     guard !change.isRefreshed, let after = change.after?.target, let table = try table(change.name) ?? table(after.name)
     else { return [] }
-    let there = Set(table.schema.columns.map { $0.name.lowercased() })
+    let there = Set(table.schema.columns.map { $0.name.sqliteKey })
     let added = difference.changes.compactMap { added -> (name: String, definition: String)? in
       guard case .addColumn(let index) = added else { return nil }
       let column = after.columns[index]
       guard column.isNotNull, column.defaultValue == nil, column.keyOrdinal == 0,
-        !there.contains(column.name.lowercased()), let definition = after.definitionText(of: column.name)
+        !there.contains(column.name.sqliteKey), let definition = after.definitionText(of: column.name)
       else { return nil }
       return (column.name, definition)
     }

@@ -93,7 +93,7 @@ struct TargetShape {
         throw refusal(change).error(notMade(change), table: was)
       }
       if !change.isMovingAside, let names = try table(now)?.schema.columns.map(\.name) {
-        try checkFilled(Set(names.map { $0.lowercased() }), change)
+        try checkFilled(Set(names.map { $0.sqliteKey }), change)
       }
     case .ignore:
       guard try exists(was) || exists(now) else { return }
@@ -126,7 +126,7 @@ struct TargetShape {
     if change.isMovingAside { return }
     try checkDefaults(difference, change)
     try checkValues(difference, change)
-    let there = Set(try table(now)?.schema.columns.map { $0.name.lowercased() } ?? [])
+    let there = Set(try table(now)?.schema.columns.map { $0.name.sqliteKey } ?? [])
     try alter(difference, change)
     try checkFilled(there, change)
     if !change.isCreated { try check(after, change) }
@@ -140,7 +140,7 @@ struct TargetShape {
       guard let text = source.defaultText, column.defaultText == nil,
         try database.integer("SELECT 1 FROM \(after.target.name.quotedName) LIMIT 1") != nil,
         try table(after.target.name)?.schema.columns.contains(where: {
-          $0.name.lowercased() == column.name.lowercased()
+          $0.name.sqliteKey == column.name.sqliteKey
         })
           == false
       else { continue }
@@ -154,11 +154,11 @@ struct TargetShape {
 
   /// Rows that are there have the default of a new column at the source. Where a person has added it (`there`: names in
   /// lower case), it may be NULL in them.
-  private func checkFilled(_ there: Set<String>, _ change: Change) throws {
+  private func checkFilled(_ there: Set<NameKey>, _ change: Change) throws {
     guard !change.isRefreshed, let before = change.before, let after = change.after else { return }
     for case .addColumn(let index) in TableDifference(before.target, after.target, origins: change.origins).changes {
       let (source, column) = (after.source.columns[index], after.target.columns[index])
-      guard there.contains(column.name.lowercased()), let text = source.defaultValue else { continue }
+      guard there.contains(column.name.sqliteKey), let text = source.defaultValue else { continue }
       let (table, name) = (after.target.name.quotedName, column.name.quotedName)
       guard try database.integer("SELECT 1 FROM \(table) WHERE \(name) IS NULL LIMIT 1") != nil else { continue }
       var refusal = refusal(change)
@@ -256,7 +256,7 @@ struct TargetShape {
       let there = (try? table(before.target.name) ?? table(after.target.name)) ?? nil
       let alteration = SQLiteAlteration(
         difference, there: there?.schema, isOwn: change.isCreated, isRefreshed: change.isRefreshed)
-      let isRenamed = there?.name.lowercased() == after.target.name.lowercased()
+      let isRenamed = there?.name.sqliteKey == after.target.name.sqliteKey
       statements = isRenamed ? Array(alteration.statements.dropFirst(alteration.rename.count)) : alteration.statements
       if let additions = try? unfilled(difference, change), !additions.isEmpty {
         statements = statements.map { statement in

@@ -53,7 +53,7 @@ extension TargetState {
     }
 
     /// Whether a name is one of those that it has, or will have.
-    func holds(_ name: String) -> Bool { names.contains { $0.lowercased() == name.lowercased() } }
+    func holds(_ name: String) -> Bool { names.contains { $0.sqliteKey == name.sqliteKey } }
   }
 
   /// Throws `checkpoint-moved` unless the table waits at this place still.
@@ -95,7 +95,7 @@ extension TargetState {
     let tables = try tables()
     return tables.compactMap { key, table in
       guard let waiting = table.waiting, let place = waiting.names.first else { return nil }
-      let isTaken = place.lowercased() != key && tables[place.lowercased()] != nil
+      let isTaken = place.sqliteKey != key && tables[place.sqliteKey] != nil
       return HeldTable(
         name: waiting.table.name, place: place,
         isReplaceable: !isTaken && !waiting.isGone && table.claim?.isOfHistory != true,
@@ -108,9 +108,10 @@ extension TargetState {
     let tables = try tables()
     try database.transaction {
       for (key, table) in tables {
-        guard let waiting = table.waiting, let place = waiting.names.first, held.contains(where: { $0.place == place })
+        guard let waiting = table.waiting, let place = waiting.names.first,
+          held.contains(where: { $0.place.hasSameBytes(as: place) })
         else { continue }
-        try forget(waiting.names.last ?? key)
+        try forget(waiting.names.last ?? key.text)
         var known = table
         (known.waiting, known.refreshing, known.isAwaited) = (nil, .byKey, true)
         try save(place, known)

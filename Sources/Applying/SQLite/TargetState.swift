@@ -131,8 +131,8 @@ package struct TargetState {
     guard database.changes == 1 else { throw moved("the checkpoint of trail \(trail) in \(database.path)") }
   }
 
-  func tables() throws -> [String: Table] {
-    var tables: [String: Table] = [:]
+  func tables() throws -> [NameKey: Table] {
+    var tables: [NameKey: Table] = [:]
     let columns =
       ["name", "created", "refreshing", "existing", "source", "claim", "guarded"] + Waiting.columns.map(\.name)
     let sql = "SELECT \(columns.joined(separator: ", ")) FROM cairn_table WHERE trail IN (?, '') ORDER BY trail"
@@ -148,7 +148,7 @@ package struct TargetState {
       if row[5] != .null { table.claim = TableClaim(text: row[5].string) }
       table.isGuarded = row[6] == .integer(1)
       table.waiting = Waiting(row[0].string, Array(row[7...]))
-      tables[row[0].string.lowercased()] = table
+      tables[row[0].string.sqliteKey] = table
     }
     return tables
   }
@@ -224,7 +224,7 @@ package struct TargetState {
     guard try isInstalled() else { return [] }
     try upgrade()
     return try tables().map { name, table in
-      table.waiting?.table.name ?? (table.source.isEmpty ? name : table.source)
+      table.waiting?.table.name ?? (table.source.isEmpty ? name.text : table.source)
     }
   }
 

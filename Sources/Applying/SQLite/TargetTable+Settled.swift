@@ -37,18 +37,18 @@ extension TargetTable {
       SELECT i.name || ' ' || i.seq, x.name, NOT i.partial AND x.name IS NOT NULL
       FROM pragma_index_list(?1) i JOIN pragma_index_xinfo(i.name) x WHERE i."unique" AND x.key
       """, [.text(schema.name)])
-    let key = Set(schema.key.map { schema.columns[$0].name.lowercased() })
+    let key = Set(schema.key.map { schema.columns[$0].name.sqliteKey })
     let areOfKey = Dictionary(grouping: rows, by: { $0[0].shown }).values.map { terms in
-      terms.allSatisfy { $0[2] == .integer(1) } && Set(terms.map { $0[1].string.lowercased() }) == key
+      terms.allSatisfy { $0[2] == .integer(1) } && Set(terms.map { $0[1].string.sqliteKey }) == key
     }
     return areOfKey.contains(true) && areOfKey.contains(false)
   }
 
   /// The same table with the columns that the target has besides: others may have written to those. Nil where there are none.
   func wide() throws -> TargetTable? {
-    let known = Set(schema.columns.map { $0.name.lowercased() })
+    let known = Set(schema.columns.map { $0.name.sqliteKey })
     let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
-    let more = there.map { $0[0].string }.filter { !known.contains($0.lowercased()) }
+    let more = there.map { $0[0].string }.filter { !known.contains($0.sqliteKey) }
     if more.isEmpty { return nil }
     var schema = schema
     schema.columns += more.map { TableSchema.Column(name: $0) }
@@ -64,16 +64,16 @@ extension TargetTable {
   // MARK: Foreign keys
 
   func lookUpReferrers() throws -> [Reference] {
-    try Self.references(database).filter { $0.parent.lowercased() == schema.name.lowercased() }
+    try Self.references(database).filter { $0.parent.sqliteKey == schema.name.sqliteKey }
   }
 
   /// Columns that are not the key, to which foreign keys lead.
   static func alternates(_ database: Database) throws -> RowNames.Alternates {
     var found: RowNames.Alternates = [:]
     for reference in try references(database) {
-      let columns = reference.references.map { $0.lowercased() }.sorted()
-      if try key(reference.parent, database).map({ $0.lowercased() }).sorted() == columns { continue }
-      found[reference.parent.lowercased(), default: []].insert(columns)
+      let columns = reference.references.map { $0.sqliteKey }.sorted()
+      if try key(reference.parent, database).map({ $0.sqliteKey }).sorted() == columns { continue }
+      found[reference.parent.sqliteKey, default: []].insert(columns)
     }
     return found
   }
@@ -111,12 +111,12 @@ extension TargetTable {
   func isReferred(_ row: [Value]) throws -> Bool {
     for reference in referrers {
       let values = reference.references.compactMap { column in
-        schema.columns.firstIndex { $0.name.lowercased() == column.lowercased() }.map { row[$0] }
+        schema.columns.firstIndex { $0.name.sqliteKey == column.sqliteKey }.map { row[$0] }
       }
       guard values.count == reference.references.count, !values.contains(.null) else { continue }
       var terms = reference.columns.map { "\($0.quotedName) = ?" }
       var parameters = values
-      if reference.child.lowercased() == schema.name.lowercased() {
+      if reference.child.sqliteKey == schema.name.sqliteKey {
         // A row that refers to itself keeps nothing.
         terms.append("NOT (\(schema.key.map { "\(columnNames[$0]) = ?" }.joined(separator: " AND ")))")
         parameters += schema.key.map { row[$0] }

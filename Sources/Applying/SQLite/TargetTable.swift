@@ -90,12 +90,14 @@ final class TargetTable {
     self.database = database
     treatment = source.treatment
     shares = (source.treatment?.shares ?? []).compactMap { share in
-      source.columns.firstIndex { $0.name == share.column }.map {
+      source.columns.firstIndex { $0.name.hasSameBytes(as: share.column) }.map {
         (name: mapping.target.columns[$0].name, value: share.value)
       }
     }
     if case .marked(let column) = source.treatment?.removal {
-      mark = source.columns.firstIndex { $0.name == column }.map { mapping.target.columns[$0].name.quotedName }
+      mark = source.columns.firstIndex { $0.name.hasSameBytes(as: column) }.map {
+        mapping.target.columns[$0].name.quotedName
+      }
     } else {
       mark = nil
     }
@@ -221,9 +223,9 @@ final class TargetTable {
 
   /// The target's columns that the source has not, and that are not computed: quoted.
   private func lookAtOwnColumns() throws -> [String] {
-    let known = Set(schema.columns.map { $0.name.lowercased() })
+    let known = Set(schema.columns.map { $0.name.sqliteKey })
     let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
-    let own = there.map { $0[0].string }.filter { !known.contains($0.lowercased()) }.map(\.quotedName)
+    let own = there.map { $0[0].string }.filter { !known.contains($0.sqliteKey) }.map(\.quotedName)
     foundOwn = own
     return own
   }
@@ -330,8 +332,8 @@ final class TargetTable {
   }
 
   private var rowid: String {
-    let taken = Set(schema.columns.map { $0.name.lowercased() })
-    return ["rowid", "_rowid_", "oid"].first { !taken.contains($0) } ?? "rowid"
+    let taken = Set(schema.columns.map { $0.name.sqliteKey })
+    return ["rowid", "_rowid_", "oid"].first { !taken.contains($0.nameKey) } ?? "rowid"
   }
 
   // MARK: Refresh
@@ -385,7 +387,7 @@ final class TargetTable {
   /// The columns that order the rows of this trail.
   private var rangeKey: [Int] {
     guard !shares.isEmpty else { return schema.key }
-    return schema.key.filter { index in !shares.contains { $0.name == schema.columns[index].name } }
+    return schema.key.filter { index in !shares.contains { $0.name.hasSameBytes(as: schema.columns[index].name) } }
   }
 
   /// Columns as they compare where the rows come from.

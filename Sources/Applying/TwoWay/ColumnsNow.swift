@@ -28,12 +28,12 @@ struct ColumnsNow {
     let came = mapped.columns.map { fold($0.name) }
     var now: [String?] = mapped.columns.map(\.name)
     var isChanged = false
-    for step in open where fold(step.table.fullName).hasSameBytes(as: target) {
+    for step in open where fold(step.table.fullName) == target {
       let held = now.map { $0.map(fold) }
       for (old, new) in step.names {
-        guard let index = held.firstIndex(where: { $0?.hasSameBytes(as: fold(old)) ?? false }) else { continue }
+        guard let index = held.firstIndex(where: { $0 == fold(old) }) else { continue }
         // What another apply changed here, the author may have too: the rows have the new name then.
-        if !step.applied.isEmpty, let new, came.contains(where: { $0.hasSameBytes(as: fold(new)) }) { continue }
+        if !step.applied.isEmpty, let new, came.contains(where: { $0 == fold(new) }) { continue }
         now[index] = new
         isChanged = true
       }
@@ -67,5 +67,5 @@ struct ColumnsNow {
     return now
   }
 
-  private func fold(_ name: String) -> String { engine == .sqlite ? name.lowercased() : name }
+  private func fold(_ name: String) -> NameKey { name.key(in: engine) }
 }

@@ -37,10 +37,10 @@ package struct ConflictExpression {
   /// SQLite says to it.
   init(_ text: String, columns: [String], isOfRows: Bool = false) throws {
     self.text = text
-    let lowercased = text.lowercased()
+    let lowercased = text.asciiLowercased
     operands = Side.allCases.flatMap { side in
       // A table may have more columns than the calculator's.
-      let named = columns.enumerated().filter { lowercased.contains("\(side)_\($0.element.lowercased())") }
+      let named = columns.enumerated().filter { lowercased.contains("\(side)_\($0.element.asciiLowercased)") }
       return named.map { Operand(side: side, column: ($0.offset, $0.element)) }
         + (isOfRows ? [] : [Operand(side: side)])
     }
@@ -69,7 +69,7 @@ package struct ConflictExpression {
   /// Nil where there may be a table for which it is right.
   package static func fault(_ text: String, isOfRows: Bool) -> String? {
     ExpressionFault.reason(of: text, isColumn: false) { name in
-      let name = name.lowercased()
+      let name = name.asciiLowercased
       return Side.allCases.contains { name.hasPrefix("\($0)_") || (!isOfRows && name == $0.rawValue) }
     }
   }

@@ -84,7 +84,8 @@ final class RowNames {
 
     private func isSame(_ other: TableSchema) -> Bool {
       Self.isSame(schema.columns, other.columns) && Self.isSame(schema.foreignKeys, other.foreignKeys)
-        && schema.flags == other.flags && schema.name == other.name && schema.namespace == other.namespace
+        && schema.flags == other.flags && schema.name.hasSameBytes(as: other.name)
+        && schema.namespace.hasSameBytes(as: other.namespace)
         && schema.engine == other.engine
     }
 
@@ -105,7 +106,7 @@ final class RowNames {
 
   /// Columns to which foreign keys lead and that are not the key, by the table: all names in lower case, those of columns
   /// sorted.
-  typealias Alternates = [String: Set<[String]>]
+  typealias Alternates = [NameKey: Set<[NameKey]>]
   /// Of the target.
   var alternates: Alternates = [:] {
     didSet {
@@ -116,7 +117,7 @@ final class RowNames {
 
   private let engine: Engine
   private let names: NamePolicy
-  private var known: [String: Naming] = [:]
+  private var known: [NameKey: Naming] = [:]
   private var last: Naming?
   private var before: [ColumnView] = []
   private var after: [ColumnView] = []
@@ -336,8 +337,8 @@ final class RowNames {
     let keyed = schema.flags.contains(.wholeRow) ? [] : schema.key
     let naming = Naming(
       schema, as: target,
-      keyed.sorted { schema.columns[$0].name.lowercased() < schema.columns[$1].name.lowercased() },
-      alternates: alternates[target.lowercased(), default: []].compactMap { alternate($0, schema) },
+      keyed.sorted { schema.columns[$0].name.sqliteKey < schema.columns[$1].name.sqliteKey },
+      alternates: alternates[target.sqliteKey, default: []].compactMap { alternate($0, schema) },
       references: schema.foreignKeys.compactMap { reference($0, of: schema) })
     known[schema.fullName] = naming
     last = naming
@@ -348,12 +349,12 @@ final class RowNames {
     TableMapping.targetName(of: schema, in: engine, names: names)
   }
 
-  private func begun(_ target: String, _ alternate: [String]) -> RowNaming {
-    RowNaming(table: "\(target)(\(alternate.joined(separator: ",")))")
+  private func begun(_ target: String, _ alternate: [NameKey]) -> RowNaming {
+    RowNaming(table: "\(target)(\(alternate.map(\.text).joined(separator: ",")))")
   }
 
-  private func alternate(_ names: [String], _ schema: TableSchema) -> Naming.Part? {
-    let columns = names.compactMap { name in schema.columns.firstIndex { $0.name.lowercased() == name } }
+  private func alternate(_ names: [NameKey], _ schema: TableSchema) -> Naming.Part? {
+    let columns = names.compactMap { name in schema.columns.firstIndex { $0.name.sqliteKey == name } }
     return columns.count == names.count ? .init(begun: begun(target(schema), names), columns: columns) : nil
   }
 
@@ -363,9 +364,9 @@ final class RowNames {
     var parent = schema
     (parent.namespace, parent.name) = (key.namespace, key.table)
     let (own, target) = (target(schema), target(parent))
-    let pairs = zip(key.references.map { $0.lowercased() }, key.columns).sorted { $0.0 < $1.0 }
+    let pairs = zip(key.references.map { $0.sqliteKey }, key.columns).sorted { $0.0 < $1.0 }
     let columns = key.columns.count == 1 ? key.columns : pairs.map(\.1)
-    let isByKey = !alternates[target.lowercased(), default: []].contains(pairs.map(\.0))
+    let isByKey = !alternates[target.sqliteKey, default: []].contains(pairs.map(\.0))
     return (
       .init(begun: isByKey ? RowNaming(table: target) : begun(target, pairs.map(\.0)), columns: columns), isByKey,
       own == target

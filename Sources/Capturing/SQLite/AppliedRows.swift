@@ -21,7 +21,7 @@ package enum AppliedRows {
     let hooks = try Hooks(database)
     let tables = try database.userTables()
     for layout in try journal.activeLayouts() {
-      guard let name = hooks.table(of: layout.id), let table = tables.first(where: { $0.name.lowercased() == name })
+      guard let name = hooks.table(of: layout.id), let table = tables.first(where: { $0.name.sqliteKey == name })
       else { continue }
       let named = CaptureTriggers(table: table, layout: layout.id, prefix: prefix, isTemporary: true)
       for trigger in named.statements { try database.execute(trigger.text) }

@@ -3,13 +3,13 @@ import SQLiteKit
 
 /// What a program makes in a captured file that is not replicated: it is told once.
 struct IgnoredObjects {
-  private var names: Set<String> = []
+  private var names: Set<NameKey> = []
 
   init(_ source: Database) throws { _ = try news(source) }
 
   /// A sentence for each that is new since the last call.
   mutating func news(_ source: Database) throws -> [String] {
-    var found: Set<String> = []
+    var found: Set<NameKey> = []
     var sentences: [String] = []
     let rows = try source.query(
       """
@@ -23,8 +23,8 @@ struct IgnoredObjects {
       {
         continue
       }
-      found.insert("\(type) \(name)")
-      guard !names.contains("\(type) \(name)") else { continue }
+      found.insert(NameKey("\(type) \(name)"))
+      guard !names.contains(NameKey("\(type) \(name)")) else { continue }
       switch type {
       case "view": sentences.append("view \(name) was created: views are not replicated")
       case "trigger":

@@ -60,7 +60,7 @@ extension Journal {
     }
     let isUnhooked = try database.integer("SELECT 1 FROM cairn_unhooked WHERE name = ?", [.text(table)]) != nil
     if isUnhooked { throw missing(table, "is unhooked: 'cairn rehook' copies it again") }
-    guard let layout = try activeLayouts().first(where: { $0.schema.name.lowercased() == table.lowercased() }) else {
+    guard let layout = try activeLayouts().first(where: { $0.schema.name.sqliteKey == table.sqliteKey }) else {
       throw missing(table, "is not captured")
     }
     return layout

@@ -78,7 +78,7 @@ package struct Journal {
   func checkOwnTables() throws {
     for row in try database.query("SELECT name, type, sql FROM sqlite_master WHERE name LIKE 'cairn\\_%' ESCAPE '\\'") {
       let name = row[0].string
-      guard SQLiteTable.captureNames.contains(name.lowercased()) else { continue }
+      guard SQLiteTable.captureNames.contains(name.asciiLowercased) else { continue }
       guard row[1].string == "table", row[2].string.utf8.starts(with: "CREATE TABLE ".utf8) else {
         throw FileRefusal.foreignCode(name).asCairnError(database.path)
       }
@@ -117,7 +117,7 @@ package struct Journal {
 
   private func checkNamesAreFree() throws {
     let names = try database.query("SELECT name FROM sqlite_master WHERE type IN ('table', 'view', 'index')")
-    guard let taken = names.map(\.[0].string).first(where: { SQLiteTable.captureNames.contains($0.lowercased()) })
+    guard let taken = names.map(\.[0].string).first(where: { SQLiteTable.captureNames.contains($0.asciiLowercased) })
     else {
       return
     }
@@ -201,7 +201,7 @@ package struct Journal {
     try database.transaction {
       var names = try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string }
       if let table {
-        names = names.filter { $0.lowercased() == table.lowercased() }
+        names = names.filter { $0.sqliteKey == table.sqliteKey }
         guard !names.isEmpty else { throw missing(table, "is not unhooked") }
       }
       for name in names { try database.run("DELETE FROM cairn_unhooked WHERE name = ?", [.text(name)]) }
@@ -235,7 +235,7 @@ package struct Journal {
   private func hookedNames(_ table: String?) throws -> [String] {
     let names = try activeLayouts().map(\.schema.name)
     guard let table else { return names }
-    guard let name = names.first(where: { $0.lowercased() == table.lowercased() }) else {
+    guard let name = names.first(where: { $0.sqliteKey == table.sqliteKey }) else {
       throw missing(table, "is not captured")
     }
     return [name]
@@ -402,7 +402,7 @@ package struct Journal {
   /// Layouts of which the journal may hold a wrong OLD: it has rows from before the triggers that keep OLD.
   private func layoutsWithWrongOld(_ tables: [SQLiteTable], _ hooks: Hooks) throws -> Set<Int64> {
     let suspects = hooks.layouts.filter { layout in
-      guard let name = hooks.table(of: layout), let table = tables.first(where: { $0.name.lowercased() == name }) else {
+      guard let name = hooks.table(of: layout), let table = tables.first(where: { $0.name.sqliteKey == name }) else {
         return false
       }
       return table.givesWrongOld && !hooks.has(CaptureTriggers(table: table, layout: layout).keepers, of: layout)
@@ -421,17 +421,17 @@ package struct Journal {
     by trail: TrailName? = nil
   ) throws {
     let tables = try database.userTables()
-    let unhooked = Set(try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string.lowercased() })
+    let unhooked = Set(try database.query("SELECT name FROM cairn_unhooked").map { $0[0].string.sqliteKey })
     let captured = tables.filter {
-      $0.refusal == nil && patterns.includes($0.name) && !unhooked.contains($0.name.lowercased())
+      $0.refusal == nil && patterns.includes($0.name) && !unhooked.contains($0.name.sqliteKey)
     }
     let doubtful = try doubtful.union(layoutsWithWrongOld(captured, hooks))
-    let capturedNames = Set(captured.map { $0.name.lowercased() })
-    var free = Dictionary(captured.map { ($0.name.lowercased(), $0) }, uniquingKeysWith: { first, _ in first })
+    let capturedNames = Set(captured.map { $0.name.sqliteKey })
+    var free = Dictionary(captured.map { ($0.name.sqliteKey, $0) }, uniquingKeysWith: { first, _ in first })
     var adoption = Adoption(database, doubtful: doubtful, copies: copies, isApplied: isApplied, trail: trail)
 
     // Triggers follow their table through a rename, so those that are in place tell which table is which.
-    let active = try activeLayouts().filter { !unhooked.contains($0.schema.name.lowercased()) }
+    let active = try activeLayouts().filter { !unhooked.contains($0.schema.name.sqliteKey) }
     let claims = active.map { layout in hooks.table(of: layout.id).flatMap { free.removeValue(forKey: $0) } }
     for (layout, hooked) in zip(active, claims) {
       if let table = hooked {
@@ -441,19 +441,19 @@ package struct Journal {
         try adoption.update(layout, to: table, isHooked: isHooked, hooks: hooks)
         continue
       }
-      let name = layout.schema.name.lowercased()
+      let name = layout.schema.name.sqliteKey
       // Its table has a name that is not captured; one that has its name now is another table.
       let hasLeft = hooks.table(of: layout.id).map { $0 != name } ?? false
       if !hasLeft, let table = free.removeValue(forKey: name) {
         try adoption.update(layout, to: table, isHooked: false, hooks: hooks)
       } else {
         // A table of that name that is captured has come from another one.
-        let isDropped = hasLeft || !tables.contains { $0.name.lowercased() == name && !capturedNames.contains(name) }
+        let isDropped = hasLeft || !tables.contains { $0.name.sqliteKey == name && !capturedNames.contains(name) }
         try adoption.end(layout, isDropped: isDropped)
         try dropTriggers(layout: layout.id)
       }
     }
-    for table in captured where free[table.name.lowercased()] != nil { try adoption.add(table) }
+    for table in captured where free[table.name.sqliteKey] != nil { try adoption.add(table) }
     for layout in hooks.layouts.subtracting(active.map(\.id)) { try dropTriggers(layout: layout) }
   }
 
@@ -487,21 +487,21 @@ package struct Journal {
 
 /// The triggers that are in the database: ours by layout, and how they stand to the program's own.
 struct Hooks {
-  private var tables: [Int64: String] = [:]
+  private var tables: [Int64: NameKey] = [:]
   private var oldest: [Int64: Int64] = [:]
-  private var names: [Int64: Set<String>] = [:]
-  private var texts: [Int64: Set<String>] = [:]
-  private var newestOfProgram: [String: Int64] = [:]
+  private var names: [Int64: Set<NameKey>] = [:]
+  private var texts: [Int64: Set<NameKey>] = [:]
+  private var newestOfProgram: [NameKey: Int64] = [:]
 
   init(_ database: Database) throws {
     for row in try database.query("SELECT name, tbl_name, rowid, sql FROM sqlite_master WHERE type = 'trigger'") {
       guard case .integer(let rowid) = row[2] else { continue }
-      let table = row[1].string.lowercased()
+      let table = row[1].string.sqliteKey
       if let layout = CaptureTriggers.layout(ofTrigger: row[0].string) {
         tables[layout] = table
         oldest[layout] = min(oldest[layout] ?? rowid, rowid)
-        texts[layout, default: []].insert(row[3].string)
-        names[layout, default: []].insert(row[0].string)
+        texts[layout, default: []].insert(row[3].string.nameKey)
+        names[layout, default: []].insert(row[0].string.nameKey)
       } else if !row[0].string.hasPrefix(SQLiteTable.guardPrefix) {
         // Those of an apply write nothing.
         newestOfProgram[table] = max(newestOfProgram[table] ?? rowid, rowid)
@@ -512,16 +512,16 @@ struct Hooks {
   var layouts: Set<Int64> { Set(tables.keys) }
 
   /// The table that carries triggers of a layout, in lower case.
-  func table(of layout: Int64) -> String? { tables[layout] }
+  func table(of layout: Int64) -> NameKey? { tables[layout] }
 
   /// Whether triggers of these names are there, whatever their text: an earlier cairn may have written it.
   func has(_ statements: [CaptureTriggers.Trigger], of layout: Int64) -> Bool {
-    statements.allSatisfy { names[layout]?.contains($0.name) ?? false }
+    statements.allSatisfy { names[layout]?.contains($0.name.nameKey) ?? false }
   }
 
   /// Whether the triggers of a layout are these, to the letter.
   func are(_ statements: [CaptureTriggers.Trigger], of layout: Int64) -> Bool {
-    texts[layout] == Set(statements.map(\.text))
+    texts[layout] == Set(statements.map(\.text.nameKey))
   }
 
   /// SQLite fires the newest trigger first, and ours have to be first.

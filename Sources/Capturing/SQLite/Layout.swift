@@ -34,8 +34,8 @@ struct Layout {
   var token: UInt64 { UInt64(id) }
   /// A name of the rowid that no column hides.
   var rowidName: String? {
-    let names = Set(schema.columns.map { $0.name.lowercased() })
-    return ["rowid", "_rowid_", "oid"].first { !names.contains($0) }
+    let names = Set(schema.columns.map { $0.name.sqliteKey })
+    return ["rowid", "_rowid_", "oid"].first { !names.contains($0.nameKey) }
   }
   /// Only some of its rows have to be sent; all changes to it go into the trail meanwhile.
   var isPartial: Bool { refresh != nil && firstNew != nil }
@@ -52,7 +52,7 @@ struct Layout {
     // Built anew: then all rows are copied.
     guard refresh != nil else { return nil }
     return schema.columns.map { column in
-      before.columns.firstIndex { $0.name.lowercased() == column.name.lowercased() }
+      before.columns.firstIndex { $0.name.sqliteKey == column.name.sqliteKey }
     }
   }
 

@@ -40,7 +40,7 @@ struct RequestedRows {
         try Self.end(now, 0, trail)
         continue
       }
-      let names = { (layout: Layout) in layout.schema.key.map { layout.schema.columns[$0].name.lowercased() } }
+      let names = { (layout: Layout) in layout.schema.key.map { layout.schema.columns[$0].name.sqliteKey } }
       guard now.schema.key.count == old.schema.key.count, !now.schema.key.isEmpty,
         now.id == old.id || names(now) == names(old) || now.schema.columns.count == old.schema.columns.count
       else {

@@ -730,12 +730,12 @@ package final class SQLiteCapture {
     }
     let fresh = all.filter { $0.since == marker && $0.action != nil }
     // Tables that take each other's names step aside first.
-    let taken = Set(fresh.filter { $0.previous != nil }.map { $0.schema.name.lowercased() })
+    let taken = Set(fresh.filter { $0.previous != nil }.map { $0.schema.name.sqliteKey })
     var aside: [Int64: UInt64] = [:]
     for layout in fresh {
       guard let before = layout.previous.flatMap({ layouts[$0] }),
-        before.schema.name.lowercased() != layout.schema.name.lowercased(),
-        taken.contains(before.schema.name.lowercased())
+        before.schema.name.sqliteKey != layout.schema.name.sqliteKey,
+        taken.contains(before.schema.name.sqliteKey)
       else { continue }
       var schema = relaxed[layout.id] ?? before.schema
       schema.name = "cairn_moving_\(layout.id)"

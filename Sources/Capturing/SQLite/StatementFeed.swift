@@ -119,7 +119,7 @@ final class StatementFeed {
     return !tables.allSatisfy { table in
       layouts.values.contains {
         $0.since <= statement.last && ($0.ended.map { abs($0) > statement.before } ?? true)
-          && $0.schema.name.lowercased() == table.lowercased()
+          && $0.schema.name.sqliteKey == table.sqliteKey
       }
     }
   }

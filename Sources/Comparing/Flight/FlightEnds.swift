@@ -93,7 +93,7 @@ struct FlightEnds {
     let connection = try Self.connection(target)
     guard try connection.first("SELECT to_regclass('cairn.waiting')") != nil else { return false }
     let source = table.source.schema
-    let known = source.engine == .sqlite ? source.name.lowercased() : source.fullName
+    let known = source.engine == .sqlite ? source.name.asciiLowercased : source.fullName
     return try connection.first("SELECT 1 FROM cairn.waiting WHERE source = $1", [known]) != nil
   }
 

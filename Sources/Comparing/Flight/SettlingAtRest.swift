@@ -100,10 +100,10 @@ extension FlightEnds {
         var reader = ByteReader(raw)
         return try reader.readSchema()
       }
-      guard schema.name.lowercased() == table.source.schema.name.lowercased() else { continue }
+      guard schema.name.sqliteKey == table.source.schema.name.sqliteKey else { continue }
       let columns = table.columns.indices.map { place in
-        let name = table.source.column(place).name.lowercased()
-        return schema.columns.firstIndex { $0.name.lowercased() == name }.map { "v\($0)" } ?? "NULL"
+        let name = table.source.column(place).name.sqliteKey
+        return schema.columns.firstIndex { $0.name.sqliteKey == name }.map { "v\($0)" } ?? "NULL"
       }
       let statement = try reader.database.prepare(
         "SELECT \(columns.joined(separator: ",")) FROM cairn_journal WHERE seq > ? AND code / 8 = ? AND code % 8 <> 0")

@@ -173,13 +173,13 @@ struct TrailFold {
     let mine = table.source.schema
     let isMine =
       mine.engine == .sqlite
-      ? schema.name.lowercased() == mine.name.lowercased()
-      : schema.name == mine.name && schema.namespace == mine.namespace
+      ? schema.name.sqliteKey == mine.name.sqliteKey
+      : schema.name.hasSameBytes(as: mine.name) && schema.namespace.hasSameBytes(as: mine.namespace)
     guard isMine else { return nil }
     return table.columns.indices.map { place in
       let name = table.source.column(place).name
       return schema.columns.firstIndex {
-        mine.engine == .sqlite ? $0.name.lowercased() == name.lowercased() : $0.name == name
+        $0.name.key(in: mine.engine) == name.key(in: mine.engine)
       }
         ?? -1
     }

@@ -60,7 +60,7 @@ struct SQLiteDDL {
     parser.print(table.quotedName, at: parser.at - 1..<parser.at, insteadOf: isOther)
   }
 
-  private func isSame(_ one: String, _ other: String) -> Bool { one.asciiLowercased == other.asciiLowercased }
+  private func isSame(_ one: String, _ other: String) -> Bool { one.isSameInSQLite(as: other) }
 
   // MARK: Indexes
 

@@ -1,0 +1,58 @@
+/// A name as a database compares it: by its bytes. The key of dictionaries and sets of names.
+///
+/// `String` as a key would take `caf\u{e9}` and `cafe\u{301}`, two names, for one.
+///
+///     var tables: [NameKey: Table] = [:]
+///     tables["Items".sqliteKey] = table
+///     tables["ITEMS".sqliteKey]     // table
+///     tables[schema.name.nameKey]   // nil: PostgreSQL tells the cases apart
+package struct NameKey: Hashable, Comparable, Sendable {
+  /// The name, or the name as it is compared.
+  package let text: String
+
+  package init(_ text: some StringProtocol) { self.text = String(text) }
+
+  package static func == (a: Self, b: Self) -> Bool { a.text.hasSameBytes(as: b.text) }
+
+  /// In the order of their bytes.
+  package static func < (a: Self, b: Self) -> Bool { a.text.utf8.lexicographicallyPrecedes(b.text.utf8) }
+
+  package func hash(into hasher: inout Hasher) {
+    var text = text
+    text.withUTF8 { hasher.combine(bytes: UnsafeRawBufferPointer($0)) }
+    hasher.combine(UInt8(0xff))
+  }
+}
+
+extension NameKey: ExpressibleByStringLiteral, CustomStringConvertible {
+  package init(stringLiteral text: String) { self.init(text) }
+  package var description: String { text }
+}
+
+extension StringProtocol {
+  /// The name as PostgreSQL compares it: as it is.
+  package var nameKey: NameKey { NameKey(self) }
+
+  /// The name as SQLite compares it: the letters of ASCII in lower case, all else as it is.
+  package var sqliteKey: NameKey { NameKey(String(self).asciiLowercased) }
+
+  /// The name as an engine compares it.
+  package func key(in engine: Engine) -> NameKey { engine == .sqlite ? sqliteKey : nameKey }
+}
+
+extension Dictionary where Key == NameKey {
+  /// The value of a name with these bytes.
+  package subscript(name: String) -> Value? {
+    get { self[NameKey(name)] }
+    set { self[NameKey(name)] = newValue }
+  }
+
+  package subscript(name: String, default value: @autoclosure () -> Value) -> Value {
+    get { self[NameKey(name), default: value()] }
+    set { self[NameKey(name), default: value()] = newValue }
+  }
+}
+
+extension Set<NameKey> {
+  package func contains(_ name: String) -> Bool { contains(NameKey(name)) }
+}
