@@ -65,4 +65,34 @@ import Testing
     #expect(try made.rows("SELECT * FROM \(b)") == [[9, "mine"]])
     #expect(try made.rows("SELECT 1 FROM sqlite_master WHERE name = '\(known)'") == [])
   }
+
+  @Test(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"), arguments: pairs)
+  func `a column that only the target has keeps its values in PostgreSQL`(_ known: String, _ own: String) throws {
+    let target = try PostgresTarget()
+    let (a, b) = (known.quotedName, own.quotedName)
+    try target.psql("CREATE TABLE t(id bigint PRIMARY KEY, \(b) text DEFAULT 'new', \(a) text)")
+    try target.psql("INSERT INTO t VALUES (1, 'mine', 'old')")
+    target.options.ddl = .follow
+    target.options.names = .keep
+    try target.begin("CREATE TABLE t(id INTEGER PRIMARY KEY, \(a) TEXT)", "t", [[1, "x"], [2, "y"]])
+    try target.trail.transaction {
+      try target.trail.update("t", [1, "x"], [1, "z"])
+      try target.trail.insert("t", [3, "w"])
+      try target.trail.delete("t", [2, "y"])
+    }
+    try target.replay()
+    #expect(try target.psql("SELECT id, \(a), \(b) FROM t ORDER BY id") == "1|z|mine\n3|w|new")
+    try target.trail.transaction {
+      try target.trail.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, \(a) TEXT, n INTEGER)")
+      try target.trail.copy("t", [[1, "v", 7], [3, "w", 8]], reason: .asked)
+    }
+    try target.replay()
+    #expect(try target.psql("SELECT id, \(a), \(b), n FROM t ORDER BY id") == "1|v|mine|7\n3|w|new|8")
+    try target.trail.transaction {
+      try target.trail.reshape("t", "CREATE TABLE t(id INTEGER PRIMARY KEY, n INTEGER)")
+      try target.trail.insert("t", [4, 9])
+    }
+    try target.replay()
+    #expect(try target.psql("SELECT id, \(b), n FROM t ORDER BY id") == "1|mine|7\n3|new|8\n4|new|9")
+  }
 }

@@ -1,10 +1,11 @@
+import Changes
 import PostgresKit
 
 // Columns that only the target has: a copy brings the rows again, and leaves these as they are.
 extension MappedTable {
   /// As the target has them now; those that are computed are not among them.
   func ownColumns(_ connection: PostgresConnection) throws -> [String] {
-    let known = Set(columns.map(\.name))
+    let known = Set(columns.map(\.name.nameKey))
     let there = try connection.query(
       """
       SELECT attname FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped

@@ -56,11 +56,11 @@ extension PostgresShape {
       if let missing = try whatIsMissing(change, moved) {
         throw refusal.error("\(why), and \(missing)", table: change.name)
       }
-      try checkFilled(Set(there?.columns.map(\.name) ?? []), change, moved, refusal)
+      try checkFilled(Set(there?.columns.map(\.name.nameKey) ?? []), change, moved, refusal)
     case .follow:
       if let why = try objection(alteration.alteredTypes, known) { throw refusal.error(why, table: change.name) }
       try follow(alteration, change, known, moved, refusal, sink)
-      try checkFilled(Set(there?.columns.map(\.name) ?? []), change, moved, refusal)
+      try checkFilled(Set(there?.columns.map(\.name.nameKey) ?? []), change, moved, refusal)
     }
     return moved
   }
@@ -106,7 +106,7 @@ extension PostgresShape {
   /// Rows that are there have the default of a new column at the source. Where a person has added it (`there`), it may
   /// be NULL in them.
   private func checkFilled(
-    _ there: Set<String>, _ change: Change, _ known: PostgresTargetState.Table, _ refusal: SchemaRefusal
+    _ there: Set<NameKey>, _ change: Change, _ known: PostgresTargetState.Table, _ refusal: SchemaRefusal
   ) throws {
     guard !change.isRefreshed else { return }
     for case .addColumn(let index) in change.source.changes {
@@ -177,7 +177,7 @@ extension PostgresShape {
 
   /// Columns that only the target has, with a value in some row; nil when there is none.
   private func ownValues(_ change: Change, _ known: PostgresTargetState.Table) throws -> String? {
-    let names = Set((change.before.columns + change.after.columns).map(\.name))
+    let names = Set((change.before.columns + change.after.columns).map(\.name.nameKey))
     let own =
       try read(known)?.columns.filter { !names.contains($0.name) && !$0.isGenerated }.map(\.name.quotedName) ?? []
     guard !own.isEmpty else { return nil }

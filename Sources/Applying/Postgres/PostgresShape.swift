@@ -128,7 +128,7 @@ struct PostgresShape {
       }
     }
     guard !known.isCreated else { return table }
-    let names = mapped.columns.map(\.name)
+    let names = Set(mapped.columns.map(\.name.nameKey))
     for extra in table.columns where !names.contains(extra.name) {
       if extra.isNotNull, !extra.hasDefault, !extra.isGenerated, extra.identity == .none {
         throw stopped(
