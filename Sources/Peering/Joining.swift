@@ -47,19 +47,21 @@ package struct Joining {
   }
 
   /// A name that is known stands for the authority that was joined under it.
+  ///
+  /// The authority that signed is what counts. Those that stand beside it prove nothing: anybody can send a known one along.
   private func refuseStranger(_ answer: Answer, _ replacing: String?) throws {
     let folder = peers.joined(answer.hub)
     guard Folder.exists(folder.file("ca.crt")) else { return }
     let known = try folder.certificates("ca.crt")
     let told = try Certificate.all(pem: answer.authorities)
-    guard !told.contains(where: { one in known.contains { $0.fingerprint == one.fingerprint } }) else { return }
     let fingerprint = told[0].fingerprint
+    guard !known.contains(where: { $0.fingerprint == fingerprint }) else { return }
     if let replacing, replacing.utf8.count >= 16, fingerprint.hasPrefix(replacing.lowercased()) { return }
     throw CairnError(
       .peerUntrusted,
       "node '\(answer.hub)' was joined with authority \(known[0].fingerprint), and what answers now has authority \(fingerprint)",
       hint:
-        "if '\(answer.hub)' was set up again, compare with 'cairn peer list' there; then run 'cairn peer join --replace \(fingerprint.prefix(16)) LINE' with a new line",
+        "if '\(answer.hub)' was set up again or has a new authority, compare with 'cairn peer list' there; then run 'cairn peer join --replace \(fingerprint.prefix(16)) LINE' with a new line",
       remedy: .badInput)
   }
 

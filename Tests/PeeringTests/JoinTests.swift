@@ -258,6 +258,38 @@ import Testing
     withExtendedLifetime(listener) {}
   }
 
+  @Test func `a false node does not pass by the known authority beside its own`() throws {
+    _ = try Joining(till, node: "till-7").join(try line("till-7"))
+    let known = try String(contentsOfFile: till.joined("hq").file("ca.crt"), encoding: .utf8)
+    let evil = PeerFolder(state: folder.path + "/evil")
+    try evil.prepare(node: "hq", host: "127.0.0.1", now: now)
+    // Every peer of the real node has its authority's certificate.
+    let real = try hub.certificate("ca.crt")
+    let own = try evil.certificate("ca.crt")
+    try evil.replace("ca", [own, real], key: try evil.key("ca.key"))
+    let listener = try HTTPServer(
+      host: "127.0.0.1", port: 0, tls: evil.serverTLS, handler: Desk(desk: JoinDesk(evil, node: "hq")))
+    let trap = JoinLine(
+      address: "127.0.0.1:\(listener.port)", token: try Invitations(evil).make("till-7", expires: now + 60_000_000),
+      key: try evil.keyDigest())
+    let error = #expect(throws: CairnError.self) { try Joining(till, node: "till-7").join(trap) }
+    #expect(
+      error?.code == .peerUntrusted && error?.message.contains(own.fingerprint) == true, "\(String(describing: error))")
+    #expect(try String(contentsOfFile: till.joined("hq").file("ca.crt"), encoding: .utf8) == known)
+    #expect(try ask(till) == "till-7")
+    withExtendedLifetime(listener) {}
+  }
+
+  @Test func `who joins again after the authority was replaced compares it`() throws {
+    _ = try Joining(till, node: "till-7").join(try line("till-7"))
+    let rotation = try hub.rotate(node: "hq", authority: true, listener: false, dropsOld: false, now: now)
+    let fingerprint = try #require(rotation.authority)
+    let error = #expect(throws: CairnError.self) { try Joining(till, node: "till-7").join(try line("till-7")) }
+    #expect(error?.code == .peerUntrusted && error?.hint.contains(String(fingerprint.prefix(16))) == true)
+    _ = try Joining(till, node: "till-7").join(try line("till-7"), replacing: String(fingerprint.prefix(16)))
+    #expect(try till.joined("hq").certificate("ca.crt").fingerprint == fingerprint)
+  }
+
   @Test func `who joins again has one certificate, and the one before counts no more`() throws {
     _ = try Joining(till, node: "till-7").join(try line("till-7"))
     let thief = PeerFolder(state: folder.path + "/thief")
