@@ -8,7 +8,7 @@ extension PostgresConnection {
   /// The default of libpq, `prefer`, takes any server, and goes on without encryption if the server has none.
   /// Source: https://www.postgresql.org/docs/15/libpq-ssl.html
   package static func trustNotice(_ uri: String) -> String? {
-    let mode = sslMode(of: uri) ?? "prefer"
+    let mode = sslMode(of: uri)
     guard mode != "verify-full", !remoteHosts(of: uri).isEmpty else { return nil }
     return """
       \(place(of: uri)): the server does not prove which one it is (sslmode=\(mode)), so another machine may read and \
@@ -16,18 +16,34 @@ extension PostgresConnection {
       """
   }
 
-  /// The `sslmode` of a URI, or of the environment; nil: that of libpq.
-  package static func sslMode(of uri: String) -> String? { setting("sslmode", "PGSSLMODE", uri) }
+  /// The `sslmode` that applies to a URI.
+  package static func sslMode(of uri: String) -> String { applied(to: uri)["sslmode"] ?? "prefer" }
 
-  /// The hosts of a URI that are other machines. A URI may name several.
+  /// The hosts that a URI leads to and that are other machines. There may be several.
   package static func remoteHosts(of uri: String) -> [String] {
+    let settings = applied(to: uri)
     // With both, libpq connects to the address and takes the name for the certificate.
-    let places = [setting("hostaddr", "PGHOSTADDR", uri), setting("host", "PGHOST", uri)].compactMap { $0 }
+    let places = [settings["hostaddr"], settings["host"]].compactMap { $0 }
     return places.flatMap { $0.split(separator: ",").map(String.init) }.filter { !isLocal($0) }
   }
 
-  private static func setting(_ name: String, _ variable: String, _ uri: String) -> String? {
-    options(of: uri)[name] ?? getenv(variable).map { String(cString: $0) }
+  /// What libpq would connect with: the URI, the service that it or the environment names, the environment, defaults.
+  ///
+  /// Only a connection knows the service of a URI. This one is never dialled: libpq looks at its options first, and refuses
+  /// one of them.
+  private static func applied(to uri: String) -> [String: String] {
+    let given: [String] = ["dbname", "channel_binding", uri, "refused"]
+    let texts = given.map { strdup($0) }
+    defer { for text in texts { free(text) } }
+    let keys = texts.prefix(2).map { UnsafePointer($0) } + [nil]
+    let words = texts.suffix(2).map { UnsafePointer($0) } + [nil]
+    let connection = PQconnectStartParams(keys, words, 1)
+    defer { PQfinish(connection) }
+    guard let connection, let list = PQconninfo(connection) else { return options(of: uri) }
+    defer { PQconninfoFree(list) }
+    let found = Self.values(list)
+    // Nothing is known if the service cannot be found; then there is no connection either.
+    return found["sslmode"] == nil ? options(of: uri) : found
   }
 
   /// Whether a host is a Unix socket, or the loopback.

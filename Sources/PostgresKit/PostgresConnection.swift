@@ -102,6 +102,10 @@ package final class PostgresConnection {
       return ["dbname": uri.utf8.contains(UInt8(ascii: "/")) ? "…" : uri]
     }
     defer { PQconninfoFree(list) }
+    return values(list)
+  }
+
+  static func values(_ list: UnsafeMutablePointer<PQconninfoOption>) -> [String: String] {
     var options: [String: String] = [:]
     var next = list
     while let key = next.pointee.keyword {

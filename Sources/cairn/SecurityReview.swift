@@ -195,7 +195,7 @@ final class SecurityReview {
     let isWeak = PostgresConnection.trustNotice(uri) != nil
     add(
       subject,
-      "sslmode \(mode ?? "is not set (libpq: prefer)"), server \(hosts.isEmpty ? "on this machine" : hosts)",
+      "sslmode \(mode), server \(hosts.isEmpty ? "on this machine" : hosts)",
       weak: isWeak ? "add sslmode=verify-full to the url, with sslrootcert" : nil)
   }
 

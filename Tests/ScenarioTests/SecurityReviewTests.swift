@@ -54,8 +54,9 @@ extension DaemonScenarios {
     }
 
     /// The facts that are below the advice, without their hints; each must have one.
-    private func weak() throws -> (lines: [String], status: Int32) {
-      let outcome = try bench.run(Bench.cairn, ["check", "--config", "conf", "--security"])
+    private func weak(_ environment: [String: String] = [:]) throws -> (lines: [String], status: Int32) {
+      let outcome = try bench.run(
+        Bench.cairn, ["check", "--config", "conf", "--security"], environment: environment)
       let lines = outcome.output.split(separator: "\n").map(String.init)
       for (line, next) in zip(lines, lines.dropFirst()) where line.hasPrefix("WEAK  ") {
         #expect(next.hasPrefix("        hint: ") && next.count > 20, "\(line)")
@@ -117,6 +118,38 @@ extension DaemonScenarios {
       let lines = try weak().lines
       #expect(lines.contains { $0.hasPrefix("database erp: sslmode ") } == isWeak, "\(lines)")
       #expect(lines.contains { $0.hasPrefix("database erp: could not be looked at") })
+    }
+
+    /// What the URL leaves out, libpq takes from a file of services and from the environment.
+    @Test(
+      arguments: [
+        ("?service=far", [:], true), ("?service=sure", [:], false), ("?service=far&sslmode=verify-full", [:], false),
+        ("?service=sure&sslmode=require", [:], true), ("", ["PGSERVICE": "far"], true),
+        ("", ["PGSERVICE": "sure"], false),
+        ("", ["PGHOST": "db.invalid"], true), ("", ["PGHOST": "db.invalid", "PGSSLMODE": "verify-full"], false),
+        ("?service=far", ["PGSSLMODE": "verify-full"], false), ("?service=near", [:], nil),
+      ] as [(String, [String: String], Bool?)])
+    func `a server that the url does not name is looked at, too`(
+      query: String, environment: [String: String], isWeak: Bool?
+    ) throws {
+      defer { _ = try? server.psql("DROP ROLE \(role)") }
+      let services = """
+        [far]
+        host=db.invalid
+        [sure]
+        host=db.invalid
+        sslmode=verify-full
+        sslrootcert=/ca.crt
+        [near]
+        host=\(bench.path("none"))
+
+        """
+      try write("services", services, 0o640)
+      try conf([server.url("postgres", user: role): "postgresql://ann@/erp\(query)"])
+      let lines = try weak(environment.merging(["PGSERVICEFILE": bench.path("services")]) { $1 }).lines
+      let told = lines.first { $0.hasPrefix("database erp: sslmode ") }
+      #expect((told != nil) == (isWeak ?? false), "\(lines)")
+      #expect(told?.hasSuffix("server db.invalid") != false, "\(lines)")
     }
   }
 }
