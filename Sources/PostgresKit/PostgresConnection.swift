@@ -343,6 +343,13 @@ package final class PostgresConnection {
     (error.detail, error.hint) = (error.isOfWholeRow ? "" : field("D"), field("H"))
     (error.table, error.column, error.constraint) = (field("t"), field("c"), field("n"))
     error.sql = sql
+    // Of a change that a logical stream cannot send, the context ends with its place. Other contexts may hold values.
+    if sql.hasPrefix("START_REPLICATION"),
+      let word = field("W").split(separator: "\n").first?.split(separator: " ").last,
+      LSN(String(word)) != nil
+    {
+      error.lsn = String(word)
+    }
     return error
   }
 

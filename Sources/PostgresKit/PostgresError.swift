@@ -13,6 +13,8 @@ package struct PostgresError: Error, CustomStringConvertible {
   package var column = ""
   package var constraint = ""
   package var sql = ""
+  /// The place in the log of the change that a logical stream could not send, such as `0/22A52A8`; else empty.
+  package var lsn = ""
   /// Host and database, without a password.
   package var place: String
   /// The connection is gone: nothing is known of the statement's outcome, and nothing is wrong with its row.
@@ -42,6 +44,11 @@ package struct PostgresError: Error, CustomStringConvertible {
   var isOfDropped: Bool {
     ["XX000", "42P01", "42704", "42703"].contains(sqlState)
   }
+  /// A row that PostgreSQL cannot send: a value, or all of the row, exceeds 1 GB as text.
+  package var isOversized: Bool {
+    guard sql.hasPrefix("COPY (") || sql.hasPrefix("START_REPLICATION") else { return false }
+    return sqlState == "54000" || (sqlState == "XX000" && message.hasPrefix("invalid memory alloc request size"))
+  }
   package var isLockTimeout: Bool { sqlState == "55P03" }
   package var isPrivilege: Bool { sqlState == "42501" }
   /// The statement was cancelled, as we do when we are to stop.
@@ -66,6 +73,7 @@ package struct PostgresError: Error, CustomStringConvertible {
         .databaseBusy, "\(place): another session made the same thing at the same moment: \(text)",
         hint: "run again: it is there now", remedy: .retry)
     }
+    if isOversized { return oversized(text) }
     switch sqlState {
     case "28P01", "28000":
       return CairnError(
@@ -113,5 +121,16 @@ package struct PostgresError: Error, CustomStringConvertible {
         .databaseFailed, "database \(place) failed: \(self)",
         hint: hint.isEmpty ? "see the message of PostgreSQL; run again when it is mended" : hint)
     }
+  }
+  private func oversized(_ text: String) -> CairnError {
+    let row = table.isEmpty ? "a row" : "a row of table \(table)"
+    let change = lsn.isEmpty ? "" : ", the change at \(lsn) of the log"
+    let isOfStream = sql.hasPrefix("START_REPLICATION")
+    return CairnError(
+      .databaseFailed, "\(place) cannot send \(row)\(change): it exceeds 1 GB as text: \(text)",
+      hint: isOfStream
+        ? "the log keeps the change whatever becomes of the row: make the value smaller (bytea takes twice its size as text) or leave its table out with 'tables', then run 'cairn detach' on the source and replicate again"
+        : "make the value smaller (bytea takes twice its size as text), or leave the table out with 'tables'",
+      context: table.isEmpty ? [:] : ["table": table])
   }
 }

@@ -1,4 +1,5 @@
 import Changes
+import PostgresKit
 import TestServers
 import Testing
 
@@ -29,6 +30,25 @@ extension PostgresCapturing {
         lines == [
           "insert t id=1 v=1.10 n=NULL", "insert t id=2 v=NaN n=", "update t id=1 v=1.10 n=x", "delete t id=2",
         ])
+    }
+
+    @Test func `a row that PostgreSQL cannot send is reported with its table, or its place in the log`() throws {
+      func failure(_ body: () throws -> Void) -> CairnError? {
+        do { try body() } catch { return (error as? PostgresError)?.asCairnError ?? error as? CairnError }
+        return nil
+      }
+      let large = "INSERT INTO big SELECT 1, convert_to(repeat('x', 560000000), 'UTF8')"
+      let origin = try PostgresOrigin("CREATE TABLE big(id int PRIMARY KEY, b bytea); \(large)")
+      let copied = failure { try origin.take() }
+      let isNamed = copied?.message.contains("cannot send a row of table public.big: it exceeds 1 GB")
+      #expect(isNamed == true, "\(copied as Any)")
+      try origin.run("TRUNCATE big")
+      try origin.take()
+      try origin.run(large)
+      let sent = failure { try origin.take() }
+      let place = sent?.message.contains(/send a row, the change at [0-9A-F]+\/[0-9A-F]+ of the log: it exceeds 1 GB/)
+      #expect(place == true, "\(sent as Any)")
+      #expect(sent?.hint.contains("cairn detach") == true)
     }
 
     @Test func `an unchanged TOAST value is neither given nor NULL`() throws {

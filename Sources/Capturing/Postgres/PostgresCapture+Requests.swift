@@ -234,8 +234,7 @@ extension PostgresCopier {
         try connection.bind(values, as: "asked")
         chunk.rows += try copyRows(
           "COPY (SELECT \(columns) FROM \(chunk.table.sqlName) WHERE \(terms.joined(separator: " AND "))) TO STDOUT",
-          id,
-          trail, paused)
+          of: chunk.table, id, trail, paused)
       } catch let error as PostgresError where ["22", "23"].contains(error.sqlState.prefix(2)) {
         throw UnfitKey(key: values, cause: error)
       }

@@ -153,7 +153,8 @@ struct PostgresCopier {
       trail)
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
     chunk.rows = try copyRows(
-      "COPY (SELECT \(columns) FROM \(from)\(clause(conditions))\(order)) TO STDOUT", id, trail, paused)
+      "COPY (SELECT \(columns) FROM \(from)\(clause(conditions))\(order)) TO STDOUT", of: chunk.table, id, trail, paused
+    )
     let took = Clock.monotonicMilliseconds - begun
     guard chunk.part == .next else { return }
     if took < Self.chunkMillisecondsGoal / 2 { rowsGoal = min(rowsGoal * 2, 100_000) }
@@ -204,23 +205,28 @@ struct PostgresCopier {
     try Self.append(Refresh(schemaID: id, event: .chunk(.unkeyed)), trail)
     let columns = chunk.table.schema.columns.map(\.name.quotedName).joined(separator: ",")
     chunk.rows = try copyRows(
-      "COPY (SELECT \(columns) FROM \(chunk.table.sqlName)) TO STDOUT", id, trail, paused)
+      "COPY (SELECT \(columns) FROM \(chunk.table.sqlName)) TO STDOUT", of: chunk.table, id, trail, paused)
   }
 
   func copyRows(
-    _ sql: String, _ id: UInt64, _ trail: TrailWriter, _ paused: () throws -> Void
+    _ sql: String, of table: PostgresRegistry.Table, _ id: UInt64, _ trail: TrailWriter, _ paused: () throws -> Void
   ) throws -> UInt64 {
     var record = ByteWriter()
     var scratch = ByteWriter()
     var field = ByteWriter()
     var rows: UInt64 = 0
-    try connection.copyOut(sql) { line in
-      if rows % 1000 == 999 { try paused() }
-      record.removeAll()
-      record.appendVarint(id)
-      CopyText.appendImage(line, to: &record, scratch: &scratch, field: &field)
-      try trail.append(kind: RecordKind.refreshRow, record.bytes)
-      rows += 1
+    do {
+      try connection.copyOut(sql) { line in
+        if rows % 1000 == 999 { try paused() }
+        record.removeAll()
+        record.appendVarint(id)
+        CopyText.appendImage(line, to: &record, scratch: &scratch, field: &field)
+        try trail.append(kind: RecordKind.refreshRow, record.bytes)
+        rows += 1
+      }
+    } catch var error as PostgresError where error.isOversized {
+      error.table = table.schema.fullName
+      throw error
     }
     return rows
   }
