@@ -38,6 +38,14 @@ package struct TableMapping: Sendable {
       throw CairnError(
         .ruleRefused, refusal.message, hint: refusal.hint, remedy: .badInput, context: ["table": source.fullName])
     }
+    guard !([source.namespace, source.name] + source.columns.map(\.name)).contains(where: { $0.utf8.contains(0) })
+    else {
+      throw CairnError(
+        .tableRefused, "table \(source.fullName) has a name with the character NUL, which no database takes",
+        hint: "run 'cairn trail verify' at the node that sends it; leave the table out with 'tables'",
+        remedy: .badInput,
+        context: ["table": source.fullName])
+    }
     var (safe, left) = source.parsed(within: reach)
     safe.foreignKeys.removeAll { key in
       let place = Self.targetPlace(of: key, from: source.engine, in: engine, names: names)

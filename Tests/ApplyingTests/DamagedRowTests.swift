@@ -120,4 +120,20 @@ struct DamagedRowTests {
       #expect(try trail.rows("SELECT * FROM t") == Self.first)
     }
   }
+
+  @Test func `a table with a NUL in a name is refused by name`() throws {
+    let trail = try Handmade(TempFolder())
+    trail.shape(
+      TableSchema(
+        epoch: 1, engine: .postgres, namespace: "public", name: "t",
+        columns: [
+          .init(name: "id", declaredType: "integer", isNotNull: true, keyOrdinal: 1),
+          .init(name: "a\0", declaredType: "text"),
+        ]))
+    try trail.transaction { try trail.create("t") }
+    let error = failure { try trail.replay() }
+    #expect(error?.code == .tableRefused || error?.code == .schemaStopped, "\(String(describing: error))")
+    #expect(error?.message.contains("NUL") == true, "\(error?.message ?? "")")
+    #expect(try trail.rows("SELECT * FROM sqlite_master WHERE name = 't'").isEmpty)
+  }
 }

@@ -87,6 +87,9 @@ struct OwnersCode: Equatable {
         JOIN pg_rewrite r ON r.ev_class = rel.oid WHERE strpos($2, r.ev_enabled::text) > 0
       UNION ALL SELECT 'policy', p.polname, 'pg_policy'::regclass, p.oid FROM rel
         JOIN pg_policy p ON p.polrelid = rel.oid WHERE $2 LIKE '%O%'
+      -- The planner computes what is constant in an expression.
+      UNION ALL SELECT 'statistics', s.stxname, 'pg_statistic_ext'::regclass, s.oid FROM rel
+        JOIN pg_statistic_ext s ON s.stxrelid = rel.oid
       UNION ALL SELECT 'partition key', c.relname, 'pg_class'::regclass, c.oid FROM rel
         JOIN pg_class c ON c.oid = rel.oid AND c.relkind = 'p'
       UNION ALL SELECT 'type of column', a.attname, 'pg_type'::regclass, a.atttypid FROM rel
