@@ -121,6 +121,7 @@ package final class SQLiteCapture {
     let (position, isFirst) = (position, stored == nil)
     let written = try journal.isInstalled() ? journal.writtenLayouts() : nil
     var doubtful: Set<Int64> = []
+    var adopted: Int64 = -1
     try source.transaction {
       if try !journal.isInstalled() {
         guard isFirst else { throw Self.wentBack(path, "it has no journal any more") }
@@ -145,7 +146,10 @@ package final class SQLiteCapture {
           .noTables, "\(path) has no table that could be captured",
           hint: "create a table first, or look at --tables", remedy: .badInput)
       }
+      // Within the transaction: a program may change the schema right after it.
+      adopted = try source.integer("PRAGMA schema_version") ?? -1
     }
+    schemaVersion = adopted
     statements = try Statements(source)
     ignored = try IgnoredObjects(source)
     try resume(isFirst: isFirst)
@@ -154,7 +158,6 @@ package final class SQLiteCapture {
     if let refresh = self.position.refresh, doubtful.contains(refresh.layout) { self.position.refresh = nil }
     reader.mayHaveVacuumed = true
     rowBytes.noted = try journal.rowBytes()
-    schemaVersion = try Self.scalar(statements.schemaVersion)
     identity = FileIdentity(path: path)
     for table in try source.userTables() where options.tables.includes(table.name) {
       if let refusal = table.refusal { progress.tell("table \(table.name) is not captured: \(refusal)") }

@@ -2,6 +2,7 @@ import Capturing
 import Changes
 import Mapping
 import SQLiteKit
+import SystemKit
 import TestServers
 import Testing
 
@@ -87,11 +88,38 @@ struct MovedColumnTests {
     try mesh.close()
   }
 
+  @Test("a column that is added while capture starts arrives with its values")
+  func addedAtStart() throws {
+    let mesh = try Self.mesh("ss")
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    for round in 0..<30 {
+      try a.stopCapture()
+      let delay = Int.random(in: 0...12)
+      let program = WorkerThread<String?> {
+        Clock.sleep(milliseconds: delay)
+        do {
+          try a.execute("ALTER TABLE item ADD COLUMN c\(round) TEXT")
+          return nil
+        } catch { return "\(error)" }
+      }
+      try a.startCapture()
+      #expect(program.join() == .some(nil))
+      try a.execute("UPDATE item SET c\(round) = 'x' WHERE id = 1")
+      for _ in 0..<2 { try mesh.settle() }
+      let found = try b.rows("SELECT count(*) FROM pragma_table_info('item') WHERE name = 'c\(round)'")
+      try #require(found == ["1"], "round \(round), after \(delay) ms")
+      try #require(b.rows("SELECT c\(round) FROM item WHERE id = 1") == ["x"], "round \(round)")
+    }
+    try mesh.close()
+  }
+
   @Test("two columns that swap their names keep their values", arguments: ["ss", "pp"])
   func swapped(engines: String) throws {
     let mesh = try Self.mesh(engines)
     let (a, b) = (mesh.nodes[0], mesh.nodes[1])
     try a.execute("ALTER TABLE item ADD COLUMN note TEXT")
+    // Capture that has this row has seen the column.
+    try a.execute("UPDATE item SET stock = stock WHERE id = 3")
     for _ in 0..<2 { try mesh.settle() }
     try b.execute("UPDATE item SET name = 'n', note = 'o' WHERE id = 1")
     try b.capturePending()
