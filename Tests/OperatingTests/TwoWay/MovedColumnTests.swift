@@ -99,8 +99,15 @@ struct MovedColumnTests {
       let program = WorkerThread<String?> {
         Clock.sleep(milliseconds: delay)
         do {
-          try Database(path: path).execute("ALTER TABLE item ADD COLUMN c\(round) TEXT")
-          return nil
+          let program = try Database(path: path)
+          try program.execute("PRAGMA busy_timeout = 0")
+          // Again at once, so that it comes right after the transaction that it waits for.
+          while true {
+            do {
+              try program.execute("ALTER TABLE item ADD COLUMN c\(round) TEXT")
+              return nil
+            } catch let error as SQLiteError where error.isBusy {}
+          }
         } catch { return "\(error)" }
       }
       try a.startCapture()
