@@ -95,7 +95,7 @@ struct MovedColumnTests {
     guard case .sqlite(let path) = a.url else { return }
     for round in 0..<30 {
       try a.stopCapture()
-      let delay = Int.random(in: 0...12)
+      let delay = Int.random(in: 0...60)
       let program = WorkerThread<String?> {
         Clock.sleep(milliseconds: delay)
         do {
