@@ -31,11 +31,11 @@ package final class ApplyProgress: Sendable {
     package var awaitsCopies = false
     /// In which transaction the last copy of each table began, by its name at the source: in lower case, and without the
     /// schema where that is `public`.
-    package var copiesBegun: [String: UInt64] = [:]
+    package var copiesBegun: [NameKey: UInt64] = [:]
     /// Tables that are under their new rules: as ``ChangedRule/table`` names them.
-    package var rulesAdopted: Set<String> = []
+    package var rulesAdopted: Set<NameKey> = []
     /// Tables that wait for nothing but a copy, which nobody has asked for: their rules fit again. By the name in state.
-    package var copiesWanted: [String: String] = [:]
+    package var copiesWanted: [NameKey: String] = [:]
     /// What became of the statements of the trail, where they may be executed once more; since the start.
     package var statements = StatementCounts()
     /// Tables of PostgreSQL are to be guarded against what others write, or no longer: behind the commit that says so.

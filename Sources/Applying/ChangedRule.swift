@@ -24,7 +24,7 @@ package struct ChangedRule: Equatable, Sendable {
     var now: TableSchema
     /// For each column: which one it was.
     var origins: [Int?]
-    var isElsewhere: Bool { was.sourceKey != now.sourceKey }
+    var isElsewhere: Bool { was.sourceKey.nameKey != now.sourceKey.nameKey }
   }
 
   /// From the rules that were to `rule`; `given` is the table at the source. What a rule that could not be kept made of
@@ -34,7 +34,7 @@ package struct ChangedRule: Equatable, Sendable {
     let were = before.compactMap { ReshapePlan.shape(of: given, under: $0, to: target) }
     // A table whose constant is another one was refused, and never made.
     let others = were.dropFirst().filter {
-      $0.schema.sourceKey != now.schema.sourceKey || $0.schema.shares == now.schema.shares
+      $0.schema.sourceKey.nameKey != now.schema.sourceKey.nameKey || $0.schema.shares == now.schema.shares
     }
     let shapes = were.prefix(1) + others + [now]
     return zip(shapes, shapes.dropFirst()).map { was, now in
@@ -56,14 +56,14 @@ extension TableSchema {
 
 /// Which of the tables with another rule a replay has met, and of which a copy has begun.
 struct ChangedRules {
-  private var pending: [String: ChangedRule]
-  private var met: Set<String> = []
+  private var pending: [NameKey: ChangedRule]
+  private var met: Set<NameKey> = []
   /// Done with, since the last commit.
-  private(set) var fresh: Set<String> = []
+  private(set) var fresh: Set<NameKey> = []
 
   /// `done`: those that an earlier replay of this run has done with.
-  init(_ rules: [ChangedRule], besides done: Set<String>) {
-    pending = Dictionary(rules.filter { !done.contains($0.table) }.map { ($0.table, $0) }) { first, _ in first }
+  init(_ rules: [ChangedRule], besides done: Set<NameKey>) {
+    pending = Dictionary(rules.filter { !done.contains($0.table) }.map { ($0.table.nameKey, $0) }) { first, _ in first }
   }
 
   func isPending(_ given: TableSchema) -> Bool {
@@ -82,11 +82,11 @@ struct ChangedRules {
   }
 
   /// Another replay has done with them.
-  mutating func leave(_ done: Set<String>) {
+  mutating func leave(_ done: Set<NameKey>) {
     if !pending.isEmpty { pending = pending.filter { !done.contains($0.key) } }
   }
 
-  mutating func noteCommit() -> Set<String> {
+  mutating func noteCommit() -> Set<NameKey> {
     defer { fresh.removeAll() }
     return fresh
   }

@@ -53,7 +53,7 @@ struct LaterCopy {
       case .refresh(let refresh):
         guard case .start(_, let method, _) = refresh.event, method != .rows,
           let given = reader.given(refresh.schemaID),
-          let path, given.sourceKey == path.last.sourceKey,
+          let path, given.sourceKey.hasSameBytes(as: path.last.sourceKey),
           let plan = ReshapePlan.shape(of: given, under: options.rules.rule(for: given), to: target),
           plan.schema.treatment?.isHistory != true
         else { continue }
@@ -91,13 +91,14 @@ struct LaterCopy {
 
     init(_ given: TableSchema, _ options: ApplyOptions) {
       (first, last, origins) = (given, given, Array(given.columns.indices))
-      changed = options.changedRules.first { $0.table == given.plainName && $0.isCopied }
+      changed = options.changedRules.first { $0.table.hasSameBytes(as: given.plainName) && $0.isCopied }
       rules = (changed?.before ?? []) + [options.rules.rule(for: given)]
     }
 
     /// False when the table is gone.
     mutating func follow(_ ddl: DDL, _ reader: ApplyReader) -> Bool {
-      guard ddl.before != 0, let before = reader.given(ddl.before), before.sourceKey == last.sourceKey else {
+      guard ddl.before != 0, let before = reader.given(ddl.before), before.sourceKey.hasSameBytes(as: last.sourceKey)
+      else {
         return true
       }
       guard ddl.after != 0, let after = reader.given(ddl.after) else { return false }

@@ -43,7 +43,7 @@ struct LaterShape {
     while let record = try reader.next() {
       if case .begin(let header) = record, header.number > number { return nil }
       guard case .ddl(let ddl) = record, reader.position > start, let before = reader.schema(ddl.before),
-        before.sourceKey == name
+        before.sourceKey.hasSameBytes(as: name)
       else { continue }
       guard ddl.after != 0, let after = reader.schema(ddl.after) else {
         return LaterShape(schema: nil, origins: [], isRefreshed: isRefreshed)
@@ -69,7 +69,7 @@ struct LaterShape {
       case .begin(let header) where header.number > number: return false
       case .refresh(let refresh) where reader.position > start:
         guard case .start(_, let method, _) = refresh.event, method != .rows,
-          reader.schema(refresh.schemaID)?.sourceKey == table.sourceKey
+          reader.schema(refresh.schemaID)?.sourceKey.nameKey == table.sourceKey.nameKey
         else { continue }
         return true
       default: continue

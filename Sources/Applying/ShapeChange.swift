@@ -49,13 +49,14 @@ extension ShapeChange {
       if step.origins.contains(index) { return true }
       if treatment.isHistory { return false }
       if treatment.removal == .kept, case .marked(let mark) = was.treatment?.removal {
-        return was.columns[index].name != mark
+        return !was.columns[index].name.hasSameBytes(as: mark)
       }
       return true
     }
     let left = was.keeping(kept)
     let isSame =
-      (!isNamed || was.sourceKey == now.sourceKey) && left.columns == now.columns && left.uniques == now.uniques
+      (!isNamed || was.sourceKey.hasSameBytes(as: now.sourceKey)) && left.columns == now.columns
+      && left.uniques == now.uniques
       && left.flags == now.flags
       && left.objects == now.objects && left.foreignKeys == now.foreignKeys
     if isSame { return nil }

@@ -25,7 +25,7 @@ struct TargetGate {
   private var allowed: UInt64?
   /// Tables that came into the list under another name: their earlier rows are missing.
   private var entered: [UInt64: TableTreatment.Refusal] = [:]
-  private var told: Set<String> = []
+  private var told: Set<NameKey> = []
 
   init(_ options: ApplyOptions, to target: Engine, of trail: TrailName) {
     (scope, self.target, names, noteLeftOut) = (options.scope, target, options.names, options.noteLeftOut)

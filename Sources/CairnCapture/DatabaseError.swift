@@ -117,6 +117,6 @@ extension DatabaseError {
 extension SQLiteError {
   /// A table is not there that capture has put into the file.
   fileprivate var isOfMissingCapture: Bool {
-    primary == 1 && message.contains("no such table") && SQLiteTable.captureNames.contains { message.contains($0) }
+    primary == 1 && message.contains("no such table") && SQLiteTable.captureNames.contains { message.contains($0.text) }
   }
 }

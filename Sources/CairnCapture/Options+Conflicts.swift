@@ -7,7 +7,7 @@ import SystemKit
 extension Synchronizer.Options {
   /// Errors: `rule`, with what is wrong about it.
   func conflictPlan() throws -> ConflictPlan {
-    var tables: [String: [String: ConflictRules.Rule]] = [:]
+    var tables: [NameKey: [NameKey: ConflictRules.Rule]] = [:]
     for (name, text) in columnConflicts {
       guard let dot = name.lastIndex(of: "."), dot > name.startIndex, name.index(after: dot) < name.endIndex else {
         throw refused("'\(name)' is no column", "write TABLE.COLUMN")
@@ -18,7 +18,7 @@ extension Synchronizer.Options {
     guard whole.isForRows else { throw refused("'\(conflict)' is no rule for rows", "it may be one of a column") }
     return ConflictPlan(
       .init(rule: whole),
-      tables: tables.sorted { $0.key < $1.key }.map { .init(from: $0.key, .init(columns: $0.value)) })
+      tables: tables.sorted { $0.key < $1.key }.map { .init(from: $0.key.text, .init(columns: $0.value)) })
   }
 
   /// Errors: `rule`, for a column that its table does not have. A table that neither end has may come later.

@@ -91,13 +91,13 @@ struct StatementCache {
   private var latest: PreparedStatement?
   /// Looked at first: a program executes few texts at a time.
   private var recent: [PreparedStatement] = []
-  private var all: [String: PreparedStatement] = [:]
-  private var order: [String] = []
+  private var all: [NameKey: PreparedStatement] = [:]
+  private var order: [NameKey] = []
 
   /// The statement, which is not being stepped.
   mutating func statement(_ sql: String, _ database: ProgramDatabase) throws -> PreparedStatement {
-    if let latest, latest.sql == sql, !latest.isBusy { return latest }
-    for known in recent where known.sql == sql && !known.isBusy {
+    if let latest, latest.sql.hasSameBytes(as: sql), !latest.isBusy { return latest }
+    for known in recent where known.sql.hasSameBytes(as: sql) && !known.isBusy {
       latest = known
       return known
     }
@@ -109,7 +109,7 @@ struct StatementCache {
     guard all[sql] == nil else { return made }
     if order.count >= Self.countMax { forgetOldest() }
     all[sql] = made
-    order.append(sql)
+    order.append(NameKey(sql))
     remember(made)
     return made
   }
@@ -122,7 +122,7 @@ struct StatementCache {
 
   private mutating func forgetOldest() {
     let half = Self.countMax / 2
-    let kept = Set(recent.map(\.sql))
+    let kept = Set(recent.map(\.sql.nameKey))
     for sql in order.prefix(half) where !kept.contains(sql) { all[sql] = nil }
     order = order.filter { all[$0] != nil }
   }

@@ -55,4 +55,10 @@ extension Dictionary where Key == NameKey {
 
 extension Set<NameKey> {
   package func contains(_ name: String) -> Bool { contains(NameKey(name)) }
+
+  @discardableResult package mutating func insert(_ name: String) -> (inserted: Bool, memberAfterInsert: NameKey) {
+    insert(NameKey(name))
+  }
+
+  @discardableResult package mutating func remove(_ name: String) -> NameKey? { remove(NameKey(name)) }
 }

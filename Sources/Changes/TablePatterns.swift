@@ -12,7 +12,13 @@ package struct TablePatterns: Equatable, Sendable {
 
   /// Without any including pattern, all tables are included.
   package init(_ patterns: [String] = ["*"]) {
-    self.patterns = patterns.allSatisfy { $0.hasPrefix("!") } ? ["*"] + patterns : patterns
+    self.patterns = patterns.allSatisfy { Self.parts($0).excludes } ? ["*"] + patterns : patterns
+  }
+
+  /// Whether a pattern excludes, and what stands behind its `!`.
+  private static func parts(_ pattern: String) -> (excludes: Bool, plain: String) {
+    let scalars = pattern.unicodeScalars
+    return scalars.first == "!" ? (true, String(scalars.dropFirst())) : (false, pattern)
   }
 
   package func includes(_ table: String) -> Bool { includes(anyOf: [table]) }
@@ -22,8 +28,7 @@ package struct TablePatterns: Equatable, Sendable {
     let (exact, wide) = (names.map(\.asciiLowercased), names.map { $0.lowercased() })
     var included = false
     for pattern in patterns {
-      let excludes = pattern.utf8.first == UInt8(ascii: "!")
-      let plain = String(pattern.unicodeScalars.dropFirst(excludes ? 1 : 0))
+      let (excludes, plain) = Self.parts(pattern)
       let isMatch = exact.contains { Wildcard.matches(plain.asciiLowercased, $0) }
       if isMatch || (excludes && wide.contains { Wildcard.matches(plain.lowercased(), $0) }) { included = !excludes }
     }
@@ -46,9 +51,8 @@ package struct TablePatterns: Equatable, Sendable {
   /// - Parameter tables: the names by which patterns may know tables; those of one table may be several.
   package func unmatched(in tables: [String]) -> [Unmatched] {
     patterns.compactMap { pattern in
-      let isExclusion = pattern.hasPrefix("!")
-      let name = String(pattern.dropFirst(isExclusion ? 1 : 0))
-      guard !name.contains("*"), !name.contains("?"), !tables.contains(where: TablePatterns([name]).includes) else {
+      let (isExclusion, name) = Self.parts(pattern)
+      guard !Self.isPattern(name), !tables.contains(where: TablePatterns([name]).includes) else {
         return nil
       }
       let near = name.lowercased().nearest(in: tables.map { $0.lowercased() })

@@ -10,5 +10,5 @@ extension TableSchema {
 
 extension TablePatterns {
   /// Whether it may be for several tables.
-  package static func isPattern(_ text: String) -> Bool { text.contains { $0 == "*" || $0 == "?" } }
+  package static func isPattern(_ text: String) -> Bool { text.unicodeScalars.contains { $0 == "*" || $0 == "?" } }
 }

@@ -23,7 +23,7 @@ package struct TrailPatterns: Equatable, Sendable {
   /// Of the patterns, those that name one trail and no more.
   package var names: [String] { patterns.filter { !$0.hasPrefix("!") && !Self.isPattern($0) } }
 
-  package static func isPattern(_ text: String) -> Bool { text.contains { $0 == "*" || $0 == "?" } }
+  package static func isPattern(_ text: String) -> Bool { text.unicodeScalars.contains { $0 == "*" || $0 == "?" } }
 
   /// The one trail that is meant, where the patterns are a plain name.
   package var only: TrailName? { patterns.count == 1 ? TrailName(patterns[0]) : nil }

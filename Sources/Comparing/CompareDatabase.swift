@@ -82,18 +82,18 @@ package final class CompareDatabase {
   func sortsBackwards(_ end: TableEnd) -> Bool { backwards.contains(end.schema.name.sqliteKey) }
 
   /// Full names of the tables that Cairn made here; nil where it has no state here.
-  func createdTables() throws -> Set<String>? {
+  func createdTables() throws -> Set<NameKey>? {
     switch handle {
     case .sqlite(let database):
       guard try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_table'") != nil
       else { return nil }
       let names = try database.query(
         "SELECT m.name FROM cairn_table AS t JOIN sqlite_master AS m ON lower(m.name) = lower(t.name) WHERE t.created")
-      return Set(names.map { $0[0].string })
+      return Set(names.map { NameKey($0[0].string) })
     case .postgres(let connection):
       guard try connection.first("SELECT to_regclass('cairn.table_state')") != nil else { return nil }
       let rows = try connection.query("SELECT schema_name || '.' || table_name FROM cairn.table_state WHERE created")
-      return Set(rows.compactMap { $0[0] })
+      return Set(rows.compactMap { $0[0].map { NameKey($0) } })
     }
   }
 }

@@ -7,7 +7,7 @@ final class SQLiteRowReader: RowReader {
   let database: Database
   let side: CanonicalColumn.Side
   private let seed: UInt64
-  private var statements: [String: Statement] = [:]
+  private var statements: [NameKey: Statement] = [:]
   private var current: Statement?
 
   init(_ database: Database, _ side: CanonicalColumn.Side, seed: UInt64) {

@@ -192,7 +192,7 @@ struct ConfReferences {
         add(.confTwice, rule.place("from"), "table \(from) has a rule already, at \(other)", "make one rule of the two")
         continue
       }
-      guard !from.contains("*"), !from.contains("?") else {
+      guard !TablePatterns.isPattern(from) else {
         guard rule.text("to") != nil else { continue }
         add(
           .confValue, rule.place("to"), "'to' names one table, but the rule is for all that match \(from)",

@@ -1,3 +1,4 @@
+import Changes
 import Conflicts
 
 extension Configuration.Apply {
@@ -20,7 +21,7 @@ extension ConflictPlan.Part {
   init(_ section: ReadSection, else usual: Self = Self()) {
     self.init(
       rule: section.text("conflict").flatMap { try? ConflictRules.Rule($0) } ?? usual.rule,
-      columns: Dictionary(section.rules("conflicts").map { ($0.column, $0.rule) }) { first, _ in first },
+      columns: Dictionary(section.rules("conflicts").map { ($0.column.nameKey, $0.rule) }) { first, _ in first },
       tracking: section.text("tracking").flatMap { ConflictRules.Tracking(rawValue: $0) } ?? usual.tracking,
       deletes: section.text("deletes").flatMap { ConflictRules.DeleteRule(rawValue: $0) } ?? usual.deletes,
       decider: section.text("decides") ?? usual.decider)

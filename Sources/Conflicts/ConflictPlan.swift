@@ -13,11 +13,11 @@ package struct ConflictPlan: Equatable, Sendable {
     package var decider: String?
 
     package init(
-      rule: ConflictRules.Rule? = nil, columns: [String: ConflictRules.Rule] = [:],
+      rule: ConflictRules.Rule? = nil, columns: [NameKey: ConflictRules.Rule] = [:],
       tracking: ConflictRules.Tracking? = nil, deletes: ConflictRules.DeleteRule? = nil, decider: String? = nil
     ) {
       (self.rule, self.tracking, self.deletes, self.decider) = (rule, tracking, deletes, decider)
-      self.columns = Dictionary(columns.map { ($0.sqliteKey, $1) }) { first, _ in first }
+      self.columns = Dictionary(columns.map { ($0.text.sqliteKey, $1) }) { first, _ in first }
     }
   }
 

@@ -51,7 +51,7 @@ extension PostgresAlteration {
 
   /// Whether no renamed column is to be found under its old name only.
   private var isRenamed: Bool {
-    renamed.allSatisfy(isRenamed) && after.columns.allSatisfy { has($0.name) }
+    renamed.allSatisfy { isRenamed($0.key.text, to: $0.value) } && after.columns.allSatisfy { has($0.name) }
   }
 
   private func isRenamed(_ old: String, to new: String) -> Bool {
@@ -150,7 +150,9 @@ extension PostgresAlteration {
   /// Casts that PostgreSQL does by itself keep the values, and often need not write the table anew.
   private func conversion(_ was: TableSchema.Column, _ now: TableSchema.Column) -> String {
     let (from, to) = (PostgresType(was), PostgresType(now))
-    if from.name == to.name || (!from.isUserDefined && !to.isUserDefined && from.isHeld(by: to)) { return "" }
+    if from.name.hasSameBytes(as: to.name) || (!from.isUserDefined && !to.isUserDefined && from.isHeld(by: to)) {
+      return ""
+    }
     let name = now.name.postgresIdentifier
     // As SQLite has them.
     if from.kind == .bool, to.isNumeric { return " USING \(name)::integer::\(now.declaredType)" }

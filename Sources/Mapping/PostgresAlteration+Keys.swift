@@ -27,7 +27,9 @@ extension PostgresAlteration {
     var lines: [String] = []
     let wanted = PostgresForeignKey.all(of: after)
     for key in PostgresForeignKey.all(of: before) {
-      guard let there = foreign(key), !wanted.contains(where: { foreign($0)?.name == there.name }) else { continue }
+      guard let there = foreign(key),
+        !wanted.contains(where: { foreign($0).map { $0.name.hasSameBytes(as: there.name) } ?? false })
+      else { continue }
       lines.append(alter("DROP CONSTRAINT \(there.name.postgresIdentifier)"))
     }
     for constraint in goneConstraints {
@@ -59,11 +61,11 @@ extension PostgresAlteration {
   /// Constraints under other names; generated columns, keys, checks; what identifies rows; owners of sequences.
   func additions() -> [String] {
     var lines = newGenerated()
-    let gone = goneConstraints.compactMap { found($0)?.name }
+    let gone = Set(goneConstraints.compactMap { found($0)?.name.nameKey })
     for constraint in new.constraints {
       if let was = old.constraints.first(where: { isSame($0, constraint) }) {
-        guard let there = found(was), let name = constraint.name, was.name != nil, there.name != name,
-          there.name == was.name
+        guard let there = found(was), let name = constraint.name, was.name != nil, !there.name.hasSameBytes(as: name),
+          there.name.hasSameBytes(as: was.name ?? "")
         else { continue }
         lines.append(alter("RENAME CONSTRAINT \(there.name.postgresIdentifier) TO \(name.postgresIdentifier)"))
         continue
@@ -80,7 +82,8 @@ extension PostgresAlteration {
         alter("ADD \(constraint.name.map { "CONSTRAINT \($0.postgresIdentifier) " } ?? "")\(constraint.text)"))
     }
     for (was, now) in keptIndexes
-    where was.name != now.name && target.indexes.contains(where: { $0.name.hasSameBytes(as: was.name) }) {
+    where !was.name.hasSameBytes(as: now.name) && target.indexes.contains(where: { $0.name.hasSameBytes(as: was.name) })
+    {
       lines.append(
         "ALTER INDEX \(after.namespace.postgresIdentifier).\(was.name.postgresIdentifier) RENAME TO \(now.name.postgresIdentifier)"
       )
@@ -108,7 +111,7 @@ extension PostgresAlteration {
       && !before.objects.contains { $0.name.hasSameBytes(as: now.name) }
     guard was.name.hasSameBytes(as: now.name) || isRenamed else { return false }
     var names = renamedWithTable
-    if was.name != now.name { names[was.name] = now.name }
+    if !was.name.hasSameBytes(as: now.name) { names[was.name] = now.name }
     return was == now || Words(was.text, renamed: names) == Words(now.text)
   }
 

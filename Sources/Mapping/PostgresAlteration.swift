@@ -111,7 +111,7 @@ package struct PostgresAlteration {
   func alter(_ action: String) -> String { "ALTER TABLE \(name) \(action)" }
 
   /// As ``renamed``, with the table's own name.
-  var renamedWithTable: [String: String] {
+  var renamedWithTable: [NameKey: String] {
     var names = renamed
     if !before.name.hasSameBytes(as: after.name) { names[before.name] = after.name }
     if !before.namespace.hasSameBytes(as: after.namespace) { names[before.namespace] = after.namespace }
@@ -119,8 +119,8 @@ package struct PostgresAlteration {
   }
 
   /// Names of columns before and after.
-  var renamed: [String: String] {
-    var names: [String: String] = [:]
+  var renamed: [NameKey: String] {
+    var names: [NameKey: String] = [:]
     for (index, origin) in difference.origins.enumerated() {
       guard let origin, !before.columns[origin].name.hasSameBytes(as: after.columns[index].name) else { continue }
       names[before.columns[origin].name] = after.columns[index].name
@@ -173,7 +173,7 @@ package struct PostgresAlteration {
     if words == ["alter", "type"] { return true }
     guard words == ["create", "type"] || words == ["create", "domain"] else { return false }
     let name = script.tokens.dropFirst(2).prefix { $0.word != "as" }.compactMap(\.name)
-    return target.types.contains { $0.name == name.map(\.quotedName).joined(separator: ".") }
+    return target.types.contains { $0.name.hasSameBytes(as: name.map(\.quotedName).joined(separator: ".")) }
   }
 
   private static func sequenceWords(_ text: String) -> (script: PostgresTokens, name: Range<Int>)? {
@@ -240,13 +240,13 @@ package struct PostgresAlteration {
   }
 
   /// Labels that have another name in their place are renamed; others are added where they stand.
-  static func labelStatements(_ type: String, from old: [String], to new: [String]) -> [String] {
-    let (was, now) = (Set(old.map(\.nameKey)), Set(new.map(\.nameKey)))
+  static func labelStatements(_ type: String, from old: [NameKey], to new: [NameKey]) -> [String] {
+    let (was, now) = (Set(old), Set(new))
     if old.count == new.count, was != now,
-      zip(old, new).allSatisfy({ $0.hasSameBytes(as: $1) || (!now.contains($0) && !was.contains($1)) })
+      zip(old, new).allSatisfy({ $0 == $1 || (!now.contains($0) && !was.contains($1)) })
     {
-      return zip(old, new).filter { !$0.hasSameBytes(as: $1) }.map {
-        "ALTER TYPE \(type) RENAME VALUE \($0.postgresLiteral) TO \($1.postgresLiteral)"
+      return zip(old, new).filter { $0 != $1 }.map {
+        "ALTER TYPE \(type) RENAME VALUE \($0.text.postgresLiteral) TO \($1.text.postgresLiteral)"
       }
     }
     return additions(type, to: old, from: new)
@@ -256,23 +256,23 @@ package struct PostgresAlteration {
   ///
   ///     additions("mood", to: ["ok"], from: ["ok", "new"])
   ///     // ["ALTER TYPE mood ADD VALUE IF NOT EXISTS 'new' AFTER 'ok'"]
-  private static func additions(_ type: String, to old: [String], from new: [String]) -> [String] {
-    let known = Set(old.map(\.nameKey))
+  private static func additions(_ type: String, to old: [NameKey], from new: [NameKey]) -> [String] {
+    let known = Set(old)
     return new.indices.filter { !known.contains(new[$0]) }.map { index in
       let place: String
       if index > 0 {
-        place = " AFTER \(new[index - 1].postgresLiteral)"
+        place = " AFTER \(new[index - 1].text.postgresLiteral)"
       } else {
-        place = new.first { known.contains($0) }.map { " BEFORE \($0.postgresLiteral)" } ?? ""
+        place = new.first { known.contains($0) }.map { " BEFORE \($0.text.postgresLiteral)" } ?? ""
       }
-      return "ALTER TYPE \(type) ADD VALUE IF NOT EXISTS \(new[index].postgresLiteral)\(place)"
+      return "ALTER TYPE \(type) ADD VALUE IF NOT EXISTS \(new[index].text.postgresLiteral)\(place)"
     }
   }
 
   /// What the enums of a table need that is not among the labels that the target has of them.
   ///
   /// `there` gives the labels of a type, nil where there is no such type. (`ALTER TYPE … ADD VALUE`)
-  package static func missingLabels(of schema: TableSchema, there: (String) throws -> [String]?) rethrows -> [String] {
+  package static func missingLabels(of schema: TableSchema, there: (String) throws -> [NameKey]?) rethrows -> [String] {
     try PostgresScript(schema).types.flatMap { type -> [String] in
       guard case .enumeration(let wanted) = type.kind, let labels = try there(type.name) else { return [] }
       // Never renames: others may use the label that is there.
@@ -283,14 +283,15 @@ package struct PostgresAlteration {
 
 /// What a statement says, to be compared.
 struct Words: Hashable {
-  private let text: String
-  init(_ statement: String, renamed: [String: String] = [:]) {
-    text = PostgresTokens.meaning(statement, renamed: renamed).map { kind in
+  private let text: NameKey
+  init(_ statement: String, renamed: [NameKey: String] = [:]) {
+    let words = PostgresTokens.meaning(statement, renamed: renamed).map { kind in
       switch kind {
       case .name(let name, _): "n\(name)"
       case .string(let text): "s\(text)"
       case .symbol(let byte): "y\(byte)"
       }
     }.joined(separator: "\u{1}")
+    text = NameKey(words)
   }
 }

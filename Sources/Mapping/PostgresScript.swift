@@ -142,8 +142,8 @@ package struct PostgresScript {
     if words[1] == "domain" {
       kind = .domain(Self.domain(rest, script))
     } else if rest.first?.word == "enum" {
-      let labels = rest.compactMap { token -> String? in
-        if case .string(let text) = token.kind { Self.unquoted(text) } else { nil }
+      let labels = rest.compactMap { token -> NameKey? in
+        if case .string(let text) = token.kind { NameKey(Self.unquoted(text)) } else { nil }
       }
       kind = .enumeration(labels)
     } else if rest.first?.isSymbol("(") == true {

@@ -10,6 +10,17 @@ package struct PostgresTokens {
     /// A literal as it is written, quotes included; of a dollar-quoted one what is between the quotes.
     case string(String)
     case symbol(UInt8)
+
+    /// Names and strings are compared by their bytes.
+    static func == (a: Self, b: Self) -> Bool {
+      switch (a, b) {
+      case (.name(let a, let isQuoted), .name(let b, let isOtherQuoted)):
+        isQuoted == isOtherQuoted && a.hasSameBytes(as: b)
+      case (.string(let a), .string(let b)): a.hasSameBytes(as: b)
+      case (.symbol(let a), .symbol(let b)): a == b
+      default: false
+      }
+    }
   }
 
   struct Token: Equatable {
@@ -170,7 +181,7 @@ package struct PostgresTokens {
 extension PostgresTokens {
   /// The tokens of a statement, without its spaces and quotes; `renamed` names stand for others. `pg_catalog.` before a name
   /// says nothing: PostgreSQL prints functions without it.
-  static func meaning(_ text: String, renamed: [String: String] = [:]) -> [Kind] {
+  static func meaning(_ text: String, renamed: [NameKey: String] = [:]) -> [Kind] {
     let tokens = PostgresTokens(text).tokens
     return tokens.indices.compactMap { index in
       func isCatalog(_ place: Int) -> Bool {

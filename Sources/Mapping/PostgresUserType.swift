@@ -2,13 +2,16 @@ import Changes
 
 /// A type that users defined, of a kind that can be altered: an enum, a composite type or a domain.
 ///
-/// Taken from a table's script (``all(of:)``), or from the catalog of a target.
+/// Two are equal if all their texts have the same bytes. Taken from a table's script (``all(of:)``), or from the catalog of a target.
 package struct PostgresUserType: Equatable {
   package struct Attribute: Equatable {
     package var name: String
     /// As `format_type()` gives it.
     package var type: String
     package init(name: String, type: String) { (self.name, self.type) = (name, type) }
+    package static func == (a: Self, b: Self) -> Bool {
+      a.name.hasSameBytes(as: b.name) && a.type.hasSameBytes(as: b.type)
+    }
     var definition: String { "\(name.postgresIdentifier) \(type)" }
   }
 
@@ -17,7 +20,9 @@ package struct PostgresUserType: Equatable {
     /// As `pg_get_constraintdef()` gives it.
     package var text: String
     package init(name: String, text: String) { (self.name, self.text) = (name, text) }
-    package static func == (a: Check, b: Check) -> Bool { a.name == b.name && Words(a.text) == Words(b.text) }
+    package static func == (a: Check, b: Check) -> Bool {
+      a.name.hasSameBytes(as: b.name) && Words(a.text) == Words(b.text)
+    }
   }
 
   package struct Domain: Equatable {
@@ -26,12 +31,15 @@ package struct PostgresUserType: Equatable {
     package var checks: [Check]
     package init(defaultText: String?, isNotNull: Bool, checks: [Check]) {
       (self.defaultText, self.isNotNull) = (defaultText, isNotNull)
-      self.checks = checks.sorted { $0.name < $1.name }
+      self.checks = checks.sorted { $0.name.nameKey < $1.name.nameKey }
+    }
+    package static func == (a: Self, b: Self) -> Bool {
+      a.defaultText.hasSameBytes(as: b.defaultText) && a.isNotNull == b.isNotNull && a.checks == b.checks
     }
   }
 
   package enum Kind: Equatable {
-    case enumeration([String])
+    case enumeration([NameKey])
     case composite([Attribute])
     case domain(Domain)
   }
@@ -41,6 +49,8 @@ package struct PostgresUserType: Equatable {
   package var kind: Kind
   package init(name: String, kind: Kind) { (self.name, self.kind) = (name, kind) }
 
+  package static func == (a: Self, b: Self) -> Bool { a.name.hasSameBytes(as: b.name) && a.kind == b.kind }
+
   /// Those that the columns of a table rest on.
   package static func all(of schema: TableSchema) -> [PostgresUserType] { PostgresScript(schema).types }
 
@@ -49,7 +59,7 @@ package struct PostgresUserType: Equatable {
     guard case .domain(var domain) = kind, case .domain(let old) = was.kind, case .domain(let new) = wanted.kind else {
       return self
     }
-    domain.checks.removeAll { check in !(old.checks + new.checks).contains { $0.name == check.name } }
+    domain.checks.removeAll { check in !(old.checks + new.checks).contains { $0.name.hasSameBytes(as: check.name) } }
     return .init(name: name, kind: .domain(domain))
   }
 
@@ -71,7 +81,7 @@ package struct PostgresUserType: Equatable {
     let kept = Set(survivors)
     var lines = old.indices.filter { !kept.contains($0) }.map { "DROP ATTRIBUTE \(old[$0].name.postgresIdentifier)" }
     lines += Self.renames(survivors.enumerated().map { (old[$1].name, new[$0].name) })
-    for (place, origin) in survivors.enumerated() where old[origin].type != new[place].type {
+    for (place, origin) in survivors.enumerated() where !old[origin].type.hasSameBytes(as: new[place].type) {
       lines.append("ALTER ATTRIBUTE \(new[place].name.postgresIdentifier) TYPE \(new[place].type)")
     }
     lines += new[survivors.count...].map { "ADD ATTRIBUTE \($0.definition)" }
@@ -80,7 +90,7 @@ package struct PostgresUserType: Equatable {
 
   /// For each of the first attributes of `new`, which of `old` it was; all behind them are new.
   private static func survivors(_ old: [Attribute], _ new: [Attribute]) -> [Int] {
-    let (before, after) = (Set(old.map(\.name)), Set(new.map(\.name)))
+    let (before, after) = (Set(old.map(\.name.nameKey)), Set(new.map(\.name.nameKey)))
     var survivors: [Int] = []
     var next = 0
     for (place, attribute) in new.enumerated() {
@@ -94,9 +104,11 @@ package struct PostgresUserType: Equatable {
         // Of another type. At the end it may as well have been dropped and added.
         let behind = rest.dropFirst(gone.count + 1)
         let isInside = behind.contains { new[(place + 1)...].contains(old[$0]) }
-        found = rest.dropFirst(gone.count).first.flatMap { isInside && old[$0].name == attribute.name ? $0 : nil }
+        found = rest.dropFirst(gone.count).first.flatMap {
+          isInside && old[$0].name.hasSameBytes(as: attribute.name) ? $0 : nil
+        }
       } else {
-        found = gone.first { old[$0].type == attribute.type }
+        found = gone.first { old[$0].type.hasSameBytes(as: attribute.type) }
       }
       guard let found else { break }
       survivors.append(found)
@@ -107,10 +119,10 @@ package struct PostgresUserType: Equatable {
 
   /// One that takes the name of another waits for it; where they wait for each other, one steps aside.
   private static func renames(_ pairs: [(String, String)]) -> [String] {
-    var waiting = pairs.filter { $0.0 != $0.1 }
+    var waiting = pairs.filter { !$0.0.hasSameBytes(as: $0.1) }
     var lines: [String] = []
     while !waiting.isEmpty {
-      if let free = waiting.firstIndex(where: { pair in !waiting.contains { $0.0 == pair.1 } }) {
+      if let free = waiting.firstIndex(where: { pair in !waiting.contains { $0.0.hasSameBytes(as: pair.1) } }) {
         let (old, new) = waiting.remove(at: free)
         lines.append("RENAME ATTRIBUTE \(old.postgresIdentifier) TO \(new.postgresIdentifier)")
       } else {
@@ -126,7 +138,7 @@ package struct PostgresUserType: Equatable {
 
   private func domain(from old: Domain, to new: Domain) -> [String] {
     var lines = old.checks.filter { !new.checks.contains($0) }.map { "DROP CONSTRAINT \($0.name.postgresIdentifier)" }
-    if old.defaultText != new.defaultText {
+    if !old.defaultText.hasSameBytes(as: new.defaultText) {
       lines.append(new.defaultText.map { "SET DEFAULT \($0)" } ?? "DROP DEFAULT")
     }
     if old.isNotNull != new.isNotNull { lines.append("\(new.isNotNull ? "SET" : "DROP") NOT NULL") }

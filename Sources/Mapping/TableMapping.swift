@@ -155,7 +155,7 @@ package struct TableMapping: Sendable {
 
   /// Throws when two columns of a table would have one name.
   static func checkColumns(_ table: TableSchema, _ key: (String) -> String) throws(CairnError) {
-    var seen: [String: String] = [:]
+    var seen: [NameKey: String] = [:]
     for column in table.columns {
       let name = key(column.name)
       if let other = seen[name] {

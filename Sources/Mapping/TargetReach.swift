@@ -13,7 +13,7 @@ import Changes
 /// ```
 package struct TargetReach: Sendable {
   private let scope: TargetScope
-  private let closedSequences: Set<String>
+  private let closedSequences: Set<NameKey>
   private let lackingFunctions: Set<String>
   private let extensions: Set<String>
   /// Whether every table, type and sequence is within reach that is not reserved.
@@ -24,7 +24,7 @@ package struct TargetReach: Sendable {
   ///   - lackingFunctions: built-in functions of PostgreSQL that the target's server does not have.
   ///   - extensions: the extensions that the target has.
   package init(
-    _ scope: TargetScope = TargetScope(), closedSequences: Set<String> = [], lackingFunctions: Set<String> = [],
+    _ scope: TargetScope = TargetScope(), closedSequences: Set<NameKey> = [], lackingFunctions: Set<String> = [],
     extensions: Set<String> = []
   ) {
     (self.scope, self.closedSequences, self.lackingFunctions) = (scope, closedSequences, lackingFunctions)

@@ -81,14 +81,14 @@ package final class Audit: Sendable {
       try trail.map {
         try Comparison(from: source, to: target, trail: $0, state: statePath, options: options, watch: watch)
       } ?? Comparison(from: source, to: target, state: statePath, options: options, watch: watch)
-    let found = Mutex<Set<String>>([])
+    let found = Mutex<Set<NameKey>>([])
     let summary = try comparison.run { event in
       guard case .difference(let difference, _) = event else { return }
       let key = difference.key.map { "\($0.name)=\($0.value.shown)" }.joined(separator: ", ")
       found.withLock { _ = $0.insert(difference.table) }
       let drift = Drift(table: difference.table, kind: difference.kind, key: difference.column + key)
       state.withLock { state in
-        if !state.drifts.contains(where: { $0.table == drift.table }) { state.drifts.append(drift) }
+        if !state.drifts.contains(where: { $0.table.hasSameBytes(as: drift.table) }) { state.drifts.append(drift) }
       }
     }
     guard !summary.isStopped else { return }

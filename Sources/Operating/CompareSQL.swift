@@ -4,7 +4,7 @@ import Mapping
 
 /// Statements in the target's language that make the target equal to the source, for each difference that is found.
 package struct CompareSQL {
-  private var tables: [String: TableSQL] = [:]
+  private var tables: [NameKey: TableSQL] = [:]
   /// Differences for which there is no statement.
   package private(set) var problemCount = 0
 

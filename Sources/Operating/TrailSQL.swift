@@ -21,20 +21,20 @@ package struct TrailSQL {
   private static let problemsMax = 20
 
   /// Tables that have been created, or are in use, by folded name.
-  private var known: Set<String> = []
+  private var known: Set<NameKey> = []
   /// The table of each index, by folded names. A name may go to another table before the first is told to be without.
   private var indexOwners: [NameKey: String] = [:]
   /// Tables between start and end of a refresh: changes to them may speak of rows that are not there yet.
-  private var refreshing: Set<String> = []
+  private var refreshing: Set<NameKey> = []
   /// Tables that were emptied at the start of their refresh, so that chunks need not delete.
-  private var emptied: Set<String> = []
+  private var emptied: Set<NameKey> = []
   /// By schema id, which counts within a segment.
   private var tables: [UInt64: TableSQL] = [:]
   private var segment: UInt64 = 0
   /// Types of PostgreSQL as the statements so far have made them, by name: tables share them.
-  private var types: [String: PostgresUserType] = [:]
+  private var types: [NameKey: PostgresUserType] = [:]
   /// By the names that they have now: scripts of tables of PostgreSQL that have been renamed, and are to be reshaped.
-  private var scripts: [String: String] = [:]
+  private var scripts: [NameKey: String] = [:]
   /// BEGIN with its comment, held back until something follows.
   private var heldBegin: String?
 
@@ -205,7 +205,7 @@ package struct TrailSQL {
   private mutating func render(postgres ddl: DDL, _ before: TableSQL, _ after: TableSQL) throws -> [String] {
     var given = before.source
     // A table that was renamed on the way has no script; that of before says what its keys and types are.
-    if let script = scripts.removeValue(forKey: before.schema.foldedName) { given.createText = script }
+    if let script = scripts.removeValue(forKey: before.schema.foldedName.nameKey) { given.createText = script }
     if after.source.createText.isEmpty { scripts[after.schema.foldedName] = given.createText }
     var lines = ensured(before)
     let (ahead, statements) = try TableSQL(schema: given, dialect: dialect).reshape(

@@ -20,7 +20,7 @@ package struct PostgresTable: Sendable {
   /// What decides how values of types that are not built in print: labels of enums, attributes of composite types. A key
   /// whose text changes means that stored values print otherwise than before. Generated columns too, which are not among
   /// those of the schema.
-  package var forms: [String: String] = [:]
+  package var forms: [NameKey: String] = [:]
   /// Why the table cannot be captured; nil when it can.
   package var refusal: Refusal?
 

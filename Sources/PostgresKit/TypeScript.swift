@@ -4,12 +4,12 @@ import Changes
 /// that bring types.
 struct TypeScript {
   private let document: CatalogDocument
-  private let types: [String: [String?]]
-  private var seen: Set<String> = []
+  private let types: [NameKey: [String?]]
+  private var seen: Set<NameKey> = []
 
   init(_ document: CatalogDocument) {
     self.document = document
-    types = Dictionary(document[.type].map { ($0[0] ?? "", $0) }, uniquingKeysWith: { first, _ in first })
+    types = Dictionary(document[.type].map { (NameKey($0[0] ?? ""), $0) }, uniquingKeysWith: { first, _ in first })
   }
 
   /// What must be run, in this order, so that the type of this oid exists; empty for a built-in one, and for one that was

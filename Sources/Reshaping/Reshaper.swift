@@ -22,7 +22,7 @@ package final class Reshaper {
   private var segment: UInt64 = 0
   private var entries: [UInt64: Entry] = [:]
   /// Plans of earlier segments, by the source's name of the table.
-  private var plans: [String: ReshapePlan] = [:]
+  private var plans: [NameKey: ReshapePlan] = [:]
   /// Of the transaction that is being read, as columns that mark rows have it.
   package private(set) var commitTime = ""
   private var encodedTime: [UInt8] = []

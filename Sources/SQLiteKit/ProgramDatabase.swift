@@ -105,7 +105,7 @@ package final class ProgramDatabase {
 ///
 /// Source: https://sqlite.org/c3ref/set_authorizer.html
 private final class TouchedTables {
-  private var names: Set<String>?
+  private var names: Set<NameKey>?
 
   /// Must live as long as the connection.
   func watch(_ handle: OpaquePointer) {
@@ -122,7 +122,7 @@ private final class TouchedTables {
     names = []
     defer { names = nil }
     let result = try body()
-    return (result, (names ?? []).sorted())
+    return (result, (names ?? []).sorted().map(\.text))
   }
 
   private func note(

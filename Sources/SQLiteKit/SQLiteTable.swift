@@ -41,7 +41,7 @@ package struct SQLiteTable: Sendable {
   package static let guardPrefix = "cairn_refuse_"
 
   /// The tables of the capture of a file.
-  package static let captureNames: Set<String> = [
+  package static let captureNames: Set<NameKey> = [
     "cairn_journal", "cairn_stage", "cairn_layout", "cairn_unhooked", "cairn_control",
   ]
   /// The tables that Cairn adds to sources and targets. Other names that begin with `cairn_` are reserved for it.

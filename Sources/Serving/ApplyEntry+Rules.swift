@@ -51,7 +51,7 @@ extension ApplyEntry {
       forgetRequest(for: rule.table)
       context.tell(.init(.apply, name), "table \(rule.table) is in 'tables' of [apply.\(name)] now: it is copied")
     }
-    try LeftOutNote(state: context.statePath, apply: name).remove(Set(entered.map(\.table)))
+    try LeftOutNote(state: context.statePath, apply: name).remove(Set(entered.map(\.table.nameKey)))
     for table in copied { try askForCopy(of: table) }
     return changed
   }
@@ -66,10 +66,10 @@ extension ApplyEntry {
       return scope.verdict(place.namespace, place.name, in: target.engine) == .allowed
     }
     guard !entered.isEmpty else { return [] }
-    let known = Set(RuleChange.sources(of: try end.tableNames(of: trail), rules))
-    return Set(entered.map(\.source)).sorted().map { source in
-      let rule = rules.rule(for: TableSchema(named: source))
-      return ChangedRule(source, before: known.contains(source) ? [rule] : [], isCopied: true)
+    let known = Set(RuleChange.sources(of: try end.tableNames(of: trail), rules).map(\.nameKey))
+    return Set(entered.map(\.source.nameKey)).sorted().map { source in
+      let rule = rules.rule(for: TableSchema(named: source.text))
+      return ChangedRule(source.text, before: known.contains(source) ? [rule] : [], isCopied: true)
     }
   }
 
@@ -108,14 +108,14 @@ extension ApplyEntry {
 
 extension RequestBook.Request {
   func isOf(apply: String, _ trail: TrailName, _ table: String) -> Bool {
-    asker == .apply(apply) && self.trail == trail.description && tables == [table]
+    asker == .apply(apply) && self.trail == trail.description && tables.hasSameBytes(as: [table])
   }
 }
 
 extension [ChangedRule] {
   /// With tables of which all rows come for the first time, or again.
   fileprivate func merged(with entered: [ChangedRule]) -> [ChangedRule] {
-    let names = Set(entered.map(\.table))
+    let names = Set(entered.map(\.table.nameKey))
     return (filter { !names.contains($0.table) } + entered).sorted { $0.table < $1.table }
   }
 }

@@ -23,7 +23,7 @@ final class ApplyWorker: Worker {
   /// Of this run.
   private let audit = Mutex<Audit?>(nil)
   private let backlog = Mutex(Backlog(since: Clock.system.microseconds()))
-  private let driftsTold = Mutex<Set<String>>([])
+  private let driftsTold = Mutex<Set<NameKey>>([])
   /// Tables that the list of the apply leaves out, by their names at the target.
   private let leftOut = Mutex<[String]>([])
   private let ruleUpkeep: RuleUpkeep
@@ -263,7 +263,7 @@ final class ApplyWorker: Worker {
     let ofRules = TrailName(apply.trail).map { ruleUpkeep.look(now, $0) } ?? []
     return fresh + ofRules
       + driftsTold.withLock { told in
-        told.formIntersection(drifts.map(\.table))
+        told.formIntersection(drifts.map(\.table.nameKey))
         return drifts.filter { told.insert($0.table).inserted }.map { drift in
           LogEntry(
             .error, "table \(drift.table) is not what it is at the source: \(drift.kind.rawValue) \(drift.key)",

@@ -50,7 +50,7 @@ struct LeftOutNote: Sendable {
   }
 
   /// Removes tables by their names at the source.
-  func remove(_ sources: Set<String>) throws {
+  func remove(_ sources: Set<NameKey>) throws {
     let all = try read()
     let left = all.filter { !sources.contains($0.source) }
     if left.count < all.count { try write(left) }

@@ -143,10 +143,10 @@ extension Supervisor {
 
 extension RequestBook.Request {
   /// `begun` has the tables of which copies have begun at the target, by name in lower case, and in which transactions.
-  func isAnswered(begun: [String: UInt64], awaitsMore: Bool) -> Bool {
+  func isAnswered(begun: [NameKey: UInt64], awaitsMore: Bool) -> Bool {
     let fresh = begun.filter { $0.value > behind }.keys
     guard !fresh.isEmpty else { return false }
     guard !tables.isEmpty else { return !awaitsMore }
-    return tables.allSatisfy { pattern in fresh.contains { TablePatterns([pattern]).includes($0) } }
+    return tables.allSatisfy { pattern in fresh.contains { TablePatterns([pattern]).includes($0.text) } }
   }
 }

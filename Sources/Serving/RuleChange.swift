@@ -72,25 +72,26 @@ enum RuleChange: Equatable {
 
   /// What tables that a target knows are called at the source, by the rules under which their rows came.
   static func sources(of names: [String], _ rules: [ReshapeRule]) -> [String] {
-    let named = rules.filter { rule in !rule.from.contains { $0 == "*" || $0 == "?" } }
+    let named = rules.filter { !TablePatterns.isPattern($0.from) }
     let sources = names.map(plain).flatMap { name -> [String] in
-      let exact = named.filter { $0.to.map(plain) == name }.map { plain($0.from) }
+      let exact = named.filter { $0.to.map(plain).hasSameBytes(as: name) }.map { plain($0.from) }
       if !exact.isEmpty { return exact }
       // A schema may have become a part of the name, or the other way round.
-      return [name] + named.filter { flat($0.to ?? $0.from) == flat(name) }.map { plain($0.from) }
+      return [name] + named.filter { flat($0.to ?? $0.from).hasSameBytes(as: flat(name)) }.map { plain($0.from) }
     }
-    return Set(sources).sorted()
+    return Set(sources.map(\.nameKey)).sorted().map(\.text)
   }
 
   /// Whether rules lead a table of the source to one that the target has under this name.
   static func leads(_ table: String, to place: String, _ rules: [ReshapeRule]) -> Bool {
     let rule = rules.rule(for: TableSchema(named: table))
-    return rule?.mode != .history && flat(rule?.to ?? table) == flat(place)
+    return rule?.mode != .history && flat(rule?.to ?? table).hasSameBytes(as: flat(place))
   }
 
   private static func plain(_ name: String) -> String {
     let name = name.asciiLowercased
-    return name.hasPrefix("public.") ? String(name.dropFirst("public.".count)) : name
+    return name.utf8.starts(with: "public.".utf8)
+      ? String(decoding: name.utf8.dropFirst("public.".utf8.count), as: UTF8.self) : name
   }
 
   private static func flat(_ name: String) -> String { String(plain(name).map { $0 == "." ? "_" : $0 }) }

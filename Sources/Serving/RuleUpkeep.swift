@@ -13,7 +13,7 @@ final class RuleUpkeep: Sendable {
     var changed: [ChangedRule] = []
     var askedAt: Int64 = 0
     /// When copies were asked for of tables that wait for nothing else.
-    var wanted: [String: Int64] = [:]
+    var wanted: [NameKey: Int64] = [:]
   }
 
   /// A copy that was under way at the capture when another was asked for is the one that it takes for it, and may have
@@ -69,25 +69,25 @@ final class RuleUpkeep: Sendable {
   /// A table whose rule fits again goes on with a copy, for which nobody but us would ask.
   private func askForWanted(_ state: inout State, _ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     guard now.isCaughtUp else { return [] }
-    let tables = Set(now.copiesWanted.values)
+    let tables = Set(now.copiesWanted.values.map(\.nameKey))
     for table in state.wanted.keys where !tables.contains(table) {
       state.wanted[table] = nil
-      context.requests.settle { $0.isOf(apply: self.apply, trail, table) }
+      context.requests.settle { $0.isOf(apply: self.apply, trail, table.text) }
     }
     let moment = Clock.monotonicMilliseconds
     var news: [LogEntry] = []
-    for table in tables.sorted() where !state.changed.contains(where: { $0.table == table }) {
+    for table in tables.sorted() where !state.changed.contains(where: { $0.table.nameKey == table }) {
       if let asked = state.wanted[table], moment - asked < askAgainMilliseconds { continue }
       let isNew = state.wanted.updateValue(moment, forKey: table) == nil
       // One that an earlier run of the daemon asked for is on its way.
-      if isNew, context.requests.all.contains(where: { $0.isOf(apply: apply, trail, table) }) { continue }
+      if isNew, context.requests.all.contains(where: { $0.isOf(apply: apply, trail, table.text) }) { continue }
       if isNew {
         news.append(
           LogEntry(
             .notice, "table \(table) fits its rule again: it is copied, and goes on with that",
             worker: WorkerName(.apply, apply).description))
       }
-      ask(for: table, now, trail)
+      ask(for: table.text, now, trail)
     }
     return news
   }

@@ -33,7 +33,7 @@ extension Checker {
     throws(Unreplayable)
   {
     let key = table.schema.name.asciiLowercased
-    var set: Set<String> = []
+    var set: Set<NameKey> = []
     for assignment in assignments {
       for column in assignment.columns {
         guard table.index(of: column) != nil else { throw Unreplayable("\(column) is no column that is replicated") }

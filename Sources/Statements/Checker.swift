@@ -26,7 +26,7 @@ struct Checker {
   }
   private var groupings: [Grouping] = []
   /// All tables that are read, in lower case.
-  private var reads: Set<String> = []
+  private var reads: Set<NameKey> = []
   /// Of two columns with one name, that of the first source is meant.
   var preferFirst: Bool {
     get { names.prefersFirst }
@@ -64,7 +64,7 @@ struct Checker {
   }
 
   /// The tables that a check reads.
-  mutating func reading(_ body: (inout Checker) throws(Unreplayable) -> Void) throws(Unreplayable) -> Set<String> {
+  mutating func reading(_ body: (inout Checker) throws(Unreplayable) -> Void) throws(Unreplayable) -> Set<NameKey> {
     let before = reads
     reads = []
     defer { reads.formUnion(before) }
@@ -341,7 +341,9 @@ struct Checker {
       switch result {
       case .all(let table):
         guard groupings.last?.groups == nil else { throw Unreplayable("it groups rows and takes all columns") }
-        let sources = names.levels[names.levels.count - 1].filter { table == nil || $0.name == table?.asciiLowercased }
+        let sources = names.levels[names.levels.count - 1].filter {
+          table == nil || $0.name.nameKey == table?.sqliteKey
+        }
         guard !sources.isEmpty else { throw Unreplayable("\(table ?? "*").* is of no table") }
         columns += sources.flatMap(\.columns)
       case .expression(let value, let name):
@@ -359,7 +361,7 @@ struct Checker {
     for term in order {
       switch term.expression {
       case .literal: throw Unreplayable("it orders by the number of a column")
-      case .column(nil, let name) where columns.contains { $0.name == name.asciiLowercased }: break
+      case .column(nil, let name) where columns.contains { $0.name.hasSameBytes(as: name.asciiLowercased) }: break
       default: try check(term.expression)
       }
     }

@@ -38,7 +38,7 @@ extension Expression {
   func mayName(_ source: NamedSource) -> Bool {
     if case .column(let table, let name) = self {
       if let table { return table.asciiLowercased == source.name }
-      return source.columns.contains { $0.name == name.asciiLowercased }
+      return source.columns.contains { $0.name.hasSameBytes(as: name.asciiLowercased) }
     }
     return hasQuery || parts.contains { $0.mayName(source) }
   }

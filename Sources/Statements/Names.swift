@@ -35,7 +35,7 @@ struct Names {
   /// The innermost query last.
   var levels: [[NamedSource]] = []
   /// Tables of WITH, by their names in lower case.
-  var common: [String: NamedSource] = [:]
+  var common: [NameKey: NamedSource] = [:]
   /// Of two columns of the innermost query with one name, that of the first source is meant.
   var prefersFirst = false
 
@@ -46,8 +46,8 @@ struct Names {
     let (wanted, table) = (name.asciiLowercased, table?.asciiLowercased)
     for level in levels.indices.reversed() {
       var found: (Int, Int, Int)?
-      for (index, source) in levels[level].enumerated() where table == nil || source.name == table {
-        guard let column = source.columns.firstIndex(where: { $0.name == wanted }) else { continue }
+      for (index, source) in levels[level].enumerated() where table == nil || source.name.nameKey == table?.nameKey {
+        guard let column = source.columns.firstIndex(where: { $0.name.hasSameBytes(as: wanted) }) else { continue }
         if found != nil, prefersFirst { continue }
         if found != nil { throw Unreplayable("column \(name) may be of several tables") }
         found = (level, index, column)

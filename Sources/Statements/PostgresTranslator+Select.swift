@@ -86,7 +86,8 @@ extension PostgresTranslator {
         let own = if case .column(_, let own) = value { own } else { "" }
         all.append(((name ?? own).asciiLowercased, try piece(value)))
       case .all(let table):
-        for source in names.levels[names.levels.count - 1] where table == nil || source.name == table?.asciiLowercased {
+        for source in names.levels[names.levels.count - 1] where table == nil || source.name.nameKey == table?.sqliteKey
+        {
           for column in source.columns {
             guard let value = column.value else { throw refused("column \(column.name)") }
             all.append((column.name, PostgresPiece("\(source.name.quotedName).\(column.sql)", value, isColumn: true)))

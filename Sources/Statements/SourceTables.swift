@@ -3,7 +3,7 @@ import Mapping
 
 /// The tables of a source as its trail has told of them, followed along the trail.
 package struct SourceTables {
-  private var schemas: [String: TableSchema] = [:]
+  private var schemas: [NameKey: TableSchema] = [:]
   private var segment: UInt64 = 0
   private var lastSchema: UInt64 = 0
 

@@ -1,10 +1,12 @@
+import Changes
+
 /// Takes a statement apart. What SQLite would not read is refused, and so is what only its Tcl interface writes.
 struct Tokenizer {
   private let bytes: [UInt8]
   private var at = 0
   private var tokens: [Token] = []
   /// Numbers of parameters by their names, with the sign before them.
-  private var parameters: [String: Int] = [:]
+  private var parameters: [NameKey: Int] = [:]
   private var lastParameter = 0
 
   static func tokens(_ text: String) throws(Unreplayable) -> [Token] {

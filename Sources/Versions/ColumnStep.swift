@@ -15,15 +15,15 @@ package struct ColumnStep: Equatable, Sendable {
   /// The table before the change.
   package var table: TableSchema
   /// For each column that lost its name: the new name, nil if the column is gone.
-  package var names: [String: String?]
+  package var names: [NameKey: String?]
 
   /// Returns nil if every column keeps its name.
   init?(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema, number: UInt64) {
     let origins = TableDifference(before, after, origins: ddl.origins(from: before, to: after)).origins
-    var names: [String: String?] = [:]
+    var names: [NameKey: String?] = [:]
     for (index, column) in before.columns.enumerated() {
       let now = origins.firstIndex(of: index).map { after.columns[$0].name }
-      if now.map(column.name.hasSameBytes) != true { names.updateValue(now, forKey: column.name) }
+      if now.map(column.name.hasSameBytes) != true { names.updateValue(now, forKey: column.name.nameKey) }
     }
     guard !names.isEmpty else { return nil }
     (self.number, applied, table, self.names) = (number, ddl.applied, before, names)

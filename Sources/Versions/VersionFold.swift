@@ -83,7 +83,7 @@ package struct VersionFold {
   }
 
   private static func value(_ row: [Value?], _ column: String, _ schema: TableSchema) -> Value? {
-    guard let index = schema.columns.firstIndex(where: { $0.name == column }), index < row.count
+    guard let index = schema.columns.firstIndex(where: { $0.name.hasSameBytes(as: column) }), index < row.count
     else { return nil }
     return row[index]
   }

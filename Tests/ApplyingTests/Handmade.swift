@@ -16,7 +16,7 @@ final class Handmade {
   var options = SQLiteApply.Options()
   var clock = Clock.system
   private let writer: TrailWriter
-  private var schemas: [String: (schema: TableSchema, token: UInt64)] = [:]
+  private var schemas: [NameKey: (schema: TableSchema, token: UInt64)] = [:]
   private var tokens: UInt64 = 0
 
   init(

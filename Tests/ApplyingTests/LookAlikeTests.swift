@@ -32,6 +32,43 @@ import Testing
     }
   }
 
+  @Test(arguments: [("caf\u{e9}", "cafe\u{301}"), ("k", "\u{212a}")])
+  func `two tables of a trail that look alike stay two at a target`(_ names: (String, String)) throws {
+    let (a, b) = (names.0.quotedName, names.1.quotedName)
+    let target = try PostgresTarget()
+    let made = target.trail
+    (made.options.ddl, target.options.ddl) = (.follow, .follow)
+    func check(_ first: String, _ second: String) throws {
+      try made.replay()
+      try target.replay()
+      for (table, rows) in [(a, first), (b, second)] {
+        let query = "SELECT id || ' ' || v FROM \(table) ORDER BY id"
+        #expect(try target.psql(query) == rows)
+        #expect(try made.rows(query).map(\.[0].string).joined(separator: "\n") == rows)
+      }
+    }
+    try target.begin("CREATE TABLE \(a)(id INTEGER PRIMARY KEY, v TEXT)", names.0, [[1, "one"], [2, "two"]])
+    try target.begin("CREATE TABLE \(b)(id INTEGER PRIMARY KEY, v TEXT)", names.1, [[1, "eins"], [3, "drei"]])
+    try made.transaction {
+      try made.update(names.0, [1, "one"], [1, "uno"])
+      try made.delete(names.1, [3, "drei"])
+    }
+    try check("1 uno\n2 two", "1 eins")
+    // What becomes of the one leaves the other alone.
+    try made.transaction {
+      try made.reshape(names.1, "CREATE TABLE \(b)(id INTEGER PRIMARY KEY, v TEXT, n INTEGER)")
+      try made.insert(names.1, [4, "vier", 4])
+      try made.insert(names.0, [4, "four"])
+    }
+    try made.transaction { try made.copy(names.0, [[7, "seven"]], reason: .asked) }
+    try check("7 seven", "1 eins\n4 vier")
+    try made.transaction { try made.drop(names.0) }
+    try made.replay()
+    try target.replay()
+    #expect(try target.psql("SELECT to_regclass('\(a)') IS NULL, count(*) FROM \(b)") == "t|2")
+    #expect(try made.rows("SELECT count(*) FROM \(b)") == [[2]])
+  }
+
   @Test func `a name that holds Cairn's separator is no name that Cairn composed`() {
     #expect(SQLiteReplay.wanted("item\u{1e}public.^Item") == "item\u{1e}public.^Item")
     #expect(SQLiteReplay.wanted("Item\u{1e}public.^Item") == "Item")

@@ -33,6 +33,20 @@ import Testing
     #expect(try shop.query("SELECT ?, ?, ?", parameters: [1, "x", nil])[0].values == [1, "x", nil])
   }
 
+  @Test(arguments: [true, false]) func `texts of statements that look alike are two statements`(capture: Bool) throws {
+    let shop = try shop(TempFolder(), capture: capture)
+    let names = ["caf\u{e9}", "cafe\u{301}"]
+    for round in 0..<6 {
+      let name = names[round % 2]
+      try shop.execute("INSERT INTO item(id, name) VALUES (NULL, '\(name)')")
+    }
+    let rows = try shop.query("SELECT hex(name) AS h FROM item ORDER BY id").map { $0["h"] }
+    #expect(rows.count == 6)
+    for (round, row) in rows.enumerated() {
+      #expect(row == .text(names[round % 2].utf8.map { String($0, radix: 16, uppercase: true) }.joined()))
+    }
+  }
+
   @Test(arguments: [true, false]) func `values are written as they are, however long those behind them`(
     capture: Bool
   ) throws {

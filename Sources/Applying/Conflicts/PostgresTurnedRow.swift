@@ -7,7 +7,7 @@ struct PostgresTurnedRow {
   private let turned: TurnedRow
   private let table: String
   /// The type of each column, as the server names it.
-  private let types: [String: String]
+  private let types: [NameKey: String]
 
   init(_ connection: PostgresConnection, _ turned: TurnedRow) throws {
     (self.connection, self.turned) = (connection, turned)
@@ -25,7 +25,7 @@ struct PostgresTurnedRow {
       SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute
       WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped
       """, [table])
-    types = Dictionary(rows.map { ($0[0] ?? "", $0[1] ?? "") }) { $1 }
+    types = Dictionary(rows.map { (NameKey($0[0] ?? ""), $0[1] ?? "") }) { $1 }
   }
 
   /// In the caller's transaction. Nil: the row goes.

@@ -21,7 +21,7 @@ struct PostgresGuards {
       for (source, table) in try state.tables() where table.isGuarded != isGuarded(table.schema, table.name) {
         var table = table
         table.isGuarded.toggle()
-        try state.save(source, table)
+        try state.save(source.text, table)
       }
       try reconcile()
     }
@@ -39,16 +39,16 @@ struct PostgresGuards {
       JOIN pg_namespace n ON n.oid = c.relnamespace
       WHERE t.tgfoid = to_regproc('cairn.refuse') AND t.tgparentid = 0 GROUP BY 1, 2
       """
-    for table in try tables(there).subtracting(wanted).sorted() { try drop(table) }
+    for table in try tables(there).subtracting(wanted).sorted() { try drop(table.text) }
     // Where somebody has taken one of them away, both are made anew.
     let open = try wanted.subtracting(tables(there + " HAVING count(*) = 2"))
     if !open.isEmpty { try makeFunction() }
-    for table in open.sorted() { try make(table) }
+    for table in open.sorted() { try make(table.text) }
   }
 
   /// Their quoted names.
-  private func tables(_ sql: String) throws -> Set<String> {
-    Set(try connection.query(sql).map { "\(($0[0] ?? "").quotedName).\(($0[1] ?? "").quotedName)" })
+  private func tables(_ sql: String) throws -> Set<NameKey> {
+    Set(try connection.query(sql).map { NameKey("\(($0[0] ?? "").quotedName).\(($0[1] ?? "").quotedName)") })
   }
 
   private func makeFunction() throws {

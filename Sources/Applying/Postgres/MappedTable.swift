@@ -135,13 +135,14 @@ final class MappedTable {
   var otherIndexes: [Int] {
     target.uniqueIndexes.indices.filter { index in
       let unique = target.uniqueIndexes[index]
-      guard unique.name != keyIndex?.name else { return false }
+      guard unique.name.nameKey != keyIndex?.name.nameKey else { return false }
       return unique.columns?.allSatisfy { name in columns.contains { $0.name.hasSameBytes(as: name) } } ?? true
     }
   }
 
   /// Whether an update that leaves the key may give a row what another one has.
-  lazy var mayCollide = target.isPartitioned || target.uniqueIndexes.contains { $0.name != keyIndex?.name }
+  lazy var mayCollide =
+    target.isPartitioned || target.uniqueIndexes.contains { $0.name.nameKey != keyIndex?.name.nameKey }
 
   /// Two-way: rows may clash in unique values besides the key. None of them is replaced for that: it is judged. Of constraints
   /// that are checked by triggers nobody is told.
@@ -268,7 +269,8 @@ final class MappedTable {
       case .replace(let set, let checks):
         let known = table.target.columns.filter { !$0.isGenerated }
         let values = known.map { column -> String in
-          if let index = all.first(where: { table.columns[$0].name == column.name }), set.contains(index) {
+          if let index = all.first(where: { table.columns[$0].name.hasSameBytes(as: column.name) }), set.contains(index)
+          {
             return mark(.new(index))
           }
           return "o.\(column.name.quotedName)"

@@ -34,8 +34,8 @@ extension PostgresApply {
   }
 
   func tellWaiting() {
-    let waiting = (replay?.waiting ?? []).map(\.table).sorted { $0.name < $1.name }
-    let keys = Set((replay?.waiting ?? []).map(\.source))
+    let waiting = (replay?.waiting ?? []).map(\.table).sorted { $0.name.nameKey < $1.name.nameKey }
+    let keys = Set((replay?.waiting ?? []).map(\.source.nameKey))
     progress.update {
       $0.waiting = waiting
       $0.copiesWanted = $0.copiesWanted.filter { keys.contains($0.key) }
@@ -173,7 +173,7 @@ extension PostgresApply {
       try main.reload()
       // Not before: until then nothing more counts as known.
       main.holdWindow()
-      let waiting = Set(main.waiting.map(\.source))
+      let waiting = Set(main.waiting.map(\.source.nameKey))
       for key in attempts.keys where !waiting.contains(key) { attempts[key] = nil }
       tellWaiting()
       let awaitsCopies = main.awaitsCopies

@@ -38,9 +38,9 @@ package final class PostgresApply {
   var replay: PostgresReplay?
   /// The lane that is open.
   var lane: Lane?
-  var attempts: [String: Attempt] = [:]
+  var attempts: [NameKey: Attempt] = [:]
   /// Statements that were run ahead of the transactions that need them.
-  var madeAhead: Set<String> = []
+  var madeAhead: Set<NameKey> = []
   /// Records with which tables begin to wait.
   var refusals: [Position: CairnError] = [:]
   /// Transactions up to this one are applied carefully.

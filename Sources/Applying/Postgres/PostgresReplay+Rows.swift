@@ -271,7 +271,7 @@ extension PostgresReplay {
       before.count > 0 && table.key.contains { before.gives($0) && !before.isEqual($0, to: after) && after.gives($0) }
     if isOverwritten {
       for index in table.target.uniqueIndexes.indices {
-        let isKey = table.target.uniqueIndexes[index].name == table.keyIndex?.name
+        let isKey = table.target.uniqueIndexes[index].name.nameKey == table.keyIndex?.name.nameKey
         let isCleared = isKey ? isMoved : !table.isContested && table.otherIndexes.contains(index)
         guard isCleared, isKnown(index, table) else { continue }
         try writeLeniently(table, .clear(index: index, sparing: .old))

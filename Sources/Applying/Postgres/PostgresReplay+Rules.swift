@@ -31,7 +31,7 @@ extension PostgresReplay {
         continue
       }
       // In a lane, a table may have another name in state.
-      let place = step.now.sourceKey == source.sourceKey ? key : step.now.sourceKey
+      let place = step.now.sourceKey.hasSameBytes(as: source.sourceKey) ? key : step.now.sourceKey
       guard tables[place] != nil else { continue }
       guard step.was.shares == step.now.shares else { throw CairnError.shareChanged(source) }
       guard let made = ShapeChange(step, isCopied: rule.isCopied), let before = made.before, let after = made.after
@@ -110,7 +110,7 @@ extension PostgresReplay {
   /// Whether a rule leads a table to another one than before, where nobody said what becomes of rows.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
-      let rule = options.changedRules.first(where: { $0.table == given.plainName })
+      let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
     else { return false }
     if rule.before.isEmpty { return true }
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .postgres).contains(where: \.isElsewhere)

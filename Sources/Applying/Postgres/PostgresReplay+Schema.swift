@@ -207,7 +207,7 @@ extension PostgresReplay {
       guard try connection.first("SELECT to_regtype($1)", [type]) != nil, try shape.reaches(type) else { return nil }
       return try connection.query(
         "SELECT enumlabel FROM pg_enum WHERE enumtypid = to_regtype($1) ORDER BY enumsortorder", [type]
-      ).compactMap { $0[0] }
+      ).compactMap { $0[0].map(NameKey.init) }
     }
     let fresh = missing.filter { !madeAhead.contains($0) }
     guard fresh.isEmpty else { throw Ahead(statements: fresh) }

@@ -56,20 +56,20 @@ final class PostgresReplay {
   private let wholeNumber: UInt64
   /// The last one that was committed: the border at which the group began.
   private(set) var applied: UInt64
-  var tables: [String: PostgresTargetState.Table]
+  var tables: [NameKey: PostgresTargetState.Table]
   /// The begin of a transaction that was read, and belongs into the next group.
   private var ahead: Record?
   /// Of the main way: those that it leaves out. Of a lane: those that it brings on.
   private(set) var waiting: [PostgresTargetState.Waiting]
   /// Of a lane: where tables wait that have been brought up to there, by their name in state.
-  private var halted: [String: Halt] = [:]
+  private var halted: [NameKey: Halt] = [:]
   var scope: ReplayScope
   /// Of a lane: the last transaction before which no table waits that it does not bring on.
   private let heldElsewhere: UInt64?
   /// Statements that were run ahead of the transaction that needs them.
-  let madeAhead: Set<String>
+  let madeAhead: Set<NameKey>
   /// By the names that they had: scripts of tables that have been renamed, and are to be reshaped.
-  var scripts: [String: String] = [:]
+  var scripts: [NameKey: String] = [:]
   /// What definitions of the trail may use here.
   var reach: ServerReach
   let own = OwnStatements()
@@ -81,7 +81,7 @@ final class PostgresReplay {
   var transaction: UInt64?
   private var segment: UInt64 = 0
   private var bySchema: [UInt64: MappedTable?] = [:]
-  private var byKey: [String: MappedTable] = [:]
+  private var byKey: [NameKey: MappedTable] = [:]
   private var tableCount = 0
 
   var before = RowText()
@@ -97,9 +97,9 @@ final class PostgresReplay {
   var copied: UInt64 = 0
   var estimated: UInt64 = 0
   /// Tables of which a copy has begun.
-  var started: Set<String> = []
+  var started: Set<NameKey> = []
   /// Since the last commit.
-  var copiesBegun: [String: UInt64] = [:]
+  var copiesBegun: [NameKey: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
   /// Of rows, that were settled in the group.
@@ -119,7 +119,7 @@ final class PostgresReplay {
   /// `checkpoint-foreign` when the target was fed from another trail, or needs what the trail no longer has.
   init(
     _ connection: PostgresConnection, trail folder: String, name: TrailName, options: PostgresApply.Options,
-    clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<String>,
+    clock: Clock, progress: ApplyProgress, isCareful: Bool, madeAhead: Set<NameKey>,
     refusals: [Position: CairnError], lane: [PostgresTargetState.Waiting]? = nil, heldElsewhere: UInt64? = nil,
     overtaken: [Position: LaterCopy] = [:], desk: Desk? = nil, shelf: QuarantineShelf? = nil,
     retried: QuarantinedTransaction? = nil, statements: StatementDesk? = nil, pruning: ConflictPruning = .init()
@@ -156,7 +156,7 @@ final class PostgresReplay {
   var shape: PostgresShape {
     PostgresShape(
       connection: connection, state: state, progress: progress, tables: tables,
-      waiting: Set(waiting.map(\.source)), isLane: scope.isLane, scope: options.scope)
+      waiting: Set(waiting.map(\.source.nameKey)), isLane: scope.isLane, scope: options.scope)
   }
 
   /// After another replay has written to the target: between groups.
@@ -388,7 +388,7 @@ final class PostgresReplay {
   /// The checkpoints of its tables; where the others are, they wait no longer.
   private func moveLane(to reached: Checkpoint, isDone: Bool) throws {
     for (key, halt) in halted {
-      guard let index = waiting.firstIndex(where: { $0.source.hasSameBytes(as: key) }) else { continue }
+      guard let index = waiting.firstIndex(where: { $0.source.nameKey == key }) else { continue }
       let table = waiting.remove(at: index)
       try state.move(table, to: (halt.checkpoint, halt.number, halt.place, halt.from))
     }
@@ -401,7 +401,7 @@ final class PostgresReplay {
       (waiting[index].table.checkpoint, waiting[index].table.number) = (reached, number)
     }
     guard isDone else { return }
-    let keys = Set(waiting.map(\.source))
+    let keys = Set(waiting.map(\.source.nameKey))
     try PostgresShape(
       connection: connection, state: state, progress: progress, tables: tables, waiting: [], isLane: true,
       scope: options.scope
@@ -663,7 +663,10 @@ final class PostgresReplay {
   /// Whether the target can have a table of this shape, and under its name; `key`: its own in state.
   func fits(_ schema: TableSchema, _ key: String) -> Bool {
     guard let mapped = try? TableMapping(schema, to: .postgres, names: options.names).target else { return false }
-    return !tables.contains { $0.key != key && ($0.value.schema, $0.value.name) == (mapped.namespace, mapped.name) }
+    return !tables.contains {
+      $0.key != key.nameKey && $0.value.schema.hasSameBytes(as: mapped.namespace)
+        && $0.value.name.hasSameBytes(as: mapped.name)
+    }
   }
 
   /// Of a shape that does not fit; nil when there is none so far.
@@ -720,7 +723,8 @@ final class PostgresReplay {
     isSaved: Bool = true
   ) throws -> PostgresTargetState.Table {
     if let other = tables.first(where: {
-      $0.key != key && $0.value.schema == known.schema && $0.value.name == known.name
+      $0.key != key.nameKey && $0.value.schema.hasSameBytes(as: known.schema)
+        && $0.value.name.hasSameBytes(as: known.name)
     }) {
       throw CairnError(
         .nameCollision,
@@ -759,7 +763,7 @@ final class PostgresReplay {
     }
     guard let index = waiting.firstIndex(where: { $0.source.hasSameBytes(as: old) }) else { return }
     try state.rename(waiting[index], to: new, name: name)
-    tables[new] = tables.removeValue(forKey: old)
+    tables[new] = tables.removeValue(forKey: old.nameKey)
     (waiting[index].source, waiting[index].table.name) = (new, name)
     bySchema.removeAll(keepingCapacity: true)
   }

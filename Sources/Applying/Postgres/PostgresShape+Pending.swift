@@ -20,14 +20,16 @@ extension PostgresShape {
   func makeForeignKeys(_ sink: PostgresSink, of some: [PostgresTargetState.Table]? = nil) throws {
     func isReady(_ schema: String, _ name: String) -> Bool {
       guard
-        let (key, table) = tables.first(where: { $0.value.schema == schema && $0.value.name.hasSameBytes(as: name) })
+        let (key, table) = tables.first(where: {
+          $0.value.schema.hasSameBytes(as: schema) && $0.value.name.hasSameBytes(as: name)
+        })
       else {
         return true
       }
       return table.refreshing == nil && (table.isLoaded || !table.isCreated) && !waiting.contains(key)
     }
     func isMeant(_ schema: String, _ name: String) -> Bool {
-      some?.contains { $0.schema == schema && $0.name.hasSameBytes(as: name) } ?? true
+      some?.contains { $0.schema.hasSameBytes(as: schema) && $0.name.hasSameBytes(as: name) } ?? true
     }
     for pending in try state.pending(.foreignKey)
     where isReady(pending.schema, pending.table) && isReady(pending.needsSchema, pending.needsTable)
@@ -90,7 +92,9 @@ extension PostgresShape {
     let rows = try connection.query(
       PendingForeignKey.ofReferences, ["\(table.schema.quotedName).\(table.name.quotedName)"])
     for row in rows.map({ $0.map { $0 ?? "" } })
-    where tables.values.contains(where: { $0.isCreated && $0.schema == row[0] && $0.name.hasSameBytes(as: row[1]) }) {
+    where tables.values.contains(where: {
+      $0.isCreated && $0.schema.hasSameBytes(as: row[0]) && $0.name.hasSameBytes(as: row[1])
+    }) {
       try connection.execute(
         "ALTER TABLE \(row[0].quotedName).\(row[1].quotedName) DROP CONSTRAINT \(row[2].quotedName)")
       try state.add(
@@ -104,8 +108,8 @@ extension PostgresShape {
 extension PostgresTargetState.Pending {
   init(_ key: PostgresForeignKey, of table: TableSchema) {
     let parts = table.foreignKeys.first { other in
-      other.table == key.table && other.namespace == key.namespace
-        && other.columns.map { table.columns[$0].name } == key.columns
+      other.table.hasSameBytes(as: key.table) && other.namespace.hasSameBytes(as: key.namespace)
+        && other.columns.map { table.columns[$0].name }.hasSameBytes(as: key.columns)
     }
     self.init(
       schema: table.namespace, table: table.name, kind: .foreignKey, name: key.name,

@@ -8,7 +8,9 @@ extension PostgresShape {
   /// did not wait have brought it further.
   func types(of change: Change) throws -> [PostgresUserType] {
     let (before, after) = (PostgresUserType.all(of: change.before), PostgresUserType.all(of: change.after))
-    let there = try Set((before + after).map(\.name)).sorted().compactMap { try PostgresUserType.read($0, connection) }
+    let there = try Set((before + after).map(\.name.nameKey)).sorted().compactMap {
+      try PostgresUserType.read($0.text, connection)
+    }
     guard isLane else { return there }
     return there.filter { type in
       guard let was = before.first(where: { $0.name.hasSameBytes(as: type.name) }) else { return false }
@@ -132,7 +134,7 @@ extension PostgresUserType {
     case "e":
       let labels = try connection.query(
         "SELECT enumlabel FROM pg_enum WHERE enumtypid = $1::oid ORDER BY enumsortorder", [row[0]])
-      return .init(name: name, kind: .enumeration(labels.map { $0[0] ?? "" }))
+      return .init(name: name, kind: .enumeration(labels.map { NameKey($0[0] ?? "") }))
     case "c":
       let attributes = try connection.query(
         """

@@ -10,9 +10,9 @@ struct PostgresShape {
   let connection: PostgresConnection
   let state: PostgresTargetState
   let progress: ApplyProgress
-  let tables: [String: PostgresTargetState.Table]
+  let tables: [NameKey: PostgresTargetState.Table]
   /// Keys of tables that wait: nothing references them yet.
-  let waiting: Set<String>
+  let waiting: Set<NameKey>
   /// Whether it brings on tables that waited, while others are further.
   let isLane: Bool
   /// The tables of the target that the trail may write.

@@ -247,7 +247,7 @@ package struct PostgresTargetState {
   package func tableNames() throws -> [String] {
     guard try isInstalled() else { return [] }
     try upgrade()
-    return try Array(tables().keys)
+    return try tables().keys.map(\.text)
   }
 
   private var owner: String { trail?.description ?? "" }
@@ -255,8 +255,8 @@ package struct PostgresTargetState {
   // MARK: Tables
 
   /// What is known of each table, by ``TableSchema/sourceKey``.
-  func tables() throws -> [String: Table] {
-    var tables: [String: Table] = [:]
+  func tables() throws -> [NameKey: Table] {
+    var tables: [NameKey: Table] = [:]
     let rows = try connection.query(
       """
       SELECT source, schema_name, table_name, created, loaded, refreshing, emptied, existing, claim, guarded

@@ -14,9 +14,9 @@ struct ReplayScope {
 
   let isLane: Bool
   /// The name in state of each table that waits, by the name that it has here.
-  private(set) var places: [String: String] = [:]
+  private(set) var places: [NameKey: String] = [:]
   /// By the name in state.
-  private var coming: [String: Coming] = [:]
+  private var coming: [NameKey: Coming] = [:]
 
   init(waiting: some Sequence<PostgresTargetState.Waiting>, isLane: Bool) {
     self.isLane = isLane
@@ -43,7 +43,7 @@ struct ReplayScope {
     let begun = coming.filter { $0.value.from <= position }
     for (key, table) in begun {
       coming[key] = nil
-      places[table.place] = key
+      places[table.place] = key.text
     }
     return !begun.isEmpty
   }
@@ -56,7 +56,7 @@ struct ReplayScope {
   /// A table has another name now, or the same; its name in state after that, nil when it is not for this replay.
   mutating func rename(_ old: String, to new: String) -> String? {
     guard !old.hasSameBytes(as: new) else { return key(old) }
-    if let known = places.removeValue(forKey: old) {
+    if let known = places.removeValue(forKey: old.nameKey) {
       places[new] = isLane ? known : new
       return isLane ? known : nil
     }
@@ -65,7 +65,7 @@ struct ReplayScope {
 
   /// Where a table is now, in a lane, and from which record on it is there.
   func place(of key: String) -> (name: String, from: Position?)? {
-    if let name = places.first(where: { $0.value == key })?.key { return (name, nil) }
+    if let name = places.first(where: { $0.value.hasSameBytes(as: key) })?.key { return (name.text, nil) }
     return coming[key].map { ($0.place, $0.from) }
   }
 }

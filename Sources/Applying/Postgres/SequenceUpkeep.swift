@@ -11,8 +11,8 @@ struct SequenceUpkeep {
   private static let margin: Int64 = 32
   private static let intervalMilliseconds: Int64 = 2000
 
-  private var carried: [String: SequenceState] = [:]
-  private var identities: [String: MappedTable] = [:]
+  private var carried: [NameKey: SequenceState] = [:]
+  private var identities: [NameKey: MappedTable] = [:]
   private var keptUpAt: Int64 = 0
 
   mutating func note(_ sequence: SequenceState) {
@@ -28,7 +28,7 @@ struct SequenceUpkeep {
   /// Before the commit: a sequence that is ahead of a transaction which is rolled back harms nobody.
   mutating func carry(_ sink: PostgresSink, _ progress: ApplyProgress, _ scope: TargetScope) throws {
     guard !carried.isEmpty else { return }
-    for (name, sequence) in carried.sorted(by: { $0.key < $1.key })
+    for (name, sequence) in carried.sorted(by: { $0.key < $1.key }).map({ ($0.key.text, $0.value) })
     where try Self.isAllowed(name, sequence, scope, sink.connection) {
       let (step, isTooFar) = sequence.increment.multipliedReportingOverflow(by: Self.margin)
       let (ahead, isOver) = sequence.last.addingReportingOverflow(isTooFar ? 0 : step)
@@ -74,7 +74,7 @@ struct SequenceUpkeep {
 
   /// The sequences that no table of the list may use, each as `"schema"."name"`: those of other tables, and those of no
   /// table whose own name the list does not include.
-  static func closed(to scope: TargetScope, _ connection: PostgresConnection) throws -> Set<String> {
+  static func closed(to scope: TargetScope, _ connection: PostgresConnection) throws -> Set<NameKey> {
     let rows = try connection.query(
       """
       SELECT sn.nspname, s.relname, n.nspname, c.relname FROM pg_class s JOIN pg_namespace sn ON sn.oid = s.relnamespace
@@ -83,7 +83,7 @@ struct SequenceUpkeep {
         LEFT JOIN pg_class c ON c.oid = d.refobjid LEFT JOIN pg_namespace n ON n.oid = c.relnamespace
       WHERE s.relkind = 'S'
       """)
-    var closed: Set<String> = []
+    var closed: Set<NameKey> = []
     for row in rows.map({ $0.map { $0 ?? "" } }) {
       let place = row[3].isEmpty ? (row[0], row[1]) : (row[2], row[3])
       guard scope.verdict(place.0, place.1, in: .postgres) != .allowed else { continue }
@@ -102,7 +102,7 @@ struct SequenceUpkeep {
       let key = table.key.count == 1 ? table.key.first : nil
       let columns = table.columns.indices.filter { table.columns[$0].isCounting && (isLast || $0 == key) }
       table.hasNewKeys = columns.count < table.columns.count(where: \.isCounting)
-      for column in columns { try keepUp(name, table.columns[column].name, connection) }
+      for column in columns { try keepUp(name.text, table.columns[column].name, connection) }
     }
   }
 

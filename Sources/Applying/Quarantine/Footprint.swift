@@ -11,9 +11,9 @@ package struct Footprint: Equatable, Sendable {
   /// The rows to which its rows refer by a foreign key.
   var parents: Set<RowName> = []
   /// The tables of both.
-  var tables: Set<String> = []
+  var tables: Set<NameKey> = []
   /// Of which any row may be touched.
-  var wholeTables: Set<String> = []
+  var wholeTables: Set<NameKey> = []
   /// Changes of rows.
   package var changeCount = 0
   /// It is made of changes of rows alone.
@@ -52,10 +52,11 @@ package struct Footprint: Equatable, Sendable {
 extension Footprint {
   /// One thing in each line, in an order of its own: its kind, then the table's name or the row's in hexadecimal.
   var text: String {
-    let lines =
-      tables.sorted().map { "table \($0.escapedLine)" } + wholeTables.sorted().map { "whole \($0.escapedLine)" }
-      + rows.map(\.hash).sorted().map { "row \($0.hex(16))" }
-      + parents.map(\.hash).sorted().map { "parent \($0.hex(16))" } + ["changes \(changeCount)"]
+    var lines = tables.sorted().map { "table \($0.text.escapedLine)" }
+    lines += wholeTables.sorted().map { "whole \($0.text.escapedLine)" }
+    lines += rows.map(\.hash).sorted().map { "row \($0.hex(16))" }
+    lines += parents.map(\.hash).sorted().map { "parent \($0.hex(16))" }
+    lines.append("changes \(changeCount)")
     return lines.joined(separator: "\n")
   }
 

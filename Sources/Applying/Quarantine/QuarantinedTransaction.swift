@@ -26,7 +26,7 @@ package struct QuarantinedTransaction: Sendable {
   package var footprint: Footprint
 
   /// The tables whose rows it writes, or refers to.
-  package var tables: [String] { footprint.tables.sorted() }
+  package var tables: [String] { footprint.tables.sorted().map(\.text) }
 
   /// As people are told when it is put aside.
   var notice: String {

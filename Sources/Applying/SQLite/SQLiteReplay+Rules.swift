@@ -85,7 +85,7 @@ extension SQLiteReplay {
   /// Whether a rule leads a table to another one than before, where nobody said what becomes of rows.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
-      let rule = options.changedRules.first(where: { $0.table == given.plainName })
+      let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
     else { return false }
     if rule.before.isEmpty { return true }
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .sqlite).contains(where: \.isElsewhere)

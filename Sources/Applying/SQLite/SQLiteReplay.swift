@@ -82,7 +82,7 @@ final class SQLiteReplay {
   /// Tables of which a copy has begun.
   var started: Set<NameKey> = []
   /// Since the last commit.
-  var copiesBegun: [String: UInt64] = [:]
+  var copiesBegun: [NameKey: UInt64] = [:]
   var changedRules: ChangedRules
   var tablesCopied = 0
   /// Of rows, that were settled in the group.

@@ -33,7 +33,7 @@ final class SQLiteTarget {
   /// Tables were made, have another shape or name, or went: triggers on them are looked after before the commit.
   var guardsAreDue = false
   /// Tables of this run that are under their new rules.
-  var adopted: Set<String> = []
+  var adopted: Set<NameKey> = []
 
   /// Opens the file, and creates it when there is none. Errors: ``SQLiteError``.
   init(path: String, trail: TrailName, options: ApplyOptions, clock: Clock, progress: ApplyProgress) throws {

@@ -5,11 +5,11 @@ import SQLiteKit
 ///
 /// SQLite keeps their text and looks at it when it is used, so each is prepared here as its use would prepare it.
 struct TargetDependents {
-  private let works: Set<String>
+  private let works: Set<NameKey>
 
   /// Those that work now. Cairn's own triggers are not among them: capture makes them anew.
   init(_ database: Database) throws {
-    var works: Set<String> = []
+    var works: Set<NameKey> = []
     let objects = try database.query(
       """
       SELECT type, name, tbl_name, sql FROM sqlite_master WHERE type IN ('view', 'trigger')
@@ -54,8 +54,8 @@ struct TargetDependents {
     let now = try TargetDependents(database).works
     let there = Set(
       try database.query("SELECT type, name FROM sqlite_master WHERE type IN ('view', 'trigger')").map {
-        "\($0[0].string) \($0[1].string)"
+        NameKey("\($0[0].string) \($0[1].string)")
       })
-    return works.subtracting(now).filter(there.contains).sorted().first
+    return works.subtracting(now).intersection(there).min()?.text
   }
 }

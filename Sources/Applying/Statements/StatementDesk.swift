@@ -48,7 +48,7 @@ final class StatementDesk {
   /// Where statements stand whose rows are to be applied.
   private var refused: [Position: String] = [:]
   /// Texts of statements that did something else, or that the target did not take, with the reason.
-  private var differing: [String: String] = [:]
+  private var differing: [NameKey: String] = [:]
   /// Of the group that is open.
   private var counts = StatementCounts()
   private var tables = SourceTables()
@@ -113,7 +113,7 @@ final class StatementDesk {
     guard isRunning else { return false }
     // A transaction stands in one segment, in which an id is one table.
     if change.schemaID != passedSchema {
-      if case .running(let running) = state, reader.given(change.schemaID)?.name != running.table {
+      if case .running(let running) = state, reader.given(change.schemaID)?.name.nameKey != running.table.nameKey {
         throw StatementDiffers(running)
       }
       passedSchema = change.schemaID

@@ -31,7 +31,7 @@ struct ColumnsNow {
     for step in open where fold(step.table.fullName) == target {
       let held = now.map { $0.map(fold) }
       for (old, new) in step.names {
-        guard let index = held.firstIndex(where: { $0 == fold(old) }) else { continue }
+        guard let index = held.firstIndex(where: { $0 == fold(old.text) }) else { continue }
         // What another apply changed here, the author may have too: the rows have the new name then.
         if !step.applied.isEmpty, let new, came.contains(where: { $0 == fold(new) }) { continue }
         now[index] = new

@@ -83,7 +83,9 @@ extension PostgresCapture {
   }
 
   private func capturedTable(_ name: PostgresRequests.Name) -> PostgresRegistry.Table? {
-    registry.tables.values.first { $0.schema.namespace == name.namespace && $0.schema.name == name.table }
+    registry.tables.values.first {
+      $0.schema.namespace.hasSameBytes(as: name.namespace) && $0.schema.name.hasSameBytes(as: name.table)
+    }
   }
 
   private func tellMissing(_ name: PostgresRequests.Name) {

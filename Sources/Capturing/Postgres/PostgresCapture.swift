@@ -135,11 +135,11 @@ package final class PostgresCapture {
   /// Whether the database tells of schema changes in the stream.
   var isTold = false
   /// Views and the like that were told of.
-  var toldOf: Set<String> = []
+  var toldOf: Set<NameKey> = []
   /// Partitioned tables of which a partition logs too little of its old rows, at this place of the stream.
   var unsure: Set<UInt32> = []
   var isConnected = true
-  var sequences: [String: Int64] = [:]
+  var sequences: [NameKey: Int64] = [:]
   var sequencesAt: Int64 = 0
   var hasChangedSinceSequences = true
 

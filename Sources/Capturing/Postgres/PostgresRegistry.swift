@@ -19,7 +19,7 @@ struct PostgresRegistry: Equatable {
     /// The number of each column in the catalog, which is its own for as long as it lives; empty where not known.
     var numbers: [Int] = []
     /// As in ``PostgresTable/forms``.
-    var forms: [String: String] = [:]
+    var forms: [NameKey: String] = [:]
     var isPartitioned = false
     /// As in ``PostgresTable/partitions``.
     var partitions: [String] = []
@@ -136,7 +136,7 @@ extension ByteWriter {
       for number in table.numbers { appendVarint(UInt64(number)) }
       appendVarint(UInt64(table.forms.count))
       for (key, text) in table.forms.sorted(by: { $0.key < $1.key }) {
-        appendString(key)
+        appendString(key.text)
         appendString(text)
       }
     }

@@ -49,9 +49,9 @@ package struct Journal {
   }
 
   /// The tables of capture that are not there.
-  package func missingTables() throws -> Set<String> {
+  package func missingTables() throws -> Set<NameKey> {
     let names = try database.query("SELECT name FROM sqlite_master WHERE type = 'table'").map { $0[0].string }
-    return SQLiteTable.captureNames.subtracting(names)
+    return SQLiteTable.captureNames.subtracting(names.map(\.nameKey))
   }
 
   /// The tables that have triggers of capture.
@@ -164,7 +164,7 @@ package struct Journal {
   /// Removes the capture; what an apply into the same file keeps stays.
   func uninstall() throws { _ = try remove(SQLiteTable.captureNames) }
 
-  private func remove(_ own: Set<String>, withGuards: Bool = false) throws -> Bool {
+  private func remove(_ own: Set<NameKey>, withGuards: Bool = false) throws -> Bool {
     try database.transaction {
       let names = try database.query("SELECT type, name FROM sqlite_master WHERE type IN ('trigger', 'table')")
       let triggers = names.filter {

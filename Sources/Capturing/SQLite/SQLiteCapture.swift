@@ -74,7 +74,7 @@ package final class SQLiteCapture {
   /// The bytes of the journal's rows, by which the cap follows.
   private var rowBytes = RowBytes()
   /// Tables and columns whose texts SQLite reads as others than they are, and of which a notice has gone out.
-  private var illFormed: Set<String> = []
+  private var illFormed: Set<NameKey> = []
 
   /// Statements that are run at every look.
   private struct Statements {

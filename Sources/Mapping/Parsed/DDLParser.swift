@@ -14,7 +14,7 @@ struct DDLParser {
   /// Texts that are printed in place of a token; empty for those that are part of the one before.
   private var replaced: [Int: String] = [:]
   /// Names that stand for columns in the expressions that were read, folded to lower case in SQLite.
-  private(set) var columns: Set<String> = []
+  private(set) var columns: Set<NameKey> = []
 
   /// The greatest size of the expression's value, as a number of column values.
   ///
@@ -29,7 +29,7 @@ struct DDLParser {
   /// none.
   private var pairWeight: Int?
   /// The weights of generated columns, by name.
-  var weights: [String: Int] = [:]
+  var weights: [NameKey: Int] = [:]
 
   /// The objects of the target that the text may name.
   var reach = TargetReach()
@@ -61,7 +61,7 @@ struct DDLParser {
   }
 
   mutating func forgetColumns(but names: [String] = []) {
-    columns = Set(engine == .sqlite ? names.map(\.asciiLowercased) : names)
+    columns = Set(names.map { $0.key(in: engine) })
   }
 
   // MARK: Expressions that may be left out
@@ -267,13 +267,13 @@ struct DDLParser {
       at += 2
       return try call(function.asciiLowercased, nil)
     }
-    columns.insert(engine == .sqlite ? name.asciiLowercased : name)
+    columns.insert(name.key(in: engine))
     var last = name
     while take(symbol: ".") {
       last = try self.name()
-      columns.insert(last.asciiLowercased)
+      columns.insert(last.key(in: engine))
     }
-    try add(weights[last.asciiLowercased] ?? 1)
+    try add(weights[last.key(in: engine)] ?? 1)
     if isSymbol("(") { throw Unparsed("\(printed(first..<at))() is not a known function") }
   }
 

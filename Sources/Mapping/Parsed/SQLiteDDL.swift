@@ -12,9 +12,9 @@ struct SQLiteDDL {
   private var parser: DDLParser
   private let table: String
   /// Columns that were left out, in lower case.
-  private(set) var gone: Set<String>
+  private(set) var gone: Set<NameKey>
   /// The weight of each generated column in expressions that name it (``DDLParser/weight``), by name in lower case.
-  private(set) var generated: [String: Int] = [:]
+  private(set) var generated: [NameKey: Int] = [:]
   private var uniqueCount = 0
 
   /// The greatest weight of all generated columns of a table together.
@@ -26,7 +26,7 @@ struct SQLiteDDL {
 
   /// One CREATE TABLE statement, printed under the table's own name. Throws if it is anything else.
   static func table(_ text: String, named name: String, _ reach: TargetReach) throws(Unparsed) -> SQLiteDDL {
-    var weights: [String: Int] = [:]
+    var weights: [NameKey: Int] = [:]
     for _ in 0..<passesMax {
       var ddl = try SQLiteDDL(text, table: name, gone: [])
       ddl.parser.weights = weights
@@ -49,7 +49,7 @@ struct SQLiteDDL {
     return ddl.parser.printed(0..<ddl.parser.tokens.count)
   }
 
-  private init(_ text: String, table: String, gone: Set<String>) throws(Unparsed) {
+  private init(_ text: String, table: String, gone: Set<NameKey>) throws(Unparsed) {
     parser = try DDLParser(text, .sqlite)
     (self.table, self.gone) = (table, gone)
   }
@@ -100,7 +100,7 @@ struct SQLiteDDL {
     let comma: String?
     /// The column that it defines.
     let column: String?
-    var names: Set<String> = []
+    var names: Set<NameKey> = []
   }
 
   private mutating func readTable() throws(Unparsed) {

@@ -127,7 +127,7 @@ struct MovedColumnTests {
     let (a, b) = (mesh.nodes[0], mesh.nodes[1])
     try a.execute("ALTER TABLE item ADD COLUMN note TEXT")
     // Capture that has this row has seen the column.
-    try a.execute("UPDATE item SET stock = stock WHERE id = 3")
+    try a.execute("UPDATE item SET stock = stock WHERE id = 2")
     for _ in 0..<2 { try mesh.settle() }
     try b.execute("UPDATE item SET name = 'n', note = 'o' WHERE id = 1")
     try b.capturePending()
