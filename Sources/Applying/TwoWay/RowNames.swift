@@ -11,6 +11,9 @@ final class RowNames {
     let copied: RowNaming
     /// For each column, whether a trail of PostgreSQL has a number in it: all its values are exact texts there.
     private let areNumbers: [Bool]
+    /// For each column, whether a trail of PostgreSQL has texts of `char(n)` in it: spaces at their end are padding there,
+    /// which other nodes do not write.
+    private let arePadded: [Bool]
     /// The columns of the key, by their names.
     let key: [Int]
     /// By other unique columns to which rows refer.
@@ -36,11 +39,11 @@ final class RowNames {
         return row.name
       }
 
-      func name(of values: [Value?]) -> RowName? {
+      func name(of values: [Value?], _ naming: Naming) -> RowName? {
         var row = begun
         for index in columns {
           guard let value = values[index], value != .null else { return nil }
-          value.withView { row.add($0) }
+          naming.withPlain(index, value) { row.add($0) }
         }
         return row.name
       }
@@ -58,6 +61,9 @@ final class RowNames {
         default: false
         }
       }
+      arePadded = schema.columns.map { column in
+        if case .bpchar = PostgresType(column).kind { schema.engine == .postgres } else { false }
+      }
       width = (key.max() ?? -1) + 1
     }
 
@@ -69,6 +75,20 @@ final class RowNames {
       return true
     }
 
+    /// A value of a row without padding.
+    func plain(_ index: Int, _ view: ColumnView) -> ColumnView {
+      guard arePadded[index] else { return view }
+      return switch view {
+      case .text(let bytes), .exact(let bytes): .text(bytes.withoutPadding)
+      default: view
+      }
+    }
+
+    /// Calls `body` with a value of a row without padding.
+    func withPlain(_ index: Int, _ value: Value, _ body: (ColumnView) -> Void) {
+      value.withView { body(plain(index, $0)) }
+    }
+
     /// As ``keyValue(_:_:)``.
     func keyView(_ index: Int, _ view: ColumnView) -> ColumnView {
       if case .exact(let bytes) = view, !areNumbers[index] { return .text(bytes) }
@@ -78,8 +98,12 @@ final class RowNames {
     /// A value of the key as rows are told apart by it: texts are the same where their bytes are, numbers where they count
     /// alike.
     func keyValue(_ index: Int, _ value: Value) -> Value {
-      if case .exact(let bytes) = value, !areNumbers[index] { return .text(bytes) }
-      return value
+      switch value {
+      case .text(let bytes) where arePadded[index], .exact(let bytes) where arePadded[index]:
+        return .text(bytes.withUnsafeBytes { Array($0.withoutPadding) })
+      case .exact(let bytes) where !areNumbers[index]: return .text(bytes)
+      default: return value
+      }
     }
 
     private func isSame(_ other: TableSchema) -> Bool {
@@ -134,8 +158,8 @@ final class RowNames {
     guard !naming.key.isEmpty else { return [] }
     before.removeAll(keepingCapacity: true)
     after.removeAll(keepingCapacity: true)
-    if let image = change.before { try read(image, naming.width, into: &before) }
-    if let image = change.after { try read(image, naming.width, into: &after) }
+    if let image = change.before { try read(image, naming, naming.width, into: &before) }
+    if let image = change.after { try read(image, naming, naming.width, into: &after) }
     switch change.operation {
     case .insert: return ChangedRows(name(naming) { after[$0] })
     case .delete: return ChangedRows(name(naming) { before[$0] }?.ended())
@@ -197,7 +221,7 @@ final class RowNames {
   func isAlternate(_ parent: Parent, _ schema: TableSchema, _ change: ChangeView) throws -> Bool {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return false }
-    try readWhole(change)
+    try readWhole(change, naming)
     func isIt(_ part: Naming.Part, _ value: (Int) -> ColumnView) -> Bool {
       guard part.name(value) == parent.name else { return false }
       return zip(part.columns, parent.key).allSatisfy {
@@ -214,7 +238,7 @@ final class RowNames {
   func parents(_ schema: TableSchema, _ change: ChangeView, withKeys: Bool = false) throws -> [Parent] {
     let naming = naming(of: schema)
     guard change.after != nil, !naming.references.isEmpty else { return [] }
-    try readWhole(change)
+    try readWhole(change, naming)
     return naming.references.compactMap { reference in
       guard let parent = reference.parent.name(left) else { return nil }
       if reference.isOwn, parent == name(naming, left) || naming.alternates.contains(where: { $0.name(left) == parent })
@@ -231,7 +255,7 @@ final class RowNames {
     let naming = naming(of: schema)
     guard change.before != nil, !naming.references.isEmpty else { return [] }
     guard try change.operation == .delete || names(schema, change).count == 2 else { return [] }
-    try readWhole(change)
+    try readWhole(change, naming)
     return naming.references.compactMap { reference in
       reference.parent.name { before[$0] }.map { Parent(name: $0, isByKey: reference.isByKey) }
     }
@@ -241,7 +265,7 @@ final class RowNames {
   func alternates(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return [] }
-    try readWhole(change)
+    try readWhole(change, naming)
     var names: [RowName] = []
     for part in naming.alternates {
       let old = change.before == nil ? nil : part.name { before[$0] }
@@ -261,11 +285,11 @@ final class RowNames {
     return rows
   }
 
-  private func readWhole(_ change: ChangeView) throws {
+  private func readWhole(_ change: ChangeView, _ naming: Naming) throws {
     before.removeAll(keepingCapacity: true)
     after.removeAll(keepingCapacity: true)
-    if let image = change.before { try read(image, .max, into: &before) }
-    if let image = change.after { try read(image, .max, into: &after) }
+    if let image = change.before { try read(image, naming, .max, into: &before) }
+    if let image = change.after { try read(image, naming, .max, into: &after) }
   }
 
   /// As the change leaves it.
@@ -290,7 +314,7 @@ final class RowNames {
   private func name(_ naming: Naming, _ image: ImageView, _ begun: (Naming) -> RowNaming) throws -> RowName? {
     guard !naming.key.isEmpty else { return nil }
     after.removeAll(keepingCapacity: true)
-    try read(image, naming.width, into: &after)
+    try read(image, naming, naming.width, into: &after)
     return name(naming, begun(naming)) { after[$0] }
   }
 
@@ -304,7 +328,7 @@ final class RowNames {
     var name = begun(naming)
     for index in naming.key {
       if row[index] == .null { return nil }
-      row[index].withView { name.add($0) }
+      naming.withPlain(index, row[index]) { name.add($0) }
     }
     return name.name
   }
@@ -313,7 +337,7 @@ final class RowNames {
   func parents(_ schema: TableSchema, _ row: [Value?]) -> [Parent] {
     let naming = naming(of: schema)
     return naming.references.compactMap { reference in
-      reference.parent.name(of: row).map { name in
+      reference.parent.name(of: row, naming).map { name in
         Parent(
           name: name, isByKey: reference.isByKey,
           key: reference.parent.columns.map { naming.keyValue($0, row[$0] ?? .null) })
@@ -323,7 +347,8 @@ final class RowNames {
 
   /// As far as the row's values are given.
   func alternates(_ schema: TableSchema, _ row: [Value?]) -> [RowName] {
-    naming(of: schema).alternates.compactMap { $0.name(of: row) }
+    let naming = naming(of: schema)
+    return naming.alternates.compactMap { $0.name(of: row, naming) }
   }
 
   private func naming(of schema: TableSchema) -> Naming {
@@ -385,9 +410,12 @@ final class RowNames {
     return row.name
   }
 
-  /// The first columns of a row.
-  private func read(_ image: ImageView, _ width: Int, into columns: inout [ColumnView]) throws {
+  /// The first columns of a row, without padding.
+  private func read(_ image: ImageView, _ naming: Naming, _ width: Int, into columns: inout [ColumnView]) throws {
     var reader = ByteReader(image.bytes)
-    while columns.count < width, !reader.isAtEnd { columns.append(try reader.readColumn()) }
+    let width = min(width, naming.schema.columns.count)
+    while columns.count < width, !reader.isAtEnd {
+      columns.append(naming.plain(columns.count, try reader.readColumn()))
+    }
   }
 }

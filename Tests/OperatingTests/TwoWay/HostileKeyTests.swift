@@ -1,4 +1,5 @@
 import Applying
+import Changes
 import Conflicts
 import TestServers
 import Testing
@@ -101,6 +102,56 @@ struct HostileKeyTests {
     for index in found.indices.dropFirst() {
       let bytes = [index, 0].map { found[$0].map { Array($0.utf8) } }
       #expect(bytes[0] == bytes[1], "seed \(seed), \(shape), \(engines)")
+    }
+    try mesh.close()
+  }
+
+  /// PostgreSQL pads what SQLite's programs write.
+  @Test("rows with a key of char(n) converge", arguments: MeshConvergenceTests.fewSeeds)
+  func padded(seed: UInt64) throws {
+    var random = Seeded(seed)
+    let engines = ["ps", "pp", "pss"][Int(seed % 3)]
+    let text = """
+      CREATE TABLE item(code char(6) PRIMARY KEY, name text, stock integer);
+      CREATE TABLE part(id integer PRIMARY KEY, item char(6) REFERENCES item(code));
+      INSERT INTO item VALUES ('a', 'first', 0), ('b c', 'first', 0)
+      """
+    let mesh = try Mesh(
+      engines, schema: "CREATE TABLE other(id INTEGER PRIMARY KEY)",
+      rows: engines.indices.map { $0 == engines.startIndex ? text : "" })
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes {
+      let full = "ALTER TABLE item REPLICA IDENTITY FULL; ALTER TABLE part REPLICA IDENTITY FULL"
+      try node.execute(node.isPostgres ? full : "PRAGMA foreign_keys = ON")
+    }
+    for step in 0..<40 {
+      let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
+      let key = "'\(["a", "b", "b c", "", "\u{e9}"].randomElement(using: &random) ?? "")'"
+      let other = "'\(["a", "b", "new"].randomElement(using: &random) ?? "")'"
+      let name = mesh.nodes[node].name
+      let statement =
+        switch Int.random(in: 0..<12, using: &random) {
+        case 0...2: "INSERT INTO item VALUES (\(key), '\(name) \(step)', \(step)) ON CONFLICT DO NOTHING"
+        case 3: "BEGIN; DELETE FROM part WHERE item = \(key); DELETE FROM item WHERE code = \(key); COMMIT"
+        case 4...6: "UPDATE item SET name = '\(name) \(step)', stock = \(step) WHERE code = \(key)"
+        case 7:
+          "UPDATE item SET code = \(other) WHERE code = \(key) AND NOT EXISTS (SELECT 1 FROM item WHERE code = \(other)) AND NOT EXISTS (SELECT 1 FROM part WHERE item = \(key))"
+        case 8: "INSERT INTO part SELECT \(step), code FROM item WHERE code = \(key)"
+        default: ""
+        }
+      if statement.isEmpty {
+        try mesh.apply(mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0, to: node)
+      } else {
+        try mesh.nodes[node].execute(statement)
+      }
+    }
+    for _ in 0..<3 { try mesh.settle() }
+    for query in [
+      "SELECT '<' || code || '>', name, stock FROM item ORDER BY code",
+      "SELECT id, '<' || item || '>' FROM part ORDER BY id",
+    ] {
+      let found = try mesh.nodes.map { try $0.rows(query).sorted { $0.nameKey < $1.nameKey } }
+      for other in found.dropFirst() { #expect(other == found[0], "seed \(seed), \(engines)") }
     }
     try mesh.close()
   }
