@@ -10,7 +10,7 @@ package enum ConfFolder {
   /// `path` is the folder, or one file that stands alone; `more` counts as if it stood there. Never throws: what cannot be
   /// read is a problem of the conf.
   package static func load(
-    _ path: String, more: [ConfFile] = [],
+    _ path: String, more: [ConfFile] = [], awaitsPeers: Bool = false,
     expressionFault: @escaping LoadedConfiguration.ExpressionFault = { _, _ in nil },
     environment: @escaping (String) -> String?
   ) -> LoadedConfiguration {
@@ -31,7 +31,7 @@ package enum ConfFolder {
     return LoadedConfiguration(
       files: files, credentials: credentials, unreadable: problems,
       notices: strangers + (service == nil ? barred.map { "\($0.place): \($0.message)" } : []),
-      fileIdentity: fileIdentity,
+      awaitsPeers: awaitsPeers, fileIdentity: fileIdentity,
       expressionFault: expressionFault, environment: environment)
   }
 

@@ -29,7 +29,7 @@ extension ConfReferences {
 
   /// A trail of another node comes here by a pump that fetches it, or by a peer that may push it.
   mutating func checkComes(_ trail: TrailName, _ place: ConfPlace, for title: String) {
-    guard isWhole else { return }
+    guard isWhole, !awaitsPeers else { return }
     let isFetched = pumps.contains { pump in
       pump.text("from") != nil && TrailPatterns(pump.list("trail") ?? []).includes(trail)
     }

@@ -16,19 +16,22 @@ struct ConfReferences {
   private let databaseNames: [String]
   /// False: a file could not be read, so that what seems to be missing may be there.
   let isWhole: Bool
+  /// Peers that bring trails of other nodes may still be missing.
+  let awaitsPeers: Bool
   private let fileIdentity: (String) -> String
   private(set) var problems: [ConfProblem] = []
   /// What is allowed, but rarely meant.
   var notices: [String] = []
 
   /// `fileIdentity` makes one text of all paths of a file.
-  init(_ sections: [ReadSection], isWhole: Bool, fileIdentity: @escaping (String) -> String) {
+  init(_ sections: [ReadSection], isWhole: Bool, awaitsPeers: Bool = false, fileIdentity: @escaping (String) -> String)
+  {
     func all(_ key: String) -> [ReadSection] { sections.filter { $0.source.section.key == key } }
     node = all("node").first?.text("name")
     (databases, captures, applies, rules) = (all("database"), all("capture"), all("apply"), all("table"))
     (pumps, receive, peers, metrics) = (all("pump"), all("receive").first, all("peer"), all("metrics").first)
     databaseNames = databases.map(\.source.name)
-    (self.isWhole, self.fileIdentity) = (isWhole, fileIdentity)
+    (self.isWhole, self.awaitsPeers, self.fileIdentity) = (isWhole, awaitsPeers, fileIdentity)
     for section in captures + applies { checkDatabase(section) }
     checkCaptures()
     for apply in applies {

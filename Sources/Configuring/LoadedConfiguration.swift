@@ -46,10 +46,10 @@ package struct LoadedConfiguration: Sendable {
 
   /// Decides only: files, variables and credentials (by the name of the database) are handed in. Files count in their
   /// order; `unreadable` and `notices` are what reading them met. `fileIdentity` makes one text of all paths that lead to
-  /// one database file; `expressionFault` judges the expressions of rules.
+  /// one database file; `awaitsPeers`: peers that bring trails of other nodes may still be missing; `expressionFault` judges the expressions of rules.
   package init(
     files: [ConfFile], credentials: [String: ConfCredential] = [:], unreadable: [ConfProblem] = [],
-    notices: [String] = [], fileIdentity: @escaping (String) -> String = { $0 },
+    notices: [String] = [], awaitsPeers: Bool = false, fileIdentity: @escaping (String) -> String = { $0 },
     expressionFault: @escaping ExpressionFault = { _, _ in nil }, environment: @escaping (String) -> String?
   ) {
     var problems = unreadable
@@ -64,7 +64,8 @@ package struct LoadedConfiguration: Sendable {
     var reader = OptionReader(environment: environment, expressionFault: expressionFault)
     let sections = collector.sections.map { ReadSection($0, &reader) }
     problems += collector.problems + reader.problems
-    let references = ConfReferences(sections, isWhole: isWhole, fileIdentity: fileIdentity)
+    let references = ConfReferences(
+      sections, isWhole: isWhole, awaitsPeers: awaitsPeers, fileIdentity: fileIdentity)
     problems += references.problems
     for section in OptionTable.sections where section.isRequired && isWhole {
       if !sections.contains(where: { $0.source.section.key == section.key }), let main = files.first {

@@ -6,8 +6,12 @@ import Reshaping
 extension ConfFolder {
   /// As the daemon loads it, and all who speak of it: with the environment of this process, and with the word of SQLite
   /// on the expressions of rules.
-  package static func load(_ path: String, more: [ConfFile] = []) -> LoadedConfiguration {
-    load(path, more: more, expressionFault: fault) { name in getenv(name).map { String(cString: $0) } }
+  package static func load(
+    _ path: String, more: [ConfFile] = [], awaitsPeers: Bool = false
+  ) -> LoadedConfiguration {
+    load(path, more: more, awaitsPeers: awaitsPeers, expressionFault: fault) { name in
+      getenv(name).map { String(cString: $0) }
+    }
   }
 
   private static func fault(_ text: String, _ use: LoadedConfiguration.ExpressionUse) -> String? {

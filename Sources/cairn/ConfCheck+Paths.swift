@@ -16,7 +16,13 @@ extension ConfCheck {
   func check(_ capture: Configuration.Capture) throws {
     guard let database = configuration.database(capture.database) else { return }
     let url = try database.location()
-    if case .sqlite(let path) = url { try checkRights(ofDatabase: path, mayBeMissing: false) }
+    if case .sqlite(let path) = url {
+      if awaitsTables(capture), FileIdentity(path: path) == nil, Folder.isFolder(Folder.parent(of: path)) {
+        try checkRights(ofDatabase: path, mayBeMissing: true)
+        return note("\(url.place) is not there yet: the applies that write to it make it, and capture begins then")
+      }
+      try checkRights(ofDatabase: path, mayBeMissing: false)
+    }
     let end = try SourceEnd(url.canonical)
     let identity = try end.identity()
     if let identity { try claim(.capture(identity), by: WorkerName(.capture, capture.name)) }
@@ -59,6 +65,9 @@ extension ConfCheck {
     CheckCommand.tellTables(tables, isJSON)
     if case .sqlite = end.handle { CheckCommand.tellBlobs(tables, isJSON) }
     guard tables.contains(where: { $0.refusal == nil }) else {
+      if tables.isEmpty, awaitsTables(capture) {
+        return note("\(url.place) has no table yet: the applies that write to it bring some, and capture begins then")
+      }
       throw CairnError(
         .noTables, "\(url.place) has no table that could be captured",
         hint: "create a table first, or look at 'tables' of [capture.\(capture.name)]", remedy: .badInput)

@@ -7,13 +7,15 @@ import Trails
 
 /// What the command line takes from the conf of a daemon.
 enum DaemonConf {
-  /// `more` counts as if it stood in the folder.
-  static func load(_ folder: String?, more: [ConfFile] = []) throws -> Configuration {
-    try loaded(folder, more: more).get()
+  /// `more` counts as if it stood in the folder; `awaitsPeers`: peers that bring trails of other nodes may be missing.
+  static func load(_ folder: String?, more: [ConfFile] = [], awaitsPeers: Bool = false) throws -> Configuration {
+    try loaded(folder, more: more, awaitsPeers: awaitsPeers).get()
   }
 
-  private static func loaded(_ folder: String?, more: [ConfFile] = []) -> LoadedConfiguration {
-    ConfFolder.load(folder ?? ConfFolder.usual, more: more)
+  private static func loaded(
+    _ folder: String?, more: [ConfFile] = [], awaitsPeers: Bool = false
+  ) -> LoadedConfiguration {
+    ConfFolder.load(folder ?? ConfFolder.usual, more: more, awaitsPeers: awaitsPeers)
   }
 
   /// The daemon of a conf: where there is a socket of it, of all places where it may listen. Of a conf that is broken,

@@ -18,13 +18,13 @@ struct PeerInvitation {
     (self.name, self.conf, self.peers, self.arguments) = (name, conf, peers, arguments)
   }
 
-  /// The conf as it will be: an apply that waits for the trails of the peer is none without the stanza.
+  /// The conf as it will be, in which further peers may still be missing: they are invited next.
   static func conf(for name: String, _ arguments: Arguments) throws -> Configuration {
     guard TrailName.isValid(name) else {
       throw arguments.usage("'\(name)' is no name of a node", "letters, digits, '-' and '_' are allowed;")
     }
     let folder = arguments.value("--config")
-    let now = try? DaemonConf.load(folder)
+    let now = try? DaemonConf.load(folder, awaitsPeers: true)
     if now?.node.name == name {
       throw arguments.usage("'\(name)' is the name of this node", "name the node that is to join;")
     }
@@ -37,7 +37,7 @@ struct PeerInvitation {
       return now
     }
     let more = ConfFile(path: path(name, arguments), text: try stanza(name, arguments))
-    return try DaemonConf.load(folder, more: [more])
+    return try DaemonConf.load(folder, more: [more], awaitsPeers: true)
   }
 
   private static func path(_ name: String, _ arguments: Arguments) -> String {

@@ -58,6 +58,65 @@ extension DaemonScenarios {
       #expect(outcome.errors.contains("[peer.store-042]"))
     }
 
+    @Test func `of several peers that the conf waits for, one is invited after the other`() throws {
+      try write(
+        "conf/conf.d/applies.toml",
+        """
+        [database.x]
+        url = "sqlite://\(bench.path("x.db"))"
+        [apply.b]
+        trail = "b.pos"
+        database = "x"
+        tables = ["*"]
+        [apply.c]
+        trail = "c.pos"
+        database = "x"
+        tables = ["*"]
+        """)
+      for name in ["b", "c"] {
+        let outcome = try peer("invite", name, "--address", "hq.example", "--write")
+        #expect(outcome.status == 0, "\(outcome.errors)")
+      }
+      #expect(try bench.run(Bench.cairn, ["check", "--config", "conf"]).status == 0)
+    }
+
+    @Test func `a node whose tables are still to come passes the check`() throws {
+      func check(_ applies: String) throws -> Outcome {
+        try write(
+          "conf/conf.d/pos.toml",
+          """
+          [database.x]
+          url = "sqlite://\(bench.path("fresh.db"))"
+          [capture.pos]
+          database = "x"
+          \(applies)
+          """)
+        return try bench.run(Bench.cairn, ["check", "--config", "conf"])
+      }
+      let applies = """
+        [apply.b]
+        trail = "b.pos"
+        database = "x"
+        tables = ["*"]
+        [peer.b]
+        may = { push = ["b.*"], pull = ["hq.pos"] }
+        """
+      // With the certificate to listen with.
+      #expect(try peer("invite", "other", "--address", "hq.example").status == 0)
+      var outcome = try check(applies)
+      #expect(outcome.status == 0 && (outcome.output + outcome.errors).contains("not there yet"), "\(outcome)")
+      #expect(try check("").errors.contains("database-missing"))
+      _ = try bench.sqlite("fresh.db", "PRAGMA user_version = 1")
+      outcome = try check(applies)
+      #expect(outcome.status == 0 && (outcome.output + outcome.errors).contains("has no table yet"), "\(outcome)")
+      #expect(try check("").errors.contains("no-tables"))
+      // One whose folder is not there is a slip of the pen.
+      try write(
+        "conf/conf.d/pos.toml",
+        "[database.x]\nurl = \"sqlite:///no/such/x.db\"\n[capture.pos]\ndatabase = \"x\"\n" + applies)
+      #expect(try bench.run(Bench.cairn, ["check", "--config", "conf"]).errors.contains("database-missing"))
+    }
+
     @Test func `what cannot be is refused before anything is made`() throws {
       for (words, part) in [
         (["invite", "hq"], "this node"), (["invite", "a b"], "no name of a node"), (["invite"], "missing"),
