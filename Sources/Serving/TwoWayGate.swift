@@ -72,7 +72,10 @@ struct TwoWayGate {
   private func checkOwn(_ capture: Configuration.Capture, _ trail: TrailName) throws {
     guard let database = conf.database(capture.database) else { return }
     let location = try database.location().canonical
-    let comes = Set(try TargetEnd(location).tableNames(of: trail).map(DrawnKey.commonName(ofTable:)))
+    let target = try TargetEnd(location)
+    // Apply makes the file, and its tables are looked at once they are copied.
+    if target.isMissing { return }
+    let comes = Set(try target.tableNames(of: trail).map(DrawnKey.commonName(ofTable:)))
     let end = try SourceEnd(location)
     let tables = try end.tables(TablePatterns(capture.tables))
       .filter { comes.contains(DrawnKey.commonName(ofTable: $0.name)) }

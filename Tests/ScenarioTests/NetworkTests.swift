@@ -118,6 +118,26 @@ extension DaemonScenarios {
       net.endAll()
     }
 
+    @Test func `a new node makes its database from what comes, and its own capture follows`() throws {
+      let net = try NetworkBench()
+      defer { net.endAll() }
+      let port = try NetworkBench.freePort()
+      try sales(net, 10)
+      let granted = "[peer.store-042]\nmay = { push = [\"store-042.*\"], pull = [\"hq.*\"] }\n"
+      let text = hq(net, port, "insecure = true\n" + apply + granted) + "[capture.back]\ndatabase = \"erp\"\n"
+      try write(net, "hq", text.replacing("erp.db\"\n", with: "erp.db\"\nkeys = \"shared\"\n"))
+      try write(net, "store-042", shop(net, port, scheme: "http"))
+      let checked = try net.bench.run(Bench.cairn, ["check", "--config", "hq"])
+      #expect(checked.status == 0 && checked.output.contains("is not there yet"), "\(checked)")
+      let hq = try net.start("hq", net.bench.path("hq"))
+      try net.start("store-042", net.bench.path("store-042"))
+      #expect(net.wait(for: "erp.db", "SELECT count(*) FROM sale", "10", seconds: 90), "\(net.logs)")
+      // Then capture begins.
+      #expect(
+        net.wait(for: "erp.db", "SELECT count(*) FROM cairn_control WHERE id = 0", "1", seconds: 90), "\(net.logs)")
+      #expect(!net.log(hq).contains("apply.pos: [database-missing]"), "\(net.logs)")
+    }
+
     @Test(.enabled(if: isSoak, "it fills segments, set CAIRN_SOAK=1"))
     func `a peer that is away for too long is given up, and begins again with a copy when it is back`() throws {
       let net = try NetworkBench()
