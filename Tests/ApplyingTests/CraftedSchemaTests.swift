@@ -146,7 +146,7 @@ import Testing
       $0.createText =
         """
         DO $cairn$ BEGIN CREATE TYPE public.m AS ENUM ('a'); DROP TABLE public.canary; \
-        EXCEPTION WHEN duplicate_object THEN NULL; END $cairn$; \($0.createText)
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $cairn$; \($0.createText)
         """
     },
     Attack("in a type", create: head + "a text, \(tail)\(morePostgres); --"),
@@ -328,7 +328,7 @@ import Testing
       $0.createText =
         """
         DO $cairn$ BEGIN CREATE DOMAIN public.d AS bigint DEFAULT nextval('hr.salaries_id_seq'::regclass); \
-        EXCEPTION WHEN duplicate_object THEN NULL; END $cairn$; \(head)a public.d, \(tail)
+        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $cairn$; \(head)a public.d, \(tail)
         """
     },
     Attack("a label") { $0.createText = "ALTER TYPE hr.mood ADD VALUE IF NOT EXISTS 'evil'; " + $0.createText },
@@ -345,7 +345,7 @@ import Testing
   ]
 
   private static func guardedType(_ text: String) -> String {
-    "DO $cairn$ BEGIN CREATE TYPE \(text); EXCEPTION WHEN duplicate_object THEN NULL; END $cairn$; "
+    "DO $cairn$ BEGIN CREATE TYPE \(text); EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $cairn$; "
   }
 
   @Test(arguments: reaching) func `a table reaches no object of tables outside of the list`(attack: Attack) throws {

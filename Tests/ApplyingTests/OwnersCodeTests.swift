@@ -82,6 +82,13 @@ import Testing
         + "$$ BEGIN PERFORM low.tell(v); RETURN 'good'; END $$; "
         + "CREATE CAST (text AS low.mood) WITH FUNCTION low.feel(text) AS IMPLICIT; ALTER TABLE item ADD COLUMN m low.mood"
     ),
+    Trap(
+      "type of column",
+      "CREATE FUNCTION low.diff(a float8, b float8) RETURNS float8 IMMUTABLE LANGUAGE plpgsql AS "
+        + "$$ BEGIN PERFORM low.tell('range'); RETURN a - b; END $$; "
+        + "CREATE TYPE low.span AS RANGE (subtype = float8, subtype_diff = low.diff, multirange_type_name = low.spans); "
+        + "ALTER TABLE item ADD COLUMN s low.spans"),
+    Trap("index", "ALTER TABLE item ADD CONSTRAINT spy EXCLUDE (low.pure(v) WITH =)"),
     Trap("statistics", "CREATE STATISTICS low.spy ON (low.pure('x') || v), id FROM item"),
   ]
   private static let domain = "CREATE DOMAIN low.word AS text CONSTRAINT spy CHECK (low.tell(VALUE) IS NOT NULL)"
@@ -91,7 +98,7 @@ import Testing
     let target = try PostgresTarget()
     try target.psql(
       """
-      DO $$ BEGIN CREATE ROLE low LOGIN; EXCEPTION WHEN duplicate_object THEN END $$;
+      DO $$ BEGIN CREATE ROLE low LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$;
       CREATE SCHEMA low AUTHORIZATION low;
       SET ROLE low;
       CREATE TABLE low.seen(who text);

@@ -11,8 +11,8 @@ import Testing
     try server.createDatabase(name)
     try server.psql(
       """
-      DO $$ BEGIN CREATE ROLE low LOGIN; EXCEPTION WHEN duplicate_object THEN END $$;
-      DO $$ BEGIN CREATE ROLE reader LOGIN; EXCEPTION WHEN duplicate_object THEN END $$;
+      DO $$ BEGIN CREATE ROLE low LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$;
+      DO $$ BEGIN CREATE ROLE reader LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$;
       CREATE SCHEMA low AUTHORIZATION low; GRANT CREATE ON SCHEMA public TO low;
       CREATE TABLE public.item(id integer PRIMARY KEY); CREATE TYPE low.mood AS ENUM ('good');
       CREATE TABLE public.felt(m low.mood PRIMARY KEY); CREATE TABLE public.other(id integer PRIMARY KEY, m low.mood);

@@ -13,7 +13,8 @@ import Testing
       epoch: 1, engine: .postgres, namespace: "public", name: "t",
       columns: [.init(name: "v", declaredType: "public.c", baseType: "record")],
       createText: (guarding
-        ? "DO $cairn$ BEGIN \(create); EXCEPTION WHEN duplicate_object THEN NULL; END $cairn$" : create)
+        ? "DO $cairn$ BEGIN \(create); EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $cairn$"
+        : create)
         + ";\nCREATE TABLE IF NOT EXISTS \"public\".\"t\" (\n  \"v\" public.c\n);")
   }
 
@@ -84,7 +85,8 @@ import Testing
     TableSchema(
       epoch: 1, engine: .postgres, namespace: "public", name: "t",
       columns: [.init(name: "v", declaredType: "public.c", baseType: "integer")],
-      createText: "DO $cairn$ BEGIN CREATE DOMAIN \(Self.name) AS \(text); EXCEPTION WHEN duplicate_object THEN NULL; "
+      createText:
+        "DO $cairn$ BEGIN CREATE DOMAIN \(Self.name) AS \(text); EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; "
         + "END $cairn$;\nCREATE TABLE IF NOT EXISTS \"public\".\"t\" (\n  \"v\" public.c\n);")
   }
 

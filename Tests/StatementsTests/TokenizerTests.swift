@@ -29,7 +29,7 @@ struct TokenizerTests {
     #expect(try kinds("1 - -2") == [.integer(1), .symbol("-"), .symbol("-"), .integer(2)])
   }
 
-  @Test(arguments: ["?", "?,?", "?5,?", ":a,:b,:a", "@a,?,:a,$a,?2,@a", "?3,:x,?1,:x,?"])
+  @Test(arguments: ["?", "?,?", "?5,?", ":a,:b,:a", "@a,?,:a,$a,?2,@a", "?3,:x,?1,:x,?", ":\u{e9},:e\u{301},?"])
   func `parameters have the numbers that SQLite gives them`(_ list: String) throws {
     let database = try Database(path: ":memory:", mode: .create)
     let statement = try database.prepare("SELECT \(list)")
