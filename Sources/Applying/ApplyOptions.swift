@@ -119,6 +119,10 @@ package struct LeftOutTable: Hashable, Sendable {
   package init(source: String, namespace: String, name: String) {
     (self.source, self.namespace, self.name) = (source, namespace, name)
   }
+
+  package static func == (a: Self, b: Self) -> Bool { a.parts == b.parts }
+  package func hash(into hasher: inout Hasher) { hasher.combine(parts) }
+  private var parts: [NameKey] { [source.nameKey, namespace.nameKey, name.nameKey] }
 }
 
 extension ApplyOptions {

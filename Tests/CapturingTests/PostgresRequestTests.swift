@@ -27,6 +27,17 @@ extension PostgresCapturing {
       return id
     }
 
+    @Test func `of two keys that look alike both rows are sent`() throws {
+      let origin = try PostgresOrigin(
+        "CREATE TABLE t(a text PRIMARY KEY, v int); INSERT INTO t VALUES ('caf\u{e9}', 1), ('cafe\u{301}', 2)")
+      try origin.take()
+      let copied = try origin.lastNumber
+      try ask(origin, "t", [["caf\u{e9}"], ["cafe\u{301}"]])
+      try origin.take()
+      let rows = try origin.lines(from: copied).filter { $0.hasPrefix("row") }
+      #expect(rows.map { $0.suffix(3) }.sorted() == ["v=1", "v=2"])
+    }
+
     @Test func `each key is a chunk with the row as it is now, or with none`() throws {
       let origin = try PostgresOrigin(
         """

@@ -112,14 +112,14 @@ extension PostgresCapture {
         continue
       }
       let count = table.schema.key.count
-      let unfit = requests.keys[name]?.filter { $0.count != count } ?? []
+      let unfit = requests.keys[name]?.filter { $0.count != count }.map { $0.map(\.text) } ?? []
       if !unfit.isEmpty {
         progress.tell(
           "rows of table \(table.schema.fullName) were asked for by a key that it has no more: they are not sent")
         requests.remove(unfit, of: name)
         hasDropped = true
       }
-      let keys = requests.keys[name].map { Array($0.prefix(Self.keysPerSnapshot)) } ?? []
+      let keys = requests.keys[name]?.prefix(Self.keysPerSnapshot).map { $0.map(\.text) } ?? []
       guard keys.isEmpty else {
         if hasDropped { try saveRequests() }
         return (table, keys)

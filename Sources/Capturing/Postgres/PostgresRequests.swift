@@ -19,9 +19,14 @@ struct PostgresRequests {
   struct Name: Hashable {
     var namespace: String
     var table: String
+
+    static func == (a: Self, b: Self) -> Bool { a.parts == b.parts }
+    func hash(into hasher: inout Hasher) { hasher.combine(parts) }
+    private var parts: [NameKey] { [namespace.nameKey, table.nameKey] }
   }
 
-  private(set) var keys: [Name: Set<[String]>] = [:]
+  /// Values of keys are told apart by their bytes, as names are.
+  private(set) var keys: [Name: Set<[NameKey]>] = [:]
   private(set) var copies: Set<Name> = []
   private var keyBytes: [Name: Int] = [:]
   private let path: String
@@ -54,7 +59,7 @@ struct PostgresRequests {
   }
 
   mutating func add(_ key: [String], of name: Name) {
-    guard !copies.contains(name), keys[name, default: []].insert(key).inserted else { return }
+    guard !copies.contains(name), keys[name, default: []].insert(key.map(\.nameKey)).inserted else { return }
     keyBytes[name, default: 0] += key.reduce(64) { $0 + $1.utf8.count }
     guard keys[name]?.count ?? 0 > Self.keysMax || keyBytes[name] ?? 0 > Self.keyBytesMax else { return }
     copies.insert(name)
@@ -63,7 +68,7 @@ struct PostgresRequests {
 
   /// Nothing is to be sent of these rows any more.
   mutating func remove(_ sent: some Sequence<[String]>, of name: Name) {
-    for key in sent where keys[name]?.remove(key) != nil {
+    for key in sent where keys[name]?.remove(key.map(\.nameKey)) != nil {
       keyBytes[name, default: 0] -= key.reduce(64) { $0 + $1.utf8.count }
     }
     if keys[name]?.isEmpty == true { forget(name) }
@@ -84,8 +89,11 @@ struct PostgresRequests {
         to: &writer)
     }
     for (name, keys) in keys {
-      RequestMessage(slot: "", namespace: name.namespace, table: name.table, isWhole: false, keys: Array(keys))
-        .encode(to: &writer)
+      RequestMessage(
+        slot: "", namespace: name.namespace, table: name.table, isWhole: false,
+        keys: keys.map { $0.map(\.text) }
+      )
+      .encode(to: &writer)
     }
     writer.appendFixed(CRC32C.of(Array(writer.bytes)))
     try File.replace(path, with: writer.bytes)
