@@ -7,7 +7,7 @@ import Reshaping
 /// nothing until a copy of it begins.
 package struct ChangedRule: Equatable, Sendable {
   /// The table's ``TableSchema/plainName`` at the source.
-  package var table: String
+  @ByBytes package var table: String
   /// The rules by one of which the target's table has its shape, the oldest first; nil: none. Empty: no rows of the table
   /// came before, as the list of the apply did not include it.
   package var before: [ReshapeRule?]

@@ -32,7 +32,7 @@ extension TableSchema.Column {
   /// The default of rows that were there before the column; nil where that is NULL.
   var defaultValue: String? {
     guard let text = defaultText else { return nil }
-    let word = text.drop { "( ".contains($0) }.uppercased()
+    let word = text.drop { "( ".contains($0) }.asciiUppercased
     guard word.hasPrefix("NULL") else { return text }
     let rest = word.dropFirst(4).drop { ") ".contains($0) }
     return rest.isEmpty || rest.hasPrefix("::") ? nil : text

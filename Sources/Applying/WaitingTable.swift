@@ -5,15 +5,15 @@ import Changes
 /// It is kept beside what apply knows of the table, in the commit in which apply passed its changes over.
 package struct WaitingTable: Equatable, Sendable {
   /// As the source calls it.
-  package var name: String
+  @ByBytes package var name: String
   /// Up to where its part of the trail has been applied: the border before the transaction that it waits with.
   package var checkpoint: Checkpoint
   /// The last transaction before that border.
   package var number: UInt64
   /// Why it waits: what changed, both shapes, and in the hint what a person may run at the target.
   package var code: ErrorCode
-  package var message: String
-  package var hint: String
+  @ByBytes package var message: String
+  @ByBytes package var hint: String
 
   package init(name: String, checkpoint: Checkpoint, number: UInt64, code: ErrorCode, message: String, hint: String) {
     (self.name, self.checkpoint, self.number) = (name, checkpoint, number)
@@ -36,9 +36,9 @@ package struct WaitingTable: Equatable, Sendable {
 /// Where a table that waits is at the target, and whether a copy could take the place of what it missed.
 package struct HeldTable: Equatable, Sendable {
   /// As its rule has it now.
-  package var name: String
+  @ByBytes package var name: String
   /// As its rule had it when it began to wait: its table at the target is that one.
-  package var place: String
+  @ByBytes package var place: String
   /// What it missed is in a copy too: not so for a history, for one that is dropped, and where another has its name.
   package var isReplaceable: Bool
   /// The source has given it another name since.

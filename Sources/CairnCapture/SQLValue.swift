@@ -11,6 +11,28 @@ public enum SQLValue: Hashable, Sendable {
   case blob([UInt8])
 
   public var isNull: Bool { self == .null }
+
+  /// Texts are compared by their bytes, as SQLite compares them.
+  public static func == (a: SQLValue, b: SQLValue) -> Bool {
+    switch (a, b) {
+    case (.null, .null): true
+    case (.integer(let a), .integer(let b)): a == b
+    case (.real(let a), .real(let b)): a == b
+    case (.text(let a), .text(let b)): a == b
+    case (.blob(let a), .blob(let b)): a == b
+    default: false
+    }
+  }
+
+  public func hash(into hasher: inout Hasher) {
+    switch self {
+    case .null: hasher.combine(0)
+    case .integer(let number): hasher.combine(number)
+    case .real(let number): hasher.combine(number)
+    case .text(let text): hasher.combine(text.nameKey)
+    case .blob(let bytes): hasher.combine(bytes)
+    }
+  }
 }
 
 extension SQLValue: CustomStringConvertible {

@@ -10,8 +10,8 @@ package struct RowRequest: Equatable, Sendable {
   static let keysMax = 1000
 
   /// Schema of the table; empty for SQLite.
-  package var namespace: String
-  package var table: String
+  @ByBytes package var namespace: String
+  @ByBytes package var table: String
   /// For each row the values of the key columns, in key order, as the source has them; from PostgreSQL as text.
   package var keys: [[Value]]
 

@@ -3,7 +3,7 @@
 package struct ExecutedStatement: Equatable, Sendable {
   /// In whose language it is.
   package var dialect: Engine
-  package var text: String
+  @ByBytes package var text: String
   /// By their numbers, from 1; one to which nothing was bound is NULL.
   package var parameters: [Value]
   /// As the engine counts them: without rows that triggers and foreign key actions changed.

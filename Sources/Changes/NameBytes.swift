@@ -9,14 +9,20 @@ extension StringProtocol {
   package func hasSameBytes(as other: some StringProtocol) -> Bool {
     utf8.count == other.utf8.count && utf8.elementsEqual(other.utf8)
   }
-}
 
-extension String {
-  /// The name with the letters of ASCII in lower case. Letters outside of ASCII stay: neither engine folds them.
+  /// The text with the letters of ASCII in lower case. Letters outside of ASCII stay: neither engine folds them.
   package var asciiLowercased: String {
     String(decoding: utf8.map { (0x41...0x5a).contains($0) ? $0 + 0x20 : $0 }, as: UTF8.self)
   }
 
+  /// The text with the letters of ASCII in upper case. Letters outside of ASCII stay: to Swift's `uppercased()`,
+  /// `in\u{17f}ert` is `INSERT`.
+  package var asciiUppercased: String {
+    String(decoding: utf8.map { (0x61...0x7a).contains($0) ? $0 - 0x20 : $0 }, as: UTF8.self)
+  }
+}
+
+extension String {
   /// Returns whether two names are one to SQLite, which folds the letters of ASCII and compares bytes.
   ///
   ///     "Items".isSameInSQLite(as: "ITEMS")          // true

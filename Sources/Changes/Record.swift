@@ -189,7 +189,7 @@ package struct DDL: Equatable, Sendable {
   /// Schema ids in the segment; 0: none.
   package var before: UInt64
   package var after: UInt64
-  package var text: String
+  @ByBytes package var text: String
   /// A refresh of the table follows: what is done to its rows meanwhile need not be exact.
   package var isRefreshed: Bool
   /// For each column after: which one it was before, nil where it is new. Nil: not told.
@@ -210,8 +210,8 @@ package struct DDL: Equatable, Sendable {
 
 /// How far a sequence of the source has counted: it gave out `last`, and no value behind it.
 package struct SequenceState: Equatable, Sendable {
-  package var namespace: String
-  package var name: String
+  @ByBytes package var namespace: String
+  @ByBytes package var name: String
   package var last: Int64
   /// Negative for one that counts down.
   package var increment: Int64

@@ -122,7 +122,7 @@ extension Sequence<String> {
 extension TableSchema.Column {
   /// SQLite's affinity of the declared type. Source: https://sqlite.org/datatype3.html, section 3.1.
   package var affinity: String {
-    let type = declaredType.uppercased()
+    let type = declaredType.asciiUppercased
     func has(_ part: String) -> Bool {
       let (whole, part) = (Array(type.utf8), Array(part.utf8))
       return whole.count >= part.count

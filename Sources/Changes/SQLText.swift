@@ -4,7 +4,7 @@ package enum SQLText {
   package struct Token: Equatable {
     package let range: Range<Int>
     /// Upper case for bare words; empty for quoted names, literals and everything else.
-    package let word: String
+    @ByBytes package private(set) var word: String
     package let symbol: UInt8
   }
 
@@ -45,7 +45,7 @@ package enum SQLText {
       case let byte where isWord(byte):
         while i < sql.count, isWord(sql[i]) { i += 1 }
         tokens.append(
-          Token(range: start..<i, word: String(decoding: sql[start..<i], as: UTF8.self).uppercased(), symbol: 0))
+          Token(range: start..<i, word: String(decoding: sql[start..<i], as: UTF8.self).asciiUppercased, symbol: 0))
       case let byte:
         i += 1
         tokens.append(Token(range: start..<i, word: "", symbol: byte))

@@ -7,7 +7,7 @@ package struct TableClaim: Equatable, Sendable {
   package static let none = TableClaim(text: "-")
 
   /// As the target's state keeps it.
-  package let text: String
+  @ByBytes package private(set) var text: String
 
   package init(text: String) { self.text = text }
 

@@ -16,8 +16,8 @@ package struct TableDifference: Equatable, Sendable {
     case uniques
     case addForeignKey(Int)
     case dropForeignKey(Int)
-    case addIndex(String)
-    case dropIndex(String)
+    case addIndex(NameKey)
+    case dropIndex(NameKey)
     /// WITHOUT ROWID, STRICT, AUTOINCREMENT and the like.
     case kind
   }
@@ -96,8 +96,12 @@ package struct TableDifference: Equatable, Sendable {
     for (index, key) in after.foreignKeys.enumerated() where !before.foreignKeys.contains(where: { isSame($0, key) }) {
       changes.append(.addForeignKey(index))
     }
-    for object in before.objects where !after.objects.contains(object) { changes.append(.dropIndex(object.name)) }
-    for object in after.objects where !before.objects.contains(object) { changes.append(.addIndex(object.name)) }
+    for object in before.objects where !after.objects.contains(object) {
+      changes.append(.dropIndex(object.name.nameKey))
+    }
+    for object in after.objects where !before.objects.contains(object) {
+      changes.append(.addIndex(object.name.nameKey))
+    }
     let kinds: TableSchema.Flags = [.strict, .withoutRowid, .autoincrement, .partitioned, .wholeRow]
     if before.flags.intersection(kinds) != after.flags.intersection(kinds) { changes.append(.kind) }
   }

@@ -8,7 +8,7 @@
 ///     TablePatterns(["k"]).includes("\u{212a}")  // false: the sign of Kelvin, whose lower case is k
 ///     TablePatterns(["!\u{c4}rzte"]).includes("\u{e4}rzte")  // false
 package struct TablePatterns: Equatable, Sendable {
-  package let patterns: [String]
+  @ByBytes package private(set) var patterns: [String]
 
   /// Without any including pattern, all tables are included.
   package init(_ patterns: [String] = ["*"]) {
@@ -37,9 +37,9 @@ package struct TablePatterns: Equatable, Sendable {
 
   /// A name in a list of tables that no table has.
   package struct Unmatched: Equatable, Sendable {
-    package var name: String
+    @ByBytes package var name: String
     /// The name of a table that it may be meant for.
-    package var nearest: String?
+    @ByBytes package var nearest: String? = nil
     /// It was to be left out.
     package var isExclusion: Bool
   }

@@ -8,19 +8,27 @@ package struct TableTreatment: Equatable, Sendable {
     case kept
     /// They stay, and the column has the time of the commit that removed them.
     case marked(column: String)
+
+    package static func == (a: Removal, b: Removal) -> Bool {
+      switch (a, b) {
+      case (.applied, .applied), (.kept, .kept): true
+      case (.marked(let a), .marked(let b)): a == b
+      default: false
+      }
+    }
   }
 
   /// A column that has one value in all rows of this trail: rows with another one are none of its business.
   package struct Share: Equatable, Sendable {
-    package var column: String
+    @ByBytes package var column: String
     package var value: Value
     package init(column: String, value: Value) { (self.column, self.value) = (column, value) }
   }
 
   /// Why the rule cannot be kept for this shape of the table.
   package struct Refusal: Equatable, Sendable {
-    package var message: String
-    package var hint: String
+    @ByBytes package var message: String
+    @ByBytes package var hint: String
     package init(message: String, hint: String) { (self.message, self.hint) = (message, hint) }
   }
 

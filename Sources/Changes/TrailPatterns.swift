@@ -1,7 +1,7 @@
 /// Which trails: patterns of `NODE.NAME` with `*` and `?`, `!` before one that excludes. A trail is taken when the last
 /// pattern that matches it does not exclude it. Case counts, as in the names of trails.
 package struct TrailPatterns: Equatable, Sendable {
-  package let patterns: [String]
+  @ByBytes package private(set) var patterns: [String]
 
   /// Without any pattern, no trail is included; with excluding ones only, all others are.
   package init(_ patterns: [String]) {

@@ -116,7 +116,7 @@ package enum URLPassword {
     func isSpace(_ byte: UInt8) -> Bool { byte == 0x20 || (0x09...0x0d).contains(byte) }
     guard start == 0 || !isName(bytes[start - 1]) else { return nil }
     let name = bytes[start...].prefix(while: isName)
-    let word = decoded(String(decoding: name, as: UTF8.self)).lowercased()
+    let word = decoded(String(decoding: name, as: UTF8.self)).asciiLowercased
     guard options.contains(word) || word == "pgpassword" else { return nil }
     var at = name.endIndex
     while at < bytes.count, isSpace(bytes[at]) { at += 1 }

@@ -29,7 +29,7 @@ struct KeyOrder {
     switch (source.engine, target.engine) {
     case (.sqlite, .sqlite):
       return one.affinity == other.affinity && isBuiltIn(one.collation)
-        && one.collation.uppercased() == other.collation.uppercased()
+        && one.collation.asciiUppercased == other.collation.asciiUppercased
     case (.postgres, .postgres):
       guard one.declaredType == other.declaredType, one.baseType == other.baseType, !type.isDomain else { return false }
       switch type.kind {
@@ -68,11 +68,11 @@ struct KeyOrder {
   }
 
   private static func isBinary(_ column: TableSchema.Column) -> Bool {
-    ["", "BINARY"].contains(column.collation.uppercased())
+    ["", "BINARY"].contains(column.collation.asciiUppercased)
   }
 
   /// A program's own collation is not known to us.
   private static func isBuiltIn(_ collation: String) -> Bool {
-    ["", "BINARY", "NOCASE", "RTRIM"].contains(collation.uppercased())
+    ["", "BINARY", "NOCASE", "RTRIM"].contains(collation.asciiUppercased)
   }
 }

@@ -10,13 +10,13 @@ extension Configuration {
       case pull
     }
 
-    package var name: String
+    @ByBytes package var name: String
     package var trails: TrailPatterns
     package var way: Way
     /// `https://hq.example:7420`, without a path.
     package var url: PeerURL
     /// What the listener's certificate must be for; nil: the host of the URL.
-    package var peer: String?
+    @ByBytes package var peer: String? = nil
     /// Nil: those of `[receive]`, or what `cairn peer join` has put into the state folder.
     package var tls: PeerFiles?
     /// The most that it sends or fetches; nil: what the line can take.
@@ -30,7 +30,7 @@ extension Configuration {
   /// `[receive]`: where other nodes push to, and pull from.
   package struct Receive: Equatable, Sendable {
     /// An IP address without brackets, or `localhost`.
-    package var host: String
+    @ByBytes package var host: String
     package var port: UInt16
     /// Nil: what `cairn peer invite` has put into the state folder.
     package var tls: PeerFiles?
@@ -47,7 +47,7 @@ extension Configuration {
 
   /// `[peer.NAME]`: which trails the node whose certificate has this name may push, and which it may pull.
   package struct Peer: Equatable, Sendable {
-    package var name: String
+    @ByBytes package var name: String
     package var push: TrailPatterns
     package var pull: TrailPatterns
     /// The most trails that may be here of those that it may push.
@@ -64,10 +64,10 @@ extension Configuration {
 
   /// `tls = { certificate, key, peers }`: paths of PEM files.
   package struct PeerFiles: Equatable, Sendable {
-    package var certificate: String
-    package var key: String
+    @ByBytes package var certificate: String
+    @ByBytes package var key: String
     /// The authorities that sign the certificates of others.
-    package var peers: String
+    @ByBytes package var peers: String
 
     package init(certificate: String, key: String, peers: String) {
       (self.certificate, self.key, self.peers) = (certificate, key, peers)
@@ -84,14 +84,14 @@ extension Configuration {
 package struct PeerURL: Equatable, Sendable, CustomStringConvertible {
   package var isTLS: Bool
   /// A name, or an IP address without brackets.
-  package var host: String
+  @ByBytes package var host: String
   package var port: UInt16
 
   package static let usualPort: UInt16 = 7420
 
   /// Nil for anything with a path, a login or another scheme.
   package init?(_ text: String) {
-    let lower = text.lowercased()
+    let lower = text.asciiLowercased
     guard let scheme = ["https://", "http://"].first(where: lower.hasPrefix) else { return nil }
     isTLS = scheme == "https://"
     var rest = lower.dropFirst(scheme.count)

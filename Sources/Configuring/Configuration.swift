@@ -1,3 +1,4 @@
+import Changes
 import Conflicts
 import Mapping
 
@@ -29,9 +30,9 @@ package struct Configuration: Equatable, Sendable {
   /// `[node]`
   package struct Node: Equatable, Sendable {
     /// The origin of what starts here.
-    package var name: String
+    @ByBytes package var name: String
     /// An absolute path: the folder with lock and trails.
-    package var state: String
+    @ByBytes package var state: String
 
     package init(name: String, state: String = "/var/lib/cairn") {
       self.name = name
@@ -41,11 +42,11 @@ package struct Configuration: Equatable, Sendable {
 
   /// `[database.NAME]`
   package struct Database: Equatable, Sendable {
-    package var name: String
+    @ByBytes package var name: String
     /// As in the conf, without a password; the path of an SQLite file is absolute.
-    package var url: String
+    @ByBytes package var url: String
     /// The password, from a systemd credential. Never printed.
-    package var secret: String?
+    @ByBytes package var secret: String? = nil
     /// Whether tables may draw the same keys as those of other nodes: programs take care that they do not.
     package var sharesKeys = false
 
@@ -64,8 +65,8 @@ package struct Configuration: Equatable, Sendable {
 
   /// `[capture.NAME]`: a database into the trail `NODE.NAME`.
   package struct Capture: Equatable, Sendable {
-    package var name: String
-    package var database: String
+    @ByBytes package var name: String
+    @ByBytes package var database: String
     /// Patterns of ``Changes/TablePatterns``.
     package var tables = ["*"]
     /// Whether executed statements go into the trail where the program gives them.
@@ -86,14 +87,14 @@ package struct Configuration: Equatable, Sendable {
 
   /// `[apply.NAME]`: a trail into a database.
   package struct Apply: Equatable, Sendable {
-    package var name: String
+    @ByBytes package var name: String
     /// `NODE.NAME`; of another node where it is received.
-    package var trail: String
-    package var database: String
+    @ByBytes package var trail: String
+    @ByBytes package var database: String
     /// The tables of the target that the trail may write: patterns of ``Changes/TablePatterns``.
     package var tables = ["*"]
     /// Patterns of triggers of a PostgreSQL target that may fire, whoever owns their code.
-    package var fireTriggers: [String] = []
+    @ByBytes package var fireTriggers: [String] = []
     /// How conflicts are settled in all tables whose rules say nothing else.
     package var conflicts = ConflictPlan.Part(rule: .newest, tracking: .row, deletes: .newest)
     /// What becomes of what others write to tables whose rows come only this way, where their rules say nothing else.
@@ -152,7 +153,7 @@ package struct Configuration: Equatable, Sendable {
   /// `[metrics]`
   package struct Metrics: Equatable, Sendable {
     /// An IP address without brackets, or `localhost`.
-    package var host: String
+    @ByBytes package var host: String
     package var port: UInt16
 
     package init(host: String, port: UInt16) { (self.host, self.port) = (host, port) }
@@ -161,9 +162,9 @@ package struct Configuration: Equatable, Sendable {
   /// `[control]`
   package struct Control: Equatable, Sendable {
     /// An absolute path; nil: `control` in the runtime directory of the service, or in the state folder.
-    package var socket: String?
+    @ByBytes package var socket: String? = nil
     /// The group that may use the socket; nil: that of the daemon.
-    package var group: String?
+    @ByBytes package var group: String? = nil
 
     package init() {}
   }

@@ -99,6 +99,6 @@ extension OptionReader {
 
 /// How conflicts in a column are settled.
 struct ColumnRule: Equatable, Sendable {
-  var column: String
+  @ByBytes var column: String
   var rule: ConflictRules.Rule
 }

@@ -1,3 +1,5 @@
+import Changes
+
 /// One option in force, and where its value came from.
 package struct Setting: Equatable, Sendable {
   package enum Origin: Equatable, Sendable {
@@ -10,13 +12,13 @@ package struct Setting: Equatable, Sendable {
   }
 
   /// As it is headed: `[capture.pos]`.
-  package var section: String
-  package var key: String
+  @ByBytes package var section: String
+  @ByBytes package var key: String
   /// As TOML; nil: not set, and without a default.
-  package var value: String?
+  @ByBytes package var value: String? = nil
   package var origin: Origin
   /// What holds when there is no value.
-  package var absence: String
+  @ByBytes package var absence: String
 
   /// Of all sections that are there, and of those that count without being there.
   static func all(_ sections: [ReadSection], _ credentials: [String: ConfCredential]) -> [Setting] {

@@ -1,3 +1,4 @@
+import Changes
 import Conflicts
 
 /// `[[apply.NAME.table]]`: what becomes of the rows of one table on their way to the target.
@@ -5,11 +6,11 @@ package struct TableRule: Equatable, Sendable {
   /// A column of the target and where its value comes from.
   package struct Column: Equatable, Sendable {
     /// Of the target; `*`: all columns of the source that no other entry names, under their own names.
-    package var name: String
+    @ByBytes package var name: String
     /// In SQLite's language; the name of a column alone takes the value as it is.
-    package var expression: String
+    @ByBytes package var expression: String
     /// The type to give it in a table that is created; nil: the one that suits the expression.
-    package var type: String?
+    @ByBytes package var type: String? = nil
     /// Whether a constant tells this trail's rows from those of others in the same table, as part of the key.
     package var isShare: Bool
 
@@ -25,6 +26,14 @@ package struct TableRule: Equatable, Sendable {
     case keep
     /// The row stays, and this column gets the time of the commit.
     case mark(column: String)
+
+    package static func == (a: DeleteRule, b: DeleteRule) -> Bool {
+      switch (a, b) {
+      case (.apply, .apply), (.keep, .keep): true
+      case (.mark(let a), .mark(let b)): a == b
+      default: false
+      }
+    }
   }
 
   package enum Mode: String, CaseIterable, Sendable {
@@ -36,11 +45,11 @@ package struct TableRule: Equatable, Sendable {
 
   /// The table at the source, or a pattern with `*` and `?`; with its schema where that is not `public`; matched without
   /// regard to case.
-  package var from: String
+  @ByBytes package var from: String
   /// The table at the target, with a schema where one is meant; nil: as without a rule.
-  package var to: String?
+  @ByBytes package var to: String? = nil
   /// Rows for which this SQL expression is true; nil: all.
-  package var filter: String?
+  @ByBytes package var filter: String? = nil
   /// The target's columns, in the order of the conf; nil: all columns of the source, as they are.
   package var columns: [Column]?
   package var delete = DeleteRule.apply

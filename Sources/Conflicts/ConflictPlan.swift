@@ -10,7 +10,7 @@ package struct ConflictPlan: Equatable, Sendable {
     package var tracking: ConflictRules.Tracking?
     package var deletes: ConflictRules.DeleteRule?
     /// The node, or its trail, that decides for all others.
-    package var decider: String?
+    @ByBytes package var decider: String? = nil
 
     package init(
       rule: ConflictRules.Rule? = nil, columns: [NameKey: ConflictRules.Rule] = [:],
@@ -23,9 +23,9 @@ package struct ConflictPlan: Equatable, Sendable {
 
   /// Of one table at the source, or of all that match a pattern.
   package struct Table: Equatable, Sendable {
-    package var from: String
+    @ByBytes package var from: String
     /// Its name at the target, where the conf gives it another one.
-    package var to: String?
+    @ByBytes package var to: String? = nil
     package var part: Part
 
     package init(from: String, to: String? = nil, _ part: Part) { (self.from, self.to, self.part) = (from, to, part) }

@@ -1,3 +1,5 @@
+import Changes
+
 /// How conflicts of one table are settled.
 package struct ConflictRules: Equatable, Sendable {
   /// What two versions of a row may both have changed without being in conflict.
@@ -26,9 +28,9 @@ package struct ConflictRules: Equatable, Sendable {
   package var deletes: DeleteRule
   /// The node, or its trail, that decides for all others what is no function of the versions: until then they hold the
   /// latest. Nil: each one settles it.
-  package var decider: String?
+  @ByBytes package var decider: String? = nil
   /// The node, or its trail, whose rows nobody else changes (`insert-only`); nil: all may.
-  var owner: String?
+  @ByBytes var owner: String? = nil
 
   package init(
     tracking: Tracking = .row, rule: Rule = .newest, columns: [Int: Rule] = [:], deletes: DeleteRule = .newest,

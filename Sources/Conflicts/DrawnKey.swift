@@ -13,7 +13,7 @@ package struct DrawnKey: Equatable, Sendable {
 
   package struct Sequence: Equatable, Sendable {
     /// As SQL names it, with its schema.
-    package var name: String
+    @ByBytes package var name: String
     package var increment: Int64
     /// A value that it draws; with the increment it tells all others.
     package var start: Int64
@@ -29,9 +29,9 @@ package struct DrawnKey: Equatable, Sendable {
   }
 
   /// PostgreSQL: the schema of the table; empty in SQLite.
-  package var namespace: String
-  package var table: String
-  package var column: String
+  @ByBytes package var namespace: String
+  @ByBytes package var table: String
+  @ByBytes package var column: String
   package var source: Source
 
   package init(namespace: String = "", table: String, column: String, source: Source) {

@@ -18,9 +18,9 @@ package enum LocalWrites: String, CaseIterable, Sendable {
 /// What becomes of them in each table: what the conf says.
 package struct LocalWritesPlan: Equatable, Sendable {
   package struct Table: Equatable, Sendable {
-    package var from: String
+    @ByBytes package var from: String
     /// Its name at the target, where the conf gives it another one.
-    package var to: String?
+    @ByBytes package var to: String? = nil
     package var writes: LocalWrites
 
     package init(from: String, to: String? = nil, _ writes: LocalWrites) {

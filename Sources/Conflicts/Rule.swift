@@ -36,6 +36,8 @@ extension ConflictRules {
     case stop
     /// The latest one, until a person has decided.
     case ask
+
+    package static func == (a: Rule, b: Rule) -> Bool { a.text == b.text }
   }
 }
 
@@ -50,11 +52,10 @@ extension ConflictRules.Rule {
     case tooMuch(String)
   }
 
-  private static let plain: [(String, ConflictRules.Rule)] = [
-    ("newest", .newest), ("oldest", .oldest), ("max", .max), ("min", .min), ("delta", .delta), ("average", .average),
-    ("merge-text", .mergeText), ("source", .source), ("target", .target), ("insert-only", .insertOnly),
-    ("stop", .stop), ("ask", .ask),
-  ]
+  private static let plain = [
+    ConflictRules.Rule.newest, .oldest, .max, .min, .delta, .average, .mergeText, .source, .target, .insertOnly, .stop,
+    .ask,
+  ].map { ($0.text, $0) }
   private static let withMore = [
     ("priority", "priority:hq,store-1"), ("combine", "combine: / "), ("sql", "sql:max(local, incoming)"),
     ("function", "function:public.settle"),
@@ -99,7 +100,18 @@ extension ConflictRules.Rule {
     case .combine(let separator): "combine:" + separator
     case .sql(let expression): "sql:" + expression
     case .function(let name): "function:" + name
-    default: Self.plain.first { $0.1 == self }?.0 ?? ""
+    case .newest: "newest"
+    case .oldest: "oldest"
+    case .max: "max"
+    case .min: "min"
+    case .delta: "delta"
+    case .average: "average"
+    case .mergeText: "merge-text"
+    case .source: "source"
+    case .target: "target"
+    case .insertOnly: "insert-only"
+    case .stop: "stop"
+    case .ask: "ask"
     }
   }
 

@@ -11,12 +11,12 @@ package struct ColumnContract: Equatable, Sendable {
     case refused(String)
   }
 
-  package let column: String
-  package let sourceType: String
-  package let targetType: String
+  @ByBytes package private(set) var column: String
+  @ByBytes package private(set) var sourceType: String
+  @ByBytes package private(set) var targetType: String
   package let verdict: Verdict
   /// Values for which the policy is asked since the target's type does not hold them; empty where there are none.
-  package let misfits: String
+  @ByBytes package private(set) var misfits: String
 
   package init(column: String, sourceType: String, targetType: String, verdict: Verdict, misfits: String = "") {
     self.column = column
@@ -53,7 +53,7 @@ package struct ColumnContract: Equatable, Sendable {
     // What came from there has its spaces already; what a program writes here has not.
     if original, case .bpchar = type.kind { return change(type) }
     if original { return .lossless }
-    let declared = column.declaredType.uppercased()
+    let declared = column.declaredType.asciiUppercased
     let isOpen = declared.isEmpty || declared == "ANY"
     if column.affinity == "BLOB", !isOpen, type.kind != .bytea { return .refused("a blob is not \(type.name)") }
     if type.kind == .bytea, !isOpen, PostgresType(declaration: declared).kind != .bytea {

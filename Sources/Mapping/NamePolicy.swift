@@ -44,7 +44,7 @@ extension String {
   /// Words that cannot be the name of a column or table without quotes.
   ///
   /// Source: https://www.postgresql.org/docs/current/sql-keywords-appendix.html
-  private static let postgresReserved: Set<String> = Set(
+  private static let postgresReserved = words(
     """
     all analyse analyze and any array as asc asymmetric authorization binary both case cast check collate collation
     column concurrently constraint create cross current_catalog current_date current_role current_schema current_time
@@ -58,7 +58,11 @@ extension String {
     national nchar none normalize nullif numeric out overlay position precision real row setof smallint substring time
     timestamp treat trim values varchar xmlattributes xmlconcat xmlelement xmlexists xmlforest xmlnamespaces xmlparse
     xmlpi xmlroot xmlserialize xmltable
-    """.split { $0 == " " || $0 == "\n" }.map(String.init))
+    """)
+
+  private static func words(_ text: String) -> Set<NameKey> {
+    Set(text.split(whereSeparator: \.isWhitespace).map { NameKey($0) })
+  }
 }
 
 extension TableSchema {

@@ -12,19 +12,19 @@ package struct PostgresAlteration {
       package enum Kind: Equatable, Sendable {
         case primary, unique, check, foreign, exclude
       }
-      package var name: String
+      @ByBytes package var name: String
       package var kind: Kind
-      package var columns: [String]
+      @ByBytes package var columns: [String]
       /// As `pg_get_constraintdef()` gives it.
-      package var text: String
+      @ByBytes package var text: String
       package init(name: String, kind: Kind, columns: [String], text: String) {
         (self.name, self.kind, self.columns, self.text) = (name, kind, columns, text)
       }
     }
 
     package struct Column: Equatable {
-      package var name: String
-      package var type: String
+      @ByBytes package var name: String
+      @ByBytes package var type: String
       package var isNotNull: Bool
       package var isGenerated: Bool
       package var identity: TableSchema.Identity

@@ -26,7 +26,7 @@ struct PostgresDraft {
       let name = column.name.sqliteKey
       guard let original = originals[name] else { continue }
       let declared = SQLiteValue(from: original).declaredType
-      if declared != column.declaredType.uppercased() { originals[name] = nil }
+      if declared != column.declaredType.asciiUppercased { originals[name] = nil }
     }
     self.originals = originals
     let indexes = source.objects.compactMap { IndexText($0.text, columns: source.columns.map(\.name), engine: .sqlite) }
@@ -120,7 +120,7 @@ struct PostgresDraft {
   /// The INTEGER PRIMARY KEY, which counts by itself.
   private var identityColumn: Int? {
     guard source.key.count == 1, let index = source.key.first, !source.flags.contains(.withoutRowid),
-      source.columns[index].declaredType.uppercased() == "INTEGER",
+      source.columns[index].declaredType.asciiUppercased == "INTEGER",
       SQLText.tokens(Array(source.createText.utf8)).contains(where: { $0.word == "PRIMARY" })
     else { return nil }
     return type(of: source.columns[index]).kind == .int8 ? index : nil
@@ -141,7 +141,7 @@ struct PostgresDraft {
         context: ["table": source.name])
     }
     if source.columns.count > 1600 { throw refused("it has \(source.columns.count) columns, more than 1600") }
-    let reserved: Set<String> = ["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"]
+    let reserved: Set<NameKey> = ["ctid", "xmin", "xmax", "cmin", "cmax", "tableoid"]
     for column in source.columns where reserved.contains(names.postgresName(column.name)) {
       throw refused("\(column.name) is the name of a system column there")
     }
@@ -199,7 +199,7 @@ struct PostgresDraft {
   private func isUnambiguous(_ columns: [Int]) -> Bool {
     columns.allSatisfy { index in
       let column = source.columns[index]
-      let isOpen = column.affinity == "BLOB" || column.declaredType.uppercased() == "ANY"
+      let isOpen = column.affinity == "BLOB" || column.declaredType.asciiUppercased == "ANY"
       return !isOpen || type(of: column).kind == .bytea || isWayBack(column)
     }
   }

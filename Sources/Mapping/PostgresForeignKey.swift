@@ -2,16 +2,16 @@ import Changes
 
 /// A foreign key of a table that Cairn makes in PostgreSQL, with the name that it gets.
 package struct PostgresForeignKey: Equatable, Sendable {
-  package var name: String
-  package var columns: [String]
-  package var namespace: String
-  package var table: String
+  @ByBytes package var name: String
+  @ByBytes package var columns: [String]
+  @ByBytes package var namespace: String
+  @ByBytes package var table: String
   /// `FOREIGN KEY (…) REFERENCES …`
-  package var text: String
+  @ByBytes package var text: String
   /// It does not say which columns it references.
   var meansPrimaryKey: Bool
   /// That adds it.
-  package var statement: String
+  @ByBytes package var statement: String
 
   /// Those of a table as PostgreSQL has it.
   package static func all(of mapped: TableSchema) -> [PostgresForeignKey] {

@@ -5,9 +5,9 @@ import Changes
 /// Where a schema has none, its columns and keys stand for them.
 package struct PostgresScript {
   struct Column: Equatable {
-    var name: String
+    @ByBytes var name: String
     /// Name and definition, as CREATE TABLE and ADD COLUMN take them.
-    var text: String
+    @ByBytes var text: String
     var isGenerated: Bool
   }
 
@@ -16,12 +16,12 @@ package struct PostgresScript {
       case primary, unique, check, exclude
     }
     /// Nil: PostgreSQL gives it one.
-    var name: String?
+    @ByBytes var name: String? = nil
     /// Without its name, as ADD takes it.
-    var text: String
+    @ByBytes var text: String
     var kind: Kind
     /// Of PRIMARY KEY and UNIQUE.
-    var columns: [String]
+    @ByBytes var columns: [String]
   }
 
   /// What stands ahead of the table: schemas, types, sequences.
@@ -85,7 +85,7 @@ package struct PostgresScript {
   }
 
   private mutating func add(_ part: ArraySlice<PostgresTokens.Token>, name: String?, _ script: PostgresTokens) {
-    let kinds: [String: Constraint.Kind] = [
+    let kinds: [NameKey: Constraint.Kind] = [
       "primary": .primary, "unique": .unique, "check": .check, "exclude": .exclude,
     ]
     guard let kind = kinds[part.first?.word ?? ""] else { return }

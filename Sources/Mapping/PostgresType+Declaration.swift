@@ -54,7 +54,7 @@ extension PostgresType {
     let numbers: [Int]
 
     init(_ text: String) {
-      whole = text.uppercased()
+      whole = text.asciiUppercased
       let open = whole.firstIndex(of: "(") ?? whole.endIndex
       let close = whole[open...].firstIndex(of: ")") ?? whole.endIndex
       let tail = close < whole.endIndex ? whole[whole.index(after: close)...] : ""

@@ -37,12 +37,12 @@ package struct PostgresType: Hashable, Sendable {
   }
 
   /// As `format_type()` gives it: what a cast or a column takes.
-  package let name: String
+  @ByBytes package private(set) var name: String
   /// Of a domain: that of its base type.
   package let kind: Kind
   package let isDomain: Bool
   /// Of an array over built-in types, or a domain over one: the name of its elements' type.
-  private let elementName: String?
+  @ByBytes private var elementName: String?
 
   /// The type of an array's elements, where it is built in.
   var element: PostgresType? { elementName.map { PostgresType($0) } }
@@ -72,7 +72,7 @@ package struct PostgresType: Hashable, Sendable {
 
   package static let text = PostgresType("text")
 
-  private static let constructors: Set<String> = ["enum", "record", "range", "multirange", "array"]
+  private static let constructors: Set<NameKey> = ["enum", "record", "range", "multirange", "array"]
 
   /// Whether it sorts by a collation.
   package var isCollatable: Bool {
@@ -118,7 +118,7 @@ package struct PostgresType: Hashable, Sendable {
     switch kind {
     case .int2, .int4, .int8, .oid, .numeric, .float4, .float8, .bytea: true
     case .text, .varchar:
-      column.affinity == "TEXT" && ["", "BINARY", "NOCASE", "RTRIM"].contains(column.collation.uppercased())
+      column.affinity == "TEXT" && ["", "BINARY", "NOCASE", "RTRIM"].contains(column.collation.asciiUppercased)
     default: false
     }
   }

@@ -4,9 +4,9 @@ import Changes
 struct SQLiteTableText {
   struct Definition: Equatable {
     /// As it is written, with its quotes.
-    let name: String
+    @ByBytes private(set) var name: String
     /// The whole definition, from the name on.
-    let text: String
+    @ByBytes private(set) var text: String
   }
 
   let definitions: [Definition]

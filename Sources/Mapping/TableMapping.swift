@@ -170,7 +170,7 @@ package struct TableMapping: Sendable {
     }
   }
 
-  static let actions: Set<String> = ["CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT"]
+  static let actions: Set<NameKey> = ["CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT"]
 
   /// ` ON UPDATE … ON DELETE … DEFERRABLE …`, as far as it is not the default.
   static func actions(of key: TableSchema.ForeignKey) -> String {

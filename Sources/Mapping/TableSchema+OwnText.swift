@@ -12,7 +12,7 @@ extension TableSchema {
   /// On one line: as ALTER TABLE would leave it that added its last column.
   private func ownSQLiteText(_ isWhole: Bool) -> String {
     let key = key
-    let rowid = key.count == 1 && columns[key[0]].declaredType.uppercased() == "INTEGER" ? key.first : nil
+    let rowid = key.count == 1 && columns[key[0]].declaredType.asciiUppercased == "INTEGER" ? key.first : nil
     func list(_ columns: [Int]) -> String {
       "(" + columns.map { self.columns[$0].name.quotedName }.joined(separator: ", ") + ")"
     }
@@ -20,7 +20,8 @@ extension TableSchema {
       column.name.quotedName + (column.declaredType.isEmpty ? "" : " " + column.declaredType)
         + (index == rowid && !flags.contains(.withoutRowid) ? " PRIMARY KEY" : "")
         + (column.isNotNull && index != rowid ? " NOT NULL" : "")
-        + (column.collation.isEmpty || column.collation.uppercased() == "BINARY" ? "" : " COLLATE \(column.collation)")
+        + (column.collation.isEmpty || column.collation.asciiUppercased == "BINARY"
+          ? "" : " COLLATE \(column.collation)")
         + (column.defaultText.map { " DEFAULT " + Self.sqliteDefault($0) } ?? "")
     }
     if !key.isEmpty, !flags.contains(.wholeRow), rowid == nil || flags.contains(.withoutRowid) {
@@ -58,7 +59,7 @@ extension TableSchema {
     lines += uniques.map { "UNIQUE " + list($0) }
     var statements: [String] = []
     if columns.contains(where: { PostgresType($0).isUserDefined || !$0.baseType.isEmpty }) {
-      statements += PostgresScript(source).preamble.filter { !$0.uppercased().contains("CREATE SEQUENCE") }
+      statements += PostgresScript(source).preamble.filter { !$0.asciiUppercased.contains("CREATE SEQUENCE") }
     }
     if namespace != "public", !namespace.isEmpty {
       statements.append("CREATE SCHEMA IF NOT EXISTS \(namespace.postgresIdentifier)")

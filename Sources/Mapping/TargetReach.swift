@@ -14,8 +14,8 @@ import Changes
 package struct TargetReach: Sendable {
   private let scope: TargetScope
   private let closedSequences: Set<NameKey>
-  private let lackingFunctions: Set<String>
-  private let extensions: Set<String>
+  private let lackingFunctions: Set<NameKey>
+  private let extensions: Set<NameKey>
   /// Whether every table, type and sequence is within reach that is not reserved.
   package var isOpen: Bool { scope.isOpen }
 
@@ -24,8 +24,8 @@ package struct TargetReach: Sendable {
   ///   - lackingFunctions: built-in functions of PostgreSQL that the target's server does not have.
   ///   - extensions: the extensions that the target has.
   package init(
-    _ scope: TargetScope = TargetScope(), closedSequences: Set<NameKey> = [], lackingFunctions: Set<String> = [],
-    extensions: Set<String> = []
+    _ scope: TargetScope = TargetScope(), closedSequences: Set<NameKey> = [], lackingFunctions: Set<NameKey> = [],
+    extensions: Set<NameKey> = []
   ) {
     (self.scope, self.closedSequences, self.lackingFunctions) = (scope, closedSequences, lackingFunctions)
     self.extensions = extensions

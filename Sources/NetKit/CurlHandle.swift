@@ -122,7 +122,7 @@ final class HeaderList {
   /// The first of two lines with one name counts. An empty value suppresses what libcurl would send.
   init(_ headers: [(String, String)], unless given: [String]) {
     var names: Set<String> = []
-    for (name, value) in headers where names.insert(name.lowercased()).inserted {
+    for (name, value) in headers where names.insert(name.asciiLowercased).inserted {
       first = curl_slist_append(first, value.isEmpty ? "\(name):" : "\(name): \(value)") ?? first
     }
   }

@@ -15,13 +15,13 @@ struct HTTPHead {
     let headers = Self.headers(handle)
     self.headers = headers
     self.target = HTTPTarget(target)
-    let lengths = headers.filter { $0.0.lowercased() == "content-length" }
-    let encodings = headers.filter { $0.0.lowercased() == "transfer-encoding" }
+    let lengths = headers.filter { $0.0.asciiLowercased == "content-length" }
+    let encodings = headers.filter { $0.0.asciiLowercased == "transfer-encoding" }
     contentLength = encodings.isEmpty ? lengths.isEmpty ? 0 : UInt64(lengths[0].1) : nil
     // Source: RFC 9112, section 6.3: these are how requests are smuggled past a proxy.
     let isAmbiguous =
       lengths.count > 1 || encodings.count > 1 || !lengths.isEmpty && !encodings.isEmpty
-      || !encodings.isEmpty && encodings[0].1.lowercased() != "chunked"
+      || !encodings.isEmpty && encodings[0].1.asciiLowercased != "chunked"
     fault =
       switch connection.excess {
       case .total: Self.fault(503, "busy", "there are too many connections", "try again")

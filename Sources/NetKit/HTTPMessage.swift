@@ -24,12 +24,12 @@ package struct HTTPRequest: Sendable {
   ) {
     (self.method, self.path, self.query, self.remote) = (method, path, query, remote)
     (self.isTLS, self.peer, self.peerProblem, self.contentLength) = (isTLS, peer, peerProblem, contentLength)
-    self.headers = headers.map { (name: $0.0.lowercased(), value: $0.1) }
+    self.headers = headers.map { (name: $0.0.asciiLowercased, value: $0.1) }
   }
 
   /// The first value of a header, whose name is compared without regard to case.
   package func header(_ name: String) -> String? {
-    let name = name.lowercased()
+    let name = name.asciiLowercased
     return headers.first { $0.name == name }?.value
   }
 }

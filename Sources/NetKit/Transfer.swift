@@ -87,7 +87,7 @@ final class Transfer {
       headers = [:]
     } else if let colon = line.firstIndex(of: ":") {
       let value = line[line.index(after: colon)...].drop { $0 == " " }
-      headers[line[..<colon].lowercased()] = String(value)
+      headers[line[..<colon].asciiLowercased] = String(value)
     }
   }
 }

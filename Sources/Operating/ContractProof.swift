@@ -13,7 +13,7 @@ package struct ContractProof {
     /// Values that were refused, as the contract says.
     package var refused = 0
     /// Values that came back as something else, with what they became.
-    package var broken: [String] = []
+    @ByBytes package var broken: [String] = []
   }
 
   private let server: PostgresConnection

@@ -1,3 +1,4 @@
+import Changes
 import PostgresKit
 import SQLiteKit
 import SystemKit
@@ -6,7 +7,7 @@ import SystemKit
 package enum DatabaseIdentity: Hashable, Sendable {
   case file(FileIdentity)
   /// Of a server the system identifier and its start: one that was cloned has the identifier of the other.
-  case server(cluster: String, database: String)
+  case server(cluster: NameKey, database: NameKey)
 
   /// Nil where that cannot be told: there is no such file, or no server answers.
   package init?(_ url: DatabaseURL) {
@@ -28,9 +29,9 @@ package enum DatabaseIdentity: Hashable, Sendable {
         FROM pg_control_system()
         """
       ).first ?? []
-    self = .server(cluster: row.first.flatMap { $0 } ?? "", database: row.last.flatMap { $0 } ?? "")
+    self = .server(cluster: NameKey(row.first.flatMap { $0 } ?? ""), database: NameKey(row.last.flatMap { $0 } ?? ""))
   }
 
   /// The server that it is on.
-  package var cluster: String? { if case .server(let cluster, _) = self { cluster } else { nil } }
+  package var cluster: String? { if case .server(let cluster, _) = self { cluster.text } else { nil } }
 }

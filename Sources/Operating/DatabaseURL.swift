@@ -9,6 +9,14 @@ package enum DatabaseURL: Equatable, Sendable {
   case sqlite(path: String)
   case postgres(uri: String)
 
+  package static func == (a: DatabaseURL, b: DatabaseURL) -> Bool {
+    switch (a, b) {
+    case (.sqlite(let a), .sqlite(let b)): a == b
+    case (.postgres(let a), .postgres(let b)): a == b
+    default: false
+    }
+  }
+
   /// Errors: `bad-url`, with what is allowed.
   package init(_ text: String) throws {
     if text.hasPrefix("postgresql://") || text.hasPrefix("postgres://") {

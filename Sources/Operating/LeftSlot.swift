@@ -20,10 +20,10 @@ package struct LeftSlot: Equatable, Sendable {
 
   /// The trail that the capture wrote; its folder is still there.
   package let trail: TrailName
-  package let name: String
+  @ByBytes package private(set) var name: String
   /// The source as the conf had it, without a password.
-  package let url: String
-  private let file: String
+  @ByBytes package private(set) var url: String
+  @ByBytes private var file: String
 
   /// Keeps beside a trail where its source is: the slot must be found also when the conf does not name that any more.
   package static func note(source url: String, folder: String) throws {

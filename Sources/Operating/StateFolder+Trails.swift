@@ -9,7 +9,7 @@ package enum StateFolders {
   package struct Entry: Equatable, Sendable {
     package let name: TrailName
     /// Of the trail itself.
-    package let folder: String
+    @ByBytes package private(set) var folder: String
   }
 
   /// The folder below which state folders are made when none is given: `$XDG_STATE_HOME/cairn`, or

@@ -184,7 +184,7 @@ struct TableSQL {
     // Where no affinity has made them one, 1 and 1.0 are two values that compare as equal.
     let column = schema.columns[index]
     let isOpen =
-      column.affinity == "BLOB" || (schema.flags.contains(.strict) && column.declaredType.uppercased() == "ANY")
+      column.affinity == "BLOB" || (schema.flags.contains(.strict) && column.declaredType.asciiUppercased == "ANY")
     switch value {
     case .integer where isOpen: return "\(term) AND typeof(\(self.column(index))) = 'integer'"
     case .real where isOpen: return "\(term) AND typeof(\(self.column(index))) = 'real'"
@@ -261,7 +261,7 @@ struct TableSQL {
       return isColumn && namesCollation && !collation.isEmpty ? "\(term) COLLATE \(collation.quotedName)" : term
     case .postgres:
       guard types[index].isCollatable else { return term }
-      switch source.engine == .sqlite ? collation.uppercased() : "" {
+      switch source.engine == .sqlite ? collation.asciiUppercased : "" {
       case "NOCASE": return "lower(\(term) COLLATE \"C\")"
       case "RTRIM": return "rtrim(\(term), ' ') COLLATE \"C\""
       default: return "\(term) COLLATE \"C\""

@@ -154,7 +154,7 @@ package struct TwoWayCheck {
     let found = tables.filter { table in
       table.refusal == nil
         && table.schema.foreignKeys.contains {
-          $0.table.sqliteKey == table.schema.name.sqliteKey && $0.onUpdate.uppercased() == "CASCADE"
+          $0.table.sqliteKey == table.schema.name.sqliteKey && $0.onUpdate.asciiUppercased == "CASCADE"
         }
     }
     guard let first = found.first else { return nil }

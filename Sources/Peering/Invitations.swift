@@ -73,7 +73,7 @@ package struct Invitations: Sendable {
 
   private static func digest(_ token: String) throws -> String {
     let hasher = try SHA256()
-    hasher.update(Array(token.lowercased().utf8))
+    hasher.update(Array(token.asciiLowercased.utf8))
     return hexadecimal(hasher.finalize())
   }
 }

@@ -24,7 +24,7 @@ package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
     guard parts.count == 3, parts[0].contains(":"), Self.isHex(parts[1], 32), Self.isHex(parts[2], 64) else {
       return nil
     }
-    self.init(address: parts[0], token: parts[1].lowercased(), key: parts[2].lowercased())
+    self.init(address: parts[0], token: parts[1].asciiLowercased, key: parts[2].asciiLowercased)
   }
 
   /// As libcurl wants it, less the name of the hash.

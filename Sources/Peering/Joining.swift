@@ -56,7 +56,7 @@ package struct Joining {
     let told = try Certificate.all(pem: answer.authorities)
     let fingerprint = told[0].fingerprint
     guard !known.contains(where: { $0.fingerprint == fingerprint }) else { return }
-    if let replacing, replacing.utf8.count >= 16, fingerprint.hasPrefix(replacing.lowercased()) { return }
+    if let replacing, replacing.utf8.count >= 16, fingerprint.hasPrefix(replacing.asciiLowercased) { return }
     throw CairnError(
       .peerUntrusted,
       "node '\(answer.hub)' was joined with authority \(known[0].fingerprint), and what answers now has authority \(fingerprint)",

@@ -102,7 +102,7 @@ package final class RevokedPeers: Sendable {
       if words.count == 3, first == "name", let second = Int64(words[2]) {
         list.through[words[1]] = max(second, list.through[words[1]] ?? .min)
       } else if JoinLine.isHex(first, 64) {
-        list.fingerprints.insert(first.lowercased())
+        list.fingerprints.insert(first.asciiLowercased)
       } else {
         throw Unknown(reason: "line \(index + 1) of \(path) is not understood")
       }

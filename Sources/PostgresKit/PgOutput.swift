@@ -21,13 +21,13 @@ package enum PgOutput {
   package struct Relation: Equatable, Sendable {
     package struct Column: Equatable, Sendable {
       package var isKey: Bool
-      package var name: String
+      @ByBytes package var name: String
       package var type: UInt32
       package var modifier: Int32
     }
     package var id: UInt32
-    package var namespace: String
-    package var name: String
+    @ByBytes package var namespace: String
+    @ByBytes package var name: String
     /// `d` default, `n` nothing, `f` full, `i` index.
     package var identity: UInt8
     package var columns: [Column]

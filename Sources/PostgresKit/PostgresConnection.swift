@@ -129,7 +129,7 @@ package final class PostgresConnection {
 
   /// libpq repeats the part that it cannot read, which may be one of a password. The text up to there says enough.
   private static func withoutValues(_ message: String, of uri: String) -> String {
-    guard uri.utf8.contains(UInt8(ascii: "@")) || uri.lowercased().contains("password") else { return message }
+    guard uri.utf8.contains(UInt8(ascii: "@")) || uri.asciiLowercased.contains("password") else { return message }
     // As a connection string of another form, libpq repeats it whole.
     guard uri.hasPrefix("postgresql://") || uri.hasPrefix("postgres://") else { return "it is no URI of PostgreSQL" }
     let bytes = Array(message.utf8)

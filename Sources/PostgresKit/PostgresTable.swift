@@ -31,7 +31,7 @@ package struct PostgresTable: Sendable {
     /// Its number in the catalog: names a column for as long as it lives.
     package var number: Int
     /// What rows have that were there before the column; nil: NULL, or each its own value since the table was rewritten.
-    package var missing: String?
+    @ByBytes package var missing: String? = nil
     /// It has a default of its own, or its type has one.
     package var mayHaveDefault = false
   }

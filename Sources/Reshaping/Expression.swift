@@ -103,15 +103,15 @@ struct Expression {
     }
   }
 
-  private static let textFunctions: Set<String> = [
+  private static let textFunctions: Set<NameKey> = [
     "CHAR", "CONCAT", "DATE", "DATETIME", "FORMAT", "HEX", "LOWER", "LTRIM", "PRINTF", "QUOTE", "REPLACE", "RTRIM",
     "STRFTIME", "SUBSTR", "SUBSTRING", "TIME", "TRIM", "TYPEOF", "UPPER",
   ]
-  private static let integerFunctions: Set<String> = [
+  private static let integerFunctions: Set<NameKey> = [
     "GLOB", "INSTR", "LENGTH", "LIKE", "SIGN", "UNICODE", "UNIXEPOCH",
   ]
-  private static let realFunctions: Set<String> = ["JULIANDAY", "ROUND", "SQRT", "EXP", "LN", "LOG", "POW", "POWER"]
-  private static let conditions: Set<String> = [
+  private static let realFunctions: Set<NameKey> = ["JULIANDAY", "ROUND", "SQRT", "EXP", "LN", "LOG", "POW", "POWER"]
+  private static let conditions: Set<NameKey> = [
     "AND", "OR", "NOT", "IS", "IN", "LIKE", "GLOB", "BETWEEN", "ISNULL", "NOTNULL",
   ]
 

@@ -101,7 +101,7 @@ struct ReshapeDraft {
     if let place = expression.column {
       var plain = source.columns[place]
       plain.name = column.name
-      if let type = column.type, type.uppercased() != plain.declaredType.uppercased() {
+      if let type = column.type, type.asciiUppercased != plain.declaredType.asciiUppercased {
         throw refused(
           "gives column \(column.name), which is \(source.columns[place].name) as it is, the type \(type)",
           hint: "leave the type out, or write an expression such as CAST(\(source.columns[place].name) AS TEXT)")

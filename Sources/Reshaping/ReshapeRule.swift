@@ -5,11 +5,11 @@ package struct ReshapeRule: Equatable, Sendable {
   /// A column of the target, and where its value comes from.
   package struct Column: Equatable, Sendable {
     /// Of the target; `*`: all columns of the source that no other entry names, under their own names.
-    package var name: String
+    @ByBytes package var name: String
     /// In SQLite's language; the name of a column alone takes the value as it is.
-    package var expression: String
+    @ByBytes package var expression: String
     /// The type that the column gets in a table that is created; nil: one that suits the expression.
-    package var type: String?
+    @ByBytes package var type: String? = nil
     /// Whether a constant tells this trail's rows from those of others in the same table, as part of the key.
     package var isShare: Bool
 
@@ -25,6 +25,14 @@ package struct ReshapeRule: Equatable, Sendable {
     case keep
     /// The row stays, and this column gets the time of the commit.
     case mark(column: String)
+
+    package static func == (a: Delete, b: Delete) -> Bool {
+      switch (a, b) {
+      case (.apply, .apply), (.keep, .keep): true
+      case (.mark(let a), .mark(let b)): a == b
+      default: false
+      }
+    }
   }
 
   package enum Mode: Equatable, Sendable {
@@ -36,11 +44,11 @@ package struct ReshapeRule: Equatable, Sendable {
 
   /// The table at the source: a name or a pattern with `*` and `?`, with the schema where that is not `public`; matched
   /// without regard to case.
-  package var from: String
+  @ByBytes package var from: String
   /// The table at the target, with a schema where one is meant; nil: as without a rule.
-  package var to: String?
+  @ByBytes package var to: String? = nil
   /// Rows for which this SQL expression is true; nil: all.
-  package var filter: String?
+  @ByBytes package var filter: String? = nil
   /// The target's columns, in their order; nil: all columns of the source, as they are.
   package var columns: [Column]?
   package var delete = Delete.apply

@@ -43,7 +43,8 @@ package final class Calculator {
     // Without a rowid, that word means nothing.
     var lines = ["\(prefix) INTEGER PRIMARY KEY"]
     lines += columns.map { column in
-      let collation = ["NOCASE", "RTRIM"].contains(column.collation.uppercased()) ? " COLLATE \(column.collation)" : ""
+      let collation =
+        ["NOCASE", "RTRIM"].contains(column.collation.asciiUppercased) ? " COLLATE \(column.collation)" : ""
       return "\(column.name.quotedName) \(column.type.isEmpty ? "" : column.type.quotedName)\(collation)"
     }
     var number = 0

@@ -25,7 +25,7 @@ private final class DefinitionGuard {
   }
 
   /// The tables that SQLite itself writes to for a statement of DDL, and its check over an altered table.
-  private static let own: Set<String> = [
+  private static let own: Set<NameKey> = [
     "sqlite_master", "sqlite_schema", "sqlite_sequence", "sqlite_stat1", "sqlite_stat3", "sqlite_stat4",
     "sqlite_temp_master", "sqlite_temp_schema", "pragma_quick_check",
   ]

@@ -10,12 +10,12 @@ import Changes
 /// Source: https://sqlite.org/c3ref/set_authorizer.html
 final class ForbiddenCode {
   /// Settings that capture reads; whatever it sets, it sets before.
-  private static let pragmas: Set<String> = [
+  private static let pragmas: Set<NameKey> = [
     "schema_version", "journal_mode", "table_xinfo", "index_list", "index_xinfo", "index_info", "foreign_key_list",
     "quick_check", "user_version", "table_info", "encoding",
     "data_version", "page_count", "page_size",
   ]
-  private static let functions: Set<String> = ["load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"]
+  private static let functions: Set<NameKey> = ["load_extension", "fts3_tokenizer", "writefile", "readfile", "edit"]
 
   /// Bytes of one statement, and of one entry of the schema. The triggers of the widest table take some 200 KB.
   private static let sqlBytes: Int32 = 16 << 20

@@ -55,12 +55,12 @@ extension Database {
     let known: Set = ["BINARY", "NOCASE", "RTRIM"]
     for index in tables.indices where tables[index].refusal == nil {
       if let name = SQLText.collations(tables[index].schema.createText).first(where: {
-        !known.contains($0.uppercased())
+        !known.contains($0.asciiUppercased)
       }) {
         tables[index].refusal = "it needs the collation \(name.quotedName), which only its application has"
       }
       for object in tables[index].schema.objects {
-        guard let name = SQLText.collations(object.text).first(where: { !known.contains($0.uppercased()) }) else {
+        guard let name = SQLText.collations(object.text).first(where: { !known.contains($0.asciiUppercased) }) else {
           continue
         }
         if tables[index].uniqueKeys.contains(where: { $0.name.hasSameBytes(as: object.name) }) {

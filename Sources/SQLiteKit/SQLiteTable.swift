@@ -5,15 +5,15 @@ package struct SQLiteTable: Sendable {
   /// A unique key: what two rows may not share. Terms are SQL over the table's columns.
   package struct UniqueKey: Equatable, Sendable {
     package struct Term: Equatable, Sendable {
-      package var text: String
-      package var collation: String
+      @ByBytes package var text: String
+      @ByBytes package var collation: String
       /// Index among the schema's columns; nil for an expression (or a generated column).
       package var column: Int?
     }
     /// Of its index.
-    package var name: String
+    @ByBytes package var name: String
     package var terms: [Term]
-    package var predicate: String?
+    @ByBytes package var predicate: String? = nil
   }
 
   /// Epoch 0; whoever captures the table counts epochs.

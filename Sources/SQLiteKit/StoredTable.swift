@@ -42,7 +42,7 @@ struct StoredTable {
   }
 
   /// The ends of the names of the tables in which a module keeps its data (`xShadowName` of SQLite's own modules).
-  private static let shadows: [String: Set<String>] = [
+  private static let shadows: [NameKey: Set<NameKey>] = [
     "fts3": ["content", "docsize", "segdir", "segments", "stat"],
     "fts4": ["content", "docsize", "segdir", "segments", "stat"],
     "fts5": ["config", "content", "data", "docsize", "idx"],

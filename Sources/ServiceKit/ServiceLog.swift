@@ -51,7 +51,7 @@ package struct LogEntry: Equatable, Sendable {
     }
     if let hint, !hint.isEmpty { fields.append(("CAIRN_HINT", hint.oneLine)) }
     for (key, value) in context.sorted(by: { $0.key < $1.key }) where Self.isField(key) {
-      fields.append(("CAIRN_" + key.uppercased(), value.oneLine))
+      fields.append(("CAIRN_" + key.asciiUppercased, value.oneLine))
     }
     return fields.map { (name: $0.0, value: $0.1) }
   }

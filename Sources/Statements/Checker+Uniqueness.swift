@@ -38,10 +38,11 @@ extension Checker {
   }
 
   private func names(_ source: NamedSource, _ column: Int, _ expression: Expression) -> Bool {
-    guard case .column(let table, let name) = expression, name.asciiLowercased == source.columns[column].name else {
+    guard case .column(let table, let name) = expression, name.text.asciiLowercased == source.columns[column].name
+    else {
       return false
     }
-    return table == nil || table?.asciiLowercased == source.name
+    return table == nil || table?.text.asciiLowercased == source.name
   }
 
   /// Whether an UPDATE finds at most one row of what stands in FROM for each of its own.
@@ -66,7 +67,7 @@ extension Checker {
       guard case .expression(let value, let name?) = result, value != .column(table: nil, name: name) else {
         return nil
       }
-      return name.asciiLowercased
+      return name.text.asciiLowercased
     }
     return source.keys.contains { key in
       key.allSatisfy { column in
@@ -86,7 +87,7 @@ extension Checker {
     for result in core.results {
       switch result {
       case .expression(let value, _): results.append(value)
-      case .all: results += source.columns.map { .column(table: nil, name: $0.name) }
+      case .all: results += source.columns.map { .column(table: nil, name: $0.name.nameKey) }
       }
     }
     return source.keys.contains { key in
@@ -112,8 +113,8 @@ extension Checker {
 
   private func source(_ source: Select.Source, _ select: Select) -> NamedSource? {
     switch source.content {
-    case .table(let name):
-      let key = name.asciiLowercased
+    case .table(let table):
+      let (name, key) = (table.text, table.text.asciiLowercased)
       if let common = select.common.last(where: { $0.name.asciiLowercased == key }) {
         return named(common.select, common.columns, source.alias ?? name)
       }
@@ -132,8 +133,8 @@ extension Checker {
     if found.isEmpty {
       for result in select.first.results {
         switch result {
-        case .expression(.column(_, let own), nil): found.append(own)
-        case .expression(_, let name): found.append(name ?? "")
+        case .expression(.column(_, let own), nil): found.append(own.text)
+        case .expression(_, let name): found.append(name?.text ?? "")
         case .all: return nil
         }
       }

@@ -7,7 +7,7 @@ struct Checker {
   /// Text that takes the place of another, so that the statement has its own time wherever it is executed.
   struct Edit: Equatable {
     var range: Range<Int>
-    var text: String
+    @ByBytes var text: String
   }
 
   let tables: (String) -> StatementTable?
@@ -77,7 +77,7 @@ struct Checker {
     case .literal(let value): return Self.column(value)
     case .parameter(let number): return Self.column(try parameter(number))
     case .column(let table, let name):
-      let found = try names.find(table, name)
+      let found = try names.find(table?.text, name.text)
       if groupings[found.level].isBare {
         throw Unreplayable("column \(name) is of any row of its group")
       }
@@ -342,16 +342,16 @@ struct Checker {
       case .all(let table):
         guard groupings.last?.groups == nil else { throw Unreplayable("it groups rows and takes all columns") }
         let sources = names.levels[names.levels.count - 1].filter {
-          table == nil || $0.name.nameKey == table?.sqliteKey
+          table == nil || $0.name == table?.text.asciiLowercased
         }
-        guard !sources.isEmpty else { throw Unreplayable("\(table ?? "*").* is of no table") }
+        guard !sources.isEmpty else { throw Unreplayable("\(table?.text ?? "*").* is of no table") }
         columns += sources.flatMap(\.columns)
       case .expression(let value, let name):
         var column = try check(value)
         if case .column(_, let own) = value, name == nil {
-          column.name = own.asciiLowercased
+          column.name = own.text.asciiLowercased
         } else {
-          column.name = name?.asciiLowercased ?? ""
+          column.name = name?.text.asciiLowercased ?? ""
         }
         columns.append(column)
       }
@@ -361,7 +361,7 @@ struct Checker {
     for term in order {
       switch term.expression {
       case .literal: throw Unreplayable("it orders by the number of a column")
-      case .column(nil, let name) where columns.contains { $0.name.hasSameBytes(as: name.asciiLowercased) }: break
+      case .column(nil, let name) where columns.contains { $0.name == name.text.asciiLowercased }: break
       default: try check(term.expression)
       }
     }
@@ -395,8 +395,8 @@ struct Checker {
     for source in sources {
       let level = names.levels.count - 1
       switch source.content {
-      case .table(let name):
-        let key = name.asciiLowercased
+      case .table(let table):
+        let key = table.text.asciiLowercased
         if var common = names.common[key] {
           common.name = source.alias?.asciiLowercased ?? key
           names.levels[level].append(common)

@@ -37,8 +37,8 @@ extension Expression {
   /// Whether it may name a column of a source. A query in it may name anything.
   func mayName(_ source: NamedSource) -> Bool {
     if case .column(let table, let name) = self {
-      if let table { return table.asciiLowercased == source.name }
-      return source.columns.contains { $0.name.hasSameBytes(as: name.asciiLowercased) }
+      if let table { return table.text.asciiLowercased == source.name }
+      return source.columns.contains { $0.name == name.text.asciiLowercased }
     }
     return hasQuery || parts.contains { $0.mayName(source) }
   }

@@ -5,7 +5,7 @@ indirect enum Expression: Equatable, Sendable {
   case literal(Value)
   /// By its number, from 1.
   case parameter(Int)
-  case column(table: String?, name: String)
+  case column(table: NameKey?, name: NameKey)
   case function(Call)
   case unary(Unary, Expression)
   case binary(Binary, Expression, Expression)
@@ -43,7 +43,7 @@ indirect enum Expression: Equatable, Sendable {
 
   struct Call: Equatable, Sendable {
     /// In lower case.
-    var name: String
+    @ByBytes var name: String
     var arguments: [Expression]
     var isDistinct = false
     /// `count(*)`.
@@ -69,20 +69,20 @@ struct Select: Equatable, Sendable {
   }
 
   enum Result: Equatable, Sendable {
-    case expression(Expression, name: String?)
+    case expression(Expression, name: NameKey?)
     /// `*`, or `table.*`.
-    case all(of: String?)
+    case all(of: NameKey?)
   }
 
   /// What stands in FROM, with how it is joined to what stands before it.
   struct Source: Equatable, Sendable {
     enum Join: String, Sendable { case cross = "CROSS JOIN", inner = "JOIN", left = "LEFT JOIN" }
     enum Content: Equatable, Sendable {
-      case table(String)
+      case table(NameKey)
       indirect case select(Select)
     }
     var content: Content
-    var alias: String?
+    @ByBytes var alias: String? = nil
     var join: Join = .cross
     var condition: Expression?
   }
@@ -115,8 +115,8 @@ struct Select: Equatable, Sendable {
 
 /// `name(columns) AS (query)` behind WITH.
 struct CommonTable: Equatable, Sendable {
-  var name: String
-  var columns: [String] = []
+  @ByBytes var name: String
+  @ByBytes var columns: [String] = []
   var select: Select
 }
 
@@ -126,13 +126,13 @@ struct WritingStatement: Equatable, Sendable {
   enum Resolution: String, Sendable { case abort = "ABORT", replace = "REPLACE", ignore = "IGNORE" }
 
   struct Assignment: Equatable, Sendable {
-    var columns: [String]
+    @ByBytes var columns: [String]
     var value: Expression
   }
 
   struct Upsert: Equatable, Sendable {
     /// Of the key that is in conflict; empty: of any.
-    var columns: [String] = []
+    @ByBytes var columns: [String] = []
     /// Empty: DO NOTHING.
     var assignments: [Assignment] = []
     var condition: Expression?
@@ -140,14 +140,14 @@ struct WritingStatement: Equatable, Sendable {
 
   var kind: Kind
   var resolution = Resolution.abort
-  var table: String
-  var alias: String?
+  @ByBytes var table: String
+  @ByBytes var alias: String? = nil
   /// Where the name of the table stands, and what of the statement is behind RETURNING.
   var tableRange = 0..<0
   var returning: Range<Int>?
   var common: [CommonTable] = []
   /// Of an INSERT: nil where it names none.
-  var columns: [String]?
+  @ByBytes var columns: [String]? = nil
   var rows = Select()
   var upsert: Upsert?
   /// Of an UPDATE.

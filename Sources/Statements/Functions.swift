@@ -1,3 +1,5 @@
+import Changes
+
 /// The functions of SQLite that are known to depend on their arguments alone.
 ///
 /// Source: https://sqlite.org/lang_corefunc.html
@@ -8,7 +10,7 @@ enum Functions {
     case ofArguments(besides: Int)
   }
 
-  static let scalar: [String: Result] = [
+  static let scalar: [NameKey: Result] = [
     "abs": .ofArguments(besides: 0), "char": .storage(.text), "coalesce": .ofArguments(besides: 0),
     "glob": .storage(.integer), "hex": .storage(.text), "ifnull": .ofArguments(besides: 0),
     "iif": .ofArguments(besides: 1), "instr": .storage(.integer), "length": .storage(.integer),
@@ -19,7 +21,7 @@ enum Functions {
     "unlikely": .ofArguments(besides: 0), "upper": .storage(.text), "zeroblob": .storage(.blob),
   ]
 
-  static let dates: Set<String> = ["date", "time", "datetime", "julianday", "unixepoch", "strftime"]
+  static let dates: Set<NameKey> = ["date", "time", "datetime", "julianday", "unixepoch", "strftime"]
 
   /// Why one that is not among them is refused.
   static func reason(_ name: String) -> String {

@@ -11,7 +11,7 @@ enum Storage: Equatable, Sendable {
 /// A column that can be named.
 struct NamedColumn: Equatable, Sendable {
   /// In lower case.
-  var name: String
+  @ByBytes var name: String
   var storage: Storage?
   var isBinary = true
   /// At the target.
@@ -22,12 +22,12 @@ struct NamedColumn: Equatable, Sendable {
 /// A table, or a query in the place of one, whose columns can be named.
 struct NamedSource: Equatable, Sendable {
   /// In lower case.
-  var name: String
+  @ByBytes var name: String
   var columns: [NamedColumn]
   /// Keys that are whole, by indexes of columns.
   var keys: [[Int]] = []
   /// Which table it is; nil: a query.
-  var table: String?
+  @ByBytes var table: String? = nil
 }
 
 /// The names that mean something at one place of a statement.
@@ -39,7 +39,7 @@ struct Names {
   /// Of two columns of the innermost query with one name, that of the first source is meant.
   var prefersFirst = false
 
-  private static let rowids: Set<String> = ["rowid", "_rowid_", "oid"]
+  private static let rowids: Set<NameKey> = ["rowid", "_rowid_", "oid"]
 
   /// What a column's name means: the level, the source on it, the column.
   func find(_ table: String?, _ name: String) throws(Unreplayable) -> (level: Int, source: Int, column: Int) {

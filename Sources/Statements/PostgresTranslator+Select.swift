@@ -83,11 +83,11 @@ extension PostgresTranslator {
     for result in core.results {
       switch result {
       case .expression(let value, let name):
-        let own = if case .column(_, let own) = value { own } else { "" }
-        all.append(((name ?? own).asciiLowercased, try piece(value)))
+        let own = if case .column(_, let own) = value { own.text } else { "" }
+        all.append(((name?.text ?? own).asciiLowercased, try piece(value)))
       case .all(let table):
-        for source in names.levels[names.levels.count - 1] where table == nil || source.name.nameKey == table?.sqliteKey
-        {
+        for source in names.levels[names.levels.count - 1]
+        where table == nil || source.name == table?.text.asciiLowercased {
           for column in source.columns {
             guard let value = column.value else { throw refused("column \(column.name)") }
             all.append((column.name, PostgresPiece("\(source.name.quotedName).\(column.sql)", value, isColumn: true)))
@@ -183,8 +183,8 @@ extension PostgresTranslator {
   private mutating func add(_ source: Select.Source) throws(Unreplayable) -> String {
     let level = names.levels.count - 1
     switch source.content {
-    case .table(let name):
-      let key = name.asciiLowercased
+    case .table(let table):
+      let (name, key) = (table.text, table.text.asciiLowercased)
       let alias = source.alias?.asciiLowercased ?? key
       if var common = names.common[key] {
         common.name = alias

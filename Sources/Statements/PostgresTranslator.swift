@@ -25,7 +25,7 @@ struct PostgresTranslator {
     case .parameter(let number): return try PostgresPiece(constant: try checker.parameter(number))
     case .clock(let name, _): return try PostgresPiece(constant: .text(try checker.clockText(name)))
     case .column(let table, let name):
-      let found = try names.find(table, name)
+      let found = try names.find(table?.text, name.text)
       let source = names.levels[found.level][found.source]
       guard let value = source.columns[found.column].value else { throw refused("column \(name)") }
       return PostgresPiece("\(source.name.quotedName).\(source.columns[found.column].sql)", value, isColumn: true)

@@ -125,7 +125,7 @@ extension StatementParser {
     return left
   }
 
-  private mutating func takeOperator(_ known: [String: Expression.Binary]) -> Expression.Binary? {
+  private mutating func takeOperator(_ known: [NameKey: Expression.Binary]) -> Expression.Binary? {
     guard case .symbol(let symbol)? = kind, let operation = known[symbol] else { return nil }
     at += 1
     return operation
@@ -251,10 +251,10 @@ extension StatementParser {
 
   private mutating func column() throws(Unreplayable) -> Expression {
     let first = try name()
-    guard take(symbol: ".") else { return .column(table: nil, name: first) }
+    guard take(symbol: ".") else { return .column(table: nil, name: first.nameKey) }
     let second = try name()
-    guard take(symbol: ".") else { return .column(table: first, name: second) }
+    guard take(symbol: ".") else { return .column(table: first.nameKey, name: second.nameKey) }
     guard first.asciiUppercased == "MAIN" else { throw Unreplayable("it names a database other than main") }
-    return .column(table: second, name: try name())
+    return .column(table: second.nameKey, name: try name().nameKey)
   }
 }

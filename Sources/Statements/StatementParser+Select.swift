@@ -75,11 +75,11 @@ extension StatementParser {
     if isSymbol(".", 1), isSymbol("*", 2) {
       let table = try name()
       at += 2
-      return .all(of: table)
+      return .all(of: table.nameKey)
     }
     let value = try expression()
-    if take("AS") { return .expression(value, name: try name()) }
-    return .expression(value, name: nameIfAny())
+    if take("AS") { return .expression(value, name: try name().nameKey) }
+    return .expression(value, name: nameIfAny()?.nameKey)
   }
 
   mutating func sources() throws(Unreplayable) -> [Select.Source] {
@@ -113,7 +113,7 @@ extension StatementParser {
       source = Select.Source(content: .select(try select()), join: join)
       try expect(symbol: ")")
     } else {
-      source = Select.Source(content: .table(try tableName()), join: join)
+      source = Select.Source(content: .table(try tableName().nameKey), join: join)
       if isSymbol("(") { throw Unreplayable("it reads from a function") }
     }
     if take("AS") { source.alias = try name() } else { source.alias = nameIfAny() }

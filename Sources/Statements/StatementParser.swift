@@ -69,7 +69,7 @@ struct StatementParser {
   }
 
   /// Words that are never taken for a name. More than SQLite has: a name that is refused costs nothing but speed.
-  static let reserved: Set<String> = [
+  static let reserved: Set<NameKey> = [
     "ABORT", "ADD", "ALL", "ALTER", "AND", "AS", "ASC", "BETWEEN", "BY", "CASE", "CAST", "CHECK", "COLLATE", "COMMIT",
     "CONSTRAINT", "CREATE", "CROSS", "CURRENT_DATE", "CURRENT_TIME", "CURRENT_TIMESTAMP", "DEFAULT", "DEFERRABLE",
     "DELETE", "DESC", "DISTINCT", "DO", "DROP", "ELSE", "END", "ESCAPE", "EXCEPT", "EXISTS", "FILTER", "FOREIGN",

@@ -68,12 +68,12 @@ package enum Replayable: Sendable {
 /// A statement as the target is to execute it. It returns the rows that it writes, or that are gone, with all columns of
 /// the table in the source's order.
 package struct ReplayPlan: Equatable, Sendable {
-  package var sql: String
+  @ByBytes package var sql: String
   /// For SQLite, a clause behind it that returns the rows; elsewhere they are what it is about.
   package var returning = ""
   package var parameters: [Value]
   /// The table that it writes, as the source calls it.
-  package var table: String
+  @ByBytes package var table: String
   /// The rows that it returns are gone.
   package var deletes: Bool
   /// Rows that others replace go without being returned.

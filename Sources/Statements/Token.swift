@@ -1,7 +1,7 @@
 /// One token of a statement, as SQLite's own tokenizer sees it.
 ///
 /// Source: https://sqlite.org/lang.html, https://sqlite.org/c3ref/bind_blob.html
-struct Token: Equatable, Sendable {
+struct Token: Sendable {
   enum Kind: Equatable, Sendable {
     /// A bare word, a keyword or a name: in upper case, and as it is written.
     case word(String, written: String)
@@ -14,6 +14,19 @@ struct Token: Equatable, Sendable {
     /// Its number, from 1, as `sqlite3_bind_…` counts it.
     case parameter(Int)
     case symbol(String)
+
+    static func == (a: Kind, b: Kind) -> Bool {
+      switch (a, b) {
+      case (.word(_, let a), .word(_, let b)), (.name(let a), .name(let b)), (.string(let a), .string(let b)),
+        (.symbol(let a), .symbol(let b)):
+        a == b
+      case (.blob(let a), .blob(let b)): a == b
+      case (.integer(let a), .integer(let b)): a == b
+      case (.real(let a), .real(let b)): a == b
+      case (.parameter(let a), .parameter(let b)): a == b
+      default: false
+      }
+    }
   }
 
   let kind: Kind

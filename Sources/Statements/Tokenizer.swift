@@ -167,10 +167,6 @@ struct Tokenizer {
 }
 
 extension String {
-  var asciiUppercased: String {
-    String(decoding: utf8.map { (0x61...0x7a).contains($0) ? $0 - 0x20 : $0 }, as: UTF8.self)
-  }
-
   /// `1.e5` as `1.0e5`, which is how Swift reads it.
   fileprivate var replacingPointBeforeExponent: String {
     guard let point = firstIndex(of: "."), let next = index(point, offsetBy: 1, limitedBy: endIndex), next < endIndex,

@@ -11,11 +11,11 @@ package struct ColumnStep: Equatable, Sendable {
   /// The transaction of the own trail that made the change.
   package var number: UInt64
   /// The trail, `NODE.NAME`, whose apply made the change; empty if an application made it.
-  package var applied: String
+  @ByBytes package var applied: String
   /// The table before the change.
   package var table: TableSchema
   /// For each column that lost its name: the new name, nil if the column is gone.
-  package var names: [NameKey: String?]
+  @ByBytes package var names: [NameKey: String?]
 
   /// Returns nil if every column keeps its name.
   init?(_ ddl: DDL, _ before: TableSchema, _ after: TableSchema, number: UInt64) {

@@ -1,12 +1,13 @@
 import Foundation
 import Testing
 
-/// Names of tables and columns in sets and dictionaries are ``NameKey``: as `String`, two names of the databases count as
-/// one where they only look alike.
+/// Names of tables and columns in sets and dictionaries are ``NameKey``, and in types that can be compared ``ByBytes``: as
+/// `String`, two names of the databases count as one where they only look alike.
 @Suite struct NameSetLintTests {
   /// Folders whose code holds names of tables and columns.
   static let folders = [
-    "Applying/", "Capturing/", "Changes/", "Comparing/", "Conflicts/", "Mapping/", "Reshaping/", "Statements/",
+    "Applying/", "Capturing/", "Changes/", "Comparing/", "Configuring/TableRule", "Conflicts/", "Mapping/",
+    "Reshaping/", "Statements/",
     "PostgresKit/", "SQLiteKit/", "Versions/", "CairnCapture/", "Operating/",
   ]
   /// What else texts stand for there, by the files.
@@ -20,17 +21,6 @@ import Testing
       "Operating/WayBack.swift", "Operating/WorkerRuns.swift", "Versions/VersionPlace.swift",
       "Versions/VersionReader.swift", "Versions/VersionWindow.swift", "Versions/WindowIndex+References.swift",
       "Versions/WindowIndex.swift",
-    ],
-    "words of SQL and names of built-in functions, which are Cairn's own literals": [
-      "Applying/Postgres/PendingForeignKey.swift", "Applying/Postgres/PostgresShape+Reshape.swift",
-      "Applying/Postgres/ServerReach.swift", "Mapping/NamePolicy.swift", "Mapping/Parsed/DDLParser+Patterns.swift",
-      "Mapping/Parsed/DDLParser+Postgres.swift", "Mapping/Parsed/DDLParser+SQLite.swift",
-      "Mapping/Parsed/DDLParser.swift", "Mapping/Parsed/KnownFunctions.swift", "Mapping/Parsed/PostgresDDL.swift",
-      "Mapping/Parsed/TableSchema+Parsed.swift", "Mapping/PostgresDraft.swift", "Mapping/PostgresScript.swift",
-      "Mapping/PostgresType.swift", "Mapping/TableMapping.swift", "Mapping/TargetReach.swift",
-      "Reshaping/Expression.swift", "SQLiteKit/Database+Definition.swift", "SQLiteKit/ForbiddenCode.swift",
-      "SQLiteKit/StoredTable.swift", "Statements/Functions.swift", "Statements/Names.swift",
-      "Statements/StatementParser+Expression.swift", "Statements/StatementParser.swift",
     ],
     "keywords of connection strings": [
       "Changes/URLPassword.swift", "PostgresKit/PostgresConnection+Trust.swift", "PostgresKit/PostgresConnection.swift",
@@ -46,19 +36,69 @@ import Testing
   ]
 
   @Test func `no set or dictionary takes two names for one`() throws {
+    var left = Set(Self.allowed.values.joined())
+    for (name, lines) in try Self.files() {
+      let found = lines.enumerated().filter { $1.contains(#/Set<\[*String|\[\[*String\??\]*: /#) }
+      guard !found.isEmpty, left.remove(name) == nil else { continue }
+      for (number, line) in found { Issue.record("\(name):\(number + 1) keeps names as String: use NameKey: \(line)") }
+    }
+    #expect(left.isEmpty, "these have none, and need not be allowed: \(left.sorted())")
+  }
+
+  @Test func `no names are compared as tuples`() throws {
+    for (name, lines) in try Self.files() {
+      for (number, line) in lines.enumerated()
+      where line.contains(#/(?i)(?:name|table|schema|namespace)\w*\) [=!]= \(/#) {
+        Issue.record("\(name):\(number + 1) compares tuples, which takes names that look alike for one: \(line)")
+      }
+    }
+  }
+
+  /// Types with texts of which no two look alike and differ.
+  static let plain: [String: [String]] = [
+    "names of trails, nodes and hosts, of ASCII letters, digits, '-', '_' and '.'": [
+      "Knowledge", "AppliedNote", "TrailName", "Dependency", "Version", "Stamp", "StoredVersion",
+      "Place", "Verdict",
+    ],
+    "types and times of SQL": ["Expression"],
+    "texts for people": [
+      "Explanation", "Fault", "Misfit", "Unparsed", "Unreplayable", "FileRefusal", "Standing",
+      "StatementCounts", "SynchronizationOutcome", "Copying", "Kind",
+    ],
+  ]
+
+  @Test func `no type that can be compared takes two names for one`() throws {
+    var left = Set(Self.plain.values.joined())
+    for (name, lines) in try Self.files() {
+      for (number, line) in lines.enumerated() {
+        let type = #/^(\s*)(?:\w+ )*(?:struct|enum) (\w+)\s*:[^{]*\b(?:Equatable|Hashable|Comparable)\b[^{]*\{\s*$/#
+        guard let match = line.firstMatch(of: type) else { continue }
+        let body = lines[(number + 1)...].prefix { $0 != match.1 + "}" }
+        let texts = body.filter { line in
+          let member = line.dropFirst(match.1.count + 2)
+          guard line.hasPrefix(match.1 + "  "), member.first != " ", !member.contains("static ") else { return false }
+          return member.contains(#/^(?:\w+(?:\(set\))? )*(?:let|var) \w+: [^={]*\bString\b[^{]*$/#)
+            || member.contains(#/^(?:indirect )?case .*[:(\[]\s*String\b/#)
+        }
+        guard !texts.isEmpty, !body.contains(where: { $0.contains("static func ==") }) else { continue }
+        guard left.remove(String(match.2)) == nil, !Self.plain.values.joined().contains(String(match.2)) else {
+          continue
+        }
+        for text in texts { Issue.record("\(name): \(match.2) is compared: mark it @ByBytes: \(text)") }
+      }
+    }
+    #expect(left.isEmpty, "these have none, and need not be allowed: \(left.sorted())")
+  }
+
+  /// The lines of every file of ``folders``, by its place in `Sources`.
+  private static func files() throws -> [(String, [String])] {
     let root = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
       .deletingLastPathComponent().appending(path: "Sources")
     let files = try #require(FileManager.default.enumerator(at: root, includingPropertiesForKeys: nil))
-    var left = Set(Self.allowed.values.joined())
-    for case let file as URL in files where file.pathExtension == "swift" {
+    return try files.compactMap { $0 as? URL }.filter { $0.pathExtension == "swift" }.compactMap { file in
       let name = file.pathComponents.suffix(from: root.pathComponents.count).joined(separator: "/")
-      guard Self.folders.contains(where: name.hasPrefix) else { continue }
-      let lines = try String(contentsOf: file, encoding: .utf8).components(separatedBy: "\n").enumerated().filter {
-        $1.contains("Set<String>") || $1.contains("[String: ")
-      }
-      guard !lines.isEmpty, left.remove(name) == nil else { continue }
-      for (number, line) in lines { Issue.record("\(name):\(number + 1) keeps names as String: use NameKey: \(line)") }
+      guard folders.contains(where: name.hasPrefix) else { return nil }
+      return (name, try String(contentsOf: file, encoding: .utf8).components(separatedBy: "\n"))
     }
-    #expect(left.isEmpty, "these have none, and need not be allowed: \(left.sorted())")
   }
 }

@@ -24,10 +24,10 @@ package struct ConflictRecord: Equatable, Sendable {
   package var clock: UInt64
   package var kind: Conflict.Kind
   /// That settled it, as the conf has it.
-  package var rule: String
+  @ByBytes package var rule: String
   /// PostgreSQL: the schema of the table; empty in SQLite.
-  package var namespace: String
-  package var table: String
+  @ByBytes package var namespace: String
+  @ByBytes package var table: String
   package var key: ConflictRow
   /// The row as it was here before the transaction came; nil: it was not there.
   package var local: ConflictRow?

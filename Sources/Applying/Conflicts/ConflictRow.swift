@@ -3,7 +3,7 @@ import Changes
 /// Columns of a row by name, in the order of the table; those that are not known are left out.
 package struct ConflictRow: Equatable, Sendable {
   package struct Column: Equatable, Sendable {
-    package var name: String
+    @ByBytes package var name: String
     package var value: Value
     package init(_ name: String, _ value: Value) { (self.name, self.value) = (name, value) }
   }

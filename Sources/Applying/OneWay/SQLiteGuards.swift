@@ -17,7 +17,7 @@ package struct SQLiteGuards {
   private static func statement(_ table: String, _ operation: String) -> String {
     let text = "table \(table) takes its rows from elsewhere: cairn refuses what others write to it (local_writes)"
     return """
-      CREATE TRIGGER \(name(table, operation).quotedName) BEFORE \(operation.uppercased()) ON \(table.quotedName)
+      CREATE TRIGGER \(name(table, operation).quotedName) BEFORE \(operation.asciiUppercased) ON \(table.quotedName)
       BEGIN SELECT RAISE(ABORT, \(text.quotedText)); END
       """
   }

@@ -15,10 +15,10 @@ import PostgresKit
 struct OwnersCode: Equatable {
   struct Finding: Equatable {
     /// `trigger`, `rule`, `check constraint`, …
-    var kind: String
-    var object: String
-    var owner: String
-    var function: String
+    @ByBytes var kind: String
+    @ByBytes var object: String
+    @ByBytes var owner: String
+    @ByBytes var function: String
   }
 
   /// The values of `tgenabled` and `ev_enabled` that fire in the session of apply.
@@ -28,7 +28,7 @@ struct OwnersCode: Equatable {
   /// Whether a role that is not trusted may change the code at any time.
   var isOpen: Bool
   /// The catalog's entry for the code. Another text means that the code changed.
-  var fingerprint: String
+  @ByBytes var fingerprint: String
 
   /// - Parameter table: the quoted name.
   /// - Parameter fires: the values of `tgenabled` and `ev_enabled` that fire: `AR` in the session of apply, `AO` in one like

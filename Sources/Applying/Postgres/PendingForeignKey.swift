@@ -12,15 +12,15 @@ import PostgresKit
 ///  "timing": 0, "full": false}
 /// ```
 struct PendingForeignKey: Equatable {
-  static let actions: Set<String> = ["", "NO ACTION", "CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT"]
+  static let actions: Set<NameKey> = ["", "NO ACTION", "CASCADE", "SET NULL", "SET DEFAULT", "RESTRICT"]
 
-  var columns: [String]
+  @ByBytes var columns: [String]
   /// Empty: the primary key of the other table.
-  var references: [String]
+  @ByBytes var references: [String]
   var onUpdate = ""
   var onDelete = ""
   /// PostgreSQL 15: of `SET NULL` and `SET DEFAULT`, the columns that are set; empty: all.
-  var deleteColumns: [String] = []
+  @ByBytes var deleteColumns: [String] = []
   var timing = TableSchema.ForeignKey.Timing.immediate
   /// `MATCH FULL`
   var isFull = false
@@ -29,7 +29,7 @@ struct PendingForeignKey: Equatable {
 
   init(_ key: TableSchema.ForeignKey, of table: TableSchema) {
     self.init(columns: key.columns.map { table.columns[$0].name }, references: key.references)
-    (onUpdate, onDelete, timing) = (key.onUpdate.uppercased(), key.onDelete.uppercased(), key.timing)
+    (onUpdate, onDelete, timing) = (key.onUpdate.asciiUppercased, key.onDelete.asciiUppercased, key.timing)
   }
 
   /// Nil for a text that is not what Cairn writes, and for an action that PostgreSQL does not have.

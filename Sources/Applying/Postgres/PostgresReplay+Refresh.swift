@@ -282,7 +282,7 @@ extension MappedTable {
           return ["INTEGER", "REAL", "NUMERIC"].contains(column.affinity)
         case .text, .varchar:
           return column.affinity == "TEXT" && theirs.sortsByBytes
-            && ["", "BINARY"].contains(column.collation.uppercased())
+            && ["", "BINARY"].contains(column.collation.asciiUppercased)
         case .bytea: return column.affinity == "BLOB"
         default: return false
         }

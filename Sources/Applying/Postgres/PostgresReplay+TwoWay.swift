@@ -434,7 +434,7 @@ extension PostgresReplay {
 
   /// Whether what copies bring to its table joins what is there.
   private func isMerged(_ row: ContestedRow) -> Bool {
-    tables.values.contains { ($0.schema, $0.name) == (row.namespace, row.table) && $0.existing != .overwrite }
+    tables.values.contains { $0.schema == row.namespace && $0.name == row.table && $0.existing != .overwrite }
   }
 
   /// A row that waits may have been written again meanwhile.

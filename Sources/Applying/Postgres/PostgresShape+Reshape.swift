@@ -192,14 +192,14 @@ extension PostgresShape {
     _ known: PostgresTargetState.Table, _ moved: PostgresTargetState.Table, _ change: Change
   ) throws {
     let (before, after) = (PostgresForeignKey.all(of: change.before), PostgresForeignKey.all(of: change.after))
-    for pending in try state.pending(.foreignKey) where (pending.schema, pending.table) == (known.schema, known.name) {
+    for pending in try state.pending(.foreignKey) where pending.schema == known.schema && pending.table == known.name {
       if before.contains(where: { $0.name.hasSameBytes(as: pending.name) }),
         !after.contains(where: { $0.name.hasSameBytes(as: pending.name) })
       {
         try state.remove(pending)
       }
     }
-    for pending in try state.pending(.index) where (pending.schema, pending.table) == (known.schema, known.name) {
+    for pending in try state.pending(.index) where pending.schema == known.schema && pending.table == known.name {
       // With the text that the source gives it now.
       try state.remove(pending)
       guard let object = change.after.objects.first(where: { $0.name.hasSameBytes(as: pending.name) }) else { continue }
@@ -224,7 +224,7 @@ extension PostgresAlteration.Target {
   static func read(_ table: PostgresTargetState.Table, _ connection: PostgresConnection) throws -> Self? {
     guard let there = try PostgresTargetTable.read(table.schema, table.name, connection) else { return nil }
     let name = "\(table.schema.quotedName).\(table.name.quotedName)"
-    let kinds: [String: Constraint.Kind] = [
+    let kinds: [NameKey: Constraint.Kind] = [
       "p": .primary, "u": .unique, "c": .check, "f": .foreign, "x": .exclude,
     ]
     let constraints = try connection.query(

@@ -22,7 +22,7 @@ extension PostgresShape {
   func objection(_ types: [String], _ known: PostgresTargetState.Table) throws -> String? {
     for type in types {
       let other = try users(of: type).first { user in
-        (user.schema, user.name) != (known.schema, known.name) && !isCreated(user)
+        (user.schema != known.schema || user.name != known.name) && !isCreated(user)
       }
       if let other {
         return "table \(other.schema).\(other.name), which Cairn did not create, has the type \(type) too"

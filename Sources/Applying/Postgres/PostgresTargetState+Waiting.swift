@@ -10,11 +10,11 @@ import PostgresKit
 extension PostgresTargetState {
   struct Waiting: Equatable {
     /// Nil before it is saved.
-    var id: String?
+    @ByBytes var id: String? = nil
     /// Its name in `cairn.table_state`: that of the source, where the main way stands.
-    var source: String
+    @ByBytes var source: String
     /// Its name in the trail at its own checkpoint.
-    var place: String
+    @ByBytes var place: String
     /// The record with which it waits: of what stands before that in the same transaction nothing is left to do. Nil
     /// when that holds for the checkpoint.
     var from: Position?

@@ -6,7 +6,7 @@ import PostgresKit
 package struct ServerReach {
   private let scope: TargetScope
   private let connection: PostgresConnection
-  private var lacking: Set<String>?
+  private var lacking: Set<NameKey>?
 
   package init(_ scope: TargetScope, _ connection: PostgresConnection) {
     (self.scope, self.connection) = (scope, connection)
@@ -26,20 +26,20 @@ package struct ServerReach {
     self.lacking = lacking
     guard !scope.isOpen, mayName else { return TargetReach(scope, lackingFunctions: lacking) }
     let closed = try SequenceUpkeep.closed(to: scope, connection)
-    let extensions = try connection.query("SELECT extname FROM pg_extension").compactMap { $0[0] }
+    let extensions = try connection.query("SELECT extname FROM pg_extension").compactMap { $0[0]?.nameKey }
     return TargetReach(scope, closedSequences: closed, lackingFunctions: lacking, extensions: Set(extensions))
   }
 
   /// The functions that a trail's expressions may call and this server lacks: a default such as `uuidv7()` must not keep the
   /// whole table out.
-  private func lackingFunctions() throws -> Set<String> {
-    let names = TableSchema.functionsOfPostgres.sorted().joined(separator: ",")
+  private func lackingFunctions() throws -> Set<NameKey> {
+    let names = TableSchema.functionsOfPostgres.sorted().map(\.text).joined(separator: ",")
     let rows = try connection.query(
       """
       SELECT known.name FROM unnest(string_to_array($1, ',')) AS known(name)
       WHERE NOT EXISTS (SELECT FROM pg_proc AS p WHERE p.proname = known.name
         AND p.pronamespace = 'pg_catalog'::regnamespace)
       """, [names])
-    return Set(rows.compactMap { $0[0] })
+    return Set(rows.compactMap { $0[0]?.nameKey })
   }
 }

@@ -76,7 +76,7 @@ extension TargetShape {
       // How SQLite compares in a key of its own is not in a schema.
       let isOwn = mapping.source.engine == .sqlite && !isPlain
       let isBinary =
-        mapping.source.engine == .sqlite || unique.terms.allSatisfy { $0.collation.uppercased() == "BINARY" }
+        mapping.source.engine == .sqlite || unique.terms.allSatisfy { $0.collation.asciiUppercased == "BINARY" }
       let isImplied = isPlain && isBinary && known.contains { !$0.isEmpty && $0.isSubset(of: names) }
       // Somebody has made both, who knows what they say.
       let isNamed = !isPlain && mapping.source.hasUniqueIndexOfItsOwn(named: unique.name)

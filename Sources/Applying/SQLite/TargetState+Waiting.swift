@@ -7,7 +7,7 @@ extension TargetState {
     var table: WaitingTable
     /// The names that it has from its checkpoint on, as the target calls them: the first is the one under which the
     /// target has it, the last the one that the source has given it since.
-    var names: [String]
+    @ByBytes var names: [String]
     /// The record with which it waits: of what stands before that in the same transaction nothing is left to do. Nil
     /// when that holds for the checkpoint.
     var from: Position?

@@ -1,11 +1,13 @@
+import Changes
+
 /// A foreign key of another table of the target.
 struct Reference: Equatable, Sendable {
   /// The schema of the table that refers; empty in SQLite.
   var namespace = ""
   /// The table that refers, and its columns.
-  var child: String
-  var columns: [String]
+  @ByBytes var child: String
+  @ByBytes var columns: [String]
   /// The table that is referred to, and the columns there.
-  var parent: String
-  var references: [String]
+  @ByBytes var parent: String
+  @ByBytes var references: [String]
 }

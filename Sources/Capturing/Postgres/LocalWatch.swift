@@ -13,7 +13,7 @@ package final class LocalWatch: Sendable {
   /// A message that was committed.
   package struct Mark: Equatable, Sendable {
     fileprivate static let word = "watch"
-    let token: String
+    @ByBytes private(set) var token: String
     /// What had ended on the server before it.
     package let moment: ServerMoment
     /// Its transaction, as the server counts them.

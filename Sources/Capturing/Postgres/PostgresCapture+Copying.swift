@@ -168,7 +168,7 @@ extension PostgresCapture {
     }
     switch chunk.part {
     case .asked: break
-    case .row: wantedRows.removeAll { $0.relation == chunk.table.relation && .row($0.key) == chunk.part }
+    case .row(let key): wantedRows.removeAll { $0.relation == chunk.table.relation && $0.key == key }
     case .next:
       if let through = chunk.through {
         state.cursor = through

@@ -10,13 +10,15 @@ import Trails
 /// quite, the order of their commit records: when one that the snapshot shows comes behind the chunk's place, before
 /// `end`, the chunk was `raced` and the same range is read again.
 struct PostgresChunk {
-  enum Part: Equatable {
+  enum Part {
     /// Rows behind the cursor.
     case next
     /// The row with this key: an update moved it to where chunks have been, without telling all of it.
     case row([String])
     /// Rows that somebody asked for.
     case asked([[String]])
+
+    var isNext: Bool { if case .next = self { true } else { false } }
   }
 
   /// Why it cannot be read now.
@@ -156,7 +158,7 @@ struct PostgresCopier {
       "COPY (SELECT \(columns) FROM \(from)\(clause(conditions))\(order)) TO STDOUT", of: chunk.table, id, trail, paused
     )
     let took = Clock.monotonicMilliseconds - begun
-    guard chunk.part == .next else { return }
+    guard chunk.part.isNext else { return }
     if took < Self.chunkMillisecondsGoal / 2 { rowsGoal = min(rowsGoal * 2, 100_000) }
     if took > Self.chunkMillisecondsGoal * 2 { rowsGoal = max(rowsGoal / 2, 100) }
   }

@@ -12,7 +12,7 @@ struct PostgresPosition: Equatable {
     var epoch: UInt64
     var rows: UInt64
     /// Key values up to which chunks are in the trail; nil: none yet.
-    var cursor: [String]?
+    @ByBytes var cursor: [String]? = nil
     var isDone: Bool
     /// Rows are still to be read again by their keys, which are not kept here.
     var wantsRows = false

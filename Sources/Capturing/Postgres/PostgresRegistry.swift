@@ -19,10 +19,10 @@ struct PostgresRegistry: Equatable {
     /// The number of each column in the catalog, which is its own for as long as it lives; empty where not known.
     var numbers: [Int] = []
     /// As in ``PostgresTable/forms``.
-    var forms: [NameKey: String] = [:]
+    @ByBytes var forms: [NameKey: String] = [:]
     var isPartitioned = false
     /// As in ``PostgresTable/partitions``.
-    var partitions: [String] = []
+    @ByBytes var partitions: [String] = []
     /// Why it is to be copied; nil when it has been.
     var refresh: Refresh.Reason?
     /// Transactions before this one may have changed it without being told: wait for their end before copying.
@@ -41,8 +41,8 @@ struct PostgresRegistry: Equatable {
     var modifier: Int32
   }
   struct Sequence: Equatable {
-    var namespace: String
-    var name: String
+    @ByBytes var namespace: String
+    @ByBytes var name: String
   }
 
   fileprivate(set) var tables: [UInt32: Table] = [:]

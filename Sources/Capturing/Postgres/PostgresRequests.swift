@@ -105,12 +105,12 @@ struct RequestMessage: Equatable {
   private static let version: UInt8 = 1
 
   /// Of the capture that is meant.
-  var slot: String
-  var namespace: String
-  var table: String
+  @ByBytes var slot: String
+  @ByBytes var namespace: String
+  @ByBytes var table: String
   /// The whole table, whatever its keys.
   var isWhole: Bool
-  var keys: [[String]]
+  @ByBytes var keys: [[String]]
 
   init(slot: String, namespace: String, table: String, isWhole: Bool, keys: [[String]]) {
     (self.slot, self.namespace, self.table, self.isWhole, self.keys) = (slot, namespace, table, isWhole, keys)

@@ -1,3 +1,4 @@
+import Changes
 import PostgresKit
 
 /// A table as the catalog of one moment has it: its name, its columns, and the files that hold its rows.
@@ -9,7 +10,7 @@ import PostgresKit
 /// Source: https://www.postgresql.org/docs/15/mvcc-caveats.html
 struct StoredTable: Equatable {
   /// One for each column.
-  private let rows: [[String?]]
+  @ByBytes private var rows: [[String?]]
 
   /// Nil where there is no such table, or none with a column.
   init?(_ relation: UInt32, on connection: PostgresConnection) throws {

@@ -98,7 +98,7 @@ extension DDLParser {
     guard arguments.dropFirst().allSatisfy(isNumber) else { throw Unparsed("its pattern is no literal") }
   }
 
-  private static let counting: Set<String> = [
+  private static let counting: Set<NameKey> = [
     "char_length", "character_length", "length", "octet_length", "position", "strpos",
   ]
 

@@ -75,12 +75,12 @@ extension DDLParser {
   /// each value of a document many times.
   ///
   /// Source: https://www.postgresql.org/docs/15/functions.html
-  private static let linear: Set<String> = [
+  private static let linear: Set<NameKey> = [
     "=", "<>", "!=", "<", ">", "<=", ">=", "+", "-", "*", "/", "%", "^", "||", "&", "|", "#", "<<", ">>", "<<=", ">>=",
     "->", "->>", "#>", "#>>", "#-", "?", "-|-", "&<", "&>", "^@", "~<~", "~<=~", "~>=~", "~>~",
   ]
   /// Operators that compare every part of one operand with every part of the other.
-  private static let pairwise: Set<String> = ["@>", "<@", "&&", "?|", "?&"]
+  private static let pairwise: Set<NameKey> = ["@>", "<@", "&&", "?|", "?&"]
 
   /// What follows a symbol that is an operator.
   private mutating func operation(_ symbol: String) throws(Unparsed) {
@@ -210,7 +210,7 @@ extension DDLParser {
     let start = at
     try type()
     guard engine == .postgres else { return }
-    let objects: Set<String> = [
+    let objects: Set<NameKey> = [
       "REGCLASS", "REGCOLLATION", "REGNAMESPACE", "REGOPER", "REGOPERATOR", "REGPROC", "REGPROCEDURE", "REGROLE",
       "REGTYPE",
     ]
@@ -257,7 +257,7 @@ extension DDLParser {
       try typeNumbers()
       if take("WITH") || take("WITHOUT") { try expect("TIME", "ZONE") }
     case "interval":
-      let fields: Set<String> = ["YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"]
+      let fields: Set<NameKey> = ["YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"]
       if fields.contains(word()) {
         at += 1
         if take("TO") {

@@ -1,8 +1,10 @@
+import Changes
+
 // Grammar that only SQLite has.
 //
 // Source: https://sqlite.org/lang_expr.html, https://sqlite.org/datatype3.html
 extension DDLParser {
-  private static let operators: Set<String> = [
+  private static let operators: Set<NameKey> = [
     "->>", "->", "||", "<<", ">>", "<=", ">=", "<>", "!=", "==", "+", "-", "*", "/", "%", "&", "|", "=", "<", ">",
   ]
 
@@ -69,7 +71,7 @@ extension DDLParser {
     }
   }
 
-  private static let afterType: Set<String> = [
+  private static let afterType: Set<NameKey> = [
     "AS", "CHECK", "COLLATE", "CONSTRAINT", "DEFAULT", "GENERATED", "NOT", "NULL", "PRIMARY", "REFERENCES", "UNIQUE",
   ]
 }

@@ -360,9 +360,9 @@ struct DDLParser {
   }
 
   /// Words that begin no operand: a name that is one of them is in quotes.
-  private var refused: Set<String> { engine == .sqlite ? Self.refusedBySQLite : Self.refusedByPostgres }
+  private var refused: Set<NameKey> { engine == .sqlite ? Self.refusedBySQLite : Self.refusedByPostgres }
 
-  private static let refusedBySQLite: Set<String> = [
+  private static let refusedBySQLite: Set<NameKey> = [
     "ADD", "ALL", "ALTER", "AND", "AS", "BETWEEN", "CHECK", "COLLATE", "COMMIT", "CONSTRAINT", "CREATE", "DEFAULT",
     "DEFERRABLE", "DELETE", "DISTINCT", "DROP", "ELSE", "ESCAPE", "EXCEPT", "EXISTS", "FOREIGN", "FROM", "GROUP",
     "HAVING", "IN", "INDEX", "INSERT", "INTERSECT", "INTO", "IS", "ISNULL", "JOIN", "LIMIT", "NOTNULL", "ON", "OR",
@@ -370,7 +370,7 @@ struct DDLParser {
     "UNIQUE", "UPDATE", "USING", "VALUES", "WHEN", "WHERE",
   ]
 
-  private static let refusedByPostgres: Set<String> = [
+  private static let refusedByPostgres: Set<NameKey> = [
     "ALL", "AND", "ANY", "AS", "ASC", "CHECK", "COLLATE", "CONSTRAINT", "CREATE", "DEFAULT", "DEFERRABLE", "DESC",
     "DISTINCT", "DO", "ELSE", "END", "EXCEPT", "FOR", "FOREIGN", "FROM", "GRANT", "GROUP", "HAVING", "IN", "INTERSECT",
     "INTO", "IS", "LIMIT", "OFFSET", "ON", "OR", "ORDER", "PRIMARY", "REFERENCES", "RETURNING", "SELECT", "SOME",

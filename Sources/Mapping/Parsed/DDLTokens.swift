@@ -9,7 +9,7 @@ struct Unparsed: Error, Equatable {
 /// One token of DDL, decoded, with the spaces and comments before it.
 ///
 /// A token is printed from its decoded content, so no byte of the source text reaches a database uninspected.
-struct DDLToken: Equatable {
+struct DDLToken {
   enum Kind: Equatable {
     /// A bare word: in upper case, and as it is written.
     case word(String, written: String)
@@ -24,11 +24,22 @@ struct DDLToken: Equatable {
     /// PostgreSQL: the text between dollar quotes.
     case dollars(String)
     case symbol(String)
+
+    static func == (a: Kind, b: Kind) -> Bool {
+      switch (a, b) {
+      case (.word(_, let a), .word(_, let b)), (.string(let a), .string(let b)), (.escaped(let a), .escaped(let b)),
+        (.number(let a), .number(let b)), (.dollars(let a), .dollars(let b)), (.symbol(let a), .symbol(let b)):
+        a == b
+      case (.name(let a, let quote), .name(let b, let other)): a == b && quote == other
+      case (.digits(let a, let letter), .digits(let b, let other)): a == b && letter == other
+      default: false
+      }
+    }
   }
 
   let kind: Kind
   /// White space, and in SQLite comments.
-  var space: String
+  @ByBytes var space: String
 
   /// The bare word in upper case; empty for every other token.
   var word: String { if case .word(let word, _) = kind { word } else { "" } }
@@ -279,11 +290,5 @@ struct DDLTokenizer {
   private static func isHex(_ byte: UInt8) -> Bool { isDigit(byte) || (0x61...0x66).contains(byte | 0x20) }
   private static func isWord(_ byte: UInt8) -> Bool {
     isDigit(byte) || (0x41...0x5a).contains(byte) || (0x61...0x7a).contains(byte) || byte == 0x5f || byte >= 0x80
-  }
-}
-
-extension String {
-  var asciiUppercased: String {
-    String(decoding: utf8.map { (0x61...0x7a).contains($0) ? $0 - 0x20 : $0 }, as: UTF8.self)
   }
 }

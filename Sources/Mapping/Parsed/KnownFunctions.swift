@@ -1,10 +1,12 @@
+import Changes
+
 /// The functions that expressions of a trail may call at a target. They compute a value and reach nothing else.
 ///
 /// Functions whose value can be far larger than their arguments are not here, such as `repeat` and `format`: one row
 /// would take gigabytes. The values of others are bounded by their arguments: ``enlarging``, ``counted``, ``replacing``.
 enum KnownFunctions {
-  private static func words(_ text: String) -> Set<String> {
-    Set(text.split(whereSeparator: \.isWhitespace).map(String.init))
+  private static func words(_ text: String) -> Set<NameKey> {
+    Set(text.split(whereSeparator: \.isWhitespace).map { NameKey($0) })
   }
 
   /// Source: https://sqlite.org/lang_corefunc.html, lang_datefunc.html, lang_mathfunc.html, json1.html
@@ -26,7 +28,7 @@ enum KnownFunctions {
   static let postgresSyntax = words("coalesce greatest least nullif row xmlconcat")
 
   /// Functions of `pg_catalog` that expressions may call; a server of an earlier version lacks some of them.
-  static var inPostgresCatalog: Set<String> { postgres.subtracting(postgresSyntax) }
+  static var inPostgresCatalog: Set<NameKey> { postgres.subtracting(postgresSyntax) }
 
   /// Functions of `pg_catalog`. Source: https://www.postgresql.org/docs/current/functions.html
   static let postgres = postgresSyntax.union(
@@ -75,11 +77,11 @@ enum KnownFunctions {
   static let bytesMax = 1024
 
   /// Functions that make a value of many bytes from a number: each call counts as a column.
-  static let making: Set<String> = ["randomblob", "zeroblob", "lpad", "rpad", "power", "pow", "exp"]
+  static let making: Set<NameKey> = ["randomblob", "zeroblob", "lpad", "rpad", "power", "pow", "exp"]
 
   /// Functions that match a pattern, and the place of that argument: it must be a harmless literal
   /// (``DDLParser/check(_:_:)``).
-  static let matching: [String: (place: Int, kind: DDLParser.PatternKind)] = [
+  static let matching: [NameKey: (place: Int, kind: DDLParser.PatternKind)] = [
     "glob": (0, .glob), "like": (0, .like), "regexp_count": (1, .regular), "regexp_instr": (1, .regular),
     "regexp_like": (1, .regular), "regexp_match": (1, .regular), "regexp_replace": (1, .regular),
     "regexp_split_to_array": (1, .regular), "regexp_substr": (1, .regular),
@@ -93,5 +95,5 @@ enum KnownFunctions {
     """)
 
   /// Functions that put one text into the places of another one: the new text must be a literal that is not longer.
-  static let replacing: Set<String> = ["replace", "regexp_replace"]
+  static let replacing: Set<NameKey> = ["replace", "regexp_replace"]
 }

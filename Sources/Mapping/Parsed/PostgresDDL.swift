@@ -136,7 +136,7 @@ struct PostgresDDL {
   }
 
   /// Extensions that bring types and functions of values, and reach nothing outside of the database.
-  private static let extensions: Set<String> = [
+  private static let extensions: Set<NameKey> = [
     "btree_gin", "btree_gist", "citext", "cube", "hstore", "intarray", "isn", "ltree", "pg_trgm", "pgcrypto", "postgis",
     "seg", "uuid-ossp", "vector",
   ]
@@ -245,7 +245,7 @@ struct PostgresDDL {
     case "collation": _ = try parser.qualifiedName()
     case "subtype_diff":
       let name = try parser.name()
-      let known: Set<String> = [
+      let known: Set<NameKey> = [
         "daterange_subdiff", "float4mi", "float8mi", "int4range_subdiff", "int8range_subdiff", "numrange_subdiff",
         "tsrange_subdiff", "tstzrange_subdiff",
       ]
@@ -287,7 +287,7 @@ struct PostgresDDL {
   // MARK: Expressions
 
   /// An expression without parentheses around it, up to one of these words, a comma or the end.
-  private mutating func readExpression(_ what: String, until words: Set<String>) throws(Unparsed) -> Bool {
+  private mutating func readExpression(_ what: String, until words: Set<NameKey>) throws(Unparsed) -> Bool {
     let start = parser
     do throws(Unparsed) {
       try parser.expression()
@@ -465,7 +465,7 @@ extension DDLParser {
     try expect(symbol: ")")
   }
 
-  private static let indexMethods: Set<String> = ["btree", "hash", "gist", "spgist", "gin", "brin"]
+  private static let indexMethods: Set<NameKey> = ["btree", "hash", "gist", "spgist", "gin", "brin"]
 
   /// `USING gist (a WITH =, b range_ops WITH &&) WHERE (…)`
   mutating func exclusion() throws(Unparsed) {
@@ -491,7 +491,7 @@ extension DDLParser {
   }
 
   private mutating func exclusionOperator() throws(Unparsed) {
-    let known: Set<String> = ["=", "<>", "&&", "-|-", "@>", "<@", "~=", "<<", ">>", "&<", "&>", "<", "<=", ">", ">="]
+    let known: Set<NameKey> = ["=", "<>", "&&", "-|-", "@>", "<@", "~=", "<<", ">>", "&<", "&>", "<", "<=", ">", ">="]
     guard at < tokens.count, case .symbol(let symbol) = tokens[at].kind, known.contains(symbol) else {
       throw misunderstood
     }

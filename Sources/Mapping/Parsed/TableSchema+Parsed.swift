@@ -12,7 +12,7 @@ extension TableSchema {
   package var parsed: (schema: TableSchema, notices: [String]) { parsed(within: TargetReach()) }
 
   /// The functions that expressions of a table in PostgreSQL may call.
-  package static var functionsOfPostgres: Set<String> { KnownFunctions.inPostgresCatalog }
+  package static var functionsOfPostgres: Set<NameKey> { KnownFunctions.inPostgresCatalog }
 
   /// As ``parsed``, without the parts that use objects or functions of the target beyond `reach`.
   package func parsed(within reach: TargetReach) -> (schema: TableSchema, notices: [String]) {

@@ -1,0 +1,119 @@
+// Cairn's texts are names, SQL and row data, which the databases compare by their bytes. Swift's own comparisons take
+// canonically equivalent texts for equal, even where one side is ASCII: to them the Kelvin sign is the letter K.
+//
+// So every comparison of texts that is written out in Cairn's modules compares bytes: these declarations come before those
+// of the standard library, except where an optional is compared with a literal. What Swift derives compares by its own
+// rules still: sets and dictionaries of names are keyed by ``NameKey``, and the stored texts of types that can be compared
+// are marked with ``ByBytes``. Tests look for both.
+
+extension String {
+  /// Whether both have the same bytes.
+  ///
+  ///     "caf\u{e9}" == "cafe\u{301}"   // false
+  package static func == (a: String, b: String) -> Bool { a.hasSameBytes(as: b) }
+  package static func != (a: String, b: String) -> Bool { !a.hasSameBytes(as: b) }
+
+  /// In the order of their bytes.
+  package static func < (a: String, b: String) -> Bool { a.utf8.lexicographicallyPrecedes(b.utf8) }
+  package static func > (a: String, b: String) -> Bool { b < a }
+
+  /// For `switch`.
+  package static func ~= (pattern: String, text: String) -> Bool { text.hasSameBytes(as: pattern) }
+
+  package func hasPrefix(_ prefix: String) -> Bool { utf8.starts(with: prefix.utf8) }
+  package func hasSuffix(_ suffix: String) -> Bool { utf8.suffix(suffix.utf8.count).elementsEqual(suffix.utf8) }
+}
+
+// One for each: of a declaration for all of them, the compiler would take the standard library's.
+
+extension Optional<String> {
+  package static func == (a: String?, b: String?) -> Bool { areSame(a, b) }
+  package static func != (a: String?, b: String?) -> Bool { !areSame(a, b) }
+  package static func ~= (pattern: String, text: String?) -> Bool { areSame(text, pattern) }
+}
+
+extension [String] {
+  package static func == (a: [String], b: [String]) -> Bool { areSame(a, b) }
+  package static func != (a: [String], b: [String]) -> Bool { !areSame(a, b) }
+}
+
+extension Optional<[String]> {
+  package static func == (a: [String]?, b: [String]?) -> Bool { areSame(a, b) }
+  package static func != (a: [String]?, b: [String]?) -> Bool { !areSame(a, b) }
+  package static func == (a: [String]?, b: [String]) -> Bool { areSame(a, b) }
+  package static func != (a: [String]?, b: [String]) -> Bool { !areSame(a, b) }
+}
+
+extension [[String]] {
+  package static func == (a: [[String]], b: [[String]]) -> Bool { areSame(a, b) }
+  package static func != (a: [[String]], b: [[String]]) -> Bool { !areSame(a, b) }
+}
+
+extension Sequence<String> {
+  package func contains(_ text: String) -> Bool { contains { $0.hasSameBytes(as: text) } }
+
+  /// In the order of their bytes.
+  package func sorted() -> [String] { sorted { $0 < $1 } }
+}
+
+extension Collection<String> {
+  package func firstIndex(of text: String) -> Index? { firstIndex { $0.hasSameBytes(as: text) } }
+}
+
+/// Texts, and optionals, arrays and dictionaries of them, as ``ByBytes`` compares them.
+package protocol ByteComparable: Hashable {
+  static func areSame(_ a: Self, _ b: Self) -> Bool
+  func hashBytes(into hasher: inout Hasher)
+}
+
+/// A stored text of a type whose `==` Swift derives: it is compared by its bytes.
+///
+///     struct Table: Equatable {
+///       @ByBytes var name: String
+///     }
+///     Table(name: "caf\u{e9}") == Table(name: "cafe\u{301}")  // false
+@propertyWrapper package struct ByBytes<Value: ByteComparable>: Hashable {
+  package var wrappedValue: Value
+  package init(wrappedValue: Value) { self.wrappedValue = wrappedValue }
+  package static func == (a: Self, b: Self) -> Bool { Value.areSame(a.wrappedValue, b.wrappedValue) }
+  package func hash(into hasher: inout Hasher) { wrappedValue.hashBytes(into: &hasher) }
+}
+
+extension ByBytes: Sendable where Value: Sendable {}
+
+extension String: ByteComparable {
+  package static func areSame(_ a: String, _ b: String) -> Bool { a.hasSameBytes(as: b) }
+  package func hashBytes(into hasher: inout Hasher) { nameKey.hash(into: &hasher) }
+}
+
+extension Optional: ByteComparable where Wrapped: ByteComparable {
+  package static func areSame(_ a: Self, _ b: Self) -> Bool {
+    switch (a, b) {
+    case (let a?, let b?): Wrapped.areSame(a, b)
+    case (nil, nil): true
+    default: false
+    }
+  }
+
+  package func hashBytes(into hasher: inout Hasher) {
+    hasher.combine(self != nil)
+    self?.hashBytes(into: &hasher)
+  }
+}
+
+extension Array: ByteComparable where Element: ByteComparable {
+  package static func areSame(_ a: Self, _ b: Self) -> Bool { a.elementsEqual(b, by: Element.areSame) }
+
+  package func hashBytes(into hasher: inout Hasher) {
+    hasher.combine(count)
+    for element in self { element.hashBytes(into: &hasher) }
+  }
+}
+
+extension Dictionary: ByteComparable where Value: ByteComparable {
+  package static func areSame(_ a: Self, _ b: Self) -> Bool {
+    a.count == b.count && a.allSatisfy { key, value in b[key].map { Value.areSame(value, $0) } ?? false }
+  }
+
+  package func hashBytes(into hasher: inout Hasher) { hasher.combine(count) }
+}
