@@ -106,7 +106,7 @@ import Testing
     let tables = try connection.userTables()
     #expect(tables.filter { $0.refusal == nil }.map(\.schema.name) == ["fine"])
     for table in tables where table.schema.name != "fine" && table.schema.name != "columns" {
-      let group = tables.filter { $0.schema.fullName == table.schema.fullName }
+      let group = tables.filter { Array($0.schema.fullName) == Array(table.schema.fullName) }
       let other = try #require(group.first { $0.oid != table.oid })
       let reason = table.refusal?.reason ?? ""
       #expect(Array(reason.utf8).contains(Array(other.schema.qualifiedName.utf8)))
