@@ -418,6 +418,10 @@ extension ErrorCode {
           If the old trail is lost, or no longer has that place, have everything copied again: with the daemon \
           `cairn copy APPLY`, else by `cairn replicate` with `--existing overwrite`.
           """,
+          """
+          If both ends are written, the target may hold rows that no trail has any more. A copy removes them. Run \
+          `cairn compare` first, and copy from the end that holds the newer rows.
+          """,
         ])
     default:
       Explanation(
@@ -476,6 +480,10 @@ extension ErrorCode {
           If the source as it is now is right: with the daemon, stop it, run `cairn detach URL` on the source, remove \
           the trail's folder, start it, and `cairn copy` each apply of the trail. Else run `cairn detach URL`, then \
           replicate into a new `--state` with `--existing overwrite`.
+          """,
+          """
+          If both ends are written, the other end may hold newer rows, which a copy removes: run `cairn detach` on both \
+          ends, and replicate from the end whose rows are to be kept.
           """,
         ])
     case .tableRefused:

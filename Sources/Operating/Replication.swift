@@ -124,7 +124,7 @@ package final class Replication: Sendable {
     let (from, to) = try openEnds()
     if back != nil { try checkTwoWay(from, to) }
     let state = try StateFolder(statePath, from: source.place, to: target.place)
-    if back == nil { try lookForWayBack(from, to, state) }
+    if back == nil { try lookForWayBack(from, to, state) } else { try nameOtherApplies(from, to) }
     let checkpoint = try to.checkpoint(of: trail)
     let known = checkpoint?.trail
     var hasCheckpoint = known != nil
@@ -133,7 +133,7 @@ package final class Replication: Sendable {
       guard options.existing != nil else {
         throw CairnError(
           .checkpointForeign, "the target \(target.place) was fed from a trail \(trail) that is not in \(statePath)",
-          hint: "use the --state of that replication, or copy everything again with --existing overwrite")
+          hint: "use the --state of that replication, or \(copyingAgain)")
       }
       try to.forgetCheckpoint(of: trail)
       hasCheckpoint = false
@@ -145,7 +145,7 @@ package final class Replication: Sendable {
         throw CairnError(
           .checkpointForeign,
           "the target \(target.place) goes on at \(checkpoint.position), which has been purged from the trail \(trail)",
-          hint: "copy everything again with --existing overwrite", context: ["trail": trail.description])
+          hint: copyingAgain, context: ["trail": trail.description])
       }
       isPurged = true
     }
@@ -181,6 +181,14 @@ package final class Replication: Sendable {
     return state
   }
 
+  /// How to begin again without the trail. Two-way, the target may hold rows that exist nowhere else.
+  private var copyingAgain: String {
+    guard back != nil else { return "copy everything again with --existing overwrite" }
+    let ends = "--from \(source.shown.shellWord) --to \(target.shown.shellWord)"
+    return
+      "look with 'cairn compare \(ends)' which end holds newer rows: a copy with --existing overwrite keeps only the rows of --from; name that end there, or write its newer rows to the other end first"
+  }
+
   /// Decides whether rows that applies write go on, from the source and into the target, and says so.
   private func lookForWayBack(_ from: SourceEnd, _ to: TargetEnd, _ state: StateFolder) throws {
     let leadsBack = try to.leadsBack(to: from)
@@ -205,6 +213,23 @@ package final class Replication: Sendable {
       leadsBack
         ? "rows that other replications write to \(source.place) do not go on to \(target.place), as a way leads back"
         : "rows that other replications write to \(source.place) go on to \(target.place)")
+  }
+
+  /// Two-way, each end gets only what applications write at the other one: reports it if another replication writes to one of
+  /// both.
+  private func nameOtherApplies(_ from: SourceEnd, _ to: TargetEnd) throws {
+    try nameOtherApplies(at: from, source, beside: to, target)
+    guard !to.isMissing else { return }
+    try nameOtherApplies(at: SourceEnd(target), target, beside: TargetEnd(source), source)
+  }
+
+  private func nameOtherApplies(
+    at end: SourceEnd, _ here: DatabaseURL, beside other: TargetEnd, _ there: DatabaseURL
+  ) throws {
+    guard try !end.appliedTrails().isSubset(of: other.capturedTrails()) else { return }
+    captureProgress.tell(
+      "rows that other replications write to \(here.place) do not go on to \(there.place), as both ends are written: replicate them from where they come from to \(there.place) too"
+    )
   }
 
   private var request: CopyRequest { CopyRequest(state: statePath, apply: trail.description) }

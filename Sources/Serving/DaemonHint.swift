@@ -20,9 +20,11 @@ extension CairnError {
       case .trailMissing where worker.kind == .capture:
         PurgeWorker.anew(
           worker.name, trail: TrailName(Folder.lastName(of: folder)) ?? TrailName(origin: "NODE", name: worker.name))
-      case .rowMissing, .rowDiffers, .rowExists, .checkpointForeign:
+      case .checkpointForeign where worker.kind == .apply:
+        "put the state folder back that was used last, or run 'cairn copy \(worker.name)', which copies everything again; if both ends are written, run 'cairn compare \(worker.name)' first: the copy removes rows that only the target has"
+      case .rowMissing, .rowDiffers, .rowExists:
         worker.kind == .apply
-          ? "find out what else writes to the target, or which state folder was put back; 'cairn copy \(worker.name)' copies everything again and goes on"
+          ? "find out what else writes to the target; 'cairn copy \(worker.name)' copies everything again and goes on"
           : nil
       default: nil
       }

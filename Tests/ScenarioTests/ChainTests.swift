@@ -49,6 +49,40 @@ extension Scenarios {
       try pairs.expectEqual(a, d)
     }
 
+    @Test func `a pair that goes both ways reports that rows of a third database do not go on`() throws {
+      let bench = try Bench()
+      _ = try bench.sqlite("a.db", "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, 'x')")
+      func once(_ from: String, _ to: String, _ more: [String] = []) throws -> Outcome {
+        let ends = ["--from", "sqlite:\(from).db", "--to", "sqlite:\(to).db", "--state", from + to]
+        return try bench.run(Bench.cairn, ["replicate"] + ends + ["--once"] + more)
+      }
+      let first = try once("b", "c", ["--two-way"])
+      #expect(first.status != 0, "there is no database b yet")
+      #expect(try once("a", "b").status == 0)
+      for _ in 0..<2 {
+        let pair = try once("b", "c", ["--two-way"])
+        #expect(pair.status == 0 && pair.errors.contains("do not go on to"), "\(pair.errors)")
+      }
+      _ = try bench.sqlite("d.db", "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, 'x')")
+      for _ in 0..<2 {
+        let pair = try once("d", "e", ["--two-way"])
+        #expect(pair.status == 0 && !pair.errors.contains("do not go on to"), "\(pair.errors)")
+      }
+    }
+
+    @Test func `after a state folder was lost, the hint names the end whose rows a copy removes`() throws {
+      let bench = try Bench()
+      _ = try bench.sqlite("a.db", "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, 'x')")
+      let pair = ["replicate", "--two-way", "--once", "--from", "sqlite:a.db", "--to", "sqlite:b.db", "--state"]
+      #expect(try bench.run(Bench.cairn, pair + ["state"]).status == 0)
+      _ = try bench.sqlite("b.db", "INSERT INTO t VALUES (2, 'only at b')")
+      let outcome = try bench.run(Bench.cairn, pair + ["other"])
+      #expect(outcome.status != 0 && outcome.errors.contains("checkpoint-foreign"), "\(outcome.errors)")
+      #expect(outcome.errors.contains("cairn compare --from"), "\(outcome.errors)")
+      #expect(!outcome.errors.contains("copy everything again"), "\(outcome.errors)")
+      #expect(try bench.sqlite("b.db", "SELECT count(*) FROM t") == "2\n")
+    }
+
     @Test func `two ways that meet are told, and nothing goes round`() throws {
       let bench = try Bench()
       _ = try bench.sqlite("a.db", "CREATE TABLE t(id INTEGER PRIMARY KEY, v TEXT); INSERT INTO t VALUES (1, 'x')")

@@ -70,6 +70,8 @@ package final class SQLiteCapture {
   private var hasLostRows = false
   private var statements: Statements
   private var isWaitingForLock = false
+  /// Ends the run, also within a transaction that is being taken.
+  private var stop = StopSignal()
   private var unseenWrites = UnseenWrites()
   /// The bytes of the journal's rows, by which the cap follows.
   private var rowBytes = RowBytes()
@@ -273,6 +275,7 @@ package final class SQLiteCapture {
   /// before the call is in the trail and every table is copied.
   package func run(stop: StopSignal, untilCaughtUp: Bool) throws {
     var watch = try SourceWatch(database: path)
+    self.stop = stop
     tellsNotesAtOnce = untilCaughtUp
     progress.noteDurable(trail.end.position)
     if hasLostRows { try recoverFromLoss() }
@@ -287,6 +290,8 @@ package final class SQLiteCapture {
         try markIfQuiet()
         watch.wait(found: false, atMost: min(marked == position.mark ? .max : 100, untilNotesAreTold), stop: stop)
         try lookUntilFound(&watch, stop)
+      } catch is Stopped {
+        break
       } catch let error as SQLiteError where error.primary == 1 {
         try checkOwnTablesAreThere()
         throw error
@@ -296,6 +301,9 @@ package final class SQLiteCapture {
     }
     try markSource(waitMilliseconds: 2000)
   }
+
+  /// The stop signal was set while a transaction was taken. The trail drops what it has of it, and the next run takes it.
+  private struct Stopped: Error {}
 
   /// Throws `source-went-back` if tables of capture are gone: a program has dropped what it does not know.
   private func checkOwnTablesAreThere() throws {
@@ -601,6 +609,7 @@ package final class SQLiteCapture {
       let code = statement.integer(1)
       guard seq == expected else { throw Self.wentBack(path, "journal row \(expected) is missing") }
       expected += 1
+      if seq & 1023 == 0, stop.isSet { throw Stopped() }
       if let feed, try !begin(feed, at: seq) { return }
       switch code {
       case JournalNotes.code:

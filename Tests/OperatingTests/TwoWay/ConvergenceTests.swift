@@ -5,14 +5,15 @@ import TestServers
 import Testing
 
 /// Invariant 8: random writes to a few rows at three nodes, brought to each other in random order, come to the same rows
-/// everywhere. A seed that fails is printed, and `CAIRN_SEED` runs it again; `CAIRN_SOAK` runs 300 of them.
+/// everywhere. A seed that fails is printed, and `CAIRN_SEED` runs it again; `CAIRN_SOAK` runs 300 of them, or
+/// as many as `CAIRN_SEEDS` says.
 @Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
 struct MeshConvergenceTests {
   private static let schema = "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, stock INTEGER, note TEXT)"
   private static let all = "SELECT id, name, stock, note FROM item ORDER BY id"
 
   /// Rules by seed, so that each is met.
-  private static let books: [(name: String, rules: ConflictRules)] = [
+  static let books: [(name: String, rules: ConflictRules)] = [
     ("newest", ConflictRules()), ("oldest", ConflictRules(rule: .oldest)),
     ("priority", ConflictRules(rule: .priority(["n2", "n0"]))),
     ("columns", ConflictRules(tracking: .column)),
@@ -25,7 +26,8 @@ struct MeshConvergenceTests {
     let environment = ProcessInfo.processInfo.environment
     if let seed = environment["CAIRN_SEED"].flatMap({ UInt64($0) }) { return [seed] }
     let first = UInt64.random(in: 0..<1_000_000)
-    return (0..<(isSoak ? 300 : 30)).map { first + $0 }
+    let count = environment["CAIRN_SEEDS"].flatMap { UInt64($0) } ?? (isSoak ? 300 : 30)
+    return (0..<count).map { first + $0 }
   }
 
   static var decidedSeeds: [UInt64] { isSoak || seeds.count == 1 ? seeds : [0, 7, 14, 3, 10, 5] }
@@ -69,7 +71,7 @@ struct MeshConvergenceTests {
   }
 
   /// Rules of which one node decides the outcome, and one that needs no decision.
-  private static let decidedBooks: [(name: String, rules: ConflictRules)] = [
+  static let decidedBooks: [(name: String, rules: ConflictRules)] = [
     ("source", ConflictRules(rule: .source, decider: "n1")), ("target", ConflictRules(rule: .target, decider: "n1")),
     ("insert-only", ConflictRules(rule: .insertOnly, decider: "n1")),
     ("sql", ConflictRules(columns: [2: .sql("local * 100 + incoming")], deletes: .deleteWins, decider: "n1")),
