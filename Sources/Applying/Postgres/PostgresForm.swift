@@ -45,12 +45,14 @@ struct PostgresForm {
 
   private func columns(of schema: TableSchema) throws -> [(Int, PostgresText)?] {
     let mapped = try TableMapping(schema, to: .postgres, names: names).target
-    return table.columns.enumerated().map { place, column in
-      mapped.columns.firstIndex { $0.name.hasSameBytes(as: column.name) }.map { index in
-        (
+    let places = FormColumns.places(table.columns.map(\.name), table.key, in: mapped, .postgres)
+    return places.enumerated().map { place, index in
+      index.map { index in
+        let type = table.columns[place].type
+        return (
           index,
           PostgresText(
-            from: schema.columns[index], of: schema.engine, to: column.type, keepsSpelling: table.key.contains(place))
+            from: schema.columns[index], of: schema.engine, to: type, keepsSpelling: table.key.contains(place))
         )
       }
     }

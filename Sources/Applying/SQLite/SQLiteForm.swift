@@ -39,10 +39,8 @@ struct SQLiteForm {
   /// For each column of the table: where a trail's rows have it, and what makes it one of SQLite.
   private func columns(of schema: TableSchema) throws -> [(Int, SQLiteValue?)?] {
     let mapped = try TableMapping(schema, to: .sqlite).target
-    return table.schema.columns.map { column in
-      mapped.columns.firstIndex { $0.name.sqliteKey == column.name.sqliteKey }.map { index in
-        (index, schema.engine == .sqlite ? nil : SQLiteValue(from: schema.columns[index], goesBothWays: true))
-      }
+    return FormColumns.places(table.schema.columns.map(\.name), table.schema.key, in: mapped, .sqlite).map { index in
+      index.map { ($0, schema.engine == .sqlite ? nil : SQLiteValue(from: schema.columns[$0], goesBothWays: true)) }
     }
   }
 

@@ -67,6 +67,25 @@ struct MovedColumnTests {
     try mesh.close()
   }
 
+  @Test("a key column that is renamed while both ends write the row", arguments: ["ss", "sp", "ps", "pp", "sps"])
+  func movedKey(engines: String) throws {
+    let mesh = try Self.mesh(engines)
+    let (a, b) = (mesh.nodes[0], mesh.nodes[1])
+    try a.execute("ALTER TABLE item RENAME COLUMN id TO nr")
+    try a.execute("UPDATE item SET stock = 7 WHERE nr IN (1, 2)")
+    try a.capturePending()
+    try b.execute("UPDATE item SET stock = 50 WHERE id = 2")
+    try b.execute("DELETE FROM item WHERE id = 5")
+    try b.execute("INSERT INTO item VALUES (3, 'new', 1)")
+    try b.capturePending()
+    for _ in 0..<3 { try mesh.settle() }
+    for node in mesh.nodes {
+      let rows = try node.rows("SELECT nr, name, stock FROM item ORDER BY nr")
+      #expect(rows == ["1|tea|7", "2|milk|50", "3|new|1", "4|rice|2"], "\(node.name)")
+    }
+    try mesh.close()
+  }
+
   @Test("a table waits for a renamed column until capture has seen the change", arguments: ["ss", "ps"])
   func uncaptured(engines: String) throws {
     let mesh = try Self.mesh(engines)
