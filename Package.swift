@@ -181,8 +181,8 @@ let package = Package(
     tests(
       "ServingTests",
       [
-        "Serving", "Steering", "ServiceKit", "Operating", "Configuring", "Changes", "Mapping", "NetKit", "Pumping",
-        "SQLiteKit", "SystemKit", "Trails",
+        "TestServers", "Serving", "Steering", "ServiceKit", "Operating", "Comparing", "Configuring", "Changes",
+        "Mapping", "NetKit", "Pumping", "SQLiteKit", "SystemKit", "Trails",
       ]),
     tests(
       "ScenarioTests",

@@ -2,12 +2,15 @@ import Changes
 import Mapping
 import PostgresKit
 import SQLiteKit
+import Trails
 
 /// One of the two databases, open, and what is in it. For the thread that opened it.
 package final class CompareDatabase {
   package enum Handle {
     case sqlite(Database)
     case postgres(PostgresConnection)
+    /// At another node; of a source only.
+    case origin(OriginSource)
   }
 
   struct Table {
@@ -19,27 +22,27 @@ package final class CompareDatabase {
   }
 
   package let handle: Handle
-  private let sortsByBytes: Bool
+  package let engine: Engine
+  let sortsByBytes: Bool
+  /// What the node of the source tells of its tables.
+  private let told: [OriginTable]
   /// Tables of SQLite, by name, whose key's index sorts backwards in part.
   private var backwards: Set<NameKey> = []
 
   package init(_ handle: Handle) throws {
     self.handle = handle
     switch handle {
-    case .sqlite: sortsByBytes = true
+    case .sqlite: (engine, sortsByBytes, told) = (.sqlite, true, [])
+    case .origin(let origin):
+      (engine, sortsByBytes, told) = try origin.tables()
+      backwards = Set(told.filter(\.sortsBackwards).map { $0.schema.name.sqliteKey })
     case .postgres(let connection):
+      (engine, told) = (.postgres, [])
       sortsByBytes =
         try connection.first(
           // The column `datlocprovider` came with PostgreSQL 15.
           "SELECT datcollate IN ('C', 'POSIX') AND coalesce(to_jsonb(d) ->> 'datlocprovider', 'c') = 'c' FROM pg_database AS d WHERE datname = current_database()"
         ) == "t"
-    }
-  }
-
-  var engine: Engine {
-    switch handle {
-    case .sqlite: .sqlite
-    case .postgres: .postgres
     }
   }
 
@@ -75,25 +78,54 @@ package final class CompareDatabase {
           }
         }
       }
+    case .origin:
+      let isSQLite = engine == .sqlite
+      let sortsByBytes = sortsByBytes
+      return told.filter { table in
+        guard let patterns else { return true }
+        return isSQLite ? patterns.includes(table.schema.name) : patterns.includes(table.schema)
+      }.map { table in
+        Table(name: table.name, schema: table.schema, refusal: table.refusal) { columns in
+          TableEnd(
+            schema: table.schema, columns: columns, sqlName: "", rowidName: table.rowidName,
+            isPartitioned: table.isPartitioned, sortsByBytes: sortsByBytes)
+        }
+      }
     }
   }
 
   /// Nothing is lost by saying so of a table for nothing.
   func sortsBackwards(_ end: TableEnd) -> Bool { backwards.contains(end.schema.name.sqliteKey) }
 
-  /// Full names of the tables that Cairn made here; nil where it has no state here.
-  func createdTables() throws -> Set<NameKey>? {
+  /// Full names of the tables that Cairn made here; nil where it has no state here. Where the database has tables of
+  /// `trail`, those that only other trails bring do not count.
+  func createdTables(by trail: TrailName?) throws -> Set<NameKey>? {
+    let trail = trail?.description ?? ""
     switch handle {
     case .sqlite(let database):
       guard try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_table'") != nil
       else { return nil }
+      let knowsTrails =
+        try database.integer("SELECT 1 FROM pragma_table_info('cairn_table') WHERE name = 'trail'") != nil
+      let isOurs =
+        try knowsTrails
+        && database.first("SELECT 1 FROM cairn_table WHERE trail = ? AND trail <> ''", [.text(trail)]) != nil
       let names = try database.query(
-        "SELECT m.name FROM cairn_table AS t JOIN sqlite_master AS m ON lower(m.name) = lower(t.name) WHERE t.created")
+        """
+        SELECT m.name FROM cairn_table AS t JOIN sqlite_master AS m ON lower(m.name) = lower(t.name) WHERE t.created
+        \(isOurs ? "AND t.trail IN (?, '')" : "")
+        """, isOurs ? [.text(trail)] : [])
       return Set(names.map { NameKey($0[0].string) })
     case .postgres(let connection):
       guard try connection.first("SELECT to_regclass('cairn.table_state')") != nil else { return nil }
-      let rows = try connection.query("SELECT schema_name || '.' || table_name FROM cairn.table_state WHERE created")
+      let rows = try connection.query(
+        """
+        WITH s AS (SELECT *, to_jsonb(t) ->> 'trail' AS of_trail FROM cairn.table_state AS t)
+        SELECT schema_name || '.' || table_name FROM s WHERE created AND (coalesce(of_trail, '') IN ($1, '')
+          OR NOT EXISTS (SELECT FROM s WHERE of_trail = $1))
+        """, [trail])
       return Set(rows.compactMap { $0[0].map { NameKey($0) } })
+    case .origin: return nil
     }
   }
 }

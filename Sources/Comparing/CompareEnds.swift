@@ -10,6 +10,8 @@ package struct CompareEnds: Sendable {
   package enum Place: Sendable {
     case sqlite(path: String)
     case postgres(uri: String)
+    /// At another node; of a source only.
+    case origin(OriginSource, Engine)
   }
 
   package let source: Place
@@ -32,8 +34,12 @@ package struct CompareEnds: Sendable {
       return SQLiteRowReader(database, side, seed: seed)
     case .postgres(let uri):
       return try PostgresRowReader(PostgresConnection(uri, application: "cairn compare"), side, seed: seed)
+    case .origin(let origin, let engine): return OriginRowReader(origin, engine, seed: seed)
     }
   }
+
+  /// Whether the source is at another node.
+  var isAfar: Bool { if case .origin = source { true } else { false } }
 }
 
 /// How far a comparison has come; read from other threads.

@@ -3,6 +3,7 @@ import Mapping
 import PostgresKit
 import Reshaping
 import SQLiteKit
+import Trails
 
 /// Which tables are compared with which, and what is different before a row has been read.
 struct ComparePlan {
@@ -16,7 +17,7 @@ struct ComparePlan {
 
   init(
     _ source: CompareDatabase, _ target: CompareDatabase, _ patterns: TablePatterns, _ names: NamePolicy,
-    _ rules: [ReshapeRule] = [], scope: TargetScope = TargetScope()
+    _ rules: [ReshapeRule] = [], scope: TargetScope = TargetScope(), trail: TrailName? = nil
   ) throws {
     (self.source, self.target) = (source, target)
     let theirs = try target.tables()
@@ -56,7 +57,7 @@ struct ComparePlan {
       claimed.insert(there.schema.fullName.nameKey)
       try add(table, there, mapping)
     }
-    let created = try target.createdTables()
+    let created = try target.createdTables(by: trail)
     for table in theirs where !claimed.contains(table.schema.fullName) && table.refusal == nil {
       // A database may hold other tables than those that are replicated to it.
       guard patterns.includes(table.name), created.map({ $0.contains(table.schema.fullName) }) ?? true else { continue }
@@ -104,16 +105,8 @@ struct ComparePlan {
     for (index, column) in there.schema.columns.enumerated() where !others.contains(index) {
       differences.append(inColumn(table, column.name, .columnExtra))
     }
-    let unique = Set(table.schema.key + table.schema.uniques.joined())
-    let key = table.schema.flags.contains(.wholeRow) ? [] : table.schema.key
-    let columns = zip(here, others).map { index, other in
-      CanonicalColumn(
-        table.schema.columns[index], of: source.engine, to: there.schema.columns[other], of: target.engine,
-        isUnique: unique.contains(index), isKey: key.contains(index))
-    }
-    guard !columns.isEmpty else { return }
-    let ends = (table.end(here), there.end(others))
-    var compared = ComparedTable(name: table.name, source: ends.0, target: ends.1, columns: columns, order: .buckets)
+    guard !here.isEmpty else { return }
+    var compared = ComparedTable(name: table.name, source: table.end(here), target: there.end(others))
     if KeyOrder(compared, source: source, target: target).isShared { compared.order = .ranges }
     tables.append(compared)
   }

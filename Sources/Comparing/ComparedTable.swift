@@ -39,6 +39,19 @@ package struct ComparedTable: Sendable {
     isSame = columns.allSatisfy(\.isSame)
   }
 
+  /// Columns by their contracts, to be read by buckets.
+  package init(name: String, source: TableEnd, target: TableEnd) {
+    let schema = source.schema
+    let unique = Set(schema.key + schema.uniques.joined())
+    let key = schema.flags.contains(.wholeRow) ? [] : schema.key
+    let columns = zip(source.columns, target.columns).map { index, other in
+      CanonicalColumn(
+        schema.columns[index], of: source.engine, to: target.schema.columns[other], of: target.engine,
+        isUnique: unique.contains(index), isKey: key.contains(index))
+    }
+    self.init(name: name, source: source, target: target, columns: columns, order: .buckets)
+  }
+
   package func end(_ side: CanonicalColumn.Side) -> TableEnd { side == .source ? source : target }
 
   /// Key values of the source as the target has them.

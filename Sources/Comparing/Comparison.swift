@@ -88,7 +88,7 @@ package final class Comparison {
     watch.update { $0.tables = plan.tables.count }
     let unknown = flight == nil ? try unknownTrail(looks) : nil
     if let unknown { try tell(.notice(unknown)) }
-    let settling: any Settling = flight ?? SettlingByLooks(stop: watch.stop, proves: unknown == nil)
+    let settling: any Settling = flight ?? SettlingByLooks(stop: watch.stop, proves: unknown == nil && !ends.isAfar)
     let repair = try options.repairs ? repair(flight) : nil
     for table in plan.tables where !watch.stop.isSet {
       let result = try withoutActuallyEscaping(tell) { tell in try compare(table, looks, settling, repair, tell) }
@@ -140,12 +140,14 @@ package final class Comparison {
   /// A table or column that is new at the source may be on its way to the target.
   private func plan(_ flight: SettlingByTrail?) throws -> ComparePlan {
     let plan = try ComparePlan(
-      source, target, options.tables ?? TablePatterns(), options.names ?? .fold, options.rules, scope: options.scope)
+      source, target, options.tables ?? TablePatterns(), options.names ?? .fold, options.rules, scope: options.scope,
+      trail: options.trail?.name)
     guard !plan.differences.isEmpty, let flight, flight.follower.isRunning, try flight.waitUntilNow() else {
       return plan
     }
     return try ComparePlan(
-      source, target, options.tables ?? TablePatterns(), options.names ?? .fold, options.rules, scope: options.scope)
+      source, target, options.tables ?? TablePatterns(), options.names ?? .fold, options.rules, scope: options.scope,
+      trail: options.trail?.name)
   }
 
   private func repair(_ flight: SettlingByTrail?) throws -> Repair {
@@ -197,7 +199,13 @@ package final class Comparison {
       try repair?.ask(table, settlement.differences)
       result.inFlight += settlement.inFlight
     }
-    try comparison.run()
+    do { try comparison.run() } catch is OriginSource.TooLarge {
+      result.inFlight += 1
+      try tell(
+        .notice(
+          "table \(table.name) is not compared: some of its rows do not fit into an answer of their node; compare it there, with 'cairn compare --from URL --to URL'"
+        ))
+    }
     result.rows = watch.snapshot.sourceRows
     if let repair, result.differences > 0 {
       let left = try repair.finish(comparison.look, comparison.verdict) {

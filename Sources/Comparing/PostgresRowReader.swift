@@ -4,6 +4,7 @@ import PostgresKit
 
 /// Reads rows of a PostgreSQL database by COPY. Each slice is one statement, so one short snapshot.
 final class PostgresRowReader: RowReader {
+  let engine = Engine.postgres
   let connection: PostgresConnection
   let side: CanonicalColumn.Side
   private let seed: UInt64

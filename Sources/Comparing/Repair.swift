@@ -59,11 +59,17 @@ final class Repair {
       return try askForCopy(table)
     }
     guard !copies, !keys.isEmpty else { return }
-    try ask(RowRequest(namespace: table.source.schema.namespace, table: table.source.schema.name, keys: keys))
+    try ask(
+      RowRequest(namespace: table.source.schema.namespace, table: table.source.schema.name, keys: keys), of: table)
   }
 
-  private func ask(_ request: RowRequest) throws {
+  private func ask(_ request: RowRequest, of table: ComparedTable) throws {
     switch ends.source {
+    case .origin(let origin, _):
+      for start in stride(from: 0, to: request.keys.count, by: OriginQuestion.keysMax) {
+        let keys = Array(request.keys[start..<min(request.keys.count, start + OriginQuestion.keysMax)])
+        try origin.ask(.repair(QuestionedTable(table, seed: ends.seed), keys: keys)) { _ in }
+      }
     case .sqlite(let path): try Journal(Database(path: path)).ask(request)
     case .postgres(let uri): try PostgresSource.ask(request, on: PostgresConnection(uri), trail: trail)
     }
@@ -72,6 +78,7 @@ final class Repair {
   private func askForCopy(_ table: ComparedTable) throws {
     let schema = table.source.schema
     switch ends.source {
+    case .origin(let origin, _): try origin.ask(.copy(QuestionedTable(table, seed: ends.seed))) { _ in }
     case .sqlite(let path): try Journal(Database(path: path)).askForCopy(of: schema.name)
     case .postgres(let uri):
       try PostgresSource.askForCopy(

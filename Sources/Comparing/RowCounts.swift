@@ -31,9 +31,9 @@ final class RowCounts {
   func contains(_ hash: UInt64) -> Bool { index(hash) != nil }
 
   /// Counts a row, if it is one of those.
-  func add(_ hash: UInt64, _ row: () -> [Value]) {
+  func add(_ hash: UInt64, times: Int = 1, _ row: () -> [Value]) {
     guard let index = index(hash) else { return }
-    counts[index] &+= 1
+    counts[index] &+= Int32(clamping: times)
     guard places[index] < 0 else { return }
     places[index] = rows.count
     rows.appendImage(row())

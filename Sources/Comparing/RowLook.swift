@@ -49,9 +49,7 @@ final class RowLook {
   func counts(_ side: CanonicalColumn.Side, _ hashes: [UInt64]) throws -> RowCounts {
     let reader = side == .source ? source : target
     let counts = RowCounts(hashes)
-    _ = try reader.scan(table, table.key.isEmpty ? .all : .nullKeys, naming: true) { mark in
-      if mark.key.isEmpty { counts.add(mark.keyHash) { reader.currentRow(table) } }
-    }
+    try reader.count(table, into: counts)
     return counts
   }
 }

@@ -4,8 +4,10 @@ import Mapping
 
 /// Reads rows of one end, each as hashes of its canonical form. For one thread.
 protocol RowReader: AnyObject {
+  var engine: Engine { get }
+
   /// Calls `body` with each row of a slice. With `naming`, rows come with the hash of their key, and ``RowMark/key`` can
-  /// be asked for inside of `body`.
+  /// be asked for inside of `body`. Without it one call may be for several rows: with the sum of their hashes.
   func scan(_ table: ComparedTable, _ slice: Slice, naming: Bool, _ body: (borrowing RowMark) throws -> Void) throws
     -> SliceEnd
 
@@ -21,6 +23,17 @@ protocol RowReader: AnyObject {
   /// Calls `body` with the rows of these keys, in this end's own values, as far as they are there; SQLite says by which
   /// of the keys a row was found.
   func rows(_ table: ComparedTable, keys: [[Value]], _ body: (_ index: Int?, [Value]) throws -> Void) throws
+
+  /// Counts the rows that are told apart by all their values: all of a table without a key, else those with NULL in it.
+  func count(_ table: ComparedTable, into counts: RowCounts) throws
+}
+
+extension RowReader {
+  func count(_ table: ComparedTable, into counts: RowCounts) throws {
+    _ = try scan(table, table.key.isEmpty ? .all : .nullKeys, naming: true) { mark in
+      if mark.key.isEmpty { counts.add(mark.keyHash) { currentRow(table) } }
+    }
+  }
 }
 
 /// Some rows of a table.

@@ -4,6 +4,7 @@ import SQLiteKit
 
 /// Reads rows of an SQLite file. Each slice is one statement, so one short snapshot.
 final class SQLiteRowReader: RowReader {
+  let engine = Engine.sqlite
   let database: Database
   let side: CanonicalColumn.Side
   private let seed: UInt64

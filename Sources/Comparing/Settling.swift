@@ -11,6 +11,12 @@ struct Settlement {
   /// What they look like, as far as that is known.
   var unproven: [Difference] = []
 
+  mutating func add(_ other: Settlement) {
+    differences += other.differences
+    inFlight += other.inFlight
+    unproven += other.unproven
+  }
+
   /// Differences of which nobody can say that they will stay.
   mutating func doubt() {
     inFlight += differences.count

@@ -15,6 +15,8 @@ final class TableComparison {
   private static let bytesInMemory = 12 << 20
   /// Rows without a key need a scan to be settled, so they are taken together as far as they fit.
   private static let wholeBytes = 16 << 20
+  /// The same where the source is at another node: they must fit into one question and its answer.
+  private static let wholeBytesAfar = 1 << 20
 
   private let table: ComparedTable
   private let ends: CompareEnds
@@ -116,7 +118,7 @@ final class TableComparison {
     guard suspect.isKeyed else {
       whole.append(suspect.hash)
       wholeBytes += suspect.rowBytes + RowCounts.hashBytes * 2
-      if wholeBytes >= Self.wholeBytes { try settleWhole() }
+      if wholeBytes >= (ends.isAfar ? Self.wholeBytesAfar : Self.wholeBytes) { try settleWhole() }
       return
     }
     if waiting.isEmpty { waitingSince = Clock.monotonicMilliseconds }

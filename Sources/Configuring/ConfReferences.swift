@@ -36,7 +36,6 @@ struct ConfReferences {
     checkCaptures()
     for apply in applies {
       checkTrail(apply)
-      checkAudit(apply)
     }
     checkApplies()
     for capture in captures { checkApplied(capture) }
@@ -77,18 +76,6 @@ struct ConfReferences {
         first[database] = capture
       }
     }
-  }
-
-  /// Refuses an audit that would have no effect: the database of another node cannot be reached from here.
-  private mutating func checkAudit(_ apply: ReadSection) {
-    guard apply.values["audit"] != nil, apply.text("audit") != "off",
-      let trail = apply.text("trail").flatMap({ TrailName($0) }), let node,
-      trail.origin != node
-    else { return }
-    add(
-      .confValue, apply.place("audit"),
-      "audit has no effect on trail \(trail): its source is at node \(trail.origin), and an audit reads both databases",
-      "take audit out, or write \"off\"; run 'cairn compare --from URL --to URL' where both databases can be reached")
   }
 
   private mutating func checkTrail(_ apply: ReadSection) {

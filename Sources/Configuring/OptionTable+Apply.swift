@@ -127,7 +127,7 @@ extension OptionTable {
         "compare both ends again and again, at this rate",
         details: """
           Bytes of rows a second that are read, over both ends. What drifts apart is told, never mended; `off`: nothing is \
-          compared. A rate is refused for a trail of another node, whose database is not at hand. Left out, there is no \
+          compared. For a trail of another node, that node is asked for digests of its rows. Left out, there is no \
           audit where rows may differ by the conf: where both ends write, and with `local_writes = "allow"`, `existing` \
           other than `overwrite`, `misfits`, or a rule that keeps rows.
           """,

@@ -5,6 +5,7 @@ import Mapping
 import Reshaping
 import Synchronization
 import SystemKit
+import Trails
 
 /// Compares both ends again and again, within a budget of bytes a second, while a replication follows: what drifts apart
 /// is told, never mended.
@@ -29,14 +30,21 @@ package final class Audit: Sendable {
     package var rounds = 0
     package var last: Round?
     /// What kept the last round from its end.
-    package var problem: String?
+    package var problem: CairnError?
   }
 
   /// Small databases are not read without end.
   private static let pauseMilliseconds: Int32 = 30_000
 
   private let state = Mutex(Snapshot())
-  private let source: DatabaseURL
+  /// The source of an audit.
+  package enum Source: Sendable {
+    case database(DatabaseURL)
+    /// At another node.
+    case origin(OriginSource, TrailName)
+  }
+
+  private let source: Source
   private let target: DatabaseURL
   private let statePath: String
   private let tables: TablePatterns
@@ -48,7 +56,7 @@ package final class Audit: Sendable {
   private let watch: CompareWatch
 
   package init(
-    from: DatabaseURL, to: DatabaseURL, trail: TrailName? = nil, statePath: String, tables: TablePatterns,
+    from: Source, to: DatabaseURL, trail: TrailName? = nil, statePath: String, tables: TablePatterns,
     names: NamePolicy, rules: [ReshapeRule] = [], scope: TargetScope = TargetScope(),
     bytesPerSecond: Int, stop: StopSignal
   ) {
@@ -66,9 +74,9 @@ package final class Audit: Sendable {
     while !watch.stop.wait(milliseconds: 1000) {
       guard isReady() else { continue }
       do { try round() } catch {
-        // Replication goes on; whatever ails an end is its to tell.
-        let problem = "\(error)"
-        state.withLock { $0.problem = problem }
+        // Replication goes on.
+        let problem = CairnError(enveloping: error, doing: "audit")
+        if !watch.stop.isSet { state.withLock { $0.problem = problem } }
       }
       if watch.stop.wait(milliseconds: Self.pauseMilliseconds) { return }
     }
@@ -77,10 +85,17 @@ package final class Audit: Sendable {
   private func round() throws {
     var options = Comparison.Options()
     (options.tables, options.names, options.rules, options.scope) = (tables, names, rules, scope)
-    let comparison =
-      try trail.map {
-        try Comparison(from: source, to: target, trail: $0, state: statePath, options: options, watch: watch)
-      } ?? Comparison(from: source, to: target, state: statePath, options: options, watch: watch)
+    let comparison: Comparison
+    switch (source, trail) {
+    case (.database(let source), nil):
+      comparison = try Comparison(from: source, to: target, state: statePath, options: options, watch: watch)
+    case (.database(let source), let trail?):
+      comparison = try Comparison(
+        from: source, to: target, trail: trail, state: statePath, options: options, watch: watch)
+    case (.origin(let source, let trail), _):
+      comparison = try Comparison(
+        origin: source, to: target, trail: trail, state: statePath, options: options, watch: watch)
+    }
     let found = Mutex<Set<NameKey>>([])
     let summary = try comparison.run { event in
       guard case .difference(let difference, _) = event else { return }

@@ -19,7 +19,7 @@ extension DatabaseURL {
     }
   }
 
-  fileprivate var comparePlace: CompareEnds.Place {
+  package var comparePlace: CompareEnds.Place {
     switch self {
     case .sqlite(let path): .sqlite(path: path)
     case .postgres(let uri): .postgres(uri: uri)
@@ -52,6 +52,20 @@ extension Comparison {
     var options = options
     options.trail = TrailPlace(state: state, name: trail)
     try self.init(source, target, options, watch)
+  }
+
+  /// Of a source at another node, which answers questions, and its target here, by the copy of the trail in the state
+  /// folder.
+  package convenience init(
+    origin: OriginSource, to: DatabaseURL, trail: TrailName, state: String, options: Options, watch: CompareWatch
+  ) throws {
+    let target = to.canonical
+    var options = options
+    options.trail = TrailPlace(state: state, name: trail)
+    let source = try CompareDatabase(.origin(origin))
+    self.init(
+      CompareEnds(source: .origin(origin, source.engine), target: target.comparePlace), source: source,
+      target: try target.openForComparison(), options: options, watch: watch)
   }
 
   private convenience init(

@@ -110,7 +110,7 @@ package final class Replication: Sendable {
     }
     audit = options.auditBytesPerSecond.map { [source, target, statePath, stopSignal] rate in
       Audit(
-        from: source, to: target, statePath: statePath, tables: options.tables, names: options.names,
+        from: .database(source), to: target, statePath: statePath, tables: options.tables, names: options.names,
         bytesPerSecond: rate, stop: stopSignal)
     }
   }

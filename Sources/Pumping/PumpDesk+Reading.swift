@@ -31,15 +31,18 @@ extension PumpDesk {
               ("trail", .text(trail.description)), ("requests", .list(requests.map { .object($0.json) })),
             ]))
         })
-      let mark = UInt64(CRC32C.of(Array(JSONObject([("trails", trails)]).line.utf8))).hex(8)
+      var told = JSONObject([("trails", trails)])
+      if hasQuestion(for: peer) { told["questions"] = .bool(true) }
+      let mark = UInt64(CRC32C.of(Array(told.line.utf8))).hex(8)
       if mark != request.query["known"] || Clock.monotonicMilliseconds >= deadline {
-        return Self.response(JSONObject([("node", .text(options.node)), ("mark", .text(mark)), ("trails", trails)]))
+        (told["node"], told["mark"]) = (.text(options.node), .text(mark))
+        return Self.response(told)
       }
       if stop.wait(milliseconds: 500) { throw Self.ending }
     }
   }
 
-  private func waitSeconds(_ request: HTTPRequest) throws -> Int {
+  func waitSeconds(_ request: HTTPRequest) throws -> Int {
     guard let text = request.query["wait"] else { return 0 }
     guard let seconds = Int(text), seconds >= 0 else { throw Self.usage("wait is no number of seconds") }
     return min(seconds, Self.waitSecondsMax)

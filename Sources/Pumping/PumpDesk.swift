@@ -64,6 +64,10 @@ package final class PumpDesk: HTTPHandler {
       try Self.expect(Self.reading, request)
       return .answer(try requests(peer, request))
     }
+    if parts.starts(with: ["1", "questions"]), parts.count <= 3 {
+      try Self.expect(parts.count == 2 ? Self.reading : Self.writing, request)
+      return parts.count == 2 ? .answer(try question(for: peer, request)) : .receive(answering(peer, parts[2]))
+    }
     guard parts.count >= 2, parts[0] == "1", parts[1] == "trails" else { throw Self.nothing }
     parts.removeFirst(2)
     if parts.isEmpty {
@@ -79,6 +83,9 @@ package final class PumpDesk: HTTPHandler {
     case 2 where parts[1] == "requests":
       try Self.expect(Self.writing, request)
       return try asking(visit)
+    case 2 where parts[1] == "questions":
+      try Self.expect(Self.writing, request)
+      return try questioning(visit)
     case 3:
       guard let id = bytes(hex: parts[1]).flatMap({ TrailID($0) }), let segment = Self.segment(parts[2]) else {
         throw Self.nothing

@@ -13,6 +13,12 @@ package struct PumpHooks: Sendable {
   package var allRequests: @Sendable () -> [TrailName: [CopyRequest]] = { [:] }
   /// A peer asks for copies of tables: all that it waits for now. Returns how many of them are too much, and not taken.
   package var asked: @Sendable (_ peer: String, TrailName, [CopyRequest]) -> Int = { _, _, _ in 0 }
+  /// Questions of this node, and of others, for the origins of trails elsewhere.
+  package var questions = QuestionBook()
+  /// Answers a question about the rows of a trail's source, here or by handing it on; called on the asker's thread.
+  package var answer: Answer = { _, _, _, _ in throw PumpDesk.nothing }
+  package typealias Answer =
+    @Sendable (_ asker: String, TrailName, _ question: [UInt8], _ isOver: () -> Bool) throws -> [UInt8]
   /// Why no bytes of other nodes' trails may come at this moment; nil: they may.
   package var full: @Sendable () -> CairnError? = { nil }
   /// Bytes of other nodes' trails have come.

@@ -16,11 +16,16 @@ final class PumpLink {
   private let heard: () -> Void
 
   /// `heard` is called with each answer.
-  init(_ plan: PumpPlan, stop: StopSignal, heard: @escaping () -> Void = {}) throws {
+  init(
+    _ plan: PumpPlan, stop: StopSignal, silenceSeconds: Int = waitSeconds + answerSeconds,
+    heard: @escaping () -> Void = {}
+  ) throws {
     self.heard = heard
     client = try HTTPClient(
       base: plan.url, tls: plan.tls,
-      options: .init(silenceSeconds: Self.waitSeconds + Self.answerSeconds, rate: plan.rate, node: plan.node),
+      options: .init(
+        silenceSeconds: silenceSeconds, rate: plan.rate, node: plan.node,
+        bodyBytesMax: QuestionBook.answerBytesMax + 1024),
       stop: stop)
   }
 
@@ -124,7 +129,9 @@ final class PumpLink {
 
   /// What that node waits for of all trails that we may push there, by trail: as soon as its `mark` is another one than
   /// is `known`, else after a while.
-  func requests(known: String?) throws -> (node: String, mark: String, requests: [(TrailName, [CopyRequest])]) {
+  func requests(
+    known: String?
+  ) throws -> (node: String, mark: String, requests: [(TrailName, [CopyRequest])], hasQuestions: Bool) {
     let mark = known.map { "&known=\($0)" } ?? ""
     let reply = try perform("GET", "/cairn/1/requests?wait=\(Self.waitSeconds)\(mark)")
     guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body),
@@ -133,7 +140,36 @@ final class PumpLink {
     let requests = object.objects("trails").compactMap { entry in
       entry.text("trail").flatMap { TrailName($0) }.map { ($0, entry.list("requests").compactMap { CopyRequest($0) }) }
     }
-    return (node, mark, requests)
+    return (node, mark, requests, object.bool("questions") ?? false)
+  }
+
+  // MARK: Questions about rows
+
+  /// How long a question may take to be answered, and how long one is waited for: seconds.
+  static let questionSeconds = 60
+  private static let questionWaitSeconds = 2
+
+  /// Asks a question of the node that a trail comes from; returns the answer as it travels.
+  func ask(_ question: [UInt8], _ trail: TrailName) throws -> [UInt8] {
+    let reply = try question.withUnsafeBytes { try perform("POST", "/cairn/1/trails/\(trail)/questions", body: $0) }
+    guard reply.status == 200 else { throw fault(reply).error }
+    return reply.body
+  }
+
+  /// The next question of that node about a trail that we may push there; nil when none comes.
+  func nextQuestion() throws -> QuestionBook.Question? {
+    let reply = try perform("GET", "/cairn/1/questions?wait=\(Self.questionWaitSeconds)")
+    if reply.status == 204 { return nil }
+    guard reply.status == 200, let trail = reply.headers["cairn-trail"].flatMap({ TrailName($0) }),
+      let id = reply.headers["cairn-question"], id.utf8.count <= 64, id.utf8.allSatisfy(Self.isHexDigit)
+    else { throw fault(reply).error }
+    return QuestionBook.Question(id: id, trail: trail, bytes: reply.body)
+  }
+
+  /// Brings an answer as it travels. One for which nobody waits any more is dropped there.
+  func answer(_ question: QuestionBook.Question, _ sealed: [UInt8]) throws {
+    let reply = try sealed.withUnsafeBytes { try perform("POST", "/cairn/1/questions/\(question.id)", body: $0) }
+    guard [200, 404].contains(reply.status) else { throw fault(reply).error }
   }
 
   private static func isHexDigit(_ byte: UInt8) -> Bool { Character(UnicodeScalar(byte)).isHexDigit }

@@ -3,18 +3,25 @@ import NetKit
 import SystemKit
 import Trails
 
-/// Lets requests for copies of tables travel at once, besides the lanes of a pump, which may have nothing to say for ten
-/// seconds: hears what the peer waits for where trails are pushed, and asks for what this node waits for where they are
-/// pulled. What fails here is left to the lanes. Belongs to one thread.
+/// Lets what nodes ask of each other travel at once, besides the lanes of a pump, which may have nothing to say for ten
+/// seconds: requests for copies of tables, and questions about the rows of sources.
+///
+/// Where trails are pushed, it hears what the peer asks; where they are pulled, it asks for this node. What fails here is
+/// left to the lanes. Belongs to one thread.
 final class RequestEar {
   private static let lookMilliseconds: Int32 = 500
+  private static let soonMilliseconds: Int32 = 20
   private static let againMilliseconds: Int32 = 10_000
+  /// Questions are answered for so long before requests are heard again.
+  private static let turnMilliseconds: Int64 = 5_000
 
   private let plan: PumpPlan
   private let hooks: PumpHooks
   private let trails: () -> [TrailName]
   private var asked: [TrailName: [CopyRequest]] = [:]
   private var known: String?
+  /// When a question was handed on last: the next one often follows at once.
+  private var questionedAt: Int64 = 0
 
   /// `trails` are those of lanes that have reached the peer.
   init(_ plan: PumpPlan, _ hooks: PumpHooks, trails: @escaping () -> [TrailName]) {
@@ -24,11 +31,11 @@ final class RequestEar {
   func run(until stop: StopSignal) {
     while !stop.isSet {
       do {
-        let link = try PumpLink(plan, stop: stop)
+        let link = try PumpLink(plan, stop: stop, silenceSeconds: PumpLink.questionSeconds)
         repeat {
           guard !trails().isEmpty else { continue }
-          if plan.direction == .push { try hear(link) } else { try ask(link) }
-        } while !stop.wait(milliseconds: Self.lookMilliseconds)
+          if plan.direction == .push { try hear(link, stop) } else { try ask(link) }
+        } while !stop.wait(milliseconds: pause)
       } catch {
         known = nil
         _ = stop.wait(milliseconds: Self.againMilliseconds)
@@ -36,13 +43,38 @@ final class RequestEar {
     }
   }
 
-  private func hear(_ link: PumpLink) throws {
+  private var pause: Int32 {
+    Clock.monotonicMilliseconds - questionedAt < 2_000 ? Self.soonMilliseconds : Self.lookMilliseconds
+  }
+
+  // MARK: Trails are pushed
+
+  private func hear(_ link: PumpLink, _ stop: StopSignal) throws {
     let told = try link.requests(known: known)
     for (trail, requests) in told.requests where plan.trails.includes(trail) {
       _ = hooks.asked(told.node, trail, requests)
     }
     known = told.mark
+    guard told.hasQuestions else { return }
+    let limit = Clock.monotonicMilliseconds + Self.turnMilliseconds
+    while Clock.monotonicMilliseconds < limit, !stop.isSet, let question = try link.nextQuestion() {
+      questionedAt = Clock.monotonicMilliseconds
+      let sealed = QuestionBook.sealed {
+        // It may ask only about what goes there.
+        guard plan.trails.includes(question.trail), trails().contains(question.trail) else {
+          throw CairnError(
+            .peerRefused, "trail \(question.trail) does not go to node '\(told.node)'",
+            hint: "add it to the pump of its node", remedy: .retry)
+        }
+        return try hooks.answer(told.node, question.trail, question.bytes) { stop.isSet }
+      }
+      try link.answer(question, sealed)
+    }
+    // Whether more are there, it says at once.
+    known = nil
   }
+
+  // MARK: Trails are pulled
 
   private func ask(_ link: PumpLink) throws {
     for trail in trails() {
@@ -52,5 +84,22 @@ final class RequestEar {
       do { try link.ask(wanted, trail) } catch let error as CairnError where error.code == .busy {}
       asked[trail] = wanted
     }
+    let ours = trails()
+    guard let question = hooks.questions.take(for: plan.url, { trail, _ in ours.contains(trail) }) else { return }
+    questionedAt = Clock.monotonicMilliseconds
+    do { hooks.questions.answer(question.id, by: plan.url, try link.ask(question.bytes, question.trail)) } catch {
+      // Who asks hears of it, and the link begins again unless it was an answer.
+      hooks.questions.answer(question.id, by: plan.url, QuestionBook.sealed { throw Self.told(error) })
+      guard error is CairnError, (error as? CairnError)?.code != .peerUnreachable else { throw error }
+    }
+  }
+
+  /// A node that knows no questions has nothing at their address.
+  private static func told(_ error: any Error) -> any Error {
+    guard let error = error as? CairnError, error.code == .trailMissing else { return error }
+    return CairnError(
+      .unsupported,
+      "the node from which the trail comes answers no questions about rows: its version of Cairn is older",
+      hint: "update it, or set audit = \"off\" in the apply", remedy: .retry)
   }
 }

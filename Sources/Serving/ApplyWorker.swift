@@ -24,6 +24,7 @@ final class ApplyWorker: Worker {
   private let audit = Mutex<Audit?>(nil)
   private let backlog = Mutex(Backlog(since: Clock.system.microseconds()))
   private let driftsTold = Mutex<Set<NameKey>>([])
+  private let auditProblemTold = Mutex<String?>(nil)
   /// Tables that the list of the apply leaves out, by their names at the target.
   private let leftOut = Mutex<[String]>([])
   private let ruleUpkeep: RuleUpkeep
@@ -128,17 +129,25 @@ final class ApplyWorker: Worker {
     return isToBeEqual ? Configuration.auditBytesUsual : nil
   }
 
-  /// Compares both ends while it applies, where the source is at hand.
+  /// Compares both ends while it applies. The node of a source that is not at hand is asked for digests of its rows.
   private func startAudit(
     of trail: TrailName, _ target: DatabaseURL, goesBothWays: Bool
   ) throws -> (WorkerThread<Void>?, StopSignal) {
     let stop = StopSignal()
-    guard let rate = auditRate(goesBothWays: goesBothWays), let capture = context.capture(of: trail),
-      let source = context.configuration.database(capture.database)
-    else { return (nil, stop) }
+    guard let rate = auditRate(goesBothWays: goesBothWays) else { return (nil, stop) }
+    let source: Audit.Source
+    let tables: TablePatterns
+    if trail.origin != context.node {
+      // Its node answers, and tells of the tables that it captures.
+      (source, tables) = (.origin(context.origin(of: trail, for: name.description, stop: stop), trail), TablePatterns())
+    } else {
+      guard let capture = context.capture(of: trail), let database = context.configuration.database(capture.database)
+      else { return (nil, stop) }
+      (source, tables) = (.database(try database.location().canonical), TablePatterns(capture.tables))
+    }
     let audit = Audit(
-      from: try source.location().canonical, to: target, trail: trail, statePath: context.statePath,
-      tables: TablePatterns(capture.tables), names: apply.names, rules: apply.rules.map(ReshapeRule.init),
+      from: source, to: target, trail: trail, statePath: context.statePath,
+      tables: tables, names: apply.names, rules: apply.rules.map(ReshapeRule.init),
       scope: TargetScope(apply.tables), bytesPerSecond: rate, stop: stop)
     self.audit.withLock { $0 = audit }
     let progress = progress
@@ -222,7 +231,9 @@ final class ApplyWorker: Worker {
       status.detail = "\(now.quarantined) transactions are in quarantine: run 'cairn quarantine list'"
     }
     if let table = now.waiting.first { status.detail = "table \(table.name) waits: \(table.message)" }
-    let drifts = audit.withLock { $0?.snapshot.drifts ?? [] }
+    let audited = audit.withLock { $0?.snapshot }
+    if status.detail.isEmpty, let problem = audited?.problem { status.detail = "no audit: \(problem.message)" }
+    let drifts = audited?.drifts ?? []
     if let drift = drifts.first {
       status.detail = "drift in \(drifts.count) tables, the first \(drift.table): run 'cairn compare \(apply.name)'"
     }
@@ -246,6 +257,21 @@ final class ApplyWorker: Worker {
     }
   }
 
+  /// What keeps the audit from the rows of another node, told once. Of databases of this node others tell.
+  private func auditProblem() -> [LogEntry] {
+    guard TrailName(apply.trail)?.origin != context.node else { return [] }
+    let problem = audit.withLock { $0?.snapshot.problem }
+    return auditProblemTold.withLock { told in
+      defer { told = problem?.message }
+      guard let problem, told != problem.message else { return [] }
+      return [
+        LogEntry(
+          .warning, "the audit cannot go on: \(problem.message)", worker: name.description, code: problem.code,
+          hint: problem.hint)
+      ]
+    }
+  }
+
   /// What it has to say once since the last call.
   func news() -> [LogEntry] {
     let now = progress.snapshot
@@ -260,8 +286,9 @@ final class ApplyWorker: Worker {
       return notices.dropFirst(told).map { LogEntry(.notice, $0, worker: name.description) }
     }
     let drifts = audit.withLock { $0?.snapshot.drifts ?? [] }
+    let problem = auditProblem()
     let ofRules = TrailName(apply.trail).map { ruleUpkeep.look(now, $0) } ?? []
-    return fresh + ofRules
+    return fresh + problem + ofRules
       + driftsTold.withLock { told in
         told.formIntersection(drifts.map(\.table.nameKey))
         return drifts.filter { told.insert($0.table).inserted }.map { drift in

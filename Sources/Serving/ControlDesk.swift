@@ -1,6 +1,7 @@
 import Capturing
 import Changes
 import Configuring
+import Glibc
 import Operating
 import SQLiteKit
 import ServiceKit
@@ -26,6 +27,7 @@ package struct ControlDesk: Sendable {
 
   /// Carries out an order. Who gave it is logged first, except for a question.
   package func answer(_ request: ControlRequest, from peer: ControlPeer) throws -> JSONObject {
+    if request.command == .question { return try question(request, peer) }
     if request.command != .status {
       let subject = ([request.subject] + request.tables).filter { !$0.isEmpty }.joined(separator: " ")
       context.log.write(
@@ -38,7 +40,7 @@ package struct ControlDesk: Sendable {
 
   private func carryOut(_ request: ControlRequest) throws -> JSONObject {
     switch request.command {
-    case .status: return status().json
+    case .status, .question: return status().json
     case .start: return worker(try supervisor.order(.start, request.subject), "starting")
     case .stop: return worker(try supervisor.order(.stop, request.subject), "stopping")
     case .restart: return worker(try supervisor.order(.restart, request.subject), "restarting")
@@ -59,6 +61,29 @@ package struct ControlDesk: Sendable {
   private func worker(_ name: WorkerName, _ event: String) -> JSONObject {
     context.tell(name, "\(event), as ordered")
     return JSONObject([("event", .text(event)), ("worker", .text(name.description))])
+  }
+
+  // MARK: Questions about rows
+
+  /// Answers what `cairn compare` asks about the rows of a source at another node. They are for those who may read what
+  /// the daemon reads.
+  private func question(_ request: ControlRequest, _ peer: ControlPeer) throws -> JSONObject {
+    guard let user = peer.user, user == 0 || user == geteuid() else {
+      throw CairnError(
+        .privilegeMissing, "\(peer) may not read rows of other nodes",
+        hint: "run cairn compare as root or as the daemon's own user", remedy: .badInput)
+    }
+    let trail = try context.trailName(request.subject)
+    guard trail.origin != context.node,
+      context.configuration.applies.contains(where: { $0.trail == trail.description }),
+      let question = HexText.bytes(request.data)
+    else {
+      throw CairnError(
+        .usage, "no apply of this node follows trail \(trail) of another one",
+        hint: "use the cairn that belongs to this cairnd (docs/control-protocol.md)", remedy: .badInput)
+    }
+    let answer = try context.answer(question, about: trail, of: "cairn compare") { false }
+    return JSONObject([("data", .text(HexText.text(answer)))])
   }
 
   // MARK: Copies

@@ -39,6 +39,10 @@ struct NetworkHooks {
       context.requests.settle(of: peer, trail, besides: asked.map(\.id))
       return asked.count { !context.requests.note($0.id, trail, $0.tables, from: peer, now: now) }
     }
+    hooks.questions = context.questions
+    hooks.answer = { asker, trail, question, isOver in
+      try context.answer(question, about: trail, of: asker, isOver: isOver)
+    }
     hooks.full = { context.hasRoom(plan) ? nil : IntakeGate.full(context.node) }
     hooks.come = { context.intake.note($0) }
     hooks.acknowledged = { peer, trail, place in

@@ -30,6 +30,7 @@ package final class RefreshDesk: Sendable {
   package func look() {
     let now = Clock.system.microseconds()
     context.requests.forgetOld(now: now)
+    context.answers.closeIdle()
     supervisor.settleRequests()
     guard Clock.monotonicMilliseconds >= restsUntil.withLock({ $0 }) else { return }
     thread.withLock { thread in

@@ -17,6 +17,10 @@ package final class ServiceContext: Sendable {
   package let peers: PeerBook
   /// Copies that are asked for at the origins of trails.
   package let requests: RequestBook
+  /// Questions about rows for the origins of trails elsewhere.
+  package let questions = QuestionBook()
+  /// What this node answers to such questions.
+  let answers = SourceAnswers()
   /// The copies that come from other nodes, whoever brings them, and the bell of all trails.
   let copies: TrailCopies
   private let bell = Mutex<TrailBell?>(nil)

@@ -5,7 +5,8 @@ import Operating
 package struct ControlRequest: Equatable, Sendable {
   /// Of the protocol; a daemon answers requests of its own version and refuses others by name.
   package static let version: Int64 = 1
-  package static let bytesMax = 65_536
+  /// A question about rows has up to 1 MiB, in hexadecimal digits.
+  package static let bytesMax = (2 << 20) + 65_536
 
   package enum Command: String, CaseIterable, Sendable {
     case status
@@ -16,6 +17,8 @@ package struct ControlRequest: Equatable, Sendable {
     case unhook
     case rehook
     case reload
+    /// About the rows of a trail's source at another node; of root and of the daemon's own user only.
+    case question
   }
 
   package var command: Command
@@ -23,15 +26,18 @@ package struct ControlRequest: Equatable, Sendable {
   package var subject: String
   /// Tables, or patterns of them.
   package var tables: [String]
+  /// A question, in hexadecimal digits.
+  package var data: String
 
-  package init(_ command: Command, _ subject: String = "", tables: [String] = []) {
-    (self.command, self.subject, self.tables) = (command, subject, tables)
+  package init(_ command: Command, _ subject: String = "", tables: [String] = [], data: String = "") {
+    (self.command, self.subject, self.tables, self.data) = (command, subject, tables, data)
   }
 
   package var line: String {
     var object = JSONObject([("version", .integer(Self.version)), ("command", .text(command.rawValue))])
     if !subject.isEmpty { object["subject"] = .text(subject) }
     if !tables.isEmpty { object["tables"] = .list(tables.map { .text($0) }) }
+    if !data.isEmpty { object["data"] = .text(data) }
     return object.line
   }
 
@@ -54,7 +60,7 @@ package struct ControlRequest: Equatable, Sendable {
     guard isList, tables.count == object.list("tables").count else {
       throw Self.refuse("the tables of a request are a list of texts")
     }
-    self.init(command, object.text("subject") ?? "", tables: tables)
+    self.init(command, object.text("subject") ?? "", tables: tables, data: object.text("data") ?? "")
   }
 
   private static func refuse(_ message: String) -> CairnError {

@@ -7,6 +7,7 @@ import Operating
 import Reshaping
 import Steering
 import SystemKit
+import Trails
 
 /// `cairn compare`: whether the target is equal to the source, row by row.
 struct CompareCommand: Command {
@@ -97,15 +98,40 @@ struct CompareCommand: Command {
     let configuration = try DaemonConf.load(arguments.value("--config"))
     let ends = try DaemonConf.ends(of: name, in: configuration)
     var options = given
-    options.tables = given.tables ?? TablePatterns(ends.capture.tables)
+    options.tables = given.tables ?? ends.source.map { TablePatterns($0.capture.tables) } ?? TablePatterns()
     options.names = given.names ?? ends.apply.names
     options.rules = ends.apply.rules.map(ReshapeRule.init)
     options.scope = TargetScope(ends.apply.tables)
-    let trail = TrailName(origin: configuration.node.name, name: ends.capture.name)
-    tellOfStanding(["capture.\(ends.capture.name)", "apply.\(ends.apply.name)"], arguments)
+    let state = configuration.node.state
+    guard let source = ends.source else {
+      guard let trail = TrailName(ends.apply.trail) else {
+        throw CairnError(.bug, "\(ends.apply.trail) is no trail", hint: "please report this", remedy: .bug)
+      }
+      tellOfStanding(["apply.\(ends.apply.name)"], arguments)
+      let origin = origin(of: trail, DaemonConf.address(arguments.value("--config")), watch)
+      return (
+        try Comparison(origin: origin, to: ends.to, trail: trail, state: state, options: options, watch: watch), ends.to
+      )
+    }
+    let trail = TrailName(origin: configuration.node.name, name: source.capture.name)
+    tellOfStanding(["capture.\(source.capture.name)", "apply.\(ends.apply.name)"], arguments)
     let comparison = try Comparison(
-      from: ends.from, to: ends.to, trail: trail, state: configuration.node.state, options: options, watch: watch)
+      from: source.url, to: ends.to, trail: trail, state: state, options: options, watch: watch)
     return (comparison, ends.to)
+  }
+
+  /// A source at another node, which the daemon of this one asks over its pumps and peers.
+  private static func origin(of trail: TrailName, _ daemon: DaemonAddress, _ watch: CompareWatch) -> OriginSource {
+    OriginSource(stop: watch.stop) { question in
+      let answer = try daemon.ask(ControlRequest(.question, trail.description, data: HexText.text(question)))
+      guard let bytes = answer.text("data").flatMap({ HexText.bytes($0) }) else {
+        throw CairnError(
+          .daemonUnreachable, "the cairnd of this node does not answer questions about rows",
+          hint: "use the cairn that belongs to this cairnd: 'systemctl restart cairnd' after an update",
+          remedy: .badInput)
+      }
+      return bytes
+    }
   }
 
   /// What a worker that stands has not brought over is no drift.

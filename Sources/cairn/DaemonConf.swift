@@ -66,25 +66,28 @@ enum DaemonConf {
     return try database.location()
   }
 
-  /// Both ends of an apply whose trail is captured here. Errors: `usage` for one that there is not.
+  /// Both ends of an apply; without a source if that is at another node. Errors: `usage` for one that there is not.
   static func ends(
     of name: String, in configuration: Configuration
-  ) throws -> (apply: Configuration.Apply, capture: Configuration.Capture, from: DatabaseURL, to: DatabaseURL) {
+  ) throws -> (
+    apply: Configuration.Apply, source: (capture: Configuration.Capture, url: DatabaseURL)?, to: DatabaseURL
+  ) {
     let short = name.hasPrefix("apply.") ? String(name.dropFirst("apply.".count)) : name
     guard let apply = configuration.applies.first(where: { $0.name == short }) else {
       let names = configuration.applies.map(\.name).joined(separator: ", ")
       throw CairnError(
         .usage, "there is no apply '\(name)' in the conf", hint: "there are \(names)", remedy: .badInput)
     }
-    guard let trail = TrailName(apply.trail), trail.origin == configuration.node.name,
-      let capture = configuration.captures.first(where: { $0.name == trail.name }),
-      let source = configuration.database(capture.database), let target = configuration.database(apply.database)
-    else {
+    let target = try database(apply.database, in: configuration)
+    guard let trail = TrailName(apply.trail), trail.origin == configuration.node.name else {
+      return (apply, nil, target)
+    }
+    guard let capture = configuration.captures.first(where: { $0.name == trail.name }) else {
       throw CairnError(
-        .unsupported, "trail \(apply.trail) is not captured at this node, so its source is not at hand",
+        .unsupported, "no capture of this node writes trail \(apply.trail)",
         hint: "name both ends: cairn compare --from URL --to URL", remedy: .badInput)
     }
-    return (apply, capture, try source.location(), try target.location())
+    return (apply, (capture, try database(capture.database, in: configuration)), target)
   }
 }
 

@@ -81,7 +81,7 @@ struct Display {
       )
       Terminal.note("hint: \(hint)")
     }
-    if let problem = audit.problem, problem != problemTold {
+    if let problem = audit.problem?.message, problem != problemTold {
       problemTold = problem
       closeLine()
       Terminal.note("cairn: the audit could not go on, and will try again: \(problem)")

@@ -72,11 +72,6 @@ extension BrokenConf {
       "", receive + "[metrics]\nlisten = \"[::]:7420\"\n", at: "13:10", .confTwice, "[metrics] listens on [::]:7420",
       "7421 for [metrics]", mend: ("[metrics]\nlisten = \"[::]:7420\"", "[metrics]\nlisten = \"[::]:7421\"")),
     BrokenConf(
-      "[apply.erp]\ntrail = \"hq.shop\"",
-      "[pump.a]\ntrail = \"till.shop\"\nfrom = \"https://till\"\n[apply.erp]\ntables = [\"*\"]\naudit = \"1MiB/s\"\ntrail = \"till.shop\"",
-      at: "14:9", .confValue, "audit has no effect on trail till.shop", "take audit out",
-      mend: ("audit = \"1MiB/s\"\n", "")),
-    BrokenConf(
       "",
       "[capture.erp]\ndatabase = \"erp\"\napplied = \"include\"\n[apply.back]\ntrail = \"hq.erp\"\ndatabase = \"shop\"\n",
       at: "14:11", .confValue, "rows of [apply.erp] come from database shop", "write applied = \"skip\"",

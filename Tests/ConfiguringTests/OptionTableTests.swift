@@ -13,10 +13,6 @@ import Testing
     "pump": "[pump.b]\n", "peer": "[peer.b]\nmay = { push = [\"b.*\"] }\n",
   ]
 
-  /// An audit is for a trail of this node.
-  private static let ownTrail =
-    "[database.b]\nurl = \"sqlite:///srv/b.db\"\n[apply.b]\ntrail = \"hq.shop\"\ndatabase = \"b\"\n"
-
   private func file(_ path: String) throws -> String {
     try String(contentsOf: Self.project.appending(path: path), encoding: .utf8)
   }
@@ -69,7 +65,6 @@ import Testing
           case .single:
             "[\(section.key)]\n"
               + (section.key == "node" ? "name = \"hq\"\n" : section.key == "receive" ? "listen = \"[::]:7420\"\n" : "")
-          case .named where option.key == "audit": Self.ownTrail
           case .named: Self.headers[section.key] ?? ""
           case .list: "[[apply.erp.table]]\nfrom = \"a\"\n"
           }

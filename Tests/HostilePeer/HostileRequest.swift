@@ -42,6 +42,7 @@ package struct HostileRequest {
     path = pick([
       "/cairn/1/trails/\(trail)/\(id)/\(file)", "/cairn/1/trails/\(trail)/\(id)/\(file)",
       "/cairn/1/trails/\(trail)/\(id)/\(file)", "/cairn/1/trails/\(trail)", "/cairn/1/trails/\(trail)/requests",
+      "/cairn/1/trails/\(trail)/questions", "/cairn/1/questions", "/cairn/1/questions/\(number.hex(16))",
       "/cairn/1/trails", "/cairn/1/requests", "/cairn", "/", "/cairn/\(number)/trails",
     ])
     method = pick(["GET", "POST", "POST", "HEAD", "PUT"])

@@ -39,17 +39,27 @@ final class TestNode: Sendable {
   let wanted = Mutex<[TrailName: [CopyRequest]]>([:])
   /// Trails that begin here and whose writers have not opened them yet.
   let unopened = Mutex<Set<TrailName>>([])
+  typealias Answer = @Sendable (_ asker: String, TrailName, _ question: [UInt8]) throws -> [UInt8]
+  /// Answers questions about rows.
+  let answering: Mutex<Answer>
   let shared: PumpShared
   private let listener = Mutex<(server: HTTPServer, desk: PumpDesk)?>(nil)
   private let pumps = Mutex<[(pump: Pump, stop: StopSignal, thread: WorkerThread<Void>)]>([])
 
-  init(_ name: String, _ temp: TempFolder) throws {
+  init(
+    _ name: String, _ temp: TempFolder, answering: @escaping Answer = { _, _, _ in throw PumpDesk.nothing }
+  ) throws {
     self.name = name
+    self.answering = Mutex(answering)
     state = "\(temp.path)/\(name)"
     try Folder.create(state)
     var hooks = PumpHooks()
     let relay = Relay()
     hooks.applied = { trail in relay.node?.applied.withLock { $0[trail] } }
+    hooks.answer = { asker, trail, question, _ in
+      guard let answer = relay.node?.answering.withLock({ $0 }) else { throw PumpDesk.nothing }
+      return try answer(asker, trail, question)
+    }
     hooks.isOpen = { trail in relay.node?.unopened.withLock { $0.contains(trail) } == false }
     hooks.requests = { trail in relay.node?.wanted.withLock { $0[trail] } ?? [] }
     hooks.allRequests = { relay.node?.wanted.withLock { $0 } ?? [:] }

@@ -147,6 +147,9 @@ package struct PostgresSnapshot: Equatable, Sendable {
     running = Set(parts[2].split(separator: ",").compactMap { UInt64($0) })
   }
 
+  /// As the server prints it.
+  package var text: String { "\(xmin):\(xmax):\(running.sorted().map(String.init).joined(separator: ","))" }
+
   /// Whether what this transaction has committed is seen. The stream gives the lower half of its number.
   package func shows(_ xid: UInt32) -> Bool {
     var full = xmax & ~0xffff_ffff | UInt64(xid)

@@ -12,10 +12,14 @@ struct FlightEnds {
   let target: any RowReader
   let trail: TrailName
 
+  /// Whether the source is at another node.
+  var isAfar: Bool { source is OriginRowReader }
+
   // MARK: The source
 
   /// Runs `body` in one snapshot of the source; gives the moment of that.
   func atSource<T>(_ body: () throws -> T) throws -> (moment: SourceMoment, result: T) {
+    if let reader = source as? OriginRowReader { return try reader.atOneMoment(body) }
     if let reader = source as? SQLiteRowReader {
       return try reader.database.transaction("BEGIN") {
         let last = try reader.database.integer(
@@ -32,6 +36,9 @@ struct FlightEnds {
 
   /// Has the trail of a PostgreSQL source tell how far it has come, also when nothing else happens there.
   func askForProgress() throws {
+    if let reader = source as? OriginRowReader, reader.engine == .postgres {
+      return try reader.origin.ask(.progress) { _ in }
+    }
     guard source is PostgresRowReader else { return }
     try MessageKey.emit(PostgresCapture.progressPrefix, [], Self.connection(source))
   }
@@ -40,6 +47,18 @@ struct FlightEnds {
   func takenAtSource() throws -> SourceReach? {
     guard let reader = source as? SQLiteRowReader else { return nil }
     return try reader.database.integer("SELECT taken FROM cairn_control WHERE id = 0").map(SourceReach.journal)
+  }
+
+  /// Whether all that was seen stands in the trail in `folder`, by what an SQLite source says of itself.
+  func isTaken(_ moment: SourceMoment, in folder: String) throws -> Bool {
+    guard let reader = source as? OriginRowReader else {
+      return try takenAtSource().map(moment.isBehind) ?? false
+    }
+    guard reader.engine == .sqlite else { return false }
+    // The trail that has it is the origin's: the copy must have come as far.
+    let standing = try reader.origin.standing()
+    guard let taken = standing.taken, moment.isBehind(taken) else { return false }
+    return try Trail.info(folder: folder).lastTransaction >= standing.transaction
   }
 
   /// Whether an SQLite source is captured; of PostgreSQL the trail alone tells.

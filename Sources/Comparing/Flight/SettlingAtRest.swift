@@ -7,6 +7,8 @@ import Trails
 // While no cairn replicates, nothing moves: what the source and the trail hold that the target has not got is on its way.
 extension SettlingByTrail {
   func settleAtRest(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> Settlement {
+    // Whether the source's node has more for the trail, nobody here can tell.
+    if ends.isAfar { return Settlement(inFlight: suspects.count) }
     let here = try look.rows(.source, suspects)
     let (checkpoint, there) = try ends.atTarget { try look.rows(.target, suspects) }
     let differing = try suspects.flatMap { suspect in
@@ -30,6 +32,7 @@ extension SettlingByTrail {
   func settleAtRest(
     _ look: RowLook, _ verdict: RowVerdict, whole hashes: [UInt64], _ report: (Settlement) throws -> Void
   ) throws {
+    if ends.isAfar { return try report(Settlement(inFlight: hashes.count)) }
     let here = try look.counts(.source, hashes)
     let (checkpoint, there) = try ends.atTarget { try look.counts(.target, hashes) }
     let moving = try moving(look.table, checkpoint, rows: [:], counts: here)

@@ -20,6 +20,17 @@ struct SettlingByTrail: Settling {
   let stop: StopSignal
 
   func settle(_ look: RowLook, _ verdict: RowVerdict, keyed suspects: [Suspect]) throws -> Settlement {
+    do { return try settleAtOnce(look, verdict, suspects) } catch is OriginSource.TooLarge {
+      // Of a row that does not fit into an answer nothing can be proven.
+      guard suspects.count > 1 else { return Settlement(inFlight: suspects.count) }
+      let middle = suspects.count / 2
+      var settlement = try settle(look, verdict, keyed: Array(suspects[..<middle]))
+      settlement.add(try settle(look, verdict, keyed: Array(suspects[middle...])))
+      return settlement
+    }
+  }
+
+  private func settleAtOnce(_ look: RowLook, _ verdict: RowVerdict, _ suspects: [Suspect]) throws -> Settlement {
     follower.isStalled = false
     guard follower.isRunning else { return try settleAtRest(look, verdict, keyed: suspects) }
     var left = suspects
@@ -63,12 +74,15 @@ struct SettlingByTrail: Settling {
     follower.isStalled = false
     guard follower.isRunning else { return try settleAtRest(look, verdict, whole: hashes, report) }
     for _ in 0..<Self.roundsMax where !stop.isSet && !follower.isStalled {
-      let round = try round(look.table) {
-        (rows: [:], counts: try look.counts(.source, hashes))
-      } target: {
-        try look.counts(.target, hashes)
-      }
-      guard let (fold, there) = round else { continue }
+      let found: (fold: TrailFold, there: RowCounts)?
+      do {
+        found = try round(look.table) {
+          (rows: [:], counts: try look.counts(.source, hashes))
+        } target: {
+          try look.counts(.target, hashes)
+        }
+      } catch is OriginSource.TooLarge { break }
+      guard let (fold, there) = found else { continue }
       for hash in hashes {
         try verdict.forEachDifference(
           fold.count(hash) - there[hash], source: fold.row(hash), target: there.row(hash)
@@ -123,11 +137,11 @@ struct SettlingByTrail: Settling {
       }
       if isThere { return try follower.current().commitPosition }
       // What the source calls taken stands in the trail, even where no record in reach says so.
-      if let taken = try ends.takenAtSource(), moment.isBehind(taken) {
+      if try ends.isTaken(moment, in: follower.place.folder) {
         _ = try follower.read(take) { _ in false }
         return try follower.current().commitPosition
       }
-      _ = try follower.current().wait(milliseconds: 100, also: stop.descriptor)
+      _ = try follower.current().wait(milliseconds: ends.isAfar ? 500 : 100, also: stop.descriptor)
     }
     follower.isStalled = true
     return nil
@@ -155,8 +169,7 @@ struct SettlingByTrail: Settling {
   func waitUntilNow() throws -> Bool {
     guard try follower.goToEnd(ends.checkpoint) else { return false }
     let (moment, _) = try ends.atSource {}
-    let engine: Engine = ends.source is SQLiteRowReader ? .sqlite : .postgres
-    guard let place = try wait(for: moment, engine, { _, _ in }) else { return false }
+    guard let place = try wait(for: moment, ends.source.engine, { _, _ in }) else { return false }
     return try waitForTarget(place)
   }
 

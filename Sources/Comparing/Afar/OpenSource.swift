@@ -1,0 +1,103 @@
+import Capturing
+import Changes
+import Mapping
+import PostgresKit
+import SQLiteKit
+import Trails
+
+/// The database of a source, open for the questions of other nodes. For one thread at a time.
+final class OpenSource {
+  let database: CompareDatabase
+  private let place: CompareEnds.Place
+  private var known: [CompareDatabase.Table] = []
+
+  init(_ place: CompareEnds.Place) throws {
+    self.place = place
+    switch place {
+    case .sqlite(let path):
+      let file = try Database(path: path)
+      try file.execute("PRAGMA query_only = 1")
+      file.forbidForeignCode()
+      database = try CompareDatabase(.sqlite(file))
+    case .postgres(let uri):
+      database = try CompareDatabase(.postgres(PostgresConnection(uri, application: "cairn compare")))
+    case .origin:
+      throw CairnError(.bug, "a source of another node answers here", hint: "please report this", remedy: .bug)
+    }
+  }
+
+  private func reader(seed: UInt64) throws -> any RowReader {
+    switch database.handle {
+    case .postgres(let connection):
+      let reader = try PostgresRowReader(connection, .source, seed: seed)
+      try connection.execute("SET statement_timeout = '20s'")
+      return reader
+    case .sqlite(let file): return SQLiteRowReader(file, .source, seed: seed)
+    case .origin: throw CairnError(.bug, "a source of another node", hint: "please report this", remedy: .bug)
+    }
+  }
+
+  func ends(_ trail: TrailName) throws -> FlightEnds {
+    let reader = try reader(seed: 0)
+    return FlightEnds(source: reader, target: reader, trail: trail)
+  }
+
+  /// The captured tables; read again when `isFresh`.
+  func tables(_ patterns: TablePatterns, isFresh: Bool) throws -> [OriginTable] {
+    if isFresh || known.isEmpty { known = try database.tables(patterns) }
+    return known.map { table in
+      let end = table.end([])
+      return OriginTable(
+        name: table.name, schema: table.schema, refusal: table.refusal, rowidName: end.rowidName,
+        isPartitioned: end.isPartitioned, sortsBackwards: database.sortsBackwards(end))
+    }
+  }
+
+  /// The table that is meant, with the other node's columns, and a reader of it.
+  func table(_ asked: QuestionedTable, _ patterns: TablePatterns) throws -> (ComparedTable, any RowReader) {
+    func find() -> CompareDatabase.Table? {
+      known.first {
+        $0.refusal == nil && $0.schema.namespace.hasSameBytes(as: asked.namespace)
+          && $0.schema.name.hasSameBytes(as: asked.name) && $0.schema.comparedShape == asked.shape
+      }
+    }
+    if find() == nil { known = try database.tables(patterns) }
+    guard let table = find() else {
+      throw CairnError(
+        .tableMissing, "table \(asked.name) is not captured here, or has another shape by now",
+        hint: "compare again", remedy: .retry, context: ["table": asked.name])
+    }
+    let fits =
+      !asked.columns.isEmpty && asked.columns.count == asked.targetColumns.count
+      && Set(asked.columns).count == asked.columns.count
+      && asked.columns.allSatisfy(table.schema.columns.indices.contains)
+      && asked.targetColumns.allSatisfy(asked.target.columns.indices.contains)
+    guard fits else {
+      throw CairnError(.usage, "the columns of a question do not fit", hint: "see docs/protocol.md", remedy: .badInput)
+    }
+    let there = TableEnd(schema: asked.target, columns: asked.targetColumns, sqlName: "")
+    return (
+      ComparedTable(name: table.name, source: table.end(asked.columns), target: there), try reader(seed: asked.seed)
+    )
+  }
+
+  /// By connections of their own, which may write.
+  func ask(_ request: RowRequest, for trail: TrailPlace) throws {
+    switch place {
+    case .sqlite(let path): try Journal(Database(path: path)).ask(request)
+    case .postgres(let uri):
+      try PostgresSource.ask(request, on: PostgresConnection(uri), trail: Trail.info(folder: trail.folder).id)
+    case .origin: break
+    }
+  }
+
+  func askForCopy(of table: String, namespace: String, for trail: TrailPlace) throws {
+    switch place {
+    case .sqlite(let path): try Journal(Database(path: path)).askForCopy(of: table)
+    case .postgres(let uri):
+      try PostgresSource.askForCopy(
+        of: table, namespace: namespace, on: PostgresConnection(uri), trail: Trail.info(folder: trail.folder).id)
+    case .origin: break
+    }
+  }
+}

@@ -1,0 +1,354 @@
+import Capturing
+import Changes
+import Glibc
+import Mapping
+import PostgresKit
+import Synchronization
+import SystemKit
+import Trails
+
+/// Answers what other nodes ask about the rows of one source of this node.
+///
+/// One question at a time, and for as long as each took the source rests. Tables are those of the capture; a question
+/// names them and gives values, and nothing in it becomes SQL.
+package final class OriginAnswers: Sendable {
+  /// Questions of one node that are under way or wait.
+  static let askersMax = 2
+  /// So long one may read; then the asker is told to ask for less.
+  private static let secondsMax: Int64 = 15
+  /// So long a question waits for its turn.
+  private static let patienceMilliseconds: Int64 = 20_000
+  private static let pauseMicroseconds: UInt32 = 5_000
+  /// What is open is closed after so long without a question.
+  private static let idleMilliseconds: Int64 = 30_000
+  /// The most rows of one slice.
+  private static let rowsMax = 50_000
+  private static let tableBytesMax = 1 << 20
+
+  private struct Turn {
+    var isTaken = false
+    var askers: [NameKey: Int] = [:]
+    /// The source rests until then: milliseconds of a clock that never jumps.
+    var restsUntil: Int64 = 0
+  }
+
+  /// Used in its turn alone.
+  private final class Open: @unchecked Sendable {
+    var source: OpenSource?
+    var usedAt: Int64 = 0
+  }
+
+  private let place: CompareEnds.Place
+  private let patterns: TablePatterns
+  private let trail: TrailPlace
+  private let turn = Mutex(Turn())
+  private let open = Open()
+
+  /// - Parameters:
+  ///   - patterns: The tables that are captured.
+  ///   - trail: The trail of the source, at this node.
+  package init(_ place: CompareEnds.Place, patterns: TablePatterns, trail: TrailPlace) {
+    (self.place, self.patterns, self.trail) = (place, patterns, trail)
+  }
+
+  /// Answers a question.
+  ///
+  /// - Parameters:
+  ///   - asker: The node that asks, or hands the question on.
+  ///   - mayRepair: Whether rows may be sent again for this asker now, or a whole table.
+  ///   - isOver: Whether nobody waits for the answer any more.
+  /// - Throws: `busy` when too much is asked; `usage` for what is no question; the errors of the database.
+  package func answer(
+    _ question: [UInt8], of asker: String, mayRepair: (_ isWholeTable: Bool) -> Bool, isOver: () -> Bool
+  ) throws -> [UInt8] {
+    let asked: OriginQuestion
+    do {
+      asked = try question.withUnsafeBytes { bytes in
+        var reader = ByteReader(bytes)
+        return try reader.readQuestion()
+      }
+    } catch let error as DecodingError { throw Self.refuse("a question cannot be read: \(error)") }
+    switch asked {
+    case .repair where !mayRepair(false), .copy where !mayRepair(true): throw Self.busy(asker)
+    default: break
+    }
+    try begin(asker, isOver)
+    let begun = Clock.monotonicMilliseconds
+    defer { end(asker, took: Clock.monotonicMilliseconds - begun) }
+    do { return try answer(asked, isOver) } catch let error as DecodingError {
+      throw Self.refuse("a question cannot be read: \(error)")
+    } catch {
+      // A connection that broke, a file that was replaced: the next question opens it again.
+      if !(error is CairnError) { open.source = nil }
+      throw error
+    }
+  }
+
+  /// Closes what no question has used for a while.
+  package func closeIdle() {
+    let isOurs = turn.withLock { turn in
+      guard !turn.isTaken else { return false }
+      turn.isTaken = true
+      return true
+    }
+    guard isOurs else { return }
+    if Clock.monotonicMilliseconds - open.usedAt > Self.idleMilliseconds { open.source = nil }
+    turn.withLock { $0.isTaken = false }
+  }
+
+  // MARK: Turns
+
+  private func begin(_ asker: String, _ isOver: () -> Bool) throws {
+    let isWelcome = turn.withLock { turn in
+      guard turn.askers[NameKey(asker), default: 0] < Self.askersMax else { return false }
+      turn.askers[NameKey(asker), default: 0] += 1
+      return true
+    }
+    guard isWelcome else { throw Self.busy(asker) }
+    let limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
+    while true {
+      let isOurs = turn.withLock { turn in
+        guard !turn.isTaken, Clock.monotonicMilliseconds >= turn.restsUntil else { return false }
+        turn.isTaken = true
+        return true
+      }
+      if isOurs { return }
+      guard !isOver(), Clock.monotonicMilliseconds < limit else {
+        leave(asker)
+        throw Self.busy(asker)
+      }
+      usleep(Self.pauseMicroseconds)
+    }
+  }
+
+  private func end(_ asker: String, took milliseconds: Int64) {
+    open.usedAt = Clock.monotonicMilliseconds
+    turn.withLock { turn in
+      turn.isTaken = false
+      turn.restsUntil = Clock.monotonicMilliseconds + min(milliseconds, Self.secondsMax * 1000)
+    }
+    leave(asker)
+  }
+
+  private func leave(_ asker: String) {
+    turn.withLock { turn in
+      let left = turn.askers[NameKey(asker), default: 1] - 1
+      turn.askers[NameKey(asker)] = left > 0 ? left : nil
+    }
+  }
+
+  private static func busy(_ asker: String) -> CairnError {
+    CairnError(
+      .busy, "the source is busy with questions about its rows, or '\(asker)' asks for too much at once",
+      hint: "it is asked again by itself", remedy: .retry, context: ["peer": asker])
+  }
+
+  private static func refuse(_ problem: String) -> CairnError {
+    CairnError(.usage, problem, hint: "see docs/protocol.md", remedy: .badInput)
+  }
+
+  // MARK: Answers
+
+  private struct Overflow: Error {}
+
+  private func answer(_ question: OriginQuestion, _ isOver: () -> Bool) throws -> [UInt8] {
+    // A comparison begins by asking for the tables: a file that was replaced since is opened as it is now.
+    if case .tables(from: 0) = question { open.source = nil }
+    let source = try opened()
+    var out = ByteWriter(capacity: 4096)
+    out.append(OriginAnswer.whole)
+    let limit = Clock.monotonicMilliseconds + Self.secondsMax * 1000
+    /// Asked with each row.
+    func check(_ bytes: Int) throws {
+      if bytes > OriginQuestion.answerBytesMax { throw Overflow() }
+      if isOver() { throw CairnError(.busy, "nobody waits any more", hint: "ask again", remedy: .retry) }
+      if Clock.monotonicMilliseconds > limit { throw Overflow() }
+    }
+    do {
+      switch question {
+      case .tables(let from): try append(source.tables(patterns, isFresh: from == 0), from: from, source, to: &out)
+      case .standing:
+        out.append(try source.ends(trail.name).atSource {}.moment)
+        let taken = try source.ends(trail.name).takenAtSource()
+        if case .journal(let seq)? = taken {
+          out.append(1)
+          out.appendZigzag(seq)
+        } else {
+          out.append(0)
+        }
+        // Asked for after `taken`: it has all of that.
+        out.appendVarint(try Trail.info(folder: trail.folder).lastTransaction)
+      case .progress: try source.ends(trail.name).askForProgress()
+      case .parts(let asked):
+        let (table, reader) = try source.table(asked, patterns)
+        switch try reader.parts(of: table) {
+        case .behind: out.append(1)
+        case .slices: out.append(2)
+        case .pages(let parts):
+          out.append(3)
+          out.appendVarint(UInt64(parts.count))
+          for part in parts { out.appendVarint(UInt64(part.pages)) }
+        }
+      case .scan(let asked, let slice, let naming):
+        try scan(source, asked, slice, naming, check, to: &out)
+      case .rows(let asked, let keys):
+        let (table, reader) = try source.table(asked, patterns)
+        try Self.check(keys, table)
+        var rows = ByteWriter(capacity: 4096)
+        var count = 0
+        let (moment, _) = try FlightEnds(source: reader, target: reader, trail: trail.name).atSource {
+          let step = reader.keysAtOnce
+          for start in stride(from: 0, to: keys.count, by: step) {
+            try reader.rows(table, keys: Array(keys[start..<min(keys.count, start + step)])) { index, row in
+              rows.appendVarint(index.map { UInt64(start + $0) + 1 } ?? 0)
+              rows.appendImage(row)
+              count += 1
+              try check(rows.count)
+            }
+          }
+        }
+        out.append(moment)
+        out.appendVarint(UInt64(count))
+        out.append(rows.bytes)
+      case .counts(let asked, let hashes):
+        let (table, reader) = try source.table(asked, patterns)
+        guard zip(hashes, hashes.dropFirst()).allSatisfy(<) else { throw Self.refuse("hashes do not ascend") }
+        let counts = RowCounts(hashes)
+        let (moment, _) = try FlightEnds(source: reader, target: reader, trail: trail.name).atSource {
+          _ = try reader.scan(table, table.key.isEmpty ? .all : .nullKeys, naming: true) { mark in
+            try check(0)
+            if mark.key.isEmpty { counts.add(mark.keyHash) { reader.currentRow(table) } }
+          }
+        }
+        out.append(moment)
+        for hash in hashes {
+          out.appendVarint(UInt64(counts[hash]))
+          if let row = counts.row(hash) { out.appendImage(row) }
+          try check(out.count)
+        }
+      case .repair(let asked, let keys):
+        let (table, _) = try source.table(asked, patterns)
+        guard keys.count <= OriginQuestion.keysMax, !table.key.isEmpty else { throw Self.refuse("too many keys") }
+        try Self.check(keys, table)
+        guard !keys.joined().contains(.null) else { throw Self.refuse("a key holds NULL") }
+        try source.ask(RowRequest(namespace: asked.namespace, table: asked.name, keys: keys), for: trail)
+      case .copy(let asked):
+        _ = try source.table(asked, patterns)
+        try source.askForCopy(of: asked.name, namespace: asked.namespace, for: trail)
+      }
+    } catch is Overflow { return [OriginAnswer.tooLarge] }
+    return Array(out.bytes)
+  }
+
+  private func opened() throws -> OpenSource {
+    if let source = open.source { return source }
+    let source = try OpenSource(place)
+    open.source = source
+    return source
+  }
+
+  private func append(_ tables: [OriginTable], from: Int, _ source: OpenSource, to out: inout ByteWriter) throws {
+    var list = ByteWriter(capacity: 4096)
+    var count = 0
+    for table in tables.dropFirst(from) {
+      guard list.count < Self.tableBytesMax else { break }
+      list.append(table)
+      count += 1
+    }
+    if list.count > OriginQuestion.answerBytesMax { throw Overflow() }
+    out.append(source.database.engine.rawValue)
+    out.append((source.database.sortsByBytes ? 1 : 0) | (from + count >= tables.count ? 2 : 0))
+    out.appendVarint(UInt64(count))
+    out.append(list.bytes)
+  }
+
+  private func scan(
+    _ source: OpenSource, _ asked: QuestionedTable, _ slice: Slice, _ naming: Bool,
+    _ check: (Int) throws -> Void, to out: inout ByteWriter
+  ) throws {
+    let (table, reader) = try source.table(asked, patterns)
+    var slice = try Self.checked(slice, table, reader)
+    while true {
+      var marks = ByteWriter(capacity: 4096)
+      var sum: UInt64 = 0
+      do {
+        let end = try reader.scan(table, slice, naming: naming) { mark in
+          sum &+= mark.rowHash
+          try check(marks.count)
+          guard naming else { return }
+          marks.appendFixed(mark.keyHash)
+          marks.appendFixed(mark.rowHash)
+          marks.appendVarint(UInt64(mark.bytes))
+          marks.appendCounted(mark.key)
+        }
+        out.appendVarint(UInt64(end.rows))
+        out.appendVarint(UInt64(end.bytes))
+        out.append(key: end.last)
+        if naming { out.append(marks.bytes) } else { out.appendFixed(sum) }
+        return
+      } catch let error as Overflow {
+        guard marks.count > 0, let shorter = slice.shorter else { throw error }
+        slice = shorter
+      }
+    }
+  }
+
+  /// A slice as this end reads it: bounded, and pages by this end's own name of a part.
+  private static func checked(_ slice: Slice, _ table: ComparedTable, _ reader: any RowReader) throws -> Slice {
+    switch slice {
+    case .range(let after, let through, let limit):
+      try check([after, through].compactMap(\.self), table)
+      return .range(after: after, through: through, limit: min(max(1, limit ?? rowsMax), rowsMax))
+    case .behind(let after, let limit):
+      guard table.end(.source).engine == .sqlite else { throw refuse("this source is not read in this way") }
+      let isByRowid = table.source.rowidName != nil
+      guard isByRowid || !table.key.isEmpty else { throw refuse("the table has no order") }
+      if isByRowid {
+        guard after.map({ $0.count == 1 }) ?? true else { throw refuse("a rowid is one value") }
+      } else {
+        try check([after].compactMap(\.self), table)
+      }
+      return .behind(after, limit: min(max(1, limit), rowsMax))
+    case .nullKeys:
+      guard !table.key.isEmpty else { throw refuse("the table has no key") }
+      return slice
+    case .pages(let part, let from, let below):
+      guard case .pages(let parts) = try reader.parts(of: table), let index = Int(part), index < parts.count else {
+        throw refuse("the table has no such part")
+      }
+      return .pages(table: parts[index].table, from: from, below: below)
+    case .all:
+      guard case .slices = try reader.parts(of: table) else { throw refuse("the table is read in parts") }
+      return slice
+    }
+  }
+
+  /// A key has a value for each column of the table's, of a class that its engine has.
+  private static func check(_ keys: [[Value]], _ table: ComparedTable) throws {
+    let isPostgres = table.source.engine == .postgres
+    for key in keys {
+      let fits = key.allSatisfy { value in
+        switch value {
+        case .exact: isPostgres
+        case .null: true
+        case .integer, .real, .text, .blob: !isPostgres
+        }
+      }
+      guard fits, !key.isEmpty, key.count == table.key.count else {
+        throw refuse("a key is none of this table")
+      }
+    }
+  }
+}
+
+extension Slice {
+  /// The same from its beginning, with fewer rows; nil where it has no bound, or one row already.
+  fileprivate var shorter: Slice? {
+    switch self {
+    case .range(let after, let through, let limit?) where limit > 1:
+      .range(after: after, through: through, limit: max(1, limit / 4))
+    case .behind(let after, let limit) where limit > 1: .behind(after, limit: max(1, limit / 4))
+    default: nil
+    }
+  }
+}

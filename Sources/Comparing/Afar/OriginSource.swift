@@ -1,0 +1,150 @@
+import Capturing
+import Changes
+import PostgresKit
+import SystemKit
+
+/// A source whose database only its own node reaches: questions about its rows go there.
+///
+///     let source = OriginSource { question in try link.question(trail, question) }
+package struct OriginSource: Sendable {
+  /// The source is busy with the questions of others: how long it is asked again.
+  private static let patienceMilliseconds: Int64 = 60_000
+  private static let pauseMilliseconds: Int32 = 250
+
+  private let send: @Sendable ([UInt8]) throws -> [UInt8]
+  private let stop: StopSignal
+
+  /// - Parameter send: Sends an encoded question, and returns the encoded answer.
+  package init(stop: StopSignal = StopSignal(), send: @escaping @Sendable ([UInt8]) throws -> [UInt8]) {
+    (self.stop, self.send) = (stop, send)
+  }
+
+  /// An answer, or the question, is larger than one may be.
+  struct TooLarge: Error {}
+
+  /// Asks, and reads the answer.
+  func ask<T>(_ question: OriginQuestion, _ read: (inout ByteReader) throws -> T) throws -> T {
+    var writer = ByteWriter(capacity: 1024)
+    writer.append(question)
+    guard writer.count <= OriginQuestion.bytesMax else { throw TooLarge() }
+    let answer = try patiently(Array(writer.bytes))
+    return try answer.withUnsafeBytes { bytes in
+      var reader = ByteReader(bytes)
+      do {
+        if try reader.readByte() == OriginAnswer.tooLarge { throw TooLarge() }
+        return try read(&reader)
+      } catch let error as DecodingError {
+        throw CairnError(
+          .unsupported, "the node of the source gives an answer that cannot be read: \(error)",
+          hint: "bring both nodes to the same version of Cairn", remedy: .retry)
+      }
+    }
+  }
+
+  private func patiently(_ question: [UInt8]) throws -> [UInt8] {
+    let limit = Clock.monotonicMilliseconds + Self.patienceMilliseconds
+    while true {
+      do { return try send(question) } catch let error as CairnError where error.code == .busy {
+        guard Clock.monotonicMilliseconds < limit, !stop.wait(milliseconds: Self.pauseMilliseconds) else { throw error }
+      }
+    }
+  }
+
+  /// How far the source is, and which transaction of its trail has all that is captured.
+  struct Standing {
+    var moment: SourceMoment
+    /// SQLite: what the trail holds durably, up to its transaction with this number.
+    var taken: SourceReach?
+    var transaction: UInt64
+  }
+
+  func standing() throws -> Standing {
+    try ask(.standing) { reader in
+      let moment = try reader.readMoment()
+      let taken = try reader.readByte() == 1 ? SourceReach.journal(try reader.readZigzag()) : nil
+      return Standing(moment: moment, taken: taken, transaction: try reader.readNumber("transaction"))
+    }
+  }
+
+  /// What the origin says of its tables.
+  func tables() throws -> (engine: Engine, sortsByBytes: Bool, tables: [OriginTable]) {
+    var found: [OriginTable] = []
+    while true {
+      let (engine, sortsByBytes, isLast) = try ask(.tables(from: found.count)) { reader in
+        guard let engine = Engine(rawValue: try reader.readByte()) else {
+          throw DecodingError(offset: 0, problem: "engine is unknown")
+        }
+        let flags = try reader.readByte()
+        let count = try reader.readCount()
+        for _ in 0..<count { found.append(try reader.readOriginTable()) }
+        guard count > 0 || flags & 2 != 0 else { throw DecodingError(offset: 0, problem: "no table comes") }
+        return (engine, flags & 1 != 0, flags & 2 != 0)
+      }
+      if isLast { return (engine, sortsByBytes, found) }
+    }
+  }
+}
+
+/// The first byte of an answer; the rest depends on the question.
+enum OriginAnswer {
+  static let whole: UInt8 = 0
+  static let tooLarge: UInt8 = 1
+}
+
+/// A captured table, as its origin tells of it.
+struct OriginTable {
+  var name: String
+  var schema: TableSchema
+  var refusal: String?
+  var rowidName: String?
+  var isPartitioned = false
+  var sortsBackwards = false
+}
+
+extension ByteWriter {
+  mutating func append(_ table: OriginTable) {
+    appendString(table.name)
+    append((table.isPartitioned ? 1 : 0) | (table.sortsBackwards ? 2 : 0) | (table.rowidName == nil ? 0 : 4))
+    appendString(table.refusal ?? "")
+    var schema = ByteWriter(capacity: 512)
+    schema.append(table.schema.compared)
+    appendCounted(schema.bytes)
+  }
+
+  mutating func append(_ moment: SourceMoment) {
+    switch moment {
+    case .journal(let seq):
+      append(1)
+      appendZigzag(seq)
+    case .log(let snapshot, let end):
+      append(2)
+      appendString(snapshot.text)
+      appendFixed(end.value)
+    }
+  }
+}
+
+extension ByteReader {
+  mutating func readOriginTable() throws -> OriginTable {
+    let name = try readString()
+    let flags = try readByte()
+    let refusal = try readString()
+    var inner = ByteReader(try readCounted())
+    return OriginTable(
+      name: name, schema: try inner.readSchema(), refusal: refusal.isEmpty ? nil : refusal,
+      // Its name there is of no use here, and is never read.
+      rowidName: flags & 4 != 0 ? "rowid" : nil, isPartitioned: flags & 1 != 0, sortsBackwards: flags & 2 != 0)
+  }
+
+  mutating func readMoment() throws -> SourceMoment {
+    switch try readByte() {
+    case 1: return .journal(try readZigzag())
+    case 2:
+      guard let snapshot = PostgresSnapshot(try readString()) else {
+        throw DecodingError(offset: 0, problem: "a snapshot cannot be read")
+      }
+      return .log(snapshot, end: LSN(try readFixed(UInt64.self)))
+    case let kind: throw DecodingError(offset: 0, problem: "moment \(kind) is unknown")
+    }
+  }
+}

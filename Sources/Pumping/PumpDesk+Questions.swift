@@ -1,0 +1,89 @@
+import Changes
+import NetKit
+import SystemKit
+import Trails
+
+// Questions about the rows of sources (`docs/protocol.md`, Questions about rows).
+extension PumpDesk {
+  /// Takes a question of a peer that may pull the trail, and answers it.
+  func questioning(_ visit: Visit) throws -> HTTPAction {
+    try visit.require(.pull)
+    guard visit.trail.origin != visit.peer else {
+      throw Self.usage("peer '\(visit.peer)' asks about the rows of its own trail \(visit.trail)")
+    }
+    return .receive(
+      BodySink(most: QuestionBook.questionBytesMax) { [self] bytes in
+        Self.response(
+          bytes: QuestionBook.sealed {
+            try options.hooks.answer(visit.peer, visit.trail, bytes) { stop.isSet || !visit.stillMay(.pull, options) }
+          })
+      })
+  }
+
+  /// Whether a question waits that this peer may answer: of a trail that it may push. The trail's origin comes first.
+  func hasQuestion(for peer: String) -> Bool { options.hooks.questions.hasQuestion(for: peer, mayAnswer(peer)) }
+
+  private func mayAnswer(_ peer: String) -> (TrailName, _ isOld: Bool) -> Bool {
+    let grants = options.grants()
+    return { trail, isOld in (isOld || trail.origin == peer) && grants.allow(peer, .push, trail) }
+  }
+
+  /// The next question for a peer, as soon as there is one; 204 when none came.
+  func question(for peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
+    let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
+    while true {
+      if request.method == "GET", let next = options.hooks.questions.take(for: peer, mayAnswer(peer)) {
+        var response = Self.response(bytes: next.bytes)
+        response.headers += [("Cairn-Trail", next.trail.description), ("Cairn-Question", next.id)]
+        return response
+      }
+      if Clock.monotonicMilliseconds >= deadline {
+        return HTTPResponse(status: 204, headers: [("Cairn-Node", options.node)])
+      }
+      if stop.wait(milliseconds: 30) { throw Self.ending }
+    }
+  }
+
+  /// Takes the answer to a question that the peer has taken.
+  func answering(_ peer: String, _ id: String) -> any HTTPBodySink {
+    BodySink(most: QuestionBook.answerBytesMax) { [self] bytes in
+      guard options.hooks.questions.answer(id, by: peer, bytes) else { throw Self.nothing }
+      return Self.response(JSONObject([("taken", .bool(true))]))
+    }
+  }
+
+  private static func response(bytes: [UInt8]) -> HTTPResponse {
+    HTTPResponse(
+      status: 200, headers: [("Content-Type", "application/octet-stream"), ("Cache-Control", "no-store")],
+      body: .bytes(bytes))
+  }
+}
+
+extension PumpDesk.Visit {
+  fileprivate func stillMay(_ right: Grants.Right, _ options: PumpDesk.Options) -> Bool {
+    options.grants().allow(peer, right, trail)
+  }
+}
+
+/// Takes a body up to a length, and answers it as a whole.
+private final class BodySink: HTTPBodySink {
+  private let most: Int
+  private let answer: ([UInt8]) throws -> HTTPResponse
+  private var bytes: [UInt8] = []
+
+  init(most: Int, _ answer: @escaping ([UInt8]) throws -> HTTPResponse) { (self.most, self.answer) = (most, answer) }
+
+  func receive(_ piece: UnsafeRawBufferPointer) -> HTTPResponse? {
+    guard bytes.count + piece.count <= most else {
+      return PumpDesk.response(PumpFault(PumpDesk.usage("the body is too large")).json, status: 413)
+    }
+    bytes.append(contentsOf: piece)
+    return nil
+  }
+
+  func finish() -> HTTPResponse {
+    do { return try answer(bytes) } catch { return PumpDesk.response(error) }
+  }
+
+  func abandon() {}
+}

@@ -1,0 +1,162 @@
+import Changes
+import Synchronization
+import SystemKit
+import Trails
+
+/// Questions about the rows of sources at other nodes that wait for their answers (`docs/protocol.md`, Questions about
+/// rows). A thread that asks waits; a pump or a peer that leads to the source takes the question and brings the answer.
+///
+///     let answer = try book.ask(trail, question, of: "apply.pos") { stop.isSet }
+package final class QuestionBook: Sendable {
+  package struct Question: Sendable {
+    package let id: String
+    package let trail: TrailName
+    package let bytes: [UInt8]
+  }
+
+  /// The most bytes of a question, and of an answer.
+  static let questionBytesMax = 1 << 20
+  static let answerBytesMax = 4 << 20
+  /// The most that wait, of one asker and of all.
+  private static let ofAskerMax = 8
+  private static let entriesMax = 256
+  /// Until then a pump or a peer must have taken it, and the answer must have come.
+  private let takenMilliseconds: Int64
+  private let answeredMilliseconds: Int64
+
+  private struct Entry {
+    let question: Question
+    let asker: String
+    let answered = StopSignal()
+    let askedAt = Clock.monotonicMilliseconds
+    var taker: String?
+    var answer: [UInt8]?
+  }
+
+  private let entries = Mutex<[Entry]>([])
+
+  package init(takenMilliseconds: Int64 = 15_000, answeredMilliseconds: Int64 = 45_000) {
+    (self.takenMilliseconds, self.answeredMilliseconds) = (takenMilliseconds, answeredMilliseconds)
+  }
+
+  // MARK: Asking
+
+  /// Asks, and waits for the answer.
+  ///
+  /// - Parameters:
+  ///   - asker: Who waits here: an apply or a peer. A question is not handed back to the peer that asks it.
+  ///   - isOver: Whether nobody waits any more.
+  /// - Throws: `busy` when too many wait; `peer-unreachable` when no answer comes; what the origin answers.
+  package func ask(
+    _ trail: TrailName, _ bytes: [UInt8], of asker: String, isOver: () -> Bool
+  ) throws -> [UInt8] {
+    guard bytes.count <= Self.questionBytesMax else { throw PumpDesk.usage("a question is too large") }
+    let id = UInt64.random(in: 0 ... .max).hex(16)
+    let entry = Entry(question: Question(id: id, trail: trail, bytes: bytes), asker: asker)
+    let isTaken = entries.withLock { entries in
+      guard entries.count < Self.entriesMax, entries.count(where: { $0.asker == asker }) < Self.ofAskerMax else {
+        return false
+      }
+      entries.append(entry)
+      return true
+    }
+    guard isTaken else {
+      throw CairnError(
+        .busy, "too many questions about rows wait for their answers", hint: "it is asked again by itself",
+        remedy: .retry)
+    }
+    defer { entries.withLock { entries in entries.removeAll { $0.question.id == id } } }
+    let begun = Clock.monotonicMilliseconds
+    while !entry.answered.wait(milliseconds: 100) {
+      let isTaken = entries.withLock { entries in entries.contains { $0.question.id == id && $0.taker != nil } }
+      let waited = Clock.monotonicMilliseconds - begun
+      if isOver() { throw PumpDesk.ending }
+      guard waited < (isTaken ? answeredMilliseconds : takenMilliseconds) else {
+        throw CairnError(
+          .peerUnreachable,
+          isTaken
+            ? "node \(trail.origin) does not answer a question about the rows of \(trail)"
+            : "no path leads to node \(trail.origin), which would answer for the rows of \(trail)",
+          hint:
+            "run 'cairn status': the pump or peer that brings the trail must be connected, and no node older than this one",
+          remedy: .retry, context: ["trail": trail.description])
+      }
+    }
+    let answer = entries.withLock { entries in entries.first { $0.question.id == id }?.answer }
+    return try Self.opened(answer ?? [])
+  }
+
+  // MARK: Handing on
+
+  /// So long a question waits for its trail's origin itself, before a peer that only hands on gets it.
+  private static let originFirstMilliseconds: Int64 = 3_000
+
+  private static func mayTake(_ entry: Entry, _ taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
+    let isOld = Clock.monotonicMilliseconds - entry.askedAt > originFirstMilliseconds
+    return entry.taker == nil && entry.asker != taker && mayTake(entry.question.trail, isOld)
+  }
+
+  /// Whether a question waits that `taker` may take.
+  package func hasQuestion(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
+    entries.withLock { $0.contains { Self.mayTake($0, taker, mayTake) } }
+  }
+
+  /// Hands out the oldest question that `taker` may take; no other gets it then.
+  package func take(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Question? {
+    entries.withLock { entries in
+      guard let index = entries.firstIndex(where: { Self.mayTake($0, taker, mayTake) }) else { return nil }
+      entries[index].taker = taker
+      return entries[index].question
+    }
+  }
+
+  /// Brings the answer of who took the question; false where nobody waits for it.
+  @discardableResult package func answer(_ id: String, by taker: String, _ sealed: [UInt8]) -> Bool {
+    entries.withLock { entries in
+      let index = entries.firstIndex { $0.question.id == id && $0.taker == taker && $0.answer == nil }
+      guard let index else { return false }
+      entries[index].answer = sealed
+      entries[index].answered.set()
+      return true
+    }
+  }
+
+  // MARK: Answers on their way
+
+  private static let toldCodes: [ErrorCode] = [
+    .usage, .busy, .tableMissing, .unsupported, .peerUnreachable, .peerRefused, .trailMissing,
+  ]
+
+  /// The answer, or the error, as it travels.
+  static func sealed(_ answer: () throws -> [UInt8]) -> [UInt8] {
+    do {
+      let bytes = try answer()
+      guard bytes.count < answerBytesMax else { throw PumpDesk.usage("an answer is too large") }
+      return [0] + bytes
+    } catch {
+      let known = (error as? CairnError) ?? (error as? PumpFault)?.error
+      // What ails a database, and where it is, is its own node's to say.
+      let error =
+        known.flatMap { toldCodes.contains($0.code) ? $0 : nil }
+        ?? CairnError(
+          known?.code ?? .ioFailed, "the node of the source cannot read it now", hint: "see the log of that node",
+          remedy: .retry)
+      return [1] + Array(PumpFault(error).json.line.utf8)
+    }
+  }
+
+  static func opened(_ sealed: [UInt8]) throws -> [UInt8] {
+    switch sealed.first {
+    case 0: return Array(sealed.dropFirst())
+    case 1:
+      guard case .object(let told)? = try? JSONReader.read(Array(sealed.dropFirst())) else { fallthrough }
+      throw CairnError(
+        told.text("code").flatMap { ErrorCode(rawValue: $0) } ?? .peerUnreachable, told.text("message") ?? "",
+        hint: told.text("hint") ?? "", remedy: .retry)
+    default:
+      throw CairnError(
+        .peerUnreachable, "a question about rows was answered by nothing that Cairn says",
+        hint: "bring both nodes to the same version of Cairn", remedy: .retry)
+    }
+  }
+}

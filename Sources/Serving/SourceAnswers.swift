@@ -1,0 +1,94 @@
+import Changes
+import Comparing
+import Configuring
+import Operating
+import Pumping
+import ServiceKit
+import Steering
+import Synchronization
+import SystemKit
+import Trails
+
+/// Answers questions about the rows of this node's sources, one ``OriginAnswers`` for each capture.
+final class SourceAnswers: Sendable {
+  /// A peer has rows sent again: so many questions at once, each for up to 1,000 rows, and another one each second.
+  private static let repairBurst = 200
+  private static let repairMicroseconds: Int64 = 1_000_000
+  /// A peer has a whole table copied: so often at once, and another time each minute.
+  private static let copyBurst = 3
+  private static let copyMicroseconds: Int64 = 60_000_000
+
+  private struct Source {
+    let place: DatabaseURL
+    let tables: [String]
+    let answers: OriginAnswers
+  }
+
+  /// By the name of the capture.
+  private let sources = Mutex<[String: Source]>([:])
+  private let allowances = Mutex<[String: Allowance]>([:])
+
+  func answer(
+    _ question: [UInt8], about trail: TrailName, _ capture: Configuration.Capture, _ location: DatabaseURL,
+    state: String, of asker: String, isOver: () -> Bool
+  ) throws -> [UInt8] {
+    let place = location.canonical
+    let answers = sources.withLock { sources in
+      if let known = sources[capture.name], known.place == place, known.tables == capture.tables {
+        return known.answers
+      }
+      let fresh = OriginAnswers(
+        place.comparePlace, patterns: TablePatterns(capture.tables), trail: TrailPlace(state: state, name: trail))
+      sources[capture.name] = Source(place: place, tables: capture.tables, answers: fresh)
+      return fresh
+    }
+    do {
+      return try answers.answer(
+        question, of: asker, mayRepair: { mayRepair(asker, trail, isWholeTable: $0) }, isOver: isOver)
+    } catch { throw CairnError(enveloping: error, doing: "answer a question about rows") }
+  }
+
+  private func mayRepair(_ asker: String, _ trail: TrailName, isWholeTable: Bool) -> Bool {
+    let now = Clock.monotonicMilliseconds * 1000
+    return allowances.withLock { allowances in
+      if isWholeTable {
+        allowances["copy \(asker) \(trail)", default: Allowance(burst: Self.copyBurst, refill: Self.copyMicroseconds)]
+          .take(now: now)
+      } else {
+        allowances[
+          "rows \(asker) \(trail)", default: Allowance(burst: Self.repairBurst, refill: Self.repairMicroseconds)
+        ].take(now: now)
+      }
+    }
+  }
+
+  /// Closes databases about which nothing was asked for a while.
+  func closeIdle() { for source in sources.withLock({ Array($0.values) }) { source.answers.closeIdle() } }
+}
+
+extension ServiceContext {
+  /// Answers a question about the rows of a trail's source: of a capture of this node by its database, of another node's
+  /// by asking there.
+  ///
+  /// - Parameter asker: The apply of this node or the peer that waits.
+  /// - Throws: `busy`, `peer-unreachable`, `trail-missing`, `usage`; what the origin answers.
+  package func answer(
+    _ question: [UInt8], about trail: TrailName, of asker: String, isOver: () -> Bool
+  ) throws -> [UInt8] {
+    guard trail.origin == node else { return try questions.ask(trail, question, of: asker, isOver: isOver) }
+    guard let capture = capture(of: trail), let database = configuration.database(capture.database) else {
+      throw CairnError(
+        .trailMissing, "no capture of node \(node) writes trail \(trail)", hint: "see the conf of that node",
+        remedy: .retry)
+    }
+    return try answers.answer(
+      question, about: trail, capture, database.location(), state: statePath, of: asker, isOver: isOver)
+  }
+
+  /// The source of a trail of another node, for a comparison at this one.
+  func origin(of trail: TrailName, for asker: String, stop: StopSignal) -> OriginSource {
+    OriginSource(stop: stop) { [self] question in
+      try answer(question, about: trail, of: asker) { stop.isSet }
+    }
+  }
+}
