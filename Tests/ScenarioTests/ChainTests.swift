@@ -42,7 +42,8 @@ extension Scenarios {
       #expect(program.terminationStatus == 0, "\(pairs.said("workload0"))")
       for cairn in cairns { _ = cairn.map { pairs.bench.stop($0) } }
       for (index, way) in ways.enumerated() {
-        let outcome = try pairs.bench.run(Bench.cairn, arguments(way.0, way.1) + ["--once"], seconds: 300)
+        let outcome = try pairs.bench.run(
+          Bench.cairn, arguments(way.0, way.1) + ["--once"], seconds: isSoak ? 1800 : 300)
         #expect(outcome.status == 0, "\(index): \(outcome.errors)")
       }
       for way in ways { try pairs.expectEqual(way.0, way.1) }
