@@ -135,6 +135,8 @@ package final class SQLiteCapture {
         guard isFirst else { throw Self.wentBack(path, "its journal was made anew, and belongs to no trail") }
         try journal.claim(trail: trail.id, place: options.place, copiesRows: options.copiesRows)
       }
+      // Another capture may have been put in since the look before this transaction.
+      if let owner = try journal.owner(), owner.trail != trail.id { throw Self.captured(path, owner.place) }
       try journal.upgrade(capRows: options.journalCapRows, clock)
       try journal.remember(options.tables)
       try journal.setRelay(options.relays)
@@ -187,10 +189,14 @@ package final class SQLiteCapture {
       guard trail.lastHeader == nil else { throw wentBack(journal.database.path, otherState) }
       return try journal.uninstall()
     }
-    throw CairnError(
-      .sourceCaptured, "\(journal.database.path) is already captured into another trail, kept in \(owner.place)",
+    throw captured(journal.database.path, owner.place)
+  }
+
+  private static func captured(_ path: String, _ place: String) -> CairnError {
+    CairnError(
+      .sourceCaptured, "\(path) is already captured into another trail, kept in \(place)",
       hint:
-        "if that is the replication between these two databases, run with --state \(owner.place); else end it first, with 'cairn detach sqlite:\(journal.database.path)'"
+        "if that is the replication between these two databases, run with --state \(place); else end it first, with 'cairn detach sqlite:\(path)'"
     )
   }
 
