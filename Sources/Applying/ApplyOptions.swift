@@ -58,6 +58,13 @@ package struct ApplyOptions: Sendable {
   package var twoWay: TwoWay?
   /// What others than this apply need of the trail, where it purges it.
   package var alsoNeeded: @Sendable () throws -> Position? = { nil }
+  /// Called with the place from which on this apply needs the trail, after each commit.
+  package var noteNeeded: @Sendable (Position) throws -> Void = { _ in }
+  /// The tables of the source that the target gets; the trail may have others, which other targets get.
+  package var sourceTables = TablePatterns()
+  /// Whether others than this apply may ask for copies of whole tables: such a copy leaves rows as ``existing`` says,
+  /// and those that differ where programs may write to the table.
+  package var othersAskForCopies: @Sendable () -> Bool = { false }
   /// Where the target is an SQLite file that is captured too.
   package var schemaFollower: SchemaFollower?
   /// The rows may go on into the trail of the target: no way leads from there to where they come from.

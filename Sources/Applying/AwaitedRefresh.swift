@@ -15,6 +15,11 @@ extension Refresh {
 }
 
 extension ApplyOptions {
+  /// Whether another reader of the trail asked for a copy: this target has the rows already.
+  func isForOthers(_ reason: Refresh.Reason, isAwaited: Bool) -> Bool {
+    reason == .asked && !isAwaited && othersAskForCopies()
+  }
+
   /// Whether a change is left out as its table is still to be copied. Where both ends write, those that come behind the
   /// request are taken, as far as they go: of a row that was deleted in between the copy does not tell, and this end may have
   /// copied it meanwhile. What stood before may be what apply stopped at.

@@ -15,6 +15,7 @@ struct TargetGate {
   }
 
   private let scope: TargetScope
+  private let sourceTables: TablePatterns
   private let target: Engine
   private let names: NamePolicy
   private let noteLeftOut: (LeftOutTable) throws -> Void
@@ -29,6 +30,7 @@ struct TargetGate {
 
   init(_ options: ApplyOptions, to target: Engine, of trail: TrailName) {
     (scope, self.target, names, noteLeftOut) = (options.scope, target, options.names, options.noteLeftOut)
+    sourceTables = options.sourceTables
   }
 
   /// - Parameter shaped: finds the table of an id under its rule.
@@ -63,7 +65,8 @@ struct TargetGate {
     // A record without its schema is damage, which apply reports.
     guard let schema = shaped(id) else { return .allowed }
     let place = TableMapping.targetPlace(of: schema, in: target, names: names)
-    let verdict = scope.verdict(place.namespace, place.name, in: target)
+    var verdict = scope.verdict(place.namespace, place.name, in: target)
+    if verdict == .allowed, !sourceTables.includes(schema.name) { verdict = .leftOut }
     verdicts[id] = verdict
     return verdict
   }

@@ -38,6 +38,10 @@ package final class CaptureProgress: Sendable {
   package init(notice: @escaping @Sendable (Notice) -> Void = { _ in }) { sink = notice }
   package var snapshot: Snapshot { state.withLock { $0 } }
   func update(_ body: (inout Snapshot) -> Void) { state.withLock { body(&$0) } }
+  /// Another process captures: how many tables are still to be copied, and whether the trail has what it must have.
+  package func noteStanding(tablesToCopy: Int, isCaughtUp: Bool) {
+    update { ($0.tablesToCopy, $0.isCaughtUp) = (tablesToCopy, isCaughtUp) }
+  }
   /// The trail is durable up to `position`; the last transaction in it was committed at `commitTime`, and so long ago.
   /// Nil: there is none of the source's.
   func noteDurable(_ position: Position, _ last: (commitTime: Int64, microsecondsAgo: Int64)? = nil) {

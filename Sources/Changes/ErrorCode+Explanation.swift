@@ -449,7 +449,8 @@ extension ErrorCode {
         "the source is already captured into another trail",
         why: """
           The journal of the source belongs to the trail of another state folder, which the message names. Two \
-          captures would take the journal's rows from each other.
+          captures would take the journal's rows from each other. Several `cairn replicate` from one file share its \
+          capture, but not with a daemon, with another user, or with `--two-way`; nor if the folder is not what it must be.
           """,
         what: [
           """

@@ -9,10 +9,45 @@
 ///     TablePatterns(["!\u{c4}rzte"]).includes("\u{e4}rzte")  // false
 package struct TablePatterns: Equatable, Sendable {
   @ByBytes package private(set) var patterns: [String]
+  /// Further lists: a table is also taken when one of them takes it.
+  private var others: [TablePatterns] = []
 
   /// Without any including pattern, all tables are included.
   package init(_ patterns: [String] = ["*"]) {
     self.patterns = patterns.allSatisfy { Self.parts($0).excludes } ? ["*"] + patterns : patterns
+  }
+
+  /// The tables that at least one of several lists takes; all tables if there is no list.
+  ///
+  ///     TablePatterns(anyOf: [TablePatterns(["a"]), TablePatterns(["*", "!a"])]).includes("a")  // true
+  package init(anyOf lists: [TablePatterns]) {
+    var distinct: [TablePatterns] = []
+    for list in lists.flatMap(\.alternatives) where !distinct.contains(list) { distinct.append(list) }
+    self = distinct.first { $0.takesAll } ?? distinct.first ?? TablePatterns()
+    if !takesAll { others = Array(distinct.dropFirst()) }
+  }
+
+  /// Reads what ``text`` writes.
+  package init(text: String) {
+    self.init(
+      anyOf: text.split(separator: "\n").map { TablePatterns($0.split(separator: ",").map(String.init)) })
+  }
+
+  /// The lists as a text: patterns with commas between them, a list a line.
+  package var text: String { alternatives.map { $0.patterns.joined(separator: ",") }.joined(separator: "\n") }
+
+  private var alternatives: [TablePatterns] {
+    var first = self
+    first.others = []
+    return [first] + others
+  }
+
+  /// Whether it is known that every table is taken, whatever its name.
+  package var takesAll: Bool { alternatives.contains { $0.patterns.last.map { $0 == "*" } ?? false } }
+
+  /// Whether it is known that every table is taken which another list takes.
+  package func covers(_ list: TablePatterns) -> Bool {
+    takesAll || list.alternatives.allSatisfy(alternatives.contains)
   }
 
   /// Whether a pattern excludes, and what stands behind its `!`.
@@ -25,6 +60,7 @@ package struct TablePatterns: Equatable, Sendable {
 
   /// Returns whether the last pattern that matches one of a table's names includes it.
   package func includes(anyOf names: [String]) -> Bool {
+    if others.contains(where: { $0.includes(anyOf: names) }) { return true }
     let (exact, wide) = (names.map(\.asciiLowercased), names.map { $0.lowercased() })
     var included = false
     for pattern in patterns {

@@ -39,7 +39,8 @@ extension Comparison {
     var options = options
     options.tables = try options.tables ?? StateFolder.tables(in: folder)
     options.names = try options.names ?? StateFolder.names(in: folder)
-    options.trail = TrailPlace(state: folder, name: TrailName(origin: "local", name: source.stem))
+    options.trail = TrailPlace(
+      state: try StateFolder.home(of: folder), name: TrailName(origin: "local", name: source.stem))
     try self.init(source, target, options, watch)
   }
 

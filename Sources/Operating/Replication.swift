@@ -43,13 +43,15 @@ package final class Replication: Sendable {
     package var localWrites = LocalWrites.stop
     /// How conflicts are settled, on both ways alike.
     package var conflicts = ConflictPlan()
+    /// An SQLite file that is captured for another `cairn replicate` is read through the trail of that one.
+    package var joinsCapture = false
     package init() {}
   }
 
   package let source: DatabaseURL
   package let target: DatabaseURL
   package let statePath: String
-  package let trail: TrailName
+  package var trail: TrailName { home.withLock { $0.trail } }
   package let captureProgress: CaptureProgress
   package let applyProgress = ApplyProgress()
   /// Compares both ends while they follow; nil where none was asked for.
@@ -59,20 +61,24 @@ package final class Replication: Sendable {
   private let twoWay: (source: TwoWay, target: TwoWay)?
   /// Nil for SQLite.
   private let watches: (source: LocalWatch?, target: LocalWatch?)
-  private let options: Options
-  private let stopSignal = StopSignal()
-  private let drainSignal = StopSignal()
-  private let readySignal = StopSignal()
+  let options: Options
+  /// The state folder that has the trail from the source: this replication's, or the one of another from the same file.
+  let home: Mutex<CaptureHome>
+  /// Ends the capture that is at work in this process.
+  let turn = Mutex<StopSignal?>(nil)
+  let stopSignal = StopSignal()
+  let drainSignal = StopSignal()
+  let readySignal = StopSignal()
   private let failure = Mutex<CairnError?>(nil)
   private let running: Atomic<Int>
   /// Applies that have not ended.
-  private let applying: Atomic<Int>
-  private let copiesAgain = Atomic<Bool>(false)
+  let applying: Atomic<Int>
+  let copiesAgain = Atomic<Bool>(false)
   /// Whether rows that applies write go on: no way leads back from the target to the source.
-  private let relays = Atomic<Bool>(false)
+  let relays = Atomic<Bool>(false)
   /// The captures of the target, by the names of their trails' ids.
   private let targetTrails = Mutex<Set<String>>([])
-  private let asked = Mutex<CopyRequest.Asked?>(nil)
+  let asked = Mutex<CopyRequest.Asked?>(nil)
   private let existing = Mutex(ExistingRows.overwrite)
 
   package init(
@@ -83,7 +89,8 @@ package final class Replication: Sendable {
     self.options = options
     let state = options.state.map { $0.hasPrefix("/") ? $0 : FileIdentity.canonical("./" + $0) }
     statePath = state ?? StateFolder.defaultPath(from: source, to: target)
-    trail = options.trailNames?.forth ?? TrailName(origin: "local", name: source.stem)
+    let trail = options.trailNames?.forth ?? TrailName(origin: "local", name: source.stem)
+    home = Mutex(CaptureHome(place: statePath, trail: trail))
     let ways = options.isTwoWay ? 2 : 1
     running = Atomic(ways * 2)
     applying = Atomic(ways)
@@ -100,7 +107,7 @@ package final class Replication: Sendable {
     let plan = options.conflicts
     let rules: TwoWay.RuleBook = { _, table, columns in plan.rules(forTarget: table, columns: columns) }
     let tables = options.tables
-    twoWay = back.map { [trail, statePath] back in
+    twoWay = back.map { [statePath] back in
       let (forth, backwards) = ((trail, "\(statePath)/\(trail)"), (back.trail, back.folder))
       return (
         TwoWay(
@@ -115,16 +122,33 @@ package final class Replication: Sendable {
     }
   }
 
-  private var folder: String { statePath + "/" + trail.description }
+  var folder: String { home.withLock { $0.folder } }
+  /// The replications that read the trail from the source; nil where it has one reader for certain.
+  var readers: TrailReaders? {
+    guard source.engine == .sqlite, back == nil else { return nil }
+    return TrailReaders(home.withLock { $0 }, source: source.place)
+  }
 
   // MARK: Before anything is written
 
   /// Looks at both ends and at the state. Keep what it returns as long as the replication runs: it holds the lock.
   package func prepare() throws -> StateFolder {
     let (from, to) = try openEnds()
+    try findCapture(from)
     if back != nil { try checkTwoWay(from, to) }
     let state = try StateFolder(statePath, from: source.place, to: target.place)
     if back == nil { try lookForWayBack(from, to, state) } else { try nameOtherApplies(from, to) }
+    try state.remember(home: home.withLock { $0.place })
+    let isNew = try enroll(to)
+    do { try prepare(from, to, state) } catch {
+      // What has never begun keeps nothing of the trail.
+      if isNew { try readers?.remove(statePath) }
+      throw error
+    }
+    return state
+  }
+
+  private func prepare(_ from: SourceEnd, _ to: TargetEnd, _ state: StateFolder) throws {
     let checkpoint = try to.checkpoint(of: trail)
     let known = checkpoint?.trail
     var hasCheckpoint = known != nil
@@ -160,7 +184,6 @@ package final class Replication: Sendable {
     }
     if !hasCheckpoint { try to.checkFeeders(from.tables(options.tables), of: trail, options.names) }
     if let given = options.existing, given != remembered { try state.remember(given) }
-    try state.remember(options.tables, options.names)
     if back != nil { try state.rememberTwoWay() }
     existing.withLock { $0 = options.existing ?? remembered ?? .overwrite }
     asked.withLock { $0 = nil }
@@ -177,8 +200,12 @@ package final class Replication: Sendable {
         captureProgress.tell(RelayedRows.notice(trail, at: source))
         try askForCopies(from, info, isPurged: isPurged)
       }
+      if hasCheckpoint, !isPurged, !copiesAgain.load(ordering: .acquiring) {
+        try askForAdded(from, to, info, before: StateFolder.tables(in: statePath))
+      }
     }
-    return state
+    // Last: tables that are added to the list are known by the list before.
+    try state.remember(options.tables, options.names)
   }
 
   /// How to begin again without the trail. Two-way, the target may hold rows that exist nowhere else.
@@ -232,12 +259,12 @@ package final class Replication: Sendable {
     )
   }
 
-  private var request: CopyRequest { CopyRequest(state: statePath, apply: trail.description) }
+  var request: CopyRequest { CopyRequest(state: statePath, apply: trail.description) }
 
   /// `--existing overwrite` for a replication that has begun, or a target that knows nothing of a trail whose beginning
   /// is gone: everything is copied once more, and what the trail holds already is moot.
   private func askForCopies(_ from: SourceEnd, _ info: TrailInfo, isPurged: Bool) throws {
-    try from.askForRefresh()
+    try readers?.ask(options.tables, for: statePath)
     var asked = CopyRequest.Asked(info)
     if !isPurged { asked.at = nil }
     try request.note(asked, of: info.id)
@@ -248,7 +275,7 @@ package final class Replication: Sendable {
   /// Proves both ends, and that the target holds nothing else; writes nothing.
   package func checkTarget(_ patterns: TablePatterns) throws -> TargetEnd {
     let (from, to) = try openEnds()
-    try checkCapture(from)
+    try findCapture(from)
     if try to.checkpoint(of: trail) == nil { try checkExisting(from, to, patterns) }
     return to
   }
@@ -263,21 +290,6 @@ package final class Replication: Sendable {
     }
     if let alike = try TwoWayCheck(from, tables, other, at: target).keysAlike() {
       captureProgress.tell("\(alike.message); \(alike.hint)")
-    }
-  }
-
-  /// An SQLite file is captured by one replication at a time.
-  private func checkCapture(_ from: SourceEnd) throws {
-    guard case .sqlite(let database) = from.handle, let owner = try Journal(database).owner(),
-      owner.place != statePath
-    else { return }
-    do { try StateFolder.check(owner.place, from: source.place, to: target.place) } catch is CairnError {
-      throw CairnError(
-        .sourceCaptured,
-        "\(source.place) is captured already, for another replication, whose state is in \(owner.place)",
-        hint:
-          "a file is captured once: for several targets run cairnd with one [capture.NAME] and an [apply.NAME] for each; or end that replication first, with 'cairn detach sqlite:\(database.path)'"
-      )
     }
   }
 
@@ -319,6 +331,7 @@ package final class Replication: Sendable {
     stopSignal.set()
     // Apply waits for this one.
     drainSignal.set()
+    turn.withLock { $0 }?.set()
   }
 
   private func end(_ ended: @Sendable () -> Void) {
@@ -340,7 +353,7 @@ package final class Replication: Sendable {
       if back == nil || stopSignal.isSet { drainSignal.set() }
       readySignal.set()
     }
-    var run = CaptureRun(source, trail: trail, folder: folder, place: statePath)
+    var run = CaptureRun(source, trail: trail, folder: folder, place: home.withLock { $0.place })
     run.tables = options.tables
     run.journalRows = options.journalRows
     run.copiesAgain = copiesAgain.load(ordering: .acquiring)
@@ -348,6 +361,7 @@ package final class Replication: Sendable {
     run.applies = applies
     run.relays = relays.load(ordering: .acquiring)
     run.folds = options.folds.forth
+    if let readers { return try capture(run, readers) }
     try run.run(stop: stopSignal, untilCaughtUp: options.once && back == nil, progress: captureProgress) {
       if back == nil { RelayedRows.note(run.relays, in: folder) }
       readySignal.set()
@@ -360,7 +374,7 @@ package final class Replication: Sendable {
     if let back { while !back.ready.isSet { _ = back.ready.wait(milliseconds: 1000) } }
     if stopSignal.isSet { return }
     // Only now is it certain that the copies will come.
-    if copiesAgain.load(ordering: .acquiring) { try TargetEnd(target).expectRefreshOfAll() }
+    if copiesAgain.load(ordering: .acquiring) { try TargetEnd(target).expectRefresh(of: trail) }
     var options = applyOptions()
     options.existing = existing.withLock { $0 }
     if options.relays, Trail.exists(folder: folder) {
@@ -372,6 +386,7 @@ package final class Replication: Sendable {
     let asked = asked.withLock { $0 }
     (options.askedBehind, options.askedAt) = (asked?.behind ?? 0, asked?.at)
     options.existingHolds = asked?.at != nil
+    if let readers { share(&options, with: readers) }
     if let twoWay {
       options.twoWay = twoWay.target
       options.alsoNeeded = { [trail] in try twoWay.source.window.needs()[trail] }

@@ -84,6 +84,11 @@ package struct SourceEnd {
     return asked
   }
 
+  /// Has the capture of an SQLite file copy the tables that a list takes when it runs next.
+  func askForRefresh(of tables: TablePatterns) throws {
+    if case .sqlite(let database) = handle { try Journal(database).askForRefresh(of: tables) }
+  }
+
   /// `--existing overwrite` for a replication that has begun: everything is copied once more. A PostgreSQL capture is
   /// told when it starts.
   package func askForRefresh() throws {

@@ -22,9 +22,14 @@ package enum StateFolders {
   }
 
   /// The trails in a state folder, or in every one below ``base()``: by folder, then by name. Empty where there is no
-  /// such folder.
+  /// such folder. A replication that reads the trail of another one's folder counts that trail as its own.
   package static func entries(in state: String?) throws -> [Entry] {
-    try folders(state).flatMap { folder in
+    var folders = try folders(state)
+    if let state {
+      let home = try StateFolder.home(of: state)
+      if !home.hasSameBytes(as: state) { folders.append(home) }
+    }
+    return try folders.flatMap { folder in
       try Trail.names(state: folder).map { Entry(name: $0, folder: "\(folder)/\($0)") }
     }
   }

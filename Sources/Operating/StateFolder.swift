@@ -56,6 +56,14 @@ package final class StateFolder {
     } catch let error as FileError { throw envelope(error, path) }
   }
 
+  /// The databases of the replication whose state is in a folder; nil if it is the state of none.
+  package static func ends(of path: String) throws -> (from: String, to: String)? {
+    guard let text = try kept("replication", path) else { return nil }
+    let lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+    guard lines.count == 3, lines[0].hasPrefix("from "), lines[1].hasPrefix("to ") else { return nil }
+    return (String(lines[0].dropFirst(5)), String(lines[1].dropFirst(3)))
+  }
+
   private static func foreign(_ path: String, _ there: String) -> CairnError {
     let ends = there.split(separator: "\n").joined(separator: " ")
     return CairnError(
@@ -99,12 +107,25 @@ package final class StateFolder {
 
   /// What is written to the target would go nowhere, while a trail waits for it.
   package func checkOneWay() throws {
-    guard try Self.kept("ways", path) == "two" else { return }
+    guard try Self.isTwoWay(path) else { return }
     throw CairnError(
       .stateForeign, "the state folder \(path) belongs to a two-way replication",
       hint: "run with --two-way, or end it with 'cairn detach' of both databases and take another --state",
       remedy: .badInput)
   }
+
+  /// Whether the replication whose state is in a folder goes both ways.
+  static func isTwoWay(_ path: String) throws -> Bool { try kept("ways", path) == "two" }
+
+  /// Keeps which state folder has the trail from which this replication is fed: this one, or that of another replication
+  /// from the same source.
+  func remember(home: String) throws {
+    if home.hasSameBytes(as: path), try Self.kept("home", path) == nil { return }
+    try keep(home, in: "home")
+  }
+
+  /// The state folder that has the trail of the replication whose state is in a folder.
+  package static func home(of path: String) throws -> String { try kept("home", path) ?? path }
 
   /// Which tables are replicated with the state in a folder; nil where that is not known.
   package static func tables(in path: String) throws -> TablePatterns? {

@@ -33,6 +33,9 @@ package struct CaptureRun: Sendable {
   /// SQLite: what cancels out is left out.
   package var folds = false
 
+  /// Called as soon as no other process can write to the trail, before the source is opened. Returns the tables to capture
+  /// instead of ``tables``.
+  package var begin: (@Sendable () throws -> TablePatterns)?
   /// Called as soon as the trail is open: whatever stood in it durably is before its end.
   package var opened: @Sendable () -> Void = {}
 
@@ -49,6 +52,7 @@ package struct CaptureRun: Sendable {
       progress.tell("cut \(cut.bytes) bytes of an unfinished transaction off the trail at \(cut.position)")
     }
     do {
+      let tables = try begin?() ?? tables
       switch source {
       case .sqlite(let path):
         var options = SQLiteCapture.Options()

@@ -47,6 +47,17 @@ package enum Folder {
     return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
   }
 
+  /// Whether a path leads without links to a folder of this process's user into which no other user may write: lstat(2).
+  package static func isPrivate(_ path: String) -> Bool {
+    var status = stat()
+    return path.utf8.first == UInt8(ascii: "/") && FileIdentity.canonical(path).utf8.elementsEqual(path.utf8)
+      && lstat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR && status.st_uid == geteuid()
+      && status.st_mode & 0o022 == 0
+  }
+
+  /// Sets the time at which a file was written last to now: utimensat(2). Does nothing if there is no such file.
+  package static func touch(_ path: String) { _ = utimensat(AT_FDCWD, path, nil, 0) }
+
   /// Removes a file or an empty folder: remove(3). The change of the folder is not synced.
   package static func remove(_ path: String) throws(FileError) {
     if Glibc.remove(path) < 0 { throw FileError(code: errno, operation: "remove", path: path) }

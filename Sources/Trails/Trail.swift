@@ -93,7 +93,12 @@ package enum Trail {
       let (_, mark) = try folder.openMark()
       let kept = mark.contentOffset > 0 ? mark.segment : mark.segment - min(mark.segment, 1)
       let deleted = try folder.segments().filter { $0 < min(below.segment, kept) }
-      for number in deleted { try Folder.remove(folder.segmentPath(number)) }
+      for number in deleted {
+        // Another reader of the trail may delete it at the same time.
+        do throws(FileError) { try Folder.remove(folder.segmentPath(number)) } catch {
+          if !error.isMissing { throw error }
+        }
+      }
       if !deleted.isEmpty { try Folder.sync(path) }
       return deleted
     } catch { throw folder.outward(error, "purge") }

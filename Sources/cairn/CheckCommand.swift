@@ -71,6 +71,7 @@ struct CheckCommand: Command {
       let target = try DatabaseURL(to)
       var options = Replication.Options()
       options.names = names
+      options.joinsCapture = true
       let end = try Replication(from: from, to: target, options: options, notice: { _ in }).checkTarget(patterns)
       say(isJSON, "\(target.place): can be written", [("event", .text("target")), ("ok", .bool(true))])
       let captured = tables.filter { $0.refusal == nil }

@@ -1,6 +1,7 @@
 import Changes
 import Operating
 import Steering
+import SystemKit
 
 /// `cairn detach`: leaves a database as it was before Cairn came.
 struct DetachCommand: Command {
@@ -11,6 +12,8 @@ struct DetachCommand: Command {
     [
       Option("--slot", "NAME", "only this slot, which a capture left at the server, and its publication"),
       Option("--trail", "NODE.NAME", "only what a target knows of this trail, which no apply brings there any more"),
+      Option("--reader", nil, "only that trails are kept for this target; the database is not opened"),
+      Option("--state", "DIR", "the state folder of 'cairn replicate', if it was given one"),
     ] + DaemonPeer.options
   static let details = """
     From SQLite: triggers, journal and side tables. From PostgreSQL: slots, publications, replication origins and the
@@ -20,14 +23,30 @@ struct DetachCommand: Command {
     With --slot or --trail all that belongs to other captures and applies stays. A slot that is in use is refused, and so
     is a trail that an apply of the running daemon, or a session at the server, brings there.
 
+    A trail that several 'cairn replicate' share is kept for each of their targets, until it is detached. If the target is
+    gone, --reader ends that without it.
+
     example: cairn detach sqlite:shop.db
     example: cairn detach postgresql://cairn@db.example/erp
     example: cairn detach postgresql://cairn@db.example/erp --slot cairn_0123456789abcdef
     example: cairn detach postgresql://cairn@db.example/erp --trail store-042.pos
+    example: cairn detach --reader sqlite:lost.db --state /var/lib/cairn-shop
     """
 
   static func run(_ arguments: Arguments) throws -> Int32 {
     let url = try DatabaseURL(arguments.operands(1...1)[0])
+    if arguments.has("--reader") {
+      if arguments.value("--slot") != nil || arguments.value("--trail") != nil {
+        throw arguments.usage("--reader does not go with --slot or --trail", "it is of the trails that a target reads;")
+      }
+      let trails = try forgetReader(url, arguments)
+      let names = trails.map(\.description).joined(separator: ", ")
+      tell(
+        arguments, url,
+        trails.isEmpty ? "no trail is kept for \(url.place)" : "trail \(names) is kept for \(url.place) no more",
+        [("trails", .list(trails.map { .text($0.description) }))], found: !trails.isEmpty)
+      return 0
+    }
     switch (arguments.value("--slot"), arguments.value("--trail")) {
     case (_?, _?): throw arguments.usage("--slot does not go with --trail", "one is of a source, one of a target;")
     case (let slot?, nil):
@@ -43,9 +62,16 @@ struct DetachCommand: Command {
       tell(arguments, url, text, [("trail", .text(trail.description))], found: found)
     case (nil, nil):
       let found = try Detaching.run(url)
+      _ = try forgetReader(url, arguments)
       tell(arguments, url, found ? "detached \(url.place)" : "\(url.place) has nothing of Cairn's", [], found: found)
     }
     return 0
+  }
+
+  /// The trails that are kept for a target are kept for it no more.
+  private static func forgetReader(_ url: DatabaseURL, _ arguments: Arguments) throws -> [TrailName] {
+    let state = arguments.value("--state").map { $0.hasPrefix("/") ? $0 : FileIdentity.canonical("./" + $0) }
+    return try TrailReaders.forget(target: url.canonical.place, state: state)
   }
 
   private static func tell(

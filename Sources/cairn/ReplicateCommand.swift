@@ -37,6 +37,10 @@ struct ReplicateCommand: Command {
     PostgreSQL source a publication and a replication slot of that name; 'cairn detach' takes them away. Programs that
     use the source go on as before.
 
+    Several replications from one SQLite file share its capture: one captures the file, the others read its trail, in the
+    state folder of the first, and go on with the capture when that one ends. Each has its own target, --tables and
+    policies. The trail is kept for each target until 'cairn detach' of that target.
+
     --existing keep: rows of the target stay, missing ones are added. merge: the source's rows win, others stay.
     overwrite: the target becomes equal to the source; given again later, everything is copied once more.
 
@@ -72,6 +76,7 @@ struct ReplicateCommand: Command {
     _ = try arguments.operands(0...0)
     var options = Replication.Options()
     options.once = arguments.has("--once")
+    options.joinsCapture = true
     options.state = arguments.value("--state")
     if let text = arguments.value("--tables") {
       options.tables = TablePatterns(text.split(separator: ",").map(String.init))

@@ -1,5 +1,6 @@
 import Changes
 import Operating
+import SystemKit
 import Trails
 
 /// The trails of one state folder, or of all of them, with what can be told without reading their records.
@@ -11,7 +12,8 @@ enum TrailListing {
     for entry in entries {
       do {
         let info = try Trail.info(folder: entry.folder)
-        Terminal.page(asJSON ? json(info) : text(info))
+        let readers = try readers(of: info)
+        Terminal.page(asJSON ? json(info, readers) : text(info) + text(readers))
       } catch { failure = failure ?? error }
     }
     if let failure { throw failure }
@@ -19,7 +21,32 @@ enum TrailListing {
     return 0
   }
 
-  private static func json(_ info: TrailInfo) -> String {
+  /// The replications for which the trail is kept; none is listed for the trails of a daemon.
+  private static func readers(of info: TrailInfo) throws -> [TrailReaders.Reader] {
+    let place = Folder.parent(of: info.folder)
+    guard let ends = try StateFolder.ends(of: place) else { return [] }
+    return try TrailReaders(CaptureHome(place: place, trail: info.name), source: ends.from).all()
+  }
+
+  private static func text(_ readers: [TrailReaders.Reader]) -> String {
+    readers.map { reader in
+      let kept = reader.segment == 0 ? "from its beginning" : "from segment \(reader.segment.hex(8))"
+      return "\n  reader        \(reader.target), needs it \(kept), last at work \(UTCTime(reader.seenAt))"
+    }.joined()
+  }
+
+  private static func json(_ readers: [TrailReaders.Reader]) -> JSONObject.Value {
+    .list(
+      readers.map { reader in
+        .object(
+          JSONObject([
+            ("target", .text(reader.target)), ("state", .text(reader.state)),
+            ("segment", number(reader.segment)), ("seen", .text(UTCTime(reader.seenAt).description)),
+          ]))
+      })
+  }
+
+  private static func json(_ info: TrailInfo, _ readers: [TrailReaders.Reader]) -> String {
     JSONObject([
       ("trail", .text(info.name.description)), ("id", .text(info.id.description)), ("folder", .text(info.folder)),
       ("segments", .integer(Int64(info.segments.count))), ("bytes", .integer(Int64(clamping: info.bytes))),
@@ -29,6 +56,7 @@ enum TrailListing {
       ("transactions", number(count(info))),
       ("begun", info.segments.first.map { .text(UTCTime($0.created).description) } ?? .null),
       ("last_segment_begun", info.segments.last.map { .text(UTCTime($0.created).description) } ?? .null),
+      ("readers", json(readers)),
     ]).line
   }
 

@@ -320,6 +320,7 @@ package final class PostgresApply {
   func purge() throws {
     guard let replay else { return }
     let places = replay.waiting.map(\.table.checkpoint.position) + [shelf.quarantine.needs].compactMap { $0 }
+    try options.noteNeeded(places.reduce(replay.position, min))
     let needed =
       try places
       .reduce(options.needed(replay.position, of: name), min)

@@ -18,12 +18,15 @@ extension PostgresReplay {
     case .start(let reason, let method, let rows):
       if method != .rows { _ = try claimRows(of: table.source, as: table.mapped, key, isCopied: true) }
       if reason == .firstCopy, !known.isCreated { known.existing = options.existing }
+      let isForOthers = options.isForOthers(reason, isAwaited: known.isAwaited)
       if reason == .asked {
-        let holds = options.existingHolds && method == .byKey && !known.isCreated
+        let holds = (options.existingHolds || isForOthers) && method == .byKey && !known.isCreated
         known.existing = holds ? options.existing : .overwrite
       }
       if method != .rows, reason != .firstCopy || known.isCreated, table.localWrites.areSettled {
-        known.existing = try table.localWrites == .allow && holdsRows(table) ? .merge : .overwrite
+        let stays = try table.localWrites == .allow && holdsRows(table)
+        let isWhole = known.refreshing == nil || known.refreshing == .rows
+        known.existing = stays ? (isForOthers && isWhole ? .keep : .merge) : .overwrite
       }
       if options.refusesRows || isLedElsewhere(refresh.schemaID), !known.isCreated, method != .rows,
         started.insert(key).inserted, try holdsRows(table)

@@ -250,6 +250,7 @@ package final class SQLiteApply {
     guard let checkpoint else { return }
     try target.checkIdentity()
     let places = waiting.map(\.checkpoint.position) + [shelf.quarantine.needs].compactMap { $0 }
+    try options.noteNeeded(places.reduce(checkpoint.position, min))
     let needed = try places.reduce(options.needed(checkpoint.position, of: name), min)
     progress.update { $0.needs = needed }
     guard options.purgesTrail, needed.segment > purgedBelow else { return }

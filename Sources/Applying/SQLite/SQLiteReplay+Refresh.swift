@@ -17,12 +17,15 @@ extension SQLiteReplay {
       }
       var known = target.tables[key(name)] ?? .init()
       if reason == .firstCopy, !known.isCreated { known.existing = options.existing }
+      let isForOthers = options.isForOthers(reason, isAwaited: table.state.isAwaited)
       if reason == .asked {
-        let holds = options.existingHolds && method == .byKey && !known.isCreated
+        let holds = (options.existingHolds || isForOthers) && method == .byKey && !known.isCreated
         known.existing = holds ? options.existing : .overwrite
       }
       if method != .rows, reason != .firstCopy || known.isCreated, table.localWrites.areSettled {
-        known.existing = try table.localWrites == .allow && table.holdsRows() ? .merge : .overwrite
+        let stays = try table.localWrites == .allow && table.holdsRows()
+        let isWhole = known.refreshing == nil || known.refreshing == .rows
+        known.existing = stays ? (isForOthers && isWhole ? .keep : .merge) : .overwrite
       }
       if options.refusesRows || isLedElsewhere(refresh.schemaID), !known.isCreated, method != .rows,
         started.insert(key(name)).inserted, try table.holdsRows()

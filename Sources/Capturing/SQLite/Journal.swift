@@ -286,12 +286,12 @@ package struct Journal {
   /// Which tables are captured, as the capture was told.
   package func patterns() throws -> TablePatterns {
     let text = try database.text("SELECT place FROM cairn_control WHERE id = 1") ?? "*"
-    return TablePatterns(text.split(separator: ",").map(String.init))
+    return TablePatterns(text: text)
   }
 
   /// Remembers which tables are captured, for `rehook` from another process.
   func remember(_ patterns: TablePatterns) throws {
-    let text = patterns.patterns.joined(separator: ",")
+    let text = patterns.text
     guard try database.text("SELECT place FROM cairn_control WHERE id = 1") != text else { return }
     try database.run("INSERT OR REPLACE INTO cairn_control(id, place) VALUES (1, ?)", [.text(text)])
   }
@@ -461,6 +461,37 @@ package struct Journal {
   package func askForRefresh() throws {
     guard try isInstalled() else { return }
     try database.transaction { try refreshAll(.asked) }
+  }
+
+  /// Has the captured tables that a list takes copied again, by whichever capture runs next. Returns false if nothing is
+  /// captured yet.
+  @discardableResult
+  package func askForRefresh(of tables: TablePatterns) throws -> Bool {
+    guard try isInstalled() else { return false }
+    try database.transaction {
+      for layout in try activeLayouts() where tables.includes(layout.schema.name) {
+        try setRefresh(.asked, layout: layout.id)
+      }
+    }
+    return true
+  }
+
+  /// The number of the last journal row; 0 if there is none.
+  package func lastRow() throws -> Int64 { try place("SELECT max(seq) FROM cairn_journal") }
+
+  /// How far a capture in another process is with the tables of a list.
+  ///
+  /// - Parameter row: The journal row up to which the trail must have all rows.
+  /// - Returns: Whether the trail has those rows and the copies of all tables, and how many tables are still to be copied.
+  package func standing(of tables: TablePatterns, through row: Int64) throws -> (isReached: Bool, tablesToCopy: Int) {
+    try database.transaction("BEGIN") {
+      guard try isInstalled() else { return (false, 0) }
+      let count = try activeLayouts().filter { $0.refresh != nil && tables.includes($0.schema.name) }.count
+      let version = try database.integer("PRAGMA schema_version") ?? 0
+      let isInStep = try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0") == version
+      let taken = try place("SELECT taken FROM cairn_control WHERE id = 0")
+      return (try count == 0 && isInStep && taken >= row && patterns().covers(tables), count)
+    }
   }
 
   /// Journal rows were lost (the cap): every table has to be copied again.

@@ -1,0 +1,71 @@
+import Changes
+import SystemKit
+import Trails
+
+/// The state folder that holds the trail of a capture, and the trail's name.
+package struct CaptureHome: Equatable, Sendable {
+  @ByBytes package private(set) var place: String
+  package let trail: TrailName
+
+  package init(place: String, trail: TrailName) { (self.place, self.trail) = (place, trail) }
+
+  /// The folder of the trail.
+  package var folder: String { "\(place)/\(trail)" }
+}
+
+extension CaptureHome {
+  /// Proves that a captured SQLite file may be read through the trail of another replication.
+  ///
+  /// Every program that writes to the file can change the place that the file names. So the folder counts only if it belongs
+  /// to this process's user, no other user can write into it, it is the state of a replication from this file, and it has
+  /// the trail that the file names.
+  ///
+  /// - Throws: `source-captured` with the reason.
+  package init(joining place: String, trail id: TrailID, of source: DatabaseURL) throws {
+    func refusal(_ why: String, _ hint: String? = nil) -> CairnError {
+      CairnError(
+        .sourceCaptured,
+        "\(source.place) is captured already, for another replication, whose state is in \(place): \(why)",
+        hint: hint
+          ?? "run as the user of that replication, or add an [apply.NAME] to the conf if a daemon captures the file; or end it first, with 'cairn detach \(source.shown)', and run again"
+      )
+    }
+    guard Folder.isPrivate(place) else { throw refusal("that is no folder of this user alone") }
+    guard Folder.exists(place + "/replication") else {
+      if let trail = TrailName(Folder.lastName(of: place)) { throw Self.daemon(trail, source, refusal) }
+      throw refusal("that is not the state of a 'cairn replicate'")
+    }
+    do {
+      guard try StateFolder.ends(of: place)?.from.utf8.elementsEqual(source.place.utf8) == true else {
+        throw refusal(
+          "that is the state of a replication from another database, so this file is a copy",
+          "run 'cairn detach \(source.shown)', then run again")
+      }
+      guard try !StateFolder.isTwoWay(place) else {
+        throw refusal(
+          "that replication goes both ways, and shares its capture with no other",
+          "for several targets run cairnd with one [capture.NAME] and an [apply.NAME] for each")
+      }
+      let trail = try Trail.names(state: place).first { name in
+        let folder = "\(place)/\(name)"
+        return try Folder.isPrivate(folder) && Trail.end(folder: folder)?.id == id
+      }
+      guard let trail else {
+        throw refusal(
+          "the trail that the file names is not there",
+          "run 'cairn detach \(source.shown)', then run again with --existing overwrite")
+      }
+      self.init(place: place, trail: trail)
+    } catch let error as FileError { throw error.asCairnError(doing: "read the state folder \(place)") }
+  }
+
+  /// A daemon's captures name the folder of their trail.
+  private static func daemon(
+    _ trail: TrailName, _ source: DatabaseURL, _ refusal: (String, String?) -> CairnError
+  ) -> CairnError {
+    refusal(
+      "that is the trail \(trail) of a daemon",
+      "add an [apply.NAME] with trail = \"\(trail)\" to the conf of that daemon and reload it; or take [capture.\(trail.name)] out of it, and run 'cairn detach \(source.shown)'"
+    )
+  }
+}

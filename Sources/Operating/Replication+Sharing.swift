@@ -1,0 +1,237 @@
+import Applying
+import Capturing
+import Changes
+import SQLiteKit
+import Synchronization
+import SystemKit
+import Trails
+
+// Several replications from one SQLite file share one capture and its trail (docs/decisions/0043). Whichever of them gets
+// the lock of the trail's writer captures the file; the others read the trail, and try again now and then.
+extension Replication {
+  private static let pollMilliseconds: Int32 = 250
+  /// How often the list of readers is read where no file in it was replaced: a state folder may have been removed.
+  private static let listMilliseconds: Int64 = 30_000
+
+  // MARK: Before anything is written
+
+  /// Finds the trail into which the source is captured already.
+  ///
+  /// - Throws: `source-captured` if that trail cannot be shared.
+  func findCapture(_ from: SourceEnd) throws {
+    guard case .sqlite(let database) = from.handle, let owner = try Journal(database).owner(),
+      !owner.place.hasSameBytes(as: statePath)
+    else { return }
+    // Of a replication between these two databases whose state was given another name; capture decides.
+    guard options.joinsCapture else { return }
+    guard back == nil else {
+      throw CairnError(
+        .sourceCaptured,
+        "\(source.place) is captured already, for another replication, whose state is in \(owner.place), and --two-way shares its capture with no other",
+        hint:
+          "end that replication first, with 'cairn detach \(source.shown)'; or run cairnd with a capture of each database"
+      )
+    }
+    let found = try CaptureHome(joining: owner.place, trail: owner.trail, of: source)
+    home.withLock { $0 = found }
+  }
+
+  /// Adds this replication to the readers of the trail. Returns whether it was none of them before.
+  func enroll(_ to: TargetEnd) throws -> Bool {
+    guard let readers else { return try checkIsAlone() }
+    let others = try readers.others(than: statePath)
+    let relays = relays.load(ordering: .acquiring)
+    if let other = others.first(where: { $0.relays.map { $0 != relays } ?? false }) {
+      throw CairnError(
+        .sourceCaptured,
+        "\(source.place) is captured for \(other.target) too, and a way leads back to the source from only one of the two targets, so that they need different trails",
+        hint: "run cairnd with a node for each", remedy: .badInput)
+    }
+    if !others.isEmpty {
+      captureProgress.tell("trail \(readers.home.trail) in \(readers.home.place) is read for \(Self.list(others)) too")
+    }
+    var reader = TrailReaders.Reader(state: statePath, target: target.place)
+    (reader.tables, reader.relays) = (options.tables, relays)
+    // A target that was made anew, or put back from a backup, needs more than it did.
+    let known = try to.checkpoint(of: readers.home.trail)
+    reader.segment = known.map(\.position.segment) ?? 0
+    return try readers.enroll(reader)
+  }
+
+  /// Both ways need a trail of their own, whose capture leaves out what comes back.
+  private func checkIsAlone() throws -> Bool {
+    guard source.engine == .sqlite else { return false }
+    let readers = TrailReaders(home.withLock { $0 }, source: source.place)
+    guard let other = try readers.others(than: statePath).first else { return false }
+    throw CairnError(
+      .sourceCaptured,
+      "\(source.place) is captured for \(other.target) too, and --two-way shares its capture with no other",
+      hint:
+        "end the other replication with 'cairn detach --reader \(other.target.shellWord) --state \(statePath.shellWord)', or leave --two-way out",
+      remedy: .badInput)
+  }
+
+  private static func list(_ readers: [TrailReaders.Reader]) -> String {
+    readers.map(\.target).joined(separator: ", ")
+  }
+
+  /// Asks for copies of tables that `--tables` takes now and did not take before, if the capture takes them already for
+  /// another reader: the trail has their changes, and the target has not their rows.
+  func askForAdded(_ from: SourceEnd, _ to: TargetEnd, _ info: TrailInfo, before: TablePatterns?) throws {
+    guard let readers, case .sqlite(let database) = from.handle, let before, !before.covers(options.tables) else {
+      return
+    }
+    let added = try Journal(database).orphans().filter { options.tables.includes($0) && !before.includes($0) }
+    guard !added.isEmpty else { return }
+    // The rows of a table that was taken once, and then left out, are old: no change fits them before its copy.
+    let known = Set(try to.tableNames(of: trail).map(\.sqliteKey))
+    let isOld = added.contains { known.contains($0.sqliteKey) }
+    let areNames = added.allSatisfy { name in !name.utf8.contains { ",*?!\n".utf8.contains($0) } }
+    try readers.ask(isOld || !areNames ? options.tables : TablePatterns(added), for: statePath)
+    // With the place: rows that the target held before stay as --existing says.
+    let asked = CopyRequest.Asked(info)
+    try request.note(asked, of: info.id)
+    self.asked.withLock { $0 = asked }
+    if isOld { copiesAgain.store(true, ordering: .releasing) }
+  }
+
+  // MARK: Capture
+
+  /// Captures as soon and as long as no other process does, and returns when that ends. With `--once`, returns when
+  /// everything that was committed before the call is in the trail, by whichever process.
+  func capture(_ run: CaptureRun, _ readers: TrailReaders) throws {
+    let journal = Journal(try Ends.open(sourcePath, mode: .readOnly))
+    let last = try journal.owner() == nil ? 0 : journal.lastRow()
+    var isReading = false
+    var toldAt: Int64?
+    while !stopSignal.isSet {
+      if toldAt.map({ Clock.monotonicMilliseconds - $0 > 3_600_000 }) ?? true {
+        toldAt = Clock.monotonicMilliseconds
+        tellIdle(readers)
+      }
+      do {
+        if try host(run, readers) { return }
+        isReading = false
+        continue
+      } catch let error as CairnError where error.code == .trailBusy && Trail.exists(folder: folder) {
+      } catch let error as CairnError where error.code == .sourceCaptured && options.joinsCapture {
+        throw CairnError(
+          .sourceCaptured, error.message, hint: "if that one began at the same time, run again to share its capture")
+      }
+      if !isReading {
+        isReading = true
+        captureProgress.tell("another cairn captures \(source.place) into trail \(trail): this one reads it")
+        readySignal.set()
+      }
+      readers.touch(statePath)
+      if try isReached(journal, last), options.once, try !readers.hasRequest(of: statePath) { return try endOnce() }
+      _ = stopSignal.wait(milliseconds: Self.pollMilliseconds)
+    }
+  }
+
+  /// Whether the process that captures has all rows up to a journal row in the trail, and the copies of this
+  /// replication's tables.
+  private func isReached(_ journal: Journal, _ last: Int64) throws -> Bool {
+    do {
+      let standing = try journal.standing(of: options.tables, through: last)
+      captureProgress.noteStanding(tablesToCopy: standing.tablesToCopy, isCaughtUp: standing.isReached)
+      return standing.isReached
+    } catch let error as SQLiteError where error.isBusy { return false }
+  }
+
+  private var sourcePath: String { if case .sqlite(let path) = source { path } else { "" } }
+
+  /// Captures until this process ends, everything is captured (`--once`), or other readers need something else of the
+  /// capture. Returns false in the last case. Throws `trail-busy` if another process captures.
+  private func host(_ run: CaptureRun, _ readers: TrailReaders) throws -> Bool {
+    let turn = StopSignal()
+    self.turn.withLock { $0 = turn }
+    defer { self.turn.withLock { $0 = nil } }
+    if stopSignal.isSet { return true }
+    let taken = Mutex<(names: [String], tables: TablePatterns)>(([], options.tables))
+    var run = run
+    run.begin = { [source, options] in
+      let requests = try readers.requests()
+      for request in requests { try SourceEnd(source).askForRefresh(of: request.tables) }
+      let tables = TablePatterns(anyOf: [options.tables] + (try readers.all().map(\.tables)))
+      taken.withLock { $0 = (requests.map(\.name), tables) }
+      return tables
+    }
+    let ended = StopSignal()
+    var watch: WorkerThread<Void>?
+    defer {
+      ended.set()
+      _ = watch?.join()
+    }
+    try run.run(stop: turn, untilCaughtUp: options.once, progress: captureProgress) {
+      RelayedRows.note(run.relays, in: folder)
+      let (names, tables) = taken.withLock { $0 }
+      readers.settle(names)
+      readySignal.set()
+      watch = WorkerThread { [self] in
+        var seen: (stamp: FileStamp?, at: Int64) = (nil, 0)
+        while !ended.wait(milliseconds: Self.pollMilliseconds) {
+          let now = (stamp: readers.stamp, at: Clock.monotonicMilliseconds)
+          if now.stamp == seen.stamp, now.at - seen.at < Self.listMilliseconds { continue }
+          seen = now
+          readers.touch(statePath)
+          if !needsSame(readers, tables) { return turn.set() }
+        }
+      }
+    }
+    return stopSignal.isSet || !turn.isSet
+  }
+
+  /// Whether the readers still need the same tables, and no copies. What cannot be read is looked at again.
+  private func needsSame(_ readers: TrailReaders, _ tables: TablePatterns) -> Bool {
+    do {
+      let now = TablePatterns(anyOf: [options.tables] + (try readers.all().map(\.tables)))
+      return try now == tables && readers.requests().isEmpty
+    } catch { return true }
+  }
+
+  /// Lets apply go on to where the trail ends now, and no further: another process appends to it all the time.
+  private func endOnce() throws {
+    let end = try Trail.info(folder: folder).end.position
+    drainSignal.set()
+    var reachedAt: Int64?
+    while applying.load(ordering: .acquiring) > 0, !stopSignal.wait(milliseconds: 50) {
+      guard applyProgress.snapshot.position >= end else { continue }
+      let since = reachedAt ?? Clock.monotonicMilliseconds
+      reachedAt = since
+      if Clock.monotonicMilliseconds - since > 5000 { stopSignal.set() }
+    }
+  }
+
+  /// A replication that no longer runs keeps the trail from being deleted, until the disk is full.
+  private func tellIdle(_ readers: TrailReaders) {
+    guard let info = try? Trail.info(folder: folder), let others = try? readers.others(than: statePath) else { return }
+    for other in others {
+      if let text = readers.notice(of: other, info, now: Clock.system.microseconds()) { captureProgress.tell(text) }
+    }
+  }
+
+  // MARK: Apply
+
+  func share(_ options: inout ApplyOptions, with readers: TrailReaders) {
+    options.sourceTables = self.options.tables
+    options.othersAskForCopies = { [statePath] in (try? !readers.others(than: statePath).isEmpty) ?? true }
+    let book = Mutex<(noted: UInt64, lookedFor: UInt64, lookedAt: Int64)>((0, 0, 0))
+    options.noteNeeded = { [statePath] position in
+      try book.withLock { book in
+        guard position.segment > book.noted else { return }
+        try readers.note(position.segment, of: statePath)
+        book.noted = position.segment
+      }
+    }
+    options.alsoNeeded = { [statePath] in
+      try book.withLock { book in
+        // Apply asks after each commit, and deletes nothing unless the list has just been read.
+        let now = Clock.monotonicMilliseconds
+        if book.noted == book.lookedFor, now - book.lookedAt < 1000 { return Position(segment: 0, offset: 0) }
+        (book.lookedFor, book.lookedAt) = (book.noted, now)
+        return try readers.needs(besides: statePath)
+      }
+    }
+  }
+}

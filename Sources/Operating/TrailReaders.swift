@@ -1,0 +1,239 @@
+import Changes
+import CodecKit
+import Glibc
+import SystemKit
+import Trails
+
+/// The replications that read the trail of one capture: a file for each, in the folder `readers` beside the trail.
+///
+/// A reader is known from its first start until its target is detached or its state folder is removed, whether it runs or
+/// not. The trail is deleted only as far as every known reader has it durably, and the capture takes the tables of them all.
+package struct TrailReaders: Sendable {
+  package struct Reader: Equatable, Sendable {
+    /// The state folder.
+    @ByBytes package var state: String
+    @ByBytes package var target: String
+    package var tables = TablePatterns()
+    /// Whether what applies write to the source goes on to the target; nil: not known.
+    package var relays: Bool?
+    /// The oldest segment that it needs; 0: not known, so it needs all.
+    package var segment: UInt64 = 0
+    /// When it was last at work, µs since 1970 UTC.
+    package var seenAt: Int64 = 0
+  }
+
+  package let home: CaptureHome
+  /// The place of the captured database.
+  @ByBytes private var source: String
+  private var folder: String { home.place + "/readers" }
+  /// A reader that runs is seen as often as that, at least.
+  package static let seenMicroseconds: Int64 = 120_000_000
+
+  package init(_ home: CaptureHome, source: String) { (self.home, self.source) = (home, source) }
+
+  /// Changes when a reader is added or asks for something.
+  package var stamp: FileStamp? { FileStamp(path: folder) }
+
+  // MARK: Who reads
+
+  /// Adds a reader, or changes what is known of it. A reader that was known may need segments before the one that is given.
+  ///
+  /// - Returns: Whether it was not known before.
+  package func enroll(_ reader: Reader) throws -> Bool {
+    try begin()
+    let before = try read(file(of: reader.state))
+    var reader = reader
+    reader.segment = min(reader.segment, before?.segment ?? 0)
+    try write(reader)
+    return before == nil
+  }
+
+  /// The readers whose state folders are there.
+  package func all() throws -> [Reader] {
+    try names().filter { $0.utf8.count == Self.nameLength }.compactMap { try read("\(folder)/\($0)") }
+      .filter { try !isGone($0) }
+  }
+
+  /// All readers but the one of a state folder.
+  package func others(than state: String) throws -> [Reader] {
+    try all().filter { !$0.state.utf8.elementsEqual(state.utf8) }
+  }
+
+  /// The tables of all readers.
+  package func tables() throws -> TablePatterns { TablePatterns(anyOf: try all().map(\.tables)) }
+
+  /// Takes a reader off the list.
+  package func remove(_ state: String) throws {
+    for name in try requests(of: state) { try forget("\(folder)/\(name)") }
+    try forget(file(of: state))
+  }
+
+  /// Notes the oldest segment that a reader needs. A reader that was taken off the list stays off.
+  package func note(_ segment: UInt64, of state: String) throws {
+    guard var reader = try read(file(of: state)), reader.segment < segment else { return touch(state) }
+    reader.segment = segment
+    try write(reader)
+  }
+
+  /// Notes that a reader is at work.
+  package func touch(_ state: String) { Folder.touch(file(of: state)) }
+
+  /// Where the trail is needed from on, by all readers but one; nil: by no other.
+  package func needs(besides state: String) throws -> Position? {
+    try others(than: state).map(\.segment).min().map { Position(segment: $0, offset: 0) }
+  }
+
+  /// A reader whose state folder was removed, or is another replication's now, is none any more.
+  private func isGone(_ reader: Reader) throws -> Bool {
+    do {
+      try StateFolder.check(reader.state, from: source, to: reader.target)
+      return false
+    } catch let error as CairnError where error.code == .trailMissing || error.code == .stateForeign { return true }
+  }
+
+  /// The state folder that has the trail may be of a version that kept no list: its own replication reads it too.
+  private func begin() throws {
+    guard !Folder.exists(folder) else { return }
+    do { try Folder.create(folder) } catch { throw Self.envelope(error) }
+    guard let ends = try StateFolder.ends(of: home.place) else { return }
+    try write(
+      Reader(state: home.place, target: ends.to, tables: StateFolder.tables(in: home.place) ?? TablePatterns()))
+  }
+
+  // MARK: Requests for copies
+
+  /// Asks whichever process captures the file to copy tables for a reader.
+  package func ask(_ tables: TablePatterns, for state: String) throws {
+    try replace("\(file(of: state)).\(randomBytes(8).hex)", tables.text)
+  }
+
+  /// The requests that no capture has taken yet, with the tables.
+  package func requests() throws -> [(name: String, tables: TablePatterns)] {
+    try names().filter { $0.utf8.count > Self.nameLength && !$0.hasSuffix(".new") }.map { name in
+      do throws(FileError) {
+        return (name, TablePatterns(text: try File.text("\(folder)/\(name)", bytesMax: 1 << 20)))
+      } catch { throw Self.envelope(error) }
+    }
+  }
+
+  package func hasRequest(of state: String) throws -> Bool { try !requests(of: state).isEmpty }
+
+  private func requests(of state: String) throws -> [String] {
+    let head = Folder.lastName(of: file(of: state)) + "."
+    return try names().filter { $0.hasPrefix(head) && !$0.hasSuffix(".new") }
+  }
+
+  /// The copies will come.
+  package func settle(_ requests: [String]) { for name in requests { try? Folder.remove("\(folder)/\(name)") } }
+
+  // MARK: Files
+
+  private static let nameLength = 16
+
+  private func file(of state: String) -> String {
+    "\(folder)/\(Array(state.utf8).withUnsafeBytes { XXHash64.of($0) }.hex(Self.nameLength))"
+  }
+
+  private func names() throws -> [String] {
+    do throws(FileError) { return try Folder.names(folder) } catch {
+      if error.isMissing { return [] }
+      throw Self.envelope(error)
+    }
+  }
+
+  /// Nil if there is no such file. Throws `state-foreign` for a file that Cairn did not write.
+  private func read(_ path: String) throws -> Reader? {
+    let text: String
+    let seenAt: Int64
+    do throws(FileError) {
+      seenAt = try File(path, .read).writtenAt
+      text = try File.text(path, bytesMax: 1 << 20)
+    } catch {
+      if error.isMissing { return nil }
+      throw Self.envelope(error)
+    }
+    var reader = Reader(state: "", target: "", seenAt: seenAt)
+    var lists: [TablePatterns] = []
+    for line in text.split(separator: "\n") {
+      let value = String(line.drop { $0 != " " }.dropFirst())
+      switch line.prefix(while: { $0 != " " }) {
+      case "state": reader.state = value
+      case "target": reader.target = value
+      case "tables": lists.append(TablePatterns(text: value))
+      case "relays": reader.relays = value == "yes"
+      case "segment": reader.segment = UInt64(value).flatMap { NumberBounds.isSegment($0) ? $0 : nil } ?? 0
+      default: break
+      }
+    }
+    guard !reader.state.isEmpty, !reader.target.isEmpty else {
+      throw CairnError(
+        .stateForeign, "the file \(path) does not name a replication that reads the trail \(home.trail)",
+        hint: "find out which program wrote it; if it is removed, each replication writes its own again when it starts",
+        remedy: .badInput)
+    }
+    reader.tables = TablePatterns(anyOf: lists)
+    return reader
+  }
+
+  private func write(_ reader: Reader) throws {
+    guard !(reader.state + reader.target + reader.tables.text).utf8.contains(0x0a) else {
+      throw CairnError(
+        .unsupported, "a path or a table's name with a line break in it cannot be noted in \(folder)",
+        hint: "give --state, the target and --tables other names", remedy: .badInput)
+    }
+    var lines = ["state \(reader.state)", "target \(reader.target)", "tables \(reader.tables.text)"]
+    if let relays = reader.relays { lines.append("relays \(relays ? "yes" : "no")") }
+    lines.append("segment \(reader.segment)")
+    try replace(file(of: reader.state), lines.joined(separator: "\n") + "\n")
+  }
+
+  private func replace(_ path: String, _ text: String) throws {
+    do {
+      try Array(text.utf8).withUnsafeBytes { try File.replace(path, with: $0) }
+    } catch let error as FileError { throw Self.envelope(error) }
+  }
+
+  private func forget(_ path: String) throws {
+    do throws(FileError) { try Folder.remove(path) } catch {
+      if !error.isMissing { throw Self.envelope(error) }
+    }
+  }
+
+  private static func envelope(_ error: FileError) -> CairnError {
+    error.asCairnError(doing: "keep the list of a trail's readers")
+  }
+}
+
+extension TrailReaders {
+  /// What a reader keeps of the trail that does not run: a sentence; nil if it runs, or keeps nothing.
+  package func notice(of reader: Reader, _ info: TrailInfo, now: Int64) -> String? {
+    guard now - reader.seenAt > Self.seenMicroseconds else { return nil }
+    let kept = info.segments.filter { $0.number >= reader.segment && $0.isSealed }
+    guard !kept.isEmpty else { return nil }
+    let bytes = kept.reduce(0) { $0 + $1.bytes }
+    return
+      "trail \(info.name) keeps \(bytes >> 20) MiB for \(reader.target), whose replication was last at work \(UTCTime(reader.seenAt)): start it again, or run 'cairn detach --reader \(reader.target.shellWord) --state \(home.place.shellWord)'"
+  }
+
+  /// Takes every reader with a target off the lists in state folders: those below the default folder, and one that is
+  /// given. Returns the names of the trails.
+  package static func forget(target: String, state: String?) throws -> [TrailName] {
+    var found: [TrailName] = []
+    let places = try StateFolders.folders(nil) + (state.map { [try StateFolder.home(of: $0), $0] } ?? [])
+    for place in Set(places.map(\.nameKey)).map(\.text) where Folder.isFolder(place + "/readers") {
+      guard let ends = try? StateFolder.ends(of: place) else { continue }
+      for trail in try Trail.names(state: place) {
+        let readers = TrailReaders(CaptureHome(place: place, trail: trail), source: ends.from)
+        for reader in try readers.everyone() where reader.target.utf8.elementsEqual(target.utf8) {
+          try readers.remove(reader.state)
+          found.append(trail)
+        }
+      }
+    }
+    return found
+  }
+
+  private func everyone() throws -> [Reader] {
+    try names().filter { $0.utf8.count == Self.nameLength }.compactMap { try read("\(folder)/\($0)") }
+  }
+}
