@@ -21,7 +21,9 @@ extension CaptureHome {
   /// the trail that the file names.
   ///
   /// - Throws: `source-captured` with the reason.
-  package init(joining place: String, trail id: TrailID, of source: DatabaseURL) throws {
+  package init(joining given: String, trail id: TrailID, of source: DatabaseURL) throws {
+    // What is proved is the folder behind all links, and only that is used.
+    let place = given.hasPrefix("/") ? FileIdentity.canonical(given) : given
     func refusal(_ why: String, _ hint: String? = nil) -> CairnError {
       CairnError(
         .sourceCaptured,

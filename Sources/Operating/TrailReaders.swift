@@ -56,7 +56,8 @@ package struct TrailReaders: Sendable {
 
   /// All readers but the one of a state folder.
   package func others(than state: String) throws -> [Reader] {
-    try all().filter { !$0.state.utf8.elementsEqual(state.utf8) }
+    let own = file(of: state)
+    return try all().filter { file(of: $0.state) != own }
   }
 
   /// The tables of all readers.
@@ -131,7 +132,9 @@ package struct TrailReaders: Sendable {
   private static let nameLength = 16
 
   private func file(of state: String) -> String {
-    "\(folder)/\(Array(state.utf8).withUnsafeBytes { XXHash64.of($0) }.hex(Self.nameLength))"
+    // One folder is one reader, by whatever path it was given.
+    let state = Array(FileIdentity.canonical(state).utf8)
+    return "\(folder)/\(state.withUnsafeBytes { XXHash64.of($0) }.hex(Self.nameLength))"
   }
 
   private func names() throws -> [String] {
