@@ -49,6 +49,11 @@ extension [[String]] {
   package static func != (a: [[String]], b: [[String]]) -> Bool { !areSame(a, b) }
 }
 
+// Pairs, such as the schema and the name of a table.
+package func == (a: (String, String), b: (String, String)) -> Bool { a.0 == b.0 && a.1 == b.1 }
+package func != (a: (String, String), b: (String, String)) -> Bool { !(a == b) }
+package func < (a: (String, String), b: (String, String)) -> Bool { a.0 != b.0 ? a.0 < b.0 : a.1 < b.1 }
+
 extension Sequence<String> {
   package func contains(_ text: String) -> Bool { contains { $0.hasSameBytes(as: text) } }
 

@@ -115,8 +115,8 @@ extension DrawnKey {
   /// Of two databases that hold the same tables, the keys that both draw alike. Tables are the same by their names, as
   /// they are on the way between the engines; letters count alike, large and small.
   package static func alike(_ one: [DrawnKey], _ other: [DrawnKey]) -> [(DrawnKey, DrawnKey)] {
-    let byName = Dictionary(grouping: other, by: \.commonName)
-    return one.flatMap { key in (byName[key.commonName] ?? []).filter(key.isAlike).map { (key, $0) } }
+    let byName = Dictionary(grouping: other, by: \.commonName.nameKey)
+    return one.flatMap { key in (byName[key.commonName.nameKey] ?? []).filter(key.isAlike).map { (key, $0) } }
   }
 
   /// Table and column, as people name them.
@@ -130,6 +130,6 @@ extension DrawnKey {
 
   /// `name`: as people name the table, with its schema where that is not `public`.
   package static func commonName(ofTable name: String) -> String {
-    String(name.asciiLowercased.map { $0 == "." ? "_" : $0 })
+    String(decoding: name.asciiLowercased.utf8.map { $0 == UInt8(ascii: ".") ? UInt8(ascii: "_") : $0 }, as: UTF8.self)
   }
 }

@@ -21,7 +21,7 @@ extension PostgresAlteration {
   func drops() -> [String] {
     var lines = dropsOfKeys()
     // One whose expression went away keeps its values.
-    let plain = Set(after.columns.map(\.name))
+    let plain = Set(after.columns.map(\.name.nameKey))
     for column in staleGenerated where has(column.name) {
       lines.append(
         alter(
@@ -66,19 +66,19 @@ extension PostgresAlteration {
   /// Each to its new name; where two take each other's, through a third.
   func renames() -> [String] {
     if isKnown, !renamed.isEmpty, isRenamed { return [] }
-    var there = Set(target.columns.map(\.name))
+    var there = Set(target.columns.map(\.name.nameKey))
     for index in before.columns.indices where !difference.origins.contains(index) {
-      there.remove(before.columns[index].name)
+      there.remove(before.columns[index].name.nameKey)
     }
     for column in staleGenerated where !after.columns.contains(where: { $0.name.hasSameBytes(as: column.name) }) {
-      there.remove(column.name)
+      there.remove(column.name.nameKey)
     }
     var waiting = difference.renamedColumns.filter { there.contains($0.0) }
     var lines: [String] = []
     func rename(_ old: String, _ new: String) {
       lines.append(alter("RENAME COLUMN \(old.postgresIdentifier) TO \(new.postgresIdentifier)"))
-      there.remove(old)
-      there.insert(new)
+      there.remove(old.nameKey)
+      there.insert(new.nameKey)
     }
     while let first = waiting.first {
       if let index = waiting.firstIndex(where: { !there.contains($0.1) }) {

@@ -52,7 +52,7 @@ package struct CompareSQL {
     guard difference.target != nil else {
       return try sql.clear(for: whole) + [try sql.insert(whole, isTolerant: true)]
     }
-    let changed = Set(difference.columns.map(\.name))
+    let changed = Set(difference.columns.map(\.name.nameKey))
     let after = spread(
       row.enumerated().map { place, value in changed.contains(table.source.column(place).name) ? value : nil }, table)
     return try sql.clear(for: whole) + (try sql.update(there, after, isTolerant: false))

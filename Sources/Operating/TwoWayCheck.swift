@@ -95,9 +95,9 @@ package struct TwoWayCheck {
   /// Why programs at both ends would give the same key to different rows; nil where they do not. A table that the other
   /// end does not have yet is taken to be as apply makes it.
   package func keysAlike() throws -> CairnError? {
-    let wanted = Set(tables.map { DrawnKey.commonName(ofTable: $0.name) })
+    let wanted = Set(tables.map { DrawnKey.commonName(ofTable: $0.name).nameKey })
     let ours = try DrawnKeys(one).all().filter { wanted.contains($0.commonTable) }
-    let there = Set(try other?.tables(TablePatterns()).map { DrawnKey.commonName(ofTable: $0.name) } ?? [])
+    let there = Set(try other?.tables(TablePatterns()).map { DrawnKey.commonName(ofTable: $0.name).nameKey } ?? [])
     let made = ours.filter { !there.contains($0.commonTable) }.compactMap(asMade)
     let theirs = try other.map { try DrawnKeys($0).all() } ?? []
     let alike = DrawnKey.alike(ours, theirs + made).map(\.0)
@@ -113,7 +113,7 @@ package struct TwoWayCheck {
   package static func keysNotSeparated(_ end: SourceEnd, _ tables: [SourceEnd.Table], from trail: TrailName) throws
     -> CairnError?
   {
-    let wanted = Set(tables.map { DrawnKey.commonName(ofTable: $0.name) })
+    let wanted = Set(tables.map { DrawnKey.commonName(ofTable: $0.name).nameKey })
     let keys = try DrawnKeys(end).all().filter { wanted.contains($0.commonTable) && !$0.isSeparated }
     guard !keys.isEmpty else { return nil }
     return CairnError(
@@ -185,7 +185,7 @@ package struct TwoWayCheck {
     case .sqlite:
       // Only a key of one column is a rowid.
       guard let schema = tables.first(where: { DrawnKey.commonName(ofTable: $0.name) == key.commonTable })?.schema,
-        schema.key.map({ schema.columns[$0].name }) == [key.column]
+        schema.key.map({ schema.columns[$0].name }).hasSameBytes(as: [key.column])
       else { return nil }
       made.source = .rowid(isMonotonic: false)
     }

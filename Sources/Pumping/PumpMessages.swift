@@ -4,9 +4,9 @@ import Trails
 /// That a reader needs rows of tables again, through the trail (`docs/protocol.md`, Refresh).
 package struct CopyRequest: Hashable, Sendable {
   /// Asking twice with one id is asking once.
-  package var id: String
+  @ByBytes package var id: String
   /// Empty: all.
-  package var tables: [String]
+  @ByBytes package var tables: [String]
 
   package init(id: String, tables: [String]) { (self.id, self.tables) = (id, tables) }
 

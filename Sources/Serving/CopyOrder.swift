@@ -56,13 +56,13 @@ struct CopyOrder {
     let wanted = tables.isEmpty ? patterns : TablePatterns(tables)
     let source = try SourceEnd(database.location().canonical)
     let meant = try source.tables(wanted).filter { $0.refusal == nil }.map(\.name)
-    let captured = Set(try source.tables(patterns).map(\.name))
+    let captured = Set(try source.tables(patterns).map(\.name.nameKey))
     var stranger = meant.first { !captured.contains($0) } ?? (meant.isEmpty ? tables.first ?? "*" : nil)
     if isStrict, stranger == nil {
       stranger = try tables.first { try !$0.hasPrefix("!") && source.tables(TablePatterns([$0])).isEmpty }
     }
     if let stranger {
-      let near = stranger.nearest(in: captured.sorted()).map { "did you mean '\($0)'? " } ?? ""
+      let near = stranger.nearest(in: captured.sorted().map(\.text)).map { "did you mean '\($0)'? " } ?? ""
       throw CairnError(
         .tableMissing, "no table '\(stranger)' is captured from \(database.name)",
         hint: "\(near)the capture takes \(capture.tables.joined(separator: ", "))", remedy: .badInput)

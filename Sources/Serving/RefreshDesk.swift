@@ -86,7 +86,7 @@ package final class RefreshDesk: Sendable {
     let order = CopyOrder(context: context, supervisor: supervisor)
     let name = WorkerName(.capture, capture.name)
     let isAll = requests.contains { $0.tables.isEmpty }
-    let tables = isAll ? [] : Set(requests.flatMap(\.tables)).sorted()
+    let tables = isAll ? [] : Set(requests.flatMap(\.tables).map(\.nameKey)).sorted().map(\.text)
     do {
       try order.checkSource(of: capture)
       let outcome = try order.carryOut(capture, tables, hint: "see 'cairn status' for what \(name) needs")

@@ -15,10 +15,10 @@ package final class RequestBook: Sendable {
       case peer(String)
     }
 
-    package var id: String
-    package var trail: String
+    @ByBytes package var id: String
+    @ByBytes package var trail: String
     /// Patterns; empty: all.
-    package var tables: [String]
+    @ByBytes package var tables: [String]
     package var asker: Asker
     /// Copies that began up to this transaction of the trail are none of those that are meant.
     package var behind: UInt64 = 0

@@ -29,7 +29,7 @@ package final class Supervisor: Sendable {
     var isLeaving = false
     var rate = Rate()
     var wait = WaitNote()
-    var tableWaits: [String: WaitNote] = [:]
+    var tableWaits: [NameKey: WaitNote] = [:]
   }
 
   struct State {
@@ -290,10 +290,11 @@ package final class Supervisor: Sendable {
     if let told = entry.wait.note(text, now: now) {
       news.append(LogEntry(text.isEmpty ? .notice : .warning, told, worker: name.description))
     }
-    for table in Set(entry.tableWaits.keys).union(status.waits.map(\.table)).sorted() {
+    for key in Set(entry.tableWaits.keys).union(status.waits.map(\.table.nameKey)).sorted() {
+      let table = key.text
       let wait = isAlive ? status.waits.first { $0.table == table } : nil
       let words = wait.map { "table \(table) waits: \($0.message.prefix { $0 != "\n" })" } ?? ""
-      guard let told = entry.tableWaits[table, default: WaitNote()].note(words, now: now) else { continue }
+      guard let told = entry.tableWaits[key, default: WaitNote()].note(words, now: now) else { continue }
       news.append(
         LogEntry(
           wait == nil ? .notice : .warning, wait == nil ? "table \(table) \(told)" : told, worker: name.description,

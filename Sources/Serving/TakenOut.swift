@@ -15,7 +15,7 @@ enum TakenOut {
       else { return nil }
       do {
         let source = try SourceEnd(database.location().canonical)
-        let kept = Set(try source.tables(TablePatterns(capture.tables)).map(\.name))
+        let kept = Set(try source.tables(TablePatterns(capture.tables)).map(\.name.nameKey))
         let gone = try source.tables(TablePatterns(before.tables)).filter {
           $0.refusal == nil && !kept.contains($0.name)
         }

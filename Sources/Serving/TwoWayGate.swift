@@ -75,7 +75,7 @@ struct TwoWayGate {
     let target = try TargetEnd(location)
     // Apply makes the file, and its tables are looked at once they are copied.
     if target.isMissing { return }
-    let comes = Set(try target.tableNames(of: trail).map(DrawnKey.commonName(ofTable:)))
+    let comes = Set(try target.tableNames(of: trail).map { DrawnKey.commonName(ofTable: $0).nameKey })
     let end = try SourceEnd(location)
     let tables = try end.tables(TablePatterns(capture.tables))
       .filter { comes.contains(DrawnKey.commonName(ofTable: $0.name)) }

@@ -69,6 +69,50 @@ import Testing
     #expect(try made.rows("SELECT count(*) FROM \(b)") == [[2]])
   }
 
+  @Test(
+    .enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"),
+    arguments: [("caf\u{e9}", "cafe\u{301}"), ("K", "\u{212a}")])
+  func `the script of a listed table reaches no table that looks like it`(_ names: (listed: String, other: String))
+    throws
+  {
+    let target = try PostgresTarget()
+    let other = names.other.quotedName
+    target.options.scope = TargetScope([names.listed])
+    try target.psql("CREATE TABLE \(other)(id int PRIMARY KEY, v text); INSERT INTO \(other) VALUES (1, 'whole')")
+    var schema = TargetScopeTests.schema("public", names.listed)
+    schema.createText = """
+      CREATE TABLE IF NOT EXISTS public.\(other) (id integer NOT NULL, v text, CONSTRAINT mine PRIMARY KEY (id)); \
+      ALTER TABLE public.\(other) REPLICA IDENTITY FULL; ALTER TABLE public.\(other) ALTER COLUMN v SET STATISTICS 9
+      """
+    schema.objects = [.init(name: "i", text: "CREATE INDEX i ON public.\(other) USING btree (v)")]
+    target.trail.shape(schema)
+    try target.trail.transaction {
+      try target.trail.create(names.listed)
+      try target.trail.insert(names.listed, [.exact("2"), .exact("new")])
+    }
+    try target.replay()
+    let look = "FROM pg_class WHERE oid = '\(other)'::regclass"
+    #expect(try target.psql("SELECT relreplident, relhasindex \(look)") == "d|t")
+    #expect(try target.psql("SELECT count(*) FROM pg_index WHERE indrelid = '\(other)'::regclass") == "1")
+    #expect(try target.psql("SELECT * FROM \(other)") == "1|whole")
+    #expect(try target.psql("SELECT * FROM \(names.listed.quotedName)") == "2|new")
+  }
+
+  @Test(
+    .enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"),
+    arguments: [("caf\u{e9}", "cafe\u{301}"), ("K", "\u{212a}")])
+  func `a unique key over a column that looks like the key is none`(_ names: (key: String, other: String)) throws {
+    let target = try PostgresTarget()
+    let (key, other) = (names.key.quotedName, names.other.quotedName)
+    target.options.names = .keep
+    try target.psql("CREATE TABLE t(\(other) int UNIQUE, \(key) int NOT NULL)")
+    let error = failure { try target.begin("CREATE TABLE t(\(key) INTEGER PRIMARY KEY)", "t", [[1]]) }
+    #expect(error?.message.contains("it has no unique key over \(names.key)") == true, "\(String(describing: error))")
+    try target.psql("ALTER TABLE t ADD UNIQUE (\(key))")
+    try target.replay()
+    #expect(try target.psql("SELECT * FROM t") == "|1")
+  }
+
   @Test func `a name that holds Cairn's separator is no name that Cairn composed`() {
     #expect(SQLiteReplay.wanted("item\u{1e}public.^Item") == "item\u{1e}public.^Item")
     #expect(SQLiteReplay.wanted("Item\u{1e}public.^Item") == "Item")

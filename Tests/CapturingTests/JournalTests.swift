@@ -30,6 +30,21 @@ import Testing
     return replica
   }
 
+  @Test func `tables that look alike are both named where triggers of capture are left`() throws {
+    let folder = try TempFolder()
+    let path = folder("source.db")
+    let names = ["cafe\u{301}", "caf\u{e9}"]
+    for name in names {
+      try execute(
+        path,
+        """
+        CREATE TABLE "\(name)"(a);
+        CREATE TRIGGER "cairn_1_\(name)" AFTER INSERT ON "\(name)" BEGIN SELECT 1; END
+        """)
+    }
+    #expect(try Journal(Database(path: path)).orphans().hasSameBytes(as: names))
+  }
+
   @Test(arguments: [true, false])
   func `a journal that reaches its cap is told, and everything is copied again`(isRestarted: Bool) throws {
     let folder = try TempFolder()

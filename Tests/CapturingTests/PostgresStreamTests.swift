@@ -170,6 +170,16 @@ extension PostgresCapturing {
       #expect(try origin.lines(from: copied) == ["update " + wanted])
     }
 
+    @Test func `a sequence that only looks like one of a table is not told`() throws {
+      let (own, other) = ("\"caf\u{e9}\"", "\"cafe\u{301}\"")
+      let lines = try follow(
+        """
+        CREATE SEQUENCE \(other); CREATE SEQUENCE \(own); CREATE TABLE t(id int PRIMARY KEY DEFAULT nextval('\(own)'));
+        ALTER SEQUENCE \(own) OWNED BY t.id
+        """, "SELECT setval('\(other)', 70); INSERT INTO t DEFAULT VALUES")
+      #expect(lines.filter { $0.hasPrefix("sequence") }.hasSameBytes(as: ["sequence caf\u{e9} 1"]), "\(lines)")
+    }
+
     @Test func `sequences are told with their last value`() throws {
       let lines = try follow(
         "CREATE TABLE t(id serial PRIMARY KEY, n int GENERATED ALWAYS AS IDENTITY)",

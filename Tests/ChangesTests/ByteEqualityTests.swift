@@ -19,6 +19,11 @@ import Testing
     #expect([others] != [[one]] && !([others] == [[one]]))
     #expect(others != [one] && !(others == [one]) && !others.contains(one) && others.firstIndex(of: one) == nil)
     #expect(!(one + "x").hasPrefix(other) && !("x" + one).hasSuffix(other))
+    let (pair, otherPair) = ((namespace: one, name: "x"), (namespace: other, name: "x"))
+    let maybePair: (namespace: String, name: String)? = pair
+    #expect(pair != otherPair && !(pair == otherPair) && pair == (one, "x") && pair != (other, "x"))
+    #expect(!(maybePair.map { $0 == otherPair } ?? false) && ![pair].contains { $0 == otherPair })
+    #expect((pair < otherPair) == (one < other) && !(pair < pair) && ("a", one) < ("b", other))
     switch one {
     case other: Issue.record("the pattern \(other.debugDescription) matched \(one.debugDescription)")
     default: break

@@ -8,7 +8,8 @@ import Testing
   static let folders = [
     "Applying/", "Capturing/", "Changes/", "Comparing/", "Configuring/TableRule", "Conflicts/", "Mapping/",
     "Reshaping/", "Statements/",
-    "PostgresKit/", "SQLiteKit/", "Versions/", "CairnCapture/", "Operating/",
+    "PostgresKit/", "SQLiteKit/", "Versions/", "CairnCapture/", "Operating/", "Pumping/PumpMessages",
+    "Serving/CopyOrder", "Serving/RefreshDesk", "Serving/RequestBook", "Serving/TakenOut", "Serving/TwoWayGate",
   ]
   /// What else texts stand for there, by the files.
   static let allowed: [String: [String]] = [
@@ -18,7 +19,8 @@ import Testing
       "Applying/TwoWay/TwoWay.swift", "Applying/TwoWay/TwoWayDesk.swift", "Capturing/Postgres/PostgresCapture.swift",
       "Changes/Knowledge.swift", "Conflicts/CondensedVersions.swift", "Conflicts/RowVersion.swift",
       "Conflicts/RowVersions.swift", "Operating/LeftSlot.swift", "Operating/Replication.swift",
-      "Operating/WayBack.swift", "Operating/WorkerRuns.swift", "Versions/VersionPlace.swift",
+      "Operating/WayBack.swift", "Operating/WorkerRuns.swift", "Serving/RefreshDesk.swift",
+      "Serving/RequestBook.swift", "Versions/VersionPlace.swift",
       "Versions/VersionReader.swift", "Versions/VersionWindow.swift", "Versions/WindowIndex+References.swift",
       "Versions/WindowIndex.swift",
     ],
@@ -45,10 +47,46 @@ import Testing
     #expect(left.isEmpty, "these have none, and need not be allowed: \(left.sorted())")
   }
 
-  @Test func `no names are compared as tuples`() throws {
+  /// Sets of other names, or of names that are meant to count as one, by the files.
+  static let gathered: [String: [String]] = [
+    "columns of Cairn's own tables": [
+      "Applying/SQLite/TargetState.swift", "Applying/Conflicts/SQLiteConflictLog.swift",
+    ],
+    "names that look alike, which are refused": ["PostgresKit/PostgresTable.swift", "SQLiteKit/SQLiteTable.swift"],
+    "names of nodes": ["Serving/RefreshDesk.swift"],
+  ]
+
+  @Test func `no set is made of names as they are`() throws {
+    var left = Set(Self.gathered.values.joined())
+    for (name, lines) in try Self.files() {
+      for (number, line) in lines.enumerated() {
+        let names =
+          #/(?:(?:^|\W)Set(?:\(|\.init\W)|\(grouping:).*(?:[nN]ames?\W|[nN]ame\(|\W(?:tables|partitions|labels)\))/#
+        guard line.contains(names), !line.contains(#/nameKey|sqliteKey|NameKey|key\(in:/#),
+          left.remove(name) == nil
+        else { continue }
+        Issue.record("\(name):\(number + 1) makes a set of names as String: map them to nameKey or sqliteKey: \(line)")
+      }
+    }
+    #expect(left.isEmpty, "these have none, and need not be allowed: \(left.sorted())")
+  }
+
+  /// Where `map` makes an array in the comparison itself, the compiler takes the standard library's `==`.
+  @Test func `no names are compared that map gathers there`() throws {
+    for (name, lines) in try Self.files() {
+      for (number, line) in lines.enumerated() {
+        let gathered = #/\.map(?:\(\\(?:\.\w+)*|\(?\s?\{[^}]*)\.(?:name|type|text|source|sql)(?:\)| ?\}\)?) [=!]= /#
+        guard line.contains(gathered) else { continue }
+        Issue.record("\(name):\(number + 1) compares names as Swift does: use hasSameBytes(as:): \(line)")
+      }
+    }
+  }
+
+  /// Pairs have a comparison by bytes.
+  @Test func `no names are compared as tuples of three`() throws {
     for (name, lines) in try Self.files() {
       for (number, line) in lines.enumerated()
-      where line.contains(#/(?i)(?:name|table|schema|namespace)\w*\) [=!]= \(/#) {
+      where line.contains(#/(?i), .*(?:name|table|schema|namespace)\w*, .*\) [=!]= \(/#) {
         Issue.record("\(name):\(number + 1) compares tuples, which takes names that look alike for one: \(line)")
       }
     }
@@ -58,7 +96,7 @@ import Testing
   static let plain: [String: [String]] = [
     "names of trails, nodes and hosts, of ASCII letters, digits, '-', '_' and '.'": [
       "Knowledge", "AppliedNote", "TrailName", "Dependency", "Version", "Stamp", "StoredVersion",
-      "Place", "Verdict",
+      "Place", "Verdict", "Asker", "TrailReport",
     ],
     "types and times of SQL": ["Expression"],
     "texts for people": [

@@ -16,6 +16,13 @@ import Testing
     return key(one).isAlike(key(other))
   }
 
+  @Test func `keys of tables that only look alike are of two tables`() {
+    let keys = ["caf\u{e9}", "cafe\u{301}"].map { DrawnKey(table: $0, column: "id", source: .rowid(isMonotonic: true)) }
+    #expect(DrawnKey.alike([keys[0]], [keys[1]]).isEmpty)
+    #expect(DrawnKey.alike(keys, keys).count == 2)
+    #expect(DrawnKey.commonName(ofTable: "a.\u{301}b").hasSameBytes(as: "a_\u{301}b"))
+  }
+
   @Test func `keys that two databases draw by themselves are alike`() {
     #expect(alike(.rowid(isMonotonic: false), .rowid(isMonotonic: true)))
     #expect(alike(.rowid(isMonotonic: true), .sequence(sequence())))

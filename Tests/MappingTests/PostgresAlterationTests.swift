@@ -29,6 +29,19 @@ import Testing
     #expect(made.statements == Self.swap)
   }
 
+  @Test(arguments: [("caf\u{e9}", "cafe\u{301}"), ("K", "\u{212a}")])
+  func `names that look alike are swapped as others are`(_ one: String, _ other: String) {
+    let before = table((one, "text"), (other, "text"))
+    let after = table((other, "text"), (one, "text"))
+    let made = PostgresAlteration(before, after, origins: [0, 1], target: target(before))
+    let (a, b) = (one.postgresIdentifier, other.postgresIdentifier)
+    #expect(
+      made.statements.hasSameBytes(as: [
+        "ALTER TABLE public.t RENAME COLUMN \(a) TO cairn_moving_2", "ALTER TABLE public.t RENAME COLUMN \(b) TO \(a)",
+        "ALTER TABLE public.t RENAME COLUMN cairn_moving_2 TO \(b)",
+      ]), "\(made.statements)")
+  }
+
   @Test func `names that a person has swapped are not swapped back`() {
     let before = table(("a", "text"), ("c", "double precision"))
     let after = table(("c", "text"), ("a", "double precision"))

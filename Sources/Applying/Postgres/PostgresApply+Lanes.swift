@@ -108,7 +108,7 @@ extension PostgresApply {
     _ refusals: [Position: CairnError] = [:], _ overtaken: [Position: LaterCopy] = [:]
   ) throws -> PostgresReplay {
     guard let connection else { throw Stopped() }
-    let own = Set(tables.map(\.source))
+    let own = Set(tables.map(\.source.nameKey))
     let others = (replay?.waiting ?? []).filter { !own.contains($0.source) }
     do {
       return try PostgresReplay(

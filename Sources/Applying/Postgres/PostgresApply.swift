@@ -265,7 +265,7 @@ package final class PostgresApply {
       let waiting = replay.waiting.map(\.source)
       guard try replay.applyAvailable(stop, through: limit, count: share.count) else { return false }
       // A lane that is open knows its tables by the names that they had.
-      if replay.waiting.map(\.source) != waiting {
+      if !replay.waiting.map(\.source).hasSameBytes(as: waiting) {
         closeLane()
         tellWaiting()
       }

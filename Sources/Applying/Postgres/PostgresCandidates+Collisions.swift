@@ -22,7 +22,7 @@ extension PostgresCandidates {
   private func rows(
     of table: PostgresTargetTable, inTheWayOf row: ContestedRow, by index: PostgresTargetTable.UniqueIndex
   ) throws -> [ContestedRow] {
-    guard index.predicate != nil || index.columns.map(Set.init) != Set(row.key.columns.map(\.name)) else { return [] }
+    guard index.predicate != nil || !index.isOver(row.key.columns.map(\.name)) else { return [] }
     let given = row.row.columns.filter { column in table.column(column.name).map { !$0.isGenerated } ?? false }
     let values = given.map(\.value.postgresInput) + Self.values(row.key)
     let keyed = keyed(row, table, from: given.count + 1)

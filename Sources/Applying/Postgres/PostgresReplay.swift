@@ -636,7 +636,7 @@ final class PostgresReplay {
       table.wider = (nil, applied)
       return nil
     }
-    if let made = table.wider?.table, made.columns.dropFirst(table.columns.count).map(\.name) == names {
+    if let made = table.wider?.table, made.columns.dropFirst(table.columns.count).map(\.name).hasSameBytes(as: names) {
       table.wider = (made, applied)
       return made
     }

@@ -92,12 +92,15 @@ extension PostgresShape {
       }
     }
     if let type = try unchangedType(change) { return "the type \(type) is still as it was" }
-    let wanted = (change.after.uniques + [change.after.key]).map { Set($0.map { change.after.columns[$0].name }) }
+    let wanted = (change.after.uniques + [change.after.key]).map {
+      Set($0.map { change.after.columns[$0].name.nameKey })
+    }
     for unique in change.before.uniques + [change.before.key] where !unique.isEmpty {
       let names = unique.compactMap { old in
         change.source.origins.firstIndex(of: old).map { change.after.columns[$0].name }
       }
-      guard names.count == unique.count, !wanted.contains(Set(names)), table.key(over: names) != nil else { continue }
+      guard names.count == unique.count, !wanted.contains(Set(names.map(\.nameKey))), table.key(over: names) != nil
+      else { continue }
       return "it still has a unique key over \(names.joined(separator: ", "))"
     }
     return nil

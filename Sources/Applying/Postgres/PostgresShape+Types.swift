@@ -61,7 +61,7 @@ extension PostgresShape {
     {
       guard case .composite(let attributes) = wanted.kind,
         case .composite(let there)? = try PostgresUserType.read(wanted.name, connection)?.kind,
-        there.map(\.type) != attributes.map(\.type)
+        !there.map(\.type).hasSameBytes(as: attributes.map(\.type))
       else { continue }
       return wanted.name
     }

@@ -44,6 +44,11 @@ struct PostgresTargetTable {
     /// Names of its columns; nil where a term is an expression.
     var columns: [String]?
     var predicate: String?
+
+    /// Whether its columns are exactly these, in any order.
+    func isOver(_ names: [String]) -> Bool {
+      columns.map { Set($0.map(\.nameKey)) == Set(names.map(\.nameKey)) } ?? false
+    }
   }
 
   let schema: String
@@ -60,8 +65,7 @@ struct PostgresTargetTable {
 
   /// The unique key over exactly these columns, one that is checked at once before one that is not.
   func key(over names: [String]) -> UniqueIndex? {
-    let wanted = Set(names)
-    let found = uniqueIndexes.filter { $0.predicate == nil && $0.columns.map { Set($0) == wanted } ?? false }
+    let found = uniqueIndexes.filter { $0.predicate == nil && $0.isOver(names) }
     return found.first { $0.isImmediate } ?? found.first
   }
 

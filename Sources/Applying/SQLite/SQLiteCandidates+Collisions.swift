@@ -48,7 +48,7 @@ extension SQLiteCandidates {
   }
 
   private func removeRows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
-    let names = Set(try columns(of: row))
+    let names = Set(try columns(of: row).map(\.nameKey))
     let given = row.row.columns.filter { names.contains($0.name) }
     let keys = row.key.columns.map(\.name.quotedName)
     let insert = """

@@ -86,7 +86,7 @@ struct SQLiteCandidates: CandidateStore {
   }
 
   func put(_ row: ContestedRow, insteadOf others: [ContestedRow]) throws -> Bool {
-    let names = Set(try columns(of: row))
+    let names = Set(try columns(of: row).map(\.nameKey))
     let given = row.row.columns.filter { names.contains($0.name) }
     let list = given.map(\.name.quotedName).joined(separator: ",")
     let marks = given.map { _ in "?" }.joined(separator: ",")

@@ -38,7 +38,7 @@ extension TargetShape {
   private func checkOwnColumns(of table: SQLiteTable, _ schema: TableSchema, _ change: Change) throws {
     for column in table.schema.columns where column.isNotNull && column.defaultText == nil {
       let isKnown = schema.columns.contains { $0.name.sqliteKey == column.name.sqliteKey }
-      let isRowid = table.rowidColumn.map { table.schema.columns[$0].name } == column.name
+      let isRowid = table.rowidColumn.map { table.schema.columns[$0].name.hasSameBytes(as: column.name) } ?? false
       guard isKnown || isRowid else {
         throw unfit(
           "its column \(column.name), which the source has not, is NOT NULL and has no default", schema, change)

@@ -10,7 +10,7 @@ extension PostgresCapture {
     guard hasChangedSinceSequences, isLast || now - sequencesAt > 5000, source.connection.isUsable else { return }
     sequencesAt = now
     hasChangedSinceSequences = false
-    let wanted = Set(registry.tables.values.flatMap { $0.sequences.map { "\($0.namespace).\($0.name)" } })
+    let wanted = Set(registry.tables.values.flatMap { $0.sequences.map { "\($0.namespace).\($0.name)".nameKey } })
     guard !wanted.isEmpty else { return }
     let rows: [[String?]]
     do {

@@ -143,7 +143,8 @@ extension PostgresCapture {
   private func isOnlyRenamed(_ known: PostgresRegistry.Table, _ fresh: PostgresRegistry.Table) -> Bool {
     let (was, now) = (known.schema, fresh.schema)
     return was.columns == now.columns && known.types == fresh.types && known.numbers == fresh.numbers
-      && was.uniques == now.uniques && was.flags == now.flags && was.objects.map(\.name) == now.objects.map(\.name)
+      && was.uniques == now.uniques && was.flags == now.flags
+      && was.objects.map(\.name).hasSameBytes(as: now.objects.map(\.name))
       && was.foreignKeys.count == now.foreignKeys.count
   }
 

@@ -98,7 +98,7 @@ struct PostgresCopier {
         let now = try StoredTable(table.relation, on: other)
         return (now, table.forms.isEmpty ? [:] : try other.table(table.relation)?.forms)
       }
-      guard now == chunk.stored, forms == table.forms else { throw PostgresChunk.Obstacle.hasChanged }
+      guard now == chunk.stored, Optional.areSame(forms, table.forms) else { throw PostgresChunk.Obstacle.hasChanged }
     } catch let error as PostgresError where error.isLockTimeout { throw PostgresChunk.Obstacle.isLocked }
   }
 

@@ -63,7 +63,7 @@ struct RowFate {
   /// Partitions took no rows with them, nor brought any.
   var keepsPartitions: Bool {
     if before.partitions == after.partitions { return true }
-    return word.isExact && word.isCreation && Set(before.partitions).isSubset(of: after.partitions)
+    return word.isExact && word.isCreation && before.partitions.allSatisfy { after.partitions.contains($0) }
   }
 
   /// Whether a copy that is under way, of the shape before, can go on.

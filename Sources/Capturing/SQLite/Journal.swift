@@ -57,7 +57,9 @@ package struct Journal {
   /// The tables that have triggers of capture.
   package func orphans() throws -> [String] {
     let rows = try database.query("SELECT DISTINCT tbl_name, name FROM sqlite_master WHERE type = 'trigger'")
-    return Set(rows.filter { CaptureTriggers.layout(ofTrigger: $0[1].string) != nil }.map { $0[0].string }).sorted()
+    return Set(rows.filter { CaptureTriggers.layout(ofTrigger: $0[1].string) != nil }.map { $0[0].string.nameKey })
+      .sorted()
+      .map(\.text)
   }
 
   /// The error if a program dropped tables of capture and left the triggers; nil if all tables exist.
@@ -188,7 +190,7 @@ package struct Journal {
         try dropTriggers(onTable: name)
       }
       // A table that has been renamed since the last look has triggers under another name.
-      let unhooked = Set(names)
+      let unhooked = Set(names.map(\.nameKey))
       for layout in try activeLayouts() where unhooked.contains(layout.schema.name) {
         try dropTriggers(layout: layout.id)
       }
