@@ -71,6 +71,33 @@ package struct TablePatterns: Equatable, Sendable {
     return included
   }
 
+  /// Returns whether the list can include a table of a schema, whatever the table is called. Patterns that exclude count if
+  /// they exclude all of its tables.
+  ///
+  ///     TablePatterns(["sales.o*"]).includesTables(of: "sales")         // true
+  ///     TablePatterns(["*", "!sales.*"]).includesTables(of: "sales")    // false
+  package func includesTables(of schema: String) -> Bool {
+    let start = "\(schema.asciiLowercased)."
+    return includesSome(start) { plain in
+      // What stands after the dot is the pattern of the table.
+      plain.indices.contains { $0 > plain.startIndex && Wildcard.matches(String(plain[..<$0]), start) }
+        || (plain.last == "*" && Wildcard.matches(String(plain), start))
+    }
+  }
+
+  /// Returns whether the list can include a table that it names without a schema.
+  package var includesPlainTables: Bool { includesSome("") { !$0.contains(".") } }
+
+  private func includesSome(_ start: String, _ isMatch: (Substring.UnicodeScalarView) -> Bool) -> Bool {
+    // A pattern that matches this name matches every name after the start: none of its letters is one of a pattern.
+    let all = start + String(repeating: "\u{0}", count: 256)
+    return patterns.reduce(false) { included, pattern in
+      let (excludes, plain) = Self.parts(pattern.asciiLowercased)
+      if excludes { return included && !Wildcard.matches(plain, all) }
+      return included || isMatch(plain[...].unicodeScalars)
+    }
+  }
+
   /// A name in a list of tables that no table has.
   package struct Unmatched: Equatable, Sendable {
     @ByBytes package var name: String

@@ -43,6 +43,12 @@ package struct TargetReach: Sendable {
     scope.verdict(namespace, name, in: engine) == .allowed
   }
 
+  /// Whether the definition of a table may bring types and sequences into a schema of PostgreSQL: that of the table, and those
+  /// of tables that the apply may write.
+  func includes(schema: String, of table: TableSchema) -> Bool {
+    isOpen || schema.isEmpty || schema == table.namespace || scope.includes(schema: schema)
+  }
+
   /// Whether a default may draw numbers from a sequence, and whether its table may own it.
   package func includes(sequence: (namespace: String, name: String)) -> Bool {
     if closedSequences.isEmpty { return true }

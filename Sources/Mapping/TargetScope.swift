@@ -35,6 +35,15 @@ package struct TargetScope: Equatable, Sendable {
     return isOpen || includes(namespace, name, in: engine) ? .allowed : .leftOut
   }
 
+  /// Whether the list can include a table of that schema of PostgreSQL.
+  ///
+  /// ```
+  /// TargetScope(["sales.*", "item"]).includes(schema: "public")  // true: item is public.item
+  /// ```
+  package func includes(schema: String) -> Bool {
+    isOpen || patterns.includesTables(of: schema) || (schema == "public" && patterns.includesPlainTables)
+  }
+
   /// In PostgreSQL `public.orders` and `orders` are one table, whichever the list names. A dot within a schema or a table
   /// is not the dot between them, so such a table is never taken for one of another schema.
   private func includes(_ namespace: String, _ name: String, in engine: Engine) -> Bool {

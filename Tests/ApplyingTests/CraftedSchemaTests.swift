@@ -146,7 +146,7 @@ import Testing
       $0.createText =
         """
         DO $cairn$ BEGIN CREATE TYPE public.m AS ENUM ('a'); DROP TABLE public.canary; \
-        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $cairn$; \($0.createText)
+        EXCEPTION WHEN duplicate_object THEN NULL; END $cairn$; \($0.createText)
         """
     },
     Attack("in a type", create: head + "a text, \(tail)\(morePostgres); --"),
@@ -296,6 +296,7 @@ import Testing
         LEFT JOIN pg_depend d ON d.objid = s.oid AND d.deptype IN ('a', 'i') AND d.classid = 'pg_class'::regclass
         WHERE relnamespace IN ('hr'::regnamespace, 'public'::regnamespace) ORDER BY 1;
       SELECT enumlabel FROM pg_enum ORDER BY 1;
+      SELECT typname FROM pg_type WHERE typnamespace = 'hr'::regnamespace ORDER BY 1;
       SELECT attname FROM pg_attribute WHERE attrelid = 'hr.pair'::regclass ORDER BY 1;
       SELECT conname FROM pg_constraint WHERE contypid = 'hr.cents'::regtype;
       SELECT conname FROM pg_constraint WHERE confrelid = 'hr.salaries'::regclass
@@ -328,7 +329,7 @@ import Testing
       $0.createText =
         """
         DO $cairn$ BEGIN CREATE DOMAIN public.d AS bigint DEFAULT nextval('hr.salaries_id_seq'::regclass); \
-        EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $cairn$; \(head)a public.d, \(tail)
+        EXCEPTION WHEN duplicate_object THEN NULL; END $cairn$; \(head)a public.d, \(tail)
         """
     },
     Attack("a label") { $0.createText = "ALTER TYPE hr.mood ADD VALUE IF NOT EXISTS 'evil'; " + $0.createText },
@@ -341,11 +342,26 @@ import Testing
     Attack("the attributes of a type of no table") {
       $0.createText = guardedType("hr.pair AS (a int, evil int)") + head + "a text, " + tail
     },
+    Attack("a new type of another schema") {
+      $0.createText = guardedType("hr.evil AS ENUM ('evil')") + head + "a text, " + tail
+    },
+    Attack("a new range of another schema") {
+      $0.createText =
+        guardedType("public.evil AS RANGE (subtype = int4, multirange_type_name = hr.evils)") + head + "a text, " + tail
+    },
+    Attack("a new domain of another schema") {
+      $0.createText =
+        "DO $cairn$ BEGIN CREATE DOMAIN hr.evil AS int; EXCEPTION WHEN duplicate_object THEN NULL; END $cairn$; "
+        + head + "a text, " + tail
+    },
+    Attack("a new sequence of another schema") {
+      $0.createText = "CREATE SEQUENCE IF NOT EXISTS hr.evil; " + $0.createText
+    },
     Attack("an object by a literal", create: head + "a text DEFAULT 'hr.salaries'::regclass::text, " + tail),
   ]
 
   private static func guardedType(_ text: String) -> String {
-    "DO $cairn$ BEGIN CREATE TYPE \(text); EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $cairn$; "
+    "DO $cairn$ BEGIN CREATE TYPE \(text); EXCEPTION WHEN duplicate_object THEN NULL; END $cairn$; "
   }
 
   @Test(arguments: reaching) func `a table reaches no object of tables outside of the list`(attack: Attack) throws {
@@ -408,6 +424,35 @@ import Testing
     try made.psql("INSERT INTO t DEFAULT VALUES")
     #expect(try made.psql("SELECT m FROM t ORDER BY m") == "sad\nglad")
     #expect(try made.psql("SELECT pg_get_serial_sequence('t', 'id')") == "public.t_id_seq")
+  }
+
+  @Test func `types and sequences come into the schemas of listed tables only`() throws {
+    let made = try PostgresTarget()
+    made.options.scope = TargetScope(["sales.*", "hr.*", "!hr.*"])
+    try made.psql("CREATE SCHEMA sales; CREATE SCHEMA hr; CREATE SCHEMA kinds")
+    try made.shape(postgres: "CREATE SCHEMA sales; CREATE TABLE sales.t(id integer PRIMARY KEY, a text)")
+    var schema = try #require(made.trail.latest("sales.t"))
+    let types = ["sales.ours", "hr.excluded", "kinds.other", "public.plain"]
+    schema.createText =
+      types.map { Self.guardedType("\($0) AS ENUM ('a')") }.joined()
+      + types.map { "CREATE SEQUENCE IF NOT EXISTS \($0)_seq; " }.joined()
+      + "CREATE TABLE IF NOT EXISTS sales.t (id integer NOT NULL, a text, CONSTRAINT t_pkey PRIMARY KEY (id))"
+    made.trail.shape(schema)
+    try made.trail.transaction {
+      try made.trail.create("sales.t")
+      try made.trail.copy("sales.t", [[.exact("7"), .exact("one")]])
+    }
+    try made.replay()
+    let found = """
+      SELECT nspname || '.' || typname FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace WHERE typtype = 'e'
+      UNION ALL
+      SELECT schemaname || '.' || sequencename FROM pg_sequences WHERE schemaname <> 'cairn' ORDER BY 1
+      """
+    #expect(try made.psql(found) == "sales.ours\nsales.ours_seq")
+    #expect(try made.psql("SELECT id, a FROM sales.t") == "7|one")
+    let notices = made.progress.snapshot.notices
+    #expect(
+      notices.contains { $0.contains("lists no table of schema kinds, so other is not made there") }, "\(notices)")
   }
 
   @Test func `a foreign key of SQLite references listed tables only`() throws {

@@ -242,6 +242,36 @@ import Testing
     #expect(postgresDefault(text) != nil)
   }
 
+  @Test(arguments: ["CHECK (a <> 'x')", "CHECK (hex(a) || a <> 'x')"])
+  func `CHECKs that name columns very often together are left out in part`(check: String) throws {
+    let weight = check.contains("hex") ? 3 : 1
+    let most = 1024 / weight
+    func count(_ text: String) -> Int { text.components(separatedBy: "CHECK").count - 1 }
+    for (given, kept) in [(most - 1, most - 1), (most + 500, most)] {
+      let checks = Array(repeating: check, count: given).joined(separator: ", ")
+      let sqlite = try sqliteTable("CREATE TABLE t(a TEXT, \(checks))")
+      #expect(count(sqlite.text) == kept)
+      #expect(sqlite.notices.count == given - kept)
+      #expect(
+        sqlite.notices.allSatisfy { $0.contains("all of them name columns more than 1024 times") },
+        "\(sqlite.notices.first ?? "")")
+      let ofColumn = try sqliteTable("CREATE TABLE t(a TEXT \(checks.replacing(", ", with: " ")))")
+      #expect(count(ofColumn.text) == kept)
+    }
+    // In PostgreSQL the constraints are counted, and a domain has as many as it likes.
+    let long = "CHECK ((\(Array(repeating: "a <> 'x'::text", count: 60).joined(separator: " AND "))))"
+    let own = (0..<40).map { "CONSTRAINT c\($0) \(long)" }.joined(separator: ", ")
+    let domain = (0..<40).map { "CONSTRAINT d\($0) \(long.replacing("a <>", with: "VALUE <>"))" }.joined(separator: " ")
+    var schema = TableSchema(
+      epoch: 1, engine: .postgres, namespace: "public", name: "t", columns: [.init(name: "a", declaredType: "text")])
+    schema.createText = "CREATE TABLE IF NOT EXISTS public.t (a text, \(own))"
+    #expect(count(schema.parsed.schema.createText) == 1024 / 60)
+    schema.createText =
+      "DO $cairn$ BEGIN CREATE DOMAIN public.d AS text \(domain); EXCEPTION WHEN duplicate_object THEN NULL; END $cairn$; "
+      + schema.createText
+    #expect(count(schema.parsed.schema.createText) == 1024 / 60)
+  }
+
   @Test func `expressions that build large values in SQLite are left out`() throws {
     let doubling = (1...40).map { "g\($0) AS (g\($0 - 1) || g\($0 - 1))" }.joined(separator: ", ")
     let backwards = (1...40).reversed().map { "g\($0) AS (g\($0 - 1) || g\($0 - 1))" }.joined(separator: ", ")

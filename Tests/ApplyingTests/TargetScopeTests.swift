@@ -52,6 +52,38 @@ import Testing
     return included
   }
 
+  @Test func `a list tells of which schemas it can include tables`() {
+    func includes(_ list: [String], _ schema: String) -> Bool { TargetScope(list).includes(schema: schema) }
+    for list in [
+      ["*"], ["sales.*"], ["sales.o*"], ["sales.orders"], ["s*"], ["*orders"], ["SALES.x"], ["s?les.*"], ["!hr.*"],
+    ] {
+      #expect(includes(list, "sales"), "\(list)")
+    }
+    for list in [
+      ["hr.*"], ["sales"], ["salesx.*"], ["ales.*"], ["*", "!sales.*"], ["sales.*", "!sales.*"], ["sales"],
+    ] {
+      #expect(!includes(list, "sales"), "\(list)")
+    }
+    #expect(includes(["*", "!sales.secret"], "sales") && includes(["!sales.*", "sales.x"], "sales"))
+    #expect(includes(["orders"], "public") && includes(["public.orders"], "public") && !includes(["sales.*"], "public"))
+    #expect(!includes(["orders", "!*"], "public") && includes(["sales.*", "!sales.?", "!sales.a*"], "sales"))
+    // However a table of the schema is called: whenever it is allowed, so is its schema.
+    var random = SystemRandomNumberGenerator()
+    let parts = ["sales", "hr", "public", "*", "s*", "?r", "!sales", "!*", "!hr"]
+    for _ in 0..<2000 {
+      let list = (0..<Int.random(in: 1...4, using: &random)).map { _ in
+        let first = parts.randomElement(using: &random) ?? ""
+        return Bool.random(using: &random) ? first : first + "." + (["*", "a", "a*", "b"].randomElement() ?? "")
+      }
+      for schema in ["sales", "hr", "public"] {
+        for table in ["a", "b", "ab", "sales", "hr"]
+        where TargetScope(list).verdict(schema, table, in: .postgres) == .allowed {
+          #expect(includes(list, schema), "\(list) \(schema).\(table)")
+        }
+      }
+    }
+  }
+
   @Test func `random lists and random records: only listed tables are taken`() throws {
     var random = SystemRandomNumberGenerator()
     let spaces = ["public", "sales", "hr", "cairn", "pg_catalog", "information_schema", "cairn_x"]

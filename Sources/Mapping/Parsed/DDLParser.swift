@@ -31,6 +31,9 @@ struct DDLParser {
   /// The weights of generated columns, by name.
   var weights: [NameKey: Int] = [:]
 
+  /// The ``weight`` of all CHECKs that were read, together.
+  var checkWeight = 0
+
   /// The objects of the target that the text may name.
   var reach = TargetReach()
 
@@ -38,6 +41,8 @@ struct DDLParser {
   static let depthMax = 200
   /// Expressions of a greater ``weight`` are not read: a row with a large value would take gigabytes.
   static let weightMax = 64
+  /// CHECKs past that ``weight`` together are left out: each row would take long to check.
+  static let checkWeightMax = 1024
 
   init(_ text: String, _ engine: Engine) throws(Unparsed) {
     self.engine = engine
@@ -81,6 +86,19 @@ struct DDLParser {
       notices.append("\(what) is left out: \(error.reason)")
       return false
     }
+  }
+
+  /// As ``parenthesized(_:_:)``, for the expression of a CHECK: all of them together may name columns so often
+  /// (``checkWeightMax``).
+  mutating func check(_ what: String, _ notices: inout [String]) throws(Unparsed) -> Bool {
+    guard try parenthesized(what, &notices) else { return false }
+    let sum = checkWeight + max(1, weight)
+    guard sum <= Self.checkWeightMax else {
+      notices.append("\(what) is left out: all of them name columns more than \(Self.checkWeightMax) times")
+      return false
+    }
+    checkWeight = sum
+    return true
   }
 
   // MARK: Tokens

@@ -107,7 +107,9 @@ struct PostgresDDL {
     case ("CREATE", "SEQUENCE"):
       try counts.add(.sequence, atMost: table.columns.count)
       try parser.expect("CREATE", "SEQUENCE", "IF", "NOT", "EXISTS")
-      try parser.checkReach(of: try parser.ownName())
+      let name = try parser.ownName()
+      try parser.checkReach(of: name)
+      try checkPlace(of: name)
       try parser.sequenceOptions()
     case ("CREATE", "TYPE"), ("CREATE", "DOMAIN"): return [try typeText()]
     case ("ALTER", "TYPE"):
@@ -195,8 +197,12 @@ struct PostgresDDL {
     parser.at += 1
     let (outer, inner) = (parser, try DDLParser(body, .postgres))
     parser = inner
-    parser.reach = reach
-    defer { parser = outer }
+    (parser.reach, parser.checkWeight) = (reach, outer.checkWeight)
+    defer {
+      let spent = parser.checkWeight
+      parser = outer
+      parser.checkWeight = spent
+    }
     try parser.expect("BEGIN")
     let text = try typeText()
     try parser.expect(symbol: ";")
@@ -207,12 +213,20 @@ struct PostgresDDL {
     return "DO " + " BEGIN \(text); EXCEPTION WHEN duplicate_object THEN NULL; END ".dollarQuoted
   }
 
+  /// Throws if `tables` of the apply lists no table of the schema in which a type or a sequence is to be made.
+  private func checkPlace(of name: (namespace: String, name: String)) throws(Unparsed) {
+    guard !reach.includes(schema: name.namespace, of: table) else { return }
+    throw Unparsed(
+      "'tables' of the apply lists no table of schema \(name.namespace), so \(name.name) is not made there; make it at the target if the table needs it"
+    )
+  }
+
   private mutating func typeText() throws(Unparsed) -> String {
     let start = parser.at
     try counts.add(.type, atMost: ScriptCounts.typesMax)
     if parser.take("CREATE", "DOMAIN") { return try domainText(start) }
     try parser.expect("CREATE", "TYPE")
-    _ = try parser.ownName()
+    try checkPlace(of: try parser.ownName())
     try parser.expect("AS")
     if parser.take("ENUM") {
       try parser.expect(symbol: "(")
@@ -241,7 +255,7 @@ struct PostgresDDL {
     try parser.expect(symbol: "=")
     switch option {
     case "subtype": try parser.postgresType()
-    case "multirange_type_name": _ = try parser.ownName()
+    case "multirange_type_name": try checkPlace(of: try parser.ownName())
     case "collation": _ = try parser.qualifiedName()
     case "subtype_diff":
       let name = try parser.name()
@@ -256,6 +270,7 @@ struct PostgresDDL {
 
   private mutating func domainText(_ start: Int) throws(Unparsed) -> String {
     let name = try parser.ownName()
+    try checkPlace(of: name)
     try parser.expect("AS")
     try parser.postgresType()
     var text = parser.printed(start..<parser.at)
@@ -274,7 +289,7 @@ struct PostgresDDL {
       case "CONSTRAINT", "CHECK":
         if parser.take("CONSTRAINT") { try parser.name() }
         try parser.expect("CHECK")
-        let isKept = try parser.parenthesized("a CHECK of domain \(name.name)", &notices)
+        let isKept = try parser.check("a CHECK of domain \(name.name)", &notices)
         _ = parser.take("NOT", "VALID")
         if !isKept { continue }
       default: throw parser.misunderstood
@@ -356,7 +371,7 @@ struct PostgresDDL {
       if parser.take("INCLUDE") { try parser.names() }
     case "CHECK":
       parser.at += 1
-      isKept = try parser.parenthesized(what, &notices)
+      isKept = try parser.check(what, &notices)
       _ = parser.take("NO", "INHERIT")
       _ = parser.take("NOT", "VALID")
     case "EXCLUDE":

@@ -176,7 +176,7 @@ struct SQLiteDDL {
       parser.forgetColumns(but: columns)
     case "CHECK":
       parser.at += 1
-      guard try parser.parenthesized("a CHECK", &notices) else { return nil }
+      guard try parser.check("a CHECK", &notices) else { return nil }
       try readConflict()
     default: break
     }
@@ -294,7 +294,7 @@ struct SQLiteDDL {
       }
     case "CHECK":
       parser.at += 1
-      let isKept = try parser.parenthesized("a CHECK of column \(column)", &notices)
+      let isKept = try parser.check("a CHECK of column \(column)", &notices)
       try readConflict()
       return Constraint(range: start..<parser.at, isKept: isKept)
     case "DEFAULT":
