@@ -57,6 +57,12 @@ extension CheckCommand {
     var owners: [NameKey: TableSchema] = [:]
     for table in tables {
       let mapping = try target.mapping(of: table.schema, names, within: scope)
+      let (namespace, plain) = (mapping.target.namespace, mapping.target.name)
+      guard scope.verdict(namespace, plain, in: target.url.engine) != .leftOut else {
+        let text = "\(table.name) is left out: 'tables' of the apply does not include \(mapping.target.fullName)"
+        say(isJSON, text, [("event", .text("notice")), ("table", .text(table.name)), ("text", .text(text))])
+        continue
+      }
       // SQLite takes names without regard to case.
       let name = mapping.target.fullName
       if let other = owners.updateValue(table.schema, forKey: target.server == nil ? name.sqliteKey : name.nameKey) {

@@ -241,6 +241,34 @@ extension DaemonScenarios {
 
     // MARK: With a certificate
 
+    /// A user of the machine who speaks plain HTTP over loopback, and gives the name of a peer. (Finding M2.)
+    @Test func `without a certificate nobody is a peer on loopback either`() throws {
+      let bench = try HostileBench(isTLS: true)
+      let net = bench.net
+      try #require(
+        net.wait { FileManager.default.fileExists(atPath: net.bench.path("state-hq/lock")) }, "\(net.logs)")
+      var segment = HostileSegment("evil.x")
+      segment.seal()
+      var isThere: Bool {
+        (try? net.bench.run("/usr/bin/find", [net.bench.path("state-hq"), "-name", "evil.x"]).output.isEmpty) == false
+      }
+      func attack() {
+        for _ in 0..<5 {
+          #expect(bench.evil.push(segment) != 200)
+          #expect(bench.evil.get("/cairn/1/trails") != 200 && bench.evil.get("/cairn") != 200)
+          usleep(200_000)
+        }
+        #expect(!isThere, "\(net.logs)")
+        #expect(bench.hq.daemon?.isRunning == true)
+      }
+      attack()
+      let push = try bench.joinOverTLS()
+      attack()
+      #expect(try push(segment) == "200", "\(net.logs)")
+      #expect(isThere)
+      net.endAll()
+    }
+
     @Test func `an invited peer stops no daemon over TLS either`() throws {
       let bench = try HostileBench(isTLS: true)
       let net = bench.net
