@@ -39,7 +39,25 @@ struct SQLiteDraft {
     }
     target.createText = createText(target)
     target.objects = indexes(uniques: target.uniques + [key])
+    noteWhatIsLeft()
     return target
+  }
+
+  private mutating func noteWhatIsLeft() {
+    let script = PostgresScript(source)
+    let columns = Set(source.columns.map(\.name.nameKey))
+    for column in script.columns where column.isGenerated {
+      notices.append("the generated column \(column.name) of \(source.fullName) is left out")
+    }
+    for constraint in script.constraints {
+      let name = constraint.name.map { "constraint \($0)" } ?? "constraint \(constraint.text)"
+      switch constraint.kind {
+      case .check, .exclude: notices.append("the \(name) of \(source.fullName) is left out: \(constraint.text)")
+      case .primary, .unique:
+        guard constraint.columns.contains(where: { !columns.contains($0) }) else { continue }
+        notices.append("the \(name) of \(source.fullName) is left out: it needs a column that is left out")
+      }
+    }
   }
 
   private func createText(_ table: TableSchema) -> String {

@@ -56,6 +56,11 @@ package struct TargetEnd {
     }
   }
 
+  /// Notices about generated columns that an earlier version made so that they are NULL in every row.
+  package func emptyColumns(of table: TableSchema) throws -> [String] {
+    try server.map { try EmptyColumns.notices(table.namespace, table.name, $0) } ?? []
+  }
+
   /// Whether capture is at work in it too.
   func isCaptured() throws -> Bool {
     switch handle {

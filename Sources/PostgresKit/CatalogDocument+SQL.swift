@@ -64,14 +64,28 @@ extension CatalogDocument {
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace WHERE c.oid = {oid}
     """
 
-  // A default or CHECK that calls a function of the user's is left out: the target need not have it.
+  /// An expression of SQL that gives `text` so that the functions of users that it needs are in it.
+  ///
+  /// A cast that calls a function prints as a cast. A reader of the schema leaves out what calls a function that it does
+  /// not know, and has to see the call: `public.to_pos((n)::public.pos)`.
+  ///
+  /// - Parameters:
+  ///   - catalog: the catalog of the object, as `pg_attrdef`.
+  ///   - oid: the object.
+  private static func calling(_ catalog: String, _ oid: String, _ text: String) -> String {
+    """
+    coalesce((SELECT min(d.refobjid::regproc::text) || '(' || \(text) || ')' FROM pg_depend AS d
+      WHERE d.classid = '\(catalog)'::regclass AND d.objid = \(oid) AND d.refclassid = 'pg_proc'::regclass
+        AND position(d.refobjid::regproc::text || '(' IN \(text)) = 0 HAVING count(*) > 0), \(text))
+    """
+  }
+
   private static let columns = """
     SELECT a.attnum, a.attname, ARRAY[a.attnum::text, a.attname, format_type(a.atttypid, a.atttypmod),
       a.attnotnull::text, a.attgenerated::text, a.atttypid::text, a.atttypmod::text,
       CASE WHEN a.attcollation <> 0 AND a.attcollation <> t.typcollation
         THEN quote_ident(cn.nspname) || '.' || quote_ident(co.collname) ELSE '' END,
-      CASE WHEN NOT EXISTS (SELECT 1 FROM pg_depend AS d WHERE d.classid = 'pg_attrdef'::regclass AND d.objid = ad.oid
-        AND d.refclassid = 'pg_proc'::regclass) THEN pg_get_expr(ad.adbin, ad.adrelid) END,
+      \(calling("pg_attrdef", "ad.oid", "pg_get_expr(ad.adbin, ad.adrelid)")),
       CASE WHEN t.typtype = 'd' THEN (
         WITH RECURSIVE b(type, modifier) AS (
           SELECT t.typbasetype, t.typtypmod
@@ -110,8 +124,6 @@ extension CatalogDocument {
     FROM pg_index AS i JOIN pg_class AS x ON x.oid = i.indexrelid
     WHERE i.indrelid = {oid} AND i.indisvalid AND NOT EXISTS (SELECT 1 FROM pg_constraint AS co
         WHERE co.conindid = i.indexrelid AND co.conrelid = i.indrelid AND co.contype IN ('p', 'u', 'x'))
-      AND NOT EXISTS (SELECT 1 FROM pg_depend AS d WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid
-        AND d.refclassid = 'pg_proc'::regclass)
     """
 
   private static let foreignKeys = """
@@ -161,8 +173,7 @@ extension CatalogDocument {
   private static let checks = """
     SELECT 0, co.conname, ARRAY['CONSTRAINT ' || quote_ident(co.conname) || ' ' || pg_get_constraintdef(co.oid)]
     FROM pg_constraint AS co
-    WHERE co.conrelid = {oid} AND co.contype = 'c' AND NOT EXISTS (SELECT 1 FROM pg_depend AS d
-      WHERE d.classid = 'pg_constraint'::regclass AND d.objid = co.oid AND d.refclassid = 'pg_proc'::regclass)
+    WHERE co.conrelid = {oid} AND co.contype = 'c'
     """
 
   // MARK: Types

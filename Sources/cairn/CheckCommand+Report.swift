@@ -72,7 +72,7 @@ extension CheckCommand {
       for (index, contract) in mapping.contracts.enumerated() {
         tell(contract, try proof?.prove(mapping, index), table.name, isJSON)
       }
-      for notice in mapping.notices {
+      for notice in try mapping.notices + target.emptyColumns(of: mapping.target) {
         say(isJSON, "  \(notice)", [("event", .text("notice")), ("table", .text(table.name)), ("text", .text(notice))])
       }
     }

@@ -101,7 +101,7 @@ extension PostgresReplay {
 
   func mapped(_ schema: TableSchema) throws -> TableSchema {
     let mapping = try TableMapping(schema, to: .postgres, names: options.names, reach: try reach.of([schema]))
-    mapping.leftOut.forEach(progress.note)
+    mapping.notices.forEach(progress.note)
     return mapping.target
   }
 
@@ -170,7 +170,7 @@ extension PostgresReplay {
     if after.createText.isEmpty { scripts[after.sourceKey] = before.createText }
     let shapes = try TableMapping.change(
       before, after, origins: made.origins, to: .postgres, names: options.names, reach: try reach.of([before, after]))
-    shapes.after.leftOut.forEach(progress.note)
+    shapes.after.notices.forEach(progress.note)
     let change = PostgresShape.Change(
       source: TableDifference(before, after, origins: made.origins), before: shapes.before.target,
       after: shapes.after.target, isRefreshed: made.isRefreshed)

@@ -115,6 +115,7 @@ struct PostgresShape {
     -> PostgresTargetTable
   {
     guard let table = try read(known) else { throw stopped("write to", mapped, "there is no such table") }
+    table.emptyColumns.forEach(progress.note)
     for (column, wanted) in zip(source.columns, mapped.columns) {
       guard let theirs = table.column(wanted.name) else { throw lacking(wanted.name, table, mapped) }
       if theirs.isGenerated { throw stopped("write to", mapped, "its column \(wanted.name) is generated") }

@@ -63,6 +63,15 @@ struct PostgresTargetTable {
 
   func column(_ name: String) -> Column? { columns.first { $0.name.hasSameBytes(as: name) } }
 
+  /// A notice for each generated column that is NULL in every row.
+  ///
+  /// Earlier versions made a generated column so if its expression calls a function of the user's.
+  var emptyColumns: [String] {
+    columns.filter { $0.generation.map { $0 == "NULL" || $0.hasPrefix("NULL::") } ?? false }.map { column in
+      "table \(schema).\(name): the generated column \(column.name) is NULL in every row, as an earlier version of Cairn made it without its expression; run at the target: ALTER TABLE \(qualifiedName) DROP COLUMN \(column.name.quotedName);"
+    }
+  }
+
   /// The unique key over exactly these columns, one that is checked at once before one that is not.
   func key(over names: [String]) -> UniqueIndex? {
     let found = uniqueIndexes.filter { $0.predicate == nil && $0.isOver(names) }
@@ -168,5 +177,13 @@ struct PostgresTargetTable {
       }
     }
     return indexes
+  }
+}
+
+/// Generated columns of a target that are NULL in every row.
+package enum EmptyColumns {
+  /// A notice for each of such columns of a table; none if there is no such table.
+  package static func notices(_ schema: String, _ table: String, _ connection: PostgresConnection) throws -> [String] {
+    try PostgresTargetTable.read(schema, table, connection)?.emptyColumns ?? []
   }
 }

@@ -199,7 +199,7 @@ extension SQLiteReplay {
     try releaseTriggers()
     var before = try made.before.map(mapping)
     var after = try made.after.map(mapping)
-    after?.leftOut.forEach(target.progress.note)
+    after?.notices.forEach(target.progress.note)
     let isMoved = before.flatMap { was in after.map { !$0.target.name.hasSameBytes(as: was.target.name) } } ?? false
     if !isMoved {
       before = try before.map(underNameThere)
@@ -257,6 +257,7 @@ extension SQLiteReplay {
   func create(_ after: TableMapping, isAwaited: Bool) throws {
     let name = after.target.name
     let was = target.tables[key(name)]
+    after.notices.forEach(target.progress.note)
     try releaseTriggers()
     var known = TargetState.Table()
     known.source = was?.source ?? ""

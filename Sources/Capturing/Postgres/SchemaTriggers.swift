@@ -20,7 +20,7 @@ struct SchemaTriggers {
   static let schema = MessageKey.Place.triggers.rawValue
   private static let names = ["ddl_command_end", "sql_drop", "table_rewrite"]
   /// Of the functions; a newer one replaces an older one.
-  private static let version = 3
+  private static let version = 4
 
   let connection: PostgresConnection
 

@@ -170,6 +170,11 @@ struct DDLParser {
     return (first, try name())
   }
 
+  /// `(a, b)` of a key, which counts as columns that the text names.
+  mutating func keyColumns() throws(Unparsed) {
+    for name in try names() { columns.insert(name.key(in: engine)) }
+  }
+
   /// `(a, b)`
   @discardableResult mutating func names() throws(Unparsed) -> [String] {
     try expect(symbol: "(")

@@ -10,6 +10,9 @@ struct PostgresDDL {
   /// The script has a CREATE TABLE statement of the table.
   private(set) var hasTable = false
 
+  /// The generated columns that are left out. What names one of them is left out, too.
+  private(set) var gone: Set<NameKey> = []
+
   private var parser: DDLParser
   private let table: TableSchema
   private let reach: TargetReach
@@ -41,9 +44,11 @@ struct PostgresDDL {
 
   /// One CREATE INDEX statement, printed for that index and that table. Throws where it is anything else, or has an expression that
   /// is not known.
-  static func index(_ object: TableSchema.Object, on table: TableSchema, _ reach: TargetReach) throws(Unparsed)
-    -> String
-  {
+  ///
+  /// - Parameter gone: the columns of the table that are left out.
+  static func index(
+    _ object: TableSchema.Object, on table: TableSchema, without gone: Set<NameKey> = [], _ reach: TargetReach
+  ) throws(Unparsed) -> String {
     var parser = try DDLParser(object.text, .postgres)
     parser.reach = reach
     try parser.expect("CREATE")
@@ -58,6 +63,7 @@ struct PostgresDDL {
     parser.print(table.qualifiedForDDL, at: start..<parser.at, insteadOf: name != (table.namespace, table.name))
     try parser.indexTail()
     try parser.expectEnd()
+    guard parser.columns.isDisjoint(with: gone) else { throw Unparsed("it needs a column that is left out") }
     return parser.printed(0..<parser.tokens.count)
   }
 
@@ -331,27 +337,32 @@ struct PostgresDDL {
     try readTable(isNew: true)
     try parser.expect(symbol: "(")
     let head = parser.printed(start..<parser.at)
-    var parts: [String] = []
+    var parts: [(text: String, name: String?, columns: Set<NameKey>)] = []
     repeat {
       guard parser.at < parser.tokens.count else { throw parser.misunderstood }
       let space = parser.tokens[parser.at].space
-      if let part = try tablePart() { parts.append(space + part) }
+      if let part = try tablePart() { parts.append((space + part.text, part.constraint, part.columns)) }
     } while parser.take(symbol: ",")
+    for part in parts where !part.columns.isDisjoint(with: gone) {
+      notices.append("the constraint \(part.name ?? "") is left out: it needs a column that is left out")
+    }
+    parts.removeAll { !$0.columns.isDisjoint(with: gone) }
     let close = parser.at
     try parser.expect(symbol: ")")
-    return head + parts.joined(separator: ",") + parser.tokens[close].space + ")"
+    return head + parts.map(\.text).joined(separator: ",") + parser.tokens[close].space + ")"
   }
 
-  /// A column or a constraint; nil where nothing of it is left.
-  private mutating func tablePart() throws(Unparsed) -> String? {
+  /// A column or a constraint, with the columns that a constraint names; nil where nothing of it is left.
+  private mutating func tablePart() throws(Unparsed) -> (text: String, constraint: String?, columns: Set<NameKey>)? {
     let start = parser.at
     switch parser.word() {
     case "CONSTRAINT", "PRIMARY", "UNIQUE", "CHECK", "EXCLUDE":
       var name: String?
       if parser.take("CONSTRAINT") { name = try parser.name() }
+      parser.forgetColumns()
       guard try constraint(name) else { return nil }
-      return parser.printed(start..<parser.at)
-    default: return try column(start)
+      return (parser.printed(start..<parser.at), name ?? "", parser.columns)
+    default: return try column(start).map { ($0, nil, []) }
     }
   }
 
@@ -367,8 +378,8 @@ struct PostgresDDL {
         _ = parser.take("NOT")
         try parser.expect("DISTINCT")
       }
-      try parser.names()
-      if parser.take("INCLUDE") { try parser.names() }
+      try parser.keyColumns()
+      if parser.take("INCLUDE") { try parser.keyColumns() }
     case "CHECK":
       parser.at += 1
       isKept = try parser.check(what, &notices)
@@ -433,11 +444,16 @@ struct PostgresDDL {
         if parser.take("IDENTITY") {
           if parser.isSymbol("(") { try parser.identityOptions() }
         } else {
-          var isKept = try parser.parenthesized("the generated column \(name)", &notices)
+          let isKnown = parser.word(1) != "NULL" || !parser.isSymbol(")", 2)
+          if !isKnown {
+            notices.append("the generated column \(name) is left out: an earlier version did not record its expression")
+          }
+          var isKept = try parser.parenthesized("the generated column \(name)", &notices) && isKnown
           if isKept { isKept = weigh(generated: name) }
           try parser.expect("STORED")
           if !isKept {
             _ = parser.take("NOT", "NULL")
+            gone.insert(name.nameKey)
             return nil
           }
         }
@@ -501,7 +517,7 @@ extension DDLParser {
       }
     } while take(symbol: ",")
     try expect(symbol: ")")
-    if take("INCLUDE") { try names() }
+    if take("INCLUDE") { try keyColumns() }
     if take("WHERE") { try expression() }
   }
 
@@ -521,7 +537,7 @@ extension DDLParser {
     try expect(symbol: "(")
     repeat { try indexTerm() } while take(symbol: ",")
     try expect(symbol: ")")
-    if take("INCLUDE") { try names() }
+    if take("INCLUDE") { try keyColumns() }
     if take("NULLS") {
       _ = take("NOT")
       try expect("DISTINCT")

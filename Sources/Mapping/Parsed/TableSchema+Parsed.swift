@@ -33,7 +33,9 @@ extension TableSchema {
       safe.original = parsed.schema
       left += parsed.notices
     }
-    return (safe, left.map { "table \(fullName): \($0)" })
+    // A default is a text of the column and stands in the script.
+    var told: Set<NameKey> = []
+    return (safe, left.filter { told.insert($0).inserted }.map { "table \(fullName): \($0)" })
   }
 
   private static let foreignKeysMax = 256
@@ -100,11 +102,17 @@ extension TableSchema {
 
   private mutating func parsePostgres(_ left: inout [String], _ reach: TargetReach) {
     for index in columns.indices { columns[index].parsePostgres(&left, reach) }
-    objects = parsedObjects(&left) { object throws(Unparsed) in try PostgresDDL.index(object, on: self, reach) }
+    var gone: Set<NameKey> = []
+    defer {
+      objects = parsedObjects(&left) { object throws(Unparsed) in
+        try PostgresDDL.index(object, on: self, without: gone, reach)
+      }
+    }
     guard !createText.isEmpty else { return }
     do throws(Unparsed) {
       let script = try PostgresDDL(self, reach)
       left += script.notices
+      gone = script.gone
       createText = script.statements.map { $0 + ";" }.joined(separator: "\n")
       if script.hasTable { return }
       left.append("it is made of its columns and keys alone: its script has no CREATE TABLE that is known")
