@@ -284,8 +284,12 @@ package final class Replication: Sendable {
   private func checkTwoWay(_ from: SourceEnd, _ to: TargetEnd) throws {
     let other = try to.isMissing ? nil : SourceEnd(target)
     let tables = try from.tables(options.tables)
-    for (end, tables) in [(from, tables)] + (try other.map { [($0, try $0.tables(options.tables))] } ?? []) {
-      try TwoWayCheck.checkKeys(end, tables) { "leave it out: --tables \("*,!\($0)".shellWord)" }
+    let theirs = try other?.tables(options.tables) ?? []
+    let ends =
+      [(from, tables, (engine: target.engine, tables: theirs))]
+      + (other.map { [($0, theirs, (engine: source.engine, tables: tables))] } ?? [])
+    for (end, tables, beside) in ends {
+      try TwoWayCheck.checkKeys(end, tables, beside: beside) { "leave it out: --tables \("*,!\($0)".shellWord)" }
       for warning in try TwoWayCheck.warnings(end, tables) { captureProgress.tell(warning) }
     }
     if let alike = try TwoWayCheck(from, tables, other, at: target).keysAlike() {

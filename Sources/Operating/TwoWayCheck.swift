@@ -32,30 +32,48 @@ package struct TwoWayCheck {
   }
 
   /// Throws `table-refused` for a table whose rows two nodes would not tell apart alike: one without a key, or with a key
-  /// under a collation that takes different texts for one. Nodes tell texts apart by their bytes.
-  package static func checkKeys(_ end: SourceEnd, _ tables: [SourceEnd.Table], leaveOut: (String) -> String) throws {
+  /// column, or a column to which a foreign key leads, of which different texts can be one value (``KeyEquality``).
+  ///
+  /// - Parameter beside: the engine of the other end, and its tables; nil if they are not known here.
+  package static func checkKeys(
+    _ end: SourceEnd, _ tables: [SourceEnd.Table], beside other: (engine: Engine, tables: [SourceEnd.Table])? = nil,
+    leaveOut: (String) -> String
+  ) throws {
     if let keyless = keyless(tables, at: end.url.place, leaveOut: leaveOut) { throw keyless }
+    let engine = end.url.engine
+    func name(_ namespace: String, _ table: String) -> NameKey { "\(namespace).\(table)".key(in: engine) }
+    let included = Set(tables.map { name($0.schema.namespace, $0.schema.name) })
     for table in tables where table.refusal == nil {
-      var loose = LooseKey.columns(of: table.schema)
-      if let server = end.server {
-        loose += try server.query(
-          """
-          SELECT a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
-          JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_collation l ON l.oid = a.attcollation
-          WHERE n.nspname = $1 AND c.relname = $2 AND a.attnum > 0 AND NOT l.collisdeterministic
-          """, [table.schema.namespace, table.schema.name]
-        ).compactMap { $0[0] }.filter { name in
-          table.schema.key.contains { table.schema.columns[$0].name.hasSameBytes(as: name) }
+      let place: KeyCheck.Place =
+        switch end.handle {
+        case .sqlite(let database): .sqlite(database)
+        case .postgres(let server): .postgres(server)
         }
+      let why = try KeyCheck.problem(of: table.schema, in: place, texts: texts(of: table, other)) {
+        included.contains(name($0, $1))
       }
-      guard let column = loose.first else { continue }
+      guard let why else { continue }
       throw CairnError(
-        .tableRefused,
-        "\(end.url.place): table \(table.name) cannot go both ways: column \(column) of its key has a collation under which different texts are one",
+        .tableRefused, "\(end.url.place): table \(table.name) cannot go both ways: \(why)",
         hint:
-          "make the key tell texts apart by their bytes (\(end.server == nil ? "COLLATE BINARY" : "a deterministic collation")), or \(leaveOut(table.name))",
+          "use a type and a collation of which different texts are different values (\(end.server == nil ? "COLLATE BINARY" : "text, numbers, uuid, a deterministic collation")), or \(leaveOut(table.name))",
         remedy: .badInput, context: ["table": table.name])
     }
+  }
+
+  /// The key columns of numeric without a scale whose values SQLite, at the other end, keeps as text.
+  private static func texts(
+    of table: SourceEnd.Table, _ other: (engine: Engine, tables: [SourceEnd.Table])?
+  ) -> Set<NameKey> {
+    guard table.schema.engine == .postgres, let other, other.engine == .sqlite else { return [] }
+    let common = DrawnKey.commonName(ofTable: table.name)
+    let there = other.tables.first { DrawnKey.commonName(ofTable: $0.name).hasSameBytes(as: common) }
+    let columns = table.schema.key.map { table.schema.columns[$0] }.filter { column in
+      guard PostgresType(column).kind == .numeric(nil) else { return false }
+      let kept = there?.schema.columns.first { $0.name.sqliteKey == column.name.sqliteKey }
+      return kept.map(KeyCheck.keepsTexts) ?? true
+    }
+    return Set(columns.map(\.name.sqliteKey))
   }
 
   /// Throws `table-refused` for a table with a `delta` column of which PostgreSQL does not log what a row was before: its

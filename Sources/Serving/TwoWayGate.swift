@@ -52,8 +52,9 @@ struct TwoWayGate {
     else { return }
     let pairs = try there.tables(thatComeBackBy: again)
     try checkLocalWrites(pairs.map(\.there), behind)
-    try checkKeyed(pairs.map(\.here), there.source, capture)
-    try checkKeyed(pairs.map(\.there), again.source, behind)
+    let (here, other) = (pairs.map(\.here), pairs.map(\.there))
+    try checkKeyed(here, there.source, capture, beside: (again.source.url.engine, other))
+    try checkKeyed(other, again.source, behind, beside: (there.source.url.engine, here))
     guard ![apply.database, capture.database].contains(where: { conf.database($0)?.sharesKeys ?? false }) else {
       return
     }
@@ -93,8 +94,11 @@ struct TwoWayGate {
     if let error { throw error }
   }
 
-  private func checkKeyed(_ tables: [SourceEnd.Table], _ end: SourceEnd, _ capture: Configuration.Capture) throws {
-    try TwoWayCheck.checkKeys(end, tables) {
+  private func checkKeyed(
+    _ tables: [SourceEnd.Table], _ end: SourceEnd, _ capture: Configuration.Capture,
+    beside other: (engine: Engine, tables: [SourceEnd.Table])? = nil
+  ) throws {
+    try TwoWayCheck.checkKeys(end, tables, beside: other) {
       "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"
     }
     try TwoWayCheck.checkSums(end, tables, apply.conflictPlan)

@@ -28,10 +28,13 @@ extension ConfCheck {
         let plan = apply.localWritesPlan
         if let said = TwoWayCheck.writtenLocally(tables, plan, capture: capture.name) { fail(said) }
       }
-      for (tables, end, capture) in [(pairs.map(\.here), source.end, capture), (pairs.map(\.there), other.end, behind)]
-      {
+      let (ours, theirs) = (pairs.map(\.here), pairs.map(\.there))
+      for (tables, end, capture, beside) in [
+        (ours, source.end, capture, (engine: other.end.url.engine, tables: theirs)),
+        (theirs, other.end, behind, (engine: source.end.url.engine, tables: ours)),
+      ] {
         do {
-          try TwoWayCheck.checkKeys(end, tables) {
+          try TwoWayCheck.checkKeys(end, tables, beside: beside) {
             "leave it out of 'tables' of [capture.\(capture.name)], as in [\"*\", \"!\($0)\"]"
           }
           for plan in [apply.conflictPlan, back.conflictPlan] { try TwoWayCheck.checkSums(end, tables, plan) }

@@ -146,20 +146,8 @@ struct LooseUnique: Equatable {
 
   // MARK: Keys
 
-  /// The columns of a table's key under a collation that takes different texts for one, as far as the schema tells.
-  static func looseKey(of schema: TableSchema) -> [String] {
-    guard !schema.flags.contains(.wholeRow) else { return [] }
-    let named = schema.engine == .sqlite ? keyCollations(in: schema) : []
-    return schema.key.map { schema.columns[$0] }.filter { column in
-      guard schema.engine == .sqlite else { return PostgresType(column).name.hasSuffix("citext") || isCitext(column) }
-      return (named + [column.collation]).contains { fold(collation: $0)?.isEmpty != true }
-    }.map(\.name)
-  }
-
-  private static func isCitext(_ column: TableSchema.Column) -> Bool { column.baseType.hasSuffix("citext") }
-
   /// Collations that the primary key names itself, as in `PRIMARY KEY (name COLLATE NOCASE)`.
-  private static func keyCollations(in schema: TableSchema) -> [String] {
+  fileprivate static func keyCollations(in schema: TableSchema) -> [String] {
     let bytes = Array(schema.createText.utf8)
     let tokens = SQLText.tokens(bytes)
     func text(_ token: SQLText.Token) -> String { String(decoding: bytes[token.range], as: UTF8.self) }
@@ -214,9 +202,10 @@ struct LooseUnique: Equatable {
   }
 }
 
-/// Keys by which an engine takes rows for one that differ in bytes.
-package enum LooseKey {
-  /// The columns of a table's key under a collation that takes different texts for one, as far as the schema tells. Of
-  /// PostgreSQL's own collations only the server knows.
-  package static func columns(of schema: TableSchema) -> [String] { LooseUnique.looseKey(of: schema) }
+/// Keys by which SQLite takes rows for one that differ in bytes.
+enum LooseKey {
+  /// The collations of a key column of SQLite, as far as the schema tells; without `BINARY`.
+  static func collations(of column: TableSchema.Column, in table: TableSchema) -> [String] {
+    (LooseUnique.keyCollations(in: table) + [column.collation]).filter { !["", "BINARY"].contains($0.asciiUppercased) }
+  }
 }

@@ -42,6 +42,95 @@ struct KeyCheckTests {
   }
 
   @Test(
+    "a key is refused whose type takes different texts for one, also within another type",
+    arguments: [
+      "jsonb", "interval", "numeric[]", "float8[]", "numrange", "nummultirange", "bpchar", "hour", "pair", "pair[]",
+      "named", "bounds",
+    ])
+  func looseType(type: String) throws {
+    let error = try #require(
+      try refusal("p", "\(Self.types); CREATE TABLE item(id integer, name \(type), PRIMARY KEY (id, name))"), "\(type)")
+    #expect(error.code == .tableRefused)
+    #expect(error.message.contains("column name of its key"), "\(error.message)")
+  }
+
+  private static let types = """
+    CREATE COLLATION anycase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+    CREATE DOMAIN hour AS interval; CREATE DOMAIN named AS text COLLATE anycase;
+    CREATE TYPE pair AS (n integer, name text COLLATE anycase); CREATE TYPE good AS (n integer, price numeric(8,2));
+    CREATE TYPE mood AS ENUM ('ok', 'late'); CREATE DOMAIN code AS text CHECK (value <> '');
+    CREATE TYPE bounds AS RANGE (subtype = text, collation = anycase)
+    """
+
+  @Test(
+    "a key is taken whose type tells different texts apart, or whose numbers Cairn compares",
+    arguments: [
+      "bigint", "text", "varchar(5)", "char(5)", "uuid", "numeric", "numeric(8,2)[]", "float8", "timestamptz", "date[]",
+      "text[]", "daterange", "tstzrange", "bytea", "inet", "timetz", "good", "mood", "mood[]", "code", "bit(3)",
+      "money",
+    ])
+  func exactType(type: String) throws {
+    #expect(try refusal("p", "\(Self.types); CREATE TABLE item(name \(type) PRIMARY KEY)") == nil, "\(type)")
+  }
+
+  @Test(
+    "a table is refused whose foreign key leads to a column that takes different texts for one",
+    arguments: [
+      (
+        "s",
+        """
+        CREATE TABLE box(id TEXT NOT NULL PRIMARY KEY, name TEXT COLLATE NOCASE UNIQUE);
+        CREATE TABLE item(id TEXT NOT NULL PRIMARY KEY, box TEXT REFERENCES box(name))
+        """, true
+      ),
+      (
+        "p",
+        """
+        CREATE TABLE box(id integer PRIMARY KEY, name interval UNIQUE);
+        CREATE TABLE item(id integer PRIMARY KEY, box interval REFERENCES box(name))
+        """, true
+      ),
+      (
+        "s",
+        """
+        CREATE TABLE box(id TEXT NOT NULL PRIMARY KEY, name TEXT UNIQUE, other TEXT COLLATE NOCASE UNIQUE);
+        CREATE TABLE item(id TEXT NOT NULL PRIMARY KEY, box TEXT REFERENCES box(name))
+        """, false
+      ),
+    ])
+  func looseReference(engine: String, schema: String, isRefused: Bool) throws {
+    let error = try refusal(engine, schema)
+    #expect((error != nil) == isRefused)
+    guard isRefused else { return }
+    #expect(error?.code == .tableRefused)
+    #expect(
+      error?.message.contains("table item cannot go both ways: its foreign key leads to column name of table box")
+        == true, "\(error?.message ?? "")")
+  }
+
+  @Test(
+    "numeric without a scale is refused beside SQLite, which keeps its texts apart",
+    arguments: [
+      ("numeric", "", true), ("numeric(8,2)", "", false), ("numeric", "TEXT", true), ("numeric", "NUMERIC", false),
+    ])
+  func numericBesideSQLite(type: String, there: String, isRefused: Bool) throws {
+    let mesh = try Mesh("ps", schema: "CREATE TABLE other(id INTEGER PRIMARY KEY)", isCaptured: false)
+    try mesh.nodes[0].execute("CREATE TABLE item(price \(type) PRIMARY KEY)")
+    if !there.isEmpty { try mesh.nodes[1].execute("CREATE TABLE item(price \(there) NOT NULL PRIMARY KEY)") }
+    let ends = try mesh.nodes.map { try SourceEnd($0.url) }
+    let tables = try ends.map { try $0.tables(TablePatterns()) }
+    func check() throws {
+      try TwoWayCheck.checkKeys(ends[0], tables[0], beside: (.sqlite, tables[1])) { "leave \($0) out" }
+    }
+    if isRefused {
+      #expect(throws: CairnError.self) { try check() }
+    } else {
+      try check()
+    }
+    try mesh.close()
+  }
+
+  @Test(
     "a collation of another column, or one that tells texts apart, is not refused",
     arguments: [
       ("s", "CREATE TABLE item(id TEXT NOT NULL PRIMARY KEY, name TEXT COLLATE NOCASE)"),

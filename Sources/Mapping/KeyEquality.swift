@@ -1,0 +1,59 @@
+import Changes
+
+/// A part of the type of a column: the type itself, or a type that its arrays, ranges, composite types or domains rest on.
+package struct KeyPart: Sendable {
+  /// The name in `pg_type`, with its extension and a dot before it if it comes from one; `text` in SQLite.
+  package var type: String
+  package var isEnumeration = false
+  /// Whether the type has a length or a scale, as `character(5)` and `numeric(12,2)`.
+  package var hasModifier = false
+  /// The collation, if it takes different texts for one; empty otherwise.
+  package var collation = ""
+  /// Whether it is a part of an array, a range or a composite type.
+  package var isNested = false
+  /// Whether an SQLite database at the other end keeps the text that PostgreSQL prints.
+  package var isText = false
+
+  package init(
+    _ type: String, isEnumeration: Bool = false, hasModifier: Bool = false, collation: String = "",
+    isNested: Bool = false, isText: Bool = false
+  ) {
+    (self.type, self.isEnumeration, self.hasModifier) = (type, isEnumeration, hasModifier)
+    (self.collation, self.isNested, self.isText) = (collation, isNested, isText)
+  }
+}
+
+/// Whether databases tell values of a key apart as Cairn does: by the bytes of their texts, and numbers by their value.
+///
+///     KeyEquality.problem([KeyPart("jsonb")])  // "is of type jsonb, of which different texts can be one value"
+///     KeyEquality.problem([KeyPart("uuid")])   // nil
+package enum KeyEquality {
+  /// Types of which two values are equal if, and only if, PostgreSQL prints the same text for both.
+  private static let exact = Set(
+    """
+    bit bool bytea char cid cidr date inet int2 int4 int8 macaddr macaddr8 money name oid pg_lsn text tid time timestamp
+    timestamptz timetz tsvector uuid varbit varchar xid xid8 ltree.ltree
+    """.split(whereSeparator: \.isWhitespace).map { NameKey(String($0)) })
+
+  /// Returns why the values of a column are not told apart alike, as the end of a sentence; nil if they are.
+  ///
+  /// - Parameter parts: the column's type and all that it rests on.
+  package static func problem(_ parts: [KeyPart]) -> String? { parts.lazy.compactMap(problem).first }
+
+  private static func problem(_ part: KeyPart) -> String? {
+    if !part.collation.isEmpty { return "has a collation under which different texts are one: \(part.collation)" }
+    if part.isEnumeration || exact.contains(part.type) { return nil }
+    let name = part.type.split(separator: ".").last.map(String.init) ?? part.type
+    switch part.type {
+    // Blanks at the end count for nothing, and are printed if the type has no length.
+    case "bpchar" where part.hasModifier: return nil
+    case "numeric" where part.hasModifier: return nil
+    case "numeric" where part.isText && !part.isNested:
+      return "is numeric without a scale, and 1.5 and 1.50 are two texts in SQLite"
+    case "numeric" where !part.isNested, "float4" where !part.isNested, "float8" where !part.isNested: return nil
+    default:
+      let how = part.isNested ? "holds values of type" : "is of type"
+      return "\(how) \(name), of which different texts can be one value"
+    }
+  }
+}
