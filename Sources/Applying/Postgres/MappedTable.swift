@@ -72,6 +72,8 @@ final class MappedTable {
   var hasNewKeys = true
   /// Two-way: no row that is there is changed; nil: not looked up.
   var takesRowsIn: Bool?
+  /// The columns, by their place in the trail, whose changes are summed.
+  var summed: [Int] = []
   /// Foreign keys of others that lead to it; nil: not looked up.
   var referrers: [Reference]?
   /// The look at code of other roles in each transaction; nil where no such role may change any.

@@ -102,8 +102,11 @@ extension PostgresReplay {
     guard let desk, table.goesBothWays, change.operation != .truncate, let schema = reader.given(change.schemaID) else {
       return false
     }
-    let takesRowsIn = try table.takesRowsIn ?? desk.takesRowsIn(table.mapped.plainName, table.columns.map(\.name))
+    let names = table.columns.map(\.name)
+    if table.takesRowsIn == nil { table.summed = try desk.summed(table.mapped.plainName, names, in: schema) }
+    let takesRowsIn = try table.takesRowsIn ?? desk.takesRowsIn(table.mapped.plainName, names)
     table.takesRowsIn = takesRowsIn
+    try Desk.checkSums(change, schema, table.summed)
     return try desk.defers(
       change, schema, table, isReferenced: !referrers(of: table).isEmpty, takesRowsIn: takesRowsIn,
       mayWait: hasCandidates && table.isContested && isLenient(table))

@@ -607,6 +607,9 @@ final class PostgresReplay {
     let table = MappedTable(
       key: key, given: schema, part: narrow, mapped: mapped.keeping(kept), target: target, state: known,
       number: tableCount, localWrites: writes, goesBothWays: options.goesBothWays(known.schema, known.name))
+    if table.goesBothWays {
+      try KeyCheck.check(source, mapped, in: .postgres(connection), includes: options.goesBothWays)
+    }
     if table.isWholeRow, writes.areSettled { throw LocalWritesPlan.keyless(source.fullName, writes) }
     try checkOwners(table)
     byKey[key] = table

@@ -39,9 +39,13 @@ extension SQLiteReplay {
     guard let desk, table.goesBothWays, change.operation != .truncate, let schema = reader.given(change.schemaID) else {
       return false
     }
-    let takesRowsIn =
-      try table.takesRowsIn ?? desk.takesRowsIn(table.schema.plainName, table.schema.columns.map(\.name))
+    let names = table.schema.columns.map(\.name)
+    if table.takesRowsIn == nil { table.summed = try desk.summed(table.schema.plainName, names, in: schema) }
+    let takesRowsIn = try table.takesRowsIn ?? desk.takesRowsIn(table.schema.plainName, names)
     table.takesRowsIn = takesRowsIn
+    do { try Desk.checkSums(change, schema, table.summed) } catch let error as CairnError {
+      throw Refusal(position: reader.position, error: error)
+    }
     return try desk.defers(
       change, schema, table, isReferenced: !table.referrers.isEmpty, takesRowsIn: takesRowsIn,
       mayWait: hasCandidates && table.mayCollide && isLenient(table))

@@ -319,6 +319,9 @@ final class SQLiteReplay {
     try target.fired.keepInStep()
     try target.keepHooked()
     try target.noteQuietTriggers(of: name)
+    if options.goesBothWays("", name) {
+      try KeyCheck.check(mapping.source, mapping.target, in: .sqlite(database), includes: options.goesBothWays)
+    }
     let table = TargetTable(
       mapping, state: known, database: database, there: there, image: (schema, part.positions),
       localWrites: try localWrites(of: mapping), goesBothWays: options.goesBothWays("", name))

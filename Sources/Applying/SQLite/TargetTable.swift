@@ -50,6 +50,8 @@ final class TargetTable {
   private var statements: [Shape: Statement] = [:]
   /// Two-way: no row that is there is changed; nil: not looked up.
   var takesRowsIn: Bool?
+  /// The columns, by their place in the trail, whose changes are summed.
+  var summed: [Int] = []
   /// Two-way: rows may clash in unique values besides the key. None of them is replaced for that: it is judged.
   var mayCollide = false
   /// Foreign keys of others that lead to it.

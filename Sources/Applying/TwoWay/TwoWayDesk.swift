@@ -279,6 +279,27 @@ final class TwoWayDesk<Table> {
     return rules.decider == nil || rules.deciding(source: trail.description, target: shared.own.description) != nil
   }
 
+  /// The columns whose changes are summed (`delta`), by their place in the trail's schema.
+  func summed(_ table: String, _ columns: [String], in schema: TableSchema) throws -> [Int] {
+    try shared.rules(trail, table, columns).columns.filter { $0.value == .delta }.keys.sorted().compactMap { index in
+      schema.columns.firstIndex { $0.name.sqliteKey == columns[index].sqliteKey }
+    }
+  }
+
+  /// Throws `table-refused` for an update that does not say what a column was whose changes are summed: PostgreSQL logs
+  /// that with REPLICA IDENTITY FULL only.
+  static func checkSums(_ change: ChangeView, _ schema: TableSchema, _ summed: [Int]) throws {
+    guard !summed.isEmpty, change.operation == .update, schema.engine == .postgres else { return }
+    let before = try change.before?.values() ?? []
+    guard let index = summed.first(where: { $0 >= before.count || before[$0] == nil }) else { return }
+    let name = "\(schema.namespace.isEmpty ? "" : schema.namespace.quotedName + ".")\(schema.name.quotedName)"
+    throw CairnError(
+      .tableRefused,
+      "column \(schema.columns[index].name) of table \(schema.fullName) is to be summed (delta), and its source logged a change without the value before it",
+      hint: "run at the source: ALTER TABLE \(name) REPLICA IDENTITY FULL; then copy the table again",
+      context: ["table": schema.fullName])
+  }
+
   /// Of a row that the transaction at hand inserts.
   private func comesIn(_ change: ChangeView, _ schema: TableSchema) throws -> Bool {
     let rows = try names.keyed(schema, change)
