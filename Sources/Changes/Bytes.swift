@@ -206,6 +206,15 @@ extension UInt64 {
   }
 }
 
+extension [UInt8] {
+  /// Reads two hexadecimal digits for each byte; nil if the text is not that.
+  package init?(hex text: String) {
+    let digits = text.compactMap(\.hexDigitValue)
+    guard digits.count == text.utf8.count, digits.count % 2 == 0 else { return nil }
+    self = stride(from: 0, to: digits.count, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) }
+  }
+}
+
 extension Sequence<UInt8> {
   package var hex: String { map { UInt64($0).hex(2) }.joined() }
 }

@@ -1,42 +1,74 @@
-/// Up to which transaction of each other origin a database holds what they did.
+/// Up to which transaction of each other trail a database holds what they did.
 ///
 /// Capture learns it from what apply notes in its own commits, and writes it into the header of every transaction that
-/// follows (``TransactionHeader/dependencies``).
+/// follows (``TransactionHeader/dependencies``). A trail that is begun again under its name has another id, and counts from
+/// 1 again: what is known of it stands beside what is known of the trail before, as a node may still have that one.
 package struct Knowledge: Equatable, Sendable {
-  /// The last transaction of an origin, and its clock.
+  /// The last transaction of a trail, and its clock.
   package struct Entry: Equatable, Sendable {
+    /// Nil: noted by an earlier version.
+    package var id: TrailID?
     package var number: UInt64
     package var clock: UInt64
-    package init(number: UInt64, clock: UInt64) {
-      self.number = number
-      self.clock = clock
+    package init(id: TrailID? = nil, number: UInt64, clock: UInt64) {
+      (self.id, self.number, self.clock) = (id, number, clock)
     }
   }
 
-  /// By the trail's name, `NODE.NAME`.
-  package private(set) var origins: [String: Entry] = [:]
+  /// Trails of one name that are remembered: a node that lacks more of them takes versions of one more for unknown.
+  private static let trailsMax = 4
+  /// By the trail's name, `NODE.NAME`; the one that was noted last stands last.
+  package private(set) var origins: [String: [Entry]] = [:]
 
   package init() {}
 
-  /// Never goes back: an apply that begins anew knows less than the database.
-  package mutating func note(_ origin: String, number: UInt64, clock: UInt64) {
-    let known = origins[origin] ?? Entry(number: 0, clock: 0)
-    origins[origin] = Entry(number: max(known.number, number), clock: max(known.clock, clock))
+  /// Notes what is known of a trail. The number of a trail never goes back: an apply that begins again knows less than the
+  /// database.
+  ///
+  /// - Parameter id: of the trail; nil if an earlier version says it.
+  package mutating func note(_ origin: String, id: TrailID? = nil, number: UInt64, clock: UInt64) {
+    var entries = origins[origin] ?? []
+    var noted = Entry(id: id, number: number, clock: clock)
+    if let index = entries.firstIndex(where: { $0.id == id }) {
+      let known = entries.remove(at: index)
+      (noted.number, noted.clock) = (max(known.number, number), max(known.clock, clock))
+    }
+    if id != nil {
+      // What the same apply noted before it named ids.
+      for known in entries where known.id == nil { noted.clock = max(noted.clock, known.clock) }
+      entries.removeAll { $0.id == nil }
+    }
+    while entries.count >= Self.trailsMax { noted.clock = max(noted.clock, entries.removeFirst().clock) }
+    origins[origin] = entries + [noted]
   }
 
   package mutating func note(_ applied: AppliedNote) {
-    note(applied.trail, number: applied.number, clock: applied.clock)
+    note(applied.trail, id: applied.id, number: applied.number, clock: applied.clock)
   }
 
-  /// 0: nothing of it.
-  package func number(of origin: String) -> UInt64 { origins[origin]?.number ?? 0 }
+  /// Whether an earlier version noted any of it.
+  package var hasUnnamed: Bool { origins.values.contains { $0.contains { $0.id == nil } } }
+
+  /// Gives what an earlier version noted the ids of the trails that have been applied, as checkpoints name them; of these, no
+  /// more is known than has been applied.
+  package mutating func name(by applied: [AppliedNote]) {
+    for note in applied where note.id != nil {
+      guard let known = origins[note.trail]?.first(where: { $0.id == nil }) else { continue }
+      self.note(note.trail, id: note.id, number: min(known.number, note.number), clock: known.clock)
+    }
+  }
+
+  /// Of the trail of that name that was noted last. 0: nothing of it.
+  package func number(of origin: String) -> UInt64 { origins[origin]?.last?.number ?? 0 }
 
   /// The greatest of all that is known; 0: nothing.
-  package var clock: UInt64 { origins.values.map(\.clock).max() ?? 0 }
+  package var clock: UInt64 { origins.values.flatMap { $0 }.map(\.clock).max() ?? 0 }
 
   /// Sorted by origin.
   package var dependencies: [TransactionHeader.Dependency] {
-    origins.sorted { $0.key < $1.key }.map { .init(origin: $0.key, number: $0.value.number) }
+    origins.sorted { $0.key < $1.key }.flatMap { origin, entries in
+      entries.map { .init(origin: origin, number: $0.number, id: $0.id) }
+    }
   }
 }
 
@@ -69,20 +101,25 @@ extension TransactionHeader {
 
 extension ByteWriter {
   package mutating func append(_ knowledge: Knowledge) {
-    appendVarint(UInt64(knowledge.origins.count))
-    for (origin, entry) in knowledge.origins.sorted(by: { $0.key < $1.key }) {
-      appendString(origin)
-      appendVarint(entry.number)
-      appendVarint(entry.clock)
+    appendVarint(UInt64(knowledge.origins.values.reduce(0) { $0 + $1.count }))
+    for (origin, entries) in knowledge.origins.sorted(by: { $0.key < $1.key }) {
+      for entry in entries {
+        appendString(origin)
+        appendVarint(entry.number)
+        appendVarint(entry.clock)
+        append(entry.id)
+      }
     }
   }
 }
 
 extension ByteReader {
-  package mutating func readKnowledge() throws -> Knowledge {
+  /// - Parameter hasIDs: false for what an earlier version wrote.
+  package mutating func readKnowledge(hasIDs: Bool = true) throws -> Knowledge {
     var knowledge = Knowledge()
     for _ in 0..<(try readCount()) {
-      knowledge.note(try readString(), number: try readNumber("transaction"), clock: try readClock())
+      let (origin, number, clock) = (try readString(), try readNumber("transaction"), try readClock())
+      knowledge.note(origin, id: hasIDs ? try readTrailID() : nil, number: number, clock: clock)
     }
     return knowledge
   }
@@ -92,12 +129,16 @@ extension ByteReader {
 ///
 /// Number 0 says that nothing was changed: the commit is apply's, but there is nothing to know.
 package struct AppliedNote: Equatable, Sendable {
-  private static let version = "1"
-  /// Of a note with ``origin``.
-  private static let relayVersion = "2"
+  /// The first word of the printed form: whether it has ``origin``, and whether it has ``id``.
+  private static func version(isRelayed: Bool, isNamed: Bool) -> String {
+    isRelayed ? (isNamed ? "4" : "2") : (isNamed ? "3" : "1")
+  }
 
   /// `NODE.NAME`.
   package var trail: String
+  /// Of the trail: another one may come under its name, which counts from 1. Nil in a note of an earlier version, and where
+  /// there is nothing to know.
+  package var id: TrailID?
   package var number: UInt64
   package var clock: UInt64
   /// Where in the trail the transaction stands.
@@ -107,31 +148,49 @@ package struct AppliedNote: Equatable, Sendable {
   package var origin: TransactionHeader.Dependency?
 
   package init(
-    trail: String, number: UInt64, clock: UInt64, position: Position, origin: TransactionHeader.Dependency? = nil
+    trail: String, id: TrailID? = nil, number: UInt64, clock: UInt64, position: Position,
+    origin: TransactionHeader.Dependency? = nil
   ) {
-    (self.trail, self.number, self.clock, self.position) = (trail, number, clock, position)
-    self.origin = origin
+    (self.trail, self.id, self.number, self.clock) = (trail, id, number, clock)
+    (self.position, self.origin) = (position, origin)
   }
 
   /// Reads the printed form; nil when `text` is not one.
   package init?(_ text: String) {
     let parts = text.split(separator: " ", omittingEmptySubsequences: false).map(String.init)
-    let isRelayed = parts.count == 7 && parts[0] == Self.relayVersion
-    guard isRelayed || parts.count == 5 && parts[0] == Self.version, TrailName(parts[1]) != nil,
-      let number = UInt64(parts[2]),
+    let version = parts[0]
+    let (isNamed, isRelayed) = (version == "3" || version == "4", version == "2" || version == "4")
+    guard isNamed || isRelayed || version == "1", parts.count == 5 + (isNamed ? 1 : 0) + (isRelayed ? 2 : 0),
+      TrailName(parts[1]) != nil, let number = UInt64(parts[2]),
       NumberBounds.isNumber(number), let clock = UInt64(parts[3]), NumberBounds.isClock(clock),
       let position = Position(parts[4])
     else { return nil }
     self.init(trail: parts[1], number: number, clock: clock, position: position)
+    if isNamed {
+      guard let id = TrailID(hex: parts[5]) else { return nil }
+      self.id = id
+    }
     guard isRelayed else { return }
-    guard TrailName(parts[5]) != nil, let first = UInt64(parts[6]), NumberBounds.isNumber(first) else { return nil }
-    origin = .init(origin: parts[5], number: first)
+    guard TrailName(parts[parts.count - 2]) != nil, let first = UInt64(parts[parts.count - 1]),
+      NumberBounds.isNumber(first)
+    else { return nil }
+    origin = .init(origin: parts[parts.count - 2], number: first)
   }
 
-  /// `1 TRAIL NUMBER CLOCK POSITION`; with an origin `2 TRAIL NUMBER CLOCK POSITION ORIGIN NUMBER`.
+  /// `1 TRAIL NUMBER CLOCK POSITION`; with an id `3 TRAIL NUMBER CLOCK POSITION ID`. With an origin, 2 or 4 stands first, and
+  /// ` ORIGIN NUMBER` last.
   package var text: String {
-    let note = "\(trail) \(number) \(clock) \(position)"
-    guard let origin else { return "\(Self.version) \(note)" }
-    return "\(Self.relayVersion) \(note) \(origin.origin) \(origin.number)"
+    let version = Self.version(isRelayed: origin != nil, isNamed: id != nil)
+    var text = "\(version) \(trail) \(number) \(clock) \(position)"
+    if let id { text += " \(id)" }
+    if let origin { text += " \(origin.origin) \(origin.number)" }
+    return text
+  }
+
+  /// As a capture of an earlier version reads it.
+  package var withoutID: AppliedNote {
+    var note = self
+    note.id = nil
+    return note
   }
 }

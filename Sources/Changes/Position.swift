@@ -33,6 +33,11 @@ package struct TrailID: Hashable, Sendable, CustomStringConvertible {
     guard bytes.count == 16 else { return nil }
     self.bytes = Array(bytes)
   }
+  /// As it is printed.
+  package init?(hex text: String) {
+    guard let bytes = [UInt8](hex: text) else { return nil }
+    self.init(bytes)
+  }
   package var description: String { bytes.hex }
 }
 
@@ -45,10 +50,8 @@ package struct ChainHash: Hashable, Sendable, CustomStringConvertible {
   }
   /// As it is printed.
   package init?(hex text: String) {
-    guard text.utf8.count == 64 else { return nil }
-    let digits = text.compactMap(\.hexDigitValue)
-    guard digits.count == 64 else { return nil }
-    self.init(stride(from: 0, to: 64, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) })
+    guard let bytes = [UInt8](hex: text) else { return nil }
+    self.init(bytes)
   }
   package static let zero = ChainHash(Array(repeating: 0, count: 32)).unsafelyUnwrapped
   package var description: String { bytes.hex }

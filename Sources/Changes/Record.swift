@@ -32,12 +32,15 @@ package struct TransactionHeader: Equatable, Sendable {
     /// An apply wrote the rows: the first dependency is the transaction that they come from.
     package static let relayed = Flags(rawValue: 4)
   }
+  /// A transaction of another origin through which the author had applied that origin's trail.
   package struct Dependency: Equatable, Sendable {
     package var origin: String
     package var number: UInt64
-    package init(origin: String, number: UInt64) {
-      self.origin = origin
-      self.number = number
+    /// Of the trail that counts so: one that was begun again under the name counts from 1. Nil in what an earlier version
+    /// wrote, and of the transaction in which relayed rows began.
+    package var id: TrailID?
+    package init(origin: String, number: UInt64, id: TrailID? = nil) {
+      (self.origin, self.number, self.id) = (origin, number, id)
     }
   }
   /// Of this origin, from 1, without gaps; given by the trail's writer.
@@ -313,6 +316,13 @@ extension ByteWriter {
       appendString(dependency.origin)
       appendVarint(dependency.number)
     }
+    for dependency in header.dependencies { append(dependency.id) }
+  }
+
+  /// Appends a byte 0, or a byte 1 and the 16 bytes of the id.
+  mutating func append(_ id: TrailID?) {
+    append(id == nil ? 0 : 1)
+    if let id { append(id.bytes) }
   }
 
   package mutating func append(_ refresh: Refresh) {
@@ -374,7 +384,18 @@ extension ByteReader {
     for _ in 0..<(try readCount()) {
       header.dependencies.append(.init(origin: try readString(), number: try readNumber("transaction")))
     }
+    // An earlier version wrote none.
+    guard !isAtEnd else { return header }
+    for index in header.dependencies.indices { header.dependencies[index].id = try readTrailID() }
     return header
+  }
+
+  mutating func readTrailID() throws -> TrailID? {
+    switch try readByte() {
+    case 0: return nil
+    case 1: return TrailID(try read(16))
+    case let byte: throw DecodingError(offset: offset, problem: "\(byte) does not say whether a trail id follows")
+    }
   }
 
   mutating func readChange() throws -> ChangeView {

@@ -9,6 +9,8 @@ package final class JournalNotes {
   package static let code: Int64 = 1
   /// The first version of the journal that knows such rows.
   package static let versionMin: Int64 = 3
+  /// The first one whose capture reads the id of a trail.
+  private static let idVersionMin: Int64 = 5
 
   private let database: Database
   /// Of the schema that was looked at.
@@ -48,8 +50,11 @@ package final class JournalNotes {
       statements.version.reset()
       statements.insert.reset()
     }
-    guard try statements.version.step(), statements.version.integer(0) >= Self.versionMin else { return false }
-    try statements.insert.bind([.integer(Self.code), .text(note.text)])
+    guard try statements.version.step() else { return false }
+    let version = statements.version.integer(0)
+    guard version >= Self.versionMin else { return false }
+    let text = version >= Self.idVersionMin ? note.text : note.withoutID.text
+    try statements.insert.bind([.integer(Self.code), .text(text)])
     _ = try statements.insert.step()
     if database.lastInsertRowid & 127 == 0 { try bound() }
     return true

@@ -23,6 +23,13 @@ package enum Trail {
     try names(state: state).map { try info(folder: "\(state)/\($0)") }
   }
 
+  /// The id of the trail in a folder; nil where there is none yet.
+  package static func id(folder path: String) throws -> TrailID? {
+    guard exists(folder: path) else { return nil }
+    let folder = TrailFolder(path)
+    do { return try folder.openMark().1.trail } catch { throw folder.outward(error) }
+  }
+
   /// Reads the durable mark and the header of each segment.
   package static func info(folder path: String) throws -> TrailInfo {
     let folder = TrailFolder(path)

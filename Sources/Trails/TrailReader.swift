@@ -59,6 +59,8 @@ package final class TrailReader {
 
   package var name: TrailName { cursor.header.name }
   package var id: TrailID { mark.trail }
+  /// Whether the trail that it reads still stands under its name: another one may have taken the folder.
+  package var isInPlace: Bool { get throws { try marks.file.isInPlace } }
 
   /// Where the record that was returned last begins.
   package var position: Position { Position(segment: cursor.number, offset: cursor.recordOffset) }

@@ -14,10 +14,10 @@ final class OwnTrail: @unchecked Sendable {
 
   init(_ folder: String) { self.folder = folder }
 
-  /// Reads on to the durable end. `from`: the first transaction that is of interest.
-  /// Nil where there is no such trail yet.
+  /// Reads on to the durable end. `from`: the first transaction that is of interest. `identify`: called with the id of the
+  /// trail before it is read. Nil where there is no such trail yet.
   func readOn(
-    from number: () -> UInt64, _ rowNames: TrailScan.RowNames,
+    from number: () -> UInt64, _ identify: (TrailID) throws -> Void, _ rowNames: TrailScan.RowNames,
     _ take: (TrailScan.Part, _ isEnd: Bool) throws -> Void
   ) throws -> (count: Int, reach: OwnReach)? {
     lock.lock()
@@ -26,9 +26,11 @@ final class OwnTrail: @unchecked Sendable {
       let first = number()
       let before = scan?.sourcePosition ?? []
       if try scan?.skip(to: first, in: folder) == false { scan = nil }
+      if try scan?.reader.isInPlace == false { scan = nil }
       if scan == nil {
         guard Trail.exists(folder: folder) else { return nil }
         scan = try TrailScan(folder: folder, from: first)
+        if let scan { try identify(scan.reader.id) }
       }
       guard let count = try scan?.run(through: .max, rowNames, take), let scan else { return nil }
       return (

@@ -8,7 +8,11 @@ package final class VersionReader {
   /// By folder.
   private var trails: [String: TransactionLookup] = [:]
 
-  package init() {}
+  /// What the author of a transaction knew, by the names of trails.
+  private let seen: (TransactionHeader) -> [String: UInt64]
+
+  /// - Parameter seen: as ``VersionWindow/seen(_:)``, which leaves out what was known of trails that were begun again.
+  package init(seen: @escaping (TransactionHeader) -> [String: UInt64]) { self.seen = seen }
 
   /// What the transaction at a place made of a row: one version for each row of that name, which is one unless two rows
   /// share it, and none where it made nothing of it. In memory is only what it returns, however large the transaction is.
@@ -27,7 +31,7 @@ package final class VersionReader {
       switch record {
       case .begin(let header):
         guard header.number == place.stamp.number else { throw Self.missing(place, header) }
-        for one in header.dependencies { seen[one.origin] = one.number }
+        seen = self.seen(header)
       case .change(let change) where change.operation != .truncate:
         guard let schema else { return }
         let names = try rowNames(schema, change)

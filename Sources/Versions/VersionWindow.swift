@@ -29,6 +29,8 @@ package final class VersionWindow: Sendable {
     var reach = OwnReach(number: 0, sourcePosition: [], position: .start)
     var wholeTables = WholeTables()
     var columnSteps = ColumnSteps()
+    /// A trail that was begun again since it was read.
+    var begunAgain: TrailName?
   }
 
   /// Opens nothing yet. Past `spillRows` versions they are kept in a temporary file.
@@ -45,6 +47,28 @@ package final class VersionWindow: Sendable {
       $0.index.add(trail.description)
     }
   }
+
+  /// Notes the trail that stands under a name; throws `busy` if another one was read under it: what is here of that one says
+  /// nothing of the new one, so another window is to be made.
+  package func identify(_ trail: TrailName, _ id: TrailID) throws(CairnError) {
+    let isSame = state.withLock { state in
+      let isSame = state.index.identify(trail.description, id)
+      if !isSame { state.begunAgain = trail }
+      return isSame
+    }
+    if !isSame { try check() }
+  }
+
+  /// Throws `busy` if a trail was begun again since it was read.
+  package func check() throws(CairnError) {
+    guard let trail = state.withLock({ $0.begunAgain }) else { return }
+    throw CairnError(
+      .busy, "trail \(trail) was begun again since the applies to this database started",
+      hint: "none is needed: they start again by themselves", remedy: .retry, context: ["trail": trail.description])
+  }
+
+  /// What the author of a transaction knew of the trails that are here, by their names.
+  package func seen(_ header: TransactionHeader) -> [String: UInt64] { state.withLock { $0.index.seen(header) } }
 
   private func withState<T: Sendable>(_ body: (inout State) throws -> T) throws -> T {
     do { return try state.withLock { try body(&$0) } } catch let error as SQLiteError {
@@ -64,7 +88,7 @@ extension VersionWindow {
     let own = own.description
     guard
       let (count, reach) = try ownTrail.readOn(
-        from: { self.firstNeeded(own) }, rowNames,
+        from: { self.firstNeeded(own) }, { try self.identify(self.own, $0) }, rowNames,
         { part, isEnd in
           try withState {
             try $0.index.take(part, of: own)
@@ -74,6 +98,8 @@ extension VersionWindow {
           }
         })
     else {
+      state.withLock { if $0.index.isIdentified(own) { $0.begunAgain = self.own } }
+      try check()
       // Nothing has been captured yet.
       try withState { try $0.index.endReading(own, through: 0) }
       return 0
@@ -95,6 +121,7 @@ extension VersionWindow {
     let from = firstNeeded(name)
     if number >= from, let folder = state.withLock({ $0.folders[trail] }) {
       var scan = try TrailScan(folder: folder, from: from)
+      try identify(trail, scan.reader.id)
       _ = try scan.run(through: number, rowNames) { part, _ in
         try withState { try $0.index.take(part, of: name) }
       }
@@ -173,9 +200,9 @@ extension VersionWindow {
   /// Apply is about to apply a transaction: what its author knew. `begin`: where it stands in its trail.
   @discardableResult
   package func meet(_ header: TransactionHeader, of trail: TrailName, at begin: Position = .start) -> MetTransaction {
-    let seen = Dictionary(header.dependencies.map { ($0.origin, $0.number) }) { max($0, $1) }
-    return state.withLock {
+    state.withLock {
       let name = trail.description
+      let seen = $0.index.seen(header)
       $0.index.learn(name, number: header.number, knew: header.dependencies)
       return MetTransaction(
         entry: WindowEntry(origin: $0.index.add(name), number: header.number, clock: header.clock, begin: begin),

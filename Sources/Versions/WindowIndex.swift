@@ -6,6 +6,10 @@ struct WindowIndex {
   /// A trail whose versions come here, or the own one.
   struct Origin {
     var name: String
+    /// The id of its trail; nil: there is none yet.
+    var id: TrailID?
+    /// While there is none, the id of the trail of which others told that they know it.
+    var told: TrailID?
     /// By place of the other origin.
     var steps: [KnowledgeSteps] = []
     /// Up to here its transactions are here for good: whatever comes of it knows what the last of them knew.
@@ -183,11 +187,43 @@ struct WindowIndex {
 
   // MARK: Knowledge
 
+  /// Notes the trail that an origin has. False if another one was counted under its name.
+  mutating func identify(_ origin: String, _ id: TrailID) -> Bool {
+    let place = add(origin)
+    if let known = origins[place].id { return known == id }
+    if let told = origins[place].told, told != id { return false }
+    origins[place].id = id
+    return true
+  }
+
+  /// Whether an origin has a trail.
+  func isIdentified(_ origin: String) -> Bool { places[origin].map { origins[$0].id != nil } ?? false }
+
+  /// Whether a transaction that an author knew is one of the trail that is here under that name. One of which an earlier
+  /// version told no id counts by the name.
+  private mutating func counts(_ known: TransactionHeader.Dependency) -> Bool {
+    guard let id = known.id, let place = places[known.origin] else { return true }
+    if let own = origins[place].id { return own == id }
+    // Before the own trail has begun, nobody can know of it.
+    guard place != Self.own else { return false }
+    if origins[place].told == nil { origins[place].told = id }
+    return origins[place].told == id
+  }
+
+  /// What the author of a transaction knew of the trails that are here, by their names.
+  mutating func seen(_ header: TransactionHeader) -> [String: UInt64] {
+    var seen: [String: UInt64] = [:]
+    for known in header.dependencies where counts(known) {
+      seen[known.origin] = max(seen[known.origin] ?? 0, known.number)
+    }
+    return seen
+  }
+
   /// What the author of an origin's transaction knew.
   mutating func learn(_ origin: String, number: UInt64, knew: [TransactionHeader.Dependency]) {
     let place = add(origin)
     for one in knew {
-      guard let other = places[one.origin], other != place else { continue }
+      guard let other = places[one.origin], other != place, counts(one) else { continue }
       origins[place].steps[other].add(number, knows: one.number)
     }
     origins[place].met = max(origins[place].met, number)

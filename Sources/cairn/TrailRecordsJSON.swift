@@ -81,7 +81,10 @@ struct TrailRecordsJSON {
         "dependencies",
         .list(
           header.dependencies.map {
-            .object(JSONObject([("origin", .text($0.origin)), ("transaction", number($0.number))]))
+            .object(
+              JSONObject(
+                [("origin", .text($0.origin)), ("transaction", number($0.number))]
+                  + ($0.id.map { [("trail_id", .text($0.description))] } ?? [])))
           })
       ),
     ]

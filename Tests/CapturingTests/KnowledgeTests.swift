@@ -114,7 +114,8 @@ import Trails
   @Test func `what an older cairn had brought, or nobody noted, is known from the checkpoint`() throws {
     let replica = Replica(try TempFolder())
     let checkpoint = """
-      CREATE TABLE cairn_checkpoint(trail TEXT PRIMARY KEY, number INTEGER); INSERT INTO cairn_checkpoint VALUES ('b.x', 7)
+      CREATE TABLE cairn_checkpoint(trail TEXT PRIMARY KEY, number INTEGER, trail_id BLOB);
+      INSERT INTO cairn_checkpoint VALUES ('b.x', 7, NULL)
       """
     try execute(replica.source, Self.setup + ";" + checkpoint)
     try replica.take()
@@ -137,13 +138,13 @@ import Trails
     replica.options.journalCapRows = 256
     try execute(
       replica.source,
-      Self.setup + ";CREATE TABLE cairn_checkpoint(trail TEXT PRIMARY KEY, number INTEGER)")
+      Self.setup + ";CREATE TABLE cairn_checkpoint(trail TEXT PRIMARY KEY, number INTEGER, trail_id BLOB)")
     try replica.takeAndReplay()
     replica.close()
     for number in 1...1024 { try bring(UInt64(number), to: replica.source) }
     #expect(try #require(try hooks(replica).fill()).rows < 512)
     try execute(
-      replica.source, "INSERT INTO cairn_checkpoint VALUES ('b.x', 1030); UPDATE t SET knows = 1, a = 'lost'")
+      replica.source, "INSERT INTO cairn_checkpoint VALUES ('b.x', 1030, NULL); UPDATE t SET knows = 1, a = 'lost'")
     try replica.take()
     try execute(replica.source, "INSERT INTO t VALUES (2, 1030, 2)")
     try replica.takeAndReplay()
@@ -231,11 +232,18 @@ import Trails
     var position = SourcePosition(
       mark: .init(taken: 9, nonce: -1), previous: .init(taken: 8, nonce: 7), checksum: 6,
       refresh: .init(layout: 5, rows: 4, cursor: [.integer(3)], isDone: false))
-    var older = Array(position.encoded.dropLast(2))
+    var older = position.encoded.dropLast(2).map { $0 }
     older[0] = 1
     #expect(try SourcePosition(decoding: older) == position)
     position.knowledge.note("b.x", number: 7, clock: 8)
     position.look = .init(from: 1, through: 12)
+    #expect(try SourcePosition(decoding: position.encoded) == position)
+    // Of version 2: without the byte behind each entry that says whether an id follows; `look` has three bytes.
+    older = position.encoded
+    older.remove(at: older.count - 4)
+    older[0] = 2
+    #expect(try SourcePosition(decoding: older) == position)
+    position.knowledge.note("b.x", id: TrailID(hex: Self.id), number: 2, clock: 9)
     #expect(try SourcePosition(decoding: position.encoded) == position)
   }
 
@@ -244,13 +252,46 @@ import Trails
     try execute(
       replica.source,
       """
-      CREATE TABLE cairn_checkpoint(trail TEXT PRIMARY KEY, number INTEGER);
-      INSERT INTO cairn_checkpoint VALUES ('b.x', 12), ('c.x', 12), ('d.x', 12);
+      CREATE TABLE cairn_checkpoint(trail TEXT PRIMARY KEY, number INTEGER, trail_id BLOB);
+      INSERT INTO cairn_checkpoint VALUES ('b.x', 12, NULL), ('c.x', 12, NULL), ('d.x', 12, x'\(Self.id)');
       CREATE TABLE cairn_table(trail TEXT, wait_number INTEGER);
       INSERT INTO cairn_table VALUES ('b.x', 9), ('b.x', 7), ('b.x', NULL), ('c.x', 11), ('d.x', NULL);
       CREATE TABLE cairn_quarantine(trail TEXT, number INTEGER); INSERT INTO cairn_quarantine VALUES ('c.x', 11);
       """)
     let known = try Journal(Database(path: replica.source, mode: .readWrite)).applied(.system)
     #expect(known.map { "\($0.trail) \($0.number)" } == ["b.x 7", "c.x 10", "d.x 12"])
+    #expect(known.map { $0.id?.description } == [nil, nil, Self.id])
+  }
+
+  private static let id = "000102030405060708090a0b0c0d0e0f"
+
+  @Test func `what an earlier version noted gets the ids of the checkpoints, and no more than they have`() throws {
+    let replica = try started()
+    for (trail, number) in [("b.x", 20), ("c.x", 5)] { try bring(UInt64(number), of: trail, to: replica.source) }
+    try execute(replica.source, "INSERT INTO t VALUES (2, 20, 2)")
+    try replica.take()
+    replica.close()
+    // Trail b.x was begun again before, and has been applied through 3.
+    try execute(
+      replica.source,
+      """
+      CREATE TABLE cairn_checkpoint(trail TEXT PRIMARY KEY, number INTEGER, trail_id BLOB);
+      INSERT INTO cairn_checkpoint VALUES ('b.x', 3, x'\(Self.id)'); INSERT INTO t VALUES (3, 3, 3)
+      """)
+    try replica.take()
+    let last = try #require(transactions(of: replica.trail).last?.header.dependencies)
+    #expect(last.map { "\($0.origin) \($0.number) \($0.id?.description ?? "-")" } == ["b.x 3 \(Self.id)", "c.x 5 -"])
+  }
+
+  @Test func `a note into the journal of an earlier version names no id`() throws {
+    let replica = try started()
+    let database = try Database(path: replica.source)
+    let note = AppliedNote(trail: "b.x", id: TrailID(hex: Self.id), number: 1, clock: 1, position: .start)
+    let sql = "SELECT v0 FROM cairn_journal WHERE code = 1 ORDER BY seq DESC LIMIT 1"
+    for (version, text) in [(4, note.withoutID.text), (5, note.text)] {
+      try database.execute("UPDATE cairn_control SET version = \(version) WHERE id = 0")
+      #expect(try JournalNotes(database).write(note))
+      #expect(try database.text(sql) == text)
+    }
   }
 }

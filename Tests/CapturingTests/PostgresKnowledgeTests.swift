@@ -243,6 +243,13 @@ extension PostgresCapturing {
       position.knowledge.note("b.x", number: 7, clock: 8)
       #expect(try PostgresPosition(decoding: position.encoded) == position)
       #expect(try PostgresPosition(decoding: older) != position)
+      // Of version 3: without the byte behind each entry that says whether an id follows.
+      older = position.encoded
+      older.remove(at: older.count - 21 - 8 - 1)
+      older[1] = 3
+      #expect(try PostgresPosition(decoding: older) == position)
+      position.knowledge.note("b.x", id: TrailID(Array(0..<16)), number: 2, clock: 9)
+      #expect(try PostgresPosition(decoding: position.encoded) == position)
     }
   }
 }

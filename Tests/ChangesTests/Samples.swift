@@ -58,7 +58,12 @@ struct Samples: CustomStringConvertible {
     TransactionHeader(
       number: number(), commitTime: time(), clock: number(),
       flags: .init(rawValue: UInt8(int(0...3))), sourcePosition: bytes(int(0...30)),
-      dependencies: (0..<int(0...3)).map { _ in .init(origin: text(), number: number()) })
+      dependencies: (0..<int(0...3)).map { _ in dependency() })
+  }
+
+  private mutating func dependency() -> TransactionHeader.Dependency {
+    let id = int(0...1) == 0 ? nil : TrailID((0..<16).map { _ in UInt8(int(0...255)) })
+    return .init(origin: text(), number: number(), id: id)
   }
 
   mutating func schema(canHaveOriginal: Bool = true) -> TableSchema {
@@ -126,7 +131,10 @@ struct Samples: CustomStringConvertible {
     case 0:
       let header = header()
       writer.append(header)
-      return sample(RecordKind.begin, writer, "begin \(header)")
+      var result = sample(RecordKind.begin, writer, "begin \(header)")
+      let idBytes = header.dependencies.reduce(0) { $0 + ($1.id == nil ? 1 : 17) }
+      result.olderEnds = [result.payload.count - idBytes]
+      return result
     case 1:
       let (number, changes) = (number(), number())
       writer.appendVarint(number)

@@ -13,7 +13,7 @@ final class SimulatedNode {
   let name: TrailName
   let folder: String
   private let writer: TrailWriter
-  private let reader = VersionReader()
+  private let reader = VersionReader(seen: seenByName)
   private let spillRows: Int
   private let rules: ConflictRules
   private(set) var window: VersionWindow
@@ -216,4 +216,9 @@ final class SimulatedNode {
     }
     _ = try Trail.purge(folder: folder, below: below)
   }
+}
+
+/// What the author of a transaction knew, of trails that are never begun again.
+func seenByName(_ header: TransactionHeader) -> [String: UInt64] {
+  Dictionary(header.dependencies.map { ($0.origin, $0.number) }) { max($0, $1) }
 }

@@ -31,7 +31,7 @@ import Trails
     _ body: () throws -> Void
   ) throws -> [StoredVersion] {
     let place = try place(seen, body)
-    let found = try VersionReader().read(row, at: place, folder: folder, rowNames: rowNames)
+    let found = try VersionReader(seen: seenByName).read(row, at: place, folder: folder, rowNames: rowNames)
     #expect(found.allSatisfy { $0.stamp == place.stamp })
     return found
   }
@@ -167,7 +167,7 @@ import Trails
         })
     }
     #expect(try Trail.info(folder: folder).segments.count > 2)
-    let reader = VersionReader()
+    let reader = VersionReader(seen: seenByName)
     var random = Seeded(7)
     for _ in 0..<200 {
       let number = random.below(places.count)
@@ -186,7 +186,7 @@ import Trails
     let place = try place { try writer.change(nil, item(1, "tea", 1)) }
     func fails(_ place: VersionPlace) {
       let error = #expect(throws: CairnError.self) {
-        try VersionReader().read(rowName(1), at: place, folder: folder, rowNames: rowNames)
+        try VersionReader(seen: seenByName).read(rowName(1), at: place, folder: folder, rowNames: rowNames)
       }
       #expect(error?.code == .checkpointForeign)
     }
@@ -199,7 +199,7 @@ import Trails
 
   @Test func `a damaged block is told, also where it was whole before`() throws {
     let place = try place { try writer.change(nil, item(1, "tea", 1)) }
-    let reader = VersionReader()
+    let reader = VersionReader(seen: seenByName)
     func read(_ reader: VersionReader) throws -> Int {
       try reader.read(rowName(1), at: place, folder: folder, rowNames: rowNames).count
     }
@@ -208,7 +208,7 @@ import Trails
     var bytes = try contents(path)
     bytes[600] ^= 4
     try put(bytes, path)
-    for reader in [reader, VersionReader()] {
+    for reader in [reader, VersionReader(seen: seenByName)] {
       let error = #expect(throws: CairnError.self) { try read(reader) }
       #expect(error?.code == .trailDamaged)
     }

@@ -264,4 +264,29 @@ private struct Histories {
     #expect(steps.known(at: 40_000) == 60_000)
     #expect(steps.known(at: 39_000) > 57_000)
   }
+
+  // MARK: Trails that are begun again
+
+  @Test func `what an author knew counts if it is of the trail that is here`() throws {
+    let ids = try (0..<3).map { try #require(TrailID(Array(repeating: UInt8($0), count: 16))) }
+    var index = WindowIndex(own: "a.db", spillRows: 1000)
+    for name in ["b.db", "c.db"] { index.add(name) }
+    func seen(_ index: inout WindowIndex, _ known: (String, UInt64, TrailID?)...) -> [String: UInt64] {
+      let known = known.map { TransactionHeader.Dependency(origin: $0.0, number: $0.1, id: $0.2) }
+      return index.seen(TransactionHeader(commitTime: 0, dependencies: known))
+    }
+    #expect(index.identify("b.db", ids[1]))
+    #expect(seen(&index, ("b.db", 20, ids[0]), ("b.db", 2, ids[1])) == ["b.db": 2], "beside the trail before")
+    #expect(seen(&index, ("b.db", 20, ids[0])).isEmpty)
+    #expect(seen(&index, ("b.db", 20, nil)) == ["b.db": 20], "of an earlier version")
+    #expect(seen(&index, ("a.db", 20, ids[0])).isEmpty, "the own trail has not begun")
+    #expect(index.identify("a.db", ids[0]))
+    #expect(seen(&index, ("a.db", 20, ids[0])) == ["a.db": 20])
+    #expect(!index.identify("a.db", ids[1]), "another trail under the same name")
+    // The trail of c has not come; one of which others tell is taken for it.
+    #expect(seen(&index, ("c.db", 5, ids[1])) == ["c.db": 5])
+    #expect(seen(&index, ("c.db", 7, ids[2])).isEmpty)
+    #expect(!index.identify("c.db", ids[2]))
+    #expect(index.identify("c.db", ids[1]))
+  }
 }

@@ -66,19 +66,11 @@ extension Value {
         self = .real(real)
       case "exact": self = .exact(Array(text.utf8))
       case "blob", "text":
-        guard let bytes = [UInt8](hexadecimal: text) else { return nil }
+        guard let bytes = [UInt8](hex: text) else { return nil }
         self = tag == "blob" ? .blob(bytes) : .text(bytes)
       default: return nil
       }
     case .bool, .list: return nil
     }
-  }
-}
-
-extension [UInt8] {
-  fileprivate init?(hexadecimal text: String) {
-    let digits = text.compactMap(\.hexDigitValue)
-    guard digits.count == text.utf8.count, digits.count % 2 == 0 else { return nil }
-    self = stride(from: 0, to: digits.count, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) }
   }
 }

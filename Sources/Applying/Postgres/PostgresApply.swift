@@ -383,6 +383,7 @@ package final class PostgresApply {
         desk.names, hasUniqueValues: PostgresCandidates(connection).mayCome,
         candidates: PostgresCandidates(connection).counts,
         reach: { try state.reach(of: $0) ?? .init() })
+      try desk.shared.check(name, made.reader.id)
     }
     replay = made
     let awaitsCopies = made.awaitsCopies

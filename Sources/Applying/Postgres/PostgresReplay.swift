@@ -279,7 +279,8 @@ final class PostgresReplay {
   /// What is told as applied is all up to there: where something is put aside, or a table waits, no more than before it.
   private func note(_ header: TransactionHeader, as number: UInt64) -> AppliedNote {
     let known = min(retried == nil ? number : wholeNumber, heldThrough ?? .max)
-    return AppliedNote(trail: name.description, number: known, clock: header.clock, position: reader.position)
+    return AppliedNote(
+      trail: name.description, id: reader.id, number: known, clock: header.clock, position: reader.position)
   }
 
   private func next() throws -> Record? {
@@ -291,7 +292,8 @@ final class PostgresReplay {
   private func laneNote(_ last: TransactionHeader) -> AppliedNote {
     let held = halted.values.map(\.number) + [heldBesides].compactMap { $0 }
     let known = held.reduce(last.number, min)
-    return AppliedNote(trail: name.description, number: known, clock: last.clock, position: reader.position)
+    return AppliedNote(
+      trail: name.description, id: reader.id, number: known, clock: last.clock, position: reader.position)
   }
 
   /// What came behind that transaction may have come out of its order.

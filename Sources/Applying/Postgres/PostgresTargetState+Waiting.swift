@@ -58,7 +58,8 @@ extension PostgresTargetState {
     let waiting = try waiting(of: trail)
     let aside = Quarantine(try PostgresQuarantineLog(connection).list(), of: trail, stored.checkpoint.trail)
     return .init(
-      number: stored.number, held: (waiting.map(\.table.number) + [aside.heldThrough].compactMap { $0 }).min())
+      id: stored.checkpoint.trail, number: stored.number,
+      held: (waiting.map(\.table.number) + [aside.heldThrough].compactMap { $0 }).min())
   }
 
   /// Returns its identity.

@@ -55,11 +55,3 @@ enum QuarantineColumns {
       hint: "use the cairn that wrote it")
   }
 }
-
-extension TrailID {
-  fileprivate init?(hex text: String) {
-    let digits = text.compactMap(\.hexDigitValue)
-    guard text.utf8.count == 32, digits.count == 32 else { return nil }
-    self.init(stride(from: 0, to: 32, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) })
-  }
-}

@@ -56,6 +56,7 @@ package final class SQLiteApply {
         desk.names, hasUniqueValues: SQLiteCandidates(database: database).mayCome,
         candidates: SQLiteCandidates(database: database).counts,
         reach: { try state.reach(of: $0) ?? .init() })
+      try desk.shared.check(name, replay.reader.id)
     }
     let awaitsCopies = awaitsCopies
     let needs = checkpoint == nil ? options.askedAt?.position : progress.snapshot.needs
@@ -196,7 +197,8 @@ package final class SQLiteApply {
   func write(noteOf group: SQLiteReplay.Group, through number: UInt64, _ replay: SQLiteReplay) throws {
     try target.notes.write(
       AppliedNote(
-        trail: name.description, number: number, clock: group.last.clock, position: replay.reader.position))
+        trail: name.description, id: replay.reader.id, number: number, clock: group.last.clock,
+        position: replay.reader.position))
   }
 
   private func commit(_ group: SQLiteReplay.Group) throws {

@@ -86,7 +86,9 @@ extension TargetState {
     let waiting = try TargetState(database, of: trail).tables().values.compactMap(\.waiting?.table)
       .filter { $0.checkpoint.trail == stored.checkpoint.trail }
     let aside = Quarantine(try SQLiteQuarantineLog(database).list(), of: trail, stored.checkpoint.trail)
-    return .init(number: stored.number, held: (waiting.map(\.number) + [aside.heldThrough].compactMap { $0 }).min())
+    return .init(
+      id: stored.checkpoint.trail, number: stored.number,
+      held: (waiting.map(\.number) + [aside.heldThrough].compactMap { $0 }).min())
   }
 
   package func heldTables() throws -> [HeldTable] {

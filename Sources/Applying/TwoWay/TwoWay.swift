@@ -85,7 +85,10 @@ package final class TwoWay: Sendable {
   }
 
   /// False after an error that may have been the window's, which then may lack something: another is to be made.
-  package var isSound: Bool { isSpoilt.withLock { !$0 } }
+  package var isSound: Bool {
+    guard isSpoilt.withLock({ !$0 }) else { return false }
+    return (try? window.check()) != nil
+  }
 
   func note(_ error: any Error) {
     guard let error = error as? CairnError else { return }
@@ -94,6 +97,9 @@ package final class TwoWay: Sendable {
     ]
     if doubtful.contains(error.code) { isSpoilt.withLock { $0 = true } }
   }
+
+  /// An apply is about to read a trail. Throws `busy` if another one was read under its name.
+  func check(_ trail: TrailName, _ id: TrailID) throws { try window.identify(trail, id) }
 
   /// Reads what stands in the trails, once: whichever apply comes first. `hasUniqueValues`: whether rows may clash in others
   /// than their keys. `reach`: how far a trail has been applied to the database.
@@ -111,8 +117,16 @@ package final class TwoWay: Sendable {
       defer { turn.end() }
       if try hasUniqueValues() { window.keepLasts() }
       note(waiting: try candidates())
-      // What is held of any of them counts before the first is read.
-      let reached = try peers.map { (trail: $0, reach: try reach($0)) }
+      // Before anything is read that tells what somebody knew of them.
+      let ids = trailIDs()
+      for (trail, id) in ids { try window.identify(trail, id) }
+      // What is held of any of them counts before the first is read. What was applied of a trail that was begun again since
+      // is nothing of the new one.
+      let reached = try peers.map { trail in
+        let reach = try reach(trail)
+        let isOther = reach.id.flatMap { known in ids[trail].map { $0 != known } } ?? false
+        return (trail: trail, reach: isOther ? Reach() : reach)
+      }
       for (trail, reach) in reached { hold(trail, through: reach.held) }
       for (trail, reach) in reached {
         try window.read(trail, through: reach.number, rowNames: names.namesAndReferences)
@@ -127,6 +141,15 @@ package final class TwoWay: Sendable {
     }
   }
 
+  /// Of the trails that are there. One that cannot be read is reported by the apply that reads it.
+  private func trailIDs() -> [TrailName: TrailID] {
+    var ids: [TrailName: TrailID] = [:]
+    for trail in [own] + peers {
+      if let folder = folders[trail.description], let id = try? Trail.id(folder: folder) { ids[trail] = id }
+    }
+    return ids
+  }
+
   /// Whether the own trail is read before anything is changed. What is learnt from it lets versions of others be forgotten,
   /// and tells which of two rows is the later one; where much of it has not been read, a peer may be silent, for which that
   /// is to be counted.
@@ -139,6 +162,7 @@ package final class TwoWay: Sendable {
   /// Waits until no other apply has a group under way; false when `stop` was set first.
   func enter(_ stop: StopSignal) throws -> Bool {
     while !stop.isSet {
+      try window.check()
       if !isSound {
         throw CairnError(
           .ioFailed, "what both ends wrote could not be read to its end by another apply to the same database",
@@ -218,6 +242,8 @@ package final class TwoWay: Sendable {
 
   /// How far a trail has been applied.
   struct Reach {
+    /// Of the trail.
+    var id: TrailID?
     /// The last transaction that the database has.
     var number: UInt64 = 0
     /// The last one before which no table waits, and nothing is in quarantine; nil: that one.
@@ -231,11 +257,9 @@ package final class TwoWay: Sendable {
     held.withLock { $0[trail.description] = number }
   }
 
-  /// Whether the author of a transaction knew what tables that wait here still lack.
-  func knowsHeld(_ header: TransactionHeader) -> Bool {
-    held.withLock { held in
-      header.dependencies.contains { known in held[known.origin].map { $0 < known.number } ?? false }
-    }
+  /// Whether the author of a transaction knew what tables that wait here still lack. `seen`: what it knew.
+  func knowsHeld(_ seen: [String: UInt64]) -> Bool {
+    held.withLock { held in seen.contains { known in held[known.key].map { $0 < known.value } ?? false } }
   }
 
   /// A row that waited for a unique value came back, when transaction `number` of a trail was applied.
@@ -256,10 +280,13 @@ package final class TwoWay: Sendable {
     returned.withLock { $0.mayWait(row, at: author.description, seen: seen) }
   }
 
-  /// Whether the author of a transaction knew what has not come here yet, of a trail that does come here.
-  func isAhead(_ header: TransactionHeader) -> Bool {
+  /// Whether the author of a transaction knew what has not come here yet, of a trail that does come here. `seen`: what it
+  /// knew of the trails that are here; it may know a trail that was begun again, of which nothing is here.
+  func isAhead(_ header: TransactionHeader, seen: [String: UInt64]) -> Bool {
     applied.withLock { applied in
-      header.dependencies.contains { known in applied[known.origin].map { $0 < known.number } ?? false }
+      header.dependencies.contains { known in
+        applied[known.origin].map { $0 < seen[known.origin] ?? .max } ?? false
+      }
     }
   }
 }

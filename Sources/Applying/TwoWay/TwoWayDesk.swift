@@ -28,7 +28,7 @@ final class TwoWayDesk<Table> {
   let names: RowNames
   private let trail: TrailName
   private let clock: Clock
-  private let reader = VersionReader()
+  private let reader: VersionReader
   /// Transactions through this one are settled row by row: one of them was not as the target has it.
   private var settlesThrough: UInt64 = 0
   /// Of which transactions rows are locked before it is asked what programs did to them.
@@ -73,6 +73,7 @@ final class TwoWayDesk<Table> {
   init(_ shared: TwoWay, _ trail: TrailName, _ names: RowNames, _ clock: Clock) {
     (self.shared, self.trail, self.names, self.clock) = (shared, trail, names, clock)
     columns = names.columnsNow
+    reader = VersionReader(seen: shared.window.seen)
   }
 
   /// Learns which columns were renamed or dropped here, after the own trail has been read. Returns true if there are more
@@ -198,10 +199,10 @@ final class TwoWayDesk<Table> {
     inserted.removeAll(keepingCapacity: true)
     place = VersionPlace(
       stamp: Stamp(clock: header.clock, origin: trail.description, number: header.number), begin: begin)
-    seen = Dictionary(header.dependencies.map { ($0.origin, $0.number) }) { max($0, $1) }
+    seen = shared.window.seen(header)
     reached[place.stamp.origin] = max(reached[place.stamp.origin] ?? 0, header.number)
-    isAhead = shared.isAhead(header)
-    mayDiffer = isAhead || shared.knowsHeld(header)
+    isAhead = shared.isAhead(header, seen: seen)
+    mayDiffer = isAhead || shared.knowsHeld(seen)
     locksFirst = lockedFirst.contains(header.number)
     settlesAll = mayDiffer || locksFirst || header.number <= settlesThrough
     met = shared.window.meet(header, of: trail, at: begin)

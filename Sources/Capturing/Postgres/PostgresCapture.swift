@@ -177,6 +177,9 @@ package final class PostgresCapture {
     if stored == nil {
       try beginAnew(.firstCopy)
     } else {
+      if position.knowledge.hasUnnamed {
+        try position.knowledge.name(by: source.applied(clock: UInt64(clamping: clock.microseconds())))
+      }
       toldKnowledge = position.knowledge
       try resume(identity, copiesAgain: options.copiesAgain)
       forgetUnfinishedCopy()
@@ -200,9 +203,9 @@ package final class PostgresCapture {
     let (start, snapshot) = try source.createSlot(replication, tell: progress.tell)
     var begun = PostgresPosition(system: identity.system, timeline: identity.timeline, reached: start)
     begun.knowledge = position.knowledge
-    for (origin, number) in try source.applied(snapshot) where origin != trail.name.description && leavesOut(origin) {
-      // Of the clock there is nothing but that it was no later than this, as far as clocks agree.
-      begun.knowledge.note(origin, number: number, clock: UInt64(clamping: clock.microseconds()))
+    for note in try source.applied(asOf: snapshot, clock: UInt64(clamping: clock.microseconds()))
+    where note.trail != trail.name.description && leavesOut(note.trail) {
+      begun.knowledge.note(note)
     }
     position = begun
     (received, passed) = (start, start)

@@ -40,8 +40,8 @@ struct PostgresPosition: Equatable {
   var knowledge = Knowledge()
 
   private static let magic: UInt8 = 0x50
-  /// 2: with knowledge. 3: with `quiet` and `witness`. An older one is read as one without.
-  static let version: UInt8 = 3
+  /// 2: with knowledge. 3: with `quiet` and `witness`. 4: with the ids of trails. An older one is read as one without.
+  static let version: UInt8 = 4
 
   init(system: UInt64, timeline: UInt32, reached: LSN) {
     self.system = system
@@ -101,7 +101,7 @@ struct PostgresPosition: Equatable {
         }
         position.refresh = state
       }
-      if version >= 2 { position.knowledge = try r.readKnowledge() }
+      if version >= 2 { position.knowledge = try r.readKnowledge(hasIDs: version >= 4) }
       position.witness = position.last
       if version >= 3 { (position.quiet, position.witness) = (LSN(try r.readFixed()), try r.readTransaction()) }
       return position

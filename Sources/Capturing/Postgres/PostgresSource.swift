@@ -311,19 +311,26 @@ package struct PostgresSource {
 
   /// Up to which transaction of each trail an apply has brought all of the database, as the snapshot of a new slot shows it:
   /// no further than a table that waits, or a transaction that was put aside.
-  func applied(_ snapshot: String) throws -> [(trail: String, number: UInt64)] {
+  ///
+  /// - Parameter snapshot: the name of an exported snapshot; nil: as it is now.
+  /// - Parameter clock: of each trail nothing is known but that it was no later than this, as far as clocks agree.
+  func applied(asOf snapshot: String? = nil, clock: UInt64) throws -> [AppliedNote] {
     try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     defer { _ = try? connection.execute("ROLLBACK") }
-    try connection.execute("SET TRANSACTION SNAPSHOT \(snapshot.postgresLiteral)")
+    if let snapshot { try connection.execute("SET TRANSACTION SNAPSHOT \(snapshot.postgresLiteral)") }
     guard try connection.first("SELECT to_regclass('cairn.checkpoint')") != nil else { return [] }
     var numbers = ["number"]
     for (table, number) in [("cairn.waiting", "number"), ("cairn.quarantine", "number - 1")]
     where try connection.first("SELECT to_regclass($1)", [table]) != nil {
       numbers.append("(SELECT min(\(number)) FROM \(table) AS held WHERE held.trail = c.trail)")
     }
-    let sql = "SELECT trail, least(\(numbers.joined(separator: ", "))) FROM cairn.checkpoint AS c"
+    let least = "least(\(numbers.joined(separator: ", ")))"
+    let sql = "SELECT trail, \(least), encode(trail_id, 'hex') FROM cairn.checkpoint AS c"
     return try connection.query(sql).compactMap { row in
-      row[0].flatMap { trail in row[1].flatMap { Int64($0) }.map { (trail, UInt64(bitPattern: $0)) } }
+      guard let trail = row[0], let number = row[1].flatMap(Int64.init), number >= 0 else { return nil }
+      return AppliedNote(
+        trail: trail, id: row[2].flatMap(TrailID.init(hex:)), number: UInt64(bitPattern: number), clock: clock,
+        position: .start)
     }
   }
 

@@ -8,8 +8,8 @@ import SystemKit
 /// are described in `docs/sqlite-capture.md`.
 package struct Journal {
   /// 2: rows can be asked for. 3: apply notes what it has brought. 4: programs tell of their statements and of the ends of
-  /// their transactions. An older cairn refuses such a journal; one of an older version is brought up to this one.
-  static let version: Int64 = 4
+  /// their transactions. 5: apply's notes name the id of the trail. An older cairn refuses such a journal; one of an older version is brought up to this one.
+  static let version: Int64 = 5
   /// Rows in the journal that nobody has taken, past which the oldest are dropped and a refresh is needed.
   package static let defaultCapRows: Int64 = 5_000_000
   /// Bytes of such rows, estimated, past which the oldest are dropped too: 4 GiB.
@@ -275,10 +275,12 @@ package struct Journal {
       numbers.append("coalesce((SELECT min(\(number)) FROM \(table) AS held WHERE held.trail = c.trail), number)")
     }
     let least = numbers.count == 1 ? numbers[0] : "min(\(numbers.joined(separator: ", ")))"
-    return try database.query("SELECT trail, \(least) FROM cairn_checkpoint AS c").compactMap { row in
+    return try database.query("SELECT trail, \(least), trail_id FROM cairn_checkpoint AS c").compactMap { row in
       guard case .integer(let number) = row[1], number >= 0 else { return nil }
+      var id: TrailID?
+      if case .blob(let bytes) = row[2] { id = TrailID(bytes) }
       return AppliedNote(
-        trail: row[0].string, number: UInt64(bitPattern: number), clock: UInt64(clamping: clock.microseconds()),
+        trail: row[0].string, id: id, number: UInt64(bitPattern: number), clock: UInt64(clamping: clock.microseconds()),
         position: .start)
     }
   }

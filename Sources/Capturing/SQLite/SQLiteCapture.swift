@@ -157,6 +157,7 @@ package final class SQLiteCapture {
     statements = try Statements(source)
     ignored = try IgnoredObjects(source)
     try resume(isFirst: isFirst)
+    if self.position.knowledge.hasUnnamed { try self.position.knowledge.name(by: journal.applied(clock)) }
     try reloadLayouts()
     forgetFinishedRefresh()
     if let refresh = self.position.refresh, doubtful.contains(refresh.layout) { self.position.refresh = nil }

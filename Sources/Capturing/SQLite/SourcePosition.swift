@@ -42,8 +42,8 @@ struct SourcePosition: Equatable {
   /// The numbers that journal rows have. A program can write others into its file; one more than these still counts.
   static let places: Range<Int64> = 0..<1 << 61
 
-  /// 2: with knowledge. One of version 1 is read as one without.
-  static let version: UInt8 = 2
+  /// 2: with knowledge. 3: with the ids of trails in it. One of version 1 is read as one without.
+  static let version: UInt8 = 3
 
   var encoded: [UInt8] {
     var writer = ByteWriter(capacity: 128)
@@ -96,7 +96,7 @@ struct SourcePosition: Equatable {
           layout: layout, rows: rows, cursor: cursor, isDone: flags & 1 != 0, isPartial: flags & 2 != 0)
       }
       if version >= 2 {
-        position.knowledge = try r.readKnowledge()
+        position.knowledge = try r.readKnowledge(hasIDs: version >= 3)
         if try r.readByte() == 1 { position.look = Look(from: try r.readZigzag(), through: try r.readZigzag()) }
       }
       let numbers = [

@@ -163,6 +163,8 @@ final class Mesh {
   /// As ``ApplyOptions/commitRows``: 1, and each transaction is a group.
   var commitRows: Int?
   private var databases: [String] = []
+  private let schema: String
+  private let rules: TwoWay.RuleBook
 
   /// A letter for each node: `s` for SQLite, `p` for PostgreSQL. `schema` makes the tables of each.
   /// `tables`: those of each that are captured. `rows`: SQL of each, before it is captured; what is there is copied.
@@ -171,30 +173,61 @@ final class Mesh {
     _ engines: String, schema: String, tables: [TablePatterns]? = nil, rows: [String]? = nil, isCaptured: Bool = true,
     rules: @escaping TwoWay.RuleBook = { _, _, _ in ConflictRules() }
   ) throws {
+    (self.schema, self.rules) = (schema, rules)
     folder = NSTemporaryDirectory() + "cairn-mesh-\(UUID().uuidString.prefix(8))"
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     for (index, engine) in engines.enumerated() {
-      let name = "n\(index)"
-      let url: DatabaseURL
-      if engine == "p" {
-        let database = "mesh_\(UUID().uuidString.prefix(8).lowercased())"
-        databases.append(database)
-        url = try DatabaseURL(PostgresServer.shared.createDatabase(database))
-      } else {
-        url = try DatabaseURL("sqlite://\(folder)/\(name).db")
-      }
-      let node = try Node(name, url, in: folder, tables: tables?[index] ?? TablePatterns(), rules: rules)
-      try node.execute(schema)
-      if let rows {
-        try node.execute(rows[index])
-        node.copiesRows = true
-      }
-      nodes.append(node)
+      try make(engine, tables: tables?[index] ?? TablePatterns(), rows: rows?[index])
     }
     for node in nodes {
       if isCaptured { try node.startCapture() }
       renew(node)
     }
+  }
+
+  @discardableResult
+  private func make(_ engine: Character, tables: TablePatterns = TablePatterns(), rows: String?) throws -> Node {
+    let name = "n\(nodes.count)"
+    let url: DatabaseURL
+    if engine == "p" {
+      let database = "mesh_\(UUID().uuidString.prefix(8).lowercased())"
+      databases.append(database)
+      url = try DatabaseURL(PostgresServer.shared.createDatabase(database))
+    } else {
+      url = try DatabaseURL("sqlite://\(folder)/\(name).db")
+    }
+    let node = try Node(name, url, in: folder, tables: tables, rules: rules)
+    try node.execute(schema)
+    if let rows {
+      try node.execute(rows)
+      node.copiesRows = true
+    }
+    nodes.append(node)
+    return node
+  }
+
+  /// A node that comes later: all others begin to apply its trail, and it theirs. `rows`: as in the initializer.
+  /// `prepare`: before it is captured.
+  @discardableResult
+  func add(_ engine: Character, rows: String? = nil, prepare: (Node) throws -> Void = { _ in }) throws -> Node {
+    let node = try make(engine, rows: rows)
+    try prepare(node)
+    try node.startCapture()
+    for node in nodes { renew(node) }
+    return node
+  }
+
+  /// The trail of a node is begun again under its name, as after the loss of its state: the others forget their places in
+  /// the old one, as `cairn copy` has them do. `isKnown`: their applies are started again with all that they share.
+  func beginAgain(_ node: Node, isKnown: Bool = true) throws {
+    Mesh.trace("\(node.name): trail begun again")
+    try node.stopCapture()
+    try FileManager.default.removeItem(atPath: node.folder)
+    try node.startCapture()
+    for other in nodes where other !== node {
+      try TargetEnd(other.url).forgetCheckpoint(of: node.trail)
+    }
+    if isKnown { for node in nodes { renew(node) } }
   }
 
   /// As after a start of all workers of a node.
@@ -206,15 +239,28 @@ final class Mesh {
   }
 
   /// As after a start of its applies: what was known only in memory is read again.
-  func renew(_ node: Node) {
+  ///
+  /// - Parameter before: what they shared until now, as after a reload of the conf.
+  func renew(_ node: Node, after before: TwoWay? = nil) {
     node.twoWay = TwoWay(
       own: (node.trail, node.folder),
       applied: nodes.filter { $0 !== node }.map { ($0.trail, $0.folder) }, captured: node.tables,
-      copiesRows: node.copiesRows, watch: node.watch, rules: node.rules)
+      copiesRows: node.copiesRows, watch: node.watch, after: before, rules: node.rules)
   }
 
   /// Applies what is in the trail of one node to another; returns the conflicts that it met.
   @discardableResult func apply(_ from: Int, to: Int) throws -> Int {
+    do { return try applyOnce(from, to: to) } catch let error as CairnError
+      where error.remedy == .retry && nodes[to].twoWay?.isSound == false
+    {
+      // As a daemon does.
+      Mesh.trace("\(nodes[to].name): \(error)")
+      renew(nodes[to])
+      return try applyOnce(from, to: to)
+    }
+  }
+
+  private func applyOnce(_ from: Int, to: Int) throws -> Int {
     var options = ApplyOptions()
     options.quarantines = quarantines
     (options.localWrites, options.existing, options.ddl) = (localWrites, existing, ddl)

@@ -1,0 +1,117 @@
+import Changes
+import Conflicts
+import Foundation
+import TestServers
+import Testing
+
+/// A trail that is begun again under its name, as after the loss of a node's state: numbers count from 1 again, and what
+/// others knew of the old trail says nothing of the new one.
+@Suite(.enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"))
+struct BegunAgainTests {
+  private static let schema = "CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT, stock INTEGER)"
+  private static let all = "SELECT id, name, stock FROM item ORDER BY id"
+
+  private func mesh(_ engines: String, _ rules: ConflictRules = ConflictRules()) throws -> Mesh {
+    let mesh = try Mesh(engines, schema: Self.schema) { _, _, _ in rules }
+    for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
+    return mesh
+  }
+
+  /// Has a trail count further than the new one will.
+  private func count(_ mesh: Mesh, _ node: Int) throws {
+    for id in 1...8 {
+      try mesh.nodes[node].execute("INSERT INTO item VALUES (\(id), 'old', 100)")
+      try mesh.nodes[node].capturePending()
+    }
+    for _ in 0..<2 { try mesh.settle() }
+  }
+
+  /// Clocks of SQLite's commits are those of its capture.
+  private func write(_ mesh: Mesh, _ node: Int, _ sql: String) throws {
+    usleep(3000)
+    try mesh.nodes[node].execute(sql)
+    try mesh.nodes[node].capturePending()
+  }
+
+  private func expect(_ mesh: Mesh, _ row: String, _ sql: String = "SELECT name, stock FROM item WHERE id = 1") throws {
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes {
+      let rows = try node.rows(sql)
+      #expect(rows == [row], "\(node.name)")
+    }
+  }
+
+  @Test(
+    "what a peer knew of the old trail does not count for the new one", arguments: ["ss", "sp", "ps", "pp"],
+    [true, false])
+  func laterWrite(engines: String, isKnown: Bool) throws {
+    let mesh = try mesh(engines)
+    try count(mesh, 0)
+    try mesh.beginAgain(mesh.nodes[0], isKnown: isKnown)
+    try write(mesh, 1, "UPDATE item SET name = 'n1' WHERE id = 1")
+    try write(mesh, 0, "UPDATE item SET name = 'n0' WHERE id = 1")
+    try expect(mesh, "n0|100")
+    // What comes then follows, and is no conflict.
+    try write(mesh, 1, "UPDATE item SET name = 'next' WHERE id = 1")
+    try #expect(mesh.apply(1, to: 0) == 0)
+    try mesh.close()
+  }
+
+  @Test("sums count what each node added since a trail was begun again", arguments: ["ss", "sp", "ps", "pp"])
+  func sums(engines: String) throws {
+    let mesh = try mesh(engines, ConflictRules(columns: [2: .delta]))
+    try count(mesh, 0)
+    try mesh.beginAgain(mesh.nodes[0])
+    try write(mesh, 0, "UPDATE item SET stock = stock + 5 WHERE id = 1")
+    try write(mesh, 1, "UPDATE item SET stock = stock + 20 WHERE id = 1")
+    try expect(mesh, "old|125")
+    try mesh.close()
+  }
+
+  @Test("of three nodes, one hears of the new trail from a peer first", arguments: ["sss", "sps", "psp"])
+  func heardOf(engines: String) throws {
+    let mesh = try mesh(engines)
+    try count(mesh, 0)
+    try mesh.beginAgain(mesh.nodes[0])
+    try write(mesh, 0, "UPDATE item SET name = 'n0' WHERE id = 1")
+    try mesh.apply(0, to: 1)
+    // It follows what n0 wrote, which n2 has not heard of.
+    try write(mesh, 1, "UPDATE item SET name = 'n1' WHERE id = 1")
+    try write(mesh, 2, "UPDATE item SET name = 'n2' WHERE id = 1")
+    try mesh.apply(1, to: 2)
+    try expect(mesh, "n2|100")
+    try mesh.close()
+  }
+
+  @Test("random writes converge while trails are begun again", arguments: MeshConvergenceTests.fewSeeds)
+  func random(seed: UInt64) throws {
+    var random = Seeded(seed)
+    let rules = [ConflictRules(), ConflictRules(rule: .oldest), ConflictRules(columns: [2: .delta])][Int(seed / 3 % 3)]
+    let mesh = try mesh(["sss", "spp", "ssp"][Int(seed % 3)], rules)
+    if seed % 2 == 1 { mesh.commitRows = 1 }
+    for round in 0..<4 {
+      for step in 0..<15 {
+        let node = mesh.nodes.indices.randomElement(using: &random) ?? 0
+        let (id, text) = (Int.random(in: 1...3, using: &random), "'n\(node) \(round) \(step)'")
+        switch Int.random(in: 0..<9, using: &random) {
+        case 0, 1:
+          try mesh.nodes[node].execute("INSERT INTO item VALUES (\(id), \(text), 0) ON CONFLICT (id) DO NOTHING")
+        case 2: try mesh.nodes[node].execute("DELETE FROM item WHERE id = \(id)")
+        case 3, 4: try mesh.nodes[node].execute("UPDATE item SET name = \(text) WHERE id = \(id)")
+        case 5: try mesh.nodes[node].execute("UPDATE item SET stock = stock + \(step) WHERE id = \(id)")
+        default:
+          let from = mesh.nodes.indices.filter { $0 != node }.randomElement(using: &random) ?? 0
+          try mesh.apply(from, to: node)
+        }
+      }
+      for _ in 0..<2 { try mesh.settle() }
+      let rows = try mesh.nodes.map { try $0.rows(Self.all) }
+      #expect(rows[1] == rows[0], "seed \(seed), round \(round)")
+      #expect(rows[2] == rows[0], "seed \(seed), round \(round)")
+      if let node = mesh.nodes.randomElement(using: &random), round < 3 {
+        try mesh.beginAgain(node, isKnown: Bool.random(using: &random))
+      }
+    }
+    try mesh.close()
+  }
+}
