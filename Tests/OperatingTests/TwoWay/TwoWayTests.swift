@@ -527,6 +527,43 @@ struct TwoWayTests {
   }
 
   @Test(
+    "a row that a foreign key brings back has the rank of its last write, also where only its delete is left",
+    arguments: ["sss", "psp"])
+  func referredRank(engines: String) throws {
+    let mesh = try Mesh(
+      engines,
+      schema: """
+        CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT UNIQUE);
+        CREATE TABLE part(id INTEGER PRIMARY KEY, item INTEGER REFERENCES item(id))
+        """)
+    for node in mesh.nodes where node.isPostgres { try node.execute("ALTER TABLE item REPLICA IDENTITY FULL") }
+    mesh.commitRows = 1
+    func write(_ node: Int, _ sql: String) throws {
+      Clock.sleep(milliseconds: 3)
+      try mesh.nodes[node].execute(sql)
+      try mesh.nodes[node].capturePending()
+    }
+    try write(2, "INSERT INTO item VALUES (2, 'x')")
+    // The later one, which has the value.
+    try write(0, "INSERT INTO item VALUES (1, 'x')")
+    for to in 1...2 { try mesh.apply(0, to: to) }
+    try write(2, "INSERT INTO item VALUES (8, 'y')")
+    try write(1, "INSERT INTO item VALUES (9, 'z')")
+    try write(1, "INSERT INTO part VALUES (1, 1)")
+    try write(0, "DELETE FROM item WHERE id = 1")
+    try mesh.apply(2, to: 0)
+    try #expect(mesh.nodes[0].rows("SELECT * FROM item ORDER BY id") == ["2|x", "8|y"])
+    // With its first transaction node 0 learns that all know row 1, and keeps only that it deleted it.
+    try mesh.apply(1, to: 0)
+    try #expect(mesh.nodes[0].rows("SELECT * FROM item ORDER BY id") == ["1|x", "8|y", "9|z"])
+    for _ in 0..<2 { try mesh.settle() }
+    for node in mesh.nodes {
+      try #expect(node.rows("SELECT * FROM item ORDER BY id") == ["1|x", "8|y", "9|z"], "\(node.name)")
+    }
+    try mesh.close()
+  }
+
+  @Test(
     "an index over part of the rows lets those be that leave it, and those come back that waited",
     arguments: ["ss", "sp", "pp"])
   func softDeletes(engines: String) throws {
