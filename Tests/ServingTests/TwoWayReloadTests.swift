@@ -1,0 +1,114 @@
+import Changes
+import Configuring
+import Conflicts
+import Foundation
+import Operating
+import SQLiteKit
+import SystemKit
+import Testing
+
+@testable import Applying
+@testable import Serving
+
+/// What the applies of one database share, when the conf is loaded again while they run.
+@Suite struct TwoWayReloadTests {
+  private static let names = ["a", "b", "c"]
+
+  /// All write, and each is applied to by all others.
+  private static func mesh(_ folder: String, _ names: [String], rule: ConflictRules.Rule = .newest) -> Configuration {
+    var conf = Configuration(node: .init(name: "hq", state: folder + "/state"))
+    conf.databases = names.map { .init(name: $0, url: "sqlite://\(folder)/\($0).db") }
+    for index in conf.databases.indices { conf.databases[index].sharesKeys = true }
+    conf.captures = names.map { .init(name: $0, database: $0) }
+    for index in conf.captures.indices { conf.captures[index].copiesRows = names[index] == "a" }
+    conf.applies = names.flatMap { to in
+      names.filter { $0 != to }.map { from in
+        var apply = Configuration.Apply(name: "\(from)-to-\(to)", trail: "hq.\(from)", database: to)
+        apply.existing = .merge
+        apply.conflicts.rule = rule
+        return apply
+      }
+    }
+    return conf
+  }
+
+  private func make(_ node: TestNode, _ name: String) throws -> Database {
+    let database = try node.database("\(name).db")
+    try database.executeScript("PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT)")
+    database.setBusyTimeout(milliseconds: 10_000)
+    return database
+  }
+
+  private func adopt(_ node: TestNode, _ conf: Configuration) {
+    node.context.configuration = conf
+    node.supervisor.adopt(WorkerPlan(conf))
+  }
+
+  private func expect(_ node: TestNode, _ names: [String], _ name: String, id: Int = 1) {
+    let sql = "SELECT count(*) FROM item WHERE id = \(id) AND name = '\(name)'"
+    #expect(
+      node.wait { names.allSatisfy { node.count("\($0).db", sql) == 1 } },
+      "\(names.map { (try? Database(path: "\(node.folder)/\($0).db", mode: .readOnly).text("SELECT name FROM item WHERE id = \(id)")) ?? "" }) \(node.supervisor.workers().map { ($0.name, $0.state, $0.problem) })"
+    )
+  }
+
+  /// Has two databases write one row before either hears of the other; `first` is captured first.
+  private func clash(_ node: TestNode, _ first: (String, Database), _ second: (String, Database), id: Int = 1) throws {
+    let applies = Self.names.flatMap { to in Self.names.map { "apply.\($0)-to-\(to)" } }
+    let running = applies.filter { node.worker($0) != nil }
+    for apply in running { try node.supervisor.order(.stop, apply) }
+    #expect(node.wait { running.allSatisfy { node.worker($0)?.state == .stopped } })
+    for (name, database) in [first, second] {
+      try database.execute("UPDATE item SET name = '\(name) \(id)' WHERE id = \(id)")
+      let last = try database.integer("SELECT max(seq) FROM cairn_journal") ?? 0
+      #expect(node.wait { (try? database.integer("SELECT taken FROM cairn_control WHERE id = 0")) ?? 0 >= last })
+    }
+    for apply in running { try node.supervisor.order(.start, apply) }
+  }
+
+  @Test func `a reload that adds a database, or changes a rule, leaves no apply with what was before`() throws {
+    let node = try TestNode { Self.mesh($0, ["a", "b"]) }
+    let (a, b) = (try make(node, "a"), try make(node, "b"))
+    try a.execute("INSERT INTO item VALUES (1, 'tea'), (2, 'milk'), (3, 'rice')")
+    node.start()
+    defer { node.end() }
+    expect(node, ["a", "b"], "rice", id: 3)
+    try clash(node, ("a", a), ("b", b))
+    expect(node, ["a", "b"], "b 1")
+
+    let c = try make(node, "c")
+    adopt(node, Self.mesh(node.folder, Self.names))
+    expect(node, Self.names, "rice", id: 3)
+    expect(node, Self.names, "b 1")
+    #expect(node.wait { Self.names.allSatisfy { node.worker("capture.\($0)")?.state == .running } })
+    try clash(node, ("c", c), ("a", a), id: 2)
+    expect(node, Self.names, "a 2", id: 2)
+
+    adopt(node, Self.mesh(node.folder, Self.names, rule: .oldest))
+    try clash(node, ("b", b), ("c", c), id: 3)
+    expect(node, Self.names, "b 3", id: 3)
+  }
+
+  @Test func `an apply that has what was shared before a reload writes nothing any more`() throws {
+    let node = try TestNode { Self.mesh($0, ["a", "b"]) }
+    let location = try DatabaseURL("sqlite://\(node.folder)/a.db")
+    let book = node.context.twoWays
+    let before = try #require(book.twoWay(for: node.context.configuration.applies[0], at: location, in: node.context))
+    #expect(book.twoWay(for: node.context.configuration.applies[0], at: location, in: node.context) === before)
+    let stop = StopSignal()
+    // An apply has a group under way.
+    #expect(try before.enter(stop))
+    node.context.configuration = Self.mesh(node.folder, Self.names)
+    let now = try #require(book.twoWay(for: node.context.configuration.applies[0], at: location, in: node.context))
+    #expect(now !== before)
+    let entered = WorkerThread { try? now.enter(stop) }
+    Clock.sleep(milliseconds: 100)
+    #expect(entered.outcome == nil, "it waits until that group has ended")
+    before.leave()
+    #expect(entered.join() == true)
+    now.leave()
+    let error = #expect(throws: CairnError.self) { _ = try before.enter(stop) }
+    #expect(error?.code == .busy && error?.remedy == .retry)
+    #expect(try now.enter(stop), "who is refused does not keep the turn")
+  }
+}
