@@ -275,18 +275,23 @@ private struct Histories {
       let known = known.map { TransactionHeader.Dependency(origin: $0.0, number: $0.1, id: $0.2) }
       return index.seen(TransactionHeader(commitTime: 0, dependencies: known))
     }
-    #expect(index.identify("b.db", ids[1]))
+    let identified1 = index.identify("b.db", ids[1])
+    #expect(identified1)
     #expect(seen(&index, ("b.db", 20, ids[0]), ("b.db", 2, ids[1])) == ["b.db": 2], "beside the trail before")
     #expect(seen(&index, ("b.db", 20, ids[0])).isEmpty)
     #expect(seen(&index, ("b.db", 20, nil)) == ["b.db": 20], "of an earlier version")
     #expect(seen(&index, ("a.db", 20, ids[0])).isEmpty, "the own trail has not begun")
-    #expect(index.identify("a.db", ids[0]))
+    let identified2 = index.identify("a.db", ids[0])
+    #expect(identified2)
     #expect(seen(&index, ("a.db", 20, ids[0])) == ["a.db": 20])
-    #expect(!index.identify("a.db", ids[1]), "another trail under the same name")
+    let identified3 = index.identify("a.db", ids[1])
+    #expect(!identified3, "another trail under the same name")
     // The trail of c has not come; one of which others tell is taken for it.
     #expect(seen(&index, ("c.db", 5, ids[1])) == ["c.db": 5])
     #expect(seen(&index, ("c.db", 7, ids[2])).isEmpty)
-    #expect(!index.identify("c.db", ids[2]))
-    #expect(index.identify("c.db", ids[1]))
+    let identified4 = index.identify("c.db", ids[2])
+    #expect(!identified4)
+    let identified5 = index.identify("c.db", ids[1])
+    #expect(identified5)
   }
 }
