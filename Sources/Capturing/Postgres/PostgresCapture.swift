@@ -162,6 +162,7 @@ package final class PostgresCapture {
     source = PostgresSource(connection, uri: uri, trail: trail.id)
     let stored = try trail.lastHeader.map { try PostgresPosition(decoding: $0.sourcePosition) }
     try PostgresSource.check(connection, newSlots: stored == nil ? 1 : 0)
+    if stored != nil, let notice = try PostgresSource.encodingNotice(connection) { progress.tell(notice) }
     replication = try PostgresConnection(uri, purpose: .replication, application: application)
     registryFile = try RegistryFile(folder: options.place, number: trail.lastHeader?.number ?? 0)
     registry = registryFile.registry

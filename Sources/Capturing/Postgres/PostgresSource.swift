@@ -60,6 +60,9 @@ package struct PostgresSource {
         "create a database with ENCODING 'UTF8' and move the rows there")
     }
     guard newSlots > 0 else { return }
+    if let gap = encodingGap(row[2] ?? "", row[7] ?? "") {
+      throw refuse(gap, "create a database with TEMPLATE template0 ENCODING 'UTF8' and move the rows there")
+    }
     try checkSenders(connection, newSlots)
     if let most = Int(row[5] ?? ""), let used = Int(row[6] ?? ""), used + newSlots > most {
       throw refuse(
@@ -67,6 +70,28 @@ package struct PostgresSource {
         "drop one that nobody needs (SELECT pg_drop_replication_slot('NAME')), or raise the limit and restart the server"
       )
     }
+  }
+
+  /// Encodings in which each byte is a character of Unicode. The others of PostgreSQL have valid texts that the server
+  /// cannot convert: one such value in any table ends the stream of the whole database, at each start again.
+  ///
+  /// Source: each byte, and each pair of bytes, converted by PostgreSQL 15.
+  private static let wholeEncodings = [
+    "UTF8", "LATIN1", "LATIN2", "LATIN4", "LATIN5", "LATIN6", "LATIN7", "LATIN8", "LATIN9", "LATIN10", "ISO_8859_5",
+    "KOI8R", "KOI8U", "WIN866", "WIN1256",
+  ]
+
+  private static func encodingGap(_ encoding: String, _ database: String) -> String? {
+    wholeEncodings.contains { $0.hasSameBytes(as: encoding) }
+      ? nil
+      : "database \(database) has the encoding \(encoding), with texts that cannot be converted to UTF-8: one such value, of whichever table, would stop the capture"
+  }
+
+  /// The notice for a database that is captured already and has such an encoding; nil if there is none.
+  package static func encodingNotice(_ connection: PostgresConnection) throws -> String? {
+    let row = try connection.query("SELECT current_setting('server_encoding'), current_database()").first ?? []
+    guard let gap = encodingGap(row.first.flatMap { $0 } ?? "", row.last.flatMap { $0 } ?? "") else { return nil }
+    return "\(connection.place): \(gap); move the rows to a database with ENCODING 'UTF8'"
   }
 
   private static func tooFew(_ used: Int, of most: Int, _ new: Int, _ things: String, _ setting: String) -> String {
