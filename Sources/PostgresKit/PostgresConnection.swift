@@ -70,6 +70,7 @@ package final class PostgresConnection {
     }
     handle = opened
     _ = PQsetNoticeProcessor(opened, { _, _ in }, nil)
+    if purpose == .sql { try barViews() }
   }
 
   deinit { PQfinish(handle) }

@@ -52,8 +52,11 @@ struct CheckCommand: Command {
     if let server = source.server, let notice = try PostgresSource.schemaNotice(server) {
       say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))])
     }
-    if let server = source.server, let notice = PostgresSource.versionNotice(server) {
-      say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))])
+    if let server = source.server {
+      let notices = try [
+        PostgresSource.versionNotice(server), PostgresSource.encodingNotice(server), server.barNotice(),
+      ]
+      for case let notice? in notices { say(isJSON, notice, [("event", .text("notice")), ("text", .text(notice))]) }
     }
     let ends = try [from] + (arguments.value("--to").map { [try DatabaseURL($0)] } ?? [])
     for url in ends {

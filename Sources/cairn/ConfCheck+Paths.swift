@@ -48,6 +48,8 @@ extension ConfCheck {
       }
       if let notice = try PostgresSource.schemaNotice(server) { note(notice) }
       if let notice = PostgresSource.versionNotice(server) { note(notice) }
+      if Folder.exists(folder), let notice = try PostgresSource.encodingNotice(server) { note(notice) }
+      if let notice = try server.barNotice() { note(notice) }
       if let notice = url.trustNotice { note(notice) }
       try checkIsSource(of: folder, url) { info in
         let slot = PostgresSource.name(of: info.id)

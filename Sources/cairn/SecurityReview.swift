@@ -161,6 +161,14 @@ final class SecurityReview {
       add(subject, fact, weak: "as a superuser: ALTER ROLE \(row[0].quotedName) \(list)")
     }
     if isSource { try reviewMessages(server, subject) }
+    if let notice = try server.barNotice() {
+      add(subject, notice, weak: "update the server to the latest minor release of its version")
+    } else {
+      add(subject, "the server refuses Cairn's reads of views and foreign tables")
+    }
+    if configuration.applies.contains(where: { $0.database.hasSameBytes(as: database.name) }) {
+      try reviewSchemas(server, subject)
+    }
     let schemas = try server.query(
       """
       SELECT n.nspname, r.rolname, r.rolsuper OR r.rolname = current_user FROM pg_namespace n
@@ -170,6 +178,26 @@ final class SecurityReview {
       let fact = "schema \(schema[0]) belongs to role \(schema[1])"
       let hint = "as a superuser: ALTER SCHEMA \(schema[0].quotedName) OWNER TO \(row[0].quotedName)"
       add(subject, fact, weak: schema[2] == "t" ? nil : hint)
+    }
+  }
+
+  /// Lists the schemas whose owner can put another table under the name of one that apply writes, while apply writes it.
+  private func reviewSchemas(_ server: PostgresConnection, _ subject: String) throws {
+    let rows = try server.query(
+      """
+      SELECT n.nspname, r.rolname FROM pg_namespace n
+        LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
+        JOIN pg_roles r ON r.oid = coalesce(d.datdba, n.nspowner)
+      WHERE NOT r.rolsuper AND r.rolname <> current_user AND has_database_privilege(r.oid, current_database(), 'CREATE')
+        AND has_schema_privilege(n.oid, 'USAGE') AND EXISTS (SELECT FROM pg_class c WHERE c.relnamespace = n.oid
+          AND c.relkind IN ('r', 'p') AND has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE'))
+      ORDER BY 1
+      """)
+    for row in rows.map({ $0.map { $0 ?? "" } }) {
+      add(
+        subject,
+        "role \(row[1]) owns schema \(row[0]) and may make others: it can put another table under a name while apply writes",
+        weak: "as a superuser: ALTER SCHEMA \(row[0].quotedName) OWNER TO CURRENT_USER")
     }
   }
 

@@ -56,6 +56,69 @@ import Testing
     #expect(try server.psql("SELECT * FROM low.seen", name) == "")
   }
 
+  /// The lock of a table does not keep its schema from being renamed.
+  @Test(arguments: ["", "PARTITION BY RANGE (id)"])
+  func `a view that takes the name of a table under its lock is not read`(partitions: String) throws {
+    let (server, name) = try database()
+    defer { try? server.dropDatabase(name) }
+    try server.psql(
+      """
+      GRANT CREATE ON DATABASE \(name) TO low; CREATE SCHEMA app AUTHORIZATION low; CREATE SCHEMA evil AUTHORIZATION low;
+      SET ROLE low; CREATE TABLE app.item(id integer PRIMARY KEY) \(partitions); CREATE TABLE low.seen(who text);
+      CREATE FUNCTION low.tell() RETURNS integer LANGUAGE plpgsql AS
+        $$ BEGIN RAISE EXCEPTION 'ran as %', current_user; END $$;
+      CREATE VIEW evil.item AS SELECT low.tell() AS id, '(0,1)'::tid AS ctid;
+      GRANT USAGE ON SCHEMA app, evil TO PUBLIC; GRANT ALL ON app.item, evil.item TO PUBLIC
+      """, name)
+    let connection = try PostgresConnection(server.url(name, user: "reader"))
+    let ways: [(String) throws -> Void] = [
+      { try connection.query($0) }, { try connection.copyOut("COPY (\($0)) TO STDOUT") { _ in } },
+    ]
+    for read in ways {
+      try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+      try connection.hold("app.item")
+      try server.psql("SET ROLE low; ALTER SCHEMA app RENAME TO aside; ALTER SCHEMA evil RENAME TO app", name)
+      do {
+        try read("SELECT id FROM app.item WHERE ctid >= '(0,0)'::tid")
+        Issue.record("a view was read")
+      } catch let error as PostgresError { #expect(error.message.contains("view"), "\(error)") }
+      connection.rollback()
+      try server.psql("SET ROLE low; ALTER SCHEMA app RENAME TO evil; ALTER SCHEMA aside RENAME TO app", name)
+    }
+    #expect(try connection.barNotice() == nil)
+    try connection.allowViews()
+    #expect(throws: PostgresError.self) { try connection.query("SELECT id FROM evil.item") }
+    #expect(try connection.barNotice()?.contains("CVE-2024-7348") == true)
+  }
+
+  @Test func `a partition that is a foreign table is read`() throws {
+    let (server, name) = try database()
+    defer { try? server.dropDatabase(name) }
+    try server.psql(
+      """
+      CREATE EXTENSION postgres_fdw; CREATE TABLE there(id integer); INSERT INTO there VALUES (11);
+      CREATE SERVER same FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host '\(server.folder)', port '\(server.port)', dbname '\(name)');
+      CREATE USER MAPPING FOR postgres SERVER same OPTIONS (user 'postgres');
+      CREATE TABLE parts(id integer) PARTITION BY RANGE (id); CREATE TABLE near PARTITION OF parts FOR VALUES FROM (0) TO (9);
+      CREATE FOREIGN TABLE far PARTITION OF parts FOR VALUES FROM (9) TO (20) SERVER same OPTIONS (table_name 'there')
+      """, name)
+    let connection = try PostgresConnection(server.url(name))
+    #expect(throws: PostgresError.self) { try connection.query("SELECT id FROM public.parts") }
+    for _ in 1...2 {
+      try connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+      try connection.hold("public.parts")
+      #expect(try connection.first("SELECT id FROM public.parts") == "11")
+      connection.rollback()
+    }
+  }
+
+  @Test func `only servers that have the setting are asked for it`() {
+    for (version, knows) in [
+      (140_012, false), (140_013, true), (150_007, false), (150_008, true), (160_003, false), (160_004, true),
+      (170_000, true), (180_000, true), (110_099, false),
+    ] { #expect(PostgresConnection.knowsBar(version) == knows, "\(version)") }
+  }
+
   @Test func `a key whose texts become values by the function of another role is refused`() throws {
     let (server, name) = try database()
     defer { try? server.dropDatabase(name) }
