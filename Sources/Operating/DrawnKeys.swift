@@ -5,6 +5,9 @@ import SQLiteKit
 
 /// The keys that a database draws by itself, and giving each node some of its own.
 package struct DrawnKeys {
+  /// Which keys: by whether the owner of the table may move the sequence.
+  fileprivate enum Share: String { case all, own, borrowed }
+
   package let url: DatabaseURL
   private let handle: SourceEnd.Handle
 
@@ -29,6 +32,15 @@ package struct DrawnKeys {
     }
   }
 
+  /// The keys whose sequence the owner of the table may not move: their default names a sequence of another role.
+  ///
+  /// ``separate(_:_:isDry:)`` and ``catchUp(_:)`` leave them alone: with the rights of the session, a table and its rows
+  /// could move any sequence.
+  package func borrowed(_ patterns: TablePatterns = TablePatterns()) throws -> [DrawnKey] {
+    guard case .postgres(let server) = handle else { return [] }
+    return try server.drawnKeys(.borrowed).filter { patterns.includes($0.fullName) }
+  }
+
   /// What gives this database's sequences values of its own, as statements; run in one transaction they hold.
   ///
   /// Errors: `unsupported` for SQLite, whose rowids take no stride; `database-full` where no number is left.
@@ -37,7 +49,7 @@ package struct DrawnKeys {
   {
     let server = try server()
     return try server.transaction {
-      try server.drawnKeys().filter { patterns.includes($0.fullName) }.map { key in
+      try server.drawnKeys(.own).filter { patterns.includes($0.fullName) }.map { key in
         guard case .sequence(let sequence) = key.source else { return "" }
         // From here on nobody else draws.
         if !isDry { try server.execute("ALTER SEQUENCE \(sequence.name) INCREMENT BY \(sequence.increment)") }
@@ -61,7 +73,7 @@ package struct DrawnKeys {
   package func catchUp(_ patterns: TablePatterns = TablePatterns()) throws -> [(key: DrawnKey, next: Int64)] {
     guard case .postgres(let server) = handle else { return [] }
     return try server.transaction {
-      try server.drawnKeys().filter { patterns.includes($0.fullName) }.compactMap { key in
+      try server.drawnKeys(.own).filter { patterns.includes($0.fullName) }.compactMap { key in
         guard case .sequence(let sequence) = key.source,
           let extreme = try server.extreme(of: key, isLeast: sequence.increment < 0)
         else { return nil }
@@ -100,7 +112,7 @@ extension SQLiteTable {
 
 extension PostgresConnection {
   /// The columns of user tables that are part of a unique key and whose default counts.
-  fileprivate func drawnKeys() throws -> [DrawnKey] {
+  fileprivate func drawnKeys(_ share: DrawnKeys.Share = .all) throws -> [DrawnKey] {
     try query(
       """
       SELECT n.nspname, c.relname, a.attname, s.seqrelid::regclass::text, s.seqincrement, s.seqstart,
@@ -116,8 +128,9 @@ extension PostgresConnection {
       JOIN pg_sequence AS s ON s.seqrelid = o.oid
       WHERE \(PostgresTable.isUsers("c", "n")) AND EXISTS (SELECT 1 FROM pg_index AS i
         WHERE i.indrelid = c.oid AND i.indisunique AND a.attnum = ANY (i.indkey))
+        AND ($1 = 'all' OR has_sequence_privilege(c.relowner, s.seqrelid, 'UPDATE') = ($1 = 'own'))
       ORDER BY 1, 2, a.attnum
-      """
+      """, [share.rawValue]
     ).map { row in
       func number(_ index: Int) -> Int64 { row[index].flatMap { Int64($0) } ?? 0 }
       let sequence = DrawnKey.Sequence(

@@ -57,6 +57,7 @@ struct IdentityCommand: Command {
       return 0
     }
     let moved = try keys.catchUp(patterns)
+    try noteBorrowed(keys, patterns)
     for (key, next) in moved {
       Terminal.print(
         isJSON
@@ -67,11 +68,21 @@ struct IdentityCommand: Command {
     return 0
   }
 
+  private static func noteBorrowed(_ keys: DrawnKeys, _ patterns: TablePatterns) throws {
+    for key in try keys.borrowed(patterns) {
+      guard case .sequence(let sequence) = key.source else { continue }
+      Terminal.note(
+        "\(key.fullName).\(key.column) is left out: the owner of the table may not move sequence \(sequence.name). As the owner of the sequence: GRANT UPDATE ON SEQUENCE \(sequence.name) TO the owner of the table"
+      )
+    }
+  }
+
   private static func separate(
     _ keys: DrawnKeys, _ share: KeyShare, _ patterns: TablePatterns, _ arguments: Arguments
   ) throws -> Int32 {
     let isDry = arguments.has("--sql")
     let statements = try keys.separate(share, patterns, isDry: isDry)
+    try noteBorrowed(keys, patterns)
     for statement in statements {
       Terminal.script(
         arguments.has("--json")
