@@ -166,7 +166,7 @@ struct PostgresDecisions {
         return .locked
       } catch let error as PostgresError where error.isOfRow {
         outcome = .refused(decision, error.message)
-      } catch let error as CairnError where error.code == .tableForbidden {
+      } catch let error as CairnError where [.tableForbidden, .ownersCode].contains(error.code) {
         outcome = .refused(decision, error.message)
       }
     }

@@ -87,6 +87,8 @@ package struct PostgresConflictLog: ConflictLog {
     try connection.transaction {
       guard var record = try find(id) else { throw ConflictRecord.missing(id, connection.place) }
       let row = try record.row(of: winner)
+      // Triggers fire as for an application.
+      try connection.allowViews()
       try PostgresTurnedRow(connection, record.turned(force: force, within: scope)).put(row)
       try connection.run(
         "UPDATE cairn.conflict SET overturned_at = $1 WHERE id = $2", [String(now), String(id)])

@@ -18,6 +18,7 @@ struct PostgresTurnedRow {
     try turned.checkTable(in: .postgres)
     // The session is one like an application's, in which ordinary triggers fire. The lock keeps them as they are.
     try connection.execute("LOCK TABLE \(table) IN ROW EXCLUSIVE MODE")
+    try OwnersCode.lockReferencing(table, connection)
     try OwnersCode.read(table, fires: "AO", connection)
       .check("\(turned.namespace).\(turned.table)", place: connection.place) { _ in false }
     let rows = try connection.query(

@@ -1,12 +1,15 @@
 import Changes
+import Mapping
 import PostgresKit
 
 /// Code that PostgreSQL would run with the rights of apply when apply writes a table, and that another role owns.
 ///
 /// PostgreSQL runs triggers, rules and expressions of a table as the role that writes. `SET ROLE` is no defence, as such
 /// code can `RESET ROLE`. So apply looks at that code before it writes, and refuses the table if a role other than a
-/// superuser or its own role owns any of it. Where that role could also change the table, apply looks again in each
-/// transaction, under the lock that the transaction takes anyway.
+/// superuser or its own role owns any of it. Expressions of such a role may call only what ``isPlainText`` knows: a
+/// function of PostgreSQL can run a text, or the code of a type that it finds by its number. If another role can change
+/// the table, or give its name to another one, apply looks again in each transaction, under the lock that the
+/// transaction takes anyway.
 ///
 /// ```
 /// let code = try OwnersCode.read("\"sales\".\"orders\"", connection)
@@ -19,14 +22,35 @@ struct OwnersCode: Equatable {
     @ByBytes var object: String
     @ByBytes var owner: String
     @ByBytes var function: String
+    /// Whether `function` is of a trusted role, and `owner` has an expression call it.
+    var isCall = false
+  }
+
+  /// What a role that is not trusted may do with the table at any time.
+  enum Openness: Equatable {
+    case closed
+    /// It owns the schema: it can drop the table and make another one of its name.
+    case name
+    /// It owns the table, a partition, or a type that is needed to write it.
+    case code
   }
 
   /// The values of `tgenabled` and `ev_enabled` that fire in the session of apply.
   static let firesInApply = "AR"
 
   var findings: [Finding]
-  /// Whether a role that is not trusted may change the code at any time.
-  var isOpen: Bool
+  var openness: Openness
+  /// What the lock of the tables to which a role that is not trusted may attach a partition names; nil without such a
+  /// table. `ONLY` leaves the partitions out.
+  enum Parents: String { case only = "ONLY ", all = "" }
+  var parents: Parents?
+  /// Which table has the name, and the version of its schema's entry. Another text means another table, or a schema that
+  /// was renamed since.
+  @ByBytes var bearer: String
+  /// Whether functions that may read views run when the table is written.
+  var runsFunctions = false
+  /// Whether a partition is a foreign table.
+  var hasForeignParts = false
   /// The catalog's entry for the code. Another text means that the code changed.
   @ByBytes var fingerprint: String
 
@@ -36,23 +60,66 @@ struct OwnersCode: Equatable {
   static func read(_ table: String, fires: String = firesInApply, _ connection: PostgresConnection) throws -> OwnersCode
   {
     let rows = try connection.query(findingsText, [table, fires])
-    let state = try connection.query("SELECT (\(openText))::text, \(fingerprintText)", [table, fires]).first ?? []
+    let state = try connection.query(stateText, [table, fires]).first ?? []
+    func part(_ index: Int) -> String? { index < state.count ? state[index] : nil }
     return OwnersCode(
-      findings: rows.map { Finding(kind: $0[0] ?? "", object: $0[1] ?? "", owner: $0[2] ?? "", function: $0[3] ?? "") },
-      isOpen: state.first != "false", fingerprint: state.count > 1 ? state[1] ?? "" : "")
+      findings: rows.map {
+        Finding(
+          kind: $0[0] ?? "", object: $0[1] ?? "", owner: $0[2] ?? "", function: $0[3] ?? "", isCall: $0[4] == "t")
+      },
+      openness: part(0) == "closed" ? .closed : part(0) == "name" ? .name : .code,
+      parents: part(1).flatMap(Parents.init), bearer: part(2) ?? "",
+      runsFunctions: part(4) == "true", hasForeignParts: part(5) == "true", fingerprint: part(3) ?? "")
+  }
+
+  /// Locks the tables that the foreign keys of a table change, as far as a role that is not trusted may give them triggers,
+  /// until the transaction ends. Their triggers run with the rights of the session. Throws `owners-code` for a table that the role of
+  /// the session may not lock.
+  static func lockReferencing(_ table: String, _ connection: PostgresConnection) throws {
+    var locked: [[ByBytes<String?>]] = []
+    while true {
+      let found = try connection.query(referencingText, [table, "O"])
+      let now = found.map { $0.map { ByBytes(wrappedValue: $0) } }
+      // A table that refers to one that is locked cannot be made.
+      if now == locked { return }
+      locked = now
+      for row in found {
+        let (name, mode) = (row[0] ?? "", row[1] == "p" ? "SHARE UPDATE EXCLUSIVE" : "ROW EXCLUSIVE")
+        do { try connection.execute("LOCK TABLE ONLY \(name) IN \(mode) MODE") } catch let error as PostgresError
+          where error.isPrivilege
+        {
+          let role = (row[3] ?? "").quotedName
+          throw CairnError(
+            .ownersCode,
+            "table \(name) of \(connection.place), which a foreign key to \(table) changes, belongs to role \(row[2] ?? ""), and its triggers would run with the rights of Cairn",
+            hint: "run at the target: GRANT UPDATE ON \(name) TO \(role), as its owner; or change the row there",
+            context: ["table": table])
+        }
+      }
+    }
+  }
+
+  /// The statements that keep the code of the table as it is until the transaction ends.
+  ///
+  /// No other lock keeps an owner from attaching a partition, and it excludes itself: transactions that write to the
+  /// same partitioned table take turns.
+  func locks(_ table: String) -> [String] {
+    (parents.map { ["LOCK TABLE \($0.rawValue)\(table) IN SHARE UPDATE EXCLUSIVE MODE"] } ?? [])
+      + ["LOCK TABLE \(table) IN ROW EXCLUSIVE MODE"]
   }
 
   /// Throws `owners-code` for the first finding that the conf does not allow.
   /// - Parameter allows: whether `fire_triggers` names a trigger.
   func check(_ table: String, place: String, allows: (String) -> Bool) throws(CairnError) {
     guard let found = findings.first(where: { $0.kind != "trigger" || !allows($0.object) }) else { return }
-    let function = found.function.isEmpty ? "" : ", function \(found.function),"
+    let function =
+      found.function.isEmpty ? "" : found.isCall ? ", which calls \(found.function)," : ", function \(found.function),"
     throw CairnError(
       .ownersCode,
       "\(found.kind) \(found.object) of table \(table) of \(place)\(function) belongs to role \(found.owner), and would run with the rights of apply",
       hint: found.kind == "trigger"
         ? "if you trust role \(found.owner), write fire_triggers = [\(found.object.confText)] in the apply's section; else run at the target: ALTER TABLE \(table) DISABLE TRIGGER \(found.object.quotedName)"
-        : found.function.isEmpty
+        : found.function.isEmpty || found.isCall
           ? "drop the \(found.kind) at the target, or leave the table out with 'tables'"
           : "if you trust role \(found.owner), run at the target: ALTER FUNCTION \(found.function) OWNER TO CURRENT_USER, as the role of apply or a superuser; else drop the \(found.kind)",
       context: ["table": table])
@@ -60,19 +127,32 @@ struct OwnersCode: Equatable {
 
   /// Fails with ``changed`` if the code of a table is not what `$3` says; `$2`: as `fires`.
   static let unchangedText = "SELECT 1 / (\(fingerprintText) = $3)::int"
+  /// Fails with ``changed`` if the name `$1` means another table than `$2` says.
+  static let sameTableText = "SELECT 1 / (coalesce(\(bearerText), '') = $2)::int"
   /// Division by zero.
   static let changed = "22012"
 
+  /// The error for a table that another one replaces, or whose code changes, each time that apply writes to it.
+  static func exchanged(_ place: String) -> CairnError {
+    CairnError(
+      .ownersCode, "a table of \(place) was replaced, or its schema renamed, while apply wrote to it",
+      hint: "let only the role of apply or a superuser own the schemas of the tables: ALTER SCHEMA … OWNER TO",
+      remedy: .retry)
+  }
+
   // MARK: SQL
 
-  /// The table `$1` with its partitions; roles that are trusted; the parts of the table that run when it is written; and
+  /// The table `$1` with its partitions, and with the tables that its foreign keys change, if such triggers fire; roles that are trusted; the parts of the table that run when it is written; and
   /// all that these need, as the server's own list of dependencies has it: functions, operators, types with what they
   /// are made of, constraints of domains, and casts between such a type and one of PostgreSQL's own.
   private static let relations = """
     WITH RECURSIVE rel(oid) AS (
       SELECT to_regclass($1)::oid
-      UNION ALL SELECT i.inhrelid FROM rel JOIN pg_inherits i ON i.inhparent = rel.oid
-        JOIN pg_class c ON c.oid = i.inhrelid AND c.relispartition
+      UNION SELECT x.oid FROM rel CROSS JOIN LATERAL (
+        SELECT i.inhrelid AS oid FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid AND c.relispartition
+          WHERE i.inhparent = rel.oid
+        UNION ALL SELECT k.conrelid FROM pg_constraint k WHERE $2 LIKE '%O%' AND k.confrelid = rel.oid
+          AND k.contype = 'f' AND (k.confupdtype IN ('c', 'n', 'd') OR k.confdeltype IN ('c', 'n', 'd'))) x
     ), trusted(oid) AS (SELECT oid FROM pg_roles WHERE rolsuper OR rolname = current_user
     ), part(kind, object, class, oid) AS (
       SELECT CASE k.contype WHEN 'c' THEN 'check constraint' WHEN 'f' THEN 'foreign key' ELSE 'constraint' END,
@@ -113,10 +193,57 @@ struct OwnersCode: Equatable {
             (c.castsource = r.oid AND c.casttarget < 16384) OR (c.casttarget = r.oid AND c.castsource < 16384))) x)
     """
 
-  /// Functions of PostgreSQL that run SQL or reach outside of the row, which no expression of another role may call with
-  /// our rights.
-  private static let powerful =
-    "^((query|cursor|table|schema|database)_to_xml.*|ts_stat|ts_rewrite|set_config|setval|lo_.*|lo(import|export|get|put)|pg_(read|ls|stat_file|file|logical|terminate|cancel|create|drop|replication|switch|reload|rotate|promote|advisory|try_advisory|backup|start|stop|log|export|notify|sleep).*)$"
+  /// Further functions of `pg_catalog` that compute, or tell of the session only. Those of triggers change one row.
+  private static let harmless = """
+    array_to_string convert convert_from convert_to current_database current_schema current_schemas current_setting
+    current_user enum_first enum_last enum_range format get_current_ts_config inet_client_addr inet_client_port
+    json_to_tsvector jsonb_path_exists_tz jsonb_path_match_tz jsonb_path_query_array_tz jsonb_path_query_first_tz
+    jsonb_to_tsvector overlaps pg_backend_pid pg_column_size pg_current_xact_id random_normal row_to_json session_user
+    suppress_redundant_updates_trigger ts_headline tsvector_update_trigger tsvector_update_trigger_column txid_current
+    version xml_is_well_formed
+    """
+
+  /// Functions of extensions that draw numbers, or read a file of the server's own.
+  private static let drawing =
+    "uuid_generate_v1 uuid_generate_v1mc uuid_generate_v4 gen_random_uuid gen_random_bytes gen_salt unaccent"
+
+  /// Whether an expression of another role may call the function `p` with our rights.
+  ///
+  /// A function that takes a text of a value as it is typed in, the number of an object or a pointer can run what the
+  /// catalog lists nowhere: `domain_in('x', 16410, -1)` checks the domain with that number. Of the others of
+  /// PostgreSQL, those that never change anything compute; so do operators and casts. Of the rest there is a list. A
+  /// function that a superuser made is taken if it is declared to compute, or has an operator.
+  private static let isPlainText = """
+    (p.oid >= 16384 AND pg_get_userbyid(p.proowner) = current_user OR p.prokind = 'f' AND NOT p.proretset
+      AND p.prorettype NOT IN ('cstring'::regtype, 'internal'::regtype) AND (
+        NOT EXISTS (SELECT FROM unnest(p.proargtypes) AS a(type) JOIN pg_type AS t ON t.oid = a.type
+          WHERE t.typname ~ '^_?(cstring|internal|oid|oidvector|reg.*)$' AND t.typname <> 'regconfig')
+        AND (p.provolatile = 'i'
+          OR p.oid < 16384 AND p.proname = ANY ('{\(names)}')
+          OR p.oid >= 16384 AND p.proname = ANY ('{\(words(drawing))}') AND EXISTS (SELECT FROM pg_depend AS d
+            JOIN pg_extension AS e ON d.refclassid = 'pg_extension'::regclass AND e.oid = d.refobjid
+            WHERE d.classid = 'pg_proc'::regclass AND d.objid = p.oid AND d.deptype = 'e'
+              AND e.extname IN ('uuid-ossp', 'pgcrypto', 'unaccent'))
+          OR p.oid < 16384 AND p.prorettype::regtype::text NOT LIKE 'reg%'
+            AND p.oid IN (SELECT castfunc FROM pg_cast WHERE oid < 16384))
+        OR p.oid IN (SELECT oprcode FROM pg_operator WHERE oprowner IN (SELECT oid FROM pg_roles WHERE rolsuper))
+        -- Its sequences are looked at by themselves.
+        OR p.oid = \(nextval)))
+    """
+  private static let names =
+    words(harmless) + "," + TableSchema.functionsOfPostgres.map(\.text).sorted(by: <).joined(separator: ",")
+
+  private static func words(_ text: String) -> String {
+    text.split(whereSeparator: \.isWhitespace).joined(separator: ",")
+  }
+
+  /// `nextval(regclass)`, whose number is the same in all versions.
+  private static let nextval = 1574
+
+  /// A call of `nextval` with a sequence that is written down in the expression, as the server prints its parts. The four
+  /// numbers are the bytes of the sequence's, the least significant one first.
+  private static let drawnText =
+    #":funcid 1574 [^{}()]*:args \(\{CONST :consttype 2205 [^]{}()[]*:constvalue 4 \[ (-?\d+) (-?\d+) (-?\d+) (-?\d+) [-0 ]*\]\}\)"#
 
   private static let findingsText = """
     \(relations), own AS (SELECT rel.oid, c.relname, c.relowner FROM rel JOIN pg_class c ON c.oid = rel.oid
@@ -131,6 +258,8 @@ struct OwnersCode: Equatable {
       UNION ALL SELECT DISTINCT 'constraint of domain', t.typname, t.typowner, k.conbin::text
         FROM reach JOIN pg_constraint k ON reach.class = 'pg_constraint'::regclass AND k.oid = reach.oid
         JOIN pg_type t ON t.oid = k.contypid
+      UNION ALL SELECT 'statistics', s.stxname, s.stxowner, to_jsonb(s) ->> 'stxexprs' FROM own
+        JOIN pg_statistic_ext s ON s.stxrelid = own.oid
       UNION ALL SELECT 'partition key', own.relname, own.relowner, p.partexprs::text
         FROM own JOIN pg_partitioned_table p ON p.partrelid = own.oid WHERE p.partexprs IS NOT NULL
       UNION ALL SELECT 'policy', p.polname, own.relowner, concat(p.polqual::text, p.polwithcheck::text)
@@ -149,28 +278,64 @@ struct OwnersCode: Equatable {
         CROSS JOIN LATERAL regexp_matches(tree, ':(?:funcid|opfuncid|aggfnoid|winfnoid|hashfuncid) ([0-9]+)', 'g') AS m
       UNION ALL SELECT kind, object, owner, o.oprcode FROM nested
         CROSS JOIN LATERAL regexp_matches(tree, ':opno ([0-9]+)', 'g') AS m JOIN pg_operator o ON o.oid = m[1]::oid
+      UNION ALL SELECT kind, object, owner, o.oprcode FROM nested
+        CROSS JOIN LATERAL regexp_matches(tree, ':opnos \\(o ([0-9 ]+)\\)', 'g') AS m
+        JOIN pg_operator o ON o.oid::text = ANY (string_to_array(m[1], ' '))
       UNION ALL SELECT 'trigger', t.tgname, own.relowner, t.tgfoid FROM own JOIN pg_trigger t ON t.tgrelid = own.oid
         WHERE NOT t.tgisinternal AND strpos($2, t.tgenabled::text) > 0)
-    SELECT DISTINCT f.kind, f.object, pg_get_userbyid(p.proowner), p.oid::regprocedure::text FROM called f
+    SELECT DISTINCT f.kind, f.object, pg_get_userbyid(p.proowner), p.oid::regprocedure::text, false FROM called f
       JOIN pg_proc p ON p.oid = f.oid WHERE p.proowner NOT IN (SELECT oid FROM trusted)
-    UNION SELECT f.kind, f.object, pg_get_userbyid(f.owner), '' FROM called f JOIN pg_proc p ON p.oid = f.oid
-      WHERE p.pronamespace = 'pg_catalog'::regnamespace AND p.proname ~ '\(powerful)'
-        AND f.owner NOT IN (SELECT oid FROM trusted)
-    UNION SELECT kind, object, pg_get_userbyid(owner), '' FROM expr
-      WHERE kind = 'rule' AND owner NOT IN (SELECT oid FROM trusted)
-    UNION SELECT r.kind, r.object, pg_get_userbyid(p.proowner), p.oid::regprocedure::text FROM reach r
+    UNION SELECT f.kind, f.object, pg_get_userbyid(f.owner), p.oid::regprocedure::text, true FROM called f
+      JOIN pg_proc p ON p.oid = f.oid WHERE f.owner NOT IN (SELECT oid FROM trusted)
+        AND p.proowner IN (SELECT oid FROM trusted) AND NOT \(isPlainText)
+    UNION SELECT n.kind, n.object, pg_get_userbyid(n.owner), 'nextval(regclass)', true FROM nested n
+      WHERE n.owner NOT IN (SELECT oid FROM trusted) AND strpos(n.tree, ':funcid \(nextval) ') > 0
+        AND (SELECT count(*) FROM regexp_matches(n.tree, ':funcid \(nextval) ', 'g')) <> (
+          SELECT count(*) FROM regexp_matches(n.tree, '\(drawnText)', 'g') AS m
+            JOIN pg_class s ON s.oid = ((m[1]::bigint & 255) + (m[2]::bigint & 255) * 256
+              + (m[3]::bigint & 255) * 65536 + (m[4]::bigint & 255) * 16777216)::oid
+            WHERE CASE s.relkind WHEN 'S' THEN has_sequence_privilege(n.owner, s.oid, 'USAGE, UPDATE') END)
+    UNION SELECT kind, object, pg_get_userbyid(owner), '', false FROM expr
+      WHERE owner NOT IN (SELECT oid FROM trusted) AND (kind = 'rule' OR tree ~ '\\{(SUBLINK|QUERY|RANGETBLENTRY) ')
+    UNION SELECT r.kind, r.object, pg_get_userbyid(p.proowner), p.oid::regprocedure::text, false FROM reach r
       JOIN pg_proc p ON r.class = 'pg_proc'::regclass AND p.oid = r.oid
       WHERE p.proowner NOT IN (SELECT oid FROM trusted)
         AND NOT EXISTS (SELECT FROM called f WHERE f.oid = p.oid)
     ORDER BY 1, 2
     """
 
-  /// Whether a role that is not trusted owns the table, a partition, or a type that is needed to write it.
-  private static let openText = """
-    \(relations) SELECT EXISTS (SELECT 1 FROM rel JOIN pg_class c ON c.oid = rel.oid
-        WHERE c.relowner NOT IN (SELECT oid FROM trusted))
-      OR EXISTS (SELECT 1 FROM reach r JOIN pg_type t ON r.class = 'pg_type'::regclass AND t.oid = r.oid
-        WHERE t.typowner NOT IN (SELECT oid FROM trusted))
+  /// See ``Openness``, ``Parents``, ``bearer`` and ``fingerprint``. Role `pg_database_owner` has one member, the owner of
+  /// the database.
+  private static let stateText = """
+    \(relations), own AS (SELECT c.oid, c.relkind, c.relowner, c.relnamespace FROM rel JOIN pg_class c ON c.oid = rel.oid)
+    SELECT CASE
+        WHEN EXISTS (SELECT FROM own WHERE relowner NOT IN (SELECT oid FROM trusted))
+          OR EXISTS (SELECT FROM reach r JOIN pg_type t ON r.class = 'pg_type'::regclass AND t.oid = r.oid
+            WHERE t.typowner NOT IN (SELECT oid FROM trusted)) THEN 'code'
+        WHEN EXISTS (SELECT FROM own JOIN pg_namespace n ON n.oid = own.relnamespace
+          LEFT JOIN pg_database d ON d.datname = current_database() AND pg_get_userbyid(n.nspowner) = 'pg_database_owner'
+          WHERE coalesce(d.datdba, n.nspowner) NOT IN (SELECT oid FROM trusted)) THEN 'name' ELSE 'closed' END,
+      CASE WHEN EXISTS (SELECT FROM own WHERE relkind = 'p' AND relowner NOT IN (SELECT oid FROM trusted))
+        THEN CASE WHEN (SELECT count(*) FROM own WHERE relkind = 'p') = 1 THEN 'ONLY ' ELSE '' END END,
+      \(bearerText), \(fingerprintText),
+      EXISTS (SELECT FROM reach r JOIN pg_proc p ON r.class = 'pg_proc'::regclass AND p.oid = r.oid
+        JOIN pg_language l ON l.oid = p.prolang WHERE l.lanname NOT IN ('internal', 'c'))::text,
+      EXISTS (SELECT FROM own WHERE relkind = 'f')::text
+    """
+
+  /// The tables beside `$1` itself.
+  private static let referencingText = """
+    \(relations) SELECT c.oid::regclass::text, c.relkind, pg_get_userbyid(c.relowner), current_user::text
+      FROM rel JOIN pg_class c
+      ON c.oid = rel.oid WHERE c.oid <> to_regclass($1) AND (c.relowner NOT IN (SELECT oid FROM trusted)
+        OR EXISTS (SELECT FROM aclexplode(c.relacl) AS a
+          WHERE a.privilege_type = 'TRIGGER' AND a.grantee NOT IN (SELECT oid FROM trusted)))
+      ORDER BY c.oid
+    """
+
+  private static let bearerText = """
+    (SELECT concat_ws(' ', c.oid, n.oid, n.xmin) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+      WHERE c.oid = to_regclass($1))
     """
 
   /// Every row of the catalog that makes such code has a version of its own.
@@ -189,26 +354,38 @@ struct OwnersCode: Equatable {
 
 /// The look at a table's code in each transaction that writes it.
 final class OwnersWatch {
-  private let lock: PostgresStatement
-  private let unchanged: PostgresStatement
+  private let locks: [PostgresStatement]
+  private let sameTable: PostgresStatement
+  private let bearer: [String?]
+  /// Only the owner of a table or a type can change the code of a table that is locked.
+  private let unchanged: PostgresStatement?
   private let values: [String?]
   /// The group of transactions in which the table was looked at last.
   private var group: UInt64?
 
   /// - Parameter number: tells the statements of one session apart.
   init(_ table: PostgresTargetTable, _ code: OwnersCode, number: Int) {
-    lock = PostgresStatement(
-      name: "cairn_lock_\(number)", sql: "LOCK TABLE \(table.rowsName) IN ROW EXCLUSIVE MODE")
-    unchanged = PostgresStatement(name: "cairn_code_\(number)", sql: OwnersCode.unchangedText)
+    locks = code.locks(table.rowsName).enumerated().map {
+      PostgresStatement(name: "cairn_lock_\(number)_\($0)", sql: $1)
+    }
+    sameTable = PostgresStatement(name: "cairn_same_\(number)", sql: OwnersCode.sameTableText)
+    bearer = [table.qualifiedName, code.bearer]
+    unchanged =
+      code.openness == .code ? PostgresStatement(name: "cairn_code_\(number)", sql: OwnersCode.unchangedText) : nil
     values = [table.qualifiedName, OwnersCode.firesInApply, code.fingerprint]
   }
 
   func isDue(in group: UInt64) -> Bool { self.group != group }
 
-  /// Queues the lock and the look ahead of the first row: no answer is waited for.
+  /// Queues the locks and the look ahead of the first row: no answer is waited for.
   func look(in group: UInt64, _ sink: PostgresSink) throws {
     self.group = group
-    try sink.queue(lock)
-    try sink.queue(unchanged, values)
+    for lock in locks { try sink.queue(lock) }
+    try sink.queue(sameTable, bearer)
+    if let unchanged { try sink.queue(unchanged, values) }
   }
+
+  /// Queues the proof that the rows of the group went to the table that was looked at: no lock keeps the owner of a schema
+  /// from renaming it.
+  func prove(_ sink: PostgresSink) throws { try sink.queue(sameTable, bearer) }
 }

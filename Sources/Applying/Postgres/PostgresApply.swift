@@ -246,6 +246,7 @@ package final class PostgresApply {
     guard desk.shared.mayHaveDecisions else { return }
     if try PostgresDecisions(connection: ours).isEmpty() { return desk.shared.mayHaveDecisions = false }
     let session = try PostgresConnection(uri, application: "cairn decide \(name)")
+    try session.allowViews()
     try session.execute("SET lock_timeout = \(lockMilliseconds)")
     let outcome = try PostgresDecisions(connection: session).make(within: options.scope)
     if case .refused(let notice) = outcome { progress.note(notice) }
@@ -270,7 +271,10 @@ package final class PostgresApply {
         tellWaiting()
       }
     } catch let fault as PostgresSink.Fault {
-      guard !replay.isCareful else { throw fault.error ?? Self.untouched(replay) }
+      guard !replay.isCareful else {
+        if fault.error?.sqlState == OwnersCode.changed { throw OwnersCode.exchanged(replay.connection.place) }
+        throw fault.error ?? Self.untouched(replay)
+      }
       replay.abandon()
       if let desk { try replay.checkOvertaken(desk, stop) }
       carefulThrough = max(replay.number, 1)

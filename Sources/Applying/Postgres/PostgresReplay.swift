@@ -77,6 +77,8 @@ final class PostgresReplay {
   private(set) var head: UInt64?
   /// Counts the groups of this replay.
   private var groupNumber: UInt64 = 0
+  /// Of the tables of the group, those that another role may change.
+  private var watched: [OwnersWatch] = []
   /// The group's transaction, as the server counts them; nil where that was not asked.
   var transaction: UInt64?
   private var segment: UInt64 = 0
@@ -270,6 +272,7 @@ final class PostgresReplay {
   func begin(_ header: TransactionHeader, as number: UInt64, hasRows: Bool = true) throws {
     head = number
     groupNumber += 1
+    watched.removeAll(keepingCapacity: true)
     try sink.queue(own.begin)
     var note = note(header, as: number)
     if hasRows { note.origin = options.origin(of: header, in: name) }
@@ -318,6 +321,7 @@ final class PostgresReplay {
     if head == nil { try begin(last, as: 0, hasRows: false) }
     try endChunk()
     try checkUncheckedRows()
+    try proveWatched()
     try sink.settle()
     try sequences.carry(sink, progress, options.scope)
     try pruneConflicts()
@@ -450,6 +454,7 @@ final class PostgresReplay {
     case .ddl(let ddl):
       try statements?.checkIdle()
       try endChunk()
+      try proveWatched()
       try sink.settle()
       if reader.takesNameAway(ddl) { try settleDeferred(stop) }
       try apply(ddl)
@@ -567,13 +572,34 @@ final class PostgresReplay {
     guard head != nil, watch.isDue(in: groupNumber) else { return }
     try endPiece()
     try watch.look(in: groupNumber, sink)
+    watched.append(watch)
+  }
+
+  /// Queues the proof that the names still mean the tables that were looked at. Tables whose shape has been forgotten since
+  /// were proved before the change.
+  private func proveWatched() throws {
+    guard !watched.isEmpty else { return }
+    let known = Set(byKey.values.compactMap { $0.watch.map(ObjectIdentifier.init) })
+    for watch in watched where known.contains(ObjectIdentifier(watch)) { try watch.prove(sink) }
   }
 
   /// Refuses a table of the target whose code belongs to another role.
-  private func checkOwners(_ table: MappedTable) throws {
-    let code = try OwnersCode.read(table.target.qualifiedName, connection)
-    try code.check(table.mapped.fullName, place: connection.place, allows: options.fires)
-    if code.isOpen { table.watch = OwnersWatch(table.target, code, number: tableCount) }
+  /// - Parameter isWrittenNow: no look comes between this one and the rows.
+  private func checkOwners(_ table: MappedTable, isWrittenNow: Bool = false) throws {
+    func read() throws -> OwnersCode {
+      let code = try OwnersCode.read(table.target.qualifiedName, connection)
+      try code.check(table.mapped.fullName, place: connection.place, allows: options.fires)
+      return code
+    }
+    var code = try read()
+    if code.hasForeignParts { try connection.allowForeignTables() }
+    if code.runsFunctions { try connection.allowViews() }
+    guard code.openness != .closed else { return }
+    if isWrittenNow, connection.isInTransaction {
+      for lock in code.locks(table.target.rowsName) { try connection.execute(lock) }
+      code = try read()
+    }
+    table.watch = OwnersWatch(table.target, code, number: tableCount)
   }
 
   private func table(for schema: TableSchema, _ key: String, _ id: UInt64) throws -> MappedTable? {
@@ -627,7 +653,7 @@ final class PostgresReplay {
     let table = MappedTable(
       key: schema.sourceKey, given: schema, part: .init(schema), mapped: mapped, target: target,
       state: .init(schema: mapped.namespace, name: mapped.name), number: tableCount)
-    try checkOwners(table)
+    try checkOwners(table, isWrittenNow: true)
     return table
   }
 
