@@ -63,6 +63,12 @@ final class Repair {
       RowRequest(namespace: table.source.schema.namespace, table: table.source.schema.name, keys: keys), of: table)
   }
 
+  private func journal(_ path: String) throws -> Journal {
+    let database = try Database(path: path)
+    database.forbidForeignCode()
+    return Journal(database)
+  }
+
   private func ask(_ request: RowRequest, of table: ComparedTable) throws {
     switch ends.source {
     case .origin(let origin, _):
@@ -70,7 +76,7 @@ final class Repair {
         let keys = Array(request.keys[start..<min(request.keys.count, start + OriginQuestion.keysMax)])
         try origin.ask(.repair(QuestionedTable(table, seed: ends.seed), keys: keys)) { _ in }
       }
-    case .sqlite(let path): try Journal(Database(path: path)).ask(request)
+    case .sqlite(let path): try journal(path).ask(request)
     case .postgres(let uri): try PostgresSource.ask(request, on: PostgresConnection(uri), trail: trail)
     }
   }
@@ -79,7 +85,7 @@ final class Repair {
     let schema = table.source.schema
     switch ends.source {
     case .origin(let origin, _): try origin.ask(.copy(QuestionedTable(table, seed: ends.seed))) { _ in }
-    case .sqlite(let path): try Journal(Database(path: path)).askForCopy(of: schema.name)
+    case .sqlite(let path): try journal(path).askForCopy(of: schema.name)
     case .postgres(let uri):
       try PostgresSource.askForCopy(
         of: schema.name, namespace: schema.namespace, on: PostgresConnection(uri), trail: trail)

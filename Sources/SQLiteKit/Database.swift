@@ -176,7 +176,7 @@ package final class Database {
   /// Never pass text with a name or a value in it: a quote that was missed would end one statement and begin another.
   /// `QuotingLintTests` accepts constants only.
   package func executeScript(_ constant: String) throws {
-    let code = sqlite3_exec(handle, constant, nil, nil, nil)
+    let code = Pulse.inStatement { sqlite3_exec(handle, constant, nil, nil, nil) }
     guard code == SQLITE_OK else { throw error(code, constant) }
     try checkIndex(constant)
   }

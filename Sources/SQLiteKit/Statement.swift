@@ -2,6 +2,7 @@ import CSQLite
 import CShims
 import Changes
 import Glibc
+import SystemKit
 
 /// A prepared statement; for the thread of its ``Database``, which it keeps open.
 package final class Statement {
@@ -26,7 +27,9 @@ package final class Statement {
       var attempts = 0
       while code & 0xff == SQLITE_SCHEMA, attempts <= Self.schemaAttempts {
         if attempts > 0 { usleep(2000) }
-        code = sqlite3_prepare_v3(database.handle, text, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, &tail)
+        code = Pulse.inStatement {
+          sqlite3_prepare_v3(database.handle, text, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &prepared, &tail)
+        }
         attempts += 1
       }
       guard let tail, tail.pointee != 0 else { return (code, false) }
@@ -47,13 +50,13 @@ package final class Statement {
 
   /// True while there is a row. An error, and the end, reset the statement, so that it holds no lock.
   package func step() throws -> Bool {
-    var code = sqlite3_step(handle)
+    var code = Pulse.inStatement { sqlite3_step(handle) }
     var attempts = 0
     while code & 0xff == SQLITE_SCHEMA, attempts < Self.schemaAttempts {
       attempts += 1
       sqlite3_reset(handle)
       usleep(2000)
-      code = sqlite3_step(handle)
+      code = Pulse.inStatement { sqlite3_step(handle) }
     }
     return try taken(code)
   }

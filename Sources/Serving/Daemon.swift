@@ -154,7 +154,7 @@ package final class Daemon: Sendable {
         ServiceManager.tell(status.summary)
       }
       let silent = supervisor.silent(forMilliseconds: watchdog ?? Self.silentMilliseconds)
-      if watchdog != nil, silent.isEmpty { ServiceManager.notify("WATCHDOG=1") }
+      if watchdog != nil, silent.allSatisfy(\.isInStatement) { ServiceManager.notify("WATCHDOG=1") }
       tell(silent, &silentTold)
     }
     context.log.write(LogEntry(.info, "ended"))
@@ -167,14 +167,22 @@ package final class Daemon: Sendable {
     supervisor.stopAll()
   }
 
-  private func tell(_ silent: [WorkerName], _ told: inout [WorkerName]) {
-    for name in silent where !told.contains(name) {
+  private func tell(_ silent: [Supervisor.Silent], _ told: inout [WorkerName]) {
+    for worker in silent where !told.contains(worker.name) {
       context.log.write(
-        LogEntry(
-          .error, "has given no sign of life for too long", worker: name.description, code: .bug,
-          hint: "the watchdog of systemd restarts the daemon; without one, restart it"))
+        worker.isInStatement
+          ? LogEntry(
+            .error,
+            "SQLite has not come to an end with one instruction of a statement for too long; other workers go on",
+            worker: worker.name.description, code: .databaseBusy,
+            hint:
+              "look at the disk, and at the CHECKs, generated columns and indexes of the file: a program that may write "
+              + "to it put an expression there that takes very long; drop it, then restart the daemon")
+          : LogEntry(
+            .error, "has given no sign of life for too long", worker: worker.name.description, code: .bug,
+            hint: "the watchdog of systemd restarts the daemon; without one, restart it"))
     }
-    told = silent
+    told = silent.map(\.name)
   }
 
   // MARK: Conf

@@ -303,11 +303,20 @@ package final class Supervisor: Sendable {
     return news
   }
 
+  /// A worker that has given no sign of life for too long.
+  package struct Silent: Sendable {
+    package let name: WorkerName
+    /// Whether it is inside one instruction of a statement of SQLite: a file, or what a program has put into it, holds it up.
+    /// A new start of the daemon would meet it again, and end the workers of all other databases.
+    package let isInStatement: Bool
+  }
+
   /// Workers that have given no sign of life for so long.
-  package func silent(forMilliseconds limit: Int64) -> [WorkerName] {
+  package func silent(forMilliseconds limit: Int64) -> [Silent] {
     let now = Clock.monotonicMilliseconds
     return state.withLock { state in
-      state.entries.filter { $0.value.thread != nil && now - $0.value.pulseAt > limit }.keys.sorted()
+      state.entries.filter { $0.value.thread != nil && now - $0.value.pulseAt > limit }
+        .map { Silent(name: $0.key, isInStatement: $0.value.pulse.isInStatement) }.sorted { $0.name < $1.name }
     }
   }
 

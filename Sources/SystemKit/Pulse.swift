@@ -8,6 +8,7 @@ import Synchronization
 /// whether anybody looks. A thread without a pulse beats in vain.
 package final class Pulse: Sendable {
   private let count = Atomic<UInt64>(0)
+  private let inStatement = Atomic<Bool>(false)
   private static let key: pthread_key_t = {
     var key = pthread_key_t()
     let code = pthread_key_create(&key, nil)
@@ -19,11 +20,25 @@ package final class Pulse: Sendable {
 
   package var value: UInt64 { count.load(ordering: .relaxed) }
 
+  /// Whether the thread is inside a statement of SQLite, see ``inStatement(_:)``.
+  package var isInStatement: Bool { inStatement.load(ordering: .relaxed) }
+
   /// Runs `body` with this as the pulse of the calling thread.
   package func attached<T>(_ body: () throws -> T) rethrows -> T {
     pthread_setspecific(Self.key, Unmanaged.passUnretained(self).toOpaque())
     defer { pthread_setspecific(Self.key, nil) }
     return try withExtendedLifetime(self) { try body() }
+  }
+
+  /// Runs `body`, in which SQLite executes a statement. A thread that stays silent in it is held up by a file or by what
+  /// the file holds, and by nothing that a new start of the program mends.
+  @inline(__always)
+  package static func inStatement<T>(_ body: () -> T) -> T {
+    guard let pointer = pthread_getspecific(key) else { return body() }
+    let pulse = Unmanaged<Pulse>.fromOpaque(pointer)
+    pulse._withUnsafeGuaranteedRef { $0.inStatement.store(true, ordering: .relaxed) }
+    defer { pulse._withUnsafeGuaranteedRef { $0.inStatement.store(false, ordering: .relaxed) } }
+    return body()
   }
 
   /// The calling thread is alive.

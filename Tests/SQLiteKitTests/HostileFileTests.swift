@@ -174,6 +174,33 @@ import Testing
     }
   }
 
+  @Test func `all functions but those of Cairn's own statements are denied, also where the library lists none`() throws
+  {
+    try prepared {
+      let database = try Database(path: path)
+      let all = try Database(ofProgram: path).query("SELECT DISTINCT name FROM pragma_function_list").map(\.[0].string)
+      try #require(all.count > 80)
+      database.forbidForeignCode()
+      var denied = 0
+      for name in Set(all + ForbiddenCode.denied) where !ForbiddenCode.functions.contains(name.asciiLowercased.nameKey)
+      {
+        for arguments in ["", "1", "1, 2", "1, 2, 3"] {
+          do { _ = try database.query("SELECT \(name.quotedName)(\(arguments))") } catch let error as SQLiteError {
+            if case .foreignCode? = error.refusal { denied += 1 }
+            continue
+          }
+          Issue.record("\(name)(\(arguments)) was run")
+        }
+      }
+      #expect(denied > 300)
+      for name in ForbiddenCode.functions { #expect(!ForbiddenCode.denied.contains(name.text)) }
+      _ = try database.query("SELECT coalesce(max(id), 0), count(*), lower(name) FROM item WHERE name LIKE 'v%'")
+      #expect(throws: SQLiteError.self) {
+        try database.query("SELECT name LIKE '\(String(repeating: "%a", count: 20))' FROM item")
+      }
+    }
+  }
+
   @Test func `a view that never ends is not read in the place of a table`() throws {
     try prepared {
       let database = try Database(path: path)

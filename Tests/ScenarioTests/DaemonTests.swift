@@ -246,6 +246,39 @@ extension DaemonScenarios {
       _ = node.end(SIGKILL)
     }
 
+    @Test func `a worker that a file holds up in one instruction of SQLite does not end the others`() throws {
+      let node = try DaemonBench()
+      try shop(node)
+      try node.write(node.pair())
+      // Some hours for each row of the copy.
+      _ = try node.bench.sqlite(
+        "target.db",
+        "PRAGMA journal_mode = WAL; CREATE TABLE item(id INTEGER PRIMARY KEY, name TEXT); CREATE INDEX zz ON item(instr(zeroblob(20000000), CAST(zeroblob(10000000) || name AS BLOB)))"
+      )
+      let listener = """
+        import socket, sys, time
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); s.bind(sys.argv[1]); s.settimeout(12)
+        begun = time.time()
+        while time.time() - begun < 12:
+          try: text = s.recv(4096).decode()
+          except socket.timeout: break
+          print("%.1f" % (time.time() - begun), text.replace("\\n", " "), flush=True)
+        """
+      let path = node.bench.path("notify")
+      let ears = try node.bench.start("notify", Bench.python, ["-c", listener, path])
+      #expect(node.wait { FileManager.default.fileExists(atPath: path) })
+      try node.start(environment: ["NOTIFY_SOCKET": path, "WATCHDOG_USEC": "2000000"])
+      ears.wait(seconds: 25)
+      let heard = node.bench.text("notify.out").split(separator: "\n").map(String.init)
+      let fed = heard.filter { $0.hasSuffix("WATCHDOG=1") }.compactMap { Double($0.split(separator: " ")[0]) }
+      #expect((fed.last ?? 0) > 10, "\(fed)")
+      #expect(node.log.contains("apply.copy: [database-busy] SQLite has not come to an end"), "\(node.log)")
+      // It ends in time all the same.
+      let begun = Date()
+      #expect(node.end() == 0)
+      #expect(Date().timeIntervalSince(begun) < 30)
+    }
+
     @Test(.enabled(if: postgresProblem == nil, "\(postgresProblem ?? "")"))
     func `a server that is down at the start and a slot that is dropped are told, and mended`() throws {
       let server = try PostgresServer()

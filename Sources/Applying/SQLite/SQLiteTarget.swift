@@ -20,6 +20,8 @@ final class SQLiteTarget {
   private let identity: FileIdentity?
   /// When the transaction began.
   private var schemaVersion: Int64 = 0
+  /// The schema in which the tables of Cairn were found as Cairn makes them; -1: none.
+  private var provedSchema: Int64 = -1
   /// Whether the capture of the file takes what this transaction writes.
   private var isRelaying = false
   /// In this transaction, the journal says whose rows follow.
@@ -58,6 +60,7 @@ final class SQLiteTarget {
     let (state, database) = (state, database)
     try database.transaction {
       let version = try database.integer("PRAGMA schema_version") ?? 0
+      try database.checkOwnTables()
       try state.isInstalled() ? state.upgrade() : state.install()
       if options.twoWay != nil || options.localWrites.has(\.areSettled) { try SQLiteConflictLog(database).install() }
       if options.twoWay != nil {
@@ -157,6 +160,14 @@ final class SQLiteTarget {
   /// A table is about to be altered.
   func release(_ table: String) throws { try options.schemaFollower?.release(table, database, schemaVersion) }
 
+  /// Of each schema, once; in a transaction that writes.
+  private func checkOwnTables() throws {
+    let version = try database.integer("PRAGMA schema_version") ?? 0
+    guard version != provedSchema else { return }
+    try database.checkOwnTables()
+    provedSchema = version
+  }
+
   /// What was not committed is forgotten.
   func reload() throws { tables = try state.tables() }
 
@@ -178,6 +189,7 @@ final class SQLiteTarget {
     while !stop.isSet {
       do {
         try database.execute("BEGIN IMMEDIATE")
+        try checkOwnTables()
         try notes.clearStage()
         try fired.keepInStep()
         if options.schemaFollower != nil { schemaVersion = try database.integer("PRAGMA schema_version") ?? 0 }

@@ -76,17 +76,6 @@ package struct Journal {
       context: ["table": tables[0]])
   }
 
-  /// Throws when a program has put a view or a virtual table where a table of capture belongs.
-  func checkOwnTables() throws {
-    for row in try database.query("SELECT name, type, sql FROM sqlite_master WHERE name LIKE 'cairn\\_%' ESCAPE '\\'") {
-      let name = row[0].string
-      guard SQLiteTable.captureNames.contains(name.asciiLowercased) else { continue }
-      guard row[1].string == "table", row[2].string.utf8.starts(with: "CREATE TABLE ".utf8) else {
-        throw FileRefusal.foreignCode(name).asCairnError(database.path)
-      }
-    }
-  }
-
   // MARK: Coming and going
 
   /// Makes the tables; the caller adds the triggers with ``adopt(_:)`` in the same transaction.
@@ -98,16 +87,10 @@ package struct Journal {
     let width =
       try database.userTables().filter { $0.refusal == nil && tables.includes($0.name) }
       .map { $0.schema.columns.count + 1 }.max() ?? 1
-    let values = (0..<width).map { "v\($0)" }.joined(separator: ",")
-    try database.execute("CREATE TABLE cairn_journal(seq INTEGER PRIMARY KEY, code, at, \(values))")
-    try database.execute("CREATE TABLE cairn_stage(layout, \(values))")
-    try database.executeScript(
-      """
-      CREATE TABLE cairn_layout(id INTEGER PRIMARY KEY, previous, since, ended, action, refresh, schema);
-      CREATE TABLE cairn_unhooked(name TEXT PRIMARY KEY COLLATE NOCASE) WITHOUT ROWID;
-      CREATE TABLE cairn_control(id INTEGER PRIMARY KEY, version, trail, place, taken, nonce, cap, purged,
-        schema_version);
-      """)
+    for text in [
+      OwnTables.journal(values: width), OwnTables.stage(values: width), OwnTables.layout, OwnTables.unhooked,
+      OwnTables.control,
+    ] { try database.execute(text) }
     try database.run(
       "INSERT INTO cairn_control VALUES (0, ?, ?, ?, ?, ?, ?, 0, NULL)",
       [

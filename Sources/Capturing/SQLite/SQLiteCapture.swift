@@ -112,7 +112,7 @@ package final class SQLiteCapture {
     source.setTriggersEnabled(false)
     source.forbidForeignCode()
     try source.watchText()
-    try journal.checkOwnTables()
+    try source.checkOwnTables()
 
     let stored = try trail.lastHeader.map { try SourcePosition(decoding: $0.sourcePosition) }
     position = stored ?? Self.fresh()
@@ -829,7 +829,7 @@ package final class SQLiteCapture {
 
   /// Brings the triggers in step with a schema that is not the one we know.
   private func adoptSchema() throws {
-    try journal.checkOwnTables()
+    try source.checkOwnTables()
     try checkOwnTablesAreThere()
     let written = try journal.writtenLayouts()
     var doubtful: Set<Int64> = []
