@@ -1,5 +1,6 @@
 import Applying
 import Changes
+import Mapping
 import Reshaping
 import SQLiteKit
 import TestServers
@@ -210,6 +211,93 @@ import Testing
     }
     try replay(two)
     #expect(try rows(sql) == [["02", "6", "60"]])
+  }
+
+  /// What the trail that created a table does to it.
+  enum Harm: CaseIterable {
+    case dropsColumn, retypesColumn, renamesColumn, renamesTable, createsAgain, addsUniqueKey
+  }
+
+  @Test(arguments: Harm.allCases, [nil, .follow] as [DDLPolicy?])
+  func `the trail that created a table takes nothing from the rows of another`(harm: Harm, ddl: DDLPolicy?) throws {
+    let folder = try TempFolder()
+    let one = try Handmade(folder, trail: "one", name: TrailName(origin: "far", name: "one"))
+    let two = try Handmade(folder, trail: "two", name: TrailName(origin: "far", name: "two"))
+    for made in [one, two] { made.options.ddl = ddl }
+    try check(harm, one, two, { try $0.replay() }) { sql in
+      try one.rows(sql).map { $0.map { $0 == .null ? "" : $0.shown.filter { $0 != "'" } } }
+    }
+  }
+
+  @Test(
+    .enabled(if: PostgresServer.isAvailable, "needs a PostgreSQL server"), arguments: Harm.allCases,
+    [nil, .follow] as [DDLPolicy?])
+  func `the trail that created a table of PostgreSQL takes nothing from the rows of another`(
+    harm: Harm, ddl: DDLPolicy?
+  ) throws {
+    let target = try PostgresTarget()
+    let two = try Handmade(TempFolder(), trail: "two", name: TrailName(origin: "far", name: "two"))
+    for made in [target.trail, two] { made.options.ddl = ddl }
+    try check(harm, target.trail, two, { try target.replay($0, $0.options) }) { sql in
+      try target.psql(sql).split(separator: "\n").map {
+        $0.split(separator: "|", omittingEmptySubsequences: false).map(String.init)
+      }
+    }
+  }
+
+  private func check(
+    _ harm: Harm, _ one: Handmade, _ two: Handmade, _ replay: (Handmade) throws -> Void,
+    _ rows: (String) throws -> [[String]]
+  ) throws {
+    for (made, store) in [(one, "'01'"), (two, "'02'")] {
+      made.options.rules = [Self.rule { $0.columns = [.init("store", store), .init("*", "*")] }]
+      if harm == .renamesTable { made.options.rules.append(ReshapeRule(from: "mine")) }
+      try made.shape(Self.orders)
+      try made.transaction {
+        try made.create("orders")
+        try made.copy("orders", [[1, 10, "a"]])
+      }
+      try replay(made)
+    }
+    let sql = "SELECT store, id, total, note FROM orders ORDER BY store, id"
+    let before = [["01", "1", "10", "a"], ["02", "1", "10", "a"]]
+    #expect(try rows(sql) == before)
+    try one.transaction {
+      switch harm {
+      case .dropsColumn: try one.reshape("orders", "CREATE TABLE orders(id INTEGER PRIMARY KEY, total NUMERIC)")
+      case .retypesColumn:
+        try one.reshape("orders", "CREATE TABLE orders(id INTEGER PRIMARY KEY, total NUMERIC, note INTEGER)")
+      case .renamesColumn:
+        try one.reshape(
+          "orders", "CREATE TABLE orders(id INTEGER PRIMARY KEY, total NUMERIC, remark TEXT)", as: .rename)
+      case .renamesTable:
+        try one.reshape(
+          "orders", "CREATE TABLE mine(id INTEGER PRIMARY KEY, total NUMERIC, note TEXT)", as: .rename, to: "mine")
+      case .createsAgain:
+        try one.shape("CREATE TABLE orders(id INTEGER PRIMARY KEY, total NUMERIC)")
+        try one.create("orders")
+      case .addsUniqueKey:
+        try one.reshape("orders", "CREATE TABLE orders(id INTEGER PRIMARY KEY, total NUMERIC, note TEXT UNIQUE)")
+      }
+    }
+    let found = failure { try replay(one) }
+    #expect(try rows(sql) == before, "\(found?.message ?? "made")")
+    // The shape stays, whether the trail's table waits or can do with it.
+    if [.retypesColumn, .renamesColumn].contains(harm) {
+      #expect(found?.code == .schemaStopped)
+      #expect(found?.message.contains("far.two brings rows into the table too") == true, "\(found?.message ?? "")")
+    }
+    // A table that waits for another name is remembered under that.
+    if harm == .renamesTable { return }
+    // The other trail goes on, and columns come.
+    try two.transaction {
+      try two.reshape("orders", "CREATE TABLE orders(id INTEGER PRIMARY KEY, total NUMERIC, note TEXT, extra TEXT)")
+      try two.insert("orders", [2, 20, "b", "x"])
+    }
+    try replay(two)
+    #expect(
+      try rows("SELECT store, id, total, note, extra FROM orders WHERE store = '02' ORDER BY id")
+        == [["02", "1", "10", "a", ""], ["02", "2", "20", "b", "x"]])
   }
 
   @Test func `a table that another trail feeds waits`() throws {

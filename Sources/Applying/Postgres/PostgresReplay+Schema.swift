@@ -133,18 +133,15 @@ extension PostgresReplay {
 
   private func drop(_ before: TableSchema, _ key: String) throws {
     guard let known = tables[key] else { return }
-    try shape.drop(before, try mapped(before), known, options.policy(isCreated: known.isCreated), sink)
+    try shape.drop(before, try mapped(before), known, try right(.removes, known), options.ddl, sink)
     try forget(key)
   }
 
-  /// A table that Cairn created follows each trail that adds columns, whichever trail it was created for. Only that one
-  /// takes columns, names or the table away: the table may hold rows of other trails.
-  private func known(_ table: PostgresTargetState.Table, in change: TableDifference) throws -> PostgresTargetState.Table
-  {
-    guard change.onlyAddsColumns else { return table }
-    var known = table
-    known.isCreated = try known.isCreated || state.isCreatedElsewhere(known.schema, known.name)
-    return known
+  private func right(_ effect: SchemaRight.Effect, _ table: PostgresTargetState.Table) throws -> SchemaRight {
+    SchemaRight(
+      effect, isCreated: table.isCreated, isCreatedElsewhere: try state.isCreatedElsewhere(table.schema, table.name),
+      others: SchemaRight.others(try state.feeders(of: table.schema, table.name)),
+      goesBothWays: options.goesBothWays(table.schema, table.name))
   }
 
   /// Of a change that this database has made already: what the tables are called in the trail from here on.
@@ -175,12 +172,14 @@ extension PostgresReplay {
       source: TableDifference(before, after, origins: made.origins), before: shapes.before.target,
       after: shapes.after.target, isRefreshed: made.isRefreshed)
     let own = tables[old] ?? .init(schema: change.before.namespace, name: change.before.name)
-    let known = try known(own, in: change.source)
-    let policy = options.policy(isCreated: known.isCreated)
+    let right = try right(change.source.onlyAddsColumns ? .adds : .removes, own)
+    var known = own
+    known.isCreated = right.isCreated
+    let policy = right.policy(options.ddl)
     if policy == .follow { try makeLabels(change) }
-    var moved = try shape.make(change, known, policy, sink)
+    var moved = try shape.make(change, known, policy, right, sink)
     // The trail that created the table decides what a copy does to its rows.
-    if known.isCreated { moved.isCreated = own.isCreated }
+    if known.isCreated || own.isCreated { moved.isCreated = own.isCreated }
     try forget(old)
     _ = try register(new, after, change.after, moved, isSaved: false)
     try save(new, moved)

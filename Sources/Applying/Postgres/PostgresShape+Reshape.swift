@@ -18,7 +18,8 @@ extension PostgresShape {
 
   /// Makes a change, as far as the policy has it made; returns what is known of the table afterwards.
   func make(
-    _ change: Change, _ known: PostgresTargetState.Table, _ policy: DDLPolicy, _ sink: PostgresSink
+    _ change: Change, _ known: PostgresTargetState.Table, _ policy: DDLPolicy, _ right: SchemaRight,
+    _ sink: PostgresSink
   ) throws -> PostgresTargetState.Table {
     var moved = known
     let isRenamed =
@@ -51,7 +52,7 @@ extension PostgresShape {
           "\(type) has other attributes now, and schema changes are ignored (--ddl ignore)", table: change.name)
       }
     case .stop:
-      let why = known.isCreated ? "schema changes stop (--ddl stop)" : "Cairn did not create the table"
+      let why = right.refusal
       if isRenamed, target != nil { throw refusal.error(why, table: change.name) }
       if let missing = try whatIsMissing(change, moved) {
         throw refusal.error("\(why), and \(missing)", table: change.name)

@@ -77,22 +77,21 @@ struct PostgresShape {
   }
 
   func drop(
-    _ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table, _ policy: DDLPolicy,
-    _ sink: PostgresSink
+    _ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table, _ right: SchemaRight,
+    _ ddl: DDLPolicy?, _ sink: PostgresSink
   ) throws {
     guard try read(known) != nil else { return }
     let statement = "DROP TABLE \(known.schema.postgresIdentifier).\(known.name.postgresIdentifier)"
     let refusal = SchemaRefusal(
       place: connection.place, phrases: ["drop table \(mapped.fullName)"], before: mapped.createText,
       statements: [statement])
-    switch policy {
-    case .stop:
-      throw refusal.error(
-        known.isCreated ? "schema changes stop (--ddl stop)" : "Cairn did not create the table", table: source.fullName)
+    switch right.policyOfDrop(ddl) {
+    case .stop: throw refusal.error(right.refusal, table: source.fullName)
     case .ignore: return progress.note("table \(mapped.fullName) was dropped at the source; it stays at the target")
-    case .follow where !known.isCreated:
+    case .follow where !right.isCreated:
+      let why = right.others.isEmpty ? "Cairn did not create it at the target" : right.refusal
       return progress.note(
-        "table \(mapped.fullName) was dropped at the source; Cairn did not create it at the target, so it stays there, and gets no more rows"
+        "table \(mapped.fullName) was dropped at the source; \(why), so it stays there, and gets no more rows of this trail"
       )
     case .follow: break
     }

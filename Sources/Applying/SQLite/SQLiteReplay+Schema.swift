@@ -211,18 +211,17 @@ extension SQLiteReplay {
       before = was
     }
     let known = before.flatMap { target.tables[key($0.target.name)] }
-    var isCreated = known?.isCreated ?? false
-    // A table that Cairn created follows each trail that adds columns, whichever trail it was created for. Only that one
-    // takes columns, names or the table away: the table may hold rows of other trails.
-    if !isCreated, let before, let was = made.before, let now = made.after,
-      TableDifference(was, now, origins: made.origins).onlyAddsColumns
-    {
-      isCreated = try state.isCreatedElsewhere(before.target.name)
+    var effect = SchemaRight.Effect.removes
+    if let was = made.before, let now = made.after, TableDifference(was, now, origins: made.origins).onlyAddsColumns {
+      effect = .adds
     }
     var change = TargetShape.Change(
+    let right =
+      try before.map { try self.right(effect, $0.target.name, isCreated: known?.isCreated ?? false) }
+      ?? SchemaRight(isCreated: known?.isCreated ?? false)
       before: before, after: after, origins: made.origins, isRefreshed: made.isRefreshed,
-      isRename: made.action == .rename, isCreated: isCreated)
-    change.policy = options.policy(isCreated: change.isCreated)
+      isRename: made.action == .rename, right: right)
+    change.policy = made.action == .drop ? right.policyOfDrop(options.ddl) : right.policy(options.ddl)
     switch (made.action, before, after) {
     case (.create, _, let after?): try create(after, isAwaited: number < options.askedBehind)
     // It was not there when copies were asked for.
@@ -243,6 +242,12 @@ extension SQLiteReplay {
   }
 
   /// Of a table of which apply knows nothing all rows are still to come.
+  private func right(_ effect: SchemaRight.Effect, _ name: String, isCreated: Bool) throws -> SchemaRight {
+    SchemaRight(
+      effect, isCreated: isCreated, isCreatedElsewhere: try state.isCreatedElsewhere(name),
+      others: SchemaRight.others(try state.feeders(of: name)), goesBothWays: options.goesBothWays("", name))
+  }
+
   private func isStranger(_ key: NameKey) -> Bool { options.expectsStrangers && target.tables[key] == nil }
 
   /// Makes a table that is to be copied when it is met first, as the record that creates it was not read.
@@ -264,7 +269,8 @@ extension SQLiteReplay {
     try claim(&known, for: after)
     let rows = try claimRows(of: after.source, as: name)
     let change = TargetShape.Change(after: after, policy: options.ddl ?? .follow)
-    known.isCreated = try target.shape.create(change, isOwn: was?.isCreated ?? false)
+    let right = try right(.removes, name, isCreated: was?.isCreated ?? false)
+    known.isCreated = try target.shape.create(change, isOwn: right.isCreated)
     // A table that Cairn made at its first copy is still its own at a later one.
     if !known.isCreated, let was { known = was }
     known.waiting = was?.waiting

@@ -18,8 +18,9 @@ struct TargetShape {
     var isRefreshed = false
     /// Nothing but the name, and perhaps indexes: the statement that creates the table need not be the one after.
     var isRename = false
+    var right = SchemaRight(isCreated: false)
     /// Cairn created the target's table.
-    var isCreated = false
+    var isCreated: Bool { right.isCreated }
     var policy = DDLPolicy.follow
 
     var name: String { (before ?? after)?.target.name ?? "" }
@@ -71,14 +72,12 @@ struct TargetShape {
     case .follow where change.isCreated:
       try keepingDependents(change) { try run(SQLiteAlteration.drop(schema)[0], change) }
     case .follow:
-      progress.note("table \(schema.name) of the target stays: Cairn did not create it; it is no longer fed")
-    case .stop: throw refusal(change).error(notMade(change), table: schema.name)
+      let others = change.right.others
+      let why = others.isEmpty ? "Cairn did not create it" : change.right.refusal
+      progress.note("table \(schema.name) of the target stays: \(why); it is no longer fed by this trail")
+    case .stop: throw refusal(change).error(change.right.refusal, table: schema.name)
     case .ignore: progress.note("table \(schema.name) of the target stays, as --ddl ignore says; it is no longer fed")
     }
-  }
-
-  private func notMade(_ change: Change) -> String {
-    change.isCreated ? "the policy is --ddl stop" : "Cairn did not create the table, so it does not change it unasked"
   }
 
   // MARK: Rename and reshape
@@ -90,7 +89,7 @@ struct TargetShape {
     case .stop:
       let isRenamed = try was.isSameInSQLite(as: now) || (!exists(was) && exists(now))
       guard isRenamed, change.isMovingAside || (try? check(after, change)) != nil else {
-        throw refusal(change).error(notMade(change), table: was)
+        throw refusal(change).error(change.right.refusal, table: was)
       }
       if !change.isMovingAside, let names = try table(now)?.schema.columns.map(\.name) {
         try checkFilled(Set(names.map { $0.sqliteKey }), change)

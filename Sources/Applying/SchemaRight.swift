@@ -1,0 +1,63 @@
+import Changes
+import Mapping
+
+/// Whether an apply makes a schema change of its trail at the target. The decision is the same for both engines.
+///
+/// A table that Cairn created follows each trail that adds columns, whichever trail created it. Columns, names and the
+/// table itself are taken away only for the trail that created it, and only while no other trail brings rows into it: these
+/// rows would be lost with a column. Trails that go both ways share all rows, and all changes.
+///
+///     SchemaRight(.removes, isCreated: true, others: ["store-2.pos"], goesBothWays: false).isCreated  // false
+struct SchemaRight: Equatable {
+  enum Effect {
+    /// The change adds columns, and does nothing else.
+    case adds
+    case removes
+  }
+
+  /// Whether the change is made as that of a table which Cairn created for this trail.
+  var isCreated: Bool
+  /// The other trails of the table, for whose rows the change is refused; empty if it is not refused for that reason.
+  var others: [String]
+
+  /// - Parameter isCreatedElsewhere: another trail's apply created the table.
+  /// - Parameter others: the other trails that bring rows into the table.
+  init(
+    _ effect: Effect, isCreated: Bool, isCreatedElsewhere: Bool = false, others: [String], goesBothWays: Bool
+  ) {
+    switch effect {
+    case .adds: (self.isCreated, self.others) = (isCreated || isCreatedElsewhere, [])
+    case .removes where goesBothWays || others.isEmpty: (self.isCreated, self.others) = (isCreated, [])
+    case .removes: (self.isCreated, self.others) = (false, others)
+    }
+  }
+
+  /// The trails that bring rows: one whose table waits for its first rows claims none.
+  static func others(_ feeders: [TableClaim.Feeder]) -> [String] { feeders.filter { $0.claim != nil }.map(\.trail) }
+
+  /// The change of a table that no other trail knows.
+  init(isCreated: Bool) { (self.isCreated, others) = (isCreated, []) }
+
+  /// - Parameter ddl: what the operator chose for the apply; nil: nothing.
+  func policy(_ ddl: DDLPolicy?) -> DDLPolicy {
+    // The operator's word for one trail does not count for the rows of the others.
+    if !others.isEmpty { return ddl == .ignore ? .ignore : .stop }
+    return ddl ?? (isCreated ? .follow : .stop)
+  }
+
+  /// Of the table that is dropped at the source: one that others bring rows into stays, and gets no more of this trail's.
+  func policyOfDrop(_ ddl: DDLPolicy?) -> DDLPolicy {
+    if others.isEmpty { return policy(ddl) }
+    return ddl == .ignore ? .ignore : .follow
+  }
+
+  /// Why a change is not made that ``policy(_:)`` stops.
+  var refusal: String {
+    if !others.isEmpty {
+      return "\(others.count == 1 ? "trail" : "trails") \(others.joined(separator: ", ")) "
+        + "\(others.count == 1 ? "brings" : "bring") rows into the table too"
+    }
+    return isCreated
+      ? "the policy is --ddl stop" : "Cairn did not create the table, so it does not change it unasked"
+  }
+}
