@@ -69,6 +69,9 @@ package struct ApplyOptions: Sendable {
   package var schemaFollower: SchemaFollower?
   /// The rows may go on into the trail of the target: no way leads from there to where they come from.
   package var relays = false
+  /// How far the clock of the trail's node may be ahead of ours before a one-way apply holds the trail back, µs; nil: it is
+  /// never held back, as a trail of this node.
+  package var skewMicrosecondsMax: Int64?
   /// The name by which rows that began in this trail go on; nil: the name of the trail.
   package var originName: TrailName?
   /// The trail into which the target is captured. Apply passes over transactions that began there.

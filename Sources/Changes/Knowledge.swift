@@ -155,6 +155,21 @@ package struct AppliedNote: Equatable, Sendable {
     (self.position, self.origin) = (position, origin)
   }
 
+  /// The clock of this node may have been set back since an apply noted the transaction: by so much it does not count, µs.
+  private static let setBackMicroseconds: Int64 = 60_000_000
+
+  /// Takes over a clock only as far as an apply lets it in. Roles and programs that write to the database can forge notes.
+  ///
+  /// - Parameters:
+  ///   - now: the time, µs since 1970.
+  ///   - skewMicrosecondsMax: how far the clock of another node may be ahead.
+  package mutating func bound(now: Int64, skewMicrosecondsMax: Int64) {
+    let (first, isBeyond) = now.addingReportingOverflow(skewMicrosecondsMax)
+    let (last, isFar) = first.addingReportingOverflow(Self.setBackMicroseconds)
+    guard !isBeyond, !isFar else { return }
+    clock = min(clock, UInt64(clamping: last))
+  }
+
   /// Reads the printed form; nil when `text` is not one.
   package init?(_ text: String) {
     let parts = text.split(separator: " ", omittingEmptySubsequences: false).map(String.init)

@@ -68,7 +68,10 @@ extension OptionTable {
       Option(
         "max_clock_skew", .duration(.milliseconds(1) ... .seconds(86_400)), default: "\"1 min\"",
         "how far the clock of the trail's node may be ahead",
-        details: "Transactions from further ahead are held back, and that is told, until this node's clock is there.",
+        details: """
+          Transactions from further ahead are held back, and that is told, until this node's clock is there; one way, those \
+          of other nodes. A capture of the database takes over no clock that is further ahead.
+          """,
         example: "\"5 s\""),
       Option(
         "on_error", .choice(["stop", "quarantine"], later: []), default: "\"stop\"",

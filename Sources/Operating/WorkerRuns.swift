@@ -30,6 +30,8 @@ package struct CaptureRun: Sendable {
   package var applies: Set<String>?
   /// Whether what applies write to the source goes into the trail too.
   package var relays = false
+  /// How far the clocks of the nodes whose trails are applied to the source may be ahead, µs.
+  package var skewMicrosecondsMax: Int64 = 60_000_000
   /// SQLite: what cancels out is left out.
   package var folds = false
 
@@ -64,6 +66,7 @@ package struct CaptureRun: Sendable {
         options.place = place
         options.folds = folds
         options.relays = relays
+        options.skewMicrosecondsMax = skewMicrosecondsMax
         let capture = try SQLiteCapture(path: path, trail: writer, options: options, clock: clock, progress: progress)
         ready()
         try capture.run(stop: stop, untilCaughtUp: untilCaughtUp)
@@ -77,6 +80,7 @@ package struct CaptureRun: Sendable {
         options.watch = watch
         options.applies = applies
         options.relays = relays
+        options.skewMicrosecondsMax = skewMicrosecondsMax
         let capture = try PostgresCapture(uri: uri, trail: writer, options: options, clock: clock, progress: progress)
         ready()
         try capture.run(stop: stop, untilCaughtUp: untilCaughtUp)

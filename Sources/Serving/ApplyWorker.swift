@@ -60,6 +60,7 @@ final class ApplyWorker: Worker {
     // Rows of another node fit into a block. What its tables make of them must not be much larger.
     if trail.origin != context.node {
       options.valueBytesMax = Int32(clamping: max(256 << 20, BlockMemory.shared.blockBytesMax))
+      options.skewMicrosecondsMax = apply.maxClockSkew.milliseconds * 1000
     }
     options.rules = rules
     ruleUpkeep.rest()

@@ -40,6 +40,8 @@ final class CaptureWorker: Worker {
     run.statements = capture.statements
     run.copiesRows = capture.copiesRows
     run.relays = context.configuration.handsOn(capture)
+    let applies = context.configuration.applies.filter { $0.database == capture.database }
+    if let skew = applies.map(\.maxClockSkew.milliseconds).max() { run.skewMicrosecondsMax = skew * 1000 }
     if let line = context.configuration.lineOnApplied(capture) { context.tell(name, line) }
     // Apply makes the tables: what programs write to them from their first moment on is captured.
     run.needsTables = capture.copiesRows

@@ -53,8 +53,10 @@ final class Handmade {
   func latest(_ table: String) -> TableSchema? { schemas[table]?.schema }
 
   /// One transaction of the trail, synced.
-  func transaction(isSynced: Bool = true, _ body: () throws -> Void) throws {
-    _ = try writer.begin(TransactionHeader(commitTime: Clock.system.microseconds()))
+  func transaction(isSynced: Bool = true, clock: UInt64? = nil, _ body: () throws -> Void) throws {
+    var header = TransactionHeader(commitTime: Clock.system.microseconds())
+    if let clock { header.clock = clock }
+    _ = try writer.begin(header)
     try body()
     try writer.commit()
     if isSynced { _ = try writer.sync() }

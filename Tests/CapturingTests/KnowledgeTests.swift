@@ -54,6 +54,30 @@ import Trails
     return found
   }
 
+  @Test(arguments: [NumberBounds.followedClock, NumberBounds.clocks - 1, 0], [true, false])
+  func `a note moves the clock of the trail no further than an apply lets clocks in`(noted: UInt64, isRelayed: Bool)
+    throws
+  {
+    let replica = Replica(try TempFolder())
+    replica.options.relays = isRelayed
+    replica.options.skewMicrosecondsMax = 5_000_000
+    try execute(replica.source, Self.setup)
+    try replica.takeAndReplay()
+    let database = try Database(path: replica.source)
+    let origin: TransactionHeader.Dependency? = isRelayed ? .init(origin: "c.y", number: 3) : nil
+    let note = AppliedNote(trail: "b.x", number: 4, clock: noted, position: .start, origin: origin)
+    let isNoted = try database.transaction { try JournalNotes(database).write(note) }
+    #expect(isNoted)
+    try execute(replica.source, "INSERT INTO t VALUES (2, 4, 'second')")
+    try replica.take()
+    let reader = try TrailReader.open(folder: replica.trail, at: nil)
+    var clock: UInt64 = 0
+    while let record = try reader.next() { if case .begin(let header) = record { clock = max(clock, header.clock) } }
+    let now = UInt64(clamping: Clock.system.microseconds())
+    #expect(clock <= now + 5_000_000 + 60_000_000 + 1)
+    if noted > 0 { #expect(clock > now + 5_000_000, "and so far it does") }
+  }
+
   private func expectTold(_ replica: Replica, _ ids: [Int64], sourceLocation: SourceLocation = #_sourceLocation) throws
   {
     let told = try told(replica.trail)
@@ -66,6 +90,7 @@ import Trails
     let clock: UInt64 = 5_000_000_000_000_000
     try execute(replica.source, "INSERT INTO t VALUES (2, 0, 2)")
     try bring(3, "INSERT INTO t VALUES (100, 0, 100)", to: replica.source)
+    replica.options.skewMicrosecondsMax = Int64(clock)
     try bring(5, clock: clock, to: replica.source)
     try execute(replica.source, "INSERT INTO t VALUES (3, 5, 3); REPLACE INTO t VALUES (4, 5, 2)")
     try bring(4, of: "a.x", to: replica.source)

@@ -23,8 +23,8 @@ extension PostgresCapturing {
   /// What apply has brought into a database that is captured too.
   @Suite struct KnowledgeTests {
     private typealias Dependency = TransactionHeader.Dependency
-    /// Of a node whose clock is an hour ahead.
-    private static let clock = UInt64(Clock.system.microseconds()) + 3_600_000_000
+    /// Of a node whose clock is ahead by less than a capture takes over.
+    private static let clock = UInt64(Clock.system.microseconds()) + 110_000_000
 
     private func emit(_ number: UInt64, clock: UInt64 = clock, of trail: String = "b.x") -> String {
       let note = AppliedNote(trail: trail, number: number, clock: clock, position: .start)

@@ -207,7 +207,7 @@ extension PostgresApply {
         if let desk = lane.desk { try lane.replay.checkOvertaken(desk, stop) }
       } catch is LocalAhead { try waitForCapture(&lane, number - applied, stop) }
     case is LocalAhead: try waitForCapture(&lane, number - applied, stop)
-    case is PostgresReplay.Desk.Ahead:
+    case is ClockGate.Ahead:
       postpone(lane.tables.map(\.source))
       return false
     case let failed as CairnError

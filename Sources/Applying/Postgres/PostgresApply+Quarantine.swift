@@ -74,7 +74,7 @@ extension PostgresApply {
         switch error {
         case is LocalAhead:
           if let desk { try waitForCapture(desk, stop) }
-        case is PostgresReplay.Desk.Ahead: _ = stop.wait(milliseconds: 200)
+        case is ClockGate.Ahead: _ = stop.wait(milliseconds: 200)
         case let ahead as Ahead: try make(ahead, connection)
         case let refusal as SchemaStop:
           // Who uses the table is waited for.

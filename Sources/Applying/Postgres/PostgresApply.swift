@@ -53,6 +53,8 @@ package final class PostgresApply {
   private var purgedBelow: UInt64 = 0
   /// Where the database is captured, and writes go both ways.
   let desk: PostgresReplay.Desk?
+  /// Of an apply that goes one way; the desk has its own.
+  private let gate: ClockGate
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first
   private var share = GroupShare()
@@ -76,6 +78,7 @@ package final class PostgresApply {
     (self.uri, self.folder, self.name, self.options, self.clock, self.progress) =
       (uri, folder, name, options, clock, progress)
     desk = options.twoWay.map { TwoWayDesk($0, name, RowNames(to: .postgres, options.names), clock) }
+    gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
     shelf = QuarantineShelf(name, folder: folder, puts: options.quarantines)
     statements = StatementDesk(options, progress)
     progress.update { $0.guardsAreDue = true }
@@ -196,10 +199,10 @@ package final class PostgresApply {
 
   /// One group; carefully again where it was not taken as a whole, and without a table that is to wait.
   private func stepOrSettle(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
-    guard let desk else { return try step(replay, stop, through: .max) }
+    guard let desk else { return try stepOneWay(replay, stop) }
     switch try desk.shared.inTurn(stop, { try takeTurn(replay, desk, stop) }) {
     case .moved(let isMoved)?: return isMoved
-    case .heldBack(let held)?: return try desk.wait(for: held, isDraining: isDraining, stop)
+    case .heldBack(let held)?: return try desk.gate.wait(for: held, isDraining: isDraining, stop)
     case .overtaken?:
       try waitForCapture(desk, stop)
       return true
@@ -207,14 +210,27 @@ package final class PostgresApply {
     }
   }
 
+  private func stepOneWay(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
+    do {
+      let isMoved = try step(replay, stop, through: gate.limit() ?? .max)
+      progress.update { $0.heldUntil = gate.heldUntil }
+      if !isMoved, let held = gate.heldBack { return try gate.wait(for: held, isDraining: isDraining, stop) }
+      return isMoved
+    } catch let ahead as ClockGate.Ahead {
+      gate.holdBack(ahead.header)
+      forget()
+      return true
+    }
+  }
+
   private func takeTurn(_ replay: PostgresReplay, _ desk: PostgresReplay.Desk, _ stop: StopSignal) throws -> TurnEnd {
     do {
-      let isMoved = try step(replay, stop, through: desk.limit() ?? .max)
+      let isMoved = try step(replay, stop, through: desk.gate.limit() ?? .max)
       if isMoved { share.grow() }
       if !isMoved { try replay.lookAtCandidates(stop) }
       try decide(desk, replay.connection)
-      progress.update { $0.heldUntil = desk.heldUntil }
-      if !isMoved, let held = desk.heldBack { return .heldBack(held) }
+      progress.update { $0.heldUntil = desk.gate.heldUntil }
+      if !isMoved, let held = desk.gate.heldBack { return .heldBack(held) }
       return .moved(isMoved)
     } catch {
       desk.shared.window.rollback(name)
@@ -228,7 +244,7 @@ package final class PostgresApply {
       case let error as CairnError
       where !replay.isCareful && (QuarantineShelf.isOfRows(error) || error.code == .ruleRefused):
         carefulThrough = max(carefulThrough, replay.number)
-      case let ahead as PostgresReplay.Desk.Ahead: desk.holdBack(ahead.header)
+      case let ahead as ClockGate.Ahead: desk.gate.holdBack(ahead.header)
       case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: replay.number):
         carefulThrough = max(carefulThrough, replay.number)
       default:

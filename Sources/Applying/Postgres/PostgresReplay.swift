@@ -188,6 +188,14 @@ final class PostgresReplay {
     let number: UInt64
   }
 
+  /// Throws ``ClockGate/Ahead``. One way: tables that wait come after the main stream, and the desk looks two-way.
+  private func checkClock(_ header: TransactionHeader) throws {
+    guard desk == nil, !scope.isLane, retried == nil else { return }
+    if ClockGate.isAhead(header, now: clock.microseconds(), options.skewMicrosecondsMax) {
+      throw ClockGate.Ahead(header: header)
+    }
+  }
+
   /// Applies what is there as one commit, at most `count` transactions and through transaction `limit`; false when nothing
   /// is. After an error the replay is of no use: see ``abandon()``.
   func applyAvailable(
@@ -215,6 +223,7 @@ final class PostgresReplay {
           desk.beginGroup()
           if try desk.informsEarly { try inform(desk) }
         }
+        try checkClock(header)
         try desk?.begin(header, at: reader.position)
         (last, number) = (header, header.number)
         currentPlace = VersionPlace(

@@ -128,7 +128,7 @@ extension SQLiteApply {
       case is LocalAhead:
         progress.update { $0.isWaitingForCapture = true }
         wait = { try desk.waitForCapture(stop) }
-      case is SQLiteReplay.Desk.Ahead: wait = { _ = stop.wait(milliseconds: 200) }
+      case is ClockGate.Ahead: wait = { _ = stop.wait(milliseconds: 200) }
       case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: desk.place.stamp.number): break
       default:
         desk.shared.note(error)

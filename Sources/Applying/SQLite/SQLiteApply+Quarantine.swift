@@ -98,7 +98,7 @@ extension SQLiteApply {
         self.replay.forgetShapes()
         switch error {
         case is LocalAhead: try desk?.waitForCapture(stop)
-        case is SQLiteReplay.Desk.Ahead: _ = stop.wait(milliseconds: 200)
+        case is ClockGate.Ahead: _ = stop.wait(milliseconds: 200)
         case let refusal as SQLiteReplay.Refusal: return try explain(one, refusal.error, stop)
         case let error as CairnError where TwoWay.isOfRow(error) && desk?.settle(through: one.number) ?? false: break
         case let error as CairnError where QuarantineShelf.isOfRows(error): return try explain(one, error, stop)

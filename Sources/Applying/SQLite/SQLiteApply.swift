@@ -20,6 +20,8 @@ package final class SQLiteApply {
   var lanes: [NameKey: Lane] = [:]
   /// Where the database is captured, and writes go both ways.
   let desk: SQLiteReplay.Desk?
+  /// Of an apply that goes one way; the desk has its own.
+  private let gate: ClockGate
   let shelf: QuarantineShelf
   let statements: StatementDesk?
   /// When it is looked next whether somebody wants something of what is put aside, in monotonic milliseconds.
@@ -43,6 +45,7 @@ package final class SQLiteApply {
     checkpoint = stored?.checkpoint
     number = stored?.number ?? 0
     desk = options.twoWay.map { TwoWayDesk($0, name, RowNames(to: .sqlite, options.names), clock) }
+    gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
     shelf = QuarantineShelf(name, folder: folder, puts: options.quarantines)
     statements = StatementDesk(options, progress)
     replay = try SQLiteReplay(
@@ -109,10 +112,10 @@ package final class SQLiteApply {
   }
 
   private func stepOrSettle(_ stop: StopSignal) throws -> Bool {
-    guard let desk else { return try step(stop, through: .max) }
+    guard let desk else { return try stepOneWay(stop) }
     switch try desk.shared.inTurn(stop, { try takeTurn(desk, stop) }) {
     case .moved(let isMoved)?: return isMoved
-    case .heldBack(let held)?: return try desk.wait(for: held, isDraining: isDraining, stop)
+    case .heldBack(let held)?: return try desk.gate.wait(for: held, isDraining: isDraining, stop)
     case .overtaken?:
       progress.update { $0.isWaitingForCapture = true }
       try desk.waitForCapture(stop)
@@ -121,13 +124,26 @@ package final class SQLiteApply {
     }
   }
 
+  private func stepOneWay(_ stop: StopSignal) throws -> Bool {
+    do {
+      let isMoved = try step(stop, through: gate.limit() ?? .max)
+      progress.update { $0.heldUntil = gate.heldUntil }
+      if !isMoved, let held = gate.heldBack { return try gate.wait(for: held, isDraining: isDraining, stop) }
+      return isMoved
+    } catch let ahead as ClockGate.Ahead {
+      gate.holdBack(ahead.header)
+      try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
+      return true
+    }
+  }
+
   private func takeTurn(_ desk: SQLiteReplay.Desk, _ stop: StopSignal) throws -> TurnEnd {
     do {
-      let isMoved = try step(stop, through: desk.limit() ?? .max)
+      let isMoved = try step(stop, through: desk.gate.limit() ?? .max)
       if !isMoved { try lookAtCandidates(stop) }
       try decide(desk)
-      progress.update { $0.heldUntil = desk.heldUntil }
-      if !isMoved, let held = desk.heldBack { return .heldBack(held) }
+      progress.update { $0.heldUntil = desk.gate.heldUntil }
+      if !isMoved, let held = desk.gate.heldBack { return .heldBack(held) }
       return .moved(isMoved)
     } catch {
       desk.shared.window.rollback(name)
@@ -136,7 +152,7 @@ package final class SQLiteApply {
       case is LocalAhead:
         target.rollback()
         end = .overtaken
-      case let ahead as SQLiteReplay.Desk.Ahead: desk.holdBack(ahead.header)
+      case let ahead as ClockGate.Ahead: desk.gate.holdBack(ahead.header)
       case let error as CairnError where TwoWay.isOfRow(error) && desk.settle(through: replay.number + 1): break
       default:
         desk.shared.note(error)

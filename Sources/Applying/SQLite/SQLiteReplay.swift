@@ -151,6 +151,7 @@ final class SQLiteReplay {
         try desk?.begin(header, at: reader.position)
         (group.last, current) = (header, header.number)
         currentPlace = VersionPlace(
+        try checkClock(header)
           stamp: Stamp(clock: header.clock, origin: name.description, number: header.number), begin: reader.position)
         isAside = try options.isOwn(header) || putAside(header)
       case .commit(let number, let changes):
@@ -197,6 +198,14 @@ final class SQLiteReplay {
   // MARK: Records
 
   private func next() throws -> Record? {
+  /// Throws ``ClockGate/Ahead``. One way: tables that wait come after the main stream, and the desk looks two-way.
+  private func checkClock(_ header: TransactionHeader) throws {
+    guard desk == nil, scope == .main else { return }
+    if ClockGate.isAhead(header, now: target.clock.microseconds(), options.skewMicrosecondsMax) {
+      throw ClockGate.Ahead(header: header)
+    }
+  }
+
     guard let ahead else { return try reader.next() }
     self.ahead = nil
     return ahead

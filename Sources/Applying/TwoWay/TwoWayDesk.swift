@@ -19,11 +19,6 @@ final class TwoWayDesk<Table> {
     func with(_ table: Table?) -> Row { table.map { Row(name: name, table: $0, version: version) } ?? self }
   }
 
-  /// A transaction whose clock is further ahead of ours than a peer's may be.
-  struct Ahead: Error {
-    let header: TransactionHeader
-  }
-
   let shared: TwoWay
   let names: RowNames
   private let trail: TrailName
@@ -36,8 +31,7 @@ final class TwoWayDesk<Table> {
   private(set) var locksFirst = false
   /// How often a group was sent back for local commits, since the last that was committed.
   private var waits = 0
-  /// The transaction that is held back, as its clock is ahead.
-  private(set) var heldBack: TransactionHeader?
+  let gate: ClockGate
   private(set) var place = VersionPlace(stamp: Stamp(clock: 0, origin: "", number: 0), begin: .start)
   private(set) var seen: [String: UInt64] = [:]
   private var met: MetTransaction?
@@ -72,6 +66,7 @@ final class TwoWayDesk<Table> {
 
   init(_ shared: TwoWay, _ trail: TrailName, _ names: RowNames, _ clock: Clock) {
     (self.shared, self.trail, self.names, self.clock) = (shared, trail, names, clock)
+    gate = ClockGate(trail, clock, skewMicrosecondsMax: shared.skewMicrosecondsMax)
     columns = names.columnsNow
     reader = VersionReader(seen: shared.window.seen)
   }
@@ -149,35 +144,6 @@ final class TwoWayDesk<Table> {
   /// A group through that transaction was overtaken by programs.
   func overtaken(at number: UInt64) { lockedFirst.note(number, isAgain: waits > 0) }
 
-  /// The last transaction that may be applied now; nil: all of them.
-  func limit() -> UInt64? {
-    guard let held = heldBack else { return nil }
-    if isClockAhead(held) { return held.number - 1 }
-    heldBack = nil
-    return nil
-  }
-
-  /// When the transaction that is held back may be applied, µs since 1970; nil: none is.
-  var heldUntil: Int64? { heldBack.map { Int64(clamping: $0.clock) - shared.skewMicrosecondsMax } }
-
-  func holdBack(_ header: TransactionHeader) { heldBack = header }
-
-  private func isClockAhead(_ header: TransactionHeader) -> Bool {
-    header.clock > UInt64(clamping: clock.microseconds() + shared.skewMicrosecondsMax)
-  }
-
-  /// A clock that is ahead is waited for; while the trail is drained, that is an error.
-  func wait(for held: TransactionHeader, isDraining: Bool, _ stop: StopSignal) throws -> Bool {
-    let seconds = (Int64(clamping: held.clock) - clock.microseconds()) / 1_000_000
-    guard !isDraining else {
-      throw CairnError(
-        .clockAhead, "transaction \(held.number) of trail \(trail) is of a time \(seconds) s ahead of this clock",
-        hint: "set the clocks of both nodes right, such as by NTP; its trail is held back until then", remedy: .retry)
-    }
-    _ = stop.wait(milliseconds: 200)
-    return true
-  }
-
   func waitForCapture(_ stop: StopSignal) throws {
     try shared.waitForCapture(stop, waits)
     waits += 1
@@ -193,9 +159,9 @@ final class TwoWayDesk<Table> {
 
   // MARK: Transactions
 
-  /// Throws ``Ahead``.
+  /// Throws ``ClockGate/Ahead``.
   func begin(_ header: TransactionHeader, at begin: Position) throws {
-    if isClockAhead(header) { throw Ahead(header: header) }
+    try gate.check(header)
     inserted.removeAll(keepingCapacity: true)
     place = VersionPlace(
       stamp: Stamp(clock: header.clock, origin: trail.description, number: header.number), begin: begin)

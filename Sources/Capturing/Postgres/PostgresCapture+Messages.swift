@@ -7,9 +7,6 @@ import SystemKit
 extension PostgresCapture {
   /// The prefix of what apply notes.
   private static let notePrefix = "cairn"
-  /// The lead over the server's clock that capture accepts in apply's notes, in µs. Apply itself waits for trails that are ahead by
-  /// more than `max_clock_skew`.
-  private static let aheadMax: Int64 = 86_400_000_000
   private static let refusalMilliseconds: Int64 = 60_000
   /// The largest barrier, in bytes. Cairn writes none that is larger.
   private static let barrierBytesMax = 256
@@ -105,8 +102,8 @@ extension PostgresCapture {
     // One that no trail is named in is of an apply all the same.
     if let note, !leavesOut(note.trail) { return }
     // Of a transaction with a replication origin the server does not give the time of the commit.
-    let latest = max(incoming.transaction.time, clock.microseconds()).addingReportingOverflow(Self.aheadMax)
-    if let given = note?.clock, !latest.overflow { note?.clock = min(given, UInt64(clamping: latest.partialValue)) }
+    note?.bound(
+      now: max(incoming.transaction.time, clock.microseconds()), skewMicrosecondsMax: options.skewMicrosecondsMax)
     let isRelayed = options.relays && (note?.origin != nil || incoming.relay != nil)
     self.incoming?.isSkipped = !isRelayed || incoming.transaction.commit < position.reached
     self.incoming?.isApplied = true

@@ -25,6 +25,8 @@ package final class PostgresCapture {
     package var applies: Set<String>?
     /// Whether what applies write goes into the trail too, if they know of no way back.
     package var relays = false
+    /// How far the clocks of other nodes may be ahead of ours, µs: no note of an apply moves the trail's clock further.
+    package var skewMicrosecondsMax: Int64 = 60_000_000
     package init() {}
   }
 

@@ -19,6 +19,8 @@ package final class SQLiteCapture {
     package var copiesRows = true
     /// Whether what applies write goes into the trail too.
     package var relays = false
+    /// How far the clocks of other nodes may be ahead of ours, µs: no note of an apply moves the trail's clock further.
+    package var skewMicrosecondsMax: Int64 = 60_000_000
     /// Whether it is an error that there is no table yet.
     package var needsTables = true
     /// Whether statements that programs tell of go into the trail.
@@ -702,11 +704,12 @@ package final class SQLiteCapture {
   private func take(note statement: Statement, seq: Int64) throws -> Bool {
     guard try endTransaction(through: seq - 1) else { return false }
     reader.read(statement, seq: seq, code: JournalNotes.code, first: 3, count: 1)
-    guard let note = AppliedNote(statement.text(3)) else {
+    guard var note = AppliedNote(statement.text(3)) else {
       throw CairnError(
         .databaseDamaged, "journal row \(seq) of \(path) is a note of apply's that this cairn does not understand",
         hint: "run 'cairn detach' on the source and replicate again")
     }
+    note.bound(now: clock.microseconds(), skewMicrosecondsMax: options.skewMicrosecondsMax)
     relay = note.origin == nil ? nil : note
     if relay == nil, note.number > 0, note.trail != trail.name.description { part?.next.knowledge.note(note) }
     return true

@@ -1,0 +1,64 @@
+import Changes
+import SystemKit
+
+/// Holds back a trail whose next transaction has a clock that is further ahead than the clock of its node may be.
+///
+/// What apply brings moves the clock of the target's own trail, if the target is captured. So a peer with a clock of the year
+/// 9999 would hold back all trails of the target, too: one way, the gate is as needed as two-way.
+final class ClockGate {
+  /// A transaction whose clock is too far ahead.
+  struct Ahead: Error {
+    let header: TransactionHeader
+  }
+
+  private let trail: TrailName
+  private let clock: Clock
+  /// How far the clock of the trail's node may be ahead of ours, µs; nil: the trail is not held back.
+  private let skewMicrosecondsMax: Int64?
+  /// The transaction that is held back.
+  private(set) var heldBack: TransactionHeader?
+
+  init(_ trail: TrailName, _ clock: Clock, skewMicrosecondsMax: Int64?) {
+    (self.trail, self.clock, self.skewMicrosecondsMax) = (trail, clock, skewMicrosecondsMax)
+  }
+
+  private func isAhead(_ header: TransactionHeader) -> Bool {
+    Self.isAhead(header, now: clock.microseconds(), skewMicrosecondsMax)
+  }
+
+  /// Returns whether a transaction is to be held back at this time, µs since 1970.
+  static func isAhead(_ header: TransactionHeader, now: Int64, _ skewMicrosecondsMax: Int64?) -> Bool {
+    guard let skewMicrosecondsMax else { return false }
+    return header.clock > UInt64(clamping: now + skewMicrosecondsMax)
+  }
+
+  /// Throws ``Ahead`` for a transaction that is to be held back.
+  func check(_ header: TransactionHeader) throws {
+    if skewMicrosecondsMax != nil, isAhead(header) { throw Ahead(header: header) }
+  }
+
+  /// The last transaction that may be applied now; nil: all of them.
+  func limit() -> UInt64? {
+    guard let held = heldBack else { return nil }
+    if isAhead(held) { return held.number - 1 }
+    heldBack = nil
+    return nil
+  }
+
+  /// When the transaction that is held back may be applied, µs since 1970; nil: none is.
+  var heldUntil: Int64? { heldBack.map { Int64(clamping: $0.clock) - (skewMicrosecondsMax ?? 0) } }
+
+  func holdBack(_ header: TransactionHeader) { heldBack = header }
+
+  /// A clock that is ahead is waited for; while the trail is drained, that is an error.
+  func wait(for held: TransactionHeader, isDraining: Bool, _ stop: StopSignal) throws -> Bool {
+    let seconds = (Int64(clamping: held.clock) - clock.microseconds()) / 1_000_000
+    guard !isDraining else {
+      throw CairnError(
+        .clockAhead, "transaction \(held.number) of trail \(trail) is of a time \(seconds) s ahead of this clock",
+        hint: "set the clocks of both nodes right, such as by NTP; its trail is held back until then", remedy: .retry)
+    }
+    _ = stop.wait(milliseconds: 200)
+    return true
+  }
+}
