@@ -20,6 +20,20 @@ package struct WaitingTable: Equatable, Sendable {
     (self.code, self.message, self.hint) = (code, message, hint)
   }
 
+  /// The tables of one trail that may wait at a time. Each is tried again by itself.
+  package static let countMax = 1000
+
+  /// Throws `schema-stopped` if as many tables of the trail wait already as may: the apply stops then.
+  ///
+  /// - Parameter error: why one more would wait.
+  package static func checkCount(_ count: Int, of trail: TrailName, _ error: CairnError) throws {
+    guard count >= countMax else { return }
+    throw CairnError(
+      .schemaStopped, "\(count) tables of trail \(trail) wait, and no more may: \(error.message)",
+      hint: "see them with 'cairn status', and leave tables out with 'tables' of the apply; \(error.hint)",
+      context: error.context)
+  }
+
   /// With which a run ends that has applied everything else; nil when no table waits.
   package static func error(_ tables: [WaitingTable]) -> CairnError? {
     guard let first = tables.first else { return nil }

@@ -1,10 +1,12 @@
-import Applying
 import Changes
 import Foundation
 import Mapping
 import SQLiteKit
+import SystemKit
 import Testing
 import Trails
+
+@testable import Applying
 
 /// Only the table whose schema change cannot be made waits, and loses nothing by it.
 @Suite struct WaitingTests {
@@ -342,5 +344,44 @@ import Trails
     try one.drain()
     #expect(failure { try other.drain() }?.code == .checkpointMoved)
     #expect(try made.rows("SELECT * FROM t") == [[1, 1, 9], [2, 2, .null], [3, 3, 3]])
+  }
+
+  @Test(.timeLimit(.minutes(1))) func `many tables that wait in one transaction are found in one pass`() throws {
+    let made = try Handmade(TempFolder())
+    for n in 1...300 { try made.shape("CREATE TABLE gone_\(n)(id INTEGER PRIMARY KEY, v TEXT)") }
+    try made.shape("CREATE TABLE here(id INTEGER PRIMARY KEY, v TEXT)")
+    try made.run("CREATE TABLE here(id INTEGER PRIMARY KEY, v TEXT)")
+    try made.transaction {
+      try made.insert("here", [1, "first"])
+      for n in 1...300 { try made.insert("gone_\(n)", [1, "x"]) }
+      try made.insert("here", [2, "last"])
+    }
+    let apply = try made.open()
+    let stop = StopSignal()
+    let begun = Clock.monotonicMilliseconds
+    // Each pass of the group takes the turn once.
+    let first = try #require(try apply.replay.applyGroup(stop))
+    #expect(first.rows > 0)
+    apply.target.rollback()
+    #expect(failure { try made.replay() }?.message.contains("300 tables wait") == true)
+    #expect(Clock.monotonicMilliseconds - begun < 20_000)
+    #expect(try made.rows("SELECT v FROM here ORDER BY id") == [["first"], ["last"]])
+    // And go on when they come.
+    for n in 1...300 { try made.run("CREATE TABLE gone_\(n)(id INTEGER PRIMARY KEY, v TEXT)") }
+    try made.transaction { for n in 1...300 { try made.insert("gone_\(n)", [2, "y"]) } }
+    try made.replay()
+    #expect(try made.rows("SELECT count(*) FROM gone_7") == [[2]])
+    #expect(try made.rows("SELECT count(*) FROM gone_300") == [[2]])
+  }
+
+  @Test(.timeLimit(.minutes(3))) func `no more tables of a trail wait than may`() throws {
+    let made = try Handmade(TempFolder())
+    let count = WaitingTable.countMax + 1
+    for n in 1...count { try made.shape("CREATE TABLE gone_\(n)(id INTEGER PRIMARY KEY)") }
+    try made.transaction { for n in 1...count { try made.insert("gone_\(n)", [1]) } }
+    let error = failure { try made.replay() }
+    #expect(error?.code == .schemaStopped)
+    #expect(
+      error?.message.contains("1000 tables of trail far.shop wait, and no more may") == true, "\(error?.message ?? "")")
   }
 }

@@ -518,6 +518,7 @@ final class PostgresReplay {
     } else {
       // Another table that waits has its name: one after the other, then.
       if waiting.contains(where: { $0.source.hasSameBytes(as: name) }) { throw error }
+      try WaitingTable.checkCount(waiting.count, of: self.name, error)
       var table = PostgresTargetState.Waiting(
         source: name, place: name, from: from,
         table: WaitingTable(

@@ -190,6 +190,7 @@ package final class SQLiteApply {
   }
 
   private func step(_ stop: StopSignal, through limit: UInt64) throws -> Bool {
+    let begun = Clock.monotonicMilliseconds
     do {
       guard let group = try replay.applyGroup(through: limit, stop) else { return false }
       try commit(group)
@@ -197,6 +198,8 @@ package final class SQLiteApply {
     } catch let refusal as SQLiteReplay.Refusal {
       target.rollback()
       try wait(for: refusal)
+      // Each table that waits by its schema change does the group again: programs have the lock for as long as apply had it.
+      _ = stop.wait(milliseconds: Int32(clamping: min(Clock.monotonicMilliseconds - begun, 1000)))
       return true
     } catch let differs as StatementDiffers {
       statements?.note(differs)

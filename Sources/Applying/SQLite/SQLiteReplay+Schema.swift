@@ -122,7 +122,7 @@ extension SQLiteReplay {
   }
 
   /// From a record on that is known to be refused, the table waits: what stands before it has been applied.
-  private func beginToWait(_ schema: TableSchema, _ error: CairnError) throws {
+  func beginToWait(_ schema: TableSchema, _ error: CairnError) throws {
     let name = targetName(of: schema)
     defer { forgetShapes() }
     if case .lane = scope {
@@ -131,6 +131,7 @@ extension SQLiteReplay {
     }
     var known = target.tables[name.sqliteKey] ?? TargetState.Table(claim: TableClaim.none)
     guard known.waiting == nil else { return }
+    try WaitingTable.checkCount(target.waiting(in: reader.id).count, of: self.name, error)
     if isStranger(name.sqliteKey) { (known.refreshing, known.isAwaited) = (.byKey, true) }
     let table = WaitingTable(
       name: schema.fullName, checkpoint: place.checkpoint, number: number, code: error.code, message: error.message,
@@ -215,10 +216,10 @@ extension SQLiteReplay {
     if let was = made.before, let now = made.after, TableDifference(was, now, origins: made.origins).onlyAddsColumns {
       effect = .adds
     }
-    var change = TargetShape.Change(
     let right =
       try before.map { try self.right(effect, $0.target.name, isCreated: known?.isCreated ?? false) }
       ?? SchemaRight(isCreated: known?.isCreated ?? false)
+    var change = TargetShape.Change(
       before: before, after: after, origins: made.origins, isRefreshed: made.isRefreshed,
       isRename: made.action == .rename, right: right)
     change.policy = made.action == .drop ? right.policyOfDrop(options.ddl) : right.policy(options.ddl)
@@ -241,13 +242,13 @@ extension SQLiteReplay {
     }
   }
 
-  /// Of a table of which apply knows nothing all rows are still to come.
   private func right(_ effect: SchemaRight.Effect, _ name: String, isCreated: Bool) throws -> SchemaRight {
     SchemaRight(
       effect, isCreated: isCreated, isCreatedElsewhere: try state.isCreatedElsewhere(name),
       others: SchemaRight.others(try state.feeders(of: name)), goesBothWays: options.goesBothWays("", name))
   }
 
+  /// Of a table of which apply knows nothing all rows are still to come.
   private func isStranger(_ key: NameKey) -> Bool { options.expectsStrangers && target.tables[key] == nil }
 
   /// Makes a table that is to be copied when it is met first, as the record that creates it was not read.

@@ -98,6 +98,9 @@ final class SQLiteReplay {
   var madeBefore = ByteWriter(capacity: 256)
   var madeAfter = ByteWriter(capacity: 256)
 
+  /// The table of the record at hand; nil: of none.
+  private var idAtHand: UInt64?
+
   /// Opens the trail in `folder`. Errors: `checkpoint-foreign` when the checkpoint is not in it.
   init(
     _ target: SQLiteTarget, trail folder: String, at checkpoint: Checkpoint?, number: UInt64, scope: Scope = .main,
@@ -148,10 +151,10 @@ final class SQLiteReplay {
       if count % 1024 == 0, stop.isSet { throw Stopped() }
       switch record {
       case .begin(let header):
+        try checkClock(header)
         try desk?.begin(header, at: reader.position)
         (group.last, current) = (header, header.number)
         currentPlace = VersionPlace(
-        try checkClock(header)
           stamp: Stamp(clock: header.clock, origin: name.description, number: header.number), begin: reader.position)
         isAside = try options.isOwn(header) || putAside(header)
       case .commit(let number, let changes):
@@ -195,9 +198,6 @@ final class SQLiteReplay {
     }
   }
 
-  // MARK: Records
-
-  private func next() throws -> Record? {
   /// Throws ``ClockGate/Ahead``. One way: tables that wait come after the main stream, and the desk looks two-way.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, scope == .main else { return }
@@ -206,6 +206,9 @@ final class SQLiteReplay {
     }
   }
 
+  // MARK: Records
+
+  private func next() throws -> Record? {
     guard let ahead else { return try reader.next() }
     self.ahead = nil
     return ahead
@@ -219,6 +222,7 @@ final class SQLiteReplay {
       if case .refreshRow = record {} else { try endChunk() }
     }
     try reach(record)
+    idAtHand = record.schemaID
     switch record {
     case .statement(let statement): try statements?.offer(statement, at: reader.position)
     case .statementEnd(let end): try statements?.end(end)
@@ -281,13 +285,44 @@ final class SQLiteReplay {
     }
     if let table = bySchema[id] { return table }
     do {
-      let table = try opened(id)
+      let table = try openedAtOnce(id)
       bySchema[id] = .some(table)
       return table
-    } catch let error as CairnError
-      where [.schemaStopped, .tableRefused, .nameCollision, .ruleRefused].contains(error.code)
-    {
-      throw Refusal(position: reader.position, error: error)
+    } catch let refusal as Unopened {
+      // From this record on, the table waits; the rest of the group goes on.
+      if refusal.isUndone, scope == .main, idAtHand == id {
+        try beginToWait(schema(id), refusal.error)
+        return nil
+      }
+      throw Refusal(position: reader.position, error: refusal.error)
+    }
+  }
+
+  /// A table that is not as it should be.
+  private struct Unopened: Error {
+    let error: CairnError
+    /// The target, and what is known of it, are as they were before.
+    let isUndone: Bool
+  }
+
+  /// Opens a table, or changes nothing. Throws ``Unopened``.
+  private func openedAtOnce(_ id: UInt64) throws -> TargetTable? {
+    let (tables, areDue) = (target.tables, target.guardsAreDue)
+    let version = try database.integer("PRAGMA schema_version")
+    try database.execute("SAVEPOINT cairn_opening")
+    do {
+      let table = try opened(id)
+      try database.execute("RELEASE cairn_opening")
+      return table
+    } catch {
+      let why = (error as? Refusal)?.error ?? error as? CairnError
+      let codes: [ErrorCode] = [.schemaStopped, .tableRefused, .nameCollision, .ruleRefused]
+      guard let why, codes.contains(why.code) else { throw error }
+      let isSame = try database.integer("PRAGMA schema_version") == version
+      try database.execute("ROLLBACK TO cairn_opening")
+      try database.execute("RELEASE cairn_opening")
+      if isSame { (target.tables, target.guardsAreDue) = (tables, areDue) }
+      throw Unopened(error: why, isUndone: isSame)
     }
   }
 
@@ -416,4 +451,16 @@ final class SQLiteReplay {
   }
 
   func forgetShapes() { bySchema.removeAll(keepingCapacity: true) }
+}
+
+extension Record {
+  /// The table whose rows the record changes or copies; nil for all other records.
+  fileprivate var schemaID: UInt64? {
+    switch self {
+    case .change(let change): change.schemaID
+    case .refreshRow(let id, _): id
+    case .refresh(let refresh): refresh.schemaID
+    default: nil
+    }
+  }
 }
