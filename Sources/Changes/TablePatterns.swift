@@ -79,8 +79,9 @@ package struct TablePatterns: Equatable, Sendable {
   package func includesTables(of schema: String) -> Bool {
     let start = "\(schema.asciiLowercased)."
     return includesSome(start) { plain in
-      // What stands after the dot is the pattern of the table.
-      plain.indices.contains { $0 > plain.startIndex && Wildcard.matches(String(plain[..<$0]), start) }
+      // What stands after the dot is the pattern of the table. A pattern without a dot is of `public`, except `*`.
+      guard plain.contains(".") || plain.allSatisfy({ $0 == "*" }) || schema == "public" else { return false }
+      return plain.indices.contains { $0 > plain.startIndex && Wildcard.matches(String(plain[..<$0]), start) }
         || (plain.last == "*" && Wildcard.matches(String(plain), start))
     }
   }
@@ -96,6 +97,34 @@ package struct TablePatterns: Equatable, Sendable {
       if excludes { return included && !Wildcard.matches(plain, all) }
       return included || isMatch(plain[...].unicodeScalars)
     }
+  }
+
+  /// Returns whether the list of an apply admits a table of a PostgreSQL target: the last pattern that matches it decides.
+  ///
+  /// Stricter than a capture's list: a pattern without a dot admits tables of `public` only, except `*`, which admits all. One that excludes a table by its
+  /// name alone excludes it in every schema.
+  ///
+  ///     TablePatterns(["evil_*"]).admits(namespace: "evil_other", name: "salaries")  // false
+  ///
+  /// - Parameter namespace: the schema; empty for `public`.
+  package func admits(namespace: String, name: String) -> Bool {
+    let isPublic = namespace.isEmpty || namespace.hasSameBytes(as: "public")
+    let whole = "\(isPublic ? "public" : namespace).\(name)"
+    var included = false
+    for pattern in patterns {
+      let (excludes, plain) = Self.parts(pattern)
+      if excludes {
+        let names = [name, whole].map { $0.lowercased() }
+        if names.contains(where: { Wildcard.matches(plain.lowercased(), $0) }) { included = false }
+      } else if plain.utf8.allSatisfy({ $0 == UInt8(ascii: "*") }) {
+        included = true
+      } else if plain.utf8.contains(UInt8(ascii: ".")) {
+        if Wildcard.matches(plain.asciiLowercased, whole.asciiLowercased) { included = true }
+      } else if isPublic, Wildcard.matches(plain.asciiLowercased, name.asciiLowercased) {
+        included = true
+      }
+    }
+    return included
   }
 
   /// A name in a list of tables that no table has.

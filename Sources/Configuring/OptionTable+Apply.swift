@@ -19,7 +19,7 @@ extension OptionTable {
         details: """
           An allow-list: what the trail brings for other tables is left out, and `cairn status` names those tables. \
           Patterns are matched without regard to the case of ASCII letters against the name at the target, after all \
-          rules; of those that match a table, the last one counts. Tables of PostgreSQL outside of `public` are matched with their schema. \
+          rules; of those that match a table, the last one counts. Tables of PostgreSQL outside of `public` are matched with their schema: a pattern without a dot stands for tables of `public`, except `*`, which stands for all, and one that excludes. \
           `cairn.*`, `cairn_*`, `pg_*`, `information_schema` and `sqlite_*` are refused, whatever the list says. \
           A table that comes into the list is copied.
           """, example: "[\"sales.*\", \"!sales.secret\"]"),

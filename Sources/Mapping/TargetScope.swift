@@ -49,9 +49,7 @@ package struct TargetScope: Equatable, Sendable {
   private func includes(_ namespace: String, _ name: String, in engine: Engine) -> Bool {
     guard engine == .postgres else { return patterns.includes(name) }
     if namespace.utf8.contains(UInt8(ascii: ".")) { return false }
-    guard namespace.isEmpty || namespace == "public" else { return patterns.includes("\(namespace).\(name)") }
-    let whole = "public.\(name)"
-    return patterns.includes(anyOf: name.utf8.contains(UInt8(ascii: ".")) ? [whole] : [name, whole])
+    return patterns.admits(namespace: namespace, name: name)
   }
 
   /// Whether a name is one of Cairn's or of an engine's own, or no name that the engine can keep whole.

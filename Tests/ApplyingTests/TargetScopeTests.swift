@@ -55,12 +55,12 @@ import Testing
   @Test func `a list tells of which schemas it can include tables`() {
     func includes(_ list: [String], _ schema: String) -> Bool { TargetScope(list).includes(schema: schema) }
     for list in [
-      ["*"], ["sales.*"], ["sales.o*"], ["sales.orders"], ["s*"], ["*orders"], ["SALES.x"], ["s?les.*"], ["!hr.*"],
+      ["*"], ["sales.*"], ["sales.o*"], ["sales.orders"], ["SALES.x"], ["s?les.*"], ["!hr.*"],
     ] {
       #expect(includes(list, "sales"), "\(list)")
     }
     for list in [
-      ["hr.*"], ["sales"], ["salesx.*"], ["ales.*"], ["*", "!sales.*"], ["sales.*", "!sales.*"], ["sales"],
+      ["hr.*"], ["s*"], ["*orders"], ["sales"], ["salesx.*"], ["ales.*"], ["*", "!sales.*"], ["sales.*", "!sales.*"], ["sales"],
     ] {
       #expect(!includes(list, "sales"), "\(list)")
     }
@@ -79,6 +79,26 @@ import Testing
         for table in ["a", "b", "ab", "sales", "hr"]
         where TargetScope(list).verdict(schema, table, in: .postgres) == .allowed {
           #expect(includes(list, schema), "\(list) \(schema).\(table)")
+        }
+      }
+    }
+  }
+
+  @Test func `a pattern without a dot stays in the schema public in the list of an apply`() {
+    for (tables, allowed, left) in [
+      (["evil_*"], ["public.evil_a"], ["evil_other.salaries", "evil_other.evil_a", "hr.evil_a"]),
+      (["*"], ["public.a", "hr.a"], []),
+      (["*", "!tmp_*"], ["public.a", "hr.a"], ["public.tmp_a", "hr.tmp_a", "tmp_x.a"]),
+      (["s*"], ["public.sales"], ["sales.orders", "hr.sales"]),
+      (["sales.*"], ["sales.orders"], ["public.sales", "hr.orders"]),
+      (["orders"], ["public.orders"], ["hr.orders"]),
+      (["*", "!secret"], ["hr.open"], ["hr.secret", "public.secret"]),
+    ] as [([String], [String], [String])] {
+      for (names, expected) in [(allowed, true), (left, false)] {
+        for name in names {
+          let parts = name.split(separator: ".").map(String.init)
+          let verdict = TargetScope(tables).verdict(parts[0], parts[1], in: .postgres)
+          #expect((verdict == .allowed) == expected, "\(tables) \(name)")
         }
       }
     }
