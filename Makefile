@@ -110,10 +110,10 @@ demo: setup
 
 # The scenarios run the debug cairn, which is built along with the tests. They mostly wait, one after the other, so they run
 # beside all other suites; their output follows when those have ended.
-TEST = $(SWIFT) test --skip-build --disable-xctest
+TEST = $(SWIFT) test --skip-build --disable-xctest --ignore-lock
 test: setup
 	$(SWIFT) build --build-tests
-	@$(TEST) --ignore-lock --filter ScenarioTests >.build/scenarios.log 2>&1 & scenarios=$$!; \
+	@$(TEST) --filter ScenarioTests >.build/scenarios.log 2>&1 & scenarios=$$!; \
 	$(TEST) --skip ScenarioTests; others=$$?; \
 	wait $$scenarios; status=$$?; cat .build/scenarios.log; exit $$((others | status))
 

@@ -60,7 +60,8 @@ import Testing
       #expect(includes(list, "sales"), "\(list)")
     }
     for list in [
-      ["hr.*"], ["s*"], ["*orders"], ["sales"], ["salesx.*"], ["ales.*"], ["*", "!sales.*"], ["sales.*", "!sales.*"], ["sales"],
+      ["hr.*"], ["s*"], ["*orders"], ["sales"], ["salesx.*"], ["ales.*"], ["*", "!sales.*"], ["sales.*", "!sales.*"],
+      ["sales"],
     ] {
       #expect(!includes(list, "sales"), "\(list)")
     }
