@@ -61,23 +61,9 @@ package struct TrailSQL {
   package mutating func render(
     _ record: Record, at position: Position, schema: (UInt64) -> TableSchema?
   ) throws -> [String] {
-    do {
-      return try statements(of: record, at: position, schema).map { printed($0, position) }
-    } catch let error as DecodingError { throw damaged(position, "a value cannot be decoded: \(error)") }
-  }
-
-  /// The statement as a terminal shows it, or a comment that says why there is none.
-  private mutating func printed(_ statement: String, _ position: Position) -> String {
-    if let printed = PrintedSQL.escaped(statement, dialect) { return printed }
-    let problem =
-      "\(position), a name in \(statement.oneLine) has a hidden character, for which the dialect has no escape"
-    note(problem)
-    return comment("cannot be represented: \(problem)")
-  }
-
-  private mutating func note(_ problem: String) {
-    problemCount += 1
-    if problems.count < Self.problemsMax { problems.append(problem) }
+    do { return try statements(of: record, at: position, schema) } catch let error as DecodingError {
+      throw damaged(position, "a value cannot be decoded: \(error)")
+    }
   }
 
   private mutating func statements(
@@ -287,7 +273,8 @@ package struct TrailSQL {
   ) -> [String] {
     do { return try body() } catch {
       let problem = "\(position), table \(table.schema.name), \(error.reason)"
-      note(problem)
+      problemCount += 1
+      if problems.count < Self.problemsMax { problems.append(problem) }
       return [comment("cannot be represented: \(problem)")]
     }
   }
