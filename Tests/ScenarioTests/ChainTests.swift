@@ -77,7 +77,8 @@ extension Scenarios {
       let pair = ["replicate", "--two-way", "--once", "--from", "sqlite:a.db", "--to", "sqlite:b.db", "--state"]
       #expect(try bench.run(Bench.cairn, pair + ["state"]).status == 0)
       _ = try bench.sqlite("b.db", "INSERT INTO t VALUES (2, 'only at b')")
-      let outcome = try bench.run(Bench.cairn, pair + ["other"])
+      try FileManager.default.removeItem(atPath: bench.path("state"))
+      let outcome = try bench.run(Bench.cairn, pair + ["state"])
       #expect(outcome.status != 0 && outcome.errors.contains("checkpoint-foreign"), "\(outcome.errors)")
       #expect(outcome.errors.contains("cairn compare --from"), "\(outcome.errors)")
       #expect(!outcome.errors.contains("copy everything again"), "\(outcome.errors)")

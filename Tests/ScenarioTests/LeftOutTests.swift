@@ -9,7 +9,7 @@ extension Scenarios {
     private static let table = """
       CREATE FUNCTION lowf(text) RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT lower($1)';
       CREATE TYPE pos AS (n int);
-      CREATE FUNCTION topos(int) RETURNS pos IMMUTABLE LANGUAGE sql AS 'SELECT ROW($1)::pos';
+      CREATE FUNCTION topos(int) RETURNS pos IMMUTABLE LANGUAGE sql AS 'SELECT ROW($1)::public.pos';
       CREATE CAST (int AS pos) WITH FUNCTION topos(int);
       CREATE TABLE a(id int PRIMARY KEY, t text, d text DEFAULT lowf('X'), p pos DEFAULT 3::pos,
         g text GENERATED ALWAYS AS (lowf(t)) STORED, h int GENERATED ALWAYS AS (id * 2) STORED UNIQUE,

@@ -13,7 +13,7 @@ struct LiveKeyTests {
     do {
       try mesh.apply(from, to: to)
       return nil
-    } catch let error as CairnError where error.code == .tableRefused { return error }
+    } catch let error as CairnError where [.tableRefused, .schemaStopped].contains(error.code) { return error }
   }
 
   @Test(
@@ -46,18 +46,6 @@ struct LiveKeyTests {
     #expect(try bring(0, to: 1, mesh) != nil)
     for node in mesh.nodes {
       #expect(try node.rows("SELECT * FROM other ORDER BY id") == ["1|green tea", "2|milk"], "\(node.name)")
-    }
-    try mesh.close()
-  }
-
-  @Test func `a numeric key that SQLite compares as a number goes both ways`() throws {
-    let mesh = try Mesh("sp", schema: "CREATE TABLE item(price NUMERIC NOT NULL PRIMARY KEY, stock INTEGER)")
-    try mesh.nodes[0].execute("INSERT INTO item VALUES (1.5, 1)")
-    for _ in 0..<2 { try mesh.settle() }
-    try mesh.nodes[1].execute("UPDATE item SET stock = 2; INSERT INTO item VALUES (2.50, 3)")
-    for _ in 0..<2 { try mesh.settle() }
-    for node in mesh.nodes {
-      #expect(try node.rows("SELECT stock FROM item ORDER BY price") == ["2", "3"], "\(node.name)")
     }
     try mesh.close()
   }

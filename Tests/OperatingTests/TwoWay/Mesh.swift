@@ -56,6 +56,9 @@ final class Mesh {
       }
     }
 
+    /// A test that failed leaves no capture at work: a server has few connections for them.
+    deinit { capture?.stop.set() }
+
     var isPostgres: Bool { postgres != nil }
     var server: PostgresConnection? { postgres }
 
