@@ -17,6 +17,8 @@ final class ClockGate {
   private let skewMicrosecondsMax: Int64?
   /// The transaction that is held back.
   private(set) var heldBack: TransactionHeader?
+  /// In the group at hand, clocks up to this one are near enough: the time is asked once for many transactions.
+  private var near: UInt64 = 0
 
   init(_ trail: TrailName, _ clock: Clock, skewMicrosecondsMax: Int64?) {
     (self.trail, self.clock, self.skewMicrosecondsMax) = (trail, clock, skewMicrosecondsMax)
@@ -34,11 +36,15 @@ final class ClockGate {
 
   /// Throws ``Ahead`` for a transaction that is to be held back.
   func check(_ header: TransactionHeader) throws {
-    if skewMicrosecondsMax != nil, isAhead(header) { throw Ahead(header: header) }
+    guard let skewMicrosecondsMax, header.clock > near else { return }
+    let now = clock.microseconds()
+    if Self.isAhead(header, now: now, skewMicrosecondsMax) { throw Ahead(header: header) }
+    near = UInt64(clamping: now + skewMicrosecondsMax)
   }
 
-  /// The last transaction that may be applied now; nil: all of them.
+  /// The last transaction that may be applied now; nil: all of them. Asked before each group.
   func limit() -> UInt64? {
+    near = 0
     guard let held = heldBack else { return nil }
     if isAhead(held) { return held.number - 1 }
     heldBack = nil

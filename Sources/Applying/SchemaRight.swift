@@ -18,7 +18,7 @@ struct SchemaRight: Equatable {
   /// Whether the change is made as that of a table which Cairn created for this trail.
   var isCreated: Bool
   /// The other trails of the table, for whose rows the change is refused; empty if it is not refused for that reason.
-  var others: [String]
+  @ByBytes var others: [String]
 
   /// - Parameter isCreatedElsewhere: another trail's apply created the table.
   /// - Parameter others: the other trails that bring rows into the table.
@@ -26,9 +26,13 @@ struct SchemaRight: Equatable {
     _ effect: Effect, isCreated: Bool, isCreatedElsewhere: Bool = false, others: [String], goesBothWays: Bool
   ) {
     switch effect {
-    case .adds: (self.isCreated, self.others) = (isCreated || isCreatedElsewhere, [])
-    case .removes where goesBothWays || others.isEmpty: (self.isCreated, self.others) = (isCreated, [])
-    case .removes: (self.isCreated, self.others) = (false, others)
+    case .adds:
+      self.isCreated = isCreated || isCreatedElsewhere
+      self.others = []
+    case .removes:
+      let isRefused = !goesBothWays && !others.isEmpty
+      self.isCreated = isCreated && !isRefused
+      self.others = isRefused ? others : []
     }
   }
 
@@ -36,7 +40,10 @@ struct SchemaRight: Equatable {
   static func others(_ feeders: [TableClaim.Feeder]) -> [String] { feeders.filter { $0.claim != nil }.map(\.trail) }
 
   /// The change of a table that no other trail knows.
-  init(isCreated: Bool) { (self.isCreated, others) = (isCreated, []) }
+  init(isCreated: Bool) {
+    self.isCreated = isCreated
+    others = []
+  }
 
   /// - Parameter ddl: what the operator chose for the apply; nil: nothing.
   func policy(_ ddl: DDLPolicy?) -> DDLPolicy {

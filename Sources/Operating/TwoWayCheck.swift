@@ -41,8 +41,8 @@ package struct TwoWayCheck {
   ) throws {
     if let keyless = keyless(tables, at: end.url.place, leaveOut: leaveOut) { throw keyless }
     let engine = end.url.engine
-    func name(_ namespace: String, _ table: String) -> NameKey { "\(namespace).\(table)".key(in: engine) }
-    let included = Set(tables.map { name($0.schema.namespace, $0.schema.name) })
+    func nameKey(_ namespace: String, _ table: String) -> NameKey { "\(namespace).\(table)".key(in: engine) }
+    let included = Set(tables.map { nameKey($0.schema.namespace, $0.schema.name) })
     for table in tables where table.refusal == nil {
       let place: KeyCheck.Place =
         switch end.handle {
@@ -50,7 +50,7 @@ package struct TwoWayCheck {
         case .postgres(let server): .postgres(server)
         }
       let why = try KeyCheck.problem(of: table.schema, in: place, texts: texts(of: table, other)) {
-        included.contains(name($0, $1))
+        included.contains(nameKey($0, $1))
       }
       guard let why else { continue }
       throw CairnError(

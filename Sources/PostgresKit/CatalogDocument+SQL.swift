@@ -1,3 +1,5 @@
+import Changes
+
 extension CatalogDocument {
   /// An expression of SQL that gives the document of the table with this oid, itself an expression; a text without a row
   /// of ``Section/table`` where there is no such table.
@@ -75,7 +77,7 @@ extension CatalogDocument {
   private static func calling(_ catalog: String, _ oid: String, _ text: String) -> String {
     """
     coalesce((SELECT min(d.refobjid::regproc::text) || '(' || \(text) || ')' FROM pg_depend AS d
-      WHERE d.classid = '\(catalog)'::regclass AND d.objid = \(oid) AND d.refclassid = 'pg_proc'::regclass
+      WHERE d.classid = \(catalog.postgresLiteral)::regclass AND d.objid = \(oid) AND d.refclassid = 'pg_proc'::regclass
         AND position(d.refobjid::regproc::text || '(' IN \(text)) = 0 HAVING count(*) > 0), \(text))
     """
   }

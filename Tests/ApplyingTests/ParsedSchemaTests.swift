@@ -251,7 +251,8 @@ import Testing
       let checks = Array(repeating: check, count: given).joined(separator: ", ")
       let sqlite = try sqliteTable("CREATE TABLE t(a TEXT, \(checks))")
       #expect(count(sqlite.text) == kept)
-      #expect(sqlite.notices.count == given - kept)
+      // One message for all that are left out for the same reason.
+      #expect(sqlite.notices.count == (given > kept ? 1 : 0))
       #expect(
         sqlite.notices.allSatisfy { $0.contains("all of them name columns more than 1024 times") },
         "\(sqlite.notices.first ?? "")")

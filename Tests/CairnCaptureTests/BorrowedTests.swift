@@ -93,14 +93,14 @@ import Trails
       "DELETE FROM cairn_control WHERE id = 2; UPDATE cairn_control SET version = 3 WHERE id = 0")
     till.endCapture()
     let shop = try CapturedDatabase(path: till.folder("shop.db"), node: "till-7")
-    #expect(try database.integer("SELECT version FROM cairn_control WHERE id = 0") == 4)
+    #expect(try database.integer("SELECT version FROM cairn_control WHERE id = 0") == 5)
     try till.take()
     _ = try till.told()
     try shop.execute("INSERT INTO item VALUES (1, 'a')")
     try till.take()
     #expect(
       try till.told() == ["begin", "INSERT INTO item VALUES (1, 'a') 1", "insert item", "end 1 1+0", "commit"])
-    try database.execute("UPDATE cairn_control SET version = 5 WHERE id = 0")
+    try database.execute("UPDATE cairn_control SET version = 6 WHERE id = 0")
     let error = #expect(throws: DatabaseError.self) {
       _ = try CapturedDatabase(path: till.folder("shop.db"), node: "till-7")
     }

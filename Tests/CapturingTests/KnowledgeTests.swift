@@ -91,6 +91,7 @@ import Trails
     try execute(replica.source, "INSERT INTO t VALUES (2, 0, 2)")
     try bring(3, "INSERT INTO t VALUES (100, 0, 100)", to: replica.source)
     replica.options.skewMicrosecondsMax = Int64(clock)
+    replica.close()
     try bring(5, clock: clock, to: replica.source)
     try execute(replica.source, "INSERT INTO t VALUES (3, 5, 3); REPLACE INTO t VALUES (4, 5, 2)")
     try bring(4, of: "a.x", to: replica.source)

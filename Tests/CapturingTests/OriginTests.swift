@@ -25,7 +25,7 @@ import Trails
       CREATE TABLE sales_orders(id INTEGER PRIMARY KEY, n TEXT); INSERT INTO sales_orders VALUES (1, '1.10');
       CREATE TABLE own(id INTEGER PRIMARY KEY);
       CREATE TABLE cairn_origin(name TEXT PRIMARY KEY COLLATE NOCASE, shape BLOB) WITHOUT ROWID;
-      CREATE TABLE cairn_checkpoint(trail TEXT PRIMARY KEY, number INTEGER); CREATE TABLE cairn_table(name TEXT PRIMARY KEY);
+      CREATE TABLE cairn_checkpoint(trail TEXT PRIMARY KEY, number INTEGER, trail_id BLOB); CREATE TABLE cairn_table(name TEXT PRIMARY KEY);
       """)
     try database.run(
       "INSERT INTO cairn_origin VALUES ('SALES_orders', ?)", [.blob(Array(shape.bytes))])

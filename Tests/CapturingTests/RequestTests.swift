@@ -97,7 +97,7 @@ import Testing
     #expect(try replica.differences() == [])
     try hooks(replica).ask(.init(table: "a", keys: [[.integer(1)]]))
     replica.close()
-    try execute(replica.source, "UPDATE cairn_control SET version = 5 WHERE id = 0")
+    try execute(replica.source, "UPDATE cairn_control SET version = 6 WHERE id = 0")
     #expect(code { try replica.take() } == .trailVersion)
   }
 

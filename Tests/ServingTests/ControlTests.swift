@@ -63,7 +63,7 @@ import Testing
     let silent = try (0..<8).map { _ in try LocalSocket.connect(path, seconds: 1) }
     #expect(throws: FileError.self) {
       let socket = try LocalSocket.connect(path, seconds: 10)
-      try socket.writeLine(String(repeating: "x", count: 1 << 20))
+      try socket.writeLine(String(repeating: "x", count: ControlRequest.bytesMax * 2))
       if try socket.readLine(bytesMax: 1 << 20) == nil { throw FileError(code: EPIPE, operation: "read", path: path) }
     }
     _ = try ControlClient(path).ask(ControlRequest(.status))
