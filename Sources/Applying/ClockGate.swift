@@ -42,9 +42,12 @@ final class ClockGate {
     near = UInt64(clamping: now + skewMicrosecondsMax)
   }
 
+  /// Asks the time again for the next transaction.
+  func beginGroup() { near = 0 }
+
   /// The last transaction that may be applied now; nil: all of them. Asked before each group.
   func limit() -> UInt64? {
-    near = 0
+    beginGroup()
     guard let held = heldBack else { return nil }
     if isAhead(held) { return held.number - 1 }
     heldBack = nil

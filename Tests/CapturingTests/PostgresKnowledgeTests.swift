@@ -89,7 +89,8 @@ extension PostgresCapturing {
       let origin = try PostgresOrigin(
         """
         CREATE TABLE t(id int PRIMARY KEY); CREATE SCHEMA cairn;
-        CREATE TABLE cairn.checkpoint(trail text PRIMARY KEY, number bigint); INSERT INTO cairn.checkpoint VALUES ('b.x', 12)
+        CREATE TABLE cairn.checkpoint(trail text PRIMARY KEY, number bigint, trail_id bytea);
+        INSERT INTO cairn.checkpoint VALUES ('b.x', 12)
         """)
       try origin.take()
       #expect(
@@ -100,7 +101,7 @@ extension PostgresCapturing {
       let origin = try PostgresOrigin(
         """
         CREATE TABLE t(id int PRIMARY KEY); CREATE SCHEMA cairn;
-        CREATE TABLE cairn.checkpoint(trail text PRIMARY KEY, number bigint);
+        CREATE TABLE cairn.checkpoint(trail text PRIMARY KEY, number bigint, trail_id bytea);
         INSERT INTO cairn.checkpoint VALUES ('b.x', 12), ('c.x', 12), ('d.x', 12);
         CREATE TABLE cairn.waiting(trail text, number bigint);
         INSERT INTO cairn.waiting VALUES ('b.x', 9), ('b.x', 7), ('c.x', 11);
@@ -152,7 +153,9 @@ extension PostgresCapturing {
       }
       try replay()
       try origin.take(TablePatterns(["t"]))
-      let noted = [Dependency(origin: "local.source", number: last.number)]
+      let noted = [
+        Dependency(origin: "local.source", number: last.number, id: try Trail.info(folder: replica.trail).id)
+      ]
       #expect(try transactions(of: origin.trailFolder).last?.header.dependencies == noted)
       replica.close()
       let writer = try TrailWriter.open(folder: replica.trail, name: Replica.name, now: { 0 })

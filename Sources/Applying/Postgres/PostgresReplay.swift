@@ -188,12 +188,12 @@ final class PostgresReplay {
     let number: UInt64
   }
 
+  private lazy var gate = ClockGate(name, clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
+
   /// Throws ``ClockGate/Ahead``. One way: tables that wait come after the main stream, and the desk looks two-way.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, !scope.isLane, retried == nil else { return }
-    if ClockGate.isAhead(header, now: clock.microseconds(), options.skewMicrosecondsMax) {
-      throw ClockGate.Ahead(header: header)
-    }
+    try gate.check(header)
   }
 
   /// Applies what is there as one commit, at most `count` transactions and through transaction `limit`; false when nothing
@@ -208,6 +208,7 @@ final class PostgresReplay {
     _ stop: StopSignal, through limit: UInt64, count most: UInt64, isLaneDone: Bool
   ) throws -> Bool {
     self.limit = limit
+    gate.beginGroup()
     guard number < limit, var record = try next() else { return false }
     let begun = Clock.monotonicMilliseconds
     (head, transaction) = (nil, nil)

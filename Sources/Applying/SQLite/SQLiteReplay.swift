@@ -125,6 +125,7 @@ final class SQLiteReplay {
 
   /// Applies transactions until a commit is due or transaction `limit` was applied; nil when there is none.
   func applyGroup(through limit: UInt64 = .max, _ stop: StopSignal) throws -> Group? {
+    gate.beginGroup()
     guard number < limit else { return nil }
     return try reader.decoding { try readGroup(through: limit, stop) }
   }
@@ -198,12 +199,12 @@ final class SQLiteReplay {
     }
   }
 
+  private lazy var gate = ClockGate(name, target.clock, skewMicrosecondsMax: options.skewMicrosecondsMax)
+
   /// Throws ``ClockGate/Ahead``. One way: tables that wait come after the main stream, and the desk looks two-way.
   private func checkClock(_ header: TransactionHeader) throws {
     guard desk == nil, scope == .main else { return }
-    if ClockGate.isAhead(header, now: target.clock.microseconds(), options.skewMicrosecondsMax) {
-      throw ClockGate.Ahead(header: header)
-    }
+    try gate.check(header)
   }
 
   // MARK: Records
