@@ -3,8 +3,8 @@ import SystemKit
 
 /// Holds back a trail whose next transaction has a clock that is further ahead than the clock of its node may be.
 ///
-/// What apply brings moves the clock of the target's own trail, if the target is captured. So a peer with a clock of the year
-/// 9999 would hold back all trails of the target, too: one way, the gate is as needed as two-way.
+/// If the target is captured, an applied transaction moves the clock of the target's own trail. A peer with a clock of the
+/// year 9999 would so hold back all trails of the target. The gate is therefore needed one way, too.
 final class ClockGate {
   /// A transaction whose clock is too far ahead.
   struct Ahead: Error {

@@ -52,7 +52,7 @@ struct SchemaRight: Equatable {
     return ddl ?? (isCreated ? .follow : .stop)
   }
 
-  /// Of the table that is dropped at the source: one that others bring rows into stays, and gets no more of this trail's.
+  /// Returns the policy for a table that the source drops. If other trails bring rows into it, it stays at the target.
   func policyOfDrop(_ ddl: DDLPolicy?) -> DDLPolicy {
     if others.isEmpty { return policy(ddl) }
     return ddl == .ignore ? .ignore : .follow

@@ -26,7 +26,7 @@ struct OwnersCode: Equatable {
     var isCall = false
   }
 
-  /// What a role that is not trusted may do with the table at any time.
+  /// The power that an untrusted role has over the table at any time.
   enum Openness: Equatable {
     case closed
     /// It owns the schema: it can drop the table and make another one of its name.
@@ -40,8 +40,8 @@ struct OwnersCode: Equatable {
 
   var findings: [Finding]
   var openness: Openness
-  /// What the lock of the tables to which a role that is not trusted may attach a partition names; nil without such a
-  /// table. `ONLY` leaves the partitions out.
+  /// The scope of the lock on tables to which an untrusted role may attach a partition. `ONLY` leaves the partitions
+  /// out; nil if there is no such table.
   enum Parents: String { case only = "ONLY ", all = "" }
   var parents: Parents?
   /// Which table has the name, and the version of its schema's entry. Another text means another table, or a schema that

@@ -53,7 +53,7 @@ package final class PostgresApply {
   private var purgedBelow: UInt64 = 0
   /// Where the database is captured, and writes go both ways.
   let desk: PostgresReplay.Desk?
-  /// Of an apply that goes one way; the desk has its own.
+  /// The gate of a one-way apply. Two-way, the desk has a gate of its own.
   private let gate: ClockGate
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first

@@ -77,7 +77,7 @@ final class PostgresReplay {
   private(set) var head: UInt64?
   /// Counts the groups of this replay.
   private var groupNumber: UInt64 = 0
-  /// Of the tables of the group, those that another role may change.
+  /// The tables of the group that an untrusted role may change.
   private var watched: [OwnersWatch] = []
   /// The group's transaction, as the server counts them; nil where that was not asked.
   var transaction: UInt64?

@@ -20,7 +20,7 @@ package final class SQLiteApply {
   var lanes: [NameKey: Lane] = [:]
   /// Where the database is captured, and writes go both ways.
   let desk: SQLiteReplay.Desk?
-  /// Of an apply that goes one way; the desk has its own.
+  /// The gate of a one-way apply. Two-way, the desk has a gate of its own.
   private let gate: ClockGate
   let shelf: QuarantineShelf
   let statements: StatementDesk?

@@ -160,7 +160,8 @@ final class SQLiteTarget {
   /// A table is about to be altered.
   func release(_ table: String) throws { try options.schemaFollower?.release(table, database, schemaVersion) }
 
-  /// Of each schema, once; in a transaction that writes.
+  /// Checks that the tables of Cairn are as Cairn makes them. It runs in a transaction that writes, once for each version
+  /// of the schema.
   private func checkOwnTables() throws {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard version != provedSchema else { return }

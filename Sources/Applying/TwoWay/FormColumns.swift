@@ -1,6 +1,6 @@
 import Changes
 
-/// Where the row of a trail has the columns of a table of the target.
+/// The places of a target table's columns in the rows of a trail.
 enum FormColumns {
   /// Returns for each column of the target its place in the trail's table; nil if the trail's table lacks the column.
   ///

@@ -117,7 +117,7 @@ package final class TwoWay: Sendable {
       defer { turn.end() }
       if try hasUniqueValues() { window.keepLasts() }
       note(waiting: try candidates())
-      // Before anything is read that tells what somebody knew of them.
+      // The ids come first: versions that are read next name the trails that their authors knew.
       let ids = trailIDs()
       for (trail, id) in ids { try window.identify(trail, id) }
       // What is held of any of them counts before the first is read. What was applied of a trail that was begun again since
@@ -141,7 +141,7 @@ package final class TwoWay: Sendable {
     }
   }
 
-  /// Of the trails that are there. One that cannot be read is reported by the apply that reads it.
+  /// Returns the ids of the trails that exist. The apply of a trail reports it if it cannot be read.
   private func trailIDs() -> [TrailName: TrailID] {
     var ids: [TrailName: TrailID] = [:]
     for trail in [own] + peers {
@@ -242,7 +242,7 @@ package final class TwoWay: Sendable {
 
   /// How far a trail has been applied.
   struct Reach {
-    /// Of the trail.
+    /// The id of the trail.
     var id: TrailID?
     /// The last transaction that the database has.
     var number: UInt64 = 0
