@@ -75,15 +75,21 @@ extension Database {
         }
       }
       do {
-        let statement = try prepare(sql)
-        guard !statement.hasMore else {
-          throw SQLiteError(code: SQLITE_ERROR, message: "another statement follows the first", sql: sql, path: path)
-        }
-        while try statement.step() {}
+        // ALTER TABLE looks at every view and trigger of the file.
+        let isAlteration = SQLText.tokens(Array(sql.utf8)).first?.word == "ALTER"
+        try isAlteration ? readingAsPrograms { try define(sql) } : define(sql)
       } catch let error as SQLiteError {
         guard let refused = guardian.refused else { throw error }
         throw SQLiteError(code: SQLITE_ERROR, message: "\(error.message) (\(refused))", sql: sql, path: path)
       }
     }
+  }
+
+  private func define(_ sql: String) throws {
+    let statement = try prepare(sql)
+    guard !statement.hasMore else {
+      throw SQLiteError(code: SQLITE_ERROR, message: "another statement follows the first", sql: sql, path: path)
+    }
+    while try statement.step() {}
   }
 }

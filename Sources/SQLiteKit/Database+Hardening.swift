@@ -19,6 +19,7 @@ extension Database {
     _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_DEFENSIVE), 1)
     // Views, triggers, CHECKs and indexes of the file call only functions without effects.
     _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), 0)
+    takesQuotedTexts = false
     // A page that is damaged is seen before it is used. A file in memory that is cut short would end the process.
     sqlite3_exec(handle, "PRAGMA cell_size_check = ON; PRAGMA mmap_size = 0", nil, nil, nil)
   }
@@ -32,5 +33,27 @@ extension Database {
   /// Lets triggers of the file write to its virtual tables, as they do on a program's own connection.
   ///
   /// For a session that writes as a program does. SQLite takes FTS5 in a trigger for unsafe otherwise.
-  package func trustSchema() { _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), 1) }
+  package func trustSchema() {
+    _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_TRUSTED_SCHEMA), 1)
+    takesQuotedTexts = true
+  }
+
+  /// Whether a name in double quotes that names no column is a text (`SQLITE_DBCONFIG_DQS_DML`), as SQLite has it by
+  /// default; false on a connection that Cairn opened for itself.
+  ///
+  /// With true, a column that a program has dropped would be read as a text, its own name, in each row.
+  /// Source: https://sqlite.org/quirks.html, section 8.
+  private(set) var takesQuotedTexts: Bool {
+    get { cairn_db_config_is_on(handle, Int32(SQLITE_DBCONFIG_DQS_DML)) != 0 }
+    set { _ = cairn_db_config_int(handle, Int32(SQLITE_DBCONFIG_DQS_DML), newValue ? 1 : 0) }
+  }
+
+  /// Runs `body` with the rules by which programs have written the views and triggers of the file: what uses or renames
+  /// them is to find them valid. `body` must name no column of its own.
+  package func readingAsPrograms<T>(_ body: () throws -> T) rethrows -> T {
+    let before = takesQuotedTexts
+    takesQuotedTexts = true
+    defer { takesQuotedTexts = before }
+    return try body()
+  }
 }

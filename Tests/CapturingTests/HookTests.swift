@@ -36,6 +36,21 @@ import Testing
     #expect(try replica.differences() == [])
   }
 
+  @Test func `a table is not copied as it was before it was unhooked`() throws {
+    let replica = try started(TempFolder())
+    replica.close()
+    let before = try Contents(replica.target)
+    try journal(replica).askForCopy(of: "item")
+    _ = try journal(replica).unhook("item")
+    try execute(replica.source, "ALTER TABLE item DROP COLUMN a; INSERT INTO note VALUES (2)")
+    try replica.takeAndReplay()
+    #expect(try Contents(replica.target).rows["item"] == before.rows["item"])
+    #expect(try Contents(replica.target).rows["note"]?.count == 2)
+    _ = try journal(replica).rehook("item", patterns: .init())
+    try replica.takeAndReplay()
+    #expect(try replica.differences() == [])
+  }
+
   @Test func `a table that is dropped, renamed or made anew while it is unhooked arrives as it is`() throws {
     let folder = try TempFolder()
     let replica = try started(folder)

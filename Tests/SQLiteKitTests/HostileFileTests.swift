@@ -174,6 +174,43 @@ import Testing
     }
   }
 
+  @Test func `a column that was dropped is no text of its name`() throws {
+    try prepared {
+      let program = try Database(ofProgram: path)
+      try program.executeScript("CREATE TABLE dropped(a, b); INSERT INTO dropped VALUES (1, 2)")
+      for mode in [Database.Mode.readOnly, .readWrite] {
+        let ours = try Database(path: path, mode: mode)
+        let before = try ours.prepare("SELECT \"a\", \"b\" FROM \"dropped\" WHERE \"b\" IS NOT NULL")
+        #expect(try before.step() && before.integer(1) == 2)
+        before.reset()
+        try program.execute("ALTER TABLE dropped DROP COLUMN b")
+        #expect(throws: SQLiteError.self) { try before.step() }
+        #expect(throws: SQLiteError.self) { try ours.query("SELECT \"b\" FROM dropped") }
+        try program.execute("ALTER TABLE dropped ADD COLUMN b DEFAULT 2")
+      }
+    }
+  }
+
+  @Test func `views and triggers with texts in double quotes are in the way of no change`() throws {
+    try prepared {
+      let program = try Database(ofProgram: path)
+      try program.executeScript(
+        """
+        CREATE TABLE t(a, b); CREATE VIEW v AS SELECT a, "text" FROM t WHERE a <> "none";
+        CREATE TRIGGER g AFTER UPDATE ON t WHEN NEW.a = "text" BEGIN DELETE FROM t WHERE a = "none"; END
+        """)
+      let database = try Database(path: path)
+      try database.define("ALTER TABLE t RENAME COLUMN a TO z", tables: ["t"])
+      try database.define("ALTER TABLE t RENAME TO fresh", tables: ["t", "fresh"])
+      try database.define("ALTER TABLE fresh DROP COLUMN b", tables: ["fresh"])
+      #expect(throws: SQLiteError.self) { try database.query("SELECT \"b\" FROM fresh") }
+      // A session that writes as a program does fires its trigger.
+      database.trustSchema()
+      try database.execute("UPDATE fresh SET z = 1")
+      #expect(try program.query("SELECT * FROM v") == [])
+    }
+  }
+
   @Test func `all functions but those of Cairn's own statements are denied, also where the library lists none`() throws
   {
     try prepared {

@@ -21,15 +21,17 @@ struct TargetDependents {
     }
     database.setTriggersEnabled(true)
     defer { database.setTriggersEnabled(false) }
-    for row in objects {
-      let statements =
-        try row[0].string == "view"
-        ? ["SELECT * FROM \(row[1].string.quotedName)"] : Self.uses(of: row[2].string, database)
-      if statements.allSatisfy({ (try? database.prepare($0)) != nil }) {
-        works.insert("\(row[0].string) \(row[1].string)")
+    self.works = try database.readingAsPrograms {
+      for row in objects {
+        let statements =
+          try row[0].string == "view"
+          ? ["SELECT * FROM \(row[1].string.quotedName)"] : Self.uses(of: row[2].string, database)
+        if statements.allSatisfy({ (try? database.prepare($0)) != nil }) {
+          works.insert("\(row[0].string) \(row[1].string)")
+        }
       }
+      return works
     }
-    self.works = works
   }
 
   /// What fires every trigger of a table.

@@ -70,7 +70,8 @@ package struct TargetState {
     // What was known of a table was known to every trail; with none yet, to the first that comes.
     let columns = (["name", "created", "refreshing", "existing", "source"] + Waiting.columns.map(\.name))
       .joined(separator: ", ")
-    try database.execute("ALTER TABLE cairn_table RENAME TO cairn_table_before")
+    // SQLite looks at every view of the file.
+    try database.readingAsPrograms { try database.execute("ALTER TABLE cairn_table RENAME TO cairn_table_before") }
     try database.execute(Self.tableOfTables)
     for (name, declaration) in Self.added + Waiting.columns {
       try database.execute("ALTER TABLE cairn_table ADD COLUMN \(name) \(declaration)")

@@ -7,6 +7,12 @@ int cairn_db_config_int(sqlite3 *db, int option, int value) {
   return sqlite3_db_config(db, option, value, &now);
 }
 
+int cairn_db_config_is_on(sqlite3 *db, int option) {
+  int now = 0;
+  sqlite3_db_config(db, option, -1, &now);
+  return now;
+}
+
 // CRC-32C, reflected polynomial 0x82F63B78 (RFC 3720, appendix B.4). Check value of "123456789": 0xE3069283.
 static uint32_t table[8][256];
 

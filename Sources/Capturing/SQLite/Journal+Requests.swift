@@ -58,8 +58,7 @@ extension Journal {
         .trailVersion, "\(database.path) is captured by an older cairn, which cannot send single rows again",
         hint: "end its 'cairn replicate' and start it with this cairn; its state goes on working", remedy: .retry)
     }
-    let isUnhooked = try database.integer("SELECT 1 FROM cairn_unhooked WHERE name = ?", [.text(table)]) != nil
-    if isUnhooked { throw missing(table, "is unhooked: 'cairn rehook' copies it again") }
+    if try isUnhooked(table) { throw missing(table, "is unhooked: 'cairn rehook' copies it again") }
     guard let layout = try activeLayouts().first(where: { $0.schema.name.sqliteKey == table.sqliteKey }) else {
       throw missing(table, "is not captured")
     }

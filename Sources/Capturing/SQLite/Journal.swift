@@ -195,6 +195,10 @@ package struct Journal {
     }
   }
 
+  package func isUnhooked(_ table: String) throws -> Bool {
+    try database.integer("SELECT 1 FROM cairn_unhooked WHERE name = ?", [.text(table)]) != nil
+  }
+
   /// The tables off which capture was taken.
   package func unhooked() throws -> [String] {
     guard try isInstalled() else { return [] }
@@ -473,7 +477,9 @@ package struct Journal {
   package func standing(of tables: TablePatterns, through row: Int64) throws -> (isReached: Bool, tablesToCopy: Int) {
     try database.transaction("BEGIN") {
       guard try isInstalled() else { return (false, 0) }
-      let count = try activeLayouts().filter { $0.refresh != nil && tables.includes($0.schema.name) }.count
+      let count = try activeLayouts().filter {
+        try $0.refresh != nil && tables.includes($0.schema.name) && !isUnhooked($0.schema.name)
+      }.count
       let version = try database.integer("PRAGMA schema_version") ?? 0
       let isInStep = try database.integer("SELECT schema_version FROM cairn_control WHERE id = 0") == version
       let taken = try place("SELECT taken FROM cairn_control WHERE id = 0")

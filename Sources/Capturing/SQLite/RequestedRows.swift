@@ -35,7 +35,7 @@ struct RequestedRows {
         continue
       }
       guard now.refresh == nil || now.isPartial, begun.contains(asked) else { continue }
-      guard try !Self.isUnhooked(now, source) else {
+      guard try !Journal(source).isUnhooked(name) else {
         tell("rows of table \(name) were asked for, which is unhooked: they are not sent")
         try Self.end(now, 0, trail)
         continue
@@ -60,10 +60,6 @@ struct RequestedRows {
       current = next
     }
     return current
-  }
-
-  private static func isUnhooked(_ layout: Layout, _ source: Database) throws -> Bool {
-    try source.integer("SELECT 1 FROM cairn_unhooked WHERE name = ?", [.text(layout.schema.name)]) != nil
   }
 
   private static func append(

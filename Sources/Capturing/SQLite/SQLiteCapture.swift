@@ -255,7 +255,7 @@ package final class SQLiteCapture {
   private func reloadLayouts() throws {
     layouts = try journal.layoutsByID()
     awaited.formIntersection(layouts.values.filter(\.passesChanges).map(\.id))
-    let waiting = layouts.values.filter { $0.ended == nil && $0.refresh != nil }.count
+    let waiting = try layouts.values.filter { try isDue($0) }.count
     progress.update { $0.tablesToCopy = waiting }
   }
 
@@ -387,7 +387,7 @@ package final class SQLiteCapture {
     try checkMark(last: last)
     let from = position.mark.taken
     seenThrough = last
-    let readsTables = position.look != nil || nextRefresh(last: last) != nil
+    let readsTables = try position.look != nil || nextRefresh(last: last) != nil
     let through = readsTables || untilNotesAreTold == 0 ? last : try lastChange(behind: from)
     guard through > from || readsTables else {
       let unseen = try findUnseenWrites(last: last)
@@ -468,7 +468,7 @@ package final class SQLiteCapture {
   private func appendLook(from: Int64, through: Int64, last: Int64) throws {
     try appendJournal(from: from, through: through)
     guard doubtful.isEmpty else { return try abandonPart() }
-    let readsTables = nextRefresh(last: last) != nil || part?.requested.isPending ?? false || position.look != nil
+    let readsTables = try nextRefresh(last: last) != nil || part?.requested.isPending ?? false || position.look != nil
     // What is read from tables shows what stands behind the last change too.
     if readsTables, through < last { try appendJournal(from: through, through: last) }
     // Where the last row ended a transaction of its own, there is nothing more to tell.
@@ -477,7 +477,7 @@ package final class SQLiteCapture {
     if let requested = part?.requested {
       try requested.append(layouts, from: source, to: trail, tell: progress.tell)
     }
-    if let layout = nextRefresh(last: last), let reason = layout.refresh {
+    if let layout = try nextRefresh(last: last), let reason = layout.refresh {
       let state = part?.next.refresh.flatMap {
         $0.layout == layout.id && $0.isPartial == layout.isPartial ? $0 : nil
       }
@@ -590,12 +590,15 @@ package final class SQLiteCapture {
   }
 
   /// The table whose turn it is to be copied; its layout must be in force already.
-  private func nextRefresh(last: Int64) -> Layout? {
-    if let current = position.refresh, let layout = layouts[current.layout], layout.ended == nil, layout.refresh != nil
-    {
-      return layout
-    }
-    return layouts.values.filter { $0.ended == nil && $0.refresh != nil && $0.since <= last }.min { $0.id < $1.id }
+  private func nextRefresh(last: Int64) throws -> Layout? {
+    if let current = position.refresh, let layout = layouts[current.layout], try isDue(layout) { return layout }
+    return try layouts.values.filter { try $0.since <= last && isDue($0) }.min { $0.id < $1.id }
+  }
+
+  /// Whether the table is to be copied as its layout tells it. Of an unhooked one it may be true no more: it is copied
+  /// under another layout when it is hooked again.
+  private func isDue(_ layout: Layout) throws -> Bool {
+    try layout.ended == nil && layout.refresh != nil && !journal.isUnhooked(layout.schema.name)
   }
 
   private func appendJournal(from: Int64, through last: Int64) throws {

@@ -13,6 +13,9 @@ int cairn_has_acl(const char *path);
 /// sqlite3_db_config for the options that take an int and give one back.
 int cairn_db_config_int(sqlite3 *db, int option, int value);
 
+/// Whether such an option is on.
+int cairn_db_config_is_on(sqlite3 *db, int option);
+
 /// Binds bytes that SQLite copies (SQLITE_TRANSIENT) or that outlive the step (SQLITE_STATIC).
 static inline int cairn_bind_text(sqlite3_stmt *s, int i, const void *p, size_t n, int copy) {
   return sqlite3_bind_text64(s, i, (const char *)p, n, copy ? SQLITE_TRANSIENT : SQLITE_STATIC, SQLITE_UTF8);
