@@ -9,6 +9,8 @@ final class OwnTrail: @unchecked Sendable {
   /// Everything below is under it.
   private let lock = Condition()
   private var scan: TrailScan?
+  /// The durable end when that was asked last.
+  private let end = Mutex<(id: TrailID, lastTransaction: UInt64)?>(nil)
   /// The segment in which the next transaction stood when that was asked last.
   private let segment = Mutex<UInt64?>(nil)
 
@@ -48,6 +50,17 @@ final class OwnTrail: @unchecked Sendable {
 }
 
 extension OwnTrail {
+  /// The last durable transaction of the trail with this id, where that is before `number`; nil if the trail has `number`,
+  /// or another trail stands there.
+  func end(before number: UInt64, of id: TrailID) throws -> UInt64? {
+    try end.withLock { end in
+      if let known = end, known.id == id, known.lastTransaction >= number { return nil }
+      end = try Trail.end(folder: folder)
+      guard let known = end, known.id == id, known.lastTransaction < number else { return nil }
+      return known.lastTransaction
+    }
+  }
+
   /// The start of the segment in which a transaction stands. To be asked for rising numbers.
   func start(of number: UInt64) throws -> Position {
     try segment.withLock { known in

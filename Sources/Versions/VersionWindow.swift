@@ -197,6 +197,21 @@ extension VersionWindow {
 // MARK: - Applying
 
 extension VersionWindow {
+  /// Throws `trail-forked` if the author of a transaction says that it knew more of the own trail than there is. To believe
+  /// that would take what is still to be written here for known.
+  package func check(_ header: TransactionHeader, of trail: TrailName) throws {
+    for known in header.dependencies where known.origin == own.description {
+      guard let id = known.id, let last = try ownTrail.end(before: known.number, of: id) else { continue }
+      throw CairnError(
+        .trailForked,
+        "transaction \(header.number) of trail \(trail) follows transaction \(known.number) of trail \(own), which ends here with \(last)",
+        hint:
+          "if the state folder of this node is a copy of an older one, begin its trail again: 'cairn explain trail-forked'; else do not trust node \(trail.origin)",
+        // After a power cut, the mark of the own trail may be an older one until capture has opened it.
+        remedy: .retry, context: ["trail": trail.description])
+    }
+  }
+
   /// Apply is about to apply a transaction: what its author knew. `begin`: where it stands in its trail.
   @discardableResult
   package func meet(_ header: TransactionHeader, of trail: TrailName, at begin: Position = .start) -> MetTransaction {

@@ -37,8 +37,12 @@ extension ConfCheck {
       }
       try checkIsSource(of: folder, url) { info in
         let owner = try Journal(database).owner()
-        if owner?.trail == info.id { return nil }
-        return (.sourceWentBack, owner == nil ? "it has no journal" : SQLiteCapture.otherState)
+        guard owner?.trail == info.id else {
+          return (.sourceWentBack, owner == nil ? "it has no journal" : SQLiteCapture.otherState)
+        }
+        // A capture at work goes on between two looks.
+        guard running.isEmpty else { return nil }
+        return try SQLiteCapture.fault(of: database, folder: folder).map { (.sourceWentBack, $0) }
       }
     case .postgres(let server):
       try tellRights(server, isSource: true)
@@ -232,6 +236,13 @@ extension ConfCheck {
     let place = try end.identity().map { "\($0)" } ?? end.url.place
     func key(_ table: TableSchema) -> String { "\(place) \(table.fullName.asciiLowercased)" }
     let ours = Set(configuration.applies.filter { $0.database == apply.database }.map(\.trail))
+    // Writers that settle their conflicts share all rows.
+    let both = configuration.captureBehind(apply).map { TablePatterns($0.tables) }
+    let tables = try tables.filter { table in
+      guard let both, table.refusal == nil else { return true }
+      let target = try TableMapping(table.schema, to: end.url.engine, names: apply.names).target
+      return !(target.namespace.isEmpty ? both.includes(target.name) : both.includes(target))
+    }
     try end.checkFeeders(tables, of: trail, apply.names) { table, known in
       feeders[key(table), default: []] + known.filter { !ours.contains($0.trail) }
     }

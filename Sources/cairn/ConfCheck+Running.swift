@@ -1,3 +1,4 @@
+import Changes
 import Configuring
 import Steering
 
@@ -12,6 +13,14 @@ extension ConfCheck {
       return answer.objects("workers").compactMap(NodeStatus.Worker.init)
     }
     return []
+  }
+
+  /// A worker of the daemon that has failed, and needs a person.
+  func tellFailure(_ kind: WorkerName.Kind, _ name: String) {
+    guard let worker = running.first(where: { $0.name == WorkerName(kind, name) }), worker.state == .failed,
+      let problem = worker.problem, let code = ErrorCode(rawValue: problem.code)
+    else { return }
+    fail(CairnError(code, "the daemon has stopped it: \(problem.message)", hint: problem.hint))
   }
 
   /// A peer that has been silent for so long that much is kept for it.

@@ -54,7 +54,7 @@ final class ConfCheck {
     }
     for capture in configuration.captures {
       begin("capture \(capture.name)")
-      attempt { try check(capture) }
+      if attempt({ try check(capture) }) { tellFailure(.capture, capture.name) }
     }
     if let receive = configuration.receive {
       begin("receive")
@@ -62,11 +62,11 @@ final class ConfCheck {
     }
     for pump in configuration.pumps {
       begin("pump \(pump.name)")
-      attempt { try check(pump) }
+      if attempt({ try check(pump) }) { tellFailure(.pump, pump.name) }
     }
     for apply in configuration.applies {
       begin("apply \(apply.name)")
-      attempt { try check(apply) }
+      if attempt({ try check(apply) }) { tellFailure(.apply, apply.name) }
       tellSilence(apply)
     }
     tellLeftSlots()

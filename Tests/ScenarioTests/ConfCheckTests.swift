@@ -102,6 +102,28 @@ extension DaemonScenarios {
       #expect(taken.errors.contains("apply copy: table item") && taken.errors.contains("local.old"), "\(taken.errors)")
     }
 
+    @Test func `a mesh of databases that have the table is ready`() throws {
+      let bench = try Bench()
+      var mesh = "[node]\nname = \"hq\"\nstate = \"\(bench.path("state"))\"\n"
+      for own in ["a", "b", "c"] {
+        _ = try bench.sqlite("\(own).db", "CREATE TABLE item(id TEXT PRIMARY KEY NOT NULL, v TEXT)")
+        mesh += "[database.\(own)]\nurl = \"sqlite://\(bench.path("\(own).db"))\"\n"
+        mesh += "[capture.\(own)]\ndatabase = \"\(own)\"\n"
+        for other in ["a", "b", "c"] where other != own {
+          mesh += "[apply.\(own)\(other)]\ntrail = \"hq.\(own)\"\ndatabase = \"\(other)\"\n"
+        }
+      }
+      try write(bench, "conf/cairn.toml", mesh)
+      let ready = try check(bench)
+      #expect(ready.status == 0 && errors(ready).isEmpty, "\(ready)")
+      // One way, the rows of two databases would be mixed.
+      let oneWay = mesh.components(separatedBy: "[capture.c]")[0]
+        .replacingOccurrences(of: "[apply.ba]\ntrail = \"hq.b\"\ndatabase = \"a\"\n", with: "")
+        .replacingOccurrences(of: "[apply.ab]\ntrail = \"hq.a\"\ndatabase = \"b\"\n", with: "")
+      try write(bench, "conf/cairn.toml", oneWay)
+      #expect(try check(bench).errors.contains("[name-collision]: apply bc: table item"))
+    }
+
     @Test func `every path is proved, also when one fails`() throws {
       let bench = try Bench()
       _ = try bench.sqlite(

@@ -119,6 +119,32 @@ extension DaemonScenarios {
       #expect(broken.errors.contains("no cairnd answers at"), "\(broken.errors)")
     }
 
+    @Test func `the check finds a source that was restored, before the daemon starts and after`() throws {
+      let node = try DaemonBench()
+      try shop(node)
+      try node.write(node.pair())
+      try node.start()
+      #expect(try node.bench.waitForTarget(Self.rows, "1"), "\(node.log)")
+      #expect(node.end() == 0)
+      func check() throws -> Outcome { try node.bench.run(Bench.cairn, ["check", "--config", "conf"]) }
+      #expect(try check().status == 0)
+      let (path, backup) = (node.bench.path("source.db"), node.bench.path("backup.db"))
+      try FileManager.default.copyItem(atPath: path, toPath: backup)
+      try node.start()
+      _ = try node.bench.sqlite("source.db", "INSERT INTO item VALUES (2, 'b')")
+      #expect(try node.bench.waitForTarget(Self.rows, "2"), "\(node.log)")
+      #expect(node.end() == 0)
+      #expect(try check().status == 0)
+      for suffix in ["", "-wal", "-shm"] { try? FileManager.default.removeItem(atPath: path + suffix) }
+      try FileManager.default.moveItem(atPath: backup, toPath: path)
+      let before = try check()
+      #expect(before.status == 65 && before.errors.contains("[source-went-back]: capture pos: "), "\(before)")
+      try node.start()
+      let isTold = node.wait { (try? check().errors.contains("capture pos: the daemon has stopped it: ")) == true }
+      #expect(isTold, "\(node.log)")
+      #expect(node.end() == 0)
+    }
+
     @Test func `tables that wait are told with their own reasons`() throws {
       let node = try DaemonBench()
       try shop(node)

@@ -203,7 +203,7 @@ package final class SQLiteCapture {
     )
   }
 
-  private static func wentBack(_ path: String, _ how: String) -> CairnError {
+  static func wentBack(_ path: String, _ how: String) -> CairnError {
     CairnError(
       .sourceWentBack, "the source \(path) is not where the trail ends: \(how)",
       hint:
@@ -213,43 +213,21 @@ package final class SQLiteCapture {
 
   /// Proves that the rows behind the source's mark are those that the trail has.
   private func resume(isFirst: Bool) throws {
-    let row = try source.query("SELECT taken, nonce FROM cairn_control WHERE id = 0").first ?? []
-    guard row.count == 2, case .integer(let taken) = row[0], case .integer(let nonce) = row[1],
-      SourcePosition.places.contains(taken)
-    else {
+    guard let marked = try SourcePosition.Mark(of: source) else {
       throw Self.wentBack(path, "its table cairn_control is empty, or holds what Cairn did not write")
     }
-    marked = .init(taken: taken, nonce: nonce)
+    self.marked = marked
     if isFirst {
       // Installed by a run that ended before its first transaction was in the trail.
       position = SourcePosition(mark: marked, previous: marked, checksum: 0)
       return
     }
-    if marked == position.mark { return }
-    if try source.integer("SELECT min(seq) FROM cairn_journal") ?? 0 > marked.taken + 1 {
-      // Past the cap: what would prove the rows is gone, and with it perhaps rows that were never taken.
-      hasLostRows = true
-      return
+    switch try SourceStanding(source, marked: marked, position) {
+    case .atMark: break
+    case .behind(let checksum): reader.checksum = checksum
+    case .lostRows: hasLostRows = true
+    case .other(let how): throw Self.wentBack(path, how)
     }
-    guard marked == position.previous else {
-      throw Self.wentBack(path, "it is marked at row \(taken), which the trail does not know")
-    }
-    let statement = try source.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND seq <= ? ORDER BY seq")
-    try statement.bind([.integer(marked.taken), .integer(position.mark.taken)])
-    let all = try journal.layoutsByID()
-    var check = JournalReader()
-    var next = marked.taken + 1
-    while try statement.step() {
-      guard statement.integer(0) == next else { break }
-      let code = statement.integer(1)
-      check.read(statement, seq: next, code: code, first: 3, count: Journal.valueCount(code, all))
-      next += 1
-    }
-    statement.reset()
-    guard next == position.mark.taken + 1, check.checksum == position.checksum else {
-      throw Self.wentBack(path, "its journal rows \(marked.taken + 1) to \(position.mark.taken) are others")
-    }
-    reader.checksum = check.checksum
   }
 
   private func reloadLayouts() throws {

@@ -83,6 +83,29 @@ struct BegunAgainTests {
     try mesh.close()
   }
 
+  @Test("a peer that knows more of a trail than there is of it is not believed", arguments: ["ss", "ps"])
+  func knownTooMuch(engines: String) throws {
+    let mesh = try mesh(engines)
+    try count(mesh, 0)
+    let (node, files) = (mesh.nodes[0], FileManager.default)
+    try node.stopCapture()
+    try files.copyItem(atPath: node.folder, toPath: node.folder + ".before")
+    try node.startCapture()
+    try write(mesh, 0, "UPDATE item SET name = 'n0' WHERE id = 1")
+    try mesh.apply(0, to: 1)
+    try write(mesh, 1, "UPDATE item SET name = 'n1' WHERE id = 1")
+    // As after a state folder was restored; to a peer that lies, it looks the same.
+    try node.stopCapture()
+    try files.removeItem(atPath: node.folder)
+    try files.moveItem(atPath: node.folder + ".before", toPath: node.folder)
+    mesh.renew(node)
+    let error = #expect(throws: CairnError.self) { try mesh.apply(1, to: 0) }
+    #expect(error?.code == .trailForked && error?.message.contains("trail n0.shop, which ends here with") == true)
+    let rows = try node.rows("SELECT name FROM item WHERE id = 1")
+    #expect(rows == ["n0"])
+    try mesh.close()
+  }
+
   @Test("random writes converge while trails are begun again", arguments: MeshConvergenceTests.fewSeeds)
   func random(seed: UInt64) throws {
     var random = Seeded(seed)

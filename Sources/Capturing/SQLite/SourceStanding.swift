@@ -1,0 +1,85 @@
+import Changes
+import SQLiteKit
+import Trails
+
+/// Where an SQLite file stands beside the end of its trail.
+enum SourceStanding {
+  /// Its mark is the one of the trail's end.
+  case atMark
+  /// Its mark is the one before. The journal rows between the two are those that the trail has; their CRC-32C.
+  case behind(UInt32)
+  /// The journal has lost rows past its cap, and with them what would prove it.
+  case lostRows
+  /// It is another file, or an older one. In words.
+  case other(String)
+
+  /// - Parameters:
+  ///   - marked: the mark that stands in the file.
+  ///   - position: the one at the end of the trail.
+  init(_ source: Database, marked: SourcePosition.Mark, _ position: SourcePosition) throws {
+    if marked == position.mark {
+      self = .atMark
+      return
+    }
+    if try source.integer("SELECT min(seq) FROM cairn_journal") ?? 0 > marked.taken + 1 {
+      self = .lostRows
+      return
+    }
+    guard marked == position.previous else {
+      self = .other("it is marked at row \(marked.taken), which the trail does not know")
+      return
+    }
+    let statement = try source.prepare("SELECT * FROM cairn_journal WHERE seq > ? AND seq <= ? ORDER BY seq")
+    try statement.bind([.integer(marked.taken), .integer(position.mark.taken)])
+    let all = try Journal(source).layoutsByID()
+    var check = JournalReader()
+    var next = marked.taken + 1
+    while try statement.step() {
+      guard statement.integer(0) == next else { break }
+      let code = statement.integer(1)
+      check.read(statement, seq: next, code: code, first: 3, count: Journal.valueCount(code, all))
+      next += 1
+    }
+    statement.reset()
+    guard next == position.mark.taken + 1, check.checksum == position.checksum else {
+      self = .other("its journal rows \(marked.taken + 1) to \(position.mark.taken) are others")
+      return
+    }
+    self = .behind(check.checksum)
+  }
+}
+
+extension SourcePosition.Mark {
+  /// The mark that stands in a file; nil: none that Cairn wrote.
+  init?(of source: Database) throws {
+    let row = try source.query("SELECT taken, nonce FROM cairn_control WHERE id = 0").first ?? []
+    guard row.count == 2, case .integer(let taken) = row[0], case .integer(let nonce) = row[1],
+      SourcePosition.places.contains(taken)
+    else { return nil }
+    self.init(taken: taken, nonce: nonce)
+  }
+}
+
+extension SQLiteCapture {
+  /// Returns how a file is not where the trail in `folder` ends, in words; nil: it is there. No capture may be at work.
+  ///
+  /// Reads the last segment of the trail. Errors: those of ``SQLiteError`` and of a damaged trail.
+  package static func fault(of source: Database, folder: String) throws -> String? {
+    let reader = try TrailReader.open(
+      folder: folder, at: Trail.segmentStart(folder: folder, of: Trail.info(folder: folder).lastTransaction))
+    var (open, last): ([UInt8], [UInt8]) = ([], [])
+    while let record = try reader.next() {
+      switch record {
+      case .progress(let position, _): open = position
+      case .commit: last = open
+      default: break
+      }
+    }
+    guard !last.isEmpty else { return nil }
+    guard let marked = try SourcePosition.Mark(of: source) else { return "its table cairn_control is empty" }
+    guard case .other(let how) = try SourceStanding(source, marked: marked, SourcePosition(decoding: last)) else {
+      return nil
+    }
+    return how
+  }
+}
