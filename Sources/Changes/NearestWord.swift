@@ -1,9 +1,12 @@
 extension String {
   /// The word that is fewest edits away, if it is near: for "did you mean".
-  package func nearest(in words: [String]) -> String? {
+  package func nearest(in words: [String]) -> String? { nearest(in: words, atMost: Swift.max(2, count / 3)) }
+
+  /// - Parameter most: letters that may be added, missing or others.
+  package func nearest(in words: [String], atMost most: Int) -> String? {
     let letters = Array(self)
     let scored = words.map { ($0, Self.distance(letters, Array($0))) }
-    return scored.filter { $0.1 <= Swift.max(2, letters.count / 3) }.min { $0.1 < $1.1 }?.0
+    return scored.filter { $0.1 <= most }.min { $0.1 < $1.1 }?.0
   }
 
   private static func distance(_ a: [Character], _ b: [Character]) -> Int {

@@ -134,6 +134,9 @@ package struct TablePatterns: Equatable, Sendable {
     @ByBytes package var nearest: String? = nil
     /// It was to be left out.
     package var isExclusion: Bool
+    /// Whether it is an error where the list is new. A table that is to be left out need not exist; where another one has
+    /// nearly its name, that one would be taken although it is meant.
+    package var isMistake: Bool { !isExclusion || nearest != nil }
   }
 
   /// Returns the names, without `*` and `?`, that no table has.
@@ -147,7 +150,8 @@ package struct TablePatterns: Equatable, Sendable {
       guard !Self.isPattern(name), !tables.contains(where: TablePatterns([name]).includes) else {
         return nil
       }
-      let near = name.lowercased().nearest(in: tables.map { $0.lowercased() })
+      let (plain, others) = (name.lowercased(), tables.map { $0.lowercased() })
+      let near = isExclusion ? plain.nearest(in: others, atMost: plain.count < 4 ? 1 : 2) : plain.nearest(in: others)
       return Unmatched(
         name: name, nearest: tables.first { $0.lowercased() == near }, isExclusion: isExclusion)
     }

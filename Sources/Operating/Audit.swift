@@ -35,6 +35,8 @@ package final class Audit: Sendable {
 
   /// Small databases are not read without end.
   private static let pauseMilliseconds: Int32 = 30_000
+  /// Before the round that confirms a difference of shape.
+  private static let confirmMilliseconds: Int32 = 10_000
 
   private let state = Mutex(Snapshot())
   /// The source of an audit.
@@ -71,18 +73,20 @@ package final class Audit: Sendable {
   package func run(isReady: () -> Bool) {
     // Of this thread, and of those that it starts.
     _ = setpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0, 10)
+    var shapes = ShapeDifferences()
     while !watch.stop.wait(milliseconds: 1000) {
       guard isReady() else { continue }
-      do { try round() } catch {
+      do { try round(&shapes) } catch {
         // Replication goes on.
         let problem = CairnError(enveloping: error, doing: "audit")
         if !watch.stop.isSet { state.withLock { $0.problem = problem } }
       }
-      if watch.stop.wait(milliseconds: Self.pauseMilliseconds) { return }
+      let pause = shapes.areUnconfirmed ? Self.confirmMilliseconds : Self.pauseMilliseconds
+      if watch.stop.wait(milliseconds: pause) { return }
     }
   }
 
-  private func round() throws {
+  private func round(_ shapes: inout ShapeDifferences) throws {
     var options = Comparison.Options()
     (options.tables, options.names, options.rules, options.scope) = (tables, names, rules, scope)
     let comparison: Comparison
@@ -97,8 +101,9 @@ package final class Audit: Sendable {
         origin: source, to: target, trail: trail, state: statePath, options: options, watch: watch)
     }
     let found = Mutex<Set<NameKey>>([])
+    let known = Mutex(shapes)
     let summary = try comparison.run { event in
-      guard case .difference(let difference, _) = event else { return }
+      guard case .difference(let difference, _) = event, known.withLock({ $0.confirms(difference) }) else { return }
       let key = difference.key.map { "\($0.name)=\($0.value.shown)" }.joined(separator: ", ")
       found.withLock { _ = $0.insert(difference.table) }
       let drift = Drift(table: difference.table, kind: difference.kind, key: difference.column + key)
@@ -107,6 +112,8 @@ package final class Audit: Sendable {
       }
     }
     guard !summary.isStopped else { return }
+    shapes = known.withLock { $0 }
+    shapes.endRound()
     state.withLock { state in
       state.rounds += 1
       state.problem = nil

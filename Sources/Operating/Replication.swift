@@ -179,7 +179,7 @@ package final class Replication: Sendable {
     for name in try from.unmatched(options.tables) {
       let error = name.error("--tables", at: source.place)
       // Later, a table may have been dropped or renamed.
-      guard hasCheckpoint || name.isExclusion else { throw error }
+      guard hasCheckpoint || !name.isMistake else { throw error }
       captureProgress.tell("\(error.message); \(error.hint)")
     }
     if !hasCheckpoint { try to.checkFeeders(from.tables(options.tables), of: trail, options.names) }

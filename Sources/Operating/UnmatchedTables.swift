@@ -25,7 +25,10 @@ extension TablePatterns.Unmatched {
     let mark = isExclusion ? "!" : ""
     return CairnError(
       .tableMissing, "\(list) names \(mark)\(name), and \(place) has no table \(name)",
-      hint: nearest.map { "did you mean \(mark)\($0)?" }
+      hint: nearest.map {
+        "did you mean \(mark)\($0)?"
+          + (isExclusion ? " If not, a pattern may match nothing: write \(mark)\(name)*" : "")
+      }
         ?? "create the table first, or take the name out of the list; a pattern with * may match nothing",
       remedy: .badInput, context: ["table": name])
   }

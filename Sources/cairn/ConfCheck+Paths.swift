@@ -89,7 +89,7 @@ extension ConfCheck {
     let isWritten = awaitsTables(capture)
     for name in try end.unmatched(TablePatterns(capture.tables)) {
       let error = name.error("'tables' of [capture.\(capture.name)]", at: end.url.place)
-      name.isExclusion || isWritten ? note("\(error.message); \(error.hint)") : fail(error)
+      name.isMistake && !isWritten ? fail(error) : note("\(error.message); \(error.hint)")
     }
   }
 
@@ -103,7 +103,7 @@ extension ConfCheck {
     let targets = tables.compactMap { try? TableMapping($0.schema, to: end.url.engine, names: apply.names).target }
     for name in TablePatterns(apply.tables).unmatched(in: targets.flatMap(\.listedNames)) {
       let error = name.error("'tables' of [apply.\(apply.name)]", at: "trail \(apply.trail)")
-      name.isExclusion || isWritten ? note("\(error.message); \(error.hint)") : fail(error)
+      name.isMistake && !isWritten ? fail(error) : note("\(error.message); \(error.hint)")
     }
   }
 

@@ -58,7 +58,13 @@ extension ConfCheck {
     let haveBegun = captures.allSatisfy {
       Trail.exists(folder: "\(configuration.node.state)/\(configuration.trail(of: $0))")
     }
-    guard !haveBegun, captures.allSatisfy(\.copiesRows) else { return }
+    guard !haveBegun else { return }
+    for capture in captures where !capture.copiesRows {
+      note(
+        "[capture.\(capture.name)] has copy = false: rows that its database holds and the other end does not, or that the other end deletes before both have begun, may stay there alone; run 'cairn compare' when both follow"
+      )
+    }
+    guard captures.allSatisfy(\.copiesRows) else { return }
     note(
       "[capture.\(here.name)] and [capture.\(there.name)] both copy the rows that are there: of one that both ends hold the later copy stands, and the log does not have the other; where the rows of one end came from the other, write copy = false into its capture"
     )

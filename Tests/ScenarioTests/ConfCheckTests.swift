@@ -102,6 +102,22 @@ extension DaemonScenarios {
       #expect(taken.errors.contains("apply copy: table item") && taken.errors.contains("local.old"), "\(taken.errors)")
     }
 
+    @Test func `a table that is left out by a name with a slip is an error, as it would be sent`() throws {
+      let bench = try Bench()
+      _ = try bench.sqlite("shop.db", "CREATE TABLE item(id INTEGER PRIMARY KEY); CREATE TABLE secret(v)")
+      let capture = "[capture.shop]\n"
+      try write(
+        bench, "conf/cairn.toml",
+        conf(bench).replacingOccurrences(of: capture, with: capture + "tables = [\"*\", \"!secrt\"]\n"))
+      let refused = try check(bench)
+      #expect(refused.status != 0 && refused.errors.contains("[table-missing]"), "\(refused)")
+      #expect(refused.errors.contains("did you mean !secret?"), "\(refused)")
+      let once = try bench.run(
+        Bench.cairn,
+        ["replicate", "--from", "sqlite:shop.db", "--to", "sqlite:copy.db", "--once", "--tables", "*,!secrt"])
+      #expect(once.status != 0 && once.errors.contains("did you mean !secret?"), "\(once)")
+    }
+
     @Test func `a mesh of databases that have the table is ready`() throws {
       let bench = try Bench()
       var mesh = "[node]\nname = \"hq\"\nstate = \"\(bench.path("state"))\"\n"
