@@ -35,8 +35,10 @@ extension ErrorCode {
       "code of another role would run as the role of apply",
       why: """
         A table at the target has a trigger that fires for replicated rows, a rule, or an expression that calls a \
-        function of a role other than a superuser or the role of apply. PostgreSQL would run that code with \
-        the rights of apply, which reach further than those of its owner. Nothing was written to the table.
+        function of a role other than a superuser or the role of apply. Or the table belongs to such a role, and \
+        one of its expressions calls a function that is not known to only compute. PostgreSQL would run that code \
+        with the rights of apply, which reach further than those of its owner. Nothing was written to the table. \
+        docs/postgres-apply.md lists the functions that are known.
         """,
       what: [
         "Read the message: it names the table, the object and the role that owns the code.",

@@ -125,7 +125,7 @@ final class PostgresRowReader: RowReader {
     _ query: String, from name: String, _ bind: () throws -> Void, _ line: (UnsafeRawBufferPointer) throws -> Void
   ) throws {
     let isOwn = !connection.isInTransaction
-    if isOwn { try connection.execute("BEGIN") }
+    if isOwn { try connection.execute("BEGIN READ ONLY") }
     do {
       try bind()
       try connection.hold(name, takesTexts: true)

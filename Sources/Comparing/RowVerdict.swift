@@ -29,9 +29,11 @@ final class RowVerdict {
       let made = try? column.targetValue(source), case .exact(let text) = made
     else { return false }
     // The type's own print of what it reads, byte by byte: never trimmed.
-    let type = table.target.column(place).castName
+    let end = table.target
     do {
-      let print = try server.first("SELECT $1::\(type)", [String(decoding: text, as: UTF8.self)])
+      let print = try server.printed(
+        String(decoding: text, as: UTF8.self), as: end.column(place).castName, ofColumn: end.column(place).name,
+        in: end.sqlName)
       return print?.utf8.elementsEqual(printed) ?? false
     } catch let error as PostgresError where error.isBadValue { return false }
   }

@@ -50,14 +50,14 @@ final class OwnTrail: @unchecked Sendable {
 }
 
 extension OwnTrail {
-  /// The last durable transaction of the trail with this id, where that is before `number`; nil if the trail has `number`,
-  /// or another trail stands there.
-  func end(before number: UInt64, of id: TrailID) throws -> UInt64? {
+  /// The id and the last durable transaction of the trail, if that is before `number`; nil if the trail has `number`, or if
+  /// there is no trail.
+  func end(before number: UInt64) throws -> (id: TrailID, lastTransaction: UInt64)? {
     try end.withLock { end in
-      if let known = end, known.id == id, known.lastTransaction >= number { return nil }
+      if let known = end, known.lastTransaction >= number { return nil }
       end = try Trail.end(folder: folder)
-      guard let known = end, known.id == id, known.lastTransaction < number else { return nil }
-      return known.lastTransaction
+      guard let known = end, known.lastTransaction < number else { return nil }
+      return known
     }
   }
 

@@ -123,7 +123,9 @@ extension VersionWindow {
       var scan = try TrailScan(folder: folder, from: from)
       try identify(trail, scan.reader.id)
       _ = try scan.run(through: number, rowNames) { part, _ in
-        try withState { try $0.index.take(part, of: name) }
+        var part = part
+        part.header = try believed(part.header, of: trail, isApplied: true)
+        try withState { [part] in try $0.index.take(part, of: name) }
       }
     }
     try withState { try $0.index.endReading(name, through: number) }
@@ -197,19 +199,30 @@ extension VersionWindow {
 // MARK: - Applying
 
 extension VersionWindow {
-  /// Throws `trail-forked` if the author of a transaction says that it knew more of the own trail than there is. To believe
-  /// that would take what is still to be written here for known.
-  package func check(_ header: TransactionHeader, of trail: TrailName) throws {
-    for known in header.dependencies where known.origin == own.description {
-      guard let id = known.id, let last = try ownTrail.end(before: known.number, of: id) else { continue }
+  /// Returns a header without what it says of the own trail and cannot be: to believe that would take what is still to be
+  /// written here for known.
+  ///
+  /// A dependency without an id is of an earlier version, and may mean a trail that was begun again since: it is left out.
+  ///
+  /// - Parameter isApplied: the transaction was applied before; then nothing is thrown.
+  /// - Throws: `trail-forked` if the dependency is of the trail that is here.
+  package func believed(_ header: TransactionHeader, of trail: TrailName, isApplied: Bool = false) throws
+    -> TransactionHeader
+  {
+    var believed = header
+    try believed.dependencies.removeAll { known in
+      guard known.origin == own.description, let end = try ownTrail.end(before: known.number) else { return false }
+      guard known.id != nil, !isApplied else { return true }
+      guard known.id == end.id else { return false }
       throw CairnError(
         .trailForked,
-        "transaction \(header.number) of trail \(trail) follows transaction \(known.number) of trail \(own), which ends here with \(last)",
+        "transaction \(header.number) of trail \(trail) follows transaction \(known.number) of trail \(own), which ends here with \(end.lastTransaction)",
         hint:
           "if the state folder of this node is a copy of an older one, begin its trail again: 'cairn explain trail-forked'; else do not trust node \(trail.origin)",
         // After a power cut, the mark of the own trail may be an older one until capture has opened it.
         remedy: .retry, context: ["trail": trail.description])
     }
+    return believed
   }
 
   /// Apply is about to apply a transaction: what its author knew. `begin`: where it stands in its trail.

@@ -18,7 +18,9 @@ import Testing
     var kind: String
     var sql: String
     var description: String { kind }
-    init(_ kind: String, _ sql: String) { (self.kind, self.sql) = (kind, sql) }
+    /// The first server version that knows the SQL.
+    var from: Int
+    init(_ kind: String, _ sql: String, from: Int = 0) { (self.kind, self.sql, self.from) = (kind, sql, from) }
   }
 
   private static let traps = [
@@ -111,6 +113,14 @@ import Testing
       "trigger",
       "CREATE TRIGGER spy BEFORE INSERT ON item FOR EACH ROW EXECUTE FUNCTION public.tidy(); "
         + "ALTER TABLE item ENABLE ALWAYS TRIGGER spy"),
+    Trap(
+      "check constraint",
+      "\(domain); ALTER TABLE item ADD CONSTRAINT spy "
+        + "CHECK (JSON_VALUE(JSON_SCALAR(v)::jsonb, '$' RETURNING low.word) IS NOT NULL)", from: 170_000),
+    Trap(
+      "check constraint",
+      "\(domain); ALTER TABLE item ADD CONSTRAINT spy CHECK (JSON_OBJECT('a' VALUE v RETURNING low.word) IS NOT NULL)",
+      from: 160_000),
     Trap("statistics", "CREATE STATISTICS low.spy ON (low.pure('x') || v), id FROM item"),
   ]
   private static func numbered(_ check: String, _ type: String) -> String {
@@ -160,6 +170,7 @@ import Testing
 
   @Test(arguments: traps) private func `code of another role is refused before it runs`(_ trap: Trap) throws {
     let target = try started()
+    guard try PostgresConnection(target.url).serverVersion >= trap.from else { return }
     try target.psql("SET ROLE low; SET search_path = public; \(trap.sql)")
     try target.trail.transaction { try target.trail.insert("item", [1, "x"]) }
     let error = failure { try target.replay() }

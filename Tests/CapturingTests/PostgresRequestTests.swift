@@ -13,10 +13,12 @@ import Trails
 extension PostgresCapturing {
   /// Rows that are asked for by their keys.
   @Suite struct RequestTests {
-    private func ask(_ origin: PostgresOrigin, _ table: String, _ keys: [[String]]) throws {
+    private func ask(
+      _ origin: PostgresOrigin, _ table: String, _ keys: [[String]], namespace: String = "public"
+    ) throws {
       try PostgresSource.ask(
         RowRequest(
-          namespace: "public", table: table, keys: keys.map { $0.map { .exact(Array($0.utf8)) } }),
+          namespace: namespace, table: table, keys: keys.map { $0.map { .exact(Array($0.utf8)) } }),
         on: PostgresConnection(origin.uri), trail: try trail(of: origin))
     }
 
@@ -83,6 +85,30 @@ extension PostgresCapturing {
         ])
       try origin.take()
       #expect(try origin.lines(from: copied).filter { $0.hasPrefix("row") }.count == 1)
+    }
+
+    /// To find its place, capture casts the key of a row to the type of the column.
+    @Test(arguments: [("low.num", "i", "7"), ("low.wide", "i", "7"), ("low.num[]", "ARRAY[i]::low.num[]", "{7}")])
+    func `a key of a type of another role runs none of its code`(type: String, value: String, asked: String) throws {
+      let origin = try PostgresOrigin(
+        """
+        DO $$ BEGIN CREATE ROLE low; EXCEPTION WHEN duplicate_object OR unique_violation THEN END $$;
+        CREATE SCHEMA low AUTHORIZATION low; SET ROLE low;
+        CREATE FUNCTION low.f(v int) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
+          IF current_user <> 'low' THEN RAISE EXCEPTION 'ran as %', current_user; END IF; RETURN true; END $$;
+        CREATE DOMAIN low.num AS integer CHECK (low.f(VALUE)); CREATE DOMAIN low.wide AS low.num;
+        CREATE TABLE low.t(id \(type) PRIMARY KEY, v text);
+        INSERT INTO low.t SELECT \(value), 'x' FROM generate_series(1, 12000) AS i
+        """)
+      try origin.take()
+      #expect(try origin.lines().filter { $0.hasPrefix("row") }.count == 12_000)
+      let copied = try origin.lastNumber
+      try ask(origin, "t", [[asked]], namespace: "low")
+      let said = Said()
+      try origin.take(said: said.add)
+      let isRefused = type.hasSuffix("[]")
+      #expect(try origin.lines(from: copied).filter { $0.hasPrefix("row") }.count == (isRefused ? 0 : 1))
+      #expect(said.all.contains { $0.contains("type low.num is part of column id") } == isRefused, "\(said.all)")
     }
 
     @Test func `what does not fit is dropped with a word, and ends what it began`() throws {

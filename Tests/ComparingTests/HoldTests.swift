@@ -137,4 +137,34 @@ import Testing
     try server.psql("ALTER FUNCTION low.feel(text) OWNER TO postgres", name)
     #expect(try problem(connection, "public.felt", takesTexts: true) == nil)
   }
+
+  @Test(arguments: [
+    ("low.num[]", "{1}"), ("low.nums", "{1}"), ("low.pair", "(1)"), ("low.pair[]", "{(1)}"), ("low.span", "[1,2)"),
+  ])
+  func `text becomes no value of a type of another role`(type: String, text: String) throws {
+    let (server, name) = try database()
+    defer { try? server.dropDatabase(name) }
+    try server.psql(
+      """
+      CREATE TABLE public.ran(who text); GRANT ALL ON public.ran TO PUBLIC; SET ROLE low;
+      CREATE FUNCTION low.f(v int) RETURNS boolean LANGUAGE plpgsql AS
+        $$ BEGIN INSERT INTO public.ran VALUES (current_user); RETURN true; END $$;
+      CREATE DOMAIN low.num AS integer CHECK (low.f(VALUE)); CREATE DOMAIN low.nums AS low.num[];
+      CREATE TYPE low.pair AS (a low.num); CREATE TYPE low.span AS RANGE (subtype = low.num);
+      CREATE TABLE public.kept(id \(type) PRIMARY KEY, v \(type)); GRANT SELECT ON public.kept TO PUBLIC
+      """, name)
+    let connection = try PostgresConnection(server.url(name, user: "reader"))
+    let error = try problem(connection, "public.kept", takesTexts: true)
+    #expect(error?.code == .tableRefused && error?.message.contains("column id") == true, "\(error?.message ?? "")")
+    #expect(throws: CairnError.self) {
+      try connection.printed(text, as: type, ofColumn: "v", in: "public.kept")
+    }
+    #expect(try server.psql("SELECT * FROM public.ran", name) == "")
+    try server.psql("ALTER TYPE low.pair OWNER TO reader", name)
+    if type.contains("pair") {
+      // What it is made of still belongs to the other role.
+      #expect(try problem(connection, "public.kept", takesTexts: true) != nil)
+    }
+    #expect(try connection.printed("good", as: "low.mood", ofColumn: "m", in: "public.felt") == "good")
+  }
 }

@@ -40,6 +40,27 @@ import Trails
     return (header, begin)
   }
 
+  @Test func `more of the own trail than there is counts as known to nobody`() throws {
+    let (window, writer) = (try window(), try writer(own))
+    try commit(writer) { try writer.change(nil, item(1, "tea", 1)) }
+    func header(_ number: UInt64, _ id: TrailID?) -> TransactionHeader {
+      TransactionHeader(commitTime: 0, dependencies: [.init(origin: own.description, number: number, id: id)])
+    }
+    // An earlier version names no id, and may mean a trail that was begun again.
+    for (number, id) in [(1, writer.id), (1, nil), (9, TrailID([UInt8](repeating: 7, count: 16)))]
+      as [(UInt64, TrailID?)]
+    {
+      #expect(try window.believed(header(number, id), of: peer) == header(number, id))
+    }
+    #expect(try window.believed(header(2, nil), of: peer).dependencies == [])
+    let error = #expect(throws: CairnError.self) { try window.believed(header(2, writer.id), of: peer) }
+    #expect(error?.code == .trailForked && error?.remedy == .retry)
+    // What was applied before is known no better.
+    #expect(try window.believed(header(2, writer.id), of: peer, isApplied: true).dependencies == [])
+    try commit(writer) { try writer.change(item(1, "tea", 1), nil) }
+    #expect(try window.believed(header(2, writer.id), of: peer) == header(2, writer.id))
+  }
+
   @Test func `the own trail is read on`() throws {
     let window = try window()
     #expect(try window.catchUp(rowNames: rowNames) == 0, "there is none yet")

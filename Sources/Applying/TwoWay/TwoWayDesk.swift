@@ -159,10 +159,10 @@ final class TwoWayDesk<Table> {
 
   // MARK: Transactions
 
-  /// Throws ``ClockGate/Ahead``, and `trail-forked` as of ``VersionWindow/check(_:of:)``.
-  func begin(_ header: TransactionHeader, at begin: Position) throws {
-    try gate.check(header)
-    try shared.window.check(header, of: trail)
+  /// Throws ``ClockGate/Ahead``, and `trail-forked` as of ``VersionWindow/believed(_:of:)``.
+  func begin(_ told: TransactionHeader, at begin: Position) throws {
+    try gate.check(told)
+    let header = try shared.window.believed(told, of: trail)
     inserted.removeAll(keepingCapacity: true)
     place = VersionPlace(
       stamp: Stamp(clock: header.clock, origin: trail.description, number: header.number), begin: begin)

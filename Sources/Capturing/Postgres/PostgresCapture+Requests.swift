@@ -150,15 +150,11 @@ extension PostgresCapture {
       sent = try copier.append(keys, of: &chunk, schemaID: id, to: trail, paused: keepStream)
       try copier.prove(chunk, by: source.connection)
     } catch let error as UnfitKey {
-      try abandon()
-      dropChunk()
-      let name = PostgresRequests.Name(namespace: table.schema.namespace, table: table.schema.name)
-      progress.tell(
+      return try refuse(
+        [error.key], of: table,
         "a row of table \(table.schema.fullName) was asked for by a key that is none: \(error.cause.message)")
-      requests.remove([error.key], of: name)
-      // An earlier run may have begun.
-      if requests.keys[name] == nil { try endRepair(of: table.relation) }
-      return try requests.save()
+    } catch let error as CairnError where error.code == .tableRefused {
+      return try refuse(keys, of: table, "rows were asked for that are not sent: \(error.message)")
     } catch {
       return try putOff(error)
     }
@@ -167,6 +163,18 @@ extension PostgresCapture {
     self.chunk = PostgresChunk(
       table: table, part: .asked(Array(keys.prefix(sent))), snapshot: chunk.snapshot, stored: chunk.stored,
       end: chunk.end, isPlaced: true, rows: chunk.rows)
+  }
+
+  /// Forgets keys that were asked for, while their rows are being read.
+  private func refuse(_ keys: [[String]], of table: PostgresRegistry.Table, _ text: String) throws {
+    try abandon()
+    dropChunk()
+    let name = PostgresRequests.Name(namespace: table.schema.namespace, table: table.schema.name)
+    progress.tell(text)
+    requests.remove(keys, of: name)
+    // An earlier run may have begun.
+    if requests.keys[name] == nil { try endRepair(of: table.relation) }
+    try requests.save()
   }
 
   /// The stream has passed the snapshot: either the rows stand right, or they are read again.
@@ -224,7 +232,7 @@ extension PostgresCopier {
     let schema = chunk.table.schema
     let key = schema.key.map { schema.columns[$0] }
     let signs = try key.map(equality)
-    try connection.checkKeyCasts(of: schema.qualifiedName)
+    try connection.checkCasts(of: schema.qualifiedName)
     let columns = schema.columns.map(\.name.quotedName).joined(separator: ",")
     let terms = key.indices.map {
       "\(key[$0].name.quotedName) \(signs[$0]) \(PostgresConnection.bound("asked", $0))::\(key[$0].undomainedType)"

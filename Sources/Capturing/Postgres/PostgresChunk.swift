@@ -174,8 +174,9 @@ struct PostgresCopier {
     _ key: [TableSchema.Column], _ terms: [String], _ sign: String, _ value: (Int) -> String
   ) -> String {
     let values = key.enumerated().map { place, column in
+      // Of PostgreSQL's own types; a cast to a domain would run its CHECK.
       ChunkOrder(column) == .native
-        ? "\(value(place))::\(column.declaredType)" : "\(value(place))::text COLLATE \"C\""
+        ? "\(value(place))::\(column.undomainedType)" : "\(value(place))::text COLLATE \"C\""
     }
     return terms.count == 1
       ? "\(terms[0]) \(sign) \(values[0])"
