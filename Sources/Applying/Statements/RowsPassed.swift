@@ -2,8 +2,10 @@ import Changes
 import Synchronization
 import SystemKit
 
-/// Passes over the changes of a statement while the statement is executed, on a thread of its own: what it takes to unpack and
-/// check a million rows of the trail is done by then. The trail is its alone meanwhile.
+/// Skips the changes of a statement on a thread of its own while the statement is executed.
+///
+/// Unpacking and checking a million rows of the trail then costs no extra time. Only this thread uses the trail
+/// meanwhile.
 final class RowsPassed: @unchecked Sendable {
   private let reader: ApplyReader
   private let statements: StatementDesk
@@ -14,7 +16,7 @@ final class RowsPassed: @unchecked Sendable {
     (self.reader, self.statements) = (reader, statements)
   }
 
-  /// Calls `execute`. Returns besides the record that was read last, if it is none to be passed over.
+  /// Calls `execute`, and returns its result with the record that was read last if that one is not to be skipped.
   static func passing<T>(
     _ reader: ApplyReader, _ statements: StatementDesk, while execute: () throws -> T
   ) throws -> (T, next: Record?) {

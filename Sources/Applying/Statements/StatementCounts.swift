@@ -1,12 +1,12 @@
-/// How many statements of the trail were executed as such, and why the others were not.
+/// The number of statements of the trail that were executed, and the reasons why the others were not.
 package struct StatementCounts: Equatable, Sendable {
-  /// Reasons that are told apart; more of them are counted together.
+  /// The number of reasons that are counted apart; further ones are counted together.
   private static let reasonsMax = 50
   private static let otherReasons = "other reasons"
 
-  /// Executed once more at the target.
+  /// Statements that were executed again at the target.
   package private(set) var replayed: UInt64 = 0
-  /// Whose rows were applied.
+  /// Statements whose rows were applied.
   package private(set) var asRows: UInt64 = 0
   package private(set) var reasons: [String: UInt64] = [:]
 
@@ -29,7 +29,7 @@ package struct StatementCounts: Equatable, Sendable {
     }
   }
 
-  /// For people; nil when there were none. The most frequent reasons come first.
+  /// The counts as one line for operators, the most frequent reasons first; nil if there were no statements.
   package var summary: String? {
     guard replayed + asRows > 0 else { return nil }
     let head = "\(replayed) of \(replayed + asRows) statements were executed as such"
@@ -38,7 +38,7 @@ package struct StatementCounts: Equatable, Sendable {
       "\(head); of the others the rows were applied, since \(ordered.map { "\($0.reason) (\($0.count))" }.joined(separator: ", "))"
   }
 
-  /// The most frequent first.
+  /// The reasons, the most frequent first.
   package var ordered: [(reason: String, count: UInt64)] {
     reasons.sorted { ($1.value, $0.key) < ($0.value, $1.key) }.map { (reason: $0.key, count: $0.value) }
   }

@@ -2,12 +2,11 @@ import Changes
 import Mapping
 import Statements
 
-/// A statement that was executed once more did not do what it did at the source: its group is rolled back, and done again
-/// with its rows.
+/// A repeated statement had another effect than at the source: its group is rolled back, and its rows are applied.
 struct StatementDiffers: Error {
   let position: Position
   let text: String
-  /// Why its rows are applied.
+  /// The reason why its rows are applied.
   let reason: String
 
   init(_ running: StatementDesk.Running, _ reason: String = StatementDesk.different) {
@@ -15,15 +14,16 @@ struct StatementDiffers: Error {
   }
 }
 
-/// Decides which statements of a trail are executed once more, and sees that they do what they did at the source. One for
-/// an apply, whatever becomes of its replays.
+/// Decides which statements of a trail are executed again, and checks that they have the same effect as at the source.
+///
+/// One instance serves an apply over all its replays.
 final class StatementDesk {
-  /// Fewer rows are applied as fast by themselves.
+  /// The least number of rows for which a statement is executed: fewer rows are applied as fast by themselves.
   static let rowsMin: UInt64 = 1000
-  /// Statements that are remembered since they did something else at the target.
+  /// The number of statements remembered because they had another effect at the target.
   private static let differingMax = 1000
 
-  /// A statement that was executed, or is now, while its changes are passed over.
+  /// A statement that was executed or is being executed, while its changes are skipped.
   struct Running {
     let position: Position
     let text: String
@@ -33,7 +33,7 @@ final class StatementDesk {
 
   private enum State {
     case none
-    /// It waits for its first change, with which its table is known.
+    /// The statement waits for its first change, which shows its table.
     case offered(ExecutedStatement, Position)
     case running(Running)
   }
@@ -41,19 +41,19 @@ final class StatementDesk {
   let policy: ReplayPolicy
   private let progress: ApplyProgress
   private var state = State.none
-  /// Changes of the statement that runs which were passed over, and the schema id of the last of them.
+  /// The number of skipped changes of the running statement, and the schema id of the last one.
   private var passed: UInt64 = 0
   private var passedSchema: UInt64 = 0
   private var isRunning = false
-  /// Where statements stand whose rows are to be applied.
+  /// The places of statements whose rows are to be applied, with the reason.
   private var refused: [Position: String] = [:]
-  /// Texts of statements that did something else, or that the target did not take, with the reason.
+  /// The texts of statements that had another effect or that the target refused, with the reason.
   private var differing: [NameKey: String] = [:]
-  /// Of the group that is open.
+  /// The counts of the open group.
   private var counts = StatementCounts()
   private var tables = SourceTables()
 
-  /// Nil where rows are all that is wanted, or others write to them too.
+  /// Nil if only rows are wanted, or if applications may write to them too.
   init?(_ options: ApplyOptions, _ progress: ApplyProgress) {
     guard options.replay != .rows, options.twoWay == nil else { return nil }
     (policy, self.progress) = (options.replay, progress)
@@ -61,19 +61,19 @@ final class StatementDesk {
 
   // MARK: Along the trail
 
-  /// A replay begins, from a border of transactions.
+  /// Starts a replay, from a border of transactions.
   func begin() {
     forget()
     counts = StatementCounts()
     tables.begin()
   }
 
-  /// A statement begins.
+  /// Starts a statement.
   func offer(_ statement: StatementView, at position: Position) throws {
     try checkIdle()
     forget()
     if let reason = refused[position] { return counts.addRows(reason) }
-    // Those that change the schema affect no row.
+    // Statements that change the schema affect no row.
     guard policy == .statements || statement.rowsAffected >= Self.rowsMin || statement.rowsAffected == 0 else {
       return counts.addRows(Self.few)
     }
@@ -86,20 +86,20 @@ final class StatementDesk {
     state = .offered(executed, position)
   }
 
-  /// The statement that waits to be decided upon, with the change that it begins with.
+  /// Removes and returns the statement that waits for a decision, when its first change comes.
   func takeOffered() -> (ExecutedStatement, Position)? {
     guard case .offered(let statement, let position) = state else { return nil }
     state = .none
     return (statement, position)
   }
 
-  /// Its changes are passed over from now on.
+  /// Starts skipping the changes of a statement.
   func run(_ running: Running) {
     (state, isRunning) = (.running(running), true)
     (passed, passedSchema) = (0, 0)
   }
 
-  /// The statement whose changes are passed over has been executed.
+  /// Records the digest of the executed statement whose changes are skipped.
   func ran(_ digest: StatementDigest) {
     guard case .running(var running) = state else { return }
     running.digest = digest
@@ -108,10 +108,12 @@ final class StatementDesk {
 
   func refuse(_ reason: String) { counts.addRows(reason) }
 
-  /// Whether a change is one of the statement that was executed. Throws ``StatementDiffers`` where it is of another table.
+  /// Returns whether a change belongs to the executed statement.
+  ///
+  /// - Throws: ``StatementDiffers`` if the change is of another table.
   func passes(_ change: ChangeView, _ reader: ApplyReader) throws -> Bool {
     guard isRunning else { return false }
-    // A transaction stands in one segment, in which an id is one table.
+    // A transaction lies in one segment, in which an id is one table.
     if change.schemaID != passedSchema {
       if case .running(let running) = state, reader.given(change.schemaID)?.name.nameKey != running.table.nameKey {
         throw StatementDiffers(running)
@@ -122,12 +124,14 @@ final class StatementDesk {
     return true
   }
 
-  /// Anything else while a statement's changes are passed over: it did more than it can do again.
+  /// Throws ``StatementDiffers`` if a statement's changes are being skipped: it did more than it can repeat.
   func checkIdle() throws {
     if case .running(let running) = state { throw StatementDiffers(running) }
   }
 
-  /// The end of a statement. Throws ``StatementDiffers`` where it did something else here.
+  /// Ends a statement.
+  ///
+  /// - Throws: ``StatementDiffers`` if it had another effect here.
   func end(_ end: StatementEnd) throws {
     defer { forget() }
     switch state {
@@ -149,14 +153,14 @@ final class StatementDesk {
   static let notTaken = "the target does not take them"
   static let different = "they did something else at the target"
 
-  /// The group is done again with the rows of a statement.
+  /// Makes the next run of the group apply the rows of a statement.
   func note(_ differs: StatementDiffers) {
     refused[differs.position] = differs.reason
     if differing.count >= Self.differingMax { differing.removeAll() }
     differing[differs.text] = differs.reason
   }
 
-  /// A group was committed: nothing before this place is read again.
+  /// Records the commit of a group: nothing before this place is read again.
   func committed(through position: Position) {
     if !refused.isEmpty { refused = refused.filter { $0.key >= position } }
     guard counts != StatementCounts() else { return }
@@ -167,7 +171,8 @@ final class StatementDesk {
 
   // MARK: Tables
 
-  /// A table of the source, by its name in lower case, as the trail has it here; nil where a rule makes another one of it.
+  /// Returns a table of the source by its name in lower case, as of this place; nil if a rule makes another table of
+  /// it.
   func source(_ name: String, _ reader: ApplyReader) -> TableSchema? {
     tables.note(segment: reader.position.segment) { id in
       reader.given(id).map { (table: $0, isAsItIs: reader.isAllowed(id) && reader.schema(id) == $0) }
