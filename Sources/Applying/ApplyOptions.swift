@@ -4,93 +4,101 @@ import Mapping
 import Reshaping
 import SQLiteKit
 
-/// How a trail is applied, whatever the engine of the target.
+/// The settings of one apply, for either target engine.
 package struct ApplyOptions: Sendable {
-  /// What becomes of rows that a table holds before its first copy.
+  /// The policy for rows that a table holds before its first copy.
   package var existing = ExistingRows.overwrite
-  /// Whether ``existing`` holds for copies that were asked for too, as a conf says it once and for all: another apply of
-  /// the trail may have asked. Otherwise such a copy overwrites.
+  /// Whether ``existing`` also applies to copies that are requested later; otherwise such a copy overwrites.
+  ///
+  /// True if a conf sets the policy for good: another apply of the trail may have requested the copy.
   package var existingHolds = false
-  /// Rows after which a commit is due when more transactions are waiting; nil: what suits the engine.
+  /// Rows after which a commit is due if more transactions are waiting; nil: the engine's own limit.
   package var commitRows: Int?
-  /// Milliseconds after which one is due.
+  /// Milliseconds after which a commit is due.
   package var commitMilliseconds: Int64 = 200
-  /// Deletes segments of the trail that this target has behind it: where nobody else reads the trail.
+  /// Whether apply deletes the segments of the trail that are no longer needed (``needed(_:of:)``).
   package var purgesTrail = false
-  /// What a table holds before its first copy could not be looked at in advance, and nobody said what is to become of it:
-  /// apply stops there before it writes.
+  /// Whether apply stops before a copy would write to a table that already holds rows.
+  ///
+  /// True if the tables could not be checked in advance and the operator set no policy for such rows.
   package var refusesRows = false
-  /// A copy of everything was asked for when this was the trail's last transaction: copies that began before are none.
+  /// The last transaction of the trail when a copy of everything was requested; 0: none was. Earlier copies do not
+  /// count.
   package var askedBehind: UInt64 = 0
-  /// Where that was, for a target that has nothing of a trail whose beginning is gone: it begins there, and tables are
-  /// made as they are met. Nil: it needs the trail from its beginning.
+  /// The place of that request in the trail; nil: the target needs the trail from its beginning.
+  ///
+  /// A target that has nothing of a trail whose beginning is purged starts here, and creates tables as it meets them.
   package var askedAt: Checkpoint?
   /// How names of SQLite become names of PostgreSQL.
   package var names = NamePolicy.fold
-  /// What becomes of values that have no place in their column in PostgreSQL.
+  /// The policies for values that do not fit their column in PostgreSQL.
   package var misfits = MisfitPolicies()
-  /// Whether statements are executed once more instead of their rows.
+  /// Whether apply executes statements of the source again instead of applying their rows.
   package var replay = ReplayPolicy.rows
   /// What schema changes do at the target; nil: it depends on who created the table.
   package var ddl: DDLPolicy?
   /// The tables of the target that the trail may write.
   package var scope = TargetScope()
-  /// The largest value, and the largest row, that an SQLite target makes, in bytes; nil: SQLite's own limit.
+  /// The size limit for a value and for a row that an SQLite target builds, in bytes; nil: SQLite's own limit.
   ///
-  /// For trails of other nodes: an expression of a table that such a trail made must not build more.
+  /// Set for trails of other nodes: an expression of a table that such a trail created must not build larger values.
   package var valueBytesMax: Int32?
   /// Notes a table that ``scope`` leaves out, durably, before the checkpoint passes its first record.
   package var noteLeftOut: @Sendable (LeftOutTable) throws -> Void = { _ in }
-  /// Patterns of triggers of the target: those of SQLite that fire while apply writes, and those of PostgreSQL that may fire
+  /// Patterns of triggers of the target. In SQLite, these fire while apply writes. In PostgreSQL, these may fire
   /// although another role owns their code.
   package var fireTriggers: [String] = []
-  /// What becomes of single tables on their way.
+  /// The rules for single tables.
   package var rules: [ReshapeRule] = []
-  /// Tables whose rules are other ones than those under which their rows came.
+  /// The tables whose rules differ from those under which their rows were applied.
   package var changedRules: [ChangedRule] = []
-  /// A table that such a rule leads to must hold no rows of others: nobody said what is to become of them.
+  /// Whether apply stops if a changed rule leads to another table that already holds rows.
+  ///
+  /// True if the operator set no policy for such rows.
   package var refusesRowsElsewhere = false
-  /// Puts a transaction aside that the target does not take for its rows, instead of stopping before it.
+  /// Whether apply puts a transaction aside if the target refuses its rows, instead of stopping before it.
   package var quarantines = false
-  /// What becomes of what others write to the tables, where this way leads only there.
+  /// The policy for rows that applications write to the target's tables, if replication is one-way.
   package var localWrites = LocalWritesPlan()
-  /// Where the database is captured too: what its applies share.
+  /// The state that all applies of a captured database share; nil for a one-way apply.
   package var twoWay: TwoWay?
-  /// What others than this apply need of the trail, where it purges it.
+  /// Returns the place from which other readers need the trail, for an apply that purges it; nil: they need none of it.
   package var alsoNeeded: @Sendable () throws -> Position? = { nil }
-  /// Called with the place from which on this apply needs the trail, after each commit.
+  /// Receives, after each commit, the place from which this apply needs the trail.
   package var noteNeeded: @Sendable (Position) throws -> Void = { _ in }
-  /// The tables of the source that the target gets; the trail may have others, which other targets get.
+  /// The tables of the source that this target receives. The trail may have more, for other targets.
   package var sourceTables = TablePatterns()
-  /// Whether others than this apply may ask for copies of whole tables: such a copy leaves rows as ``existing`` says,
-  /// and those that differ where programs may write to the table.
+  /// Returns whether other applies of the trail may request copies of whole tables.
+  ///
+  /// Such a copy treats rows as ``existing`` says. Rows that differ stay if applications may write to the table.
   package var othersAskForCopies: @Sendable () -> Bool = { false }
-  /// Where the target is an SQLite file that is captured too.
+  /// Keeps capture in step with schema changes, if the target is an SQLite file that is captured too.
   package var schemaFollower: SchemaFollower?
-  /// The rows may go on into the trail of the target: no way leads from there to where they come from.
+  /// Whether applied rows go on into the trail of the target. No way leads from there back to their source.
   package var relays = false
-  /// How far the clock of the trail's node may be ahead of ours before a one-way apply holds the trail back, µs; nil: it is
-  /// never held back, as a trail of this node.
+  /// The lead that the clock of the trail's node may have over ours before a one-way apply holds the trail back, in µs.
+  ///
+  /// Nil: apply never holds the trail back, as for a trail of this node.
   package var skewMicrosecondsMax: Int64?
-  /// The name by which rows that began in this trail go on; nil: the name of the trail.
+  /// The name of the origin under which rows that began in this trail go on; nil: the name of the trail.
   package var originName: TrailName?
   /// The trail into which the target is captured. Apply passes over transactions that began there.
   package var ownTrail: TrailName?
-  /// The same as ``ownTrail``, by the part of names before the dot.
+  /// The origins (names of trails before the dot) that count as ``ownTrail`` does.
   package var ownOrigins: Set<String> = []
   package init() {}
 }
 
-/// Keeps the capture of an SQLite target in step with the schema changes that apply makes there, in apply's transaction.
+/// Keeps the capture of an SQLite target in step with schema changes that apply makes there, in apply's transaction.
 package struct SchemaFollower: Sendable {
-  /// Before a table is altered; with the schema's version when the transaction began.
+  /// Called before a table is altered, with the schema's version at the start of the transaction.
   package var release: @Sendable (_ table: String, Database, _ version: Int64) throws -> Void
-  /// Before the commit of a transaction that has changed the schema.
+  /// Called before the commit of a transaction that has changed the schema.
   package var adopt: @Sendable (Database, _ version: Int64) throws -> Void
 
-  /// In a transaction: from here on, the connection logs what it writes, in step with the schema as it is now.
+  /// Makes the connection log what it writes, in step with the present schema. Called in a transaction.
   package var hook: @Sendable (Database) throws -> Void
-  /// The connection logs nothing any more.
+  /// Makes the connection log nothing any more.
   package var unhook: @Sendable (Database) throws -> Void
 
   package init(
@@ -102,15 +110,15 @@ package struct SchemaFollower: Sendable {
 }
 
 extension ApplyOptions {
-  /// The transaction in which rows began, for the note about them; nil if they are not to go on.
+  /// Returns the transaction in which rows began, for the note about them; nil if the rows do not go on.
   func origin(of header: TransactionHeader, in trail: TrailName) -> TransactionHeader.Dependency? {
     guard relays else { return nil }
-    // What a trail names is input: it must be the name of one.
+    // The origin in a trail's header is input: it must be a valid name of a trail.
     if let relay = header.relay, TrailName(relay.origin) != nil { return relay }
     return .init(origin: (originName ?? trail).description, number: header.number)
   }
 
-  /// True if a transaction began in the target itself, and comes back over other databases.
+  /// Returns whether a transaction began in the target itself and comes back over other databases.
   func isOwn(_ header: TransactionHeader) -> Bool {
     guard let relay = header.relay, let name = TrailName(relay.origin) else { return false }
     return name == ownTrail || ownOrigins.contains(name.origin)
@@ -154,17 +162,18 @@ extension ApplyOptions {
   /// The place at which a target begins that has nothing of the trail, and the last transaction before it.
   var begin: (checkpoint: Checkpoint?, number: UInt64) { askedAt.map { ($0, askedBehind) } ?? (nil, 0) }
 
-  /// Whether a table that apply knows nothing of is still to be copied: copies of everything were asked for, and what
-  /// stood before that was not read.
+  /// Whether a table that apply does not know is still to be copied.
+  ///
+  /// True after a request for copies of everything: apply has not read the part of the trail before the request.
   var expectsStrangers: Bool { askedBehind > 0 }
 
-  /// Where what is still needed of the trail begins, for a target that is at `position`.
+  /// Returns the place from which the trail is still needed, for a target that is at `position`.
   func needed(_ position: Position, of trail: TrailName) throws -> Position {
     let places = [try twoWay?.window.needs()[trail], try alsoNeeded()].compactMap { $0 }
     return places.reduce(position, min)
   }
 
-  /// A first copy would go where rows are already.
+  /// Returns the error for a first copy into a table that already holds rows.
   static func holdsRows(_ table: String) -> CairnError {
     CairnError(
       .targetDiffers, "table \(table) holds rows at the target already, before its first copy",
@@ -173,15 +182,16 @@ extension ApplyOptions {
       context: ["table": table])
   }
 
-  /// Whether what others write to a table of the target is refused.
+  /// Returns whether the target refuses what applications write to a table.
   func isGuarded(_ namespace: String, _ name: String) -> Bool {
     let plain = ["", "public"].contains(namespace) ? name : "\(namespace).\(name)"
     return localWrites.writes(forTarget: plain.asciiLowercased) == .refuse && !goesBothWays(namespace, name)
   }
 
-  /// Whether what is written to a table of the target goes back.
+  /// Returns whether rows written to a table of the target are replicated back.
   func goesBothWays(_ namespace: String, _ name: String) -> Bool { twoWay?.captures(namespace, name) ?? false }
 
-  /// What holds for a table. Unless it was said, tables that Cairn created follow, and others wait for a person.
+  /// Returns the policy for schema changes of a table. Unless one is set, apply follows them only in tables that Cairn
+  /// created.
   func policy(isCreated: Bool) -> DDLPolicy { ddl ?? (isCreated ? .follow : .stop) }
 }

@@ -3,30 +3,34 @@ import Mapping
 import Reshaping
 import Trails
 
-/// The trail as apply is to see it: as it is, or under the rules for its tables.
+/// The records of a trail for apply: as they are, or reshaped by the rules for their tables.
 ///
-/// Where there are no rules, every call goes to the trail's own reader.
+/// Without rules, every call goes to the trail's own reader.
 final class ApplyReader {
   private let trail: TrailReader
   private let reshaper: Reshaper?
-  /// Only shapes are looked at: rows stay as the trail has them.
+  /// Whether only shapes are of interest: rows stay as the trail has them.
   private let isForShapes: Bool
-  /// Where writes go both ways every row has a key: PostgreSQL is to have it as one.
+  /// Whether every key counts as NOT NULL. True for two-way apply to PostgreSQL, which needs it as its primary key.
   private var hasWholeKeys = false
   /// The gate that decides which records the target takes; nil if apply reads only shapes and writes nothing.
   private var gate: TargetGate?
-  /// Why the record that was returned last must not be applied; nil: it may be.
+  /// The reason why the record that was returned last must not be applied; nil: it may be applied.
   private var barred: CairnError?
 
-  /// Opens the trail behind a checkpoint, or at its start. Errors: as ``TrailReader``.
+  /// Opens the trail after a checkpoint, or at its start.
+  ///
+  /// - Throws: Errors of ``TrailReader``.
   static func open(
     folder: String, at checkpoint: Checkpoint?, rules: [ReshapeRule], to target: Engine, isForShapes: Bool = false
   ) throws -> ApplyReader {
     ApplyReader(try TrailReader.open(folder: folder, at: checkpoint), rules, target, isForShapes)
   }
 
-  /// Opens the trail for a target: one that has nothing of it yet needs it from its beginning, or from where copies of
-  /// everything were asked for. Throws `checkpoint-foreign` where that is gone.
+  /// Opens the trail for a target. Without a checkpoint, it begins where copies of everything were requested, or at its
+  /// start.
+  ///
+  /// - Throws: `checkpoint-foreign` if that place has been purged.
   static func open(folder: String, for checkpoint: Checkpoint?, options: ApplyOptions, to target: Engine) throws
     -> ApplyReader
   {
@@ -52,17 +56,17 @@ final class ApplyReader {
   }
 
   var id: TrailID { trail.id }
-  /// Where the record that was returned last begins.
+  /// The place at which the record that was returned last begins.
   var position: Position { trail.position }
   var checkpoint: Checkpoint { trail.checkpoint }
-  /// The place up to which the trail was synced when the reader looked last.
+  /// The place up to which the trail was synced at the reader's last look.
   var durableEnd: Checkpoint { trail.durableEnd }
-  /// Why the record that was returned last cannot be applied, where its treatment says so.
+  /// The reason why the record that was returned last cannot be applied, if the treatment of its table gives one.
   var refusal: CairnError? { reshaper?.refusal }
-  /// Of the transaction that is being read, as columns that mark rows have it. Empty where there are no rules.
+  /// The commit time of the transaction that is being read, as columns that mark rows have it. Empty without rules.
   var commitTime: String { reshaper?.commitTime ?? "" }
 
-  /// The schema of an id in the segment that is being read; nil before its record.
+  /// Returns the schema of an id in the segment that is being read; nil before its record.
   func schema(_ id: UInt64) -> TableSchema? {
     guard var schema = shaped(id) else { return nil }
     gate?.treat(&schema, id, in: trail.position.segment)
@@ -70,13 +74,13 @@ final class ApplyReader {
     return schema
   }
 
-  /// The table as its rule makes it.
+  /// Returns the table of an id under its rule.
   private func shaped(_ id: UInt64) -> TableSchema? {
     guard let given = trail.schema(id) else { return nil }
     return reshaper?.schema(id, given) ?? given
   }
 
-  /// Whether apply may write the table of an id.
+  /// Returns whether apply may write the table of an id.
   func isAllowed(_ id: UInt64) -> Bool {
     guard gate != nil else { return true }
     return gate?.verdict(id, in: trail.position.segment, shaped) == .allowed
@@ -87,10 +91,10 @@ final class ApplyReader {
     if let barred { throw barred }
   }
 
-  /// As ``schema(_:)``, but as the source has the table.
+  /// Returns the table of an id as the source has it.
   func given(_ id: UInt64) -> TableSchema? { trail.schema(id) }
 
-  /// Whether a table or a column no longer has the name by which changes before wrote it: it is dropped or renamed.
+  /// Returns whether a schema change takes away the name of a table or column that earlier changes used.
   func takesNameAway(_ ddl: DDL) -> Bool {
     guard ddl.action != .create else { return false }
     guard let before = given(ddl.before), let after = given(ddl.after), before.fullName.hasSameBytes(as: after.fullName)
@@ -98,10 +102,11 @@ final class ApplyReader {
     return !before.columns.allSatisfy { column in after.columns.contains { $0.name.hasSameBytes(as: column.name) } }
   }
 
-  /// The next record that the target takes; nil at the durable end. Views in it are valid until the next call.
+  /// Returns the next record that the target takes; nil at the durable end. Views in it are valid until the next call.
   ///
-  /// Records for tables that the conf of the apply leaves out are not returned. One for a reserved table is returned, so
-  /// that its transaction can be put aside, and ``checkBarred()`` throws before it is applied.
+  /// Records for tables that the conf of the apply leaves out are not returned. A record for a reserved table is
+  /// returned,
+  /// so that its transaction can be put aside. ``checkBarred()`` throws before it is applied.
   func next() throws -> Record? {
     guard gate != nil else { return try ruled() }
     while let record = try ruled() {
@@ -122,7 +127,7 @@ final class ApplyReader {
   /// As ``TrailReader/decoding(_:)``.
   func decoding<T>(_ body: () throws -> T) throws -> T { try trail.decoding(body) }
 
-  /// The next record under the rules for its table.
+  /// Returns the next record under the rule for its table.
   private func ruled() throws -> Record? {
     guard let reshaper else { return try trail.next() }
     if let record = reshaper.takeFollowing() { return record }

@@ -3,8 +3,8 @@ import SystemKit
 
 /// Holds back a trail whose next transaction has a clock that is further ahead than the clock of its node may be.
 ///
-/// If the target is captured, an applied transaction moves the clock of the target's own trail. A peer with a clock of the
-/// year 9999 would so hold back all trails of the target. The gate is therefore needed one way, too.
+/// If the target is captured, an applied transaction moves the clock of the target's own trail. A peer with a clock of
+/// the year 9999 would so hold back all trails of the target. The gate is therefore needed one way, too.
 final class ClockGate {
   /// A transaction whose clock is too far ahead.
   struct Ahead: Error {
@@ -13,11 +13,11 @@ final class ClockGate {
 
   private let trail: TrailName
   private let clock: Clock
-  /// How far the clock of the trail's node may be ahead of ours, µs; nil: the trail is not held back.
+  /// The lead that the clock of the trail's node may have over ours, in µs; nil: the trail is not held back.
   private let skewMicrosecondsMax: Int64?
   /// The transaction that is held back.
   private(set) var heldBack: TransactionHeader?
-  /// In the group at hand, clocks up to this one are near enough: the time is asked once for many transactions.
+  /// The highest clock that needs no check in the present group: one reading of the time serves many transactions.
   private var near: UInt64 = 0
 
   init(_ trail: TrailName, _ clock: Clock, skewMicrosecondsMax: Int64?) {
@@ -42,10 +42,10 @@ final class ClockGate {
     near = UInt64(clamping: now + skewMicrosecondsMax)
   }
 
-  /// Asks the time again for the next transaction.
+  /// Makes the next check read the time again.
   func beginGroup() { near = 0 }
 
-  /// The last transaction that may be applied now; nil: all of them. Asked before each group.
+  /// Returns the last transaction that may be applied now; nil: all of them. Called before each group.
   func limit() -> UInt64? {
     beginGroup()
     guard let held = heldBack else { return nil }
@@ -54,12 +54,14 @@ final class ClockGate {
     return nil
   }
 
-  /// When the transaction that is held back may be applied, µs since 1970; nil: none is.
+  /// The time at which the transaction that is held back may be applied, in µs since 1970; nil: none is held back.
   var heldUntil: Int64? { heldBack.map { Int64(clamping: $0.clock) - (skewMicrosecondsMax ?? 0) } }
 
   func holdBack(_ header: TransactionHeader) { heldBack = header }
 
-  /// A clock that is ahead is waited for; while the trail is drained, that is an error.
+  /// Waits 200 ms for a clock that is ahead.
+  ///
+  /// - Throws: `clock-ahead` if the trail is being drained.
   func wait(for held: TransactionHeader, isDraining: Bool, _ stop: StopSignal) throws -> Bool {
     let seconds = (Int64(clamping: held.clock) - clock.microseconds()) / 1_000_000
     guard !isDraining else {

@@ -24,7 +24,7 @@ struct TargetGate {
   private var verdicts: [UInt64: TargetScope.Verdict] = [:]
   /// The schema that was allowed last, as most records follow one of the same table.
   private var allowed: UInt64?
-  /// Tables that came into the list under another name: their earlier rows are missing.
+  /// Tables that the list includes only since they were renamed: the target lacks their earlier rows.
   private var entered: [UInt64: TableTreatment.Refusal] = [:]
   private var told: Set<NameKey> = []
 
@@ -33,8 +33,10 @@ struct TargetGate {
     sourceTables = options.sourceTables
   }
 
-  /// - Parameter shaped: finds the table of an id under its rule.
-  /// - Parameter given: finds the table of an id as the source has it.
+  /// Returns what apply does with a record. Notes a left-out table durably before its first record is passed over.
+  ///
+  /// - Parameter shaped: Returns the table of an id under its rule.
+  /// - Parameter given: Returns the table of an id as the source has it.
   mutating func admit(
     _ record: Record, in segment: UInt64, _ shaped: (UInt64) -> TableSchema?, given: (UInt64) -> TableSchema?
   ) throws -> Admission {
@@ -79,7 +81,7 @@ struct TargetGate {
     schema.treatment = treatment
   }
 
-  /// Ids of tables count within a segment.
+  /// Forgets all verdicts when a segment begins, as an id of a table is valid within one segment.
   private mutating func enter(_ segment: UInt64) {
     guard segment != self.segment else { return }
     self.segment = segment
