@@ -1,12 +1,12 @@
 import Changes
 
 extension Refresh {
-  /// How the tables of apply's state tell that a copy is awaited, where otherwise the number of its method stands.
+  /// The code in apply's state for a copy that is awaited; other copies have the number of their method there.
   static let awaited: UInt8 = 255
 
   static func code(_ method: Method?, isAwaited: Bool) -> UInt8 { isAwaited ? awaited : method?.rawValue ?? 0 }
 
-  /// Whether a copy begins here, in transaction `number`, that was asked for when the trail ended with `last`.
+  /// Returns whether a copy begins here, in transaction `number`, that was requested when the trail ended with `last`.
   func isStart(behind last: UInt64, in number: UInt64) -> Bool {
     if case .start(_, let method, _) = event { method != .rows && number > last } else { false }
   }
@@ -15,14 +15,17 @@ extension Refresh {
 }
 
 extension ApplyOptions {
-  /// Whether another reader of the trail asked for a copy: this target has the rows already.
+  /// Returns whether another reader of the trail requested a copy: this target already has the rows.
   func isForOthers(_ reason: Refresh.Reason, isAwaited: Bool) -> Bool {
     reason == .asked && !isAwaited && othersAskForCopies()
   }
 
-  /// Whether a change is left out as its table is still to be copied. Where both ends write, those that come behind the
-  /// request are taken, as far as they go: of a row that was deleted in between the copy does not tell, and this end may have
-  /// copied it meanwhile. What stood before may be what apply stopped at.
+  /// Returns whether apply skips a change because its table is still to be copied.
+  ///
+  /// If both ends write, apply takes the changes after the request, as far as they fit: the copy does not show rows
+  /// that
+  /// were deleted meanwhile, and this end may have copied them. A change before the request may be the one that stopped
+  /// apply.
   func leavesOut(_ change: ChangeView, in number: UInt64, isAwaited: Bool, goesBothWays: Bool) -> Bool {
     guard isAwaited else { return false }
     return !goesBothWays || askedBehind == 0 || number <= askedBehind || change.treatment.contains(.refused)

@@ -1,38 +1,39 @@
 import Changes
 import Reshaping
 
-/// A table whose rule is another one than that under which its rows came.
+/// A table whose rule differs from the one under which its rows were applied.
 ///
-/// It is met with the first of its records that is read: then it gets the shape that the new rule means, and takes
-/// nothing until a copy of it begins.
+/// Apply meets it with the first of its records: then the table gets the shape of the new rule, and takes no changes
+/// until a copy of it begins.
 package struct ChangedRule: Equatable, Sendable {
   /// The table's ``TableSchema/plainName`` at the source.
   @ByBytes package var table: String
-  /// The rules by one of which the target's table has its shape, the oldest first; nil: none. Empty: no rows of the table
-  /// came before, as the list of the apply did not include it.
+  /// The rules that may have shaped the target's table, the oldest first; nil: no rule. Empty: no rows were applied
+  /// before, as the list of the apply did not include the table.
   package var before: [ReshapeRule?]
-  /// Its rows come again; otherwise those that are there stay as they are.
+  /// Whether its rows are copied again; otherwise the present rows stay as they are.
   package var isCopied: Bool
 
   package init(_ table: String, before: [ReshapeRule?], isCopied: Bool) {
     (self.table, self.before, self.isCopied) = (table, before, isCopied)
   }
 
-  /// From what a table was under one rule to what it is under the next.
+  /// The change of a table from its shape under one rule to its shape under the next.
   struct Step {
     var was: TableSchema
     var now: TableSchema
-    /// For each column: which one it was.
+    /// For each column, the index of the same column before.
     var origins: [Int?]
     var isElsewhere: Bool { was.sourceKey.nameKey != now.sourceKey.nameKey }
   }
 
-  /// From the rules that were to `rule`; `given` is the table at the source. What a rule that could not be kept made of
-  /// it is left out.
+  /// Returns the steps from the earlier rules to `rule`, without shapes of rules that could not be kept.
+  ///
+  /// - Parameter given: The table at the source.
   func steps(of given: TableSchema, to rule: ReshapeRule?, in target: Engine) -> [Step] {
     guard let now = ReshapePlan.shape(of: given, under: rule, to: target) else { return [] }
     let were = before.compactMap { ReshapePlan.shape(of: given, under: $0, to: target) }
-    // A table whose constant is another one was refused, and never made.
+    // A table with another constant was refused, and never created.
     let others = were.dropFirst().filter {
       $0.schema.sourceKey.nameKey != now.schema.sourceKey.nameKey || $0.schema.shares == now.schema.shares
     }
@@ -54,14 +55,14 @@ extension TableSchema {
   var shares: [TableTreatment.Share] { treatment?.shares ?? [] }
 }
 
-/// Which of the tables with another rule a replay has met, and of which a copy has begun.
+/// The tables with a changed rule that a replay has met, and those of which a copy has begun.
 struct ChangedRules {
   private var pending: [NameKey: ChangedRule]
   private var met: Set<NameKey> = []
-  /// Done with, since the last commit.
+  /// The tables that are finished since the last commit.
   private(set) var fresh: Set<NameKey> = []
 
-  /// `done`: those that an earlier replay of this run has done with.
+  /// - Parameter done: The tables that an earlier replay of this run has finished.
   init(_ rules: [ChangedRule], besides done: Set<NameKey>) {
     pending = Dictionary(rules.filter { !done.contains($0.table) }.map { ($0.table.nameKey, $0) }) { first, _ in first }
   }
@@ -70,18 +71,18 @@ struct ChangedRules {
     !pending.isEmpty && pending[given.plainName] != nil && !fresh.contains(given.plainName)
   }
 
-  /// Nil for a table with the rule that it had, and for one that was met before.
+  /// Returns the changed rule at the first record of its table; nil for other records.
   mutating func meet(_ given: TableSchema) -> ChangedRule? {
     guard isPending(given), let rule = pending[given.plainName], met.insert(rule.table).inserted else { return nil }
     return rule
   }
 
-  /// Its copy begins, or it needs none.
+  /// Marks a table as finished: its copy begins, or it needs none.
   mutating func finish(_ given: TableSchema) {
     if isPending(given) { fresh.insert(given.plainName) }
   }
 
-  /// Another replay has done with them.
+  /// Removes tables that another replay has finished.
   mutating func leave(_ done: Set<NameKey>) {
     if !pending.isEmpty { pending = pending.filter { !done.contains($0.key) } }
   }
@@ -93,7 +94,10 @@ struct ChangedRules {
 }
 
 extension CairnError {
-  /// The target's rows of a table are told from others' by its constant, so no copy replaces them under another one.
+  /// Returns the error for a rule that changes the constant of a shared table.
+  ///
+  /// The constant tells the rows of this trail from those of others, so a copy does not replace the rows under the old
+  /// constant.
   static func shareChanged(_ source: TableSchema) -> CairnError {
     CairnError(
       .ruleRefused,

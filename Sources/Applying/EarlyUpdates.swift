@@ -1,11 +1,13 @@
 import Changes
 
-/// Updates, and deletes, that stand in the trail before the row that they change.
+/// The updates and deletes of a transaction that come in the trail before the row that they change.
 ///
-/// The triggers that capture write a row down after foreign key actions on it have run, and after TEMP triggers of the
-/// program's connection: the update that those made comes first, the insert (or the change of key) that brought the row
-/// follows in the same transaction. Such an update waits here until a row appears that is, byte for byte, what it
-/// changes. Under a filter such an update may be a delete. What is still here at the end of its transaction is a row that
+/// Capture's triggers log a row after the foreign key actions on it, and after TEMP triggers of the application's
+/// connection. So an update that those made comes first. The insert or change of key that brought the row follows in
+/// the
+/// same transaction. Such an update waits here until a row appears that is, byte for byte, its image before. Under a
+/// filter, such an update may become a delete. An entry that is left at the end of its transaction belongs to a row
+/// that
 /// the target does not have.
 struct EarlyUpdates {
   struct Update {
@@ -13,7 +15,7 @@ struct EarlyUpdates {
     /// Nil: the row is deleted.
     let after: [UInt8]?
     let error: CairnError
-    /// Where others write to the target: deals with a row that does not come; false where it cannot.
+    /// Settles a row that never comes, if applications write to the target; returns false if it cannot.
     var meet: (() throws -> Bool)?
   }
   private static let countMax = 10_000
@@ -28,14 +30,14 @@ struct EarlyUpdates {
     count += 1
   }
 
-  /// The first update of a row that looks like `image`; it is taken out.
+  /// Removes and returns the first update of a row that looks like `image`.
   mutating func take(table: String, image: UnsafeRawBufferPointer) -> Update? {
     guard let index = updates[table]?.firstIndex(where: { $0.before.elementsEqual(image) }) else { return nil }
     count -= 1
     return updates[table]?.remove(at: index)
   }
 
-  /// Whether a row that looks like `image` is deleted as soon as it comes; then it is taken out.
+  /// Returns whether a row that looks like `image` is deleted as soon as it comes. Removes that delete.
   mutating func takeDelete(table: String, image: UnsafeRawBufferPointer) -> Bool {
     let isNext = { (update: Update) in update.before.elementsEqual(image) }
     guard let index = updates[table]?.firstIndex(where: isNext), updates[table]?[index].after == nil else {
@@ -48,8 +50,9 @@ struct EarlyUpdates {
 
   typealias Keys<Key> = (Update) throws -> (before: Key, after: Key?)
 
-  /// Whether the row that is to have `key`, and looks like `image`, is one for which updates wait, that leave it there: a
-  /// row that comes to a key of which another one was deleted, or which it left, is a row of its own.
+  /// Returns whether the waiting updates belong to the row with this image, and leave it at `key`.
+  ///
+  /// False if another row was deleted at the key, or left it: the row that comes now is a row of its own.
   func areOf<Key: Equatable>(
     _ image: UnsafeRawBufferPointer, table: String, key: Key, keys: Keys<Key>
   ) rethrows -> Bool {
@@ -64,8 +67,9 @@ struct EarlyUpdates {
     return false
   }
 
-  /// What waits for rows that had a key, came to it, or led there in turn, in its order; it is taken out. `keys`: of the row
-  /// as it was, and as it became.
+  /// Removes and returns, in their order, the updates of rows that had a key, came to it, or led there in turn.
+  ///
+  /// - Parameter keys: Returns the key of an update's row before and after.
   mutating func takeLine<Key: Equatable>(
     of table: String, to key: Key, keys: Keys<Key>
   ) rethrows -> [Update] {
@@ -85,7 +89,7 @@ struct EarlyUpdates {
     return taken.reversed()
   }
 
-  /// What is left at the end of a transaction.
+  /// Removes and returns the updates that are left at the end of a transaction.
   mutating func takeAll() -> [Update] {
     guard !isEmpty else { return [] }
     defer { removeAll() }

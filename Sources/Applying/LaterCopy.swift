@@ -2,8 +2,9 @@ import Changes
 import Reshaping
 import Trails
 
-/// A copy, further on in the trail, with which a table that waits for its rule can go on: what it missed comes with that,
-/// whatever shapes it had in between, also those for which the rule cannot be kept.
+/// A copy, further on in the trail, with which a table that waits for its rule can go on.
+///
+/// The copy brings the rows that the table missed, even those of shapes for which the rule cannot be kept.
 struct LaterCopy {
   enum Outcome {
     case found(LaterCopy)
@@ -14,19 +15,19 @@ struct LaterCopy {
     var wanted: String? { if case .wanted(let table) = self { table } else { nil } }
   }
 
-  /// The table as the target is to have it when the copy begins.
+  /// The table as the target should have it when the copy begins.
   let now: TableSchema
-  /// What the target's table may be where it waits: the oldest rule first.
+  /// The shapes that the waiting table may have at the target, the oldest rule first.
   let were: [ChangedRule.Step]
-  /// The record with which the copy begins, the border before its transaction, and the last one before that.
+  /// The record with which the copy begins, the border before its transaction, and the last transaction before that.
   let from: Position
   let checkpoint: Checkpoint
   let number: UInt64
 
   /// Reads the trail from a table's checkpoint through transaction `limit`; the table is that of the record at `start`.
   ///
-  /// Nothing for a table without a rule that waits for anything but a rule, for a history, whose rows no copy brings again,
-  /// and for one that is dropped on the way.
+  /// Returns `none` in three cases: the table has no rule and waits for another reason; it is a history, whose rows no
+  /// copy brings again; or it is dropped on the way.
   static func find(
     _ code: ErrorCode?, at start: Position, in folder: String, from table: WaitingTable, through limit: UInt64,
     options: ApplyOptions, to target: Engine
@@ -67,7 +68,7 @@ struct LaterCopy {
     return path?.end(options.rules, target) ?? .none
   }
 
-  /// From what the table is at the target, by the columns that it has there.
+  /// Returns the step from the shape that the target's table has, by its columns.
   func step(from columns: Set<NameKey>, _ mapped: (TableSchema) throws -> TableSchema) rethrows -> ChangedRule.Step? {
     try were.first { try mapped($0.was).columns.allSatisfy { columns.contains($0.name.sqliteKey) } }
   }
@@ -79,13 +80,13 @@ struct LaterCopy {
       hint: "put it back, or copy everything again with 'cairn copy APPLY'", context: ["table": table.fullName])
   }
 
-  /// A table's shapes at the source, from the one with which it waits.
+  /// The shapes of a table at the source, from the one with which it waits.
   private struct Path {
     let first: TableSchema
     let changed: ChangedRule?
     let rules: [ReshapeRule?]
     private(set) var last: TableSchema
-    /// For each column of the last shape: which one it is of the first.
+    /// For each column of the last shape, the index of the same column in the first shape.
     private var origins: [Int?]
     private var between: [TableSchema] = []
 
@@ -95,7 +96,7 @@ struct LaterCopy {
       rules = (changed?.before ?? []) + [options.rules.rule(for: given)]
     }
 
-    /// False when the table is gone.
+    /// Adds a schema change of the table. Returns false if the table is dropped.
     mutating func follow(_ ddl: DDL, _ reader: ApplyReader) -> Bool {
       guard ddl.before != 0, let before = reader.given(ddl.before), before.sourceKey.hasSameBytes(as: last.sourceKey)
       else {
@@ -122,7 +123,8 @@ struct LaterCopy {
       }
     }
 
-    /// A rule that fits behind shapes that it did not fit: no row of theirs can come but by a copy.
+    /// Returns the outcome at the end of the trail. If the last shape fits the rule and one between did not, a copy is
+    /// wanted.
     func end(_ rules: [ReshapeRule], _ target: Engine) -> Outcome {
       let fits = { (given: TableSchema) in
         ReshapePlan.shape(of: given, under: rules.rule(for: given), to: target)
@@ -134,7 +136,7 @@ struct LaterCopy {
 }
 
 extension ApplyReader {
-  /// The table of a record as the source has it, ahead of it.
+  /// Returns the table of a record as the source has it.
   fileprivate func subject(of record: Record) -> TableSchema? {
     switch record {
     case .change(let change): given(change.schemaID)

@@ -3,38 +3,40 @@ import Reshaping
 import SystemKit
 import Trails
 
-/// What becomes, further on in the trail, of a table in a shape that the target cannot have: the next shape that it can
-/// have, or nothing.
+/// The next shape in the trail that the target can have, for a table in a shape that it cannot have; or the table's
+/// drop.
 ///
-/// A table that waits goes on when its change was taken back at the source, a name was changed, or it was dropped: then
-/// the shapes between are passed by. Their rows are written as far as their columns are there later.
+/// A waiting table goes on if the source took its change back, changed a name, or dropped the table. The shapes between
+/// are skipped: apply writes their rows as far as the later shape has their columns.
 struct LaterShape {
   /// Nil: the table is dropped.
   let schema: TableSchema?
-  /// For each column of ``schema``: which one it is of the shape that was looked from, nil where it comes later.
+  /// For each column of ``schema``, the index of the same column in the shape that was the start; nil for a later
+  /// column.
   let origins: [Int?]
-  /// A copy of the rows is among what follows.
+  /// Whether a copy of the rows follows.
   let isRefreshed: Bool
 
   /// The columns of a shape that are there later.
   struct Part {
-    /// With the names that they have then.
+    /// The columns under their later names.
     let schema: TableSchema
-    /// Where they stand among the images of the trail.
+    /// The indexes of these columns in the images of the trail.
     let positions: [Int]
 
     init(_ schema: TableSchema, _ positions: [Int]) { (self.schema, self.positions) = (schema, positions) }
-    /// All of them.
+    /// All columns of a shape.
     init(_ schema: TableSchema) { self.init(schema, Array(schema.columns.indices)) }
   }
 
-  /// Reads the trail from a checkpoint through transaction `number`; what stands up to `start` is not looked at. Nil when
-  /// there is no such shape yet.
+  /// Reads the trail from a checkpoint through transaction `number`, and skips records up to `start`.
+  ///
+  /// - Returns: Nil if there is no such shape yet.
   static func find(
     of table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
     through number: UInt64, rules: [ReshapeRule], to target: Engine, fits: (TableSchema) -> Bool
   ) throws -> LaterShape? {
-    // A rule that cannot be kept waits for a person: rows must not come without it.
+    // A rule that cannot be kept waits for the operator: rows must not be applied without it.
     if table.treatment?.refusal != nil { return nil }
     let reader = try ApplyReader.open(folder: folder, at: checkpoint, rules: rules, to: target, isForShapes: true)
     var name = table.sourceKey
@@ -57,8 +59,9 @@ struct LaterShape {
     return nil
   }
 
-  /// Whether a copy of all of a table's rows begins between a place and the end of transaction `number`: then changes
-  /// before it are moot.
+  /// Returns whether a copy of all rows of a table begins after a place and before the end of transaction `number`.
+  ///
+  /// Changes before such a copy do not matter.
   static func isCopied(
     _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
     through number: UInt64, rules: [ReshapeRule], to target: Engine
@@ -78,11 +81,14 @@ struct LaterShape {
     return false
   }
 
-  /// For how long a copy is waited for that a partitioned table may need: capture looks at the catalog every two seconds.
+  /// The wait for a copy that a partitioned table may need, in ms: capture reads the catalog every two seconds.
   private static let copyMillisecondsMax: Int64 = 5000
 
-  /// Whether a row of a partitioned table may be missing, or differ, as its partition was attached, dropped or truncated
-  /// without a word in the stream: then a copy of the table follows in the trail, at the latest some seconds later.
+  /// Returns whether a row of a partitioned table may be missing or differ, because a copy follows in the trail.
+  ///
+  /// The stream does not report that a partition was attached, dropped or truncated. Capture then copies the table,
+  /// some
+  /// seconds later at most.
   static func excuses(
     _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
     through number: UInt64, rules: [ReshapeRule], to target: Engine
@@ -99,7 +105,7 @@ struct LaterShape {
     }
   }
 
-  /// What is told of a table that keeps rows when it goes on with a copy.
+  /// Returns the notice for a table that keeps rows when it goes on with a copy.
   static func unseen(_ table: TableSchema, since position: Position) -> String {
     "table \(table.fullName) goes on with a copy: rows that came and went at the source since \(position) were not seen, and are not among those that it keeps"
   }
@@ -108,7 +114,7 @@ struct LaterShape {
     TableDifference(before, after, origins: ddl.origins(from: before, to: after)).origins
   }
 
-  /// What there is of the shape that was looked from; nil when its rows could not be told apart by that.
+  /// Returns the columns of the first shape that the later one still has; nil if they do not include the whole key.
   func part(of table: TableSchema) -> Part? {
     guard let later = schema else { return nil }
     var names: [Int: String] = [:]

@@ -1,18 +1,21 @@
 import Changes
 
-/// Why a schema change was not made at the target, in the words in which a table that waits is told of.
+/// The reason why a schema change was not made at the target, for the message about the waiting table.
 struct SchemaRefusal {
-  /// The target's database, as people know it.
+  /// The target's database, as messages name it.
   let place: String
-  /// What became of the table, such as `add column note text`.
+  /// The parts of the schema change, such as `add column note text`.
   var phrases: [String]
-  /// The statements that create it before and after, in the target's language; nil where there was or is none.
+  /// The statements that create the table before and after, in the target's language; nil if there was or is none.
   var before: String?
   var after: String?
-  /// What a person may run at the target; empty where no statement helps.
+  /// The statements that an operator may run at the target; empty if none helps.
   var statements: [String] = []
 
-  /// `why` completes "it is not made at PLACE:"; `hint` takes the place of the statements where there are none.
+  /// Returns the error for the change.
+  ///
+  /// - Parameter why: The reason; it completes "it is not made at PLACE:".
+  /// - Parameter hint: The advice that replaces the statements if there are none.
   func error(_ why: String, table: String, hint: String = "make the target's table as it is after") -> CairnError {
     var message = "\(phrases.joined(separator: ", ")) is not made at \(place): \(why)"
     if let before { message += "\n  before: \(Self.statement(before))" }
@@ -29,7 +32,7 @@ struct SchemaRefusal {
 }
 
 extension TableSchema.Column {
-  /// The default of rows that were there before the column; nil where that is NULL.
+  /// The default that rows have which are older than the column; nil if it is NULL.
   var defaultValue: String? {
     guard let text = defaultText else { return nil }
     let word = text.drop { "( ".contains($0) }.asciiUppercased
@@ -40,9 +43,9 @@ extension TableSchema.Column {
 }
 
 extension WaitingTable {
-  /// What is said at once when it begins to wait.
+  /// The message when the table begins to wait.
   package var notice: String { "\(code.rawValue): table \(name) waits, all others go on: \(message)\n\(hint)" }
 
-  /// And when it no longer does.
+  /// The message when the table no longer waits.
   package var resumedNotice: String { "table \(name) waits no longer: its schema change is made" }
 }

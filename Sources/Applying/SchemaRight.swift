@@ -4,8 +4,8 @@ import Mapping
 /// Whether an apply makes a schema change of its trail at the target. The decision is the same for both engines.
 ///
 /// A table that Cairn created follows each trail that adds columns, whichever trail created it. Columns, names and the
-/// table itself are taken away only for the trail that created it, and only while no other trail brings rows into it: these
-/// rows would be lost with a column. Trails that go both ways share all rows, and all changes.
+/// table itself are taken away only for the trail that created it, and only while no other trail brings rows into it:
+/// these rows would be lost with a column. Trails that go both ways share all rows, and all changes.
 ///
 ///     SchemaRight(.removes, isCreated: true, others: ["store-2.pos"], goesBothWays: false).isCreated  // false
 struct SchemaRight: Equatable {
@@ -45,9 +45,11 @@ struct SchemaRight: Equatable {
     others = []
   }
 
-  /// - Parameter ddl: what the operator chose for the apply; nil: nothing.
+  /// Returns the policy for the change.
+  ///
+  /// - Parameter ddl: The policy that the operator set for the apply; nil: none.
   func policy(_ ddl: DDLPolicy?) -> DDLPolicy {
-    // The operator's word for one trail does not count for the rows of the others.
+    // The policy that the operator set for one trail does not cover the rows of the other trails.
     if !others.isEmpty { return ddl == .ignore ? .ignore : .stop }
     return ddl ?? (isCreated ? .follow : .stop)
   }
@@ -58,7 +60,7 @@ struct SchemaRight: Equatable {
     return ddl == .ignore ? .ignore : .follow
   }
 
-  /// Why a change is not made that ``policy(_:)`` stops.
+  /// The reason why ``policy(_:)`` stops a change.
   var refusal: String {
     if !others.isEmpty {
       return "\(others.count == 1 ? "trail" : "trails") \(others.joined(separator: ", ")) "

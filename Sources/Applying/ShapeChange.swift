@@ -1,11 +1,11 @@
 import Changes
 
-/// What a schema change is at the target.
+/// A schema change as the target sees it: the table before and after, and the origin of each column.
 struct ShapeChange {
   var action: DDL.Action
   var before: TableSchema?
   var after: TableSchema?
-  /// For each column after: which one it was before; nil: told by their names.
+  /// For each column after, the index of the same column before; nil: columns are matched by name.
   var origins: [Int?]?
   var isRefreshed: Bool
 
@@ -14,12 +14,13 @@ struct ShapeChange {
     (self.before, self.after, self.origins) = (before, after, origins)
   }
 
-  /// In a lane: a change to a shape that the target cannot have becomes one to the next that it can have, as `later` finds
-  /// it. False when nothing is left to do.
+  /// Replaces a shape that the target cannot have by the next one that it can have, which `later` finds. For a lane.
+  ///
+  /// - Returns: False if nothing is left to do.
   mutating func skipUnfit(
     _ ddl: DDL, fits: (TableSchema) -> Bool, later find: (TableSchema) throws -> LaterShape?
   ) rethrows -> Bool {
-    // Made with the change to the shape before.
+    // The target made this part with the change to the earlier shape.
     if let before, !fits(before) { return false }
     guard let after, !fits(after), let later = try find(after) else { return true }
     guard let shape = later.schema else {
@@ -39,12 +40,13 @@ struct ShapeChange {
 }
 
 extension ShapeChange {
-  /// From what a table was under one rule to what it is under the next; nil where that is the same table. `isNamed`:
-  /// another name makes it another one.
+  /// The change from a table's shape under one rule to its shape under the next; nil if both are the same table.
+  ///
+  /// - Parameter isNamed: Whether a table with another name counts as another table.
   init?(_ step: ChangedRule.Step, isCopied: Bool, isNamed: Bool = false) {
     let (was, now) = (step.was, step.now)
     let treatment = now.treatment ?? .init()
-    // What only a history or a mark tells of rows that are gone is not thrown away.
+    // Columns that alone record removed rows, in a history or as a mark, are kept.
     let kept = was.columns.indices.filter { index in
       if step.origins.contains(index) { return true }
       if treatment.isHistory { return false }

@@ -4,7 +4,7 @@ import SQLiteKit
 
 /// The rows of a two-way database that wait for a unique value which another row has.
 ///
-/// Programs committed these rows, and no table has them: dropping the tables of Cairn would lose them.
+/// Applications committed these rows, and no table has them: dropping the tables of Cairn would lose them.
 ///
 ///     let waiting = try WaitingRows(Database(path: "shop.db", mode: .readOnly))
 ///     for row in waiting.rows { print(row.table, row.key.shown, row.holders.map(\.values.shown)) }
@@ -14,9 +14,9 @@ package struct WaitingRows {
     package let table: String
     package let key: ConflictRow
     package let row: ConflictRow
-    /// µs since 1970 UTC; nil if an earlier build let the row wait.
+    /// The time when the row began to wait, in µs since 1970 UTC; nil if an earlier build queued it.
     package let since: Int64?
-    /// Empty if the value is free again, or belongs to an index over expressions or with WHERE.
+    /// The rows that have its unique values. Empty if the value is free again, or the index has an expression or WHERE.
     package let holders: [Holder]
   }
 
@@ -50,9 +50,9 @@ package struct WaitingRows {
 
   /// Throws `constraint-failed` if a row waits.
   ///
-  /// - Parameter place: the database, for people.
-  /// - Parameter url: the database, for a command line.
-  /// - Parameter table: the table of Cairn that has the rows.
+  /// - Parameter place: The database, as messages name it.
+  /// - Parameter url: The database, for a command line.
+  /// - Parameter table: The table of Cairn that has the rows.
   package func checkNone(at place: String, _ url: String, in table: String) throws {
     guard let first = rows.first else { return }
     let shown = rows.prefix(3).map { "table \($0.table), row \($0.key.shown): \($0.row.json)" }.joined(separator: "; ")

@@ -2,15 +2,16 @@ import Changes
 
 /// A table whose schema change could not be made at the target: its part of the trail waits, and no other's.
 ///
-/// It is kept beside what apply knows of the table, in the commit in which apply passed its changes over.
+/// It is kept with apply's state of the table. Both change in the commit in which apply skips the table's changes.
 package struct WaitingTable: Equatable, Sendable {
-  /// As the source calls it.
+  /// The name of the table at the source.
   @ByBytes package var name: String
-  /// Up to where its part of the trail has been applied: the border before the transaction that it waits with.
+  /// The place up to which the table's part of the trail has been applied: the border before the first transaction that
+  /// waits.
   package var checkpoint: Checkpoint
   /// The last transaction before that border.
   package var number: UInt64
-  /// Why it waits: what changed, both shapes, and in the hint what a person may run at the target.
+  /// The reason: the change, both shapes, and in the hint the statements that an operator may run at the target.
   package var code: ErrorCode
   @ByBytes package var message: String
   @ByBytes package var hint: String
@@ -20,12 +21,12 @@ package struct WaitingTable: Equatable, Sendable {
     (self.code, self.message, self.hint) = (code, message, hint)
   }
 
-  /// The tables of one trail that may wait at a time. Each is tried again by itself.
+  /// The number of tables of one trail that may wait at the same time. Each is tried again by itself.
   package static let countMax = 1000
 
   /// Throws `schema-stopped` if as many tables of the trail wait already as may: the apply stops then.
   ///
-  /// - Parameter error: why one more would wait.
+  /// - Parameter error: The reason why one more table would wait.
   package static func checkCount(_ count: Int, of trail: TrailName, _ error: CairnError) throws {
     guard count >= countMax else { return }
     throw CairnError(
@@ -34,7 +35,7 @@ package struct WaitingTable: Equatable, Sendable {
       context: error.context)
   }
 
-  /// With which a run ends that has applied everything else; nil when no table waits.
+  /// Returns the error with which a run ends that has applied everything else; nil when no table waits.
   package static func error(_ tables: [WaitingTable]) -> CairnError? {
     guard let first = tables.first else { return nil }
     let names = tables.map(\.name)
@@ -47,15 +48,16 @@ package struct WaitingTable: Equatable, Sendable {
   }
 }
 
-/// Where a table that waits is at the target, and whether a copy could take the place of what it missed.
+/// The place of a waiting table at the target, and whether a copy could bring what it missed.
 package struct HeldTable: Equatable, Sendable {
-  /// As its rule has it now.
+  /// The name under its present rule.
   @ByBytes package var name: String
-  /// As its rule had it when it began to wait: its table at the target is that one.
+  /// The name under the rule that it had when it began to wait: that is the name of its table at the target.
   @ByBytes package var place: String
-  /// What it missed is in a copy too: not so for a history, for one that is dropped, and where another has its name.
+  /// Whether a copy also brings what the table missed. False for a history, a dropped table, or a name that another
+  /// table has.
   package var isReplaceable: Bool
-  /// The source has given it another name since.
+  /// Whether the source has renamed the table since.
   package var isRenamed: Bool
 
   package init(name: String, place: String, isReplaceable: Bool, isRenamed: Bool) {
