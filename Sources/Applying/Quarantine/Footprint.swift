@@ -1,25 +1,26 @@
 import Changes
 import Versions
 
-/// What a transaction touches, as far as others may depend on it.
+/// The rows and tables that a transaction touches, as far as other transactions may depend on it.
 package struct Footprint: Equatable, Sendable {
-  /// Of more rows than these, their tables count as a whole.
+  /// The number of rows above which whole tables count instead of single rows.
   static let rowsMax = 10_000
 
   /// The rows that it writes, by their keys and by their unique values, as they were and as they become.
   var rows: Set<RowName> = []
-  /// The rows to which its rows refer by a foreign key.
+  /// The rows to which the transaction's rows refer by a foreign key.
   var parents: Set<RowName> = []
-  /// The tables of both.
+  /// The tables of ``rows`` and ``parents``.
   var tables: Set<NameKey> = []
-  /// Of which any row may be touched.
+  /// The tables of which any row may be touched.
   var wholeTables: Set<NameKey> = []
-  /// Changes of rows.
+  /// The number of changed rows.
   package var changeCount = 0
-  /// It is made of changes of rows alone.
+  /// Whether the transaction consists of changes of rows only.
   var isOfRows = true
 
-  /// Whether a transaction has to come behind an earlier one. That two refer to one row ties nothing.
+  /// Returns whether a transaction must come after an earlier one. Two transactions that refer to one row are
+  /// independent.
   func depends(on earlier: Footprint) -> Bool {
     !rows.isDisjoint(with: earlier.rows) || !parents.isDisjoint(with: earlier.rows)
       || !rows.isDisjoint(with: earlier.parents) || !wholeTables.isDisjoint(with: earlier.tables)
@@ -38,7 +39,7 @@ package struct Footprint: Equatable, Sendable {
     wholeTables.formUnion(other.wholeTables)
   }
 
-  /// Memory is bounded.
+  /// Replaces single rows by their tables if there are too many, so that memory is bounded.
   mutating func widen() {
     guard rows.count + parents.count > Self.rowsMax else { return }
     wholeTables.formUnion(tables)
@@ -50,7 +51,7 @@ package struct Footprint: Equatable, Sendable {
 // MARK: - As text
 
 extension Footprint {
-  /// One thing in each line, in an order of its own: its kind, then the table's name or the row's in hexadecimal.
+  /// The footprint as text: in each line a kind, then a table's name or a row's hash in hexadecimal, in a fixed order.
   var text: String {
     var lines = tables.sorted().map { "table \($0.text.escapedLine)" }
     lines += wholeTables.sorted().map { "whole \($0.text.escapedLine)" }
@@ -60,7 +61,7 @@ extension Footprint {
     return lines.joined(separator: "\n")
   }
 
-  /// Nil where this version did not write it.
+  /// Nil if this version did not write the text.
   init?(_ text: String) {
     for line in text.split(separator: "\n") {
       guard let space = line.firstIndex(of: " ") else { return nil }
@@ -85,7 +86,7 @@ extension Footprint {
 }
 
 extension String {
-  /// Names may have line breaks in them.
+  /// Escapes line breaks, which names may contain.
   fileprivate var escapedLine: String {
     var escaped = ""
     for scalar in unicodeScalars {

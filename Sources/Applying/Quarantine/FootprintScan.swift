@@ -2,9 +2,9 @@ import Changes
 import Trails
 import Versions
 
-/// Reads transactions ahead of those who apply them, for what they touch.
+/// Reads transactions ahead of apply, to find what they touch.
 ///
-/// Names are those of the source, without any rules: they are compared with others of the same trail only.
+/// Names are those of the source, without any rules: they are compared only with names of the same trail.
 struct FootprintScan {
   private let folder: String
   private var reader: TrailReader?
@@ -12,7 +12,9 @@ struct FootprintScan {
 
   init(_ folder: String) { self.folder = folder }
 
-  /// Of the transaction behind a checkpoint. Errors: as ``TrailReader``.
+  /// Returns the footprint of the transaction after a checkpoint.
+  ///
+  /// - Throws: Errors of ``TrailReader``.
   mutating func next(behind border: Checkpoint) throws -> Footprint {
     let reader: TrailReader
     if let open = self.reader, open.commitPosition == border.position {
@@ -31,11 +33,11 @@ struct FootprintScan {
   }
 }
 
-/// The loose unique indexes of tables: many changes are of one.
+/// The loose unique indexes of tables, kept as many changes are of one table.
 private struct UniqueBook {
   private var known: [UInt64: (schema: TableSchema, uniques: [LooseUnique])] = [:]
 
-  /// `id`: of the schema in the segment that is read.
+  /// - Parameter id: The schema's id in the segment that is being read.
   mutating func uniques(_ id: UInt64, _ schema: TableSchema) -> [LooseUnique] {
     if let known = known[id], known.schema == schema { return known.uniques }
     let uniques = LooseUnique.all(of: schema)
@@ -94,7 +96,7 @@ extension Footprint {
   private mutating func add(_ key: TableSchema.ForeignKey, _ row: [Value?]) {
     let parent = TableSchema.footprintName(key.namespace, key.table)
     tables.insert(parent)
-    // To its primary key, whatever that is called: of one column, the name says nothing.
+    // The key refers to the parent's primary key. If that has one column, its name is not needed.
     guard key.references.count == key.columns.count || key.columns.count == 1 else {
       wholeTables.insert(parent)
       return
@@ -103,18 +105,18 @@ extension Footprint {
     parents.insert(Self.name(parent, zip(names, key.columns).map { ($0, row[$1]) }))
   }
 
-  /// With what only the other image has.
+  /// Returns a row with the values that only the other image has.
   private static func filled(_ row: [Value?]?, from other: [Value?]?) -> [Value?]? {
     guard let other else { return row }
     return row.map { zip($0, other).map { $0 ?? $1 } }
   }
 
-  /// Whether a row is known to have values, none of them NULL.
+  /// Returns whether a row is known to have values in these columns, none of them NULL.
   private static func holds(_ row: [Value?], _ columns: [Int]) -> Bool {
     columns.allSatisfy { $0 < row.count && row[$0] != nil && row[$0] != .null }
   }
 
-  /// The columns count in the order of their names.
+  /// Returns the name of a row by these columns, in the order of their names.
   private static func name(_ table: String, _ columns: [(name: String, value: Value?)]) -> RowName {
     var naming = RowNaming(table: table)
     for column in columns.sorted(by: { $0.name.sqliteKey < $1.name.sqliteKey }) {

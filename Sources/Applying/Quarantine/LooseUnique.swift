@@ -1,18 +1,18 @@
 import Changes
 import Mapping
 
-/// What a unique index keeps apart that takes more rows for alike than those with the same values: one over expressions, of
-/// part of the rows, or under a collation.
+/// A unique index that treats rows with different values as equal: over expressions, of part of the rows, or with a
+/// collation.
 ///
-/// Which rows are alike in it only its database can tell. Here some more of them are: all whose values are the same by what is
-/// known of the columns, in parts of the table or not.
+/// Only the index's database knows which rows are equal in it. Here more rows count as equal: all whose values are the
+/// same by what is known of the columns, in the indexed part of the table or not.
 struct LooseUnique: Equatable {
-  /// What of a text makes no difference.
+  /// The differences between texts that do not count.
   struct Fold: OptionSet {
     let rawValue: UInt8
     static let letterCase = Fold(rawValue: 1)
     static let blanksAtEnd = Fold(rawValue: 2)
-    /// Of letters that are not ASCII nothing is known but that they are alike.
+    /// Letters that are not ASCII may all be equal: nothing else is known of them.
     static let otherLetters = Fold(rawValue: 4)
   }
 
@@ -21,12 +21,12 @@ struct LooseUnique: Equatable {
     let fold: Fold
   }
 
-  /// The columns by which rows are told apart. None: all rows of the table may be alike.
+  /// The columns that distinguish rows. Empty: all rows of the table may be equal.
   let terms: [Term]
-  /// An update that changes none of these leaves the index alone.
+  /// The columns of the index: an update that changes none of them leaves the index alone.
   let concerned: Set<Int>
 
-  /// All of a table, with the key.
+  /// Returns the loose unique indexes of a table, and its key if that is loose.
   static func all(of schema: TableSchema) -> [LooseUnique] {
     let named = collations(in: schema)
     var found: [LooseUnique] = []
@@ -38,7 +38,7 @@ struct LooseUnique: Equatable {
     for object in schema.objects {
       let tokens = SQLText.tokens(Array(object.text.utf8))
       guard tokens.prefix(2).last?.word == "UNIQUE" else { continue }
-      // One over columns alone is among those above.
+      // An index over columns alone is among those above.
       let isPlain = IndexText(object.text, columns: schema.columns.map(\.name), engine: schema.engine) != nil
       if !isPlain { found.append(LooseUnique(index: object.text, of: schema)) }
     }
@@ -47,7 +47,7 @@ struct LooseUnique: Equatable {
 
   private init(terms: [Term], concerned: Set<Int>) { (self.terms, self.concerned) = (terms, concerned) }
 
-  /// By the statement that makes it.
+  /// Reads the statement that creates the index.
   private init(index text: String, of schema: TableSchema) {
     var columns: [Int] = []
     var folds: [Fold?] = []
@@ -64,7 +64,8 @@ struct LooseUnique: Equatable {
     zip(columns, folds).compactMap { column, fold in fold.map { Term(column: column, fold: $0) } }
   }
 
-  /// The column of a term that is nothing else; nil for an expression. Its fold is nil where nothing is known of it.
+  /// Returns the column of a term that is a plain column; nil for an expression. The fold is nil if nothing is known of
+  /// it.
   private static func column(_ term: String, _ schema: TableSchema) -> (column: Int, fold: Fold?)? {
     let bytes = Array(term.utf8)
     let tokens = SQLText.tokens(bytes)
@@ -84,7 +85,7 @@ struct LooseUnique: Equatable {
     return (column, fold(collation: name(rest[1])))
   }
 
-  /// The columns of which a statement speaks; all of them where it may speak of what is computed from others.
+  /// Returns the columns that a statement names, or all columns if the table may have generated ones.
   private static func concerned(_ text: String, _ schema: TableSchema) -> Set<Int> {
     let isComputed = SQLText.tokens(Array(schema.createText.utf8)).contains { $0.word == "AS" }
     let all = Set(schema.columns.indices)
@@ -98,8 +99,9 @@ struct LooseUnique: Equatable {
 
   // MARK: Columns
 
-  /// In which way values of a column differ that are one in an index; nil: that is not known. `named`: collations that some unique
-  /// key of an SQLite table may have, whatever its columns say.
+  /// Returns the differences of a column's values that an index ignores; nil: they are not known.
+  ///
+  /// - Parameter named: Collations that a unique key of an SQLite table may name, whatever its columns say.
   private static func fold(of column: TableSchema.Column, _ engine: Engine, _ named: [String]) -> Fold? {
     guard engine == .postgres else {
       var all = Fold()
@@ -134,7 +136,7 @@ struct LooseUnique: Equatable {
     }
   }
 
-  /// A key within CREATE TABLE may have collations of its own.
+  /// Returns the collations named in CREATE TABLE: a key in it may have collations of its own.
   private static func collations(in schema: TableSchema) -> [String] {
     guard schema.engine == .sqlite else { return [] }
     let bytes = Array(schema.createText.utf8)
@@ -164,7 +166,8 @@ struct LooseUnique: Equatable {
 
   // MARK: Rows
 
-  /// Whether a change from one image to another may matter to it; a row that comes or goes does.
+  /// Returns whether a change from one image to another may matter to the index. An inserted or deleted row always
+  /// does.
   func isTouched(_ before: [Value?]?, _ after: [Value?]?) -> Bool {
     guard let after, let before else { return true }
     return concerned.contains {
@@ -172,8 +175,8 @@ struct LooseUnique: Equatable {
     }
   }
 
-  /// The values by which a row is told apart, each with its column; nil where one is NULL, which is like no other, or not
-  /// known.
+  /// Returns the values that distinguish a row, each with its column; nil if one is not known, or is NULL, which equals
+  /// no other.
   func values(_ row: [Value?]) -> [(column: Int, value: Value)]? {
     var values: [(column: Int, value: Value)] = []
     for term in terms {
@@ -202,9 +205,9 @@ struct LooseUnique: Equatable {
   }
 }
 
-/// Keys by which SQLite takes rows for one that differ in bytes.
+/// Keys for which SQLite treats rows as equal although their bytes differ.
 enum LooseKey {
-  /// The collations of a key column of SQLite, as far as the schema tells; without `BINARY`.
+  /// Returns the collations of a key column of SQLite, as far as the schema shows them; without `BINARY`.
   static func collations(of column: TableSchema.Column, in table: TableSchema) -> [String] {
     (LooseUnique.keyCollations(in: table) + [column.collation]).filter { !["", "BINARY"].contains($0.asciiUppercased) }
   }

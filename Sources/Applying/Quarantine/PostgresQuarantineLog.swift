@@ -1,7 +1,7 @@
 import Changes
 import PostgresKit
 
-/// What a PostgreSQL target has put aside, in its table `cairn.quarantine`.
+/// The transactions that a PostgreSQL target has put aside, in its table `cairn.quarantine`.
 package struct PostgresQuarantineLog: QuarantineLog {
   let connection: PostgresConnection
   package init(_ connection: PostgresConnection) { self.connection = connection }
@@ -10,7 +10,7 @@ package struct PostgresQuarantineLog: QuarantineLog {
     try connection.first("SELECT to_regclass('cairn.quarantine') IS NOT NULL") == "t"
   }
 
-  /// In the caller's transaction, which several applies may be in at once.
+  /// Creates the table in the caller's transaction, which several applies may run at once.
   func install() throws {
     try PostgresTargetState(connection).lock()
     if try isInstalled() { return }
@@ -51,7 +51,7 @@ package struct PostgresQuarantineLog: QuarantineLog {
     ).flatMap { Int64($0) } ?? 0
   }
 
-  /// Why it is there may be another reason now.
+  /// Writes all columns again, as the reason may have changed.
   func save(_ one: QuarantinedTransaction) throws {
     let list = QuarantineColumns.names.enumerated().map { "\($1) = $\($0 + 1)" }.joined(separator: ", ")
     try connection.run(
@@ -63,7 +63,7 @@ package struct PostgresQuarantineLog: QuarantineLog {
     try connection.run("DELETE FROM cairn.quarantine WHERE id = $1", [String(id)])
   }
 
-  /// Nil: of all trails.
+  /// Deletes the transactions of a trail; nil: of all trails.
   func forget(_ trail: TrailName?) throws {
     guard try isInstalled() else { return }
     try connection.run(

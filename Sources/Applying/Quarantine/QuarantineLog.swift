@@ -1,15 +1,15 @@
 import Changes
 
-/// The transactions that a target has put aside, kept in the target: `cairn_quarantine` in SQLite, `cairn.quarantine` in
-/// PostgreSQL.
+/// The transactions that a target has put aside, kept in the target: `cairn_quarantine` in SQLite, `cairn.quarantine`
+/// in PostgreSQL.
 ///
-/// Apply writes it in the commit that passes over a transaction, so it is true after any crash. For one thread.
+/// Apply writes it in the commit that skips a transaction, so it is true after any crash. For one thread.
 package protocol QuarantineLog {
   func isInstalled() throws -> Bool
-  /// Of all trails, from the first to the last.
+  /// Returns the transactions of all trails, from the first to the last.
   func list() throws -> [QuarantinedTransaction]
   func find(_ id: Int64) throws -> QuarantinedTransaction?
-  /// Asks apply for something, which it does at its next look; false where the number is not there any more.
+  /// Requests something of apply, which does it at its next look. Returns false if the number is no longer there.
   func ask(_ id: Int64, for wish: QuarantinedTransaction.Wish) throws -> Bool
 }
 
@@ -17,7 +17,7 @@ extension QuarantineLog {
   package func find(_ id: Int64) throws -> QuarantinedTransaction? { try list().first { $0.id == id } }
 }
 
-/// The columns of the log, in both engines alike.
+/// The columns of the log, which are the same in both engines.
 enum QuarantineColumns {
   static let names = [
     "trail", "trail_id", "number", "position", "border", "chain", "at", "code", "message", "hint", "held_by", "wanted",
@@ -26,7 +26,7 @@ enum QuarantineColumns {
   static let numbers = ["number", "at", "held_by", "rows"]
   static var list: String { names.joined(separator: ", ") }
 
-  /// Nil where another version wrote it.
+  /// Returns the transaction of a row; nil if another version wrote it.
   static func transaction(id: Int64, _ text: (Int) -> String?) -> QuarantinedTransaction? {
     guard let trail = text(0).flatMap({ TrailName($0) }), let trailID = text(1).flatMap({ TrailID(hex: $0) }),
       let number = text(2).flatMap({ Int64($0) }), let position = text(3).flatMap({ Position($0) }),

@@ -1,34 +1,34 @@
 import Changes
 import Trails
 
-/// What one apply has put aside, and which transactions it has to put aside.
+/// The transactions that one apply has put aside, and those that it must put aside.
 ///
-/// A transaction that the target does not take fails once: its group is rolled back, and done again without it.
+/// A transaction that the target refuses fails once: its group is rolled back, and done again without it.
 final class QuarantineShelf {
-  /// How often it is looked whether somebody wants something of what is put aside.
+  /// The interval at which apply looks for requests about transactions in quarantine, in ms.
   static let lookMilliseconds: Int64 = 500
 
   private let trail: TrailName
   let puts: Bool
   private(set) var quarantine = Quarantine()
-  /// Transactions that were tried, with what the target has against them.
+  /// The transactions that failed, with the target's error.
   private var failed: [UInt64: CairnError] = [:]
   private var scan: FootprintScan
 
-  /// `puts`: whether what fails is put aside; what was put aside already holds others back all the same.
+  /// - Parameter puts: Whether apply puts failing transactions aside. Those in quarantine hold others back in any case.
   init(_ trail: TrailName, folder: String, puts: Bool) {
     (self.trail, self.puts) = (trail, puts)
     scan = FootprintScan(folder)
   }
 
-  /// As the target has it.
+  /// Takes over the transactions in quarantine from the target's log.
   func load(_ all: [QuarantinedTransaction], of id: TrailID) {
     quarantine = Quarantine(all, of: trail, id)
   }
 
   var count: Int { quarantine.transactions.count }
 
-  /// An error that has its reason in rows: true where its transaction is put aside when the group is done again.
+  /// Returns whether an error is about rows, so that its transaction is put aside when the group is done again.
   func takes(_ error: CairnError, of number: UInt64) -> Bool {
     guard puts, Self.isOfRows(error), failed[number] == nil else { return false }
     failed[number] = error
@@ -40,8 +40,9 @@ final class QuarantineShelf {
       .contains(error.code)
   }
 
-  /// What is to be put aside of the transaction that begins behind `border`; nil: it is to be applied. Throws the error
-  /// for which it failed where it changes more than rows.
+  /// Returns the transaction that begins after `border`, if it must be put aside; nil: it is to be applied.
+  ///
+  /// - Throws: The error for which the transaction failed, if it changes more than rows.
   func look(
     _ header: TransactionHeader, at position: Position, behind border: @autoclosure () -> Checkpoint,
     now: @autoclosure () -> Int64
@@ -67,12 +68,12 @@ final class QuarantineShelf {
     return one
   }
 
-  /// In the open transaction of the target; where that is rolled back, ``load(_:of:)`` follows.
+  /// Adds a transaction, in the open transaction of the target. After a rollback, call ``load(_:of:)``.
   func add(_ one: QuarantinedTransaction) { quarantine.add(one) }
 
-  /// Whether a table that catches up leaves a transaction out.
+  /// Returns whether a table that catches up skips a transaction.
   func contains(_ number: UInt64) -> Bool { quarantine.contains(number) }
 
-  /// Behind a commit.
+  /// Forgets errors of transactions up to a number, after a commit.
   func forgetFailed(through number: UInt64) { failed = failed.filter { $0.key > number } }
 }

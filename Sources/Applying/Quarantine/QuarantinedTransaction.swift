@@ -1,41 +1,41 @@
 import Changes
 
-/// A transaction that apply has put aside: one that the target does not take, or one that waits for another.
+/// A transaction that apply has put aside: the target refuses it, or it waits for another one.
 package struct QuarantinedTransaction: Sendable {
-  /// What a person has decided, and apply is to do.
+  /// A decision of the operator that apply has to carry out.
   package enum Wish: String, CaseIterable, Sendable {
     case retry
     case discard
   }
 
-  /// Its number in the target's table; 0: not kept yet.
+  /// Its number in the target's table; 0: not stored yet.
   package var id: Int64 = 0
   package var trail: TrailName
   package var number: UInt64
-  /// Where it begins, and the border before it.
+  /// The place where it begins, and the border before it.
   package var position: Position
   package var border: Checkpoint
-  /// When it was put aside, µs since 1970 UTC.
+  /// The time when it was put aside, in µs since 1970 UTC.
   package var at: Int64
   package var code: String
   package var message: String
   package var hint: String
-  /// The one for which it waits; nil: the target does not take it.
+  /// The id of the transaction for which it waits; nil: the target refuses it.
   package var heldBy: Int64?
   package var wish: Wish?
   package var footprint: Footprint
 
-  /// The tables whose rows it writes, or refers to.
+  /// The tables whose rows it writes or refers to.
   package var tables: [String] { footprint.tables.sorted().map(\.text) }
 
-  /// As people are told when it is put aside.
+  /// The message when it is put aside.
   var notice: String {
     heldBy == nil
       ? "transaction \(number) of trail \(trail) is in quarantine as \(id): [\(code)] \(message)"
       : "\(message): it waits in quarantine as \(id)"
   }
 
-  /// What the target has against it, or for which one it waits.
+  /// Records why the target refuses it.
   mutating func explain(_ error: CairnError) {
     (code, message, hint, heldBy, wish) = (error.code.rawValue, error.message, error.hint, nil, nil)
   }
@@ -50,10 +50,10 @@ package struct QuarantinedTransaction: Sendable {
   }
 }
 
-/// What of one trail is in quarantine, in the order of the trail.
+/// The transactions of one trail in quarantine, in the order of the trail.
 struct Quarantine {
   private(set) var transactions: [QuarantinedTransaction] = []
-  /// Of all of them: what touches nothing of it depends on none.
+  /// The union of all their footprints: a transaction that touches none of it depends on none of them.
   private var footprint = Footprint()
 
   init(_ transactions: [QuarantinedTransaction] = []) {
@@ -61,7 +61,7 @@ struct Quarantine {
     for one in transactions { footprint.include(one.footprint) }
   }
 
-  /// Of those that the target has, the ones of a trail; what an earlier trail of that name left there is not among them.
+  /// Takes the transactions of one trail from the target's log, without those of an earlier trail with the same name.
   init(_ all: [QuarantinedTransaction], of trail: TrailName, _ id: TrailID) {
     self.init(all.filter { $0.trail == trail && $0.border.trail == id })
   }
@@ -70,7 +70,7 @@ struct Quarantine {
 
   func contains(_ number: UInt64) -> Bool { transactions.contains { $0.number == number } }
 
-  /// The first one that a later transaction has to come behind.
+  /// Returns the first transaction in quarantine after which a later transaction must come.
   func holder(of footprint: Footprint, number: UInt64) -> QuarantinedTransaction? {
     guard footprint.depends(on: self.footprint) else { return nil }
     return transactions.first { $0.number < number && footprint.depends(on: $0.footprint) }
@@ -82,15 +82,15 @@ struct Quarantine {
     transactions.sort { $0.number < $1.number }
   }
 
-  /// What apply is to do with one of them.
+  /// The next thing that apply does with one of them.
   enum Step {
     case forget(QuarantinedTransaction)
     case apply(QuarantinedTransaction)
-    /// It waits for another one than before.
+    /// The transaction waits for another one than before.
     case hold(QuarantinedTransaction, by: QuarantinedTransaction)
   }
 
-  /// The first thing that is to be done; nil: nothing.
+  /// The first thing to do; nil: nothing.
   var step: Step? {
     for transaction in transactions {
       if transaction.wish == .discard { return .forget(transaction) }
@@ -104,13 +104,13 @@ struct Quarantine {
     return nil
   }
 
-  /// Nothing behind this place may be purged.
+  /// The place from which the trail must not be purged; nil: quarantine needs none of it.
   var needs: Position? { transactions.map(\.border.position).min() }
 
-  /// The transaction before the first one: what came since may come out of its order.
+  /// The number before the first one in quarantine: later transactions may be applied out of order.
   var heldThrough: UInt64? { heldThrough(besides: nil) }
 
-  /// The same once `one` has been applied.
+  /// Returns the same number without `one`.
   func heldThrough(besides one: QuarantinedTransaction?) -> UInt64? {
     transactions.first { $0.id != one?.id }.map { $0.number - 1 }
   }

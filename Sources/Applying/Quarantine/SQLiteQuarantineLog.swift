@@ -1,7 +1,7 @@
 import Changes
 import SQLiteKit
 
-/// What an SQLite target has put aside, in its table `cairn_quarantine`.
+/// The transactions that an SQLite target has put aside, in its table `cairn_quarantine`.
 package struct SQLiteQuarantineLog: QuarantineLog {
   let database: Database
   package init(_ database: Database) { self.database = database }
@@ -10,7 +10,7 @@ package struct SQLiteQuarantineLog: QuarantineLog {
     try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_quarantine'") != nil
   }
 
-  /// Numbers are not used again: a person may still have one at hand.
+  /// Creates the table. Numbers are not used again: an operator may still have one at hand.
   func install() throws {
     let columns = QuarantineColumns.names.map {
       "\($0) \(QuarantineColumns.numbers.contains($0) ? "INTEGER" : "TEXT")"
@@ -54,7 +54,7 @@ package struct SQLiteQuarantineLog: QuarantineLog {
     return try database.integer("SELECT last_insert_rowid()") ?? 0
   }
 
-  /// Why it is there may be another reason now.
+  /// Writes all columns again, as the reason may have changed.
   func save(_ one: QuarantinedTransaction) throws {
     let list = QuarantineColumns.names.map { "\($0) = ?" }.joined(separator: ", ")
     try database.run("UPDATE cairn_quarantine SET \(list) WHERE id = ?", Self.values(one) + [.integer(one.id)])
@@ -64,7 +64,7 @@ package struct SQLiteQuarantineLog: QuarantineLog {
     try database.run("DELETE FROM cairn_quarantine WHERE id = ?", [.integer(id)])
   }
 
-  /// Nil: of all trails.
+  /// Deletes the transactions of a trail; nil: of all trails.
   func forget(_ trail: TrailName?) throws {
     guard try isInstalled() else { return }
     try database.run(
