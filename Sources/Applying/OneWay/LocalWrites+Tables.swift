@@ -2,9 +2,10 @@ import Changes
 import Conflicts
 
 extension LocalWritesPlan {
-  /// What holds in a table of the target. A history takes every change as a row of its own, which meets none.
-  /// Errors: `table-refused` where rows are to be told apart that have no key.
-  /// `name`: as the error is to name the table; nil: its own.
+  /// Returns the policy for local writes to a table of the target. For a history it is `stop`: each change adds a row.
+  ///
+  /// - Parameter name: The name of the table in the error; nil: its own.
+  /// - Throws: `table-refused` if rows must be distinguished that have no key.
   func writes(of table: TableSchema, _ treatment: TableTreatment?, called name: String? = nil) throws -> LocalWrites {
     let writes = writes(forTarget: table.plainName)
     guard writes.areSettled else { return writes }

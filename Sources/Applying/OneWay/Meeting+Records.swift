@@ -2,9 +2,9 @@ import Changes
 import Conflicts
 import Versions
 
-// What the log of conflicts has of a meeting, and how it is brought about.
+// The entry of a meeting in the conflict log, and the statements that carry a meeting out.
 extension Meeting.Step {
-  /// Nil where there is nothing to tell.
+  /// Returns the entry for the conflict log; nil if there is nothing to report.
   func record(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, _ writes: LocalWrites, now: Int64
   ) -> ConflictRecord? {
@@ -15,7 +15,7 @@ extension Meeting.Step {
     }
   }
 
-  /// The row as it is to be, among those that may have its unique values.
+  /// Returns the settled row with its table, to find rows that have its unique values.
   func contested(_ table: TableSchema) -> ContestedRow? {
     settled.map { row in
       let names = table.columns.map(\.name)
@@ -27,7 +27,8 @@ extension Meeting.Step {
 }
 
 extension ContestedRow {
-  /// Of a row of the target that gives way to one of the source, which has one of its unique values.
+  /// Returns the entry for a row of the target that is replaced by a row of the source, which has one of its unique
+  /// values.
   func displaced(
     by row: ContestedRow, _ place: VersionPlace, of trail: TrailName, _ writes: LocalWrites, now: Int64
   ) -> ConflictRecord {
@@ -38,19 +39,20 @@ extension ContestedRow {
   }
 }
 
-/// A table of the target at which a meeting takes place, in the transaction that is open.
+/// A table of the target at which a meeting is carried out, in the open transaction.
 protocol MeetingPlace {
-  /// Rows of this trail and of others are in one table: none of them gives way to another.
+  /// Whether the table holds rows of other trails too: then no row is deleted for another.
   var isShared: Bool { get }
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
-  /// Nil: it goes.
+  /// Writes the row at a key; nil: deletes it.
   func put(_ row: Meeting.Row?, _ key: [Value]) throws
   func log(_ record: ConflictRecord) throws
 }
 
 extension Meeting {
-  /// Makes the rows what they are to be, and tells what was there. False, before anything is done, where rows of others
-  /// are in the way that must not go.
+  /// Writes the settled rows, and logs what was there before.
+  ///
+  /// - Returns: False, before anything is written, if rows in the way must not be deleted.
   func settle(
     at site: some MeetingPlace, _ table: TableSchema, _ writes: LocalWrites, _ place: VersionPlace, of trail: TrailName,
     now: Int64
@@ -63,7 +65,7 @@ extension Meeting {
     for (step, contest) in zip(steps, contests) {
       for other in contest?.others ?? [] {
         let key = other.key.columns.map(\.value)
-        // It leaves that key itself.
+        // The meeting moves this row away from its key.
         if keys.contains(key) { continue }
         if let contest { try site.log(other.displaced(by: contest.row, place, of: trail, writes, now: now)) }
         try site.put(nil, key)
@@ -74,6 +76,6 @@ extension Meeting {
     return true
   }
 
-  /// What the source changed in a row that is not here, and of which the trail does not say enough to put it here.
+  /// The step that changes a row which is not here, and for which the trail lacks values to insert it; nil if none.
   var passedOver: Step? { steps.first { $0.isPassedOver } }
 }

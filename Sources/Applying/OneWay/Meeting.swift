@@ -1,35 +1,37 @@
 import Changes
 import Conflicts
 
-/// A change that comes to a target on a way that leads only there, where the row is not what the source says: somebody
-/// has written to it at the target. The source's row stands, and what was there is told.
+/// A change at a one-way target whose row differs from the source's image before: an application has written to it.
 ///
-/// Pure: what is there is asked for by key.
+/// The source's row wins, and the row that was there is logged. A meeting itself writes nothing: it reads rows by key.
 struct Meeting: Equatable {
-  /// Values in the order of the target's columns; nil: the trail does not say.
+  /// Values in the order of the target's columns; nil: the trail does not give the value.
   typealias Row = RowVersion.Row
 
-  /// One key whose row becomes another one.
+  /// The change of the row at one key.
   struct Step: Equatable {
     var key: [Value]
-    /// Nil: the row is as the source says, and there is nothing to tell.
+    /// The kind of the conflict; nil: the row is as the source says, and nothing is logged.
     var kind: Conflict.Kind?
-    /// As it is at the target; nil: not there.
+    /// The row at the target; nil: not there.
     var local: [Value]?
-    /// As the source has it; nil: not there.
+    /// The row that the source has; nil: not there.
     var incoming: Row?
-    /// As the source had it.
+    /// The row that the source had.
     var before: Row?
-    /// As it is to be; nil: not there.
+    /// The row that apply writes; nil: it deletes the row.
     var settled: Row?
-    /// The trail does not say enough of the row to put it there.
+    /// Whether the trail lacks values to insert the row.
     var isPassedOver: Bool { settled == nil && local == nil && incoming != nil }
   }
 
-  /// What is to be done, in this order.
+  /// The changes, in this order.
   let steps: [Step]
 
-  /// `key`: where the columns of the key stand. Nil where the trail does not say which row it is.
+  /// Nil if the trail does not show which row it is.
+  ///
+  /// - Parameter key: The indexes of the key's columns.
+  /// - Parameter local: Returns the target's row with a key; nil: not there.
   init?(before: Row?, after: Row?, key: [Int], local: ([Value]) throws -> [Value]?) rethrows {
     func values(_ row: Row) -> [Value]? {
       let values = key.compactMap { row[$0] }
@@ -78,7 +80,7 @@ struct Meeting: Equatable {
     return step
   }
 
-  /// A row leaves one key and comes to another: each of them may have been written to.
+  /// Returns the steps for a row that leaves one key and comes to another: an application may have written to either.
   private static func move(
     from old: [Value], _ left: [Value]?, _ before: Row, to new: [Value], _ there: [Value]?, _ whole: Row
   ) -> [Step] {
@@ -94,7 +96,7 @@ struct Meeting: Equatable {
 }
 
 extension [Value?] {
-  /// What is not given here is as in a row that is there.
+  /// Returns the row, with missing values taken from another row.
   func filled(from row: [Value?]) -> [Value?] { zip(self, row).map { $0 ?? $1 } }
 }
 

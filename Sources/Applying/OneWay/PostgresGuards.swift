@@ -1,19 +1,21 @@
 import Changes
 import PostgresKit
 
-/// Triggers that refuse what others than apply write to a table of a PostgreSQL target: they are quiet in sessions with
-/// `session_replication_role = replica`, as apply's is.
+/// Triggers that refuse what applications write to a table of a PostgreSQL target.
 ///
-/// Which tables are guarded stands in `cairn.table_state`, by trail: a table is as long as one of its trails wants it.
+/// They do not fire in sessions with `session_replication_role = replica`, such as apply's. `cairn.table_state` notes
+/// by trail which tables are guarded. A table is guarded as long as one of its trails wants it.
 struct PostgresGuards {
   let connection: PostgresConnection
   init(_ connection: PostgresConnection) { self.connection = connection }
 
-  /// Who writes to a table all the time is not waited for longer, as others wait behind us.
+  /// The longest wait for a table's lock, in ms. Sessions queue up after ours while it waits for a long writer.
   private static let lockMilliseconds = 2000
 
-  /// Brings the triggers in line with what is known of the tables, in a transaction of its own. `isGuarded`: of a table of
-  /// the trail, by schema and name. Errors: a lock timeout, after which it is to be done again.
+  /// Brings the triggers in line with the known tables, in a transaction of its own.
+  ///
+  /// - Parameter isGuarded: Returns whether a table of the trail, by schema and name, is guarded.
+  /// - Throws: A lock timeout; the call must then be repeated.
   func reconcile(_ state: PostgresTargetState, isGuarded: (String, String) -> Bool) throws {
     try connection.transaction {
       try state.lock()
@@ -27,7 +29,7 @@ struct PostgresGuards {
     }
   }
 
-  /// The same, of what is noted already, in the transaction that is open.
+  /// Brings the triggers in line with the stored state, in the open transaction.
   func reconcile() throws {
     let wanted = try tables(
       """
@@ -40,13 +42,13 @@ struct PostgresGuards {
       WHERE t.tgfoid = to_regproc('cairn.refuse') AND t.tgparentid = 0 GROUP BY 1, 2
       """
     for table in try tables(there).subtracting(wanted).sorted() { try drop(table.text) }
-    // Where somebody has taken one of them away, both are made anew.
+    // If one of the two triggers has been dropped, both are created again.
     let open = try wanted.subtracting(tables(there + " HAVING count(*) = 2"))
     if !open.isEmpty { try makeFunction() }
     for table in open.sorted() { try make(table.text) }
   }
 
-  /// Their quoted names.
+  /// Returns the quoted names of tables.
   private func tables(_ sql: String) throws -> Set<NameKey> {
     Set(try connection.query(sql).map { NameKey("\(($0[0] ?? "").quotedName).\(($0[1] ?? "").quotedName)") })
   }

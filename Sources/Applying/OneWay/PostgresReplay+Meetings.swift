@@ -3,8 +3,8 @@ import Conflicts
 import PostgresKit
 import Versions
 
-// Rows that others have written to at the target of a way that leads only there. Only a careful replay comes here: there
-// each row has its answer.
+// Rows that applications have written to at a one-way target. Only a careful replay calls this: it gets an answer for
+// each row.
 extension PostgresReplay {
   private struct Site: MeetingPlace {
     let table: MappedTable
@@ -18,14 +18,14 @@ extension PostgresReplay {
     func log(_ record: ConflictRecord) throws { try replay.log(record) }
   }
 
-  /// Where both ends write, conflicts are settled by rules instead.
+  /// Returns the policy for local writes. If both ends write, conflicts are settled by rules instead.
   func localWrites(of table: TableSchema, from source: TableSchema) throws -> LocalWrites {
     if options.goesBothWays(table.namespace, table.name) { return .stop }
     return try options.localWrites.writes(of: table, source.treatment, called: source.fullName)
   }
 
-  /// Runs a change; where the row is not what the source says, and the table is one in which apply goes on then, the
-  /// source's row stands.
+  /// Runs a change. If the row differs from the source's image before and the policy settles that, the source's row
+  /// wins.
   func settlingMeetings(_ table: MappedTable, isInsert: Bool, _ body: () throws -> Void) throws {
     guard isCareful, table.localWrites.areSettled else { return try body() }
     do { try body() } catch let error as CairnError where TwoWay.isOfRow(error) {
@@ -38,11 +38,11 @@ extension PostgresReplay {
     }
   }
 
-  /// The row that is being written, as it was and is to be.
+  /// Returns the row that is being written, before and after.
   private func met(_ table: MappedTable, isInsert: Bool) -> (before: Meeting.Row?, after: Meeting.Row?) {
     let new = after.count == 0 ? nil : values(of: after, table)
     guard !isInsert else { return (nil, new) }
-    // Without an image before, the key is what it was.
+    // Without an image before, the key is unchanged.
     let old = before.count > 0 ? values(of: before, table) : new.map { keyed($0, table) }
     return (old, new)
   }
@@ -65,9 +65,9 @@ extension PostgresReplay {
     return values
   }
 
-  /// False where it is not known which row is meant, or where those of others are in its way.
+  /// Returns false if the row is not known, or if rows of other trails are in its way.
   private func meet(_ table: MappedTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
-    // A row with NULL in its key is told from others by all its values.
+    // A row with NULL in its key is distinguished by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { table.key.contains($0) && $1 == .null }
     let form = PostgresForm(table: table, names: options.names)
     guard isKeyed,
@@ -86,7 +86,8 @@ extension PostgresReplay {
     return true
   }
 
-  /// A row that could not be put in at the end of its transaction; false where it cannot be settled either.
+  /// Settles a row that could not be inserted at the end of its transaction. Returns false if it cannot be settled
+  /// either.
   func meet(held row: PostgresHeldRows.Row) throws -> Bool {
     guard row.table.localWrites.areSettled else { return false }
     after.assign(row.values)
@@ -95,11 +96,10 @@ extension PostgresReplay {
 
   // MARK: Rows that have not come
 
-  /// Updates and deletes of rows that have not come, at the end of their transaction.
+  /// Settles updates and deletes of rows that did not come by the end of their transaction.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// A row comes to its key that is not the one for which updates of that key wait: these were of another one, which is
-  /// gone here.
+  /// Settles the updates that wait for a key if another row comes to that key: they belong to a row that is gone here.
   func settleEarly(before change: ChangeView, of table: MappedTable) throws {
     guard table.localWrites.areSettled, !early.isEmpty, let new = change.after else { return }
     var image = ByteWriter(capacity: 256)
@@ -111,8 +111,11 @@ extension PostgresReplay {
     if !areOfIt { try settleLine(to: key, of: table, before: change) } else { try encode(change, table) }
   }
 
-  /// What waits for rows that led to a key is settled before the row there is written to, or deleted: it stood before
-  /// that. False: nothing did.
+  /// Settles the updates that wait for rows which led to a key, before a change of the row at that key.
+  ///
+  /// They precede the change in the trail.
+  ///
+  /// - Returns: False if none waited.
   @discardableResult func settleLine(to key: [String?], of table: MappedTable, before change: ChangeView) throws
     -> Bool
   {
@@ -123,7 +126,7 @@ extension PostgresReplay {
     return !line.isEmpty
   }
 
-  /// Overwrites the row that is being written.
+  /// Returns the keys of an update before and after. Overwrites the row that is being written.
   private func keys(of update: EarlyUpdates.Update, _ table: MappedTable) throws -> (
     before: [String?], after: [String?]?
   ) {
@@ -134,7 +137,7 @@ extension PostgresReplay {
     return (old, newKey(table))
   }
 
-  /// Whether the target has a row with the key that the row had, which is to be written to.
+  /// Returns whether the target has a row with the key before of the row that is being written.
   func isThere(_ table: MappedTable) throws -> Bool {
     guard let row = met(table, isInsert: false).before else { return false }
     let key = table.key.compactMap { row[$0] }
@@ -149,7 +152,7 @@ extension PostgresReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// For an update, or a delete, that has to wait for its row.
+  /// Returns what settles an update or delete that waits for its row; nil if the policy settles nothing.
   func meeting(_ table: MappedTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let rows = met(table, isInsert: false)

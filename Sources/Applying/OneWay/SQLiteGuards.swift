@@ -1,9 +1,9 @@
 import Changes
 import SQLiteKit
 
-/// Triggers that refuse what others than apply write to a table of an SQLite target: apply's connection fires none.
+/// Triggers that refuse what applications write to a table of an SQLite target: apply's connection fires none.
 ///
-/// Which tables are guarded stands in `cairn_table`, by trail: a table is as long as one of its trails wants it.
+/// `cairn_table` notes by trail which tables are guarded. A table is guarded as long as one of its trails wants it.
 package struct SQLiteGuards {
   let database: Database
   package init(_ database: Database) { self.database = database }
@@ -22,7 +22,7 @@ package struct SQLiteGuards {
       """
   }
 
-  /// Brings the triggers in line with what is known of the tables, in the transaction that is open.
+  /// Brings the triggers in line with the stored state, in the open transaction.
   func reconcile() throws {
     let tables = try database.query(
       """
@@ -34,7 +34,7 @@ package struct SQLiteGuards {
     for table in tables {
       for operation in Self.operations { wanted[Self.name(table, operation)] = Self.statement(table, operation) }
     }
-    // One whose table has another name now is made anew under that.
+    // If a table was renamed, its triggers are created again under the new name.
     for name in try names() where wanted.removeValue(forKey: name.nameKey) == nil { try drop(name) }
     for name in wanted.keys.sorted() { if let statement = wanted[name] { try database.execute(statement) } }
   }
@@ -50,7 +50,7 @@ package struct SQLiteGuards {
 }
 
 extension TargetState {
-  /// Says for all tables that are known whether they are guarded.
+  /// Stores for all known tables whether they are guarded.
   func guardTables(_ isGuarded: (String) -> Bool) throws {
     for (key, table) in try tables() where table.isGuarded != isGuarded(key.text) {
       try database.run(

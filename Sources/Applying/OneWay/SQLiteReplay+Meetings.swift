@@ -4,7 +4,7 @@ import Mapping
 import SQLiteKit
 import Versions
 
-// Rows that others have written to at the target of a way that leads only there.
+// Rows that applications have written to at a one-way target.
 extension SQLiteReplay {
   private struct Site: MeetingPlace {
     let table: TargetTable
@@ -18,14 +18,14 @@ extension SQLiteReplay {
     func log(_ record: ConflictRecord) throws { try replay.log(record) }
   }
 
-  /// Where both ends write, conflicts are settled by rules instead.
+  /// Returns the policy for local writes. If both ends write, conflicts are settled by rules instead.
   func localWrites(of mapping: TableMapping) throws -> LocalWrites {
     if options.goesBothWays("", mapping.target.name) { return .stop }
     return try options.localWrites.writes(of: mapping.target, mapping.source.treatment)
   }
 
-  /// Runs a change; where the row is not what the source says, and the table is one in which apply goes on then, the
-  /// source's row stands.
+  /// Runs a change. If the row differs from the source's image before and the policy settles that, the source's row
+  /// wins.
   func settlingMeetings(_ table: TargetTable, _ body: () throws -> Void) throws {
     do { try body() } catch let error as CairnError where table.localWrites.areSettled && TwoWay.isOfRow(error) {
       let rows = (before: before.isEmpty ? nil : before.map(\.value), after: after.isEmpty ? nil : after.map(\.value))
@@ -33,10 +33,10 @@ extension SQLiteReplay {
     }
   }
 
-  /// False where it is not known which row is meant, or where those of others are in its way.
+  /// Returns false if the row is not known, or if rows of other trails are in its way.
   func meet(_ table: TargetTable, before: Meeting.Row?, after: Meeting.Row?) throws -> Bool {
     let key = table.schema.key
-    // A row with NULL in its key is told from others by all its values.
+    // A row with NULL in its key is distinguished by all its values.
     let isKeyed = !(before ?? after ?? []).enumerated().contains { key.contains($0) && $1 == .null }
     guard isKeyed, let meeting = try Meeting(before: before, after: after, key: key, local: table.row) else {
       return false
@@ -52,10 +52,10 @@ extension SQLiteReplay {
     return true
   }
 
-  /// Updates and deletes of rows that have not come, at the end of their transaction.
+  /// Settles updates and deletes of rows that did not come by the end of their transaction.
   func settleEarly() throws { try meet(early.takeAll()) }
 
-  /// A row comes to its key that is not the one for which updates of that key wait: these were of another one, which is gone here.
+  /// Settles the updates that wait for a key if another row comes to that key: they belong to a row that is gone here.
   func settleEarly(before row: [ColumnView], of table: TargetTable) throws {
     guard table.localWrites.areSettled else { return }
     let areOfIt = try Self.image(row).withUnsafeBytes { image in
@@ -64,8 +64,11 @@ extension SQLiteReplay {
     if !areOfIt { try settleLine(to: row, of: table) }
   }
 
-  /// What waits for rows that led to a row's key is settled before the row is written to, or deleted: it stood before that.
-  /// False: nothing did.
+  /// Settles the updates that wait for rows which led to a row's key, before the row is changed.
+  ///
+  /// They precede the change in the trail.
+  ///
+  /// - Returns: False if none waited.
   @discardableResult func settleLine(to row: [ColumnView], of table: TargetTable) throws -> Bool {
     guard table.localWrites.areSettled else { return false }
     let saved = (before, after)
@@ -88,7 +91,7 @@ extension SQLiteReplay {
     for update in updates where try !(update.meet?() ?? false) { throw update.error }
   }
 
-  /// For an update, or a delete, that has to wait for its row.
+  /// Returns what settles an update or delete that waits for its row; nil if the policy settles nothing.
   func meeting(_ table: TargetTable) -> (() throws -> Bool)? {
     guard table.localWrites.areSettled else { return nil }
     let (before, after) = (before.map(\.value), after.isEmpty ? nil : after.map(\.value))
