@@ -2,7 +2,7 @@ import Changes
 import Conflicts
 import Versions
 
-/// A row of a table whose unique values others may have.
+/// A row of a table whose unique values other rows may have.
 struct ContestedRow: Hashable {
   /// PostgreSQL: the schema of the table; empty in SQLite.
   var namespace: String
@@ -16,15 +16,16 @@ struct ContestedRow: Hashable {
 
   func hash(into hasher: inout Hasher) { hasher.combine(name.hash) }
 
-  /// Of its table, as people call it.
+  /// The table's name in messages.
   var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }
-  /// As the window knows it.
+  /// The row's name in the version window.
   var name: RowName { name(of: fullName) }
-  /// As the window knows it as one of a copy.
+  /// The row's name in the version window as a row of a copy.
   var copied: RowName { name(of: RowNames.copied(fullName)) }
   var keyed: KeyedRow { KeyedRow(name, values) }
 
-  /// The place of the row among those that want one value. It is the same at every node, whatever the table is called there.
+  /// Returns the rank of the row among those that want one value. It is the same at every node, whatever the table's
+  /// name there.
   func rank(_ stamp: Stamp) -> UniqueRank {
     let row = KeyedRow(name(of: ""), values)
     return UniqueRank(stamp, tie: row.name.hash, spelling: row.isLoose ? row.spelling : [])
@@ -46,15 +47,16 @@ struct ContestedRow: Hashable {
   }
 }
 
-/// A row that has to be elsewhere for now, since a later one has one of its unique values. It comes back when that value is
-/// free: which rows are there depends on all that were written, and not on the order in which they came.
+/// A row that waits outside its table because a later row has one of its unique values.
 ///
-/// Kept in the target: `cairn_candidate` in SQLite, `cairn.candidate` in PostgreSQL.
+/// The row comes back when that value is free. So the rows that are there depend on all writes, and not on their order.
+///
+/// The target keeps candidates in `cairn_candidate` (SQLite) or `cairn.candidate` (PostgreSQL).
 struct Candidate {
   var row: ContestedRow
-  /// Of the last that was written to it.
+  /// The stamp of the last version of the row.
   var stamp: Stamp
-  /// The keys of earlier rows that have values of it, where a later one has others.
+  /// The keys of earlier rows that have its unique values only because a later version of theirs has others.
   var earlier: [ConflictRow] = []
 
   init(_ row: ContestedRow, _ stamp: Stamp, earlier: [ConflictRow] = []) {
@@ -83,7 +85,7 @@ struct Candidate {
     ]
   }
 
-  /// Nil for what no cairn of this version wrote.
+  /// Nil if this version of cairn did not write the texts.
   init?(_ texts: [String]) {
     guard texts.count == 8, let key = ConflictRow(json: texts[2]), let row = ConflictRow(json: texts[3]),
       let clock = Int64(texts[4]), let number = Int64(texts[6])
@@ -93,26 +95,28 @@ struct Candidate {
     earlier = texts[7].split(separator: "\n").compactMap { ConflictRow(json: String($0)) }
   }
 
-  /// The row in the order of a table's columns; what is not known is NULL.
+  /// Returns the row in the order of a table's columns; unknown values are NULL.
   func values(_ columns: [String]) -> [Value] { columns.map { row.row[$0] ?? .null } }
 }
 
-/// The rows of a target that wait, and the tables where they would be.
+/// The waiting rows of a target, and the tables to which they belong.
 protocol CandidateStore {
   func all() throws -> [Candidate]
   /// The number of rows that wait, by table.
   func counts() throws -> [String: Int]
-  /// Since when a row waits, in µs since 1970 UTC; nil if an earlier build stored it.
+  /// Returns the time since when a row waits, in µs since 1970 UTC; nil if an earlier build stored it.
   func since(_ row: ContestedRow) throws -> Int64?
   /// The unique values of a row that another row of its table has. Covers unique indexes of all rows over columns.
   func holders(of row: ContestedRow) throws -> [WaitingRows.Holder]
   func add(_ candidate: Candidate) throws
   func remove(_ row: ContestedRow) throws
   func hasTable(of row: ContestedRow) throws -> Bool
-  /// Whether its table has a row with this key.
+  /// Returns whether the row's table has a row with its key.
   func isThere(_ row: ContestedRow) throws -> Bool
-  /// Rows with all their values that have one of its unique values.
+  /// Returns the whole rows that have one of its unique values.
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow]
-  /// Does both or none; false where a constraint that is not about other rows' values refuses the row.
+  /// Deletes the other rows and writes this one, or does neither.
+  ///
+  /// - Returns: False if a constraint refuses the row for another reason than the values of other rows.
   func put(_ row: ContestedRow, insteadOf others: [ContestedRow]) throws -> Bool
 }

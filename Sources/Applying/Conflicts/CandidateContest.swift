@@ -1,34 +1,34 @@
 import Changes
 import Conflicts
 
-/// Decides anew which rows of a target stand and which wait.
+/// Decides again which rows of a target are in their tables and which wait.
 final class CandidateContest<Store: CandidateStore>: UniqueContest {
-  /// What has become of a row that waits by what is known of it now.
+  /// The present state of a waiting row, by its known versions.
   enum Renewal {
     case asItWas
     case later(Candidate)
-    /// It was deleted.
+    /// The row was deleted.
     case gone
-    /// Somebody writes to it just now.
+    /// An application is writing to the row.
     case open
   }
 
-  /// What it is to know of the versions of rows.
+  /// The versions of rows, as the contest asks for them.
   struct Sight {
     var renew: (Candidate) throws -> Renewal
-    /// With the rank that copies of the row give it.
+    /// Returns the candidate with the rank that copies of the row give it.
     var ranked: (Candidate) throws -> Candidate
-    /// As ``UniqueContest/rank(of:against:)``.
+    /// Returns the rank as ``UniqueContest/rank(of:against:)`` does.
     var lastWrite: (ContestedRow, _ isNew: Bool) throws -> UniqueRank?
-    /// Of a row that has waited, and is there again.
+    /// Called for a row that has waited and is back in its table.
     var noteReturn: (ContestedRow) -> Void
-    /// Of a row that has to wait, or that lets the other one wait.
+    /// Called for a row that has to wait, or that makes the other one wait.
     var log: (ContestedRow, _ other: ContestedRow, Stamp?, _ isOurs: Bool) throws -> Void
   }
 
   private let store: Store
   private let sight: Sight
-  /// Rows that came just now.
+  /// The rows that the present group writes.
   private let fresh: Set<ContestedRow>
   private var kept: [ContestedRow: Candidate] = [:]
 
@@ -41,7 +41,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     var isChanged = false
     for found in try store.all() {
       var candidate = found
-      // With its table, the value for which it waits is gone.
+      // If the table is gone, so is the value for which the row waits.
       var isGone = try !store.hasTable(of: candidate.row) || store.isThere(candidate.row)
       if !isGone {
         switch try sight.renew(candidate) {
@@ -105,7 +105,7 @@ final class CandidateContest<Store: CandidateStore>: UniqueContest {
     try store.add(Candidate(claim.row, claim.rank.stamp, earlier: earlier))
   }
 
-  /// What is in its way is no row that has a value of it, but what the target has against such rows.
+  /// Returns the error for a row that a constraint of the target refuses, although no other row has its unique values.
   private func refusal(_ row: ContestedRow) -> CairnError {
     let key = row.key.columns.map { "\($0.name)=\($0.value.shown)" }.joined(separator: ", ")
     return CairnError(

@@ -6,16 +6,16 @@ import SystemKit
 
 /// The conflicts that a target has met, kept in the target: `cairn_conflict` in SQLite, `cairn.conflict` in PostgreSQL.
 ///
-/// What apply notes is written in the transaction that settles the row, so it is true after any crash. For one thread.
+/// Apply writes an entry in the transaction that settles the row, so the log is true after any crash. For one thread.
 package protocol ConflictLog {
   func isInstalled() throws -> Bool
-  /// From the latest to the earliest; `before`: those with smaller numbers only.
+  /// Returns conflicts from the latest to the earliest. With `before`, only those with smaller numbers.
   func list(before: Int64?, limit: Int) throws -> [ConflictRecord]
   func find(_ id: Int64) throws -> ConflictRecord?
-  /// Forgets what was met before a moment (µs). Returns how many were.
+  /// Deletes the conflicts before a moment (µs). Returns their number.
   func prune(before moment: Int64) throws -> Int64
-  /// Puts a version of a conflict in the row's place, as a change of this database that replicates; in one transaction
-  /// with the mark in the log.
+  /// Writes a version of a conflict as the row, as a change of this database that replicates; in one transaction with
+  /// the mark in the log.
   ///
   /// - Parameter now: µs.
   /// - Parameter scope: the tables that the apply of the conflict's trail may write. The log is a table of the target,
@@ -28,7 +28,7 @@ package protocol ConflictLog {
 }
 
 extension ConflictLog {
-  /// The same without a list of tables.
+  /// Overturns a conflict without a list of tables.
   @discardableResult package func overturn(
     _ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64
   ) throws -> ConflictRecord {
@@ -36,20 +36,22 @@ extension ConflictLog {
   }
 }
 
-/// How long conflicts are kept.
+/// The time for which conflicts are kept.
 enum ConflictRetention {
   static let microseconds: Int64 = 30 * 86_400 * 1_000_000
 
-  /// Whether those that are too old are to be forgotten when this one is noted: not each time, since all are looked at.
+  /// Returns whether old conflicts are deleted when this one is logged. Not each time, since the query reads all of
+  /// them.
   static func isDue(at id: Int64) -> Bool { id % 64 == 0 }
 }
 
-/// When those of an apply's own database are forgotten next: once an hour.
+/// The schedule by which an apply deletes old conflicts of its own database: once an hour.
 final class ConflictPruning: Sendable {
   private static let pauseMilliseconds: Int64 = 3_600_000
   private let next = Mutex<Int64>(0)
 
-  /// Before which moment they are to go now; nil: they were looked at not long ago.
+  /// Returns the moment before which conflicts are deleted now, in µs; nil: the last deletion was less than an hour
+  /// ago.
   func due(_ clock: Clock) -> Int64? {
     let now = Clock.monotonicMilliseconds
     let isDue = next.withLock { next in
@@ -61,7 +63,7 @@ final class ConflictPruning: Sendable {
   }
 }
 
-/// The columns of the log, in both engines alike but for their types.
+/// The columns of the log. Both engines have the same ones, with their own types.
 enum ConflictColumns {
   static let names = [
     "at", "trail", "position", "number", "clock", "kind", "rule", "schema_name", "table_name", "key", "local",
@@ -69,7 +71,7 @@ enum ConflictColumns {
   ]
   static var list: String { names.joined(separator: ", ") }
 
-  /// Nil where a newer version wrote it.
+  /// Returns the conflict of a row; nil if a newer version wrote it.
   static func record(id: Int64, _ text: (Int) -> String?) -> ConflictRecord? {
     func unsigned(_ index: Int) -> UInt64? { text(index).flatMap { Int64($0) }.map { UInt64(bitPattern: $0) } }
     func row(_ index: Int) -> ConflictRow? { text(index).flatMap { ConflictRow(json: $0) } }
@@ -78,7 +80,7 @@ enum ConflictColumns {
       let kind = text(5).flatMap({ Conflict.Kind(rawValue: $0) }), let table = text(8), let key = row(9),
       let winner = text(14).flatMap({ ConflictRecord.Winner(rawValue: $0) })
     else { return nil }
-    // What is there and cannot be read must not pass for a row that was not there.
+    // A row image that is stored but unreadable must not count as a row that was absent.
     guard (10...13).allSatisfy({ text($0) == nil || row($0) != nil }) else { return nil }
     var record = ConflictRecord(
       at: at, trail: trail, position: position, number: own, clock: clock, kind: kind, rule: text(6) ?? "",
@@ -106,7 +108,7 @@ enum ConflictColumns {
 }
 
 extension ConflictRecord {
-  /// The row that is to stand once the conflict is overturned; nil: none.
+  /// Returns the row that replaces the present one when the conflict is overturned; nil: none.
   func row(of winner: Winner?) throws -> ConflictRow? {
     switch winner ?? loser {
     case .local: return local
@@ -133,6 +135,6 @@ extension ConflictRecord {
 }
 
 extension ConflictRow {
-  /// Short, for messages.
+  /// The row in short form, for messages.
   package var shown: String { columns.map { "\($0.name) \($0.value.shown)" }.joined(separator: ", ") }
 }

@@ -1,46 +1,46 @@
 import Changes
 import Conflicts
 
-/// One conflict, as the node that met it keeps it: what clashed, what each had made of the row, and what the row is now.
+/// A conflict in the log of the node that met it: the versions that clashed, and the settled row.
 ///
 /// Rows are in the target's own form: names of its columns, and values as a capture of the target would give them.
 package struct ConflictRecord: Equatable, Sendable {
-  /// Whose version the row is now.
+  /// The side whose version won.
   package enum Winner: String, Sendable, CaseIterable {
     case local
     case incoming
-    /// It has something of both.
+    /// The row has values of both.
     case merged
   }
 
-  /// Of the log; 0 until it is there.
+  /// The number in the log; 0 until it is logged.
   package var id: Int64 = 0
-  /// When it was met, µs.
+  /// The time when apply met it, in µs.
   package var at: Int64
-  /// The transaction that came: its trail, its place and its number there, its clock.
+  /// The incoming transaction: its trail, its place and its number there, its clock.
   package var trail: TrailName
   package var position: Position
   package var number: UInt64
   package var clock: UInt64
   package var kind: Conflict.Kind
-  /// That settled it, as the conf has it.
+  /// The rule that settled it, as the conf has it.
   @ByBytes package var rule: String
   /// PostgreSQL: the schema of the table; empty in SQLite.
   @ByBytes package var namespace: String
   @ByBytes package var table: String
   package var key: ConflictRow
-  /// The row as it was here before the transaction came; nil: it was not there.
+  /// The row here before the transaction; nil: it was not there.
   package var local: ConflictRow?
-  /// The row as the transaction would have it; nil: not there.
+  /// The row as the transaction leaves it; nil: not there.
   package var incoming: ConflictRow?
-  /// The row as the author of the transaction knew it; nil where he made it, or it is not known.
+  /// The row as the author of the transaction knew it; nil if the author inserted it, or if it is not known.
   package var before: ConflictRow?
   /// The row as it was settled; nil: it is not there.
   package var settled: ConflictRow?
   package var winner: Winner
-  /// The version that the transaction clashed with; nil where it is known of none, such as of a row that is missing.
+  /// The version that clashed with the transaction; nil if none is known, such as for a row that is missing.
   package var other: Stamp?
-  /// When somebody put the other version in its place, µs.
+  /// The time when an operator overturned it, in µs.
   package var overturnedAt: Int64?
 
   package init(
@@ -54,10 +54,10 @@ package struct ConflictRecord: Equatable, Sendable {
     (self.winner, self.other) = (winner, other)
   }
 
-  /// As people name the table.
+  /// The name of the table in messages.
   package var fullName: String { namespace.isEmpty ? table : "\(namespace).\(table)" }
 
-  /// The row that did not win; nil: there it is not. Of a merged one neither did.
+  /// The side that did not win; nil for a merged row, in which no side lost.
   package var loser: Winner? {
     switch winner {
     case .local: .incoming

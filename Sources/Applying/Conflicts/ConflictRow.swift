@@ -1,6 +1,6 @@
 import Changes
 
-/// Columns of a row by name, in the order of the table; those that are not known are left out.
+/// The columns of a row by name, in the order of the table, without those that are not known.
 package struct ConflictRow: Equatable, Sendable {
   package struct Column: Equatable, Sendable {
     @ByBytes package var name: String
@@ -11,7 +11,7 @@ package struct ConflictRow: Equatable, Sendable {
 
   package init(_ columns: [Column]) { self.columns = columns }
 
-  /// `values` in the order of the names; nil: not known.
+  /// - Parameter values: The values in the order of the names; nil: not known.
   package init(_ names: [String], _ values: [Value?]) {
     columns = zip(names, values).compactMap { name, value in value.map { Column(name, $0) } }
   }
@@ -19,13 +19,13 @@ package struct ConflictRow: Equatable, Sendable {
   package subscript(name: String) -> Value? { columns.first { $0.name.hasSameBytes(as: name) }?.value }
 }
 
-// As JSON, from which it comes back exactly: numbers, texts and null are what they are; the rest is an object with one
-// member that says what it is.
+// JSON from which the row can be read back exactly. Numbers, texts and null are written as they are. Other values are
+// objects with one member that names their kind.
 extension ConflictRow {
   package var json: String { object.line }
   package var object: JSONObject { JSONObject(columns.map { ($0.name, $0.value.json) }) }
 
-  /// Nil where it is no text of ours.
+  /// Nil if this cairn did not write the text.
   package init?(json: String) {
     guard case .object(let object)? = try? JSONReader.read(json) else { return nil }
     var columns: [Column] = []

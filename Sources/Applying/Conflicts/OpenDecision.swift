@@ -3,19 +3,20 @@ import Mapping
 import PostgresKit
 import SQLiteKit
 
-/// What this node is about to decide of a row for all others. The decision is a change of its own, which capture takes to
-/// them; until it is made, here and there the row is the latest version.
+/// A row that this node is about to decide for all nodes. The decision is a change of its own, which capture
+/// replicates; until then, the row is the latest version at every node.
 ///
-/// Kept in the target from the commit that settles the row to the one that writes the decision: `cairn_decision` in
-/// SQLite, `cairn.decision` in PostgreSQL.
+/// The target keeps the decision from the commit that settles the row to the one that writes it: in `cairn_decision`
+/// (SQLite) or `cairn.decision` (PostgreSQL).
 struct OpenDecision {
   /// PostgreSQL: the schema of the table; empty in SQLite.
   var namespace: String
   var table: String
   var key: ConflictRow
-  /// As the row is until then; nil: not there. Where it is another one, somebody has written to it who knew of all this.
+  /// The row until then; nil: not there. If the present row differs, an application has written to it since, and knew
+  /// of all this.
   var settled: ConflictRow?
-  /// As it is to be; nil: not there.
+  /// The decided row; nil: not there.
   var decided: ConflictRow?
 
   static let columns = "schema_name, table_name, key, settled, decided"
@@ -26,7 +27,7 @@ struct OpenDecision {
     (self.namespace, self.table, self.key, self.settled, self.decided) = (namespace, table, key, settled, decided)
   }
 
-  /// Nil for what no cairn of this version wrote.
+  /// Nil if this version of cairn did not write the texts.
   init?(_ texts: [String?]) {
     guard texts.count == 5, let table = texts[1], let key = texts[2].flatMap({ ConflictRow(json: $0) }) else {
       return nil
@@ -45,12 +46,13 @@ struct OpenDecision {
   }
 }
 
-/// What came of making decisions.
+/// The result of making decisions.
 enum DecisionOutcome {
   case done
-  /// Somebody holds a lock: to be tried again.
+  /// A session holds a lock: apply tries again.
   case locked
-  /// The database does not take one for its constraints: it is tried again with the next one, and at a start. For people.
+  /// The database refuses a decision, with a message for operators. Apply tries again with the next decision, and at a
+  /// start.
   case refused(String)
 
   var isLocked: Bool { if case .locked = self { true } else { false } }
@@ -76,7 +78,7 @@ struct SQLiteDecisions {
 
   func isEmpty() throws -> Bool { try database.integer("SELECT 1 FROM cairn_decision LIMIT 1") == nil }
 
-  /// `keepsEarlier`: a row that is open already is to be what was decided first.
+  /// - Parameter keepsEarlier: Whether an open decision about the same row keeps the row that was decided first.
   func note(_ decision: OpenDecision, keepsEarlier: Bool) throws {
     try database.run(
       """
@@ -90,7 +92,7 @@ struct SQLiteDecisions {
     try database.run("DELETE FROM cairn_decision WHERE table_name = ? AND key = ?", [.text(table), .text(key.json)])
   }
 
-  /// Writes the rows as any program would, each in a transaction of its own. On a connection on which triggers fire.
+  /// Writes the rows as an application would, each in a transaction of its own. On a connection on which triggers fire.
   ///
   /// - Parameter scope: the tables that the apply may write: other roles and programs may write decisions too.
   func make(within scope: TargetScope) throws -> DecisionOutcome {
@@ -131,7 +133,7 @@ struct PostgresDecisions {
 
   func isEmpty() throws -> Bool { try connection.first("SELECT 1 FROM cairn.decision LIMIT 1") == nil }
 
-  /// `keepsEarlier`: a row that is open already is to be what was decided first.
+  /// - Parameter keepsEarlier: Whether an open decision about the same row keeps the row that was decided first.
   func note(_ decision: OpenDecision, keepsEarlier: Bool) throws {
     try connection.run(
       """
@@ -147,7 +149,7 @@ struct PostgresDecisions {
       [namespace, table, key.json])
   }
 
-  /// Writes the rows as any program would, each in a transaction of its own. In a session in which triggers fire.
+  /// Writes the rows as an application would, each in a transaction of its own. In a session in which triggers fire.
   ///
   /// - Parameter scope: the tables that the apply may write: other roles and programs may write decisions too.
   func make(within scope: TargetScope) throws -> DecisionOutcome {
@@ -175,6 +177,6 @@ struct PostgresDecisions {
 }
 
 extension PostgresError {
-  /// A constraint, a type, or a trigger of the program does not take the row.
+  /// Whether a constraint, a type, or a trigger of the application refuses the row.
   fileprivate var isOfRow: Bool { isConstraint || isBadValue || sqlState == "P0001" }
 }

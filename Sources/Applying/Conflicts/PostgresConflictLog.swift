@@ -16,8 +16,8 @@ package struct PostgresConflictLog: ConflictLog {
     try connection.first("SELECT to_regclass('cairn.conflict') IS NOT NULL") == "t"
   }
 
-  /// Makes the table, or adds what an older version's lacks; the schema `cairn` is there. In the caller's transaction,
-  /// which several applies may be in at once.
+  /// Creates the table, or adds the columns that an older version's table lacks; the schema `cairn` exists. In the
+  /// caller's transaction, which several applies may run at once.
   package func install() throws {
     try PostgresTargetState(connection).lock()
     let columns = ConflictColumns.names.map { "\($0) \(Self.types[$0] ?? "text")" }
@@ -37,7 +37,7 @@ package struct PostgresConflictLog: ConflictLog {
     }
   }
 
-  /// The statement that notes a conflict, for those who send it in a pipeline with ``parameters(_:)``.
+  /// The statement that logs a conflict, to be sent in a pipeline with ``parameters(_:)``.
   static let appendText = """
     INSERT INTO cairn.conflict(\(ConflictColumns.list))
     VALUES (\(ConflictColumns.names.indices.map { "$\($0 + 1)" }.joined(separator: ", "))) RETURNING id
@@ -45,7 +45,7 @@ package struct PostgresConflictLog: ConflictLog {
 
   static func parameters(_ record: ConflictRecord) -> [String?] { ConflictColumns.texts(record) }
 
-  /// Notes a conflict in the transaction that is open, and now and then forgets what is older than 30 days. Returns its
+  /// Logs a conflict in the open transaction, and from time to time deletes those older than 30 days. Returns its
   /// number.
   @discardableResult package func append(_ record: ConflictRecord) throws -> Int64 {
     let id = try connection.first(Self.appendText, Self.parameters(record)).flatMap { Int64($0) } ?? 0

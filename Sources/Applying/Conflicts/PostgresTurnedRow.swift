@@ -1,7 +1,7 @@
 import Changes
 import PostgresKit
 
-/// A row of PostgreSQL into whose place another version is put, in a session in which triggers fire.
+/// A row of PostgreSQL that is replaced by another version, in a session in which triggers fire.
 struct PostgresTurnedRow {
   private let connection: PostgresConnection
   private let turned: TurnedRow
@@ -29,7 +29,7 @@ struct PostgresTurnedRow {
     types = Dictionary(rows.map { (NameKey($0[0] ?? ""), $0[1] ?? "") }) { $1 }
   }
 
-  /// In the caller's transaction. Nil: the row goes.
+  /// Writes the row in the caller's transaction; nil: deletes it.
   func put(_ row: ConflictRow?) throws {
     var (values, condition): ([String?], String) = ([], keyCondition(from: 1))
     let key = turned.key.columns.map(\.value.postgresText)
@@ -61,12 +61,12 @@ struct PostgresTurnedRow {
     return "WHERE " + terms.joined(separator: " AND ")
   }
 
-  /// By what is printed: not every type can be compared.
+  /// Compares the printed values: not every type can be compared.
   private func equals(_ name: String, _ parameter: String) -> String {
     "\(name.quotedName)::text IS NOT DISTINCT FROM (\(parameter)::\(types[name] ?? "text"))::text"
   }
 
-  /// Those whose values the row does not have.
+  /// Returns the columns whose values differ from those of the row.
   private func differing(from columns: [ConflictRow.Column]) throws -> [ConflictRow.Column] {
     guard !columns.isEmpty else { return [] }
     let terms = columns.enumerated().map { equals($1.name, "$\($0 + 1)") }.joined(separator: ", ")
@@ -82,7 +82,7 @@ struct PostgresTurnedRow {
 }
 
 extension Value {
-  /// As PostgreSQL reads it; nil for NULL.
+  /// The value as PostgreSQL reads it; nil for NULL.
   fileprivate var postgresText: String? {
     switch self {
     case .null: nil

@@ -13,7 +13,8 @@ package struct SQLiteConflictLog: ConflictLog {
     try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_conflict'") != nil
   }
 
-  /// Makes the table, or adds what an older version's lacks. In the caller's transaction, where one is open.
+  /// Creates the table, or adds the columns that an older version's table lacks. In the caller's transaction, if one is
+  /// open.
   package func install() throws {
     let columns = ConflictColumns.names.map { "\($0) \(Self.types.contains($0) ? "INTEGER" : "TEXT")" }
     guard try isInstalled() else {
@@ -26,11 +27,11 @@ package struct SQLiteConflictLog: ConflictLog {
     }
   }
 
-  /// Notes a conflict in the transaction that is open, and now and then forgets what is older than 30 days. Returns its
+  /// Logs a conflict in the open transaction, and from time to time deletes those older than 30 days. Returns its
   /// number.
   @discardableResult package func append(_ record: ConflictRecord) throws -> Int64 {
     let marks = ConflictColumns.names.map { _ in "?" }.joined(separator: ", ")
-    // Columns take numbers that come as texts as numbers.
+    // INTEGER columns store numbers that are bound as texts as integers.
     let id = try database.integer(
       "INSERT INTO cairn_conflict(\(ConflictColumns.list)) VALUES (\(marks)) RETURNING id",
       ConflictColumns.texts(record).map { $0.map { .text($0) } ?? .null })
@@ -81,7 +82,7 @@ package struct SQLiteConflictLog: ConflictLog {
   @discardableResult package func overturn(
     _ id: Int64, to winner: ConflictRecord.Winner?, force: Bool, now: Int64, within scope: TargetScope
   ) throws -> ConflictRecord {
-    // As a program that minds its foreign keys would; triggers fire, so that capture takes it.
+    // Foreign keys are enforced as for an application. Triggers fire, so that capture takes the change.
     try database.execute("PRAGMA foreign_keys = ON")
     return try database.transaction {
       guard var record = try find(id) else { throw ConflictRecord.missing(id, database.path) }

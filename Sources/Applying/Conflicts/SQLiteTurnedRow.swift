@@ -1,11 +1,11 @@
 import Changes
 import SQLiteKit
 
-/// A row of SQLite into whose place another version is put, on a connection on which triggers fire.
+/// A row of SQLite that is replaced by another version, on a connection on which triggers fire.
 struct SQLiteTurnedRow {
   private let database: Database
   private let turned: TurnedRow
-  /// Generated columns are in no row of ours.
+  /// The columns of the table, without generated ones: rows of the log do not have these.
   private let names: [String]
 
   init(_ database: Database, _ turned: TurnedRow) throws {
@@ -15,7 +15,7 @@ struct SQLiteTurnedRow {
     if names.isEmpty { throw turned.stale("is gone with its table") }
   }
 
-  /// In the caller's transaction. Nil: the row goes.
+  /// Writes the row in the caller's transaction; nil: deletes it.
   func put(_ row: ConflictRow?) throws {
     let table = turned.table.quotedName
     let key = turned.key.columns

@@ -1,23 +1,26 @@
 import Changes
 import Mapping
 
-/// A row into whose place another version is put, as any program would write it: so that capture takes the change to all
-/// other nodes, where it follows every version that is known here.
+/// A row that is replaced by another version, written as an application would write it.
+///
+/// Capture then replicates the change to all other nodes, where it follows every version that is known here.
 struct TurnedRow {
   /// PostgreSQL: the schema of the table; empty in SQLite.
   var namespace: String
   var table: String
   var key: ConflictRow
-  /// As it is taken to be; nil: not there.
+  /// The row that is expected; nil: not there.
   var settled: ConflictRow?
-  /// Whatever it is.
+  /// Whether the row is replaced whatever it is now.
   var isForced = false
   /// The tables of the target that may be written.
   var scope = TargetScope()
-  /// The error of a row that is another one.
+  /// Returns the error for a row that is not the expected one.
   var stale: (String) -> CairnError
 
-  /// The columns of a version that the table has. `isThere`: whether it has one.
+  /// Returns the columns of a version that the table has.
+  ///
+  /// - Parameter isThere: Returns whether the table has a column.
   func known(_ row: ConflictRow?, _ isThere: (String) -> Bool) throws -> [ConflictRow.Column] {
     guard let row else { return [] }
     if !isForced, let lost = row.columns.first(where: { !isThere($0.name) }) {
