@@ -2,11 +2,11 @@ import Changes
 import PostgresKit
 import SystemKit
 
-/// The capture of a PostgreSQL database, as applies to it see it.
+/// The capture of a PostgreSQL database, as the applies to it use it.
 package struct CaptureStream: Sendable {
-  /// What capture has passed: all that had been committed before the message by which that was told.
+  /// The place that capture has passed: everything committed before a message that apply wrote.
   package struct Passed: Sendable {
-    /// Which transactions had ended before it.
+    /// The transactions that had ended before the message.
     let moment: ServerMoment
     /// The message's transaction.
     let message: UInt64
@@ -19,8 +19,10 @@ package struct CaptureStream: Sendable {
     case nothing
   }
 
-  /// Waits until the own trail holds, durably, all that had been committed before the call; `hurry`: a second or two, as rows
-  /// are locked meanwhile. Otherwise it returns nil only when the signal was set.
+  /// Waits until the own trail holds, durably, everything that was committed before the call.
+  ///
+  /// With `hurry` it waits a second or two, as rows are locked meanwhile. Otherwise it returns nil only if the signal
+  /// was set.
   let pass: @Sendable (_ stop: StopSignal, _ hurry: Bool) throws -> Answer?
 
   package init(pass: @escaping @Sendable (StopSignal, Bool) throws -> Answer?) { self.pass = pass }

@@ -12,7 +12,7 @@ import Versions
 struct ColumnsNow {
   let engine: Engine
   let names: NamePolicy
-  /// In the order of the own trail.
+  /// The renamed and dropped columns, in the order of the own trail.
   var steps: [ColumnStep] = []
 
   /// Returns the part of a table that is still here, with the names of now; nil if it is the table as it came.
@@ -32,7 +32,7 @@ struct ColumnsNow {
       let held = now.map { $0.map(fold) }
       for (old, new) in step.names {
         guard let index = held.firstIndex(where: { $0 == fold(old.text) }) else { continue }
-        // What another apply changed here, the author may have too: the rows have the new name then.
+        // If another apply made this change, the author may know it too: then its rows have the new name.
         if !step.applied.isEmpty, let new, came.contains(where: { $0 == fold(new) }) { continue }
         now[index] = new
         isChanged = true

@@ -3,11 +3,11 @@ import Conflicts
 import Reshaping
 import SQLiteKit
 
-/// The expression of a rule `sql:` for conflicts: over two values of a column and what it was before them (`local`,
-/// `incoming`, `before`), and over the rows that they are of (`local_COLUMN` and so on); or over the rows alone.
+/// The expression of a rule `sql:` for conflicts.
 ///
-/// It is in SQLite's language at every node, whatever engine has the row, so that all come to the same. Values of
-/// PostgreSQL that are numbers count as such.
+/// It is over two values of a column and the value before them (`local`, `incoming`, `before`), and over their rows
+/// (`local_COLUMN` and so on); or over the rows alone. It is in SQLite's language at every node, whatever engine has
+/// the row, so that all nodes get the same result. Values of PostgreSQL that are numbers count as numbers.
 package struct ConflictExpression {
   private enum Side: String, CaseIterable {
     case local, incoming, before
@@ -23,7 +23,7 @@ package struct ConflictExpression {
 
   private struct Operand {
     var side: Side
-    /// Nil: the one that the value is wanted of.
+    /// The column of the operand; nil: the column whose value is wanted.
     var column: (index: Int, name: String)?
 
     var name: String { column.map { "\(side)_\($0.name)" } ?? side.rawValue }
@@ -33,8 +33,9 @@ package struct ConflictExpression {
   private let operands: [Operand]
   private let calculator: Calculator
 
-  /// `columns`: of the table. `isOfRows`: it is a condition for the later row to stand. Errors: `rule-refused`, with what
-  /// SQLite says to it.
+  /// - Parameter columns: The columns of the table.
+  /// - Parameter isOfRows: Whether the expression is a condition under which the later row wins.
+  /// - Throws: `rule-refused`, with SQLite's message.
   init(_ text: String, columns: [String], isOfRows: Bool = false) throws {
     self.text = text
     let lowercased = text.asciiLowercased
@@ -50,7 +51,8 @@ package struct ConflictExpression {
     } catch let error as SQLiteError { throw Self.refused(text, error.message) }
   }
 
-  /// The value is as PostgreSQL has it where that of the later row is; of rows 1, 0 or NULL. What is not known is NULL.
+  /// Returns the value in PostgreSQL's form if the later row's value has it. For rows: 1, 0 or NULL. Unknown values are
+  /// NULL.
   func value(_ rows: MetRows) throws -> Value {
     let row = operands.map { operand in
       (operand.column?.index ?? rows.column).flatMap { operand.side.row(rows)?[$0] }?.counted ?? .null
@@ -66,7 +68,7 @@ package struct ConflictExpression {
     return found
   }
 
-  /// Nil where there may be a table for which it is right.
+  /// Returns the fault of an expression; nil if it may be right for some table.
   package static func fault(_ text: String, isOfRows: Bool) -> String? {
     ExpressionFault.reason(of: text, isColumn: false) { name in
       let name = name.asciiLowercased
@@ -93,7 +95,7 @@ package struct ConflictExpression {
 }
 
 extension Value {
-  /// A number where PostgreSQL's text is one that SQLite has exactly.
+  /// The value as a number if PostgreSQL's text is a number that SQLite represents exactly.
   fileprivate var counted: Value {
     guard case .exact(let bytes) = self else { return self }
     let text = String(decoding: bytes, as: UTF8.self)
@@ -103,7 +105,7 @@ extension Value {
     return .text(bytes)
   }
 
-  /// As PostgreSQL reads it.
+  /// The value as PostgreSQL reads it.
   fileprivate var printed: Value {
     switch self {
     case .null, .exact: self

@@ -1,14 +1,15 @@
-/// How many transactions share a commit where programs write to the same rows meanwhile: as many as come through without
-/// one of them in between. A large group has its rows locked at once and looks for local commits once; a small one is
-/// done before the next comes.
+/// The number of transactions that share a commit while applications write to the same rows.
+///
+/// It is the largest number that gets through without such a write in between. A large group locks its rows at once,
+/// and looks for local commits once. A small group is done before the next write.
 struct GroupShare {
   private static let countMax: UInt64 = 1 << 20
   private(set) var count = UInt64.max
 
-  /// A group of so many was overtaken.
+  /// Shrinks the share after a group of `number` transactions was overtaken.
   mutating func shrink(_ number: UInt64) { count = max(1, min(count, number) / 2) }
 
-  /// A group was committed.
+  /// Grows the share after a commit.
   mutating func grow() {
     guard count != .max else { return }
     count += max(1, count / 4)

@@ -4,7 +4,7 @@ import SQLiteKit
 
 /// The refusal of a table that cannot go both ways.
 extension KeyCheck {
-  /// Throws `table-refused` for a table whose rows two nodes would not tell apart alike, so that the table waits.
+  /// Throws `table-refused` for a table whose rows two nodes would distinguish differently, so that the table waits.
   ///
   /// - Parameters:
   ///   - source: the table as the trail has it.
@@ -47,6 +47,6 @@ extension KeyCheck {
     }.map { source.columns[$0].name.sqliteKey }
   }
 
-  /// Whether a column of SQLite keeps 1.5 and 1.50 apart, if they come as texts.
+  /// Returns whether a column of SQLite distinguishes 1.5 and 1.50 if they come as texts.
   package static func keepsTexts(_ column: TableSchema.Column) -> Bool { ["TEXT", "BLOB"].contains(column.affinity) }
 }

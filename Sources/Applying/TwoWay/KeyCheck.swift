@@ -3,7 +3,8 @@ import Mapping
 import PostgresKit
 import SQLiteKit
 
-/// Whether all nodes tell the rows of a table apart alike: by its key, and by the columns to which its foreign keys lead.
+/// Checks whether all nodes distinguish the rows of a table alike: by its key, and by the columns that its foreign keys
+/// reference.
 package enum KeyCheck {
   package enum Place {
     case sqlite(Database)
@@ -15,7 +16,7 @@ package enum KeyCheck {
   /// - Parameters:
   ///   - table: the table as it is in the database. One without a key passes.
   ///   - texts: the key columns, in lower case, whose values an SQLite database at the other end keeps as text.
-  ///   - includes: whether a table, by its schema and name, goes both ways. A foreign key to another one tells no rows apart.
+  ///   - includes: whether a table, by its schema and name, goes both ways. Foreign keys to other tables do not matter.
   package static func problem(
     of table: TableSchema, in place: Place, texts: Set<NameKey> = [], includes: (String, String) -> Bool
   ) throws -> String? {
@@ -53,7 +54,7 @@ package enum KeyCheck {
     return nil
   }
 
-  /// Returns the problem of a key column as far as the shape of the table tells without its database.
+  /// Returns the problem of a key column as far as the table's shape shows it, without its database.
   static func declared(_ table: TableSchema) -> String? {
     guard !table.flags.contains(.wholeRow) else { return nil }
     for column in table.key.map({ table.columns[$0] }) {
@@ -75,7 +76,7 @@ package enum KeyCheck {
     return nil
   }
 
-  /// The collations of the unique indexes over exactly these columns.
+  /// Returns the collations of the unique indexes over exactly these columns.
   private static func parts(_ table: String, _ columns: [String], _ database: Database) throws -> [NameKey: [KeyPart]] {
     let rows = try database.query(
       """

@@ -1,14 +1,18 @@
-/// Which transactions have their rows locked before it is asked what programs did to them. Elsewhere it is asked when the
-/// rows have been written; of rows that programs write all the time, one of them is ahead by then, again and again.
+/// The transactions whose rows are locked before apply looks for local commits.
+///
+/// For other transactions apply looks after it has written the rows. If an application writes to the same rows all the
+/// time, it would overtake apply again and again.
 struct LockedFirst {
   private static let aheadMax: UInt64 = 256
   private var through: UInt64 = 0
-  /// How many behind the one that was overtaken: twice as many where that was soon behind those before.
+  /// The number of transactions after an overtaken one whose rows are locked first. It doubles if another follows soon.
   private var ahead: UInt64 = 1
 
   func contains(_ number: UInt64) -> Bool { number <= through }
 
-  /// A group through that transaction was overtaken. `isAgain`: for the second time, with nothing committed in between.
+  /// Records that a group through a transaction was overtaken.
+  ///
+  /// - Parameter isAgain: Whether it is the second time, without a commit in between.
   mutating func note(_ number: UInt64, isAgain: Bool) {
     let isSoon = through > 0 && number > through && number - through <= ahead
     guard isAgain || isSoon else { return }

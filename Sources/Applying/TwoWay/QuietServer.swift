@@ -1,13 +1,16 @@
 import PostgresKit
 
-/// Tells two-way apply when no program has committed anything since capture had passed all there was: then there is
-/// nothing to wait for. Whoever writes has a transaction number, so it is enough that all new ones are known to be ours.
+/// Detects that no application has committed since capture had passed everything: then apply need not wait for capture.
+///
+/// Each writing transaction has a number, so it is enough to know that all new numbers are ours.
 struct QuietServer {
   private var moment: ServerMoment?
-  /// Transactions of ours that may not have ended at that moment.
+  /// Our transactions that may have been open at that moment.
   private var ours: Set<UInt64> = []
 
-  /// Whether that is so at a later moment, which then counts as passed. `own`: of the transaction that asks.
+  /// Returns whether only our transactions have ended since; the later moment then counts as passed.
+  ///
+  /// - Parameter own: The transaction that asks.
   mutating func isQuiet(at now: ServerMoment, own: UInt64?) -> Bool {
     guard let moment, let ended = now.ended(since: moment) else { return false }
     guard ended.allSatisfy({ $0 == own || ours.contains($0) }) else { return false }
@@ -17,21 +20,24 @@ struct QuietServer {
     return true
   }
 
-  /// Capture has passed all that had ended at a moment, and a message behind it. `own`: of the transaction that asked.
+  /// Records that capture has passed everything that had ended at a moment, and a message after it.
+  ///
+  /// - Parameter own: The transaction that asked.
   mutating func pass(_ moment: ServerMoment, message: UInt64, own: UInt64?) {
     self.moment = moment
     ours = [message]
     noteAsking(own, at: moment)
   }
 
-  /// A transaction is not among those that run in its own snapshot, and counts as ended there only where a later one has.
+  /// Adds the asking transaction to ours. Its own snapshot does not list it as running, so it would count as ended
+  /// later on.
   private mutating func noteAsking(_ own: UInt64?, at moment: ServerMoment) {
     if let own, own >= moment.end { ours.insert(own) }
   }
 
-  /// An apply has written something that programs do not see as a change of theirs.
+  /// Records a transaction in which an apply wrote something that no application sees as its own change.
   mutating func note(ours number: UInt64) { if moment != nil { ours.insert(number) } }
 
-  /// It may be another server now.
+  /// Forgets the moment, as the server may be another one now.
   mutating func forget() { self = QuietServer() }
 }

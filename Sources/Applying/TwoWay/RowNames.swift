@@ -2,33 +2,33 @@ import Changes
 import Mapping
 import Versions
 
-/// Which rows of the target a change of a trail is about: the same names for every trail that leads to them.
+/// The names of the target's rows that a trail's changes touch: every trail that leads to a row gives it the same name.
 final class RowNames {
-  /// Of one shape of a table.
+  /// The naming of one shape of a table.
   private final class Naming {
     private(set) var schema: TableSchema
     let begun: RowNaming
     let copied: RowNaming
     /// For each column, whether a trail of PostgreSQL has a number in it: all its values are exact texts there.
     private let areNumbers: [Bool]
-    /// For each column, whether a trail of PostgreSQL has texts of `char(n)` in it: spaces at their end are padding there,
-    /// which other nodes do not write.
+    /// For each column, whether a trail of PostgreSQL has texts of `char(n)` in it. Spaces at their end are padding
+    /// there, which other nodes do not write.
     private let arePadded: [Bool]
-    /// The columns of the key, by their names.
+    /// The columns of the key, in the order of their names.
     let key: [Int]
-    /// By other unique columns to which rows refer.
+    /// The other unique columns that foreign keys reference.
     let alternates: [Part]
-    /// To rows of other tables, each with its columns by the names there.
+    /// The rows of other tables that the table references, each with the columns by their names there.
     let references: [Reference]
-    /// Columns that stand before the last one of the key, with it.
+    /// The number of columns up to the last one of the key.
     let width: Int
 
-    /// A name begun, and the columns that complete it.
+    /// A name with its table, and the columns that complete it.
     struct Part {
       let begun: RowNaming
       let columns: [Int]
 
-      /// Nil where one of the values is NULL, or not given.
+      /// Returns the name; nil if one of the values is NULL or not given.
       func name(_ value: (Int) -> ColumnView) -> RowName? {
         var row = begun
         for index in columns {
@@ -49,7 +49,7 @@ final class RowNames {
       }
     }
 
-    /// `isOwn`: to rows of the same table.
+    /// - Parameter isOwn: Whether the foreign key leads to rows of the same table.
     typealias Reference = (parent: Part, isByKey: Bool, isOwn: Bool)
 
     init(_ schema: TableSchema, as target: String, _ key: [Int], alternates: [Part], references: [Reference]) {
@@ -67,7 +67,8 @@ final class RowNames {
       width = (key.max() ?? -1) + 1
     }
 
-    /// Each segment of a trail has shapes of its own, which are equal; that one of them is the one of before is seen at once.
+    /// Returns whether a schema is this shape. Each segment of a trail has equal schemas of its own; the present one is
+    /// found at once.
     func isOf(_ other: TableSchema) -> Bool {
       if isSame(other) { return true }
       guard schema == other else { return false }
@@ -75,7 +76,7 @@ final class RowNames {
       return true
     }
 
-    /// A value of a row without padding.
+    /// Returns a value of a row without padding.
     func plain(_ index: Int, _ view: ColumnView) -> ColumnView {
       guard arePadded[index] else { return view }
       return switch view {
@@ -89,14 +90,14 @@ final class RowNames {
       value.withView { body(plain(index, $0)) }
     }
 
-    /// As ``keyValue(_:_:)``.
+    /// Returns a value of the key as ``keyValue(_:_:)`` does, for a view that has no padding.
     func keyView(_ index: Int, _ view: ColumnView) -> ColumnView {
       if case .exact(let bytes) = view, !areNumbers[index] { return .text(bytes) }
       return view
     }
 
-    /// A value of the key as rows are told apart by it: texts are the same where their bytes are, numbers where they count
-    /// alike.
+    /// Returns a value of the key as it distinguishes rows. Texts are equal if their bytes are; numbers are equal if
+    /// their values are.
     func keyValue(_ index: Int, _ value: Value) -> Value {
       switch value {
       case .text(let bytes) where arePadded[index], .exact(let bytes) where arePadded[index]:
@@ -114,7 +115,7 @@ final class RowNames {
     }
 
     private static func isSame<T>(_ a: [T], _ b: [T]) -> Bool {
-      // A key path here would be made anew for every row.
+      // A key path here would be created again for every row.
       a.withUnsafeBufferPointer { $0.baseAddress } == b.withUnsafeBufferPointer { $0.baseAddress }
     }
   }
@@ -122,16 +123,16 @@ final class RowNames {
   /// A row to which another one refers.
   struct Parent {
     let name: RowName
-    /// False: by other unique columns of its.
+    /// Whether the row is referenced by its key; false: by other unique columns.
     let isByKey: Bool
-    /// The values by which it is referred to, in the order of the parent's columns. Empty unless they were asked for.
+    /// The values by which it is referenced, in the order of the parent's columns. Empty unless they were requested.
     var key: [Value] = []
   }
 
-  /// Columns to which foreign keys lead and that are not the key, by the table: all names in lower case, those of columns
-  /// sorted.
+  /// The columns that foreign keys reference and that are not the key, by table. All names are in lower case; those of
+  /// columns are sorted.
   typealias Alternates = [NameKey: Set<[NameKey]>]
-  /// Of the target.
+  /// The alternates of the target.
   var alternates: Alternates = [:] {
     didSet {
       guard alternates != oldValue else { return }
@@ -148,10 +149,11 @@ final class RowNames {
 
   init(to engine: Engine, _ names: NamePolicy) { (self.engine, self.names) = (engine, names) }
 
-  /// The columns of rows, by the same names of tables and columns.
+  /// The columns of rows, under the same names of tables and columns.
   var columnsNow: ColumnsNow { ColumnsNow(engine: engine, names: names) }
 
-  /// None where the row has no key, or NULL in it; two where the change gives a row another key: the old one first.
+  /// Returns the names of the rows that a change touches. None if the row has no key or NULL in it. Two if the change
+  /// gives the row another key: the old one first.
   func names(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
     guard change.operation != .truncate else { return [] }
     let naming = naming(of: schema)
@@ -170,7 +172,7 @@ final class RowNames {
     }
   }
 
-  /// Whether a change gives a row a key of the same name that is another text.
+  /// Returns whether a change gives a row a key of the same name that is another text.
   private func movesText(_ naming: Naming) -> Bool {
     naming.key.contains { index in
       guard index < before.count, case .text(let old) = naming.keyView(index, before[index]),
@@ -180,7 +182,7 @@ final class RowNames {
     }
   }
 
-  /// The rows of ``names(_:_:)`` with their keys, in the form of the trail.
+  /// Returns the rows of ``names(_:_:)`` with their keys, in the form of the trail.
   func keyed(_ schema: TableSchema, _ change: ChangeView) throws -> [KeyedRow] {
     let rows = try names(schema, change)
     let naming = naming(of: schema)
@@ -195,21 +197,21 @@ final class RowNames {
     }
   }
 
-  /// A row of a copy or of the target, with all its values; nil where it has no key.
+  /// Returns a row of a copy or of the target, with all its values; nil if it has no key.
   func keyed(_ schema: TableSchema, _ row: [Value]) -> KeyedRow? {
     guard let name = name(schema, row) else { return nil }
     let naming = naming(of: schema)
     return KeyedRow(name, naming.key.map { naming.keyValue($0, row[$0]) })
   }
 
-  /// As ``name(_:_:)-(TableSchema,ImageView)``, with its key.
+  /// Returns the same as ``name(_:_:)-(TableSchema,ImageView)``, with the row's key.
   func keyed(_ schema: TableSchema, _ image: ImageView) throws -> KeyedRow? {
     guard let name = try name(schema, image) else { return nil }
     let naming = naming(of: schema)
     return KeyedRow(name, naming.key.map { naming.keyValue($0, after[$0].value ?? .null) })
   }
 
-  /// The key of the row that a version is of, as in ``KeyedRow/key``.
+  /// Returns the key of a version's row, as in ``KeyedRow/key``.
   func key(of version: StoredVersion) -> [Value] {
     let naming = naming(of: version.schema)
     return naming.key.map { index in
@@ -217,7 +219,7 @@ final class RowNames {
     }
   }
 
-  /// Whether a row that a change touches is called so by those that refer to it by other columns than its key.
+  /// Returns whether other rows reference a row that a change touches by this name, through columns other than its key.
   func isAlternate(_ parent: Parent, _ schema: TableSchema, _ change: ChangeView) throws -> Bool {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return false }
@@ -233,8 +235,10 @@ final class RowNames {
     }
   }
 
-  /// The other rows to which a row refers as the change leaves it: one that refers to itself keeps nothing by that.
-  /// `withKeys`: with the values by which they are referred to.
+  /// Returns the other rows that a row references after a change. A row that references itself is left out: it protects
+  /// nothing.
+  ///
+  /// - Parameter withKeys: Whether the result has the values by which the rows are referenced.
   func parents(_ schema: TableSchema, _ change: ChangeView, withKeys: Bool = false) throws -> [Parent] {
     let naming = naming(of: schema)
     guard change.after != nil, !naming.references.isEmpty else { return [] }
@@ -250,7 +254,7 @@ final class RowNames {
     }
   }
 
-  /// The rows to which a row referred that the change takes away from its key.
+  /// Returns the rows that a row referenced before a change took it away from its key.
   func left(_ schema: TableSchema, _ change: ChangeView) throws -> [Parent] {
     let naming = naming(of: schema)
     guard change.before != nil, !naming.references.isEmpty else { return [] }
@@ -261,7 +265,7 @@ final class RowNames {
     }
   }
 
-  /// What the rows that a change touches are called by whoever refers to them by other columns than their keys.
+  /// Returns the names of a change's rows by columns that foreign keys reference, other than their keys.
   func alternates(_ schema: TableSchema, _ change: ChangeView) throws -> [RowName] {
     let naming = naming(of: schema)
     guard change.operation != .truncate, !naming.alternates.isEmpty else { return [] }
@@ -275,7 +279,7 @@ final class RowNames {
     return names
   }
 
-  /// The rows that a change touches, and that it refers to them: what the window is to have of it.
+  /// Returns everything that the window keeps of a change: the rows that it touches, and the rows that it references.
   func namesAndReferences(_ schema: TableSchema, _ change: ChangeView) throws -> ChangedRows {
     if change.treatment.contains(.copied), let image = change.after { return try ChangedRows(copied(schema, image)) }
     var rows = try names(schema, change)
@@ -292,21 +296,22 @@ final class RowNames {
     if let image = change.after { try read(image, naming, .max, into: &after) }
   }
 
-  /// As the change leaves it.
+  /// Returns a column of the row after the change.
   private func left(_ index: Int) -> ColumnView {
     after[index].isUnchanged && index < before.count ? before[index] : after[index]
   }
 
-  /// In place of its name, where rows are meant as those of a copy.
+  /// Returns the name that replaces a table's name for rows of a copy.
   static func copied(_ table: String) -> String { "\(table) copied" }
 
-  /// Of a row of a copy; nil where it has no key.
+  /// Returns the name of a row of a copy; nil if it has no key.
   func name(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
     try name(naming(of: schema), image) { $0.begun }
   }
 
-  /// What the row is called as one of a copy, which is no version of it: copies of two nodes that did not know each other
-  /// are told apart by this. Nil where it has no key.
+  /// Returns the name of a row as one of a copy, which is no version of it; nil if it has no key.
+  ///
+  /// It distinguishes copies of two nodes that did not know each other.
   func copied(_ schema: TableSchema, _ image: ImageView) throws -> RowName? {
     try name(naming(of: schema), image) { $0.copied }
   }
@@ -318,7 +323,7 @@ final class RowNames {
     return name(naming, begun(naming)) { after[$0] }
   }
 
-  /// Of a row with all its values.
+  /// Returns the name of a row with all its values.
   func name(_ schema: TableSchema, _ row: [Value]) -> RowName? { name(naming(of: schema), row) { $0.begun } }
 
   func copied(_ schema: TableSchema, _ row: [Value]) -> RowName? { name(naming(of: schema), row) { $0.copied } }
@@ -333,7 +338,7 @@ final class RowNames {
     return name.name
   }
 
-  /// The rows to which a row refers, as far as its values are given.
+  /// Returns the rows that a row references, as far as its values are given.
   func parents(_ schema: TableSchema, _ row: [Value?]) -> [Parent] {
     let naming = naming(of: schema)
     return naming.references.compactMap { reference in
@@ -345,14 +350,14 @@ final class RowNames {
     }
   }
 
-  /// As far as the row's values are given.
+  /// Returns the names of a row by other unique columns, as far as its values are given.
   func alternates(_ schema: TableSchema, _ row: [Value?]) -> [RowName] {
     let naming = naming(of: schema)
     return naming.alternates.compactMap { $0.name(of: row, naming) }
   }
 
   private func naming(of schema: TableSchema) -> Naming {
-    // Most changes are of the table of the one before.
+    // Most changes are of the same table as the change before.
     if let last, last.isOf(schema) { return last }
     if let naming = known[schema.fullName], naming.isOf(schema) {
       last = naming
@@ -383,7 +388,7 @@ final class RowNames {
     return columns.count == names.count ? .init(begun: begun(target(schema), names), columns: columns) : nil
   }
 
-  /// Nil where it does not say which columns it leads to.
+  /// Returns the reference of a foreign key; nil if it does not name the columns that it references.
   private func reference(_ key: TableSchema.ForeignKey, of schema: TableSchema) -> Naming.Reference? {
     guard key.columns.count == 1 || key.columns.count == key.references.count else { return nil }
     var parent = schema
@@ -410,7 +415,7 @@ final class RowNames {
     return row.name
   }
 
-  /// The first columns of a row, without padding.
+  /// Reads the first columns of a row, without padding.
   private func read(_ image: ImageView, _ naming: Naming, _ width: Int, into columns: inout [ColumnView]) throws {
     var reader = ByteReader(image.bytes)
     let width = min(width, naming.schema.columns.count)

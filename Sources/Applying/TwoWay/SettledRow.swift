@@ -3,36 +3,38 @@ import Conflicts
 import Reshaping
 import Versions
 
-/// What a row is to be by all its versions, in the form of the target.
+/// The row that results from all its versions, in the form of the target.
 struct SettledRow {
-  /// What the transaction at hand made of it.
+  /// The version that the present transaction wrote.
   let incoming: RowVersion
-  /// All that is known, the incoming one among them.
+  /// All known versions, with the incoming one.
   let history: RowHistory
-  /// Nil: it is not to be there. Columns that no version gives are nil.
+  /// The settled row; nil: it is not there. Columns that no version gives are nil.
   let row: RowVersion.Row?
-  /// As it was here.
+  /// The row here before; nil: it was not there.
   let local: [Value]?
   let conflicts: [Conflict]
   let rules: ConflictRules
-  /// As this node decides it for all others, where it is to be another one than `row`.
+  /// The row that this node decides for all others; nil: it decides nothing, or the same row.
   let decision: Decision?
   private let deciding: ConflictRules?
   private let columns: [String]
-  /// What was there is changed by nobody else, conflict or not.
+  /// Whether the present row stays: no other node may change it, conflict or not.
   let isKept: Bool
-  /// What came counts for nothing, as its author may not change what was there.
+  /// Whether the incoming version has no effect, as its author may not change the present row.
   private let isLeftOut: Bool
 
   struct Decision: Equatable {
-    /// Nil: it is not to be there.
+    /// The decided row; nil: it is not there.
     let row: RowVersion.Row?
   }
 
-  /// `incoming` is the last of `versions`. `deciding`: by which rules this node decides for all others; nil: it does not.
-  /// `columns`: of the table at the target. `function`: what one there makes of two rows.
-  /// `counts`: whether a delete does, although others refer to the row. Errors: `rule-refused` where an expression of a
-  /// rule cannot be evaluated.
+  /// - Parameter versions: All known versions; the incoming one is the last.
+  /// - Parameter deciding: The rules by which this node decides for all others; nil: it does not.
+  /// - Parameter columns: The columns of the table at the target.
+  /// - Parameter function: Calls a function of the target with two rows.
+  /// - Parameter counts: Returns whether a delete has effect although other rows reference the row.
+  /// - Throws: `rule-refused` if an expression of a rule cannot be evaluated.
   init(
     _ versions: [RowVersion], local: [Value]?, _ rules: ConflictRules, deciding: ConflictRules? = nil,
     columns: [String], function: @escaping RuleCode.Function = Self.noFunction, counts: (RowVersion) throws -> Bool
@@ -56,7 +58,8 @@ struct SettledRow {
     conflicts = Conflict.all(of: incoming, in: history, rules, columnCount: columns.count)
   }
 
-  /// What a row is to be that is not here. Where it would be gone, it comes back as far as deletes of it do not count.
+  /// Returns the settled row of one that is not here. If deletes do not count, a deleted row comes back as far as it is
+  /// known.
   static func row(
     _ history: RowHistory, _ rules: ConflictRules, columns: [String], counts: (RowVersion) throws -> Bool
   ) throws -> RowVersion.Row? {
@@ -71,7 +74,7 @@ struct SettledRow {
   ) throws -> RowVersion.Row? {
     if let settled { return settled }
     var history = history
-    // Who deleted a row last had it as those before it made it, whether they are remembered here or not.
+    // The last delete has an image of the row as the versions before it left it, even if they are forgotten here.
     while let left = try history.withoutHeads(where: { try !counts($0) }) {
       if left.versions.isEmpty { return history.versions.last?.before }
       if let row = try Settlement(left, rules, columnCount: columns.count, code: code).row { return row }
@@ -80,7 +83,7 @@ struct SettledRow {
     return nil
   }
 
-  /// Throws where of a row that has to come back only a part is known.
+  /// Throws `constraint-failed` if only a part of a row is known that has to come back.
   static func checkWhole(_ row: RowVersion.Row, _ deleted: Stamp?, _ table: TableSchema, _ key: [Value]) throws {
     guard let missing = row.firstIndex(of: nil) else { return }
     let shown = zip(table.key, key).map { "\(table.columns[$0].name)=\($1.shown)" }.joined(separator: ", ")
@@ -92,7 +95,7 @@ struct SettledRow {
       context: ["table": table.fullName, "key": shown])
   }
 
-  /// What expressions and functions make of rows: of these, what no version gives is as it is here.
+  /// Returns the code of rules. It gives expressions and functions the present values for those that no version gives.
   private static func code(
     _ rules: ConflictRules, _ columns: [String], local: [Value]?, _ function: @escaping RuleCode.Function
   ) -> RuleCode {
@@ -110,7 +113,7 @@ struct SettledRow {
       }, function: { try function($0, whole($1)) })
   }
 
-  /// Where the target has none.
+  /// Throws `rule-refused`: the target has no functions.
   static func noFunction(_ name: String, _ rows: MetRows) throws -> RowVersion.Row? {
     throw CairnError(
       .ruleRefused,
@@ -118,27 +121,27 @@ struct SettledRow {
       hint: "name such a node with decides, or write the rule as an expression: sql:")
   }
 
-  /// The row as if nobody had deleted it: where a row that came back refers to it.
+  /// Returns the row as if it had not been deleted. It is used if a row that came back references it.
   func living() throws -> RowVersion.Row? {
     try Self.row(history, rules, columns: columns) { !$0.isDelete }
   }
 
-  /// Of the last that was written to it: by this, one of two rows that cannot both be has to go. Nil: it was only deleted,
-  /// by versions that are known.
+  /// The stamp of the last write; by it, one of two rows with the same unique value has to go. Nil: all known versions
+  /// are deletes.
   var stamp: Stamp? { history.versions.last { !$0.isDelete }?.stamp }
 
-  /// Of what it is to be, nobody here knows all.
+  /// Whether the row is missing here, and no known version gives all of its columns.
   var isPartial: Bool {
     guard local == nil, let row else { return false }
     return row.indices.contains { row[$0] == nil && !incoming.lacks.contains($0) }
   }
 
-  /// The row as it is to be, with what stays of the one that is there.
+  /// The settled row, with present values for the columns that no version gives.
   var outcome: [Value?]? {
     row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
   }
 
-  /// What it is when the decision of this node is made, too.
+  /// The row after this node's decision, if it makes one.
   private var standing: [Value?]? {
     guard let decision else { return outcome }
     return decision.row.map { row in local.map { zip(row, $0).map { $0 ?? $1 } } ?? row }
@@ -150,7 +153,7 @@ struct SettledRow {
     return outcome == wanted ? .incoming : outcome == local.map { $0.map { $0 } } ? .local : .merged
   }
 
-  /// A row that is not what its author took it for, while nobody is known to have written to it.
+  /// The kind of a conflict with a present row that differs from the author's image, while no other version is known.
   private var strangeness: Conflict.Kind? {
     guard history.versions.count == 1 else { return nil }
     switch (incoming.write, local) {
@@ -164,8 +167,10 @@ struct SettledRow {
     }
   }
 
-  /// What the log is to have of it. `isAhead`: the author knew what has not come here, so that the row may well be another
-  /// one here.
+  /// Returns the entries for the conflict log.
+  ///
+  /// - Parameter isAhead: Whether the author knew changes that have not come here, so that the row here may well
+  ///   differ.
   func records(
     _ place: VersionPlace, of trail: TrailName, _ table: TableSchema, key: [Value], now: Int64, isAhead: Bool
   ) -> [ConflictRecord] {
@@ -185,7 +190,7 @@ struct SettledRow {
     return [record(kind, rules.rule.text, nil)]
   }
 
-  /// What waits for this node's decision; nil: nothing.
+  /// Returns the decision that this node has to write; nil: none.
   func openDecision(_ table: TableSchema, key: [Value]) -> OpenDecision? {
     guard decision != nil else { return nil }
     let names = table.columns.map(\.name)
@@ -194,7 +199,7 @@ struct SettledRow {
       settled: outcome.map { ConflictRow(names, $0) }, decided: standing.map { ConflictRow(names, $0) })
   }
 
-  /// Of a row that comes back, or stays, as another one refers to it.
+  /// Returns the entry for a row that comes back or stays because another row references it.
   static func returned(
     _ row: [Value?], local: [Value]? = nil, _ place: VersionPlace, of trail: TrailName, _ table: TableSchema,
     key: [Value], now: Int64
@@ -206,7 +211,7 @@ struct SettledRow {
 }
 
 extension ConflictRecord {
-  /// Of a transaction at its place, with rows in the order of the table's columns.
+  /// The record of a transaction at its place, with rows in the order of the table's columns.
   init(
     _ kind: Conflict.Kind, _ rule: String, _ place: VersionPlace, of trail: TrailName, _ table: TableSchema,
     key: [Value], local: [Value?]?, incoming: [Value?]?, before: [Value?]?, settled: [Value?]?, winner: Winner,
@@ -223,8 +228,10 @@ extension ConflictRecord {
 }
 
 extension RowVersion {
-  /// A version as a trail holds it, with its values brought into the target's form by `convert`. `lacks`: columns of that
-  /// form which the trail's table does not have.
+  /// Converts a version of a trail.
+  ///
+  /// - Parameter lacks: The target's columns that the trail's table does not have.
+  /// - Parameter convert: Converts values into the target's form.
   init(_ stored: StoredVersion, lacks: Set<Int>, _ convert: ([Value?]) throws -> Row) rethrows {
     let (before, after) = (try stored.before.map(convert), try stored.after.map(convert))
     let write: Write =
@@ -238,6 +245,6 @@ extension RowVersion {
 }
 
 extension [Value?] {
-  /// Whether nothing would become of a row here but what it is: what no version gives stays.
+  /// Returns whether the row would leave the present row as it is: columns that no version gives keep their values.
   func isAll(of local: [Value]?) -> Bool { local.map { zip(self, $0).allSatisfy { $0 == nil || $0 == $1 } } ?? false }
 }
