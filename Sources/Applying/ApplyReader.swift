@@ -105,8 +105,7 @@ final class ApplyReader {
   /// Returns the next record that the target takes; nil at the durable end. Views in it are valid until the next call.
   ///
   /// Records for tables that the conf of the apply leaves out are not returned. A record for a reserved table is
-  /// returned,
-  /// so that its transaction can be put aside. ``checkBarred()`` throws before it is applied.
+  /// returned, so that its transaction can be put aside. ``checkBarred()`` throws before it is applied.
   func next() throws -> Record? {
     guard gate != nil else { return try ruled() }
     while let record = try ruled() {

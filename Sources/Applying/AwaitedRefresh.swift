@@ -23,9 +23,8 @@ extension ApplyOptions {
   /// Returns whether apply skips a change because its table is still to be copied.
   ///
   /// If both ends write, apply takes the changes after the request, as far as they fit: the copy does not show rows
-  /// that
-  /// were deleted meanwhile, and this end may have copied them. A change before the request may be the one that stopped
-  /// apply.
+  /// that were deleted meanwhile, and this end may have copied them. A change before the request may be the one that
+  /// stopped apply.
   func leavesOut(_ change: ChangeView, in number: UInt64, isAwaited: Bool, goesBothWays: Bool) -> Bool {
     guard isAwaited else { return false }
     return !goesBothWays || askedBehind == 0 || number <= askedBehind || change.treatment.contains(.refused)

@@ -4,9 +4,8 @@ import Changes
 ///
 /// Capture's triggers log a row after the foreign key actions on it, and after TEMP triggers of the application's
 /// connection. So an update that those made comes first. The insert or change of key that brought the row follows in
-/// the
-/// same transaction. Such an update waits here until a row appears that is, byte for byte, its image before. Under a
-/// filter, such an update may become a delete. An entry that is left at the end of its transaction belongs to a row
+/// the same transaction. Such an update waits here until a row appears that is, byte for byte, its image before. Under
+/// a filter, such an update may become a delete. An entry that is left at the end of its transaction belongs to a row
 /// that
 /// the target does not have.
 struct EarlyUpdates {

@@ -87,8 +87,7 @@ struct LaterShape {
   /// Returns whether a row of a partitioned table may be missing or differ, because a copy follows in the trail.
   ///
   /// The stream does not report that a partition was attached, dropped or truncated. Capture then copies the table,
-  /// some
-  /// seconds later at most.
+  /// some seconds later at most.
   static func excuses(
     _ table: TableSchema, behind start: Position, in folder: String, from checkpoint: Checkpoint?,
     through number: UInt64, rules: [ReshapeRule], to target: Engine

@@ -8,7 +8,7 @@ struct QuietServer {
   /// Our transactions that may have been open at that moment.
   private var ours: Set<UInt64> = []
 
-  /// Returns whether only our transactions have ended since; the later moment then counts as passed.
+  /// Returns whether only our transactions have ended since the passed moment. If so, the later moment counts as passed.
   ///
   /// - Parameter own: The transaction that asks.
   mutating func isQuiet(at now: ServerMoment, own: UInt64?) -> Bool {
@@ -29,8 +29,9 @@ struct QuietServer {
     noteAsking(own, at: moment)
   }
 
-  /// Adds the asking transaction to ours. Its own snapshot does not list it as running, so it would count as ended
-  /// later on.
+  /// Adds the asking transaction to ours, unless the snapshot already counts it as ended.
+  ///
+  /// A snapshot does not list its own transaction as running. It counts it as ended only if a later one has ended.
   private mutating func noteAsking(_ own: UInt64?, at moment: ServerMoment) {
     if let own, own >= moment.end { ours.insert(own) }
   }
