@@ -11,7 +11,7 @@ final class FiredTriggers {
 
   private let database: Database
   private let fires: (String) -> Bool
-  /// The schema for which the copies were made, and how many they are.
+  /// The schema version for which the copies were created, and their number.
   private var made: (version: Int64, count: Int)?
 
   /// - Parameter patterns: names of triggers, with `*`; none: nothing fires.
@@ -20,7 +20,8 @@ final class FiredTriggers {
     fires = { TablePatterns(patterns).includes($0) }
     isUsed = !patterns.isEmpty
     guard isUsed else { return }
-    // A row that REPLACE takes away is to leave the index too; FTS5 counts as unsafe in triggers otherwise.
+    // A row that REPLACE deletes must leave the index too. FTS5 counts as unsafe in triggers unless the schema is
+    // trusted.
     try database.executeScript("PRAGMA recursive_triggers = ON")
     database.trustSchema()
   }
@@ -30,7 +31,7 @@ final class FiredTriggers {
   /// Whether a trigger fires.
   func includes(_ trigger: String) -> Bool { isUsed && fires(trigger) }
 
-  /// Makes the copies as the file's triggers are now; in a transaction, whose rollback takes them away.
+  /// Creates the copies of the file's present triggers; in a transaction, whose rollback drops them.
   func keepInStep() throws {
     guard isUsed else { return }
     let version = try database.integer("PRAGMA schema_version") ?? 0
@@ -46,7 +47,7 @@ final class FiredTriggers {
     made = (version, count)
   }
 
-  /// Takes the copies off before a change of the schema, which they would stand in the way of.
+  /// Drops the copies before a change of the schema, which they would prevent.
   func release() throws {
     guard isUsed else { return }
     try drop(copies())
@@ -76,7 +77,7 @@ extension SQLiteTarget {
   }
 }
 
-/// A trigger of a target that does not fire while apply writes, and what goes stale by that.
+/// A trigger of a target that does not fire while apply writes, and the tables that become stale for that reason.
 package struct QuietTrigger {
   package let trigger: String
   package let table: String
@@ -86,10 +87,10 @@ package struct QuietTrigger {
     (self.trigger, table, self.stale) = (trigger.name, trigger.table, stale)
   }
 
-  /// The quiet triggers of the tables that an apply is about to write.
+  /// Returns the quiet triggers of the tables that an apply is about to write.
   ///
-  /// - Parameter tables: their names at the target. What they hold comes by the trail.
-  /// - Parameter patterns: `fire_triggers`.
+  /// - Parameter tables: The names of the tables at the target. Their own rows come by the trail.
+  /// - Parameter patterns: The setting `fire_triggers`.
   package static func all(in database: Database, tables: [String], firing patterns: [String]) throws -> [QuietTrigger] {
     let names = Set(tables.map { $0.sqliteKey })
     let there = Set(

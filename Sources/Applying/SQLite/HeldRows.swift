@@ -1,11 +1,11 @@
 import Changes
 
-/// Rows that a unique key of the target does not let in yet.
+/// Rows that a unique key of the target does not accept yet.
 ///
-/// A deferrable constraint of PostgreSQL looks at its rows at the end of the transaction, SQLite at each statement: two
-/// rows that swap a unique value stand in each other's way for a moment. The row that cannot be written is taken out of
-/// the target and waits here, until the end of its transaction at the latest. What cannot be written then is a row that
-/// exists already.
+/// PostgreSQL checks a deferrable constraint at the end of the transaction; SQLite checks at each statement. So two
+/// rows that swap a unique value block each other for a moment. The row that cannot be written is deleted from the
+/// target and waits here, until the end of its transaction at the latest. If it cannot be written then, its unique
+/// value really belongs to another row.
 struct HeldRows {
   struct Row {
     let table: TargetTable
@@ -41,14 +41,14 @@ struct HeldRows {
     bytes += row.bytes
   }
 
-  /// The row that `image` names by its key; it is taken out.
+  /// Removes and returns the row that `image` names by its key.
   mutating func take(_ image: [ColumnView], of table: TargetTable) -> Row? {
     guard let index = rows.firstIndex(where: { $0.isNamed(by: image, of: table) }) else { return nil }
     bytes -= rows[index].bytes
     return rows.remove(at: index)
   }
 
-  /// The row that has a key; it is taken out.
+  /// Removes and returns the row with a key.
   mutating func take(key: [Value], of table: TargetTable) -> Row? {
     guard
       let index = rows.firstIndex(where: { row in
@@ -59,7 +59,9 @@ struct HeldRows {
     return rows.remove(at: index)
   }
 
-  /// Writes what can be written; `insert` says whether it could.
+  /// Writes the rows that can be written.
+  ///
+  /// - Parameter insert: Writes a row; returns whether it could.
   mutating func settle(_ insert: (Row) throws -> Bool) throws {
     var isMoving = true
     while isMoving, !rows.isEmpty {
@@ -71,13 +73,13 @@ struct HeldRows {
     }
   }
 
-  /// What is left at the end of a transaction.
+  /// Removes and returns the rows that are left at the end of a transaction.
   mutating func takeAll() -> [Row] {
     defer { removeAll() }
     return rows
   }
 
-  /// The table is emptied.
+  /// Removes the rows of a table that is emptied.
   mutating func forget(_ table: TargetTable) {
     rows.removeAll { $0.table.schema.name.hasSameBytes(as: table.schema.name) }
     bytes = rows.reduce(0) { $0 + $1.bytes }

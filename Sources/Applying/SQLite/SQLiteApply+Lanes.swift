@@ -3,19 +3,19 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-// Tables that wait: each has a checkpoint of its own, from which a lane tries to go on.
+// Tables that wait: each has a checkpoint of its own, from which a lane tries to continue.
 extension SQLiteApply {
-  /// When a table that waits is tried again, and the reader with which it catches up meanwhile.
+  /// The next attempt of a waiting table, and the reader with which it catches up.
   struct Lane {
     static let delayMin: Int64 = 2_000
     static let delayMax: Int64 = 60_000
-    /// How long a lane goes on before the other tables have their turn.
+    /// The time for which a lane runs before the other tables have their turn, in ms.
     static let slice: Int64 = 500
 
-    /// Where its table goes both ways.
+    /// The desk of a two-way table; nil for a one-way one.
     let desk: SQLiteReplay.Desk?
     var replay: SQLiteReplay?
-    /// Monotonic milliseconds.
+    /// The time of the next attempt, in monotonic milliseconds.
     var next: Int64
     var delay = delayMin
   }
@@ -41,7 +41,8 @@ extension SQLiteApply {
 
   // MARK: Beginning to wait
 
-  /// The group was rolled back; it is done again, and from that change on without its table.
+  /// Makes a table wait after its group was rolled back. From the refused change on, the group is done again without
+  /// the table.
   func wait(for refusal: SQLiteReplay.Refusal) throws {
     var refusals = replay.refusals.filter { $0.key >= replay.groupStart.position }
     // A record that is refused although its table waits would be tried without end.
@@ -50,7 +51,7 @@ extension SQLiteApply {
     try reopen(refusals)
   }
 
-  /// Begins again behind the last commit.
+  /// Begins again after the last commit.
   func reopen(_ refusals: [Position: CairnError]) throws {
     try target.reload()
     try loadQuarantine()
@@ -59,7 +60,7 @@ extension SQLiteApply {
       statements: statements)
   }
 
-  /// Behind a group: tables that began to wait in it are not tried at once.
+  /// Creates the lanes of tables that began to wait in a group. They are not tried at once.
   func noteWaiting() {
     let next = Clock.monotonicMilliseconds + Lane.delayMin
     for key in target.waiting(in: replay.reader.id).keys where lanes[key] == nil { lanes[key] = lane(key, next: next) }
@@ -77,7 +78,9 @@ extension SQLiteApply {
     return Lane(desk: desk, next: next)
   }
 
-  /// Lets lanes that are due go on for a while; true when one of them moved. `isLast`: all of them, to their end.
+  /// Runs the lanes that are due, and returns whether one of them moved.
+  ///
+  /// - Parameter isLast: Whether all lanes run, to their end.
   func tryLanes(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
     var isMoved = false
     let keys = target.waiting(in: replay.reader.id).keys.sorted()
@@ -106,7 +109,8 @@ extension SQLiteApply {
     return isMoved
   }
 
-  /// A lane's rows are settled as those of the main way are, with all that was written to them since.
+  /// Advances a lane. Its rows are settled as those of the main way are, with everything that was written to them
+  /// since.
   private func advanceOrSettle(_ key: NameKey, _ lane: inout Lane, _ stop: StopSignal) throws -> Progress {
     guard let desk = lane.desk else { return try advance(key, &lane, stop) }
     // Apply waits for this after its turn, because other applies wait for the turn.
@@ -173,7 +177,7 @@ extension SQLiteApply {
     }
   }
 
-  /// What stands before the change that was refused is applied for good.
+  /// Applies what precedes the refused change, for good.
   private func advance(
     _ key: NameKey, to refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws {
@@ -186,7 +190,7 @@ extension SQLiteApply {
         if try commit(group, of: replay, key) { return }
       }
     } catch is SQLiteReplay.Refusal {
-      // The target has been changed since.
+      // The target has been changed since the refusal.
       target.rollback()
       try target.reload()
     } catch {
@@ -195,7 +199,7 @@ extension SQLiteApply {
     }
   }
 
-  /// A table whose rule could not be kept goes on with a copy that has begun since; true when it does.
+  /// Continues a table whose rule could not be kept, with a copy that has begun since. Returns whether there is one.
   private func overtake(
     _ key: NameKey, _ refusal: SQLiteReplay.Refusal, _ desk: SQLiteReplay.Desk?, _ stop: StopSignal
   ) throws -> Bool {
@@ -224,8 +228,8 @@ extension SQLiteApply {
     }
   }
 
-  /// A table that has no change between its checkpoint and that of the others takes part in what comes; one that neither
-  /// end has any more is forgotten.
+  /// Ends the wait of a table that has no change between its checkpoint and that of the others. Forgets a table that
+  /// neither end has any more.
   private func resume(
     _ key: NameKey, _ waiting: TargetState.Waiting, _ stop: StopSignal, isKept: Bool
   ) throws -> Progress {
@@ -242,7 +246,7 @@ extension SQLiteApply {
     return .resumed
   }
 
-  /// Commits a group of a lane; true when the table has caught up with the others.
+  /// Commits a group of a lane. Returns whether the table has caught up with the others.
   private func commit(_ group: SQLiteReplay.Group, of replay: SQLiteReplay, _ key: NameKey) throws -> Bool {
     guard var known = target.tables[key], var waiting = known.waiting else { return true }
     let row = waiting.names.last ?? key.text
@@ -268,7 +272,7 @@ extension SQLiteApply {
     noteAdopted(replay)
     self.replay.forgetShapes()
     replay.forgetShapes()
-    // Not before: until then nothing more counts as known.
+    // This must follow the commit: until then, no more transactions count as known.
     options.twoWay?.hold(name, through: heldThrough)
     if let desk = replay.desk {
       progress.update { $0.isWaitingForCapture = false }
@@ -286,7 +290,7 @@ extension SQLiteApply {
     return hasReached
   }
 
-  /// In a transaction: from here on the table is one of all; what was dropped meanwhile is forgotten.
+  /// Ends a table's wait, in the open transaction. Forgets the table if it was dropped meanwhile.
   private func end(_ key: NameKey, _ waiting: TargetState.Waiting, isKept: Bool) throws {
     try target.state.check(name, at: checkpoint)
     var row = waiting.names.last ?? key.text
@@ -295,7 +299,7 @@ extension SQLiteApply {
     target.guardsAreDue = true
     let wanted = SQLiteReplay.wanted(row)
     if !wanted.hasSameBytes(as: row), target.tables[wanted.sqliteKey] == nil {
-      // The name that it could not have is its own now.
+      // The table now has the name that it could not have while it waited.
       try target.state.forget(row)
       target.tables[key] = nil
       row = wanted
@@ -309,7 +313,7 @@ extension SQLiteApply {
     }
   }
 
-  /// Why it waits may be another reason now.
+  /// Stores the reason why a table waits, if it has changed.
   private func tell(_ error: CairnError, _ key: NameKey) throws {
     guard var known = target.tables[key], let was = known.waiting?.table,
       was.message != error.message || was.hint != error.hint

@@ -2,9 +2,9 @@ import Changes
 import SQLiteKit
 import SystemKit
 
-// Transactions that are put aside, and come back.
+// Transactions that are put aside, and retried.
 extension SQLiteReplay {
-  /// Whether the transaction that begins is passed over. Within the group's transaction, it is noted there.
+  /// Returns whether to skip the transaction that begins. Logs it as put aside, in the group's transaction.
   func putAside(_ header: TransactionHeader) throws -> Bool {
     guard let shelf else { return false }
     guard scope == .main else { return shelf.contains(header.number) }
@@ -21,18 +21,20 @@ extension SQLiteReplay {
 extension SQLiteApply {
   private var log: SQLiteQuarantineLog { SQLiteQuarantineLog(target.database) }
 
-  /// As the target has it.
+  /// Takes over the transactions in quarantine from the target's log.
   func loadQuarantine() throws {
     shelf.load(try log.list(), of: replay.reader.id)
     let count = shelf.count
     progress.update { $0.quarantined = count }
   }
 
-  /// What came behind that transaction may have come out of its order.
+  /// The last transaction before the first one that waits or is in quarantine. Later ones may be applied out of order.
   var heldThrough: UInt64? { (waiting.map(\.number) + [shelf.quarantine.heldThrough].compactMap { $0 }).min() }
 
-  /// Does one thing that a person wants of what is put aside, or that has become possible by it; false when there is
-  /// nothing. While a table waits, its part of a transaction could not come with the others'.
+  /// Carries out one request of an operator about quarantine, or a step that it made possible. Returns false if there
+  /// is none.
+  ///
+  /// It does nothing while a table waits: the table's part of a transaction could not be applied with the rest.
   func settleQuarantine(_ stop: StopSignal) throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard !shelf.quarantine.isEmpty, waiting.isEmpty, now >= nextLook else { return false }
@@ -65,7 +67,7 @@ extension SQLiteApply {
     }
   }
 
-  /// Applies one at its place, in a commit of its own.
+  /// Applies a transaction at its place, in a commit of its own.
   private func retry(_ one: QuarantinedTransaction, _ stop: StopSignal) throws {
     if let desk { guard try desk.shared.enter(stop) else { throw SQLiteReplay.Stopped() } }
     defer { desk?.shared.leave() }
@@ -109,7 +111,7 @@ extension SQLiteApply {
     throw SQLiteReplay.Stopped()
   }
 
-  /// It stays, for this reason.
+  /// Stores the reason why a transaction stays in quarantine.
   private func explain(_ one: QuarantinedTransaction, _ error: CairnError, _ stop: StopSignal) throws {
     var one = one
     one.explain(error)

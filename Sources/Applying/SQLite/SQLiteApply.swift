@@ -5,9 +5,9 @@ import Trails
 
 /// Applies a trail to an SQLite file: whole transactions, in order, with the checkpoint in the same commit.
 ///
-/// One blocking worker on one thread. Small transactions share a commit. A row that is not as the trail says it must be
-/// stops apply with an error that names it; nothing of its transaction stays. A table whose schema change cannot be made
-/// waits, and with it no other: see SQLiteApply+Lanes.swift.
+/// One blocking worker on one thread. Small transactions share a commit. If a row is not as the trail says, apply stops
+/// with an error that names it, and nothing of its transaction stays. A table whose schema change cannot be made waits
+/// alone: see SQLiteApply+Lanes.swift.
 package final class SQLiteApply {
   package typealias Options = ApplyOptions
 
@@ -15,16 +15,16 @@ package final class SQLiteApply {
   let target: SQLiteTarget
   var replay: SQLiteReplay
   var checkpoint: Checkpoint?
-  /// The last transaction that was committed here.
+  /// The last transaction that was committed to the target.
   var number: UInt64
   var lanes: [NameKey: Lane] = [:]
-  /// Where the database is captured, and writes go both ways.
+  /// The desk of a two-way apply; nil if the database is not captured.
   let desk: SQLiteReplay.Desk?
   /// The gate of a one-way apply. Two-way, the desk has a gate of its own.
   private let gate: ClockGate
   let shelf: QuarantineShelf
   let statements: StatementDesk?
-  /// When it is looked next whether somebody wants something of what is put aside, in monotonic milliseconds.
+  /// The time of the next look for requests about transactions in quarantine, in monotonic milliseconds.
   var nextLook: Int64 = 0
   private var isDraining = false
   private var purgedBelow: UInt64 = 0
@@ -33,8 +33,10 @@ package final class SQLiteApply {
   var options: Options { target.options }
   var progress: ApplyProgress { target.progress }
 
-  /// Opens target and trail; creates the target's file when there is none. Errors: what ``SQLiteError`` maps to;
-  /// `checkpoint-foreign` when the target was fed from another trail, or needs what the trail no longer has.
+  /// Opens target and trail; creates the target's file if it does not exist.
+  ///
+  /// - Throws: The errors of ``SQLiteError``. `checkpoint-foreign` if the target was fed from another trail, or needs a
+  ///   purged part of this one.
   package init(
     path: String, trail folder: String, name: TrailName, options: Options, clock: Clock = .system,
     progress: ApplyProgress = .init()
@@ -67,23 +69,26 @@ package final class SQLiteApply {
     progress.update { ($0.awaitsCopies, $0.needs, $0.position) = (awaitsCopies, needs, position) }
   }
 
-  /// Creates a file as apply would, when there is none: it can be captured then before it has tables.
+  /// Creates a missing file as apply would, so that it can be captured before it has tables.
   package static func makeFile(_ path: String) throws { _ = try SQLiteTarget.open(path) }
 
-  /// Copies were asked for that have not begun.
+  /// Whether copies were requested that have not begun.
   var awaitsCopies: Bool {
     options.askedBehind > 0 && number <= options.askedBehind || target.tables.values.contains(where: \.isAwaited)
   }
 
   // MARK: The loop
 
-  /// Applies until `stop` is set, which is seen within a second, or at once when `drain` is set with it; once `drain` is
-  /// set, until the trail's end is reached. Throws `schema-stopped` at the end while a table waits.
+  /// Applies until `stop` is set, or to the end of the trail once `drain` is set.
+  ///
+  /// It sees `stop` within a second, or at once if `drain` is set with it.
+  ///
+  /// - Throws: `schema-stopped` at the end if a table waits.
   package func run(stop: StopSignal, drain: StopSignal) throws {
     do {
       try purge()
       while !stop.isSet {
-        // Asked before the trail is read: what was appended before `drain` was set is still found.
+        // `drain` is read before the trail: records that were appended before it was set are still found.
         let isLast = drain.isSet
         isDraining = isLast
         let isMoved = try tryLanes(stop) || settleQuarantine(stop)
@@ -103,7 +108,8 @@ package final class SQLiteApply {
     if let error = WaitingTable.error(waiting) { throw error }
   }
 
-  /// Applies what is there as one commit, without what the target does not take; false when nothing is.
+  /// Applies what the trail has as one commit, without transactions that the target refuses. Returns false if there is
+  /// nothing.
   private func step(_ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(stop) } catch let error as CairnError where shelf.takes(error, of: replay.current) {
       try reopen(replay.refusals.filter { $0.key >= replay.groupStart.position })
@@ -163,12 +169,12 @@ package final class SQLiteApply {
     }
   }
 
-  /// On another connection, which is one like a program's: ours writes nothing that capture takes.
+  /// Writes open decisions on another connection, like an application's: capture does not take what ours writes.
   private func decide(_ desk: SQLiteReplay.Desk) throws {
     guard desk.shared.mayHaveDecisions else { return }
     if try SQLiteDecisions(database: target.database).isEmpty() { return desk.shared.mayHaveDecisions = false }
     let session = try Database(path: target.database.path, mode: .readWrite)
-    // The program's own triggers fire here, and write to its full-text tables.
+    // The application's own triggers fire here, and write to its full-text tables.
     session.trustSchema()
     session.setBusyTimeout(milliseconds: 200)
     try session.execute("PRAGMA foreign_keys = ON")
@@ -177,7 +183,7 @@ package final class SQLiteApply {
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
 
-  /// A program may have made room for a row that waits for a unique value.
+  /// Writes rows that wait for a unique value if an application has freed it.
   private func lookAtCandidates(_ stop: StopSignal) throws {
     guard desk?.shared.mayHaveCandidates == true, try target.begin(stop) else { return }
     defer { target.rollback() }
@@ -198,7 +204,7 @@ package final class SQLiteApply {
     } catch let refusal as SQLiteReplay.Refusal {
       target.rollback()
       try wait(for: refusal)
-      // Each table that waits by its schema change does the group again: programs have the lock for as long as apply had it.
+      // Each table that begins to wait repeats the group. Applications get the lock for as long as apply had it.
       _ = stop.wait(milliseconds: Int32(clamping: min(Clock.monotonicMilliseconds - begun, 1000)))
       return true
     } catch let differs as StatementDiffers {
@@ -212,7 +218,9 @@ package final class SQLiteApply {
     }
   }
 
-  /// `number`: of the last transaction up to which nothing is put aside, and no table waits.
+  /// Notes in the journal what was applied.
+  ///
+  /// - Parameter number: The last transaction before the first one that waits or is in quarantine.
   func write(noteOf group: SQLiteReplay.Group, through number: UInt64, _ replay: SQLiteReplay) throws {
     try target.notes.write(
       AppliedNote(
@@ -225,7 +233,8 @@ package final class SQLiteApply {
     let now = target.clock.microseconds()
     try target.state.move(name, from: checkpoint, to: reached, number: replay.number, now: now)
     desk?.shared.hold(name, through: heldThrough)
-    // A group that changes nothing is not noted: else two databases would tell each other of that for ever.
+    // A group that changes nothing is not noted: two databases would otherwise report such notes to each other for
+    // ever.
     if group.isOfChanges { try write(noteOf: group, through: min(replay.number, heldThrough ?? .max), replay) }
     try target.commit()
     noteAdopted(replay)
@@ -257,7 +266,7 @@ package final class SQLiteApply {
     try purge()
   }
 
-  /// Behind a commit.
+  /// Records the tables that are under their new rules, after a commit.
   func noteAdopted(_ replay: SQLiteReplay) {
     let adopted = replay.changedRules.noteCommit()
     guard !adopted.isEmpty else { return }
@@ -266,7 +275,7 @@ package final class SQLiteApply {
     progress.update { $0.rulesAdopted.formUnion(adopted) }
   }
 
-  /// Forgets what this target, with every table that waits, has behind it.
+  /// Purges what neither this target nor any waiting table needs.
   func purge() throws {
     guard let checkpoint else { return }
     try target.checkIdentity()

@@ -2,7 +2,7 @@ import Changes
 import Conflicts
 import SQLiteKit
 
-// Which rows of a table have a unique value of one that is not in it.
+// Searches for the rows of a table that have a unique value of a row which is not in it.
 extension SQLiteCandidates {
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
     let indexes = try uniqueIndexes(of: row)
@@ -21,7 +21,7 @@ extension SQLiteCandidates {
     }
   }
 
-  /// Rows that have the values of a row in a plain index, other than its key.
+  /// Returns the rows that have the values of a row in a plain index, other than its key.
   private func rows(inTheWayOf row: ContestedRow, by index: UniqueIndex) throws -> [ContestedRow] {
     let key = Set(row.key.columns.map { $0.name.sqliteKey })
     let values = index.terms.compactMap { row.row[$0.column] }
@@ -33,9 +33,10 @@ extension SQLiteCandidates {
       like: row, "\(terms.joined(separator: " AND ")) AND NOT (\(keyed(row)))", values + row.key.columns.map(\.value))
   }
 
-  /// What an index over expressions, or with WHERE, has of a row that is not in its table only SQLite can tell, and only
-  /// of one that it writes: affinities and collations of the columns are in the expressions, too. So the row is inserted
-  /// until nothing is in its way, and then all is taken back.
+  /// Inserts the row, deletes the rows in its way until none is left, and rolls all of that back.
+  ///
+  /// Only SQLite can compute what an index over expressions, or with WHERE, holds for a row, and only when it writes
+  /// the row: the expressions depend on affinities and collations of the columns.
   private func triedRows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
     try database.execute("SAVEPOINT cairn_contest")
     let found: [ContestedRow]
@@ -55,7 +56,7 @@ extension SQLiteCandidates {
       INSERT INTO \(row.table.quotedName)(\(given.map(\.name.quotedName).joined(separator: ","))) \
       VALUES (\(given.map { _ in "?" }.joined(separator: ","))) ON CONFLICT DO
       """
-    // An update of nothing, by which SQLite names the row that it has met.
+    // An update that changes nothing, by which SQLite returns the row in the way.
     let meet = "\(insert) UPDATE SET \(keys[0]) = \(keys[0]) RETURNING \(keys.joined(separator: ","))"
     var found: [ContestedRow] = []
     try delete(row)
@@ -69,7 +70,7 @@ extension SQLiteCandidates {
         try delete(other)
       }
     } catch let error as SQLiteError where error.isConstraint {
-      // It is not about other rows: nobody is in the way of a row that cannot be there.
+      // The constraint is not about other rows: no row is in the way of one that cannot be there.
       return found
     }
   }
@@ -89,7 +90,7 @@ extension SQLiteCandidates {
   }
 
   struct UniqueIndex {
-    /// Over columns that are written, and of all rows.
+    /// Whether the index is over ordinary columns, and covers all rows.
     var isPlain: Bool
     var terms: [(column: String, collation: String)]
   }

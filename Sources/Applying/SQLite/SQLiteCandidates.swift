@@ -6,7 +6,7 @@ import SystemKit
 /// The candidates of an SQLite target.
 struct SQLiteCandidates: CandidateStore {
   let database: Database
-  /// As they are while it is used.
+  /// The columns and indexes of tables, cached while this value is used.
   final class Tables {
     var columns: [NameKey: [String]] = [:]
     var indexes: [NameKey: [UniqueIndex]] = [:]
@@ -29,7 +29,7 @@ struct SQLiteCandidates: CandidateStore {
     try database.integer("SELECT 1 FROM pragma_table_info('cairn_candidate') WHERE name = 'since'") != nil
   }
 
-  /// Whether a table has unique values besides its key.
+  /// Returns whether a table has unique values besides its key.
   func mayCome() throws -> Bool {
     try database.integer(
       """
@@ -109,7 +109,7 @@ struct SQLiteCandidates: CandidateStore {
     row.key.columns.map { "\($0.name.quotedName) = ?" }.joined(separator: " AND ")
   }
 
-  /// All but generated ones.
+  /// Returns the columns of a row's table, without generated ones.
   func columns(of row: ContestedRow) throws -> [String] {
     if let known = tables.columns[row.table] { return known }
     let found = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(row.table)])

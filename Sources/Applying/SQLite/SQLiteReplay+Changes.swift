@@ -52,7 +52,7 @@ extension SQLiteReplay {
       for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
     case .truncate:
-      // What its author does not know of stays.
+      // Rows that the author does not know stay.
       if let desk, table.goesBothWays { return try removeKnown(nil, table, desk) }
       try table.remove(nil, at: reader.commitTime)
     }
@@ -67,7 +67,7 @@ extension SQLiteReplay {
   func insertion(of table: TargetTable, isCopy: Bool) -> TargetTable.Insertion {
     if table.schema.flags.contains(.wholeRow) { return .strict }
     let replacing: TargetTable.Insertion = table.mayCollide ? .merging : .replacing
-    // What is sent row by row is to be as the source has it.
+    // A row that is sent singly must become what the source has.
     if isCopy, table.state.refreshing == .rows { return replacing }
     switch table.existing {
     case .keep: return .keeping
@@ -76,18 +76,19 @@ extension SQLiteReplay {
     }
   }
 
-  /// Whether an insert takes the place of a row that is there. Of `TRUNCATE` of one partition the trail says nothing, so
-  /// its rows may still be there.
+  /// Returns whether an insert may replace an existing row.
+  ///
+  /// The trail does not report `TRUNCATE` of one partition, so its rows may still be there.
   func isLenient(_ table: TargetTable) -> Bool {
     mayLack(table) || table.schema.flags.contains(.partitioned)
   }
 
-  /// Whether an update or delete may miss its row.
+  /// Returns whether an update or delete may miss its row.
   private func mayLack(_ table: TargetTable) -> Bool {
     table.state.refreshing != nil || table.existing != .overwrite
   }
 
-  /// Whether a row of the table may be missing, or differ, as a copy of the table follows.
+  /// Returns whether a row of the table may be missing or differ because a copy of the table follows.
   func excuses(_ table: TargetTable) throws -> Bool {
     try LaterShape.excuses(
       table.source, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
@@ -96,7 +97,7 @@ extension SQLiteReplay {
 
   // MARK: Changes out of order
 
-  /// Makes the updates that waited for the row that `image` shows.
+  /// Makes the update that waited for the row with this image.
   func settle(_ table: TargetTable, _ image: [UInt8]) throws {
     guard let update = image.withUnsafeBytes({ early.take(table: table.schema.name, image: $0) }) else { return }
     try update.before.withUnsafeBytes { old in
@@ -117,7 +118,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Whether the row that is to be inserted is deleted by a change that stood before it.
+  /// Returns whether the row to be inserted is deleted by a change that precedes it in the trail. Removes that delete.
   private func isDeletedAtOnce(_ table: TargetTable) -> Bool {
     Self.image(after).withUnsafeBytes { early.takeDelete(table: table.schema.name, image: $0) }
   }

@@ -2,7 +2,7 @@ import Changes
 import Conflicts
 import SQLiteKit
 
-// Rows of copies, where others have their unique values.
+// Rows of copies whose unique values other rows have.
 extension SQLiteReplay {
   func takeCopied(_ table: TargetTable) throws {
     do { _ = try table.insert(after, insertion(of: table, isCopy: true)) } catch let error as SQLiteError
@@ -12,7 +12,8 @@ extension SQLiteReplay {
     } catch let error as SQLiteError where error.isConstraint { throw refused(table, error) }
   }
 
-  /// Who has the value is judged before the commit; what the copy's author has no longer goes at once.
+  /// Deletes rows in the way that the copy's author no longer has. For others, the commit decides which row has the
+  /// value.
   private func contest(_ table: TargetTable) throws {
     guard let desk else { return }
     let row = after.map { $0.value ?? .null }

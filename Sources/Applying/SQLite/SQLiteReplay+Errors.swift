@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import SQLiteKit
 
-// What is not as expected.
+// The errors for rows that differ from the trail.
 extension SQLiteReplay {
   static let foreignWrites =
     "another program wrote to the target, or the source holds rows that break its own constraint ('PRAGMA integrity_check'); copy the source's rows again: with the daemon 'cairn copy APPLY', else run again with --existing overwrite"

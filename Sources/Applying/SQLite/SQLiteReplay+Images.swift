@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import SQLiteKit
 
-// Rows of the trail as the target keeps them.
+// Conversion of the trail's rows into the target's form.
 extension SQLiteReplay {
   func decode(
     _ image: ImageView, into columns: inout [ColumnView], _ made: inout ByteWriter, _ table: TargetTable
@@ -31,7 +31,7 @@ extension SQLiteReplay {
     return Array(image.bytes)
   }
 
-  /// Turns the values of another engine into those that SQLite keeps.
+  /// Converts values of another engine into those that SQLite stores.
   func convert(
     _ columns: inout [ColumnView], _ converters: [SQLiteValue], _ made: inout ByteWriter, _ bytes: Int,
     _ table: TargetTable

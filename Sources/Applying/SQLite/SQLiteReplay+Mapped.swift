@@ -4,8 +4,10 @@ import SQLiteKit
 
 // Changes of rows as PostgreSQL gives them.
 extension SQLiteReplay {
-  /// A change as PostgreSQL gives it: perhaps without the row before, perhaps with columns that it does not repeat, and
-  /// in an order of which only the end keeps to unique keys.
+  /// Applies a change of a PostgreSQL source.
+  ///
+  /// It may lack the row before, or columns that it does not repeat. Unique keys may hold only at the end of the
+  /// transaction.
   func applyMapped(_ change: ChangeView, _ table: TargetTable, isLenient: Bool) throws {
     switch change.operation {
     case .insert:
@@ -33,7 +35,7 @@ extension SQLiteReplay {
         guard try excuses(table) else { throw error }
       }
       for (index, column) in after.enumerated() where column.isUnchanged { after[index] = before[index] }
-      // What the source did not repeat is not known here: the chunk that holds the row brings it.
+      // A column that the source did not repeat is not known here: the chunk with the row brings it.
       if after.contains(where: \.isUnchanged) { return }
       _ = try write(table) { try table.insert(after, insertion(of: table, isCopy: true)) }
     case .truncate:
@@ -43,7 +45,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Runs a write; where a unique key of the target is in its way, the row that it should have made waits.
+  /// Runs a write. If a unique key of the target prevents it, the resulting row waits.
   @discardableResult
   func writeOrHold(_ table: TargetTable, after row: () throws -> [Value], _ body: () throws -> Int64) throws
     -> Int64
@@ -55,7 +57,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// Takes the row that is to be updated out of the target; what it becomes.
+  /// Deletes the row that is to be updated from the target, and returns what it becomes.
   func takeOut(_ table: TargetTable) throws -> [Value] {
     guard let found = try table.probe(before), try table.delete(before, isChecked: false) == 1 else {
       throw unexpected(table, "updated")

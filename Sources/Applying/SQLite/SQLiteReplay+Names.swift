@@ -2,13 +2,15 @@ import Changes
 import Mapping
 import SQLiteKit
 
-// Tables that the target cannot have, or not under their name.
+// Tables that the target cannot have, or cannot have under their name.
 extension SQLiteReplay {
-  /// Stands between a name and the table that cannot have it.
+  /// The character between a name and the table that cannot have it.
   private static let separator = "\u{1e}"
 
-  /// By which apply knows a table of the trail. One whose name is that of another table of the source, but for its case or
-  /// its schema, is known by a name that no table can have, while it waits.
+  /// Returns the name by which apply knows a table of the trail.
+  ///
+  /// If another table of the source has the same name except for case or schema, the table waits under a name that no
+  /// table can have.
   func targetName(of schema: TableSchema) -> String {
     let name = TableMapping.targetName(of: schema, in: .sqlite)
     guard schema.engine == .postgres else { return name }
@@ -17,21 +19,21 @@ extension SQLiteReplay {
     return isAside || owner(besides: schema) != nil ? aside : name
   }
 
-  /// The name, with a mark before each capital letter: apply's state does not tell letters by their case.
+  /// Returns the name with a mark before each capital letter, because apply's state ignores case.
   private static func told(_ name: String) -> String {
     name.map { $0.isUppercase ? "^\($0)" : String($0) }.joined()
   }
 
-  /// The name that a table aside would have at the target; the name itself of any other table.
+  /// Returns the name that a table aside would have at the target; for any other table, its own name.
   ///
-  /// A name may hold the separator, so the table behind it must be one that would have the name before it.
+  /// A name may contain the separator. So the table after it must be one that would have the name before it.
   static func wanted(_ name: String) -> String {
     let bytes = Array(name.utf8)
     for place in bytes.indices where bytes[place] == 0x1e {
       let base = String(decoding: bytes[..<place], as: UTF8.self)
       let (own, full) = (Array(told(base).utf8), Array(bytes[(place + 1)...]))
       if full == Array("public.".utf8) + own { return base }
-      // In SQLite, an underscore takes the place of the dot behind a schema.
+      // In SQLite, an underscore replaces the dot after a schema.
       for dot in full.indices where full[dot] == UInt8(ascii: ".") {
         if full[..<dot] + [UInt8(ascii: "_")] + full[(dot + 1)...] == own[...] { return base }
       }
@@ -39,7 +41,7 @@ extension SQLiteReplay {
     return name
   }
 
-  /// The other table of the source that has the name of this one.
+  /// Returns the other table of the source that has the name of this one; nil if none.
   func owner(besides schema: TableSchema) -> String? {
     guard schema.engine == .postgres else { return nil }
     let name = TableMapping.targetName(of: schema, in: .sqlite).sqliteKey
@@ -49,11 +51,12 @@ extension SQLiteReplay {
     return owner.isEmpty || owner.hasSameBytes(as: schema.fullName) ? nil : owner
   }
 
-  /// What of a table is the trail's. What two trails have had in common since before that was looked at goes on, with a
-  /// notice, but is not copied.
+  /// Returns the rows of a table that belong to the trail.
+  ///
+  /// If an older version let two trails share rows, this goes on with a notice, but such a table is not copied.
   func claimRows(of source: TableSchema, as name: String, isCopied: Bool = false) throws -> TableClaim {
     let claim = TableClaim(source)
-    // Writers that settle their conflicts share all rows.
+    // Two-way applies settle their conflicts, so they share all rows.
     if options.goesBothWays("", name) { return claim }
     let error = claim.collision(
       of: self.name, with: try state.feeders(of: name), table: name, source: source, at: database.path)
@@ -66,19 +69,20 @@ extension SQLiteReplay {
     return claim
   }
 
-  /// Whether the target can have a table of this shape.
+  /// Returns whether the target can have a table of this shape.
   func fits(_ schema: TableSchema) -> Bool {
     (try? TableMapping(schema, to: .sqlite)) != nil && owner(besides: schema) == nil
   }
 
-  /// Of a shape that does not fit; nil when there is none so far.
+  /// Returns the later shape for one that does not fit; nil if there is none so far.
   func laterShape(of schema: TableSchema) throws -> LaterShape? {
     try LaterShape.find(
       of: schema, behind: reader.position, in: folder, from: groupStart, through: limit, rules: options.rules,
       to: .sqlite, fits: fits)
   }
 
-  /// What can be written of rows of this shape; nil: nothing, as the table is dropped before it has one that fits.
+  /// Returns the columns of this shape that can be written; nil if the table is dropped before it has a shape that
+  /// fits.
   func part(of schema: TableSchema) throws -> LaterShape.Part? {
     if let part = desk?.part(of: schema) { return part }
     guard case .lane = scope, !fits(schema), let later = try laterShape(of: schema) else { return .init(schema) }
@@ -87,7 +91,7 @@ extension SQLiteReplay {
     return part
   }
 
-  /// The target's table is not as the rows need it: it was left as it was under `ignore`, or changed by somebody.
+  /// Returns the refusal for a target table that lacks columns: `ignore` left it as it was, or a program changed it.
   func lacking(_ mapping: TableMapping, _ there: [Int]) throws -> Refusal {
     let schema = mapping.target
     let missing = schema.columns.indices.filter { !there.contains($0) }.map { schema.columns[$0] }

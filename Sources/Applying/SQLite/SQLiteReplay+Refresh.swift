@@ -2,12 +2,12 @@ import Changes
 import Mapping
 import SQLiteKit
 
-// Rows that come as copies.
+// Rows of copies.
 extension SQLiteReplay {
   func apply(_ refresh: Refresh, _ table: TargetTable) throws {
     let name = table.schema.name
     switch refresh.event {
-    // Of a copy that was given up for the one that is awaited.
+    // This record belongs to a copy that was given up for the one that is awaited.
     case _ where table.state.isAwaited && !refresh.isStart(behind: options.askedBehind, in: number + 1): break
     case .start(let reason, let method, let rows):
       if method != .rows {
@@ -45,7 +45,7 @@ extension SQLiteReplay {
         }
         try empty(table)
       }
-      // Ranges of keys that sort in another way here cannot be emptied one by one.
+      // Ranges of keys that sort differently here cannot be emptied one by one.
       if method == .byKey, known.existing == .overwrite, !table.sortsAsSource { try empty(table) }
       (copying, copied, estimated) = (table, 0, rows)
       noteBegin(of: refresh.schemaID, table, method)
@@ -61,7 +61,7 @@ extension SQLiteReplay {
       var known = target.tables[key(name)] ?? .init()
       if known.refreshing != .rows {
         tablesCopied += 1
-        // What the copy did to rows that were there is done.
+        // The effect of the copy on rows that were there is complete.
         if table.localWrites.areSettled { known.existing = known.isCreated ? .overwrite : options.existing }
       }
       known.refreshing = nil
@@ -76,7 +76,7 @@ extension SQLiteReplay {
 
   // MARK: Columns that only the target has
 
-  /// All rows come again, and which of them were there cannot be told.
+  /// Empties a table of which all rows come again, if ranges of its rows cannot be replaced one by one.
   private func empty(_ table: TargetTable) throws {
     if table.removal == .applied, let own = try table.ownValues() {
       target.progress.note(
@@ -91,13 +91,13 @@ extension SQLiteReplay {
     try table.remove(range, at: reader.commitTime)
   }
 
-  /// The rows of a chunk take the place of those that are there, and have from them what only the target knows.
+  /// Deletes the rows that a chunk replaces, and saves their columns that only the target has.
   private func clear(_ range: Refresh.Range, _ table: TargetTable) throws {
     if table.removal == .applied, try table.setAside(range) { aside = table }
     try remove(range, table)
   }
 
-  /// Behind the rows of a chunk.
+  /// Restores the saved columns after the rows of a chunk.
   func endChunk() throws {
     guard let table = aside else { return }
     aside = nil

@@ -2,10 +2,10 @@ import Changes
 import Mapping
 import SQLiteKit
 
-// Tables whose rules are other ones than those under which their rows came.
+// Tables whose rules differ from those under which their rows were applied.
 extension SQLiteReplay {
-  /// With the first record of such a table that is read: it gets the shape that its rule means now, and its rows are
-  /// awaited. In the transaction of the group.
+  /// Gives a table the shape of its new rule at its first record, and makes it await a copy. In the group's
+  /// transaction.
   func adopt(_ id: UInt64, _ mapping: TableMapping) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     let now = mapping.source
@@ -33,20 +33,20 @@ extension SQLiteReplay {
     if !rule.isCopied { changedRules.finish(given) }
   }
 
-  /// A change of shape is made to what the new rule has made of the table. One that is dropped needs no copy.
+  /// Adopts the new rule before a schema change, which then changes the new shape. A dropped table needs no copy.
   func adoptBefore(_ ddl: DDL) throws {
     guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given) else { return }
     if ddl.after == 0 { return changedRules.finish(given) }
     _ = try table(ddl.before)
   }
 
-  /// The rows go to another table from here on: this one is none of ours any more.
+  /// Forgets a table whose rows go to another table from here on.
   private func leave(_ name: String, for other: String) throws {
     guard let known = target.tables[key(name)], key(name) != key(other), known.waiting == nil else { return }
     try forget(name)
   }
 
-  /// The lane's table gets the shape that it has when a copy begins further on, and waits there.
+  /// Gives the lane's table the shape that it has when a later copy begins, and makes it wait there.
   func goOn(with copy: LaterCopy) throws {
     guard case .lane(let key) = scope, let known = target.tables[key], let waiting = known.waiting else { return }
     do {
@@ -82,7 +82,7 @@ extension SQLiteReplay {
     forgetShapes()
   }
 
-  /// Whether a rule leads a table to another one than before, where nobody said what becomes of rows.
+  /// Returns whether a changed rule leads a table to another one, while the operator set no policy for rows.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
@@ -91,7 +91,7 @@ extension SQLiteReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .sqlite).contains(where: \.isElsewhere)
   }
 
-  /// A copy of a table begins.
+  /// Records that a copy of a table begins.
   func noteBegin(of id: UInt64, _ table: TargetTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number + 1

@@ -4,14 +4,14 @@ import SQLiteKit
 
 // Schema changes.
 extension SQLiteReplay {
-  /// A schema change that was not made; the group has to be rolled back. Done again with it among the refusals, the
+  /// A schema change that was not made. The group is rolled back and repeated with it among the refusals; then the
   /// table waits exactly there.
   struct Refusal: Error {
     let position: Position
     let error: CairnError
   }
 
-  /// Where a table begins to wait: a record, and the border before its transaction.
+  /// The place where a table begins to wait: a record, and the border before its transaction.
   struct Place {
     let from: Position
     let checkpoint: Checkpoint
@@ -46,7 +46,7 @@ extension SQLiteReplay {
       }
     }
     do {
-      // No rule fits the shape before: the change is not passed over, and the lane waits with that reason.
+      // No rule fits the shape before: the change is not skipped, and the lane waits for that reason.
       if case .lane = scope, after != nil, let before, before.treatment?.refusal != nil {
         _ = try TableMapping(before, to: .sqlite)
       }
@@ -66,7 +66,7 @@ extension SQLiteReplay {
     if case .lane(let key) = scope, let after = names.after { try follow(key, to: after) }
   }
 
-  /// The lane's table has this name in the trail from here on.
+  /// Sets the name that the lane's table has in the trail from here on.
   func follow(_ key: NameKey, to name: String) throws {
     laneName = name
     guard var known = target.tables[key],
@@ -80,15 +80,16 @@ extension SQLiteReplay {
     let old = before.map(targetName)
     guard let after else { return Names(before: old, after: nil) }
     let name = TableMapping.targetName(of: after, in: .sqlite)
-    // A table that changes its name in letters' case only does not stand in its own way.
+    // A table whose name changes only in case is not in its own way.
     if old?.sqliteKey == name.sqliteKey { return Names(before: old, after: name) }
     return Names(before: old, after: targetName(of: after))
   }
 
   // MARK: Tables that wait
 
-  /// A rule cannot be kept for a change: its table waits. A table that waits already goes on with a copy that has begun
-  /// since, and takes nothing until then.
+  /// Refuses a change for which the table's rule cannot be kept: the table waits.
+  ///
+  /// If a lane's table has a later copy in the trail, it continues instead, and takes no changes until that copy.
   func refuse(_ table: TargetTable) throws {
     guard let error = reader.refusal else { return }
     guard case .lane = scope,
@@ -102,7 +103,7 @@ extension SQLiteReplay {
     try save(table.schema.name, known)
   }
 
-  /// Before a record: a lane may begin with it, and a table may wait from it on.
+  /// Checks before a record whether a lane begins with it, or a table waits from it on.
   func reach(_ record: Record) throws {
     if case .lane(let key) = scope, laneName == nil, halt == nil, let waiting = target.tables[key]?.waiting,
       let from = waiting.from, reader.position >= from
@@ -121,7 +122,7 @@ extension SQLiteReplay {
     }
   }
 
-  /// From a record on that is known to be refused, the table waits: what stands before it has been applied.
+  /// Makes a table wait from a refused record on. Apply has applied everything before it.
   func beginToWait(_ schema: TableSchema, _ error: CairnError) throws {
     let name = targetName(of: schema)
     defer { forgetShapes() }
@@ -140,7 +141,7 @@ extension SQLiteReplay {
     try save(name, known)
   }
 
-  /// Whether the change is that of a table that waits: then only its name is kept up to date.
+  /// Returns whether a change is skipped because its table waits: then only the table's name is updated.
   private func isPassedOver(_ ddl: DDL, _ names: Names) throws -> Bool {
     if let before = names.before {
       guard let known = target.tables[before.sqliteKey], let waiting = known.waiting else { return false }
@@ -171,13 +172,13 @@ extension SQLiteReplay {
     return true
   }
 
-  /// A name that a table has which waits is not free before that table has moved on.
+  /// Throws `schema-stopped` if a waiting table has the new name: it is not free until that table has moved on.
   private func checkFree(_ names: Names) throws {
     guard let after = names.after, names.isMoved else { return }
     let own = key(names.before ?? after)
     for (key, table) in target.tables where key != own {
       guard let waiting = table.waiting, waiting.holds(after) else { continue }
-      // One that begins to wait further on has the name later.
+      // A table that begins to wait at a later record takes the name later.
       guard waiting.from ?? waiting.table.checkpoint.position < reader.position else { continue }
       throw SchemaRefusal(
         place: database.path,
@@ -190,7 +191,7 @@ extension SQLiteReplay {
 
   // MARK: Making it
 
-  /// The table as the target has it, without references to tables that the apply may not write.
+  /// Returns the table in the target's form, without references to tables that the apply may not write.
   func mapping(_ schema: TableSchema) throws -> TableMapping {
     try TableMapping(schema, to: .sqlite, reach: TargetReach(options.scope))
   }
@@ -208,7 +209,7 @@ extension SQLiteReplay {
     } else if let was = try before.map(underNameThere), let now = after,
       was.target.name.hasSameBytes(as: now.target.name)
     {
-      // It has that name already.
+      // The table already has the new name.
       before = was
     }
     let known = before.flatMap { target.tables[key($0.target.name)] }
@@ -225,7 +226,7 @@ extension SQLiteReplay {
     change.policy = made.action == .drop ? right.policyOfDrop(options.ddl) : right.policy(options.ddl)
     switch (made.action, before, after) {
     case (.create, _, let after?): try create(after, isAwaited: number < options.askedBehind)
-    // It was not there when copies were asked for.
+    // The table did not exist when copies were requested.
     case (.rename, let before?, let after?) where isStranger(key(before.target.name)),
       (.reshape, let before?, let after?) where isStranger(key(before.target.name)):
       try create(after, isAwaited: true)
@@ -234,7 +235,7 @@ extension SQLiteReplay {
       try state.saveOrigin(before.target.name, nil)
       try forget(before.target.name)
     case (.rename, let before?, let after?), (.reshape, let before?, let after?):
-      // Of a table that gets another name, the triggers tell which one it was.
+      // If a table is renamed, its triggers show its former name.
       if before.target.name.hasSameBytes(as: after.target.name) { try target.release(after.target.name) }
       try target.shape.reshape(change)
       try move(before, after)
@@ -248,10 +249,10 @@ extension SQLiteReplay {
       others: SchemaRight.others(try state.feeders(of: name)), goesBothWays: options.goesBothWays("", name))
   }
 
-  /// Of a table of which apply knows nothing all rows are still to come.
+  /// Returns whether apply does not know a table because all of its rows are still to come.
   private func isStranger(_ key: NameKey) -> Bool { options.expectsStrangers && target.tables[key] == nil }
 
-  /// Makes a table that is to be copied when it is met first, as the record that creates it was not read.
+  /// Creates a table at its first record, to be copied: apply did not read the record that creates it.
   func meet(_ mapping: TableMapping, _ key: NameKey) throws {
     guard options.expectsStrangers else { return }
     if let known = target.tables[key] {
@@ -272,7 +273,7 @@ extension SQLiteReplay {
     let change = TargetShape.Change(after: after, policy: options.ddl ?? .follow)
     let right = try right(.removes, name, isCreated: was?.isCreated ?? false)
     known.isCreated = try target.shape.create(change, isOwn: right.isCreated)
-    // A table that Cairn made at its first copy is still its own at a later one.
+    // A table that Cairn created at its first copy is still Cairn's at a later one.
     if !known.isCreated, let was { known = was }
     known.waiting = was?.waiting
     if isAwaited { (known.refreshing, known.isAwaited) = (.byKey, true) }
@@ -282,10 +283,10 @@ extension SQLiteReplay {
     try saveOrigin(after)
   }
 
-  /// Of a change that this database has made already: what the tables are called in the trail from here on.
+  /// Records the names that tables have in the trail after a change that this database has already made.
   private func note(_ before: TableSchema?, _ after: TableSchema?) throws {
     guard let after else { return try before.map { try forget(targetName(of: $0)) } ?? () }
-    // A name that tables have in between, as they take each other's, is none that a table could have here.
+    // Tables that swap names have a name in between that no table can have here.
     let mapping = try? mapping(after)
     let (old, new) = (before.map(targetName), targetName(of: after))
     if !(old?.isSameInSQLite(as: new) ?? false) {
@@ -314,7 +315,7 @@ extension SQLiteReplay {
     try saveOrigin(after)
   }
 
-  /// Keeps what a table of ours was in PostgreSQL.
+  /// Stores the shape that a table created by Cairn had in PostgreSQL.
   private func saveOrigin(_ mapping: TableMapping) throws {
     guard target.tables[key(mapping.target.name)]?.isCreated ?? false else { return }
     let source = mapping.source

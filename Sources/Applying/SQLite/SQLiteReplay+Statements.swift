@@ -2,9 +2,9 @@ import Changes
 import SQLiteKit
 import Statements
 
-// Statements that are executed once more, in place of the rows that they wrote.
+// Statements that are executed again instead of applying the rows that they wrote.
 extension SQLiteReplay {
-  /// Whether a change is that of a statement which has been executed, or is now.
+  /// Returns whether a change belongs to a statement that has been executed or is executed now.
   func isReplayed(_ change: ChangeView) throws -> Bool {
     guard let statements else { return false }
     if try statements.passes(change, reader) { return true }
@@ -24,7 +24,7 @@ extension SQLiteReplay {
     guard let statements else { return false }
     let schema = reader.given(change.schemaID)
     let running = StatementDesk.Running(position: position, text: statement.text, table: plan.table)
-    // One with few rows is done before a thread has begun.
+    // A statement with few rows is done before a thread would have started.
     let isLarge = statement.rowsAffected >= StatementDesk.rowsMin
     do {
       if isLarge {
@@ -40,7 +40,7 @@ extension SQLiteReplay {
       statements.ran(digest)
       return try statements.passes(change, reader)
     } catch let error as SQLiteError where error.isOfStatement && database.isInTransaction {
-      // It is undone as a whole, but rows of it have been passed over.
+      // The statement is undone as a whole, but its rows may have been skipped already.
       if isLarge { throw StatementDiffers(running, StatementDesk.notTaken) }
       statements.refuse(StatementDesk.notTaken)
       return false
@@ -63,7 +63,7 @@ extension SQLiteReplay {
     return judged
   }
 
-  /// Whether the target has the table as the source has it: all rows, in the same columns, and no others.
+  /// Returns whether the target has the table as the source has it: all rows, in the same columns, and no others.
   private func isWhole(_ schema: TableSchema) throws -> Bool {
     guard schema.engine == .sqlite, let known = target.tables[schema.name.sqliteKey], known.waiting == nil,
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
@@ -72,7 +72,7 @@ extension SQLiteReplay {
     return there.map { $0[0].string.sqliteKey } == schema.columns.map { $0.name.sqliteKey }
   }
 
-  /// Executes it, and looks at the rows that it wrote.
+  /// Executes a statement, and returns the digest of the rows that it wrote.
   private func execute(_ plan: ReplayPlan, _ schema: TableSchema?) throws -> StatementDigest {
     let areReal = schema?.columns.map { $0.affinity == "REAL" } ?? []
     let isTold = try !plan.deletes && WrittenRows.areTold && !hasHiddenColumns(plan.table)
@@ -81,7 +81,7 @@ extension SQLiteReplay {
     return try isTold ? told(statement, plan.table, areReal) : returned(statement, plan, areReal)
   }
 
-  /// Each row while it is written.
+  /// Adds each row to the digest while it is written.
   private func told(_ statement: Statement, _ name: String, _ areReal: [Bool]) throws -> StatementDigest {
     let table = StatementDigest.Table(name: name)
     var digest = StatementDigest()
@@ -96,8 +96,9 @@ extension SQLiteReplay {
     return digest
   }
 
-  /// All rows once they are written. Of a column of reals RETURNING gives whole numbers as integers (seen in SQLite 3.40),
-  /// which are none.
+  /// Adds the rows to the digest once all are written.
+  ///
+  /// In a REAL column, RETURNING gives whole numbers as integers (seen in SQLite 3.40); they are converted back.
   private func returned(_ statement: Statement, _ plan: ReplayPlan, _ areReal: [Bool]) throws -> StatementDigest {
     let table = StatementDigest.Table(name: plan.table)
     var digest = StatementDigest()
@@ -116,13 +117,13 @@ extension SQLiteReplay {
     return digest
   }
 
-  /// Columns that are computed have places of their own among those of a row that is written.
+  /// Returns whether a table has generated columns, which have places of their own in a written row.
   private func hasHiddenColumns(_ table: String) throws -> Bool {
     try !database.query("SELECT 1 FROM pragma_table_xinfo(?) WHERE hidden <> 0 LIMIT 1", [.text(table)]).isEmpty
   }
 }
 
 extension SQLiteError {
-  /// It is about the statement and the rows, and not about the file.
+  /// Whether the error is about the statement and its rows, and not about the file.
   fileprivate var isOfStatement: Bool { isConstraint || [1, 18, 20, 25].contains(primary) }
 }

@@ -4,7 +4,7 @@ import SQLiteKit
 import SystemKit
 import Trails
 
-/// The SQLite file that an apply writes to, and what it knows of the tables there.
+/// The SQLite file that an apply writes, and apply's state of the tables there.
 final class SQLiteTarget {
   let database: Database
   let trail: TrailName
@@ -15,29 +15,32 @@ final class SQLiteTarget {
   let shape: TargetShape
   let notes: JournalNotes
   let fired: FiredTriggers
-  /// SQLite would alter text that is not valid UTF-8 when it converts it.
+  /// Whether the file is UTF-16: SQLite would alter text that is not valid UTF-8 when it converts it.
   let isUTF16: Bool
   private let identity: FileIdentity?
-  /// When the transaction began.
+  /// The schema version at the start of the transaction.
   private var schemaVersion: Int64 = 0
-  /// The schema in which the tables of Cairn were found as Cairn makes them; -1: none.
+  /// The schema version in which Cairn's tables were checked; -1: none.
   private var provedSchema: Int64 = -1
-  /// Whether the capture of the file takes what this transaction writes.
+  /// Whether capture of the file hands on what this transaction writes.
   private var isRelaying = false
-  /// In this transaction, the journal says whose rows follow.
+  /// Whether the journal notes, in this transaction, where the rows that follow began.
   private var hasBegunRelay = false
-  /// The schema with which the connection's own triggers are in step; nil: none, or not known.
+  /// The schema version with which the connection's own triggers are in step; nil: none, or not known.
   private var hooked: Int64?
-  /// The connection may have triggers of its own: a rollback brings back those that a transaction dropped.
+  /// Whether the connection may have triggers of its own: a rollback restores those that a transaction dropped.
   private var mayHaveHooks = false
-  /// As stored, or as the transaction that is open will store it; by name in lower case.
+  /// The tables as stored, or as the open transaction will store them; by name in lower case.
   var tables: [NameKey: TargetState.Table] = [:]
-  /// Tables were made, have another shape or name, or went: triggers on them are looked after before the commit.
+  /// Whether tables were created, changed, renamed or dropped: then the triggers that guard them are updated before the
+  /// commit.
   var guardsAreDue = false
-  /// Tables of this run that are under their new rules.
+  /// The tables that this run has put under their new rules.
   var adopted: Set<NameKey> = []
 
-  /// Opens the file, and creates it when there is none. Errors: ``SQLiteError``.
+  /// Opens the file, and creates it if it does not exist.
+  ///
+  /// - Throws: ``SQLiteError``.
   init(path: String, trail: TrailName, options: ApplyOptions, clock: Clock, progress: ApplyProgress) throws {
     (self.trail, self.options, self.clock, self.progress) = (trail, options, clock, progress)
     database = try Self.open(path)
@@ -76,7 +79,7 @@ final class SQLiteTarget {
     try reload()
   }
 
-  /// Opens the file, and creates it when there is none.
+  /// Opens the file, and creates it if it does not exist.
   static func open(_ path: String) throws -> Database {
     let isNew = !Folder.exists(path)
     let database = try Database(path: path, mode: .create)
@@ -84,8 +87,8 @@ final class SQLiteTarget {
     return database
   }
 
-  /// Throws when the file at the path is not the one that is open: what was written to that one would be lost, and the
-  /// trail forgotten behind it.
+  /// Throws `database-missing` if the file at the path is not the open one: its changes would be lost, and the trail
+  /// purged.
   func checkIdentity() throws {
     let found = FileIdentity(path: database.path)
     if found == identity { return }
@@ -99,7 +102,7 @@ final class SQLiteTarget {
       remedy: .retry)
   }
 
-  /// Commits, unless the file has lost its name.
+  /// Commits, unless the path has another file or none.
   func commit() throws {
     try checkIdentity()
     if guardsAreDue { try SQLiteGuards(database).reconcile() }
@@ -116,7 +119,7 @@ final class SQLiteTarget {
 
   // MARK: Rows that go on
 
-  /// Finds out whether the capture of the file hands on what this transaction writes. No trigger of a program fires.
+  /// Finds out whether capture of the file hands on what this transaction writes. No trigger of an application fires.
   private func lookForCapture() throws {
     guard let follower = options.schemaFollower else { return }
     (isRelaying, hasBegunRelay) = (try options.relays && notes.isRelayed(), false)
@@ -135,7 +138,7 @@ final class SQLiteTarget {
     schemaVersion = hooked ?? schemaVersion
   }
 
-  /// Notes in the journal, before the first change of a transaction, where the rows that follow began.
+  /// Notes in the journal, before a transaction's first change, in which transaction the rows that follow began.
   func beginRelay(_ header: TransactionHeader, at position: Position) throws {
     guard isRelaying, !hasBegunRelay, let origin = options.origin(of: header, in: trail) else { return }
     hasBegunRelay = try notes.write(
@@ -143,7 +146,7 @@ final class SQLiteTarget {
         trail: trail.description, number: header.number, clock: header.clock, position: position, origin: origin))
   }
 
-  /// Takes the connection's own triggers off before a change of the schema.
+  /// Drops the connection's own triggers before a change of the schema.
   func releaseHooks() throws {
     guard hooked != nil else { return }
     hooked = nil
@@ -157,7 +160,7 @@ final class SQLiteTarget {
     try hook(follower)
   }
 
-  /// A table is about to be altered.
+  /// Prepares capture for a change of a table's schema.
   func release(_ table: String) throws { try options.schemaFollower?.release(table, database, schemaVersion) }
 
   /// Checks that the tables of Cairn are as Cairn makes them. It runs in a transaction that writes, once for each version
@@ -169,7 +172,7 @@ final class SQLiteTarget {
     provedSchema = version
   }
 
-  /// What was not committed is forgotten.
+  /// Reads the tables as stored, and forgets what was not committed.
   func reload() throws { tables = try state.tables() }
 
   func rollback() {
@@ -183,7 +186,7 @@ final class SQLiteTarget {
     tables.compactMapValues { $0.waiting.flatMap { $0.table.checkpoint.trail == trail ? $0 : nil } }
   }
 
-  /// Begins a transaction that writes, for which it waits as long as `stop` is not set; false when it was.
+  /// Begins a transaction that writes. Waits for the lock until `stop` is set, and returns false then.
   func begin(_ stop: StopSignal) throws -> Bool {
     database.setBusyTimeout(milliseconds: 200)
     defer { database.setBusyTimeout(milliseconds: 10_000) }
@@ -198,7 +201,7 @@ final class SQLiteTarget {
         progress.update { $0.isWaitingForLock = false }
         return true
       } catch let error as SQLiteError where error.isBusy {
-        // Somebody's long transaction: it is told, and waited for.
+        // Another connection has a long transaction: apply reports that, and waits.
         progress.update { $0.isWaitingForLock = true }
         Pulse.beat()
       }

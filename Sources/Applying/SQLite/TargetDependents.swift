@@ -3,11 +3,11 @@ import SQLiteKit
 
 /// Views and triggers of an SQLite target that work: a change of a table must not break them.
 ///
-/// SQLite keeps their text and looks at it when it is used, so each is prepared here as its use would prepare it.
+/// SQLite keeps their text and parses it when it is used, so each is prepared here as its use would prepare it.
 struct TargetDependents {
   private let works: Set<NameKey>
 
-  /// Those that work now. Cairn's own triggers are not among them: capture makes them anew.
+  /// Finds the views and triggers that work now, without Cairn's own triggers: capture creates those again.
   init(_ database: Database) throws {
     var works: Set<NameKey> = []
     let objects = try database.query(
@@ -34,7 +34,7 @@ struct TargetDependents {
     }
   }
 
-  /// What fires every trigger of a table.
+  /// Returns statements that fire every trigger of a table.
   private static func uses(of table: String, _ database: Database) throws -> [String] {
     let columns = try database.query("SELECT name FROM pragma_table_info(?)", [.text(table)]).map { $0[0].string }
     let set = columns.map { "\($0.quotedName) = \($0.quotedName)" }.joined(separator: ", ")
@@ -45,12 +45,12 @@ struct TargetDependents {
       ("INSERT", "INSERT INTO \(name) DEFAULT VALUES"), ("DELETE", "DELETE FROM \(name)"),
       ("UPDATE", "UPDATE \(name) SET \(set)"),
     ]
-    // A view takes only what it has a trigger for.
+    // A view accepts only the statements for which it has a trigger.
     return isView ? all.map(\.1).filter { (try? database.prepare($0)) != nil } : all.map(\.1)
   }
 
-  /// The first that worked and no longer does, such as `view recent`; nil when there is none. What was dropped with its
-  /// table is not missed.
+  /// Returns the first object that worked and no longer does, such as `view recent`; nil if there is none. An object
+  /// that was dropped with its table does not count.
   func broken(in database: Database) throws -> String? {
     guard !works.isEmpty else { return nil }
     let now = try TargetDependents(database).works

@@ -2,10 +2,12 @@ import Changes
 import Mapping
 import SQLiteKit
 
-// Whether a table that is there can take the rows of the source's.
+// Checks whether an existing table can take the rows of the source's.
 extension TargetShape {
-  /// The target must have every column, keep its values, and not refuse NULLs that the source allows. Under `ignore`
-  /// it may lack columns that are not part of the key.
+  /// Throws `schema-stopped` unless the table has every column, keeps its values, and accepts NULL where the source
+  /// does.
+  ///
+  /// Under `ignore`, the table may lack columns that are not part of the key.
   func check(_ mapping: TableMapping, _ change: Change) throws {
     let schema = mapping.target
     guard let table = try table(schema.name), !table.schema.columns.isEmpty else {
@@ -34,7 +36,7 @@ extension TargetShape {
     try checkKeys(of: table, mapping, change)
   }
 
-  /// A column that only the target has must do without a value.
+  /// Throws `schema-stopped` if a column that only the target has needs a value.
   private func checkOwnColumns(of table: SQLiteTable, _ schema: TableSchema, _ change: Change) throws {
     for column in table.schema.columns where column.isNotNull && column.defaultText == nil {
       let isKnown = schema.columns.contains { $0.name.sqliteKey == column.name.sqliteKey }
@@ -60,12 +62,12 @@ extension TargetShape {
     }
   }
 
-  /// A key that only the target has would make one row of two: in a copy, the second would push the first aside.
+  /// Throws `schema-stopped` for a unique key that only the target has: in a copy, one row could replace another.
   private func checkUniqueKeys(
     of table: SQLiteTable, _ mapping: TableMapping, _ key: Set<NameKey>, _ change: Change
   ) throws {
     let schema = mapping.target
-    // A primary key that may be NULL is not among those that a schema names.
+    // A schema does not list a primary key that may be NULL.
     let isMadeAlike =
       mapping.source.engine == .sqlite
       && [mapping.source.createText, schema.createText].contains(table.schema.createText)
@@ -73,12 +75,12 @@ extension TargetShape {
     for unique in table.uniqueKeys {
       let names = unique.terms.map { $0.column.map { table.schema.columns[$0].name.sqliteKey } ?? NameKey($0.text) }
       let isPlain = unique.predicate == nil && unique.terms.allSatisfy { $0.column != nil }
-      // How SQLite compares in a key of its own is not in a schema.
+      // A schema does not show how SQLite compares values in such a key.
       let isOwn = mapping.source.engine == .sqlite && !isPlain
       let isBinary =
         mapping.source.engine == .sqlite || unique.terms.allSatisfy { $0.collation.asciiUppercased == "BINARY" }
       let isImplied = isPlain && isBinary && known.contains { !$0.isEmpty && $0.isSubset(of: names) }
-      // Somebody has made both, who knows what they say.
+      // An operator created both indexes under one name, and is responsible for what they mean.
       let isNamed = !isPlain && mapping.source.hasUniqueIndexOfItsOwn(named: unique.name)
       let isOfTable = isMadeAlike && unique.name.hasPrefix("sqlite_autoindex_")
       guard isOwn || isImplied || isNamed || isOfTable else {

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import SQLiteKit
 
-// A table under a new statement, with its rows, and its indexes.
+// The rebuild of a table with another statement, its rows and its indexes.
 extension TargetShape {
   func rebuild(_ alteration: SQLiteAlteration, _ change: Change) throws {
     let doubtful = change.isRefreshed ? [] : alteredAffinities(alteration)
@@ -13,7 +13,7 @@ extension TargetShape {
         try define(statement, change)
       } catch let error as SQLiteError where error.isSchemaRefusal || error.isConstraint || error.isMismatch {
         try? database.execute(SQLiteAlteration.presentRules)
-        // The rows come again, but not what only the target has in them.
+        // The rows come again, but not the values of columns that only the target has.
         if !alteration.extras.isEmpty, statement == alteration.copy { throw refused(change, error, alteration) }
         if change.isRefreshed, statement == alteration.copy { continue }
         if change.isRefreshed, alteration.difference.after.objects.contains(where: { $0.text == statement }) {
@@ -34,7 +34,7 @@ extension TargetShape {
     }
   }
 
-  /// Columns under another affinity: SQLite converts what is copied into them.
+  /// Returns the columns whose affinity changes: SQLite converts the values that are copied into them.
   private func alteredAffinities(_ alteration: SQLiteAlteration) -> [(new: String, old: String, isReal: Bool)] {
     let (there, after) = (alteration.there, alteration.difference.after)
     return alteration.kept.compactMap { pair in
@@ -46,13 +46,17 @@ extension TargetShape {
     }
   }
 
-  /// How many values of each storage class a column has. Every conversion by an affinity moves values from one class to
-  /// another in one direction. A column that is REAL keeps no sign of zero: `isBefore` counts -0.0 as a class of its own.
+  /// Returns the number of values of each storage class in a column.
+  ///
+  /// A conversion by affinity moves values from one class to another, in one direction. A REAL column keeps no sign of
+  /// zero.
+  ///
+  /// - Parameter isBefore: Whether -0.0 counts as a class of its own.
   private func storage(_ table: String, _ column: String, isBefore: Bool) throws -> [[Value]] {
     let (table, name) = (table.quotedName, column.quotedName)
     var counts = try database.query("SELECT typeof(\(name)), count(*) FROM \(table) GROUP BY 1 ORDER BY 1")
     if isBefore {
-      // SQLite prints it as 0.0 and takes it for equal: only the bits tell.
+      // SQLite prints -0.0 as 0.0 and treats both as equal: only the bits differ.
       let zeros = try database.prepare("SELECT \(name) FROM \(table) WHERE typeof(\(name)) = 'real' AND \(name) = 0")
       var count: Int64 = 0
       while try zeros.step() {
@@ -63,7 +67,7 @@ extension TargetShape {
     return counts
   }
 
-  /// What hangs on the table at the target, such as `index mine`, and cannot be made again.
+  /// Returns the error for an object of the table at the target, such as `index mine`, that cannot be created again.
   private func refused(_ change: Change, _ error: SQLiteError, of object: String?) -> CairnError {
     guard let object else { return refused(change, error) }
     return refusal(change).error(
@@ -71,7 +75,8 @@ extension TargetShape {
       table: change.name)
   }
 
-  /// Rows that stand in the way are not emptied where they have what only the target has.
+  /// Returns the error for rows that prevent a change. They are not deleted if columns that only the target has hold
+  /// values.
   private func refused(_ change: Change, _ error: SQLiteError, _ alteration: SQLiteAlteration) -> CairnError {
     guard change.isRefreshed, !alteration.extras.isEmpty else { return refused(change, error) }
     let names = alteration.extras.map(\.name).joined(separator: ", ")
@@ -99,13 +104,13 @@ extension TargetShape {
       guard change.isRefreshed, change.isCreated, alteration.extras.isEmpty, let name = change.after?.target.name else {
         throw refused(change, error, alteration)
       }
-      // Rows that the source no longer has stand in the way of a unique index; all of them are about to come again.
+      // Rows that the source no longer has prevent a unique index; all rows are about to come again.
       try database.execute("DELETE FROM \(name.quotedName)")
       try run(text, change)
     }
   }
 
-  /// An index of that name on another table of ours is one that the source has dropped already: it goes first.
+  /// Drops an index with the same name on another table of ours, which the source has dropped already.
   func free(index text: String, _ body: () throws -> Void) throws {
     let stale = try database.query(
       """

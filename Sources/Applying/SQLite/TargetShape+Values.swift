@@ -2,10 +2,11 @@ import Changes
 import Mapping
 import SQLiteKit
 
-// New columns that may not be NULL, and rows that have nothing for them.
+// New NOT NULL columns for which present rows have no value.
 extension TargetShape {
-  /// Columns to be added that may not be NULL and have no default, where rows are there that the source does not have, or
-  /// not yet: SQLite cannot add them as they are. `definition` is what stands behind ADD COLUMN.
+  /// Returns the added NOT NULL columns without a default, if the table has rows: SQLite cannot add such columns.
+  ///
+  /// The rows are ones that the source does not have, or not yet. `definition` is the text after ADD COLUMN.
   func unfilled(_ difference: TableDifference, _ change: Change) throws -> [(name: String, definition: String)] {
     guard !change.isRefreshed, let after = change.after?.target, let table = try table(change.name) ?? table(after.name)
     else { return [] }
@@ -24,7 +25,7 @@ extension TargetShape {
     return added
   }
 
-  /// Says which column lacks values, where SQLite would only say that it cannot be added.
+  /// Throws `schema-stopped` with the column that lacks values; SQLite would only report that it cannot be added.
   func checkValues(_ difference: TableDifference, _ change: Change) throws {
     let added = try unfilled(difference, change)
     guard let first = added.first, let after = change.after?.target else { return }

@@ -4,36 +4,37 @@ import SQLiteKit
 
 /// Makes the tables of an SQLite target follow those of a source, as far as the policy lets it.
 ///
-/// Throws `schema-stopped` for what is not made: the table waits then. What was done before the error has to be rolled
-/// back.
+/// Throws `schema-stopped` for a change that is not made: the table waits then. The caller rolls back what was done
+/// before the error.
 struct TargetShape {
   let database: Database
   let progress: ApplyProgress
 
-  /// What becomes of a table: as the source has it before and after, and as the target should.
+  /// A change of a table: before and after, as the source has it and as the target should.
   struct Change {
     var before: TableMapping?
     var after: TableMapping?
     var origins: [Int?]?
     var isRefreshed = false
-    /// Nothing but the name, and perhaps indexes: the statement that creates the table need not be the one after.
+    /// Whether only the name changes, and perhaps indexes: the statement that creates the table need not be the one
+    /// after.
     var isRename = false
     var right = SchemaRight(isCreated: false)
-    /// Cairn created the target's table.
+    /// Whether Cairn created the target's table.
     var isCreated: Bool { right.isCreated }
     var policy = DDLPolicy.follow
 
     var name: String { (before ?? after)?.target.name ?? "" }
-    /// Out of the way of another table that takes its name, until it gets the next one.
+    /// Whether the table moves aside for another table that takes its name, until it gets its next name.
     var isMovingAside: Bool { after?.target.name.hasPrefix("cairn_moving_") ?? false }
   }
 
-  /// The table as the target has it; nil when there is none.
+  /// Returns the table as the target has it; nil if there is none.
   func table(_ name: String) throws -> SQLiteTable? {
     try database.userTables().first { $0.name.isSameInSQLite(as: name) }
   }
 
-  /// The table's own statement, as the target has it; nil when there is no such table.
+  /// Returns the CREATE TABLE statement of the target's table; nil if there is no such table.
   func text(_ name: String) throws -> String? {
     try database.text("SELECT sql FROM sqlite_master WHERE type = 'table' AND name = ? COLLATE NOCASE", [.text(name)])
   }
@@ -42,8 +43,10 @@ struct TargetShape {
 
   // MARK: Create and drop
 
-  /// Creates the table with its indexes. False when it was there, or is not to be made. `isOwn`: Cairn created what is
-  /// there, at an earlier copy.
+  /// Creates the table with its indexes.
+  ///
+  /// - Parameter isOwn: Whether Cairn created the existing table, at an earlier copy.
+  /// - Returns: False if the table exists already, or is not to be created.
   func create(_ change: Change, isOwn: Bool = false) throws -> Bool {
     guard let after = change.after else { return false }
     let schema = after.target
@@ -58,7 +61,7 @@ struct TargetShape {
     }
     do { try check(after, change) } catch let error as CairnError where isOwn && change.policy == .follow {
       guard let there = try table(schema.name)?.schema else { throw error }
-      // It is of an earlier copy, and its rows come again.
+      // The table is from an earlier copy, and its rows come again.
       var again = change
       again.isRefreshed = true
       try alter(TableDifference(there, schema), again)
@@ -131,7 +134,7 @@ struct TargetShape {
     if !change.isCreated { try check(after, change) }
   }
 
-  /// Rows that are there have the default of a new column at the source; SQLite knows only what it has the default for.
+  /// Throws `schema-stopped` if present rows need a default of the source that SQLite cannot express.
   private func checkDefaults(_ difference: TableDifference, _ change: Change) throws {
     guard !change.isRefreshed, let after = change.after, after.source.engine == .postgres else { return }
     for case .addColumn(let index) in difference.changes {
@@ -151,8 +154,11 @@ struct TargetShape {
     }
   }
 
-  /// Rows that are there have the default of a new column at the source. Where a person has added it (`there`: names in
-  /// lower case), it may be NULL in them.
+  /// Throws `schema-stopped` if a new column is NULL in rows that have its default at the source.
+  ///
+  /// This happens if an operator has added the column.
+  ///
+  /// - Parameter there: The columns before the change, in lower case.
   private func checkFilled(_ there: Set<NameKey>, _ change: Change) throws {
     guard !change.isRefreshed, let before = change.before, let after = change.after else { return }
     for case .addColumn(let index) in TableDifference(before.target, after.target, origins: change.origins).changes {
@@ -168,7 +174,7 @@ struct TargetShape {
     }
   }
 
-  /// Behind the rename: ALTER TABLE where that gives what is wanted, else a rebuild.
+  /// Alters the table after a rename: by ALTER TABLE if that gives the wanted statement, else by a rebuild.
   private func alter(_ difference: TableDifference, _ change: Change) throws {
     let name = difference.after.name
     guard let found = try table(name), !found.schema.columns.isEmpty else {
@@ -273,8 +279,8 @@ struct TargetShape {
 }
 
 extension SQLiteError {
-  /// The statement does not suit the schema, or the rows that are there.
+  /// Whether the statement does not fit the schema or the present rows.
   var isSchemaRefusal: Bool { primary == 1 }
-  /// A value does not have the type that a STRICT table or a rowid needs.
+  /// Whether a value does not have the type that a STRICT table or a rowid needs.
   var isMismatch: Bool { primary == 20 }
 }

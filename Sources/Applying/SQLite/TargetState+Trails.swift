@@ -2,8 +2,8 @@ import Changes
 import SQLiteKit
 
 extension TargetState {
-  /// Forgets all that is known of the trail: its place, its tables, and which rows are its own. False when there was
-  /// nothing.
+  /// Forgets the state of the trail: its checkpoint, its tables, and the rows that belong to it. Returns false if there
+  /// was none.
   package func forgetTrail() throws -> Bool {
     guard let trail, try isInstalled() else { return false }
     return try database.transaction {

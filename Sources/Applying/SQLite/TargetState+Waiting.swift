@@ -2,16 +2,16 @@ import Changes
 import SQLiteKit
 
 extension TargetState {
-  /// A table that waits, beside what is known of it.
+  /// The state of a table that waits.
   struct Waiting: Equatable {
     var table: WaitingTable
-    /// The names that it has from its checkpoint on, as the target calls them: the first is the one under which the
-    /// target has it, the last the one that the source has given it since.
+    /// The names of the table at the target since its checkpoint. The first is its present name there. The last is the
+    /// one that the source has given it since.
     @ByBytes var names: [String]
-    /// The record with which it waits: of what stands before that in the same transaction nothing is left to do. Nil
-    /// when that holds for the checkpoint.
+    /// The record with which the table waits: everything before it in the same transaction is done. Nil if nothing of
+    /// that transaction is done.
     var from: Position?
-    /// The source has dropped it.
+    /// Whether the source has dropped the table.
     var isGone = false
 
     static let columns: [(name: String, declaration: String)] = [
@@ -52,11 +52,11 @@ extension TargetState {
       ]
     }
 
-    /// Whether a name is one of those that it has, or will have.
+    /// Returns whether the table has a name, or will have it.
     func holds(_ name: String) -> Bool { names.contains { $0.sqliteKey == name.sqliteKey } }
   }
 
-  /// Throws `checkpoint-moved` unless the table waits at this place still.
+  /// Throws `checkpoint-moved` unless the table still waits at this place.
   func checkWaiting(_ name: String, at expected: Checkpoint, _ from: Position?) throws {
     let columns = Waiting.columns.map(\.name).joined(separator: ", ")
     let row = try database.query(
@@ -67,7 +67,7 @@ extension TargetState {
     else { throw moved("the place where table \(name) waits in \(database.path)") }
   }
 
-  /// Throws `checkpoint-moved` unless the trail stands here still.
+  /// Throws `checkpoint-moved` unless the trail's checkpoint is this one.
   func check(_ trail: TrailName, at expected: Checkpoint?) throws {
     guard try checkpoint(of: trail)?.checkpoint == expected else {
       throw moved("the checkpoint of trail \(trail) in \(database.path)")
@@ -80,7 +80,7 @@ extension TargetState {
       hint: "let only one cairn apply this trail to this target, then run again; nothing was applied twice")
   }
 
-  /// How far a trail has been applied; nil: not at all.
+  /// Returns the place up to which a trail has been applied; nil: none of it.
   func reach(of trail: TrailName) throws -> TwoWay.Reach? {
     guard let stored = try checkpoint(of: trail) else { return nil }
     let waiting = try TargetState(database, of: trail).tables().values.compactMap(\.waiting?.table)
@@ -105,7 +105,7 @@ extension TargetState {
     }
   }
 
-  /// They wait no more: each is awaited under the name that its table has here.
+  /// Ends the wait of tables: each awaits a copy, under the name that it has here.
   package func replace(_ held: [HeldTable]) throws {
     let tables = try tables()
     try database.transaction {
@@ -121,7 +121,7 @@ extension TargetState {
     }
   }
 
-  /// Tables that waited in a trail that is gone begin anew with what comes.
+  /// Ends the wait of tables in a trail that is gone: they start with the records that come.
   func forgetWaiting(in trail: TrailID) throws {
     try upgrade()
     let columns = Waiting.columns.map { "\($0.name) = NULL" }.joined(separator: ", ")

@@ -13,28 +13,28 @@ import SQLiteKit
 package struct TargetState {
   static let version: Int64 = 1
 
-  /// What apply knows of a table beyond its shape.
+  /// Apply's state of a table, besides its shape.
   struct Table {
-    /// Cairn made it, so its shape follows the source.
+    /// Whether Cairn created the table, so that its shape follows the source.
     var isCreated = false
-    /// Between the start and the end of a refresh.
+    /// The method of a refresh that has begun and not ended; nil: none.
     var refreshing: Refresh.Method?
-    /// A copy was asked for that has not begun: it will show whatever comes until then.
+    /// Whether a requested copy has not begun: it will bring all changes until then.
     var isAwaited = false
-    /// The rows that were there before Cairn came are dealt with this way for good.
+    /// The policy for rows that the table held before its first copy.
     var existing: ExistingRows = .overwrite
-    /// The table of a PostgreSQL source that is kept in this one; empty for one of SQLite, where names are as they are.
+    /// The table of a PostgreSQL source that feeds this one; empty for an SQLite source, whose names are the same here.
     var source = ""
-    /// Which of its rows are the trail's; nil: none yet, or an older version did not note it.
+    /// The rows that belong to the trail; nil: none yet, or an older version did not note it.
     var claim: TableClaim?
-    /// What others write to it is refused.
+    /// Whether the target refuses what applications write to the table.
     var isGuarded = false
-    /// Its part of the trail waits for a schema change.
+    /// The state of a table whose part of the trail waits; nil: it does not wait.
     var waiting: Waiting?
   }
 
   let database: Database
-  /// Of which the tables are; nil: of none in particular.
+  /// The trail to which the tables belong; nil: no particular one.
   let trail: TrailName?
   package init(_ database: Database, of trail: TrailName? = nil) { (self.database, self.trail) = (database, trail) }
 
@@ -59,7 +59,7 @@ package struct TargetState {
 
   private static let added = [("claim", "TEXT"), ("guarded", "INTEGER DEFAULT 0")]
 
-  /// Brings tables that an older version made up to date.
+  /// Adds columns that an older version's tables lack.
   func upgrade() throws {
     let there = Set(try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string })
     for (name, declaration) in [("source", "TEXT DEFAULT ''")] + Self.added + Waiting.columns
@@ -67,10 +67,10 @@ package struct TargetState {
       try database.execute("ALTER TABLE cairn_table ADD COLUMN \(name) \(declaration)")
     }
     guard !there.contains("trail") else { return }
-    // What was known of a table was known to every trail; with none yet, to the first that comes.
+    // The state of a table was shared by all trails; without a trail yet, it goes to the first one.
     let columns = (["name", "created", "refreshing", "existing", "source"] + Waiting.columns.map(\.name))
       .joined(separator: ", ")
-    // SQLite looks at every view of the file.
+    // SQLite checks every view of the file.
     try database.readingAsPrograms { try database.execute("ALTER TABLE cairn_table RENAME TO cairn_table_before") }
     try database.execute(Self.tableOfTables)
     for (name, declaration) in Self.added + Waiting.columns {
@@ -86,7 +86,7 @@ package struct TargetState {
 
   var owner: Value { .text(trail?.description ?? "") }
 
-  /// Where the trail stands in this target; nil when nothing of it was applied yet.
+  /// Returns the checkpoint of a trail in this target; nil if nothing of it was applied yet.
   package func checkpoint(of trail: TrailName) throws -> (checkpoint: Checkpoint, number: UInt64)? {
     guard try isInstalled() else { return nil }
     let rows = try database.query(
@@ -105,7 +105,9 @@ package struct TargetState {
     return (Checkpoint(trail: trailID, position: position, chain: chain), UInt64(bitPattern: number))
   }
 
-  /// Moves the checkpoint by compare-and-swap: throws `checkpoint-moved` when it is not at `from`.
+  /// Moves the checkpoint by compare-and-swap.
+  ///
+  /// - Throws: `checkpoint-moved` if it is not at `from`.
   func move(_ trail: TrailName, from: Checkpoint?, to: Checkpoint, number: UInt64, now: Int64) throws {
     let values: [Value] = [
       .blob(to.trail.bytes), .integer(Int64(bitPattern: to.position.segment)),
@@ -168,7 +170,7 @@ package struct TargetState {
       ] + (table.waiting?.values ?? Waiting.columns.map { _ in .null }))
   }
 
-  /// The other trails that know a table.
+  /// Returns the other trails that know a table.
   package func feeders(of name: String) throws -> [TableClaim.Feeder] {
     guard try isInstalled() else { return [] }
     let there = try database.query("SELECT name FROM pragma_table_info('cairn_table')").map { $0[0].string }
@@ -181,7 +183,7 @@ package struct TargetState {
     ).map { ($0[0].string, $0[1] == .null ? nil : TableClaim(text: $0[1].string)) }
   }
 
-  /// Whether the apply of another trail created a table.
+  /// Returns whether the apply of another trail created a table.
   func isCreatedElsewhere(_ name: String) throws -> Bool {
     try !database.query(
       "SELECT 1 FROM cairn_table WHERE name = ? AND created = 1 AND trail NOT IN (?, '') LIMIT 1", [.text(name), owner]
@@ -198,7 +200,7 @@ package struct TargetState {
     try database.integer("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'cairn_origin'") != nil
   }
 
-  /// Keeps the shape that a table has in the other engine, so that it can go back there as it was; nil: it has none.
+  /// Stores the shape that a table has in the other engine, so that it can be recreated there; nil: removes it.
   func saveOrigin(_ name: String, _ shape: TableSchema?) throws {
     guard let shape else {
       if try hasOrigins() { try database.run("DELETE FROM cairn_origin WHERE name = ?", [.text(name)]) }
@@ -212,7 +214,7 @@ package struct TargetState {
       "INSERT OR REPLACE INTO cairn_origin VALUES (?, ?)", [.text(name), .blob(Array(bytes.bytes))])
   }
 
-  /// Whether anything is known of tables of this trail.
+  /// Returns whether there is state of tables of this trail.
   package func knowsTables() throws -> Bool {
     guard try isInstalled() else { return false }
     let hasTrail = try database.integer("SELECT 1 FROM pragma_table_info('cairn_table') WHERE name = 'trail'") != nil
@@ -220,7 +222,7 @@ package struct TargetState {
       "SELECT 1 FROM cairn_table \(hasTrail ? "WHERE trail = ?" : "WHERE '' <> ?") LIMIT 1", [owner]) != nil
   }
 
-  /// As the trail has them under the rules by which they came.
+  /// Returns the names of the tables in the trail, under the rules by which their rows were applied.
   package func tableNames() throws -> [String] {
     guard try isInstalled() else { return [] }
     try upgrade()
@@ -229,18 +231,18 @@ package struct TargetState {
     }
   }
 
-  /// Every table waits for its next copy, and takes nothing until that begins.
+  /// Makes every table await its next copy, and take no changes until then.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
     try upgrade()
     let sql = "UPDATE cairn_table SET refreshing = \(Refresh.awaited), existing = 'overwrite'"
-    // What has been put aside comes with the copies.
+    // Transactions in quarantine come with the copies.
     try SQLiteQuarantineLog(database).forget(trail)
     if trail == nil { return try database.run(sql) }
     try database.run(sql + " WHERE trail IN (?, '')", [owner])
   }
 
-  /// Forgets a trail that is gone; what is known of the tables stays.
+  /// Forgets the checkpoint of a trail that is gone; the state of tables stays.
   package func forgetCheckpoint(of trail: TrailName) throws {
     if let id = try checkpoint(of: trail)?.checkpoint.trail { try forgetWaiting(in: id) }
     try SQLiteQuarantineLog(database).forget(trail)

@@ -3,19 +3,19 @@ import Conflicts
 import Mapping
 import SQLiteKit
 
-// Rows by their key, as they were settled.
+// Access to rows by key, for two-way apply and one-way meetings.
 extension TargetTable {
   private var columnNames: [String] { schema.columns.map(\.name.quotedName) }
   private var keyed: String { " WHERE " + schema.key.map { "\(columnNames[$0]) = ?" }.joined(separator: " AND ") }
 
-  /// The row with this key; nil: there is none.
+  /// Returns the row with this key; nil if there is none.
   func row(_ key: [Value]) throws -> [Value]? {
     try database.query(
       "SELECT \(columnNames.joined(separator: ",")) FROM \(schema.name.quotedName)\(keyed)", key
     ).first
   }
 
-  /// Makes the row what it is to be; nil: it goes. Columns that are nil stay as they are.
+  /// Writes the settled row; nil: deletes it. Columns that are nil keep their values.
   func put(_ row: RowVersion.Row?, _ key: [Value]) throws {
     let table = schema.name.quotedName
     guard let row else { return try database.run("DELETE FROM \(table)\(keyed)", key) }
@@ -28,7 +28,7 @@ extension TargetTable {
       given.compactMap { row[$0] })
   }
 
-  /// Besides those of the key, which is one of the target, too.
+  /// Returns whether the table has unique values besides its key, which is a key of the target, too.
   func hasOtherUniqueValues() throws -> Bool {
     let rows = try database.query(
       """
@@ -44,7 +44,8 @@ extension TargetTable {
     return areOfKey.contains(true) && areOfKey.contains(false)
   }
 
-  /// The same table with the columns that the target has besides: others may have written to those. Nil where there are none.
+  /// Returns the table with the columns that only the target has, which applications may have written; nil if there are
+  /// none.
   func wide() throws -> TargetTable? {
     let known = Set(schema.columns.map { $0.name.sqliteKey })
     let there = try database.query("SELECT name FROM pragma_table_xinfo(?) WHERE hidden = 0", [.text(schema.name)])
@@ -67,7 +68,7 @@ extension TargetTable {
     try Self.references(database).filter { $0.parent.sqliteKey == schema.name.sqliteKey }
   }
 
-  /// Columns that are not the key, to which foreign keys lead.
+  /// Returns the unique columns that foreign keys reference and that are not the key.
   static func alternates(_ database: Database) throws -> RowNames.Alternates {
     var found: RowNames.Alternates = [:]
     for reference in try references(database) {
@@ -85,7 +86,7 @@ extension TargetTable {
   }
 
   private static func references(_ database: Database) throws -> [Reference] {
-    // Child, parent, number, column and the column that it refers to; NULL: the key.
+    // Child, parent, number, column, and the column that it references; NULL: the key.
     let rows = try database.query(
       """
       SELECT m.name, f."table", f.id, f."from", f."to" FROM sqlite_master m JOIN pragma_foreign_key_list(m.name) f
@@ -107,7 +108,7 @@ extension TargetTable {
     return found.filter { $0.columns.count == $0.references.count }
   }
 
-  /// Whether another row refers to this one.
+  /// Returns whether another row references this one.
   func isReferred(_ row: [Value]) throws -> Bool {
     for reference in referrers {
       let values = reference.references.compactMap { column in
@@ -117,7 +118,7 @@ extension TargetTable {
       var terms = reference.columns.map { "\($0.quotedName) = ?" }
       var parameters = values
       if reference.child.sqliteKey == schema.name.sqliteKey {
-        // A row that refers to itself keeps nothing.
+        // A row that references itself does not count.
         terms.append("NOT (\(schema.key.map { "\(columnNames[$0]) = ?" }.joined(separator: " AND ")))")
         parameters += schema.key.map { row[$0] }
       }

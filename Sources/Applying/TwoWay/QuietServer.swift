@@ -8,7 +8,8 @@ struct QuietServer {
   /// Our transactions that may have been open at that moment.
   private var ours: Set<UInt64> = []
 
-  /// Returns whether only our transactions have ended since the passed moment. If so, the later moment counts as passed.
+  /// Returns whether only our transactions have ended since the passed moment. If so, the later moment counts as
+  /// passed.
   ///
   /// - Parameter own: The transaction that asks.
   mutating func isQuiet(at now: ServerMoment, own: UInt64?) -> Bool {
