@@ -1,9 +1,9 @@
 import Changes
 import PostgresKit
 
-// Columns that only the target has: a copy brings the rows again, and leaves these as they are.
+// Columns that only the target has: a copy of the rows keeps their values.
 extension MappedTable {
-  /// As the target has them now; those that are computed are not among them.
+  /// Returns the columns that only the target has, without generated ones.
   func ownColumns(_ connection: PostgresConnection) throws -> [String] {
     let known = Set(columns.map(\.name.nameKey))
     let there = try connection.query(
@@ -14,7 +14,7 @@ extension MappedTable {
     return there.compactMap { $0[0] }.filter { !known.contains($0) }
   }
 
-  /// Those of them that have a value in some row, for people; nil when nothing would be lost with the rows.
+  /// Returns those columns that have a value in some row, for messages; nil if none has.
   func ownValues(_ connection: PostgresConnection) throws -> String? {
     let own = try ownColumns(connection).map(\.quotedName)
     guard !own.isEmpty else { return nil }
@@ -23,8 +23,8 @@ extension MappedTable {
     return found == nil ? nil : own.joined(separator: ", ")
   }
 
-  /// Keeps what they have in rows that are about to come again, in a temporary table. True when there is something to be
-  /// given back.
+  /// Saves the values of these columns, in rows that are about to come again, in a temporary table. Returns whether
+  /// there are any.
   func setAside(_ condition: String, _ values: [String?], _ connection: PostgresConnection) throws -> Bool {
     let own = try ownColumns(connection).map(\.quotedName)
     guard !own.isEmpty, !key.isEmpty else { return false }
@@ -41,7 +41,7 @@ extension MappedTable {
     return true
   }
 
-  /// Gives rows with the same key what was set aside.
+  /// Restores the saved values in the rows with the same key.
   func giveBack(_ connection: PostgresConnection) throws {
     let set = asideColumns.enumerated().map { "\($1) = a.o\($0)" }.joined(separator: ", ")
     let terms = key.enumerated().map { "x.\(columns[$1].name.quotedName) \(columns[$1].equality) a.k\($0)" }

@@ -2,9 +2,9 @@ import PostgresKit
 
 /// The statements that every commit of apply needs besides those of rows.
 struct OwnStatements {
-  /// What others commit is seen by each statement, whatever the role's settings are.
+  /// Each statement sees what other sessions have committed, whatever the role's settings are.
   let begin = PostgresStatement(name: "cairn_begin", sql: "BEGIN ISOLATION LEVEL READ COMMITTED")
-  /// By this message capture on the target's database knows what apply writes.
+  /// The message by which capture of the target's database recognizes what apply writes.
   let message = PostgresStatement(
     name: "cairn_message",
     sql: "SELECT \(MessageKey.call("cairn", "convert_to($1::text, 'UTF8')")) FROM cairn.key AS k WHERE k.id = 1")

@@ -44,8 +44,8 @@ struct OwnersCode: Equatable {
   /// out; nil if there is no such table.
   enum Parents: String { case only = "ONLY ", all = "" }
   var parents: Parents?
-  /// Which table has the name, and the version of its schema's entry. Another text means another table, or a schema that
-  /// was renamed since.
+  /// The table that has the name, and the version of its schema's entry. Another text means another table, or a renamed
+  /// schema.
   @ByBytes var bearer: String
   /// Whether functions that may read views run when the table is written.
   var runsFunctions = false
@@ -54,9 +54,9 @@ struct OwnersCode: Equatable {
   /// The catalog's entry for the code. Another text means that the code changed.
   @ByBytes var fingerprint: String
 
-  /// - Parameter table: the quoted name.
-  /// - Parameter fires: the values of `tgenabled` and `ev_enabled` that fire: `AR` in the session of apply, `AO` in one like
-  ///   an application's.
+  /// - Parameter table: The quoted name.
+  /// - Parameter fires: The values of `tgenabled` and `ev_enabled` that fire: `AR` in the session of apply, `AO` in one
+  ///   like an application's.
   static func read(_ table: String, fires: String = firesInApply, _ connection: PostgresConnection) throws -> OwnersCode
   {
     let rows = try connection.query(findingsText, [table, fires])
@@ -72,15 +72,18 @@ struct OwnersCode: Equatable {
       runsFunctions: part(4) == "true", hasForeignParts: part(5) == "true", fingerprint: part(3) ?? "")
   }
 
-  /// Locks the tables that the foreign keys of a table change, as far as a role that is not trusted may give them triggers,
-  /// until the transaction ends. Their triggers run with the rights of the session. Throws `owners-code` for a table that the role of
-  /// the session may not lock.
+  /// Locks, until the transaction ends, the tables that a table's foreign keys change, if an untrusted role may add
+  /// triggers to them.
+  ///
+  /// Such triggers run with the rights of the session.
+  ///
+  /// - Throws: `owners-code` for a table that the role of the session may not lock.
   static func lockReferencing(_ table: String, _ connection: PostgresConnection) throws {
     var locked: [[ByBytes<String?>]] = []
     while true {
       let found = try connection.query(referencingText, [table, "O"])
       let now = found.map { $0.map { ByBytes(wrappedValue: $0) } }
-      // A table that refers to one that is locked cannot be made.
+      // No table that references a locked one can be created.
       if now == locked { return }
       locked = now
       for row in found {
@@ -109,7 +112,8 @@ struct OwnersCode: Equatable {
   }
 
   /// Throws `owners-code` for the first finding that the conf does not allow.
-  /// - Parameter allows: whether `fire_triggers` names a trigger.
+  ///
+  /// - Parameter allows: Returns whether `fire_triggers` names a trigger.
   func check(_ table: String, place: String, allows: (String) -> Bool) throws(CairnError) {
     guard let found = findings.first(where: { $0.kind != "trigger" || !allows($0.object) }) else { return }
     let function =
@@ -125,14 +129,14 @@ struct OwnersCode: Equatable {
       context: ["table": table])
   }
 
-  /// Fails with ``changed`` if the code of a table is not what `$3` says; `$2`: as `fires`.
+  /// Fails with ``changed`` if the fingerprint of a table's code is not `$3`; `$2` is `fires`.
   static let unchangedText = "SELECT 1 / (\(fingerprintText) = $3)::int"
-  /// Fails with ``changed`` if the name `$1` means another table than `$2` says.
+  /// Fails with ``changed`` if the name `$1` does not mean the table `$2`.
   static let sameTableText = "SELECT 1 / (coalesce(\(bearerText), '') = $2)::int"
-  /// Division by zero.
+  /// SQLSTATE of a division by zero.
   static let changed = "22012"
 
-  /// The error for a table that another one replaces, or whose code changes, each time that apply writes to it.
+  /// Returns the error for a table that is replaced, or whose code changes, each time that apply writes to it.
   static func exchanged(_ place: String) -> CairnError {
     CairnError(
       .ownersCode, "a table of \(place) was replaced, or its schema renamed, while apply wrote to it",
@@ -142,9 +146,12 @@ struct OwnersCode: Equatable {
 
   // MARK: SQL
 
-  /// The table `$1` with its partitions, and with the tables that its foreign keys change, if such triggers fire; roles that are trusted; the parts of the table that run when it is written; and
-  /// all that these need, as the server's own list of dependencies has it: functions, operators, types with what they
-  /// are made of, constraints of domains, and casts between such a type and one of PostgreSQL's own.
+  /// The relations, trusted roles and parts that matter when the table `$1` is written.
+  ///
+  /// These are the table with its partitions, and the tables that its foreign keys change, if such triggers fire. The
+  /// parts are what runs when the table is written, and all that these need by the server's list of dependencies:
+  /// functions, operators, types with their components, constraints of domains, and casts between such a type and one
+  /// of PostgreSQL's own.
   private static let relations = """
     WITH RECURSIVE rel(oid) AS (
       SELECT to_regclass($1)::oid
@@ -193,7 +200,7 @@ struct OwnersCode: Equatable {
             (c.castsource = r.oid AND c.casttarget < 16384) OR (c.casttarget = r.oid AND c.castsource < 16384))) x)
     """
 
-  /// Further functions of `pg_catalog` that compute, or tell of the session only. Those of triggers change one row.
+  /// Further functions of `pg_catalog` that compute, or report only the session. Those of triggers change one row.
   private static let harmless = """
     array_to_string convert convert_from convert_to current_database current_schema current_schemas current_setting
     current_user enum_first enum_last enum_range format get_current_ts_config inet_client_addr inet_client_port
@@ -203,16 +210,16 @@ struct OwnersCode: Equatable {
     version xml_is_well_formed
     """
 
-  /// Functions of extensions that draw numbers, or read a file of the server's own.
+  /// Functions of extensions that generate values, or read a file of the server's own.
   private static let drawing =
     "uuid_generate_v1 uuid_generate_v1mc uuid_generate_v4 gen_random_uuid gen_random_bytes gen_salt unaccent"
 
-  /// Whether an expression of another role may call the function `p` with our rights.
+  /// The condition under which an expression of another role may call the function `p` with our rights.
   ///
-  /// A function that takes a text of a value as it is typed in, the number of an object or a pointer can run what the
-  /// catalog lists nowhere: `domain_in('x', 16410, -1)` checks the domain with that number. Of the others of
-  /// PostgreSQL, those that never change anything compute; so do operators and casts. Of the rest there is a list. A
-  /// function that a superuser made is taken if it is declared to compute, or has an operator.
+  /// Some functions can run what the catalog lists nowhere: those that take the text form of a value, the number of an
+  /// object, or a pointer. For example, `domain_in('x', 16410, -1)` checks the domain with that number. Of the other
+  /// functions of PostgreSQL, immutable ones compute; so do operators and casts. The rest is a list. A superuser's
+  /// function is accepted if it is declared immutable, or has an operator.
   private static let isPlainText = """
     (p.oid >= 16384 AND pg_get_userbyid(p.proowner) = current_user OR p.prokind = 'f' AND NOT p.proretset
       AND p.prorettype NOT IN ('cstring'::regtype, 'internal'::regtype) AND (
@@ -240,8 +247,8 @@ struct OwnersCode: Equatable {
   /// `nextval(regclass)`, whose number is the same in all versions.
   private static let nextval = 1574
 
-  /// A call of `nextval` with a sequence that is written down in the expression, as the server prints its parts. The four
-  /// numbers are the bytes of the sequence's, the least significant one first.
+  /// A call of `nextval` with a constant sequence, as the server prints its parts. The four numbers are the bytes of
+  /// the sequence's number, the least significant one first.
   private static let drawnText =
     #":funcid 1574 [^{}()]*:args \(\{CONST :consttype 2205 [^]{}()[]*:constvalue 4 \[ (-?\d+) (-?\d+) (-?\d+) (-?\d+) [-0 ]*\]\}\)"#
 
@@ -314,8 +321,9 @@ struct OwnersCode: Equatable {
     ORDER BY 1, 2
     """
 
-  /// See ``Openness``, ``Parents``, ``bearer`` and ``fingerprint``. Role `pg_database_owner` has one member, the owner of
-  /// the database.
+  /// The state of a table: see ``Openness``, ``Parents``, ``bearer`` and ``fingerprint``.
+  ///
+  /// Role `pg_database_owner` has one member, the owner of the database.
   private static let stateText = """
     \(relations), own AS (SELECT c.oid, c.relkind, c.relowner, c.relnamespace FROM rel JOIN pg_class c ON c.oid = rel.oid)
     SELECT CASE
@@ -333,7 +341,7 @@ struct OwnersCode: Equatable {
       EXISTS (SELECT FROM own WHERE relkind = 'f')::text
     """
 
-  /// The tables beside `$1` itself.
+  /// The tables that the foreign keys of `$1` change, if an untrusted role owns them or may add triggers to them.
   private static let referencingText = """
     \(relations) SELECT c.oid::regclass::text, c.relkind, pg_get_userbyid(c.relowner), current_user::text
       FROM rel JOIN pg_class c
@@ -348,7 +356,7 @@ struct OwnersCode: Equatable {
       WHERE c.oid = to_regclass($1))
     """
 
-  /// Every row of the catalog that makes such code has a version of its own.
+  /// The fingerprint: the versions of all catalog rows that make up such code.
   private static let fingerprintText = """
     (\(relations) SELECT md5(coalesce(string_agg(x.part, ',' ORDER BY x.part), '')) FROM (
       SELECT 'p' || rel.oid AS part FROM rel
@@ -362,18 +370,18 @@ struct OwnersCode: Equatable {
     """
 }
 
-/// The look at a table's code in each transaction that writes it.
+/// The check of a table's code in each transaction that writes the table.
 final class OwnersWatch {
   private let locks: [PostgresStatement]
   private let sameTable: PostgresStatement
   private let bearer: [String?]
-  /// Only the owner of a table or a type can change the code of a table that is locked.
+  /// The check of the code; nil if it cannot change, as only the owner of a table or a type can change it under a lock.
   private let unchanged: PostgresStatement?
   private let values: [String?]
-  /// The group of transactions in which the table was looked at last.
+  /// The group of transactions in which the table was checked last.
   private var group: UInt64?
 
-  /// - Parameter number: tells the statements of one session apart.
+  /// - Parameter number: Distinguishes the statements of one session.
   init(_ table: PostgresTargetTable, _ code: OwnersCode, number: Int) {
     locks = code.locks(table.rowsName).enumerated().map {
       PostgresStatement(name: "cairn_lock_\(number)_\($0)", sql: $1)
@@ -387,7 +395,7 @@ final class OwnersWatch {
 
   func isDue(in group: UInt64) -> Bool { self.group != group }
 
-  /// Queues the locks and the look ahead of the first row: no answer is waited for.
+  /// Queues the locks and the check before the first row, without waiting for an answer.
   func look(in group: UInt64, _ sink: PostgresSink) throws {
     self.group = group
     for lock in locks { try sink.queue(lock) }
@@ -395,7 +403,6 @@ final class OwnersWatch {
     if let unchanged { try sink.queue(unchanged, values) }
   }
 
-  /// Queues the proof that the rows of the group went to the table that was looked at: no lock keeps the owner of a schema
-  /// from renaming it.
+  /// Queues the proof that the group's rows went to the checked table: no lock keeps a schema's owner from renaming it.
   func prove(_ sink: PostgresSink) throws { try sink.queue(sameTable, bearer) }
 }

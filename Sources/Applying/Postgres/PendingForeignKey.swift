@@ -4,8 +4,8 @@ import PostgresKit
 
 /// A foreign key that is added once the rows of both tables are there.
 ///
-/// The database keeps its parts, never a statement: whoever could write `cairn.pending` could otherwise have apply run
-/// any SQL. ``statement(for:)`` builds the SQL when it is run, from quoted names and from actions of a fixed list.
+/// The database stores its parts, never a statement. Otherwise any role that can write `cairn.pending` could make apply
+/// run any SQL. ``statement(for:)`` builds the SQL when it runs, from quoted names and from actions of a fixed list.
 ///
 /// ```
 /// {"columns": ["item"], "references": ["id"], "on_update": "", "on_delete": "CASCADE", "delete_columns": [],
@@ -19,7 +19,7 @@ struct PendingForeignKey: Equatable {
   @ByBytes var references: [String]
   var onUpdate = ""
   var onDelete = ""
-  /// PostgreSQL 15: of `SET NULL` and `SET DEFAULT`, the columns that are set; empty: all.
+  /// PostgreSQL 15: the columns that `SET NULL` and `SET DEFAULT` set; empty: all.
   @ByBytes var deleteColumns: [String] = []
   var timing = TableSchema.ForeignKey.Timing.immediate
   /// `MATCH FULL`
@@ -32,7 +32,7 @@ struct PendingForeignKey: Equatable {
     (onUpdate, onDelete, timing) = (key.onUpdate.asciiUppercased, key.onDelete.asciiUppercased, key.timing)
   }
 
-  /// Nil for a text that is not what Cairn writes, and for an action that PostgreSQL does not have.
+  /// Nil for a text that Cairn did not write, and for an action that PostgreSQL does not have.
   init?(json text: String) {
     guard case .object(let object)? = try? JSONReader.read(text) else { return nil }
     func names(_ key: String) -> [String] {

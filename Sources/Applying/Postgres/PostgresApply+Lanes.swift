@@ -3,33 +3,33 @@ import PostgresKit
 import SystemKit
 import Trails
 
-// Tables that wait: each has a checkpoint of its own, from which a lane tries to go on.
+// Tables that wait: each has a checkpoint of its own, from which a lane tries to continue.
 extension PostgresApply {
   /// A second way through the trail, for tables that wait at one place.
   struct Lane {
-    /// How long it goes on before the other tables have their turn.
+    /// The time for which a lane runs before the other tables have their turn.
     static let sliceMilliseconds: Int64 = 500
 
     var tables: [PostgresTargetState.Waiting]
-    /// Where they go both ways.
+    /// The desk of two-way tables; nil for one-way ones.
     let desk: PostgresReplay.Desk?
     var replay: PostgresReplay
-    /// Changes that are known not to be made.
+    /// The changes that the target refuses, with the reasons.
     var refusals: [Position: CairnError] = [:]
-    /// Copies with which tables go on, by the records that they wait with.
+    /// The copies with which tables continue, by the records with which they wait.
     var overtaken: [Position: LaterCopy] = [:]
     var carefulThrough: UInt64 = 0
     var share = GroupShare()
   }
 
-  /// When a table that waits is tried again.
+  /// The next attempt of a waiting table.
   struct Attempt {
     static let delayMin: Int64 = 2_000
     static let delayMax: Int64 = 60_000
-    /// Monotonic milliseconds.
+    /// The time of the attempt, in monotonic milliseconds.
     var next: Int64
     var delay: Int64 = delayMin
-    /// It waits for nothing but a lock.
+    /// Whether the table waits only for a lock.
     var isLocked = false
   }
 
@@ -49,7 +49,7 @@ extension PostgresApply {
 
   // MARK: Beginning to wait
 
-  /// The group is rolled back, and done again; from that record on without its table.
+  /// Makes a table wait. The group is rolled back and done again, from that record on without the table.
   func wait(for refusal: SchemaStop, _ replay: PostgresReplay) throws {
     replay.abandon()
     self.replay = nil
@@ -63,7 +63,9 @@ extension PostgresApply {
 
   // MARK: Trying again
 
-  /// Lets a lane that is due go on for a while; true when it moved. `isLast`: all of them, as far as they come.
+  /// Runs a lane that is due, and returns whether it moved.
+  ///
+  /// - Parameter isLast: Whether all lanes run, as far as they come.
   func tryLanes(_ stop: StopSignal, isLast: Bool = false) throws -> Bool {
     guard let replay, !replay.waiting.isEmpty else { return false }
     if var lane {
@@ -79,7 +81,7 @@ extension PostgresApply {
       let desk = laneDesk(group, replay)
       var lane = Lane(tables: group, desk: desk, replay: try open(group, desk))
       if try advanceOrSettle(&lane, replay, stop) {
-        // The others have their turn, and what is known of those that wait is another thing now.
+        // The other tables have their turn, and the state of the waiting ones has changed.
         isMoved = true
         break
       }
@@ -87,12 +89,13 @@ extension PostgresApply {
     return isMoved
   }
 
-  /// Tables that wait at one place may wait for each other: those that swapped names.
+  /// Groups tables by their place: tables that wait at one place may wait for each other, such as tables that swapped
+  /// names.
   private static func groups(_ tables: [PostgresTargetState.Waiting]) -> [[PostgresTargetState.Waiting]] {
     Dictionary(grouping: tables, by: \.table.checkpoint).values.sorted { $0[0].table.number < $1[0].table.number }
   }
 
-  /// Nil: all of these tables go one way only.
+  /// Returns the desk of a lane; nil if all of its tables are one-way.
   private func laneDesk(
     _ tables: [PostgresTargetState.Waiting], _ main: PostgresReplay
   ) -> PostgresReplay.Desk? {
@@ -123,7 +126,8 @@ extension PostgresApply {
     }
   }
 
-  /// A lane's rows are settled as those of the main way are, with all that was written to them since.
+  /// Advances a lane. Its rows are settled as those of the main way are, with everything that was written to them
+  /// since.
   private func advanceOrSettle(_ lane: inout Lane, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk = lane.desk else { return try advance(&lane, main, stop) }
     guard try desk.shared.enter(stop) else { throw Stopped() }
@@ -135,7 +139,7 @@ extension PostgresApply {
     }
   }
 
-  /// Goes on for a slice of time; true when something was committed.
+  /// Runs a lane for a slice of time. Returns whether anything was committed.
   private func advance(_ lane: inout Lane, _ main: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     try main.sink.rest()
     let deadline = Clock.monotonicMilliseconds + Lane.sliceMilliseconds
@@ -144,7 +148,7 @@ extension PostgresApply {
     try lane.replay.reload()
     while !stop.isSet {
       if lane.replay.applied >= last {
-        // Nothing of the trail is between its place and that of the others.
+        // The trail has nothing for these tables between their place and that of the others.
         try end(lane, main)
         isMoved = true
         break
@@ -171,7 +175,7 @@ extension PostgresApply {
     if self.lane == nil { lane.replay.abandon() }
     if isMoved {
       try main.reload()
-      // Not before: until then nothing more counts as known.
+      // This must follow the commit: until then, no more transactions count as known.
       main.holdWindow()
       let waiting = Set(main.waiting.map(\.source.nameKey))
       for key in attempts.keys where !waiting.contains(key) { attempts[key] = nil }
@@ -194,7 +198,7 @@ extension PostgresApply {
       lane.tables, lane.desk, isCareful: lane.replay.applied < lane.carefulThrough, lane.refusals, lane.overtaken)
   }
 
-  /// After an error in a lane, whose group was rolled back; false when its tables go on waiting.
+  /// Recovers from an error in a lane, whose group was rolled back. Returns false if its tables continue to wait.
   private func recover(_ lane: inout Lane, from error: any Error, _ stop: StopSignal) throws -> Bool {
     let (number, applied) = (lane.replay.number, lane.replay.applied)
     lane.replay.abandon()
@@ -227,7 +231,7 @@ extension PostgresApply {
         lane.tables.removeAll { $0.source.hasSameBytes(as: refusal.key) }
         guard !lane.tables.isEmpty else { return false }
       } else {
-        // What stands before it is applied for good.
+        // Everything before this record is applied for good.
         lane.refusals[refusal.position] = refusal.error
       }
     case let failed as PostgresError where failed.isTransient:
@@ -244,7 +248,8 @@ extension PostgresApply {
     return true
   }
 
-  /// A group of so many transactions was overtaken by programs, and is rolled back: nothing is to be locked meanwhile.
+  /// Waits for capture after applications overtook a group of `count` transactions. The group is rolled back: no locks
+  /// are held.
   private func waitForCapture(_ lane: inout Lane, _ count: UInt64, _ stop: StopSignal) throws {
     guard let desk = lane.desk else { return }
     lane.share.shrink(count)
@@ -254,7 +259,7 @@ extension PostgresApply {
     try desk.waitForCapture(stop)
   }
 
-  /// With which a table whose rule could not be kept goes on; nil: none, or it has been tried.
+  /// Returns the copy with which a table continues whose rule could not be kept; nil if there is none, or it was tried.
   private func laterCopy(
     than refusal: SchemaStop, _ table: PostgresTargetState.Waiting, _ lane: Lane
   ) throws -> LaterCopy? {
@@ -267,7 +272,7 @@ extension PostgresApply {
     return nil
   }
 
-  /// What a row or a table has against the target: in a lane, the table goes on waiting with it.
+  /// Returns whether an error is about a row or a table: in a lane, the table continues to wait for that reason.
   private static func isOfRow(_ error: CairnError) -> Bool {
     [
       .rowMissing, .rowDiffers, .rowExists, .constraintFailed, .valueMisfit, .schemaStopped, .nameCollision,
@@ -283,7 +288,7 @@ extension PostgresApply {
     }
   }
 
-  /// Why it waits may be another reason now.
+  /// Stores the reason why a table waits, if it has changed.
   private func tell(_ error: CairnError, _ key: String, _ lane: Lane) throws {
     guard let table = lane.tables.first(where: { $0.source.hasSameBytes(as: key) }),
       table.table.message != error.message || table.table.hint != error.hint || table.table.code != error.code

@@ -2,9 +2,9 @@ import Changes
 import PostgresKit
 import SystemKit
 
-// Transactions that are put aside, and come back.
+// Transactions that are put aside, and retried.
 extension PostgresReplay {
-  /// Whether the transaction that begins is passed over. Within the group's transaction, it is noted there.
+  /// Returns whether to skip the transaction that begins. Logs it as put aside, in the group's transaction.
   func putAside(_ header: TransactionHeader) throws -> Bool {
     guard let shelf, retried == nil else { return false }
     guard !scope.isLane else { return shelf.contains(header.number) }
@@ -21,15 +21,17 @@ extension PostgresReplay {
 }
 
 extension PostgresApply {
-  /// As the target has it.
+  /// Takes over the transactions in quarantine from the target's log.
   func loadQuarantine(_ replay: PostgresReplay) throws {
     shelf.load(try PostgresQuarantineLog(replay.connection).list(), of: replay.reader.id)
     let count = shelf.count
     progress.update { $0.quarantined = count }
   }
 
-  /// Does one thing that a person wants of what is put aside, or that has become possible by it; false when there is
-  /// nothing. While a table waits, its part of a transaction could not come with the others'.
+  /// Carries out one request of an operator about quarantine, or a step that it made possible. Returns false if there
+  /// is none.
+  ///
+  /// It does nothing while a table waits: the table's part of a transaction could not be applied with the rest.
   func settleQuarantine(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     let now = Clock.monotonicMilliseconds
     guard !shelf.quarantine.isEmpty, replay.waiting.isEmpty, now >= nextLook else { return false }
@@ -39,7 +41,7 @@ extension PostgresApply {
       nextLook = now + QuarantineShelf.lookMilliseconds
       return false
     }
-    // Another replay needs the connection; what it does, the main one has to look at anew.
+    // Another replay needs the connection. The main one has to read the state again afterwards.
     let connection = replay.connection
     let log = PostgresQuarantineLog(connection)
     forget()
@@ -53,7 +55,7 @@ extension PostgresApply {
     return true
   }
 
-  /// Applies one at its place, in a commit of its own.
+  /// Applies a transaction at its place, in a commit of its own.
   private func retry(_ one: QuarantinedTransaction, _ connection: PostgresConnection, _ stop: StopSignal) throws {
     if let desk { guard try desk.shared.enter(stop) else { throw Stopped() } }
     defer { desk?.shared.leave() }
@@ -77,7 +79,7 @@ extension PostgresApply {
         case is ClockGate.Ahead: _ = stop.wait(milliseconds: 200)
         case let ahead as Ahead: try make(ahead, connection)
         case let refusal as SchemaStop:
-          // Who uses the table is waited for.
+          // Apply waits for the sessions that use the table.
           if refusal.isLocked {
             _ = stop.wait(milliseconds: 200)
           } else {
@@ -93,7 +95,7 @@ extension PostgresApply {
     throw Stopped()
   }
 
-  /// It stays, for this reason.
+  /// Stores the reason why a transaction stays in quarantine.
   private func explain(_ one: QuarantinedTransaction, _ error: CairnError, _ connection: PostgresConnection) throws {
     var one = one
     one.explain(error)

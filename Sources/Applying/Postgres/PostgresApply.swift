@@ -6,10 +6,10 @@ import Trails
 
 /// Applies a trail to a PostgreSQL database: whole transactions, in order, with the checkpoint in the same commit.
 ///
-/// One blocking worker on one thread. Small transactions share a commit. A row that is not as the trail says it must be
-/// stops apply with an error that names it; nothing of its transaction stays. A server that goes away is waited for, and
-/// asked for the checkpoint when it is back: its last answer may have been lost with the connection. A table whose schema
-/// change cannot be made waits, and with it no other: see PostgresApply+Lanes.swift.
+/// One blocking worker on one thread. Small transactions share a commit. If a row is not as the trail says, apply stops
+/// with an error that names it, and nothing of its transaction stays. If the server is away, apply waits for it, then
+/// reads the checkpoint: the last answer may have been lost with the connection. A table whose schema change cannot be
+/// made waits alone: see PostgresApply+Lanes.swift.
 package final class PostgresApply {
   package typealias Options = ApplyOptions
 
@@ -18,14 +18,16 @@ package final class PostgresApply {
 
   private static let conflictsMax = 10
   private static let waitMillisecondsMax: Int64 = 5000
-  /// How long a server may be away while `drain` is set.
+  /// The time for which a server may be away while `drain` is set.
   private static let awayMillisecondsMax: Int64 = 60_000
-  /// How long locks are waited for when all else is done and `drain` is set.
+  /// The time for which apply waits for locks if `drain` is set and all else is done.
   private static let lockedMillisecondsMax: Int64 = 5000
 
-  /// How long a group waits for one lock where programs write to the target, at first and at most: they wait meanwhile
-  /// for those that it has. Always less than the second after which a server looks for deadlocks, so that it is never a
-  /// program that has to give way.
+  /// The `lock_timeout` of two-way apply in ms, at first and at most: meanwhile, applications wait for locks of the
+  /// group.
+  ///
+  /// It stays below `deadlock_timeout` (1 s), so PostgreSQL never cancels an application's transaction in favor of
+  /// ours.
   private static let patienceMilliseconds: (first: Int64, most: Int64) = (50, 800)
 
   private let uri: String
@@ -36,31 +38,31 @@ package final class PostgresApply {
   let progress: ApplyProgress
   var connection: PostgresConnection?
   var replay: PostgresReplay?
-  /// The lane that is open.
+  /// The open lane.
   var lane: Lane?
   var attempts: [NameKey: Attempt] = [:]
-  /// Statements that were run ahead of the transactions that need them.
+  /// The statements that were run before the transactions that need them.
   var madeAhead: Set<NameKey> = []
-  /// Records with which tables begin to wait.
+  /// The records with which tables begin to wait, with the reasons.
   var refusals: [Position: CairnError] = [:]
   /// Transactions up to this one are applied carefully.
   private var carefulThrough: UInt64 = 0
   let shelf: QuarantineShelf
   private let statements: StatementDesk?
   private let pruning = ConflictPruning()
-  /// When it is looked next whether somebody wants something of what is put aside, in monotonic milliseconds.
+  /// The time of the next look for requests about transactions in quarantine, in monotonic milliseconds.
   var nextLook: Int64 = 0
   private var purgedBelow: UInt64 = 0
-  /// Where the database is captured, and writes go both ways.
+  /// The desk of a two-way apply; nil if the database is not captured.
   let desk: PostgresReplay.Desk?
   /// The gate of a one-way apply. Two-way, the desk has a gate of its own.
   private let gate: ClockGate
   private var isDraining = false
   private var lockMilliseconds = patienceMilliseconds.first
   private var share = GroupShare()
-  /// Those for conflicts were made.
+  /// Whether the tables for conflicts have been created.
   private var hasTables = false
-  /// When an idle apply asked the server last.
+  /// The time when an idle apply last queried the server, in monotonic milliseconds.
   private var lookedAt: Int64 = 0
   private static let lookMilliseconds: Int64 = 4000
 
@@ -69,8 +71,10 @@ package final class PostgresApply {
     do { return try PostgresApplySession.prove(uri) } catch let error as PostgresError { throw error.asCairnError }
   }
 
-  /// Connects and opens the trail. Errors: what ``PostgresError`` maps to; `checkpoint-foreign` when the target was fed
-  /// from another trail, or needs what the trail no longer has.
+  /// Connects and opens the trail.
+  ///
+  /// - Throws: The errors of ``PostgresError``. `checkpoint-foreign` if the target was fed from another trail, or needs
+  ///   a purged part of this one.
   package init(
     uri: String, trail folder: String, name: TrailName, options: Options, clock: Clock = .system,
     progress: ApplyProgress = .init()
@@ -85,8 +89,11 @@ package final class PostgresApply {
     do { _ = try ready(nil) } catch let error as PostgresError { throw error.asCairnError }
   }
 
-  /// Applies until `stop` is set, which is seen within a second, or at once when `drain` is set with it; once `drain` is
-  /// set, until the trail's end is reached. Throws `schema-stopped` at the end while a table waits.
+  /// Applies until `stop` is set, or to the end of the trail once `drain` is set.
+  ///
+  /// It sees `stop` within a second, or at once if `drain` is set with it.
+  ///
+  /// - Throws: `schema-stopped` at the end if a table waits.
   package func run(stop: StopSignal, drain: StopSignal) throws {
     connection?.interrupt = stop.descriptor
     defer { close() }
@@ -100,7 +107,7 @@ package final class PostgresApply {
     var drainedSince: Int64?
     var wait: Int64 = 100
     while !stop.isSet {
-      // Asked before the trail is read: what was appended before `drain` was set is still found.
+      // `drain` is read before the trail: records that were appended before it was set are still found.
       let isLast = drain.isSet
       isDraining = isLast
       do {
@@ -143,8 +150,8 @@ package final class PostgresApply {
           progress.update { $0.isReconnecting = true }
           if drain.isSet, now - since > Self.awayMillisecondsMax { throw error.asCairnError }
         } else if error.isLockTimeout {
-          // A change of shape lets those by who wait behind it, and tries again; so does what writes among programs. It gets
-          // its turn, as locks are given in the order of asking, if it waits as long as their transactions take.
+          // A change of shape lets the sessions behind it pass and tries again, and so does a two-way group. Locks are
+          // granted in the order of requests, so apply gets its turn if it waits as long as their transactions take.
           lockMilliseconds = min(lockMilliseconds * 2, Self.patienceMilliseconds.most)
           progress.update { $0.isWaitingForLock = true }
         } else if error.isTransient || error.isCancelled {
@@ -153,7 +160,7 @@ package final class PostgresApply {
         } else {
           throw error.asCairnError
         }
-        // Others may be waiting for the same: not all of them come back at once.
+        // The random part keeps several applies from returning at the same moment.
         if stop.wait(milliseconds: Int32(wait + Int64.random(in: 0...wait / 2))) { return }
         wait = min(wait * 2, Self.waitMillisecondsMax)
       } catch let error as CairnError
@@ -168,8 +175,10 @@ package final class PostgresApply {
     }
   }
 
-  /// While there is nothing to apply, asks the server every few seconds. One that does not answer within as many counts as
-  /// gone until it does. Throws ``PostgresError`` if the connection is lost.
+  /// Queries the server every few seconds while there is nothing to apply. A server that does not answer for as long
+  /// counts as gone until it does.
+  ///
+  /// - Throws: ``PostgresError`` if the connection is lost.
   private func lookAtServer(_ connection: PostgresConnection) throws {
     let begun = Clock.monotonicMilliseconds
     guard begun - lookedAt >= Self.lookMilliseconds else { return }
@@ -184,12 +193,12 @@ package final class PostgresApply {
     lookedAt = Clock.monotonicMilliseconds
   }
 
-  /// One group, without what the target does not take.
+  /// Applies one group, without transactions that the target refuses.
   private func step(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     do { return try stepOrSettle(replay, stop) } catch let error as CairnError
       where (shelf.puts || error.code == .tableForbidden) && QuarantineShelf.isOfRows(error)
     {
-      // Which transaction it was is certain only where each is applied by itself.
+      // Only a careful replay shows which transaction failed.
       if replay.isCareful, !shelf.takes(error, of: replay.number) { throw error }
       carefulThrough = max(carefulThrough, replay.number)
       forget()
@@ -197,7 +206,7 @@ package final class PostgresApply {
     }
   }
 
-  /// One group; carefully again where it was not taken as a whole, and without a table that is to wait.
+  /// Applies one group. Does it again carefully if it failed as a whole, and without a table that begins to wait.
   private func stepOrSettle(_ replay: PostgresReplay, _ stop: StopSignal) throws -> Bool {
     guard let desk else { return try stepOneWay(replay, stop) }
     switch try desk.shared.inTurn(stop, { try takeTurn(replay, desk, stop) }) {
@@ -240,7 +249,7 @@ package final class PostgresApply {
         share.shrink(replay.number - replay.applied)
         desk.overtaken(at: replay.number)
         end = .overtaken
-      // What is wrong with a row, or with its rule, stops apply behind all that stands before.
+      // A fault of a row, or of its rule, stops apply after everything before it has been applied.
       case let error as CairnError
       where !replay.isCareful && (QuarantineShelf.isOfRows(error) || error.code == .ruleRefused):
         carefulThrough = max(carefulThrough, replay.number)
@@ -257,7 +266,7 @@ package final class PostgresApply {
     }
   }
 
-  /// In another session, which is one like a program's: ours writes nothing that capture takes.
+  /// Writes open decisions in another session, like an application's: capture does not take what ours writes.
   private func decide(_ desk: PostgresReplay.Desk, _ ours: PostgresConnection) throws {
     guard desk.shared.mayHaveDecisions else { return }
     if try PostgresDecisions(connection: ours).isEmpty() { return desk.shared.mayHaveDecisions = false }
@@ -269,7 +278,7 @@ package final class PostgresApply {
     desk.shared.mayHaveDecisions = outcome.isLocked
   }
 
-  /// The group is rolled back first: nothing is to be locked meanwhile.
+  /// Waits for capture. The group is rolled back first, so that no locks are held meanwhile.
   func waitForCapture(_ desk: PostgresReplay.Desk, _ stop: StopSignal) throws {
     forget()
     progress.update { $0.isWaitingForCapture = true }
@@ -281,7 +290,7 @@ package final class PostgresApply {
     do {
       let waiting = replay.waiting.map(\.source)
       guard try replay.applyAvailable(stop, through: limit, count: share.count) else { return false }
-      // A lane that is open knows its tables by the names that they had.
+      // An open lane knows its tables by their former names.
       if !replay.waiting.map(\.source).hasSameBytes(as: waiting) {
         closeLane()
         tellWaiting()
@@ -314,8 +323,8 @@ package final class PostgresApply {
     return true
   }
 
-  /// What others write to tables is refused, or no longer. Not in the transaction of the rows: whoever writes to such a
-  /// table is waited for.
+  /// Creates or drops the triggers that guard tables. Not in the transaction of the rows: it waits for sessions that
+  /// write to such a table.
   private func guardTables(_ replay: PostgresReplay) throws {
     guard progress.snapshot.guardsAreDue else { return }
     try PostgresGuards(replay.connection).reconcile(replay.state, isGuarded: options.isGuarded)
@@ -328,7 +337,8 @@ package final class PostgresApply {
       isConnectionLost: false)
   }
 
-  /// In transactions of their own; for a type that is made by what was rolled back, together with it.
+  /// Runs statements in transactions of their own. If a statement needs a type that was rolled back, it runs with the
+  /// group.
   func make(_ ahead: Ahead, _ connection: PostgresConnection) throws {
     for statement in ahead.statements {
       do { try connection.execute(statement) } catch let error as PostgresError where error.sqlState == "42704" {}
@@ -336,7 +346,7 @@ package final class PostgresApply {
     }
   }
 
-  /// Forgets what this target, with every table that waits, has behind it.
+  /// Purges what neither this target nor any waiting table needs.
   func purge() throws {
     guard let replay else { return }
     let places = replay.waiting.map(\.table.checkpoint.position) + [shelf.quarantine.needs].compactMap { $0 }
@@ -350,7 +360,7 @@ package final class PostgresApply {
     _ = try Trail.purge(folder: folder, below: needed)
   }
 
-  /// The replication origin is free for another session then.
+  /// Closes the connection, which frees the replication origin for another session.
   private func close() {
     forget()
     connection = nil
@@ -370,7 +380,7 @@ package final class PostgresApply {
     connection.interrupt = stop?.descriptor ?? -1
     let progress = self.progress
     connection.onWait = {
-      // Somebody's long transaction: it is told, and waited for.
+      // Another session has a long transaction: apply reports that, and waits.
       progress.update { $0.isWaitingForLock = true }
       return true
     }
@@ -395,7 +405,7 @@ package final class PostgresApply {
         }
         hasTables = true
       }
-      // Not before: all applies to one database make these tables when they begin.
+      // The timeout is set only now: all applies to one database create these tables when they begin.
       try connection.execute("SET lock_timeout = \(lockMilliseconds)")
       made.holdWindow()
       try desk.lookAtKeys { try MappedTable.alternates(connection) }

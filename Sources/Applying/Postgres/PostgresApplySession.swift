@@ -6,7 +6,9 @@ import SystemKit
 enum PostgresApplySession {
   private static let patienceMilliseconds: Int64 = 5000
 
-  /// Errors: ``PostgresError`` as the server gives it; `privilege-missing`, `server-setting`, `database-read-only`.
+  /// Opens the connection.
+  ///
+  /// - Throws: ``PostgresError`` as the server reports it; `privilege-missing`, `server-setting`, `database-read-only`.
   static func open(_ uri: String, trail: TrailName) throws -> PostgresConnection {
     let connection = try PostgresConnection(uri, application: "cairn apply \(trail)")
     try check(connection)
@@ -24,7 +26,8 @@ enum PostgresApplySession {
     return connection
   }
 
-  /// Whether apply could begin: encoding, primary, rights. Leaves nothing behind, and the session as it was.
+  /// Proves that apply could begin: encoding, primary, rights. Leaves no trace in the database, and the session as it
+  /// was.
   static func prove(_ uri: String) throws -> PostgresConnection {
     let connection = try PostgresConnection(uri, application: "cairn")
     try check(connection)
@@ -54,11 +57,15 @@ enum PostgresApplySession {
     }
   }
 
-  /// Triggers of the target stay quiet, its foreign keys are not checked row by row, a commit is on the disk when it is
-  /// answered, and nothing but us ends a statement. Tables grow while statements are kept prepared, so a plan that was
-  /// good for an empty one must not be one that reads it all. Rows that come as arrays are looked up in their order.
+  /// Sets the session up for apply.
+  ///
+  /// Triggers of the target do not fire, and foreign keys are not checked row by row. A commit is on disk when it is
+  /// answered. The server ends no statement by itself.
+  ///
+  /// Prepared statements outlive the growth of tables. So the plan for an empty table must not be one that scans all of
+  /// it. Rows that come as arrays are looked up in their order.
   private static func adopt(_ connection: PostgresConnection) throws {
-    // Asked before: in a transaction, a statement that was refused ends all others.
+    // This is queried first: in a transaction, a refused statement fails all that follow.
     let role = try connection.first("SELECT current_user") ?? ""
     do { try connection.execute("SET session_replication_role = replica") } catch let error as PostgresError
       where error.isPrivilege
@@ -79,8 +86,10 @@ enum PostgresApplySession {
       """)
   }
 
-  /// One session at a time applies a trail. That of a cairn that was killed may still be about to commit what it was sent:
-  /// where the trail goes on is known when it has ended.
+  /// Waits until this is the only session that applies the trail.
+  ///
+  /// The session of a killed cairn may still commit what it received. The checkpoint is certain only when that session
+  /// has ended.
   private static func claim(_ connection: PostgresConnection, _ trail: TrailName) throws {
     let limit = Clock.monotonicMilliseconds + patienceMilliseconds
     try connection.query(
@@ -96,7 +105,7 @@ enum PostgresApplySession {
   /// The name of a session that applies the trail `$1`: the server cuts long ones.
   static let applicationText = "CASE WHEN octet_length($1) < 64 THEN $1 ELSE 'cairn apply ' || md5($1) END"
 
-  /// An earlier session of this role that applies the trail. A lock would be one that other roles can take as well.
+  /// An earlier session of this role that applies the trail. An advisory lock could be taken by other roles as well.
   private static let earlierText = """
     SELECT other.pid, other.usename, date_trunc('second', other.backend_start)
     FROM pg_stat_activity AS other, pg_stat_activity AS mine WHERE mine.pid = pg_backend_pid()
@@ -112,8 +121,9 @@ enum PostgresApplySession {
       remedy: .retry)
   }
 
-  /// Where the role may: what is replicated here is then marked in the write-ahead log as not born here. Capture knows
-  /// our transactions by their message in any case.
+  /// Sets up a replication origin if the role may: the write-ahead log then marks these rows as replicated.
+  ///
+  /// Capture recognizes our transactions by their message in any case.
   private static func setUpOrigin(_ connection: PostgresConnection, _ origin: String, _ trail: TrailName) throws {
     let limit = Clock.monotonicMilliseconds + patienceMilliseconds
     var isTidied = false
@@ -127,7 +137,7 @@ enum PostgresApplySession {
       } catch let error as PostgresError where error.isPrivilege {
         return
       } catch let error as PostgresError where error.sqlState == "55006" {
-        // The session of a cairn that was killed ends a moment after it.
+        // The session of a killed cairn ends a moment after it.
         guard Clock.monotonicMilliseconds < limit else { throw busy(connection, trail, error.message) }
         Clock.sleep(milliseconds: 50)
       } catch let error as PostgresError where error.sqlState == "53400" || error.sqlState == "55000" {
@@ -143,7 +153,7 @@ enum PostgresApplySession {
     }
   }
 
-  /// Origins of databases that were dropped keep their place on the server.
+  /// Drops the origins of databases that no longer exist: they keep their place on the server.
   private static func dropOrphans(_ connection: PostgresConnection) throws {
     let rows = try connection.query(
       """

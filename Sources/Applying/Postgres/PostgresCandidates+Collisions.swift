@@ -1,7 +1,7 @@
 import Changes
 import Conflicts
 
-// Which rows of a table have a unique value of one that is not in it.
+// Searches for the rows of a table that have a unique value of a row which is not in it.
 extension PostgresCandidates {
   func rows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
     guard let table = try table(of: row) else { return [] }
@@ -32,8 +32,10 @@ extension PostgresCandidates {
 }
 
 extension PostgresTargetTable {
-  /// Selects a row that is not in the table as it would be there: of its types, with their collations. Parameters from `$1`
-  /// on are its columns `names`.
+  /// Returns a SELECT of a row that is not in the table, as the table would hold it: with its types and their
+  /// collations.
+  ///
+  /// Parameters from `$1` on are the row's columns `names`.
   fileprivate func row(_ names: [String]) -> String {
     let values = columns.map { column in
       names.firstIndex(of: column.name).map { "$\($0 + 1)::\(column.castType)" } ?? column.idleDefault ?? "NULL"
@@ -47,13 +49,13 @@ extension PostgresTargetTable {
 }
 
 extension PostgresTargetTable.UniqueIndex {
-  /// Selects the terms of a row; nothing where the index leaves it out.
+  /// Returns a SELECT of a row's terms in the index; it is empty if the index leaves the row out.
   fileprivate func values(of row: String) -> String {
     let list = terms.enumerated().map { "\($1) AS term_\($0)" }.joined(separator: ",")
     return "SELECT \(list) FROM (\(row)) AS given\(predicate.map { " WHERE \($0)" } ?? "")"
   }
 
-  /// Whether a row of the table has the values that are given.
+  /// The condition for a row of the table to have the given values.
   fileprivate var collision: String {
     let equal = terms.enumerated().map { place, term in
       let (operation, collation) = equalities[place]

@@ -3,10 +3,10 @@ import Conflicts
 import PostgresKit
 import SystemKit
 
-/// The candidates of a PostgreSQL target. Nothing else may be under way on its connection.
+/// The candidates of a PostgreSQL target. No other query may be in progress on its connection.
 struct PostgresCandidates: CandidateStore {
   let connection: PostgresConnection
-  /// Keeps an error from ending the transaction.
+  /// Runs a body so that an error in it does not end the transaction.
   private let attempt: (() throws -> Void) throws -> Void
   private let tables = Tables()
 
@@ -29,7 +29,7 @@ struct PostgresCandidates: CandidateStore {
       "SELECT 1 FROM pg_attribute WHERE attrelid = 'cairn.candidate'::regclass AND attname = 'since'") != nil
   }
 
-  /// Whether a table has unique values besides its key.
+  /// Returns whether a table has unique values besides its key.
   func mayCome() throws -> Bool {
     try connection.first(
       """
@@ -92,7 +92,7 @@ struct PostgresCandidates: CandidateStore {
   func put(_ row: ContestedRow, insteadOf others: [ContestedRow]) throws -> Bool {
     guard let table = try table(of: row) else { return false }
     for other in others {
-      // Whoever writes to it meanwhile comes first.
+      // If a session has changed the row meanwhile, its change comes first.
       let there = try rows(
         of: table, like: other, "\(keyed(other, table, from: 1)) FOR UPDATE", Self.values(other.key))
       guard there.first?.row == other.row else { throw LocalAhead() }
@@ -122,7 +122,7 @@ struct PostgresCandidates: CandidateStore {
     return table
   }
 
-  /// As they are while it is used.
+  /// The tables, cached while this value is used.
   private final class Tables { var known: [NameKey: PostgresTargetTable?] = [:] }
 
   func rows(

@@ -1,13 +1,14 @@
 import Changes
 
-/// Rows that the target cannot take yet, as another row with the same unique value is still to be changed in the same
-/// transaction: where the source checks a constraint at the end, and the target at once. Each is kept whole, and is put
-/// in at the end of its transaction.
+/// Rows that the target cannot take until another row with the same unique value is changed in the same transaction.
+///
+/// The source checks such a constraint at the end of the transaction, the target at once. Each row is kept whole, and
+/// is inserted at the end of its transaction.
 struct PostgresHeldRows {
   struct Row {
     let table: MappedTable
     var values: [String?]
-    /// What is wrong if it cannot be put in then.
+    /// The error if the row cannot be inserted then.
     let error: CairnError
 
     var bytes: Int { values.reduce(0) { $0 + ($1?.utf8.count ?? 0) } }
@@ -29,14 +30,14 @@ struct PostgresHeldRows {
     return rows.lastIndex { row in row.table === table && table.key.map { row.values[$0] } == key }
   }
 
-  /// Deletes a row that is held; false when there is none with this key.
+  /// Removes a held row. Returns false if none has this key.
   mutating func remove(_ table: MappedTable, _ key: [String?]) -> Bool {
     guard let index = index(table, key) else { return false }
     bytes -= rows.remove(at: index).bytes
     return true
   }
 
-  /// The row that has a key; it is taken out.
+  /// Removes and returns the row with a key.
   mutating func take(key: [String?], of table: MappedTable) -> Row? {
     guard
       let index = rows.lastIndex(where: { row in
@@ -55,7 +56,7 @@ struct PostgresHeldRows {
     return true
   }
 
-  /// The table is emptied.
+  /// Removes the rows of a table that is emptied.
   mutating func forget(_ table: MappedTable) {
     rows.removeAll { $0.table.stateKey == table.stateKey }
     bytes = rows.reduce(0) { $0 + $1.bytes }

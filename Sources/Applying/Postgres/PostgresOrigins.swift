@@ -3,18 +3,19 @@ import PostgresKit
 
 /// The replication origins of a server: one for each trail that is applied to one of its databases.
 package enum PostgresOrigins {
-  /// Whether an apply of the trail has one in this database.
+  /// Returns whether an apply of the trail has an origin in this database.
   package static func has(_ trail: TrailName, _ connection: PostgresConnection) throws -> Bool {
     let origin = try PostgresTargetState(connection).originPrefix() + trail.description
     return try connection.first("SELECT 1 FROM pg_replication_origin WHERE roname = $1", [origin]) != nil
   }
 
-  /// Throws `server-setting` where the server has no room for those of so many more applies. Where the role may not use
-  /// them, none is needed.
+  /// Throws `server-setting` if the server has no room for the origins of `new` more applies.
+  ///
+  /// A role that may not use origins needs none.
   ///
   /// Source: https://www.postgresql.org/docs/current/runtime-config-replication.html
   package static func check(_ connection: PostgresConnection, new: Int) throws {
-    // Until PostgreSQL 18 slots and origins had one limit.
+    // Before PostgreSQL 18, slots and origins had one limit.
     let setting = connection.serverVersion >= 180_000 ? "max_active_replication_origins" : "max_replication_slots"
     let row =
       try connection.query(

@@ -2,11 +2,11 @@ import Changes
 import Mapping
 import PostgresKit
 
-// Rows that wait for others, and what is not as expected. Only a careful replay comes here.
+// Rows that wait for other rows, and errors for unexpected ones. Only a careful replay calls this.
 extension PostgresReplay {
   // MARK: Rows that wait
 
-  /// Takes a row whose new values are still another's out, until the end of the transaction.
+  /// Deletes a row whose new unique values another row still has, and keeps it until the end of the transaction.
   func hold(_ table: MappedTable, _ error: PostgresError) throws {
     let rows = try sink.rows(table.statement(.take(checks: checks(table))), before, after)
     guard var values = rows.first, rows.count == 1 else { throw unexpected(table, "updated") }
@@ -29,7 +29,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Makes the updates that waited for the row that `image` shows.
+  /// Makes the update that waited for the row with this image.
   func settle(_ table: MappedTable, _ image: UnsafeRawBufferPointer) throws {
     guard let update = early.take(table: table.stateKey, image: image) else { return }
     try update.before.withUnsafeBytes { old in
@@ -68,7 +68,7 @@ extension PostgresReplay {
 
   // MARK: Deferrable constraints
 
-  /// Throws when a row shares a unique value with another one, by a constraint that nobody else checks.
+  /// Throws `row-exists` if two rows share a unique value of a constraint that the session does not check.
   func checkUncheckedRows() throws {
     defer { unchecked.removeAll() }
     for row in unchecked.rows {
@@ -119,7 +119,7 @@ extension PostgresReplay {
     return parts.joined(separator: ", ") + (table.key.isEmpty ? ", …" : "")
   }
 
-  /// The first columns of a row, as far as they are known.
+  /// Returns the first columns of a row as texts, as far as they are known.
   func describeColumns(_ table: MappedTable, _ row: borrowing RowText, upTo count: Int) -> [String] {
     (0..<min(count, row.count, table.columns.count)).map { index in
       let value = row.gives(index) ? row.string(index).map { Value.text($0).shown } ?? "NULL" : "?"
@@ -127,7 +127,7 @@ extension PostgresReplay {
     }
   }
 
-  /// The key of the row that is being written.
+  /// Returns the key of the row that is being written.
   private func describeRow(_ table: MappedTable, isNew: Bool) -> String {
     if isNew ? after.count > 0 && table.key.allSatisfy({ after.gives($0) }) : before.count == 0 {
       return describeKey(table, after)
@@ -159,7 +159,7 @@ extension PostgresReplay {
       hint: Self.foreignWrites, context: context(table, key))
   }
 
-  /// An insert that the server took and did not make.
+  /// Returns the error for an insert that the server accepted without inserting the row.
   func swallowed(_ table: MappedTable) -> CairnError {
     let key = describeRow(table, isNew: true)
     return CairnError(
@@ -169,7 +169,7 @@ extension PostgresReplay {
       context: context(table, key))
   }
 
-  /// What the server refused: ours to explain when it is the row, theirs when it is the server.
+  /// Returns an error that names the row, or the server's own error if the server failed.
   func refusal(_ table: MappedTable, _ error: PostgresError) -> any Error {
     error.isServerGone || error.isTransient || error.isCancelled ? error : refused(table, error)
   }

@@ -2,20 +2,21 @@ import Changes
 import Conflicts
 import PostgresKit
 
-// Rows of copies, where others have their unique values.
+// Rows of copies whose unique values other rows have.
 extension PostgresReplay {
-  /// `isInPlace`: the row is to be as the source has it, whatever becomes of others that are there.
+  /// - Parameter isInPlace: Whether the row replaces any present row, so that it is as the source has it.
   func takeCopied(_ table: MappedTable, isInPlace: Bool) throws {
     do { try isInPlace ? insertInPlace(table) : insert(table, isLenient: true) } catch let error as CairnError
       where error.code == .rowExists
     {
-      // Many rows at once: which of them it was is known when they go one by one.
+      // Only a careful replay shows which of many rows it was.
       guard isCareful else { throw error }
       try contest(table, isInPlace: isInPlace)
     }
   }
 
-  /// Who has the value is judged before the commit; what the copy's author has no longer goes at once.
+  /// Deletes rows in the way that the copy's author no longer has. For others, the commit decides which row has the
+  /// value.
   private func contest(_ table: MappedTable, isInPlace: Bool) throws {
     guard let desk else { return }
     let form = PostgresForm(table: table, names: options.names)

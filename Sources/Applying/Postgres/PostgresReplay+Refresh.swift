@@ -2,9 +2,9 @@ import Changes
 import Mapping
 import PostgresKit
 
-// Rows of a table that are read anew at the source, in chunks.
+// Rows of a table that are read again at the source, in chunks.
 extension PostgresReplay {
-  /// Bytes of rows that are sent by COPY before their outcome is asked for.
+  /// The number of bytes of rows that COPY sends before apply reads the answer.
   private static let pieceBytesMax = 4 << 20
 
   func apply(_ refresh: Refresh) throws {
@@ -13,7 +13,7 @@ extension PostgresReplay {
     var known = tables[key] ?? table.state
     try sink.settle()
     switch refresh.event {
-    // Of a copy that was given up for the one that is awaited.
+    // This record belongs to a copy that was given up for the one that is awaited.
     case _ where known.isAwaited && !refresh.isStart(behind: options.askedBehind, in: number): break
     case .start(let reason, let method, let rows):
       if method != .rows { _ = try claimRows(of: table.source, as: table.mapped, key, isCopied: true) }
@@ -52,7 +52,7 @@ extension PostgresReplay {
       copying = nil
     case .end:
       (known.refreshing, known.isEmptied) = (nil, false)
-      // What the copy did to rows that were there is done.
+      // The effect of the copy on rows that were there is complete.
       if table.localWrites.areSettled { known.existing = known.isCreated ? .overwrite : options.existing }
       let isFirst = !known.isLoaded
       known.isLoaded = true
@@ -63,8 +63,11 @@ extension PostgresReplay {
     }
   }
 
-  /// Ranges of keys are of use only where both ends order keys alike and an index finds them. Elsewhere what is there
-  /// goes first, as every row comes again. True when the table is empty now: then no chunk has anything to replace.
+  /// Deletes the present rows if the copy cannot replace them range by range.
+  ///
+  /// Ranges of keys work only if both ends order keys alike and an index finds them. Otherwise every row comes again.
+  ///
+  /// - Returns: Whether the table is empty now, so that no chunk has anything to replace.
   private func prepareForRows(_ table: MappedTable, _ method: Refresh.Method, _ existing: ExistingRows) throws -> Bool {
     if method == .rows { return false }
     if try !holdsRows(table) { return existing == .overwrite }
@@ -84,7 +87,7 @@ extension PostgresReplay {
     return table.removal == .applied
   }
 
-  /// Of the share of this trail.
+  /// Returns whether the table holds rows of this trail's share.
   private func holdsRows(_ table: MappedTable) throws -> Bool {
     let share = share(table)
     try connection.hold(table.target.rowsName)
@@ -92,7 +95,7 @@ extension PostgresReplay {
       "SELECT 1 FROM \(table.target.rowsName)\(share.condition) LIMIT 1", share.values) != nil
   }
 
-  /// The rows of a chunk take the place of those that are there, and have from them what only the target knows.
+  /// Deletes the rows that a chunk replaces, and saves their columns that only the target has.
   private func clear(_ range: Refresh.Range, _ table: MappedTable) throws {
     if table.removal == .applied, let rows = try rows(in: range, table),
       try table.setAside(rows.condition, rows.values, connection)
@@ -121,7 +124,7 @@ extension PostgresReplay {
     }
   }
 
-  /// The rows of this trail.
+  /// Returns the condition for the rows of this trail.
   private func share(_ table: MappedTable) -> (condition: String, values: [String?]) {
     var terms: [String] = []
     var values: [String?] = []
@@ -138,7 +141,7 @@ extension PostgresReplay {
     return (terms.isEmpty ? "" : " WHERE \(terms.joined(separator: " AND "))", values)
   }
 
-  /// Behind the rows of a chunk.
+  /// Restores the saved columns after the rows of a chunk.
   func endChunk() throws {
     try endPiece()
     guard let table = aside else { return }
@@ -147,7 +150,7 @@ extension PostgresReplay {
     try table.giveBack(connection)
   }
 
-  /// The rows of a range, as a WHERE clause with the values of its parameters; nil where it has no bounds to go by.
+  /// Returns the rows of a range, as a WHERE clause with the values of its parameters; nil if the range has no bounds.
   private func rows(
     in range: Refresh.Range, _ table: MappedTable
   ) throws -> (condition: String, values: [String?])? {
@@ -205,7 +208,7 @@ extension PostgresReplay {
     try checkWhole(table)
     copied += 1
     table.hasNewKeys = true
-    // What is sent row by row is to be as the source has it.
+    // A row that is sent singly must become what the source has.
     let isInPlace = table.state.refreshing == .rows && !table.isWholeRow
     if table.isContested, isInPlace || isAlone { return try takeCopied(table, isInPlace: isInPlace) }
     if isInPlace { return try insertInPlace(table) }
@@ -222,8 +225,8 @@ extension PostgresReplay {
     if piece.count > Self.pieceBytesMax { try endPiece() }
   }
 
-  /// Takes the answer to the rows that were sent by COPY. Where one of them stands in the way of another or of a row
-  /// that is there, all of them go again, each in place of what is in its way.
+  /// Reads the answer to the rows that COPY sent. If a row collides with another one, all of them are written again,
+  /// each replacing the rows in its way.
   func endPiece() throws {
     guard let table = pieceTable else { return }
     pieceTable = nil
@@ -249,12 +252,12 @@ extension PostgresReplay {
 
   // MARK: After the rows
 
-  /// Indexes once the rows are there; foreign keys once those of both tables are.
+  /// Creates the indexes that waited for the rows, and the foreign keys whose two tables have their rows.
   private func makeWhatWaited(_ table: MappedTable, isFirst: Bool) throws {
     try shape.makeIndexes(table.state, of: table.mapped, sink)
     if isFirst, table.state.isCreated { try connection.execute("ANALYZE \(table.target.qualifiedName)") }
     try shape.makeForeignKeys(sink)
-    // Its unique indexes are others now.
+    // The table's unique indexes have changed.
     forgetShape(table.stateKey)
   }
 }
@@ -262,7 +265,7 @@ extension PostgresReplay {
 extension MappedTable {
   var removal: TableTreatment.Removal { source.treatment?.removal ?? .applied }
 
-  /// The columns that order the rows of this trail.
+  /// The key columns that order the rows of this trail.
   var rangeKey: [Int] {
     let ordering = source.rangeKey
     return key.filter(ordering.contains)
@@ -292,7 +295,7 @@ extension MappedTable {
       }
   }
 
-  /// An expression over a key column that sorts as the chunks of the source do.
+  /// Returns an expression over a key column that sorts as the chunks of the source do.
   func ordered(_ index: Int, _ expression: String) -> String {
     source.engine == .postgres
       ? ChunkOrder(source.columns[index]).postgresTerm(expression)

@@ -4,13 +4,14 @@ import PostgresKit
 
 // Changes of rows, as statements.
 extension PostgresReplay {
-  /// Whether an insert takes the place of a row that is there. Of `TRUNCATE` of one partition the trail says nothing, so
-  /// its rows may still be there.
+  /// Returns whether an insert may replace an existing row.
+  ///
+  /// The trail does not report `TRUNCATE` of one partition, so its rows may still be there.
   func isLenient(_ table: MappedTable) -> Bool {
     mayLack(table) || table.source.flags.contains(.partitioned)
   }
 
-  /// Whether an update or delete may miss its row.
+  /// Returns whether an update or delete may miss its row.
   private func mayLack(_ table: MappedTable) -> Bool {
     table.state.refreshing != nil || table.existing != .overwrite
   }
@@ -27,7 +28,7 @@ extension PostgresReplay {
     try settlingMeetings(table, isInsert: change.operation == .insert) { try apply(change, table) }
   }
 
-  /// Puts the row into ``before`` and ``after``.
+  /// Converts the row into ``before`` and ``after``.
   func encode(_ change: ChangeView, _ table: MappedTable) throws {
     before.removeAll()
     after.removeAll()
@@ -57,8 +58,9 @@ extension PostgresReplay {
     }
   }
 
-  /// A rule cannot be kept for a change: its table waits. A table that waits already goes on with a copy that has begun
-  /// since, and takes nothing until then.
+  /// Refuses a change for which the table's rule cannot be kept: the table waits.
+  ///
+  /// If a lane's table has a later copy in the trail, it continues instead, and takes no changes until that copy.
   private func refuse(_ table: MappedTable) throws {
     guard let error = reader.refusal else { return }
     guard scope.isLane, try isCopiedLater(table.given) else { throw error }
@@ -70,7 +72,8 @@ extension PostgresReplay {
 
   // MARK: Statements
 
-  /// Sends a statement; in a careful replay its answer is known at once, otherwise what is expected is returned.
+  /// Sends a statement. A careful replay returns the number of rows from the answer; otherwise the expected number is
+  /// returned.
   @discardableResult func write(_ table: MappedTable, _ shape: MappedTable.Shape, expecting count: Int64?) throws
     -> Int64
   {
@@ -95,7 +98,7 @@ extension PostgresReplay {
       do { return try sink.run(statement, before, after) } catch let error as PostgresError
         where error.isBadValue || error.sqlState == "23514"
       {
-        // What only the server can judge.
+        // Only the server can judge such a value.
         guard try mendRefusedValues(table) else { throw refused(table, error) }
       }
     }
@@ -133,7 +136,7 @@ extension PostgresReplay {
     unchecked.note(table, after)
   }
 
-  /// The row as it is to be, whatever stands in its way; two-way, whatever has its key.
+  /// Inserts the row, and replaces the rows in its way; in a contested two-way table, only the row with its key.
   func insertInPlace(_ table: MappedTable) throws {
     for index in table.otherIndexes where !table.isContested {
       try writeLeniently(table, .clear(index: index, sparing: .new))
@@ -141,7 +144,7 @@ extension PostgresReplay {
     if table.alwaysIdentity.isEmpty || table.key.contains(where: { table.alwaysIdentity.contains($0) }) {
       try writeLeniently(table, .insert(.merging))
     } else {
-      // A conflict could not be settled by setting such a column.
+      // An upsert cannot set such a column.
       try writeLeniently(table, .delete(checks: .init()))
       try writeLeniently(table, .insert(.strict))
     }
@@ -177,7 +180,7 @@ extension PostgresReplay {
     try early.add(delete, table: table.stateKey)
   }
 
-  /// Whether the row is told from others by all its values.
+  /// Returns whether the row is distinguished by all its values.
   func isTwin(_ table: MappedTable) -> Bool {
     table.isWholeRow || table.key.contains { $0 < before.count && before.isNull($0) }
   }
@@ -186,7 +189,7 @@ extension PostgresReplay {
     ColumnMask(table.columns.indices.filter { $0 < before.count && before.isNull($0) })
   }
 
-  /// The columns of which the trail says what they were.
+  /// Returns the columns whose former values the trail gives.
   func checks(_ table: MappedTable) -> ColumnMask {
     var mask = ColumnMask()
     for column in table.columns.indices where before.gives(column) && !table.widened.contains(column) {
@@ -209,7 +212,7 @@ extension PostgresReplay {
         return
       }
     } catch let error as PostgresError where error.isUniqueness && !isTwin(table) {
-      // The row in the way may have gone with its partition.
+      // The row in the way may have been removed with its partition.
       if isLenient(table) { return try updateLeniently(table) }
       return try hold(table, error)
     } catch let error as PostgresError { throw refusal(table, error) }
@@ -237,30 +240,30 @@ extension PostgresReplay {
     return isReplaced ? .replace(set: set, checks: checks) : .update(set: set, checks: checks)
   }
 
-  /// The columns to be set: those of which the trail says what they are, and not that they were so before.
+  /// Returns the columns to set: those whose new value the trail gives, unless the former value is the same.
   private func changed(_ table: MappedTable) -> ColumnMask {
     var mask = ColumnMask()
     for column in table.columns.indices where after.gives(column) {
       if before.gives(column) {
         if before.isEqual(column, to: after) { continue }
       } else if table.key.contains(column) {
-        // Without an image before, the key is what it was.
+        // Without an image before, the key is unchanged.
         continue
       }
       mask.insert(column)
     }
     guard mask.isEmpty else { return mask }
-    // An update that changes nothing still says that the row is there.
+    // An update that changes nothing still requires the row.
     let given = table.columns.indices.filter { after.gives($0) || before.gives($0) }
     mask.insert(given.first { !table.alwaysIdentity.contains($0) } ?? 0)
     return mask
   }
 
-  /// As far as the row is there; where all of it is known, it is put there.
+  /// Updates the row if it is there, and inserts it if all of its values are known.
   private func updateLeniently(_ table: MappedTable) throws {
     let isWhole = table.columns.indices.allSatisfy { after.gives($0) || before.gives($0) }
     if isTwin(table) {
-      // Whether the row is there cannot be told before the answer: only a careful replay goes on from there.
+      // Only the answer shows whether the row is there, so only a careful replay continues from here.
       let touched = try write(table, .updateTwin(set: changed(table), nulls: nulls(table)), expecting: 1)
       if touched == 1 || !isWhole { return }
       fillAfter(table)
@@ -291,7 +294,7 @@ extension PostgresReplay {
     }
   }
 
-  /// Whether the trail says what the row's values in this index are.
+  /// Returns whether the trail gives the row's values in this index.
   private func isKnown(_ index: Int, _ table: MappedTable) -> Bool {
     let unique = table.target.uniqueIndexes[index]
     guard unique.predicate == nil, let positions = table.positions(of: index) else {
@@ -300,7 +303,7 @@ extension PostgresReplay {
     return positions.allSatisfy { after.gives($0) || before.gives($0) }
   }
 
-  /// Gives the image after what only the image before has.
+  /// Fills the image after with values that only the image before has.
   private func fillAfter(_ table: MappedTable) {
     guard table.columns.indices.contains(where: { !after.gives($0) }) else { return }
     let values = table.columns.indices.map { after.gives($0) ? after.string($0) : before.string($0) }

@@ -2,10 +2,10 @@ import Changes
 import Mapping
 import PostgresKit
 
-// Tables whose rules are other ones than those under which their rows came.
+// Tables whose rules differ from those under which their rows were applied.
 extension PostgresReplay {
-  /// With the first record of such a table that is read: it gets the shape that its rule means now, and its rows are
-  /// awaited. In the transaction of the group.
+  /// Gives a table the shape of its new rule at its first record, and makes it await a copy. In the group's
+  /// transaction.
   func adopt(_ id: UInt64, _ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard let given = reader.given(id), let rule = changedRules.meet(given) else { return }
     do {
@@ -13,7 +13,7 @@ extension PostgresReplay {
       try adopt(rule, given, source, mapped, key)
       try connection.execute("SET LOCAL lock_timeout = 0")
     } catch let error as PostgresError where error.isLockTimeout {
-      // Nothing can be asked in a transaction that failed.
+      // A transaction that failed accepts no query.
       abandon()
       let error = try inUse(source, source, nil, source, tables[key])
       throw SchemaStop(key: key, position: reader.position, error: error, isLocked: true)
@@ -30,7 +30,7 @@ extension PostgresReplay {
         try leave(step.was.sourceKey, for: key)
         continue
       }
-      // In a lane, a table may have another name in state.
+      // In a lane, the table may have another name in apply's state.
       let place = step.now.sourceKey.hasSameBytes(as: source.sourceKey) ? key : step.now.sourceKey
       guard tables[place] != nil else { continue }
       guard step.was.shares == step.now.shares else { throw CairnError.shareChanged(source) }
@@ -50,7 +50,7 @@ extension PostgresReplay {
     }
   }
 
-  /// A change of shape is made to what the new rule has made of the table. One that is dropped needs no copy.
+  /// Adopts the new rule before a schema change, which then changes the new shape. A dropped table needs no copy.
   func adoptBefore(_ ddl: DDL) throws {
     guard ddl.before != 0, let given = reader.given(ddl.before), changedRules.isPending(given),
       scope.key(try schema(ddl.before).sourceKey) != nil
@@ -59,14 +59,14 @@ extension PostgresReplay {
     try onTable(ddl.before) { _ = try table(ddl.before) }
   }
 
-  /// The rows go to another table from here on: this one is none of ours any more.
+  /// Forgets a table whose rows go to another table from here on.
   private func leave(_ old: String, for key: String) throws {
     guard let known = tables[old], old != key, scope.key(old) == old else { return }
     try state.removePending(of: known)
     try forget(old)
   }
 
-  /// A table of the lane gets the shape that it has when a copy begins further on, and waits there.
+  /// Gives a table of the lane the shape that it has when a later copy begins, and makes it wait there.
   func goOn(with copy: LaterCopy, _ name: String, _ key: String) throws {
     try sink.settle()
     do {
@@ -92,7 +92,7 @@ extension PostgresReplay {
     {
       throw SchemaStop(key: key, position: reader.position, error: error)
     } catch let error as PostgresError where error.isLockTimeout {
-      // Nothing can be asked in a transaction that failed.
+      // A transaction that failed accepts no query.
       abandon()
       let error = try inUse(copy.now, copy.now, nil, copy.now, tables[key])
       throw SchemaStop(key: key, position: reader.position, error: error, isLocked: true)
@@ -107,7 +107,7 @@ extension PostgresReplay {
     halt(key, called: name, at: copy)
   }
 
-  /// Whether a rule leads a table to another one than before, where nobody said what becomes of rows.
+  /// Returns whether a changed rule leads a table to another one, while the operator set no policy for rows.
   func isLedElsewhere(_ id: UInt64) -> Bool {
     guard options.refusesRowsElsewhere, let given = reader.given(id), changedRules.isPending(given),
       let rule = options.changedRules.first(where: { $0.table.hasSameBytes(as: given.plainName) })
@@ -116,7 +116,7 @@ extension PostgresReplay {
     return rule.steps(of: given, to: options.rules.rule(for: given), in: .postgres).contains(where: \.isElsewhere)
   }
 
-  /// A copy of a table begins.
+  /// Records that a copy of a table begins.
   func noteBegin(of id: UInt64, _ table: MappedTable, _ method: Refresh.Method) {
     guard let given = reader.given(id), method != .rows || table.source.treatment?.isHistory == true else { return }
     copiesBegun[given.plainName] = number

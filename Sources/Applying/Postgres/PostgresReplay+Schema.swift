@@ -2,10 +2,12 @@ import Changes
 import Mapping
 import PostgresKit
 
-// Tables that come, go and change.
+// Tables that are created, changed and dropped.
 extension PostgresReplay {
-  /// How long a change of shape waits for programs that use the table, while others wait behind it; less where it has
-  /// waited before.
+  /// The longest wait of a schema change for sessions that use the table, in ms; a lane, which has waited before, waits
+  /// less.
+  ///
+  /// Other sessions queue up behind the change meanwhile.
   var lockMilliseconds: Int { scope.isLane ? 1000 : 2000 }
 
   func apply(_ ddl: DDL) throws {
@@ -25,13 +27,13 @@ extension PostgresReplay {
         try !scope.isLane
         || made.skipUnfit(ddl, fits: { fits($0, new) }, later: { try laterShape(of: $0, new) })
       guard isLeft else { return forgetShape(new) }
-      // Several trails may bring the same table.
+      // Several trails may create the same table.
       if made.action == .create || isStranger(old) { try state.lock() }
       try connection.execute("SET LOCAL lock_timeout = \(lockMilliseconds)")
       switch (made.action, made.before, made.after) {
       case (.create, _, let after?): try create(after, new, isAwaited: number <= options.askedBehind)
       case (.drop, let before?, _): try drop(before, old)
-      // It was not there when copies were asked for.
+      // The table did not exist when copies were requested.
       case (_, _?, let after?) where isStranger(old): try create(after, new, isAwaited: true)
       case (_, let before?, let after?): try change(made, before, after, old, new)
       default: break
@@ -43,14 +45,14 @@ extension PostgresReplay {
     {
       throw SchemaStop(key: new, position: reader.position, error: error)
     } catch let error as PostgresError where error.isLockTimeout {
-      // Nothing can be asked in a transaction that failed.
+      // A transaction that failed accepts no query.
       abandon()
       let error = try inUse(made.before, made.after, made.origins, named, tables[old])
       throw SchemaStop(key: new, position: reader.position, error: error, isLocked: true)
     }
   }
 
-  /// Why a change waits for a lock: who uses the table.
+  /// Returns the error for a change that waits for a lock, with the session that uses the table.
   func inUse(
     _ before: TableSchema?, _ after: TableSchema?, _ origins: [Int?]?, _ table: TableSchema,
     _ known: PostgresTargetState.Table?
@@ -78,7 +80,7 @@ extension PostgresReplay {
       context: ["table": table.fullName])
   }
 
-  /// The table's names in state, before and after; nil when it is not for this replay.
+  /// Returns the table's names in apply's state, before and after; nil if this replay does not apply the table.
   private func follow(
     _ action: DDL.Action, _ before: TableSchema?, _ after: TableSchema?
   ) throws -> (old: String, new: String)? {
@@ -105,10 +107,10 @@ extension PostgresReplay {
     return mapping.target
   }
 
-  /// Of a table of which apply knows nothing all rows are still to come.
+  /// Returns whether apply does not know a table because all of its rows are still to come.
   private func isStranger(_ key: String) -> Bool { options.expectsStrangers && tables[key] == nil }
 
-  /// Makes a table that is to be copied when it is met first, as the record that creates it was not read.
+  /// Creates a table at its first record, to be copied: apply did not read the record that creates it.
   func meet(_ source: TableSchema, _ mapped: TableSchema, _ key: String) throws {
     guard options.expectsStrangers else { return }
     if let known = tables[key] { guard known.isAwaited, try shape.read(known) == nil else { return } }
@@ -123,7 +125,7 @@ extension PostgresReplay {
     let claim = try claimRows(of: after, as: target, key)
     if options.ddl ?? .follow == .follow, try shape.read(known) == nil { try ensureLabels(target) }
     known.isCreated = try shape.create(after, target, options.ddl ?? .follow)
-    // A table that Cairn made at its first copy is still its own at a later one.
+    // A table that Cairn created at its first copy is still Cairn's at a later one.
     if !known.isCreated, let was = tables[key] { known = was }
     if isAwaited { (known.refreshing, known.isAwaited) = (.byKey, true) }
     known.claim = claim
@@ -144,7 +146,7 @@ extension PostgresReplay {
       goesBothWays: options.goesBothWays(table.schema, table.name))
   }
 
-  /// Of a change that this database has made already: what the tables are called in the trail from here on.
+  /// Records the names that tables have in the trail after a change that this database has already made.
   private func note(before: TableSchema?, after: TableSchema?, _ old: String, _ new: String) throws {
     defer { forgetShape(new) }
     guard let after else { return try forget(old) }
@@ -162,7 +164,8 @@ extension PostgresReplay {
     throws
   {
     var before = before
-    // A table that was renamed on the way has no script; that of before still says what its keys are called.
+    // A table that was renamed on the way has no script. The script of the table before still has the names of its
+    // keys.
     if before.createText.isEmpty, let script = scripts[before.sourceKey] { before.createText = script }
     if after.createText.isEmpty { scripts[after.sourceKey] = before.createText }
     let shapes = try TableMapping.change(
@@ -192,7 +195,7 @@ extension PostgresReplay {
   private func makeLabels(_ change: PostgresShape.Change) throws {
     for statement in PostgresAlteration(change.before, change.after, origins: change.source.origins).labels
     where try !PostgresAlteration.isLabel(statement) && shape.reaches(labelOf: statement, in: change.after) {
-      // A label that is renamed: another table with this type may have brought it before.
+      // Another table with this type may have renamed the label before.
       do { _ = try sink.attempt { try connection.run(statement, []) } } catch let error as PostgresError
         where error.isOfShape
       {}
@@ -200,7 +203,8 @@ extension PostgresReplay {
     try ensureLabels(change.after)
   }
 
-  /// A label cannot be used in the transaction that adds it, unless that made the type: so it is added ahead of it.
+  /// Adds missing labels of enums. A label cannot be used in the transaction that adds it, unless that created the
+  /// type. So labels are added before it.
   private func ensureLabels(_ mapped: TableSchema) throws {
     let missing = try PostgresAlteration.missingLabels(of: mapped) { type in
       guard try connection.first("SELECT to_regtype($1)", [type]) != nil, try shape.reaches(type) else { return nil }

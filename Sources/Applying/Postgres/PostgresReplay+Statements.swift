@@ -3,9 +3,9 @@ import Mapping
 import PostgresKit
 import Statements
 
-// Statements that are executed once more, in place of the rows that they wrote.
+// Statements that are executed again instead of applying the rows that they wrote.
 extension PostgresReplay {
-  /// Whether a change is that of a statement which has been executed, or is now.
+  /// Returns whether a change belongs to a statement that has been executed or is executed now.
   func isReplayed(_ change: ChangeView) throws -> Bool {
     guard let statements else { return false }
     if try statements.passes(change, reader) { return true }
@@ -56,8 +56,7 @@ extension PostgresReplay {
     return judged
   }
 
-  /// The table as statements know it; nil unless the target has it as the source has it: all rows, in the same columns, and
-  /// no others.
+  /// Returns the table for statements; nil unless the target has the same rows in the same columns, and no others.
   private func whole(_ schema: TableSchema, _ written: MappedTable) throws -> StatementTable? {
     guard schema.engine == .sqlite, let key = scope.key(schema.sourceKey), let known = tables[key],
       known.refreshing == nil, !known.isAwaited, known.existing == .overwrite
@@ -73,11 +72,12 @@ extension PostgresReplay {
         columns: table.columns.map { (name: $0.name, type: $0.type) }))
   }
 
-  /// Executes it within a savepoint, and reads the rows that it wrote. COPY sends them as they come, whatever their number.
+  /// Executes a statement within a savepoint, and reads the rows that it wrote. COPY sends them as they come, whatever
+  /// their number.
   private func execute(_ plan: ReplayPlan, _ form: ReturnedRows) throws -> StatementDigest {
     let table = StatementDigest.Table(name: plan.table)
     var digest = StatementDigest()
-    // What apply keeps the planner from is right for single rows.
+    // The planner settings of apply suit single rows only.
     try sink.attempt {
       try connection.executeScript(Self.plannerFree)
       try connection.copyOut("COPY (\(plan.sql)) TO STDOUT") { line in

@@ -2,10 +2,11 @@ import Changes
 import Mapping
 import PostgresKit
 
-// Values on their way into rows, and those that do not fit.
+// Conversion of values for rows, and values that do not fit.
 extension PostgresReplay {
-  /// Turns an image into texts. A value that has no place in its column is dealt with as its policy says; in an image of
-  /// what was (`isNew` false) it is what the policy made of it then.
+  /// Converts an image into texts. The policy decides on a value that does not fit its column.
+  ///
+  /// - Parameter isNew: False for the image before: such a value is what the policy made of it then.
   func encode(_ image: ImageView, into row: inout RowText, _ table: MappedTable, isNew: Bool) throws {
     row.removeAll()
     var reader = ByteReader(image.bytes)
@@ -58,13 +59,14 @@ extension PostgresReplay {
     case .widen where canWiden(index, table):
       throw Widening(table: table.stateKey, index: index)
     default:
-      // What cannot be in the target is not compared; whether the row is there is found by the rest of it.
+      // A value that the target cannot hold is not compared: the other columns identify the row.
       guard isNew || table.key.contains(index) else { return row.appendUnchanged() }
       throw misfitError(table, index, value.value?.shown ?? "?", misfit.reason, row: row)
     }
   }
 
-  /// Rows that are there keep the text that PostgreSQL gives them, so that a key would no longer find them.
+  /// Returns whether a column may become text. Present rows keep PostgreSQL's spelling, so a key would no longer find
+  /// them.
   private func canWiden(_ index: Int, _ table: MappedTable) -> Bool {
     table.state.isCreated && table.columns[index].type.kind != .text && !table.isWholeRow && !table.key.contains(index)
   }
@@ -73,7 +75,7 @@ extension PostgresReplay {
     _ table: MappedTable, _ index: Int, _ value: String, _ reason: String, row: borrowing RowText
   ) -> CairnError {
     let column = table.source.columns[index].name
-    // A key that does not fit names the row by itself, and by the columns before it.
+    // A key that does not fit identifies the row by its own value and the columns before it.
     let isKey = table.key.isEmpty || table.key.contains(index)
     let known = isKey ? describeColumns(table, row, upTo: min(index, 3)) : [describeKey(table, row, upTo: row.count)]
     let key = (known + (isKey ? ["\(column)=\(value)"] : [])).joined(separator: ", ")
@@ -95,7 +97,7 @@ extension PostgresReplay {
       context: ["table": table.source.fullName, "column": column, "position": reader.position.description])
   }
 
-  /// Names only policies that can help.
+  /// Returns a hint with the policies that can help.
   private func misfitHint(_ table: MappedTable, _ index: Int) -> String {
     let column = "\(table.source.name).\(table.source.columns[index].name)"
     let mend = "mend it at the source and run again with --existing overwrite"
@@ -109,13 +111,13 @@ extension PostgresReplay {
     }
   }
 
-  /// Makes a column text, with what it holds.
+  /// Changes a column's type to text, and keeps its values.
   func widen(_ index: Int, _ table: MappedTable) throws {
     try endPiece()
     try sink.settle()
     let column = table.columns[index]
     let name = column.name.quotedName
-    // The values of the source, spelled as it spells them.
+    // The values in the source's spelling.
     let text = column.type.kind == .bool ? "\(name)::integer::text" : "\(name)::text"
     do {
       _ = try sink.attempt {
@@ -139,8 +141,10 @@ extension PostgresReplay {
     if copying === table { copying = nil }
   }
 
-  /// In a careful replay: finds the values of the new row that the server refuses, and does with them as their policies
-  /// say. False when there are none, or one is to stop apply; throws when it has been said which.
+  /// Applies the policies to the values of the new row that the server refuses. In a careful replay.
+  ///
+  /// - Returns: False if the server refuses none.
+  /// - Throws: An error that names the value, if its policy stops apply.
   func mendRefusedValues(_ table: MappedTable) throws -> Bool {
     var values = after.strings
     var isMended = false
@@ -178,7 +182,7 @@ extension PostgresReplay {
   }
 }
 
-/// A column is to be made text; then the record is taken from its beginning.
+/// A column must become text; then the record is applied from its beginning.
 struct Widening: Error {
   let table: String
   let index: Int

@@ -4,7 +4,8 @@ import PostgresKit
 
 // Indexes and foreign keys that wait for rows.
 extension PostgresShape {
-  /// Makes the indexes of a table that wait, as its schema in the trail has them now. The database keeps only their names.
+  /// Creates the waiting indexes of a table, as its present schema in the trail has them. The database stores only
+  /// their names.
   func makeIndexes(_ table: PostgresTargetState.Table, of mapped: TableSchema, _ sink: PostgresSink) throws {
     for pending in try state.pending(.index) where pending.schema == table.schema && pending.table == table.name {
       guard let object = mapped.objects.first(where: { $0.name.utf8.elementsEqual(pending.name.utf8) }) else {
@@ -15,8 +16,11 @@ extension PostgresShape {
     }
   }
 
-  /// Makes those for which both tables have their rows. One that the rows do not keep stays NOT VALID: it holds for what
-  /// programs write from now on. `of`: only those of, or to, these tables.
+  /// Creates the foreign keys whose two tables have their rows.
+  ///
+  /// A key that some rows break stays NOT VALID: it holds for what applications write from now on.
+  ///
+  /// - Parameter some: Only keys of these tables, or to them; nil: all.
   func makeForeignKeys(_ sink: PostgresSink, of some: [PostgresTargetState.Table]? = nil) throws {
     func isReady(_ schema: String, _ name: String) -> Bool {
       guard
@@ -67,7 +71,7 @@ extension PostgresShape {
     }
   }
 
-  /// For statements that look at whole tables, see PostgresApplySession.
+  /// Planner settings for statements that read whole tables, see PostgresApplySession.
   private static let planFreely =
     "SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on; SET LOCAL enable_mergejoin = on"
   private static let planAsApply =
@@ -77,7 +81,7 @@ extension PostgresShape {
     do { try sink.attempt(body) } catch let error as PostgresError
       where !error.isServerGone && !error.isTransient && !error.isCancelled
     {
-      // 42P07, 42710: it is there already.
+      // 42P07, 42710: it exists already.
       if error.sqlState != "42P07", error.sqlState != "42710" {
         progress.note(
           "\(pending.kind.rawValue) \(pending.name) of \(pending.schema).\(pending.table) was not made: \(error.message)"

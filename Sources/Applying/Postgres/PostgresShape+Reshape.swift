@@ -4,7 +4,7 @@ import PostgresKit
 
 // Tables whose name or shape changes at the source.
 extension PostgresShape {
-  /// A change of one table, as the source has it and as PostgreSQL has it.
+  /// A change of one table, as the source has it and in PostgreSQL's form.
   struct Change {
     let source: TableDifference
     let before: TableSchema
@@ -16,7 +16,7 @@ extension PostgresShape {
     }
   }
 
-  /// Makes a change, as far as the policy has it made; returns what is known of the table afterwards.
+  /// Makes a change as far as the policy allows. Returns the state of the table afterwards.
   func make(
     _ change: Change, _ known: PostgresTargetState.Table, _ policy: DDLPolicy, _ right: SchemaRight,
     _ sink: PostgresSink
@@ -68,7 +68,7 @@ extension PostgresShape {
 
   // MARK: By a person
 
-  /// What a table lacks to be what the source's is: in its columns, their types and its keys. Nil: nothing.
+  /// Returns what the target's table lacks in columns, types or keys to match the source's; nil: nothing.
   private func whatIsMissing(_ change: Change, _ known: PostgresTargetState.Table) throws -> String? {
     guard let table = try read(known) else { return "there is no such table" }
     do { _ = try checked(change.source.after, change.after, strictly(known)) } catch let error as CairnError
@@ -107,8 +107,11 @@ extension PostgresShape {
     return nil
   }
 
-  /// Rows that are there have the default of a new column at the source. Where a person has added it (`there`), it may
-  /// be NULL in them.
+  /// Throws `schema-stopped` if a new column is NULL in rows that have its default at the source.
+  ///
+  /// This happens if an operator has added the column.
+  ///
+  /// - Parameter there: The columns before the change.
   private func checkFilled(
     _ there: Set<NameKey>, _ change: Change, _ known: PostgresTargetState.Table, _ refusal: SchemaRefusal
   ) throws {
@@ -130,7 +133,7 @@ extension PostgresShape {
     }
   }
 
-  /// Held to the same as one that Cairn did not create.
+  /// Returns the state as of a table that Cairn did not create, so that it is checked as strictly.
   private func strictly(_ known: PostgresTargetState.Table) -> PostgresTargetState.Table {
     var table = known
     table.isCreated = false
@@ -149,7 +152,7 @@ extension PostgresShape {
     }
     do { try sink.attempt(run) } catch let error as PostgresError where error.isOfShape {
       guard change.isRefreshed, error.isConstraint || error.isBadValue else { throw refused(error, refusal, change) }
-      // All rows are about to come again, but not what only the target has in them.
+      // All rows are about to come again, but not the values of columns that only the target has.
       if let own = try ownValues(change, known) { throw refused(error, refusal, change, own: own) }
       do {
         try sink.attempt {
@@ -165,7 +168,7 @@ extension PostgresShape {
           schema: moved.schema, table: moved.name, kind: .index, name: index.name))
     }
     for key in alteration.newForeignKeys { try state.add(.init(key, of: change.after)) }
-    // Rows that the source no longer has may stand in the way of a unique index until they have come again.
+    // Rows that the source no longer has may violate a unique index until the copy has replaced them.
     if !change.isRefreshed { try makeIndexes(moved, of: change.after, sink) }
   }
 
@@ -179,7 +182,7 @@ extension PostgresShape {
     return refusal.error("the server refuses it: \(text)\(why ?? "")", table: change.name)
   }
 
-  /// Columns that only the target has, with a value in some row; nil when there is none.
+  /// Returns the columns that only the target has, with a value in some row; nil if there is none.
   private func ownValues(_ change: Change, _ known: PostgresTargetState.Table) throws -> String? {
     let names = Set((change.before.columns + change.after.columns).map(\.name.nameKey))
     let own =
@@ -191,7 +194,8 @@ extension PostgresShape {
     return found == nil ? nil : own.joined(separator: ", ")
   }
 
-  /// What waits for the table's rows waits under its new name; what the source has no more waits no longer.
+  /// Moves indexes and foreign keys that wait for the table's rows to its new name, and removes those that the source
+  /// has dropped.
   private func movePending(
     _ known: PostgresTargetState.Table, _ moved: PostgresTargetState.Table, _ change: Change
   ) throws {
@@ -204,7 +208,7 @@ extension PostgresShape {
       }
     }
     for pending in try state.pending(.index) where pending.schema == known.schema && pending.table == known.name {
-      // With the text that the source gives it now.
+      // The index is added again with its present definition at the source.
       try state.remove(pending)
       guard let object = change.after.objects.first(where: { $0.name.hasSameBytes(as: pending.name) }) else { continue }
       try state.add(
@@ -224,7 +228,7 @@ extension PostgresShape {
 }
 
 extension PostgresAlteration.Target {
-  /// Nil where there is no such table.
+  /// Returns the table as the server has it; nil if there is no such table.
   static func read(_ table: PostgresTargetState.Table, _ connection: PostgresConnection) throws -> Self? {
     guard let there = try PostgresTargetTable.read(table.schema, table.name, connection) else { return nil }
     let name = "\(table.schema.quotedName).\(table.name.quotedName)"
@@ -259,7 +263,7 @@ extension PostgresAlteration.Target {
       }, indexes: indexes.map { .init(name: $0[0] ?? "", text: $0[1] ?? "") })
   }
 
-  /// The names of a JSON array.
+  /// Returns the names in a JSON array.
   private static func names(_ json: String?) -> [String] {
     guard let json, case .list(let list)? = try? JSONReader.read(Array(json.utf8)) else { return [] }
     return list.compactMap { if case .text(let name) = $0 { name } else { nil } }

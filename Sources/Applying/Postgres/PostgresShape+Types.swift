@@ -2,10 +2,10 @@ import Changes
 import Mapping
 import PostgresKit
 
-// Types that a table rests on, which others may rest on too.
+// User-defined types of a table's columns, which other tables may use too.
 extension PostgresShape {
-  /// What a change of types needs to know, and may alter. A lane leaves alone what is not as it was before: tables that
-  /// did not wait have brought it further.
+  /// Returns the types that a change may alter. A lane omits types that are not as they were before: tables that did
+  /// not wait have changed them already.
   func types(of change: Change) throws -> [PostgresUserType] {
     let (before, after) = (PostgresUserType.all(of: change.before), PostgresUserType.all(of: change.after))
     let there = try Set((before + after).map(\.name.nameKey)).sorted().compactMap {
@@ -18,7 +18,7 @@ extension PostgresShape {
     }
   }
 
-  /// Why types are not altered: other tables have them, which Cairn did not create. Nil where it may be.
+  /// Returns why types are not altered: tables that Cairn did not create use them. Nil if they may be altered.
   func objection(_ types: [String], _ known: PostgresTargetState.Table) throws -> String? {
     for type in types {
       let other = try users(of: type).first { user in
@@ -32,8 +32,10 @@ extension PostgresShape {
     return nil
   }
 
-  /// Composite types that an earlier table left behind in another shape become what a new one needs. Where a table has
-  /// them, a person decides; a lane takes it that tables of Cairn's have them as they are to be later.
+  /// Alters composite types that an earlier table left in another shape to what a new table needs.
+  ///
+  /// If a table uses such a type, the operator decides. A lane accepts tables of Cairn's: their type has its later
+  /// shape.
   func prepareTypes(_ source: TableSchema, _ mapped: TableSchema, _ refusal: SchemaRefusal) throws {
     for wanted in PostgresUserType.all(of: mapped) {
       guard case .composite = wanted.kind, let there = try PostgresUserType.read(wanted.name, connection),
@@ -55,7 +57,7 @@ extension PostgresShape {
     }
   }
 
-  /// A composite type whose values no longer suit, as it has other attributes at the source; nil where they do.
+  /// Returns a composite type whose attributes at the source no longer match the target's; nil if all match.
   func unfitType(_ change: Change) throws -> String? {
     for wanted in PostgresUserType.all(of: change.after) where !PostgresUserType.all(of: change.before).contains(wanted)
     {
@@ -68,7 +70,7 @@ extension PostgresShape {
     return nil
   }
 
-  /// What a person has still to do to the types of a table: those that are as they were before the change.
+  /// Returns a type that the operator still has to alter, as it is unchanged; nil if none.
   func unchangedType(_ change: Change) throws -> String? {
     let before = PostgresUserType.all(of: change.before)
     for wanted in PostgresUserType.all(of: change.after) {
@@ -80,15 +82,15 @@ extension PostgresShape {
     return nil
   }
 
-  /// Whether apply may alter a type that is there. With a list of tables it may if the list includes every table with the
-  /// type: a type without one belongs to others.
+  /// Returns whether apply may alter an existing type. With a list of tables, it may if the list includes every table
+  /// that uses the type. A type that no table uses is not altered.
   func reaches(_ type: String) throws -> Bool {
     if scope.isOpen { return true }
     let users = try users(of: type)
     return !users.isEmpty && users.allSatisfy { scope.verdict($0.schema, $0.name, in: .postgres) == .allowed }
   }
 
-  /// The same for a statement that renames a label of one of the table's types.
+  /// Returns the same for a statement that renames a label of one of the table's types.
   func reaches(labelOf statement: String, in mapped: TableSchema) throws -> Bool {
     if scope.isOpen { return true }
     let type = PostgresUserType.all(of: mapped).first { statement.hasPrefix("ALTER TYPE \($0.name) RENAME VALUE ") }
@@ -99,7 +101,7 @@ extension PostgresShape {
     tables.values.contains { $0.isCreated && ($0.schema, $0.name) == user }
   }
 
-  /// Tables with a column of the type, or of one that rests on it.
+  /// Returns the tables with a column of the type, or of a type that is built on it.
   private func users(of type: String) throws -> [(schema: String, name: String)] {
     try connection.query(
       """
@@ -121,7 +123,7 @@ extension PostgresShape {
 }
 
 extension PostgresUserType {
-  /// Nil where there is no type of this name that can be altered.
+  /// Returns the type of this name; nil if there is none that can be altered.
   static func read(_ name: String, _ connection: PostgresConnection) throws -> PostgresUserType? {
     let found = try connection.query(
       """

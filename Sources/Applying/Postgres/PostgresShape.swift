@@ -2,18 +2,18 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Makes the tables of a PostgreSQL target what those of the source are: create, drop, rename, reshape; indexes and
-/// foreign keys once the rows are there.
+/// Makes the tables of a PostgreSQL target follow those of the source: create, drop, rename, reshape; indexes and
+/// foreign keys after the rows.
 ///
-/// What a person is to decide, and what the server refuses, is thrown as `schema-stopped`: then the table waits.
+/// Throws `schema-stopped` for what the operator must decide and for what the server refuses: then the table waits.
 struct PostgresShape {
   let connection: PostgresConnection
   let state: PostgresTargetState
   let progress: ApplyProgress
   let tables: [NameKey: PostgresTargetState.Table]
-  /// Keys of tables that wait: nothing references them yet.
+  /// The keys of waiting tables: no foreign key references these tables yet.
   let waiting: Set<NameKey>
-  /// Whether it brings on tables that waited, while others are further.
+  /// Whether this is a lane, in which tables catch up that waited, while others are further.
   let isLane: Bool
   /// The tables of the target that the trail may write.
   var scope = TargetScope()
@@ -24,8 +24,9 @@ struct PostgresShape {
 
   // MARK: Create and drop
 
-  /// Creates the table; its indexes and foreign keys wait for its rows. False when it was there: then it has been looked
-  /// at, unless it may be whatever it is.
+  /// Creates the table; its indexes and foreign keys wait for its rows.
+  ///
+  /// - Returns: False if the table exists already; unless the policy is `ignore`, it has then been checked.
   func create(_ source: TableSchema, _ mapped: TableSchema, _ policy: DDLPolicy) throws -> Bool {
     let known = PostgresTargetState.Table(schema: mapped.namespace, name: mapped.name)
     var refusal = SchemaRefusal(
@@ -45,7 +46,7 @@ struct PostgresShape {
     }
     try prepareTypes(source, mapped, refusal)
     do {
-      // Labels of a type that is there have been added, unless the type is out of reach.
+      // Labels of an existing type have been added already, unless the type is out of reach.
       for statement in PostgresScript.creation(of: mapped)
       where scope.isOpen || !PostgresAlteration.isLabel(statement) { try connection.run(statement, []) }
     } catch let error as PostgresError where error.isOfShape {
@@ -61,8 +62,9 @@ struct PostgresShape {
     return true
   }
 
-  /// Where this database is captured too: a table that is published from its first moment on need not be copied. Without
-  /// a primary key, programs could not update what is published.
+  /// Adds a new table to the publications of Cairn, if this database is captured too: then it need not be copied.
+  ///
+  /// A table without a primary key is left out, as applications could not update it once it is published.
   private func publish(_ table: TableSchema) throws {
     let name = table.qualifiedName
     let publications = try connection.query(
@@ -108,8 +110,10 @@ struct PostgresShape {
 
   // MARK: What is there
 
-  /// The target's table, which must have every column, must hold what the source's columns hold, and must tell rows
-  /// apart as the source does. Throws `schema-stopped`.
+  /// Returns the target's table. It must have every column, hold the source's values, and distinguish rows as the
+  /// source does.
+  ///
+  /// - Throws: `schema-stopped` if it does not.
   func checked(_ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table) throws
     -> PostgresTargetTable
   {
@@ -142,8 +146,8 @@ struct PostgresShape {
     return table
   }
 
-  /// Under the policy `ignore`: the columns that the target has; nil when there is no such table. What is left out is
-  /// told.
+  /// Returns the columns that the target has under the policy `ignore`; nil if there is no such table. Reports what is
+  /// left out.
   func columnsThere(_ source: TableSchema, _ mapped: TableSchema, _ known: PostgresTargetState.Table) throws -> [Int]? {
     guard let table = try read(known) else {
       progress.note("table \(mapped.fullName) is left out: the target has none, and --ddl ignore creates none")
@@ -160,7 +164,7 @@ struct PostgresShape {
     }
   }
 
-  /// Columns are not there: they were left out under `ignore`, or somebody dropped them.
+  /// Returns the error for columns that the target lacks: `ignore` left them out, or an operator dropped them.
   private func lacking(_ column: String, _ table: PostgresTargetTable, _ mapped: TableSchema) -> CairnError {
     let error = stopped("write to", mapped, "it has no column \(column)")
     let there = mapped.columns.indices.filter { table.column(mapped.columns[$0].name) != nil }
@@ -186,6 +190,6 @@ struct PostgresShape {
 }
 
 extension PostgresError {
-  /// What the server has against a change of shape; not against us, or just now.
+  /// Whether the server refuses the change of shape itself, and not because of a passing condition.
   var isOfShape: Bool { !isServerGone && !isTransient && !isCancelled && sqlState != "53100" }
 }

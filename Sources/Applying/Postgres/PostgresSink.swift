@@ -1,49 +1,49 @@
 import Changes
 import PostgresKit
 
-/// Sends the statements of many rows before it reads the answers: those that fit together as one statement with arrays,
-/// or by COPY, see ``RowBatch``; the others one by one.
+/// Sends the statements of many rows before it reads the answers. Statements that fit together go as one with arrays,
+/// or by COPY, see ``RowBatch``; others go one by one.
 ///
-/// What is sent counts only after ``settle()``: then every answer has been read, and each statement has touched as many
-/// rows as it had to. Memory is bounded: batches are sent when they hold 2 MiB, and two of them are under way at most.
+/// A statement counts only after ``settle()``: then every answer has been read, and each statement has touched as many
+/// rows as it had to. Memory is bounded: a batch is sent at 2 MiB, and at most two are in progress.
 final class PostgresSink {
-  /// A statement did not touch what it had to, or was refused. Which row that was is found by doing it all again, one
-  /// statement at a time.
+  /// The failure of a statement: the server refused it, or it touched another number of rows. To find the row, the
+  /// group is applied again, one statement at a time.
   struct Fault: Error {
-    /// What the server said; nil where a count was wrong.
+    /// The server's error; nil if a count was wrong.
     let error: PostgresError?
   }
 
   private static let statementsMax = 500
   private static let bytesMax = 1 << 20
   private static let batchBytesMax = 2 << 20
-  /// Rows of one statement with arrays.
+  /// The most rows of one statement with arrays.
   private static let arrayRowsMax = 2000
-  /// Rows of a batch from which on they do not go one by one.
+  /// The number of rows in a batch from which they are sent together.
   private static let manyMin = 16
   private static let copyMin = 48
-  /// Inserts alone from which on they are not collected any more.
+  /// The number of inserts alone in a batch from which they are sent at once.
   private static let directMin = 256
   private static let changesBetweenFlushes = 64
-  /// Of COPY, so much may wait in memory for the server.
+  /// The number of bytes of COPY that may wait in memory for the server.
   private static let unsentBytesMax = 2 << 20
   private static let preparedMax = 400
   private static let any: Int64 = -1
 
   let connection: PostgresConnection
   private var isPiping = false
-  /// Of the statements that are queued, and of those that are pushed: rows to be touched.
+  /// The numbers of rows that the queued statements, and those pushed, must touch.
   private var expected: [Int64] = []
   private var pushed: [[Int64]] = []
   private var bytes = 0
   private var parameters: [PostgresParameter] = []
   private var prepared: [PostgresStatement] = []
 
-  /// Those that are not empty.
+  /// The batches that are not empty.
   private var batches: [RowBatch] = []
   private var batchBytes = 0
   private var arrays = PostgresArrays()
-  /// A row of a batch, and one of no values.
+  /// A row buffer for ``one``, ``other`` and ``none``.
   private final class Kept { var row = RowText() }
   private let (one, other, none) = (Kept(), Kept(), Kept())
   private var copying: MappedTable?
@@ -56,7 +56,7 @@ final class PostgresSink {
 
   // MARK: Rows
 
-  /// Queues a statement that must touch `count` rows; nil: any number. It sees all that came before.
+  /// Queues a statement that must touch `count` rows; nil: any number. It sees all earlier changes.
   func queue(
     _ statement: PostgresStatement, of table: MappedTable, _ before: borrowing RowText, _ after: borrowing RowText,
     expecting count: Int64?
@@ -66,7 +66,7 @@ final class PostgresSink {
     try send(statement, before, after, expecting: count)
   }
 
-  /// Queues a strict insert. One behind many others, with nothing else between, joins their COPY at once.
+  /// Queues a strict insert. If only inserts into the same table precede it, it joins their COPY at once.
   func insert(_ row: borrowing RowText, into table: MappedTable) throws {
     if batches.isEmpty, copying === table { return try copy(row, into: table) }
     try change(table) {
@@ -78,7 +78,7 @@ final class PostgresSink {
     }
   }
 
-  /// Queues an update of one row, which leaves its key.
+  /// Queues an update of one row that does not change its key.
   func update(
     _ before: borrowing RowText, _ after: borrowing RowText, of table: MappedTable, set: ColumnMask, checks: ColumnMask
   ) throws {
@@ -107,12 +107,12 @@ final class PostgresSink {
     if changeCount % Self.changesBetweenFlushes == 0 { try keepServerBusy() }
   }
 
-  /// While rows are collected, the server works on those before.
+  /// Lets the server work on earlier rows while more are collected.
   private func keepServerBusy() throws {
     if copying != nil || !pushed.isEmpty { try connection.tryFlush("pipeline") }
   }
 
-  /// Queues a row for COPY, which is begun if need be.
+  /// Queues a row for COPY, and begins the COPY if necessary.
   func copy(_ row: borrowing RowText, into table: MappedTable) throws {
     if copying !== table { try beginCopy(table) }
     row.appendLine(to: &lines)
@@ -121,7 +121,7 @@ final class PostgresSink {
 
   // MARK: Batches
 
-  /// Sends what waits for company: inserts last, as COPY waits for what was sent before.
+  /// Sends all batches. Inserts go last, as COPY waits for what was sent before.
   private func sendBatches() throws {
     try endCopy()
     let batches = self.batches
@@ -142,7 +142,7 @@ final class PostgresSink {
     batches.removeAll { $0 === batch }
   }
 
-  /// Deletes, then updates: those of one shape together.
+  /// Sends deletes, then updates, those of one shape together.
   private func sendChanges(_ batch: RowBatch) throws {
     var groups = [[Int]](repeating: [], count: batch.shapes.count)
     for (index, entry) in batch.entries.enumerated() { groups[entry.shape].append(index) }
@@ -251,8 +251,7 @@ final class PostgresSink {
     expected.append(Self.any)
   }
 
-  /// Queues statements of our own and reads the answers to all of them: one that fails keeps those behind it from being
-  /// run.
+  /// Queues statements of our own and reads all answers. If one fails, the server skips those after it.
   func run(_ statements: [(PostgresStatement, [String?])]) throws {
     for (statement, values) in statements { try queue(statement, values) }
     try drain()
@@ -261,8 +260,7 @@ final class PostgresSink {
 
   // MARK: Answers
 
-  /// Has the server work on what is queued, while the next is made ready; reads the answers to what was pushed before
-  /// the last time.
+  /// Makes the server start on what is queued, while the next is prepared. Reads the answers to an earlier push.
   private func push() throws {
     guard !expected.isEmpty else { return }
     try connection.pushPipeline()
@@ -274,7 +272,7 @@ final class PostgresSink {
     try answered(wanted) { try connection.readAnswers(wanted.count, $0) }
   }
 
-  /// Reads all answers; afterwards the connection takes any statement.
+  /// Reads all answers; afterwards the connection accepts any statement.
   func settle() throws {
     try sendBatches()
     try endCopy()
@@ -292,7 +290,7 @@ final class PostgresSink {
     try connection.exitPipeline()
   }
 
-  /// Between groups: another sink may use the connection then.
+  /// Frees the connection between groups, so that another sink may use it.
   func rest() throws {
     try settle()
     guard !prepared.isEmpty else { return }
@@ -322,7 +320,7 @@ final class PostgresSink {
     if isWrong { throw Fault(error: nil) }
   }
 
-  /// What has nothing to do with a row stays what it is.
+  /// Returns a ``Fault``, except for errors that have nothing to do with a row.
   private static func fault(_ error: PostgresError) -> any Error {
     error.isServerGone || error.isTransient || error.isCancelled ? error : Fault(error: error)
   }
@@ -340,7 +338,7 @@ final class PostgresSink {
     lines.removeAll()
   }
 
-  /// A line has been added.
+  /// Counts a line that has been added, and sends full buffers.
   private func copyLine() throws {
     copied += 1
     guard lines.count >= 1 << 16 else { return }
@@ -365,7 +363,7 @@ final class PostgresSink {
 
   // MARK: One at a time
 
-  /// Runs a statement by itself, so that it may fail and the transaction go on; returns the rows that it touched.
+  /// Runs a statement by itself, so that the transaction survives an error. Returns the number of rows that it touched.
   func run(
     _ statement: PostgresStatement, _ before: borrowing RowText, _ after: borrowing RowText
   ) throws -> Int64 {
@@ -373,7 +371,7 @@ final class PostgresSink {
     return try attempt { try connection.run(statement.sql, statement.strings(before, after)) }
   }
 
-  /// The rows of a statement that is run by itself.
+  /// Returns the rows of a statement that runs by itself.
   func rows(
     _ statement: PostgresStatement, _ before: borrowing RowText, _ after: borrowing RowText
   ) throws -> [[String?]] {
@@ -381,7 +379,7 @@ final class PostgresSink {
     return try attempt { try connection.query(statement.sql, statement.strings(before, after)) }
   }
 
-  /// Between savepoints: an error of the server undoes what `body` did, and nothing else.
+  /// Runs `body` in a savepoint: a server error undoes what `body` did, and nothing else.
   func attempt<T>(_ body: () throws -> T) throws -> T {
     try settle()
     try connection.execute("SAVEPOINT cairn_one")
@@ -395,7 +393,7 @@ final class PostgresSink {
     }
   }
 
-  /// Rolls back whatever was going on. The sink is of no use afterwards; the connection is, unless it is lost.
+  /// Rolls back everything in progress. The sink cannot be used afterwards; the connection can, unless it is lost.
   func abandon() {
     guard connection.isUsable else { return }
     if copying != nil { _ = try? connection.endCopy(giveUp: "given up") }

@@ -3,9 +3,9 @@ import PostgresKit
 /// A statement for rows of one table, or one of our own, prepared on the connection when it is first sent.
 final class PostgresStatement {
   enum Parameter: Hashable {
-    /// The column as it was: of the image before, where there is one.
+    /// The column before the change: from the image before, if it gives the column.
     case old(Int)
-    /// The column as it is to be: of the image after, where that gives it.
+    /// The column after the change: from the image after, if it gives the column.
     case new(Int)
   }
 

@@ -3,9 +3,11 @@ import PostgresKit
 import SystemKit
 
 extension PostgresTargetState {
-  /// Forgets all that is known of the trail: its place, its tables, which rows are its own, and its replication origin.
-  /// False when there was nothing. Errors: `database-busy` while a session applies it; that of a cairn that has just ended
-  /// may take a moment to go.
+  /// Forgets the state of the trail: its checkpoint, its tables, the rows that belong to it, and its replication
+  /// origin. Returns false if there was none.
+  ///
+  /// - Throws: `database-busy` while a session applies the trail. The session of a cairn that just ended may take a
+  ///   moment to end.
   package func forgetTrail(patienceMilliseconds: Int64 = 3_000) throws -> Bool {
     guard let trail, try isInstalled() else { return false }
     let limit = Clock.monotonicMilliseconds + patienceMilliseconds
@@ -16,7 +18,7 @@ extension PostgresTargetState {
     return try connection.transaction {
       try lock()
       try upgrade()
-      // What is to be made when rows are there was to be made for this trail alone.
+      // Indexes and foreign keys that wait for rows of this trail alone are not needed any more.
       try connection.run(
         """
         DELETE FROM cairn.pending AS p WHERE EXISTS (SELECT FROM cairn.table_state AS t
@@ -41,7 +43,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// The process of a session that applies the trail here; nil where there is none.
+  /// Returns the process of a session that applies the trail here; nil if there is none.
   private func user(of trail: TrailName) throws -> String? {
     try connection.first(
       """

@@ -9,14 +9,14 @@ import PostgresKit
 /// ```
 extension PostgresTargetState {
   struct Waiting: Equatable {
-    /// Nil before it is saved.
+    /// The row's number; nil before it is saved.
     @ByBytes var id: String? = nil
-    /// Its name in `cairn.table_state`: that of the source, where the main way stands.
+    /// The table's name in `cairn.table_state`: the source's name for it where the main way is.
     @ByBytes var source: String
-    /// Its name in the trail at its own checkpoint.
+    /// The table's name in the trail at its own checkpoint.
     @ByBytes var place: String
-    /// The record with which it waits: of what stands before that in the same transaction nothing is left to do. Nil
-    /// when that holds for the checkpoint.
+    /// The record with which the table waits: everything before it in the same transaction is done. Nil if nothing of
+    /// that transaction is done.
     var from: Position?
     var table: WaitingTable
   }
@@ -29,7 +29,7 @@ extension PostgresTargetState {
       message text NOT NULL, hint text NOT NULL);
     """
 
-  /// A database that an older version left has no such table.
+  /// Returns whether the table exists; an older version's database lacks it.
   func hasWaiting() throws -> Bool { try connection.first("SELECT to_regclass('cairn.waiting') IS NOT NULL") == "t" }
 
   func waiting(of trail: TrailName) throws -> [Waiting] {
@@ -52,7 +52,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// How far a trail has been applied; nil: not at all.
+  /// Returns the place up to which a trail has been applied; nil: none of it.
   func reach(of trail: TrailName) throws -> TwoWay.Reach? {
     guard let stored = try checkpoint(of: trail) else { return nil }
     let waiting = try waiting(of: trail)
@@ -62,7 +62,7 @@ extension PostgresTargetState {
       held: (waiting.map(\.table.number) + [aside.heldThrough].compactMap { $0 }).min())
   }
 
-  /// Returns its identity.
+  /// Stores a waiting table, and returns its number.
   func add(_ waiting: Waiting, _ trail: TrailName) throws -> String? {
     let table = waiting.table
     return try connection.first(
@@ -76,14 +76,16 @@ extension PostgresTargetState {
         + [String(Int64(bitPattern: table.number)), table.code.rawValue, table.message, table.hint])
   }
 
-  /// Why it waits is another reason now.
+  /// Stores another reason why a table waits.
   func tell(_ waiting: Waiting, _ error: CairnError) throws {
     try connection.run(
       "UPDATE cairn.waiting SET code = $2, message = $3, hint = $4 WHERE id = $1",
       [waiting.id, error.code.rawValue, error.message, error.hint])
   }
 
-  /// Its lane has come further: by compare-and-swap, as the trail's checkpoint. `to` nil: it waits no longer.
+  /// Moves the place of a waiting table by compare-and-swap, like the trail's checkpoint.
+  ///
+  /// - Parameter to: The new place; nil: the table no longer waits.
   func move(_ waiting: Waiting, to: (checkpoint: Checkpoint, number: UInt64, place: String, from: Position?)?) throws {
     let from = Self.fields(waiting.table.checkpoint) + [waiting.from?.description ?? ""]
     let condition = "id = $1 AND trail_id = $2 AND segment = $3 AND content_offset = $4 AND chain = $5 AND since = $6"
@@ -115,7 +117,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// They wait no more: each is awaited under the name that its table has here.
+  /// Ends the wait of tables: each awaits a copy, under the name that it has here.
   package func replace(_ held: [HeldTable]) throws {
     guard let trail else { return }
     let all = try waiting(of: trail)
@@ -131,7 +133,7 @@ extension PostgresTargetState {
     }
   }
 
-  /// The source calls a table that waits by another name, which the target will learn in its lane.
+  /// Records a new name that the source gave a waiting table. The target gets it in the table's lane.
   func rename(_ waiting: Waiting, to new: String, name: String) throws {
     try connection.run("UPDATE cairn.waiting SET source = $2, name = $3 WHERE id = $1", [waiting.id, new, name])
     try connection.run(

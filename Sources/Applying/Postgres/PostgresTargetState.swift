@@ -12,35 +12,36 @@ import PostgresKit
 /// ```
 /// and `cairn.waiting`, see PostgresTargetState+Waiting.swift.
 /// They are written in the transaction that applies the changes, so they are true after any crash. `pending` holds the
-/// indexes and foreign keys of tables whose rows are still to come: of an index its name, of a foreign key its parts
-/// (`definition`, see ``PendingForeignKey``). `statement` is empty: earlier versions kept SQL there, which is never run.
+/// indexes and foreign keys of tables whose rows are still to come: the name of an index, the parts of a foreign key
+/// (`definition`, see ``PendingForeignKey``). `statement` is empty: earlier versions kept SQL there, which is never
+/// run.
 package struct PostgresTargetState {
   static let version = 1
 
-  /// What apply knows of a table beyond its shape.
+  /// Apply's state of a table, besides its shape.
   struct Table {
-    /// Schema and name in the target.
+    /// The schema and name in the target.
     var schema: String
     var name: String
-    /// Cairn made it, so its shape follows the source.
+    /// Whether Cairn created the table, so that its shape follows the source.
     var isCreated = false
-    /// It has been copied whole once.
+    /// Whether the table has been copied as a whole once.
     var isLoaded = false
-    /// Between the start and the end of a refresh.
+    /// The method of a refresh that has begun and not ended; nil: none.
     var refreshing: Refresh.Method?
-    /// A copy was asked for that has not begun: it will show whatever comes until then.
+    /// Whether a requested copy has not begun: it will bring all changes until then.
     var isAwaited = false
-    /// It was empty when that refresh began, so its chunks have nothing to replace.
+    /// Whether the table was empty when that refresh began, so that its chunks have nothing to replace.
     var isEmptied = false
-    /// The rows that were there before Cairn came are dealt with this way for good.
+    /// The policy for rows that the table held before its first copy.
     var existing: ExistingRows = .overwrite
-    /// What others write to it is refused.
+    /// Whether the target refuses what applications write to the table.
     var isGuarded = false
-    /// Which of its rows are the trail's; nil: none yet, or an older version did not note it.
+    /// The rows that belong to the trail; nil: none yet, or an older version did not note it.
     var claim: TableClaim?
   }
 
-  /// Something that is made once the rows are there.
+  /// An index or foreign key that is created after the rows are there.
   struct Pending {
     enum Kind: String {
       case index
@@ -50,7 +51,8 @@ package struct PostgresTargetState {
     var table: String
     var kind: Kind
     var name: String
-    /// The parts of a foreign key; nil for an index, which the table's schema tells, and for what an earlier version left.
+    /// The parts of a foreign key; nil for an index, which the table's schema defines, and for an earlier version's
+    /// entry.
     var key: PendingForeignKey?
     /// The table that a foreign key references.
     var needsSchema = ""
@@ -58,14 +60,16 @@ package struct PostgresTargetState {
   }
 
   let connection: PostgresConnection
-  /// Of which the tables are; nil: of none in particular.
+  /// The trail to which the tables belong; nil: no particular one.
   let trail: TrailName?
   package init(_ connection: PostgresConnection, of trail: TrailName? = nil) {
     (self.connection, self.trail) = (connection, trail)
   }
 
-  /// Several applies may come to a database at once. The lock is one that only the owner of the table may take: an
-  /// advisory lock could be held by any role that may connect. Before the first start there is nothing to lock.
+  /// Locks apply's state for the transaction: several applies may use a database at once. Before the first start there
+  /// is nothing to lock.
+  ///
+  /// Only the owner of the table can take this lock. An advisory lock could be held by any role that may connect.
   func lock() throws {
     guard try isInstalled() else { return }
     try connection.execute("LOCK TABLE cairn.checkpoint IN SHARE UPDATE EXCLUSIVE MODE")
@@ -105,7 +109,7 @@ package struct PostgresTargetState {
     try connection.execute(Self.waitingTable)
   }
 
-  /// Brings what an older version made up to date.
+  /// Adds the tables and columns that an older version's state lacks.
   func upgrade() throws {
     try OwnSchema.check("cairn", connection)
     try MessageKey.install(.own, connection, hadMessages: true)
@@ -124,7 +128,7 @@ package struct PostgresTargetState {
       try connection.execute("ALTER TABLE cairn.table_state ADD COLUMN guarded boolean NOT NULL DEFAULT false")
     }
     if columns.contains("trail") { return }
-    // What was known of a table was known to every trail; with none yet, to the first that comes.
+    // The state of a table was shared by all trails; without a trail yet, it goes to the first one.
     try connection.executeScript(
       """
       ALTER TABLE cairn.table_state DROP CONSTRAINT table_state_pkey,
@@ -140,7 +144,7 @@ package struct PostgresTargetState {
 
   // MARK: Checkpoint
 
-  /// Where the trail stands in this target; nil when nothing of it was applied yet.
+  /// Returns the checkpoint of a trail in this target; nil if nothing of it was applied yet.
   package func checkpoint(of trail: TrailName) throws -> (checkpoint: Checkpoint, number: UInt64)? {
     guard try isInstalled() else { return nil }
     let rows = try connection.query(
@@ -181,7 +185,9 @@ package struct PostgresTargetState {
     }
   }
 
-  /// Writes the first checkpoint of a trail: throws `checkpoint-moved` when there is one.
+  /// Writes the first checkpoint of a trail.
+  ///
+  /// - Throws: `checkpoint-moved` if there is one.
   func begin(_ trail: TrailName, at place: Checkpoint, number: UInt64, now: Int64) throws {
     let made = try connection.run(
       """
@@ -192,7 +198,7 @@ package struct PostgresTargetState {
     guard made == 1 else { throw moved(trail) }
   }
 
-  /// Moves a checkpoint by compare-and-swap: fails with ``notMoved`` when it is not where it should be.
+  /// Moves a checkpoint by compare-and-swap: fails with ``notMoved`` if it is not where it should be.
   static let moveText = """
     WITH moved AS (
       UPDATE cairn.checkpoint SET trail_id = $1, segment = $2, content_offset = $3, chain = $4, number = $5,
@@ -201,7 +207,7 @@ package struct PostgresTargetState {
       RETURNING 1)
     SELECT 1 / count(*) FROM moved
     """
-  /// Division by zero.
+  /// SQLSTATE of a division by zero.
   static let notMoved = "22012"
 
   /// The parameters of ``moveText``.
@@ -215,7 +221,7 @@ package struct PostgresTargetState {
 
   func moved(_ trail: TrailName) -> CairnError { moved("the checkpoint of trail \(trail) in \(connection.place)") }
 
-  /// Forgets a trail that is gone; what is known of the tables stays.
+  /// Forgets the checkpoint of a trail that is gone; the state of tables stays.
   package func forgetCheckpoint(of trail: TrailName) throws {
     guard try isInstalled() else { return }
     try connection.run("DELETE FROM cairn.checkpoint WHERE trail = $1", [trail.description])
@@ -223,10 +229,10 @@ package struct PostgresTargetState {
     try PostgresQuarantineLog(connection).forget(trail)
   }
 
-  /// Every table takes changes leniently until it has been copied again.
+  /// Makes every table await its next copy.
   package func expectRefreshOfAll() throws {
     guard try isInstalled() else { return }
-    // What has been put aside comes with the copies.
+    // Transactions in quarantine come with the copies.
     try PostgresQuarantineLog(connection).forget(trail)
     try connection.run(
       """
@@ -235,15 +241,15 @@ package struct PostgresTargetState {
       """, [trail?.description])
   }
 
-  /// Whether anything is known of tables of this trail.
+  /// Returns whether there is state of tables of this trail.
   package func knowsTables() throws -> Bool {
     guard try connection.first("SELECT to_regclass('cairn.table_state') IS NOT NULL") == "t" else { return false }
-    // What an older version knew has no trail.
+    // An older version's state has no trail.
     return try connection.first(
       "SELECT 1 FROM cairn.table_state AS t WHERE coalesce(to_jsonb(t) ->> 'trail', $1) = $1 LIMIT 1", [owner]) != nil
   }
 
-  /// As the trail has them under the rules by which they came.
+  /// Returns the names of the tables in the trail, under the rules by which their rows were applied.
   package func tableNames() throws -> [String] {
     guard try isInstalled() else { return [] }
     try upgrade()
@@ -254,7 +260,7 @@ package struct PostgresTargetState {
 
   // MARK: Tables
 
-  /// What is known of each table, by ``TableSchema/sourceKey``.
+  /// Returns apply's state of each table, by ``TableSchema/sourceKey``.
   func tables() throws -> [NameKey: Table] {
     var tables: [NameKey: Table] = [:]
     let rows = try connection.query(
@@ -290,10 +296,10 @@ package struct PostgresTargetState {
       ])
   }
 
-  /// The other trails that know a table.
+  /// Returns the other trails that know a table.
   package func feeders(of schema: String, _ name: String) throws -> [TableClaim.Feeder] {
     guard try connection.first("SELECT to_regclass('cairn.table_state') IS NOT NULL") == "t" else { return [] }
-    // What an older version knew has no trail, or no claim.
+    // An older version's state has no trail, or no claim.
     return try connection.query(
       """
       SELECT to_jsonb(t) ->> 'trail', to_jsonb(t) ->> 'claim' FROM cairn.table_state AS t
@@ -302,7 +308,7 @@ package struct PostgresTargetState {
     ).map { ($0[0] ?? "", $0[1].map(TableClaim.init(text:))) }
   }
 
-  /// Whether the apply of another trail created a table.
+  /// Returns whether the apply of another trail created a table.
   func isCreatedElsewhere(_ schema: String, _ name: String) throws -> Bool {
     try connection.first(
       """
@@ -357,14 +363,14 @@ package struct PostgresTargetState {
 
   // MARK: Detach
 
-  /// The names of the replication origins of applies to this database begin with this; the server's other databases
-  /// may have some of their own.
+  /// Returns the beginning of the names of this database's replication origins. The server's other databases may have
+  /// origins too.
   func originPrefix() throws -> String {
     "cairn_" + (try connection.first("SELECT oid FROM pg_database WHERE datname = current_database()") ?? "0") + "_"
   }
 
-  /// Removes all that applies put into this database but user tables and their rows: the schema `cairn` and the
-  /// replication origins. False when there was nothing.
+  /// Removes everything that applies created in this database, except user tables and their rows: the schema `cairn`
+  /// and the replication origins. Returns false if there was nothing.
   package func detach() throws -> Bool {
     let prefix = try originPrefix()
     let origins = try connection.query(
@@ -377,7 +383,7 @@ package struct PostgresTargetState {
 }
 
 extension TableSchema {
-  /// What tells the tables of one source apart.
+  /// The key that distinguishes the tables of one source.
   var sourceKey: String {
     switch engine {
     case .sqlite: fullName.asciiLowercased

@@ -2,50 +2,50 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// What a table of the target is, as its catalog says.
+/// A table of the target, as the catalog describes it.
 struct PostgresTargetTable {
   struct Column {
     var name: String
-    /// As `format_type()` gives it, with its length or precision.
+    /// The type as `format_type()` prints it, with its length or precision.
     var type: PostgresType
-    /// What a parameter is cast to: without length or precision, so that nothing is cut or rounded by the cast.
+    /// The type to which a parameter is cast: without length or precision, so that the cast neither cuts nor rounds.
     var castType: String
     var isNotNull: Bool
-    /// In SQL; nil for none.
+    /// The default in SQL; nil for none.
     var defaultText: String?
     var hasDefault: Bool { defaultText != nil }
-    /// What it is computed from, in SQL.
+    /// The expression of a generated column, in SQL; nil for other columns.
     var generation: String?
     var isGenerated: Bool { generation != nil }
     var identity: TableSchema.Identity
-    /// Its default is the next value of a sequence of its own.
+    /// Whether its default is the next value of a sequence of its own.
     var isSerial: Bool
     var isCounting: Bool { isSerial || identity != .none }
-    /// What an insert puts there that does not name it: nothing is counted on for that.
+    /// The default of an insert that does not name the column, if it draws no number; else nil.
     var idleDefault: String? { isCounting || defaultText?.contains("nextval(") ?? false ? nil : defaultText }
-    /// Whether `IS NOT DISTINCT FROM` knows it; else values are compared as texts.
+    /// Whether `IS NOT DISTINCT FROM` works for the type; if not, values are compared as texts.
     var hasEquality: Bool
-    /// The operator that a key is looked up by.
+    /// The operator for looking up a key.
     var equality: String
-    /// Its indexes sort it by its bytes.
+    /// Whether its indexes sort it by its bytes.
     var sortsByBytes: Bool
   }
 
   struct UniqueIndex {
     var name: String
     var isPrimary: Bool
-    /// Not deferrable: checked at once, also for us.
+    /// Whether it is checked at once, in our session too: it is not deferrable.
     var isImmediate: Bool
     var areNullsDistinct: Bool
-    /// Column names or expressions, as PostgreSQL reads them.
+    /// The column names or expressions, as PostgreSQL reads them.
     var terms: [String]
-    /// Of each term, what makes two values one: the operator, and the collation where there is one.
+    /// For each term, the operator by which two values are equal, and the collation if there is one.
     var equalities: [(operation: String, collation: String?)]
-    /// Names of its columns; nil where a term is an expression.
+    /// The names of its columns; nil if a term is an expression.
     var columns: [String]?
     var predicate: String?
 
-    /// Whether its columns are exactly these, in any order.
+    /// Returns whether its columns are exactly these, in any order.
     func isOver(_ names: [String]) -> Bool {
       columns.map { Set($0.map(\.nameKey)) == Set(names.map(\.nameKey)) } ?? false
     }
@@ -58,7 +58,7 @@ struct PostgresTargetTable {
   let uniqueIndexes: [UniqueIndex]
 
   var qualifiedName: String { "\(schema.quotedName).\(name.quotedName)" }
-  /// For anything but inserts: without tables that inherit from it, which are tables of their own.
+  /// The name for everything except inserts: without tables that inherit from it, which are tables of their own.
   var rowsName: String { (isPartitioned ? "" : "ONLY ") + qualifiedName }
 
   func column(_ name: String) -> Column? { columns.first { $0.name.hasSameBytes(as: name) } }
@@ -72,13 +72,15 @@ struct PostgresTargetTable {
     }
   }
 
-  /// The unique key over exactly these columns, one that is checked at once before one that is not.
+  /// Returns the unique key over exactly these columns, preferably one that is checked at once.
   func key(over names: [String]) -> UniqueIndex? {
     let found = uniqueIndexes.filter { $0.predicate == nil && $0.isOver(names) }
     return found.first { $0.isImmediate } ?? found.first
   }
 
-  /// Nil when there is no such table. Throws `schema-stopped` when it is a view or anything else that is not a table.
+  /// Returns the table; nil if there is none.
+  ///
+  /// - Throws: `schema-stopped` for a view, or anything else that is not a table.
   static func read(_ schema: String, _ name: String, _ connection: PostgresConnection) throws -> PostgresTargetTable? {
     let found = try connection.query(
       """
@@ -180,9 +182,9 @@ struct PostgresTargetTable {
   }
 }
 
-/// Generated columns of a target that are NULL in every row.
+/// The generated columns of a target that are NULL in every row.
 package enum EmptyColumns {
-  /// A notice for each of such columns of a table; none if there is no such table.
+  /// Returns a notice for each such column of a table; none if there is no such table.
   package static func notices(_ schema: String, _ table: String, _ connection: PostgresConnection) throws -> [String] {
     try PostgresTargetTable.read(schema, table, connection)?.emptyColumns ?? []
   }

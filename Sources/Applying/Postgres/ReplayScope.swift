@@ -1,10 +1,10 @@
 import Changes
 
-/// Which tables of a trail a replay applies, followed through the names that they have on their way.
+/// The tables of a trail that a replay applies, followed through their names along the trail.
 ///
-/// The main way applies all but those that wait; a lane applies some that wait, and nothing else. Apply's state has a
-/// table that waits by the name that it has where the main way stands; in its lane, which is behind, it may still have
-/// another.
+/// The main way applies all tables except those that wait; a lane applies some that wait, and nothing else. Apply's
+/// state names a waiting table as of the place of the main way. Its lane is at an earlier place, where the table may
+/// have another name.
 struct ReplayScope {
   /// A table of a lane of which nothing is to be applied yet: its name there, and the record with which it begins.
   private struct Coming {
@@ -13,9 +13,9 @@ struct ReplayScope {
   }
 
   let isLane: Bool
-  /// The name in state of each table that waits, by the name that it has here.
+  /// The name in apply's state of each waiting table, by the name that it has here.
   private(set) var places: [NameKey: String] = [:]
-  /// By the name in state.
+  /// The tables that have not begun, by the name in apply's state.
   private var coming: [NameKey: Coming] = [:]
 
   init(waiting: some Sequence<PostgresTargetState.Waiting>, isLane: Bool) {
@@ -29,7 +29,7 @@ struct ReplayScope {
     }
   }
 
-  /// The table's name in state; nil when it is not for this replay.
+  /// Returns the table's name in apply's state; nil if this replay does not apply the table.
   func key(_ name: String) -> String? {
     if isLane { return places[name] }
     return places[name] == nil ? name : nil
@@ -37,7 +37,7 @@ struct ReplayScope {
 
   // MARK: Tables that begin and end
 
-  /// A lane has come to a record: true when tables begin there.
+  /// Moves a lane to a record. Returns whether tables begin there.
   mutating func reach(_ position: Position) -> Bool {
     guard !coming.isEmpty else { return false }
     let begun = coming.filter { $0.value.from <= position }
@@ -48,12 +48,13 @@ struct ReplayScope {
     return !begun.isEmpty
   }
 
-  /// From here on the table that has this name is not for this replay.
+  /// Excludes a table from this replay, from here on.
   mutating func leave(_ name: String) {
     if isLane { places[name] = nil } else { places[name] = name }
   }
 
-  /// A table has another name now, or the same; its name in state after that, nil when it is not for this replay.
+  /// Renames a table, perhaps to the same name. Returns its name in apply's state after that; nil if this replay does
+  /// not apply it.
   mutating func rename(_ old: String, to new: String) -> String? {
     guard !old.hasSameBytes(as: new) else { return key(old) }
     if let known = places.removeValue(forKey: old.nameKey) {
@@ -63,7 +64,7 @@ struct ReplayScope {
     return isLane ? nil : new
   }
 
-  /// Where a table is now, in a lane, and from which record on it is there.
+  /// Returns the table's name at this place of a lane, and the record from which on it is applied.
   func place(of key: String) -> (name: String, from: Position?)? {
     if let name = places.first(where: { $0.value.hasSameBytes(as: key) })?.key { return (name.text, nil) }
     return coming[key].map { ($0.place, $0.from) }

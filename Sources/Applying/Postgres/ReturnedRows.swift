@@ -2,11 +2,11 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// Rows that a statement returned, in the form in which the trail would have them from SQLite.
+/// The rows that a statement returned, in the form that a trail of an SQLite source would have.
 final class ReturnedRows {
   private enum Form {
     case stored(SQLiteValue)
-    /// Integer where it is one, as the affinity NUMERIC makes of it.
+    /// An integer if the number is one, as the affinity NUMERIC stores it.
     case number
     case single
   }
@@ -16,7 +16,7 @@ final class ReturnedRows {
   private var field = ByteWriter(capacity: 256)
   private var scratch = ByteWriter(capacity: 256)
 
-  /// Nil where a column's values do not tell what they are at the source.
+  /// Nil if a column's values do not determine the values at the source.
   init?(_ table: MappedTable) {
     var forms: [Form] = []
     for (column, target) in zip(table.source.columns, table.columns) {
@@ -36,7 +36,7 @@ final class ReturnedRows {
     self.forms = forms
   }
 
-  /// The row that was read last, as images have it. A value that is not what it should be is one that no source has.
+  /// The row that was read last, as an image. A value of the wrong form becomes one that no source has.
   var image: UnsafeRawBufferPointer { row.bytes }
 
   func read(_ line: UnsafeRawBufferPointer) {

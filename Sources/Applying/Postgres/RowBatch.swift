@@ -1,41 +1,42 @@
 import Changes
 
-/// Changes of one table's rows that wait to be sent together, each row at most once for each of: delete, update, insert.
+/// Changes of one table's rows that wait to be sent together, each row at most once for each of: delete, update,
+/// insert.
 ///
-/// What follows on a row that has changed here already is folded into that change, as nobody sees the state in between:
-/// all of it is one commit. A change that does not fit onto what is here is refused, and the batch must be sent first.
-/// The order of sending is deletes, updates, inserts: where that stands in the way of a unique index, the server says
-/// so, and the group is applied again row by row.
+/// A further change of a row here is folded into the earlier one, as no session sees the state in between: all of it is
+/// one commit. A change that cannot be folded is refused, and the batch must be sent first. The order of sending is
+/// deletes, updates, inserts. If that violates a unique index, the server reports an error, and the group is applied
+/// again row by row.
 final class RowBatch {
   enum Kind { case delete, update, insert }
 
-  /// What a statement does: changes of one kind can go together.
+  /// The form of a statement: changes of one form can go together.
   struct Shape: Hashable {
     var kind: Kind
-    /// Columns that an update sets.
+    /// The columns that an update sets.
     var set = ColumnMask()
-    /// Columns of which is known, and checked, what they were.
+    /// The columns whose former values are known and checked.
     var checks = ColumnMask()
   }
 
   struct Entry {
-    /// In ``shapes``.
+    /// The index in ``shapes``.
     var shape: Int
-    /// Rows as they were and are to be, in ``rows``; nil where there is none.
+    /// The rows before and after, in ``rows``; nil if there is none.
     var before: Int?
     var after: Int?
   }
 
   let table: MappedTable
   private(set) var entries: [Entry] = []
-  /// Those of the entries; the first one is that of inserts.
+  /// The shapes of the entries; the first one is that of inserts.
   private(set) var shapes = [Shape(kind: .insert)]
   private var shapeNumbers: [Shape: Int] = [:]
   private var lastShape = 0
   private static let shapesMax = 100
   private(set) var rows: RowStore
   private var places = KeyPlaces()
-  /// So many entries have their key in ``places``. Inserts alone need none.
+  /// The number of entries whose key is in ``places``. Inserts alone need none.
   private var placedCount = 0
 
   private(set) var insertCount = 0
@@ -67,7 +68,7 @@ final class RowBatch {
     insertCount += 1
   }
 
-  /// False when the batch must be sent first. The key's columns are not among those that are set.
+  /// Adds an update that does not set key columns. Returns false if the batch must be sent first.
   func update(
     _ before: borrowing RowText, _ after: borrowing RowText, set: ColumnMask, checks: ColumnMask
   ) -> Bool {
@@ -87,7 +88,7 @@ final class RowBatch {
     return true
   }
 
-  /// False when the batch must be sent first.
+  /// Adds a delete. Returns false if the batch must be sent first.
   func delete(_ before: borrowing RowText, checks: ColumnMask) -> Bool {
     guard let index = entry(of: before, before) else {
       let shape = number(of: Shape(kind: .delete, checks: checks))
@@ -114,7 +115,7 @@ final class RowBatch {
     return lastShape
   }
 
-  /// Whether the columns are here as the change says it found them.
+  /// Returns whether the columns are here as the change found them.
   private func isKnown(_ before: borrowing RowText, _ checks: ColumnMask, at index: Int) -> Bool {
     let entry = entries[index]
     for column in table.columns.indices where checks.contains(column) {
@@ -125,7 +126,7 @@ final class RowBatch {
     return true
   }
 
-  /// The first of two rows that gives the column.
+  /// Returns the first of two rows that gives the column.
   func row(_ first: Int?, _ second: Int?, giving column: Int) -> Int? {
     if let first, rows.gives(column, of: first) { return first }
     if let second, rows.gives(column, of: second) { return second }
@@ -134,7 +135,7 @@ final class RowBatch {
 
   // MARK: Keys
 
-  /// The last entry of the row with this key.
+  /// Returns the last entry of the row with this key.
   private func entry(of before: borrowing RowText, _ after: borrowing RowText) -> Int? {
     while placedCount < entries.count {
       place(placedCount)
@@ -169,7 +170,7 @@ final class RowBatch {
     }
   }
 
-  /// Keys do not change in a batch, so that any image that gives the key is good.
+  /// Returns a row with the key: keys do not change in a batch, so any image that gives the key will do.
   private func keyRow(_ index: Int, _ column: Int) -> Int {
     let entry = entries[index]
     if let before = entry.before, rows.gives(column, of: before) { return before }
@@ -177,7 +178,7 @@ final class RowBatch {
   }
 }
 
-/// Rows of one table, one behind the other; a row is known by its number.
+/// Rows of one table, one after the other; a row is identified by its number.
 struct RowStore: ~Copyable {
   private let columnCount: Int
   private var count = 0
@@ -201,7 +202,7 @@ struct RowStore: ~Copyable {
     return count - 1
   }
 
-  /// What `row` does not give is as in the row `old`.
+  /// Adds a row; columns that `row` does not give are taken from the row `old`.
   mutating func append(_ row: borrowing RowText, over old: Int) -> Int {
     for column in 0..<columnCount {
       if !row.gives(column) {
@@ -217,7 +218,7 @@ struct RowStore: ~Copyable {
   func span(_ column: Int, of row: Int) -> RowText.Span { spans[row * columnCount + column] }
   func gives(_ column: Int, of row: Int) -> Bool { span(column, of: row).isGiven }
 
-  /// Without its NUL; empty for NULL and what is not given.
+  /// Returns the text without its NUL; empty for NULL and for a column that is not given.
   func text(_ column: Int, of row: Int) -> UnsafeRawBufferPointer {
     let span = span(column, of: row)
     guard span.hasText else { return UnsafeRawBufferPointer(start: nil, count: 0) }
@@ -254,7 +255,7 @@ struct RowStore: ~Copyable {
     }
   }
 
-  /// The row as a line of COPY's text format.
+  /// Appends the row as a line of COPY's text format.
   func appendLine(_ row: Int, to line: inout ByteWriter) {
     for column in 0..<columnCount {
       if column > 0 { line.append(UInt8(ascii: "\t")) }
@@ -273,19 +274,19 @@ struct RowStore: ~Copyable {
 struct KeyPlaces {
   private struct Slot {
     var hash = 0
-    /// Plus one; 0: free.
+    /// The entry's number plus one; 0: free.
     var entry: Int32 = 0
   }
   private var slots = [Slot](repeating: Slot(), count: 64)
   private var used: [Int] = []
 
-  /// The entry with this hash that is the one.
+  /// Returns the entry with this hash for which `isSame` is true.
   func find(_ hash: Int, _ isSame: (Int) -> Bool) -> Int? {
     let slot = slots[slot(hash, isSame)]
     return slot.entry == 0 ? nil : Int(slot.entry) - 1
   }
 
-  /// In place of one with the same key.
+  /// Stores an entry, and replaces one with the same key.
   mutating func set(_ hash: Int, to entry: Int, _ isSame: (Int) -> Bool) {
     if used.count * 2 >= slots.count { grow() }
     let place = slot(hash, isSame)

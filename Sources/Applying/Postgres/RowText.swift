@@ -4,7 +4,7 @@ import PostgresKit
 /// The values of one row as PostgreSQL reads them: texts that end with a NUL, NULLs, and columns that are not given.
 /// Memory is kept from row to row.
 struct RowText: ~Copyable {
-  /// Where a column's text stands, without its NUL.
+  /// The place of a column's text, without its NUL.
   struct Span {
     static let null = Span(start: 0, count: -1)
     static let unchanged = Span(start: 0, count: -2)
@@ -17,7 +17,7 @@ struct RowText: ~Copyable {
 
   private var bytes = ByteWriter(capacity: 4096)
   private var spans: [Span] = []
-  /// Whether every column that was appended has a value, be it NULL.
+  /// Whether every appended column has a value, which may be NULL.
   private(set) var isWhole = true
 
   var count: Int { spans.count }
@@ -52,10 +52,11 @@ struct RowText: ~Copyable {
 
   func isNull(_ column: Int) -> Bool { spans[column].isNull }
   func isUnchanged(_ column: Int) -> Bool { !spans[column].isGiven }
-  /// Whether the column has a value here, be it NULL.
+  /// Returns whether the row gives a value for the column, which may be NULL.
   func gives(_ column: Int) -> Bool { column < spans.count && spans[column].isGiven }
 
-  /// Valid until the row is changed. Nil for a column that the row does not have.
+  /// Returns the column as a parameter, valid until the row is changed; nil for NULL, and for a column that the row
+  /// lacks.
   func parameter(_ column: Int) -> PostgresParameter {
     guard column < spans.count else { return nil }
     let span = spans[column]
@@ -63,14 +64,14 @@ struct RowText: ~Copyable {
     return (base + span.start).assumingMemoryBound(to: CChar.self)
   }
 
-  /// The text without its NUL; empty for NULL and what is not given.
+  /// Returns the text without its NUL; empty for NULL and for a column that is not given.
   func text(_ column: Int) -> UnsafeRawBufferPointer {
     let span = spans[column]
     guard span.hasText else { return UnsafeRawBufferPointer(start: nil, count: 0) }
     return UnsafeRawBufferPointer(rebasing: bytes.bytes[span.start..<span.start + span.count])
   }
 
-  /// A copy; nil for NULL, for what is not given, and for a column that the row does not have.
+  /// Returns a copy of the text; nil for NULL, for a column that is not given, and for one that the row lacks.
   func string(_ column: Int) -> String? {
     column < spans.count && spans[column].hasText ? String(decoding: text(column), as: UTF8.self) : nil
   }
@@ -81,7 +82,7 @@ struct RowText: ~Copyable {
     return mine.count <= 0 || text(column).isSame(as: other.text(column))
   }
 
-  /// The row as a line of COPY's text format.
+  /// Appends the row as a line of COPY's text format.
   func appendLine(to line: inout ByteWriter) {
     for column in spans.indices {
       if column > 0 { line.append(UInt8(ascii: "\t")) }
@@ -95,7 +96,7 @@ struct RowText: ~Copyable {
     line.append(UInt8(ascii: "\n"))
   }
 
-  /// Appends the row to texts that stand elsewhere, and where they stand there.
+  /// Appends the row's texts to other texts, and their places there.
   func copy(to texts: inout ByteWriter, _ places: inout [Span]) {
     let start = texts.count
     texts.append(bytes.bytes)
@@ -110,7 +111,7 @@ struct RowText: ~Copyable {
     return Span(start: start, count: spans[column].count)
   }
 
-  /// Takes the texts of another row.
+  /// Takes over the texts of another row.
   mutating func assign(_ other: borrowing RowText) {
     removeAll()
     bytes.append(other.bytes.bytes)
@@ -118,7 +119,7 @@ struct RowText: ~Copyable {
     isWhole = other.isWhole
   }
 
-  /// Puts texts in place of all that is there.
+  /// Replaces the row by texts.
   mutating func assign(_ values: [String?]) {
     removeAll()
     for value in values {
@@ -132,7 +133,7 @@ struct RowText: ~Copyable {
 }
 
 extension ByteWriter {
-  /// A value in COPY's text format: backslash, tab and line ends are escaped; nothing else means anything there.
+  /// Appends a value in COPY's text format: backslash, tab and line ends are escaped; no other byte has a meaning.
   mutating func appendCopyText(_ text: UnsafeRawBufferPointer) {
     var from = 0
     var index = 0

@@ -3,11 +3,13 @@ import Mapping
 import PostgresKit
 import SystemKit
 
-/// Keeps the sequences of the target ahead of the values that its rows have, so that a program which goes on there does
-/// not meet a number twice. Never moves one back, and only to a value that it would draw itself: where each node has
-/// numbers of its own, they stay its own.
+/// Keeps the sequences of the target ahead of its rows, so that an application that goes on there draws no number
+/// twice.
+///
+/// A sequence never moves back, and moves only to a value that it would draw itself. So nodes with numbers of their own
+/// keep them.
 struct SequenceUpkeep {
-  /// How far a sequence is put ahead of what its source had given out, in steps.
+  /// The distance to which a sequence is put ahead of its source's last value, in steps.
   private static let margin: Int64 = 32
   private static let intervalMilliseconds: Int64 = 2000
 
@@ -19,13 +21,13 @@ struct SequenceUpkeep {
     carried["\(sequence.namespace.quotedName).\(sequence.name.quotedName)"] = sequence
   }
 
-  /// A table of an SQLite source with columns that count by themselves.
+  /// Records a table of an SQLite source with columns that count by themselves.
   mutating func note(_ table: MappedTable) {
     guard table.source.engine == .sqlite, table.columns.contains(where: \.isCounting) else { return }
     identities[table.target.qualifiedName] = table
   }
 
-  /// Before the commit: a sequence that is ahead of a transaction which is rolled back harms nobody.
+  /// Moves the sequences before the commit. If the transaction is rolled back, a sequence that is ahead does no harm.
   mutating func carry(_ sink: PostgresSink, _ progress: ApplyProgress, _ scope: TargetScope) throws {
     guard !carried.isEmpty else { return }
     for (name, sequence) in carried.sorted(by: { $0.key < $1.key }).map({ ($0.key.text, $0.value) })
@@ -55,8 +57,8 @@ struct SequenceUpkeep {
     carried.removeAll()
   }
 
-  /// Whether the trail may write the table that a sequence counts for; without such a table, whether the list includes
-  /// the name of the sequence.
+  /// Returns whether the trail may write the table to which a sequence belongs. Without such a table, the list must
+  /// include the sequence's name.
   private static func isAllowed(
     _ name: String, _ sequence: SequenceState, _ scope: TargetScope, _ connection: PostgresConnection
   ) throws -> Bool {
@@ -72,8 +74,8 @@ struct SequenceUpkeep {
     return places.allSatisfy { scope.verdict($0.0, $0.1, in: .postgres) == .allowed }
   }
 
-  /// The sequences that no table of the list may use, each as `"schema"."name"`: those of other tables, and those of no
-  /// table whose own name the list does not include.
+  /// Returns the sequences that no table of the list may use, each as `"schema"."name"`: those of other tables, and
+  /// those of no table whose own name the list does not include.
   static func closed(to scope: TargetScope, _ connection: PostgresConnection) throws -> Set<NameKey> {
     let rows = try connection.query(
       """
@@ -92,13 +94,13 @@ struct SequenceUpkeep {
     return closed
   }
 
-  /// Outside of any transaction: puts the sequences of identity columns behind the highest key that is there.
+  /// Moves the sequences of identity columns to the highest present key. Outside of any transaction.
   mutating func keepUp(_ connection: PostgresConnection, isLast: Bool) throws {
     let now = Clock.monotonicMilliseconds
     guard !identities.isEmpty, isLast || now - keptUpAt > Self.intervalMilliseconds else { return }
     keptUpAt = now
     for (name, table) in identities where table.hasNewKeys {
-      // The highest value of a column that is no key is found by reading the table.
+      // Without an index on the column, the highest value is found by reading the whole table.
       let key = table.key.count == 1 ? table.key.first : nil
       let columns = table.columns.indices.filter { table.columns[$0].isCounting && (isLast || $0 == key) }
       table.hasNewKeys = columns.count < table.columns.count(where: \.isCounting)
@@ -118,7 +120,7 @@ struct SequenceUpkeep {
         WHERE m.value > coalesce(pg_sequence_last_value(s.name), 0) AND v.value BETWEEN q.seqmin AND q.seqmax
         """, [table, column])
     } catch let error as PostgresError where !error.isServerGone && !error.isCancelled {
-      // Dropped or renamed since: nothing depends on it any more.
+      // The table was dropped or renamed since: nothing depends on the sequence any more.
     }
   }
 }

@@ -2,7 +2,7 @@ import Changes
 import Mapping
 import PostgresKit
 
-/// What definitions of a trail may use at a server of PostgreSQL, as far as the server itself decides it.
+/// The objects that definitions of a trail may use at a PostgreSQL server, as far as the server decides it.
 package struct ServerReach {
   private let scope: TargetScope
   private let connection: PostgresConnection
@@ -12,7 +12,7 @@ package struct ServerReach {
     (self.scope, self.connection) = (scope, connection)
   }
 
-  /// Returns the objects that the definitions of tables may use. Asks for sequences and extensions only if a definition
+  /// Returns the objects that the definitions of tables may use. Queries sequences and extensions only if a definition
   /// names one.
   package mutating func of(_ schemas: [TableSchema]) throws -> TargetReach {
     let mayName = schemas.contains { schema in
@@ -30,8 +30,8 @@ package struct ServerReach {
     return TargetReach(scope, closedSequences: closed, lackingFunctions: lacking, extensions: Set(extensions))
   }
 
-  /// The functions that a trail's expressions may call and this server lacks: a default such as `uuidv7()` must not keep the
-  /// whole table out.
+  /// Returns the functions that a trail's expressions may call and this server lacks. A default such as `uuidv7()` must
+  /// not exclude the whole table.
   private func lackingFunctions() throws -> Set<NameKey> {
     let names = TableSchema.functionsOfPostgres.sorted().map(\.text).joined(separator: ",")
     let rows = try connection.query(

@@ -2,11 +2,13 @@ import Changes
 import Conflicts
 import PostgresKit
 
-/// A function of the rule `function:` in a PostgreSQL database: of two rows of a table and what both came from (NULL: not
-/// known) it makes the row that is to stand. All four are of the table's own row type.
+/// A function of the rule `function:` in a PostgreSQL database, which settles two rows of a table.
 ///
-/// It is called inside of apply's transaction, where it may be called again for the same rows; so it has to be one that
-/// changes nothing (`STABLE` or `IMMUTABLE`).
+/// Its arguments are the two rows and the row that both came from (NULL: not known); its result is the row that wins.
+/// All four have the table's row type.
+///
+/// Apply calls it inside of its transaction, perhaps more than once for the same rows. So it must change nothing
+/// (`STABLE` or `IMMUTABLE`).
 struct SettlingFunction {
   private let name: String
   private let table: MappedTable
@@ -16,7 +18,7 @@ struct SettlingFunction {
     (self.name, self.table, self.connection) = (name, table, connection)
   }
 
-  /// Nil where it returns NULL: it has nothing to say. The key stays as it is.
+  /// Returns the function's row, with its key unchanged; nil if the function returns NULL, and so settles nothing.
   func row(_ rows: MetRows) throws -> RowVersion.Row? {
     do {
       let type = table.target.qualifiedName
@@ -47,7 +49,7 @@ struct SettlingFunction {
     if kind != "" { throw refused(kind ?? "there is no such function of three rows of \(type)") }
   }
 
-  /// As PostgreSQL reads a row.
+  /// Returns a row as PostgreSQL reads it.
   private func literal(_ row: RowVersion.Row, _ attributes: [String]) -> String {
     let values = attributes.map { name in
       let value = table.columns.firstIndex { $0.name.hasSameBytes(as: name) }.flatMap { row[$0]?.postgresInput }

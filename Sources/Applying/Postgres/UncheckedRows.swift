@@ -1,5 +1,5 @@
-/// Rows that were written to tables with deferrable unique constraints, which PostgreSQL checks by triggers, and those
-/// stay quiet for us: they are looked up before the commit.
+/// Rows written to tables with deferrable unique constraints. PostgreSQL checks these by triggers, which do not fire in
+/// our session, so the rows are looked up before the commit.
 struct UncheckedRows {
   struct Row {
     let table: MappedTable
@@ -7,7 +7,7 @@ struct UncheckedRows {
   }
   private static let countMax = 2000
   private(set) var rows: [Row] = []
-  /// Tables of which there were too many rows to keep them.
+  /// The tables that had too many rows to keep.
   private(set) var tables: [MappedTable] = []
 
   mutating func note(_ table: MappedTable, _ row: borrowing RowText) {
@@ -15,7 +15,7 @@ struct UncheckedRows {
     add(table, row.strings)
   }
 
-  /// After an update: what is not in `row` is as it was before.
+  /// Records a row after an update; columns that `row` does not give are as before.
   mutating func note(_ table: MappedTable, _ row: borrowing RowText, _ before: borrowing RowText) {
     guard !table.uncheckedIndexes.isEmpty, !tables.contains(where: { $0 === table }) else { return }
     var values: [String?] = []

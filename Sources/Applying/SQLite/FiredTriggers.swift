@@ -3,9 +3,9 @@ import SQLiteKit
 
 /// The triggers of an SQLite target that fire while apply writes: those that `fire_triggers` names.
 ///
-/// All triggers of the file are off on apply's connection. SQLite goes on to fire those of the schema `temp`
-/// (https://sqlite.org/c3ref/c_dbconfig_defensive.html), so each chosen trigger has a copy there. What it writes fires no
-/// trigger of the file.
+/// All triggers of the file are off on apply's connection. SQLite still fires triggers of the schema `temp`
+/// (https://sqlite.org/c3ref/c_dbconfig_defensive.html), so each chosen trigger has a copy there. What a copy writes
+/// fires no trigger of the file.
 final class FiredTriggers {
   private static let prefix = "cairn_fired_"
 

@@ -163,8 +163,8 @@ final class SQLiteTarget {
   /// Prepares capture for a change of a table's schema.
   func release(_ table: String) throws { try options.schemaFollower?.release(table, database, schemaVersion) }
 
-  /// Checks that the tables of Cairn are as Cairn makes them. It runs in a transaction that writes, once for each version
-  /// of the schema.
+  /// Checks that the tables of Cairn are as Cairn creates them. It runs in a transaction that writes, once for each
+  /// version of the schema.
   private func checkOwnTables() throws {
     let version = try database.integer("PRAGMA schema_version") ?? 0
     guard version != provedSchema else { return }
