@@ -30,8 +30,8 @@ package final class ApplyProgress: Sendable {
     package var isWaitingForCapture = false
     /// Whether some tables still await a copy: until it begins they are empty, or as they were.
     package var awaitsCopies = false
-    /// The transaction in which the last copy of each table began, by the table's name at the source: in lower case,
-    /// and without the schema `public`.
+    /// The transaction in which the last copy of each table began, by the table's name at the source. Names are in
+    /// lower case, and without the schema `public`.
     package var copiesBegun: [NameKey: UInt64] = [:]
     /// The tables that are under their new rules, by ``ChangedRule/table``.
     package var rulesAdopted: Set<NameKey> = []

@@ -22,7 +22,7 @@ extension ApplyOptions {
 
   /// Returns whether apply skips a change because its table is still to be copied.
   ///
-  /// If both ends write, apply takes the changes after the request, as far as they fit: the copy does not show rows
+  /// If both ends write, apply takes the changes after the request, as far as they fit. The copy does not show rows
   /// that were deleted meanwhile, and this end may have copied them. A change before the request may be the one that
   /// stopped apply.
   func leavesOut(_ change: ChangeView, in number: UInt64, isAwaited: Bool, goesBothWays: Bool) -> Bool {

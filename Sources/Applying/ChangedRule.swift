@@ -3,8 +3,8 @@ import Reshaping
 
 /// A table whose rule differs from the one under which its rows were applied.
 ///
-/// Apply meets it with the first of its records: then the table gets the shape of the new rule, and takes no changes
-/// until a copy of it begins.
+/// At the first of its records, the table gets the shape of the new rule. It takes no changes until a copy of it
+/// begins.
 package struct ChangedRule: Equatable, Sendable {
   /// The table's ``TableSchema/plainName`` at the source.
   @ByBytes package var table: String
@@ -96,8 +96,8 @@ struct ChangedRules {
 extension CairnError {
   /// Returns the error for a rule that changes the constant of a shared table.
   ///
-  /// The constant tells the rows of this trail from those of others, so a copy does not replace the rows under the old
-  /// constant.
+  /// The constant distinguishes the rows of this trail from those of other trails. So a copy does not replace the rows
+  /// under the old constant.
   static func shareChanged(_ source: TableSchema) -> CairnError {
     CairnError(
       .ruleRefused,

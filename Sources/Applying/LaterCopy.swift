@@ -26,8 +26,8 @@ struct LaterCopy {
 
   /// Reads the trail from a table's checkpoint through transaction `limit`; the table is that of the record at `start`.
   ///
-  /// Returns `none` in three cases: the table has no rule and waits for another reason; it is a history, whose rows no
-  /// copy brings again; or it is dropped on the way.
+  /// Returns `none` in three cases. The table has no rule and waits for another reason. It is a history, whose rows no
+  /// copy brings again. Or it is dropped on the way.
   static func find(
     _ code: ErrorCode?, at start: Position, in folder: String, from table: WaitingTable, through limit: UInt64,
     options: ApplyOptions, to target: Engine

@@ -4,8 +4,8 @@ import Mapping
 /// Whether an apply makes a schema change of its trail at the target. The decision is the same for both engines.
 ///
 /// A table that Cairn created follows each trail that adds columns, whichever trail created it. Columns, names and the
-/// table itself are taken away only for the trail that created it, and only while no other trail brings rows into it:
-/// these rows would be lost with a column. Trails that go both ways share all rows, and all changes.
+/// table itself are taken away only for the trail that created it. They stay while another trail brings rows into the
+/// table, as these rows would be lost with a column. Trails that go both ways share all rows, and all changes.
 ///
 ///     SchemaRight(.removes, isCreated: true, others: ["store-2.pos"], goesBothWays: false).isCreated  // false
 struct SchemaRight: Equatable {

@@ -14,8 +14,8 @@ package protocol ConflictLog {
   func find(_ id: Int64) throws -> ConflictRecord?
   /// Deletes the conflicts before a moment (µs). Returns their number.
   func prune(before moment: Int64) throws -> Int64
-  /// Writes a version of a conflict as the row, as a change of this database that replicates; in one transaction with
-  /// the mark in the log.
+  /// Writes a version of a conflict as the row, as a change of this database that replicates. One transaction writes
+  /// the row and the mark in the log.
   ///
   /// - Parameter now: µs.
   /// - Parameter scope: the tables that the apply of the conflict's trail may write. The log is a table of the target,

@@ -149,9 +149,9 @@ struct OwnersCode: Equatable {
   /// The relations, trusted roles and parts that matter when the table `$1` is written.
   ///
   /// These are the table with its partitions, and the tables that its foreign keys change, if such triggers fire. The
-  /// parts are what runs when the table is written, and all that these need by the server's list of dependencies:
-  /// functions, operators, types with their components, constraints of domains, and casts between such a type and one
-  /// of PostgreSQL's own.
+  /// parts are what runs when the table is written, and all that these need by the server's list of dependencies. Those
+  /// are functions, operators, types with their components, constraints of domains, and casts between such a type and
+  /// one of PostgreSQL's own.
   private static let relations = """
     WITH RECURSIVE rel(oid) AS (
       SELECT to_regclass($1)::oid
@@ -216,7 +216,7 @@ struct OwnersCode: Equatable {
 
   /// The condition under which an expression of another role may call the function `p` with our rights.
   ///
-  /// Some functions can run what the catalog lists nowhere: those that take the text form of a value, the number of an
+  /// Some functions can run what the catalog lists nowhere. They take the text form of a value, the number of an
   /// object, or a pointer. For example, `domain_in('x', 16410, -1)` checks the domain with that number. Of the other
   /// functions of PostgreSQL, immutable ones compute; so do operators and casts. The rest is a list. A superuser's
   /// function is accepted if it is declared immutable, or has an operator.
@@ -375,7 +375,8 @@ final class OwnersWatch {
   private let locks: [PostgresStatement]
   private let sameTable: PostgresStatement
   private let bearer: [String?]
-  /// The check of the code; nil if it cannot change, as only the owner of a table or a type can change it under a lock.
+  /// The check of the code under a lock; nil if only trusted roles own the table and its types, and so can change the
+  /// code.
   private let unchanged: PostgresStatement?
   private let values: [String?]
   /// The group of transactions in which the table was checked last.

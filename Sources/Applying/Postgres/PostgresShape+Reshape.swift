@@ -66,7 +66,7 @@ extension PostgresShape {
     return moved
   }
 
-  // MARK: By a person
+  // MARK: By the operator
 
   /// Returns what the target's table lacks in columns, types or keys to match the source's; nil: nothing.
   private func whatIsMissing(_ change: Change, _ known: PostgresTargetState.Table) throws -> String? {

@@ -12,9 +12,9 @@ import PostgresKit
 /// ```
 /// and `cairn.waiting`, see PostgresTargetState+Waiting.swift.
 /// They are written in the transaction that applies the changes, so they are true after any crash. `pending` holds the
-/// indexes and foreign keys of tables whose rows are still to come: the name of an index, the parts of a foreign key
-/// (`definition`, see ``PendingForeignKey``). `statement` is empty: earlier versions kept SQL there, which is never
-/// run.
+/// indexes and foreign keys of tables whose rows are still to come. It has the name of an index, or the parts of a
+/// foreign key (`definition`, see ``PendingForeignKey``). `statement` is empty: earlier versions kept SQL there, which
+/// is never run.
 package struct PostgresTargetState {
   static let version = 1
 

@@ -74,8 +74,9 @@ struct SequenceUpkeep {
     return places.allSatisfy { scope.verdict($0.0, $0.1, in: .postgres) == .allowed }
   }
 
-  /// Returns the sequences that no table of the list may use, each as `"schema"."name"`: those of other tables, and
-  /// those of no table whose own name the list does not include.
+  /// Returns the sequences that no table of the list may use, each as `"schema"."name"`.
+  ///
+  /// These belong to other tables; or they belong to none, and the list does not include their own name.
   static func closed(to scope: TargetScope, _ connection: PostgresConnection) throws -> Set<NameKey> {
     let rows = try connection.query(
       """

@@ -4,8 +4,8 @@ import Mapping
 /// A unique index that treats rows with different values as equal: over expressions, of part of the rows, or with a
 /// collation.
 ///
-/// Only the index's database knows which rows are equal in it. Here more rows count as equal: all whose values are the
-/// same by what is known of the columns, in the indexed part of the table or not.
+/// Only the index's database knows which rows are equal in it. Here more rows count as equal: all with the same values
+/// by what is known of the columns, whether indexed or not.
 struct LooseUnique: Equatable {
   /// The differences between texts that do not count.
   struct Fold: OptionSet {

@@ -228,7 +228,7 @@ extension SQLiteApply {
     }
   }
 
-  /// Ends the wait of a table that has no change between its checkpoint and that of the others. Forgets a table that
+  /// Ends the wait of a table that has no change between its checkpoint and that of the main way. Forgets a table that
   /// neither end has any more.
   private func resume(
     _ key: NameKey, _ waiting: TargetState.Waiting, _ stop: StopSignal, isKept: Bool

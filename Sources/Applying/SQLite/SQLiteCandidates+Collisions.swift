@@ -35,8 +35,8 @@ extension SQLiteCandidates {
 
   /// Inserts the row, deletes the rows in its way until none is left, and rolls all of that back.
   ///
-  /// Only SQLite can compute what an index over expressions, or with WHERE, holds for a row, and only when it writes
-  /// the row: the expressions depend on affinities and collations of the columns.
+  /// The terms of an index over expressions, or with WHERE, depend on affinities and collations of the columns. Only
+  /// SQLite can compute them, and only when it writes the row.
   private func triedRows(inTheWayOf row: ContestedRow) throws -> [ContestedRow] {
     try database.execute("SAVEPOINT cairn_contest")
     let found: [ContestedRow]

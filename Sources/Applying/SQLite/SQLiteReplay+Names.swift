@@ -9,8 +9,8 @@ extension SQLiteReplay {
 
   /// Returns the name by which apply knows a table of the trail.
   ///
-  /// If another table of the source has the same name except for case or schema, the table waits under a name that no
-  /// table can have.
+  /// If another table of the source differs only in case or schema, the table waits under a name that no table can
+  /// have.
   func targetName(of schema: TableSchema) -> String {
     let name = TableMapping.targetName(of: schema, in: .sqlite)
     guard schema.engine == .postgres else { return name }

@@ -6,8 +6,8 @@ import SQLiteKit
 /// The expression of a rule `sql:` for conflicts.
 ///
 /// It is over two values of a column and the value before them (`local`, `incoming`, `before`), and over their rows
-/// (`local_COLUMN` and so on); or over the rows alone. It is in SQLite's language at every node, whatever engine has
-/// the row, so that all nodes get the same result. Values of PostgreSQL that are numbers count as numbers.
+/// (`local_COLUMN` and so on). Or it is over the rows alone. It is in SQLite's language at every node, whatever engine
+/// has the row, so that all nodes get the same result. Values of PostgreSQL that are numbers count as numbers.
 package struct ConflictExpression {
   private enum Side: String, CaseIterable {
     case local, incoming, before
