@@ -3,7 +3,7 @@ import Changes
 /// Changes of one table's rows that wait to be sent together, each row at most once for each of: delete, update,
 /// insert.
 ///
-/// A further change of a row here is folded into the earlier one: all of it is one commit, so no session sees the state
+/// A further change of a row here is folded into the earlier one. All of it is one commit, so no session sees the state
 /// in between. A change that cannot be folded is refused, and the batch must be sent first. The order of sending is
 /// deletes, updates, inserts. If that violates a unique index, the server reports an error, and the group is applied
 /// again row by row.
