@@ -6,12 +6,14 @@ import Reshaping
 import SystemKit
 import Trails
 
-// Rules that are other ones than those under which rows came.
+// Rules that changed after rows had come under earlier ones.
 extension ApplyEntry {
-  /// Returns the tables that are to come under other rules, once all that this needs is asked for.
+  /// Returns the tables whose rules changed, after it has requested the copies that they need.
   ///
-  /// What is to be done is noted ahead of the first step, and taken off the note by ``RuleUpkeep`` behind the last:
-  /// whatever ends us in between, it is done again. Errors: `rule-refused`.
+  /// The change is written to a ``RuleNote`` before the first step, and ``RuleUpkeep`` removes it after the last. If
+  /// the daemon ends in between, the steps are repeated.
+  ///
+  /// - Throws: `rule-refused` if a change cannot be carried out.
   func adoptRules(_ end: TargetEnd) throws -> [ChangedRule] {
     let note = RuleNote(state: context.statePath, apply: name)
     let names = TargetNames(state: context.statePath, apply: name)
@@ -21,7 +23,7 @@ extension ApplyEntry {
       try note.note(.init(rules: rules))
       return []
     }
-    // What an older version left came under the rules that stand, as far as can be known.
+    // If an older version left no note, the rows count as written under the present rules.
     let before = try note.read() ?? .init(rules: rules)
     let held = try names.read() == namesNow ? [] : try renamed(end.heldTables(of: trail), before.rules)
     if before == .init(rules: rules), held.isEmpty, entered.isEmpty {
@@ -56,8 +58,8 @@ extension ApplyEntry {
     return changed
   }
 
-  /// Tables that were left out, and that the list includes now. Those of which the target knows nothing yet came under no
-  /// rule at all.
+  /// Returns the tables that were left out and that the list of the apply includes now. A table that the target does
+  /// not know yet has no earlier rule.
   private func enteredTables(_ end: TargetEnd) throws -> [ChangedRule] {
     let leftOut = try LeftOutNote(state: context.statePath, apply: name).read()
     let entered = leftOut.filter { table in
@@ -73,7 +75,8 @@ extension ApplyEntry {
     }
   }
 
-  /// Of tables that wait those that the rules call otherwise now. The others go on with a copy from where they wait.
+  /// Returns those waiting tables to which the rules now give another name. The others go on with a copy from where
+  /// they wait.
   func renamed(_ held: [HeldTable], _ old: [ReshapeRule]) -> [HeldTable] {
     held.filter { table in
       let sources = RuleChange.sources(of: [table.name], old)
@@ -93,7 +96,7 @@ extension ApplyEntry {
       context: ["table": first])
   }
 
-  /// As it was before the rule changed.
+  /// Withdraws the request for a table that was made before its rule changed.
   private func forgetRequest(for table: String) {
     context.requests.settle { $0.isOf(apply: name, trail, table) }
   }
@@ -113,7 +116,7 @@ extension RequestBook.Request {
 }
 
 extension [ChangedRule] {
-  /// With tables of which all rows come for the first time, or again.
+  /// Returns the changes with `entered` added. An entered table replaces an earlier change of the same table.
   fileprivate func merged(with entered: [ChangedRule]) -> [ChangedRule] {
     let names = Set(entered.map(\.table.nameKey))
     return (filter { !names.contains($0.table) } + entered).sorted { $0.table < $1.table }

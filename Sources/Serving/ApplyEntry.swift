@@ -7,8 +7,8 @@ import Reshaping
 import SystemKit
 import Trails
 
-/// What an apply makes sure of before it begins: that its target goes on where the trail is, and holds nothing that it
-/// would overwrite unasked.
+/// The checks of an apply before it begins. Its target must continue where the trail is. It must hold no rows that the
+/// apply would overwrite without permission.
 struct ApplyEntry {
   let name: String
   let target: DatabaseURL
@@ -20,18 +20,20 @@ struct ApplyEntry {
   let scope: TargetScope
   let context: ServiceContext
 
-  /// Returns what copies of everything were asked for; nil: none. And the tables whose rules are other ones than those
-  /// under which their rows came.
+  /// Returns the copy of everything that was requested (nil: none), and the tables whose rules changed after their rows
+  /// came.
   func prove() throws -> (asked: CopyRequest.Asked?, changed: [ChangedRule]) {
     let end = try TargetEnd(target)
     let asked = try prove(end)
     return (asked, try adoptRules(end))
   }
 
+  /// Checks the target against the trail, and requests a copy of everything if it is needed.
   ///
-  /// Everything is copied where the trail does not go on from where the target is: its checkpoint was purged, since it was
-  /// away for too long, or it is new and the trail's beginning was purged; and where a person asked for that. Errors:
-  /// `same-database`, `checkpoint-foreign`, `target-differs`.
+  /// It is needed if the target's checkpoint was purged because the target was away for too long. It is also needed if
+  /// the target is new and the trail's beginning was purged, or if the operator ordered it.
+  ///
+  /// - Throws: `same-database`, `checkpoint-foreign`, `target-differs`, `trail-elsewhere`, `rule-refused`.
   private func prove(_ end: TargetEnd) throws -> CopyRequest.Asked? {
     let info = try Trail.info(folder: folder)
     let request = CopyRequest(state: context.statePath, apply: name)
@@ -39,7 +41,7 @@ struct ApplyEntry {
     let known = try end.checkpoint(of: trail)
     try checkReaches(known, info)
     let first = FirstCopies(state: context.statePath, apply: name)
-    // Who asks for a copy of everything has decided what becomes of rows.
+    // An operator who orders a copy of everything accepts that rows are overwritten.
     if try request.isPending() { first.end() }
     if try request.isPending() || isPurged(known, info) {
       let isLost = known.map { $0.trail != info.id } ?? true || isPurged(known, info)
@@ -62,9 +64,9 @@ struct ApplyEntry {
       }
       return asked
     }
-    // One that was told to begin anew, and has not yet, may hold what it held.
+    // A target that was ordered to begin again, and has not yet, may still hold its earlier rows.
     let isTold = asked.map { !$0.isBegun && $0.at != nil } ?? false
-    // Of a trail without copies, nothing is overwritten.
+    // A trail without copies overwrites nothing.
     let isCopied = context.capture(of: trail)?.copiesRows ?? true
     if existing == nil, !isTold, isCopied {
       if trail.origin == context.node { try checkExisting(end) } else { try first.begin() }
@@ -78,7 +80,8 @@ struct ApplyEntry {
     return try copyAll(end, info, request, forgets: false)
   }
 
-  /// A copy that was removed or put back comes again from the node that sends it.
+  /// Throws `trail-elsewhere` while a received copy of the trail ends before the target's checkpoint. A copy that was
+  /// removed or restored is completed by the node that sends it.
   private func checkReaches(_ known: Checkpoint?, _ info: TrailInfo) throws {
     guard trail.origin != context.node, let known, known.trail == info.id,
       info.end.position < known.position
@@ -90,7 +93,8 @@ struct ApplyEntry {
       context: ["trail": trail.description])
   }
 
-  /// Nobody has to be asked before everything is copied into a target that never had any of it.
+  /// Throws `checkpoint-foreign` if the target has tables of the trail. A target that never had any is copied without
+  /// an order.
   private func checkIsNew(_ end: TargetEnd, _ info: TrailInfo) throws {
     guard try end.knowsTables(of: trail) else { return }
     throw CairnError(
@@ -99,15 +103,17 @@ struct ApplyEntry {
       hint: "copy everything again with 'cairn copy \(name)'", context: ["trail": trail.description])
   }
 
-  /// Under another name, what a waiting table missed would be looked for in vain, and be left out: a copy has to take its
-  /// place, into the table that it has.
+  /// Throws `rule-refused` if tables wait and the conf now gives tables of the trail other names at the target.
+  ///
+  /// The changes that a waiting table missed are found in the trail by its earlier name. Under another name they would
+  /// be lost, so a copy has to replace the table.
   private func checkNames(_ end: TargetEnd) throws {
     let noted = TargetNames(state: context.statePath, apply: name)
     let now = TargetNames.text(rules, names)
     guard let before = try noted.read(), before != now else { return try noted.note(now) }
     let held = try end.heldTables(of: trail)
     if held.isEmpty { return try noted.note(now) }
-    // Done by `adoptRules`, once the copies are noted.
+    // `adoptRules` replaces the tables, once the copies are noted.
     if try canBeReplaced(held, before, now) { return }
     throw CairnError(
       .ruleRefused,
@@ -127,8 +133,10 @@ struct ApplyEntry {
     }
   }
 
-  /// The conf is refused where this can be seen; a link, a file that came later, or another way to a server shows only
-  /// here. A source that cannot be reached is another one, since the target was.
+  /// Throws `same-database` if the trail comes from the database that it would be applied to.
+  ///
+  /// The check of the conf finds most of these. A link, a file created later, or a second address of a server shows
+  /// only here. A source that cannot be reached is another database, since the target was reached.
   private func checkNotItsSource(_ end: TargetEnd) throws {
     guard let capture = context.capture(of: trail), let database = context.configuration.database(capture.database)
     else { return }
@@ -145,8 +153,9 @@ struct ApplyEntry {
     return known.position.segment < info.firstPosition.segment
   }
 
-  /// First the copy is certain to come, then the target forgets where it was, if that is of no use: whatever ends us in
-  /// between, it is begun again.
+  /// Requests a copy of everything, then removes the target's checkpoint if `forgets` is set.
+  ///
+  /// The request is durable before the checkpoint goes, so a crash in between only repeats the copy.
   private func copyAll(
     _ end: TargetEnd, _ info: TrailInfo, _ request: CopyRequest, forgets: Bool
   ) throws -> CopyRequest.Asked {
@@ -165,12 +174,12 @@ struct ApplyEntry {
     if let capture { context.restart(.init(.capture, capture.name)) }
     let by = capture == nil ? "; node \(trail.origin) is asked for it" : ""
     context.tell(.init(.apply, name), "everything is copied again into \(target.place)\(by)")
-    // A trail that is whole is read from its beginning.
+    // A complete trail is read from its beginning.
     if info.firstPosition.segment <= 1 { asked.at = nil }
     return asked
   }
 
-  /// Only the node that the trail comes from has the rows.
+  /// Requests a copy of everything from the node that the trail comes from: only that node has the rows.
   private func askFromAfar(_ info: TrailInfo) throws {
     guard trail.origin != context.node else {
       throw CairnError(
@@ -179,7 +188,7 @@ struct ApplyEntry {
         hint: "add [capture.\(trail.name)] again, or take [apply.\(name)] out", context: ["trail": trail.description])
     }
     let requests = context.requests
-    // One is enough: the later one counts.
+    // One request is enough: the later one counts.
     requests.settle { $0.asker == .apply(name) && $0.tables.isEmpty && $0.behind != info.lastTransaction }
     try requests.ask(trail, [], for: name, behind: info.lastTransaction, now: Clock.system.microseconds())
   }

@@ -20,7 +20,7 @@ final class ApplyWorker: Worker {
   private let makesFirstCopies = Atomic<Bool>(false)
   private let waitsForTrail = Atomic<Bool>(false)
   private let noticesTold = Mutex(0)
-  /// Of this run.
+  /// The audit of the present run; nil if there is none.
   private let audit = Mutex<Audit?>(nil)
   private let backlog = Mutex(Backlog(since: Clock.system.microseconds()))
   private let driftsTold = Mutex<Set<NameKey>>([])
@@ -57,7 +57,7 @@ final class ApplyWorker: Worker {
     var options = ApplyOptions()
     options.scope = entry.scope
     options.fireTriggers = apply.fireTriggers
-    // Rows of another node fit into a block. What its tables make of them must not be much larger.
+    // Rows of another node fit into a block. Values that expressions of its tables compute must not be much larger.
     if trail.origin != context.node {
       options.valueBytesMax = Int32(clamping: max(256 << 20, BlockMemory.shared.blockBytesMax))
       options.skewMicrosecondsMax = apply.maxClockSkew.milliseconds * 1000
@@ -105,7 +105,7 @@ final class ApplyWorker: Worker {
     }
   }
 
-  /// Reports the tables that were left out so far. Returns what notes further ones.
+  /// Reports the tables that were left out so far, and returns a function that notes further ones.
   private func beginLeavingOut() throws -> @Sendable (LeftOutTable) throws -> Void {
     let note = LeftOutNote(state: context.statePath, apply: apply.name)
     show(try note.read())
@@ -123,14 +123,16 @@ final class ApplyWorker: Worker {
     leftOut.withLock { $0 = names }
   }
 
-  /// The rate of the audit: what the conf says; else the usual one where the target is to be as the source is.
+  /// Returns the rate of the audit in bytes per second; nil: no audit. The conf's setting comes first, then the default
+  /// if the target is to equal the source.
   private func auditRate(goesBothWays: Bool) -> Int? {
     if let given = apply.auditBytesPerSecond { return given > 0 ? given : nil }
     let isToBeEqual = !goesBothWays && !apply.mayDiffer && context.configuration.lineOnLacking(apply) == nil
     return isToBeEqual ? Configuration.auditBytesUsual : nil
   }
 
-  /// Compares both ends while it applies. The node of a source that is not at hand is asked for digests of its rows.
+  /// Starts a comparison of both ends that runs while the apply works; the thread is nil if there is no audit. If the
+  /// source is at another node, that node is asked for digests of its rows.
   private func startAudit(
     of trail: TrailName, _ target: DatabaseURL, goesBothWays: Bool
   ) throws -> (WorkerThread<Void>?, StopSignal) {
@@ -139,7 +141,7 @@ final class ApplyWorker: Worker {
     let source: Audit.Source
     let tables: TablePatterns
     if trail.origin != context.node {
-      // Its node answers, and tells of the tables that it captures.
+      // The origin answers, and reports the tables that it captures.
       (source, tables) = (.origin(context.origin(of: trail, for: name.description, stop: stop), trail), TablePatterns())
     } else {
       guard let capture = context.capture(of: trail), let database = context.configuration.database(capture.database)
@@ -155,7 +157,8 @@ final class ApplyWorker: Worker {
     return (WorkerThread { audit.run { progress.snapshot.isCaughtUp } }, stop)
   }
 
-  /// A file that was written to is not made anew when it has gone: who put it away will put it back.
+  /// Throws `database-missing` if an SQLite target was written to and its file is gone. The file is not created again,
+  /// because whichever operator moved it will put it back.
   private func checkStillThere(_ location: DatabaseURL) throws {
     guard case .sqlite(let path) = location, progress.snapshot.position != .start, FileIdentity(path: path) == nil
     else { return }
@@ -164,7 +167,7 @@ final class ApplyWorker: Worker {
       hint: "put it back: apply goes on where it was", remedy: .retry)
   }
 
-  /// False when it was stopped before there was a trail.
+  /// Waits until the trail exists. Returns false if `stop` is set first.
   private func waitForTrail(_ folder: String, _ stop: StopSignal) -> Bool {
     defer { waitsForTrail.store(false, ordering: .relaxed) }
     while !Trail.exists(folder: folder) {
@@ -174,7 +177,7 @@ final class ApplyWorker: Worker {
     return !stop.isSet
   }
 
-  /// A copy that was asked of the node that the trail comes from, and has not begun.
+  /// The oldest open request of this apply at the node that the trail comes from; nil if there is none.
   private var askedFromAfar: (origin: String, tables: String, at: Int64)? {
     guard let trail = TrailName(apply.trail), trail.origin != context.node else { return nil }
     let open = context.requests.open(trail).filter { $0.asker == .apply(apply.name) }
@@ -199,7 +202,7 @@ final class ApplyWorker: Worker {
     status.statements.reasons = now.statements.ordered.map { .init(text: $0.reason, count: $0.count) }
     let end = context.end(of: apply.trail)
     let toCopy = ruleUpkeep.awaited
-    // What stands behind the last transaction of a trail is read, and moves no position.
+    // Records after the last transaction of a trail are read, but move no position.
     let hasReadAll = now.isCaughtUp
     let isBehind = !hasReadAll && (end.map { $0 > max(now.position, now.needs ?? .start) } ?? false)
     status.isCaughtUp = (hasReadAll || (end != nil && !isBehind)) && !now.awaitsCopies && toCopy.isEmpty
@@ -208,7 +211,7 @@ final class ApplyWorker: Worker {
       if status.isCaughtUp { backlog.noteNone(now: moment) }
       return backlog.since(lastCommitTime: now.lastCommitTime)
     }
-    // Rows whose copy has not come are as old as what was there before.
+    // Until its copy has come, a table is as old as the rows that it held before.
     let lags = isBehind || now.awaitsCopies || !toCopy.isEmpty
     status.lagMilliseconds = CurrentLag.milliseconds(
       commitTime: lags ? since : now.lastCommitTime, tookMicroseconds: now.lagMicroseconds, isBehind: lags, now: moment)
@@ -258,7 +261,8 @@ final class ApplyWorker: Worker {
     }
   }
 
-  /// What keeps the audit from the rows of another node, told once. Of databases of this node others tell.
+  /// Returns an entry, once for each problem, if the audit cannot read the rows of another node. Problems with
+  /// databases of this node are reported by their own workers.
   private func auditProblem() -> [LogEntry] {
     guard TrailName(apply.trail)?.origin != context.node else { return [] }
     let problem = audit.withLock { $0?.snapshot.problem }
@@ -273,7 +277,7 @@ final class ApplyWorker: Worker {
     }
   }
 
-  /// What it has to say once since the last call.
+  /// Returns the log entries since the last call.
   func news() -> [LogEntry] {
     let now = progress.snapshot
     if now.isCaughtUp, now.copying == nil, !now.awaitsCopies, now.tablesCopied > 0,

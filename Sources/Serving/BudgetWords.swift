@@ -1,7 +1,8 @@
 import Configuring
 import Steering
 
-/// What is told of each step that the budget of the trails demands: which limit, what is used, who holds it, what to do.
+/// The log messages for each step that the disk budget of the trails demands: the limit, the bytes used, the readers
+/// that need them, and what to do.
 struct BudgetWords {
   private let plan: RetentionPlan
   private let limits: Configuration.Limits
@@ -39,7 +40,7 @@ struct BudgetWords {
     "the trails hold \(size(plan.bytes)), [limits] disk allows \(allowed), and nobody is left to be given up: captures rest\(held)"
   }
 
-  /// By trail, who still needs it.
+  /// The trails that are still needed, each with the readers that need it.
   private var held: String {
     let parts = plan.holders.sorted { $0.key < $1.key }.map { trail, readers in
       readers.isEmpty

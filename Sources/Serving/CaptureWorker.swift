@@ -43,7 +43,8 @@ final class CaptureWorker: Worker {
     let applies = context.configuration.applies.filter { $0.database == capture.database }
     if let skew = applies.map(\.maxClockSkew.milliseconds).max() { run.skewMicrosecondsMax = skew * 1000 }
     if let line = context.configuration.lineOnApplied(capture) { context.tell(name, line) }
-    // Apply makes the tables: what programs write to them from their first moment on is captured.
+    // Without copies, apply creates the tables, and capture takes what programs write to them from their first moment
+    // on.
     run.needsTables = capture.copiesRows
     if !capture.copiesRows, case .sqlite(let path) = run.source, !Trail.exists(folder: folder) {
       try SQLiteApply.makeFile(path)
@@ -54,7 +55,7 @@ final class CaptureWorker: Worker {
       context.tell(name, RelayedRows.notice(trail, at: run.source))
     }
     run.copiesAgain = CopyRequest.isAskedOfCapture(folder)
-    // Where nothing was captured yet, the first copy is what is asked for.
+    // If nothing was captured yet, the first copy answers the request.
     if run.copiesAgain, Trail.exists(folder: folder) { try SourceEnd(run.source).askForRefresh() }
     context.opened(trail, false)
     run.opened = { [context, trail] in context.opened(trail, true) }
@@ -74,7 +75,7 @@ final class CaptureWorker: Worker {
     } catch let error as CairnError { throw error.hinted(for: name, trail: folder) }
   }
 
-  /// Whoever forgets to put capture back has a target that is out of date.
+  /// Logs a warning if capture is off for tables: their targets stay out of date until `cairn rehook`.
   private func tellUnhooked(_ source: DatabaseURL) {
     guard case .sqlite(let path) = source,
       let names = try? Journal(Ends.open(path, mode: .readOnly)).unhooked(), !names.isEmpty
@@ -85,7 +86,8 @@ final class CaptureWorker: Worker {
         worker: name.description, hint: "run 'cairn rehook \(database.name)' when the schema is changed"))
   }
 
-  /// A table may come later; a name that was written wrongly never does.
+  /// Logs a warning for each name in `tables` that matches no table. A table may come later, but a misspelled name
+  /// never matches.
   private func tellUnmatched(_ source: DatabaseURL) {
     for name in (try? SourceEnd(source).unmatched(TablePatterns(capture.tables))) ?? [] {
       let error = name.error("'tables' of [capture.\(capture.name)]", at: source.place)
@@ -118,15 +120,17 @@ final class CaptureWorker: Worker {
   }
 }
 
-/// Since when a capture does not see its source: what was committed there since may be missing, so its lag grows.
+/// The time since which a capture does not see its source. Changes committed there since may be missing, so the lag
+/// grows.
 struct Sight: Equatable, Sendable {
-  /// A run has its source open.
+  /// Whether a run has its source open.
   var isOpen = false
   private var seenAt: Int64
 
   init(now: Int64) { seenAt = now }
 
-  /// Nil while it sees the source. To be called again and again; times of day, µs.
+  /// Returns for how many µs the capture has not seen its source; nil while it sees it. It must be called regularly;
+  /// `now` is the time of day in µs.
   mutating func blindMicroseconds(isConnected: Bool, now: Int64) -> Int64? {
     guard isOpen, isConnected else { return max(0, now - seenAt) }
     seenAt = now

@@ -9,13 +9,13 @@ import Steering
 import SystemKit
 import Trails
 
-/// Carries out what comes in over the control socket.
+/// Carries out the requests that arrive over the control socket.
 package struct ControlDesk: Sendable {
   package let context: ServiceContext
   package let supervisor: Supervisor
-  /// As it was published last.
+  /// Returns the status that was published last.
   package let status: @Sendable () -> NodeStatus
-  /// Loads the conf anew. Errors: why it is refused.
+  /// Loads the conf again, and throws the reason if it is refused.
   package let reload: @Sendable () throws -> WorkerPlan.Change
 
   package init(
@@ -25,7 +25,7 @@ package struct ControlDesk: Sendable {
     (self.context, self.supervisor, self.status, self.reload) = (context, supervisor, status, reload)
   }
 
-  /// Carries out an order. Who gave it is logged first, except for a question.
+  /// Carries out a request. An order is first logged with its sender; questions and status requests are not.
   package func answer(_ request: ControlRequest, from peer: ControlPeer) throws -> JSONObject {
     if request.command == .question { return try question(request, peer) }
     if request.command != .status {
@@ -65,8 +65,8 @@ package struct ControlDesk: Sendable {
 
   // MARK: Questions about rows
 
-  /// Answers what `cairn compare` asks about the rows of a source at another node. They are for those who may read what
-  /// the daemon reads.
+  /// Answers a question of `cairn compare` about the rows of a source at another node. Only root and the daemon's own
+  /// user may ask, because they can read what the daemon reads.
   private func question(_ request: ControlRequest, _ peer: ControlPeer) throws -> JSONObject {
     guard let user = peer.user, user == 0 || user == geteuid() else {
       throw CairnError(
@@ -88,7 +88,8 @@ package struct ControlDesk: Sendable {
 
   // MARK: Copies
 
-  /// Has rows copied again: those of some tables while all goes on; of all, also where the way on is lost.
+  /// Copies rows again. With `tables`, those tables are copied while replication goes on; without, everything is, even
+  /// for an apply that has failed.
   private func copy(_ text: String, _ tables: [String]) throws -> JSONObject {
     let configuration = context.configuration
     let short = text.hasPrefix("apply.") ? String(text.dropFirst("apply.".count)) : text
@@ -134,18 +135,19 @@ package struct ControlDesk: Sendable {
     }
   }
 
-  /// A table that a rule gives another name at the target may be meant by that name, under which it waits.
+  /// Returns the names of tables at the source. A table that a rule renames may be given by its name at the target,
+  /// under which it waits.
   private static func sources(of tables: [String], _ apply: Configuration.Apply) -> [String] {
     tables.map { name in apply.rules.first { $0.to?.asciiLowercased == name.asciiLowercased }?.from ?? name }
   }
 
-  /// The target begins with a copy of everything.
+  /// Restarts the apply with a copy of everything.
   private func beginAnew(_ apply: Configuration.Apply) throws {
     try CopyRequest(state: context.statePath, apply: apply.name).ask()
     try supervisor.order(.restart, WorkerName(.apply, apply.name).description)
   }
 
-  /// Only the node that a trail comes from can read the rows: it is asked, over the way that the trail comes.
+  /// Asks the node that the trail comes from, over the way that the trail comes: only that node can read the rows.
   private func copyFromAfar(
     _ apply: Configuration.Apply, _ trail: TrailName, _ tables: [String], isLost: Bool
   ) throws -> JSONObject {
@@ -174,7 +176,7 @@ package struct ControlDesk: Sendable {
   ) -> JSONObject {
     let name = WorkerName(.apply, apply.name)
     let workers = [name] + (capture.map { [WorkerName(.capture, $0.name)] } ?? [])
-    // One that waits is told of by the name that it has at the target.
+    // A table that waits is reported by its name at the target.
     let names = tables + apply.rules.filter { tables.contains($0.from) }.compactMap(\.to)
     let notes = supervisor.obstacles(workers) + supervisor.waitingTables(of: name, TablePatterns(names))
     return JSONObject([

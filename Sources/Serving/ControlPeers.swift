@@ -1,9 +1,9 @@
 import Synchronization
 import SystemKit
 
-/// Who asks over the control socket.
+/// A client of the control socket.
 package struct ControlPeer: Equatable, Sendable, CustomStringConvertible {
-  /// Nil where the kernel does not say.
+  /// Nil if the kernel does not report it.
   package let user: UInt32?
   package let process: Int32?
 
@@ -15,7 +15,7 @@ package struct ControlPeer: Equatable, Sendable, CustomStringConvertible {
   }
 }
 
-/// The connections of the control socket at a time.
+/// The open connections of the control socket.
 ///
 /// A slow client cannot block the socket: above a limit the connection that has waited
 /// for longest without a whole request gives way to a new one.
@@ -31,7 +31,7 @@ final class ControlPeers: Sendable {
       self.peer = ControlPeer(user: peer?.user, process: peer?.process)
     }
 
-    /// No whole request has come since the last answer.
+    /// Whether no whole request has come since the last answer.
     var isWaiting: Bool {
       get { waiting.load(ordering: .relaxed) }
       set { waiting.store(newValue, ordering: .relaxed) }
@@ -41,10 +41,10 @@ final class ControlPeers: Sendable {
   private static let allMax = 64
   private static let ofUserMax = 16
 
-  /// In the order in which they came.
+  /// The open connections, oldest first.
   private let connections = Mutex<[Connection]>([])
 
-  /// False when there are too many, and none of them can be ended.
+  /// Adds a connection. Returns false if there are too many and each of them is being answered.
   func open(_ connection: Connection) -> Bool {
     connections.withLock { all in
       let own = all.filter { $0.peer.user == connection.peer.user }
@@ -58,7 +58,7 @@ final class ControlPeers: Sendable {
     }
   }
 
-  /// Ends the oldest of `some` that waits for a request.
+  /// Ends the oldest connection of `some` that waits for a request; returns false if none does.
   private static func end(_ some: [Connection], _ all: inout [Connection]) -> Bool {
     guard let oldest = some.first(where: \.isWaiting) else { return false }
     oldest.socket.cut()

@@ -6,11 +6,12 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Listens on the control socket and answers, each peer on a thread of its own; so many at a time, for so long.
+/// A server on the control socket that answers each client on a thread of its own. The number of clients and the time
+/// for each request are limited.
 package final class ControlServer: Sendable {
   package typealias Answer = @Sendable (ControlRequest, ControlPeer) throws -> JSONObject
 
-  /// For a whole request to come, and for its whole answer to be taken.
+  /// The seconds for a whole request to arrive, and for its whole answer to be taken.
   private static let secondsMax = 5
 
   package let path: String
@@ -19,7 +20,8 @@ package final class ControlServer: Sendable {
   private let answer: Answer
   private let thread = Mutex<WorkerThread<Void>?>(nil)
 
-  /// Errors: `state-locked` when another daemon answers there, `privilege-missing` for a group that this user is not in.
+  /// - Throws: `state-locked` if another daemon answers there, `privilege-missing` for a group that this user is not
+  ///   in.
   package init(_ path: String, group: String?, answer: @escaping Answer) throws {
     (self.path, self.answer) = (path, answer)
     let listener: LocalListener
@@ -51,7 +53,7 @@ package final class ControlServer: Sendable {
     }
   }
 
-  /// Ends the listener; answers that are under way are given.
+  /// Ends the listener. Answers that are under way are still sent.
   package func close() {
     stop.set()
     let ended = thread.withLock { thread in
@@ -87,7 +89,7 @@ package final class ControlServer: Sendable {
       hint: "try again when they have been answered", remedy: .retry)
   }
 
-  /// One request after the other, until the peer closes, or sends what is none.
+  /// Answers one request after the other, until the client closes the connection or sends an invalid request.
   private func handle(_ connection: ControlPeers.Connection) {
     let socket = connection.socket
     while !stop.isSet {

@@ -4,19 +4,19 @@ import Operating
 import Steering
 import Trails
 
-/// Has a capture of this node copy tables through its trail once more, whoever asked for that.
+/// An order to a capture of this node to copy tables through its trail again, from an operator or another node.
 struct CopyOrder {
   let context: ServiceContext
   let supervisor: Supervisor
 
   enum Outcome {
-    /// While all goes on.
+    /// The tables are copied while capture goes on.
     case tables([String])
-    /// The capture is started anew for it.
+    /// The capture is restarted and copies every table.
     case everything
   }
 
-  /// Errors: `source-went-back` where no copy can come through the trail.
+  /// Throws `source-went-back` if the source is not where the trail ends, so that no copy can come through the trail.
   func checkSource(of capture: Configuration.Capture) throws {
     guard failure(of: capture)?.code == ErrorCode.sourceWentBack.rawValue else { return }
     let trail = TrailName(origin: context.node, name: capture.name)
@@ -25,15 +25,19 @@ struct CopyOrder {
       hint: TrailHint.wentBack(context.folder(of: trail)), remedy: .stop)
   }
 
-  /// Of one that has failed for good.
+  /// Returns the problem of a capture that has failed for good; nil if it has not failed.
   private func failure(of capture: Configuration.Capture) -> NodeStatus.Problem? {
     let name = WorkerName(.capture, capture.name)
     guard let worker = supervisor.workers().first(where: { $0.name == name && $0.state == .failed }) else { return nil }
     return worker.problem ?? NodeStatus.Problem(code: ErrorCode.bug.rawValue, message: "", hint: "", times: 1)
   }
 
-  /// `tables` are patterns; none: all. Errors: that of a capture that has failed, with `hint`; `table-missing` where none
-  /// is meant, or with `isStrict` for each pattern that means none.
+  /// Orders the copies, and returns what is copied.
+  ///
+  /// - Parameter tables: Patterns; empty: all tables.
+  /// - Parameter hint: The hint of the error if the capture has failed.
+  /// - Parameter isStrict: Whether each pattern must match a table.
+  /// - Throws: The error of a capture that has failed; `table-missing` if no captured table matches.
   func carryOut(
     _ capture: Configuration.Capture, _ tables: [String], hint: String, isStrict: Bool = false
   ) throws -> Outcome {
@@ -46,7 +50,7 @@ struct CopyOrder {
           ErrorCode(rawValue: failure.code) ?? .bug, "\(name) has failed, so it copies no table: \(failure.message)",
           hint: hint, remedy: .badInput)
       }
-      // Where the way on is lost, a capture begins with a new slot if need be.
+      // If the slot is lost, the restarted capture begins with a new one.
       try CopyRequest.askCapture(folder)
       try supervisor.order(.restart, name.description)
       return .everything

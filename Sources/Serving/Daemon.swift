@@ -8,20 +8,21 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// One node at work: its workers, its control socket, its metrics, and what it tells the service manager.
+/// One node at work: its workers, its control socket, its metrics, and its notifications to the service manager.
 ///
 /// The thread that calls ``run()`` waits for signals and for workers that end; all else has threads of its own.
 package final class Daemon: Sendable {
-  /// Loads the conf of the node anew.
+  /// Loads the conf of the node again.
   package typealias Load = @Sendable () -> LoadedConfiguration
 
-  /// Between two looks at everything, when nothing else happens.
+  /// The pause between two rounds of the main loop, if no signal comes.
   private static let tickMilliseconds = 250
   private static let publishMilliseconds: Int64 = 1_000
   private static let budgetMilliseconds: Int64 = 5_000
-  /// How long workers may take to come to a border of transactions at the end. To leave them is as safe as a crash.
+  /// The time for workers to reach a transaction border when the daemon ends. After it they are abandoned, which is as
+  /// safe as a crash.
   private static let endMillisecondsMax: Int64 = 20_000
-  /// Without a watchdog: for how long a worker may be silent before it is told.
+  /// The silence after which a worker is reported, if there is no watchdog.
   private static let silentMilliseconds: Int64 = 300_000
 
   private let context: ServiceContext
@@ -55,7 +56,7 @@ package final class Daemon: Sendable {
 
   private var status: NodeStatus { published.withLock { $0 } }
 
-  /// Works until it is told to end; returns the exit status. The signals must be blocked in all threads.
+  /// Runs until a signal ends it, and returns the exit status. The signals must be blocked in all threads.
   package func run(_ signals: sigset_t) throws -> Int32 {
     let configuration = context.configuration
     let socket = ControlClient.path(given: configuration.control.socket, state: configuration.node.state)
@@ -94,7 +95,8 @@ package final class Daemon: Sendable {
     return 0
   }
 
-  /// Rows and their order do not hang on the time of day; what people read of times does.
+  /// Logs that the clock of the machine was set. Rows and their order do not depend on the time of day; lags and commit
+  /// times do.
   private func tell(jump: Int64) {
     let size = Lag.text(milliseconds: Double(abs(jump)) / 1000)
     context.log.write(
@@ -119,7 +121,7 @@ package final class Daemon: Sendable {
       var wait = timespec(tv_sec: 0, tv_nsec: Self.tickMilliseconds * 1_000_000)
       switch sigtimedwait(&signals, nil, &wait) {
       case SIGTERM, SIGINT:
-        // A second one ends us at once: nothing is lost by that either.
+        // A second signal ends the daemon at once, and loses nothing either.
         if endSince != nil { _exit(0) }
         endSince = Clock.monotonicMilliseconds
         begin(ending: "told to end: workers stop at the next border of transactions")
@@ -190,12 +192,12 @@ package final class Daemon: Sendable {
   private func reloadAsService() {
     ServiceManager.reloading()
     do { _ = try reload() } catch {
-      // It is logged, and in the status; the old conf goes on.
+      // The refusal is in the log and in the status; the old conf stays in force.
     }
     ServiceManager.notify("READY=1")
   }
 
-  /// By a signal, or by order of a person: one at a time.
+  /// Loads the conf again after a signal or an order, one at a time.
   private func reload() throws -> WorkerPlan.Change { try reloading.withLock { _ in try loadAnew() } }
 
   private func loadAnew() throws -> WorkerPlan.Change {
@@ -242,7 +244,7 @@ package final class Daemon: Sendable {
     return CairnError(.bug, "a conf without problems makes no value", hint: "please report this", remedy: .bug)
   }
 
-  // MARK: What others see
+  // MARK: Status and metrics
 
   private func publish() {
     var now = NodeStatus(

@@ -3,8 +3,9 @@ import Steering
 import SystemKit
 
 extension CairnError {
-  /// With the next step as it is for a worker of a daemon, where that is another than for `cairn replicate`.
-  /// `isReceived`: the trail comes from another node.
+  /// Returns the error with the hint for a worker of a daemon, if that differs from the hint for `cairn replicate`.
+  ///
+  /// - Parameter isReceived: Whether the trail comes from another node.
   func hinted(for worker: WorkerName, trail folder: String, isReceived: Bool = false) -> CairnError {
     let next: String? =
       switch code {

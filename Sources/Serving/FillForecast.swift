@@ -1,10 +1,10 @@
-/// When something that grows will be full, from how it grew in the last minutes.
+/// A forecast of when a growing store will be full, from its growth in the last minutes.
 package struct FillForecast: Equatable, Sendable {
   /// Looks older than this are forgotten.
   static let windowMilliseconds: Int64 = 300_000
-  /// What grew for less long says nothing.
+  /// The shortest period that allows a forecast.
   static let leastMilliseconds: Int64 = 20_000
-  /// What some minutes say of a time that is further away means nothing.
+  /// The longest forecast: growth over some minutes means nothing for a later time.
   static let secondsMax: Double = 30 * 86_400
 
   private struct Look: Equatable {
@@ -15,13 +15,13 @@ package struct FillForecast: Equatable, Sendable {
 
   package init() {}
 
-  /// `now` is of a clock that never jumps.
+  /// Adds a look. `now` is in milliseconds of a clock that never jumps.
   package mutating func note(used: Int64, now: Int64) {
     looks.append(Look(at: now, used: used))
     looks.removeAll { now - $0.at > Self.windowMilliseconds }
   }
 
-  /// Nil: it does not grow, or hardly, or that is not known yet.
+  /// Returns the seconds until `capacity` is reached. Nil: no growth or hardly any, or too few looks to know.
   package func secondsUntil(_ capacity: Int64) -> Double? {
     guard let first = looks.first, let last = looks.last, last.at - first.at >= Self.leastMilliseconds,
       last.used > first.used

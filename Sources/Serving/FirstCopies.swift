@@ -1,8 +1,10 @@
 import Changes
 import SystemKit
 
-/// That an apply of a received trail has not had its first copies yet: until then a table that holds rows stops it, as
-/// nobody could look at source and target together. A file, so that no restart forgets it.
+/// The note that an apply of a received trail has not had its first copies yet.
+///
+/// Until then, a table that holds rows stops the apply, because no check can see source and target together. It is a
+/// file, so that a restart keeps it.
 struct FirstCopies {
   private let path: String
 
