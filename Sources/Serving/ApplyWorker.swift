@@ -158,7 +158,7 @@ final class ApplyWorker: Worker {
   }
 
   /// Throws `database-missing` if an SQLite target was written to and its file is gone. The file is not created again,
-  /// because whichever operator moved it will put it back.
+  /// as the operator who moved it will put it back.
   private func checkStillThere(_ location: DatabaseURL) throws {
     guard case .sqlite(let path) = location, progress.snapshot.position != .start, FileIdentity(path: path) == nil
     else { return }

@@ -15,9 +15,9 @@ final class HeartbeatWorker: Worker {
   private let capture: Configuration.Capture
   private let database: Configuration.Database
   private let context: ServiceContext
-  /// What the capture has taken, to see whether anything moves; nil while it does not run.
+  /// Returns what the capture has taken, to see whether anything moves; nil while the capture does not run.
   private let taken: @Sendable () -> Taken?
-  /// Whether the slot is to be given up, as things stand.
+  /// Returns whether the slot is to be given up now.
   private let givesUp: @Sendable (NodeStatus.Source) -> Bool
   private static let lookMilliseconds: Int64 = 10_000
 
@@ -60,7 +60,7 @@ final class HeartbeatWorker: Worker {
     var alarm = JournalAlarm()
     defer { context.forget(capture: capture.name) }
     while !stop.isSet {
-      // Opened anew each time: the file may be another one by then, and nobody's checkpoint is to wait for us.
+      // Opened again for each look: the file may have been replaced, and no application's checkpoint must wait for us.
       guard Folder.exists(path) else {
         throw CairnError(
           .databaseMissing, "there is no database \(path)", hint: "put it back: capture goes on by itself then")
@@ -111,12 +111,12 @@ final class HeartbeatWorker: Worker {
       let now = Clock.monotonicMilliseconds
       if now - (lookedAt ?? now - Self.lookMilliseconds) >= Self.lookMilliseconds {
         lookedAt = now
-        // The trail, and with it the slot, may have been begun anew.
+        // The trail, and with it the slot, may have been begun again.
         if Trail.exists(folder: folder) { try look(connection, &forecast, now) }
       }
       if capture.heartbeat > .zero, now - beatAt >= capture.heartbeat.milliseconds {
         if taken() == seen {
-          // The trail tells how far it has come, and with that the slot moves.
+          // The message makes capture confirm the slot up to here, and with that the slot moves.
           canBeat = try canBeat && beat(connection)
         }
         (beatAt, seen) = (now, taken())
@@ -160,7 +160,7 @@ final class HeartbeatWorker: Worker {
       }
       if givesUp(facts) { try giveUp(connection, slot, facts) }
     } else if trail.lastTransaction > 0 {
-      // Before that it is still to be made.
+      // Before the first transaction, the slot is still to be created.
       facts.slotStatus = "missing"
     }
     context.note(facts)

@@ -3,22 +3,22 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Whether there is room for what peers bring, by what the trails held when they were looked at and what has come since.
+/// Decides whether peers may send more bytes, by the size of the trails at the last look and the bytes that came since.
 struct IntakeRoom: Equatable, Sendable {
-  /// What `[limits] disk` allows; nil: as much as there is.
+  /// The bytes that `[limits] disk` allows; nil: no limit.
   var allowed: UInt64?
   /// The bytes that the trails hold on the disk.
   var held: UInt64 = 0
-  /// What is left of it when all that may go has been deleted.
+  /// The bytes that the trails will hold when all deletable segments have been deleted.
   var left: UInt64 = 0
-  /// The part of ``held`` in segments that are fully applied: they go when more comes.
+  /// The part of ``held`` in segments that are fully applied: they can be deleted only after more has come.
   var live: UInt64 = 0
-  /// Not even that has room, and an apply or a peer needs it.
+  /// The retention plan pauses captures: even after every deletion the trails exceed their budget.
   var isPaused = false
-  /// By peer: what `[peer.NAME] disk` allows, and what the trails hold that it may push.
+  /// By peer: the bytes that `[peer.NAME] disk` allows, and the bytes of the trails that the peer may push.
   var peers: [String: (allowed: UInt64, held: UInt64)] = [:]
 
-  /// `more` bytes have come since.
+  /// Returns whether the trails are full, if `more` bytes have come since the look.
   func isFull(_ more: UInt64) -> Bool {
     guard let allowed else { return false }
     if isPaused { return true }
@@ -27,12 +27,12 @@ struct IntakeRoom: Equatable, Sendable {
     return held + more > allowed
   }
 
-  /// `more` bytes of the peer have come since.
+  /// Returns whether the peer's own limit is reached, if `more` bytes of it have come since the look.
   func isFull(for peer: String, _ more: UInt64) -> Bool {
     peers[peer].map { $0.held + more > $0.allowed } ?? false
   }
 
-  /// Something may be deleted that is in the way.
+  /// Whether the trails exceed their budget and some of their segments can be deleted.
   var isPurgeDue: Bool { allowed.map { held > $0 && held > left } ?? false }
 
   static func == (a: IntakeRoom, b: IntakeRoom) -> Bool {
@@ -42,7 +42,7 @@ struct IntakeRoom: Equatable, Sendable {
 }
 
 extension IntakeRoom {
-  /// Looks at the trails that come from other nodes as they are now; those that begin here are as their purge saw them.
+  /// Looks at the trails of other nodes now; the trails of this node are as their purge saw them last.
   init(_ context: ServiceContext, plan: () -> RetentionPlan) {
     let configuration = context.configuration
     let limited = configuration.peers.compactMap { peer in configuration.diskBytes(of: peer).map { (peer, $0) } }
@@ -69,12 +69,12 @@ extension IntakeRoom {
 }
 
 extension ServiceContext {
-  /// Whether bytes of other nodes' trails may come now.
+  /// Returns whether bytes of other nodes' trails may come now.
   func hasRoom(_ plan: () -> RetentionPlan) -> Bool {
     !isFull && !intake.isFull(now: Clock.monotonicMilliseconds) { IntakeRoom(self, plan: plan) }
   }
 
-  /// Why a peer may not push to a trail now; nil: it may.
+  /// Returns why a peer may not push to a trail now; nil: it may.
   func obstacle(for peer: String, _ plan: () -> RetentionPlan) -> CairnError? {
     if !hasRoom(plan) { return IntakeGate.full(node) }
     guard intake.isFull(for: peer) else { return nil }
@@ -84,7 +84,7 @@ extension ServiceContext {
       context: ["peer": peer])
   }
 
-  /// Why a peer may not begin another trail; nil: it may.
+  /// Returns why a peer may not begin another trail; nil: it may.
   func obstacle(for peer: String, beginning trail: TrailName) -> CairnError? {
     guard let limits = configuration.peers.first(where: { $0.name == peer }), !copies.exists(trail) else { return nil }
     let there = ((try? Trail.names(state: statePath)) ?? []).count { $0.origin != node && limits.push.includes($0) }
@@ -96,26 +96,27 @@ extension ServiceContext {
   }
 }
 
-/// Asks whether there is room before each body and with each piece of it, and looks at the trails once a second for that.
+/// A gate that checks for room before each body and with each piece of it. It looks at the trails at most once a
+/// second.
 final class IntakeGate: Sendable {
   private static let lookMilliseconds: Int64 = 1_000
 
   private struct Looked: Sendable {
     var room: IntakeRoom
     var at: Int64
-    /// Bytes that had come then.
+    /// The bytes that had come by the time of the look.
     var come: UInt64
   }
 
   private let looked = Mutex<Looked?>(nil)
   private let come = Atomic<UInt64>(0)
   private let purgeDue = Atomic<Bool>(false)
-  /// By peer, since the last look.
+  /// By peer: the bytes that came since the last look.
   private let comeOfPeers = Mutex<[String: UInt64]>([:])
   /// By peer: bodies under way.
   private let bodies = Mutex<[String: Int]>([:])
 
-  /// Bytes have come.
+  /// Counts bytes that have come.
   func note(_ bytes: Int) { come.add(UInt64(bytes), ordering: .relaxed) }
 
   func note(_ bytes: Int, of peer: String) {
@@ -123,7 +124,9 @@ final class IntakeGate: Sendable {
     comeOfPeers.withLock { $0[peer, default: 0] += UInt64(bytes) }
   }
 
-  /// `now` is monotonic, in milliseconds. Who asks meanwhile waits for the look.
+  /// Returns whether there is no room. It calls `look` if the last look is a second old; other callers wait meanwhile.
+  ///
+  /// - Parameter now: Milliseconds of a monotonic clock.
   func isFull(now: Int64, look: () -> IntakeRoom) -> Bool {
     looked.withLock { looked in
       var last = looked ?? Looked(room: IntakeRoom(), at: now - Self.lookMilliseconds, come: 0)
@@ -138,13 +141,13 @@ final class IntakeGate: Sendable {
     }
   }
 
-  /// By the last look.
+  /// Returns whether the peer's own limit is reached, by the last look.
   func isFull(for peer: String) -> Bool {
     let more = comeOfPeers.withLock { $0[peer] ?? 0 }
     return looked.withLock { $0?.room.isFull(for: peer, more) ?? false }
   }
 
-  /// A peer begins a body; false, and nothing is noted, if it has too many under way.
+  /// Counts a body that a peer begins. Returns false, and counts nothing, if the peer has `most` under way.
   func begin(_ peer: String, most: Int) -> Bool {
     bodies.withLock { bodies in
       guard bodies[peer] ?? 0 < most else { return false }
@@ -166,6 +169,6 @@ final class IntakeGate: Sendable {
       hint: "see 'cairn status' at \(node) for who is behind, or raise [limits] disk there", remedy: .retry)
   }
 
-  /// Whether bytes wait for segments to be deleted; true once for each look.
+  /// Returns whether bytes wait for segments to be deleted; true once for each look.
   func takePurgeDue() -> Bool { purgeDue.exchange(false, ordering: .relaxed) }
 }

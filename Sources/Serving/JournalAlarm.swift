@@ -1,4 +1,4 @@
-/// How full the journal of an SQLite source is, told once when it gets worse.
+/// The fill level of an SQLite source's journal, reported once each time it gets worse.
 struct JournalAlarm: Equatable, Sendable {
   enum Level: Int, Comparable, Sendable {
     case fine
@@ -8,13 +8,13 @@ struct JournalAlarm: Equatable, Sendable {
     static func < (a: Self, b: Self) -> Bool { a.rawValue < b.rawValue }
   }
 
-  /// In percent of the cap: where it begins to be told, and below which that is over.
+  /// In percent of the cap: the level at which the alarm begins, and the level below which it is over.
   private static let filling: Int64 = 80
   private static let over: Int64 = 60
 
   private var told = Level.fine
 
-  /// Returns what is to be told now.
+  /// Returns the level to report now; nil if there is nothing new.
   mutating func note(rows: Int64, cap: Int64, isFull: Bool) -> Level? {
     let percent = rows * 100 / max(cap, 1)
     let level: Level = isFull ? .full : percent >= Self.filling ? .filling : .fine

@@ -2,27 +2,29 @@ import Applying
 import Changes
 import SystemKit
 
-/// The tables of a trail that the list of an apply has left out so far. A file, so that a table that comes into the list is
-/// known to need a copy, whatever ends the daemon before.
+/// The tables of a trail that the list of an apply has left out so far. It is a file, so that a restart keeps it: a
+/// table that is added to the list later needs a copy.
 ///
 /// ```
 /// let note = LeftOutNote(state: "/var/lib/cairn", apply: "pos")
 /// try note.add(LeftOutTable(source: "salaries", namespace: "hr", name: "salaries"))
 /// ```
 struct LeftOutNote: Sendable {
-  /// A trail may bring any number of tables; the names of more are not kept.
+  /// The most tables that are noted. A trail may bring any number; further names are not kept.
   static let tablesMax = 10_000
 
   private let path: String
 
   init(state: String, apply: String) { path = "\(state)/applies/\(apply).left-out" }
 
-  /// The name of a table for people.
+  /// Returns the name of a table for people.
   static func title(_ table: LeftOutTable) -> String {
     table.namespace.isEmpty || table.namespace == "public" ? table.name : "\(table.namespace).\(table.name)"
   }
 
-  /// Errors: `state-foreign` if Cairn did not write the file.
+  /// Returns the noted tables.
+  ///
+  /// - Throws: `state-foreign` if Cairn did not write the file.
   func read() throws -> [LeftOutTable] {
     guard Folder.exists(path) else { return [] }
     let text: String
@@ -40,7 +42,7 @@ struct LeftOutNote: Sendable {
     }
   }
 
-  /// Adds a table, durably. Returns all of them; nil if the table was there already.
+  /// Adds a table durably. Returns all tables; nil if this one was noted already or the limit is reached.
   @discardableResult func add(_ table: LeftOutTable) throws -> [LeftOutTable]? {
     var all = try read()
     guard !all.contains(table), all.count < Self.tablesMax else { return nil }

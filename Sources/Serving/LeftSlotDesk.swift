@@ -6,10 +6,10 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Tells of slots that captures left at their servers when they left the conf, until they are dropped.
+/// A desk that reports the slots of captures that were taken out of the conf, until these slots are dropped.
 final class LeftSlotDesk: Sendable {
   private static let lookMilliseconds: Int64 = 60_000
-  /// While a capture that is to end still reads.
+  /// The pause before the next look while such a capture still reads its slot.
   private static let soonMilliseconds: Int64 = 5_000
 
   private struct State {
@@ -27,7 +27,7 @@ final class LeftSlotDesk: Sendable {
 
   var slots: [NodeStatus.LeftSlot] { state.withLock { $0.left } }
 
-  /// Returns at once: servers are asked on another thread, every minute, and when the conf has changed.
+  /// Starts a look and returns at once. Another thread asks the servers, every minute and when the conf has changed.
   func look() {
     let configuration = context.configuration
     let all = LeftSlot.all(

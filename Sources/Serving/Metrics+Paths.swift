@@ -1,6 +1,6 @@
 import Steering
 
-// Trails on their way between nodes.
+// Metrics of trails on their way between nodes.
 extension Metrics {
   static let paths: [Metric] = [
     Metric(

@@ -13,7 +13,7 @@ package enum Metrics {
     case histogram
   }
 
-  /// What there is, for the page and for docs/metrics.md.
+  /// One metric, for the page and for docs/metrics.md.
   package struct Metric: Sendable {
     package let name: String
     package let kind: Kind
@@ -145,7 +145,7 @@ package enum Metrics {
     }
   }
 
-  /// Of captures and applies.
+  /// Returns a metric of captures and applies.
   private static func ofData(
     _ name: String, _ kind: Kind, _ help: String, _ value: @escaping @Sendable (NodeStatus.Worker) -> Double
   ) -> Metric {
@@ -206,8 +206,9 @@ package enum Metrics {
     value == value.rounded() && abs(value) < 1e15 ? String(Int64(value)) : String(value)
   }
 
-  /// The value of a label. A backslash, a quote and a line feed are escaped as the format says, byte by byte: Swift takes
-  /// CR LF, or a quote with a combining mark, for one character. Other control characters become their code.
+  /// Returns the value of a label with a backslash, a quote and a line feed escaped as the format says. It works byte
+  /// by byte: Swift takes CR LF, or a quote with a combining mark, for one character. Other control characters become
+  /// their code.
   private static func escaped(_ text: String) -> String {
     var scalars = String.UnicodeScalarView()
     for scalar in text.unicodeScalars {
@@ -222,7 +223,7 @@ package enum Metrics {
     return String(scalars)
   }
 
-  /// The table of docs/metrics.md.
+  /// The table of docs/metrics.md, in Markdown.
   package static var markdown: String {
     "| name | type | labels | meaning |\n|---|---|---|---|\n"
       + all.map { "| `\($0.name)` | \($0.kind.rawValue) | \($0.labels) | \($0.help) |\n" }.joined()

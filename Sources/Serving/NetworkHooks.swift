@@ -6,14 +6,14 @@ import Steering
 import SystemKit
 import Trails
 
-/// What lanes and the listener ask of this node, and what becomes of what they tell.
+/// The answers of this node to its lanes and its listener, and what it does with their reports.
 struct NetworkHooks {
   let context: ServiceContext
-  /// Who reads a trail here when a peer says where it is; nil: nobody for whom it would be kept.
+  /// Returns the reader whose place is noted when a peer reports one; nil if no reader keeps the trail for that peer.
   let reader: @Sendable (_ peer: String, TrailName) -> WorkerName?
-  /// That tells.
+  /// The worker in whose name the log is written.
   let worker: WorkerName
-  /// What may be deleted, for whoever brings bytes.
+  /// Returns what may be deleted; called when bytes come.
   let plan: @Sendable () -> RetentionPlan
 
   var hooks: PumpHooks {
@@ -22,7 +22,7 @@ struct NetworkHooks {
     hooks.applied = { context.applied($0) }
     hooks.isOpen = { context.isOpen($0) }
     hooks.requests = { trail in
-      // What begins here is copied here.
+      // A trail of this node is copied here.
       guard trail.origin != context.node else { return [] }
       return context.requests.open(trail).map { Pumping.CopyRequest(id: $0.id, tables: $0.tables) }
     }

@@ -6,10 +6,10 @@ import Operating
 
 /// The way back of an apply whose tables go both ways: while its rows are copied, no copy the other way may begin.
 ///
-/// A copy says nothing of rows that are deleted, or that wait for a unique value. If both ends are copied at once, such a
+/// A copy carries no deleted rows, and no rows that wait for a unique value. If both ends are copied at once, such a
 /// row may stay at one of them.
 struct OppositeCopy {
-  /// What copies now, by the names in the conf.
+  /// The captures and applies that copy now, by their names in the conf.
   struct Copying: Equatable {
     var captures: Set<String> = []
     var applies: Set<String> = []

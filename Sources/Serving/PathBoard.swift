@@ -2,8 +2,8 @@ import Changes
 import Steering
 import Trails
 
-/// Puts together what is known of each trail on its way to and from other nodes: what the workers see, what the peers said
-/// of themselves, and how far in time that is behind.
+/// A board with the state of each trail on its way to and from other nodes. It combines what the workers see and what
+/// the peers report with the lag in time.
 struct PathBoard {
   private struct FilePlace: Comparable, Sendable {
     var segment: UInt64
@@ -16,7 +16,7 @@ struct PathBoard {
     var positions = PlaceClock<Position>()
   }
 
-  /// The trail, and the pump or the peer that pulls.
+  /// A trail, with the pump that pushes it or the peer that pulls it.
   private struct Lane: Hashable {
     var trail: String
     var end: String
@@ -27,8 +27,14 @@ struct PathBoard {
   private var clocks: [String: Clocks] = [:]
   private var rates: [String: Rate] = [:]
 
-  /// `lanes` are what workers see, by the peers' names; `keys` all who read here. `standings` say where the trails end,
-  /// `infos` what their segments hold. `now` is µs since 1970 UTC, `monotonic` milliseconds of a clock that never jumps.
+  /// Returns the state of all paths.
+  ///
+  /// - Parameter lanes: The paths that workers see, by the names of the peers.
+  /// - Parameter keys: All readers of trails at other nodes.
+  /// - Parameter standings: The ends of the trails.
+  /// - Parameter infos: The segments of the trails.
+  /// - Parameter now: µs since 1970 UTC.
+  /// - Parameter monotonic: Milliseconds of a clock that never jumps.
   mutating func paths(
     lanes: [NodeStatus.Path], keys: [PeerBook.Key], book: (PeerBook.Key) -> PeerBook.Entry?,
     givenUp: Set<RetentionPlan.ReaderID>, pumpPeers: [String: String], standings: [String: TrailStanding],
@@ -69,7 +75,7 @@ struct PathBoard {
     path.durable = "\(entry.segment.hex(8)):\(entry.offset)"
     path.applied = entry.applied?.description ?? ""
     path.seenAt = max(path.seenAt ?? 0, entry.seenAt)
-    // What comes after a place of another history is not what is missing there.
+    // If the histories differ, what follows here is not what the peer lacks.
     guard path.problem?.code != ErrorCode.trailForked.rawValue else { return }
     path.durableLagMilliseconds = clocks[path.trail]?.files.lagMilliseconds(
       at: FilePlace(segment: entry.segment, offset: entry.offset), now: now)
@@ -79,7 +85,7 @@ struct PathBoard {
     path.behindBytes = Self.bytes(behind: entry, standing, info)
   }
 
-  /// Of the files, from the place to the end; nil where the place is behind it, or was deleted.
+  /// Returns the bytes of the files from the peer's place to the end; nil if the place is past the end or was deleted.
   static func bytes(behind entry: PeerBook.Entry, _ standing: TrailStanding, _ info: TrailInfo?) -> UInt64? {
     let end = standing.end
     guard (entry.segment, entry.offset) <= (end.segment, end.offset) else { return nil }

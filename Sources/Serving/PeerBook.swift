@@ -4,12 +4,12 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Up to where other nodes have the trails of this one durably, as they said themselves; kept in the state folder, so
-/// that nothing is purged that a peer still needs when the daemon was started anew.
+/// The places up to which other nodes have the trails of this one durably, as they reported.
 ///
-/// The files may be older than what the peer has by now: then more is kept than is needed.
+/// They are kept in the state folder, so that after a restart nothing is purged that a peer still needs. A file may be
+/// older than the peer's place; then more is kept than is needed.
 package final class PeerBook: Sendable {
-  /// Who reads, and which trail: the node that pulls it, or the pump that pushes it.
+  /// A reader and its trail: the node that pulls the trail, or the pump that pushes it.
   package struct Key: Hashable, Sendable {
     package var reader: WorkerName
     package var trail: TrailName
@@ -17,21 +17,21 @@ package final class PeerBook: Sendable {
   }
 
   package struct Entry: Equatable, Sendable {
-    /// Of the trail, in hexadecimal.
+    /// The id of the trail, in hexadecimal.
     package var id: String
-    /// Everything before it is durable there: the segment, and the offset in its file.
+    /// The place before which the peer has everything durably: the segment, and the offset in its file.
     package var segment: UInt64
     package var offset: UInt64
-    /// What every apply of that node has finished with; nil where it has none, or did not say.
+    /// The position that every apply of that node has finished with; nil if the node has none or did not report it.
     package var applied: Position?
-    /// When it was heard of last, µs since 1970 UTC.
+    /// When the peer was heard of last, µs since 1970 UTC.
     package var seenAt: Int64
     package init(id: String, segment: UInt64, offset: UInt64, applied: Position? = nil, seenAt: Int64) {
       (self.id, self.segment, self.offset, self.applied, self.seenAt) = (id, segment, offset, applied, seenAt)
     }
   }
 
-  /// A step inside of a segment is written this often, and nothing where a peer has just been heard of.
+  /// The pause between two writes of a place in the same segment. A contact without a new place is not written.
   private static let writeMicroseconds: Int64 = 30_000_000
 
   private struct Written {
@@ -44,7 +44,7 @@ package final class PeerBook: Sendable {
   private let folder: String
   private let book = Mutex<[Key: Written]>([:])
 
-  /// Reads what is there. A file that cannot be read counts for nothing: then all is kept for that peer.
+  /// Reads the files of the state folder. A file that cannot be read is ignored, so that peer's trail is kept whole.
   package init(state: String) {
     folder = state + "/readers"
     guard let readers = try? Folder.names(folder) else { return }
@@ -64,7 +64,7 @@ package final class PeerBook: Sendable {
 
   package subscript(key: Key) -> Entry? { book.withLock { $0[key]?.entry } }
 
-  /// A peer has said where it is. Never fails: what cannot be written is written the next time.
+  /// Notes the place that a peer reported. Never fails: the next write makes up for a failed one.
   package func note(_ entry: Entry, of key: Key) {
     let isDue = book.withLock { book in
       let old = book[key]
@@ -88,7 +88,7 @@ package final class PeerBook: Sendable {
     try? File.replace("\(folder)/\(key.reader)/\(key.trail)", text: entry.line, permissions: 0o644)
   }
 
-  /// It was heard of, and said nothing of its place.
+  /// Notes that a peer was heard of but did not report its place.
   package func note(applied: Position?, seenAt: Int64, of key: Key) {
     book.withLock { book in
       guard book[key] != nil else { return }
@@ -97,7 +97,7 @@ package final class PeerBook: Sendable {
     }
   }
 
-  /// What nobody reads any more keeps nothing.
+  /// Forgets readers that are not wanted any more, and removes their files, so that they keep nothing.
   package func keep(_ isWanted: (Key) -> Bool) {
     let gone = book.withLock { book in
       let gone = book.keys.filter { !isWanted($0) }

@@ -3,9 +3,11 @@ import Configuring
 import Steering
 import Trails
 
-/// Which other nodes read which trails of this one: what they do not have yet is not deleted.
+/// The other nodes that read trails of this one: what they do not have yet is not deleted.
 package enum PeerReaders {
-  /// Who may pull, and where trails are pushed to; `besides` are pumps that leave a trail out, since it comes from there.
+  /// Returns the peers that may pull, and the pumps that push.
+  ///
+  /// - Parameter besides: Pumps that leave a trail out because it comes from the node to which they lead.
   package static func keys(
     _ configuration: Configuration, _ trails: [TrailName], besides: Set<PeerBook.Key>
   ) -> [PeerBook.Key] {
@@ -23,7 +25,7 @@ package enum PeerReaders {
     return keys.filter { !besides.contains($0) }
   }
 
-  /// Whether the conf still means this reader.
+  /// Returns whether the conf still has this reader.
   static func mayRead(_ key: PeerBook.Key, _ configuration: Configuration) -> Bool {
     key.reader.kind == .pump
       ? configuration.pumps.contains {
@@ -31,8 +33,10 @@ package enum PeerReaders {
       } : configuration.peers.contains { $0.name == key.reader.name && $0.pull.includes(key.trail) }
   }
 
-  /// A reader of which nothing is known needs all that there is. One whose place was deleted is given up, and so is one
-  /// that was given up in a segment (0: it had none) and has not left it since.
+  /// Returns a reader for the retention plan.
+  ///
+  /// An unknown reader needs the whole trail. A reader whose place was deleted is given up. So is one that was given up
+  /// in a segment (0: it had none) and has not left that segment since.
   package static func reader(
     _ key: PeerBook.Key, _ entry: PeerBook.Entry?, _ info: TrailInfo?, givenUpIn: UInt64?
   ) -> RetentionPlan.Reader {

@@ -1,16 +1,16 @@
-/// When a trail ended where, in the last hours: tells how far in time somebody is behind who is at a place of it.
+/// A record of when a trail ended at which place, over the last hours. It gives the lag of a reader in time.
 ///
-/// Places only grow. The older samples are, the further apart they stand: what it tells is right to about a hundredth.
+/// Places only grow. The older samples are, the further apart they are, so a lag is right to about a hundredth.
 struct PlaceClock<Place: Comparable & Sendable>: Sendable {
   static var samplesMax: Int { 2048 }
   private static var sharesOfAge: Int64 { 128 }
 
   private var samples: [(place: Place, at: Int64)] = []
 
-  /// At this moment (µs since 1970 UTC) the trail ended there.
+  /// Notes that the trail ends at `place` at this moment (µs since 1970 UTC).
   mutating func note(_ place: Place, at now: Int64) {
     if let last = samples.last {
-      // A trail that was begun anew.
+      // The trail was begun again.
       if place < last.place { samples = [] }
       if place == last.place { return }
     }
@@ -30,8 +30,8 @@ struct PlaceClock<Place: Comparable & Sendable>: Sendable {
     samples = kept.reversed()
   }
 
-  /// For how long there has been more than what is before `place`, in milliseconds; 0 at the end, nil where it is older
-  /// than what is remembered.
+  /// Returns for how many milliseconds the trail has had more than a reader at `place`: 0 at the end, nil if the place
+  /// is older than all samples.
   func lagMilliseconds(at place: Place, now: Int64) -> Double? {
     guard let first = samples.first, let last = samples.last else { return nil }
     if place >= last.place { return 0 }

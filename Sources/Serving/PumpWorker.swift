@@ -8,18 +8,18 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Brings trails to another node, or fetches them from there: a lane for each.
+/// Brings trails to another node, or fetches them from there, with one lane for each trail.
 final class PumpWorker: Worker {
   let name: WorkerName
   private let pump: Configuration.Pump
-  /// The certificates that count where the pump names none.
+  /// The certificates of `[receive]`, which count if the pump names none.
   private let own: Configuration.PeerFiles?
   private let context: ServiceContext
   private let plan: @Sendable () -> RetentionPlan
   private let running = Mutex<Pump?>(nil)
   private let notes = Mutex(LaneNotes())
 
-  /// `plan` is asked for when bytes come.
+  /// Creates the worker. `plan` is called when bytes come.
   init(
     _ name: WorkerName, _ pump: Configuration.Pump, _ own: Configuration.PeerFiles?, _ context: ServiceContext,
     plan: @escaping @Sendable () -> RetentionPlan
@@ -46,7 +46,7 @@ final class PumpWorker: Worker {
     try made.run(stop: stop)
   }
 
-  /// A certificate that joining has brought gets a successor before it ends.
+  /// Renews a certificate that joining has brought, before it ends.
   private func renew(until ended: StopSignal) {
     let peers = PeerFolder(state: context.statePath)
     guard pump.url.isTLS, pump.tls == nil, own == nil, let hub = NetworkTLS.joined(pump, state: context.statePath)
@@ -73,7 +73,7 @@ final class PumpWorker: Worker {
     }
   }
 
-  /// A lane that stopped is tried again by nobody else.
+  /// Whether a lane has stopped: only a restart of the worker tries it again.
   var isPartlyAtRest: Bool { progress.contains { $0.state == .stopped } }
 
   private var progress: [LaneProgress] { running.withLock { $0 }?.progress ?? [] }
@@ -129,7 +129,8 @@ final class PumpWorker: Worker {
     }
   }
 
-  /// Where no lane goes on; what is still to be made, here or there, is no failure.
+  /// Returns the state of a pump of which no lane goes on; nil if one does. A trail that is still to be made, here or
+  /// there, is no failure.
   private static func state(_ lanes: [LaneProgress], _ error: CairnError?) -> NodeStatus.WorkerState? {
     let failing = lanes.filter { $0.error.map { $0.code != .trailMissing } ?? false }
     if lanes.isEmpty { return error == nil ? nil : .retrying }
@@ -137,7 +138,7 @@ final class PumpWorker: Worker {
     return lanes.allSatisfy { $0.state == .stopped } ? .failed : .retrying
   }
 
-  /// What began to fail, and what goes on.
+  /// Returns log entries for lanes that began to fail and for lanes that go on again.
   func news() -> [LogEntry] {
     guard let pump = running.withLock({ $0 }) else { return [] }
     var problems: [String: CairnError] = [:]
@@ -145,7 +146,7 @@ final class PumpWorker: Worker {
     if let error = pump.error { problems[""] = error }
     return notes.withLock { $0.note(problems) }.map { note in
       LogEntry(
-        // What is still to be made, here or there, is waited for.
+        // A trail that is still to be made, here or there, is waited for.
         note.error == nil || note.error?.code == .trailMissing ? .notice : .warning, note.text,
         worker: name.description, code: note.error?.code,
         hint: note.error?.hint)
@@ -153,17 +154,19 @@ final class PumpWorker: Worker {
   }
 }
 
-/// What the log tells of the lanes of a pump: each problem once, and when it is over.
+/// The log messages about the lanes of a pump: each problem once, and its end.
 struct LaneNotes {
   struct Note {
     var text: String
-    /// Nil: it is over.
+    /// Nil: the problem is over.
     var error: CairnError?
   }
 
   private var told: [String: String] = [:]
 
-  /// `problems` are those at this moment, by trail; of the pump as a whole, by an empty name.
+  /// Returns the messages for problems that are new and for those that are over.
+  ///
+  /// - Parameter problems: The present problems by trail; that of the pump as a whole under an empty name.
   mutating func note(_ problems: [String: CairnError]) -> [Note] {
     var notes: [Note] = []
     for (trail, error) in problems.sorted(by: { $0.key < $1.key }) where told[trail] != error.message {

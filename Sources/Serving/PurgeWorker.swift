@@ -8,17 +8,17 @@ import Trails
 /// Deletes the segments of trails that no reader needs any more, as the ``RetentionPlan`` of all trails says.
 final class PurgeWorker: Worker {
   let name: WorkerName
-  /// For people; empty for several.
+  /// The trail's name for the status; empty for several trails.
   private let trail: String
   private let pause: Duration
   private let context: ServiceContext
   private let trails: @Sendable () -> [TrailName]
   private let plan: @Sendable () -> RetentionPlan
   private let purged = Atomic<UInt64>(0)
-  /// A copy that holds nothing is kept for as long as that.
+  /// The age in µs at which an empty copy is deleted: one hour.
   private static let emptyMicroseconds: Int64 = 3_600_000_000
 
-  /// `trails` and `plan` are asked each time.
+  /// Creates the worker. `trails` and `plan` are called in each round.
   init(
     _ name: WorkerName, _ trail: String, every pause: Duration, _ context: ServiceContext,
     trails: @escaping @Sendable () -> [TrailName], plan: @escaping @Sendable () -> RetentionPlan
@@ -47,7 +47,7 @@ final class PurgeWorker: Worker {
     }
   }
 
-  /// Shorter where a peer's bytes wait for room.
+  /// Waits for `pause`, or for less if a peer's bytes wait for room. Returns true if `stop` is set.
   private func rest(_ pause: Duration, _ stop: StopSignal) -> Bool {
     let limit = Clock.monotonicMilliseconds + pause.milliseconds
     while true {
@@ -57,7 +57,8 @@ final class PurgeWorker: Worker {
     }
   }
 
-  /// A capture that has nothing to write would not see for long that its trail was taken away.
+  /// Restarts the capture and throws `trail-missing` if its trail was taken away. A capture that has nothing to write
+  /// would notice late.
   private func checkStillThere(_ trail: TrailName) throws {
     guard context.trailInfos[trail.description] != nil, !Trail.exists(folder: context.folder(of: trail)) else { return }
     context.forget(trail: trail.description)
@@ -68,13 +69,13 @@ final class PurgeWorker: Worker {
       hint: Self.anew(capture.name, trail: trail), remedy: .retry, context: ["trail": trail.description])
   }
 
-  /// What comes of a trail that was taken away.
+  /// Returns the hint for a trail that was taken away.
   static func anew(_ capture: String, trail: TrailName) -> String {
     "capture.\(capture) begins a new one by itself; run 'cairn copy APPLY' for each apply of trail \(trail), and drop the slot of the old one if 'cairn check' tells of one"
   }
 
-  /// A copy without a whole transaction, which no apply reads and to which nothing came for an hour, is deleted: its
-  /// sender begins it again if there is one. True if it was.
+  /// Deletes a copy without a whole transaction if no apply reads it and nothing came to it for an hour. Returns true
+  /// if it did. Its sender, if there is one, begins the copy again.
   private func dropEmpty(_ info: TrailInfo) throws -> Bool {
     func isForgotten(_ info: TrailInfo) -> Bool {
       info.isEmpty && Clock.system.microseconds() - info.writtenAt > Self.emptyMicroseconds

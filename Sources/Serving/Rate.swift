@@ -1,4 +1,4 @@
-/// How fast a counter grows, over the last seconds.
+/// The rate at which a counter grows, over the last ten seconds.
 struct Rate: Equatable, Sendable {
   private static let windowMilliseconds: Int64 = 10_000
   private static let stepMilliseconds: Int64 = 1_000
@@ -8,7 +8,7 @@ struct Rate: Equatable, Sendable {
 
   mutating func note(_ count: UInt64, now: Int64) {
     if let last = looks.last {
-      // A worker that was made anew counts from the start.
+      // A worker that was created again counts from zero.
       if count < last.count { looks = [] }
       guard now - last.at >= Self.stepMilliseconds else { return }
     }

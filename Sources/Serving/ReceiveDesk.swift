@@ -5,8 +5,8 @@ import Pumping
 import Steering
 import SystemKit
 
-/// Between the listener and the desk that answers: keeps account of who does what, and takes no bytes while there is no
-/// room for them.
+/// A handler between the listener and the desk that answers. It notes the visits of peers, and takes no bytes while
+/// there is no room for them.
 final class ReceiveDesk: HTTPHandler {
   private let desk: PumpDesk
   private let join: JoinDesk
@@ -43,7 +43,7 @@ final class ReceiveDesk: HTTPHandler {
     }
   }
 
-  /// Why a push is not taken; nil: it is, and counts as under way from now on.
+  /// Returns why a push is refused; nil: it is taken, and counts as under way from now on.
   private func obstacle(_ visit: Visit, isEmpty: Bool) -> CairnError? {
     if !isEmpty {
       if let full = context.obstacle(for: visit.peer, plan) { return full }
@@ -62,7 +62,7 @@ final class ReceiveDesk: HTTPHandler {
     var way: NodeStatus.Path.Way
   }
 
-  /// Bytes of a trail that a peer asks for or brings, where it may; nil for all else.
+  /// Returns the visit of a peer that asks for or brings bytes of a trail and may do so; nil for all other requests.
   private func visit(_ request: HTTPRequest) -> Visit? {
     let parts = request.path.split(separator: "/")
     guard ["GET", "POST"].contains(request.method), parts.count == 6, parts[0] == "cairn", parts[2] == "trails",
@@ -75,7 +75,8 @@ final class ReceiveDesk: HTTPHandler {
   }
 
   private func end(_ visit: Visit, _ response: HTTPResponse, bytes: UInt64) {
-    // What is wrong with bytes of which nothing was taken is told to who sent them; that there is no room is told here.
+    // If no copy has begun, a problem with the bytes (4xx) is reported to their sender only. A lack of room is shown
+    // here.
     let isNothing = (400..<500).contains(response.status) && isNothing(visit)
     visits.end(
       visit.peer, visit.trail, visit.way, bytes: bytes, problem: isNothing ? nil : response.problem,
@@ -88,10 +89,10 @@ final class ReceiveDesk: HTTPHandler {
     if isNothing(visit) { visits.forget(visit.peer, visit.trail, visit.way) }
   }
 
-  /// No copy has begun.
+  /// Returns whether no copy of the trail has begun.
   private func isNothing(_ visit: Visit) -> Bool { !context.copies.exists(visit.trail) }
 
-  /// Counts what a peer brings.
+  /// A sink that counts the bytes that a peer brings.
   private final class CountingSink: HTTPBodySink {
     private let sink: any HTTPBodySink
     private let desk: ReceiveDesk
@@ -139,7 +140,7 @@ extension HTTPResponse {
     }
   }
 
-  /// What a person has to look at; what the other side settles by itself is none.
+  /// The problem that an operator has to look at; nil for one that the other side settles by itself.
   fileprivate var problem: NodeStatus.Problem? {
     guard status >= 400, case .bytes(let bytes) = body, case .object(let told)? = try? JSONReader.read(bytes),
       let code = told.text("code"),

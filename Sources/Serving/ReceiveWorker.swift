@@ -13,7 +13,7 @@ import SystemKit
 final class ReceiveWorker: Worker {
   let name = WorkerName.receive
   private static let lookMilliseconds: Int32 = 1_000
-  /// Between two looks at what becomes of certificates; changed by tests.
+  /// Milliseconds between two checks of the certificates; changed by tests.
   static let upkeepMilliseconds =
     getenv("CAIRN_TEST_UPKEEP_MS").flatMap { Int64(String(cString: $0)) } ?? 600_000
 
@@ -26,7 +26,7 @@ final class ReceiveWorker: Worker {
   private let revokedTold = Mutex<RevokedPeers.Unknown?>(nil)
   private let notes = Mutex(LaneNotes())
 
-  /// `plan` is asked for when bytes come.
+  /// Creates the worker. `plan` is called when bytes come.
   init(
     _ receive: Configuration.Receive, _ context: ServiceContext, plan: @escaping @Sendable () -> RetentionPlan
   ) {
@@ -43,7 +43,7 @@ final class ReceiveWorker: Worker {
     }
   }
 
-  /// Until it is told to end, or the certificates are others.
+  /// Listens until `stop` is set or the certificates have changed.
   private func listen(_ tls: ServerTLS?, _ stop: StopSignal) throws {
     let peers = PeerFolder(state: context.statePath)
     let context = context
@@ -83,7 +83,7 @@ final class ReceiveWorker: Worker {
     }
   }
 
-  /// Renews what this node shows, and ends the overlap of two authorities.
+  /// Renews this node's own certificate, and ends the overlap of two authorities.
   private func upkeep() {
     guard !receive.isInsecure, receive.tls == nil else { return }
     do {
@@ -98,7 +98,7 @@ final class ReceiveWorker: Worker {
     }
   }
 
-  /// Whether one could listen with the certificates as they are now; else the old ones stay in force.
+  /// Returns whether the node can listen with the present certificates. If not, the old ones stay in force.
   private func isFit() -> Bool {
     do {
       let tls = try NetworkTLS.server(receive, state: context.statePath)
@@ -118,7 +118,7 @@ final class ReceiveWorker: Worker {
     func begin(_ request: HTTPRequest) -> HTTPAction { .answer(HTTPResponse(status: 503, closes: true)) }
   }
 
-  /// Tells the files apart from what they were.
+  /// The identities of the certificate files, which show a change.
   private var stamp: [FileStamp?] {
     guard !receive.isInsecure else { return [] }
     let own = PeerFolder(state: context.statePath).serverTLS
@@ -146,7 +146,7 @@ final class ReceiveWorker: Worker {
     status.detail += "; [\(error.code.rawValue)] trail \(trail): \(error.message)\(others)"
   }
 
-  /// What peers cannot bring or fetch, and that they can again.
+  /// Returns log entries for trails that peers cannot bring or fetch, and for those that they can again.
   func news() -> [LogEntry] {
     let problem = receive.isInsecure ? nil : revoked.problem
     let isNew = revokedTold.withLock { told in
