@@ -6,19 +6,21 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Has captures of this node carry out the copies that other nodes ask for, and settles what this node asked for and has.
+/// A desk that has captures of this node carry out the copies that other nodes request. It also settles this node's own
+/// requests once their rows have come.
 package final class RefreshDesk: Sendable {
   private let context: ServiceContext
   private let supervisor: Supervisor
   private let thread = Mutex<WorkerThread<Void>?>(nil)
-  /// By trail: the error that was told last.
+  /// By trail: the error that was logged last.
   private let told = Mutex<[String: String]>([:])
-  /// After an error databases are left alone until then: milliseconds of a clock that never jumps.
+  /// The end of the rest that databases get after an error: milliseconds of a clock that never jumps.
   private let restsUntil = Mutex<Int64>(0)
   private static let restMilliseconds: Int64 = 5_000
-  /// By peer and trail: copies that may still be carried out.
+  /// By peer and trail: the number of copies that may still be carried out.
   private let allowances = Mutex<[String: Allowance]>([:])
-  /// A peer has so many copies of a trail at once, and another one each minute; what it asks for meanwhile is one.
+  /// The copies of a trail that a peer may have at once; one more is allowed each minute. Requests made meanwhile
+  /// become one copy.
   private static let burst = 3
   private static let refillMicroseconds: Int64 = 60_000_000
 
@@ -26,7 +28,7 @@ package final class RefreshDesk: Sendable {
     (self.context, self.supervisor) = (context, supervisor)
   }
 
-  /// Returns at once: databases are asked on another thread, one at a time.
+  /// Starts the copies that are due, and returns at once: another thread asks the databases, one at a time.
   package func look() {
     let now = Clock.system.microseconds()
     context.requests.forgetOld(now: now)
@@ -39,7 +41,7 @@ package final class RefreshDesk: Sendable {
         _ = running.join()
         thread = nil
       }
-      // Asked now that nobody is at it: what is carried out is done once.
+      // Read only now that no other thread carries out requests, so that each is carried out once.
       let due = due()
       guard !due.isEmpty else { return }
       thread = WorkerThread { [self] in carryOut(due) }
@@ -58,7 +60,7 @@ package final class RefreshDesk: Sendable {
     return due.compactMapValues { within(rate: $0) }
   }
 
-  /// Leaves out what peers ask for too often; it stays open. Nil where nothing is left.
+  /// Leaves out requests that a peer makes too often; they stay open. Returns nil if none is left.
   private func within(rate requests: [RequestBook.Request]) -> [RequestBook.Request]? {
     let now = Clock.monotonicMilliseconds * 1000
     var verdicts: [String: Bool] = [:]
@@ -75,7 +77,7 @@ package final class RefreshDesk: Sendable {
     return left.isEmpty ? nil : left
   }
 
-  /// What several ask for of a trail is copied once.
+  /// Carries out all requests for a trail as one copy.
   private func carryOut(_ due: [TrailName: [RequestBook.Request]]) {
     for (trail, requests) in due {
       if let capture = context.capture(of: trail) { carryOut(requests, of: trail, capture) }
@@ -98,9 +100,9 @@ package final class RefreshDesk: Sendable {
       let error = CairnError(enveloping: error, doing: "copy tables of \(trail)")
       restsUntil.withLock { $0 = Clock.monotonicMilliseconds + Self.restMilliseconds }
       if error.code == .tableMissing {
-        // It stands in the way of no other.
+        // A missing table must not hold up other requests.
         if requests.count > 1 { return requests.forEach { carryOut([$0], of: trail, capture) } }
-        // A table that there is not will not be there the next time either.
+        // The table will not exist at the next attempt either.
         for request in requests { context.requests.carriedOut(request, isMissing: true) }
       }
       guard told.withLock({ $0.updateValue(error.message, forKey: trail.description) }) != error.message else {
@@ -125,7 +127,7 @@ package final class RefreshDesk: Sendable {
 }
 
 extension Supervisor {
-  /// Takes back requests of applies of this node that have what they asked for.
+  /// Settles requests of applies of this node whose rows have come.
   func settleRequests() {
     guard !context.requests.all.isEmpty else { return }
     let applies = state.withLock { state in
@@ -135,7 +137,7 @@ extension Supervisor {
     }
     context.requests.settle { request in
       guard case .apply(let name) = request.asker else { return false }
-      // One that is gone from the conf wants nothing any more.
+      // An apply that was taken out of the conf needs nothing any more.
       guard let now = applies[name] else { return true }
       return request.isAnswered(begun: now.copiesBegun, awaitsMore: now.awaitsCopies)
     }
@@ -143,7 +145,11 @@ extension Supervisor {
 }
 
 extension RequestBook.Request {
-  /// `begun` has the tables of which copies have begun at the target, by name in lower case, and in which transactions.
+  /// Returns whether the requested copies have begun at the target. If everything was requested, no further copy may be
+  /// awaited.
+  ///
+  /// - Parameter begun: Tables of which copies have begun, by name in lower case, with the transaction in which each
+  ///   began.
   func isAnswered(begun: [NameKey: UInt64], awaitsMore: Bool) -> Bool {
     let fresh = begun.filter { $0.value > behind }.keys
     guard !fresh.isEmpty else { return false }

@@ -4,29 +4,31 @@ import Pumping
 import Synchronization
 import SystemKit
 
-/// Copies of tables that are asked for at the origin of a trail by those who apply it, here or at any node behind this
-/// one; kept in the state folder until they are settled. An id is asked for once, however often it comes.
+/// Copies of tables that applies request at the origin of a trail. The apply is at this node or at one that gets the
+/// trail through it.
+///
+/// Requests are kept in the state folder until they are settled. An id is requested once, however often it comes.
 package final class RequestBook: Sendable {
   package struct Request: Equatable, Sendable {
     package enum Asker: Equatable, Sendable {
-      /// Of this node.
+      /// An apply of this node.
       case apply(String)
-      /// Another node, which asks for itself or hands on.
+      /// Another node, which asks for itself or forwards a request.
       case peer(String)
     }
 
     @ByBytes package var id: String
     @ByBytes package var trail: String
-    /// Patterns; empty: all.
+    /// Patterns; empty: all tables.
     @ByBytes package var tables: [String]
     package var asker: Asker
-    /// Copies that began up to this transaction of the trail are none of those that are meant.
+    /// A copy that began up to this transaction of the trail does not answer the request.
     package var behind: UInt64 = 0
-    /// When it was asked for last, µs since 1970 UTC.
+    /// The time of the last request, µs since 1970 UTC.
     package var askedAt: Int64
-    /// The capture of this node has it in hand.
+    /// The capture of this node has taken the request on.
     package var isDone = false
-    /// There was no such table.
+    /// No table matched.
     package var isMissing = false
 
     package init(id: String, trail: String, tables: [String], asker: Asker, askedAt: Int64) {
@@ -34,21 +36,21 @@ package final class RequestBook: Sendable {
     }
   }
 
-  /// What nobody asked for any more is forgotten after this time, ids that were carried out included.
+  /// Requests that nodes do not repeat are forgotten after this time, ids that were carried out included.
   private static let keptMicroseconds: Int64 = 7 * 86_400_000_000
-  /// The most open ones of a peer.
+  /// The most open requests of a peer.
   static let ofPeerMax = 64
-  /// The most of a peer that were carried out and are remembered; the oldest go first.
+  /// The most carried-out requests of a peer that are remembered; the oldest go first.
   static let doneOfPeerMax = 256
-  /// New ones of a peer: so many at once, and another one each few seconds.
+  /// New requests of a peer: 128 at once, and another one each five seconds.
   private static let burst = 128
   private static let refillMicroseconds: Int64 = 5_000_000
 
   private let folder: String
   private let book = Mutex<[Request]>([])
-  /// The last ids of this node itself: over a ring they come back.
+  /// The last ids of this node itself: in a ring of nodes they come back.
   private let own = Mutex<[String]>([])
-  /// By peer: what it may still ask for.
+  /// By peer: the number of new requests that it may still make.
   private let allowances = Mutex<[String: Allowance]>([:])
   private static let ownMax = 1_000
 
@@ -77,8 +79,7 @@ package final class RequestBook: Sendable {
 
   // MARK: Asking
 
-  /// An apply of this node needs a copy; the same that is asked for already is not asked for again. Durable when it
-  /// returns.
+  /// Requests a copy for an apply of this node, unless the same one is requested already. Durable when it returns.
   package func ask(_ trail: TrailName, _ tables: [String], for apply: String, behind: UInt64, now: Int64) throws {
     let asker = Request.Asker.apply(apply)
     let isThere = book.withLock { book in
@@ -93,7 +94,8 @@ package final class RequestBook: Sendable {
     book.withLock { $0.append(request) }
   }
 
-  /// Another node asks; false where it asks for too much.
+  /// Notes a request of another node. Returns false if the node asks for too much, or if the request is invalid or
+  /// cannot be written.
   @discardableResult package func note(
     _ id: String, _ trail: TrailName, _ tables: [String], from peer: String, now: Int64
   ) -> Bool {
@@ -121,12 +123,12 @@ package final class RequestBook: Sendable {
 
   // MARK: What is open
 
-  /// What is to be handed on towards the origin of a trail.
+  /// Returns the requests to forward towards the origin of a trail.
   package func open(_ trail: TrailName) -> [Request] {
     book.withLock { $0.filter { $0.trail == trail.description && !$0.isDone } }
   }
 
-  /// The capture has it in hand: the same id does nothing any more.
+  /// Notes that the capture has taken a request on: the same id has no further effect.
   package func carriedOut(_ request: Request, isMissing: Bool = false) {
     defer { forgetSurplus(of: request.asker) }
     var done = request
@@ -134,7 +136,8 @@ package final class RequestBook: Sendable {
     try? write(done)
     book.withLock { [done] book in
       let index = book.firstIndex { $0.id == request.id && $0.trail == request.trail }
-      // An older word of the peer may have settled it meanwhile; the newer one must not have it carried out again.
+      // An older message of the peer may have settled the request meanwhile; a newer one must not have it carried out
+      // again.
       guard let index else { return book.append(done) }
       (book[index].isDone, book[index].isMissing) = (true, isMissing)
     }
@@ -142,7 +145,7 @@ package final class RequestBook: Sendable {
 
   // MARK: Settling
 
-  /// The rows came, or nobody wants them any more.
+  /// Removes requests whose rows have come or are not wanted any more.
   package func settle(_ isSettled: (Request) -> Bool) {
     let gone = book.withLock { book in
       let gone = book.filter(isSettled)
@@ -152,7 +155,7 @@ package final class RequestBook: Sendable {
     for request in gone { try? Folder.remove("\(folder)/\(request.trail)/\(request.id)") }
   }
 
-  /// A peer that says all that it asks for no longer asks for the rest.
+  /// Settles the open requests of a peer that are not in its present list `ids`.
   package func settle(of peer: String, _ trail: TrailName, besides ids: [String]) {
     settle {
       $0.asker == .peer(peer) && $0.trail == trail.description && !ids.contains($0.id) && !$0.isDone

@@ -1,27 +1,28 @@
 import Changes
 
-/// Which errors of a worker are tried again, and when.
+/// The decision which errors of a worker are tried again, and when.
 package enum RestartPolicy {
   package enum Judgement: Equatable, Sendable {
     case after(Pace)
-    /// A person has to do something first.
+    /// The operator has to act first.
     case never
   }
 
-  /// How fast it is tried again, and how slow at last.
+  /// The pace of new attempts: the first pause and the longest one.
   package enum Pace: Equatable, Sendable {
-    /// What usually passes by itself: a lock, a connection.
+    /// For causes that usually pass by themselves: a lock, a connection.
     case brief
-    /// What somebody has to mend elsewhere, without a word to us: a disk, a login, a file that was moved away.
+    /// For causes that an operator removes elsewhere, without notice to the daemon: a disk, a login, a file that was
+    /// moved.
     case patient
 
     var firstMilliseconds: Int64 { self == .brief ? 500 : 2_000 }
     var mostMilliseconds: Int64 { 60_000 }
   }
 
-  /// A run of this length was a good one: the next error is the first again.
+  /// After a run of this length, the next error counts as the first one.
   package static let steadyMilliseconds: Int64 = 60_000
-  /// How often a fault of our own is tried again.
+  /// The number of new attempts after a fault of Cairn itself.
   private static let bugTries = 3
 
   package static func judge(_ error: CairnError, failures: Int) -> Judgement {
@@ -31,18 +32,18 @@ package enum RestartPolicy {
     return .never
   }
 
-  /// How long to wait: twice as long after every failure in a row, up to a limit; half of it drawn, so that workers that
-  /// failed together do not all come back together.
+  /// Returns the pause before the next attempt in milliseconds. It doubles with every failure in a row, up to a limit.
+  /// Half of it is random, so that workers that failed together do not come back together.
   package static func delay(failures: Int, jitter: Double, of pace: Pace) -> Int64 {
     let most = min(pace.firstMilliseconds << Int64(min(max(failures, 1) - 1, 16)), pace.mostMilliseconds)
     return most / 2 + Int64(Double(most / 2) * min(max(jitter, 0), 1))
   }
 
-  /// Errors with which workers end when they are told to, and which say nothing new.
+  /// Returns whether a worker may end with this error when it is ordered to end, so that the error is no news.
   static func isOfEnding(_ error: CairnError) -> Bool { error.code == .schemaStopped }
 
-  /// Causes that lie outside of the databases' contents and of our state: to try again harms nothing, and finds out
-  /// when they are gone.
+  /// Returns whether the cause is outside of the databases' contents and of Cairn's state. A new attempt is harmless
+  /// then, and notices when the cause is gone.
   private static func isOutside(_ code: ErrorCode) -> Bool {
     switch code {
     case .databaseMissing, .databaseReadOnly, .databaseUnsafe, .databaseBusy, .databaseFull, .databaseFailed,

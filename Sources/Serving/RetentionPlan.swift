@@ -3,10 +3,10 @@ import Configuring
 import Steering
 import Trails
 
-/// What may be deleted of the trails, and what is to be done where that is not enough: first the reader that is furthest
-/// behind is given up (it will be refreshed), then captures rest.
+/// The segments of trails that may be deleted, and the next steps if that is not enough.
 ///
-/// A pure decision: what is there comes in, what is to be done comes out.
+/// First the reader that is furthest behind is given up (its tables are copied again). Then captures rest. The plan is
+/// a pure decision, without I/O.
 package struct RetentionPlan: Equatable, Sendable {
   package struct Trail: Equatable, Sendable {
     package var name: String
@@ -15,7 +15,7 @@ package struct RetentionPlan: Equatable, Sendable {
     package init(name: String, segments: [TrailInfo.Segment]) { (self.name, self.segments) = (name, segments) }
   }
 
-  /// Who reads which trail: an apply, a pump that pushes it, or a peer that pulls it.
+  /// A reader and its trail: an apply, a pump that pushes the trail, a peer that pulls it, or a two-way capture.
   package struct ReaderID: Hashable, Sendable {
     package var name: WorkerName
     package var trail: String
@@ -26,11 +26,11 @@ package struct RetentionPlan: Equatable, Sendable {
     package var name: WorkerName
     package var trail: String
     package var id: ReaderID { ReaderID(name, trail) }
-    /// The segment in which the oldest part begins that it still needs; nil: not known, so it may need all.
+    /// The segment where the oldest part begins that the reader still needs; nil: not known, so it may need all.
     package var segment: UInt64?
-    /// It has applied all that there is.
+    /// Whether the reader has applied the whole trail.
     package var isAtEnd: Bool
-    /// Was given up before, and has not come back.
+    /// Whether the reader was given up before, and has not come back.
     package var isExpired: Bool
     package init(name: WorkerName, trail: String, segment: UInt64?, isAtEnd: Bool = false, isExpired: Bool) {
       (self.name, self.trail, self.segment) = (name, trail, segment)
@@ -38,29 +38,28 @@ package struct RetentionPlan: Equatable, Sendable {
     }
   }
 
-  /// Captures that rest go on when so much of the budget is used, at most.
+  /// The share of the budget that may be used at most when resting captures go on.
   static let resumeShare = 0.9
 
-  /// By trail: segments with lower numbers may go.
+  /// By trail: segments with lower numbers may be deleted.
   package private(set) var purgeBelow: [String: UInt64] = [:]
-  /// Readers to give up, which were not before.
+  /// The readers that this plan gives up and an earlier one did not.
   package private(set) var expired: [ReaderID] = []
-  /// Of these, the ones for whom there is no room; the others are behind for longer than allowed.
+  /// The part of ``expired`` that was given up for lack of room; the others are behind for longer than allowed.
   package private(set) var expiredForRoom: Set<ReaderID> = []
   package private(set) var pausesCaptures = false
-  /// What is left when it was carried out.
+  /// The bytes that the trails hold once the plan is carried out.
   package private(set) var bytes: UInt64 = 0
-  /// The part in open segments that are fully applied: they can only be deleted
-  /// when more has come.
+  /// The part of ``bytes`` in open segments that are fully applied: these can be deleted only after more has come.
   package private(set) var live: UInt64 = 0
-  /// A segment that a writer lays out counts with this much, at most.
+  /// The most bytes with which an open segment counts as ``live``.
   static let liveBytesMax: UInt64 = 32 << 20
-  /// What had to be kept before anybody was given up for room.
+  /// The bytes that had to be kept before any reader was given up for lack of room.
   package private(set) var bytesBefore: UInt64 = 0
-  /// Who still needs what is left, by trail; a trail that nobody reads has an empty list.
+  /// By trail: the readers that still need the rest; a trail without readers has an empty list.
   package private(set) var holders: [String: [WorkerName]] = [:]
 
-  /// `now` is µs since 1970 UTC; `isPaused`: captures rest already.
+  /// Decides by the time `now` (µs since 1970 UTC). `isPaused`: captures rest already.
   package init(
     _ limits: Configuration.Limits, trails: [Trail], readers: [Reader], isPaused: Bool, now: Int64
   ) {
@@ -82,7 +81,7 @@ package struct RetentionPlan: Equatable, Sendable {
         expiredForRoom.insert(slowest)
         weigh(limits, trails, readers, given, now)
       }
-      // Where all is applied, only the segments that are being written are left: they go when captures go on.
+      // If everything is applied, only open segments are left: they can be deleted once captures go on.
       let isAwaited =
         readers.contains { !given.contains($0.id) && !$0.isAtEnd }
         || trails.contains { trail in !readers.contains { $0.trail == trail.name } }
@@ -99,7 +98,7 @@ package struct RetentionPlan: Equatable, Sendable {
     expired = readers.filter { !$0.isExpired && given.contains($0.id) }.map(\.id)
   }
 
-  /// What may go when the given readers do not count any more.
+  /// Computes what may be deleted if the readers in `given` do not count any more.
   private mutating func weigh(
     _ limits: Configuration.Limits, _ trails: [Trail], _ readers: [Reader], _ given: Set<ReaderID>, _ now: Int64
   ) {
@@ -114,20 +113,20 @@ package struct RetentionPlan: Equatable, Sendable {
     }
   }
 
-  /// A trail that nobody reads here is kept as long as it may be.
+  /// Returns the first segment to keep of a trail without readers: it is kept as long as `retain` says.
   private static func unread(_ limits: Configuration.Limits, _ trail: Trail, _ now: Int64) -> UInt64 {
     guard let retain = limits.retain else { return 0 }
     let oldest = now - retain.milliseconds * 1000
     return trail.segments.last { $0.created <= oldest }?.number ?? 0
   }
 
-  /// Whether all of a segment was written before a moment: the next one was begun before it.
+  /// Returns whether all of a segment was written before a moment: the next segment was begun before it.
   private static func isOlder(_ segment: UInt64, than moment: Int64, _ trail: Trail) -> Bool {
     trail.segments.first { $0.number > max(segment, (trail.segments.first?.number ?? 1)) }.map { $0.created < moment }
       ?? false
   }
 
-  /// The reader that keeps the oldest segment from being deleted; nil when nobody does.
+  /// Returns the reader that keeps the oldest segment from being deleted; nil if none does.
   private static func slowest(_ readers: [Reader], besides given: Set<ReaderID>, _ trails: [Trail]) -> ReaderID? {
     var slowest: (id: ReaderID, created: Int64)?
     for reader in readers where !given.contains(reader.id) {

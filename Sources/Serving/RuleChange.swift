@@ -2,18 +2,18 @@ import Applying
 import Changes
 import Reshaping
 
-/// What another rule means for a table whose rows came under the one before.
+/// The effect of a changed rule on a table whose rows came under the earlier one.
 enum RuleChange: Equatable {
-  /// All its rows come again.
+  /// All rows come again.
   case copied
-  /// What is there stays as it is; what comes is under the new rule.
+  /// Rows that are there stay as they are; new changes follow the new rule.
   case noted
-  /// Another table gets them all; nil: under the name without a rule.
+  /// All rows go to another table. `from` is the earlier table; nil: the one named without a rule.
   case moved(from: String?)
-  /// One table of the target cannot be both.
+  /// The change is refused: one table of the target cannot be both a mirror and a history.
   case refused
 
-  /// Nil where both say the same.
+  /// Nil if both rules have the same effect.
   init?(from old: ReshapeRule?, to new: ReshapeRule?) {
     let (was, now) = (old ?? ReshapeRule(from: ""), new ?? ReshapeRule(from: ""))
     var same = now
@@ -26,7 +26,7 @@ enum RuleChange: Equatable {
     } else if now.mode == .history {
       self = .noted
     } else {
-      // Rows that are there are what the source has; from here on they stay.
+      // Rows that are there equal the source's; from here on, deleted ones stay.
       same.delete = was.delete
       self = same == was && was.delete == .apply && now.delete == .keep ? .noted : .copied
     }
@@ -39,7 +39,7 @@ enum RuleChange: Equatable {
     }
   }
 
-  /// What is said of it once.
+  /// Returns the message that is logged once.
   func notice(_ table: String) -> String {
     let changed = "the rule of table \(table) changed:"
     return switch self {
@@ -53,7 +53,9 @@ enum RuleChange: Equatable {
 
   // MARK: Whole confs
 
-  /// Of each table the change, by its name at the source. Errors: `rule-refused`.
+  /// Returns the tables whose rule changed, by their names at the source.
+  ///
+  /// - Throws: `rule-refused` if a change is refused.
   static func all(
     of tables: [String], from old: [ReshapeRule], to new: [ReshapeRule], at place: String, apply: String
   ) throws -> [(table: String, change: RuleChange)] {
@@ -70,19 +72,19 @@ enum RuleChange: Equatable {
     }
   }
 
-  /// What tables that a target knows are called at the source, by the rules under which their rows came.
+  /// Returns the source names of tables that a target knows, by the rules under which their rows came.
   static func sources(of names: [String], _ rules: [ReshapeRule]) -> [String] {
     let named = rules.filter { !TablePatterns.isPattern($0.from) }
     let sources = names.map(plain).flatMap { name -> [String] in
       let exact = named.filter { $0.to.map(plain).hasSameBytes(as: name) }.map { plain($0.from) }
       if !exact.isEmpty { return exact }
-      // A schema may have become a part of the name, or the other way round.
+      // A schema may have become part of the name, or the reverse.
       return [name] + named.filter { flat($0.to ?? $0.from).hasSameBytes(as: flat(name)) }.map { plain($0.from) }
     }
     return Set(sources.map(\.nameKey)).sorted().map(\.text)
   }
 
-  /// Whether rules lead a table of the source to one that the target has under this name.
+  /// Returns whether the rules lead a table of the source to the target's table of this name.
   static func leads(_ table: String, to place: String, _ rules: [ReshapeRule]) -> Bool {
     let rule = rules.rule(for: TableSchema(named: table))
     return rule?.mode != .history && flat(rule?.to ?? table).hasSameBytes(as: flat(place))
@@ -96,7 +98,7 @@ enum RuleChange: Equatable {
 
   private static func flat(_ name: String) -> String { String(plain(name).map { $0 == "." ? "_" : $0 }) }
 
-  /// `changes` beside those that are not through yet.
+  /// Returns the pending changes with `changes` added.
   static func merged(
     _ pending: [ChangedRule], _ changes: [(table: String, change: RuleChange)], from old: [ReshapeRule]
   ) -> [ChangedRule] {
@@ -115,7 +117,7 @@ enum RuleChange: Equatable {
 }
 
 extension TableSchema {
-  /// A table of which nothing but the name is known.
+  /// Creates a schema of which only the name is known.
   init(named name: String) {
     let parts = name.split(separator: ".", maxSplits: 1).map(String.init)
     let (namespace, own) = parts.count == 2 ? (parts[0], parts[1]) : ("", name)

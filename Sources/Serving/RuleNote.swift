@@ -3,12 +3,12 @@ import Changes
 import Reshaping
 import SystemKit
 
-/// Under which rules the tables of an apply came, and which of them are not under their present one yet. A file, so that
-/// no crash forgets a change.
+/// The rules under which the tables of an apply came, and the tables that are not under their present rule yet. It is a
+/// file, so that no crash forgets a change.
 struct RuleNote {
   struct Content: Equatable {
     var rules: [ReshapeRule]
-    /// A table is taken off once it is under its rule.
+    /// The tables with a changed rule; a table is removed once it is under its rule.
     var changed: [ChangedRule] = []
   }
 
@@ -16,7 +16,9 @@ struct RuleNote {
 
   init(state: String, apply: String) { path = "\(state)/applies/\(apply).rules" }
 
-  /// Nil: it is not known. Errors: `state-foreign` for what cannot be read.
+  /// Returns the noted content; nil: there is none.
+  ///
+  /// - Throws: `state-foreign` if the file was not written by this version of Cairn.
   func read() throws -> Content? {
     guard Folder.exists(path) else { return nil }
     let text: String

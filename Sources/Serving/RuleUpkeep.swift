@@ -6,18 +6,18 @@ import Steering
 import Synchronization
 import SystemKit
 
-/// Looks after the tables of an apply that are to come under other rules, until they have.
+/// Looks after the tables of an apply whose rules changed, until each table is under its new rule.
 final class RuleUpkeep: Sendable {
   private struct State {
     var rules: [ReshapeRule] = []
     var changed: [ChangedRule] = []
     var askedAt: Int64 = 0
-    /// When copies were asked for of tables that wait for nothing else.
+    /// By table: the time at which its copy was requested because nothing else holds it up.
     var wanted: [NameKey: Int64] = [:]
   }
 
-  /// A copy that was under way at the capture when another was asked for is the one that it takes for it, and may have
-  /// begun before the rule changed.
+  /// The pause before a copy is requested again. A capture that already copies the table takes that copy for the
+  /// requested one, but it may have begun before the rule changed.
   private let askAgainMilliseconds: Int64
 
   private let apply: String
@@ -31,14 +31,15 @@ final class RuleUpkeep: Sendable {
   /// The tables whose copies have not begun.
   var awaited: [String] { state.withLock { $0.changed.filter(\.isCopied).map(\.table) } }
 
-  /// A run begins: none is known yet.
+  /// Forgets the tables when a run begins.
   func rest() { state.withLock { $0 = State() } }
 
   func begin(_ rules: [ReshapeRule], _ changed: [ChangedRule]) {
     state.withLock { $0 = State(rules: rules, changed: changed, askedAt: Clock.monotonicMilliseconds) }
   }
 
-  /// Takes those off the note that are under their rules, and asks again for the others. Returns what it has to say.
+  /// Removes the tables that are under their rules from the note, and requests the other copies again. Returns log
+  /// entries.
   func look(_ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     state.withLock { state in
       let wanted = askForWanted(&state, now, trail)
@@ -50,7 +51,7 @@ final class RuleUpkeep: Sendable {
       let gone = state.changed.map(\.table).filter { !now.rulesAdopted.contains($0) && isMissing($0) }
       let left = state.changed.filter { !now.rulesAdopted.contains($0.table) && !gone.contains($0.table) }
       if left.count < state.changed.count {
-        // Otherwise it is done once more at the next start.
+        // If this fails, the table is handled again at the next start.
         try? RuleNote(state: context.statePath, apply: apply).note(.init(rules: state.rules, changed: left))
         state.changed = left
         context.requests.settle { request in gone.contains { request.isOf(apply: self.apply, trail, $0) } }
@@ -66,7 +67,7 @@ final class RuleUpkeep: Sendable {
     }
   }
 
-  /// A table whose rule fits again goes on with a copy, for which nobody but us would ask.
+  /// Requests copies of tables whose rules fit again: they need one to go on, and nothing else requests it.
   private func askForWanted(_ state: inout State, _ now: ApplyProgress.Snapshot, _ trail: TrailName) -> [LogEntry] {
     guard now.isCaughtUp else { return [] }
     let tables = Set(now.copiesWanted.values.map(\.nameKey))
@@ -79,7 +80,7 @@ final class RuleUpkeep: Sendable {
     for table in tables.sorted() where !state.changed.contains(where: { $0.table.nameKey == table }) {
       if let asked = state.wanted[table], moment - asked < askAgainMilliseconds { continue }
       let isNew = state.wanted.updateValue(moment, forKey: table) == nil
-      // One that an earlier run of the daemon asked for is on its way.
+      // An earlier run of the daemon has requested it already.
       if isNew, context.requests.all.contains(where: { $0.isOf(apply: apply, trail, table.text) }) { continue }
       if isNew {
         news.append(

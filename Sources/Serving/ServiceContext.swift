@@ -8,47 +8,48 @@ import Steering
 import Synchronization
 import Trails
 
-/// What all workers of a daemon share: the conf in force, the state folder, the log, and what they tell each other.
+/// The state that all workers of a daemon share: the conf in force, the state folder, the log, and their messages to
+/// each other.
 package final class ServiceContext: Sendable {
   package let node: String
   package let statePath: String
   package let log: ServiceLog
-  /// Up to where other nodes have the trails of this one.
+  /// The places up to which other nodes have the trails of this one.
   package let peers: PeerBook
-  /// Copies that are asked for at the origins of trails.
+  /// The requests for copies at the origins of trails.
   package let requests: RequestBook
   /// Questions about rows for the origins of trails elsewhere.
   package let questions = QuestionBook()
-  /// What this node answers to such questions.
+  /// The answers of this node to such questions.
   let answers = SourceAnswers()
-  /// The copies that come from other nodes, whoever brings them, and the bell of all trails.
+  /// The copies of other nodes' trails, for all workers that write them; and the bell of all trails.
   let copies: TrailCopies
   private let bell = Mutex<TrailBell?>(nil)
   private let conf: Mutex<Configuration>
   private let granted: Mutex<Grants>
-  /// Of each trail as its purge saw it last.
+  /// By trail: its state as its purge saw it last.
   private let trails = Mutex<[String: TrailInfo]>([:])
-  /// Where each trail ended when its capture was looked at last, which is more often than it is purged.
+  /// By trail: its end as its capture saw it last, which is more recent than its purge.
   private let ends = Mutex<[String: Position]>([:])
   private let openTrails = Mutex<Set<TrailName>>([])
-  /// Of each source, by the capture's name, as its heartbeat saw it last.
+  /// By capture: its source as the heartbeat saw it last.
   private let sources = Mutex<[String: NodeStatus.Source]>([:])
 
-  /// Pumps that leave a trail out, since it comes from where they lead.
+  /// Pumps that leave a trail out because it comes from the node to which they lead.
   private let ownElsewhere = Mutex<Set<PeerBook.Key>>([])
-  /// Up to where every apply of a trail is.
+  /// By trail: the position that every apply has reached.
   private let appliedEnds = Mutex<[String: Position]>([:])
-  /// Whether there is room for what peers bring.
+  /// Decides whether there is room for what peers bring.
   let intake = IntakeGate()
   /// Databases to which both ends write.
   let twoWays = TwoWayBook()
-  /// The trails have no room.
+  /// Whether the trails have no room.
   private let full = Atomic<Bool>(false)
 
-  /// Who does what with which database.
+  /// The worker that does each work with a database now.
   private let works = Mutex<[DatabaseWork: WorkerName]>([:])
 
-  /// Starts a worker anew; set by the supervisor.
+  /// Restarts a worker; set by the supervisor.
   private let restarting = Mutex<@Sendable (WorkerName) -> Void>({ _ in })
 
   package init(_ configuration: Configuration, log: ServiceLog) {
@@ -75,7 +76,7 @@ package final class ServiceContext: Sendable {
     }
   }
 
-  /// What the conf in force grants.
+  /// The grants of the conf in force.
   var grants: Grants { granted.withLock { $0 } }
 
   private static func grants(_ configuration: Configuration) -> Grants {
@@ -86,7 +87,9 @@ package final class ServiceContext: Sendable {
 
   package func folder(of trail: TrailName) -> String { "\(statePath)/\(trail)" }
 
-  /// Made when it is needed first. Errors: `io-failed` where the system has no room for it.
+  /// Returns the bell of all trails; the first call makes it.
+  ///
+  /// - Throws: `io-failed` if the system has no room for it.
   func trailBell() throws -> TrailBell {
     try bell.withLock { bell in
       if let bell { return bell }
@@ -96,7 +99,7 @@ package final class ServiceContext: Sendable {
     }
   }
 
-  /// As its purge saw it last, else as it is.
+  /// Returns the id of a trail, as its purge saw it last, else as it is.
   func id(of trail: TrailName) -> TrailID? {
     trailInfos[trail.description]?.id ?? (try? Trail.info(folder: folder(of: trail)))?.id
   }
@@ -107,7 +110,7 @@ package final class ServiceContext: Sendable {
   func note(end: Position, of trail: TrailName) { ends.withLock { $0[trail.description] = end } }
   func end(of trail: String) -> Position? { ends.withLock { $0[trail] } ?? trailInfos[trail]?.end.position }
 
-  /// Whether the capture that writes a trail has opened it since the daemon was started.
+  /// Returns whether the capture that writes a trail has opened it since the daemon was started.
   func isOpen(_ trail: TrailName) -> Bool { openTrails.withLock { $0.contains(trail) } }
   func opened(_ trail: TrailName, _ isOpen: Bool) {
     openTrails.withLock { trails in
@@ -124,17 +127,19 @@ package final class ServiceContext: Sendable {
     sources.withLock { $0.values.sorted { $0.capture < $1.capture } }
   }
   package func note(_ source: NodeStatus.Source) { sources.withLock { $0[source.capture] = source } }
-  /// Before its heartbeat looks again.
+  /// Notes unhooked tables before the heartbeat looks again.
   func note(unhooked: [String], of capture: String) { sources.withLock { $0[capture]?.unhooked = unhooked } }
   package func forget(capture: String) { sources.withLock { $0[capture] = nil } }
 
-  /// The capture that writes a trail; nil for one of another node.
+  /// Returns the capture that writes a trail; nil for a trail of another node.
   package func capture(of trail: TrailName) -> Configuration.Capture? {
     guard trail.origin == node else { return nil }
     return configuration.captures.first { $0.name == trail.name }
   }
 
-  /// Runs `body` as the only one that does a work. Errors: `conf-reference` while another worker does it.
+  /// Runs `body` while no other worker does the same work.
+  ///
+  /// - Throws: `conf-reference` if another worker does it.
   func alone<T>(_ name: WorkerName, at work: DatabaseWork?, _ body: () throws -> T) throws -> T {
     guard let work else { return try body() }
     let other = works.withLock { works in
@@ -152,7 +157,8 @@ package final class ServiceContext: Sendable {
     set { full.store(newValue, ordering: .relaxed) }
   }
 
-  /// What every apply of this node has finished with; nil where there is none, or one has not begun.
+  /// Returns the position that every apply of this node has finished with; nil if there is no apply, or one has not
+  /// begun.
   func applied(_ trail: TrailName) -> Position? { appliedEnds.withLock { $0[trail.description] } }
   func note(applied: [String: Position]) { appliedEnds.withLock { $0 = applied } }
 
@@ -165,7 +171,9 @@ package final class ServiceContext: Sendable {
     log.write(LogEntry(.notice, text, worker: worker.description))
   }
 
-  /// Errors: `bad-url`, `usage` for a name that is no trail's.
+  /// Returns the trail name in a text.
+  ///
+  /// - Throws: `usage` if the text is no name of a trail.
   package func trailName(_ text: String) throws -> TrailName {
     guard let name = TrailName(text) else {
       throw CairnError(

@@ -11,10 +11,11 @@ import Trails
 
 /// Answers questions about the rows of this node's sources, one ``OriginAnswers`` for each capture.
 final class SourceAnswers: Sendable {
-  /// A peer has rows sent again: so many questions at once, each for up to 1,000 rows, and another one each second.
+  /// Questions of a peer that have rows sent again: 200 at once, each for up to 1,000 rows, and another one each
+  /// second.
   private static let repairBurst = 200
   private static let repairMicroseconds: Int64 = 1_000_000
-  /// A peer has a whole table copied: so often at once, and another time each minute.
+  /// Questions of a peer that have a whole table copied: three at once, and another one each minute.
   private static let copyBurst = 3
   private static let copyMicroseconds: Int64 = 60_000_000
 
@@ -62,13 +63,13 @@ final class SourceAnswers: Sendable {
     }
   }
 
-  /// Closes databases about which nothing was asked for a while.
+  /// Closes databases about which no question came for a while.
   func closeIdle() { for source in sources.withLock({ Array($0.values) }) { source.answers.closeIdle() } }
 }
 
 extension ServiceContext {
-  /// Answers a question about the rows of a trail's source: of a capture of this node by its database, of another node's
-  /// by asking there.
+  /// Answers a question about the rows of a trail's source. The source of a capture of this node is read; for another
+  /// node's trail, that node is asked.
   ///
   /// - Parameter asker: The apply of this node or the peer that waits.
   /// - Throws: `busy`, `peer-unreachable`, `trail-missing`, `usage`; what the origin answers.
@@ -85,7 +86,7 @@ extension ServiceContext {
       question, about: trail, capture, database.location(), state: statePath, of: asker, isOver: isOver)
   }
 
-  /// The source of a trail of another node, for a comparison at this one.
+  /// Returns the source of another node's trail, for a comparison at this node.
   func origin(of trail: TrailName, for asker: String, stop: StopSignal) -> OriginSource {
     OriginSource(stop: stop) { [self] question in
       try answer(question, about: trail, of: asker) { stop.isSet }

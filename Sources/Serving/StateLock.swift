@@ -2,13 +2,14 @@ import Changes
 import Glibc
 import SystemKit
 
-/// The lock on a state folder, held as long as this lives: one daemon for each. It says which process that is, and where
-/// it listens.
+/// The lock on a state folder, held while this object lives: one daemon for each folder. The file has the process, and
+/// the socket on which it listens.
 package final class StateLock {
   private let file: File
 
-  /// Creates the folder where there is none. Errors: `state-locked` with the process that has it, `state-unwritable`,
-  /// `disk-full`.
+  /// Locks the folder, and creates it if there is none.
+  ///
+  /// - Throws: `state-locked` with the process that holds it, `state-unwritable`, `disk-full`.
   package init(_ folder: String, socket: String) throws {
     do {
       try Folder.create(folder)

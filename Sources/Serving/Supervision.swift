@@ -1,56 +1,56 @@
 import Changes
 
-/// What is to be done about one worker: when it is started, stopped, and started again after an error.
+/// The decisions about one worker: when it is started, stopped, and started again after an error.
 ///
 /// Events come in, decisions come out; no thread, no clock. Times are milliseconds on a clock that never jumps.
 package struct Supervision: Equatable, Sendable {
   package enum State: Equatable, Sendable {
-    /// To be started at that moment.
+    /// The worker is to be started at that moment.
     case due(at: Int64)
     case running(since: Int64)
-    /// Was told to end, and will.
+    /// The worker was ordered to end, and will.
     case ending(since: Int64)
     case resting(Rest)
   }
 
-  /// Why a worker is not to run.
+  /// The reason why a worker is not to run.
   package enum Rest: Equatable, Sendable {
-    /// `cairn stop`.
+    /// The order `cairn stop`.
     case ordered
-    /// An error that no new try mends.
+    /// An error that no new attempt mends.
     case failed
     /// The disk budget is used up.
     case paused
-    /// It was too far behind, and waits for a copy of everything.
+    /// The worker was too far behind, and waits for a copy of everything.
     case expired
   }
 
-  /// An error that came, when it came last, and how often the same one came since.
+  /// An error, the time of its last occurrence, and how often the same one came in a row.
   package struct Failure: Equatable, Sendable {
     package var code: ErrorCode
     package var message: String
     package var hint: String
     package var at: Int64
     package var times = 1
-    /// What came after it ran well.
+    /// Whether the worker has run well since.
     package var isPassed = false
   }
 
   package private(set) var state: State
-  /// What it goes over to when it has ended.
+  /// The state to which the worker changes when it has ended.
   private var wish: State?
-  /// The last one.
+  /// The last failure.
   package private(set) var failure: Failure?
-  /// After so long, what has passed is not worth a word.
+  /// The age at which a passed failure is forgotten: one day.
   static let pastMilliseconds: Int64 = 86_400_000
-  /// In a row.
+  /// The number of failures in a row.
   package private(set) var failures = 0
   package private(set) var restarts = 0
 
   package init(startAt now: Int64) { state = .due(at: now) }
 
   package var isRunning: Bool { if case .running = state { true } else { false } }
-  /// Its thread is there.
+  /// Whether the thread of the worker exists.
   package var isAlive: Bool {
     switch state {
     case .running, .ending: true
@@ -61,7 +61,7 @@ package struct Supervision: Equatable, Sendable {
 
   // MARK: Events
 
-  /// Whether it is time to start it.
+  /// Returns whether it is time to start the worker.
   package func isDue(now: Int64) -> Bool { if case .due(let at) = state { now >= at } else { false } }
 
   package mutating func started(now: Int64) {
@@ -69,7 +69,7 @@ package struct Supervision: Equatable, Sendable {
     wish = nil
   }
 
-  /// It has ended, with or without an error. `jitter` is drawn evenly from 0 to 1.
+  /// Notes that the worker has ended, with or without an error. `jitter` is drawn evenly from 0 to 1.
   package mutating func ended(_ error: CairnError?, now: Int64, jitter: Double) {
     if case .running(let since) = state, now - since >= RestartPolicy.steadyMilliseconds { failures = 0 }
     let wasTold = if case .ending = state { true } else { false }
@@ -80,7 +80,7 @@ package struct Supervision: Equatable, Sendable {
       return
     }
     guard let error else {
-      // Nobody told it to end, so it is wanted.
+      // The worker ended without an order, so it is still wanted.
       state = .due(at: now + RestartPolicy.delay(failures: 1, jitter: jitter, of: .brief))
       return
     }
@@ -93,7 +93,7 @@ package struct Supervision: Equatable, Sendable {
     }
   }
 
-  /// What ran well makes an older error history.
+  /// Notes that the worker runs well, which makes an older error history.
   package mutating func isWell(now: Int64) {
     failure?.isPassed = true
     failures = 0
@@ -113,7 +113,7 @@ package struct Supervision: Equatable, Sendable {
 
   // MARK: Orders
 
-  /// To be run from now on; true when a thread is to be told to end before.
+  /// Orders the worker to run from now on. Returns false, since no thread has to end for that.
   package mutating func start(now: Int64) -> Bool {
     switch state {
     case .running: return false
@@ -125,26 +125,26 @@ package struct Supervision: Equatable, Sendable {
     return false
   }
 
-  /// To rest from now on; true when its thread is to be told to end.
+  /// Orders the worker to rest from now on. Returns true if its thread has to be ended.
   package mutating func stop(_ rest: Rest, now: Int64) -> Bool {
     switch state {
     case .running:
       (state, wish) = (.ending(since: now), .resting(rest))
       return true
     case .ending: wish = .resting(rest)
-    // What a person ordered, or an error demanded, is not undone by a disk that has room again.
+    // A disk with room again undoes neither an order of the operator nor a failure.
     case .resting(.ordered) where rest == .paused, .resting(.failed) where rest == .paused: break
     case .due, .resting: state = .resting(rest)
     }
     return false
   }
 
-  /// Where it rests: to be started once more at that moment.
+  /// Starts a resting worker once more at that moment.
   package mutating func tryAgain(at moment: Int64) {
     if case .resting = state { state = .due(at: moment) }
   }
 
-  /// To be ended and started anew; true when its thread is to be told to end.
+  /// Orders the worker to end and start again. Returns true if its thread has to be ended.
   package mutating func restart(now: Int64) -> Bool {
     failures = 0
     switch state {

@@ -1,10 +1,10 @@
 import Changes
 import Steering
 
-// Who does not do what a person, or another worker, waits for.
+// Workers that do not do what the operator, or another worker, waits for.
 extension Supervisor {
-  /// Why workers do not go about what was just asked for, a sentence for each with its next step; what is tried again by
-  /// itself is none.
+  /// Returns why workers do not carry out an order, a sentence for each with its next step. Workers that are started
+  /// again by themselves are left out.
   package func obstacles(_ names: [WorkerName]) -> [String] {
     workers().filter { names.contains($0.name) }.compactMap { worker in
       switch worker.state {
@@ -17,7 +17,8 @@ extension Supervisor {
     }
   }
 
-  /// Tables of an apply that wait for something else than a copy, so that one that was asked for comes after that.
+  /// Returns a sentence for each table of an apply that waits for something other than a copy: a requested copy comes
+  /// after that.
   package func waitingTables(of apply: WorkerName, _ patterns: TablePatterns) -> [String] {
     let waits = workers().first { $0.name == apply }?.waits ?? []
     return waits.filter { !$0.goesOnWithCopy && patterns.includes($0.table) }.map { wait in
@@ -25,7 +26,7 @@ extension Supervisor {
     }
   }
 
-  /// A worker was refused for what another one does, and that one is gone or does something else now.
+  /// Starts workers that were refused for the sake of another one, which has gone or changed since.
   static func startRefused(_ state: inout State, now: Int64) {
     for (name, entry) in state.entries where entry.supervision.rest == .failed {
       guard let code = entry.supervision.failure?.code, [.confReference, .sameDatabase].contains(code) else { continue }

@@ -5,9 +5,10 @@ import Steering
 import SystemKit
 import Trails
 
-// What may be deleted of the trails, and who rests while they have no room.
+// What may be deleted of the trails, and which workers rest while there is no room.
 extension Supervisor {
-  /// What may be deleted now, and what else is to be done; readers that it gives up are given up from now on.
+  /// Returns what may be deleted now, and what else is to be done. Readers that the plan gives up are given up from now
+  /// on.
   func retention() -> RetentionPlan {
     let configuration = context.configuration
     let infos = context.trailInfos
@@ -52,7 +53,7 @@ extension Supervisor {
           isExpired: entry.isExpired && !isBack))
     }
     for (trail, position) in context.twoWays.needs() {
-      // Who must decide on a row that both ends wrote reads there what each of them did.
+      // To resolve a conflict, an apply reads in these trails what each end wrote.
       let name = WorkerName(.capture, trail.name)
       let id = RetentionPlan.ReaderID(name, trail.description)
       let isAtEnd = infos[trail.description].map { position >= $0.end.position } ?? false
@@ -64,7 +65,7 @@ extension Supervisor {
     return readers
   }
 
-  /// Whether an apply that was given up needs nothing any more that its trail does not have.
+  /// Returns whether an apply that was given up needs only what its trail still has.
   static func isBack(_ entry: Entry, _ infos: [String: TrailInfo]) -> Bool {
     guard let apply = entry.worker as? ApplyWorker, let needs = apply.progress.snapshot.needs else { return false }
     return needs.segment >= infos[apply.apply.trail]?.firstPosition.segment ?? 0
@@ -77,10 +78,10 @@ extension Supervisor {
         .warning, words.expiry(of: id), worker: id.name.description, code: .diskBudget, hint: words.expiryHint(id)))
   }
 
-  /// Readers that were given up, of those that are other nodes.
+  /// The readers other than applies that were given up.
   package var givenUp: Set<RetentionPlan.ReaderID> { state.withLock { Set($0.givenUp.keys) } }
 
-  /// Lets captures rest, or go on, as the budget of the disk demands; so does what fetches from other nodes.
+  /// Pauses captures and pulling pumps, or has them go on, as the disk budget demands.
   package func keepBudget() {
     let plan = retention()
     let configuration = context.configuration

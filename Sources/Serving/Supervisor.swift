@@ -9,13 +9,13 @@ import Trails
 
 /// Runs the workers of a daemon, each on a thread of its own, and starts them again as ``Supervision`` says.
 ///
-/// ``tick()`` is called by one thread, again and again; orders may come from any.
+/// One thread calls ``tick()`` again and again; orders may come from any thread.
 package final class Supervisor: Sendable {
   /// How a run of a worker ended.
   struct Ending: Sendable { var error: CairnError? }
 
   struct Entry {
-    /// What the worker is to be, and what it was made for.
+    /// The conf that the worker is to have, and the one that it was made for.
     var spec: WorkerSpec
     var made: WorkerSpec
     var worker: any Worker
@@ -34,18 +34,18 @@ package final class Supervisor: Sendable {
 
   struct State {
     var entries: [WorkerName: Entry] = [:]
-    /// Other nodes that were too far behind, until they are back, and the segments that they were in.
+    /// By reader at another node that was too far behind and is not back: the segment that it was in.
     var givenUp: [RetentionPlan.ReaderID: UInt64] = [:]
     var isEnding = false
     var isPaused = false
-    /// Why, in words.
+    /// The reason for the pause, in words.
     var pauseReason = ""
   }
 
   let state = Mutex(State())
   let context: ServiceContext
   let wake: @Sendable () -> Void
-  /// Of a worker that is to hang as soon as it is started: a hook for tests of the watchdog.
+  /// The name of a worker that is to hang from its start: a hook for tests of the watchdog.
   private let hanging: String?
   /// A run without an error for this long makes an older error history.
   private static let wellMilliseconds: Int64 = 15_000
@@ -55,7 +55,7 @@ package final class Supervisor: Sendable {
   package init(_ context: ServiceContext, hanging: String? = nil, wake: @escaping @Sendable () -> Void) {
     (self.context, self.hanging, self.wake) = (context, hanging, wake)
     context.onRestart { [weak self] name in
-      // One that a person stopped does what it is asked for when it is started.
+      // A worker that the operator stopped does what is asked of it when it is started.
       guard let self, state.withLock({ $0.entries[name]?.supervision.rest }) != .ordered else { return }
       _ = try? order(.restart, name.description)
     }
@@ -63,7 +63,7 @@ package final class Supervisor: Sendable {
 
   // MARK: The conf
 
-  /// Goes over to the workers of another conf: those that it does not concern go on.
+  /// Changes to the workers of another conf. Workers that it does not concern go on.
   package func adopt(_ plan: WorkerPlan) {
     let now = Clock.monotonicMilliseconds
     state.withLock { state in
@@ -82,11 +82,11 @@ package final class Supervisor: Sendable {
         } else {
           state.entries[name]?.isLeaving = false
           state.entries[name]?.spec = spec
-          // One that a person stopped stays so; it will be started with the new conf.
+          // A worker that the operator stopped stays stopped; it will be started with the new conf.
           if state.entries[name]?.supervision.rest != .ordered { end(&state, name) { $0.restart(now: now) } }
         }
       }
-      // Whoever loads the conf anew may have mended what the network waits for.
+      // The operator who reloads the conf may have mended what pumps and listener wait for.
       for (name, entry) in state.entries where [.pump, .receive].contains(name.kind) {
         guard entry.supervision.hasPresentFailure, case .due = entry.supervision.state else { continue }
         end(&state, name) { $0.start(now: now) }
@@ -129,7 +129,9 @@ package final class Supervisor: Sendable {
     case restart
   }
 
-  /// Carries out an order of a person; returns the worker that is meant. Errors: `usage` for one that there is not.
+  /// Carries out an order of the operator, and returns the worker that it names.
+  ///
+  /// - Throws: `usage` if there is no such worker.
   @discardableResult package func order(_ order: Order, _ text: String) throws -> WorkerName {
     let now = Clock.monotonicMilliseconds
     let name = try state.withLock { state in
@@ -153,14 +155,14 @@ package final class Supervisor: Sendable {
     return name
   }
 
-  /// Applies an order to a supervision, and tells the thread to end where that is due.
+  /// Applies an order to a supervision, and ends the thread if that is due.
   func end(_ state: inout State, _ name: WorkerName, _ order: (inout Supervision) -> Bool) {
     guard var entry = state.entries[name] else { return }
     if order(&entry.supervision) { entry.stop.set() }
     state.entries[name] = entry
   }
 
-  /// All are to end, and none is started any more.
+  /// Orders all workers to end, and starts none any more.
   package func stopAll() {
     let now = Clock.monotonicMilliseconds
     state.withLock { state in
@@ -196,7 +198,7 @@ package final class Supervisor: Sendable {
           hasMoved = true
           continue
         }
-        // What was purged of the trail cannot be read any more: the next run has everything copied again.
+        // Purged parts of the trail cannot be read any more: the next run has everything copied again.
         if entry.isExpired, entry.supervision.rest == .failed, entry.supervision.failure?.code == .checkpointForeign {
           entry.supervision.tryAgain(at: now + Self.expiredMilliseconds)
         }
@@ -268,7 +270,7 @@ package final class Supervisor: Sendable {
           context: error.context)
       ]
     }
-    // The same again: said when it has come twice as often.
+    // The same error again: it is logged when it has come twice as often.
     guard failure.times & (failure.times - 1) == 0 else { return [] }
     return [
       LogEntry(
@@ -306,12 +308,13 @@ package final class Supervisor: Sendable {
   /// A worker that has given no sign of life for too long.
   package struct Silent: Sendable {
     package let name: WorkerName
-    /// Whether it is inside one instruction of a statement of SQLite: a file, or what a program has put into it, holds it up.
-    /// A new start of the daemon would meet it again, and end the workers of all other databases.
+    /// Whether the worker is inside one instruction of an SQLite statement. Then its file holds it up, or an expression
+    /// that a program put into the file. A new start of the daemon would meet the file again, and end the workers of
+    /// all other databases.
     package let isInStatement: Bool
   }
 
-  /// Workers that have given no sign of life for so long.
+  /// Returns the workers that have given no sign of life for longer than `limit`.
   package func silent(forMilliseconds limit: Int64) -> [Silent] {
     let now = Clock.monotonicMilliseconds
     return state.withLock { state in
@@ -348,7 +351,7 @@ package final class Supervisor: Sendable {
     }
   }
 
-  /// The trails that workers exchange with other nodes, as they see it.
+  /// Returns the trails that workers exchange with other nodes, as the workers see them.
   package func lanes() -> [NodeStatus.Path] {
     let workers = state.withLock { state in state.entries.keys.sorted().compactMap { state.entries[$0]?.worker } }
     return workers.flatMap { $0.paths() }

@@ -2,12 +2,12 @@ import Changes
 import Configuring
 import Operating
 
-/// Tables that another conf takes out of a capture that goes on: what targets have of them is kept in step no more. A
-/// capture from PostgreSQL tells its trail that they were dropped.
+/// Tables that a new conf takes out of a capture that goes on: targets do not follow them any more. A capture from
+/// PostgreSQL writes to its trail that they were dropped.
 enum TakenOut {
   private static let namesMax = 10
 
-  /// A sentence for each capture of which tables are taken out.
+  /// Returns a sentence for each capture from which tables are taken out.
   static func notices(from old: Configuration, to new: Configuration) -> [String] {
     new.captures.compactMap { capture in
       guard let before = old.captures.first(where: { $0.name == capture.name }), before.tables != capture.tables,

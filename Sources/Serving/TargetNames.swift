@@ -3,19 +3,21 @@ import Mapping
 import Reshaping
 import SystemKit
 
-/// Which names the tables of a trail had at the target when an apply ran last. A file, so that it is known while tables
-/// wait: what they missed stands in the trail, and is found there under the names that they had then.
+/// The names that the tables of a trail had at the target when an apply ran last.
+///
+/// It is a file, so that the names are known while tables wait. The changes that a waiting table missed are found in
+/// the trail under these names.
 struct TargetNames {
   private let path: String
 
   init(state: String, apply: String) { path = "\(state)/applies/\(apply).names" }
 
-  /// Equal texts give equal names.
+  /// Returns the names as text; equal texts give equal names.
   static func text(_ rules: [ReshapeRule], _ policy: NamePolicy) -> String {
     ([policy.rawValue] + rules.map { "\($0.from) \($0.to ?? "")" }).joined(separator: "\n")
   }
 
-  /// Nil: it is not known.
+  /// Returns the noted text; nil: there is none.
   func read() throws -> String? {
     guard Folder.exists(path) else { return nil }
     do throws(FileError) { return try File.text(path) } catch {

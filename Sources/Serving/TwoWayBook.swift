@@ -9,12 +9,12 @@ import SystemKit
 import Trails
 import Versions
 
-/// What applies to one database share, where both ends write; for all databases of the daemon.
+/// The state that the applies to a two-way database share, for all databases of the daemon.
 final class TwoWayBook: Sendable {
   private let known = Mutex<[String: (plan: TwoWayPlan, twoWay: TwoWay)]>([:])
   private let watches = Mutex<[String: LocalWatch]>([:])
 
-  /// Of the capture of a PostgreSQL database; nil for SQLite, whose journal tells.
+  /// Returns the watch of a PostgreSQL capture; nil for SQLite, whose journal has the same facts.
   func watch(of capture: Configuration.Capture, at location: DatabaseURL) -> LocalWatch? {
     watches.withLock { watches in
       let key = "\(capture.name) \(location.place)"
@@ -24,7 +24,7 @@ final class TwoWayBook: Sendable {
     }
   }
 
-  /// Nil for an apply that is one-way.
+  /// Returns the state that an apply shares; nil if the apply is one-way.
   func twoWay(for apply: Configuration.Apply, at location: DatabaseURL, in context: ServiceContext) -> TwoWay? {
     let conf = context.configuration
     guard let capture = conf.captureBehind(apply), let plan = TwoWayPlan(apply, conf) else { return nil }
@@ -43,10 +43,10 @@ final class TwoWayBook: Sendable {
     }
   }
 
-  /// More versions than a peer leaves that does its part.
+  /// More versions than a peer leaves unconfirmed if it does its part.
   private static let manyVersions = 100_000
 
-  /// How many versions of rows are kept, where they are many and the peer of an apply has not told that it has them all.
+  /// Returns how many versions of rows are kept, if they are many and the peer of the apply has not confirmed them all.
   func versionsKept(for apply: Configuration.Apply) -> Int? {
     guard let trail = TrailName(apply.trail), let twoWay = known.withLock({ $0[apply.database]?.twoWay }) else {
       return nil
@@ -61,7 +61,7 @@ final class TwoWayBook: Sendable {
     known.withLock { $0[apply.database]?.twoWay }?.waitingRows ?? [:]
   }
 
-  /// What is still needed of trails, for conflicts that may come: by trail, the name of its capture here, or of none.
+  /// Returns the oldest position of each trail that is still needed for conflicts that may come.
   func needs() -> [TrailName: Position] {
     known.withLock { known in
       var needs: [TrailName: Position] = [:]

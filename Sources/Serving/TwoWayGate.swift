@@ -6,15 +6,16 @@ import Operating
 import Reshaping
 import SystemKit
 
-/// Keeps an apply from tables to which both ends write, where that cannot go well: rows without key, and keys that both
-/// ends would draw for different rows.
+/// A check that keeps an apply from two-way tables that cannot converge: rows without key, and keys that both ends
+/// would draw for different rows.
 struct TwoWayGate {
   let apply: Configuration.Apply
   let context: ServiceContext
   private var conf: Configuration { context.configuration }
 
-  /// Errors: `table-refused`, `keys-alike`; `conf-value` where it is said of a table what becomes of what others write to
-  /// it, and that goes back.
+  /// Checks the tables that go both ways.
+  ///
+  /// - Throws: `table-refused`, `keys-alike`; `conf-value` if `local_writes` is set for such a table.
   func check() throws {
     guard let behind = conf.captureBehind(apply), let trail = TrailName(apply.trail) else { return }
     if let capture = context.capture(of: trail) {
@@ -24,7 +25,8 @@ struct TwoWayGate {
     }
   }
 
-  /// Looks again when the first copies have made the tables. `restart`: starts the apply again, which meets the error.
+  /// Checks again when the first copies have made the tables. `restart` starts the apply again, which then meets the
+  /// error.
   func checkOnceCopied(_ progress: ApplyProgress, stop: StopSignal, restart: @escaping @Sendable () -> Void)
     -> WorkerThread<Void>?
   {
@@ -44,7 +46,7 @@ struct TwoWayGate {
     [.tableRefused, .keysAlike, .confValue].contains(error.code)
   }
 
-  /// Both databases are at hand; one that does not answer now is looked at with the next start.
+  /// Checks the tables of both databases. If one of these does not answer now, it is checked at the next start.
   private func checkPair(_ capture: Configuration.Capture, _ behind: Configuration.Capture) throws {
     guard
       let back = conf.applies.first(where: { $0.trail == conf.trail(of: behind) && $0.database == capture.database }),
@@ -69,12 +71,12 @@ struct TwoWayGate {
       end, end.tables(TablePatterns(capture.tables)), apply.rules.map(ReshapeRule.init), apply.names)
   }
 
-  /// Only this end is at hand: its tables that the trail brings.
+  /// Checks the tables that the trail brings, if only this end is at hand.
   private func checkOwn(_ capture: Configuration.Capture, _ trail: TrailName) throws {
     guard let database = conf.database(capture.database) else { return }
     let location = try database.location().canonical
     let target = try TargetEnd(location)
-    // Apply makes the file, and its tables are looked at once they are copied.
+    // Apply creates the file, and its tables are checked once they are copied.
     if target.isMissing { return }
     let comes = Set(try target.tableNames(of: trail).map { DrawnKey.commonName(ofTable: $0).nameKey })
     let end = try SourceEnd(location)
@@ -88,7 +90,7 @@ struct TwoWayGate {
     }
   }
 
-  /// `tables`: of the apply's database, that go both ways.
+  /// Throws `conf-value` if `local_writes` is set for one of the two-way tables of the apply's database.
   private func checkLocalWrites(_ tables: [SourceEnd.Table], _ capture: Configuration.Capture) throws {
     let error = TwoWayCheck.writtenLocally(tables, apply.localWritesPlan, capture: capture.name)
     if let error { throw error }

@@ -3,8 +3,8 @@ import Configuring
 import Conflicts
 import Trails
 
-/// The settings of all applies that share one two-way database: another plan makes another
-/// ``TwoWay``, and all of these applies start again with it.
+/// The settings of all applies that share one two-way database. A changed plan makes another ``TwoWay``, and all of
+/// these applies start again with it.
 package struct TwoWayPlan: Equatable, Sendable {
   var own: TrailName
   var applied: [TrailName]
@@ -13,7 +13,7 @@ package struct TwoWayPlan: Equatable, Sendable {
   var rules: [String: ConflictPlan]
   var skew: Duration
 
-  /// Nil for an apply that is one-way.
+  /// Nil if the apply is one-way.
   init?(_ apply: Configuration.Apply, _ conf: Configuration) {
     guard let capture = conf.captureBehind(apply), let own = TrailName(conf.trail(of: capture)) else { return nil }
     let peers = conf.applies.filter { $0.database == apply.database && conf.captureBehind($0) != nil }

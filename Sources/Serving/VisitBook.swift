@@ -2,7 +2,7 @@ import Changes
 import Steering
 import Synchronization
 
-/// What peers that dial this node have done here, by trail: for the status.
+/// The visits of peers that dial this node, by peer, trail and direction, for the status.
 final class VisitBook: Sendable {
   private struct Key: Hashable {
     var peer: String
@@ -17,11 +17,11 @@ final class VisitBook: Sendable {
     var problem: NodeStatus.Problem?
   }
 
-  /// Who was not heard of for as long is not connected: nodes say something every ten seconds, and whoever asks may
-  /// have up to a minute's patience for an answer.
+  /// A peer that was silent for this long is not connected. Nodes send something every ten seconds; a peer with a
+  /// request under way may wait up to a minute for its answer.
   fileprivate static let freshMicroseconds: Int64 = 25_000_000
   fileprivate static let patientMicroseconds: Int64 = 70_000_000
-  /// The most that are remembered: strangers are not, for a grant is needed.
+  /// The most visits that are remembered. Strangers are not, since a grant is needed.
   private static let entriesMax = 20_000
 
   private let book = Mutex<[Key: Visits]>([:])
@@ -44,14 +44,14 @@ final class VisitBook: Sendable {
       guard var visits = book[key] else { return }
       visits.underWay -= 1
       visits.bytes += bytes
-      // An answer is no sign of life of who asked, but what it brought is.
+      // An answer is no sign of life of the peer that asked, but the bytes that it brought are.
       if way == .received { visits.seenAt = now }
       visits.problem = problem
       book[key] = visits
     }
   }
 
-  /// The connection broke before the answer: what was wrong before may still be.
+  /// Notes that the connection broke before the answer. An earlier problem may persist, so it stays.
   func abandon(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way, bytes: UInt64) {
     book.withLock { book in
       let key = Key(peer: peer, trail: trail, way: way)
@@ -60,7 +60,7 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// Nothing came of it; what was wrong here before is still told.
+  /// Forgets a visit that had no effect. An earlier problem is still reported.
   func forget(_ peer: String, _ trail: TrailName, _ way: NodeStatus.Path.Way) {
     book.withLock { book in
       let key = Key(peer: peer, trail: trail, way: way)
@@ -69,7 +69,7 @@ final class VisitBook: Sendable {
     }
   }
 
-  /// What a person has to look at, by trail and peer, in words that a log can tell.
+  /// The problems that an operator has to look at, by trail and peer, as errors for the log.
   var problems: [String: CairnError] {
     book.withLock { book in
       var problems: [String: CairnError] = [:]

@@ -1,13 +1,16 @@
-/// What a worker waits for, as the log tells it: once it has lasted, and when it is over.
+/// The log messages about a worker's wait: one when the wait has lasted, and one when it is over.
 struct WaitNote: Equatable, Sendable {
-  /// What passes sooner is not worth a line.
+  /// A shorter wait is not worth a line.
   static let leastMilliseconds: Int64 = 2_000
 
   private var seen = ""
   private var seenAt: Int64 = 0
   private var told = ""
 
-  /// `wait` is empty while it waits for nothing; `now` is of a clock that never jumps. Returns what is to be told now.
+  /// Returns the message to log now; nil if there is none.
+  ///
+  /// - Parameter wait: The reason for the wait; empty while the worker waits for nothing.
+  /// - Parameter now: Milliseconds of a clock that never jumps.
   mutating func note(_ wait: String, now: Int64) -> String? {
     if wait != seen { (seen, seenAt) = (wait, now) }
     guard seen != told, now - seenAt >= Self.leastMilliseconds else { return nil }

@@ -7,19 +7,20 @@ import SystemKit
 protocol Worker: Sendable {
   var name: WorkerName { get }
 
-  /// Works until `stop` is set, which is seen within seconds at a border of transactions. Throws what it cannot get over.
+  /// Works until `stop` is set, and notices that within seconds, at a border of transactions. Throws errors that it
+  /// cannot handle.
   func run(stop: StopSignal) throws
 
-  /// Adds what it knows of itself; called on other threads at any time.
+  /// Adds the worker's own facts to its status; called on other threads at any time.
   func describe(_ status: inout NodeStatus.Worker)
 
-  /// The trails that it exchanges with other nodes.
+  /// Returns the trails that the worker exchanges with other nodes.
   func paths() -> [NodeStatus.Path]
 
-  /// What it has to say once since the last call.
+  /// Returns the log entries since the last call.
   func news() -> [LogEntry]
 
-  /// It runs, and yet something of it does nothing any more until it is started anew.
+  /// Whether a part of the running worker does nothing any more until the worker is restarted.
   var isPartlyAtRest: Bool { get }
 }
 
@@ -29,12 +30,15 @@ extension Worker {
   var isPartlyAtRest: Bool { false }
 }
 
-/// How far behind a worker is, by what it said last.
+/// The lag of a worker, by its last report.
 enum CurrentLag {
-  /// After so long without anything new, what has caught up lags no more.
+  /// After this time without a new transaction, a worker that has caught up has no lag.
   private static let freshMicroseconds: Int64 = 10_000_000
 
-  /// Of the last transaction: when it was committed at the source, and how long it took from there. Nil: there was none.
+  /// Returns the lag in milliseconds; nil if there was no transaction.
+  ///
+  /// - Parameter commitTime: When the last transaction was committed at the source.
+  /// - Parameter tookMicroseconds: How long it took from there.
   static func milliseconds(commitTime: Int64, tookMicroseconds: Int64, isBehind: Bool, now: Int64) -> Double? {
     guard commitTime > 0 else { return nil }
     if isBehind { return Double(max(0, now - commitTime)) / 1000 }
@@ -43,19 +47,19 @@ enum CurrentLag {
   }
 }
 
-/// Since when something waits to be applied: times of day, µs since 1970 UTC.
+/// The time since which changes wait to be applied: times of day, µs since 1970 UTC.
 struct Backlog: Equatable, Sendable {
   private let startedAt: Int64
   private var noneAt: Int64?
 
-  /// `since` is when the worker was made; without anything better, its backlog counts from there.
+  /// Counts from `since`, when the worker was made, as long as nothing better is known.
   init(since: Int64) { startedAt = since }
 
-  /// Nothing waits at this moment, so what waits later came later.
+  /// Notes that nothing waits at this moment, so that later changes count from here.
   mutating func noteNone(now: Int64) { noneAt = now }
 
-  /// What waits now was committed after the last transaction that was applied (0: none was), and after the moment at
-  /// which nothing waited.
+  /// Returns the time since which the present changes may wait. They were committed after the last applied transaction
+  /// (0: there was none), and after the moment at which nothing waited.
   func since(lastCommitTime: Int64) -> Int64 {
     if let noneAt { return max(noneAt, lastCommitTime) }
     return lastCommitTime > 0 ? lastCommitTime : startedAt
@@ -63,7 +67,7 @@ struct Backlog: Equatable, Sendable {
 }
 
 extension StopSignal {
-  /// Sleeps in slices, so that who waits is seen to be alive; true when the signal was set meanwhile.
+  /// Sleeps in slices, so that the waiting worker gives signs of life. Returns true if the signal was set meanwhile.
   func rest(_ duration: Duration) -> Bool {
     let limit = Clock.monotonicMilliseconds + duration.milliseconds
     while true {

@@ -6,18 +6,18 @@ import Steering
 package enum WorkerSpec: Equatable, Sendable {
   /// - Parameter handsOn: rows that applies write to the database go into its trail.
   case capture(Configuration.Capture, Configuration.Database, handsOn: Bool)
-  /// With what it shares with the other applies of its database, where both ends write.
+  /// An apply, with the plan that it shares with the other applies of its two-way database.
   case apply(Configuration.Apply, Configuration.Database, TwoWayPlan?, Configuration.RelayPlan)
   case heartbeat(Configuration.Capture, Configuration.Database)
-  /// Of a trail.
+  /// The purge of a trail.
   case purge(String, every: Duration)
-  /// Of all trails that are received, but for these.
+  /// The purge of all received trails except these.
   case purgeOfCopies(besides: [String])
-  /// With the certificates that count where it names none.
+  /// A pump, with the certificates that count if it names none.
   case pump(Configuration.Pump, Configuration.PeerFiles?)
   case receive(Configuration.Receive)
 
-  /// Trails grow by it, so it rests while they have no room.
+  /// Whether the worker makes trails grow, so that it rests while they have no room.
   var bringsIn: Bool {
     switch self {
     case .capture: true
@@ -61,12 +61,12 @@ package struct WorkerPlan: Equatable, Sendable {
 
   package var names: [WorkerName] { specs.keys.sorted() }
 
-  /// From one conf to another.
+  /// The changes from one conf to another.
   package struct Change: Equatable, Sendable {
     package var removed: [WorkerName] = []
     package var added: [WorkerName] = []
     package var altered: [WorkerName] = []
-    /// What a person may not have meant, a sentence each.
+    /// Effects that the operator may not have meant, a sentence each.
     package var notices: [String] = []
     package var isNothing: Bool { removed.isEmpty && added.isEmpty && altered.isEmpty }
   }
@@ -77,7 +77,7 @@ package struct WorkerPlan: Equatable, Sendable {
       altered: names.filter { name in other.specs[name].map { $0 != specs[name] } ?? false })
   }
 
-  /// Why a daemon that runs with `old` cannot go over to `new` without a new start; nil: it can.
+  /// Returns why a daemon that runs with `old` cannot change to `new` without a restart; nil: it can.
   package static func refusal(from old: Configuration, to new: Configuration) -> CairnError? {
     func settings(_ conf: Configuration) -> [(key: String, value: String)] {
       [
