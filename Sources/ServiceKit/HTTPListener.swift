@@ -1,9 +1,9 @@
 import Changes
 import NetKit
 
-/// Answers GET requests on one address. For facts about a service; nothing can be changed by it.
+/// A server of GET requests on one address, for facts about a service; nothing can be changed by it.
 ///
-/// At most 32 peers at a time, each of which has ten seconds to ask.
+/// It takes at most 32 clients at a time, each of which has ten seconds to ask.
 package final class HTTPListener {
   package struct Response: Sendable {
     package var status: UInt32
@@ -13,16 +13,16 @@ package final class HTTPListener {
       (self.status, self.contentType, self.body) = (status, contentType, body)
     }
   }
-  /// Is given the path; nil: there is no such page. Called on the threads of connections, several at a time.
+  /// Returns the page at a path; nil if there is no such page. Called on the threads of connections, several at a time.
   package typealias Answer = @Sendable (_ path: String) -> Response?
 
   private struct Pages: HTTPHandler {
     let answer: Answer
-    /// On loopback only programs of this machine ask, and they say so.
+    /// Whether only programs of this machine can ask; their `Host` must then name this machine.
     let isLoopback: Bool
 
-    /// A page of the web could have its own name lead to 127.0.0.1 (DNS rebinding), and then read what is answered here to
-    /// the browser; the browser tells that name in `Host`.
+    /// Returns whether a request is meant for this server. A web page could have its own name lead to 127.0.0.1 (DNS
+    /// rebinding), and read the answers to the browser. The browser sends that name in `Host`.
     private func isMeant(_ request: HTTPRequest) -> Bool {
       guard isLoopback, let host = request.header("Host") else { return true }
       return HTTPBase("http://" + host)?.isLoopback ?? false
@@ -44,7 +44,7 @@ package final class HTTPListener {
 
   private let server: HTTPServer
 
-  /// Errors: `io-failed` when the address cannot be bound, `usage` when it is none.
+  /// - Throws: `io-failed` if the address cannot be bound, `usage` if it is none.
   package init(host: String, port: UInt16, answer: @escaping Answer) throws {
     let limits = HTTPLimits(connections: 32, idleSeconds: 10, handshakeSeconds: 10, unwantedBytes: 65536)
     let shown = host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]" : host

@@ -6,7 +6,7 @@ import Synchronization
 
 /// One line of the log, with its fields.
 package struct LogEntry: Equatable, Sendable {
-  /// As in syslog(3).
+  /// The level of an entry, as in syslog(3).
   package enum Level: Int32, Comparable, Sendable, CaseIterable {
     case error = 3
     case warning = 4
@@ -26,7 +26,7 @@ package struct LogEntry: Equatable, Sendable {
   package var worker: String?
   package var code: ErrorCode?
   package var hint: String?
-  /// From the context of an error: `table`, `position` and the like.
+  /// Values from the context of an error: `table`, `position` and the like.
   package var context: [String: String]
 
   package init(
@@ -56,7 +56,7 @@ package struct LogEntry: Equatable, Sendable {
     return fields.map { (name: $0.0, value: $0.1) }
   }
 
-  /// For people, in one line.
+  /// The entry in one line, for people.
   package var line: String {
     let who = worker.map { "\($0): " } ?? ""
     let what = code.map { "[\($0.rawValue)] " } ?? ""
@@ -79,14 +79,14 @@ extension ErrorCode {
   }
 }
 
-/// Where a service says what happens: to the journal with fields where systemd reads its standard error, otherwise to
-/// standard error with priorities as in sd-daemon(3). Any thread may write.
+/// The log of a service: the journal, with fields, if systemd reads standard error. Otherwise it is standard error,
+/// with priorities as in sd-daemon(3). Any thread may write.
 package final class ServiceLog: Sendable {
   private let isJournal: Bool
   private let isTerminal: Bool
   private let limit: Mutex<LogEntry.Level>
 
-  /// `journalStream` is the variable `JOURNAL_STREAM`: device and inode of the stream that the journal reads.
+  /// - Parameter journalStream: The variable `JOURNAL_STREAM`: device and inode of the stream that the journal reads.
   package init(
     level: LogEntry.Level = .info, journalStream: String? = getenv("JOURNAL_STREAM").map { String(cString: $0) }
   ) {
@@ -96,7 +96,7 @@ package final class ServiceLog: Sendable {
     limit = Mutex(level)
   }
 
-  /// Entries of lower levels are left out.
+  /// Sets the lowest level that is written; entries of lower levels are left out.
   package func setLevel(_ level: LogEntry.Level) { limit.withLock { $0 = level } }
 
   package func write(_ entry: LogEntry) {
@@ -108,7 +108,7 @@ package final class ServiceLog: Sendable {
       while let start = rest.baseAddress, !rest.isEmpty {
         let n = Glibc.write(2, start, rest.count)
         if n < 0, errno == EINTR { continue }
-        // There is nobody left to tell.
+        // There is no other place to report this.
         guard n > 0 else { return }
         rest = UnsafeRawBufferPointer(rebasing: rest[n...])
       }

@@ -21,7 +21,7 @@ final class HeartbeatWorker: Worker {
   private let givesUp: @Sendable (NodeStatus.Source) -> Bool
   private static let lookMilliseconds: Int64 = 10_000
 
-  /// What a capture has taken in its run: transactions, and up to which row of an SQLite journal (0: none yet).
+  /// The progress of a capture in its run: transactions, and the last row taken from an SQLite journal (0: none yet).
   struct Taken: Equatable, Sendable {
     var transactions: UInt64
     var journal: Int64

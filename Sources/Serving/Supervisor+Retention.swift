@@ -5,7 +5,7 @@ import Steering
 import SystemKit
 import Trails
 
-// What may be deleted of the trails, and which workers rest while there is no room.
+// Deletion of segments, and the workers that rest while the trails have no room.
 extension Supervisor {
   /// Returns what may be deleted now, and what else is to be done. Readers that the plan gives up are given up from now
   /// on.

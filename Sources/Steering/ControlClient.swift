@@ -3,15 +3,15 @@ import Glibc
 import Operating
 import SystemKit
 
-/// Asks a daemon over its control socket.
+/// A client of a daemon's control socket.
 package struct ControlClient: Sendable {
   package let path: String
   private static let replyBytesMax = 16 << 20
 
   package init(_ path: String) { self.path = path }
 
-  /// Where a daemon listens when its conf does not say: `control` in the runtime directory of the service, or in the
-  /// state folder where it runs without one.
+  /// Returns the socket on which a daemon listens. If the conf has none, it is `control` in the runtime directory of
+  /// the service, or in the state folder if there is no such directory.
   package static func path(given: String?, state: String) -> String {
     if let given { return given }
     if let runtime = getenv("RUNTIME_DIRECTORY").map({ String(cString: $0) }), runtime.hasPrefix("/") {
@@ -20,14 +20,15 @@ package struct ControlClient: Sendable {
     return state + "/control"
   }
 
-  /// Where to look for it: where the state folder says that it listened last; then as ``path(given:state:)``, and
-  /// outside of the service in its runtime directory.
+  /// Returns the sockets to try. The one on which the daemon listened last, by its state folder, comes first. Then
+  /// comes `given`, or else that of the service and ``path(given:state:)``.
   package static func places(given: String?, state: String) -> [String] {
     let usual = given.map { [$0] } ?? ["/run/cairn/control", path(given: nil, state: state)]
     return (noted(in: state).map { [$0] } ?? []) + usual
   }
 
-  /// The lock of a state folder has the daemon's process in its first line, and its socket in the second.
+  /// Returns the socket that the lock of a state folder names. The first line of the lock is the daemon's process, the
+  /// second its socket.
   private static func noted(in state: String) -> String? {
     guard let file = try? File(state + "/lock", .read) else { return nil }
     var bytes = [UInt8](repeating: 0, count: 4096)
@@ -36,7 +37,9 @@ package struct ControlClient: Sendable {
     return lines.count > 1 ? String(decoding: lines[1], as: UTF8.self) : nil
   }
 
-  /// What was asked for. Errors: the daemon's own; `daemon-unreachable` when none answers.
+  /// Sends a request, and returns its result.
+  ///
+  /// - Throws: The daemon's own error; `daemon-unreachable` if none answers.
   package func ask(_ request: ControlRequest, seconds: Int = 60) throws -> JSONObject {
     let line: [UInt8]?
     do throws(FileError) {

@@ -1,11 +1,15 @@
 import Changes
 import Operating
 
-/// What may be asked of a daemon over its control socket: one JSON object on one line, answered by one.
+/// A request to a daemon over its control socket: one JSON object on one line, answered by another.
+///
+/// ```
+/// {"version":1,"command":"copy","subject":"pos","tables":["sales"]}
+/// ```
 package struct ControlRequest: Equatable, Sendable {
-  /// Of the protocol; a daemon answers requests of its own version and refuses others by name.
+  /// The version of the protocol. A daemon answers requests of its own version and refuses others.
   package static let version: Int64 = 1
-  /// A question about rows has up to 1 MiB, in hexadecimal digits.
+  /// The most bytes of a request. A question about rows has up to 1 MiB, in hexadecimal digits.
   package static let bytesMax = (2 << 20) + 65_536
 
   package enum Command: String, CaseIterable, Sendable {
@@ -17,12 +21,12 @@ package struct ControlRequest: Equatable, Sendable {
     case unhook
     case rehook
     case reload
-    /// About the rows of a trail's source at another node; of root and of the daemon's own user only.
+    /// A question about the rows of a trail's source at another node; only root and the daemon's own user may ask it.
     case question
   }
 
   package var command: Command
-  /// The worker, apply or database that is meant; empty where there is none.
+  /// The worker, apply or database that is meant; empty if there is none.
   package var subject: String
   /// Tables, or patterns of them.
   package var tables: [String]
@@ -41,7 +45,9 @@ package struct ControlRequest: Equatable, Sendable {
     return object.line
   }
 
-  /// Errors: `usage`, with what is wrong.
+  /// Reads a request.
+  ///
+  /// - Throws: `usage`, with what is wrong.
   package init(parsing line: [UInt8]) throws {
     let value: JSONObject.Value
     do throws(JSONReader.Fault) { value = try JSONReader.read(line) } catch {
@@ -54,7 +60,7 @@ package struct ControlRequest: Equatable, Sendable {
     guard let name = object.text("command"), let command = Command(rawValue: name) else {
       throw Self.refuse("there is no command '\(object.text("command") ?? "")'")
     }
-    // Without tables all are meant, so what is not understood must not become none.
+    // Without tables all are meant, so an invalid list must not be read as an empty one.
     let tables = object.list("tables").compactMap { if case .text(let text) = $0 { text } else { nil } }
     let isList = if case .list? = object["tables"] { true } else { object["tables"] == nil }
     guard isList, tables.count == object.list("tables").count else {
@@ -69,7 +75,7 @@ package struct ControlRequest: Equatable, Sendable {
   }
 }
 
-/// The answer: what was asked for, or an error.
+/// The answer to a request: its result, or an error.
 package enum ControlReply: Sendable {
   case done(JSONObject)
   case refused(CairnError)
@@ -92,7 +98,7 @@ package enum ControlReply: Sendable {
     }
   }
 
-  /// Nil for what is no answer of a daemon.
+  /// Nil if the line is no answer of a daemon.
   package init?(parsing line: [UInt8]) {
     guard case .object(let object)? = try? JSONReader.read(line), let isDone = object.bool("ok") else { return nil }
     if isDone {

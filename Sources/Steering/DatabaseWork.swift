@@ -1,12 +1,12 @@
 import Changes
 import Operating
 
-/// What only one worker may do with a database, by whatever URL it gets there.
+/// A task on a database that only one worker may have, by whatever URL it gets there.
 package enum DatabaseWork: Hashable, Sendable {
   case capture(DatabaseIdentity)
   case apply(DatabaseIdentity, trail: String)
 
-  /// Why another worker cannot do it.
+  /// Returns the error for another worker that wants the same task.
   package func isDone(by worker: WorkerName) -> CairnError {
     switch self {
     case .capture:

@@ -12,7 +12,7 @@ package enum HexText {
     }
   }
 
-  /// Nil for a text that is none.
+  /// Returns the bytes of lower-case hexadecimal digits; nil for any other text.
   package static func bytes(_ text: String) -> [UInt8]? {
     let digits = Array(text.utf8)
     guard digits.count.isMultiple(of: 2) else { return nil }

@@ -3,13 +3,15 @@ import Configuring
 import NetKit
 import Peering
 
-/// Which certificates count on each side of the network, by what the conf says and what the state folder has.
+/// The certificates that count on each side of the network, by the conf and the state folder.
 package enum NetworkTLS {
-  /// The listener's certificate and its trusted authorities; nil: plain HTTP, which only `insecure = true` allows, also on loopback:
-  /// any user of this machine could be any peer there. What `cairn peer revoke` has written counts with any certificates.
+  /// Returns the listener's certificate and its trusted authorities; nil: plain HTTP.
   ///
-  /// - Throws: `conf-missing` where there are no certificates; `conf-value` where there are some and `insecure` would not
-  ///   use them.
+  /// Only `insecure = true` allows plain HTTP, also on loopback: any user of the machine could be any peer there. What
+  /// `cairn peer revoke` has written counts with any certificates.
+  ///
+  /// - Throws: `conf-missing` if there are no certificates; `conf-value` if there are some and `insecure` would not use
+  ///   them.
   package static func server(_ receive: Configuration.Receive, state: String) throws -> ServerTLS? {
     let peers = PeerFolder(state: state)
     if receive.isInsecure {
@@ -33,17 +35,18 @@ package enum NetworkTLS {
       remedy: .retry)
   }
 
-  /// The node that was joined and that a pump leads to; nil: none was.
+  /// Returns the joined node to which a pump leads; nil if it was not joined.
   package static func joined(_ pump: Configuration.Pump, state: String) -> String? {
     let names = PeerFolder(state: state).joinedNames
-    // Whoever has joined one node only means that one.
+    // A pump without a peer's name leads to the only node that was joined.
     guard let peer = pump.peer else { return names.count == 1 ? names[0] : nil }
     return names.contains(peer) ? peer : nil
   }
 
-  /// What is shown to the listener of a pump, and how it is known; nil: plain HTTP. `own` are the files of `[receive]`.
+  /// Returns the certificate for the listener of a pump, and how that listener is known; nil: plain HTTP.
   ///
-  /// Errors: `conf-missing` where there are no certificates.
+  /// - Parameter own: The files of `[receive]`.
+  /// - Throws: `conf-missing` if there are no certificates.
   package static func client(
     _ pump: Configuration.Pump, own: Configuration.PeerFiles?, state: String
   ) throws -> ClientTLS? {

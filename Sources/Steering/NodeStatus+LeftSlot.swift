@@ -8,14 +8,14 @@ extension NodeStatus {
     package var slot: String
     /// The database, without a password.
     package var place: String
-    /// Log that the server keeps for it; nil: the server did not say.
+    /// The log that the server keeps for the slot; nil: the server did not say.
     package var bytes: Int64?
-    /// Why the server could not be asked.
+    /// The reason why the server could not be asked; nil if it answered.
     package var problem: String?
-    /// What drops it.
+    /// The command that drops the slot.
     package var command: String
 
-    /// Nil where nothing is left, or a capture still reads.
+    /// Nil if nothing is left, or if a capture still reads.
     package init?(_ left: Operating.LeftSlot, _ standing: Operating.LeftSlot.Standing) {
       (capture, slot, place, command) = (left.trail.name, left.name, left.place, left.command)
       switch standing {

@@ -14,18 +14,18 @@ extension NodeStatus {
       /// The peer dials, and sends.
       case received
 
-      /// From here to the peer.
+      /// Whether bytes go from here to the peer.
       package var isOutward: Bool { self == .push || self == .served }
     }
 
     package enum State: String, CaseIterable, Sendable {
-      /// Bytes go, or would if there were any.
+      /// Bytes go, or would go if there were any.
       case connected
       /// The other side is not reached, or has not come.
       case waiting
       /// The other side refuses, or the two trails do not agree.
       case failed
-      /// It was too far behind, and is to begin again with a copy.
+      /// The other side was too far behind, and begins again with a copy.
       case givenUp = "given_up"
     }
 
@@ -34,19 +34,20 @@ extension NodeStatus {
     package var peer: String
     package var way: Way
     package var state: State
-    /// The pump; empty where the peer dials.
+    /// The pump; empty if the peer dials.
     package var worker = ""
-    /// Up to where the other side has it durably, as `SEGMENT:OFFSET` of the file; of what comes in, up to where this node
-    /// has it.
+    /// The place up to which the other side has the trail durably, as `SEGMENT:OFFSET` of the file. For a trail that
+    /// comes in, the place up to which this node has it.
     package var durable = ""
-    /// Up to where the node that it goes to has applied it; empty where it has no apply, or did not say.
+    /// The position up to which the receiving node has applied the trail; empty if it has no apply or did not report
+    /// it.
     package var applied = ""
     /// Bytes of the trail that the other side does not have yet; nil: not known.
     package var behindBytes: UInt64?
-    /// How long there has been something that is not durable there, and not applied there.
+    /// For how long something has not been durable at the other side, and for how long it has not been applied there.
     package var durableLagMilliseconds: Double?
     package var appliedLagMilliseconds: Double?
-    /// That went this way since the daemon was started.
+    /// The bytes that went this way since the daemon was started.
     package var bytes: UInt64 = 0
     package var bytesPerSecond: Double = 0
     /// When the other side was heard of last, µs since 1970 UTC; nil: never.
@@ -60,7 +61,7 @@ extension NodeStatus {
     package func isWell(lagMilliseconds lag: Double) -> Bool {
       switch state {
       case .connected: (durableLagMilliseconds ?? 0) <= lag && (appliedLagMilliseconds ?? 0) <= lag
-      // Whoever dials is looked after at its own end, as long as nothing waits for it.
+      // A peer that dials is looked after at its own node, as long as nothing waits for it here.
       case .waiting: way == .received || (way == .served && (durableLagMilliseconds ?? .infinity) <= lag)
       case .failed, .givenUp: false
       }

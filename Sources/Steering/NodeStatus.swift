@@ -1,19 +1,19 @@
 import Changes
 import Operating
 
-/// Everything that a daemon tells of itself at one moment. Times of day are µs since 1970 UTC.
+/// The state of a daemon at one moment. Times of day are µs since 1970 UTC.
 package struct NodeStatus: Sendable {
   package enum WorkerState: String, CaseIterable, Sendable {
     case running
     /// Runs, and waits for something: a server, a trail, a lock.
     case waiting
-    /// Was told to end, and will.
+    /// Was ordered to end, and will.
     case ending
     /// Failed, and is tried again.
     case retrying
-    /// Failed, and needs a person.
+    /// Failed, and needs an operator.
     case failed
-    /// Was stopped by a person.
+    /// Was stopped by an operator.
     case stopped
     /// Rests because the disk budget is used up.
     case paused
@@ -24,9 +24,9 @@ package struct NodeStatus: Sendable {
     package var message: String
     package var hint: String
     package var times: Int
-    /// Since it came last; nil where that is not told.
+    /// Milliseconds since the last occurrence; nil if they were not reported.
     package var agoMilliseconds: Int64?
-    /// What came after it ran well.
+    /// Whether the worker has run well since.
     package var isPassed: Bool
     package init(
       code: String, message: String, hint: String, times: Int, agoMilliseconds: Int64? = nil, isPassed: Bool = false
@@ -36,7 +36,7 @@ package struct NodeStatus: Sendable {
     }
   }
 
-  /// A table of an apply that waits for a person.
+  /// A table of an apply that waits, in most cases for an operator.
   package struct Wait: Equatable, Sendable {
     package var table: String
     package var code: String
@@ -46,12 +46,12 @@ package struct NodeStatus: Sendable {
       (self.table, self.code, self.message, self.hint) = (table, code, message, hint)
     }
 
-    /// Whether a copy is what it waits for; otherwise a copy comes only when the table goes on.
+    /// Whether the table waits for a copy; otherwise a copy comes only when the table goes on.
     package var goesOnWithCopy: Bool {
       code == ErrorCode.ruleRefused.rawValue && hint.hasSuffix(TableTreatment.thenCopy)
     }
 
-    /// The first line of what it waits for, with its code.
+    /// The first line of the message, with its code.
     package var reason: String { "[\(code)] \(message.prefix { $0 != "\n" })" }
   }
 
@@ -61,13 +61,13 @@ package struct NodeStatus: Sendable {
     package var trail = ""
     /// The database, without a password.
     package var place = ""
-    /// What it waits for or does, in words.
+    /// The worker's wait or work, in words.
     package var detail = ""
     package var position = ""
     package var rows: UInt64 = 0
     package var transactions: UInt64 = 0
     package var rowsPerSecond: Double = 0
-    /// From the commit at the source to where this worker has it durably: the trail, or the target.
+    /// The delay from the commit at the source until this worker has it durably, in the trail or in the target.
     package var lagMilliseconds: Double?
     package var lags = LatencyHistogram()
     package var isCaughtUp = false
@@ -78,12 +78,12 @@ package struct NodeStatus: Sendable {
     package var rowsWaiting: [String: Int] = [:]
     /// Tables of the trail that the list of an apply leaves out, by their names at the target.
     package var leftOut: [String] = []
-    /// Of rows, where they are many and all of them wait for the node of the trail to tell that it has them; else 0.
+    /// The number of kept versions of rows, if they are many and the node of the trail has not confirmed them; else 0.
     package var versionsKept = 0
-    /// Statements of its trail that an apply executed once more, or did not.
+    /// The statements of its trail that an apply executed again, or did not.
     package var statements = Statements()
     package var copying: Copying?
-    /// Copies of tables that have come to their end since the daemon was started.
+    /// The number of copies of tables that have ended since the daemon was started.
     package var tablesCopied = 0
     package var restarts = 0
     package var retryInMilliseconds: Int64?
@@ -91,24 +91,24 @@ package struct NodeStatus: Sendable {
     package var problem: Problem?
     package init(_ name: WorkerName, _ state: WorkerState) { (self.name, self.state) = (name, state) }
 
-    /// Which node is silent, where many versions of rows are kept for it.
+    /// A sentence on the silent node for which many versions of rows are kept; nil if there is none.
     package var silence: String? {
       guard versionsKept > 0, let node = trail.split(separator: ".").first else { return nil }
       return
         "keeps \(versionsKept) versions of rows, as node \(node) does not tell that it has them: see whether its capture and its applies run"
     }
 
-    /// It does what it is for; `lag` is what is allowed.
+    /// Returns whether the worker does its work. `lag` is the greatest delay that is allowed.
     package func isWell(lagMilliseconds lag: Double) -> Bool {
       state == .running && waits.isEmpty && quarantined == 0 && (lagMilliseconds ?? 0) <= lag
     }
   }
 
-  /// What became of the statements of a trail since the worker began.
+  /// The statements of a trail since the worker began, executed again or applied as rows.
   package struct Statements: Equatable, Sendable {
     package var replayed: UInt64 = 0
     package var asRows: UInt64 = 0
-    /// The reasons for that, the most frequent first.
+    /// The reasons for rows instead of statements, the most frequent first.
     package var reasons: [Reason] = []
     package struct Reason: Equatable, Sendable {
       package var text: String
@@ -119,13 +119,13 @@ package struct NodeStatus: Sendable {
     package var total: UInt64 { replayed + asRows }
   }
 
-  /// A table that an apply is getting a copy of.
+  /// A table of which an apply is receiving a copy.
   package struct Copying: Equatable, Sendable {
     package var table: String
     package var rows: UInt64
-    /// That the source had when the copy began, as far as it knew; 0: it did not.
+    /// The rows that the source had when the copy began, by its own estimate; 0: it had none.
     package var estimated: UInt64
-    /// Since the daemon was started.
+    /// The number of tables copied since the daemon was started.
     package var tablesDone: Int
     package init(table: String, rows: UInt64, estimated: UInt64, tablesDone: Int) {
       (self.table, self.rows, self.estimated, self.tablesDone) = (table, rows, estimated, tablesDone)
@@ -144,19 +144,19 @@ package struct NodeStatus: Sendable {
     }
   }
 
-  /// What a source keeps for a capture.
+  /// The facts about a source that matter for its capture: slot or journal.
   package struct Source: Sendable {
     package var capture: String
-    /// PostgreSQL: log that the slot holds back, and how much more it may; `wal_status`.
+    /// PostgreSQL: the log that the slot holds back, how much more it may hold back, and `wal_status`.
     package var slotBytes: Int64?
     package var slotSafeBytes: Int64?
     package var slotStatus: String?
     /// SQLite: rows in the journal that have not been taken, and its cap.
     package var journalRows: Int64?
     package var journalCapRows: Int64?
-    /// Rows were dropped that had not been taken.
+    /// Whether rows were dropped that had not been taken.
     package var isJournalFull = false
-    /// The database in the conf, and its tables off which capture was taken by `cairn unhook`.
+    /// The database in the conf, and its tables off which `cairn unhook` took capture.
     package var database = ""
     package var unhooked: [String] = []
     package var secondsUntilFull: Double?
@@ -188,7 +188,7 @@ package struct NodeStatus: Sendable {
   package var paths: [Path] = []
   package var disk: Disk?
   package var leftSlots: [LeftSlot] = []
-  /// Why the last conf was refused; nil when it is in force.
+  /// The reason why the last conf was refused; nil if it is in force.
   package var refusal: Problem?
 
   package init(node: String, version: String, process: Int32, now: Int64, startedAt: Int64, loadedAt: Int64) {
@@ -198,7 +198,7 @@ package struct NodeStatus: Sendable {
 
   package var greatestLagMilliseconds: Double { workers.compactMap(\.lagMilliseconds).max() ?? 0 }
 
-  /// For `systemctl status`.
+  /// The status line for `systemctl status`.
   package var summary: String {
     if isEnding { return "ending" }
     let main = workers.filter { [.capture, .pump, .receive, .apply].contains($0.name.kind) }

@@ -1,4 +1,4 @@
-/// A worker of the daemon, as people call it: `capture.pos`, `pump.pos-to-hq`, `receive`, `apply.erp`, `purge.pos`.
+/// The name of a worker as people write it: `capture.pos`, `pump.pos-to-hq`, `receive`, `apply.erp`, `purge.pos`.
 package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertible {
   package enum Kind: String, CaseIterable, Sendable {
     case capture
@@ -9,18 +9,19 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
     case apply
     /// Writes to an idle PostgreSQL source, so that its slot moves.
     case heartbeat
-    /// Deletes what every reader of a trail has behind it.
+    /// Deletes the segments that every reader of a trail has finished with.
     case purge
-    /// Another node that pulls trails from this one: it reads, and is no worker of this daemon.
+    /// Another node that pulls trails from this one: a reader, and no worker of this daemon.
     case peer
   }
 
   package let kind: Kind
-  /// Of the section in the conf; for a trail, the capture's. Empty where there is only one of the kind.
+  /// The name of the section in the conf; for a purge, that of the capture or of the trail. Empty if there is only one
+  /// of the kind.
   package let name: String
 
   package static let receive = WorkerName(.receive, "")
-  /// Deletes of all trails that are received and that no other worker looks after.
+  /// The purge of all received trails that no other worker looks after.
   package static let purgeOfCopies = WorkerName(.purge, "*")
 
   package init(_ kind: Kind, _ name: String) { (self.kind, self.name) = (kind, name) }
@@ -39,11 +40,12 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
 
   package var description: String { name.isEmpty ? kind.rawValue : "\(kind.rawValue).\(name)" }
 
-  /// In the way of the data.
+  /// Orders workers along the way of the data.
   package static func < (a: Self, b: Self) -> Bool { (a.rank, a.name) < (b.rank, b.name) }
   private var rank: Int { Kind.allCases.firstIndex(of: kind) ?? 0 }
 
-  /// The one of `all` that `text` means: its whole name, or the name of its section where only one has it.
+  /// Returns the worker that `text` names in `all`, by its whole name, or by its section's name if only one
+  /// capture, pump or apply has it.
   package static func meant(by text: String, among all: [WorkerName]) -> WorkerName? {
     if let whole = WorkerName(text), all.contains(whole) { return whole }
     let named = all.filter { $0.name == text && [.capture, .pump, .apply].contains($0.kind) }

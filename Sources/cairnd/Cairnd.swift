@@ -7,7 +7,7 @@ import ServiceKit
 import Serving
 import SystemKit
 
-/// The daemon: reads its words and its conf, and hands over to ``Daemon``.
+/// The program of the daemon: reads its arguments and the conf, and hands over to ``Daemon``.
 @main
 struct Cairnd {
   private static let usage = """
@@ -26,7 +26,7 @@ struct Cairnd {
     """
 
   static func main() {
-    // Before any other thread is there.
+    // Before any other thread exists.
     let signals = Daemon.blockSignals()
     Database.surviveCutIndexes()
     exit(run(Array(CommandLine.arguments.dropFirst()), signals))
