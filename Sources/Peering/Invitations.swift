@@ -3,8 +3,8 @@ import CodecKit
 import NetKit
 import SystemKit
 
-/// Tokens that are good once, each with the name that its bearer gets. Of a token only the SHA-256 is kept: it is the
-/// name of a file in `invites`.
+/// Invitations with one-time tokens, each with the node name that its bearer gets. Only the SHA-256 of a token is kept,
+/// as the name of a file in `invites`.
 package struct Invitations: Sendable {
   package struct Invitation: Equatable, Sendable {
     package let name: String
@@ -17,7 +17,7 @@ package struct Invitations: Sendable {
 
   package init(_ peers: PeerFolder) { folder = peers.file("invites") }
 
-  /// A new token in hexadecimal.
+  /// Makes an invitation that ends at `expires` (µs since 1970 UTC), and returns its token in hexadecimal.
   package func make(_ name: String, expires: Int64) throws -> String {
     let token = hexadecimal(randomBytes(16))
     try Folder.create(folder)
@@ -30,7 +30,7 @@ package struct Invitations: Sendable {
     ((try? Folder.names(folder)) ?? []).compactMap { read($0) }
   }
 
-  /// The invitation of a token, whatever its time; all are compared, each in the same time.
+  /// Returns the invitation of a token, also an expired one. It compares all of them, each in the same time.
   func find(_ token: String) throws -> Invitation? {
     let wanted = Array(try Self.digest(token).utf8)
     var found: String?
@@ -42,7 +42,7 @@ package struct Invitations: Sendable {
     return found.flatMap { read($0) }
   }
 
-  /// Uses it up; false when that was done before.
+  /// Uses up an invitation; returns false if that was done before.
   func take(_ invitation: Invitation) throws -> Bool {
     do throws(FileError) {
       try Folder.remove("\(folder)/\(invitation.file)")
@@ -54,7 +54,8 @@ package struct Invitations: Sendable {
     }
   }
 
-  /// Takes back those for a name, and those whose time is over.
+  /// Withdraws the invitations for a name, and all that have expired. Returns how many of those for the name it
+  /// withdrew.
   package func withdraw(_ name: String?, now: Int64) throws -> Int {
     var count = 0
     for invitation in all() where invitation.name == name || invitation.expires < now {

@@ -4,15 +4,15 @@ import SystemKit
 
 /// The certificates that the authority of this node has signed for peers, one file each in `issued`.
 ///
-/// One counts for each name. A renewal has the same key, so that both count until the new one is shown for the first time; a
-/// node that joins again, with an invitation, makes all earlier ones of its name void.
+/// One certificate counts for each name. A renewal has the same key, so both count until the new one is shown for the
+/// first time. A node that joins again, with an invitation, makes all earlier certificates of its name void.
 package struct IssuedCertificates: Sendable {
   package struct Entry: Equatable, Sendable {
     package let certificate: PeerCertificate
     package let isRevoked: Bool
   }
 
-  /// How long one is good; it is renewed when a third of that is left.
+  /// The lifetime of a certificate, which is renewed when a third of that is left.
   static let lifetime = PeerFolder.year
 
   private let peers: PeerFolder
@@ -22,7 +22,8 @@ package struct IssuedCertificates: Sendable {
 
   // MARK: Issuing
 
-  /// Signs the certificate of a node that joins. Earlier ones of its name count no more: it has another key now.
+  /// Signs the certificate of a node that joins. Earlier certificates of its name count no more: the node has another
+  /// key now.
   func join(_ name: String, _ request: CertificateRequest, now: Int64) throws -> Certificate {
     try peers.locked {
       try peers.keepRevoked()
@@ -41,8 +42,8 @@ package struct IssuedCertificates: Sendable {
     case refused(String, hint: String)
   }
 
-  /// Signs a successor of a certificate that is in the last third of its life, or of an authority that is being replaced. Who
-  /// asks again, since the answer was lost, gets the same one again.
+  /// Signs the successor of a certificate that is in the last third of its life, or of an authority that is being
+  /// replaced. If the answer was lost, a second request gets the same certificate.
   func renew(_ shown: PeerCertificate, _ request: CertificateRequest, now: Int64) throws -> Renewal {
     try peers.locked {
       // A request may have begun before the revocation.
@@ -77,7 +78,7 @@ package struct IssuedCertificates: Sendable {
     -> Certificate
   {
     let revoked = try RevokedPeers.through(name, peers.file("revoked"))
-    // Later than all that are revoked by the name, and than the one that it succeeds.
+    // After all certificates of the name that are revoked, and after the one that it succeeds.
     let second = max(Self.first(now), (revoked ?? 0) + 1, last.map { $0 / 1_000_000 + 1 } ?? 0)
     let terms = CertificateTerms(
       commonName: name, purpose: .client, notBefore: second * 1_000_000,
@@ -88,12 +89,12 @@ package struct IssuedCertificates: Sendable {
     return issued
   }
 
-  /// The second at which a certificate of now begins to be valid: a day ago, since clocks differ.
+  /// Returns the second at which a certificate issued now begins to be valid: a day ago, since clocks differ.
   private static func first(_ now: Int64) -> Int64 { (now - PeerFolder.day) / 1_000_000 }
 
   // MARK: Looking
 
-  /// In the order of their names.
+  /// Returns all certificates, in the order of their files' names.
   package func all() -> [Entry] {
     let revoked = peers.revoked
     return ((try? Folder.names(folder)) ?? []).compactMap { name in
@@ -102,7 +103,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// The certificates that count now.
+  /// Returns the certificates that count now.
   func live(now: Int64) throws -> [Certificate] {
     let revoked = peers.revoked
     return try names().map { try read($0) }.filter { $0.notAfter >= now && !revoked.contains($0.facts) }
@@ -146,7 +147,7 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// A peer has shown this certificate: those that it succeeds count no more.
+  /// Notes that a peer has shown this certificate: those that it succeeds count no more.
   func retire(before shown: PeerCertificate) throws {
     guard contains(shown) else { return }
     try peers.locked {
@@ -160,7 +161,8 @@ package struct IssuedCertificates: Sendable {
     }
   }
 
-  /// Until the operator mends the list, no peer can be revoked and none is let in.
+  /// Returns the error for an unknown list. Until the operator mends the list, no peer can be revoked and none is let
+  /// in.
   private static func refusal(_ problem: RevokedPeers.Unknown) -> CairnError {
     CairnError(
       .stateForeign, "the list of revoked certificates is not known, so that no certificate counts: \(problem.reason)",

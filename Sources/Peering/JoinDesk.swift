@@ -3,14 +3,16 @@ import NetKit
 import Synchronization
 import SystemKit
 
-/// Answers requests for certificates: `POST join` with a token, `POST renew` with one that counts still; and
-/// `GET authority`, by which a peer sees that there is a new one.
+/// A desk that answers requests for certificates.
+///
+/// `POST join` takes a token, and `POST renew` a certificate that still counts. `GET authority` shows a peer that there
+/// is a new authority.
 package final class JoinDesk: Sendable {
   private static let bytesMax = 16384
-  /// Requests for a renewal, for each name in a minute. One is enough.
+  /// The most renewals for each name in a minute. One is enough.
   private static let renewalsMax = 6
   private static let minute: Int64 = 60_000
-  /// Certificates that are remembered as shown, and names with a rate.
+  /// The most certificates that are remembered as shown, and the most names with a rate.
   private static let knownMax = 10_000
 
   private let peers: PeerFolder
@@ -23,7 +25,7 @@ package final class JoinDesk: Sendable {
     (self.peers, self.node, self.clock) = (peers, node, clock)
   }
 
-  /// The path ends in `/join`, `/renew` or `/authority`.
+  /// Begins a request whose path ends in `/join`, `/renew` or `/authority`.
   package func begin(_ request: HTTPRequest) -> HTTPAction {
     if request.path.hasSuffix("/authority") { return .answer(authority(request)) }
     guard request.method == "POST" else {
@@ -40,7 +42,7 @@ package final class JoinDesk: Sendable {
       return shown.insert(peer.fingerprint).inserted
     }
     guard isNew else { return }
-    // The next request tries a failed write again.
+    // If the write fails, the next request tries it again.
     do { try IssuedCertificates(peers).retire(before: peer) } catch {
       _ = shown.withLock { $0.remove(peer.fingerprint) }
     }
@@ -75,7 +77,7 @@ package final class JoinDesk: Sendable {
       let text = object.text("request")
     else { return Self.malformed }
     let (invitations, now) = (Invitations(peers), clock.microseconds())
-    // The token first: what a stranger sends as a request is not even parsed.
+    // The token is checked first: the request of a stranger is not even parsed.
     guard JoinLine.isHex(token, 32), let invitation = try invitations.find(token), invitation.expires >= now else {
       return Self.refusal(
         401, .peerUnknown, "the token is not known here: it was used, its time is over, or it was withdrawn",
@@ -138,7 +140,7 @@ package final class JoinDesk: Sendable {
     return HTTPResponse(status: 200, type: "application/json", text: object.line + "\n")
   }
 
-  /// For peers only: whose certificate is of another authority than this asks for a renewal.
+  /// Answers peers only. A peer whose certificate is of another authority than this one asks for a renewal.
   private func authority(_ request: HTTPRequest) -> HTTPResponse {
     guard request.peer != nil else {
       return Self.refusal(
@@ -165,7 +167,7 @@ package final class JoinDesk: Sendable {
     refusal(400, .usage, problem, "use a key for ECDSA over P-256, Ed25519, or RSA from 2048 bits")
   }
 
-  /// A name from a request, fit for a message.
+  /// Returns a name from a request, fit for a message.
   private static func printable(_ text: String) -> String { String(text.oneLine.unicodeScalars.prefix(64)) }
 
   private static func refusal(_ status: UInt32, _ code: ErrorCode, _ message: String, _ hint: String) -> HTTPResponse {

@@ -1,10 +1,10 @@
 import Changes
 
-/// What one pastes to join a node: where it listens, a token, and by which public key it is known.
+/// The line that an operator pastes to join a node: its address, a token, and the public key by which it is known.
 package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
   /// `HOST:PORT`
   package let address: String
-  /// In lower-case hexadecimal: 16 bytes.
+  /// 16 bytes, in lower-case hexadecimal.
   package let token: String
   /// SHA-256 of the public key in lower-case hexadecimal.
   package let key: String
@@ -16,7 +16,7 @@ package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
   /// `HOST:PORT/TOKEN/KEY`
   package var description: String { "\(address)/\(token)/\(key)" }
 
-  /// Nil for anything else; blanks around it do no harm.
+  /// Reads such a line, with blanks around it or without; nil for any other text.
   package init?(_ text: String) {
     let trimmed = text.split(whereSeparator: \.isWhitespace)
     guard trimmed.count == 1 else { return nil }
@@ -27,7 +27,7 @@ package struct JoinLine: Equatable, Sendable, CustomStringConvertible {
     self.init(address: parts[0], token: parts[1].asciiLowercased, key: parts[2].asciiLowercased)
   }
 
-  /// As libcurl wants it, less the name of the hash.
+  /// The bytes of the key's SHA-256, from which libcurl's pin is made.
   var keyBytes: [UInt8] {
     let digits = key.utf8.compactMap { Character(Unicode.Scalar($0)).hexDigitValue }
     return stride(from: 0, to: digits.count - 1, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) }

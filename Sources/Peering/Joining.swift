@@ -2,9 +2,9 @@ import Changes
 import NetKit
 import SystemKit
 
-/// The side of those who join: gets a certificate from another node, and a new one before it expires.
+/// The side of the node that joins: it gets a certificate from another node, and a new one before that expires.
 package struct Joining {
-  /// What joining has brought.
+  /// The result of joining.
   package struct Outcome: Equatable, Sendable {
     /// The name of the node that was joined.
     package let hub: String
@@ -34,7 +34,7 @@ package struct Joining {
     let body = JSONObject([("token", .text(line.token)), ("request", .text(try request.pem))])
     let answer = try check(try ask(client, "POST", "/cairn/1/join", body), key)
     try refuseStranger(answer, replacing)
-    // Key, certificate and authority come into their place at once: a crash leaves the ones before, whole.
+    // Key, certificate and authority are put in place at once: a crash leaves the earlier ones whole.
     let fresh = PeerFolder(path: peers.file("joined/.\(answer.hub).new"))
     try Folder.removeAll(fresh.path)
     try Folder.create(fresh.path)
@@ -46,9 +46,10 @@ package struct Joining {
       hub: answer.hub, certificate: answer.certificate.facts, authority: try Certificate(pem: answer.authorities).facts)
   }
 
-  /// A name that is known stands for the authority that was joined under it.
+  /// Throws `peer-untrusted` if the node's name was joined under another authority.
   ///
-  /// The authority that signed is what counts. Those that stand beside it prove nothing: anybody can send a known one along.
+  /// Only the authority that signed the certificate counts. Those beside it prove nothing: any server can send a known
+  /// one along.
   private func refuseStranger(_ answer: Answer, _ replacing: String?) throws {
     let folder = peers.joined(answer.hub)
     guard Folder.exists(folder.file("ca.crt")) else { return }
@@ -65,10 +66,11 @@ package struct Joining {
       remedy: .badInput)
   }
 
-  /// Gets another certificate for the same key when less than a third of the time of ours is left, or when the other node
-  /// has a new authority. Nil: not yet, or there is none that came by joining.
+  /// Renews the certificate, for the same key. That is due if less than a third of its time is left, or if the other
+  /// node has a new authority.
   ///
-  /// - Throws: As ``join(_:replacing:)``; what is there stays as it is then.
+  /// - Returns: The new certificate; nil if neither is so, or if there is no certificate that came by joining.
+  /// - Throws: As ``join(_:replacing:)``; the present files then stay as they are.
   package func renewIfDue(_ hub: String, base: String, now: Int64) throws -> PeerCertificate? {
     let folder = peers.joined(hub)
     guard Folder.exists(folder.file("node.crt")) else { return nil }
@@ -81,13 +83,14 @@ package struct Joining {
     let request = try CertificateRequest(commonName: node, key: key)
     let answer = try check(
       try ask(client, "POST", "/cairn/1/renew", JSONObject([("request", .text(try request.pem))])), key)
-    // The authorities first: with them both certificates of the other node are believed, the old one and the new one.
+    // The authorities come first: with them both certificates of the other node are trusted, the old one and the new
+    // one.
     try File.replace(folder.file("ca.crt"), text: answer.authorities, permissions: 0o644)
     try File.replace(folder.file("node.crt"), text: answer.certificate.pem, permissions: 0o644)
     return answer.certificate.facts
   }
 
-  /// Whether the other node signs with another authority than the one that signed ours, or has dropped one that we believe.
+  /// Returns whether the other node signs with an authority that is unknown here or that did not sign our certificate.
   private func hasNewAuthority(_ client: HTTPClient, _ old: Certificate, _ folder: PeerFolder) throws -> Bool {
     let reply = try client.perform("GET", "/cairn/1/authority")
     // Earlier builds do not know the address.
@@ -104,7 +107,7 @@ package struct Joining {
   private struct Answer {
     let hub: String
     let certificate: Certificate
-    /// In PEM, the one that signed the certificate first.
+    /// In PEM; the one that signed the certificate comes first.
     let authorities: String
   }
 
@@ -136,7 +139,7 @@ package struct Joining {
         .peerUntrusted, "the certificate that came is not what was asked for",
         hint: "see what listens there; nothing was kept of it")
     }
-    // Nothing but the certificates of what came is kept.
+    // Only the certificates in the answer are kept.
     return Answer(hub: hub, certificate: certificate, authorities: authorities.map(\.pem).joined())
   }
 }

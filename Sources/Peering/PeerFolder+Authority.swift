@@ -19,7 +19,7 @@ extension PeerFolder {
 
   static func authority(of node: String, now: Int64) throws -> (Certificate, PrivateKey) {
     let key = try PrivateKey()
-    // Two authorities never have one name: a node may be set up again.
+    // Each authority has another name, even if a node is set up again.
     let mark = hexadecimal(key.digest.prefix(4))
     let terms = CertificateTerms(
       commonName: "Cairn authority of \(node) \(mark)", purpose: .authority, notBefore: now - day,
@@ -88,13 +88,13 @@ extension PeerFolder {
     }
   }
 
-  /// The authorities that count, the one that signs first.
+  /// The authorities that count; the one that signs comes first.
   package var authorities: [PeerCertificate] { ((try? certificates("ca.crt")) ?? []).map(\.facts) }
 
-  /// The certificate and key that the listener shows.
+  /// The certificate that the listener shows.
   package var listener: PeerCertificate? { try? certificate("node.crt").facts }
 
-  /// Names with a certificate that counts and that an old authority has signed.
+  /// Returns the names with a certificate that counts and that an old authority has signed.
   package func peersOfOldAuthorities(now: Int64) throws -> [String] {
     let current = try certificate("ca.crt")
     return try IssuedCertificates(self).live(now: now).filter { !$0.isIssued(by: current) }.map(\.commonName)
@@ -128,7 +128,8 @@ extension PeerFolder {
     try settle()
   }
 
-  /// Ends a replacement that a crash has cut: a next key belongs to the certificate that is in its place, or to none.
+  /// Ends a replacement that a crash interrupted. The next key is put in place if the present certificate is for it,
+  /// and is removed if not.
   func settle() throws {
     for name in ["ca", "node"] where Folder.exists(file("\(name).key.next")) {
       let next = try? key("\(name).key.next")
@@ -155,16 +156,17 @@ extension PeerFolder {
 
   // MARK: The list of revoked certificates
 
-  /// A line before the authority. Who takes it away takes the authority away, without which nothing is served.
+  /// A line before the authority in its file. To lose the line is to lose the authority, without which nothing is
+  /// served.
   private static let mark = "# Cairn: this node keeps a list of revoked certificates; without it all are revoked.\n"
-  /// The same for a node whose certificates come from an authority of the operator's.
+  /// The file that says the same for a node whose certificates come from an authority of the operator.
   private static let keptFile = "revoked.kept"
 
   private static func marked(_ certificates: [Certificate]) -> String {
     mark + certificates.map(\.pem).joined()
   }
 
-  /// Whether a missing list means that it was taken away. What is not known counts as yes.
+  /// Whether a missing list means that it was taken away. If that cannot be read, it counts as yes.
   var keepsRevoked: Bool {
     do {
       if try FileStamp.look(at: file(Self.keptFile)) != nil { return true }
@@ -173,7 +175,7 @@ extension PeerFolder {
     } catch { return true }
   }
 
-  /// Makes a node of an earlier build one that keeps a list.
+  /// Makes a node of an earlier build keep a list.
   func keepRevoked() throws {
     guard !keepsRevoked else { return }
     if try FileStamp.look(at: file("revoked")) == nil { try beginRevoked() }

@@ -5,9 +5,11 @@ import SystemKit
 
 /// The certificates of a node, in the folder `peers` of its state.
 ///
-/// A node that listens has a small authority of its own: `ca.crt` and `ca.key`, and what it shows itself: `node.crt` and
-/// `node.key`. While the authority is being replaced, `ca.crt` holds the old one after the new one. Below `joined/HUB` stands
-/// what a node has got from another that it dials: `ca.crt`, `node.crt`, `node.key`. Keys have the mode 0600.
+/// A node that listens has a small authority of its own: `ca.crt` and `ca.key`. It shows `node.crt`, with the key
+/// `node.key`. While the authority is being replaced, `ca.crt` has the old one after the new one.
+///
+/// The folder `joined/HUB` has what this node got from another node that it dials: `ca.crt`, `node.crt`, `node.key`.
+/// Keys have the mode 0600.
 package struct PeerFolder: Sendable {
   package let path: String
 
@@ -15,16 +17,16 @@ package struct PeerFolder: Sendable {
 
   func file(_ name: String) -> String { "\(path)/\(name)" }
 
-  /// Whether there is what a listener needs.
+  /// Whether the files are there that a listener needs.
   package var hasServer: Bool { Folder.exists(file("node.crt")) && Folder.exists(file("ca.crt")) }
 
-  /// The list of certificates that count no more, with a memory of its own: it is to be made once for each listener.
+  /// The list of certificates that count no more. Each listener makes one, since the list has a memory of its own.
   package var revoked: RevokedPeers {
     let folder = self
     return RevokedPeers(file("revoked")) { folder.keepsRevoked }
   }
 
-  /// What a listener shows and believes.
+  /// The certificate that a listener shows, and the authorities that it trusts.
   package var serverTLS: ServerTLS {
     let revoked = revoked
     return ServerTLS(
@@ -32,7 +34,8 @@ package struct PeerFolder: Sendable {
       revoked: { revoked.contains($0) })
   }
 
-  /// What is shown to a peer, and how it is known: by what joining it has brought, else by what a listener here has.
+  /// Returns the certificate for a peer, and the authorities by which the peer is known: those from joining it, else
+  /// those of the listener here.
   package func clientTLS(_ peer: String?) -> ClientTLS {
     let folder = peer.map { joined($0) }.flatMap { Folder.exists($0.file("node.crt")) ? $0 : nil } ?? self
     return ClientTLS(
@@ -47,7 +50,7 @@ package struct PeerFolder: Sendable {
     }
   }
 
-  /// What this node shows to one that it has joined.
+  /// Returns the certificate that this node shows to one that it has joined.
   package func joinedCertificate(_ hub: String) -> PeerCertificate? { try? joined(hub).certificate("node.crt").facts }
 
   /// SHA-256 of the listener's public key in lower-case hexadecimal.
@@ -59,7 +62,7 @@ package struct PeerFolder: Sendable {
 
   // MARK: The authority
 
-  /// Makes what is missing of the authority and of what the listener shows; `host` is a name that peers dial besides.
+  /// Makes the missing files of the authority and of the listener. `host` is a further name that peers dial.
   package func prepare(node: String, host: String?, now: Int64) throws {
     try Folder.create(path)
     try locked {
@@ -71,7 +74,7 @@ package struct PeerFolder: Sendable {
           hint: "move the file away, or give the other one back", remedy: .badInput)
       }
       if !hasKey {
-        // Before the authority, which says that it is there.
+        // The list comes before the authority, which says that there is one.
         if try FileStamp.look(at: file("revoked")) == nil { try beginRevoked() }
         let (authority, key) = try Self.authority(of: node, now: now)
         try replace("ca", [authority], key: key)
@@ -91,7 +94,7 @@ package struct PeerFolder: Sendable {
     try read(name, "certificate") { try Certificate(pem: $0) }
   }
 
-  /// All certificates of a file.
+  /// Returns all certificates of a file.
   func certificates(_ name: String) throws -> [Certificate] {
     try read(name, "certificate") { try Certificate.all(pem: $0) }
   }

@@ -14,7 +14,7 @@ import Synchronization
 /// line a name, however many certificates there were. The second one revokes a single certificate by its SHA-256; its name and
 /// time, in µs, are for people. Empty lines and those that begin with `#` say nothing.
 ///
-/// A doubt revokes all: a file that cannot be read whole, a line that is not understood, and a file that is missing
+/// Any doubt revokes all: a file that cannot be read whole, a line that is not understood, and a file that is missing
 /// although this node has kept one.
 package final class RevokedPeers: Sendable {
   /// The content of the file.
@@ -29,7 +29,7 @@ package final class RevokedPeers: Sendable {
     }
   }
 
-  /// Why no certificate counts.
+  /// The reason why no certificate counts.
   package struct Unknown: Error, Equatable, Sendable {
     package let reason: String
   }
@@ -43,18 +43,18 @@ package final class RevokedPeers: Sendable {
     /// The identity of the file that was read last.
     var stamp: FileStamp?
     var known: Known?
-    /// This process has seen the file.
+    /// Whether this process has seen the file.
     var wasThere = false
   }
 
-  /// More than ten million names; a larger file is an error.
+  /// The largest file that is read: more than ten million names.
   private static let bytesMax = 512 << 20
 
   private let path: String
   private let isKept: @Sendable () -> Bool
   private let state = Mutex(State())
 
-  /// - Parameter isKept: Whether this node has a list, so that it must be there.
+  /// - Parameter isKept: Whether this node keeps a list, so that the file must be there.
   package init(_ path: String, isKept: @escaping @Sendable () -> Bool) { (self.path, self.isKept) = (path, isKept) }
 
   package func contains(_ certificate: PeerCertificate) -> Bool {
@@ -64,7 +64,7 @@ package final class RevokedPeers: Sendable {
     }
   }
 
-  /// Why all certificates count as revoked; nil while the list is known.
+  /// The reason why all certificates count as revoked; nil while the list is known.
   package var problem: Unknown? {
     if case .unknown(let unknown) = known { unknown } else { nil }
   }
@@ -112,15 +112,16 @@ package final class RevokedPeers: Sendable {
 
   // MARK: Changing it
 
-  /// Returns up to which second certificates of a name are revoked; nil: none is by its name.
+  /// Returns the second up to which certificates of a name are revoked; nil: none is by its name.
   static func through(_ name: String, _ path: String) throws -> Int64? {
     guard try FileStamp.look(at: path) != nil else { return nil }
     return try list(try text(path), path).through[name]
   }
 
-  /// Revokes the certificates of a name that begin at a second or before. The lines that this makes superfluous go.
+  /// Revokes the certificates of a name that begin at a second or before. Lines that this makes superfluous are
+  /// removed.
   ///
-  /// - Throws: When the list is not known whole: it is never begun again by this.
+  /// - Throws: If the list is not known whole; this function never begins it again.
   static func add(_ name: String, through second: Int64, to path: String) throws {
     let before = try text(path)
     let known = try list(before, path)

@@ -1,11 +1,12 @@
-/// How long a lane with nothing to move lets pass before it tells, or asks, what was applied: seconds.
+/// The seconds that a lane with nothing to move waits before it reports, or asks, which position was applied.
 ///
-/// What has just come is applied a moment later: that is told soon, and while it is not applied, ever more seldom.
+/// Bytes that have just come are applied a moment later, so the first waits are short. While they are not applied, the
+/// waits grow.
 struct IdleWait: Equatable, Sendable {
   static let longest = 10
   private var next = 1
 
-  /// Something has moved.
+  /// Notes that something has moved.
   mutating func begin() { next = 1 }
 
   mutating func seconds(isApplyBehind: Bool) -> Int {

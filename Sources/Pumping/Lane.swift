@@ -3,7 +3,8 @@ import NetKit
 import SystemKit
 import Trails
 
-/// Brings one trail to or from one peer until it is told to stop: tries again what may pass.
+/// A loop that brings one trail to or from one peer until it is ordered to stop. It tries again after errors that may
+/// pass.
 protocol Lane: AnyObject {
   var gauge: LaneGauge { get }
   var stop: StopSignal { get }

@@ -1,17 +1,19 @@
 import Changes
 
-/// What a lane does after an error: how long it waits before it tries again, or that it stops.
+/// The decision of a lane after an error: how long it waits before it tries again, or that it stops.
 struct LanePatience: Equatable, Sendable {
-  /// Bytes that do not pass are sent again; then somebody has to look.
+  /// The number of failures with damaged bytes after which the lane stops: they are sent again, then an operator has to
+  /// look.
   private static let damagedMax = 3
 
   private var failures = 0
   private var damaged = 0
 
-  /// Something was achieved.
+  /// Notes that something was achieved.
   mutating func calm() { (failures, damaged) = (0, 0) }
 
-  /// Milliseconds until the next try; nil: stop. `chance` is between 0 and 1, so that not all come back at once.
+  /// Returns the milliseconds until the next try; nil: stop. `chance`, between 0 and 1, keeps lanes from coming back at
+  /// once.
   mutating func next(_ error: CairnError, chance: Double) -> Int? {
     failures += 1
     let longest: Int

@@ -3,7 +3,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// How far one trail has come on its way to or from one peer.
+/// The progress of one trail on its way to or from one peer.
 package struct LaneProgress: Sendable {
   package enum State: String, Sendable {
     case starting
@@ -11,11 +11,11 @@ package struct LaneProgress: Sendable {
     case moving
     /// The other side has everything.
     case waiting
-    /// The last try failed: there will be another.
+    /// The last try failed; there will be another.
     case retrying
-    /// It needs a person.
+    /// The lane needs an operator.
     case stopped
-    /// The trail began at the other side, or here: it is not sent there.
+    /// The trail began at the other side, or here, so it is not sent there.
     case leftOut = "left-out"
   }
 
@@ -29,14 +29,14 @@ package struct LaneProgress: Sendable {
   package var state = State.starting
   /// The name that the other side gives itself; empty before it was reached.
   package var peer = ""
-  /// Where the copy ends, durably: at the other side for a push, here for a pull.
+  /// The durable end of the copy: at the other side for a push, here for a pull.
   package var copied: TrailPlace?
   package var copiedPosition: Position?
-  /// Where the trail ends at the side that it comes from.
+  /// The end of the trail at the side that it comes from.
   package var end: TrailPlace?
-  /// What every apply of the other side has finished with.
+  /// The position that every apply of the other side has finished with.
   package var peerApplied: Position?
-  /// Of trails, since the lane began.
+  /// The bytes of the trail that have moved since the lane began.
   package var bytes: UInt64 = 0
   package var bytesPerSecond: Double = 0
   package var error: CairnError?
@@ -46,7 +46,7 @@ package struct LaneProgress: Sendable {
   package init(_ trail: TrailName, _ direction: Direction) { (self.trail, self.direction) = (trail, direction) }
 }
 
-/// The progress of a lane, which its thread writes and others read.
+/// The progress of a lane, which its thread writes and other threads read.
 final class LaneGauge: Sendable {
   private struct State {
     var progress: LaneProgress

@@ -1,11 +1,12 @@
 import Changes
 import SystemKit
 
-/// Gathers what the network brings into larger pieces, and has one worked on while the next one comes: to check and to
-/// write a piece takes longer than to receive it. Pieces are worked on one after the other, in order; there are two at
-/// most. Belongs to one thread.
+/// A buffer that gathers bytes from the network into larger pieces, and has one worked on while the next one comes.
+///
+/// To check and to write a piece takes longer than to receive it. Pieces are worked on one after the other, in order;
+/// there are two at most. Belongs to one thread.
 final class PieceHandover {
-  /// Handed to the thread that works on it, and used here only when that has ended.
+  /// A piece that is handed to the thread that works on it, and used here only when that has ended.
   private final class Piece: @unchecked Sendable {
     var bytes = ByteWriter(capacity: 128 << 10)
     let work: (UnsafeRawBufferPointer) throws -> Void
@@ -25,13 +26,13 @@ final class PieceHandover {
   private var spare: Piece?
   private var running: WorkerThread<(any Error)?>?
 
-  /// `work` is called on other threads, never on two at a time, and on none when ``settle()`` has returned.
+  /// - Parameter work: Called on other threads, never on two at a time, and on none when ``settle()`` has returned.
   init(_ work: @escaping (UnsafeRawBufferPointer) throws -> Void) {
     self.work = work
     coming = Piece(work)
   }
 
-  /// Throws what the work on an earlier piece threw.
+  /// Adds bytes. Throws what the work on an earlier piece threw.
   func put(_ bytes: UnsafeRawBufferPointer) throws {
     if coming.bytes.count + bytes.count > Self.pieceBytes { try handOver() }
     coming.bytes.append(bytes)
@@ -49,13 +50,13 @@ final class PieceHandover {
     }
   }
 
-  /// Everything has come: works on the rest.
+  /// Ends the handover once everything has come: works on the rest.
   func finish() throws {
     try settle()
     if coming.bytes.count > 0 { try coming.run() }
   }
 
-  /// Waits for the piece that is worked on, and throws what that threw.
+  /// Waits for the piece that is being worked on, and throws what that threw.
   func settle() throws {
     guard let thread = running else { return }
     running = nil

@@ -6,7 +6,7 @@ import Trails
 /// Fetches one trail from one peer and adds it to the copy here, one request after the other.
 final class PullLane: Lane {
   private static let askAgainMilliseconds: Int64 = 60_000
-  /// Among sealed segments, which are fetched as plain files, the other side is told this often how far they have come.
+  /// The pause between two reports of the place to the other side while sealed segments are fetched as plain files.
   private static let tellMilliseconds: Int64 = 5_000
 
   let gauge: LaneGauge
@@ -48,7 +48,7 @@ final class PullLane: Lane {
       {
         standing = try restart(link, standing, achieved)
       } catch let error as CairnError where error.code == .trailElsewhere {
-        // Another pump brings the same trail: go on from where the copy stands now.
+        // Another pump brings the same trail: this lane goes on from where the copy ends now.
         standing = try shared.copies.with(trail) { try $0.sync() }
       } catch let fault as PumpFault where fault.error.code == .trailElsewhere {
         throw CairnError(
@@ -87,7 +87,8 @@ final class PullLane: Lane {
     return result ?? standing
   }
 
-  /// Feeds what `fetch` brings to the copy, and syncs it, also after an error: what has passed is kept.
+  /// Feeds the bytes that `fetch` brings to the copy, and syncs it, also after an error: bytes that have passed are
+  /// kept.
   private func receive(
     at place: TrailPlace?, first: TrailPlace? = nil, _ id: TrailID, restart end: TrailPlace? = nil,
     _ fetch: ((UnsafeRawBufferPointer) throws -> Void) throws -> Bool
@@ -114,7 +115,7 @@ final class PullLane: Lane {
     return standing
   }
 
-  /// What follows the copy is gone there: begin again at the oldest segment.
+  /// Begins the copy again at the oldest segment of the other side, since what follows the copy is gone there.
   private func restart(
     _ link: PumpLink, _ standing: TrailStanding?, _ achieved: () -> Void
   ) throws -> TrailStanding? {
@@ -141,7 +142,7 @@ final class PullLane: Lane {
     let wanted = shared.hooks.requests(trail)
     let now = Clock.monotonicMilliseconds
     guard wanted != asked || (!wanted.isEmpty && now - askedAt > Self.askAgainMilliseconds) else { return }
-    // Too much at once is asked for again; the trail goes on meanwhile.
+    // If it is too much at once, it is asked for again; the trail goes on meanwhile.
     do { try link.ask(wanted, trail) } catch let error as CairnError where error.code == .busy {}
     (asked, askedAt) = (wanted, now)
   }
@@ -151,7 +152,7 @@ final class PullLane: Lane {
   }
 }
 
-/// Hands what comes to a copy.
+/// Hands the bytes that come to a copy.
 private final class Intake {
   private let trail: TrailName
   private let id: TrailID
@@ -181,7 +182,7 @@ private final class Intake {
     }
   }
 
-  /// Whether anything was handed to the copy; nothing is any more when this returns.
+  /// Returns whether anything was handed to the copy. No more is handed to it when this returns.
   func hasTaken() -> Bool {
     try? handover.settle()
     return feed != nil
@@ -195,7 +196,7 @@ private final class Intake {
 
   private func begin(_ bytes: UnsafeRawBufferPointer) -> CopyFeed {
     var place = start
-    // Who has nothing yet takes the first header's word for what stood before it.
+    // A side that has nothing yet takes the chain hash before the first block from its header.
     if !isKnown, let chain = CopyFeed.chain(inHeader: bytes) { place.chain = chain }
     return CopyFeed(trail: id, at: place, restartsBehind: restartsBehind)
   }

@@ -4,7 +4,7 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Which trails go to or come from which peer.
+/// The trails that go to or come from a peer, and how.
 package struct PumpPlan: Sendable {
   package var direction: LaneProgress.Direction
   /// `https://HOST:PORT` of the peer.
@@ -13,7 +13,7 @@ package struct PumpPlan: Sendable {
   /// The name of this node.
   package var node: String
   package var tls: ClientTLS?
-  /// Of all lanes together.
+  /// The rate limit of all lanes together.
   package var rate: RateLimit?
 
   package init(
@@ -26,7 +26,7 @@ package struct PumpPlan: Sendable {
   }
 }
 
-/// What all pumps and the listener of a node share.
+/// The objects that all pumps and the listener of a node share.
 package struct PumpShared: Sendable {
   package var copies: TrailCopies
   package var bell: TrailBell
@@ -58,17 +58,19 @@ package final class Pump: Sendable {
 
   package init(_ plan: PumpPlan, _ shared: PumpShared) { (self.plan, self.shared) = (plan, shared) }
 
-  /// Of each lane, in the order of the trails' names.
+  /// The progress of each lane, in the order of the trails' names.
   package var progress: [LaneProgress] {
     let lanes = state.withLock { $0.lanes }
     return lanes.sorted { $0.key.description < $1.key.description }.map { $0.value.gauge.value }
   }
 
-  /// Why it is not known which trails there are; nil when it is.
+  /// The reason why the pump cannot find out which trails there are; nil if it can.
   package var error: CairnError? { state.withLock { $0.error } }
 
-  /// Runs until `stop` is set; returns when no lane runs any more. What fails meanwhile is tried again, or stands in the
-  /// progress. Throws `bad-url`.
+  /// Runs until `stop` is set, and returns when no lane runs any more. Failures meanwhile are tried again, or are in
+  /// the progress.
+  ///
+  /// - Throws: `bad-url`.
   package func run(stop: StopSignal) throws {
     let link = try PumpLink(plan, stop: stop)
     let ended = StopSignal()

@@ -20,7 +20,8 @@ extension PumpDesk {
       })
   }
 
-  /// Whether a question waits that this peer may answer: of a trail that it may push. The trail's origin comes first.
+  /// Returns whether a question waits that this peer may answer, about a trail that it may push. The trail's origin
+  /// comes first.
   func hasQuestion(for peer: String) -> Bool { options.hooks.questions.hasQuestion(for: peer, mayAnswer(peer)) }
 
   private func mayAnswer(_ peer: String) -> (TrailName, _ isOld: Bool) -> Bool {
@@ -28,7 +29,7 @@ extension PumpDesk {
     return { trail, isOld in (isOld || trail.origin == peer) && grants.allow(peer, .push, trail) }
   }
 
-  /// The next question for a peer, as soon as there is one; 204 when none came.
+  /// Returns the next question for a peer, as soon as there is one; 204 if none came.
   func question(for peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
@@ -65,7 +66,7 @@ extension PumpDesk.Visit {
   }
 }
 
-/// Takes a body up to a length, and answers it as a whole.
+/// A sink that takes a body up to a length, and answers it as a whole.
 private final class BodySink: HTTPBodySink {
   private let most: Int
   private let answer: ([UInt8]) throws -> HTTPResponse

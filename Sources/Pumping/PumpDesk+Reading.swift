@@ -5,7 +5,7 @@ import NetKit
 import SystemKit
 import Trails
 
-// What peers read: where trails stand, and their bytes.
+// The requests by which peers read: the state of trails, and their bytes.
 extension PumpDesk {
   func trails(_ peer: String) throws -> HTTPResponse {
     let grants = options.grants()
@@ -17,7 +17,8 @@ extension PumpDesk {
       ]))
   }
 
-  /// What this node waits for of trails that the peer may push, as soon as it is something else than the peer knows.
+  /// Returns the requests of this node about trails that the peer may push, as soon as they differ from those that it
+  /// knows.
   func requests(_ peer: String, _ request: HTTPRequest) throws -> HTTPResponse {
     let deadline = Clock.monotonicMilliseconds + Int64(try waitSeconds(request)) * 1000
     while true {
@@ -71,7 +72,8 @@ extension PumpDesk {
     return Self.response(report(standing).json)
   }
 
-  /// Nil when there is no such trail. `withUnread`: a copy's end may be inside of a transaction, for those who add to it.
+  /// Returns the state of a trail; nil if there is no such trail. With `withUnread`, a copy's end may be inside of a
+  /// transaction, for peers that add to it.
   private func standing(of trail: TrailName, withUnread: Bool = false) throws -> TrailStanding? {
     guard copies.exists(trail) else { return nil }
     if withUnread, trail.origin != options.node { return try copies.with(trail) { try $0.sync() } }
@@ -95,7 +97,7 @@ extension PumpDesk {
     return try follow(visit, source, segment, ear)
   }
 
-  /// A sealed segment, or the rest of it.
+  /// Returns a sealed segment, or the rest of it.
   private func whole(_ visit: Visit, _ source: SegmentSource, _ segment: UInt64) throws -> HTTPResponse {
     guard let file = try source.file(segment), file.isSealed else {
       throw CairnError(
@@ -126,7 +128,7 @@ extension PumpDesk {
     }
   }
 
-  /// What follows a place, as soon as there is something.
+  /// Returns the bytes after a place, as soon as there are some.
   private func follow(
     _ visit: Visit, _ source: SegmentSource, _ segment: UInt64, _ ear: TrailBell.Ear
   ) throws -> HTTPResponse {
@@ -192,7 +194,8 @@ extension PumpDesk {
   }
 }
 
-/// What a Range header asks of a body. Source: RFC 9110, section 14. Several ranges at once are answered with all.
+/// The part of a body that a Range header asks for. Several ranges at once are answered with all. Source: RFC 9110,
+/// section 14.
 enum ByteRange: Equatable {
   case all
   case part(Range<UInt64>)

@@ -3,7 +3,7 @@ import NetKit
 import SystemKit
 import Trails
 
-// What peers bring: bytes of trails, and requests for copies.
+// The requests by which peers write: bytes of trails, and requests for copies.
 extension PumpDesk {
   func push(_ visit: Visit, _ id: TrailID, _ segment: UInt64) throws -> HTTPAction {
     try visit.require(.push)
@@ -34,7 +34,7 @@ extension PumpDesk {
   }
 }
 
-/// Takes the bytes that a peer pushes.
+/// A sink for the bytes that a peer pushes.
 final class PushSink: HTTPBodySink {
   private let desk: PumpDesk
   private let visit: PumpDesk.Visit
@@ -79,7 +79,7 @@ final class PushSink: HTTPBodySink {
     } catch { return refusal(error) }
   }
 
-  /// What has passed is kept: whole blocks of it are true, whatever became of the rest.
+  /// Keeps the bytes that have passed: whole blocks of them are true, whatever became of the rest.
   func abandon() {
     try? handover.settle()
     _ = try? desk.copies.with(visit.trail) { try $0.sync() }
@@ -115,7 +115,7 @@ final class PushSink: HTTPBodySink {
   }
 }
 
-/// Takes what a peer asks for.
+/// A sink for the copies that a peer asks for.
 private final class AskSink: HTTPBodySink {
   private let desk: PumpDesk
   private let visit: PumpDesk.Visit

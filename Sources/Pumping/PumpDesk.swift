@@ -4,12 +4,12 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// Answers what peers ask of a node that listens (`docs/protocol.md`).
+/// The desk that answers the requests of peers at a node that listens (`docs/protocol.md`).
 package final class PumpDesk: HTTPHandler {
   package struct Options: Sendable {
     /// The name of this node.
     package var node: String
-    /// Looked up with each request.
+    /// Returns the rights of peers; called for each request.
     package var grants: @Sendable () -> Grants
     /// Answers `POST join` and `POST renew`.
     package var join: @Sendable (HTTPRequest) -> HTTPAction
@@ -37,7 +37,7 @@ package final class PumpDesk: HTTPHandler {
     (self.options, self.copies, self.bell) = (options, copies, bell)
   }
 
-  /// Ends everything that waits; what comes afterwards is answered with `busy`.
+  /// Ends all requests that wait; later ones are answered with `busy`.
   package func end() { stop.set() }
 
   package func begin(_ request: HTTPRequest) -> HTTPAction {
@@ -101,13 +101,14 @@ package final class PumpDesk: HTTPHandler {
   private static let reading = ["GET", "HEAD"]
   private static let writing = ["POST"]
 
-  /// Whatever the address leads to: a stranger learns nothing by it.
+  /// Throws if an address does not take this method. The answer is the same whatever is at the address, so a stranger
+  /// learns nothing by it.
   private static func expect(_ methods: [String], _ request: HTTPRequest) throws {
     guard !methods.contains(request.method) else { return }
     throw PumpMethodRefusal(allowed: methods)
   }
 
-  /// One request to one trail, and who makes it.
+  /// One request about one trail, with the peer that makes it.
   struct Visit {
     let peer: String
     let trail: TrailName
@@ -150,7 +151,7 @@ package final class PumpDesk: HTTPHandler {
     return number
   }
 
-  /// Waits until the trail's mark moves. False when the time is out or the desk is ending.
+  /// Returns an ear that hears when the trail's durable mark moves.
   func ear(_ trail: TrailName) throws -> TrailBell.Ear { try bell.listen(folder: copies.folder(trail)) }
 
   func report(_ standing: TrailStanding) -> TrailReport {
@@ -186,7 +187,7 @@ extension PumpDesk {
     return response(told.json, status: UInt32(told.status))
   }
 
-  /// Of a body that nobody reads.
+  /// Returns the answer to a request whose body is not read; the connection ends after it.
   package static func refusal(_ error: CairnError) -> HTTPResponse {
     var told = response(error)
     told.closes = true
@@ -217,7 +218,7 @@ struct PumpBodyTooLarge: Error {
   let most: Int
 }
 
-/// An error that is told together with where the trail stands.
+/// An error that is reported together with the state of the trail.
 struct PumpRefusal: Error {
   let error: CairnError
   let report: TrailReport?

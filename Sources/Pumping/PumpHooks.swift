@@ -1,39 +1,42 @@
 import Changes
 import Trails
 
-/// What the network asks of the node that it serves, and tells it. Called on the threads of connections and lanes.
+/// The questions of the network to the node that it serves, and its reports to it. Called on the threads of connections
+/// and lanes.
 package struct PumpHooks: Sendable {
-  /// What every apply of this node has finished with; nil where there is none.
+  /// Returns the position that every apply of this node has finished with; nil if there is none.
   package var applied: @Sendable (TrailName) -> Position? = { _ in nil }
-  /// Whether the writer of a trail that begins here has opened it, so that everything synced stands before its end.
+  /// Returns whether the writer of a trail that begins here has opened it. From then on, everything that was ever
+  /// synced is before its end.
   package var isOpen: @Sendable (TrailName) -> Bool = { _ in true }
-  /// Copies of tables that this node waits for and that no capture of its own brings.
+  /// Returns the copies of tables that this node waits for and that no capture of its own brings.
   package var requests: @Sendable (TrailName) -> [CopyRequest] = { _ in [] }
-  /// The same of all trails that begin elsewhere.
+  /// Returns the same for all trails that begin elsewhere.
   package var allRequests: @Sendable () -> [TrailName: [CopyRequest]] = { [:] }
-  /// A peer asks for copies of tables: all that it waits for now. Returns how many of them are too much, and not taken.
+  /// Notes the copies of tables that a peer waits for now. Returns how many of them are too much, and are not taken.
   package var asked: @Sendable (_ peer: String, TrailName, [CopyRequest]) -> Int = { _, _, _ in 0 }
-  /// Questions of this node, and of others, for the origins of trails elsewhere.
+  /// The questions of this node and of other nodes for the origins of trails elsewhere.
   package var questions = QuestionBook()
-  /// Answers a question about the rows of a trail's source, here or by handing it on; called on the asker's thread.
+  /// Answers a question about the rows of a trail's source, here or by handing it on. Called on the asker's thread.
   package var answer: Answer = { _, _, _, _ in throw PumpDesk.nothing }
   package typealias Answer =
     @Sendable (_ asker: String, TrailName, _ question: [UInt8], _ isOver: () -> Bool) throws -> [UInt8]
-  /// Why no bytes of other nodes' trails may come at this moment; nil: they may.
+  /// Returns why no bytes of other nodes' trails may come at this moment; nil: they may.
   package var full: @Sendable () -> CairnError? = { nil }
-  /// Bytes of other nodes' trails have come.
+  /// Notes that bytes of other nodes' trails have come.
   package var come: @Sendable (Int) -> Void = { _ in }
-  /// A peer holds everything before the place, durably.
+  /// Notes that a peer has everything before the place durably.
   package var acknowledged: @Sendable (_ peer: String, TrailName, TrailPlace) -> Void = { _, _, _ in }
-  /// A peer has applied everything before the position.
+  /// Notes that a peer has applied everything before the position.
   package var peerApplied: @Sendable (_ peer: String, TrailName, Position) -> Void = { _, _, _ in }
-  /// A copy began again at a later segment: what was in between is missing here.
+  /// Notes that a copy began again at a later segment: what was in between is missing here.
   package var restarted: @Sendable (TrailName) -> Void = { _ in }
 
   package init() {}
 
-  /// Whether a copy that stands behind the end of a trail at `node`, which is this one, has another history. Where the
-  /// trail begins, all that anybody was ever sent stands before its end as soon as its writer has opened it; at any other
-  /// node it may still come.
+  /// Returns whether a copy that ends after a trail at `node`, which is this node, has another history.
+  ///
+  /// At the trail's origin, everything that was ever sent is before its end once its writer has opened it. At any other
+  /// node the missing part may still come.
   func isFork(_ trail: TrailName, behindEndAt node: String) -> Bool { trail.origin == node && isOpen(trail) }
 }

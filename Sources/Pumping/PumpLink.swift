@@ -3,19 +3,19 @@ import NetKit
 import SystemKit
 import Trails
 
-/// One lane's connection to a peer: requests of the protocol, and what is answered. Belongs to one thread.
+/// One lane's connection to a peer: the requests of the protocol and their answers. Belongs to one thread.
 final class PumpLink {
   private static let version: Int64 = 1
-  /// The longest wait that is asked for.
+  /// The longest wait that is asked for, in seconds.
   static let waitSeconds = IdleWait.longest
-  /// An answer may take as much longer: a dead link is found by its own time, a slow disk is not.
+  /// The seconds that an answer may take in addition. A dead link is found by its own limit; a slow disk is not one.
   private static let answerSeconds = 10
 
   let client: HTTPClient
   private var address: String { client.base.address }
   private let heard: () -> Void
 
-  /// `heard` is called with each answer.
+  /// - Parameter heard: Called with each answer.
   init(
     _ plan: PumpPlan, stop: StopSignal, silenceSeconds: Int = waitSeconds + answerSeconds,
     heard: @escaping () -> Void = {}
@@ -29,7 +29,7 @@ final class PumpLink {
       stop: stop)
   }
 
-  /// Where the trail stands there; nil where it is not there.
+  /// Returns the state of the trail at the peer; nil if it is not there.
   func report(_ trail: TrailName) throws -> TrailReport? {
     let reply = try perform("GET", "/cairn/1/trails/\(trail)")
     if reply.status == 404 {
@@ -39,7 +39,8 @@ final class PumpLink {
     return try report(reply)
   }
 
-  /// What is not there may be so because another version of the protocol is spoken there, or another protocol.
+  /// Throws if the peer speaks another version of the protocol, or another protocol. A missing trail may be due to
+  /// that.
   private func checkVersion() throws {
     let reply = try perform("GET", "/cairn")
     guard reply.status == 200, case .object(let object)? = try? JSONReader.read(reply.body) else {
@@ -57,7 +58,7 @@ final class PumpLink {
       hint: "bring both to the same version of Cairn; it is tried again by itself", remedy: .retry)
   }
 
-  /// The trails that we may pull.
+  /// Returns the trails that this node may pull.
   func trails() throws -> [TrailReport] {
     let reply = try perform("GET", "/cairn/1/trails")
     if reply.status == 404 { try checkVersion() }
@@ -67,7 +68,9 @@ final class PumpLink {
     return object.objects("trails").compactMap { TrailReport($0) }
   }
 
-  /// Adds bytes to the copy there, and tells where it stands then. `restart`: where the copy ends that begins again.
+  /// Adds bytes to the copy at the peer, and returns its state after that.
+  ///
+  /// - Parameter restart: The end of a copy that begins again.
   func push(
     _ bytes: UnsafeRawBufferPointer? = nil, source: (any HTTPBodySource)? = nil, at place: TrailPlace,
     _ trail: TrailName, _ id: TrailID, restart: TrailPlace? = nil
@@ -83,7 +86,7 @@ final class PumpLink {
     case nothing
   }
 
-  /// What follows a place, as soon as there is something; `place.chain` is not told where it is not known.
+  /// Returns the bytes after a place, as soon as there are some. `place.chain` is not sent if it is not known.
   func follow(
     _ place: TrailPlace, isKnown: Bool, _ trail: TrailName, _ id: TrailID, applied: Position?,
     waitSeconds: Int, into sink: (UnsafeRawBufferPointer) throws -> Void
@@ -94,12 +97,12 @@ final class PumpLink {
     return (reply.status == 200 ? .bytes : .nothing, reply.headers["cairn-end"].flatMap { TrailSpot($0) })
   }
 
-  /// Says that everything before a place is here; what is wrong with it, the next request is told.
+  /// Reports that everything before a place is durable here. If the place is wrong, the next request gets the error.
   func tell(_ place: TrailPlace, _ trail: TrailName, _ id: TrailID, applied: Position?) throws {
     _ = try perform("HEAD", address(of: place, isKnown: true, trail, id, applied))
   }
 
-  /// Of what follows a place.
+  /// Returns the address of the bytes after a place.
   private func address(
     of place: TrailPlace, isKnown: Bool, _ trail: TrailName, _ id: TrailID, _ applied: Position?
   ) -> String {
@@ -109,7 +112,7 @@ final class PumpLink {
     return target
   }
 
-  /// A sealed segment.
+  /// Fetches a sealed segment.
   func segment(
     _ number: UInt64, _ trail: TrailName, _ id: TrailID, into sink: (UnsafeRawBufferPointer) throws -> Void
   ) throws {
@@ -127,8 +130,8 @@ final class PumpLink {
     guard reply.status == 200 else { throw fault(reply).error }
   }
 
-  /// What that node waits for of all trails that we may push there, by trail: as soon as its `mark` is another one than
-  /// is `known`, else after a while.
+  /// Returns the copies that the peer waits for, by trail, of all trails that this node may push there. It returns as
+  /// soon as their `mark` differs from `known`, else after a while.
   func requests(
     known: String?
   ) throws -> (node: String, mark: String, requests: [(TrailName, [CopyRequest])], hasQuestions: Bool) {
@@ -145,7 +148,7 @@ final class PumpLink {
 
   // MARK: Questions about rows
 
-  /// How long a question may take to be answered, and how long one is waited for: seconds.
+  /// The seconds that an answer to a question may take, and those that a question is waited for.
   static let questionSeconds = 60
   private static let questionWaitSeconds = 2
 
@@ -156,7 +159,7 @@ final class PumpLink {
     return reply.body
   }
 
-  /// The next question of that node about a trail that we may push there; nil when none comes.
+  /// Returns the next question of the peer about a trail that this node may push there; nil if none comes.
   func nextQuestion() throws -> QuestionBook.Question? {
     let reply = try perform("GET", "/cairn/1/questions?wait=\(Self.questionWaitSeconds)")
     if reply.status == 204 { return nil }
@@ -166,7 +169,7 @@ final class PumpLink {
     return QuestionBook.Question(id: id, trail: trail, bytes: reply.body)
   }
 
-  /// Brings an answer as it travels. One for which nobody waits any more is dropped there.
+  /// Brings an answer as it travels. The peer drops it if its asker waits no more.
   func answer(_ question: QuestionBook.Question, _ sealed: [UInt8]) throws {
     let reply = try sealed.withUnsafeBytes { try perform("POST", "/cairn/1/questions/\(question.id)", body: $0) }
     guard [200, 404].contains(reply.status) else { throw fault(reply).error }
@@ -202,7 +205,7 @@ final class PumpLink {
 
 extension PumpFault: Error {}
 
-/// A segment and an offset in its file, as `Cairn-End` tells them.
+/// A segment and an offset in its file, as in the header `Cairn-End`.
 struct TrailSpot: Equatable {
   var segment: UInt64
   var offset: UInt64

@@ -1,18 +1,18 @@
 import Changes
 import Trails
 
-/// That a reader needs rows of tables again, through the trail (`docs/protocol.md`, Refresh).
+/// A reader's request for rows of tables again, through the trail (`docs/protocol.md`, Refresh).
 package struct CopyRequest: Hashable, Sendable {
-  /// Asking twice with one id is asking once.
+  /// Two requests with one id are one request.
   @ByBytes package var id: String
-  /// Empty: all.
+  /// Patterns; empty: all tables.
   @ByBytes package var tables: [String]
 
   package init(id: String, tables: [String]) { (self.id, self.tables) = (id, tables) }
 
   private static let idBytesMax = 64
 
-  /// Letters, digits and hyphens.
+  /// Returns whether a text is an id: 1 to 64 letters, digits and hyphens.
   package static func isID(_ text: String) -> Bool {
     (1...idBytesMax).contains(text.utf8.count)
       && text.utf8.allSatisfy {
@@ -21,7 +21,7 @@ package struct CopyRequest: Hashable, Sendable {
       }
   }
 
-  /// Nil when anything of it is not as it must be: no tables would be all of them.
+  /// Nil if any part is invalid: an empty list of tables would mean all of them.
   init?(_ value: JSONObject.Value) {
     guard case .object(let object) = value, let id = object.text("id"), Self.isID(id),
       case .list(let patterns)? = object["tables"]
@@ -36,12 +36,12 @@ package struct CopyRequest: Hashable, Sendable {
   }
 }
 
-/// Where a trail stands at a node, as it is told (`docs/protocol.md`, Where a trail stands).
+/// The state of a trail at a node, as it is sent (`docs/protocol.md`, Where a trail stands).
 package struct TrailReport: Equatable, Sendable {
-  /// The node that tells it.
+  /// The node that sends the report.
   package var node: String
   package var standing: TrailStanding
-  /// What every apply of the node has finished with.
+  /// The position that every apply of the node has finished with.
   package var applied: Position?
   package var requests: [CopyRequest]
 
@@ -62,7 +62,7 @@ package struct TrailReport: Equatable, Sendable {
     return object
   }
 
-  /// Nil when something is missing.
+  /// Nil if something is missing.
   package init?(_ object: JSONObject) {
     guard let name = object.text("trail").flatMap({ TrailName($0) }),
       let id = object.text("id").flatMap({ bytes(hex: $0) }).flatMap({ TrailID($0) }),
@@ -96,7 +96,7 @@ extension TrailPlace {
   }
 }
 
-/// The bytes of lower- or upper-case hexadecimal digits; nil when they are none.
+/// Returns the bytes of lower- or upper-case hexadecimal digits, up to 64 bytes; nil for any other text.
 func bytes(hex text: String) -> [UInt8]? {
   let digits = Array(text.utf8)
   guard digits.count.isMultiple(of: 2), digits.count <= 128 else { return nil }
@@ -116,11 +116,11 @@ func bytes(hex text: String) -> [UInt8]? {
   return bytes
 }
 
-/// An error as it is told to a peer, and as the peer reads it (`docs/protocol.md`, Errors).
+/// An error as it is sent to a peer, and as the peer reads it (`docs/protocol.md`, Errors).
 package struct PumpFault: Sendable {
   package let status: Int
   package let error: CairnError
-  /// Where the trail stands at the other side, where it was told.
+  /// The state of the trail at the other side, if it was reported.
   package let report: TrailReport?
 
   package init(_ error: CairnError, report: TrailReport? = nil) {

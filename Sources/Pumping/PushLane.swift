@@ -4,9 +4,9 @@ import NetKit
 import SystemKit
 import Trails
 
-/// Sends one trail to one peer: what the copy there does not have, one request after the other.
+/// A lane that sends one trail to one peer: the bytes that the copy there does not have, one request after the other.
 final class PushLane: Lane {
-  /// A backlog goes in bodies as large; a larger block goes alone.
+  /// The size of a body while there is a backlog; a larger block goes alone.
   private static let bodyBytes = 8 << 20
   /// A smaller body goes out in one packet with its head; a larger one is read while it is sent.
   private static let smallBytes = 32 << 10
@@ -39,7 +39,7 @@ final class PushLane: Lane {
         report = try step(source, link, report, ear, achieved)
         detours = 0
       } catch let fault as PumpFault where fault.error.code == .trailElsewhere && fault.report != nil && detours < 20 {
-        // Somebody else was faster, or an answer was lost: go on from where the copy stands.
+        // Another sender was faster, or an answer was lost: go on from where the copy ends.
         detours += 1
         if detours > 3 { _ = stop.wait(milliseconds: 50) }
         report = fault.report
@@ -136,7 +136,7 @@ final class PushLane: Lane {
   }
 }
 
-/// The bytes of a piece, as they are sent.
+/// The bytes of a piece, read while they are sent.
 private final class PieceSource: HTTPBodySource {
   private let source: SegmentSource
   private let piece: SegmentSource.Piece

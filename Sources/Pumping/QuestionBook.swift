@@ -17,10 +17,10 @@ package final class QuestionBook: Sendable {
   /// The most bytes of a question, and of an answer.
   static let questionBytesMax = 1 << 20
   static let answerBytesMax = 4 << 20
-  /// The most that wait, of one asker and of all.
+  /// The most questions that wait, for each asker and in all.
   private static let ofAskerMax = 8
   private static let entriesMax = 256
-  /// Until then a pump or a peer must have taken it, and the answer must have come.
+  /// The time in which a pump or a peer must take a question, and the time in which the answer must come.
   private let takenMilliseconds: Int64
   private let answeredMilliseconds: Int64
 
@@ -44,9 +44,9 @@ package final class QuestionBook: Sendable {
   /// Asks, and waits for the answer.
   ///
   /// - Parameters:
-  ///   - asker: Who waits here: an apply or a peer. A question is not handed back to the peer that asks it.
-  ///   - isOver: Whether nobody waits any more.
-  /// - Throws: `busy` when too many wait; `peer-unreachable` when no answer comes; what the origin answers.
+  ///   - asker: The apply or the peer that waits here. A question is not handed back to the peer that asks it.
+  ///   - isOver: Returns whether the asker waits no more.
+  /// - Throws: `busy` if too many wait; `peer-unreachable` if no answer comes; what the origin answers.
   package func ask(
     _ trail: TrailName, _ bytes: [UInt8], of asker: String, isOver: () -> Bool
   ) throws -> [UInt8] {
@@ -88,7 +88,8 @@ package final class QuestionBook: Sendable {
 
   // MARK: Handing on
 
-  /// So long a question waits for its trail's origin itself, before a peer that only hands on gets it.
+  /// The time for which a question waits for its trail's origin itself. After it, a peer that only hands questions on
+  /// gets it.
   private static let originFirstMilliseconds: Int64 = 3_000
 
   private static func mayTake(_ entry: Entry, _ taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
@@ -96,12 +97,12 @@ package final class QuestionBook: Sendable {
     return entry.taker == nil && entry.asker != taker && mayTake(entry.question.trail, isOld)
   }
 
-  /// Whether a question waits that `taker` may take.
+  /// Returns whether a question waits that `taker` may take.
   package func hasQuestion(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Bool {
     entries.withLock { $0.contains { Self.mayTake($0, taker, mayTake) } }
   }
 
-  /// Hands out the oldest question that `taker` may take; no other gets it then.
+  /// Returns the oldest question that `taker` may take; no other taker gets it then.
   package func take(for taker: String, _ mayTake: (TrailName, _ isOld: Bool) -> Bool) -> Question? {
     entries.withLock { entries in
       guard let index = entries.firstIndex(where: { Self.mayTake($0, taker, mayTake) }) else { return nil }
@@ -110,7 +111,7 @@ package final class QuestionBook: Sendable {
     }
   }
 
-  /// Brings the answer of who took the question; false where nobody waits for it.
+  /// Takes the answer from the taker of the question; returns false if the asker waits no more.
   @discardableResult package func answer(_ id: String, by taker: String, _ sealed: [UInt8]) -> Bool {
     entries.withLock { entries in
       let index = entries.firstIndex { $0.question.id == id && $0.taker == taker && $0.answer == nil }
@@ -127,7 +128,7 @@ package final class QuestionBook: Sendable {
     .usage, .busy, .tableMissing, .unsupported, .peerUnreachable, .peerRefused, .trailMissing,
   ]
 
-  /// The answer, or the error, as it travels.
+  /// Returns the answer, or the error, as it travels.
   static func sealed(_ answer: () throws -> [UInt8]) -> [UInt8] {
     do {
       let bytes = try answer()
@@ -135,7 +136,7 @@ package final class QuestionBook: Sendable {
       return [0] + bytes
     } catch {
       let known = (error as? CairnError) ?? (error as? PumpFault)?.error
-      // What ails a database, and where it is, is its own node's to say.
+      // The state of a database, and its place, are for its own node to report.
       let error =
         known.flatMap { toldCodes.contains($0.code) ? $0 : nil }
         ?? CairnError(

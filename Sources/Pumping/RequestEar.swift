@@ -3,16 +3,16 @@ import NetKit
 import SystemKit
 import Trails
 
-/// Lets what nodes ask of each other travel at once, besides the lanes of a pump, which may have nothing to say for ten
-/// seconds: requests for copies of tables, and questions about the rows of sources.
+/// A loop that hands on what nodes ask of each other at once: requests for copies of tables, and questions about rows.
 ///
-/// Where trails are pushed, it hears what the peer asks; where they are pulled, it asks for this node. What fails here is
-/// left to the lanes. Belongs to one thread.
+/// The lanes of a pump may have nothing to send for ten seconds, so they are too slow for that. Where trails are
+/// pushed, the ear hears what the peer asks; where they are pulled, it asks for this node. Failures here are left to
+/// the lanes. Belongs to one thread.
 final class RequestEar {
   private static let lookMilliseconds: Int32 = 500
   private static let soonMilliseconds: Int32 = 20
   private static let againMilliseconds: Int32 = 10_000
-  /// Questions are answered for so long before requests are heard again.
+  /// The time for which questions are answered before requests are heard again.
   private static let turnMilliseconds: Int64 = 5_000
 
   private let plan: PumpPlan
@@ -20,10 +20,10 @@ final class RequestEar {
   private let trails: () -> [TrailName]
   private var asked: [TrailName: [CopyRequest]] = [:]
   private var known: String?
-  /// When a question was handed on last: the next one often follows at once.
+  /// The time of the last question that was handed on: the next one often follows at once.
   private var questionedAt: Int64 = 0
 
-  /// `trails` are those of lanes that have reached the peer.
+  /// - Parameter trails: Returns the trails of the lanes that have reached the peer.
   init(_ plan: PumpPlan, _ hooks: PumpHooks, trails: @escaping () -> [TrailName]) {
     (self.plan, self.hooks, self.trails) = (plan, hooks, trails)
   }
@@ -60,7 +60,7 @@ final class RequestEar {
     while Clock.monotonicMilliseconds < limit, !stop.isSet, let question = try link.nextQuestion() {
       questionedAt = Clock.monotonicMilliseconds
       let sealed = QuestionBook.sealed {
-        // It may ask only about what goes there.
+        // The peer may ask only about trails that go there.
         guard plan.trails.includes(question.trail), trails().contains(question.trail) else {
           throw CairnError(
             .peerRefused, "trail \(question.trail) does not go to node '\(told.node)'",
@@ -70,7 +70,7 @@ final class RequestEar {
       }
       try link.answer(question, sealed)
     }
-    // Whether more are there, it says at once.
+    // The peer then answers at once whether there are more.
     known = nil
   }
 
@@ -80,7 +80,7 @@ final class RequestEar {
     for trail in trails() {
       let wanted = hooks.requests(trail)
       guard wanted != asked[trail] ?? [] else { continue }
-      // What is too much at once, the lane asks for again.
+      // If it is too much at once, the lane asks for it again.
       do { try link.ask(wanted, trail) } catch let error as CairnError where error.code == .busy {}
       asked[trail] = wanted
     }
@@ -88,13 +88,13 @@ final class RequestEar {
     guard let question = hooks.questions.take(for: plan.url, { trail, _ in ours.contains(trail) }) else { return }
     questionedAt = Clock.monotonicMilliseconds
     do { hooks.questions.answer(question.id, by: plan.url, try link.ask(question.bytes, question.trail)) } catch {
-      // Who asks hears of it, and the link begins again unless it was an answer.
+      // The asker gets the error, and the link begins again unless the error was an answer.
       hooks.questions.answer(question.id, by: plan.url, QuestionBook.sealed { throw Self.told(error) })
       guard error is CairnError, (error as? CairnError)?.code != .peerUnreachable else { throw error }
     }
   }
 
-  /// A node that knows no questions has nothing at their address.
+  /// Returns the error to hand on. A node without support for questions has nothing at their address.
   private static func told(_ error: any Error) -> any Error {
     guard let error = error as? CairnError, error.code == .trailMissing else { return error }
     return CairnError(

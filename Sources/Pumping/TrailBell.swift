@@ -3,10 +3,10 @@ import Glibc
 import Synchronization
 import SystemKit
 
-/// Rings when a trail's durable mark moves: one thread and one inotify(7) for all trails that somebody waits for, however
-/// many wait.
+/// A bell that rings when a trail's durable mark moves. It has one thread and one inotify(7) for all trails and all
+/// waiting threads.
 package final class TrailBell: Sendable {
-  /// One who waits for one trail. What rang since the last wait is not missed.
+  /// A listener for one trail. It does not miss what rang since its last wait.
   package final class Ear: Sendable {
     /// The ends of a pipe.
     private let descriptor: Int32
@@ -35,7 +35,7 @@ package final class TrailBell: Sendable {
       close(writing)
     }
 
-    /// True when the bell rang; false when the time is out or `stop` was set.
+    /// Waits. Returns true if the bell rang; false if the time is out or `stop` was set.
     package func wait(milliseconds: Int, stop: StopSignal) -> Bool {
       var polled = [
         pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0),
@@ -111,7 +111,7 @@ package final class TrailBell: Sendable {
       return seen
     }
 
-    /// A negative watch says that events were lost: then all are rung.
+    /// Rings the listeners of a watch. A negative watch means that events were lost: then all listeners are rung.
     private func ring(_ watch: Int32) {
       watches.withLock { watches in
         var one: UInt8 = 1
@@ -126,7 +126,7 @@ package final class TrailBell: Sendable {
   private let core: Core
   private let stop = StopSignal()
 
-  /// Throws a `FileError` where inotify is used up.
+  /// Throws a `FileError` if inotify is used up.
   package init() throws {
     let core = try Core()
     self.core = core
@@ -136,7 +136,9 @@ package final class TrailBell: Sendable {
 
   deinit { stop.set() }
 
-  /// Listens from now on; look at the trail after this. Throws `.trailMissing` when there is no trail in the folder.
+  /// Listens from now on; look at the trail after this.
+  ///
+  /// - Throws: `trail-missing` if there is no trail in the folder.
   package func listen(folder: String) throws -> Ear {
     do throws(FileError) { return try Ear(core, folder + "/durable") } catch {
       let name = Folder.lastName(of: folder)

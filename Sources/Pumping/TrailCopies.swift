@@ -3,9 +3,9 @@ import Synchronization
 import SystemKit
 import Trails
 
-/// The copies that this process writes to: one opened copy for each trail, whoever brings bytes for it.
+/// The copies that this process writes to: one opened copy for each trail, for all that bring bytes for it.
 package final class TrailCopies: Sendable {
-  /// Guards one copy. The copy is used under the lock only.
+  /// A slot for one copy, which is used under the lock only.
   private final class Slot: @unchecked Sendable {
     let lock = Mutex<Void>(())
     var copy: TrailCopy?
@@ -14,7 +14,7 @@ package final class TrailCopies: Sendable {
 
   private static let openMax = 500
 
-  /// The folder in which the trails' folders are.
+  /// The folder that has the trails' folders.
   package let state: String
   private let slots = Mutex<[TrailName: Slot]>([:])
 
@@ -22,11 +22,13 @@ package final class TrailCopies: Sendable {
 
   package func folder(_ trail: TrailName) -> String { "\(state)/\(trail)" }
 
-  /// Whether anything of the trail is here.
+  /// Returns whether anything of the trail is here.
   package func exists(_ trail: TrailName) -> Bool { Trail.exists(folder: folder(trail)) }
 
-  /// Calls `body` with the copy, which nobody else uses meanwhile. It is opened where it is not, and forgotten after an
-  /// error that leaves it in doubt; nothing stays of one that has not begun.
+  /// Calls `body` with the copy, which no other thread uses meanwhile.
+  ///
+  /// The copy is opened if it is not open. After an error that leaves it in doubt, it is closed. A copy that has not
+  /// begun leaves nothing behind.
   package func with<T: Sendable>(_ trail: TrailName, _ body: (TrailCopy) throws -> T) throws -> T {
     let slot = slots.withLock { slots in
       if let slot = slots[trail] { return slot }
@@ -57,7 +59,7 @@ package final class TrailCopies: Sendable {
     }
   }
 
-  /// Deletes a copy from the disk if it is not in use and `isWanted` still holds.
+  /// Deletes a copy from the disk if `isGone` returns true while no other thread uses it.
   package func remove(_ trail: TrailName, if isGone: (TrailCopy) throws -> Bool) throws -> Bool {
     try with(trail) { copy in
       guard copy.hasBegun, try isGone(copy) else { return false }
@@ -66,7 +68,7 @@ package final class TrailCopies: Sendable {
     }
   }
 
-  /// Gives all locks back.
+  /// Closes all copies, and gives their locks back.
   package func close() {
     for slot in slots.withLock({ Array($0.values) }) {
       slot.lock.withLock { _ in
@@ -76,7 +78,7 @@ package final class TrailCopies: Sendable {
     }
   }
 
-  /// Each open copy has files open: those that nobody has used for longest are closed.
+  /// Closes the copies that were not used for longest: each open copy has files open.
   private func closeIdle() {
     let surplus = slots.withLock { slots -> [Slot] in
       guard slots.count > Self.openMax else { return [] }
