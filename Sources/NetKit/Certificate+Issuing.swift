@@ -2,7 +2,7 @@ import CTLS
 import Glibc
 import SystemKit
 
-/// What a new certificate says of whom it is for.
+/// The content of a new certificate.
 package struct CertificateTerms: Sendable {
   package enum Purpose: Sendable {
     /// Signs others.
@@ -26,7 +26,7 @@ package struct CertificateTerms: Sendable {
 }
 
 extension Certificate {
-  /// A certificate that vouches for itself.
+  /// Returns a self-signed certificate.
   package static func selfSigned(_ terms: CertificateTerms, key: PrivateKey) throws -> Certificate {
     let certificate = try Certificate()
     try GnuTLSError.check(gnutls_x509_crt_set_key(certificate.handle, key.handle))
@@ -34,12 +34,13 @@ extension Certificate {
     return try certificate.sign(by: certificate, key: key)
   }
 
-  /// A certificate for the public key of another, by an authority. Nothing but the key is taken from the request.
+  /// Returns a certificate for the public key in a request, signed by an authority. Nothing but the key is taken from
+  /// the request.
   package static func issue(
     _ terms: CertificateTerms, for request: CertificateRequest, by authority: Certificate, key: PrivateKey
   ) throws -> Certificate {
     let certificate = try Certificate()
-    // Not the request as such: its name would come along.
+    // Not the request itself: its name would come along.
     var publicKey: gnutls_pubkey_t?
     try GnuTLSError.check(gnutls_pubkey_init(&publicKey))
     defer { gnutls_pubkey_deinit(publicKey) }
@@ -82,7 +83,7 @@ extension Certificate {
     }
   }
 
-  /// A host name, or an address of either family.
+  /// Adds a host name, or an address of either family.
   private func addName(_ name: String) throws {
     var bytes = [UInt8](repeating: 0, count: 16)
     let type: gnutls_x509_subject_alt_name_t

@@ -19,7 +19,7 @@ package final class Certificate {
     try GnuTLSError.check(gnutls_x509_crt_import(handle, der, GNUTLS_X509_FMT_DER))
   }
 
-  /// The first certificate of a text.
+  /// Reads the first certificate of a text in PEM.
   package convenience init(pem: String) throws {
     try self.init()
     try Array(pem.utf8).asDatum { try GnuTLSError.check(gnutls_x509_crt_import(handle, $0, GNUTLS_X509_FMT_PEM)) }
@@ -31,7 +31,7 @@ package final class Certificate {
     return String(decoding: take(datum), as: UTF8.self)
   }
 
-  /// Empty where there is none.
+  /// The common name; empty if there is none.
   package var commonName: String {
     var bytes = [UInt8](repeating: 0, count: 512)
     var count = bytes.count
@@ -51,7 +51,7 @@ package final class Certificate {
     return code >= 0 ? hexadecimal(bytes.prefix(count)) : ""
   }
 
-  /// In lower-case hexadecimal.
+  /// The serial number, in lower-case hexadecimal.
   package var serial: String {
     var bytes = [UInt8](repeating: 0, count: 64)
     var count = bytes.count
@@ -59,8 +59,8 @@ package final class Certificate {
     return code >= 0 ? hexadecimal(bytes.prefix(count)) : ""
   }
 
-  /// SHA-256 of the public key, by which a client knows a server without an authority: as ``ClientTLS/pin``, without its
-  /// `sha256//`, 32 bytes.
+  /// SHA-256 of the public key, 32 bytes, by which a client knows a server without an authority. It is the content of
+  /// ``ClientTLS/pin``, which has it in Base64 after `sha256//`.
   package var keyDigest: [UInt8] {
     keyID { gnutls_x509_crt_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
   }
@@ -69,7 +69,7 @@ package final class Certificate {
   package var notBefore: Int64 { Int64(gnutls_x509_crt_get_activation_time(handle)) * 1_000_000 }
   package var notAfter: Int64 { Int64(gnutls_x509_crt_get_expiration_time(handle)) * 1_000_000 }
 
-  /// Whether it is for this host name or address.
+  /// Returns whether the certificate is for this host name or address.
   package func isFor(_ host: String) -> Bool { gnutls_x509_crt_check_hostname(handle, host) != 0 }
 
   package var facts: PeerCertificate {
@@ -77,18 +77,18 @@ package final class Certificate {
       commonName: commonName, fingerprint: fingerprint, serial: serial, notBefore: notBefore, notAfter: notAfter)
   }
 
-  /// Whether `authority` is the one that this certificate names as its issuer.
+  /// Returns whether `authority` is the one that this certificate names as its issuer.
   package func isIssued(by authority: Certificate) -> Bool {
     gnutls_x509_crt_check_issuer(handle, authority.handle) == 1
   }
 
-  /// Whether it may sign others.
+  /// Whether the certificate may sign others.
   package var isAuthority: Bool {
     var (critical, isAuthority, length): (UInt32, UInt32, Int32) = (0, 0, 0)
     return gnutls_x509_crt_get_basic_constraints(handle, &critical, &isAuthority, &length) >= 0 && isAuthority != 0
   }
 
-  /// The host names and addresses that it is for, as text.
+  /// The host names and addresses that the certificate is for, as text.
   package var names: [String] {
     var names: [String] = []
     for index in 0..<UInt32(64) {
@@ -118,7 +118,7 @@ package final class Certificate {
 
   /// Returns all certificates of a text in PEM, in their order.
   ///
-  /// - Throws: When one of them cannot be read, or there is none.
+  /// - Throws: If one of them cannot be read, or there is none.
   package static func all(pem: String) throws -> [Certificate] {
     let (begin, end) = (Array("-----BEGIN CERTIFICATE-----".utf8), Array("-----END CERTIFICATE-----".utf8))
     var blocks: [String] = []

@@ -25,7 +25,7 @@ package final class CertificateRequest {
     try GnuTLSError.check(gnutls_x509_crq_sign2(handle, key.handle, GNUTLS_DIG_SHA256, 0))
   }
 
-  /// Throws unless whoever made it has the private key.
+  /// Reads a request. Throws unless its maker has the private key.
   package convenience init(pem: String) throws {
     try self.init(empty: ())
     try Array(pem.utf8).asDatum { try GnuTLSError.check(gnutls_x509_crq_import(handle, $0, GNUTLS_X509_FMT_PEM)) }
@@ -45,7 +45,8 @@ package final class CertificateRequest {
     keyID { gnutls_x509_crq_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
   }
 
-  /// Why no certificate is given for a key of this kind; nil for ECDSA from 256 bits, Ed25519, and RSA of 2048 to 8192 bits.
+  /// The reason why no certificate is given for a key of this kind; nil for ECDSA from 256 bits, Ed25519, and RSA of
+  /// 2048 to 8192 bits.
   package var keyProblem: String? {
     var bits: UInt32 = 0
     let code = gnutls_x509_crq_get_pk_algorithm(handle, &bits)
@@ -61,7 +62,7 @@ package final class CertificateRequest {
     }
   }
 
-  /// Empty where there is none.
+  /// The common name; empty if there is none.
   package var commonName: String {
     var bytes = [UInt8](repeating: 0, count: 512)
     var count = bytes.count

@@ -1,11 +1,12 @@
-/// What one that dials shows, and whom it believes. The files are read with each new connection.
+/// The certificate that a client shows, and the authorities that it trusts. The files are read with each new
+/// connection.
 package struct ClientTLS: Sendable, Equatable {
   /// Paths of files in PEM.
   package var certificate: String?
   package var key: String?
   /// The authorities whose certificates count; nil: those of the system.
   package var authorities: String?
-  /// What the server's certificate must be for, instead of the URL's host.
+  /// The name that the server's certificate must be for, instead of the URL's host.
   package var name: String?
   /// The server's public key, `sha256//` and Base64 of its SHA-256, instead of an authority and a name.
   package var pin: String?

@@ -1,13 +1,13 @@
-/// How long a listener bears with one connection. Milliseconds, on a clock that never jumps.
+/// The time limits of a listener for one connection. Times are milliseconds on a clock that never jumps.
 struct ConnectionPatience: Equatable, Sendable {
   enum Phase: Equatable, Sendable {
     /// A request may begin; the first one also brings the handshake along.
     case waiting(isFirst: Bool)
-    /// The handler has it, and may take its time.
+    /// The handler has the request, and may take its time.
     case handling
     /// A body comes, or an answer goes.
     case moving
-    /// A body comes that nobody wants.
+    /// A body comes that is not wanted.
     case dropping
   }
 
@@ -18,13 +18,15 @@ struct ConnectionPatience: Equatable, Sendable {
   init(now: Int64) { (phase, since) = (.waiting(isFirst: true), now) }
 
   mutating func enter(_ phase: Phase, now: Int64) {
-    // A body that trickles in after its refusal has one time in all.
+    // A body that trickles in after its refusal gets one limit in all.
     if phase == .dropping, self.phase == .dropping { return }
     (self.phase, since) = (phase, now)
   }
 
-  /// Whether the connection is to be ended. `moved` is how many bytes the peer has sent or taken in all: progress counts
-  /// while something is under way, and not for a head that trickles in.
+  /// Returns whether the connection is to be ended.
+  ///
+  /// `moved` is the number of bytes that the peer has sent or taken in all. Progress counts while a body or an answer
+  /// is under way, and not for a head that trickles in.
   mutating func isOver(now: Int64, moved: UInt64, _ limits: HTTPLimits) -> Bool {
     let seconds: Int
     switch phase {

@@ -7,7 +7,7 @@ import SystemKit
 /// Owns one easy handle of libcurl and the multi handle that drives it, so that a stop signal ends a wait.
 final class CurlHandle {
   private static let isReady: Bool = curl_global_init(Int(CURL_GLOBAL_ALL)) == CURLE_OK
-  /// A request that waits for an answer beats this often.
+  /// The pause between two signs of life of a request that waits for an answer.
   private static let beatMilliseconds: Int32 = 1000
 
   private let easy: UnsafeMutableRawPointer
@@ -35,13 +35,13 @@ final class CurlHandle {
   func set(_ option: CURLoption, _ value: Int) { _ = cairn_curl_set_long(easy, option, value) }
   func set(_ option: CURLoption, offset: Int64) { _ = cairn_curl_set_offset(easy, option, curl_off_t(offset)) }
   func set(_ option: CURLoption, pointer: UnsafeRawPointer?) { _ = cairn_curl_set_pointer(easy, option, pointer) }
-  /// libcurl copies the text.
+  /// Sets a text, which libcurl copies.
   func set(_ option: CURLoption, text: String?) {
     guard let text else { return set(option, pointer: nil) }
     _ = text.withCString { cairn_curl_set_pointer(easy, option, $0) }
   }
 
-  /// A connection over which nothing comes back is broken, also while it is idle.
+  /// Has the kernel watch the connection: one over which nothing comes back is broken, also while it is idle.
   func watchConnection() {
     _ = cairn_curl_set_socket(easy, CURLOPT_SOCKOPTFUNCTION) { _, descriptor, _ in
       cairn_tcp_watch(descriptor, Int32(HTTPLimits.linkSeconds))
@@ -49,7 +49,7 @@ final class CurlHandle {
     }
   }
 
-  /// `HOST1:PORT1:HOST2:PORT2`: dials the second where the URL says the first.
+  /// Sets `HOST1:PORT1:HOST2:PORT2`: libcurl dials the second if the URL says the first.
   func setConnectTo(_ text: String?) {
     guard let text else { return }
     route = curl_slist_append(nil, text)
@@ -58,7 +58,7 @@ final class CurlHandle {
 
   var errorText: String { String(cString: errorBuffer) }
 
-  /// Whether the last request came as far as being sent.
+  /// Whether the last request had a connection on which it could be sent.
   var wasConnected: Bool {
     var microseconds: curl_off_t = 0
     _ = cairn_curl_get_pointer(easy, CURLINFO_PRETRANSFER_TIME_T, &microseconds)
@@ -90,7 +90,7 @@ final class CurlHandle {
     }
   }
 
-  /// The certificate that a server shows, whatever it is worth. Nothing is asked of the server.
+  /// Returns the certificate that a server shows, trusted or not. No request is sent to the server.
   func serverCertificate(_ url: String, connectTo: String?, seconds: Int) throws -> Certificate {
     setConnectTo(connectTo)
     set(CURLOPT_URL, text: url)
@@ -115,7 +115,7 @@ final class CurlHandle {
   }
 }
 
-/// Header lines for libcurl, which takes none of them over.
+/// Header lines for libcurl, which does not copy them.
 final class HeaderList {
   private(set) var first: UnsafeMutablePointer<curl_slist>?
 

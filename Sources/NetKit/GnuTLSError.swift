@@ -1,11 +1,11 @@
 import CTLS
 
-/// What GnuTLS said when it failed.
+/// An error that GnuTLS reported.
 struct GnuTLSError: Error, CustomStringConvertible {
   let code: Int32
   var description: String { gnutls_strerror(code).map { String(cString: $0) } ?? "error \(code)" }
 
-  /// Throws unless the code says success.
+  /// Throws if the code is one of an error.
   static func check(_ code: Int32) throws(GnuTLSError) {
     if code < 0 { throw GnuTLSError(code: code) }
   }
@@ -22,18 +22,18 @@ extension [UInt8] {
   }
 }
 
-/// The bytes that GnuTLS has allocated for us, which are freed.
+/// Returns the bytes that GnuTLS has allocated for us, and frees them.
 func take(_ datum: gnutls_datum_t) -> [UInt8] {
   defer { cairn_tls_free(datum.data) }
   return Array(UnsafeBufferPointer(start: datum.data, count: Int(datum.size)))
 }
 
-/// In lower case.
+/// Returns bytes as hexadecimal digits, in lower case.
 package func hexadecimal(_ bytes: some Sequence<UInt8>) -> String {
   bytes.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
 }
 
-/// Source: RFC 4648, section 4.
+/// Returns bytes in Base64. Source: RFC 4648, section 4.
 package func base64(_ bytes: [UInt8]) -> String {
   bytes.asDatum { datum in
     var text = gnutls_datum_t()

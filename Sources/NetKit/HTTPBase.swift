@@ -1,12 +1,12 @@
-/// Where a listener is: scheme, host and port of a URL.
+/// The address of a listener: scheme, host and port of a URL.
 package struct HTTPBase: Equatable, Sendable {
   package let isTLS: Bool
   /// A name, an IPv4 address, or an IPv6 address without brackets.
   package let host: String
   package let port: UInt16
 
-  /// Reads `https://host:port` or `http://host:port`, with 443 and 80 where no port stands. Nil for anything else, and
-  /// where a path, a query or a user stands.
+  /// Reads `https://host:port` or `http://host:port`, with 443 and 80 if there is no port. Nil for anything else, and
+  /// if there is a path, a query or a user.
   package init?(_ text: String) {
     var rest = Substring(text)
     if rest.hasPrefix("https://") {
@@ -40,12 +40,12 @@ package struct HTTPBase: Equatable, Sendable {
     }
   }
 
-  /// As it stands in a URL.
+  /// The host as URLs have it.
   package var hostInURL: String { host.utf8.contains(UInt8(ascii: ":")) ? "[\(host)]" : host }
   package var address: String { "\(hostInURL):\(port)" }
   package var url: String { "\(isTLS ? "https" : "http")://\(address)" }
 
-  /// Whether it cannot leave this machine.
+  /// Whether a connection to the address cannot leave this machine.
   package var isLoopback: Bool { host == "localhost" || host == "::1" || Self.isLoopbackIPv4(host) }
 
   private static func isLoopbackIPv4(_ host: String) -> Bool {

@@ -3,12 +3,13 @@ import Changes
 import Glibc
 import SystemKit
 
-/// What came back for a request.
+/// The answer to a request.
 package struct HTTPReply: Sendable {
   package let status: Int
   /// Names in lower case.
   package let headers: [String: String]
-  /// What did not go to the sink: the whole body where there was none, or where the status is not a success.
+  /// The part of the body that did not go to the sink: all of it if there was no sink, or if the status is not a
+  /// success.
   package let body: [UInt8]
 
   package init(status: Int, headers: [String: String] = [:], body: [UInt8] = []) {
@@ -16,15 +17,16 @@ package struct HTTPReply: Sendable {
   }
 }
 
-/// Asks one listener, over one connection that is kept. Belongs to one thread. Source: libcurl(3).
+/// A client of one listener, over one connection that is kept. Belongs to one thread. Source: libcurl(3).
 package final class HTTPClient {
   package struct Options: Sendable {
     package var connectSeconds: Int
-    /// When no byte has come or gone for as long, the request fails; more than the longest wait that is asked for.
+    /// The time without a byte in either direction after which the request fails; more than the longest wait that is
+    /// asked for.
     package var silenceSeconds: Int
-    /// Clients that are given the same one share it.
+    /// The rate limit, which is shared by all clients that have the same one.
     package var rate: RateLimit?
-    /// Our name, told in `Cairn-Node`.
+    /// The name of this node, sent in `Cairn-Node`.
     package var node: String?
     /// The largest body that is kept in a reply.
     package var bodyBytesMax: Int
@@ -49,7 +51,9 @@ package final class HTTPClient {
   private let stop: StopSignal
   private let curl: CurlHandle
 
-  /// Does not dial yet. Errors: `bad-url` when `base` is no `https://host:port` or `http://host:port`.
+  /// Makes a client, which does not dial yet.
+  ///
+  /// - Throws: `bad-url` if `base` is no `https://host:port` or `http://host:port`.
   package init(base: String, tls: ClientTLS? = nil, options: Options = Options(), stop: StopSignal) throws {
     guard let parsed = HTTPBase(base) else {
       throw CairnError(
@@ -64,9 +68,10 @@ package final class HTTPClient {
 
   /// Sends a request and waits for all of the answer; `target` is path and query, escaped.
   ///
-  /// The body of a success goes to `sink` as it comes, where there is one. Errors: ``Stopped``; `peer-unreachable` and
-  /// `peer-untrusted`, which may pass; whatever the sink or `source` throws, which is the body where there is no `body`. The
-  /// next request dials again then.
+  /// The body of a success goes to `sink`, if there is one, as it comes. If there is no `body`, `source` is the body of
+  /// the request. After an error, the next request dials again.
+  ///
+  /// - Throws: ``Stopped``; `peer-unreachable` and `peer-untrusted`, which may pass; the errors of `sink` and `source`.
   package func perform(
     _ method: String, _ target: String, headers: [(String, String)] = [], body: UnsafeRawBufferPointer? = nil,
     source: (any HTTPBodySource)? = nil, into sink: ((UnsafeRawBufferPointer) throws -> Void)? = nil
@@ -125,7 +130,7 @@ package final class HTTPClient {
 
   // MARK: Set once
 
-  /// The name that the certificate must be for stands in the URL; where to dial is told besides.
+  /// The base of the URL, with the name that the certificate must be for. The address to dial is set besides.
   private var urlBase: String {
     guard base.isTLS, let name = tls?.name else { return base.url }
     return "https://\(name):\(base.port)"
@@ -148,7 +153,7 @@ package final class HTTPClient {
     curl.set(CURLOPT_UPLOAD_BUFFERSIZE, 512 << 10)
     curl.set(CURLOPT_BUFFERSIZE, 256 << 10)
     if let rate = options.rate?.bytesPerSecond {
-      // Within one transfer; what comes to little in each is counted between them.
+      // These limits hold within one transfer. Transfers too small for that are counted between them.
       curl.set(CURLOPT_MAX_SEND_SPEED_LARGE, offset: Int64(rate))
       curl.set(CURLOPT_MAX_RECV_SPEED_LARGE, offset: Int64(rate))
     }
@@ -165,7 +170,7 @@ package final class HTTPClient {
       curl.set(CURLOPT_SSL_VERIFYHOST, 0)
     } else if let authorities = tls?.authorities {
       curl.set(CURLOPT_CAINFO, text: authorities)
-      // Or else the authorities of the system would count besides.
+      // Without this, the authorities of the system would count as well.
       curl.set(CURLOPT_CAPATH, text: nil)
     }
   }

@@ -9,7 +9,7 @@ final class HTTPConnection: Sendable {
 
   private let descriptor: Int32
   let remote: String
-  /// Which limit it is above.
+  /// The limit that the connection is above.
   let excess: Excess
   private let patience: Mutex<ConnectionPatience>
   private let verdict = Mutex<PeerVerdict?>(nil)
@@ -27,7 +27,7 @@ final class HTTPConnection: Sendable {
     patience.withLock { $0.enter(phase, now: now) }
   }
 
-  /// What the peer has shown; `judge` is asked once for each connection.
+  /// Returns what the peer has shown; `judge` is called once for each connection.
   func peer(_ judge: () -> PeerVerdict) -> PeerVerdict {
     verdict.withLock { known in
       let verdict = known ?? judge()
@@ -42,27 +42,27 @@ final class HTTPConnection: Sendable {
     set { request.withLock { $0 = newValue } }
   }
 
-  /// Nobody has shown yet who it is; without TLS: nothing has been asked yet.
+  /// Whether the client has not shown yet who it is; without TLS: whether nothing has been asked yet.
   var isStranger: Bool {
     get { stranger.load(ordering: .relaxed) }
     set { stranger.store(newValue, ordering: .relaxed) }
   }
   var isEnded: Bool { ended.load(ordering: .relaxed) }
 
-  /// Ends the connection: the thread that serves it finds it closed. To be called only while the descriptor is sure to be
-  /// open.
+  /// Ends the connection: the thread that serves it finds it closed. To be called only while the descriptor is sure to
+  /// be open.
   func end() {
     ended.store(true, ordering: .relaxed)
     shutdown(descriptor, Int32(SHUT_RDWR))
   }
 
-  /// Ends the connection where its time is over; see ``end()``.
+  /// Ends the connection if its time is over; see ``end()``.
   func endWhenOver(now: Int64, _ limits: HTTPLimits) {
     let moved = cairn_tcp_moved(descriptor)
     if patience.withLock({ $0.isOver(now: now, moved: moved, limits) }) { end() }
   }
 
-  /// The numeric address, without port.
+  /// Returns the numeric address, without port.
   static func text(_ address: UnsafePointer<sockaddr>?) -> String {
     guard let address else { return "" }
     let length =
@@ -72,7 +72,7 @@ final class HTTPConnection: Sendable {
       return ""
     }
     let text = host.withUnsafeBufferPointer { buffer in buffer.baseAddress.map { String(cString: $0) } ?? "" }
-    // An IPv4 address on a socket for both.
+    // An IPv4 address on a socket for both families.
     return text.hasPrefix("::ffff:") ? String(text.dropFirst(7)) : text
   }
 }

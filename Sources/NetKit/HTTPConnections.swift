@@ -1,11 +1,11 @@
 import SystemKit
 import Synchronization
 
-/// The peers of a listener at a time.
+/// The open connections of a listener.
 final class HTTPConnections: Sendable {
   private struct State {
     var all: [ObjectIdentifier: HTTPConnection] = [:]
-    /// Those that nobody had shown who they are when somebody looked last, in the order in which they came.
+    /// The connections whose clients had not shown who they are at the last look, oldest first.
     var strangers: [HTTPConnection] = []
     var perAddress: [String: Int] = [:]
   }
@@ -32,8 +32,8 @@ final class HTTPConnections: Sendable {
     }
   }
 
-  /// Makes room: the connection that has stood for longest without a word of who it is gives way to a new one. So those
-  /// who hold many open keep nobody out. False: all are of peers.
+  /// Ends the oldest connection whose client has not shown who it is, to make room for a new one. So clients that hold
+  /// many connections open keep no peer out. Returns false if all connections are of peers.
   private static func endStranger(_ state: inout State) -> Bool {
     state.strangers.removeAll { !$0.isStranger || $0.isEnded }
     guard let oldest = state.strangers.first else { return false }
@@ -41,7 +41,7 @@ final class HTTPConnections: Sendable {
     return true
   }
 
-  /// Before its descriptor is closed.
+  /// Removes a connection, before its descriptor is closed.
   func close(_ connection: HTTPConnection) {
     state.withLock { state in
       state.all[ObjectIdentifier(connection)] = nil
@@ -51,7 +51,7 @@ final class HTTPConnections: Sendable {
     }
   }
 
-  /// Ends the connections with a request under way that may not go on. Idle ones are asked with their next request.
+  /// Ends the connections with a request under way that may not go on. Idle ones are checked with their next request.
   ///
   /// - Parameter counts: Whether a certificate still counts; asked once for each certificate.
   /// - Parameter mayGoOn: Whether a request may still be answered.
@@ -65,7 +65,7 @@ final class HTTPConnections: Sendable {
       }
       return mayGoOn(request)
     }
-    // Not under the lock: files are looked at.
+    // Not under the lock, because files are read.
     let unwelcome = state.withLock { Array($0.all.values) }.filter { connection in
       !connection.isEnded && !(connection.underWay.map(isWelcome) ?? true)
     }
@@ -75,10 +75,10 @@ final class HTTPConnections: Sendable {
     }
   }
 
-  /// Ends those whose time is over.
+  /// Ends the connections whose time is over.
   func endOverdue() {
     let now = Clock.monotonicMilliseconds
-    // Under the lock, since whoever closes a descriptor takes its connection out before.
+    // Under the lock, because a connection is taken out before its descriptor is closed.
     state.withLock { state in
       for connection in state.all.values { connection.endWhenOver(now: now, limits) }
     }

@@ -1,9 +1,9 @@
 import CHTTP
 import Glibc
 
-/// One request and its answer: what comes between libmicrohttpd's calls.
+/// One request and its answer: the state between libmicrohttpd's calls.
 ///
-/// An answer is queued only when the whole body has come, since libmicrohttpd gives up the connection otherwise; so a
+/// An answer is queued only when the whole body has come, since libmicrohttpd gives up the connection otherwise. So a
 /// body that is refused is read to its end, within limits.
 final class HTTPExchange {
   private enum Stage {
@@ -23,7 +23,7 @@ final class HTTPExchange {
     (self.target, self.server, self.connection) = (target, server, connection)
   }
 
-  /// The connection broke, or the answer has gone.
+  /// Ends the exchange, when the connection broke or the answer has gone.
   func end() {
     switch stage {
     case .receiving(let sink): sink.abandon()
@@ -78,7 +78,7 @@ final class HTTPExchange {
     switch action {
     case .answer(var response):
       if head.contentLength ?? .max > server.limits.unwantedBytes {
-        // Too much to be read for nothing: what is queued before the body has come ends the connection.
+        // Too much to be read for nothing: an answer that is queued before the body has come ends the connection.
         response.closes = true
         stage = .done
         return queue(response, handle)
@@ -102,7 +102,7 @@ final class HTTPExchange {
   private func queue(_ response: HTTPResponse, _ handle: OpaquePointer) -> MHD_Result {
     connection.enter(.moving)
     var response = response
-    // Who is nobody has one answer, and no connection to keep.
+    // A client that has not shown who it is has one answer, and no connection to keep.
     if server.tls != nil, connection.isStranger { response.closes = true }
     guard let made = response.make() else { return MHD_Result.NO }
     defer { MHD_destroy_response(made) }
@@ -113,7 +113,8 @@ final class HTTPExchange {
 }
 
 extension HTTPResponse {
-  /// What it owns belongs to the result, or is given back.
+  /// Makes the answer for libmicrohttpd. The response's memory or descriptor belongs to the result; if there is none,
+  /// it is freed.
   fileprivate func make() -> OpaquePointer? {
     let made: OpaquePointer?
     switch body {

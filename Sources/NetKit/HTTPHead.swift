@@ -1,12 +1,12 @@
 import CHTTP
 
-/// The head of a request as it came, judged before anybody acts on it.
+/// The head of a request as it came, judged before it is acted on.
 struct HTTPHead {
   private let target: HTTPTarget?
   private let headers: [(String, String)]
-  /// Nil where it is not told.
+  /// Nil if it is not known in advance.
   let contentLength: UInt64?
-  /// What is answered to a head that is not understood in one way only.
+  /// The answer to a head that is over a limit or can be understood in two ways; nil if the head is in order.
   let fault: HTTPResponse?
 
   init(
@@ -18,7 +18,7 @@ struct HTTPHead {
     let lengths = headers.filter { $0.0.asciiLowercased == "content-length" }
     let encodings = headers.filter { $0.0.asciiLowercased == "transfer-encoding" }
     contentLength = encodings.isEmpty ? lengths.isEmpty ? 0 : UInt64(lengths[0].1) : nil
-    // Source: RFC 9112, section 6.3: these are how requests are smuggled past a proxy.
+    // Source: RFC 9112, section 6.3: such heads smuggle requests past a proxy.
     let isAmbiguous =
       lengths.count > 1 || encodings.count > 1 || !lengths.isEmpty && !encodings.isEmpty
       || !encodings.isEmpty && encodings[0].1.asciiLowercased != "chunked"

@@ -1,18 +1,19 @@
-/// What a listener takes upon itself.
+/// The limits of a listener.
 package struct HTTPLimits: Sendable {
-  /// A link over which the other side's kernel says nothing for as long is dead, whoever dialled: packets vanish there.
+  /// The seconds after which a link is dead if the other side's kernel is silent, whichever side dialled: packets
+  /// vanish there.
   static let linkSeconds = 10
 
   /// Connections at a time; those above are answered with 503, unless one of a stranger can be ended instead.
   package var connections: Int
-  /// Connections of one address at a time, half of all where nothing is said; those above are answered with 429.
+  /// Connections of one address at a time; by default, half of all. Those above are answered with 429.
   package var perAddress: Int
-  /// A connection that neither asks nor moves a byte for as long is ended.
+  /// The time after which a connection is ended that neither asks nor moves a byte.
   package var idleSeconds: Int
-  /// From the beginning of a connection to the end of the head of its first request.
+  /// The time from the beginning of a connection to the end of the head of its first request.
   package var handshakeSeconds: Int
   package var headerBytes: Int
-  /// What is read of a body that nobody wants before its connection is cut.
+  /// The bytes that are read of a body that is not wanted before its connection is cut.
   package var unwantedBytes: UInt64
 
   package init(

@@ -9,11 +9,11 @@ package struct HTTPRequest: Sendable {
   /// The address that it comes from, without port.
   package let remote: String
   package let isTLS: Bool
-  /// Who asks; nil where no certificate came, or one that does not count, and over plain HTTP.
+  /// The peer that asks; nil if no certificate came, or one that does not count, and over plain HTTP.
   package let peer: PeerCertificate?
-  /// Why a certificate that came does not count.
+  /// The reason why a certificate that came does not count.
   package let peerProblem: String?
-  /// Nil where the length of the body is not told in advance; 0 without a body.
+  /// Nil if the length of the body is not known in advance; 0 without a body.
   package let contentLength: UInt64?
   private let headers: [(name: String, value: String)]
 
@@ -27,14 +27,14 @@ package struct HTTPRequest: Sendable {
     self.headers = headers.map { (name: $0.0.asciiLowercased, value: $0.1) }
   }
 
-  /// The first value of a header, whose name is compared without regard to case.
+  /// Returns the first value of a header, whose name is compared without regard to case.
   package func header(_ name: String) -> String? {
     let name = name.asciiLowercased
     return headers.first { $0.name == name }?.value
   }
 }
 
-/// What is answered to a request.
+/// The answer to a request.
 package struct HTTPResponse {
   package enum Body {
     case none
@@ -48,21 +48,21 @@ package struct HTTPResponse {
   package var status: UInt32
   package var headers: [(String, String)]
   package var body: Body
-  /// The connection ends behind this.
+  /// Whether the connection ends after this answer.
   package var closes: Bool
 
   package init(status: UInt32, headers: [(String, String)] = [], body: Body = .none, closes: Bool = false) {
     (self.status, self.headers, self.body, self.closes) = (status, headers, body, closes)
   }
 
-  /// A text in UTF-8.
+  /// Makes an answer with a text in UTF-8.
   package init(status: UInt32, type: String, text: String, closes: Bool = false) {
     self.init(
       status: status, headers: [("Content-Type", type), ("Cache-Control", "no-store")], body: .bytes(Array(text.utf8)),
       closes: closes)
   }
 
-  /// Gives back what a response owns that is not sent.
+  /// Frees what the response owns, if it is not sent.
   func discard() {
     switch body {
     case .none, .bytes: break
@@ -72,27 +72,28 @@ package struct HTTPResponse {
   }
 }
 
-/// What is done with a request once its head is there.
+/// The decision on a request once its head is there.
 package enum HTTPAction {
   case answer(HTTPResponse)
   case receive(any HTTPBodySink)
 }
 
-/// Takes the body of one request, on the thread of its connection. Of `finish` and `abandon` one is called, once.
+/// A receiver of the body of one request, on the thread of its connection. Either `finish` or `abandon` is called,
+/// once.
 package protocol HTTPBodySink: AnyObject {
-  /// The next bytes, valid during the call. An answer refuses the rest, which is read and dropped, or cut off.
+  /// Takes the next bytes, valid during the call. An answer refuses the rest, which is read and dropped, or cut off.
   func receive(_ bytes: UnsafeRawBufferPointer) -> HTTPResponse?
-  /// The body is whole.
+  /// Returns the answer to a whole body.
   func finish() -> HTTPResponse
-  /// The connection broke, or the body was refused.
+  /// Notes that the connection broke, or that the body was refused.
   func abandon()
 }
 
-/// Answers requests. Called on the connection's own thread, so it may wait.
+/// A handler that answers requests. It is called on the connection's own thread, so it may wait.
 package protocol HTTPHandler: Sendable {
   func begin(_ request: HTTPRequest) -> HTTPAction
-  /// Whether a request may still be answered, asked several times a second while one is under way. If not, its connection
-  /// is ended: what `begin` allowed may have been taken back.
+  /// Returns whether a request may still be answered; asked several times a second while one is under way. If not, its
+  /// connection is ended: what `begin` allowed may have been taken back.
   func mayGoOn(_ request: HTTPRequest) -> Bool
 }
 

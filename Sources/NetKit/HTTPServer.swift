@@ -5,12 +5,12 @@ import Glibc
 import Synchronization
 import SystemKit
 
-/// Listens for HTTP/1.1 on one address, with a thread for each connection. Source: libmicrohttpd(3).
+/// A listener for HTTP/1.1 on one address, with a thread for each connection. Source: libmicrohttpd(3).
 ///
-/// Memory is bounded by the number of connections: 64 KiB for head and body of each, besides what its handler uses and
-/// TLS needs. What trickles in, and what stands still, is ended (``HTTPLimits``).
+/// Memory is bounded by the number of connections: 64 KiB for head and body of each, besides the memory of its handler
+/// and of TLS. Connections that trickle or stand still are ended (``HTTPLimits``).
 package final class HTTPServer: Sendable {
-  /// What the threads of connections share.
+  /// The objects that the threads of connections share.
   final class Core: Sendable {
     let handler: any HTTPHandler
     let tls: ServerTLS?
@@ -28,22 +28,22 @@ package final class HTTPServer: Sendable {
     let core: Unmanaged<Core>
   }
 
-  /// Above the limit, so that those may be told.
+  /// The connections above the limit that are accepted, so that they can be refused with an answer.
   private static let spareConnections = 16
   private static let connectionBytes = 65536
   /// The time after which a revoked certificate or right ends a request under way.
   private static let lookMilliseconds: Int32 = 250
   private static let stackBytes = 512 << 10
 
-  /// The real one where 0 was asked for.
+  /// The port; the real one if 0 was asked for.
   package let port: UInt16
   private let stopping = StopSignal()
   private let running: Mutex<Running?>
 
-  /// Listens when this returns.
+  /// Begins to listen, before it returns.
   ///
-  /// Errors: `io-failed` when the address cannot be bound, `usage` when it is none, `conf-value` when certificate and key
-  /// are not of use.
+  /// - Throws: `io-failed` if the address cannot be bound, `usage` if it is none, `conf-value` if certificate and key
+  ///   are of no use.
   package init(
     host: String, port: UInt16, tls: ServerTLS? = nil, limits: HTTPLimits = HTTPLimits(), handler: any HTTPHandler
   ) throws {
@@ -70,7 +70,7 @@ package final class HTTPServer: Sendable {
 
   deinit { stop() }
 
-  /// Returns when no handler runs any more; those that wait must have been told to end before. Later calls do nothing.
+  /// Returns when no handler runs any more; those that wait must have been ended before. Later calls do nothing.
   package func stop() {
     stopping.set()
     guard let running = running.withLock({ $0.take() }) else { return }

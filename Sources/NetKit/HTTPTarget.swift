@@ -1,12 +1,13 @@
-/// Path and query of a request, decoded. What could be read in two ways is refused.
+/// The path and query of a request, decoded. A text that could be read in two ways is refused.
 ///
 /// Source: RFC 3986, sections 2.1, 3.3 and 3.4.
 package struct HTTPTarget: Equatable, Sendable {
   package let path: String
   package let query: [String: String]
 
-  /// Nil unless the text begins with `/`, is UTF-8 without control characters when decoded, has only whole escapes, and
-  /// its path neither empty, `.` nor `..` parts, nor escaped slashes. The first of two equal names counts in a query.
+  /// Nil unless the text begins with `/`, has only whole escapes, and is UTF-8 without control characters when decoded.
+  /// Its path may have no empty, `.` or `..` parts, and no escaped slashes. Of two equal names in a query, the first
+  /// counts.
   package init?(_ text: String) {
     let halves = text.utf8.split(separator: UInt8(ascii: "?"), maxSplits: 1, omittingEmptySubsequences: false)
     guard let first = halves.first, first.first == UInt8(ascii: "/") else { return nil }
@@ -31,7 +32,7 @@ package struct HTTPTarget: Equatable, Sendable {
     self.query = query
   }
 
-  /// Escapes what cannot stand for itself in a path or query.
+  /// Returns a text with all bytes escaped that have no place in a path or query.
   package static func escape(_ text: String) -> String {
     var escaped = ""
     for byte in text.utf8 {

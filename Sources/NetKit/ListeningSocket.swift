@@ -1,14 +1,14 @@
 import Changes
 import Glibc
 
-/// A TCP socket that listens. Whoever takes the descriptor closes it.
+/// A TCP socket that listens. The user of the descriptor closes it.
 struct ListeningSocket {
   let descriptor: Int32
   let port: UInt16
 
-  /// `::` listens on IPv4, too. Port 0 takes one that is free.
+  /// Opens the socket. `::` listens on IPv4, too. Port 0 takes one that is free.
   ///
-  /// Errors: `usage` when `host` is no address, `io-failed` when it cannot be bound.
+  /// - Throws: `usage` if `host` is no address, `io-failed` if it cannot be bound.
   init(host: String, port: UInt16) throws {
     let addresses = try Self.addresses(host, port)
     defer { freeaddrinfo(addresses) }

@@ -1,9 +1,9 @@
-/// What is known of one who has shown a certificate.
+/// The facts in a certificate that a peer has shown.
 package struct PeerCertificate: Equatable, Sendable {
   package let commonName: String
   /// SHA-256 of the certificate, in lower-case hexadecimal.
   package let fingerprint: String
-  /// In lower-case hexadecimal.
+  /// The serial number, in lower-case hexadecimal.
   package let serial: String
   /// µs since 1970 UTC, in whole seconds.
   package let notBefore: Int64

@@ -1,14 +1,14 @@
 import CTLS
 
-/// What a listener makes of the certificate that a connection has shown, or not.
+/// A listener's verdict on the certificate that a connection has shown, or on its absence.
 struct PeerVerdict: Sendable, Equatable {
   private(set) var peer: PeerCertificate?
-  /// Why a certificate that came does not count.
+  /// The reason why a certificate that came does not count.
   private(set) var problem: String?
 
   static let none = PeerVerdict(peer: nil, problem: nil)
 
-  /// Looks at what came in the handshake of a session of GnuTLS.
+  /// Judges the certificate that came in the handshake of a session of GnuTLS.
   static func judge(_ session: UnsafeMutableRawPointer?) -> PeerVerdict {
     guard let session else { return .none }
     let handle = OpaquePointer(session)
@@ -18,7 +18,7 @@ struct PeerVerdict: Sendable, Equatable {
       return PeerVerdict(peer: nil, problem: "the certificate cannot be read")
     }
     var status: UInt32 = 0
-    // id-kp-clientAuth: a certificate that tells its purposes must have this one.
+    // id-kp-clientAuth: a certificate that lists its purposes must have this one.
     var purpose = Array("1.3.6.1.5.5.7.3.2".utf8) + [0]
     let code = purpose.withUnsafeMutableBufferPointer { bytes in
       var data = gnutls_typed_vdata_st(type: GNUTLS_DT_KEY_PURPOSE_OID, data: bytes.baseAddress, size: 0)
@@ -30,7 +30,7 @@ struct PeerVerdict: Sendable, Equatable {
     return PeerVerdict(peer: facts, problem: nil)
   }
 
-  /// What it is worth at this time: a connection may outlive the certificate.
+  /// Returns the verdict at this time: a connection may outlive the certificate.
   func now(_ now: Int64, revoked: (PeerCertificate) -> Bool) -> PeerVerdict {
     guard let peer else { return self }
     if peer.notAfter < now { return PeerVerdict(peer: nil, problem: "\(Self.named(peer)) has expired") }
@@ -42,7 +42,7 @@ struct PeerVerdict: Sendable, Equatable {
     "the certificate \(facts.fingerprint.prefix(16))… of '\(facts.commonName)'"
   }
 
-  /// What is wrong with a certificate, as the bits of a verification say.
+  /// Returns what is wrong with a certificate, from the bits of a verification.
   static func words(_ status: UInt32) -> String {
     let bits: [(gnutls_certificate_status_t, String)] = [
       (GNUTLS_CERT_REVOKED, "was revoked"), (GNUTLS_CERT_EXPIRED, "has expired"),

@@ -13,7 +13,7 @@ package final class PrivateKey {
 
   deinit { gnutls_x509_privkey_deinit(handle) }
 
-  /// A new one: ECDSA over P-256, which every program with TLS 1.3 knows.
+  /// Generates a key: ECDSA over P-256, which every program with TLS 1.3 knows.
   package convenience init() throws {
     try self.init(empty: ())
     let bits = UInt32(1) << 31 | GNUTLS_ECC_CURVE_SECP256R1.rawValue
@@ -27,7 +27,7 @@ package final class PrivateKey {
     }
   }
 
-  /// PKCS #8, not encrypted.
+  /// The key as PKCS #8, not encrypted.
   package var pem: String {
     get throws {
       var datum = gnutls_datum_t()
@@ -37,13 +37,13 @@ package final class PrivateKey {
     }
   }
 
-  /// As ``Certificate/keyDigest`` of its certificates.
+  /// SHA-256 of the public key, as ``Certificate/keyDigest`` of its certificates.
   package var digest: [UInt8] {
     keyID { gnutls_x509_privkey_get_key_id(handle, GNUTLS_KEYID_USE_SHA256.rawValue, $0, $1) }
   }
 }
 
-/// Asks GnuTLS for the SHA-256 of a public key.
+/// Returns the SHA-256 of a public key, which `ask` gets from GnuTLS.
 func keyID(_ ask: (UnsafeMutablePointer<UInt8>?, UnsafeMutablePointer<Int>) -> Int32) -> [UInt8] {
   var bytes = [UInt8](repeating: 0, count: 64)
   var count = bytes.count

@@ -1,11 +1,11 @@
-/// What a listener shows, and whom it believes. The files are read when it starts.
+/// The certificate that a listener shows, and the authorities that it trusts. The files are read when it starts.
 package struct ServerTLS: Sendable {
   /// Paths of files in PEM.
   package var certificate: String
   package var key: String
   /// The authorities whose certificates count.
   package var authorities: String
-  /// Asked with each request.
+  /// Returns whether a certificate is revoked; asked with each request.
   package var revoked: @Sendable (PeerCertificate) -> Bool
 
   package init(

@@ -1,13 +1,15 @@
 import Changes
 import SystemKit
 
-/// What a listener shows, read from its files: texts in PEM.
+/// The content of the files of a listener: texts in PEM.
 struct TLSFiles {
   let certificate: String
   let key: String
   let authorities: String
 
-  /// Errors: `conf-value` when a file cannot be read, or certificate and key are none or do not belong together.
+  /// Reads the files.
+  ///
+  /// - Throws: `conf-value` if a file cannot be read, or if certificate and key are none or do not belong together.
   init(_ tls: ServerTLS) throws {
     certificate = try Self.text(tls.certificate)
     key = try Self.text(tls.key)

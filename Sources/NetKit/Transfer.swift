@@ -1,19 +1,19 @@
 import CCurl
 import Glibc
 
-/// What goes out and comes back for one request, while it does.
+/// The state of one request while it is under way.
 final class Transfer {
   private(set) var status = 0
   private(set) var headers: [String: String] = [:]
   private(set) var body: [UInt8] = []
-  /// Bytes of the body that have come, wherever they went.
+  /// The bytes of the body that have come, kept here or given to the sink.
   private(set) var received = 0
-  /// What the sink or the source threw.
+  /// The error that the sink or the source threw.
   private(set) var error: (any Error)?
   private let sink: ((UnsafeRawBufferPointer) throws -> Void)?
   private let bodyBytesMax: Int
   private let source: (any HTTPBodySource)?
-  /// How much has been read of the source.
+  /// The bytes of the source that have been read.
   private(set) var read = 0
 
   init(
@@ -81,7 +81,7 @@ final class Transfer {
   private func takeHeader(_ bytes: UnsafeRawBufferPointer) {
     let line = String(decoding: bytes, as: UTF8.self).filter { $0 != "\r\n" && $0 != "\n" && $0 != "\r" }
     if line.hasPrefix("HTTP/") {
-      // Behind an interim answer comes another.
+      // After an interim answer comes another.
       let words = line.split(separator: " ")
       status = words.count > 1 ? Int(words[1]) ?? 0 : 0
       headers = [:]
@@ -95,6 +95,6 @@ final class Transfer {
 /// A body of a request that is read while it is sent.
 package protocol HTTPBodySource: AnyObject {
   var count: Int { get }
-  /// Fills `buffer` with what stands at `offset`; it may be asked twice for the same.
+  /// Fills `buffer` with the bytes at `offset`. The same bytes may be asked for twice.
   func read(from offset: Int, into buffer: UnsafeMutableRawBufferPointer) throws
 }

@@ -2,23 +2,23 @@ import CCurl
 import Changes
 import Glibc
 
-/// Why a request failed, as libcurl tells it, and as we do: in one line.
+/// The reason why a request failed, as libcurl reports it and as an error of Cairn, in one line.
 struct TransferFailure {
   let code: CURLcode
   let text: String
   let base: HTTPBase
-  /// What the certificate must be for.
+  /// The name that the certificate must be for.
   let name: String
   let wasConnected: Bool
   let options: HTTPClient.Options
   let systemCode: Int32
 
-  /// Whether a look at the server's certificate tells more.
+  /// Whether a look at the server's certificate finds a better reason.
   var isAboutTrust: Bool { code == CURLE_PEER_FAILED_VERIFICATION }
 
   var error: CairnError { error(shown: nil) }
 
-  /// `shown` is what the server shows.
+  /// Returns the error; `shown` is the certificate that the server shows, if it is known.
   func error(shown: Certificate?) -> CairnError {
     switch code {
     case CURLE_COULDNT_RESOLVE_HOST, CURLE_COULDNT_RESOLVE_PROXY:
