@@ -8,8 +8,8 @@ package struct HTTPReply: Sendable {
   package let status: Int
   /// Names in lower case.
   package let headers: [String: String]
-  /// The part of the body that did not go to the sink: all of it if there was no sink, or if the status is not a
-  /// success.
+  /// The part of the body that did not go to the sink. This is all of it if there was no sink, or if the status is not
+  /// a success.
   package let body: [UInt8]
 
   package init(status: Int, headers: [String: String] = [:], body: [UInt8] = []) {

@@ -4,9 +4,10 @@ import CHTTP
 struct HTTPHead {
   private let target: HTTPTarget?
   private let headers: [(String, String)]
-  /// Nil if it is not known in advance.
+  /// The length of the body; nil if it is not known in advance.
   let contentLength: UInt64?
-  /// The answer to a head that is over a limit or can be understood in two ways; nil if the head is in order.
+  /// The answer to a head that is refused: above a limit, ambiguous, malformed, or of another version of HTTP; else
+  /// nil.
   let fault: HTTPResponse?
 
   init(

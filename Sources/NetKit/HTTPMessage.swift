@@ -13,7 +13,7 @@ package struct HTTPRequest: Sendable {
   package let peer: PeerCertificate?
   /// The reason why a certificate that came does not count.
   package let peerProblem: String?
-  /// Nil if the length of the body is not known in advance; 0 without a body.
+  /// The length of the body; nil if it is not known in advance, 0 without a body.
   package let contentLength: UInt64?
   private let headers: [(name: String, value: String)]
 

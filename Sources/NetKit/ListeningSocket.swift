@@ -35,7 +35,7 @@ struct ListeningSocket {
     return withUnsafeMutablePointer(to: &address) { address in
       address.withMemoryRebound(to: sockaddr.self, capacity: 1) { general in
         guard getsockname(descriptor, general, &length) == 0 else { return nil }
-        // The port stands at the same place in both families.
+        // The port is at the same place in both families.
         return general.withMemoryRebound(to: sockaddr_in.self, capacity: 1) { UInt16(bigEndian: $0.pointee.sin_port) }
       }
     }

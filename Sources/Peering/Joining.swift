@@ -22,10 +22,10 @@ package struct Joining {
 
   /// Joins the node that printed a line: gets a certificate from it, and keeps its authority.
   ///
-  /// - Parameter replacing: The first digits of the new authority's SHA-256, if a node of that name was joined before and has
-  ///   another authority now.
-  /// - Throws: `peer-unreachable`, `peer-untrusted` (another key than the line says, or another authority than the one that is
-  ///   known under the name), `peer-unknown` (the token), `peer-refused`.
+  /// - Parameter replacing: The first digits of the new authority's SHA-256, if a node of that name was joined before
+  ///   and has another authority now.
+  /// - Throws: `peer-unreachable`; `peer-untrusted` (the key is not the line's, or the authority is not the one known
+  ///   by the name); `peer-unknown` (the token); `peer-refused`.
   package func join(_ line: JoinLine, replacing: String? = nil) throws -> Outcome {
     let client = try HTTPClient(
       base: "https://\(line.address)", tls: ClientTLS(pin: "sha256//" + base64(line.keyBytes)), stop: stop)
@@ -107,7 +107,7 @@ package struct Joining {
   private struct Answer {
     let hub: String
     let certificate: Certificate
-    /// In PEM; the one that signed the certificate comes first.
+    /// The authorities in PEM; the one that signed the certificate comes first.
     let authorities: String
   }
 

@@ -29,8 +29,8 @@ extension PeerFolder {
 
   /// Replaces the authority, the listener's key, or both.
   ///
-  /// The new authority signs from now on; the old one counts beside it until every peer has a certificate of the new one,
-  /// which ``upkeep(node:now:)`` finds.
+  /// The new authority signs from now on. The old one counts beside it until every peer has a certificate of the new
+  /// one, which ``upkeep(node:now:)`` finds.
   ///
   /// - Parameter dropsOld: Ends the overlap at once: peers with a certificate of the old authority must join again.
   package func rotate(

@@ -10,17 +10,18 @@ import Synchronization
 /// 91d0…c4 store-007 1767225600000000
 /// ```
 ///
-/// The first line revokes all certificates of a name that begin to be valid at that second (since 1970 UTC) or before: one
-/// line a name, however many certificates there were. The second one revokes a single certificate by its SHA-256; its name and
-/// time, in µs, are for people. Empty lines and those that begin with `#` say nothing.
+/// The first line revokes all certificates of a name that begin to be valid at that second (since 1970 UTC) or before.
+/// There is one such line for a name, however many certificates there were. The second line revokes a single
+/// certificate by its SHA-256; its name and time, in µs, are for people. Empty lines, and lines that begin with `#`,
+/// have no effect.
 ///
-/// Any doubt revokes all: a file that cannot be read whole, a line that is not understood, and a file that is missing
-/// although this node has kept one.
+/// Any doubt revokes all certificates: a file that cannot be read whole, or a line that is not understood. So does a
+/// missing file if this node has kept one.
 package final class RevokedPeers: Sendable {
   /// The content of the file.
   struct List: Equatable, Sendable {
     var fingerprints: Set<String> = []
-    /// By name, seconds since 1970 UTC.
+    /// By name: seconds since 1970 UTC.
     var through: [String: Int64] = [:]
 
     func contains(_ certificate: PeerCertificate) -> Bool {

@@ -19,7 +19,7 @@ package struct Grants: Equatable, Sendable {
 
   /// Returns whether a peer may do something with a trail.
   ///
-  /// A certificate may hold a name that is no name of a peer, yet equal to one in Swift: the sign of Kelvin is equal to K.
+  /// A certificate may hold a text that is no name of a peer, yet equals one in Swift: the Kelvin sign equals K.
   package func allow(_ peer: String, _ right: Right, _ trail: TrailName) -> Bool {
     guard TrailName.isValid(peer), let granted = peers[peer] else { return false }
     switch right {

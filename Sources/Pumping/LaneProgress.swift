@@ -40,7 +40,7 @@ package struct LaneProgress: Sendable {
   package var bytes: UInt64 = 0
   package var bytesPerSecond: Double = 0
   package var error: CairnError?
-  /// When the other side answered last, µs since 1970 UTC.
+  /// The time of the last answer of the other side, µs since 1970 UTC.
   package var heardAt: Int64?
 
   package init(_ trail: TrailName, _ direction: Direction) { (self.trail, self.direction) = (trail, direction) }

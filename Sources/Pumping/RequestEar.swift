@@ -5,9 +5,9 @@ import Trails
 
 /// A loop that hands on what nodes ask of each other at once: requests for copies of tables, and questions about rows.
 ///
-/// The lanes of a pump may have nothing to send for ten seconds, so they are too slow for that. Where trails are
-/// pushed, the ear hears what the peer asks; where they are pulled, it asks for this node. Failures here are left to
-/// the lanes. Belongs to one thread.
+/// The lanes of a pump may have nothing to send for ten seconds, so they are too slow for that. If trails are pushed,
+/// the ear hears what the peer asks; if they are pulled, it asks for this node. Failures here are left to the lanes.
+/// Belongs to one thread.
 final class RequestEar {
   private static let lookMilliseconds: Int32 = 500
   private static let soonMilliseconds: Int32 = 20

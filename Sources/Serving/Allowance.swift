@@ -6,13 +6,14 @@ struct Allowance: Equatable, Sendable {
   private let burst: Int
   private let refill: Int64
   private var left: Int
-  /// When `left` was counted last.
+  /// The time up to which the pauses are counted in `left`, in µs.
   private var countedAt: Int64?
 
   /// - Parameter refill: the pause after which it may happen once more, in µs.
   init(burst: Int, refill: Int64) { (self.burst, self.refill, left) = (burst, refill, burst) }
 
-  /// Whether it may happen now; if so it counts. `now` is in µs; a clock that goes back allows nothing more.
+  /// Returns whether the event may happen now, and counts it if so. `now` is in µs; a clock that goes back allows
+  /// nothing more.
   mutating func take(now: Int64) -> Bool {
     let since = max(0, now - (countedAt ?? now))
     let gained = since / refill

@@ -3,7 +3,7 @@ import SystemKit
 
 /// A client of the control socket.
 package struct ControlPeer: Equatable, Sendable, CustomStringConvertible {
-  /// Nil if the kernel does not report it.
+  /// The user of the client; nil if the kernel does not report it.
   package let user: UInt32?
   package let process: Int32?
 
@@ -17,8 +17,8 @@ package struct ControlPeer: Equatable, Sendable, CustomStringConvertible {
 
 /// The open connections of the control socket.
 ///
-/// A slow client cannot block the socket: above a limit the connection that has waited
-/// for longest without a whole request gives way to a new one.
+/// A slow client cannot block the socket. Above a limit, the connection that has waited longest without a whole request
+/// gives way to a new one.
 final class ControlPeers: Sendable {
   final class Connection: @unchecked Sendable {
     let socket: LocalSocket

@@ -113,7 +113,7 @@ final class IntakeGate: Sendable {
   private let purgeDue = Atomic<Bool>(false)
   /// By peer: the bytes that came since the last look.
   private let comeOfPeers = Mutex<[String: UInt64]>([:])
-  /// By peer: bodies under way.
+  /// By peer: the number of bodies under way.
   private let bodies = Mutex<[String: Int]>([:])
 
   /// Counts bytes that have come.

@@ -24,7 +24,7 @@ package final class PeerBook: Sendable {
     package var offset: UInt64
     /// The position that every apply of that node has finished with; nil if the node has none or did not report it.
     package var applied: Position?
-    /// When the peer was heard of last, µs since 1970 UTC.
+    /// The time when the peer was heard of last, µs since 1970 UTC.
     package var seenAt: Int64
     package init(id: String, segment: UInt64, offset: UInt64, applied: Position? = nil, seenAt: Int64) {
       (self.id, self.segment, self.offset, self.applied, self.seenAt) = (id, segment, offset, applied, seenAt)

@@ -30,8 +30,8 @@ struct PlaceClock<Place: Comparable & Sendable>: Sendable {
     samples = kept.reversed()
   }
 
-  /// Returns for how many milliseconds the trail has had more than a reader at `place`: 0 at the end, nil if the place
-  /// is older than all samples.
+  /// Returns the milliseconds since the trail first went beyond `place`: 0 at the end, nil if the place is older than
+  /// all samples.
   func lagMilliseconds(at place: Place, now: Int64) -> Double? {
     guard let first = samples.first, let last = samples.last else { return nil }
     if place >= last.place { return 0 }

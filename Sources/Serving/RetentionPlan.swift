@@ -10,7 +10,7 @@ import Trails
 package struct RetentionPlan: Equatable, Sendable {
   package struct Trail: Equatable, Sendable {
     package var name: String
-    /// In order; the last one is being written.
+    /// The segments in order; the last one is being written.
     package var segments: [TrailInfo.Segment]
     package init(name: String, segments: [TrailInfo.Segment]) { (self.name, self.segments) = (name, segments) }
   }
@@ -28,7 +28,7 @@ package struct RetentionPlan: Equatable, Sendable {
     package var id: ReaderID { ReaderID(name, trail) }
     /// The segment where the oldest part begins that the reader still needs; nil: not known, so it may need all.
     package var segment: UInt64?
-    /// Whether the reader has applied the whole trail.
+    /// Whether the reader has everything up to the end of the trail.
     package var isAtEnd: Bool
     /// Whether the reader was given up before, and has not come back.
     package var isExpired: Bool

@@ -25,7 +25,7 @@ final class SourceAnswers: Sendable {
     let answers: OriginAnswers
   }
 
-  /// By the name of the capture.
+  /// The sources by the names of their captures.
   private let sources = Mutex<[String: Source]>([:])
   private let allowances = Mutex<[String: Allowance]>([:])
 

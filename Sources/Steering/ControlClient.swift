@@ -10,8 +10,8 @@ package struct ControlClient: Sendable {
 
   package init(_ path: String) { self.path = path }
 
-  /// Returns the socket on which a daemon listens. If the conf has none, it is `control` in the runtime directory of
-  /// the service, or in the state folder if there is no such directory.
+  /// Returns the socket on which a daemon listens: `given` by the conf, else `control` in a folder. The folder is the
+  /// runtime directory of the service, or the state folder if there is none.
   package static func path(given: String?, state: String) -> String {
     if let given { return given }
     if let runtime = getenv("RUNTIME_DIRECTORY").map({ String(cString: $0) }), runtime.hasPrefix("/") {

@@ -50,7 +50,7 @@ extension NodeStatus {
     /// The bytes that went this way since the daemon was started.
     package var bytes: UInt64 = 0
     package var bytesPerSecond: Double = 0
-    /// When the other side was heard of last, µs since 1970 UTC; nil: never.
+    /// The time when the other side was heard of last, µs since 1970 UTC; nil: never.
     package var seenAt: Int64?
     package var problem: Problem?
 

@@ -137,7 +137,7 @@ package struct NodeStatus: Sendable {
     package var bytes: UInt64
     package var segments: Int
     package var end: String
-    /// When the oldest segment was begun.
+    /// The time when the oldest segment was begun.
     package var oldest: Int64
     package init(name: String, bytes: UInt64, segments: Int, end: String, oldest: Int64) {
       (self.name, self.bytes, self.segments, self.end, self.oldest) = (name, bytes, segments, end, oldest)

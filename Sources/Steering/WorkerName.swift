@@ -44,8 +44,8 @@ package struct WorkerName: Hashable, Comparable, Sendable, CustomStringConvertib
   package static func < (a: Self, b: Self) -> Bool { (a.rank, a.name) < (b.rank, b.name) }
   private var rank: Int { Kind.allCases.firstIndex(of: kind) ?? 0 }
 
-  /// Returns the worker that `text` names in `all`, by its whole name, or by its section's name if only one
-  /// capture, pump or apply has it.
+  /// Returns the worker that `text` names in `all`: by its whole name, or by its section's name. The latter must belong
+  /// to one capture, pump or apply only.
   package static func meant(by text: String, among all: [WorkerName]) -> WorkerName? {
     if let whole = WorkerName(text), all.contains(whole) { return whole }
     let named = all.filter { $0.name == text && [.capture, .pump, .apply].contains($0.kind) }
