@@ -116,7 +116,7 @@ final class HeartbeatWorker: Worker {
       }
       if capture.heartbeat > .zero, now - beatAt >= capture.heartbeat.milliseconds {
         if taken() == seen {
-          // The message makes capture confirm the slot up to here, and with that the slot moves.
+          // Capture answers the message with a progress record in the trail, and with that the slot moves.
           canBeat = try canBeat && beat(connection)
         }
         (beatAt, seen) = (now, taken())
