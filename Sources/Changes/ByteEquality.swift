@@ -1,10 +1,10 @@
-// Cairn's texts are names, SQL and row data, which the databases compare by their bytes. Swift's own comparisons take
-// canonically equivalent texts for equal, even where one side is ASCII: to them the Kelvin sign is the letter K.
+// Cairn's texts are names, SQL and row data, which the databases compare by their bytes. Swift's own comparisons treat
+// canonically equivalent texts as equal, even if one side is ASCII: to Swift, the Kelvin sign is the letter K.
 //
-// So every comparison of texts that is written out in Cairn's modules compares bytes: these declarations come before those
-// of the standard library, except where an optional is compared with a literal. What Swift derives compares by its own
-// rules still: sets and dictionaries of names are keyed by ``NameKey``, and the stored texts of types that can be compared
-// are marked with ``ByBytes``. Tests look for both.
+// So every comparison of texts that is written out in Cairn's modules compares bytes. These declarations take
+// precedence over those of the standard library, except when an optional is compared with a literal. Comparisons that
+// Swift derives still use Swift's rules: sets and dictionaries of names are keyed by ``NameKey``, and the stored texts
+// of comparable types are marked with ``ByBytes``. Tests look for both.
 
 extension String {
   /// Whether both have the same bytes.
@@ -13,18 +13,18 @@ extension String {
   package static func == (a: String, b: String) -> Bool { a.hasSameBytes(as: b) }
   package static func != (a: String, b: String) -> Bool { !a.hasSameBytes(as: b) }
 
-  /// In the order of their bytes.
+  /// Compares texts in the order of their bytes.
   package static func < (a: String, b: String) -> Bool { a.utf8.lexicographicallyPrecedes(b.utf8) }
   package static func > (a: String, b: String) -> Bool { b < a }
 
-  /// For `switch`.
+  /// Matches a text in a `switch`, by its bytes.
   package static func ~= (pattern: String, text: String) -> Bool { text.hasSameBytes(as: pattern) }
 
   package func hasPrefix(_ prefix: String) -> Bool { utf8.starts(with: prefix.utf8) }
   package func hasSuffix(_ suffix: String) -> Bool { utf8.suffix(suffix.utf8.count).elementsEqual(suffix.utf8) }
 }
 
-// One for each: of a declaration for all of them, the compiler would take the standard library's.
+// One declaration for each type: with a generic one for all of them, the compiler would choose the standard library's.
 
 extension Optional<String> {
   package static func == (a: String?, b: String?) -> Bool { areSame(a, b) }
@@ -57,7 +57,7 @@ package func < (a: (String, String), b: (String, String)) -> Bool { a.0 != b.0 ?
 extension Sequence<String> {
   package func contains(_ text: String) -> Bool { contains { $0.hasSameBytes(as: text) } }
 
-  /// In the order of their bytes.
+  /// Returns the texts in the order of their bytes.
   package func sorted() -> [String] { sorted { $0 < $1 } }
 }
 
@@ -65,7 +65,7 @@ extension Collection<String> {
   package func firstIndex(of text: String) -> Index? { firstIndex { $0.hasSameBytes(as: text) } }
 }
 
-/// Texts, and optionals, arrays and dictionaries of them, as ``ByBytes`` compares them.
+/// A text, or an optional, array or dictionary of texts, that ``ByBytes`` can compare.
 package protocol ByteComparable: Hashable {
   static func areSame(_ a: Self, _ b: Self) -> Bool
   func hashBytes(into hasher: inout Hasher)

@@ -2,10 +2,10 @@
   import Glibc
 #endif
 
-/// A growing buffer of raw bytes to which records are encoded.
+/// A growing buffer of raw bytes into which records are encoded.
 ///
-/// Integers are little endian; `varint` and `zigzag` are as in `docs/trail-format.md`. Memory is kept when the buffer
-/// is emptied, so a buffer that is used again costs no allocation per row.
+/// Integers are little endian; `varint` and `zigzag` are as in `docs/trail-format.md`. The buffer keeps its memory when
+/// it is emptied, so reuse costs no allocation per row.
 public struct ByteWriter: ~Copyable {
   @usableFromInline var base: UnsafeMutableRawPointer
   @usableFromInline var capacity: Int
@@ -32,7 +32,7 @@ public struct ByteWriter: ~Copyable {
     _count = count
   }
 
-  /// Gives memory above `bytes` back after an unusually large record.
+  /// Releases memory above `bytes` after an unusually large record. Does nothing unless the buffer is empty.
   public mutating func shrink(above bytes: Int) {
     guard capacity > bytes, _count == 0 else { return }
     base.deallocate()
@@ -49,7 +49,7 @@ public struct ByteWriter: ~Copyable {
     capacity = wanted
   }
 
-  /// Makes room, so that what is appended next does not move what is there.
+  /// Makes room for `more` bytes, so that appending them does not move the buffer.
   @inlinable public mutating func reserve(_ more: Int) {
     if _count + more > capacity { grow(to: _count + more) }
   }
@@ -91,7 +91,7 @@ public struct ByteWriter: ~Copyable {
     appendVarint(UInt64(bitPattern: (value << 1) ^ (value >> 63)))
   }
 
-  /// A varint length and the bytes.
+  /// Appends the length as a varint, then the bytes.
   @inlinable public mutating func appendCounted(_ bytes: UnsafeRawBufferPointer) {
     appendVarint(UInt64(bytes.count))
     append(bytes)
@@ -105,9 +105,9 @@ public struct ByteWriter: ~Copyable {
   }
 }
 
-/// What was wrong with bytes that should have been a record.
+/// The error in bytes that should have been a record.
 public struct DecodingError: Error, CustomStringConvertible {
-  /// Offset in the bytes that were being decoded.
+  /// The offset in the bytes that were being decoded.
   public let offset: Int
   public let problem: String
   public init(offset: Int, problem: String) {
@@ -117,7 +117,7 @@ public struct DecodingError: Error, CustomStringConvertible {
   public var description: String { "\(problem) at byte \(offset)" }
 }
 
-/// Reads what ``ByteWriter`` wrote; every length is checked. Valid only as long as the bytes are.
+/// Reads the values that ``ByteWriter`` wrote; every length is checked. Valid only as long as the bytes are.
 public struct ByteReader {
   @usableFromInline let bytes: UnsafeRawBufferPointer
   public private(set) var offset: Int {
@@ -168,7 +168,7 @@ public struct ByteReader {
     return Int64(bitPattern: (raw >> 1) ^ (0 &- (raw & 1)))
   }
 
-  /// A varint that counts things in memory: refused when there cannot be so many in what is left.
+  /// Reads a varint that counts things in memory. Throws if the count is greater than the number of bytes that follow.
   @inlinable public mutating func readCount() throws -> Int {
     let at = _offset
     let value = try readVarint()
@@ -190,7 +190,7 @@ public struct ByteReader {
 }
 
 extension UnsafeRawBufferPointer {
-  /// Whether both hold the same bytes.
+  /// Returns whether both buffers hold the same bytes.
   @inlinable public func isSame(as other: UnsafeRawBufferPointer) -> Bool {
     guard count == other.count else { return false }
     guard let base = baseAddress, let start = other.baseAddress else { return true }
@@ -207,7 +207,7 @@ extension UInt64 {
 }
 
 extension [UInt8] {
-  /// Reads two hexadecimal digits for each byte; nil if the text is not that.
+  /// Reads two hexadecimal digits for each byte; nil if the text is anything else.
   package init?(hex text: String) {
     let digits = text.compactMap(\.hexDigitValue)
     guard digits.count == text.utf8.count, digits.count % 2 == 0 else { return nil }

@@ -1,16 +1,16 @@
 /// The one error that crosses module borders.
 ///
-/// The message is in lower case and names the object and the value; the hint is the next step that a person should
-/// take. What is to be done with the error is decided where it is born; only a supervisor acts on it.
+/// The message is in lower case and names the object and the value; the hint is the operator's next step. The code that
+/// throws the error chooses the remedy; only a supervisor acts on it.
 package struct CairnError: Error, Sendable, CustomStringConvertible {
   package enum Remedy: Sendable {
-    /// May work when tried again: a lock, a connection.
+    /// May work if tried again: a lock, a connection.
     case retry
-    /// Needs a person.
+    /// Needs the operator.
     case stop
-    /// The command line, conf or data handed to us.
+    /// The input is wrong: the command line, the conf or data.
     case badInput
-    /// Our own fault.
+    /// A bug in Cairn.
     case bug
   }
 
@@ -18,7 +18,7 @@ package struct CairnError: Error, Sendable, CustomStringConvertible {
   package let message: String
   package let hint: String
   package let remedy: Remedy
-  /// Fields for logs: worker, table, position, key.
+  /// Fields for the log: worker, table, position, key.
   package var context: [String: String]
 
   package init(

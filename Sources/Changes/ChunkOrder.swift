@@ -1,14 +1,14 @@
-/// By what the chunks of a refresh are ordered in one key column: an order that both engines and all collations share.
+/// The order by which the chunks of a refresh read one key column: one that both engines and all collations share.
 package enum ChunkOrder: Equatable, Sendable {
-  /// The type's own.
+  /// The order of the type itself.
   case native
-  /// Of the bytes of a text (`COLLATE "C"`).
+  /// The order of a text's bytes (`COLLATE "C"`).
   case text
-  /// Of the bytes of what the type's output function prints.
+  /// The order of the bytes that the type's output function prints.
   case printed
 
-  /// For a column of a PostgreSQL schema. Numbers, booleans, UUIDs and bytea sort alike in SQLite, which keeps other
-  /// types as text.
+  /// Chooses the order for a column of a PostgreSQL schema. Numbers, booleans, UUIDs and bytea sort the same way in
+  /// SQLite, which keeps other types as text.
   package init(_ column: TableSchema.Column) {
     let type = column.baseType.isEmpty ? column.declaredType : column.baseType
     let word = type.prefix { $0 != "(" && $0 != "[" }
@@ -20,7 +20,7 @@ package enum ChunkOrder: Equatable, Sendable {
     }
   }
 
-  /// The term to sort and compare by, in PostgreSQL. `name` is the column, or a parameter of its type.
+  /// Returns the PostgreSQL term to sort and compare by. `name` is the column, or a parameter of its type.
   package func postgresTerm(_ name: String) -> String {
     switch self {
     case .native: name

@@ -1,6 +1,8 @@
 extension DDL {
-  /// Which column each was before, as told. Where it is not told and no copy of the rows follows, only names can have
-  /// changed if the columns have their types in their places: then a column is the one that stood in its place.
+  /// Returns, for each column after the change, its index before; nil if that is unknown.
+  ///
+  /// Origins in the record come first. Without them, only names can have changed if three things hold: the source is
+  /// SQLite, no refresh follows, and the types are the same place by place. Then each column keeps its place.
   package func origins(from before: TableSchema, to after: TableSchema) -> [Int?]? {
     if let origins { return origins }
     let isRenamedOnly =

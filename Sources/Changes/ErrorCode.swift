@@ -1,7 +1,7 @@
-/// Every code that Cairn prints. The raw value is the contract: it is listed in `docs/errors.md`, explained by
-/// `cairn explain CODE`, and never given another meaning.
+/// Every code that Cairn prints. The raw value is the contract: it is listed in `docs/errors.md`, explained by `cairn
+/// explain CODE`, and never given another meaning.
 package enum ErrorCode: String, CaseIterable, Sendable {
-  // The command line and the ends
+  // The command line and the databases
   case usage = "usage"
   case badURL = "bad-url"
   case unsupported = "unsupported"
@@ -85,10 +85,10 @@ package enum ErrorCode: String, CaseIterable, Sendable {
   case trailOwn = "trail-own"
   case trailPurged = "trail-purged"
   case busy = "busy"
-  // Us
+  // Cairn itself
   case bug = "bug"
 
-  /// As in sysexits.h.
+  /// The exit status of a program that ends with this code, as in sysexits.h.
   package var exitStatus: Int32 {
     switch self {
     case .usage, .badURL: 64

@@ -1,14 +1,14 @@
-/// One SQL statement as a program executed it, with what is needed to execute it once more (`docs/trail-format.md`,
-/// statement). The changes that it caused stand behind it, up to its ``StatementEnd``.
+/// One SQL statement as an application executed it, with everything needed to execute it again (`docs/trail-format.md`,
+/// statement). The changes that it caused follow in the trail, up to its ``StatementEnd``.
 package struct ExecutedStatement: Equatable, Sendable {
-  /// In whose language it is.
+  /// The engine in whose SQL the statement is written.
   package var dialect: Engine
   @ByBytes package var text: String
-  /// By their numbers, from 1; one to which nothing was bound is NULL.
+  /// The bound values by parameter number, from 1; a parameter without a bound value is NULL.
   package var parameters: [Value]
-  /// As the engine counts them: without rows that triggers and foreign key actions changed.
+  /// The count as the engine reports it: without rows that triggers and foreign key actions changed.
   package var rowsAffected: UInt64
-  /// What its CURRENT_TIMESTAMP was, µs since 1970 UTC; nil where it did not ask for the time.
+  /// The value of CURRENT_TIMESTAMP in the statement, µs since 1970 UTC; nil if the statement did not ask for the time.
   package var now: Int64?
   package var flags: Flags
 
@@ -17,9 +17,10 @@ package struct ExecutedStatement: Equatable, Sendable {
     package init(rawValue: UInt64) { self.rawValue = rawValue }
     /// The record gives ``ExecutedStatement/now``.
     static let hasNow = Flags(rawValue: 1)
-    /// The source cannot tell whether it asked for the time, and what the time was then.
+    /// The source cannot report whether the statement asked for the time, nor which time it was given.
     package static let nowUnknown = Flags(rawValue: 2)
-    /// It touched tables that are not captured: it is here for people, its changes are not all that it did.
+    /// The statement touched tables that are not captured, so the trail has only some of its changes. It is recorded
+    /// for readers and cannot be executed again.
     package static let isPartial = Flags(rawValue: 4)
   }
 
@@ -60,13 +61,13 @@ package struct StatementView {
     parameterBytes = try reader.readCounted()
   }
 
-  /// The bound values, copied.
+  /// Returns a copy of the bound values.
   package func parameters() throws -> [Value] {
     var reader = ByteReader(parameterBytes)
     return try (0..<parameterCount).map { _ in try reader.readColumn().value ?? .null }
   }
 
-  /// All of it, copied.
+  /// Returns a copy of the whole statement.
   package func executed() throws -> ExecutedStatement {
     ExecutedStatement(
       dialect: dialect, text: String(decoding: text, as: UTF8.self), parameters: try parameters(),
@@ -74,9 +75,9 @@ package struct StatementView {
   }
 }
 
-/// Ends what a statement caused.
+/// The end of the changes that a statement caused.
 package struct StatementEnd: Equatable, Sendable {
-  /// Change records since the statement.
+  /// The number of change records since the statement.
   package var changes: UInt64
   package var digest: StatementDigest
   package init(changes: UInt64, digest: StatementDigest) {
@@ -97,7 +98,7 @@ extension ByteWriter {
     }
   }
 
-  /// The same of bytes: `parameters` are values as images have them.
+  /// Appends a statement from encoded parts; `parameters` are values as in images.
   package mutating func appendStatement(
     _ dialect: Engine, _ flags: ExecutedStatement.Flags, _ rowsAffected: UInt64, _ now: Int64?,
     text: UnsafeRawBufferPointer, parameterCount: Int, parameters: UnsafeRawBufferPointer

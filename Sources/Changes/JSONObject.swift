@@ -1,4 +1,4 @@
-/// One JSON object, keys in the order in which they were set, on one line.
+/// One JSON object on one line, with its keys in the order in which they were set.
 package struct JSONObject {
   package enum Value {
     case null
@@ -9,7 +9,7 @@ package struct JSONObject {
     case object(JSONObject)
     case list([Value])
   }
-  /// In the order in which they were set.
+  /// The members in the order in which they were set.
   package private(set) var members: [(key: String, value: Value)] = []
 
   package init() {}
@@ -38,7 +38,8 @@ package struct JSONObject {
     }
   }
 
-  /// Source: RFC 8259, section 7. What a terminal would obey is escaped too.
+  /// Returns the text as a JSON string; control characters that a terminal would obey are escaped too. Source: RFC
+  /// 8259, section 7.
   private static func quote(_ text: String) -> String {
     var out = "\""
     for scalar in text.unicodeScalars {

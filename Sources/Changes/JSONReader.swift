@@ -1,6 +1,7 @@
-/// Reads one JSON value from a text, within limits: what peers send is not to be trusted.
+/// Reads one JSON value from a text, within limits, because peers are not trusted.
 ///
-/// Source: RFC 8259. Numbers with a fraction or an exponent, and those above 64 bits, become ``JSONObject/Value/real(_:)``.
+/// Source: RFC 8259. Numbers with a fraction or an exponent, and those above 64 bits, become
+/// ``JSONObject/Value/real(_:)``.
 package struct JSONReader {
   package struct Fault: Error, Equatable, Sendable, CustomStringConvertible {
     package let offset: Int
@@ -14,7 +15,7 @@ package struct JSONReader {
 
   private init(_ bytes: [UInt8]) { self.bytes = bytes }
 
-  /// Nothing but blanks may stand around the value.
+  /// Reads one value; only blanks may surround it.
   package static func read(_ bytes: [UInt8]) throws(Fault) -> JSONObject.Value {
     var reader = JSONReader(bytes)
     let value = try reader.value(depth: 0)

@@ -1,12 +1,13 @@
-/// Up to which transaction of each other trail a database holds what they did.
+/// The last transaction of each other trail whose effects a database holds.
 ///
-/// Capture learns it from what apply notes in its own commits, and writes it into the header of every transaction that
-/// follows (``TransactionHeader/dependencies``). A trail that is begun again under its name has another id, and counts from
-/// 1 again: what is known of it stands beside what is known of the trail before, as a node may still have that one.
+/// Capture learns it from the notes that apply writes in its own commits. Capture writes it into the header of every
+/// later transaction (``TransactionHeader/dependencies``). A trail that is begun again under its name has another id,
+/// and counts from 1 again. Its entry is kept beside that of the earlier trail, because a node may still have the
+/// earlier one.
 package struct Knowledge: Equatable, Sendable {
   /// The last transaction of a trail, and its clock.
   package struct Entry: Equatable, Sendable {
-    /// Nil: noted by an earlier version.
+    /// The id of the trail; nil if an earlier version wrote the note.
     package var id: TrailID?
     package var number: UInt64
     package var clock: UInt64
@@ -15,17 +16,17 @@ package struct Knowledge: Equatable, Sendable {
     }
   }
 
-  /// Trails of one name that are remembered: a node that lacks more of them takes versions of one more for unknown.
+  /// The most trails of one name that are remembered. Versions from an older, forgotten trail count as unknown.
   private static let trailsMax = 4
-  /// By the trail's name, `NODE.NAME`; the one that was noted last stands last.
+  /// The entries by trail name, `NODE.NAME`; the latest note is last.
   package private(set) var origins: [String: [Entry]] = [:]
 
   package init() {}
 
-  /// Notes what is known of a trail. The number of a trail never goes back: an apply that begins again knows less than the
-  /// database.
+  /// Notes the last known transaction of a trail. The number of a trail never decreases: an apply that begins again
+  /// knows less than the database.
   ///
-  /// - Parameter id: of the trail; nil if an earlier version says it.
+  /// - Parameter id: The id of the trail; nil if an earlier version wrote the note.
   package mutating func note(_ origin: String, id: TrailID? = nil, number: UInt64, clock: UInt64) {
     var entries = origins[origin] ?? []
     var noted = Entry(id: id, number: number, clock: clock)
@@ -34,7 +35,7 @@ package struct Knowledge: Equatable, Sendable {
       (noted.number, noted.clock) = (max(known.number, number), max(known.clock, clock))
     }
     if id != nil {
-      // What the same apply noted before it named ids.
+      // Earlier notes of the same apply that name no id are replaced.
       for known in entries where known.id == nil { noted.clock = max(noted.clock, known.clock) }
       entries.removeAll { $0.id == nil }
     }
@@ -46,11 +47,11 @@ package struct Knowledge: Equatable, Sendable {
     note(applied.trail, id: applied.id, number: applied.number, clock: applied.clock)
   }
 
-  /// Whether an earlier version noted any of it.
+  /// Whether some entry names no trail id, because an earlier version noted it.
   package var hasUnnamed: Bool { origins.values.contains { $0.contains { $0.id == nil } } }
 
-  /// Gives what an earlier version noted the ids of the trails that have been applied, as checkpoints name them; of these, no
-  /// more is known than has been applied.
+  /// Gives entries without a trail id the ids from the checkpoints. The number of such an entry becomes at most that of
+  /// the checkpoint.
   package mutating func name(by applied: [AppliedNote]) {
     for note in applied where note.id != nil {
       guard let known = origins[note.trail]?.first(where: { $0.id == nil }) else { continue }
@@ -58,13 +59,13 @@ package struct Knowledge: Equatable, Sendable {
     }
   }
 
-  /// Of the trail of that name that was noted last. 0: nothing of it.
+  /// Returns the last known transaction of the trail that was noted last under the name; 0: none.
   package func number(of origin: String) -> UInt64 { origins[origin]?.last?.number ?? 0 }
 
-  /// The greatest of all that is known; 0: nothing.
+  /// The greatest known clock; 0: none.
   package var clock: UInt64 { origins.values.flatMap { $0 }.map(\.clock).max() ?? 0 }
 
-  /// Sorted by origin.
+  /// The known transactions, sorted by origin.
   package var dependencies: [TransactionHeader.Dependency] {
     origins.sorted { $0.key < $1.key }.flatMap { origin, entries in
       entries.map { .init(origin: origin, number: $0.number, id: $0.id) }
@@ -73,7 +74,7 @@ package struct Knowledge: Equatable, Sendable {
 }
 
 extension TransactionHeader {
-  /// The transaction's author knew this much: its clock is beyond everything that it may follow.
+  /// Records what the transaction's author knew, and raises the clock above that of every transaction it may follow.
   package mutating func follow(_ knowledge: Knowledge) {
     dependencies = knowledge.dependencies
     guard !dependencies.isEmpty else { return }
@@ -82,14 +83,15 @@ extension TransactionHeader {
 }
 
 extension TransactionHeader {
-  /// The transaction that the rows come from, if an apply wrote them; nil if programs did.
+  /// The transaction that the rows come from, if an apply wrote them; nil if applications wrote them.
   package var relay: Dependency? { flags.contains(.relayed) ? dependencies.first : nil }
 
   /// Marks the transaction as one whose rows an apply wrote.
   ///
   ///     header.hand(on: .init(origin: "shop.pos", number: 17), after: note.clock)
   ///
-  /// - Parameter clock: that of the transaction that the rows come from. This one's is later.
+  /// - Parameter clock: The clock of the transaction that the rows come from. The clock of this transaction becomes
+  ///   later.
   package mutating func hand(on origin: Dependency, after clock: UInt64) {
     flags.insert(.relayed)
     let known = dependencies.first { $0.origin == origin.origin }?.number ?? 0
@@ -114,7 +116,7 @@ extension ByteWriter {
 }
 
 extension ByteReader {
-  /// - Parameter hasIDs: false for what an earlier version wrote.
+  /// - Parameter hasIDs: Whether trail ids follow; false for data of an earlier version.
   package mutating func readKnowledge(hasIDs: Bool = true) throws -> Knowledge {
     var knowledge = Knowledge()
     for _ in 0..<(try readCount()) {
@@ -125,26 +127,26 @@ extension ByteReader {
   }
 }
 
-/// What apply writes into its own commit: that the database holds the transactions of a trail through this one.
+/// The note that apply writes into its own commit: the database holds the transactions of a trail through this one.
 ///
-/// Number 0 says that nothing was changed: the commit is apply's, but there is nothing to know.
+/// Number 0 means that the commit is apply's, but brought no changes.
 package struct AppliedNote: Equatable, Sendable {
-  /// The first word of the printed form: whether it has ``origin``, and whether it has ``id``.
+  /// Returns the first word of the printed form, which encodes whether the note has ``origin`` and ``id``.
   private static func version(isRelayed: Bool, isNamed: Bool) -> String {
     isRelayed ? (isNamed ? "4" : "2") : (isNamed ? "3" : "1")
   }
 
-  /// `NODE.NAME`.
+  /// The name of the trail, `NODE.NAME`.
   package var trail: String
-  /// Of the trail: another one may come under its name, which counts from 1. Nil in a note of an earlier version, and where
-  /// there is nothing to know.
+  /// The id of the trail; another trail may come under its name and count from 1. Nil in a note of an earlier version,
+  /// and if there is nothing to know.
   package var id: TrailID?
   package var number: UInt64
   package var clock: UInt64
-  /// Where in the trail the transaction stands.
+  /// The place of the transaction in the trail.
   package var position: Position
-  /// The transaction in which the rows began, if they may go on into the trail of the database: apply knows of no way
-  /// back to where they come from.
+  /// The transaction in which the rows began, if they may go on into the trail of this database: apply knows of no way
+  /// back to their origin.
   package var origin: TransactionHeader.Dependency?
 
   package init(
@@ -155,14 +157,15 @@ package struct AppliedNote: Equatable, Sendable {
     (self.position, self.origin) = (position, origin)
   }
 
-  /// The clock of this node may have been set back since an apply noted the transaction: by so much it does not count, µs.
+  /// The allowance for a clock of this node that was set back after an apply noted the transaction, µs.
   private static let setBackMicroseconds: Int64 = 60_000_000
 
-  /// Takes over a clock only as far as an apply lets it in. Roles and programs that write to the database can forge notes.
+  /// Lowers the clock to the latest one that an apply accepts. Roles and applications that write to the database can
+  /// forge notes.
   ///
   /// - Parameters:
-  ///   - now: the time, µs since 1970.
-  ///   - skewMicrosecondsMax: how far the clock of another node may be ahead.
+  ///   - now: The time, µs since 1970.
+  ///   - skewMicrosecondsMax: How far the clock of another node may be ahead, µs.
   package mutating func bound(now: Int64, skewMicrosecondsMax: Int64) {
     let (first, isBeyond) = now.addingReportingOverflow(skewMicrosecondsMax)
     let (last, isFar) = first.addingReportingOverflow(Self.setBackMicroseconds)
@@ -170,7 +173,7 @@ package struct AppliedNote: Equatable, Sendable {
     clock = min(clock, UInt64(clamping: last))
   }
 
-  /// Reads the printed form; nil when `text` is not one.
+  /// Reads the printed form; nil if `text` is not one.
   package init?(_ text: String) {
     let parts = text.split(separator: " ", omittingEmptySubsequences: false).map(String.init)
     let version = parts[0]
@@ -192,8 +195,8 @@ package struct AppliedNote: Equatable, Sendable {
     origin = .init(origin: parts[parts.count - 2], number: first)
   }
 
-  /// `1 TRAIL NUMBER CLOCK POSITION`; with an id `3 TRAIL NUMBER CLOCK POSITION ID`. With an origin, 2 or 4 stands first, and
-  /// ` ORIGIN NUMBER` last.
+  /// The printed form: `1 TRAIL NUMBER CLOCK POSITION`, or with an id `3 TRAIL NUMBER CLOCK POSITION ID`. With an
+  /// origin, the first word is 2 or 4, and ` ORIGIN NUMBER` follows at the end.
   package var text: String {
     let version = Self.version(isRelayed: origin != nil, isNamed: id != nil)
     var text = "\(version) \(trail) \(number) \(clock) \(position)"
@@ -202,7 +205,7 @@ package struct AppliedNote: Equatable, Sendable {
     return text
   }
 
-  /// As a capture of an earlier version reads it.
+  /// The note in the form that a capture of an earlier version reads.
   package var withoutID: AppliedNote {
     var note = self
     note.id = nil

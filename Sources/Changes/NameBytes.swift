@@ -1,8 +1,9 @@
 // Databases compare the bytes of a name; Swift takes canonically equivalent texts for equal.
 extension StringProtocol {
-  /// Returns whether two names are one to a database that compares bytes.
+  /// Returns whether two names are one name to a database that compares bytes.
   ///
-  /// Use it wherever a difference between two names is acted on: with `!=` a rename from one to the other would be none.
+  /// Use it wherever code acts on a difference between two names: with `!=`, a rename from one to the other would be
+  /// missed.
   ///
   ///     "caf\u{e9}" == "cafe\u{301}"                // true
   ///     "caf\u{e9}".hasSameBytes(as: "cafe\u{301}")  // false
@@ -23,7 +24,7 @@ extension StringProtocol {
 }
 
 extension String {
-  /// Returns whether two names are one to SQLite, which folds the letters of ASCII and compares bytes.
+  /// Returns whether two names are one name to SQLite, which folds the letters of ASCII and compares bytes.
   ///
   ///     "Items".isSameInSQLite(as: "ITEMS")          // true
   ///     "\u{c9}t".isSameInSQLite(as: "\u{e9}t")      // false
@@ -31,7 +32,7 @@ extension String {
 }
 
 extension Optional where Wrapped: StringProtocol {
-  /// As ``Swift/StringProtocol/hasSameBytes(as:)``; nil has the same bytes as nil only.
+  /// Returns whether both have the same bytes, as ``Swift/StringProtocol/hasSameBytes(as:)``; nil equals nil only.
   package func hasSameBytes(as other: Wrapped?) -> Bool {
     switch (self, other) {
     case (let one?, let other?): one.hasSameBytes(as: other)
@@ -48,10 +49,10 @@ extension Sequence<String> {
   }
 }
 
-/// Several names in one text, so that any name comes back as it was.
+/// Several names in one text, from which each name can be read back unchanged.
 ///
-/// The unit separator (U+001F) separates them. In a name, the separator and the escape (U+0010) are escaped; all else
-/// stays, so that texts of earlier versions read as they did.
+/// The unit separator (U+001F) separates them. In a name, the separator and the escape (U+0010) are escaped. All other
+/// text is unchanged, so texts of earlier versions read as before.
 ///
 ///     NameList.text(["a", "b"])        // "a\u{1f}b"
 ///     NameList.names("a\u{10}1\u{1f}b")  // ["a\u{1f}", "b"]

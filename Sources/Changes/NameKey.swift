@@ -1,11 +1,11 @@
 /// A name as a database compares it: by its bytes. The key of dictionaries and sets of names.
 ///
-/// `String` as a key would take `caf\u{e9}` and `cafe\u{301}`, two names, for one.
+/// A `String` key would treat `caf\u{e9}` and `cafe\u{301}`, which are two names, as one.
 ///
 ///     var tables: [NameKey: Table] = [:]
 ///     tables["Items".sqliteKey] = table
 ///     tables["ITEMS".sqliteKey]     // table
-///     tables[schema.name.nameKey]   // nil: PostgreSQL tells the cases apart
+///     tables[schema.name.nameKey]   // nil: PostgreSQL distinguishes upper and lower case
 package struct NameKey: Hashable, Comparable, Sendable {
   /// The name, or the name as it is compared.
   package let text: String
@@ -14,7 +14,7 @@ package struct NameKey: Hashable, Comparable, Sendable {
 
   package static func == (a: Self, b: Self) -> Bool { a.text.hasSameBytes(as: b.text) }
 
-  /// In the order of their bytes.
+  /// Compares names in the order of their bytes.
   package static func < (a: Self, b: Self) -> Bool { a.text.utf8.lexicographicallyPrecedes(b.text.utf8) }
 
   package func hash(into hasher: inout Hasher) {
@@ -30,18 +30,18 @@ extension NameKey: ExpressibleByStringLiteral, CustomStringConvertible {
 }
 
 extension StringProtocol {
-  /// The name as PostgreSQL compares it: as it is.
+  /// The name as PostgreSQL compares it: unchanged.
   package var nameKey: NameKey { NameKey(self) }
 
-  /// The name as SQLite compares it: the letters of ASCII in lower case, all else as it is.
+  /// The name as SQLite compares it: the letters of ASCII in lower case, all other characters unchanged.
   package var sqliteKey: NameKey { NameKey(String(self).asciiLowercased) }
 
-  /// The name as an engine compares it.
+  /// Returns the name as an engine compares it.
   package func key(in engine: Engine) -> NameKey { engine == .sqlite ? sqliteKey : nameKey }
 }
 
 extension Dictionary where Key == NameKey {
-  /// The value of a name with these bytes.
+  /// The value for the name with these bytes.
   package subscript(name: String) -> Value? {
     get { self[NameKey(name)] }
     set { self[NameKey(name)] = newValue }

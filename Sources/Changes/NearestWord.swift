@@ -1,8 +1,8 @@
 extension String {
-  /// The word that is fewest edits away, if it is near: for "did you mean".
+  /// Returns the word that is fewest edits away, for "did you mean"; nil if none is near.
   package func nearest(in words: [String]) -> String? { nearest(in: words, atMost: Swift.max(2, count / 3)) }
 
-  /// - Parameter most: letters that may be added, missing or others.
+  /// - Parameter most: The most letters that may be added, missing or different.
   package func nearest(in words: [String], atMost most: Int) -> String? {
     let letters = Array(self)
     let scored = words.map { ($0, Self.distance(letters, Array($0))) }

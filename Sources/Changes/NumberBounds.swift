@@ -1,19 +1,20 @@
 /// The bounds of numbers that come from a trail, a message or a file.
 ///
-/// Every decoder refuses what is outside. Behind the border `+ 1`, `- 1` and conversions to signed numbers cannot
-/// overflow, so a peer cannot stop the daemon with an extreme number.
+/// Every decoder refuses a number outside them. On an accepted number, `+ 1`, `- 1` and a conversion to a signed number
+/// cannot overflow. So a peer cannot stop the daemon with an extreme number.
 ///
 ///     NumberBounds.isSegment(0xffff_ffff_ffff_ffff)  // false
 package enum NumberBounds {
-  /// The first segment number that no trail has: 2^48. At one segment a millisecond a trail reaches it after 8,900 years.
+  /// The first segment number that no trail has: 2^48. At one segment a millisecond, a trail would reach it after 8,900
+  /// years.
   package static let segments: UInt64 = 1 << 48
   /// The first number that no transaction, count or offset has: 2^62.
   package static let numbers: UInt64 = 1 << 62
   /// The first clock that no transaction has: 2^62 µs. The clock of an honest node is the time of day.
   package static let clocks: UInt64 = 1 << 62
-  /// The last clock of another node that moves the clock of this one: 2^61 µs, the year 75,000.
+  /// The greatest clock of another node that moves the clock of this node: 2^61 µs, the year 75,000.
   ///
-  /// A node that follows a greater clock would soon write transactions that no reader takes.
+  /// A node that follows a greater clock would soon write transactions that no reader accepts.
   package static let followedClock: UInt64 = 1 << 61
   /// Times of the years -9999 to 9999, µs since 1970 UTC.
   package static let times: ClosedRange<Int64> = -377_705_116_800_000_000...253_402_300_799_999_999
@@ -25,7 +26,7 @@ package enum NumberBounds {
 }
 
 extension ByteReader {
-  /// A varint below ``NumberBounds/numbers``.
+  /// Reads a varint below ``NumberBounds/numbers``.
   package mutating func readNumber(_ what: StaticString) throws -> UInt64 {
     let at = offset
     let number = try readVarint()
@@ -33,7 +34,7 @@ extension ByteReader {
     return number
   }
 
-  /// A varint below ``NumberBounds/clocks``.
+  /// Reads a varint below ``NumberBounds/clocks``.
   package mutating func readClock() throws -> UInt64 {
     let at = offset
     let clock = try readVarint()
@@ -41,7 +42,7 @@ extension ByteReader {
     return clock
   }
 
-  /// A zigzag number within ``NumberBounds/times``.
+  /// Reads a zigzag number within ``NumberBounds/times``.
   package mutating func readTime() throws -> Int64 {
     let at = offset
     let time = try readZigzag()

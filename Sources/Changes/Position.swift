@@ -8,7 +8,7 @@ package struct Position: Comparable, Hashable, Sendable, CustomStringConvertible
     self.offset = offset
   }
 
-  /// Reads the printed form; nil when `text` is not one, or a number is outside of ``NumberBounds``.
+  /// Reads the printed form; nil if `text` is not one, or if a number is outside ``NumberBounds``.
   package init?(_ text: String) {
     let parts = text.split(separator: ":", omittingEmptySubsequences: false)
     guard parts.count == 2, let segment = UInt64(parts[0], radix: 16), let offset = UInt64(parts[1], radix: 16),
@@ -33,7 +33,7 @@ package struct TrailID: Hashable, Sendable, CustomStringConvertible {
     guard bytes.count == 16 else { return nil }
     self.bytes = Array(bytes)
   }
-  /// As it is printed.
+  /// Reads the printed form: 32 hexadecimal digits.
   package init?(hex text: String) {
     guard let bytes = [UInt8](hex: text) else { return nil }
     self.init(bytes)
@@ -41,14 +41,14 @@ package struct TrailID: Hashable, Sendable, CustomStringConvertible {
   package var description: String { bytes.hex }
 }
 
-/// SHA-256 over everything that stands before a position (`docs/trail-format.md`, Chain hash): 32 bytes.
+/// The SHA-256 over everything before a position (`docs/trail-format.md`, Chain hash): 32 bytes.
 package struct ChainHash: Hashable, Sendable, CustomStringConvertible {
   package let bytes: [UInt8]
   package init?(_ bytes: some Collection<UInt8>) {
     guard bytes.count == 32 else { return nil }
     self.bytes = Array(bytes)
   }
-  /// As it is printed.
+  /// Reads the printed form: 64 hexadecimal digits.
   package init?(hex text: String) {
     guard let bytes = [UInt8](hex: text) else { return nil }
     self.init(bytes)
@@ -57,7 +57,8 @@ package struct ChainHash: Hashable, Sendable, CustomStringConvertible {
   package var description: String { bytes.hex }
 }
 
-/// What a reader has finished with, durably: position after a commit, in which trail, and the chain hash there.
+/// The place through which a reader has durably finished: the trail, the position after a commit, and the chain hash
+/// there.
 package struct Checkpoint: Hashable, Sendable {
   package var trail: TrailID
   package var position: Position
@@ -69,7 +70,7 @@ package struct Checkpoint: Hashable, Sendable {
   }
 }
 
-/// The name of a trail: the node where its transactions started, and the capture there. Printed `NODE.NAME`.
+/// The name of a trail: the node where its transactions began, and the name of the capture there. Printed `NODE.NAME`.
 package struct TrailName: Hashable, Sendable, CustomStringConvertible {
   package let origin: String
   package let name: String
@@ -79,7 +80,7 @@ package struct TrailName: Hashable, Sendable, CustomStringConvertible {
     self.name = name
   }
 
-  /// Reads `NODE.NAME`; the node ends at the first dot. Letters, digits, `-` and `_` only.
+  /// Reads `NODE.NAME`; the node ends at the first dot. Each part has letters of ASCII, digits, `-` and `_` only.
   package init?(_ text: String) {
     guard let dot = text.firstIndex(of: ".") else { return nil }
     let origin = String(text[..<dot])

@@ -1,4 +1,4 @@
-/// Kinds of record (`docs/trail-format.md`, Records). From 0x80 on a reader skips what it does not know.
+/// The kinds of record (`docs/trail-format.md`, Records). A reader skips an unknown kind from 0x80 on.
 package enum RecordKind {
   package static let begin: UInt8 = 0x01
   package static let commit: UInt8 = 0x02
@@ -6,7 +6,7 @@ package enum RecordKind {
   package static let change: UInt8 = 0x04
   package static let refresh: UInt8 = 0x05
   package static let refreshRow: UInt8 = 0x06
-  /// Reserved for a statement at first; never written.
+  /// Reserved for statements at first; never written.
   package static let reserved: UInt8 = 0x07
   package static let ddl: UInt8 = 0x08
   package static let progress: UInt8 = 0x8a
@@ -16,7 +16,7 @@ package enum RecordKind {
   package static let statementEnd: UInt8 = 0x8e
   package static let optional: UInt8 = 0x80
 
-  /// Whether a reader of this version reads or skips the record; it refuses the others.
+  /// Returns whether a reader of this version reads or skips the record; it refuses all other kinds.
   package static func isReadable(_ kind: UInt8) -> Bool { kind >= optional || (begin...ddl).contains(kind) }
 }
 
@@ -25,32 +25,32 @@ package struct TransactionHeader: Equatable, Sendable {
   package struct Flags: OptionSet, Sendable {
     package let rawValue: UInt8
     package init(rawValue: UInt8) { self.rawValue = rawValue }
-    /// Whole transactions whose borders the source does not give.
+    /// A group of whole transactions: the source does not report the borders between them.
     package static let group = Flags(rawValue: 1)
-    /// The commit time is when the capture saw it.
+    /// The commit time is the time at which capture saw the transaction.
     package static let late = Flags(rawValue: 2)
     /// An apply wrote the rows: the first dependency is the transaction that they come from.
     package static let relayed = Flags(rawValue: 4)
   }
-  /// A transaction of another origin through which the author had applied that origin's trail.
+  /// A transaction of another origin, through which the author had applied the trail of that origin.
   package struct Dependency: Equatable, Sendable {
     package var origin: String
     package var number: UInt64
-    /// Of the trail that counts so: one that was begun again under the name counts from 1. Nil in what an earlier version
-    /// wrote, and of the transaction in which relayed rows began.
+    /// The id of the trail in which `number` counts: a trail that is begun again under the name counts from 1. Nil in
+    /// data of an earlier version, and for the transaction in which relayed rows began.
     package var id: TrailID?
     package init(origin: String, number: UInt64, id: TrailID? = nil) {
       (self.origin, self.number, self.id) = (origin, number, id)
     }
   }
-  /// Of this origin, from 1, without gaps; given by the trail's writer.
+  /// The number within this origin, from 1, without gaps; the trail's writer assigns it.
   package var number: UInt64
-  /// µs since 1970 UTC.
+  /// The commit time, µs since 1970 UTC.
   package var commitTime: Int64
-  /// Hybrid logical time, µs; given by the trail's writer so that it rises strictly.
+  /// The hybrid logical time, µs. The trail's writer assigns it so that it strictly increases.
   package var clock: UInt64
   package var flags: Flags
-  /// Opaque to all but the capture.
+  /// The position in the source; opaque to all modules except capture.
   package var sourcePosition: [UInt8]
   package var dependencies: [Dependency]
 
@@ -79,12 +79,12 @@ public struct ChangeFlags: OptionSet, Sendable {
   @inlinable public init(rawValue: UInt8) { self.rawValue = rawValue }
   @inlinable public static var before: ChangeFlags { ChangeFlags(rawValue: 1) }
   @inlinable public static var after: ChangeFlags { ChangeFlags(rawValue: 2) }
-  /// A delete that the engine made for a REPLACE: the row may be gone already.
+  /// A delete that the engine made for a REPLACE: the row may already be gone.
   @inlinable public static var implied: ChangeFlags { ChangeFlags(rawValue: 4) }
   @inlinable public static var replacedVersion: ChangeFlags { ChangeFlags(rawValue: 8) }
 }
 
-/// (origin, clock) of the transaction that last wrote a row.
+/// The origin and clock of the transaction that last wrote a row.
 package struct Version: Equatable, Sendable {
   package var origin: String
   package var clock: UInt64
@@ -103,10 +103,10 @@ public struct ChangeView {
   var replacedBytes: UnsafeRawBufferPointer?
   public var before: ImageView?
   public var after: ImageView?
-  /// What a rule of apply says of it; of no trail.
+  /// The treatment that an apply rule gives the change. No trail holds it.
   package var treatment: ChangeTreatment = []
 
-  /// A change that no trail holds.
+  /// Makes a change that no trail holds.
   package init(
     _ operation: Operation, schemaID: UInt64, before: ImageView? = nil, after: ImageView? = nil,
     isImplied: Bool = false, treatment: ChangeTreatment = []
@@ -140,23 +140,24 @@ package struct Refresh: Equatable, Sendable {
     case lostChanges = 2
     case schemaChange = 3
     case asked = 4
-    /// Rows that a comparison found to differ.
+    /// A comparison found rows that differ.
     case repair = 5
   }
   package enum Method: UInt8, Sendable {
     case byKey = 1
     case whole = 2
-    /// Only the rows that its chunks name; all others stay.
+    /// Only the rows that the chunks name; all other rows stay.
     case rows = 3
   }
   package enum Range: Equatable, Sendable {
     case nullKeys
-    /// Rows behind `after`, up to and with `through`; nil: open. Values of all columns, nil where not part of the key.
+    /// Rows after `after`, through `through`; nil: no bound. Each key has a value for every column, nil if it is not
+    /// part of the key.
     case keys(after: [Value?]?, through: [Value?]?)
     case unkeyed
-    /// The row with this key, if there is one, and no other. Values as in `keys`.
+    /// The row with this key, if it exists, and no other row. Values as in `keys`.
     case row([Value?])
-    /// Some rows, each by its key; what else the reader has stays.
+    /// Some rows, each by its key; all other rows of the reader stay.
     case some
   }
   package enum Event: Equatable, Sendable {
@@ -171,7 +172,7 @@ package struct Refresh: Equatable, Sendable {
     self.event = event
   }
 
-  /// The keys of the record, each with a value for every column of the table.
+  /// The keys in the record, each with a value for every column of the table.
   package var bounds: [[Value?]] {
     switch event {
     case .chunk(.keys(let after, let through)): [after, through].compactMap(\.self)
@@ -189,15 +190,16 @@ package struct DDL: Equatable, Sendable {
     case reshape = 4
   }
   package var action: Action
-  /// Schema ids in the segment; 0: none.
+  /// The schema id of the shape before the change, within the segment; 0: none.
   package var before: UInt64
   package var after: UInt64
   @ByBytes package var text: String
-  /// A refresh of the table follows: what is done to its rows meanwhile need not be exact.
+  /// A refresh of the table follows, so changes to its rows until then need not be exact.
   package var isRefreshed: Bool
-  /// For each column after: which one it was before, nil where it is new. Nil: not told.
+  /// For each column after the change, its index before; nil if the column is new. The whole is nil if the source does
+  /// not report it.
   package var origins: [Int?]?
-  /// The trail, `NODE.NAME`, by whose apply the change came into the database; empty where it was made there.
+  /// The trail, `NODE.NAME`, whose apply brought the change into the database; empty if the change was made there.
   package var applied = ""
   package init(
     action: Action, before: UInt64, after: UInt64, text: String = "", isRefreshed: Bool = false, origins: [Int?]? = nil
@@ -211,12 +213,12 @@ package struct DDL: Equatable, Sendable {
   }
 }
 
-/// How far a sequence of the source has counted: it gave out `last`, and no value behind it.
+/// The state of a sequence at the source: it has given out `last`, and no later value.
 package struct SequenceState: Equatable, Sendable {
   @ByBytes package var namespace: String
   @ByBytes package var name: String
   package var last: Int64
-  /// Negative for one that counts down.
+  /// The step; negative for a sequence that counts down.
   package var increment: Int64
   package init(namespace: String, name: String, last: Int64, increment: Int64) {
     self.namespace = namespace
@@ -238,14 +240,14 @@ package enum Record {
   case progress(sourcePosition: [UInt8], time: Int64)
   case marker(kind: UInt8, text: String)
   case sequence(SequenceState)
-  /// What a program executed; the changes that it caused follow.
+  /// A statement that an application executed; the changes that it caused follow.
   case statement(StatementView)
-  /// Behind the changes that the last ``statement(_:)`` caused.
+  /// The end of the changes that the last ``statement(_:)`` caused.
   case statementEnd(StatementEnd)
-  /// Reserved in format 1: known by kind, not yet by content.
+  /// Reserved in format 1: the kind is known, the content is not yet defined.
   case reserved(kind: UInt8, UnsafeRawBufferPointer)
 
-  /// Whether a database that takes it may be another one then.
+  /// Whether applying the record may change a database.
   package var isOfChanges: Bool {
     switch self {
     case .change, .refresh, .refreshRow, .ddl, .reserved: true
@@ -384,7 +386,7 @@ extension ByteReader {
     for _ in 0..<(try readCount()) {
       header.dependencies.append(.init(origin: try readString(), number: try readNumber("transaction")))
     }
-    // An earlier version wrote none.
+    // An earlier version wrote no trail ids.
     guard !isAtEnd else { return header }
     for index in header.dependencies.indices { header.dependencies[index].id = try readTrailID() }
     return header

@@ -1,16 +1,16 @@
 /// Names and texts as SQL. This file is the only place in Cairn that quotes; `QuotingLintTests` looks for others.
 ///
-/// SQL ends a name at the byte 0x22 and a text at the byte 0x27, whatever character Unicode makes of it together with
-/// its neighbors. Swift's `Character` is such a cluster, so nothing here may split or compare by it.
+/// SQL ends a name at the byte 0x22 and a text at the byte 0x27, even if Unicode combines that byte with its neighbors
+/// into one character. Swift's `Character` is such a cluster, so no code here may split or compare by it.
 ///
-/// A NUL stays where it is: no quoting can carry it. The connections refuse statements that contain one.
+/// A NUL stays where it is, because no quoting can carry it. The connections refuse statements that contain a NUL.
 extension String {
   /// The name as an SQL identifier in double quotes.
   ///
   ///     "a\"b".quotedName  // "a""b"
   package var quotedName: String { quoted(UInt8(ascii: "\"")) }
 
-  /// The name as an identifier of SQLite in back quotes, as some programs write it.
+  /// The name as an identifier of SQLite in back quotes, as some applications write it.
   package var backQuotedName: String { quoted(UInt8(ascii: "`")) }
 
   /// The text as a literal of standard SQL, where a backslash means itself: for SQLite and the replication protocol.
@@ -18,7 +18,7 @@ extension String {
   /// In a statement for PostgreSQL use ``postgresLiteral``.
   package var quotedText: String { quoted(UInt8(ascii: "'")) }
 
-  /// The text as a literal of PostgreSQL that means the same whatever `standard_conforming_strings` is.
+  /// The text as a literal of PostgreSQL that means the same under any `standard_conforming_strings`.
   ///
   /// A word before it needs a space between.
   ///
@@ -30,7 +30,7 @@ extension String {
     return "E" + quoted(UInt8(ascii: "'"), escape: true)
   }
 
-  /// As ``postgresLiteral``, on one line: control characters are written as escapes.
+  /// The text as ``postgresLiteral``, on one line: control characters are written as escapes.
   package var postgresLineLiteral: String {
     guard utf8.contains(where: { $0 < 0x20 || $0 == UInt8(ascii: "\\") }) else { return quotedText }
     var out: [UInt8] = Array("E'".utf8)
@@ -61,14 +61,14 @@ extension String {
     return tag + self + tag
   }
 
-  /// The text as a comment of one line, which nothing in it can end: control characters become spaces.
+  /// The text as an SQL comment of one line, which the text cannot end: control characters become spaces.
   ///
   ///     "a\nDROP TABLE b".sqlComment  // -- a DROP TABLE b
   package var sqlComment: String {
     "-- " + String(decoding: utf8.map { $0 < 0x20 ? 0x20 : $0 }, as: UTF8.self)
   }
 
-  /// The text between two marks, with each mark in it doubled; with `escape` each backslash too.
+  /// Returns the text between two marks, with each mark inside it doubled; with `escape`, each backslash too.
   private func quoted(_ mark: UInt8, escape: Bool = false) -> String {
     func isDoubled(_ byte: UInt8) -> Bool { byte == mark || (escape && byte == UInt8(ascii: "\\")) }
     let count = utf8.count + 2 + utf8.count(where: isDoubled)
@@ -88,9 +88,9 @@ extension String {
     }
   }
 
-  /// The content of a quoted name or text without its quotes: each doubled mark once.
+  /// Reads the content of a quoted name or text without its quotes: each doubled mark becomes one.
   ///
-  /// - Parameter escape: Whether doubled backslashes count once too, as in the `E'...'` that PostgreSQL prints.
+  /// - Parameter escape: Whether doubled backslashes become one too, as in the `E'...'` that PostgreSQL prints.
   package init(undoubling content: some Sequence<UInt8>, _ mark: UInt8, escape: Bool = false) {
     var out: [UInt8] = []
     var open: UInt8?
@@ -107,7 +107,7 @@ extension String {
 }
 
 extension Sequence<String> {
-  /// The first two elements that have equal keys. Swift takes canonically equivalent texts for equal, databases do not.
+  /// Returns the first two elements with canonically equivalent keys: one key to Swift, two names to a database.
   ///
   ///     ["e\u{301}", "\u{e9}"].firstAlike { $0 }  // both
   package func firstAlike(by key: (String) -> String) -> (String, String)? {

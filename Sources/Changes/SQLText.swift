@@ -1,14 +1,13 @@
-/// Reads just enough of SQL text to take statements apart at commas, parentheses and keywords, with quotes and
-/// comments respected.
+/// A reader of SQL text that splits statements at commas, parentheses and keywords. It respects quotes and comments.
 package enum SQLText {
   package struct Token: Equatable {
     package let range: Range<Int>
-    /// Upper case for bare words; empty for quoted names, literals and everything else.
+    /// The word in upper case; empty for quoted names, literals and all other tokens.
     @ByBytes package private(set) var word: String
     package let symbol: UInt8
   }
 
-  /// Source: https://sqlite.org/lang.html (tokens as SQLite's own tokenizer sees them).
+  /// Returns the tokens as SQLite's own tokenizer sees them. Source: https://sqlite.org/lang.html
   package static func tokens(_ sql: [UInt8]) -> [Token] {
     var tokens: [Token] = []
     var i = 0
@@ -20,7 +19,7 @@ package enum SQLText {
       let start = i
       switch sql[i] {
       case 0x20, 0x09, 0x0a, 0x0c, 0x0d: i += 1
-      // A byte order mark is white space where a token would begin.
+      // A byte order mark at the start of a token is white space.
       case 0xef where i + 2 < sql.count && sql[i + 1] == 0xbb && sql[i + 2] == 0xbf: i += 3
       case UInt8(ascii: "-") where i + 1 < sql.count && sql[i + 1] == UInt8(ascii: "-"):
         while i < sql.count, sql[i] != 0x0a { i += 1 }
@@ -54,7 +53,7 @@ package enum SQLText {
     return tokens
   }
 
-  /// The expressions and the WHERE clause of a CREATE INDEX statement, as text; ASC and DESC are taken off.
+  /// Returns the expressions and the WHERE clause of a CREATE INDEX statement as text, without ASC and DESC.
   package static func indexParts(_ sql: String) -> (terms: [String], predicate: String?)? {
     let bytes = Array(sql.utf8)
     let tokens = tokens(bytes)
@@ -85,7 +84,7 @@ package enum SQLText {
     return nil
   }
 
-  /// The names of the collations that a statement names, without quotes.
+  /// Returns the collations that a statement names, without quotes.
   ///
   ///     SQLText.collations("CREATE INDEX i ON t(a COLLATE de)")  // ["de"]
   package static func collations(_ sql: String) -> [String] {

@@ -1,6 +1,7 @@
-/// Text from databases, peers and files on its way to a terminal, a log or a page of metrics.
+/// Text from databases, peers and files, made safe to show in a terminal, a log or a page of metrics.
 ///
-/// Such text may hold what a terminal obeys: escape sequences, C1 controls, and marks that turn the direction of writing.
+/// Such text may hold sequences that a terminal obeys: escape sequences, C1 controls, and marks that turn the direction
+/// of writing.
 ///
 /// ```swift
 /// "a\u{1b}[31m\nb".oneLine  // "a\x1b[31m b"
@@ -15,7 +16,7 @@ extension String {
   /// The text up to its first line feed.
   package var firstLine: String { String(unicodeScalars.prefix { $0 != "\n" }) }
 
-  /// Whether only printable ASCII is in it.
+  /// Whether the text has only printable ASCII.
   private var isPlain: Bool { utf8.allSatisfy { (0x20..<0x7f).contains($0) } }
 
   private func cleaned(keepsBreaks: Bool) -> String {
@@ -33,8 +34,8 @@ extension String {
 }
 
 extension Unicode.Scalar {
-  /// Whether a terminal obeys the character instead of showing it: C0 and C1 controls, DEL, line and paragraph separators,
-  /// and what turns the direction of writing. Source: UAX #9, table 4.
+  /// Whether a terminal obeys the character instead of showing it: C0 and C1 controls, DEL, line and paragraph
+  /// separators, and marks that turn the direction of writing. Source: UAX #9, table 4.
   package var isObeyed: Bool {
     switch value {
     case 0..<0x20, 0x7f..<0xa0, 0x61c, 0x200e, 0x200f, 0x2028...0x202e, 0x2066...0x2069, 0xfff9...0xfffb: true
@@ -42,7 +43,7 @@ extension Unicode.Scalar {
     }
   }
 
-  /// `\x1b`, `\u202e`.
+  /// The code of the character, such as `\x1b` or `\u202e`.
   package var code: String {
     let digits = String(value, radix: 16)
     return value < 0x100

@@ -1,6 +1,6 @@
 extension String {
-  /// The text as one word of a command for a shell, in single quotes. Names come from databases: a quote in one must not end
-  /// the word in a hint that a person copies.
+  /// The text as one word of a shell command, in single quotes. Names come from databases: a quote in a name must not
+  /// end the word in a hint that an operator copies.
   ///
   ///     "it's".shellWord   // 'it'\''s'
   package var shellWord: String { enclosed("'") { $0 == UInt8(ascii: "'") ? Array("'\\''".utf8) : nil } }

@@ -1,13 +1,13 @@
-/// What a statement made of the rows of tables, whatever the order: how many rows it wrote and removed, and the sum of
-/// their hashes (`docs/trail-format.md`, statement end).
+/// The effect of a statement on rows, in any order: the counts of rows written and removed, and the sum of their hashes
+/// (`docs/trail-format.md`, statement end).
 ///
-/// Who executes the statement once more computes the same from the rows that its RETURNING clause gives.
+/// An apply that executes the statement again computes the same digest from the rows of its RETURNING clause.
 package struct StatementDigest: Equatable, Sendable {
-  /// Rows inserted or updated, also those that an update left as they were.
+  /// The number of rows inserted or updated, including rows that an update left unchanged.
   package private(set) var written: UInt64 = 0
-  /// Rows deleted.
+  /// The number of rows deleted.
   package private(set) var gone: UInt64 = 0
-  /// The sum of all hashes, modulo 2^128.
+  /// The lower half of the sum of all hashes, modulo 2^128.
   package private(set) var low: UInt64 = 0
   package private(set) var high: UInt64 = 0
 
@@ -17,24 +17,24 @@ package struct StatementDigest: Equatable, Sendable {
     (self.written, self.gone, self.low, self.high) = (written, gone, low, high)
   }
 
-  /// What a row of one table is hashed with.
+  /// The seed with which the rows of one table are hashed.
   package struct Table: Sendable {
     fileprivate let seed: UInt64
-    /// `name` as in the schema record that is in force.
+    /// - Parameter name: The name in the schema record that is in force.
     package init(name: String) {
       var name = name
       seed = name.withUTF8 { XXHash64.of(UnsafeRawBufferPointer($0)) }
     }
   }
 
-  /// A row as it is after it was inserted or updated: the values of all columns in the source's form, one behind the other
-  /// as images have them.
+  /// Adds a row as it is after an insert or update: the values of all columns in the source's form, encoded as in
+  /// images.
   package mutating func addWritten(_ image: UnsafeRawBufferPointer, of table: Table) {
     written &+= 1
     add(image, seed: table.seed &+ 1)
   }
 
-  /// A row as it was before it was deleted.
+  /// Adds a row as it was before it was deleted.
   package mutating func addGone(_ image: UnsafeRawBufferPointer, of table: Table) {
     gone &+= 1
     add(image, seed: table.seed &+ 2)

@@ -1,17 +1,17 @@
-/// Which rows of a table at the target are those of a trail. Copies, truncates and deletes take them all for rows of
-/// the trail's source, so no two trails may claim the same.
+/// The rows of a table at the target that belong to one trail. Copies, truncates and deletes treat all of them as rows
+/// of the trail's source, so no two trails may claim the same rows.
 package struct TableClaim: Equatable, Sendable {
   private static let history = "history"
 
-  /// A table that waits since before its first row.
+  /// The claim of a table that has been suspended since before its first row.
   package static let none = TableClaim(text: "-")
 
-  /// As the target's state keeps it.
+  /// The claim as the target stores it.
   @ByBytes package private(set) var text: String
 
   package init(text: String) { self.text = text }
 
-  /// Of a table as its rule makes it.
+  /// Makes the claim of a table as its rule maps it.
   package init(_ schema: TableSchema) {
     let treatment = schema.treatment ?? .init()
     if treatment.isHistory {
@@ -23,7 +23,8 @@ package struct TableClaim: Equatable, Sendable {
 
   package var isOfHistory: Bool { text == Self.history }
 
-  /// By column: the bytes of the constant. A sign of equality may be part of a cluster.
+  /// The bytes of the constant, by column. The bytes are compared because Unicode may combine an equals sign with its
+  /// neighbors.
   private var shares: [[UInt8]: [UInt8]] {
     var shares: [[UInt8]: [UInt8]] = [:]
     for part in NameList.names(text).map({ Array($0.utf8) }) {
@@ -33,20 +34,21 @@ package struct TableClaim: Equatable, Sendable {
     return shares
   }
 
-  /// Histories only add rows; of all else a constant must tell the one from the other.
+  /// Returns whether no row can belong to both claims: both are histories, which only add rows, or one column has
+  /// different constants.
   package func isApart(from other: TableClaim) -> Bool {
     if text == Self.history || other.text == Self.history { return text == other.text }
     let theirs = other.shares
     return shares.contains { column, value in theirs[column].map { $0 != value } ?? false }
   }
 
-  /// Whether it is told from that of a trail of which an older version did not note any.
+  /// Whether the claim counts as apart from a claim that an older version did not record.
   private var mayBeShared: Bool { text == Self.history || !shares.isEmpty }
 
-  /// Whose rows are in a table of the target, but for the trail's own; nil: not known what it claims.
+  /// Another trail with rows in a table of the target; a nil claim is unknown.
   package typealias Feeder = (trail: String, claim: TableClaim?)
 
-  /// Why the trail's rows must not go into a table that others feed; nil: they may.
+  /// Returns the reason why the trail's rows must not go into a table that other trails feed; nil if they may.
   package func collision(
     of trail: TrailName, with feeders: [Feeder], table: String, source: TableSchema, at place: String
   ) -> CairnError? {

@@ -1,6 +1,7 @@
-/// What became of a table between two of its shapes, in words of no engine.
+/// The changes of a table between two of its shapes, independent of the engine.
 ///
-/// Pure: it looks at nothing but the schemas. Indexes of columns are those of `before` and `after`.
+/// Pure: the result depends on the two schemas and the given origins only. Column indexes are those of `before` and
+/// `after`.
 package struct TableDifference: Equatable, Sendable {
   package enum Change: Equatable, Sendable {
     case renameTable
@@ -11,7 +12,7 @@ package struct TableDifference: Equatable, Sendable {
     case requireColumn(Int, to: Int)
     case defaultOfColumn(Int, to: Int)
     case identityOfColumn(Int, to: Int)
-    /// The columns by which rows are told apart, or their order.
+    /// The key columns, or their order.
     case key
     case uniques
     case addForeignKey(Int)
@@ -24,13 +25,15 @@ package struct TableDifference: Equatable, Sendable {
 
   package let before: TableSchema
   package let after: TableSchema
-  /// For each column after: which one it was before; nil where it is new.
+  /// For each column after, its index before; nil if the column is new.
   package let origins: [Int?]
-  /// In the order in which they can be made: names first, then what goes, what comes, what changes, keys and indexes.
+  /// The changes in an order in which they can be made: names, drops, additions, other changes, then keys and indexes.
   package private(set) var changes: [Change] = []
 
-  /// `origins` as the capture told them; nil: columns are matched by their names, and what is left by its place where
-  /// all else is as it was.
+  /// Compares two shapes.
+  ///
+  /// - Parameter origins: The origins that capture reported. If nil or invalid, columns are matched by name. A column
+  ///   left over is matched by its place if the number of columns and its type are the same.
   package init(_ before: TableSchema, _ after: TableSchema, origins: [Int?]? = nil) {
     (self.before, self.after) = (before, after)
     let told = origins.flatMap { given in
@@ -40,15 +43,15 @@ package struct TableDifference: Equatable, Sendable {
     findChanges()
   }
 
-  /// Nothing but the text that creates the table differs, if anything: a CHECK, a comment, a space.
+  /// Whether the shapes are equal, except perhaps for the text that creates the table: a CHECK, a comment, a space.
   package var isEmpty: Bool { changes.isEmpty }
 
-  /// Whether the tables differ, and only in columns that are new.
+  /// Whether the tables differ only in columns that are new.
   package var onlyAddsColumns: Bool {
     !isEmpty && changes.allSatisfy { if case .addColumn = $0 { true } else { false } }
   }
 
-  /// Columns that are the same but for their name: (name before, name after).
+  /// The columns of which only the name changed: (name before, name after).
   package var renamedColumns: [(String, String)] {
     changes.compactMap {
       if case .renameColumn(let old, let new) = $0 { (before.columns[old].name, after.columns[new].name) } else { nil }
@@ -106,7 +109,7 @@ package struct TableDifference: Equatable, Sendable {
     if before.flags.intersection(kinds) != after.flags.intersection(kinds) { changes.append(.kind) }
   }
 
-  /// Columns after, as the columns before that they were; nil where one is new.
+  /// Returns the indexes before of columns after; nil if one of them is new.
   private func moved(_ columns: [Int]) -> [Int]? {
     let found = columns.compactMap { origins[$0] }
     return found.count == columns.count ? found : nil

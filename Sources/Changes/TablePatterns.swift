@@ -1,23 +1,23 @@
-/// Which tables: patterns with `*` and `?`, `!` before one that excludes. A table is taken when the last pattern that
-/// matches it does not exclude it.
+/// A list of tables: patterns with `*` and `?`, and `!` before a pattern that excludes. A table is included if the last
+/// pattern that matches it does not exclude it.
 ///
-/// Names are matched without regard to the case of ASCII letters, as SQLite compares them. A pattern that excludes a table
-/// also excludes one whose other letters differ only in case, so that no list takes a table in by such a letter.
+/// Names are matched without regard to the case of ASCII letters, as SQLite compares them. A pattern that excludes a
+/// table also excludes a table whose other letters differ only in case, so no list includes a table by such a letter.
 ///
 ///     TablePatterns(["k"]).includes("K")          // true
 ///     TablePatterns(["k"]).includes("\u{212a}")  // false: the sign of Kelvin, whose lower case is k
 ///     TablePatterns(["!\u{c4}rzte"]).includes("\u{e4}rzte")  // false
 package struct TablePatterns: Equatable, Sendable {
   @ByBytes package private(set) var patterns: [String]
-  /// Further lists: a table is also taken when one of them takes it.
+  /// Further lists: a table is also included if one of them includes it.
   private var others: [TablePatterns] = []
 
-  /// Without any including pattern, all tables are included.
+  /// Makes a list from patterns. Without any including pattern, all tables are included.
   package init(_ patterns: [String] = ["*"]) {
     self.patterns = patterns.allSatisfy { Self.parts($0).excludes } ? ["*"] + patterns : patterns
   }
 
-  /// The tables that at least one of several lists takes; all tables if there is no list.
+  /// Makes a list of the tables that at least one of several lists includes; all tables if there is no list.
   ///
   ///     TablePatterns(anyOf: [TablePatterns(["a"]), TablePatterns(["*", "!a"])]).includes("a")  // true
   package init(anyOf lists: [TablePatterns]) {
@@ -27,13 +27,13 @@ package struct TablePatterns: Equatable, Sendable {
     if !takesAll { others = Array(distinct.dropFirst()) }
   }
 
-  /// Reads what ``text`` writes.
+  /// Reads the form that ``text`` writes.
   package init(text: String) {
     self.init(
       anyOf: text.split(separator: "\n").map { TablePatterns($0.split(separator: ",").map(String.init)) })
   }
 
-  /// The lists as a text: patterns with commas between them, a list a line.
+  /// The lists as text: one list per line, with commas between its patterns.
   package var text: String { alternatives.map { $0.patterns.joined(separator: ",") }.joined(separator: "\n") }
 
   private var alternatives: [TablePatterns] {
@@ -42,15 +42,15 @@ package struct TablePatterns: Equatable, Sendable {
     return [first] + others
   }
 
-  /// Whether it is known that every table is taken, whatever its name.
+  /// Whether the list certainly includes every table, by any name.
   package var takesAll: Bool { alternatives.contains { $0.patterns.last.map { $0 == "*" } ?? false } }
 
-  /// Whether it is known that every table is taken which another list takes.
+  /// Returns whether the list certainly includes every table that another list includes.
   package func covers(_ list: TablePatterns) -> Bool {
     takesAll || list.alternatives.allSatisfy(alternatives.contains)
   }
 
-  /// Whether a pattern excludes, and what stands behind its `!`.
+  /// Splits a pattern: whether it excludes, and the text after its `!`.
   private static func parts(_ pattern: String) -> (excludes: Bool, plain: String) {
     let scalars = pattern.unicodeScalars
     return scalars.first == "!" ? (true, String(scalars.dropFirst())) : (false, pattern)
@@ -71,26 +71,26 @@ package struct TablePatterns: Equatable, Sendable {
     return included
   }
 
-  /// Returns whether the list can include a table of a schema, whatever the table is called. Patterns that exclude count if
-  /// they exclude all of its tables.
+  /// Returns whether the list can include a table of a schema, whatever the name of the table. A pattern that excludes
+  /// counts if it excludes all tables of the schema.
   ///
   ///     TablePatterns(["sales.o*"]).includesTables(of: "sales")         // true
   ///     TablePatterns(["*", "!sales.*"]).includesTables(of: "sales")    // false
   package func includesTables(of schema: String) -> Bool {
     let start = "\(schema.asciiLowercased)."
     return includesSome(start) { plain in
-      // What stands after the dot is the pattern of the table. A pattern without a dot is of `public`, except `*`.
+      // The text after the dot matches the table. A pattern without a dot is for `public`, except `*`.
       guard plain.contains(".") || plain.allSatisfy({ $0 == "*" }) || schema == "public" else { return false }
       return plain.indices.contains { $0 > plain.startIndex && Wildcard.matches(String(plain[..<$0]), start) }
         || (plain.last == "*" && Wildcard.matches(String(plain), start))
     }
   }
 
-  /// Returns whether the list can include a table that it names without a schema.
+  /// Whether the list can include a table that it names without a schema.
   package var includesPlainTables: Bool { includesSome("") { !$0.contains(".") } }
 
   private func includesSome(_ start: String, _ isMatch: (Substring.UnicodeScalarView) -> Bool) -> Bool {
-    // A pattern that matches this name matches every name after the start: none of its letters is one of a pattern.
+    // This name represents every name after the start: a pattern can match its NUL characters only with `*` or `?`.
     let all = start + String(repeating: "\u{0}", count: 256)
     return patterns.reduce(false) { included, pattern in
       let (excludes, plain) = Self.parts(pattern.asciiLowercased)
@@ -99,14 +99,15 @@ package struct TablePatterns: Equatable, Sendable {
     }
   }
 
-  /// Returns whether the list of an apply admits a table of a PostgreSQL target: the last pattern that matches it decides.
+  /// Returns whether the list of an apply admits a table of a PostgreSQL target: the last pattern that matches the
+  /// table decides.
   ///
-  /// Stricter than a capture's list: a pattern without a dot admits tables of `public` only, except `*`, which admits all. One that excludes a table by its
-  /// name alone excludes it in every schema.
+  /// It is stricter than a capture's list. A pattern without a dot admits tables of `public` only, except `*`, which
+  /// admits all. A pattern that excludes a table by its name alone excludes it in every schema.
   ///
   ///     TablePatterns(["evil_*"]).admits(namespace: "evil_other", name: "salaries")  // false
   ///
-  /// - Parameter namespace: the schema; empty for `public`.
+  /// - Parameter namespace: The schema; empty for `public`.
   package func admits(namespace: String, name: String) -> Bool {
     let isPublic = namespace.isEmpty || namespace.hasSameBytes(as: "public")
     let whole = "\(isPublic ? "public" : namespace).\(name)"
@@ -130,20 +131,20 @@ package struct TablePatterns: Equatable, Sendable {
   /// A name in a list of tables that no table has.
   package struct Unmatched: Equatable, Sendable {
     @ByBytes package var name: String
-    /// The name of a table that it may be meant for.
+    /// The name of a table that the pattern may have meant.
     @ByBytes package var nearest: String? = nil
-    /// It was to be left out.
+    /// Whether the pattern excludes.
     package var isExclusion: Bool
-    /// Whether it is an error where the list is new. A table that is to be left out need not exist; where another one has
-    /// nearly its name, that one would be taken although it is meant.
+    /// Whether it is an error in a new list. An excluded table need not exist. But if another table has nearly that
+    /// name, the list would include that table against its intent.
     package var isMistake: Bool { !isExclusion || nearest != nil }
   }
 
-  /// Returns the names, without `*` and `?`, that no table has.
+  /// Returns the names in the list, except patterns with `*` or `?`, that no table has.
   ///
   ///     TablePatterns(["itme", "sale"]).unmatched(in: ["item", "sale"])  // itme, nearest: item
   ///
-  /// - Parameter tables: the names by which patterns may know tables; those of one table may be several.
+  /// - Parameter tables: The names by which patterns may know tables; one table may have several.
   package func unmatched(in tables: [String]) -> [Unmatched] {
     patterns.compactMap { pattern in
       let (isExclusion, name) = Self.parts(pattern)

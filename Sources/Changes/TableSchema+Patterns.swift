@@ -1,6 +1,8 @@
 extension TableSchema {
-  /// Whether a rule is for the table. `pattern`: its name, or one with `*` and `?`, with the schema where that is not
-  /// `public`; matched without regard to case.
+  /// Returns whether a rule is for the table.
+  ///
+  /// - Parameter pattern: A name, or a pattern with `*` and `?`, with the schema if that is not `public`. Case is
+  ///   ignored.
   package func matches(_ pattern: String) -> Bool {
     let isBare = !pattern.contains(".")
     if isBare, !["", "public"].contains(namespace) { return false }
@@ -9,6 +11,6 @@ extension TableSchema {
 }
 
 extension TablePatterns {
-  /// Whether it may be for several tables.
+  /// Returns whether the text may match several tables.
   package static func isPattern(_ text: String) -> Bool { text.unicodeScalars.contains { $0 == "*" || $0 == "?" } }
 }

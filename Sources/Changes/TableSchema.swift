@@ -3,22 +3,22 @@ package enum Engine: UInt8, Sendable {
   case postgres = 2
 }
 
-/// The shape of a table at one epoch: what names, orders and explains the values of its images.
+/// The shape of a table at one epoch: the names, order and types of the values in its images.
 ///
 /// Two shapes are equal if all their texts have the same bytes.
 package struct TableSchema: Equatable, Sendable {
   package struct Column: Equatable, Sendable {
     package var name: String
-    /// As declared in the engine's language; may be empty in SQLite.
+    /// The type as declared in the engine's language; may be empty in SQLite.
     package var declaredType: String
     package var isNotNull: Bool
-    /// Place in the identity key, from 1; 0 where the column is not part of it.
+    /// The place in the identity key, from 1; 0 if the column is not part of it.
     package var keyOrdinal: Int
-    /// Empty: the engine's default.
+    /// The collation; empty: the engine's default.
     package var collation: String
     package var defaultText: String?
-    /// PostgreSQL: what a type that is not built in rests on: the base type of a domain, `enum`, `record`, `range`,
-    /// `multirange`, `array`; empty for a built-in type.
+    /// In PostgreSQL the basis of a type that is not built in: the base type of a domain, or `enum`, `record`, `range`,
+    /// `multirange`, `array`. Empty for a built-in type.
     package var baseType: String
     package var identity: Identity
 
@@ -44,7 +44,7 @@ package struct TableSchema: Equatable, Sendable {
     }
   }
 
-  /// PostgreSQL's GENERATED … AS IDENTITY.
+  /// The GENERATED … AS IDENTITY clause of PostgreSQL.
   package enum Identity: UInt8, Sendable {
     case none = 0
     case byDefault = 1
@@ -53,7 +53,7 @@ package struct TableSchema: Equatable, Sendable {
 
   package struct ForeignKey: Equatable, Sendable {
     package var columns: [Int]
-    /// PostgreSQL: the schema of the table that is referenced.
+    /// In PostgreSQL the schema of the referenced table.
     package var namespace: String
     package var table: String
     package var references: [String]
@@ -79,13 +79,13 @@ package struct TableSchema: Equatable, Sendable {
         && a.references.hasSameBytes(as: b.references)
     }
 
-    /// When it is checked.
+    /// The time of the check.
     package enum Timing: UInt8, Sendable {
       case immediate = 0
       case deferrable = 1
       case deferred = 2
 
-      /// As a clause of PostgreSQL, with a space before it.
+      /// The clause of PostgreSQL, with a space before it.
       package var clause: String {
         switch self {
         case .immediate: ""
@@ -96,7 +96,7 @@ package struct TableSchema: Equatable, Sendable {
     }
   }
 
-  /// An index, as the statement that makes it.
+  /// An index, with the statement that creates it.
   package struct Object: Equatable, Sendable {
     package var name: String
     package var text: String
@@ -115,12 +115,13 @@ package struct TableSchema: Equatable, Sendable {
     package init(rawValue: UInt64) { self.rawValue = rawValue }
     package static let withoutRowid = Flags(rawValue: 1)
     package static let strict = Flags(rawValue: 2)
-    /// No usable key: the whole row is its identity.
+    /// The table has no usable key: the whole row is its identity.
     package static let wholeRow = Flags(rawValue: 4)
-    /// A key column may hold NULL; such rows are told apart by the whole row.
+    /// A key column may hold NULL; rows with NULL are identified by the whole row.
     package static let nullableKey = Flags(rawValue: 8)
     package static let autoincrement = Flags(rawValue: 16)
-    /// PostgreSQL: rows may come and go with partitions, without a change of their own; a copy follows then.
+    /// In PostgreSQL a partitioned table: rows may appear and vanish with partitions, without changes of their own. A
+    /// copy follows then.
     package static let partitioned = Flags(rawValue: 32)
   }
 
@@ -132,14 +133,15 @@ package struct TableSchema: Equatable, Sendable {
   package var columns: [Column]
   package var uniques: [[Int]]
   package var foreignKeys: [ForeignKey]
-  /// The statement, or statements, that create it in the engine's language, with what it needs (types, sequences).
+  /// The statements that create the table in the engine's language, with the types and sequences that it needs.
   package var createText: String
   package var objects: [Object]
-  /// What a rule of apply says of it; of no trail.
+  /// The treatment that an apply rule gives the table. No trail holds it.
   package var treatment: TableTreatment?
   private var originals: [TableSchema] = []
 
-  /// The shape that the table has in the other engine from which Cairn brought it here; nil where it was born here.
+  /// The shape of the table in the other engine from which Cairn brought it; nil if the table was created in this
+  /// database.
   package var original: TableSchema? {
     get { originals.first }
     set { originals = newValue.map { [$0] } ?? [] }
@@ -168,20 +170,20 @@ package struct TableSchema: Equatable, Sendable {
       && a.treatment == b.treatment && a.originals == b.originals
   }
 
-  /// As people call it: `sales.orders`, `orders`.
+  /// The name for operators: `sales.orders`, `orders`.
   package var fullName: String { namespace.isEmpty ? name : "\(namespace).\(name)" }
 
-  /// As it is looked for: in lower case, and without the schema where it is `public`.
+  /// The name for look-ups: in lower case, without the schema if that is `public`.
   package var plainName: String { (namespace == "public" ? name : fullName).asciiLowercased }
 
-  /// Indexes of the key columns, in key order; empty when the whole row is the identity.
+  /// Indexes of the key columns, in key order; empty if the whole row is the identity.
   package var key: [Int] {
     columns.indices.filter { columns[$0].keyOrdinal > 0 }.sorted { columns[$0].keyOrdinal < columns[$1].keyOrdinal }
   }
 }
 
 extension ByteWriter {
-  /// The payload of a schema record, after its id.
+  /// Appends the payload of a schema record, after its id.
   package mutating func append(_ schema: TableSchema) {
     appendVarint(schema.epoch)
     append(schema.engine.rawValue)
@@ -271,7 +273,7 @@ extension ByteReader {
     for _ in 0..<(try readCount()) {
       schema.objects.append(.init(name: try readString(), text: try readString()))
     }
-    // What follows was added after the first trails were written.
+    // The fields from here on were added after the first trails were written.
     guard !isAtEnd else { return schema }
     for index in schema.columns.indices {
       schema.columns[index].baseType = try readString()

@@ -1,5 +1,5 @@
 extension TableTreatment {
-  /// Ends the hint of a table that waits for its rule and goes on with a copy, once what stands before it is done. It is kept
-  /// with the table at the target: these words tell such a table from one that waits for something else.
+  /// The last words of the hint for a table that is suspended until its rule is met: after the steps before them, a
+  /// copy resumes it. The target stores the hint with the table. A reader recognizes such a table by these words.
   package static let thenCopy = "then copy the table again"
 }

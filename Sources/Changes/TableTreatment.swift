@@ -1,12 +1,13 @@
-/// What a rule of apply says of a table besides its shape. No trail holds it: it is given to a schema when it is read.
+/// The instructions of an apply rule for a table, besides its shape. No trail holds them; the reader attaches them to
+/// the schema.
 package struct TableTreatment: Equatable, Sendable {
-  /// What becomes of rows that the source has no longer.
+  /// The treatment of rows that the source has removed.
   package enum Removal: Equatable, Sendable {
-    /// They are deleted.
+    /// The rows are deleted.
     case applied
-    /// They stay as they were.
+    /// The rows stay unchanged.
     case kept
-    /// They stay, and the column has the time of the commit that removed them.
+    /// The rows stay, and the column gets the time of the commit that removed them.
     case marked(column: String)
 
     package static func == (a: Removal, b: Removal) -> Bool {
@@ -18,14 +19,14 @@ package struct TableTreatment: Equatable, Sendable {
     }
   }
 
-  /// A column that has one value in all rows of this trail: rows with another one are none of its business.
+  /// A column with one value in all rows of this trail. Rows with another value belong to other trails.
   package struct Share: Equatable, Sendable {
     @ByBytes package var column: String
     package var value: Value
     package init(column: String, value: Value) { (self.column, self.value) = (column, value) }
   }
 
-  /// Why the rule cannot be kept for this shape of the table.
+  /// The reason why the rule cannot be followed for this shape of the table.
   package struct Refusal: Equatable, Sendable {
     @ByBytes package var message: String
     @ByBytes package var hint: String
@@ -34,7 +35,7 @@ package struct TableTreatment: Equatable, Sendable {
 
   package var removal = Removal.applied
   package var shares: [Share] = []
-  /// Each change adds a row.
+  /// Whether each change adds a row.
   package var isHistory = false
   package var refusal: Refusal?
   package init() {}
@@ -48,16 +49,16 @@ extension TableSchema {
   }
 }
 
-/// What a rule says of one change. No trail holds it.
+/// The treatment of one change by a rule. No trail holds it.
 package struct ChangeTreatment: OptionSet, Sendable {
   package let rawValue: UInt8
   package init(rawValue: UInt8) { self.rawValue = rawValue }
-  /// The row may be there or not, and need not be as the change says that it was.
+  /// The row may be absent, and may differ from the change's before image.
   package static let tolerant = ChangeTreatment(rawValue: 1)
-  /// The change cannot be made of what the source tells: the reader knows why.
+  /// The change cannot be made from the data that the source sends. The reader knows the reason.
   package static let refused = ChangeTreatment(rawValue: 2)
-  /// Where the row is not there, the source did not tell enough to put it there: the reader knows why.
+  /// If the row is absent, the source's data do not suffice to insert it. The reader knows the reason.
   package static let incomplete = ChangeTreatment(rawValue: 4)
-  /// No change: a copy has the row.
+  /// The row comes from a copy and is not a change.
   package static let copied = ChangeTreatment(rawValue: 8)
 }

@@ -1,9 +1,10 @@
-/// Which trails: patterns of `NODE.NAME` with `*` and `?`, `!` before one that excludes. A trail is taken when the last
-/// pattern that matches it does not exclude it. Case counts, as in the names of trails.
+/// A list of trails: patterns of `NODE.NAME` with `*` and `?`, and `!` before a pattern that excludes. A trail is
+/// included if the last pattern that matches it does not exclude it. Case counts, as in the names of trails.
 package struct TrailPatterns: Equatable, Sendable {
   @ByBytes package private(set) var patterns: [String]
 
-  /// Without any pattern, no trail is included; with excluding ones only, all others are.
+  /// Makes a list from patterns. Without patterns it includes no trail; with excluding patterns only, it includes all
+  /// others.
   package init(_ patterns: [String]) {
     self.patterns = !patterns.isEmpty && patterns.allSatisfy { $0.hasPrefix("!") } ? ["*"] + patterns : patterns
   }
@@ -20,11 +21,11 @@ package struct TrailPatterns: Equatable, Sendable {
 
   package func includes(_ trail: String) -> Bool { TrailName(trail).map(includes) ?? false }
 
-  /// Of the patterns, those that name one trail and no more.
+  /// The patterns that name exactly one trail.
   package var names: [String] { patterns.filter { !$0.hasPrefix("!") && !Self.isPattern($0) } }
 
   package static func isPattern(_ text: String) -> Bool { text.unicodeScalars.contains { $0 == "*" || $0 == "?" } }
 
-  /// The one trail that is meant, where the patterns are a plain name.
+  /// The one trail that the list names, if its only pattern is a plain name.
   package var only: TrailName? { patterns.count == 1 ? TrailName(patterns[0]) : nil }
 }

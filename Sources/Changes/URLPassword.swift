@@ -1,11 +1,11 @@
-/// Passwords in libpq URIs and connection strings: where there is one, and the text without it. A password is never shown.
+/// Passwords in libpq URIs and connection strings: finds them, and hides them in text. A password is never shown.
 ///
 /// Source: https://www.postgresql.org/docs/current/libpq-connect.html#LIBPQ-CONNSTRING-URIS
 package enum URLPassword {
-  /// Options that hold one, in the part behind the question mark.
+  /// The options after the question mark that hold a password.
   private static let options = ["password", "sslpassword"]
 
-  /// Whether a password stands before the host or behind the question mark.
+  /// Returns whether a URI has a password before the host or after the question mark.
   package static func isIn(_ uri: String) -> Bool {
     let bytes = Array(uri.utf8)
     guard end(of: "://", in: bytes) != nil else { return false }
@@ -15,10 +15,10 @@ package enum URLPassword {
     }
   }
 
-  /// The text with `…` in the place of every password, for people. The text may be no URI at all: a message with a URI in
+  /// Returns the text with `…` in place of every password, for display. The text may be no URI: a message with a URI in
   /// it, or libpq's `key=value`.
   ///
-  /// Rather hides too much: a password may hold a `/`, `?` or `@` that is not written with `%`.
+  /// It hides too much rather than too little: a password may hold a `/`, `?` or `@` that is not written with `%`.
   ///
   ///     URLPassword.hidden(in: "postgresql://ann:a/b@c@db.example/shop")  // postgresql://ann:…@db.example/shop
   package static func hidden(in text: String) -> String {
@@ -27,8 +27,8 @@ package enum URLPassword {
     return withoutOptions(String(decoding: shown, as: UTF8.self))
   }
 
-  /// The error in the spelling of a URI's user, password or port; nil if there is none. libpq would take a part of such a
-  /// password for the host, the port or the database.
+  /// Returns the error in the spelling of a URI's user, password or port; nil if there is none. libpq would read part
+  /// of such a password as the host, the port or the database.
   package static func fault(in uri: String) -> String? {
     let bytes = Array(uri.utf8)
     guard let start = end(of: "://", in: bytes) else { return nil }
@@ -43,19 +43,19 @@ package enum URLPassword {
     return hosts.split(separator: UInt8(ascii: ",")).allSatisfy { isPort(Array($0)) } ? nil : "its port is not a number"
   }
 
-  /// Whether the port of `host:port` is a number, or absent.
+  /// Returns whether the port of `host:port` is a number, or absent.
   private static func isPort(_ host: [UInt8]) -> Bool {
-    // The colons of an address are in brackets.
+    // The colons of an IPv6 address are in brackets.
     let name = host.first == UInt8(ascii: "[") ? host.firstIndex(of: UInt8(ascii: "]")) ?? 0 : 0
     guard let colon = host[name...].firstIndex(of: UInt8(ascii: ":")) else { return true }
     return host[(colon + 1)...].allSatisfy { (0x30...0x39).contains($0) }
   }
 
-  /// The range before the host that holds, or may hold, a password.
+  /// Returns the range before the host that holds, or may hold, a password.
   private static func secret(in bytes: [UInt8]) -> Range<Int>? {
     guard let start = end(of: "://", in: bytes) ?? userStart(in: bytes) else { return nil }
     var last = bytes.endIndex
-    // Options have names; an @ among them is part of something else.
+    // If options contain an @, the question mark is not their start but part of a password.
     if let question = bytes.lastIndex(of: UInt8(ascii: "?")), !bytes[question...].contains(UInt8(ascii: "@")),
       isOptions(bytes[(question + 1)...])
     {
@@ -66,7 +66,7 @@ package enum URLPassword {
       guard let first = bytes[start..<at].firstIndex(of: colon), first + 1 < at else { return nil }
       return first + 1..<at
     }
-    // Without an @, what should be a port may be a password whose host was forgotten.
+    // Without an @, a port that is not a number may be a password whose host is missing.
     let hosts = bytes[start..<last].prefix { ![UInt8(ascii: "/"), UInt8(ascii: "?")].contains($0) && $0 > 0x20 }
     guard end(of: "://", in: bytes) != nil, let first = hosts.firstIndex(of: colon),
       !hosts.split(separator: UInt8(ascii: ",")).allSatisfy({ isPort(Array($0)) })
@@ -74,7 +74,7 @@ package enum URLPassword {
     return first + 1..<hosts.endIndex
   }
 
-  /// The start of the word with the last @, in a text without a scheme: `ann:secret@db.example/shop`.
+  /// Returns the start of the word with the last @, in a text without a scheme: `ann:secret@db.example/shop`.
   private static func userStart(in bytes: [UInt8]) -> Int? {
     guard let at = bytes.lastIndex(of: UInt8(ascii: "@")), !bytes.starts(with: "sqlite:".utf8) else { return nil }
     return bytes[..<at].lastIndex { $0 <= 0x20 || $0 == UInt8(ascii: "'") }.map { $0 + 1 } ?? 0
@@ -87,10 +87,10 @@ package enum URLPassword {
     }
   }
 
-  /// Hides the values of options that hold a password: `?password=…` and `password = '…'`.
+  /// Returns the text with the values of password options hidden: `?password=…` and `password = '…'`.
   ///
-  /// A value ends before the next option whose name is known, or at its closing quote. It ends nowhere else, as it may hold
-  /// any character.
+  /// A value ends before the next option whose name is known, or at its closing quote. It ends nowhere else, as it may
+  /// hold any character.
   private static func withoutOptions(_ text: String) -> String {
     let bytes = Array(text.utf8)
     var shown: [UInt8] = []
@@ -107,7 +107,7 @@ package enum URLPassword {
     return String(decoding: shown, as: UTF8.self)
   }
 
-  /// The value of an option for passwords whose name begins at a place.
+  /// Returns the value of a password option whose name begins at a place.
   private static func secretValue(in bytes: [UInt8], at start: Int) -> Range<Int>? {
     func isName(_ byte: UInt8) -> Bool {
       (0x61...0x7a).contains(byte | 0x20) || (0x30...0x39).contains(byte) || byte == UInt8(ascii: "_")
@@ -133,7 +133,7 @@ package enum URLPassword {
     return first..<at
   }
 
-  /// Options of libpq that people write behind a password.
+  /// The options of libpq that may follow a password.
   private static let known: Set<String> = [
     "user", "host", "hostaddr", "port", "dbname", "sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout",
     "application_name", "options", "password", "sslpassword", "passfile", "service", "target_session_attrs",

@@ -1,5 +1,5 @@
-/// One value as the engines have it. The hot path works on encoded bytes (``ImageView``); this is for places that look
-/// at single values.
+/// One value as the engines have it. The hot path works on encoded bytes (``ImageView``); this type is for code that
+/// reads single values.
 package enum Value: Hashable, Sendable {
   case null
   case integer(Int64)
@@ -39,7 +39,7 @@ package enum Value: Hashable, Sendable {
   @inlinable public var isUnchanged: Bool { if case .unchanged = self { true } else { false } }
 }
 
-/// Tags of values in images (`docs/trail-format.md`, change).
+/// The tags of values in images (`docs/trail-format.md`, change).
 package enum ValueTag {
   package static let unchanged: UInt8 = 0
   package static let null: UInt8 = 1
@@ -87,7 +87,7 @@ extension ByteWriter {
     }
   }
 
-  /// An image: its length in bytes, then `values` (one for each column; nil: unchanged).
+  /// Appends an image: its length in bytes, then `values`, one for each column (nil: unchanged).
   package mutating func appendImage(_ values: [Value?]) {
     var inner = ByteWriter(capacity: 256)
     for value in values { inner.append(value) }
@@ -118,7 +118,7 @@ extension ByteReader {
   public let bytes: UnsafeRawBufferPointer
   @inlinable public init(bytes: UnsafeRawBufferPointer) { self.bytes = bytes }
 
-  /// The number of values. Throws ``DecodingError`` if one cannot be read.
+  /// Returns the number of values. Throws ``DecodingError`` if one cannot be read.
   package func columnCount() throws -> Int {
     var reader = ByteReader(bytes)
     var count = 0
@@ -129,7 +129,7 @@ extension ByteReader {
     return count
   }
 
-  /// All values, copied; nil stands for unchanged.
+  /// Returns a copy of all values; nil means unchanged.
   package func values() throws -> [Value?] {
     var reader = ByteReader(bytes)
     var all: [Value?] = []
@@ -139,12 +139,12 @@ extension ByteReader {
 }
 
 extension Value {
-  /// Text as a string; empty for anything else.
+  /// The text as a string; empty for any other value.
   package var string: String { if case .text(let bytes) = self { String(decoding: bytes, as: UTF8.self) } else { "" } }
 }
 
 extension Value {
-  /// Calls `body` with the value as images have it.
+  /// Calls `body` with the value in the form that images have.
   package func withView<T>(_ body: (ColumnView) -> T) -> T {
     switch self {
     case .null: body(.null)
@@ -156,10 +156,13 @@ extension Value {
     }
   }
 
-  /// Short, for messages.
+  /// The value in short, for messages.
   package var shown: String { shown(max: 40) }
 
-  /// At most so many bytes of it; `forTerminal`: nothing of it moves one.
+  /// Returns the value, cut to `max` bytes from `start`.
+  ///
+  /// - Parameter forTerminal: Whether control characters and invalid UTF-8 are escaped, so that a terminal obeys none
+  ///   of them.
   package func shown(max: Int, from start: Int = 0, forTerminal: Bool = true) -> String {
     func part(_ bytes: [UInt8], _ max: Int) -> (ArraySlice<UInt8>, before: String, behind: String) {
       let part = bytes.dropFirst(start).prefix(max)
@@ -180,8 +183,8 @@ extension Value {
     }
   }
 
-  /// Text as it is, but control characters and bytes that are no UTF-8 as escapes. A character that was cut off at the
-  /// end is left out.
+  /// Returns the text with control characters and invalid UTF-8 as escapes. If the text was cut, a partial character at
+  /// its end is left out.
   private static func escaped(_ bytes: ArraySlice<UInt8>, isCut: Bool) -> String {
     var text = ""
     var parser = Unicode.UTF8.ForwardParser()

@@ -1,9 +1,9 @@
-/// Patterns with `*` for any Unicode scalars and `?` for one.
+/// Matches patterns in which `*` is any number of Unicode scalars and `?` is one.
 enum Wildcard {
   static func matches(_ pattern: String, _ name: String) -> Bool {
     let (pattern, name) = (Array(pattern.unicodeScalars), Array(name.unicodeScalars))
     var (at, letter) = (0, 0)
-    // Where the last star stands, and the letter up to which it reaches: the only place to go back to.
+    // The place of the last star, and the letter through which it reaches: the only place to go back to.
     var star: (at: Int, letter: Int)?
     while letter < name.count {
       if at < pattern.count, pattern[at] == "*" {
