@@ -1,8 +1,8 @@
 import CShims
 
-/// CRC-32C (Castagnoli), as in RFC 3720, appendix B.4.
+/// The checksum CRC-32C (Castagnoli), as in RFC 3720, appendix B.4.
 package enum CRC32C {
-  /// The checksum of `bytes`; pass that of the bytes before them to continue it.
+  /// Returns the checksum of `bytes`, continued from the checksum `before` of the bytes before them.
   package static func of(_ bytes: UnsafeRawBufferPointer, continuing before: UInt32 = 0) -> UInt32 {
     cairn_crc32c(before, bytes.baseAddress, bytes.count)
   }

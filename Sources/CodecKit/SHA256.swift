@@ -1,12 +1,12 @@
 import CCrypto
 import Changes
 
-/// A SHA-256 hasher over libcrypto that is used again and again. Not Sendable.
+/// A reusable SHA-256 hasher over libcrypto. Not Sendable.
 package final class SHA256 {
   private let context: OpaquePointer
   private let copy: OpaquePointer
 
-  /// Throws `.unsupported` when libcrypto is configured not to give SHA-256.
+  /// Throws `.unsupported` if libcrypto is configured not to give SHA-256.
   package init() throws {
     guard let context = EVP_MD_CTX_new() else { throw Self.unavailable }
     guard let copy = EVP_MD_CTX_new() else {
@@ -30,21 +30,21 @@ package final class SHA256 {
 
   package func update(_ bytes: [UInt8]) { bytes.withUnsafeBytes { update($0) } }
 
-  /// The hash of everything since the last call, 32 bytes; the hasher begins anew.
+  /// Returns the hash of everything since the last call, 32 bytes, and resets the hasher.
   package func finalize() -> [UInt8] {
     let result = digest(context)
     must(EVP_DigestInit_ex2(context, nil, nil))
     return result
   }
 
-  /// The hash of everything so far, 32 bytes; more can be added afterwards.
+  /// Returns the hash of everything so far, 32 bytes; more can be added afterwards.
   package func peek() -> [UInt8] {
     must(EVP_MD_CTX_copy_ex(copy, context))
     return digest(copy)
   }
 
-  /// SHA-256(before ‖ content): the chain hash behind a block (`docs/trail-format.md`, Chain hash). The hasher must be
-  /// at its beginning.
+  /// Returns SHA-256(before ‖ content): the chain hash after a block (`docs/trail-format.md`, Chain hash). The hasher
+  /// must have no pending data.
   package func chain(before: ChainHash, content: UnsafeRawBufferPointer) -> ChainHash {
     update(before.bytes)
     update(content)
@@ -59,7 +59,8 @@ package final class SHA256 {
     }
   }
 
-  /// After a successful init these calls fail only where memory has run out or the context is misused.
+  /// Stops the process on failure. After a successful init these calls fail only if memory has run out or the context
+  /// is misused.
   private func must(_ result: Int32) { precondition(result == 1, "libcrypto failed to compute SHA-256") }
 
   private static var unavailable: CairnError {

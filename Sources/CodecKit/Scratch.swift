@@ -1,10 +1,10 @@
 import Glibc
 
-/// Memory for one passing value at a time: grows as needed, and is used again.
+/// Reusable memory for one value at a time; it grows as needed.
 ///
-/// Memory above 1 MiB is mapped for itself, so the system has it back as soon as it is given back.
+/// Memory above 1 MiB is mapped on its own, so releasing it returns it to the system at once.
 package struct Scratch: ~Copyable {
-  /// Larger memory is mapped; malloc(3) might keep it.
+  /// The limit in bytes above which memory is mapped; malloc(3) might keep it.
   private static let mappedAbove = 1 << 20
 
   private var base: UnsafeMutableRawPointer
@@ -17,13 +17,14 @@ package struct Scratch: ~Copyable {
 
   deinit { Self.deallocate(base, capacity) }
 
-  /// The first `count` bytes. When the memory has to grow, what was in it is lost; so are pointers of earlier calls.
+  /// Returns the first `count` bytes. If the memory has to grow, its content is lost and pointers from earlier calls
+  /// are invalid.
   package mutating func bytes(_ count: Int) -> UnsafeMutableRawBufferPointer {
     if count > capacity { replace(max(count, min(capacity * 2, 1 << 20))) }
     return UnsafeMutableRawBufferPointer(start: base, count: count)
   }
 
-  /// Gives memory above `bytes` back after an unusually large value; pointers of earlier calls are lost then.
+  /// Releases memory above `bytes` after an unusually large value; pointers from earlier calls are invalid then.
   package mutating func shrink(above bytes: Int) { if capacity > bytes { replace(bytes) } }
 
   private mutating func replace(_ bytes: Int) {

@@ -1,6 +1,6 @@
 import CZstd
 
-/// zstd with contexts that are made once and used again. Not Sendable.
+/// zstd compression with contexts that are created once and reused. Not Sendable.
 package final class Zstd {
   private var compressor: OpaquePointer?
   private var decompressor: OpaquePointer?
@@ -12,7 +12,7 @@ package final class Zstd {
     ZSTD_freeDCtx(decompressor)
   }
 
-  /// Compresses at level 1 into one frame. Returns the length of the frame; nil when it does not fit into `buffer`.
+  /// Compresses at level 1 into one frame. Returns the length of the frame; nil if it does not fit into `buffer`.
   package func compress(_ bytes: UnsafeRawBufferPointer, into buffer: UnsafeMutableRawBufferPointer) -> Int? {
     if compressor == nil { compressor = ZSTD_createCCtx() }
     guard let compressor else { return nil }
@@ -20,7 +20,7 @@ package final class Zstd {
     return ZSTD_isError(result) == 0 ? result : nil
   }
 
-  /// Decompresses one frame that must fill `buffer` exactly; false when it does not or is broken.
+  /// Decompresses one frame, which must fill `buffer` exactly; returns false if it does not or if it is damaged.
   package func decompress(_ frame: UnsafeRawBufferPointer, into buffer: UnsafeMutableRawBufferPointer) -> Bool {
     if decompressor == nil { decompressor = ZSTD_createDCtx() }
     guard let decompressor else { return false }

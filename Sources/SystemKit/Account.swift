@@ -1,7 +1,7 @@
 import CShims
 import Glibc
 
-/// A user of this system, and what it may do with files, as their modes say.
+/// A user of this system, with its groups: enough to judge its rights from the modes of files.
 package struct Account: Equatable, Sendable {
   package let name: String
   package let user: UInt32
@@ -11,13 +11,13 @@ package struct Account: Equatable, Sendable {
     (self.name, self.user, self.groups) = (name, user, groups)
   }
 
-  /// getpwnam(3). Nil when there is no such user.
+  /// Looks up a user by name: getpwnam(3). Nil if there is none.
   package init?(named name: String) {
     guard let entry = getpwnam(name) else { return nil }
     self.init(entry.pointee)
   }
 
-  /// getpwuid(3). Nil when the number has no name.
+  /// Looks up a user by number: getpwuid(3). Nil if the number has no name.
   package init?(user: UInt32) {
     guard let entry = getpwuid(user) else { return nil }
     self.init(entry.pointee)
@@ -32,8 +32,8 @@ package struct Account: Equatable, Sendable {
     groups = Set(list.prefix(Int(max(0, min(count, 256))))).union([entry.pw_gid])
   }
 
-  /// Gives this process the rights of the account for good: initgroups(3), setgid(2), setuid(2). False where the kernel
-  /// refuses that, which it does to all but root.
+  /// Gives this process the rights of the account for good: initgroups(3), setgid(2), setuid(2). Returns false if the
+  /// kernel refuses, as it does for all users except root.
   package func become() -> Bool {
     guard let entry = getpwnam(name) else { return false }
     let group = entry.pointee.pw_gid
@@ -42,21 +42,22 @@ package struct Account: Equatable, Sendable {
 
   package static func hasGroup(_ name: String) -> Bool { getgrnam(name) != nil }
 
-  /// Who runs this program.
+  /// The user that runs this program.
   package static var current: UInt32 { geteuid() }
 }
 
-/// What can be done with a file: the bits of a mode, as one digit.
+/// The rights on a file: the bits of one octal digit of a mode.
 package struct FileRights: OptionSet, Sendable {
   package let rawValue: UInt32
   package init(rawValue: UInt32) { self.rawValue = rawValue }
 
   package static let read = FileRights(rawValue: 4)
   package static let write = FileRights(rawValue: 2)
-  /// Of a folder: to reach what is in it.
+  /// For a folder: to reach the files in it.
   package static let enter = FileRights(rawValue: 1)
 
-  /// Whether a mode gives an account all of these. The first class that the account belongs to counts, as in the kernel.
+  /// Returns whether a mode gives an account all of these rights. The first class that the account belongs to counts,
+  /// as in the kernel.
   ///
   /// Source: path_resolution(7)
   package func areGiven(by mode: UInt32, owner: UInt32, group: UInt32, to account: Account) -> Bool {
@@ -65,8 +66,8 @@ package struct FileRights: OptionSet, Sendable {
     return (mode >> shift) & rawValue == rawValue
   }
 
-  /// The file or folder on the way to `path` that keeps the account from it; nil when nothing does, and where an access
-  /// control list decides, which is not read here.
+  /// Returns the file or folder on the way to `path` that denies the account these rights; nil if there is none. Access
+  /// control lists are not read: a file with one counts as accessible.
   package func obstacle(at path: String, for account: Account) -> String? {
     var folders: [String] = []
     var folder = Folder.parent(of: path)
@@ -86,13 +87,13 @@ package struct FileRights: OptionSet, Sendable {
 }
 
 extension Folder {
-  /// The user that a file or folder belongs to, and its mode: stat(2). Nil where there is none.
+  /// Returns the owner of a file or folder, and its mode: stat(2). Nil if there is none.
   package static func owner(_ path: String) -> (user: UInt32, mode: UInt32)? {
     var info = stat()
     return stat(path, &info) == 0 ? (info.st_uid, info.st_mode & 0o7777) : nil
   }
 
-  /// Bytes that are free for users on the file system of a path: statvfs(3). Nil where that cannot be told.
+  /// Returns the bytes that are free for users on the file system of a path: statvfs(3). Nil if that is unknown.
   package static func freeBytes(_ path: String) -> Int64? {
     var info = statvfs()
     return statvfs(path, &info) == 0 ? Int64(clamping: UInt64(info.f_bavail) * UInt64(info.f_frsize)) : nil
@@ -100,8 +101,9 @@ extension Folder {
 }
 
 extension Account {
-  /// Runs `body` with the rights of the user that a file or folder belongs to, where this is root: what is created belongs
-  /// to that user, and no link of that user's leads root elsewhere. For programs with one thread: seteuid(2).
+  /// Runs `body` with the rights of the user that a file or folder belongs to, if this process is root. So created
+  /// files belong to that user, and that user's links cannot lead root elsewhere. For programs with one thread:
+  /// seteuid(2).
   package static func asOwner<T, E: Error>(of path: String, _ body: () throws(E) -> T) throws(E) -> T {
     var info = stat()
     guard geteuid() == 0, stat(path, &info) == 0, info.st_uid != 0 else { return try body() }
@@ -110,7 +112,7 @@ extension Account {
     return try body()
   }
 
-  /// Runs `body` within ``asOwner(of:_:)`` with the rights that were there before.
+  /// Runs `body` within ``asOwner(of:_:)`` with the rights that the process had before.
   package static func asSelf<T, E: Error>(_ body: () throws(E) -> T) throws(E) -> T {
     let (user, group) = (geteuid(), getegid())
     guard becomeSelf() else { return try body() }

@@ -1,10 +1,10 @@
 import Glibc
 
-/// Hands values from one thread to another, a few at a time: who is too fast waits.
+/// A queue of limited length between threads: a thread that appends to a full queue waits.
 package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
   private let lock = UnsafeMutablePointer<pthread_mutex_t>.allocate(capacity: 1)
   private let changed = UnsafeMutablePointer<pthread_cond_t>.allocate(capacity: 1)
-  // All below only under the lock.
+  // The variables below are accessed only under the lock.
   private var elements: [Element] = []
   private var isClosed = false
   private let capacity: Int
@@ -12,7 +12,7 @@ package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
   package init(capacity: Int) {
     self.capacity = capacity
     pthread_mutex_init(lock, nil)
-    // A wait ends in time also when somebody sets the time of day.
+    // A wait must end in time even if the time of day is set.
     var attributes = pthread_condattr_t()
     pthread_condattr_init(&attributes)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC)
@@ -27,7 +27,7 @@ package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
     lock.deallocate()
   }
 
-  /// Waits for room. False when the queue was closed: the element is dropped.
+  /// Appends an element, and waits for room first. Returns false if the queue was closed: the element is dropped.
   @discardableResult package func append(_ element: Element) -> Bool {
     pthread_mutex_lock(lock)
     defer { pthread_mutex_unlock(lock) }
@@ -38,7 +38,7 @@ package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
     return true
   }
 
-  /// Waits for an element; nil when the queue was closed and is empty.
+  /// Waits for an element; returns nil if the queue is closed and empty.
   package func next() -> Element? {
     pthread_mutex_lock(lock)
     defer { pthread_mutex_unlock(lock) }
@@ -49,7 +49,8 @@ package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
     return element
   }
 
-  /// Waits until there is an element or the queue was closed, at most so long; false when neither came.
+  /// Waits until the queue has an element or is closed, for at most so many milliseconds. Returns false if the time ran
+  /// out.
   package func wait(milliseconds: Int) -> Bool {
     var limit = timespec()
     clock_gettime(CLOCK_MONOTONIC, &limit)
@@ -66,7 +67,7 @@ package final class BoundedQueue<Element: Sendable>: @unchecked Sendable {
     return !elements.isEmpty || isClosed
   }
 
-  /// No more comes; what is there may still be taken.
+  /// Closes the queue. No element can be appended; those in it may still be taken.
   package func close() {
     pthread_mutex_lock(lock)
     isClosed = true

@@ -1,8 +1,8 @@
 import Glibc
 
-/// The time, as everything that needs it is given it: a test hands over another one.
+/// The clock that code is given when it needs the time; a test passes another one.
 package struct Clock: Sendable {
-  /// µs since 1970 UTC.
+  /// The time, µs since 1970 UTC.
   package var microseconds: @Sendable () -> Int64
   package init(microseconds: @escaping @Sendable () -> Int64) { self.microseconds = microseconds }
 
@@ -12,14 +12,14 @@ package struct Clock: Sendable {
     return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
   }
 
-  /// µs on a clock that never jumps; only differences mean something.
+  /// The time of a clock that never jumps, µs; only differences are meaningful.
   package static var monotonicMicroseconds: Int64 {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)
     return Int64(time.tv_sec) * 1_000_000 + Int64(time.tv_nsec) / 1000
   }
 
-  /// ms on a clock that never jumps; only differences mean something.
+  /// The time of a clock that never jumps, ms; only differences are meaningful.
   package static var monotonicMilliseconds: Int64 {
     var time = timespec()
     clock_gettime(CLOCK_MONOTONIC, &time)

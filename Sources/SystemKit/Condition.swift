@@ -19,8 +19,9 @@ package final class Condition: @unchecked Sendable {
 
   package func lock() { pthread_mutex_lock(mutex) }
   package func unlock() { pthread_mutex_unlock(mutex) }
-  /// Gives the lock up until somebody calls ``tell()``, or for no reason at all.
+  /// Releases the lock and waits until a thread calls ``tell()``; it may also return without a call. Holds the lock
+  /// again at return.
   package func wait() { pthread_cond_wait(changed, mutex) }
-  /// Wakes all who wait.
+  /// Wakes all threads that wait.
   package func tell() { pthread_cond_broadcast(changed) }
 }

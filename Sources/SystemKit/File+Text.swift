@@ -1,16 +1,15 @@
 import Glibc
 
 extension File {
-  /// Returns the whole of a file as UTF-8.
+  /// Returns the content of a whole file as UTF-8.
   ///
   /// - Parameter bytesMax: The largest file that is read, in bytes.
-  /// - Throws: EFBIG for a larger file, whether it is so at first or grows while it is read: part of a file is never
-  ///   returned.
+  /// - Throws: EFBIG for a larger file, also if it grows while it is read: part of a file is never returned.
   package static func text(_ path: String, bytesMax: Int = 16 << 20) throws(FileError) -> String {
     let file = try File(path, .read)
     let size = try file.size
     guard size <= UInt64(bytesMax) else { throw FileError(code: EFBIG, operation: "read", path: path) }
-    // One byte more than there are: a file that grew shows there.
+    // One byte more than the size, so that a file that grew shows.
     let buffer = UnsafeMutableRawBufferPointer.allocate(byteCount: Int(size) + 1, alignment: 1)
     defer { buffer.deallocate() }
     let count = try file.read(into: buffer, at: 0)
@@ -18,7 +17,7 @@ extension File {
     return String(decoding: UnsafeRawBufferPointer(buffer).prefix(count), as: UTF8.self)
   }
 
-  /// As ``replace(_:with:)``, with a text and the permissions that the new file gets, less the umask.
+  /// Replaces a file as ``replace(_:with:)``, with a text. The new file gets the permissions, less the umask.
   package static func replace(_ path: String, text: String, permissions: UInt32) throws(FileError) {
     let fresh = path + ".new"
     if Folder.exists(fresh) { try Folder.remove(fresh) }

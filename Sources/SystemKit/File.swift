@@ -1,9 +1,9 @@
 import CShims
 import Glibc
 
-/// An open file that is read and written at offsets. It owns the descriptor, which is closed at the latest in `deinit`.
+/// An open file that is read and written at offsets. It owns the descriptor, and `deinit` closes it at the latest.
 ///
-/// Calls that the kernel interrupts are made again. Not Sendable: a file belongs to one thread.
+/// Interrupted system calls are repeated. Not Sendable: a file belongs to one thread.
 package final class File {
   package enum Mode: Sendable {
     case read
@@ -27,7 +27,7 @@ package final class File {
   private var descriptor: Int32
   private var isLocked = false
 
-  /// open(2). A new file gets these permissions, less the umask; its entry in the folder is not synced.
+  /// Opens a file: open(2). A new file gets these permissions, less the umask; its entry in the folder is not synced.
   package init(_ path: String, _ mode: Mode, permissions: UInt32 = 0o640) throws(FileError) {
     self.path = path
     descriptor = open(path, mode.flags | O_CLOEXEC, permissions)
@@ -45,12 +45,12 @@ package final class File {
     get throws(FileError) { UInt64(clamping: try status().st_size) }
   }
 
-  /// The bytes that the file takes on the disk, with those allocated ahead: `st_blocks` of fstat(2).
+  /// The bytes that the file occupies on the disk, including those allocated ahead: `st_blocks` of fstat(2).
   package var allocated: UInt64 {
     get throws(FileError) { UInt64(clamping: try status().st_blocks) * 512 }
   }
 
-  /// When its content was written last, µs since 1970 UTC: `st_mtim` of fstat(2).
+  /// The time of the last write to its content, µs since 1970 UTC: `st_mtim` of fstat(2).
   package var writtenAt: Int64 {
     get throws(FileError) {
       let time = try status().st_mtim
@@ -63,7 +63,7 @@ package final class File {
     get throws(FileError) { try status().st_nlink > 0 }
   }
 
-  /// Whether its path leads to it still: it may have been removed, moved away, or replaced by another.
+  /// Whether its path still leads to it: it may have been removed, moved away, or replaced by another file.
   package var isInPlace: Bool {
     get throws(FileError) {
       let own = try status()
@@ -76,7 +76,8 @@ package final class File {
     }
   }
 
-  /// Fills `buffer` from `offset`: pread(2). Returns how many bytes there were; fewer only at the end of the file.
+  /// Fills `buffer` from `offset`: pread(2). Returns the number of bytes read; fewer than asked for only at the end of
+  /// the file.
   package func read(into buffer: UnsafeMutableRawBufferPointer, at offset: UInt64) throws(FileError) -> Int {
     guard let base = buffer.baseAddress else { return 0 }
     var done = 0
@@ -106,29 +107,29 @@ package final class File {
     }
   }
 
-  /// sync_file_range(2): lets the disk begin to write the range. A hint: nothing is durable by it, and errors are those of
-  /// the next sync.
+  /// Lets the disk begin to write the range: sync_file_range(2). A hint: it makes nothing durable, and the next sync
+  /// reports its errors.
   package func beginWriting(from offset: UInt64, count: UInt64) {
     cairn_begin_writing(descriptor, offset, count)
   }
 
-  /// fdatasync(2): contents and size are on the disk afterwards. After an error nobody knows what is: do not try again.
+  /// Makes content and size durable: fdatasync(2). After an error the content on disk is unknown: do not try again.
   package func syncData() throws(FileError) {
     while fdatasync(descriptor) < 0 { if errno != EINTR { throw failure("fdatasync") } }
   }
 
-  /// fsync(2): as ``syncData()``, with all of the file's attributes.
+  /// Makes content and all attributes of the file durable: fsync(2).
   package func sync() throws(FileError) {
     while fsync(descriptor) < 0 { if errno != EINTR { throw failure("fsync") } }
   }
 
-  /// ftruncate(2). A longer file reads as zeros behind its old end.
+  /// Sets the size: ftruncate(2). A longer file reads as zeros after its old end.
   package func truncate(to size: UInt64) throws(FileError) {
     while ftruncate(descriptor, off_t(clamping: size)) < 0 { if errno != EINTR { throw failure("ftruncate") } }
   }
 
-  /// posix_fallocate(3): makes room for the range, so that writing to it cannot fail for lack of space. New bytes are
-  /// zero; existing ones stay.
+  /// Allocates room for the range, so that writing to it cannot fail for lack of space: posix_fallocate(3). New bytes
+  /// are zero; existing ones stay.
   package func allocate(from offset: UInt64, count: UInt64) throws(FileError) {
     while true {
       let code = posix_fallocate(descriptor, off_t(clamping: offset), off_t(clamping: count))
@@ -137,7 +138,8 @@ package final class File {
     }
   }
 
-  /// Writes a file anew, by way of another of the name with `.new` behind it: whole and durable, or as it was.
+  /// Replaces the content of a file by way of another file, named with `.new` after it. After a crash the file has all
+  /// of the old or all of the new content.
   package static func replace(_ path: String, with bytes: UnsafeRawBufferPointer) throws(FileError) {
     let fresh = path + ".new"
     let file = try File(fresh, .openOrCreate)
@@ -149,7 +151,8 @@ package final class File {
     try Folder.sync(Folder.parent(of: path))
   }
 
-  /// flock(2), exclusive, without waiting: false when another open file has the lock. Given back when this is closed.
+  /// Takes an exclusive lock without waiting: flock(2). Returns false if another open file has the lock. Closing
+  /// releases it.
   package func tryLock() throws(FileError) -> Bool {
     while flock(descriptor, LOCK_EX | LOCK_NB) < 0 {
       if errno == EWOULDBLOCK { return false }
@@ -159,18 +162,19 @@ package final class File {
     return true
   }
 
-  /// close(2), with its error. The descriptor is gone in any case; later calls fail with EBADF.
+  /// Closes the file and throws the error of close(2). The descriptor is gone in any case; later calls fail with EBADF.
   package func close() throws(FileError) {
     guard descriptor >= 0 else { return }
     unlock()
     let result = Glibc.close(descriptor)
     let code = errno
     descriptor = -1
-    // Linux releases the descriptor even when it reports EINTR.
+    // Linux releases the descriptor even if it reports EINTR.
     if result < 0, code != EINTR { throw FileError(code: code, operation: "close", path: path) }
   }
 
-  /// Closing alone does not give the lock back at once while a child process has the descriptor, between fork and exec.
+  /// Releases the lock. Closing alone does not release it while a child process has the descriptor, between fork and
+  /// exec.
   private func unlock() {
     if isLocked { _ = flock(descriptor, LOCK_UN) }
     isLocked = false

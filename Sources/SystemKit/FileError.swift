@@ -1,7 +1,7 @@
 import Changes
 import Glibc
 
-/// What a system call on a file or folder said when it failed.
+/// The error of a system call on a file or folder.
 package struct FileError: Error, Sendable, CustomStringConvertible {
   /// The error number, as in errno(3).
   package let code: Int32
@@ -19,9 +19,11 @@ package struct FileError: Error, Sendable, CustomStringConvertible {
 
   package var description: String { "\(operation) \(path): \(String(cString: strerror(code)))" }
 
-  /// The error as it crosses module borders.
+  /// Returns the error as a ``CairnError``, which may cross module borders.
   ///
-  /// `doing` completes "cannot …"; `missing` is the code for a file or folder that is not there.
+  /// - Parameters:
+  ///   - doing: The words that complete "cannot …".
+  ///   - missing: The code for a file or folder that does not exist.
   package func asCairnError(doing: String, missing: ErrorCode = .ioFailed) -> CairnError {
     let (code, hint): (ErrorCode, String) =
       switch self.code {

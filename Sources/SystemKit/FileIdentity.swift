@@ -1,13 +1,13 @@
 import Glibc
 
-/// The file behind a path: two paths with one identity are one file, by whatever links.
+/// The identity of the file at a path: two paths with one identity lead to one file, through any links.
 package struct FileIdentity: Hashable, Sendable {
   let device: UInt64
   let inode: UInt64
-  /// The user that the file belongs to; two identities are equal whoever that is.
+  /// The user that the file belongs to. It does not count when identities are compared.
   package let owner: UInt32
 
-  /// Nil when there is no such file. Without `followsLink` a link is a file of its own.
+  /// Looks at a path; nil if there is no file. Without `followsLink`, a link is a file of its own.
   package init?(path: String, followsLink: Bool = true) {
     var info = stat()
     guard (followsLink ? stat(path, &info) : lstat(path, &info)) == 0 else { return nil }
@@ -25,7 +25,7 @@ package struct FileIdentity: Hashable, Sendable {
     hasher.combine(inode)
   }
 
-  /// The path without links and dots, as far as it exists.
+  /// Returns the path without links and dots, as far as it exists.
   package static func canonical(_ path: String) -> String {
     if let buffer = realpath(path, nil) {
       defer { free(buffer) }
@@ -35,7 +35,7 @@ package struct FileIdentity: Hashable, Sendable {
     return canonical(String(path[..<slash])) + path[slash...]
   }
 
-  /// The path with its folders as they are without links and dots; the last part stays, also if it is a link.
+  /// Returns the path with its folders free of links and dots; the last part stays, even if it is a link.
   package static func canonicalFolder(of path: String) -> String {
     let name = Folder.lastName(of: path)
     guard path.hasSuffix(name), !["", ".", ".."].contains(name) else { return canonical(path) }

@@ -1,6 +1,6 @@
 import Glibc
 
-/// What tells a file from what it was before: it changes when somebody replaces the file or writes to it.
+/// The state of a file, by which a change is noticed: it differs after the file was replaced or written.
 package struct FileStamp: Equatable, Sendable {
   private let device: UInt64
   private let inode: UInt64
@@ -8,15 +8,15 @@ package struct FileStamp: Equatable, Sendable {
   private let seconds: Int
   private let nanoseconds: Int
 
-  /// Nil where there is no such file, or it cannot be looked at; see ``look(at:)``.
+  /// Looks at a path; nil if there is no file or it cannot be examined. See ``look(at:)``.
   package init?(path: String) {
     guard let stamp = try? Self.look(at: path) else { return nil }
     self = stamp
   }
 
-  /// Returns nil if there is no file of that path.
+  /// Returns the stamp of the file at a path; nil if there is none.
   ///
-  /// - Throws: When that is not known: no right to look, an error of the disk.
+  /// - Throws: ``FileError`` if that is unknown: a missing right, an error of the disk.
   package static func look(at path: String) throws(FileError) -> FileStamp? {
     var info = stat()
     guard stat(path, &info) != 0 else { return FileStamp(info) }

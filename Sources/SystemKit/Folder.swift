@@ -1,10 +1,10 @@
 import CShims
 import Glibc
 
-/// Whole folders, and the names in them.
+/// Functions on whole folders, and on the names in them.
 package enum Folder {
-  /// Creates the folder and the parents that are missing, mode 0750 less the umask: mkdir(2). New entries are synced.
-  /// It is no error when the folder is there.
+  /// Creates the folder and its missing parents, with mode 0750 less the umask: mkdir(2). New entries are synced. An
+  /// existing folder is no error.
   package static func create(_ path: String) throws(FileError) {
     if isFolder(path) { return }
     let parent = parent(of: path)
@@ -17,7 +17,7 @@ package enum Folder {
     try sync(parent)
   }
 
-  /// The names in a folder, sorted by their bytes, without `.` and `..`: readdir(3).
+  /// Returns the names in a folder, sorted by their bytes, without `.` and `..`: readdir(3).
   package static func names(_ path: String) throws(FileError) -> [String] {
     guard let stream = opendir(path) else { throw FileError(code: errno, operation: "opendir", path: path) }
     defer { closedir(stream) }
@@ -36,7 +36,7 @@ package enum Folder {
     return names.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
   }
 
-  /// Whether there is a file or folder of this path that we may look at: stat(2).
+  /// Returns whether a file or folder of this path exists and may be examined: stat(2).
   package static func exists(_ path: String) -> Bool {
     var status = stat()
     return stat(path, &status) == 0
@@ -47,7 +47,8 @@ package enum Folder {
     return stat(path, &status) == 0 && status.st_mode & S_IFMT == S_IFDIR
   }
 
-  /// Whether a path leads without links to a folder of this process's user into which no other user may write: lstat(2).
+  /// Returns whether a path leads, without links, to a folder of this process's user into which no other user may
+  /// write: lstat(2).
   package static func isPrivate(_ path: String) -> Bool {
     var status = stat()
     return path.utf8.first == UInt8(ascii: "/") && FileIdentity.canonical(path).utf8.elementsEqual(path.utf8)
@@ -55,7 +56,7 @@ package enum Folder {
       && status.st_mode & 0o022 == 0
   }
 
-  /// Sets the time at which a file was written last to now: utimensat(2). Does nothing if there is no such file.
+  /// Sets the time of the last write to a file to now: utimensat(2). Does nothing if the file does not exist.
   package static func touch(_ path: String) { _ = utimensat(AT_FDCWD, path, nil, 0) }
 
   /// Removes a file or an empty folder: remove(3). The change of the folder is not synced.
@@ -63,13 +64,13 @@ package enum Folder {
     if Glibc.remove(path) < 0 { throw FileError(code: errno, operation: "remove", path: path) }
   }
 
-  /// Gives a file another name in place of any file that has it: rename(2). The change of the folder is not synced.
+  /// Renames a file and replaces any file that has the new name: rename(2). The change of the folder is not synced.
   package static func rename(_ path: String, to other: String) throws(FileError) {
     if Glibc.rename(path, other) < 0 { throw FileError(code: errno, operation: "rename", path: path) }
   }
 
-  /// Puts the folder `path` in the place of `other` in one step, and removes what stood there before: renameat2(2). Durable
-  /// when it returns; a crash leaves one of the two whole in its place.
+  /// Puts the folder `path` in the place of `other` in one step, and removes the old `other`: renameat2(2). The change
+  /// is durable at return; after a crash one of the two is whole in its place.
   package static func replace(_ other: String, by path: String) throws(FileError) {
     if exists(other) {
       let code = cairn_exchange(path, other)
@@ -82,14 +83,14 @@ package enum Folder {
     }
   }
 
-  /// Removes a folder and the files in it. It is no error when there is none.
+  /// Removes a folder and the files in it. A missing folder is no error.
   package static func removeAll(_ path: String) throws(FileError) {
     guard isFolder(path) else { return }
     for name in try names(path) { try remove("\(path)/\(name)") }
     try remove(path)
   }
 
-  /// Syncs the entries of a folder, so that files which were created, renamed or removed stay so: fsync(2).
+  /// Makes the entries of a folder durable, so that created, renamed and removed files stay so: fsync(2).
   package static func sync(_ path: String) throws(FileError) {
     let descriptor = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     if descriptor < 0 { throw FileError(code: errno, operation: "open", path: path) }
@@ -99,7 +100,7 @@ package enum Folder {
     }
   }
 
-  /// The path without its last part: `.` for a single name, `/` for the root.
+  /// Returns the path without its last part: `.` for a single name, `/` for the root.
   package static func parent(of path: String) -> String {
     var bytes = Array(path.utf8)
     while bytes.count > 1, bytes.last == UInt8(ascii: "/") { bytes.removeLast() }
@@ -107,7 +108,7 @@ package enum Folder {
     return slash == 0 ? "/" : String(decoding: bytes[..<slash], as: UTF8.self)
   }
 
-  /// The last part of a path.
+  /// Returns the last part of a path.
   package static func lastName(of path: String) -> String {
     var bytes = Array(path.utf8)
     while bytes.count > 1, bytes.last == UInt8(ascii: "/") { bytes.removeLast() }

@@ -1,8 +1,8 @@
 import Glibc
 
 extension FolderWatch {
-  /// Like ``drain()``, but true only when one of the changes was to a file that `isMeant` names: other files in the
-  /// same folder are nobody's business here.
+  /// Forgets the changes so far, as ``drain()``. Returns true only if one of them was to a file that `isMeant` accepts;
+  /// other files in the folder are ignored.
   package func drain(where isMeant: (String) -> Bool) -> Bool {
     var seen = false
     let headerBytes = MemoryLayout<inotify_event>.size

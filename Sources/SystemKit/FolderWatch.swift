@@ -1,13 +1,13 @@
 import Glibc
 
-/// Says when a file, or anything in a folder, changes: inotify(7). For Linux file systems; changes that another host
+/// Reports changes of a file, or of anything in a folder: inotify(7). For Linux file systems; changes that another host
 /// makes through a network file system are not seen.
 package final class FolderWatch {
   package let path: String
-  /// Becomes readable when something has changed since the last ``drain()``: for poll(2). Owned by the watch.
+  /// The descriptor for poll(2): readable when something has changed since the last ``drain()``. The watch owns it.
   package let descriptor: Int32
 
-  /// Begins to watch. Changes from now on are seen, so look at the state once more after this.
+  /// Begins to watch. The watch sees changes from now on only, so examine the state once more after this call.
   package init(_ path: String) throws(FileError) {
     self.path = path
     descriptor = inotify_init1(Int32(IN_NONBLOCK | IN_CLOEXEC))
@@ -21,7 +21,7 @@ package final class FolderWatch {
 
   deinit { close(descriptor) }
 
-  /// Forgets the changes so far; true when there were any. Never waits. What changes afterwards makes ``descriptor``
+  /// Forgets the changes so far; returns true if there were any. Never waits. A later change makes ``descriptor``
   /// readable again.
   @discardableResult
   package func drain() -> Bool {

@@ -1,16 +1,17 @@
 import Glibc
 
-/// A Unix socket that listens, in a file of its own.
+/// A listening Unix socket, in a file of its own.
 package final class LocalListener {
   package let path: String
-  /// Readable when somebody connects: for poll(2).
+  /// The descriptor for poll(2): readable when a client connects.
   package let descriptor: Int32
   private let inode: UInt64
 
-  /// Begins to listen. The file of a listener that is gone is replaced; one that answers is `EADDRINUSE`.
+  /// Begins to listen. Replaces the file of a listener that is gone. If another listener answers, the call fails with
+  /// `EADDRINUSE`.
   ///
-  /// The file has the mode 0660 before anybody can connect, and belongs to `group` where one is given (EPERM when this
-  /// user is not in it, ENOENT when there is none).
+  /// The file has the mode 0660 before any client can connect. It belongs to `group` if one is given (EPERM if this
+  /// user is not in it, ENOENT if it does not exist).
   package init(_ path: String, group: String?) throws(FileError) {
     self.path = path
     try Self.removeStale(path)
@@ -33,13 +34,13 @@ package final class LocalListener {
     self.descriptor = descriptor
   }
 
-  /// Takes the file away, unless it is another's by now.
+  /// Removes the file, unless another listener has replaced it.
   deinit {
     if Self.inode(path) == inode { unlink(path) }
     Glibc.close(descriptor)
   }
 
-  /// The next peer; nil when nobody waits.
+  /// Returns the next peer; nil if none waits.
   package func accept(seconds: Int) -> LocalSocket? {
     let peer = Glibc.accept(descriptor, nil, nil)
     if peer >= 0 { _ = fcntl(peer, F_SETFD, FD_CLOEXEC) }
@@ -53,7 +54,7 @@ package final class LocalListener {
     do throws(FileError) {
       _ = try LocalSocket.connect(path, seconds: 1)
     } catch {
-      // Nobody listens any more.
+      // The listener is gone.
       guard error.code == ECONNREFUSED || error.code == ENOENT else { throw error }
       unlink(path)
       return

@@ -1,7 +1,7 @@
 import CShims
 import Glibc
 
-/// A Unix socket that is connected: lines go back and forth, each within limits of size and time.
+/// A connected Unix socket: lines go both ways, each within limits of size and time.
 package final class LocalSocket {
   package let path: String
   private let descriptor: Int32
@@ -18,7 +18,7 @@ package final class LocalSocket {
 
   deinit { Glibc.close(descriptor) }
 
-  /// connect(2) to a listener.
+  /// Connects to a listener: connect(2).
   package static func connect(_ path: String, seconds: Int) throws(FileError) -> LocalSocket {
     let descriptor = socket(AF_UNIX, Int32(SOCK_STREAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
     guard descriptor >= 0 else { throw FileError(code: errno, operation: "socket", path: path) }
@@ -28,7 +28,7 @@ package final class LocalSocket {
     return made
   }
 
-  /// Calls `body` with the address of a path. Errors: ENAMETOOLONG for one of more than 107 bytes.
+  /// Calls `body` with the address of a path. Throws ENAMETOOLONG for a path of more than 107 bytes.
   static func withAddress<T>(
     _ path: String, _ body: (UnsafePointer<sockaddr>, socklen_t) -> T
   ) throws(FileError) -> T {
@@ -44,20 +44,21 @@ package final class LocalSocket {
     }
   }
 
-  /// The user and the process that connected, as the kernel says; nil where it does not.
+  /// The user and the process of the peer, as the kernel reports them; nil if it does not.
   package var peer: (user: UInt32, process: Int32)? {
     var (user, process): (UInt32, Int32) = (0, 0)
     return cairn_peer_user(descriptor, &user, &process) == 0 ? (user, process) : nil
   }
 
-  /// Ends the connection for both sides: reads and writes here end at once. Any thread may call it while the
-  /// socket is kept.
+  /// Ends the connection for both sides: reads and writes here end at once. Any thread may call it while it holds a
+  /// reference to the socket.
   package func cut() { shutdown(descriptor, Int32(SHUT_RDWR)) }
 
-  /// The next line without its end; nil when the peer has closed.
+  /// Returns the next line without its end; nil if the peer has closed.
   ///
-  /// - Parameter seconds: For the whole line, however slowly its bytes come; nil: for each piece of it, as given at the start.
-  /// - Throws: EMSGSIZE for a line of more than `bytesMax`, EAGAIN when the peer takes too long.
+  /// - Parameter seconds: The limit for the whole line, even if its bytes come slowly; nil: the limit given at the
+  ///   start, for each piece of it.
+  /// - Throws: EMSGSIZE for a line of more than `bytesMax`, EAGAIN if the peer takes too long.
   package func readLine(bytesMax: Int, seconds: Int? = nil) throws(FileError) -> [UInt8]? {
     let deadline = seconds.map { Clock.monotonicMilliseconds + Int64($0) * 1000 }
     while true {
@@ -82,7 +83,7 @@ package final class LocalSocket {
     }
   }
 
-  /// Waits until bytes can go or come. Throws EAGAIN when the time is over.
+  /// Waits until bytes can be read or written. Throws EAGAIN when the time is over.
   private func wait(_ events: Int16, until deadline: Int64) throws(FileError) {
     var entry = pollfd(fd: descriptor, events: events, revents: 0)
     let left = Int32(clamping: max(0, deadline - Clock.monotonicMilliseconds))
@@ -91,8 +92,9 @@ package final class LocalSocket {
 
   /// Writes a line and its end: send(2), without SIGPIPE.
   ///
-  /// - Parameter seconds: For all of it, however slowly the peer takes it; nil: for each piece, as given at the start.
-  /// - Throws: EAGAIN when the peer takes too long.
+  /// - Parameter seconds: The limit for the whole line, even if the peer reads slowly; nil: the limit given at the
+  ///   start, for each piece.
+  /// - Throws: EAGAIN if the peer takes too long.
   package func writeLine(_ line: String, seconds: Int? = nil) throws(FileError) {
     let deadline = seconds.map { Clock.monotonicMilliseconds + Int64($0) * 1000 }
     let bytes = Array((line + "\n").utf8)

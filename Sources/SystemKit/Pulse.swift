@@ -1,11 +1,11 @@
 import Glibc
 import Synchronization
 
-/// The sign of life of one thread: a number that grows whenever the thread comes past a place where work goes on, or
-/// where it waits for something that may be waited for.
+/// The sign of life of one thread: a number that grows whenever the thread makes progress, or waits for an event that
+/// may take its time.
 ///
-/// Whoever looks after a thread attaches a pulse to it; code that loops or waits calls ``beat()`` without knowing
-/// whether anybody looks. A thread without a pulse beats in vain.
+/// A supervisor attaches a pulse to a thread. Code that loops or waits calls ``beat()`` without knowing whether a
+/// supervisor looks. On a thread without a pulse, ``beat()`` does nothing.
 package final class Pulse: Sendable {
   private let count = Atomic<UInt64>(0)
   private let inStatement = Atomic<Bool>(false)
@@ -30,8 +30,8 @@ package final class Pulse: Sendable {
     return try withExtendedLifetime(self) { try body() }
   }
 
-  /// Runs `body`, in which SQLite executes a statement. A thread that stays silent in it is held up by a file or by what
-  /// the file holds, and by nothing that a new start of the program mends.
+  /// Runs `body`, in which SQLite executes a statement. If the thread stays silent in it, the database file or its
+  /// content holds it up, and restarting the program would not help.
   @inline(__always)
   package static func inStatement<T>(_ body: () -> T) -> T {
     guard let pointer = pthread_getspecific(key) else { return body() }
@@ -41,7 +41,7 @@ package final class Pulse: Sendable {
     return body()
   }
 
-  /// The calling thread is alive.
+  /// Reports that the calling thread is alive.
   package static func beat() {
     guard let pulse = pthread_getspecific(key) else { return }
     Unmanaged<Pulse>.fromOpaque(pulse).takeUnretainedValue().count.add(1, ordering: .relaxed)

@@ -1,6 +1,6 @@
 import Synchronization
 
-/// Keeps what is read or sent within so many bytes a second, by pauses between slices. Threads may share it.
+/// Limits reading or sending to so many bytes a second, by pauses between slices. Threads may share it.
 package final class RateLimit: Sendable {
   private struct State {
     var bytes = 0
@@ -9,10 +9,10 @@ package final class RateLimit: Sendable {
   package let bytesPerSecond: Int?
   private let state = Mutex(State())
 
-  /// Nil: no limit.
+  /// - Parameter bytesPerSecond: The limit; nil: no limit.
   package init(bytesPerSecond: Int?) { self.bytesPerSecond = bytesPerSecond }
 
-  /// Counts bytes, and sleeps for as long as they were too many; a stop ends the sleep.
+  /// Counts bytes, and sleeps as long as the limit requires; a stop ends the sleep.
   package func spend(_ bytes: Int, _ stop: StopSignal) {
     guard let bytesPerSecond else { return }
     let now = Clock.monotonicMilliseconds
@@ -20,14 +20,14 @@ package final class RateLimit: Sendable {
       if state.since == 0 { state.since = now }
       state.bytes += bytes
       let due = state.since + Int64(Double(state.bytes) * 1000 / Double(bytesPerSecond))
-      // What was not used for a second is gone.
+      // Allowance unused for a second is lost.
       if due < now - 1000 { (state.since, state.bytes) = (now, 0) }
       return due - now
     }
     if wait > 0 { _ = stop.wait(milliseconds: Int32(clamping: wait)) }
   }
 
-  /// Rows that a range may have, so that a pause is never much longer than half a second.
+  /// Returns the number of rows to read at once, so that a pause is rarely longer than half a second.
   package func rows(_ rows: Int, of rowBytes: Int, least: Int = 20) -> Int {
     guard let bytesPerSecond else { return rows }
     return max(least, min(rows, bytesPerSecond / 4 / max(1, rowBytes)))

@@ -1,7 +1,7 @@
 import Glibc
 import Synchronization
 
-/// Says to any number of threads that they should end. It is pollable: the descriptor stays readable once it was set.
+/// A request to end, for any number of threads. It is pollable: the descriptor stays readable after the signal was set.
 package final class StopSignal: Sendable {
   private let flag = Atomic<Bool>(false)
   /// The reading end of a pipe; readable after ``set()``.
@@ -28,12 +28,12 @@ package final class StopSignal: Sendable {
 
   package func set() {
     flag.store(true, ordering: .releasing)
-    // Safe in a signal handler. A full pipe is readable already, so a failed write changes nothing.
+    // Safe in a signal handler. A full pipe is already readable, so a failed write changes nothing.
     var one: UInt8 = 1
     _ = write(writing, &one, 1)
   }
 
-  /// Sleeps; true when the signal was set meanwhile.
+  /// Sleeps until the time is over or the signal is set. Returns whether the signal is set.
   package func wait(milliseconds: Int32) -> Bool {
     var entry = pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0)
     _ = poll(&entry, 1, milliseconds)

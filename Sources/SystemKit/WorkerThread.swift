@@ -1,7 +1,7 @@
 import Glibc
 import Synchronization
 
-/// A thread of its own for one blocking worker: libraries that block do not belong on Swift's cooperative pool.
+/// A dedicated thread for one blocking worker: blocking libraries do not belong on Swift's cooperative pool.
 package final class WorkerThread<Outcome: Sendable>: Sendable {
   fileprivate final class Box: Sendable {
     let body: @Sendable () -> Outcome
@@ -16,7 +16,7 @@ package final class WorkerThread<Outcome: Sendable>: Sendable {
   private let box: Box
   private let thread: pthread_t
 
-  /// Starts `body` at once; `finished` is called on the same thread when it has returned.
+  /// Starts `body` at once. After it returns, `finished` is called on the same thread.
   package init(_ body: @escaping @Sendable () -> Outcome, finished: @escaping @Sendable () -> Void = {}) {
     box = Box(body, finished)
     guard let thread = started(box) else { preconditionFailure("pthread_create failed") }
@@ -25,7 +25,7 @@ package final class WorkerThread<Outcome: Sendable>: Sendable {
 
   private init(_ box: Box, _ thread: pthread_t) { (self.box, self.thread) = (box, thread) }
 
-  /// The same; nil where the process may have no more threads.
+  /// Starts `body` as above; returns nil if the process may have no more threads.
   package static func ifPossible(_ body: @escaping @Sendable () -> Outcome) -> WorkerThread? {
     let box = Box(body, {})
     return started(box).map { WorkerThread(box, $0) }
@@ -50,7 +50,7 @@ extension WorkerThread.Box: Runnable {
   }
 }
 
-/// Runs `body` on a thread of its own that nobody waits for.
+/// Runs `body` on a thread of its own, without waiting for its end.
 package func detached(_ body: @escaping @Sendable () -> Void) {
   guard let thread = started(WorkerThread<Void>.Box(body, {})) else { preconditionFailure("pthread_create failed") }
   pthread_detach(thread)
